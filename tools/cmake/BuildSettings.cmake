@@ -1,0 +1,41 @@
+# Language level, default build type, warnings, sanitizers and ccache, for every target of the tree.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release or RelWithDebInfo" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+option(ENGINE_BUILD_TESTS "Build the tests" ON)
+option(ENGINE_WARNINGS_AS_ERRORS "Stop at a compiler warning" OFF)
+set(ENGINE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+endif()
+
+# Kernels rely on fused multiply-add; nothing in the engine may rely on -ffast-math.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -ffp-contract=fast)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports these falsely inside its own and Eigen's headers (restrict: bug 105651 of GCC).
+  add_compile_options(-Wno-maybe-uninitialized -Wno-psabi -Wno-restrict)
+endif()
+if(ENGINE_WARNINGS_AS_ERRORS)
+  add_compile_options(-Werror)
+endif()
+if(ENGINE_SANITIZE)
+  add_compile_options(-fsanitize=${ENGINE_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${ENGINE_SANITIZE})
+endif()
+
+# engine_library(NAME SOURCES a.cc b.cc LINKS x y): a static library of one folder.
+# Includes are written from the root of the tree.
+function(engine_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PUBLIC ${arg_LINKS} PRIVATE ${arg_PRIVATE_LINKS})
+endfunction()
