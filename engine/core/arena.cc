@@ -1,0 +1,36 @@
+// Arena on the CPU: anonymous mapping for large blocks (huge pages where the kernel gives them).
+#include "engine/core/arena.h"
+
+#include <sys/mman.h>
+
+#include <string>
+#include <utility>
+
+#include "engine/core/error.h"
+
+namespace engine {
+
+Arena::Arena(std::size_t bytes, Device device) : bytes_(bytes), device_(device) {
+  require(device.kind == Device::Kind::kCpu, "arenas live on the CPU in this build");
+  if (bytes == 0) return;
+  void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (block == MAP_FAILED) throw Error("out of memory: " + std::to_string(bytes) + " bytes asked for");
+  madvise(block, bytes, MADV_HUGEPAGE);  // advice only: without huge pages it is merely slower
+  data_ = static_cast<std::byte*>(block);
+}
+
+Arena::~Arena() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+Arena::Arena(Arena&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), device_(other.device_) {}
+
+Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
+  return *this;
+}
+
+}  // namespace engine

@@ -1,0 +1,38 @@
+// Element types of tensors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace engine {
+
+enum class DType : std::uint8_t { kF32, kF64, kI32, kI64, kU8 };
+
+std::size_t size_of(DType dtype);         // bytes of one element
+std::string_view to_string(DType dtype);  // "f32", "f64", "i32", "i64", "u8"
+
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kF32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kF64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::kI32;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::kI64;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::kU8;
+};
+
+}  // namespace engine

@@ -1,0 +1,33 @@
+// Offsets of a flat buffer.
+#include "engine/core/parameter_buffer.h"
+
+namespace engine {
+
+FlatBuffer::FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Device device) : dtype_(dtype) {
+  const auto unit = static_cast<std::int64_t>(kAlignment / size_of(dtype));
+  for (const NamedLayout& tensor : tensors) {
+    require(tensor.dtype == dtype, "a flat buffer has one dtype");
+    const std::int64_t count = tensor.layout.file_shape.count();
+    slots_.push_back({tensor.name, tensor.layout, size_, count});
+    size_ += (count + unit - 1) / unit * unit;
+  }
+  arena_ = Arena(bytes(), device);
+}
+
+FlatBuffer FlatBuffer::like(const FlatBuffer& other) {
+  FlatBuffer buffer;
+  buffer.dtype_ = other.dtype_;
+  buffer.slots_ = other.slots_;
+  buffer.size_ = other.size_;
+  buffer.arena_ = Arena(other.bytes(), other.device());
+  return buffer;
+}
+
+TensorView FlatBuffer::flat() const { return {arena_.data(), dtype_, Shape{size_}, arena_.device()}; }
+
+TensorView FlatBuffer::view(std::size_t slot) const {
+  const Slot& s = slots_.at(slot);
+  return {arena_.data() + static_cast<std::size_t>(s.offset) * size_of(dtype_), dtype_, s.layout.memory_shape(), arena_.device()};
+}
+
+}  // namespace engine

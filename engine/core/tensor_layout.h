@@ -1,0 +1,24 @@
+// How one parameter lies in memory and how it lies in files. Files follow PyTorch (convolution OIHW, dense OI);
+// memory follows the kernels. Both hold the same elements: memory is the file's dimensions permuted.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "engine/core/shape.h"
+
+namespace engine {
+
+struct TensorLayout {
+  Shape file_shape;                                                      // what PyTorch's state_dict says
+  std::array<int, Shape::kMaxRank> permutation{0, 1, 2, 3, 4, 5, 6, 7};  // memory dimension i is file dimension permutation[i]
+
+  static TensorLayout plain(const Shape& shape) { return {.file_shape = shape}; }
+
+  Shape memory_shape() const;
+  // Copy all elements of `element_bytes` each. `file` and `memory` do not overlap.
+  void to_memory(const void* file, void* memory, std::size_t element_bytes) const;
+  void to_file(const void* memory, void* file, std::size_t element_bytes) const;
+};
+
+}  // namespace engine

@@ -1,0 +1,83 @@
+// ThreadPool: workers spin briefly for the next loop, then sleep on a futex (std::atomic wait).
+#include "engine/core/thread_pool.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "engine/core/error.h"
+
+namespace engine {
+namespace {
+
+// A few microseconds: longer than the gap between two kernels of a step, shorter than a time slice.
+constexpr int kSpins = 4000;
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+void wait_while_equal(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    relax();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+struct ThreadPool::State {
+  int threads = 1;
+  std::int64_t count = 0;
+  Call call = nullptr;
+  void* body = nullptr;
+  alignas(64) std::atomic<std::uint32_t> epoch{0};    // a new value starts a loop
+  alignas(64) std::atomic<std::uint32_t> running{0};  // workers that still run it
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> workers;
+
+  void share(int thread) const { call(body, count * thread / threads, count * (thread + 1) / threads, thread); }
+
+  void work(int thread) {
+    std::uint32_t seen = 0;
+    while (true) {
+      wait_while_equal(epoch, seen);
+      seen = epoch.load(std::memory_order_acquire);
+      if (stop.load(std::memory_order_relaxed)) return;
+      share(thread);
+      if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) running.notify_one();
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
+  require(threads >= 1, "a thread pool has at least one thread");
+  state_->threads = threads;
+  for (int t = 1; t < threads; ++t) state_->workers.emplace_back([s = state_.get(), t] { s->work(t); });
+}
+
+ThreadPool::~ThreadPool() {
+  state_->stop.store(true, std::memory_order_relaxed);
+  state_->epoch.fetch_add(1, std::memory_order_release);
+  state_->epoch.notify_all();
+  for (std::thread& worker : state_->workers) worker.join();
+}
+
+int ThreadPool::threads() const { return state_->threads; }
+
+void ThreadPool::run_erased(std::int64_t count, Call call, void* body) {
+  State& s = *state_;
+  s.count = count;
+  s.call = call;
+  s.body = body;
+  s.running.store(static_cast<std::uint32_t>(s.threads - 1), std::memory_order_relaxed);
+  s.epoch.fetch_add(1, std::memory_order_release);
+  s.epoch.notify_all();
+  s.share(0);
+  for (std::uint32_t left; (left = s.running.load(std::memory_order_acquire)) != 0;) wait_while_equal(s.running, left);
+}
+
+}  // namespace engine
