@@ -1,0 +1,123 @@
+// Dense layer: checks and dispatch.
+#include "engine/kernels/dense.h"
+
+#include <algorithm>
+#include <string>
+
+#include "engine/kernels/dense_reference.h"
+#include "engine/kernels/gemm_cpu.h"
+#include "engine/kernels/operand_checks.h"
+
+namespace engine::kernels {
+namespace {
+
+struct Sizes {
+  std::int64_t n, in, out;
+};
+
+// Checks the operands that every call has: `input` [n, in], `output` [n, out], weight [out, in].
+Sizes check_operands(const char* kernel, const char* input_name, const TensorView& input, const char* output_name,
+                     const TensorView& output, const char* weight_name, const TensorView& weight) {
+  if (input.shape.rank() != 2) {
+    throw ShapeError(std::string(kernel) + ": " + input_name + " has the shape " + input.shape.to_string() +
+                     ", expected [n, in]");
+  }
+  if (weight.shape.rank() != 2) {
+    throw ShapeError(std::string(kernel) + ": " + weight_name + " has the shape " + weight.shape.to_string() +
+                     ", expected [out, in]");
+  }
+  const Sizes s{input.shape[0], weight.shape[1], weight.shape[0]};
+  check_floating(kernel, input_name, input);
+  check_shape(kernel, input_name, input, {s.n, s.in});
+  check_dtype(kernel, weight_name, weight, input.dtype);
+  check_dtype(kernel, output_name, output, input.dtype);
+  check_shape(kernel, output_name, output, {s.n, s.out});
+  return s;
+}
+
+float* scratch_floats(const KernelContext& context) { return reinterpret_cast<float*>(context.scratch.data()); }
+
+template <class T>
+void forward_reference(KernelContext& context, const Sizes& s, TensorView x, TensorView weight, TensorView bias, bool relu,
+                       TensorView y) {
+  context.threads->run(s.n, [&](std::int64_t first, std::int64_t last, int) {
+    dense_forward_reference(first, last, s.in, s.out, x.as<T>(), weight.as<T>(), bias.as<T>(), relu, y.as<T>());
+  });
+}
+
+template <class T>
+void backward_data_reference(KernelContext& context, const Sizes& s, TensorView dy, TensorView weight, TensorView dx,
+                             Write write) {
+  context.threads->run(s.n, [&](std::int64_t first, std::int64_t last, int) {
+    dense_backward_data_reference(first, last, s.in, s.out, dy.as<T>(), weight.as<T>(), dx.as<T>(), write);
+  });
+}
+
+template <class T>
+void backward_weights_reference(KernelContext& context, const Sizes& s, TensorView x, TensorView dy, TensorView dweight,
+                                TensorView dbias, Write write) {
+  context.threads->run(s.out, [&](std::int64_t first, std::int64_t last, int) {
+    dense_backward_weights_reference(first, last, s.n, s.in, s.out, x.as<T>(), dy.as<T>(), dweight.as<T>(), dbias.as<T>(), write);
+  });
+}
+
+}  // namespace
+
+std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype, int threads) {
+  if (dtype != DType::kF32) return 0;
+  const GemmTable& gemm = isa_table_of_gemm_table();
+  const std::int64_t floats = std::max(
+      {gemm.rows_scratch(n, out, in, threads), gemm.rows_scratch(n, in, out, threads), gemm.outer_scratch(out, in, n, threads)});
+  return static_cast<std::size_t>(floats) * sizeof(float);
+}
+
+void dense_forward(KernelContext& context, TensorView x, TensorView weight, TensorView bias, bool relu, TensorView y) {
+  const Sizes s = check_operands("dense_forward", "x", x, "y", y, "weight", weight);
+  if (bias) {
+    check_dtype("dense_forward", "bias", bias, x.dtype);
+    check_shape("dense_forward", "bias", bias, {s.out});
+  }
+  check_context("dense_forward", context);
+  check_context("dense_forward", context, dense_scratch_bytes(s.n, s.in, s.out, x.dtype, context.threads->threads()));
+  if (x.dtype == DType::kF64) return forward_reference<double>(context, s, x, weight, bias, relu, y);
+  const GemmRows gemm{s.n,           s.out, s.in,  x.as<float>(),    s.in, weight.as<float>(), s.in, true,
+                      y.as<float>(), s.out, false, bias.as<float>(), relu};
+  isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
+}
+
+void dense_backward_data(KernelContext& context, TensorView dy, TensorView weight, TensorView dx, Write write) {
+  const Sizes s = check_operands("dense_backward_data", "dx", dx, "dy", dy, "weight", weight);
+  check_context("dense_backward_data", context);
+  check_context("dense_backward_data", context, dense_scratch_bytes(s.n, s.in, s.out, dx.dtype, context.threads->threads()));
+  if (dx.dtype == DType::kF64) return backward_data_reference<double>(context, s, dy, weight, dx, write);
+  const GemmRows gemm{
+      s.n,     s.in, s.out, dy.as<float>(), s.out, weight.as<float>(), s.in, false, dx.as<float>(), s.in, write == Write::kAdd,
+      nullptr, false};
+  isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
+}
+
+void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy, TensorView dweight, TensorView dbias,
+                            Write write) {
+  const Sizes s = check_operands("dense_backward_weights", "x", x, "dy", dy, "dweight", dweight);
+  if (dbias) {
+    check_dtype("dense_backward_weights", "dbias", dbias, x.dtype);
+    check_shape("dense_backward_weights", "dbias", dbias, {s.out});
+  }
+  check_context("dense_backward_weights", context);
+  check_context("dense_backward_weights", context, dense_scratch_bytes(s.n, s.in, s.out, x.dtype, context.threads->threads()));
+  if (x.dtype == DType::kF64) return backward_weights_reference<double>(context, s, x, dy, dweight, dbias, write);
+  const GemmOuter gemm{s.out,
+                       s.in,
+                       s.n,
+                       dy.as<float>(),
+                       s.out,
+                       x.as<float>(),
+                       s.in,
+                       dweight.as<float>(),
+                       s.in,
+                       write == Write::kAdd,
+                       dbias.as<float>()};
+  isa_table_of_gemm_table().outer(gemm, *context.threads, scratch_floats(context));
+}
+
+}  // namespace engine::kernels

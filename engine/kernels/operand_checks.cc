@@ -1,0 +1,58 @@
+// Texts of the operand checks.
+#include "engine/kernels/operand_checks.h"
+
+#include <string>
+
+namespace engine::kernels {
+namespace {
+
+[[noreturn]] void fail(std::string_view kernel, std::string_view operand, const std::string& text) {
+  throw ShapeError(std::string(kernel) + ": " + std::string(operand) + " " + text);
+}
+
+}  // namespace
+
+void check_dtype(std::string_view kernel, std::string_view operand, const TensorView& view, DType expected) {
+  if (view.dtype != expected) {
+    fail(kernel, operand, "is " + std::string(to_string(view.dtype)) + ", expected " + std::string(to_string(expected)));
+  }
+  if (!view && view.count() > 0) fail(kernel, operand, "is absent, but the kernel needs it");
+}
+
+void check_floating(std::string_view kernel, std::string_view operand, const TensorView& view) {
+  if (view.dtype != DType::kF32 && view.dtype != DType::kF64) {
+    fail(kernel, operand, "is " + std::string(to_string(view.dtype)) + ", expected f32 or f64");
+  }
+  if (!view && view.count() > 0) fail(kernel, operand, "is absent, but the kernel needs it");
+}
+
+void check_shape(std::string_view kernel, std::string_view operand, const TensorView& view, const Shape& expected) {
+  if (!(view.shape == expected)) {
+    fail(kernel, operand, "has the shape " + view.shape.to_string() + ", expected " + expected.to_string());
+  }
+}
+
+void check_count(std::string_view kernel, std::string_view operand, const TensorView& view, std::int64_t expected) {
+  if (view.count() != expected) {
+    fail(kernel, operand, "has " + std::to_string(view.count()) + " elements (shape " + view.shape.to_string() + "), expected " +
+                              std::to_string(expected));
+  }
+}
+
+void check_like(std::string_view kernel, std::string_view operand, const TensorView& view, const TensorView& like) {
+  check_dtype(kernel, operand, view, like.dtype);
+  check_shape(kernel, operand, view, like.shape);
+}
+
+void check_context(std::string_view kernel, const KernelContext& context, std::size_t bytes) {
+  if (context.device.kind != Device::Kind::kCpu) {
+    throw Error(std::string(kernel) + ": no kernel for the device " + to_string(context.device) + ", only for cpu");
+  }
+  require(context.threads != nullptr, "a kernel context on the CPU has threads");
+  if (context.scratch.size() < bytes) {
+    throw Error(std::string(kernel) + ": scratch is " + std::to_string(context.scratch.size()) + " bytes, needs " +
+                std::to_string(bytes));
+  }
+}
+
+}  // namespace engine::kernels

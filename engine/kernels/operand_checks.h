@@ -1,0 +1,28 @@
+// Checks that all kernels make of their operands, once, before the work. They throw ShapeError with a text that names the
+// kernel, the operand, and both values; they allocate only when they throw.
+#pragma once
+
+#include <string_view>
+
+#include "engine/core/tensor_view.h"
+#include "engine/kernels/kernel_context.h"
+
+namespace engine::kernels {
+
+// Throws ShapeError unless the operand is there and has this dtype (or, without one, is f32 or f64).
+void check_dtype(std::string_view kernel, std::string_view operand, const TensorView& view, DType expected);
+void check_floating(std::string_view kernel, std::string_view operand, const TensorView& view);
+
+// Throws ShapeError unless the shapes are equal.
+void check_shape(std::string_view kernel, std::string_view operand, const TensorView& view, const Shape& expected);
+
+// Throws ShapeError unless the counts of elements are equal.
+void check_count(std::string_view kernel, std::string_view operand, const TensorView& view, std::int64_t expected);
+
+// Both: the operand is of `like`'s dtype and shape.
+void check_like(std::string_view kernel, std::string_view operand, const TensorView& view, const TensorView& like);
+
+// Throws Error when the context is not the CPU's or has no threads, or when its scratch is smaller than `bytes`.
+void check_context(std::string_view kernel, const KernelContext& context, std::size_t bytes = 0);
+
+}  // namespace engine::kernels
