@@ -1,0 +1,274 @@
+// Executor: the views of every step are made once; a run changes batch extents and the places of inputs, nothing else.
+#include "engine/graph/executor.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "engine/core/random.h"
+#include "engine/kernels/elementwise.h"
+#include "engine/kernels/softmax_cross_entropy.h"
+
+namespace engine {
+namespace {
+
+struct Step {
+  explicit Step(KernelContext& context) : run{.kernels = context} {}
+
+  std::vector<TensorView> inputs, input_gradients, parameters, buffers, parameter_gradients;
+  std::span<std::byte> saved;
+  LayerRun run;
+};
+
+// A view whose memory the caller of forward() brings.
+struct Binding {
+  TensorView* view;
+  bool labels;
+};
+
+void set_batch(TensorView& view, std::int64_t count) {
+  if (view.shape.rank() > 0) view.shape[0] = count;
+}
+
+void zero(const TensorView& view) { std::memset(view.data, 0, view.bytes()); }
+
+template <class T>
+void fill(const TensorView& view, double value) {
+  for (T& element : view.span<T>()) element = static_cast<T>(value);
+}
+
+[[noreturn]] void wrong_batch(const char* what, std::size_t found, std::int64_t expected, std::int64_t count) {
+  throw InputError("a batch of " + std::to_string(count) + " samples has " + std::to_string(found) + " " + what +
+                   ", expected " + std::to_string(expected));
+}
+
+}  // namespace
+
+struct Executor::Impl {
+  const Plan& plan;
+  ModelState& state;
+  Arena arena, scratch;
+  KernelContext context;
+  std::vector<Step> steps;
+  std::vector<Binding> bindings;
+  TensorView samples, labels, logits, loss, loss_gradient;  // samples: the caller's, f32
+  TensorView cast_samples;                                  // the arena's copy in an f64 plan; else absent
+  std::int64_t sample_items = 0, label_items = 0;           // elements of one sample
+  std::int64_t bound_count = -1;
+  bool backward_allowed = false;
+
+  Impl(const Plan& the_plan, ModelState& the_state, ThreadPool& threads, std::uint64_t seed)
+      : plan(the_plan), state(the_state), arena(plan.arena_bytes), scratch(plan.scratch_bytes) {
+    require(state.parameters.values.dtype() == plan.options.dtype, "plan and state have different dtypes");
+    require(threads.threads() == plan.options.threads, "the plan was made for another number of threads");
+    context = {.device = arena.device(), .threads = &threads, .scratch = {scratch.data(), scratch.bytes()}};
+    bind_inputs();
+    steps.reserve(plan.steps.size());
+    const std::vector<std::size_t> first_entry = first_entries();
+    for (const PlanStep& from : plan.steps) make_step(from, seed, first_entry[static_cast<std::size_t>(from.node)]);
+    logits = view(plan.logits);
+    loss = view(plan.loss);
+    if (plan.options.training) loss_gradient = gradient(plan.loss);
+  }
+
+  const PlanTensor& tensor(int i) const { return plan.tensors[static_cast<std::size_t>(i)]; }
+
+  TensorView at(int i, std::size_t offset) const {
+    return {offset == PlanTensor::kNone ? nullptr : arena.data() + offset, tensor(i).dtype,
+            tensor(i).item_shape.with_batch(plan.options.max_batch), arena.device()};
+  }
+  TensorView view(int i) const { return at(i, tensor(i).offset); }
+  TensorView gradient(int i) const {
+    return tensor(i).gradient_offset == PlanTensor::kNone ? TensorView{} : at(i, tensor(i).gradient_offset);
+  }
+
+  void bind_inputs() {
+    int sample_inputs = 0, label_inputs = 0;
+    for (const int i : plan.inputs) {
+      const TensorView input = view(i);
+      if (input.dtype == DType::kI32) {
+        labels = input;
+        label_items = tensor(i).item_shape.count();
+        ++label_inputs;
+      } else {
+        samples = input;
+        sample_items = tensor(i).item_shape.count();
+        samples.dtype = DType::kF32;
+        if (input.data != nullptr) cast_samples = input;
+        ++sample_inputs;
+      }
+    }
+    if (sample_inputs != 1 || label_inputs != 1)
+      throw ModelError("a model reads one input of samples and one of labels, not " + std::to_string(sample_inputs) +
+                       " and " + std::to_string(label_inputs));
+  }
+
+  // Per node: where its parameters and then its buffers start in the state's entries.
+  std::vector<std::size_t> first_entries() const {
+    std::vector<std::size_t> first;
+    std::size_t next = 0;
+    for (NodeId id = 0; id < static_cast<NodeId>(plan.graph->nodes().size()); ++id) {
+      first.push_back(next);
+      const Layer* layer = plan.graph->nodes()[static_cast<std::size_t>(id)].layer.get();
+      if (layer == nullptr) continue;
+      const std::vector<Shape> shapes = plan.graph->input_shapes(id);
+      next += layer->parameters(shapes).size() + layer->buffers(shapes).size();
+    }
+    require(next == state.entries.size(), "the state belongs to another graph");
+    return first;
+  }
+
+  void make_step(const PlanStep& from, std::uint64_t seed, std::size_t first_entry) {
+    Step& step = steps.emplace_back(context);
+    for (const int input : from.inputs) {
+      step.inputs.push_back(view(input));
+      step.input_gradients.push_back(gradient(input));
+    }
+    bind_state(from, first_entry, step);
+    if (from.saved_bytes > 0) step.saved = {arena.data() + from.saved_offset, from.saved_bytes};
+    LayerRun& run = step.run;
+    run.inputs = step.inputs;
+    run.input_gradients = step.input_gradients;
+    run.parameters = step.parameters;
+    run.buffers = step.buffers;
+    run.parameter_gradients = step.parameter_gradients;
+    run.input_writes = from.input_writes;
+    run.residual_write = from.residual_write;
+    run.output = view(from.output);
+    run.output_gradient = gradient(from.output);
+    run.relu = from.relu;
+    if (from.residual >= 0) {
+      run.residual = view(from.residual);
+      run.residual_gradient = gradient(from.residual);
+    }
+    const std::string& name = plan.graph->nodes()[static_cast<std::size_t>(from.node)].name;
+    run.key = stream_key(seed, name.empty() ? "#" + std::to_string(from.node) : name);
+    for (std::size_t k = 0; k < from.inputs.size(); ++k) remember_if_bound(from.inputs[k], step.inputs[k]);
+    if (from.residual >= 0) remember_if_bound(from.residual, run.residual);
+  }
+
+  void bind_state(const PlanStep& from, std::size_t entry, Step& step) const {
+    const std::vector<Shape> shapes = plan.graph->input_shapes(from.node);
+    for (std::size_t k = from.layer->parameters(shapes).size(); k > 0; --k, ++entry) {
+      step.parameters.push_back(state.view(state.entries[entry]));
+      step.parameter_gradients.push_back(state.parameters.gradients.view(state.entries[entry].slot));
+    }
+    for (std::size_t k = from.layer->buffers(shapes).size(); k > 0; --k, ++entry)
+      step.buffers.push_back(state.view(state.entries[entry]));
+  }
+
+  void remember_if_bound(int i, TensorView& view_of_input) {
+    if (tensor(i).offset == PlanTensor::kNone) bindings.push_back({&view_of_input, tensor(i).dtype == DType::kI32});
+  }
+
+  void check(const BatchView& batch, bool training) const {
+    require(batch.count >= 0 && batch.count <= plan.options.max_batch, "a batch is larger than the plan's");
+    require(!training || plan.options.training, "training needs a training plan");
+    const std::int64_t sample_count = batch.count * sample_items, label_count = batch.count * label_items;
+    if (static_cast<std::int64_t>(batch.samples.size()) != sample_count)
+      wrong_batch("sample values", batch.samples.size(), sample_count, batch.count);
+    if (static_cast<std::int64_t>(batch.labels.size()) != label_count)
+      wrong_batch("labels", batch.labels.size(), label_count, batch.count);
+    if ((training || !batch.sample_ids.empty()) && static_cast<std::int64_t>(batch.sample_ids.size()) != batch.count)
+      wrong_batch("sample ids", batch.sample_ids.size(), batch.count, batch.count);
+    check_labels(batch);
+  }
+
+  // Before anything runs, so that a wrong label leaves the running statistics alone.
+  void check_labels(const BatchView& batch) const {
+    const std::int64_t classes = logits.shape[logits.shape.rank() - 1];
+    for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+      if (batch.labels[i] >= 0 && batch.labels[i] < classes) continue;
+      const std::size_t sample = i / static_cast<std::size_t>(label_items);
+      const std::string who = batch.sample_ids.empty() ? "row " + std::to_string(sample) + " of the batch"
+                                                       : "sample " + std::to_string(batch.sample_ids[sample]);
+      throw InputError("label " + std::to_string(batch.labels[i]) + " of " + who + " is out of range: the model has " +
+                       std::to_string(classes) + " classes, labels 0 to " + std::to_string(classes - 1));
+    }
+  }
+
+  void set_count(std::int64_t count) {
+    if (count == bound_count) return;
+    bound_count = count;
+    for (Step& step : steps) {
+      for (TensorView& view_of_input : step.inputs) set_batch(view_of_input, count);
+      for (TensorView& view_of_gradient : step.input_gradients) set_batch(view_of_gradient, count);
+      LayerRun& run = step.run;
+      for (TensorView* each : {&run.output, &run.output_gradient, &run.residual, &run.residual_gradient})
+        set_batch(*each, count);
+    }
+    for (TensorView* each : {&logits, &loss, &loss_gradient, &cast_samples}) set_batch(*each, count);
+  }
+
+  void bind(const BatchView& batch) {
+    set_count(batch.count);
+    // An empty batch has no memory of its own, but its views must not count as absent.
+    static const std::array<float, 1> kNothing{};
+    const void* sample_data = batch.count > 0 ? static_cast<const void*>(batch.samples.data()) : kNothing.data();
+    const void* label_data = batch.count > 0 ? static_cast<const void*>(batch.labels.data()) : kNothing.data();
+    for (const Binding& binding : bindings)
+      binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
+    labels.data = const_cast<void*>(label_data);
+    set_batch(labels, batch.count);
+    samples.data = const_cast<void*>(sample_data);
+    set_batch(samples, batch.count);
+    if (cast_samples) kernels::cast(context, samples, cast_samples);
+  }
+
+  BatchResult forward(const BatchView& batch, bool training) {
+    backward_allowed = false;
+    check(batch, training);
+    bind(batch);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      LayerRun& run = steps[i].run;
+      run.training = training;
+      run.saved = training ? steps[i].saved : std::span<std::byte>{};
+      run.epoch = batch.epoch;
+      run.sample_ids = batch.sample_ids;
+      plan.steps[i].layer->forward(run);
+    }
+    backward_allowed = training;
+    TensorView rows = logits, row_labels = labels;
+    rows.shape = {loss.count(), logits.shape[logits.shape.rank() - 1]};
+    row_labels.shape = {loss.count()};
+    return {.loss_sum = kernels::sum_f64(loss), .correct = kernels::count_correct(rows, row_labels), .rows = loss.count()};
+  }
+
+  void backward(double scale, Write parameter_write, const std::function<void(std::int64_t)>& ready) {
+    require(backward_allowed, "backward needs a training forward before it");
+    backward_allowed = false;
+    if (loss_gradient) {
+      if (loss_gradient.dtype == DType::kF64)
+        fill<double>(loss_gradient, scale);
+      else
+        fill<float>(loss_gradient, scale);
+    }
+    for (std::size_t i = steps.size(); i-- > 0;) {
+      Step& step = steps[i];
+      step.run.parameter_write = parameter_write;
+      if (plan.steps[i].backward)
+        plan.steps[i].layer->backward(step.run);
+      else if (parameter_write == Write::kOverwrite)
+        std::for_each(step.parameter_gradients.begin(), step.parameter_gradients.end(), zero);
+      if (ready && !step.parameters.empty()) ready(plan.steps[i].gradients_complete);
+    }
+  }
+};
+
+Executor::Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed)
+    : impl_(std::make_unique<Impl>(plan, state, threads, seed)) {}
+
+Executor::~Executor() = default;
+
+BatchResult Executor::forward(const BatchView& batch, bool training) { return impl_->forward(batch, training); }
+
+void Executor::backward(double scale, Write parameter_write, const std::function<void(std::int64_t)>& ready) {
+  impl_->backward(scale, parameter_write, ready);
+}
+
+TensorView Executor::logits() const { return impl_->logits; }
+
+const Plan& Executor::plan() const { return impl_->plan; }
+
+}  // namespace engine

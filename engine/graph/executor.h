@@ -1,0 +1,58 @@
+// Runs a plan over one model state: forward, loss, backward. Allocates at construction only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "engine/core/arena.h"
+#include "engine/core/thread_pool.h"
+#include "engine/graph/model_state.h"
+#include "engine/graph/plan.h"
+
+namespace engine {
+
+// One mini-batch in host memory, as the loader hands it over. `count` <= max_batch; 0 is a valid batch.
+struct BatchView {
+  std::int64_t count = 0;
+  std::span<const float> samples;             // count * item count, NHWC; read in place when the plan is f32
+  std::span<const std::int32_t> labels;       // count (times positions)
+  std::span<const std::int64_t> sample_ids;   // count: places in the data set, for randomness by sample
+  std::uint64_t epoch = 0;
+};
+
+struct BatchResult {
+  double loss_sum = 0;        // over samples (and positions)
+  std::int64_t correct = 0;   // rows whose first largest logit is the label
+  std::int64_t rows = 0;      // samples times positions
+};
+
+class Executor {
+ public:
+  // REQUIRES: the state is of the plan's graph and dtype; `threads` has the plan's number of threads.
+  // Throws ModelError unless the graph has one f32 input (samples) and one i32 input (labels).
+  // `plan`, `state` and `threads` outlive the executor. `seed` is the run's, for dropout.
+  Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed);
+  ~Executor();
+
+  // Inference mode uses running statistics, draws no dropout and changes no state.
+  // Training mode requires a training plan and updates running statistics.
+  // `batch` must stay alive until backward is done. Sample ids may be left out in inference mode.
+  // Throws InputError, before anything has changed, for a label out of range and for a batch of the wrong size.
+  BatchResult forward(const BatchView& batch, bool training);
+
+  // Gradients of (scale * sum of per-sample losses) into the state's gradient buffer. After each step of backward
+  // that finishes parameters, ready(elements) says how much of the front of the gradient buffer is final; the last
+  // call has elements == gradients.size(). `ready` may be empty. A batch of 0 samples gives zero gradients (kOverwrite).
+  void backward(double scale, Write parameter_write, const std::function<void(std::int64_t)>& ready);
+
+  TensorView logits() const;  // [count, classes], valid until the next forward
+  const Plan& plan() const;
+
+ private:
+  struct Impl;  // views of every step, prepared once
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace engine

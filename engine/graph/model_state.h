@@ -1,0 +1,47 @@
+// Everything a model remembers: parameters with their gradients, running statistics, counters; and its names in model order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/core/parameter_buffer.h"
+#include "engine/graph/graph.h"
+
+namespace engine {
+
+// The parameters of a graph in the order in which every plan of it completes their gradients: from the last node to the
+// first (plans keep the order of the nodes), within a node as its layer lists them.
+struct OrderedParameter {
+  NodeId node;
+  int index;  // in the layer's parameters()
+  NamedLayout layout;
+  Initializer initializer;
+};
+std::vector<OrderedParameter> completion_order(const Graph& graph, DType dtype);
+
+struct ModelState {
+  enum class Kind { kParameter, kRunning, kCounter };
+  struct Entry {  // one line of PyTorch's state_dict
+    std::string name;
+    Kind kind;
+    std::size_t slot;  // in parameters.values, running or counters
+  };
+
+  ParameterBuffer parameters;     // in the order in which backward completes the gradients
+  FlatBuffer running;             // running statistics, in the compute dtype
+  FlatBuffer counters;            // i64
+  std::vector<Entry> entries;     // model order: per node its parameters, then its buffers
+
+  // Zero-filled memory for the graph's state. Allocates.
+  static ModelState allocate(const Graph& graph, DType dtype, Device device = {});
+  // Initial values by each parameter's own stream; buffers to their initial values. Depends on (graph, seed) only:
+  // f64 holds exactly the f32 values.
+  void initialize(const Graph& graph, std::uint64_t seed);
+
+  TensorView view(const Entry& entry) const;              // in memory shape
+  const TensorLayout& layout(const Entry& entry) const;
+  std::int64_t parameter_count() const;                   // without gaps
+};
+
+}  // namespace engine

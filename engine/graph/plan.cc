@@ -1,0 +1,271 @@
+// Plan::compile: from a graph to steps with memory.
+//
+// 1. Fusion (fusion.cc) says which nodes become steps; they keep the order of the graph. Tensor i belongs to node i.
+// 2. Gradients: a tensor has one when it depends on a parameter and the loss depends on it; so inputs have none and the first
+//    convolution computes no gradient of its input. A step runs backward when its output has a gradient.
+// 3. Writes: backward runs the steps from the end. The first to write a tensor's gradient overwrites, the others add. Within a
+//    step the residual's gradient is written first, then the inputs' in order.
+// 4. Time: forward of step i is time i, its backward 2S-1-i, for S steps; 2S is after everything. Each tensor, gradient and
+//    saved area is a block that lives from the first write to the last read:
+//      tensor     from its step's forward to the last forward that reads it, or the last backward that needs it
+//                 (Layer::backward_needs; a fused ReLU needs the step's output). The logits stay to the end.
+//      gradient   from the backward of its last reader to the backward of its own step
+//      saved      from its step's forward to its backward
+//    An inference plan has forward times only and no gradients or saved areas.
+// 5. In place: a step that allows it writes over input 0 (and in backward over the gradient of its output) when nobody reads
+//    that memory later; the two blocks then become one.
+// 6. memory_layout.cc places the blocks; blocks of activations, gradients and saved areas share the arena wherever their times
+//    allow it.
+#include "engine/graph/plan.h"
+
+#include <algorithm>
+
+#include "engine/core/arena.h"
+#include "engine/graph/fusion.h"
+#include "engine/graph/memory_layout.h"
+#include "engine/graph/model_state.h"
+
+namespace engine {
+namespace {
+
+class Compiler {
+ public:
+  Compiler(const Graph& graph, const PlanOptions& options) : graph_(graph), fused_(fuse_steps(graph, options.fuse)) {
+    plan_.options = options;
+    plan_.graph = &graph;
+  }
+
+  Plan run() {
+    make_tensors();
+    make_steps();
+    if (training()) {
+      find_gradients();
+      order_writes();
+    }
+    size_scratch_and_saved();
+    mark_completion();
+    place_memory();
+    return std::move(plan_);
+  }
+
+ private:
+  static constexpr int kNoBlock = -1;
+
+  bool training() const { return plan_.options.training; }
+  int step_count() const { return static_cast<int>(plan_.steps.size()); }
+  int backward_time(int step) const { return 2 * step_count() - 1 - step; }
+  int end_time() const { return 2 * step_count(); }
+  const Graph::Node& node(int id) const { return graph_.nodes()[static_cast<std::size_t>(id)]; }
+  PlanTensor& tensor(int i) { return plan_.tensors[static_cast<std::size_t>(i)]; }
+  const PlanTensor& tensor(int i) const { return plan_.tensors[static_cast<std::size_t>(i)]; }
+  PlanStep& step(int i) { return plan_.steps[static_cast<std::size_t>(i)]; }
+  int root(int i) const { return tensor(i).root; }
+  bool has_gradient(int i) const { return has_gradient_[static_cast<std::size_t>(i)]; }
+
+  // A graph input of the data's own dtype is read where the caller has it.
+  bool bound_at_run_time(int i) const {
+    return node(i).layer == nullptr && (node(i).dtype != DType::kF32 || plan_.options.dtype == DType::kF32);
+  }
+
+  std::size_t bytes(int i) const {
+    return static_cast<std::size_t>(tensor(i).item_shape.count() * plan_.options.max_batch) * size_of(tensor(i).dtype);
+  }
+
+  void make_tensors() {
+    for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
+      const Graph::Node& from = node(i);
+      plan_.tensors.push_back({.item_shape = from.shape,
+                               .dtype = from.dtype == DType::kF32 ? plan_.options.dtype : from.dtype,
+                               .root = fused_.root[static_cast<std::size_t>(i)]});
+      if (!from.layer) plan_.inputs.push_back(i);
+    }
+    plan_.logits = graph_.logits();
+    plan_.loss = graph_.loss();
+  }
+
+  void make_steps() {
+    for (const FusedStep& from : fused_.steps) {
+      PlanStep made;
+      made.node = from.node;
+      made.layer = node(from.node).layer.get();
+      made.inputs.assign(node(from.node).inputs.begin(), node(from.node).inputs.end());
+      made.output = from.output;
+      made.relu = from.relu;
+      made.residual = from.residual;
+      made.input_writes.assign(made.inputs.size(), Write::kOverwrite);
+      plan_.steps.push_back(std::move(made));
+    }
+  }
+
+  // Visits what a step reads in forward, as roots: inputs and residual.
+  template <class Visit>
+  void for_each_read(const PlanStep& s, Visit visit) const {
+    if (s.residual >= 0) visit(root(s.residual));
+    for (const int input : s.inputs) visit(root(input));
+  }
+
+  void find_gradients() {
+    std::vector<bool> trained(plan_.tensors.size(), false), wanted(plan_.tensors.size(), false);
+    for (const PlanStep& s : plan_.steps) {
+      bool depends = !s.layer->parameters(graph_.input_shapes(s.node)).empty();
+      for_each_read(s, [&](int r) { depends = depends || trained[static_cast<std::size_t>(r)]; });
+      trained[static_cast<std::size_t>(s.output)] = depends;
+    }
+    wanted[static_cast<std::size_t>(root(plan_.loss))] = true;
+    for (int i = step_count() - 1; i >= 0; --i)
+      if (wanted[static_cast<std::size_t>(step(i).output)])
+        for_each_read(step(i), [&](int r) { wanted[static_cast<std::size_t>(r)] = true; });
+    has_gradient_.resize(plan_.tensors.size());
+    for (std::size_t i = 0; i < has_gradient_.size(); ++i) has_gradient_[i] = trained[i] && wanted[i];
+    for (PlanStep& s : plan_.steps) s.backward = has_gradient(s.output);
+  }
+
+  void order_writes() {
+    std::vector<bool> written(plan_.tensors.size(), false);
+    const auto next_write = [&](int r) {
+      const Write write = written[static_cast<std::size_t>(r)] ? Write::kAdd : Write::kOverwrite;
+      written[static_cast<std::size_t>(r)] = true;
+      return write;
+    };
+    for (int i = step_count() - 1; i >= 0; --i) {
+      PlanStep& s = step(i);
+      if (!s.backward) continue;
+      if (s.residual >= 0) s.residual_write = next_write(root(s.residual));
+      for (std::size_t k = 0; k < s.inputs.size(); ++k) s.input_writes[k] = next_write(root(s.inputs[k]));
+    }
+  }
+
+  void size_scratch_and_saved() {
+    const PlanOptions& options = plan_.options;
+    for (PlanStep& s : plan_.steps) {
+      const std::vector<Shape> shapes = graph_.input_shapes(s.node);
+      if (training()) s.saved_bytes = s.layer->saved_bytes(shapes, options.max_batch, options.dtype);
+      plan_.scratch_bytes =
+          std::max(plan_.scratch_bytes, s.layer->scratch_bytes(shapes, options.max_batch, options.dtype, options.threads));
+    }
+  }
+
+  void mark_completion() {
+    std::vector<std::size_t> bytes_of_node(graph_.nodes().size(), 0);
+    const std::size_t unit = size_of(plan_.options.dtype);
+    for (const OrderedParameter& parameter : completion_order(graph_, plan_.options.dtype))
+      bytes_of_node[static_cast<std::size_t>(parameter.node)] +=
+          align_up(static_cast<std::size_t>(parameter.layout.layout.file_shape.count()) * unit);
+    std::size_t complete = 0;
+    for (int i = step_count() - 1; i >= 0; --i) {
+      complete += bytes_of_node[static_cast<std::size_t>(step(i).node)];
+      step(i).gradients_complete = static_cast<std::int64_t>(complete / unit);
+    }
+  }
+
+  void place_memory() {
+    value_block_.assign(plan_.tensors.size(), kNoBlock);
+    gradient_block_.assign(plan_.tensors.size(), kNoBlock);
+    for (const int i : plan_.inputs)
+      if (!bound_at_run_time(i)) value_block_[static_cast<std::size_t>(i)] = new_block(bytes(i), 0, last_read(i));
+    for (int i = 0; i < step_count(); ++i) place_values(i);
+    if (training())
+      for (int i = step_count() - 1; i >= 0; --i) place_gradient(i);
+    std::vector<int> saved_block;
+    for (int i = 0; i < step_count(); ++i)
+      saved_block.push_back(
+          step(i).saved_bytes == 0 ? kNoBlock : new_block(step(i).saved_bytes, i, step(i).backward ? backward_time(i) : i));
+    plan_.arena_bytes = place_blocks(blocks_);
+    for (int i = 0; i < static_cast<int>(plan_.tensors.size()); ++i) {
+      tensor(i).offset = offset_of(value_block_[static_cast<std::size_t>(root(i))]);
+      tensor(i).gradient_offset = offset_of(gradient_block_[static_cast<std::size_t>(root(i))]);
+    }
+    for (int i = 0; i < step_count(); ++i)
+      if (saved_block[static_cast<std::size_t>(i)] != kNoBlock)
+        step(i).saved_offset = offset_of(saved_block[static_cast<std::size_t>(i)]);
+  }
+
+  std::size_t offset_of(int block) const {
+    return block == kNoBlock ? PlanTensor::kNone : blocks_[static_cast<std::size_t>(block)].offset;
+  }
+
+  int new_block(std::size_t size, int first, int last) {
+    blocks_.push_back({.bytes = size, .first = first, .last = std::max(first, last)});
+    return static_cast<int>(blocks_.size()) - 1;
+  }
+
+  // The last time at which the value of root `r` is read; -1 when never.
+  int last_read(int r) const {
+    if (r == root(plan_.logits) || r == root(plan_.loss)) return end_time();
+    int last = -1;
+    for (int i = 0; i < step_count(); ++i) {
+      const PlanStep& s = plan_.steps[static_cast<std::size_t>(i)];
+      bool reads_input = false;
+      for (const int input : s.inputs) reads_input = reads_input || root(input) == r;
+      if (reads_input || (s.residual >= 0 && root(s.residual) == r)) last = std::max(last, i);
+      if (!s.backward) continue;
+      const BackwardNeeds needs = s.layer->backward_needs();
+      if ((reads_input && needs.inputs) || (s.output == r && (needs.output || s.relu)))
+        last = std::max(last, backward_time(i));
+    }
+    return last;
+  }
+
+  void place_values(int i) {
+    const PlanStep& s = step(i);
+    int& block = value_block_[static_cast<std::size_t>(s.output)];
+    const int last = last_read(s.output);
+    if (s.layer->may_run_in_place() && s.output == s.node) {
+      const int from = root(s.inputs[0]), from_block = value_block_[static_cast<std::size_t>(from)];
+      if (from_block != kNoBlock && node(from).layer && last_read(from) == i && bytes(from) == bytes(s.output)) {
+        block = from_block;
+        blocks_[static_cast<std::size_t>(block)].last = std::max(i, last);
+        return;
+      }
+    }
+    block = new_block(bytes(s.output), i, last);
+  }
+
+  // Called from the last step to the first: the gradient of a step's output already has its block, those of what it reads
+  // get theirs here, when it is the first to write them.
+  void place_gradient(int i) {
+    const PlanStep& s = step(i);
+    if (!s.backward) return;
+    int& own = gradient_block_[static_cast<std::size_t>(s.output)];
+    if (own == kNoBlock)
+      own = new_block(bytes(s.output), step_count(), backward_time(i));  // the loss: filled before backward
+    blocks_[static_cast<std::size_t>(own)].last = backward_time(i);
+    const int own_block = own;
+    if (gradient_in_place(s)) gradient_block_[static_cast<std::size_t>(root(s.inputs[0]))] = own_block;
+    for_each_read(s, [&](int r) {
+      int& block = gradient_block_[static_cast<std::size_t>(r)];
+      if (has_gradient(r) && block == kNoBlock) block = new_block(bytes(r), backward_time(i), backward_time(i));
+    });
+  }
+
+  bool gradient_in_place(const PlanStep& s) const {
+    if (!s.layer->may_run_in_place() || s.output != s.node || s.input_writes[0] == Write::kAdd) return false;
+    const int to = root(s.inputs[0]);
+    for (std::size_t k = 1; k < s.inputs.size(); ++k)
+      if (root(s.inputs[k]) == to) return false;
+    return has_gradient(to) && bytes(to) == bytes(s.output);
+  }
+
+  const Graph& graph_;
+  FusionResult fused_;
+  Plan plan_;
+  std::vector<bool> has_gradient_;
+  std::vector<MemoryBlock> blocks_;
+  std::vector<int> value_block_, gradient_block_;  // per root tensor
+};
+
+void check_options(const Graph& graph, const PlanOptions& options) {
+  if (graph.logits() < 0 || graph.loss() < 0)
+    throw ModelError("the graph has no outputs: set_outputs() names logits and loss");
+  require(options.max_batch >= 1 && options.threads >= 1, "a plan needs a batch and a thread");
+  require(options.dtype == DType::kF32 || options.dtype == DType::kF64, "a plan computes in f32 or f64");
+}
+
+}  // namespace
+
+Plan Plan::compile(const Graph& graph, const PlanOptions& options) {
+  check_options(graph, options);
+  return Compiler(graph, options).run();
+}
+
+}  // namespace engine

@@ -1,0 +1,58 @@
+// A graph made ready to run: order, fusions, and one arena in which every tensor has its place.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/graph/graph.h"
+
+namespace engine {
+
+struct PlanOptions {
+  std::int64_t max_batch = 1;  // samples; a run may use fewer, also none
+  DType dtype = DType::kF32;   // kF32 or kF64
+  int threads = 1;
+  bool training = true;        // false: no gradients, activations are dropped as soon as they are read
+  bool fuse = true;            // fold ReLU and additions into the layers that offer it
+};
+
+// The tensor of the node of the same index. Offsets are bytes into the arena.
+struct PlanTensor {
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  Shape item_shape;
+  DType dtype = DType::kF32;
+  int root = -1;                        // the tensor whose memory this is: itself, unless its node is an alias
+  std::size_t offset = kNone;           // kNone: bound at run time (inputs read in place) or folded away
+  std::size_t gradient_offset = kNone;  // kNone: no gradient is needed
+};
+
+struct PlanStep {
+  NodeId node = -1;                     // whose parameters, name and layer these are
+  const Layer* layer = nullptr;
+  std::vector<int> inputs;              // indices into Plan::tensors
+  int output = -1;                      // of the last node folded in
+  bool relu = false;                    // a ReLU folded in
+  int residual = -1;                    // tensor added before that ReLU; -1: none
+  bool backward = false;                // has a share in the gradients
+  std::size_t saved_offset = 0, saved_bytes = 0;
+  std::vector<Write> input_writes;      // how backward writes each input's gradient
+  Write residual_write = Write::kOverwrite;
+  std::int64_t gradients_complete = 0;  // elements at the front of the gradient buffer that are final after this
+                                        // step's backward (also when it has none: then its gradients are zero)
+};
+
+struct Plan {
+  PlanOptions options;
+  const Graph* graph = nullptr;         // outlives the plan
+  std::vector<PlanTensor> tensors;
+  std::vector<PlanStep> steps;          // forward order; backward runs them from the end
+  int logits = -1, loss = -1;           // tensors
+  std::vector<int> inputs;              // tensors of the graph's inputs, in order
+  std::size_t arena_bytes = 0;          // activations, gradients and saved
+  std::size_t scratch_bytes = 0;        // the largest of any step, allocated besides
+
+  // The graph must have its outputs set. Throws ModelError; also for a layer that feeds neither of them.
+  static Plan compile(const Graph& graph, const PlanOptions& options);
+};
+
+}  // namespace engine

@@ -1,0 +1,110 @@
+// Batch normalisation of images, with an optional fused addition and ReLU.
+// Saved from forward to backward: mean and inverse standard deviation per channel.
+#include "engine/kernels/batch_norm.h"
+#include "engine/layers/layer_checks.h"
+#include "engine/layers/layers.h"
+
+namespace engine::layers {
+namespace {
+
+class BatchNorm2d final : public Layer {
+ public:
+  explicit BatchNorm2d(const BatchNormOptions& options) : options_(options) {
+    if (!(options.eps > 0)) throw ModelError("batch_norm2d: eps must be above 0, not " + std::to_string(options.eps));
+    if (!(options.momentum >= 0 && options.momentum <= 1))
+      throw ModelError("batch_norm2d: momentum must lie in [0, 1], not " + std::to_string(options.momentum));
+  }
+
+  std::string_view kind() const override { return "batch_norm2d"; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 1);
+    expect_rank(inputs[0], 3, "[h, w, c]");
+    return inputs[0];
+  }
+
+  std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
+    const TensorLayout layout = TensorLayout::plain({inputs[0][2]});
+    return {{"weight", layout, {Initializer::Kind::kConstant, 1}}, {"bias", layout, {Initializer::Kind::kConstant, 0}}};
+  }
+
+  std::vector<BufferSpec> buffers(std::span<const Shape> inputs) const override {
+    const Shape channels{inputs[0][2]};
+    return {{.name = "running_mean", .shape = channels},
+            {.name = "running_var", .shape = channels, .initial = 1},
+            {.name = "num_batches_tracked", .shape = {}, .counter = true}};
+  }
+
+  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t, DType dtype) const override {
+    return 2 * statistic_bytes(inputs[0][2], dtype);
+  }
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads) const override {
+    const std::int64_t channels = inputs[0][2], rows = batch * inputs[0][0] * inputs[0][1];
+    return align_up(static_cast<std::size_t>(2 * channels) * sizeof(double)) + 2 * statistic_bytes(channels, dtype) +
+           kernels::batch_norm_scratch_bytes(rows, channels, dtype, threads);
+  }
+  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
+  Fusions fusions() const override { return {.relu = true, .residual = true}; }
+
+  void forward(const LayerRun& run) const override {
+    const TensorView x = run.inputs[0];
+    KernelContext context = run.kernels;
+    Statistics statistics = run.training ? saved(run) : Statistics{};
+    if (run.training) {
+      const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
+      kernels::batch_norm_statistics(context, x, sums);
+      kernels::batch_norm_finish_statistics(sums, rows(x), options_.eps, options_.momentum, statistics.mean,
+                                            statistics.inverse_std, run.buffers[0], run.buffers[1]);
+      // Counted for an empty batch too: counters stay equal on all ranks.
+      ++*run.buffers[2].as<std::int64_t>();
+    } else {
+      statistics.mean = take_scratch(context, x.dtype, {channels(x)});
+      statistics.inverse_std = take_scratch(context, x.dtype, {channels(x)});
+      kernels::batch_norm_from_running(run.buffers[0], run.buffers[1], options_.eps, statistics.mean,
+                                       statistics.inverse_std);
+    }
+    kernels::batch_norm_normalize(context, x, statistics.mean, statistics.inverse_std, run.parameters[0], run.parameters[1],
+                                  run.residual, run.relu, run.output);
+  }
+
+  void backward(const LayerRun& run) const override {
+    const TensorView x = run.inputs[0];
+    const Statistics statistics = saved(run);
+    KernelContext context = run.kernels;
+    const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
+    kernels::batch_norm_backward_sums(context, x, run.output, run.relu, run.output_gradient, statistics.mean,
+                                      statistics.inverse_std, sums, run.residual_gradient, run.residual_write);
+    kernels::batch_norm_backward_parameters(sums, run.parameter_gradients[0], run.parameter_gradients[1],
+                                            run.parameter_write);
+    if (run.input_gradients[0])
+      kernels::batch_norm_backward_data(context, x, run.output, run.relu, run.output_gradient, statistics.mean,
+                                        statistics.inverse_std, run.parameters[0], sums, rows(x), run.input_gradients[0],
+                                        run.input_writes[0]);
+  }
+
+ private:
+  struct Statistics {
+    TensorView mean, inverse_std;
+  };
+
+  static std::int64_t channels(const TensorView& x) { return x.shape[3]; }
+  static std::int64_t rows(const TensorView& x) { return x.shape[0] * x.shape[1] * x.shape[2]; }
+  static std::size_t statistic_bytes(std::int64_t channels, DType dtype) {
+    return align_up(static_cast<std::size_t>(channels) * size_of(dtype));
+  }
+  static Statistics saved(const LayerRun& run) {
+    const TensorView x = run.inputs[0];
+    const TensorView mean{run.saved.data(), x.dtype, {channels(x)}, x.device};
+    TensorView inverse_std = mean;
+    inverse_std.data = run.saved.data() + statistic_bytes(channels(x), x.dtype);
+    return {mean, inverse_std};
+  }
+
+  BatchNormOptions options_;
+};
+
+}  // namespace
+
+LayerPtr batch_norm2d(const BatchNormOptions& options) { return std::make_unique<BatchNorm2d>(options); }
+
+}  // namespace engine::layers

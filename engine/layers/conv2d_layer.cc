@@ -1,0 +1,79 @@
+// Two-dimensional convolution. Files hold the weight as [out, in, kh, kw], memory as [kh, kw, in, out].
+#include <cmath>
+
+#include "engine/kernels/conv2d.h"
+#include "engine/layers/layer_checks.h"
+#include "engine/layers/layers.h"
+
+namespace engine::layers {
+namespace {
+
+class Conv2d final : public Layer {
+ public:
+  explicit Conv2d(const Conv2dOptions& options) : options_(options) {
+    expect_at_least("conv2d", "out_channels", options.out_channels, 1);
+    expect_at_least("conv2d", "kernel", options.kernel, 1);
+    expect_at_least("conv2d", "stride", options.stride, 1);
+    expect_at_least("conv2d", "padding", options.padding, 0);
+  }
+
+  std::string_view kind() const override { return "conv2d"; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 1);
+    expect_window(inputs[0], options_.kernel, options_.padding);
+    const kernels::Conv2dGeometry g = geometry(inputs[0]);
+    return {g.out_h(), g.out_w(), g.out_channels};
+  }
+
+  // PyTorch's Conv2d.reset_parameters(): uniform within 1 / sqrt(fan_in), fan_in = in * kh * kw.
+  std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
+    const std::int64_t in = inputs[0][2], k = options_.kernel;
+    const Initializer initializer{Initializer::Kind::kUniform, 1 / std::sqrt(static_cast<double>(in * k * k))};
+    TensorLayout weight{.file_shape = {options_.out_channels, in, k, k}};
+    weight.permutation = {2, 3, 1, 0, 4, 5, 6, 7};
+    std::vector<ParameterSpec> specs{{"weight", weight, initializer}};
+    if (options_.bias) specs.push_back({"bias", TensorLayout::plain({options_.out_channels}), initializer});
+    return specs;
+  }
+
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads) const override {
+    return kernels::conv2d_scratch_bytes(geometry(inputs[0]), batch, dtype, threads);
+  }
+  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
+
+  void forward(const LayerRun& run) const override {
+    kernels::conv2d_forward(run.kernels, geometry_of_batch(run.inputs[0].shape), run.inputs[0], run.parameters[0],
+                            options_.bias ? run.parameters[1] : TensorView{}, run.output);
+  }
+
+  void backward(const LayerRun& run) const override {
+    const kernels::Conv2dGeometry g = geometry_of_batch(run.inputs[0].shape);
+    kernels::conv2d_backward_weights(run.kernels, g, run.inputs[0], run.output_gradient, run.parameter_gradients[0],
+                                     options_.bias ? run.parameter_gradients[1] : TensorView{}, run.parameter_write);
+    if (run.input_gradients[0])
+      kernels::conv2d_backward_data(run.kernels, g, run.output_gradient, run.parameters[0], run.input_gradients[0],
+                                    run.input_writes[0]);
+  }
+
+ private:
+  kernels::Conv2dGeometry geometry(const Shape& item) const {
+    return {.in_h = item[0],
+            .in_w = item[1],
+            .in_channels = item[2],
+            .out_channels = options_.out_channels,
+            .kernel_h = options_.kernel,
+            .kernel_w = options_.kernel,
+            .stride = options_.stride,
+            .padding = options_.padding};
+  }
+  kernels::Conv2dGeometry geometry_of_batch(const Shape& x) const { return geometry({x[1], x[2], x[3]}); }
+
+  Conv2dOptions options_;
+};
+
+}  // namespace
+
+LayerPtr conv2d(const Conv2dOptions& options) { return std::make_unique<Conv2d>(options); }
+
+}  // namespace engine::layers

@@ -1,0 +1,86 @@
+// Layers whose output has the shape of their inputs: relu, add, dropout.
+#include <string>
+
+#include "engine/kernels/elementwise.h"
+#include "engine/layers/layer_checks.h"
+#include "engine/layers/layers.h"
+
+namespace engine::layers {
+namespace {
+
+class Relu final : public Layer {
+ public:
+  std::string_view kind() const override { return "relu"; }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 1);
+    return inputs[0];
+  }
+  BackwardNeeds backward_needs() const override { return {.output = true}; }
+  bool may_run_in_place() const override { return true; }
+
+  void forward(const LayerRun& run) const override { kernels::relu_forward(run.kernels, run.inputs[0], run.output); }
+  void backward(const LayerRun& run) const override {
+    if (run.input_gradients[0])
+      kernels::relu_backward(run.kernels, run.output, run.output_gradient, run.input_gradients[0], run.input_writes[0]);
+  }
+};
+
+class Add final : public Layer {
+ public:
+  std::string_view kind() const override { return "add"; }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 2);
+    if (!(inputs[0] == inputs[1]))
+      throw ShapeError("expected two inputs of one shape, got " + inputs[0].to_string() + " and " + inputs[1].to_string());
+    return inputs[0];
+  }
+  bool may_run_in_place() const override { return true; }
+
+  void forward(const LayerRun& run) const override {
+    kernels::add_forward(run.kernels, run.inputs[0], run.inputs[1], false, run.output);
+  }
+  void backward(const LayerRun& run) const override {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const TensorView to = run.input_gradients[i];
+      if (to && to.data != run.output_gradient.data)
+        kernels::copy_or_add(run.kernels, run.output_gradient, to, run.input_writes[i]);
+    }
+  }
+};
+
+// Saves nothing: backward draws the same numbers again.
+class Dropout final : public Layer {
+ public:
+  explicit Dropout(double rate) : rate_(rate) {
+    if (!(rate >= 0 && rate < 1)) throw ModelError("dropout: rate must lie in [0, 1), not " + std::to_string(rate));
+  }
+  std::string_view kind() const override { return "dropout"; }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 1);
+    return inputs[0];
+  }
+  bool is_alias(std::span<const Shape>) const override { return rate_ == 0; }
+
+  void forward(const LayerRun& run) const override {
+    if (run.training)
+      kernels::dropout_forward(run.kernels, run.inputs[0], rate_, run.key, run.epoch, run.sample_ids, run.output);
+    else
+      kernels::copy_or_add(run.kernels, run.inputs[0], run.output, Write::kOverwrite);
+  }
+  void backward(const LayerRun& run) const override {
+    if (run.input_gradients[0])
+      kernels::dropout_backward(run.kernels, run.output_gradient, rate_, run.key, run.epoch, run.sample_ids,
+                                run.input_gradients[0], run.input_writes[0]);
+  }
+
+ private:
+  double rate_;
+};
+
+}  // namespace
+
+LayerPtr relu() { return std::make_unique<Relu>(); }
+LayerPtr add() { return std::make_unique<Add>(); }
+LayerPtr dropout(double rate) { return std::make_unique<Dropout>(rate); }
+
+}  // namespace engine::layers

@@ -1,0 +1,36 @@
+// Image to vector in PyTorch's channel-first order, so that the weights of the next dense layer move both ways.
+#include "engine/kernels/elementwise.h"
+#include "engine/layers/layer_checks.h"
+#include "engine/layers/layers.h"
+
+namespace engine::layers {
+namespace {
+
+class Flatten final : public Layer {
+ public:
+  std::string_view kind() const override { return "flatten"; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 1);
+    if (inputs[0].rank() != 1) expect_rank(inputs[0], 3, "[h, w, c]");
+    return {inputs[0].count()};
+  }
+  bool is_alias(std::span<const Shape> inputs) const override {
+    const Shape& s = inputs[0];
+    return s.rank() == 1 || s[2] == 1 || s[0] * s[1] == 1;
+  }
+
+  void forward(const LayerRun& run) const override {
+    kernels::nhwc_to_channel_first(run.kernels, run.inputs[0], run.output, Write::kOverwrite);
+  }
+  void backward(const LayerRun& run) const override {
+    if (run.input_gradients[0])
+      kernels::channel_first_to_nhwc(run.kernels, run.output_gradient, run.input_gradients[0], run.input_writes[0]);
+  }
+};
+
+}  // namespace
+
+LayerPtr flatten() { return std::make_unique<Flatten>(); }
+
+}  // namespace engine::layers

@@ -1,0 +1,38 @@
+// Factories of all layer kinds. Options and defaults are PyTorch's; so are the initial distributions.
+#pragma once
+
+#include "engine/layers/layer.h"
+
+namespace engine::layers {
+
+LayerPtr dense(std::int64_t out, bool bias = true);  // input: any item shape of rank 1; parameters weight [out, in], bias [out]
+
+struct Conv2dOptions {
+  std::int64_t out_channels = 0, kernel = 3, stride = 1, padding = 0;
+  bool bias = true;
+};
+LayerPtr conv2d(const Conv2dOptions& options);  // input [h, w, c]
+
+struct BatchNormOptions {
+  double eps = 1e-5, momentum = 0.1;
+};
+// Parameters weight, bias; buffers running_mean, running_var, num_batches_tracked.
+LayerPtr batch_norm2d(const BatchNormOptions& options = {});
+
+LayerPtr relu();
+
+struct PoolOptions {
+  std::int64_t window = 2, stride = 0 /* 0: the window */, padding = 0;
+};
+LayerPtr max_pool2d(const PoolOptions& options);
+LayerPtr average_pool2d(const PoolOptions& options);
+LayerPtr global_average_pool();  // [h, w, c] -> [c]
+
+LayerPtr flatten();  // [h, w, c] -> [c*h*w] in PyTorch's channel-first order
+LayerPtr add();      // two inputs of one shape
+LayerPtr dropout(double rate = 0.5);
+
+// Inputs: logits [classes] (or [t, classes]) and labels [] (or [t]) of i32. Output: the loss of each sample, [] (or [t]).
+LayerPtr softmax_cross_entropy();
+
+}  // namespace engine::layers

@@ -1,0 +1,62 @@
+// Softmax and cross entropy in one node. Saves softmax(logits) - onehot(label) in the forward pass.
+#include "engine/kernels/softmax_cross_entropy.h"
+
+#include "engine/layers/layer_checks.h"
+#include "engine/layers/layers.h"
+
+namespace engine::layers {
+namespace {
+
+class SoftmaxCrossEntropy final : public Layer {
+ public:
+  std::string_view kind() const override { return "softmax_cross_entropy"; }
+  DType input_dtype(int index) const override { return index == 1 ? DType::kI32 : DType::kF32; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 2);
+    const Shape& logits = inputs[0];
+    if (logits.rank() != 1 && logits.rank() != 2)
+      throw ShapeError("expected logits of shape [classes] or [positions, classes], got " + logits.to_string());
+    const Shape rows(logits.dims().first(static_cast<std::size_t>(logits.rank() - 1)));
+    if (!(inputs[1] == rows))
+      throw ShapeError("expected labels of shape " + rows.to_string() + " for logits of shape " + logits.to_string() +
+                       ", got " + inputs[1].to_string());
+    return rows;
+  }
+
+  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype) const override {
+    return static_cast<std::size_t>(inputs[0].count() * batch) * size_of(dtype);
+  }
+
+  void forward(const LayerRun& run) const override {
+    kernels::softmax_cross_entropy_forward(run.kernels, by_rows(run.inputs[0]), by_rows(run.inputs[1], run),
+                                           by_rows(run.output, run), run.training ? saved(run) : TensorView{});
+  }
+  void backward(const LayerRun& run) const override {
+    if (run.input_gradients[0])
+      kernels::softmax_cross_entropy_backward(run.kernels, saved(run), by_rows(run.output_gradient, run),
+                                              by_rows(run.input_gradients[0]), run.input_writes[0]);
+  }
+
+ private:
+  static TensorView by_rows(TensorView logits) {
+    const std::int64_t classes = logits.shape[logits.shape.rank() - 1];
+    logits.shape = {logits.count() / classes, classes};
+    return logits;
+  }
+  static TensorView by_rows(TensorView per_row, const LayerRun& run) {
+    per_row.shape = {by_rows(run.inputs[0]).shape[0]};
+    return per_row;
+  }
+  static TensorView saved(const LayerRun& run) {
+    TensorView view = by_rows(run.inputs[0]);
+    view.data = run.saved.data();
+    return view;
+  }
+};
+
+}  // namespace
+
+LayerPtr softmax_cross_entropy() { return std::make_unique<SoftmaxCrossEntropy>(); }
+
+}  // namespace engine::layers

@@ -1,0 +1,213 @@
+// Shapes, messages, defaults and file layouts of the layers, and what they compute where a gradient check cannot see it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/core/error.h"
+#include "engine/layers/layers.h"
+#include "tests/engine/graph/graph_harness.h"
+
+namespace {
+
+using engine::Graph;
+using engine::ModelState;
+using engine::NodeId;
+using engine::Shape;
+namespace layers = engine::layers;
+
+// The message of the ShapeError that adding the layer throws.
+std::string shape_error(engine::LayerPtr layer, const std::vector<Shape>& shapes) {
+  Graph graph;
+  std::vector<NodeId> inputs;
+  for (const Shape& shape : shapes) inputs.push_back(graph.input("in" + std::to_string(inputs.size()), shape));
+  try {
+    graph.add("x", std::move(layer), inputs);
+  } catch (const engine::ShapeError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(LayerShapes, MessagesNameTheLayerAndBothShapes) {
+  EXPECT_EQ(shape_error(layers::dense(10), {{28, 28, 1}}),
+            "layer 'x' (dense): expected an input of rank 1, got [28, 28, 1]");
+  EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 1}), {{10}}),
+            "layer 'x' (conv2d): expected an input of rank 3 [h, w, c], got [10]");
+  EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 1, .kernel = 5, .padding = 1}), {{2, 4, 1}}),
+            "layer 'x' (conv2d): expected an input of at least [3, 3, 1] (window 5, padding 1), got [2, 4, 1]");
+  EXPECT_EQ(shape_error(layers::max_pool2d({}), {{1, 1, 16}}),
+            "layer 'x' (max_pool2d): expected an input of at least [2, 2, 16] (window 2, padding 0), got [1, 1, 16]");
+  EXPECT_EQ(shape_error(layers::add(), {{8, 8, 16}, {8, 8, 32}}),
+            "layer 'x' (add): expected two inputs of one shape, got [8, 8, 16] and [8, 8, 32]");
+  EXPECT_EQ(shape_error(layers::add(), {{8}}), "layer 'x' (add): expected 2 inputs, got 1");
+}
+
+TEST(LayerShapes, OutputsAreThoseOfPyTorch) {
+  const auto shape = [](engine::LayerPtr layer, const Shape& in) { return layer->output_shape(std::vector{in}); };
+  EXPECT_EQ(shape(layers::conv2d({.out_channels = 64, .kernel = 7, .stride = 2, .padding = 3}), {224, 224, 3}),
+            (Shape{112, 112, 64}));
+  EXPECT_EQ(shape(layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}), {112, 112, 64}), (Shape{56, 56, 64}));
+  EXPECT_EQ(shape(layers::max_pool2d({.window = 2}), {7, 5, 4}), (Shape{3, 2, 4}));
+  EXPECT_EQ(shape(layers::global_average_pool(), {4, 4, 512}), (Shape{512}));
+  EXPECT_EQ(shape(layers::flatten(), {7, 7, 32}), (Shape{1568}));
+}
+
+TEST(LayerOptions, OutOfRangeIsRefused) {
+  EXPECT_THROW(layers::dense(0), engine::ModelError);
+  EXPECT_THROW(layers::conv2d({.out_channels = 4, .stride = 0}), engine::ModelError);
+  EXPECT_THROW(layers::conv2d({.out_channels = 4, .padding = -1}), engine::ModelError);
+  EXPECT_THROW(layers::max_pool2d({.window = 2, .padding = 2}), engine::ModelError);
+  EXPECT_THROW(layers::average_pool2d({.window = 16}), engine::ModelError);
+  EXPECT_THROW(layers::dropout(1), engine::ModelError);
+  EXPECT_THROW(layers::dropout(std::nan("")), engine::ModelError);
+  EXPECT_THROW(layers::batch_norm2d({.eps = 0}), engine::ModelError);
+}
+
+Graph small_graph() {
+  return test_support::classifier({4, 4, 3}, [](Graph& g, NodeId x) {
+    const NodeId c = g.add("c", layers::conv2d({.out_channels = 32, .kernel = 3, .padding = 1}), {x});
+    return g.add("fc", layers::dense(10), {g.add("", layers::flatten(), {g.add("n", layers::batch_norm2d(), {c})})});
+  });
+}
+
+TEST(InitialValues, FollowPyTorchsDistributions) {
+  const Graph graph = small_graph();
+  ModelState state = ModelState::allocate(graph, engine::DType::kF32);
+  state.initialize(graph, 5);
+  const auto bounds =
+      std::vector<double>{1 / std::sqrt(27.0), 1 / std::sqrt(27.0), -1, -1, 1 / std::sqrt(512.0), 1 / std::sqrt(512.0)};
+  std::size_t parameter = 0;
+  for (const ModelState::Entry& entry : state.entries) {
+    if (entry.kind != ModelState::Kind::kParameter) continue;
+    const double bound = bounds[parameter++];
+    if (bound < 0) continue;  // batch norm
+    double sum = 0, squares = 0;
+    for (const float value : state.view(entry).span<float>()) {
+      EXPECT_LE(std::abs(value), bound);
+      sum += value;
+      squares += double{value} * value;
+    }
+    const auto n = static_cast<double>(state.view(entry).count());
+    EXPECT_NEAR(sum / n / bound, 0, 4 / std::sqrt(3 * n)) << entry.name;
+    EXPECT_NEAR(squares / n * 3 / (bound * bound), 1, 4 / std::sqrt(n)) << entry.name;
+  }
+  for (const float value : state.view(state.entries[2]).span<float>()) EXPECT_EQ(value, 1) << state.entries[2].name;
+  for (const float value : state.view(state.entries[3]).span<float>()) EXPECT_EQ(value, 0) << state.entries[3].name;
+  for (const float value : state.view(state.entries[5]).span<float>()) EXPECT_EQ(value, 1) << state.entries[5].name;
+}
+
+TEST(InitialValues, DependOnSeedAndNameButNotOnDType) {
+  const Graph graph = small_graph();
+  ModelState single = ModelState::allocate(graph, engine::DType::kF32),
+             again = ModelState::allocate(graph, engine::DType::kF32),
+             twice = ModelState::allocate(graph, engine::DType::kF64);
+  single.initialize(graph, 5);
+  twice.initialize(graph, 5);
+  again.initialize(graph, 6);
+  for (const ModelState::Entry& entry : single.entries) {
+    if (entry.kind == ModelState::Kind::kCounter) continue;
+    EXPECT_EQ(test_support::to_doubles(single.view(entry)), test_support::to_doubles(twice.view(entry))) << entry.name;
+  }
+  EXPECT_NE(test_support::to_doubles(single.view(single.entries[0])),
+            test_support::to_doubles(again.view(again.entries[0])));
+  EXPECT_NE(test_support::to_doubles(single.view(single.entries[1]))[0],
+            test_support::to_doubles(single.view(single.entries[0]))[0]);
+}
+
+TEST(FileLayout, ConvolutionWeightsAreOutInHeightWidth) {
+  const Graph graph = small_graph();
+  ModelState state = ModelState::allocate(graph, engine::DType::kF32);
+  const ModelState::Entry& entry = state.entries[0];
+  ASSERT_EQ(entry.name, "c.weight");
+  EXPECT_EQ(state.layout(entry).file_shape, (Shape{32, 3, 3, 3}));
+  EXPECT_EQ(state.view(entry).shape, (Shape{3, 3, 3, 32}));
+  std::vector<float> file(32 * 3 * 3 * 3);
+  for (std::size_t i = 0; i < file.size(); ++i) file[i] = static_cast<float>(i);
+  state.layout(entry).to_memory(file.data(), state.view(entry).data, sizeof(float));
+  const auto memory = state.view(entry).span<float>();
+  const auto at = [&](std::size_t o, std::size_t i, std::size_t y, std::size_t x) {
+    return memory[((y * 3 + x) * 3 + i) * 32 + o];
+  };
+  EXPECT_EQ(at(5, 1, 2, 0), file[((5 * 3 + 1) * 3 + 2) * 3 + 0]);
+  EXPECT_EQ(at(31, 2, 0, 1), file[((31 * 3 + 2) * 3 + 0) * 3 + 1]);
+}
+
+// logits = the sample itself (4 values), through layers that a case adds.
+std::vector<double> logits_of(Graph graph, bool training, std::int64_t count) {
+  test_support::Harness harness(std::move(graph), {.max_batch = count, .dtype = engine::DType::kF64});
+  const test_support::RandomBatch batch(harness.graph, count);
+  harness.executor.forward(batch.view(), training);
+  return test_support::to_doubles(harness.executor.logits());
+}
+
+TEST(Flatten, PutsChannelsFirst) {
+  Graph graph = test_support::classifier({2, 1, 3}, [](Graph& g, NodeId x) { return g.add("", layers::flatten(), {x}); });
+  const test_support::RandomBatch batch(graph, 1);
+  const std::vector<float>& s = batch.samples;  // (h, c): h0c0 h0c1 h0c2 h1c0 h1c1 h1c2
+  const std::vector<double> expected{s[0], s[3], s[1], s[4], s[2], s[5]};
+  EXPECT_EQ(logits_of(std::move(graph), false, 1), expected);
+}
+
+TEST(Dropout, ScalesWhatItKeepsAndIsOffInInference) {
+  const auto graph = [] {
+    return test_support::classifier({1000}, [](Graph& g, NodeId x) { return g.add("drop", layers::dropout(0.25), {x}); });
+  };
+  const test_support::RandomBatch batch(graph(), 4);
+  const std::vector<double> trained = logits_of(graph(), true, 4), inferred = logits_of(graph(), false, 4);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    EXPECT_EQ(inferred[i], batch.samples[i]);
+    if (trained[i] == 0) continue;
+    ++kept;
+    EXPECT_NEAR(trained[i], batch.samples[i] / 0.75, 1e-12);
+  }
+  EXPECT_NEAR(static_cast<double>(kept), 3000, 4 * std::sqrt(4000 * 0.25 * 0.75));
+}
+
+TEST(Dropout, DoesNotDependOnHowTheBatchIsSplit) {
+  const auto make = [] {
+    return test_support::classifier(
+        {40}, [](Graph& g, NodeId x) { return g.add("fc", layers::dense(5), {g.add("", layers::dropout(0.5), {x})}); });
+  };
+  const auto run = [&](std::int64_t first, std::int64_t count, int threads) {
+    test_support::Harness harness(make(), {.max_batch = 8, .dtype = engine::DType::kF64, .threads = threads});
+    const test_support::RandomBatch batch(harness.graph, 8);
+    harness.executor.forward(batch.slice(first, count), true);
+    return test_support::to_doubles(harness.executor.logits());
+  };
+  std::vector<double> parts = run(0, 3, 1);
+  for (const double value : run(3, 5, 2)) parts.push_back(value);
+  EXPECT_LT(test_support::difference(run(0, 8, 1), parts), 1e-14);
+}
+
+TEST(Dropout, DrawsAnewInEachEpoch) {
+  Graph graph = test_support::classifier({64}, [](Graph& g, NodeId x) { return g.add("", layers::dropout(0.5), {x}); });
+  test_support::Harness harness(std::move(graph), {.max_batch = 2});
+  const test_support::RandomBatch batch(harness.graph, 2);
+  engine::BatchView view = batch.view();
+  harness.executor.forward(view, true);
+  const std::vector<double> first = test_support::to_doubles(harness.executor.logits());
+  view.epoch = 1;
+  harness.executor.forward(view, true);
+  EXPECT_NE(test_support::to_doubles(harness.executor.logits()), first);
+}
+
+TEST(BatchNorm, KeepsRunningStatisticsAsPyTorchDoes) {
+  Graph graph = test_support::classifier(
+      {2, 2, 1}, [](Graph& g, NodeId x) { return g.add("", layers::flatten(), {g.add("n", layers::batch_norm2d(), {x})}); });
+  test_support::Harness harness(std::move(graph), {.max_batch = 3, .dtype = engine::DType::kF64});
+  const test_support::RandomBatch batch(harness.graph, 3);
+  double mean = 0, squares = 0;
+  for (const float value : batch.samples) mean += value / 12.0;
+  for (const float value : batch.samples) squares += (value - mean) * (value - mean);
+  harness.executor.forward(batch.view(), true);
+  const ModelState& state = harness.state;
+  ASSERT_EQ(state.entries[2].name, "n.running_mean");
+  EXPECT_NEAR(state.view(state.entries[2]).as<double>()[0], 0.1 * mean, 1e-15);
+  EXPECT_NEAR(state.view(state.entries[3]).as<double>()[0], 0.9 + 0.1 * squares / 11, 1e-15);
+  EXPECT_EQ(state.view(state.entries[4]).as<std::int64_t>()[0], 1);
+  const std::vector<double> y = test_support::to_doubles(harness.executor.logits());
+  EXPECT_NEAR(y[5], (batch.samples[5] - mean) / std::sqrt(squares / 12 + 1e-5), 1e-12);
+}
+
+}  // namespace

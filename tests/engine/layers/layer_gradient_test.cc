@@ -1,0 +1,123 @@
+// Backward of every layer kind against central differences in float64.
+#include <gtest/gtest.h>
+
+#include "engine/layers/layers.h"
+#include "tests/engine/graph/graph_harness.h"
+
+namespace {
+
+using engine::Graph;
+using engine::NodeId;
+namespace layers = engine::layers;
+
+struct Case {
+  const char* name;
+  NodeId (*wire)(Graph& graph, NodeId x);  // what lies between a first convolution and the logits; x is [6, 5, 3]
+};
+
+NodeId head(Graph& graph, NodeId image) {
+  return graph.add("head", layers::dense(4), {graph.add("", layers::flatten(), {image})});
+}
+
+constexpr Case kCases[] = {
+    {"dense_without_bias",
+     [](Graph& g, NodeId x) {
+       return g.add("d", layers::dense(4, false), {g.add("", layers::global_average_pool(), {x})});
+     }},
+    {"dense_with_relu",
+     [](Graph& g, NodeId x) {
+       const NodeId hidden = g.add("d", layers::dense(8), {g.add("", layers::flatten(), {x})});
+       return g.add("e", layers::dense(4), {g.add("", layers::relu(), {hidden})});
+     }},
+    {"conv2d_stride_2_padded",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("c", layers::conv2d({.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1}), {x}));
+     }},
+    {"conv2d_5x5_without_bias",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("c", layers::conv2d({.out_channels = 2, .kernel = 5, .padding = 2, .bias = false}), {x}));
+     }},
+    {"conv2d_1x1_stride_2",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("c", layers::conv2d({.out_channels = 4, .kernel = 1, .stride = 2}), {x}));
+     }},
+    {"batch_norm2d", [](Graph& g, NodeId x) { return head(g, g.add("n", layers::batch_norm2d(), {x})); }},
+    {"batch_norm2d_with_relu",
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::relu(), {g.add("n", layers::batch_norm2d(), {x})})); }},
+    {"batch_norm2d_with_residual",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {x}), x}));
+     }},
+    {"batch_norm2d_with_residual_and_relu",
+     [](Graph& g, NodeId x) {
+       const NodeId inner = g.add("c", layers::conv2d({.out_channels = 3, .kernel = 3, .padding = 1}), {x});
+       return head(g,
+                   g.add("", layers::relu(), {g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {inner}), x})}));
+     }},
+    {"relu", [](Graph& g, NodeId x) { return head(g, g.add("", layers::relu(), {x})); }},
+    {"max_pool2d", [](Graph& g, NodeId x) { return head(g, g.add("", layers::max_pool2d({.window = 2}), {x})); }},
+    {"max_pool2d_overlapping",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}), {x}));
+     }},
+    {"average_pool2d", [](Graph& g, NodeId x) { return head(g, g.add("", layers::average_pool2d({.window = 2}), {x})); }},
+    {"average_pool2d_overlapping",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::average_pool2d({.window = 3, .stride = 2, .padding = 1}), {x}));
+     }},
+    {"global_average_pool",
+     [](Graph& g, NodeId x) { return g.add("d", layers::dense(4), {g.add("", layers::global_average_pool(), {x})}); }},
+    {"flatten", [](Graph& g, NodeId x) { return head(g, x); }},
+    {"add_of_one_tensor",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::add(), {x, x}));
+     }},
+    {"add_of_two",
+     [](Graph& g, NodeId x) {
+       return head(
+           g, g.add("", layers::add(),
+                    {g.add("", layers::relu(), {x}), g.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x})}));
+     }},
+    {"dropout", [](Graph& g, NodeId x) { return head(g, g.add("", layers::dropout(0.4), {x})); }},
+    {"dropout_of_rate_0", [](Graph& g, NodeId x) { return head(g, g.add("", layers::dropout(0), {x})); }},
+};
+
+class LayerGradient : public testing::TestWithParam<Case> {};
+
+TEST_P(LayerGradient, AgreesWithFiniteDifferences) {
+  for (const bool fuse : {true, false}) {
+    Graph graph = test_support::classifier({6, 5, 2}, [](Graph& g, NodeId x) {
+      return GetParam().wire(g, g.add("first", layers::conv2d({.out_channels = 3, .kernel = 3, .padding = 1}), {x}));
+    });
+    EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4, .fuse = fuse}), 1e-7) << "fuse " << fuse;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, LayerGradient, testing::ValuesIn(kCases),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+// A checker that cannot fail checks nothing: with the wrong sign of one layer's gradient it must complain.
+class WrongRelu final : public engine::Layer {
+ public:
+  std::string_view kind() const override { return "wrong_relu"; }
+  engine::Shape output_shape(std::span<const engine::Shape> inputs) const override { return inputs[0]; }
+  void forward(const engine::LayerRun& run) const override { right_->forward(run); }
+  void backward(const engine::LayerRun& run) const override {
+    right_->backward(run);
+    for (double& value : run.input_gradients[0].span<double>()) value *= 1.001;
+  }
+  engine::BackwardNeeds backward_needs() const override { return right_->backward_needs(); }
+
+ private:
+  engine::LayerPtr right_ = layers::relu();
+};
+
+TEST(GradientCheck, NoticesAWrongGradient) {
+  Graph graph = test_support::classifier({6, 5, 2}, [](Graph& g, NodeId x) {
+    const NodeId first = g.add("first", layers::conv2d({.out_channels = 3, .kernel = 3, .padding = 1}), {x});
+    return head(g, g.add("", std::make_unique<WrongRelu>(), {first}));
+  });
+  EXPECT_GT(test_support::gradient_error(std::move(graph), 3), 1e-6);
+}
+
+}  // namespace
