@@ -1,0 +1,51 @@
+// Optimizers over flat parameter memory. Formulas and defaults are PyTorch's (engine/kernels/optimizer_step.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/parameter_buffer.h"
+#include "engine/kernels/kernel_context.h"
+
+namespace engine {
+
+struct SgdOptions {
+  double momentum = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+
+struct AdamwOptions {
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+};
+
+class Optimizer {
+ public:
+  struct State {            // memory that a checkpoint must hold; slots as the parameters'
+    std::string_view name;  // "momentum"
+    FlatBuffer* buffer;
+  };
+
+  virtual ~Optimizer() = default;
+  virtual std::string_view name() const = 0;  // "sgd"
+  // One update of all values from gradient_scale * gradients. REQUIRES: the buffers have the slots given at construction.
+  virtual void step(KernelContext& context, double lr, double gradient_scale, const FlatBuffer& gradients,
+                    FlatBuffer& values) = 0;
+  virtual std::vector<State> state() = 0;
+
+  std::int64_t step_count() const { return step_count_; }  // updates done; part of a checkpoint
+  void set_step_count(std::int64_t count) { step_count_ = count; }
+
+ protected:
+  std::int64_t step_count_ = 0;
+};
+
+std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options, const FlatBuffer& values);
+std::unique_ptr<Optimizer> make_adamw(const AdamwOptions& options, const FlatBuffer& values);
+
+// Factor that brings the Euclidean norm of `gradients` down to max_norm: min(1, max_norm / (norm + 1e-6)), as
+// torch.nn.utils.clip_grad_norm_. max_norm <= 0: 1. A norm that is not finite gives that NaN or 0 through: it is not hidden.
+double clip_factor(KernelContext& context, const FlatBuffer& gradients, double max_norm);
+
+}  // namespace engine
