@@ -1,0 +1,43 @@
+// Adds layers to a graph one after another, as model definitions read them.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "engine/graph/graph.h"
+#include "engine/layers/layers.h"
+
+namespace models {
+
+// Where a model's wiring has got to. Copying it starts a branch.
+class Chain {
+ public:
+  Chain(engine::Graph& graph, engine::NodeId at) : graph_(&graph), at_(at) {}
+
+  // Adds a layer that reads the one before.
+  Chain& then(std::string name, engine::LayerPtr layer) {
+    at_ = graph_->add(std::move(name), std::move(layer), {at_});
+    return *this;
+  }
+  Chain& then(engine::LayerPtr layer) { return then("", std::move(layer)); }  // for layers without parameters
+  Chain& add(const Chain& other) {
+    at_ = graph_->add("", engine::layers::add(), {at_, other.at_});
+    return *this;
+  }
+
+  engine::NodeId at() const { return at_; }
+  const engine::Shape& shape() const { return graph_->nodes()[static_cast<std::size_t>(at_)].shape; }
+
+ private:
+  engine::Graph* graph_;
+  engine::NodeId at_;
+};
+
+// The two ends that all classifiers share: inputs "input" [h, w, c] and "labels", and the loss after the logits.
+struct Ends {
+  engine::NodeId input, labels;
+};
+Ends begin_classifier(engine::Graph& graph, const engine::Shape& sample_shape);
+void end_classifier(engine::Graph& graph, const Ends& ends, engine::NodeId logits);
+
+}  // namespace models

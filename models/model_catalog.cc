@@ -1,0 +1,54 @@
+// The models by name.
+#include "models/model_catalog.h"
+
+#include <array>
+
+#include "models/model_families.h"
+#include "models/nearest.h"
+
+namespace models {
+namespace {
+
+struct CatalogEntry {
+  const char* name;
+  engine::Graph (*build)(const ModelOptions& options);
+  std::array<std::int64_t, 3> sample_shape;  // what the model was made for
+  std::int64_t classes;
+};
+
+constexpr CatalogEntry kCatalog[] = {
+    {"mlp", build_mlp, {28, 28, 1}, 10},
+    {"convnet", build_convnet, {28, 28, 1}, 10},
+    {"resnet18-cifar", build_resnet18_cifar, {32, 32, 3}, 10},
+};
+
+bool is_layer_list(const std::string& name) { return name.ends_with(".toml"); }
+
+const CatalogEntry& find(const std::string& name) {
+  for (const CatalogEntry& entry : kCatalog)
+    if (name == entry.name) return entry;
+  throw engine::ModelError("unknown model '" + name + "': did you mean '" + nearest_name(name, model_names()) +
+                           "'? There are " + join_names(model_names()) + ", and FILE.toml for a list of layers");
+}
+
+}  // namespace
+
+engine::Graph build_model(const std::string& name, const ModelOptions& options) {
+  if (options.classes < 1)
+    throw engine::ModelError("a model needs at least 1 class, not " + std::to_string(options.classes));
+  return is_layer_list(name) ? build_layer_list(name, options) : find(name).build(options);
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const CatalogEntry& entry : kCatalog) names.emplace_back(entry.name);
+  return names;
+}
+
+ModelOptions default_options(const std::string& name) {
+  if (is_layer_list(name)) return layer_list_options(name);
+  const CatalogEntry& entry = find(name);
+  return {.sample_shape = engine::Shape(entry.sample_shape), .classes = entry.classes};
+}
+
+}  // namespace models

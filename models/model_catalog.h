@@ -1,0 +1,27 @@
+// Models by name: wiring only, with PyTorch's parameter names and shapes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/graph/graph.h"
+
+namespace models {
+
+struct ModelOptions {
+  engine::Shape sample_shape;  // of one sample of the data set, [h, w, c]
+  std::int64_t classes = 10;
+};
+
+// "mlp", "convnet", "resnet18-cifar", or the path of a TOML layer list (ends in .toml).
+// Throws engine::ModelError (unknown name, with the nearest) and engine::ShapeError (a layer that does not fit).
+engine::Graph build_model(const std::string& name, const ModelOptions& options);
+
+std::vector<std::string> model_names();
+
+// What a model wants when no data set says so (engine bench): the sample shape it was made for and its classes.
+ModelOptions default_options(const std::string& name);
+
+}  // namespace models

@@ -1,0 +1,170 @@
+// Models from TOML: every kind of layer, defaults, and messages that say where and what.
+#include <gtest/gtest.h>
+
+#include "engine/core/error.h"
+#include "engine/graph/executor.h"
+#include "models/model_catalog.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+class LayerList : public testing::Test {
+ protected:
+  std::string write(const std::string& text) const {
+    const std::string path = folder_ / "m.toml";
+    test_support::write_text(path, text);
+    return path;
+  }
+  engine::Graph build(const std::string& text,
+                      const models::ModelOptions& options = {.sample_shape = {8, 8, 2}, .classes = 3}) const {
+    return models::build_model(write(text), options);
+  }
+  // The message without the folder; "m.toml:LINE: ..."
+  template <class Error = engine::ModelError>
+  std::string error_of(const std::string& text) const {
+    try {
+      build(text);
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      return message.substr(message.find("m.toml"));
+    } catch (const std::exception& error) {
+      return std::string("another error: ") + error.what();
+    }
+    return "no error";
+  }
+
+  test_support::TemporaryDirectory folder_;
+};
+
+constexpr const char* kEveryKind = R"(
+logits = "fc"
+[[layer]]
+kind = "conv2d"
+name = "c1"
+out_channels = 4
+kernel = 5
+stride = 1
+padding = 2
+bias = false
+[[layer]]
+kind = "batch_norm2d"
+name = "n1"
+eps = 1e-3
+momentum = 1
+[[layer]]
+kind = "relu"
+name = "start"
+[[layer]]
+kind = "conv2d"
+name = "c2"
+out_channels = 4
+padding = 1
+[[layer]]
+kind = "add"
+name = "sum"
+inputs = ["c2", "start"]
+[[layer]]
+kind = "max_pool2d"
+window = 3
+stride = 2
+padding = 1
+[[layer]]
+kind = "average_pool2d"
+window = 2
+name = "pooled"
+[[layer]]
+kind = "global_average_pool"
+[[layer]]
+kind = "dropout"
+rate = 0.1
+[[layer]]
+kind = "dense"
+name = "left"
+out = 5
+[[layer]]
+kind = "flatten"
+inputs = ["pooled"]
+[[layer]]
+kind = "dense"
+name = "right"
+out = 5
+bias = false
+[[layer]]
+kind = "add"
+inputs = ["left", "right"]
+[[layer]]
+kind = "dense"
+name = "fc"
+out = "classes"
+)";
+
+TEST_F(LayerList, TakesEveryKindAndRuns) {
+  const engine::Graph graph = build(kEveryKind);
+  EXPECT_EQ(graph.nodes().size(), 2U + 14 + 1);
+  engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
+  state.initialize(graph, 1);
+  EXPECT_EQ(state.entries.front().name, "c1.weight");
+  EXPECT_EQ(state.entries.back().name, "fc.bias");
+  const engine::Plan plan = engine::Plan::compile(graph, {.max_batch = 2});
+  engine::ThreadPool threads(1);
+  engine::Executor executor(plan, state, threads, 1);
+  const std::vector<float> samples(2 * 8 * 8 * 2, 0.5F);
+  const std::vector<std::int32_t> labels{0, 2};
+  const std::vector<std::int64_t> ids{0, 1};
+  EXPECT_GT(executor.forward({.count = 2, .samples = samples, .labels = labels, .sample_ids = ids}, true).loss_sum, 0);
+}
+
+TEST_F(LayerList, TheExampleBuilds) {
+  const std::string path = test_support::source_directory() + "/models/examples/small.toml";
+  const models::ModelOptions options = models::default_options(path);
+  EXPECT_EQ(options.sample_shape, (engine::Shape{28, 28, 1}));
+  EXPECT_EQ(options.classes, 10);
+  EXPECT_NO_THROW(engine::Plan::compile(models::build_model(path, options), {}));
+}
+
+TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
+  EXPECT_EQ(
+      error_of("[[layer]]\nkind = \"convd\"\n"),
+      "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? There are dense, conv2d, batch_norm2d, relu, max_pool2d, "
+      "average_pool2d, global_average_pool, flatten, add, dropout");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\n"),
+            "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? Known here: kind, name, inputs, "
+            "out, bias");
+  EXPECT_EQ(
+      error_of("logit = \"a\"\n[[layer]]\nkind = \"relu\"\n"),
+      "m.toml:1: unknown key 'logit' in the file: did you mean 'logits'? Known here: sample_shape, classes, logits, layer");
+}
+
+TEST_F(LayerList, WrongValuesNameTheLine) {
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nout = 2.5\n"), "m.toml:3: 'out' must be an integer");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nout = \"all\"\n"), "m.toml:3: 'out' must be an integer or \"classes\"");
+  EXPECT_EQ(error_of("[[layer]]\nname = \"a\"\n"), "m.toml:1: 'kind' is missing");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\n"), "m.toml:1: 'out_channels' is missing");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"dropout\"\nrate = 1.5\n"),
+            "m.toml:1: dropout: rate must lie in [0, 1), not 1.500000");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"batch_norm2d\"\n"),
+            "m.toml:1: layer #2 (batch_norm2d): a layer with parameters needs a name");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\ninputs = [\"inptu\"]\n"),
+            "m.toml:3: no layer 'inptu' before this one: did you mean 'input'?");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\ninputs = \"input\"\n"),
+            "m.toml:3: 'inputs' must be a list of layer names");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\nname = \"a\"\n[[layer]]\nkind = \"relu\"\nname = \"a\"\n"),
+            "m.toml:6: the name 'a' is used twice");
+  EXPECT_TRUE(error_of("[[layer]\n").starts_with("m.toml:1: ")) << error_of("[[layer]\n");
+  EXPECT_EQ(error_of("classes = 3\n"), "m.toml: expected at least one [[layer]] table");
+}
+
+TEST_F(LayerList, ShapeErrorsNameTheLineTheLayerAndBothShapes) {
+  EXPECT_EQ(error_of<engine::ShapeError>("[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 3\n"),
+            "m.toml:1: layer 'fc' (dense): expected an input of rank 1, got [8, 8, 2]");
+  EXPECT_EQ(
+      error_of<engine::ShapeError>("[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 4\n"),
+      "m.toml: layer 'fc' (dense), which gives the logits: expected shape [3] (the classes), got [4]");
+}
+
+TEST_F(LayerList, MissingFileAndMissingDefaults) {
+  EXPECT_THROW(models::build_model(folder_ / "none.toml", {.sample_shape = {1}}), engine::ModelError);
+  EXPECT_THROW(models::default_options(write("[[layer]]\nkind = \"relu\"\n")), engine::ModelError);
+}
+
+}  // namespace

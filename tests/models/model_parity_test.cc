@@ -1,0 +1,90 @@
+// A few steps of every built-in model in float64 against PyTorch's losses from the same weights and samples
+// (reference_losses.txt; pytorch_reference.py writes it and defines the formulas used here).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "engine/graph/executor.h"
+#include "models/model_catalog.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using engine::ModelState;
+
+constexpr std::int64_t kCount = 4;
+constexpr double kRate = 0.01;
+
+void fill_by_formula(ModelState& state) {
+  std::int64_t k = 0;
+  for (const ModelState::Entry& entry : state.entries) {
+    if (entry.kind != ModelState::Kind::kParameter) continue;
+    const engine::TensorLayout& layout = state.layout(entry);
+    const bool matrix = layout.file_shape.rank() > 1;
+    const double fan_in = matrix ? static_cast<double>(layout.file_shape.count() / layout.file_shape[0]) : 1;
+    const double offset = !matrix && entry.name.ends_with("weight") ? 1 : 0;
+    std::vector<double> file(static_cast<std::size_t>(layout.file_shape.count()));
+    for (std::size_t i = 0; i < file.size(); ++i) {
+      const double u = static_cast<double>((static_cast<std::int64_t>(i) * 7919 + 131 * k) % 1009) / 1009 - 0.5;
+      file[i] = u / std::sqrt(fan_in) * (matrix ? 2.0 : 0.2) + offset;
+    }
+    layout.to_memory(file.data(), state.view(entry).data, sizeof(double));
+    ++k;
+  }
+}
+
+// The losses of the training steps, then of the trained model in inference mode.
+std::vector<double> losses(const std::string& name, const engine::Shape& sample, int steps) {
+  const engine::Graph graph = models::build_model(name, {.sample_shape = sample});
+  const engine::Plan plan = engine::Plan::compile(graph, {.max_batch = kCount, .dtype = engine::DType::kF64, .threads = 2});
+  ModelState state = ModelState::allocate(graph, engine::DType::kF64);
+  state.initialize(graph, 0);
+  fill_by_formula(state);
+  std::vector<float> samples;
+  for (std::int64_t i = 0; i < kCount * sample.count(); ++i)
+    samples.push_back(static_cast<float>((i * i + 31 * i) % 256) / 255.0F);
+  const std::vector<std::int32_t> labels{0, 3, 6, 9};
+  const std::vector<std::int64_t> ids{0, 1, 2, 3};
+  const engine::BatchView batch{.count = kCount, .samples = samples, .labels = labels, .sample_ids = ids};
+  engine::ThreadPool threads(2);
+  engine::Executor executor(plan, state, threads, 0);
+  std::vector<double> result;
+  for (int step = 0; step < steps; ++step) {
+    result.push_back(executor.forward(batch, true).loss_sum / kCount);
+    executor.backward(1.0 / kCount, engine::Write::kOverwrite, {});
+    const auto values = state.parameters.values.span<double>(), gradients = state.parameters.gradients.span<double>();
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] -= kRate * gradients[i];
+  }
+  result.push_back(executor.forward(batch, false).loss_sum / kCount);
+  return result;
+}
+
+struct Reference {
+  const char* name;
+  engine::Shape sample;
+  double tolerance;  // relative
+};
+
+class ModelParity : public testing::TestWithParam<Reference> {};
+
+TEST_P(ModelParity, AgreesWithPyTorchInDoublePrecision) {
+  const Reference& reference = GetParam();
+  std::istringstream text(test_support::read_text(test_support::source_directory() + "/tests/models/reference_losses.txt"));
+  std::vector<double> expected;
+  for (std::string line, word; std::getline(text, line);) {
+    std::istringstream words(line);
+    if (words >> word && word == reference.name)
+      while (words >> word) expected.push_back(std::stod(word));
+  }
+  ASSERT_EQ(expected.size(), 4U);
+  const std::vector<double> found = losses(reference.name, reference.sample, 3);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i], reference.tolerance * expected[i]) << "step " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ModelParity,
+                         testing::Values(Reference{"mlp", {28, 28, 1}, 1e-12}, Reference{"convnet", {28, 28, 1}, 1e-11},
+                                         Reference{"resnet18-cifar", {8, 8, 3}, 1e-9}));
+
+}  // namespace
