@@ -1,0 +1,162 @@
+// Temporary file, reserve, write, fsync, rename, fsync of the folder.
+#include "io/checkpoint/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "io/io_error.h"
+
+namespace io {
+namespace {
+
+constexpr std::string_view kTemporaryMark = ".tmp-";
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+bool is_no_space(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
+// What is wrong with the medium is an I/O error; what the user can put right is an output that cannot be created.
+[[noreturn]] void fail(const std::string& action, const std::string& path, int error) {
+  const std::string text = "cannot " + action + " " + path + ": " + std::strerror(error);
+  if (error == EIO) throw Error(text);
+  throw CannotCreateError(text);
+}
+
+// ".NAME.tmp-PID-N", as AtomicFile makes them.
+bool is_temporary(std::string_view name) {
+  const std::size_t mark = name.rfind(kTemporaryMark);
+  if (!name.starts_with('.') || mark == std::string_view::npos) return false;
+  const std::string_view number = name.substr(mark + kTemporaryMark.size());
+  return !number.empty() && number.find_first_not_of("0123456789-") == std::string_view::npos;
+}
+
+// The mode that a plain open() would give. Reading the umask through umask() would change it for other threads meanwhile.
+mode_t plain_mode() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("Umask:")) return 0666 & ~static_cast<mode_t>(std::stoul(line.substr(6), nullptr, 8));
+  return 0600;
+}
+
+// Whether the file behind `fd` is still in a folder, and now locked by us. File systems without locks count as locked.
+bool hold(int fd) {
+  struct stat status {};
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  return fstat(fd, &status) == 0 && status.st_nlink > 0;
+}
+
+void sync_folder(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail("open folder", folder, errno);
+  const int error = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  if (error != 0 && error != EINVAL) fail("make durable the names in folder", folder, error);  // EINVAL: has no such notion
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::string& path, std::uint64_t bytes) : path_(path), folder_(folder_of(path)) {
+  create();
+  try {
+    reserve(bytes);
+  } catch (...) {
+    close(fd_);
+    unlink(temporary_.c_str());
+    throw;
+  }
+}
+
+void AtomicFile::create() {
+  static std::atomic<unsigned> counter{0};
+  const std::string name = std::filesystem::path(path_).filename().string();
+  if (name.empty()) throw CannotCreateError("cannot create '" + path_ + "': it names no file");
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    const std::string number = std::to_string(getpid()) + "-" + std::to_string(counter.fetch_add(1));
+    temporary_ = folder_ + "/." + name + std::string(kTemporaryMark) + number;
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd_ < 0 && errno != EEXIST) fail("create", path_, errno);
+    if (fd_ >= 0 && hold(fd_)) return;
+    if (fd_ >= 0) close(fd_);  // a cleaner took it for abandoned
+    fd_ = -1;
+  }
+  throw CannotCreateError("cannot create " + path_ + ": too many abandoned temporary files beside it");
+}
+
+void AtomicFile::reserve(std::uint64_t bytes) {
+  if (bytes == 0) return;
+  int error = EINTR;
+  while (error == EINTR) error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
+  if (!is_no_space(error)) return;  // file systems that cannot reserve say so when written to
+  std::error_code unknown;
+  const auto space = std::filesystem::space(folder_, unknown);
+  const std::string available = unknown ? "" : ", " + std::to_string(space.available) + " are free";
+  throw CannotCreateError("cannot create " + path_ + ": " + std::strerror(error) + ": it takes " + std::to_string(bytes) +
+                          " bytes" + available);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  unlink(temporary_.c_str());
+  close(fd_);
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(fd_, bytes.data(), std::min<std::size_t>(bytes.size(), 1 << 30));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("write", path_, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    written_ += count;
+  }
+}
+
+void AtomicFile::commit() {
+  if (fchmod(fd_, plain_mode()) != 0) fail("set the mode of", path_, errno);
+  if (ftruncate(fd_, written_) != 0) fail("set the length of", path_, errno);
+  if (fsync(fd_) != 0) fail("make durable", path_, errno);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("create", path_, errno);
+  close(fd_);
+  fd_ = -1;
+  sync_folder(folder_);
+}
+
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
+  AtomicFile file(path, bytes.size());
+  file.write(bytes);
+  file.commit();
+}
+
+void write_file_atomically(const std::string& path, std::string_view text) {
+  write_file_atomically(path, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void remove_abandoned_temporaries(const std::string& folder) noexcept {
+  try {
+    std::error_code ignored;  // what cannot be listed or removed stays; the next save tries again
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (!is_temporary(name)) continue;
+      const int fd = open(entry.path().c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+      if (fd < 0) continue;
+      if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
+      close(fd);
+    }
+  } catch (const std::exception&) {
+    return;  // no memory or no folder: nothing to clean
+  }
+}
+
+}  // namespace io

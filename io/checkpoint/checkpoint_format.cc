@@ -1,0 +1,139 @@
+// Checks of a header, digests, and the small functions of checkpoint.h.
+#include "io/checkpoint/checkpoint_format.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "io/text_format.h"
+
+namespace io {
+
+std::size_t size_of(ArrayType type) {
+  switch (type) {
+    case ArrayType::kF64:
+    case ArrayType::kI64:
+      return 8;
+    case ArrayType::kF32:
+    case ArrayType::kI32:
+      return 4;
+    case ArrayType::kF16:
+    case ArrayType::kBf16:
+      return 2;
+    case ArrayType::kU8:
+      return 1;
+  }
+  throw Error("array type " + std::to_string(static_cast<int>(type)) + " does not exist");
+}
+
+std::string to_string(ArrayType type) {
+  switch (type) {
+    case ArrayType::kF32:
+      return "f32";
+    case ArrayType::kF64:
+      return "f64";
+    case ArrayType::kI64:
+      return "i64";
+    case ArrayType::kU8:
+      return "u8";
+    case ArrayType::kI32:
+      return "i32";
+    case ArrayType::kF16:
+      return "f16";
+    case ArrayType::kBf16:
+      return "bf16";
+  }
+  throw Error("array type " + std::to_string(static_cast<int>(type)) + " does not exist");
+}
+
+std::string to_string(Section section) {
+  switch (section) {
+    case Section::kParameter:
+      return "parameter";
+    case Section::kBuffer:
+      return "buffer";
+    case Section::kOptimizer:
+      return "optimizer";
+    case Section::kAveraging:
+      return "averaging";
+    case Section::kRankState:
+      return "rank state";
+  }
+  throw Error("section " + std::to_string(static_cast<int>(section)) + " does not exist");
+}
+
+const NamedArray* Checkpoint::find(Section section, const std::string& name) const {
+  const auto found = std::find_if(arrays.begin(), arrays.end(),
+                                  [&](const NamedArray& array) { return array.section == section && array.name == name; });
+  return found == arrays.end() ? nullptr : &*found;
+}
+
+namespace format {
+namespace {
+
+void check_text(const std::string& text, const char* what, const std::string& file, std::size_t longest) {
+  if (text.size() > longest)
+    throw DataError(file + ": " + what + " of " + std::to_string(text.size()) + " bytes; at most " + std::to_string(longest));
+  if (!is_utf8(text)) throw DataError(file + ": " + what + " is not UTF-8");
+}
+
+void check_progress(const Checkpoint& c, const std::string& file) {
+  for (const auto& [what, value] :
+       {std::pair{"step", c.global_step}, std::pair{"epoch", c.epoch}, std::pair{"step in the epoch", c.step_in_epoch},
+        std::pair{"number of samples", c.samples_seen}})
+    if (value < 0) throw DataError(file + ": " + what + " " + std::to_string(value) + " is negative");
+  if (c.world_size < 1) throw DataError(file + ": world size " + std::to_string(c.world_size) + " is below 1");
+  check_text(c.model, "model name", file, kLongestName);
+  check_text(c.dataset, "data set name", file, kLongestName);
+  check_text(c.build, "build name", file, kLongestName);
+  check_text(c.config, "configuration", file, kLargestHeader);
+  for (const auto& [name, value] : c.counters) check_text(name, "counter name", file, kLongestName);
+  for (const SaveRecord& record : c.history) check_text(record.build, "build name", file, kLongestName);
+}
+
+}  // namespace
+
+Digest digest_of(std::span<const std::byte> bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.low64, hash.high64};
+}
+
+std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type, const std::string& what) {
+  if (shape.size() > kHighestRank)
+    throw DataError(what + " has " + std::to_string(shape.size()) + " dimensions; at most " + std::to_string(kHighestRank));
+  std::uint64_t bytes = size_of(type);
+  for (const std::int64_t size : shape) {
+    if (size < 0) throw DataError(what + " has a negative dimension: " + std::to_string(size));
+    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes))
+      throw DataError(what + " has an impossible size");
+  }
+  return bytes;
+}
+
+void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements, const std::string& file) {
+  check_progress(checkpoint, file);
+  std::set<std::pair<Section, std::string_view>> seen;
+  std::uint64_t expected_offset = 0;
+  for (std::size_t i = 0; i < checkpoint.arrays.size(); ++i) {
+    const NamedArray& array = checkpoint.arrays[i];
+    const Placement& placement = placements[i];
+    check_text(array.name, "array name", file, kLongestName);
+    const std::string what = file + ": " + to_string(array.section) + " '" + array.name + "'";
+    if (array.name.empty()) throw DataError(file + ": an array has no name");
+    check_text(array.device, "device name", file, kLongestName);
+    if (!seen.emplace(array.section, array.name).second) throw DataError(what + " occurs twice");
+    const std::uint64_t bytes = array_bytes(array.shape, array.type, what);
+    if (bytes != placement.bytes)
+      throw DataError(what + " has " + std::to_string(placement.bytes) + " bytes; its shape and type take " +
+                      std::to_string(bytes));
+    if (placement.offset != expected_offset)
+      throw DataError(what + " begins at " + std::to_string(placement.offset) + "; expected " + std::to_string(expected_offset) +
+                      ", where the one before ends");
+    if (__builtin_add_overflow(expected_offset, bytes, &expected_offset)) throw DataError(what + " has an impossible place");
+  }
+}
+
+}  // namespace format
+}  // namespace io

@@ -1,0 +1,49 @@
+// The container of a snapshot: sizes, and the header's text. For the files of this folder; grammar in docs/checkpoint-format.md.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint/checkpoint.h"
+
+namespace io::format {
+
+// magic(8) version(4) header_length(8) header_crc(4) | header | zeros to 64 | tensors | digest(16) magic(8)
+constexpr std::array<unsigned char, 8> kMagic = {0x89, 'E', 'N', 'G', 'C', 'K', '\r', '\n'};
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kPreambleBytes = 8 + 4 + 8 + 4;
+constexpr std::size_t kTrailerBytes = 16 + 8;
+constexpr std::size_t kAlignment = 64;                 // of the first tensor
+constexpr std::uint64_t kLargestHeader = 100'000'000;  // the cap of safetensors
+constexpr std::size_t kLongestName = 4096;
+constexpr std::size_t kHighestRank = 8;
+
+struct Digest {  // XXH3-128
+  std::uint64_t low = 0, high = 0;
+  bool operator==(const Digest&) const = default;
+};
+Digest digest_of(std::span<const std::byte> bytes);
+
+struct Placement {  // of one array's bytes; offsets count from the first tensor
+  std::uint64_t offset = 0, bytes = 0;
+  Digest digest;
+};
+
+// Bytes of shape * type. Throws DataError with `what` when a dimension is negative, there are more than 8, or it overflows.
+std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type, const std::string& what);
+
+// Names (unique in their section, UTF-8, length), shapes against placements, contiguous placements, sane progress.
+// Throws DataError that begins with `file`.
+void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements, const std::string& file);
+
+// Everything of a snapshot but the arrays' data. REQUIRES: one placement per array.
+std::vector<std::byte> encode_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements);
+// From a buffer that ends where the header ends. No size in it is believed before so many bytes are there: memory stays
+// within a small multiple of the buffer. Throws DataError that begins with `file`. Calls check_header.
+void decode_header(std::span<const std::byte> bytes, const std::string& file, Checkpoint& checkpoint,
+                   std::vector<Placement>& placements);
+
+}  // namespace io::format

@@ -1,0 +1,115 @@
+// The tables of excluding and dependent options, and the ranges' messages.
+#include "io/config/option_rules.h"
+
+#include <algorithm>
+
+#include "io/io_error.h"
+#include "io/text_format.h"
+
+namespace io {
+namespace {
+
+struct Exclusion {
+  const char *one, *other;
+};
+constexpr Exclusion kExclusions[] = {{"epochs", "steps"},
+                                     {"batch-size", "batch-size-per-device"},
+                                     {"spawn", "rank"},
+                                     {"spawn", "world-size"},
+                                     {"spawn", "local-rank"}};
+
+// `option` means something only when `other` has one of the choices; "*" is any text.
+struct Dependence {
+  const char *option, *other, *choices;
+};
+constexpr Dependence kDependences[] = {
+    {"sync-every", "sync", "params"},
+    {"sync-warmup", "sync", "params"},
+    {"bucket-cap-mb", "sync", "grad"},
+    {"delay-allreduce", "sync", "grad"},
+    {"momentum", "optimizer", "sgd"},
+    {"nesterov", "optimizer", "sgd"},
+    {"adam-beta1", "optimizer", "adamw"},
+    {"adam-beta2", "optimizer", "adamw"},
+    {"adam-eps", "optimizer", "adamw"},
+    {"lr-step-epochs", "lr-schedule", "step"},
+    {"lr-gamma", "lr-schedule", "step"},
+    {"lr-min", "lr-schedule", "cosine"},
+    {"synthetic-shape", "dataset", "synthetic"},
+    {"synthetic-size", "dataset", "synthetic"},
+    {"synthetic-classes", "dataset", "synthetic"},
+    {"save-every", "save-dir", "*"},
+    {"keep-last", "save-dir", "*"},
+    {"save-rank-models", "save-dir", "*"},
+    {"rank", "world-size", "*"},
+};
+
+std::string shown(const std::string& name, const ConfigValue& value) {
+  return "--" + name + " is '" + value.value + "' (from " + value.source + ")";
+}
+
+void unset(ConfigValue& value) { value = {"", "not used"}; }
+
+void apply_exclusion(const Exclusion& rule, ConfigValues& values) {
+  ConfigValue &one = values.find(rule.one)->second, &other = values.find(rule.other)->second;
+  const bool idle = one.value.empty() || other.value.empty() || (std::string_view(rule.one) == "spawn" && one.value == "0");
+  if (idle) return;
+  const Precedence strength = precedence_of(one), other_strength = precedence_of(other);
+  if (strength == other_strength)
+    throw ConfigError(shown(rule.one, one) + " and " + shown(rule.other, other) + " exclude each other; give only one");
+  unset(strength < other_strength ? one : other);
+}
+
+void apply_dependence(const Dependence& rule, ConfigValues& values) {
+  ConfigValue& option = values.find(rule.option)->second;
+  const ConfigValue& other = values.find(rule.other)->second;
+  const std::vector<std::string> choices = split_text(rule.choices, '|');
+  const bool any = std::string_view(rule.choices) == "*";
+  if (any ? !other.value.empty() : std::find(choices.begin(), choices.end(), other.value) != choices.end()) return;
+  const OptionSpec& spec = *find_option(rule.option);
+  const bool idle = option.value.empty() || option.value == canonical_text(spec, spec.default_value);
+  if (!idle && precedence_of(option) >= precedence_of(other)) {
+    const std::string needed = std::string("--") + rule.other + (any ? "" : " " + std::string(rule.choices));
+    throw ConfigError(shown(rule.option, option) + " and needs " + needed + ", but " +
+                      (other.value.empty() ? "that is not given" : shown(rule.other, other)));
+  }
+  unset(option);
+}
+
+}  // namespace
+
+void apply_option_rules(ConfigValues& values) {
+  for (const Exclusion& rule : kExclusions) apply_exclusion(rule, values);
+  for (const Dependence& rule : kDependences) apply_dependence(rule, values);
+}
+
+void refuse_value(const std::string& name, const ConfigValue& value, const std::string& expected) {
+  throw ConfigError(shown(name, value) + "; expected " + expected);
+}
+
+std::int64_t ValueReader::integer(const char* name, std::int64_t low, std::int64_t high, std::int64_t unset) const {
+  if (text(name).empty()) return unset;
+  const std::int64_t value = *parse_integer(text(name));
+  if (value < low || value > high) refuse(name, "an integer from " + std::to_string(low) + " to " + std::to_string(high));
+  return value;
+}
+
+std::optional<int> ValueReader::maybe(const char* name, int low, int high) const {
+  return text(name).empty() ? std::nullopt : std::optional(small(name, low, high, low));
+}
+
+double ValueReader::real(const char* name, double low, double high, double unset, const char* expected) const {
+  if (text(name).empty()) return unset;
+  const double value = *parse_real(text(name));
+  if (value < low || value > high) refuse(name, expected);
+  return value;
+}
+
+double ValueReader::positive(const char* name, double high, double unset) const {
+  using Limits = std::numeric_limits<double>;
+  const double value = real(name, Limits::min(), Limits::max(), unset, "a number above 0");
+  if (value > high) refuse(name, "at most " + shortest_text(high));
+  return value;
+}
+
+}  // namespace io

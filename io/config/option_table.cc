@@ -1,0 +1,147 @@
+// The table of options and the search for names in it.
+#include "io/config/option_table.h"
+
+#include <algorithm>
+
+namespace io {
+namespace {
+
+using enum OptionSpec::Type;
+using enum OptionSpec::Agreement;
+
+// clang-format off: one option a line
+constexpr OptionSpec kTrainOptions[] = {
+    {"model", kString, "", "NAME", "run", "mlp, convnet, resnet18-cifar, or a layer list FILE.toml", kEqual},
+    {"dataset", kChoice, "", "mnist|fashion-mnist|cifar10|glyphs|synthetic", "run", "what to train on", kEqual},
+    {"data-dir", kString, "", "DIR", "run", "folder with the data set's files (default: data/NAME)", kFree},
+    {"epochs", kInteger, "1", "N", "run", "passes over the training samples", kEqual},
+    {"steps", kInteger, "", "N", "run", "stop after N steps, instead of --epochs", kEqual},
+    {"limit", kInteger, "0", "N", "run", "use only the first N training samples (0: all)", kEqual},
+    {"synthetic-shape", kString, "28x28x1", "HxWxC", "run", "sample shape of the synthetic data set", kEqual},
+    {"synthetic-size", kInteger, "10000", "N", "run", "samples of the synthetic data set", kEqual},
+    {"synthetic-classes", kInteger, "10", "N", "run", "classes of the synthetic data set", kEqual},
+
+    {"device", kChoice, "auto", "auto|cpu", "compute", "where to compute", kFree},
+    {"threads", kInteger, "0", "N", "compute", "threads of each rank (0: the allowed cores, shared among the ranks of the host)",
+     kFree},
+    {"dtype", kChoice, "f32", "f32|f64", "compute", "number type; f64 runs the reference kernels", kEqual},
+    {"deterministic", kFlag, "false", "", "compute", "same bits from run to run", kEqual},
+    {"buffers", kChoice, "local", "local|rank0|average", "compute", "BatchNorm statistics in averaging and saving", kEqual},
+
+    {"backend", kChoice, "auto", "auto|gloo|inproc", "group", "library that carries the averaging", kEqual},
+    {"init-method", kString, "env://", "URL", "group", "where ranks meet: env://, tcp://HOST:PORT or file:///PATH", kFree},
+    {"iface", kString, "", "IF", "group", "network interface (default: the one that routes to rank 0)", kFree},
+    {"job-id", kString, "", "ID", "group", "keeps jobs that share a host apart", kFree},
+    {"rank", kInteger, "", "R", "group", "this process's number, from 0", kFree},
+    {"world-size", kInteger, "", "W", "group", "number of ranks", kFree},
+    {"local-rank", kInteger, "", "L", "group", "this process's number on its host", kFree},
+    {"spawn", kInteger, "0", "N", "group", "start N ranks on this host", kFree},
+    {"rdzv-timeout", kReal, "300", "S", "group", "seconds to wait for all ranks", kFree},
+    {"timeout", kReal, "600", "S", "group", "seconds that a collective may take", kFree},
+    {"heartbeat", kReal, "1", "S", "group", "seconds between signs of life", kFree},
+
+    {"sync", kChoice, "grad", "grad|params|none", "sync", "what is averaged: gradients every step, parameters every K, nothing",
+     kEqual},
+    {"sync-every", kInteger, "1", "K", "sync", "steps between two averagings of --sync params", kEqual},
+    {"sync-warmup", kInteger, "0", "W", "sync", "average every step during the first W steps", kEqual},
+    {"bucket-cap-mb", kReal, "25", "MB", "sync", "size of a gradient bucket", kEqual},
+    {"delay-allreduce", kFlag, "false", "", "sync", "average after the whole backward pass, not during it", kEqual},
+
+    {"batch-size", kInteger, "128", "B", "batch", "samples of a step, over all ranks", kEqual},
+    {"batch-size-per-device", kInteger, "", "B", "batch", "samples of a step on each device, instead of --batch-size", kEqual},
+    {"normalize", kChoice, "auto", "auto|unit|standard", "batch",
+     "unit: x/255; standard: then per-channel mean and deviation; auto: unit for one channel", kEqual},
+    {"shuffle", kFlag, "true", "", "batch", "new sample order every epoch", kEqual},
+    {"seed", kInteger, "0", "S", "batch", "of initial weights, sample order and dropout", kEqual},
+    {"workers", kInteger, "1", "N", "batch", "threads that prepare batches (0: the training thread)", kFree},
+    {"prefetch", kInteger, "2", "K", "batch", "batches prepared ahead", kFree},
+
+    {"optimizer", kChoice, "sgd", "sgd|adamw", "optimiser", "update rule", kEqual},
+    {"lr", kReal, "", "F", "optimiser", "learning rate (default: 0.05 for sgd, 0.001 for adamw)", kEqual},
+    {"lr-scale", kChoice, "none", "none|linear|sqrt", "optimiser", "multiply the rate by the number of ranks or its root",
+     kEqual},
+    {"lr-schedule", kChoice, "constant", "constant|step|cosine", "optimiser", "rate over time", kEqual},
+    {"lr-warmup-steps", kInteger, "0", "N", "optimiser", "raise the rate linearly during the first N steps", kEqual},
+    {"lr-step-epochs", kList, "", "E,E,...", "optimiser", "epochs at which the step schedule multiplies by --lr-gamma", kEqual},
+    {"lr-gamma", kReal, "0.1", "F", "optimiser", "factor of the step schedule", kEqual},
+    {"lr-min", kReal, "0", "F", "optimiser", "rate at the end of the cosine schedule", kEqual},
+    {"momentum", kReal, "0.9", "F", "optimiser", "of sgd", kEqual},
+    {"nesterov", kFlag, "false", "", "optimiser", "Nesterov momentum for sgd", kEqual},
+    {"weight-decay", kReal, "", "F", "optimiser", "pull of weights to zero (default: 0 for sgd, 0.01 for adamw)", kEqual},
+    {"clip-grad", kReal, "0", "F", "optimiser", "scale gradients down to this norm (0: off)", kEqual},
+    {"adam-beta1", kReal, "0.9", "F", "optimiser", "decay of adamw's first moment", kEqual},
+    {"adam-beta2", kReal, "0.999", "F", "optimiser", "decay of adamw's second moment", kEqual},
+    {"adam-eps", kReal, "1e-8", "F", "optimiser", "added to adamw's denominator", kEqual},
+
+    {"save-dir", kString, "", "DIR", "state", "folder for snapshots", kPresence},
+    {"save-every", kInterval, "1e", "N[e|s]", "state", "snapshot every N epochs or steps (0: only at the end)", kEqual},
+    {"keep-last", kInteger, "3", "K", "state", "snapshots to keep (0: all)", kFree},
+    {"save-rank-models", kFlag, "false", "", "state", "every rank saves its own final model, for engine verify", kEqual},
+    {"resume", kString, "none", "auto|PATH|none", "state", "go on from a snapshot; auto: the newest in --save-dir, if any",
+     kEqual},
+    {"init-from", kString, "", "FILE", "state", "start from the weights of a .ckpt or .safetensors file", kEqual},
+    {"map-location", kString, "auto", "auto|cpu|SPEC", "state", "where saved arrays go: a device or cuda:0=cuda:1,...", kFree},
+
+    {"eval-every", kInterval, "1e", "N[e|s]", "report", "evaluate every N epochs or steps (0: never)", kEqual},
+    {"log-every", kInteger, "100", "N", "report", "steps between two report lines (0: none)", kEqual},
+    {"metrics", kString, "", "F.jsonl", "report", "write metrics as JSON lines", kFree},
+    {"progress", kChoice, "auto", "auto|never", "report", "progress bar on a terminal", kFree},
+};
+// clang-format on
+
+std::string with_dashes(std::string_view name) {
+  std::string result(name);
+  std::replace(result.begin(), result.end(), '_', '-');
+  return result;
+}
+
+// Edit distance with swaps of neighbours (optimal string alignment), in three rolling rows.
+std::size_t typing_errors(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    before.swap(last);
+    last.swap(row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::span<const OptionSpec> train_options() { return kTrainOptions; }
+
+const OptionSpec* find_option(std::string_view name) {
+  const std::string wanted = with_dashes(name);
+  for (const OptionSpec& option : kTrainOptions)
+    if (wanted == option.name) return &option;
+  return nullptr;
+}
+
+std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
+  constexpr std::size_t kLongestName = 64;  // the distance costs the product of the lengths
+  if (name.size() > kLongestName) return "";
+  const std::string wanted = with_dashes(name);
+  std::string best;
+  std::size_t fewest = std::max<std::size_t>(1, wanted.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t errors = typing_errors(wanted, with_dashes(candidate));
+    if (errors < fewest) {
+      fewest = errors;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+Precedence precedence_of(const ConfigValue& value) {
+  if (value.source.find(':') != std::string::npos) return Precedence::kFile;  // "PATH:LINE"; the others have no colon
+  if (value.source.starts_with("--")) return Precedence::kCommandLine;
+  return value.source.starts_with("ENGINE_") ? Precedence::kEnvironment : Precedence::kDefault;
+}
+
+}  // namespace io

@@ -1,0 +1,166 @@
+// From texts to a RunConfig: types, then what goes together, then ranges.
+#include "io/config/run_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "io/config/option_rules.h"
+#include "io/io_error.h"
+
+namespace io {
+namespace {
+
+constexpr std::int64_t kMany = 1'000'000'000'000;
+constexpr int kMostRanks = 65536, kMostThreads = 4096;
+constexpr double kLongestWait = 2'000'000;  // seconds; in milliseconds it still is an int
+
+// Every option with its default where nothing was said, each in its canonical spelling.
+ConfigValues complete(const ConfigValues& values) {
+  ConfigValues result = values;
+  apply_defaults(result);
+  for (auto& [name, value] : result) {
+    const OptionSpec* option = find_option(name);
+    if (option == nullptr || name != option->name) throw ConfigError("unknown option '" + name + "' (from " + value.source + ")");
+    const auto text = canonical_text(*option, value.value);
+    if (!text) {
+      const bool choice = option->type == OptionSpec::Type::kChoice;
+      const std::string near = choice ? nearest_name(value.value, split_text(option->metavar, '|')) : "";
+      refuse_value(name, value, expected_text(*option) + (near.empty() ? "" : "; did you mean '" + near + "'?"));
+    }
+    if (text->empty() && *option->default_value != '\0') refuse_value(name, value, expected_text(*option));
+    value.value = *text;
+  }
+  return result;
+}
+
+// Defaults that depend on other options.
+void complete_by_optimizer(ConfigValues& values) {
+  const bool adamw = values.at("optimizer").value == "adamw";
+  for (const auto& [name, text] : {std::pair{"lr", adamw ? "0.001" : "0.05"}, std::pair{"weight-decay", adamw ? "0.01" : "0"}})
+    if (values.at(name).value.empty()) values.at(name) = {text, "default"};
+}
+
+void read_run(const ValueReader& read, RunConfig& config) {
+  config.model = read.text("model");
+  config.dataset = read.text("dataset");
+  config.data_dir = read.text("data-dir");
+  if (config.model.empty()) throw ConfigError("no model: give --model mlp, convnet, resnet18-cifar, or a layer list FILE.toml");
+  if (config.dataset.empty()) throw ConfigError("no data set: give --dataset, " + expected_text(*find_option("dataset")));
+  config.epochs = read.integer("epochs", 1, 1'000'000, 1);
+  config.steps = read.integer("steps", 1, kMany, 0);
+  config.limit = read.integer("limit", 0, kMany, 0);
+  config.synthetic_size = read.integer("synthetic-size", 1, 100'000'000, config.synthetic_size);
+  config.synthetic_classes = read.integer("synthetic-classes", 2, 1'000'000, config.synthetic_classes);
+  if (read.text("synthetic-shape").empty()) return;
+  const std::vector<std::string> parts = split_text(read.text("synthetic-shape"), 'x');
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto size = parts.size() == 3 ? parse_integer(parts[i]) : std::nullopt;
+    if (!size || *size < 1 || *size > 16384)
+      read.refuse("synthetic-shape", "HEIGHTxWIDTHxCHANNELS, each from 1 to 16384, as 28x28x1");
+    config.synthetic_shape[i] = *size;
+  }
+}
+
+void read_compute(const ValueReader& read, RunConfig& config) {
+  config.device = read.text("device");
+  config.dtype = read.text("dtype");
+  config.buffers = read.text("buffers");
+  config.threads = read.small("threads", 0, kMostThreads, 0);
+  config.deterministic = read.flag("deterministic");
+}
+
+void read_group(const ValueReader& read, RunConfig& config) {
+  config.backend = read.text("backend");
+  config.init_method = read.text("init-method");
+  config.interface_name = read.text("iface");
+  config.job_id = read.text("job-id");
+  config.rank = read.maybe("rank", 0, kMostRanks - 1);
+  config.world_size = read.maybe("world-size", 1, kMostRanks);
+  config.local_rank = read.maybe("local-rank", 0, kMostRanks - 1);
+  config.spawn = read.small("spawn", 0, 1024, 0);
+  config.rdzv_timeout_s = read.positive("rdzv-timeout", kLongestWait, config.rdzv_timeout_s);
+  config.timeout_s = read.positive("timeout", kLongestWait, config.timeout_s);
+  config.heartbeat_s = read.positive("heartbeat", kLongestWait, config.heartbeat_s);
+  if (config.rank && *config.rank >= *config.world_size)
+    read.refuse("rank", "less than --world-size, which is " + std::to_string(*config.world_size));
+  if (config.local_rank && config.world_size && *config.local_rank >= *config.world_size)
+    read.refuse("local-rank", "less than --world-size, which is " + std::to_string(*config.world_size));
+}
+
+void read_sync_and_batch(const ValueReader& read, RunConfig& config) {
+  config.sync = read.text("sync");
+  config.sync_every = read.integer("sync-every", 1, kMany, 1);
+  config.sync_warmup = read.integer("sync-warmup", 0, kMany, 0);
+  config.bucket_cap_mb = read.positive("bucket-cap-mb", 65536, config.bucket_cap_mb);
+  config.delay_allreduce = read.flag("delay-allreduce");
+  config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
+  config.batch_size_per_device = read.integer("batch-size-per-device", 1, 1'000'000'000, 0);
+  config.normalize = read.text("normalize");
+  config.shuffle = read.flag("shuffle");
+  config.seed = static_cast<std::uint64_t>(read.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 0));
+  config.workers = read.small("workers", 0, kMostThreads, 1);
+  config.prefetch = read.small("prefetch", 1, 1024, 2);
+}
+
+void read_optimiser(const ValueReader& read, RunConfig& config) {
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  const double below_one = std::nextafter(1.0, 0.0);
+  config.optimizer = read.text("optimizer");
+  config.lr_scale = read.text("lr-scale");
+  config.lr_schedule = read.text("lr-schedule");
+  config.lr = read.positive("lr", 1e6, 0);
+  config.lr_warmup_steps = read.integer("lr-warmup-steps", 0, kMany, 0);
+  config.lr_step_epochs = *parse_integer_list(read.text("lr-step-epochs"));
+  config.lr_gamma = read.positive("lr-gamma", 1e6, config.lr_gamma);
+  config.lr_min = read.real("lr-min", 0, config.lr, 0, "a number from 0 to --lr");
+  config.momentum = read.real("momentum", 0, below_one, 0, "a number from 0 to below 1");
+  config.nesterov = read.flag("nesterov");
+  config.weight_decay = read.real("weight-decay", 0, kLargest, 0, "a number, 0 or above");
+  config.clip_grad = read.real("clip-grad", 0, kLargest, 0, "a number, 0 or above");
+  config.adam_beta1 = read.real("adam-beta1", 0, below_one, config.adam_beta1, "a number from 0 to below 1");
+  config.adam_beta2 = read.real("adam-beta2", 0, below_one, config.adam_beta2, "a number from 0 to below 1");
+  config.adam_eps = read.positive("adam-eps", 1, config.adam_eps);
+
+  const std::vector<std::int64_t>& epochs = config.lr_step_epochs;
+  const bool ascending = std::adjacent_find(epochs.begin(), epochs.end(), std::greater_equal<>()) == epochs.end();
+  if (!epochs.empty() && (epochs.front() < 1 || !ascending)) read.refuse("lr-step-epochs", "ascending epochs from 1 (30,60)");
+  if (config.lr_schedule == "step" && epochs.empty()) read.refuse("lr-schedule", "--lr-step-epochs beside it (30,60)");
+  if (config.nesterov && config.momentum == 0) read.refuse("nesterov", "--momentum above 0 beside it");
+}
+
+void read_state_and_report(const ValueReader& read, RunConfig& config) {
+  config.save_dir = read.text("save-dir");
+  config.save_every = read.interval("save-every");
+  config.keep_last = read.small("keep-last", 0, 1'000'000, 0);
+  config.save_rank_models = read.flag("save-rank-models");
+  config.resume = read.text("resume");
+  config.init_from = read.text("init-from");
+  config.map_location = read.text("map-location");
+  config.eval_every = read.interval("eval-every");
+  config.log_every = read.integer("log-every", 0, kMany, 100);
+  config.metrics = read.text("metrics");
+  config.progress = read.text("progress");
+  if (config.resume == "auto" && config.save_dir.empty()) read.refuse("resume", "--save-dir beside it: that is where auto looks");
+  if (config.resume != "auto" && config.resume != "none" && !config.init_from.empty())
+    read.refuse("init-from", "no --resume PATH beside it: a snapshot brings its own weights");
+}
+
+}  // namespace
+
+RunConfig resolve_run_config(const ConfigValues& values) {
+  RunConfig config;
+  config.origin = complete(values);
+  apply_option_rules(config.origin);
+  complete_by_optimizer(config.origin);
+  const ValueReader read(config.origin);
+  read_run(read, config);
+  read_compute(read, config);
+  read_group(read, config);
+  read_sync_and_batch(read, config);
+  read_optimiser(read, config);
+  read_state_and_report(read, config);
+  return config;
+}
+
+}  // namespace io

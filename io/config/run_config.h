@@ -1,0 +1,74 @@
+// Every value of a training run, resolved and checked. Plain data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/config/option_table.h"
+#include "io/config/value_text.h"
+
+namespace io {
+
+struct RunConfig {
+  // run
+  std::string model, dataset, data_dir;
+  std::int64_t epochs = 1, steps = 0 /* > 0 wins over epochs */, limit = 0, synthetic_size = 10'000, synthetic_classes = 10;
+  std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};  // height, width, channels
+  // compute
+  std::string device, dtype, buffers;
+  int threads = 0 /* auto */;
+  bool deterministic = false;
+  // group
+  std::string backend, init_method, interface_name, job_id;
+  std::optional<int> rank, world_size, local_rank;
+  int spawn = 0;  // 0 = this process is one rank
+  double rdzv_timeout_s = 300, timeout_s = 600, heartbeat_s = 1;
+  // sync
+  std::string sync;
+  std::int64_t sync_every = 1, sync_warmup = 0;
+  double bucket_cap_mb = 25;
+  bool delay_allreduce = false;
+  // batch
+  std::int64_t batch_size = 0, batch_size_per_device = 0;  // exactly one of them is > 0
+  std::string normalize;                                   // auto, unit, standard
+  bool shuffle = true;
+  std::uint64_t seed = 0;
+  int workers = 1, prefetch = 2;
+  // optimiser
+  std::string optimizer, lr_scale, lr_schedule;
+  double lr = 0, momentum = 0, weight_decay = 0, clip_grad = 0, lr_gamma = 0.1, lr_min = 0;
+  bool nesterov = false;
+  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
+  std::int64_t lr_warmup_steps = 0;
+  std::vector<std::int64_t> lr_step_epochs;  // ascending; the step schedule multiplies by lr_gamma at each
+  // state
+  std::string save_dir, resume /* auto, none or a path */, init_from, map_location;
+  Interval save_every;
+  int keep_last = 0;
+  bool save_rank_models = false;
+  // report
+  Interval eval_every;
+  std::int64_t log_every = 100;
+  std::string metrics, progress;
+
+  // Text (canonical) and source of every option. An option that plays no part in this run (momentum with adamw, epochs beside
+  // steps) is unset here and has the source "not used".
+  ConfigValues origin;
+};
+
+// Types, ranges, and what does not go together. Missing entries count as defaults. Throws ConfigError naming option, value,
+// source and what was expected. Where two options exclude each other the one from the stronger source holds; both from
+// equally strong sources are an error. So is an explicit option that needs another choice (--sync-every without --sync params),
+// unless that choice was made by a stronger source.
+RunConfig resolve_run_config(const ConfigValues& values);
+
+// All values that are set, as TOML in tables by group, for checkpoints; apply_config_file reads it back. Give it
+// RunConfig::origin.
+std::string to_toml(const ConfigValues& values);
+// 16 hex digits over the options that must agree on all ranks (OptionSpec::agreement). Give it RunConfig::origin.
+std::string config_digest(const ConfigValues& values);
+
+}  // namespace io

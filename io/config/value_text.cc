@@ -1,0 +1,130 @@
+// Option values as text.
+#include "io/config/value_text.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "io/text_format.h"
+
+namespace io {
+namespace {
+
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> parse_integer(std::string_view text) { return parse_number<std::int64_t>(text); }
+
+std::optional<double> parse_real(std::string_view text) {
+  const auto value = parse_number<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+std::optional<bool> parse_flag(std::string_view text) {
+  for (const char* word : {"true", "1", "yes", "on"})
+    if (text == word) return true;
+  for (const char* word : {"false", "0", "no", "off"})
+    if (text == word) return false;
+  return std::nullopt;
+}
+
+std::optional<Interval> parse_interval(std::string_view text) {
+  if (text.empty()) return Interval{};
+  Interval interval;
+  interval.epochs = text.back() == 'e';
+  if (interval.epochs || text.back() == 's') text.remove_suffix(1);
+  const auto every = parse_integer(text);
+  if (!every || *every < 0) return std::nullopt;
+  interval.every = *every;
+  return interval;
+}
+
+std::optional<std::vector<std::int64_t>> parse_integer_list(std::string_view text) {
+  std::vector<std::int64_t> list;
+  if (text.empty()) return list;
+  for (const std::string& part : split_text(text, ',')) {
+    const auto value = parse_integer(part);
+    if (!value) return std::nullopt;
+    list.push_back(*value);
+  }
+  return list;
+}
+
+std::string interval_text(Interval interval) {
+  return interval.every == 0 ? "0" : std::to_string(interval.every) + (interval.epochs ? "e" : "s");
+}
+
+std::string list_text(const std::vector<std::int64_t>& list) {
+  std::string text;
+  for (const std::int64_t value : list) {
+    if (!text.empty()) text += ',';
+    text += std::to_string(value);
+  }
+  return text;
+}
+
+std::vector<std::string> split_text(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::optional<std::string> canonical_text(const OptionSpec& option, const std::string& value) {
+  if (value.empty()) return value;
+  const auto convert = [](const auto& parsed, auto&& to_text) {
+    return parsed ? std::optional<std::string>(to_text(*parsed)) : std::nullopt;
+  };
+  switch (option.type) {
+    case OptionSpec::Type::kString:
+      return is_utf8(value) ? std::optional(value) : std::nullopt;
+    case OptionSpec::Type::kInteger:
+      return convert(parse_integer(value), [](std::int64_t v) { return std::to_string(v); });
+    case OptionSpec::Type::kReal:
+      return convert(parse_real(value), shortest_text);
+    case OptionSpec::Type::kFlag:
+      return convert(parse_flag(value), [](bool v) { return std::string(v ? "true" : "false"); });
+    case OptionSpec::Type::kInterval:
+      return convert(parse_interval(value), interval_text);
+    case OptionSpec::Type::kList:
+      return convert(parse_integer_list(value), list_text);
+    case OptionSpec::Type::kChoice:
+      break;
+  }
+  for (const std::string& choice : split_text(option.metavar, '|'))
+    if (value == choice) return value;
+  return std::nullopt;
+}
+
+std::string expected_text(const OptionSpec& option) {
+  switch (option.type) {
+    case OptionSpec::Type::kString:
+      return "UTF-8 text";
+    case OptionSpec::Type::kInteger:
+      return "an integer";
+    case OptionSpec::Type::kReal:
+      return "a number";
+    case OptionSpec::Type::kFlag:
+      return "true or false";
+    case OptionSpec::Type::kInterval:
+      return "a count of steps (500 or 500s) or epochs (2e)";
+    case OptionSpec::Type::kList:
+      return "integers with commas (30,60)";
+    case OptionSpec::Type::kChoice:
+      break;
+  }
+  std::string text;
+  for (const std::string& choice : split_text(option.metavar, '|')) text += (text.empty() ? "one of " : ", ") + choice;
+  return text;
+}
+
+}  // namespace io

@@ -1,0 +1,233 @@
+// A ring of preallocated batches between helper threads and the caller.
+//
+// Batches are numbered by tickets from the last seek() on; ticket t lies in slot t mod slots. A thread takes the next ticket and
+// its place in the sampler under the mutex, so the order is the same for any number of threads, and fills the slot outside it.
+#include "io/data/batch_loader.h"
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "io/io_error.h"
+
+namespace io {
+namespace {
+
+using ByteTable = std::array<float, 256>;  // value of each byte, in one channel
+
+std::vector<ByteTable> make_tables(const Dataset& dataset, Normalization normalization) {
+  const auto channels = static_cast<std::size_t>(dataset.shape[2]);
+  const bool standard = normalization == Normalization::kStandard;
+  if (standard && (dataset.mean.size() != channels || dataset.deviation.size() != channels)) {
+    throw ConfigError("data set " + dataset.name + " has no mean and deviation for each of its " + std::to_string(channels) +
+                      " channels");
+  }
+  std::vector<ByteTable> tables(channels);
+  for (std::size_t c = 0; c < channels; ++c) {
+    if (standard && !(dataset.deviation[c] > 0.0f)) {
+      throw ConfigError("channel " + std::to_string(c) + " of data set " + dataset.name + " has deviation " +
+                        std::to_string(dataset.deviation[c]) + ": it cannot be normalised to 1; use unit normalisation");
+    }
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      const float unit = static_cast<float>(byte) / 255.0f;
+      tables[c][byte] = standard ? (unit - dataset.mean[c]) / dataset.deviation[c] : unit;
+    }
+  }
+  return tables;
+}
+
+void check(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOptions& options) {
+  if (sampler.size != dataset.size()) {
+    throw ConfigError("the sampler orders " + std::to_string(sampler.size) + " samples, but data set " + dataset.name + " has " +
+                      std::to_string(dataset.size()));
+  }
+  if (dataset.samples.size() != static_cast<std::size_t>(dataset.size() * dataset.sample_count())) {
+    throw DataError("data set " + dataset.name + ": found " + std::to_string(dataset.samples.size()) +
+                    " bytes of samples, expected " + std::to_string(dataset.size() * dataset.sample_count()) + " (" +
+                    std::to_string(dataset.size()) + " samples)");
+  }
+  if (options.workers < 0 || options.prefetch < 0) {
+    throw ConfigError("a loader with " + std::to_string(options.workers) + " workers and " + std::to_string(options.prefetch) +
+                      " batches ahead: expected 0 or more");
+  }
+}
+
+}  // namespace
+
+struct BatchLoader::Impl {
+  struct Slot {
+    std::vector<float> samples;
+    std::vector<std::int32_t> labels;
+    std::vector<std::int64_t> ids;
+    Batch batch;
+    bool ready = false;
+    std::exception_ptr failure;
+  };
+
+  Impl(const Dataset& set, const SamplerOptions& sampler_options, const LoaderOptions& options);
+  ~Impl();
+  void start(int workers);
+
+  bool ticket_free() const { return taken < released + slots.size(); }
+  Slot& take_ticket();
+  void fill(Slot& slot) const;
+  void work();
+
+  const Dataset& dataset;
+  const std::vector<ByteTable> tables;
+  std::vector<std::thread> threads;
+
+  std::mutex mutex;  // guards all that follows; a slot's contents belong to whoever took its ticket until `ready`
+  std::condition_variable ticket_changed, slot_changed;  // wake the workers; wake the caller
+  Sampler sampler;
+  std::vector<Slot> slots;
+  std::int64_t sampler_epoch = 0, epoch = 0, step = 0;   // of the sampler's order; of the next ticket
+  std::uint64_t taken = 0, delivered = 0, released = 0;  // tickets
+  int filling = 0;                                       // threads at work on a slot
+  bool paused = false, stopping = false;
+};
+
+BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_options, const LoaderOptions& options)
+    : dataset(set), tables(make_tables(set, options.normalization)), sampler(sampler_options) {
+  const auto most = static_cast<std::size_t>(sampler.max_local_count());
+  // One slot more than batches ahead: the one in the caller's hands.
+  slots.resize(options.workers == 0 ? 1 : static_cast<std::size_t>(options.prefetch) + 1);
+  for (Slot& slot : slots) {
+    slot.samples.resize(most * static_cast<std::size_t>(set.sample_count()));
+    slot.labels.resize(most);
+    slot.ids.resize(most);
+  }
+}
+
+BatchLoader::Impl::~Impl() {
+  {
+    const std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  ticket_changed.notify_all();
+  for (std::thread& thread : threads) thread.join();
+}
+
+void BatchLoader::Impl::start(int workers) {
+  threads.reserve(static_cast<std::size_t>(workers));
+  for (int i = 0; i < workers; ++i) threads.emplace_back([this] { work(); });
+}
+
+// REQUIRES: the mutex, a free ticket. The slot learns its place and samples; its contents are still to be filled.
+BatchLoader::Impl::Slot& BatchLoader::Impl::take_ticket() {
+  if (epoch != sampler_epoch) sampler.set_epoch(sampler_epoch = epoch);
+  Slot& slot = slots[taken++ % slots.size()];
+  const std::span<const std::int64_t> ids = sampler.indices(step);
+  std::copy(ids.begin(), ids.end(), slot.ids.begin());
+  slot.ready = false;
+  slot.failure = nullptr;
+  slot.batch.epoch = epoch;
+  slot.batch.step = step;
+  slot.batch.sample_ids = std::span(slot.ids).first(ids.size());
+  slot.batch.labels = std::span(slot.labels).first(ids.size());
+  slot.batch.samples = std::span(slot.samples).first(ids.size() * static_cast<std::size_t>(dataset.sample_count()));
+  if (++step == sampler.steps_per_epoch()) {
+    step = 0;
+    ++epoch;
+  }
+  return slot;
+}
+
+// Gathers and normalises. Throws DataError for a label outside the data set's classes.
+void BatchLoader::Impl::fill(Slot& slot) const {
+  const auto elements = static_cast<std::size_t>(dataset.sample_count()), channels = tables.size();
+  float* out = slot.samples.data();
+  for (std::size_t i = 0; i < slot.batch.sample_ids.size(); ++i) {
+    const auto id = static_cast<std::size_t>(slot.ids[i]);
+    const std::int32_t label = dataset.labels[id];
+    if (label < 0 || label >= dataset.classes) {
+      throw DataError("data set " + dataset.name + ": label out of range at sample " + std::to_string(id) + ": found " +
+                      std::to_string(label) + ", expected 0.." + std::to_string(dataset.classes - 1));
+    }
+    slot.labels[i] = label;
+    const std::uint8_t* in = dataset.samples.data() + id * elements;
+    if (channels == 1) {
+      const ByteTable& table = tables[0];
+      for (std::size_t k = 0; k < elements; ++k) *out++ = table[*in++];
+      continue;
+    }
+    for (std::size_t k = 0; k < elements; k += channels) {
+      for (std::size_t c = 0; c < channels; ++c) *out++ = tables[c][*in++];
+    }
+  }
+}
+
+void BatchLoader::Impl::work() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    ticket_changed.wait(lock, [this] { return stopping || (!paused && ticket_free()); });
+    if (stopping) return;
+    Slot& slot = take_ticket();
+    ++filling;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      fill(slot);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    slot.failure = failure;
+    slot.ready = true;
+    --filling;
+    slot_changed.notify_one();  // only the caller waits for it
+  }
+}
+
+BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOptions& options) {
+  check(dataset, sampler, options);
+  impl_ = std::make_unique<Impl>(dataset, sampler, options);
+  impl_->start(options.workers);
+}
+
+BatchLoader::~BatchLoader() = default;
+
+void BatchLoader::seek(std::int64_t epoch, std::int64_t step) {
+  Impl& loader = *impl_;
+  const std::int64_t steps = loader.sampler.steps_per_epoch();
+  if (epoch < 0 || step < 0 || step > steps) {
+    throw ConfigError("cannot start at epoch " + std::to_string(epoch) + ", step " + std::to_string(step) + ": an epoch has " +
+                      std::to_string(steps) + " steps; the data set or the batch size differs");
+  }
+  std::unique_lock lock(loader.mutex);
+  loader.paused = true;
+  loader.slot_changed.wait(lock, [&] { return loader.filling == 0; });
+  loader.epoch = step == steps ? epoch + 1 : epoch;
+  loader.step = step == steps ? 0 : step;
+  loader.taken = loader.delivered = loader.released = 0;
+  for (Impl::Slot& slot : loader.slots) slot.ready = false;
+  loader.paused = false;
+  loader.ticket_changed.notify_all();
+}
+
+// The wait is for a copy in memory that one of our own threads makes: it ends by itself, so it has no deadline.
+const Batch& BatchLoader::next() {
+  Impl& loader = *impl_;
+  std::unique_lock lock(loader.mutex);
+  loader.released = loader.delivered;
+  if (loader.threads.empty()) {
+    Impl::Slot& slot = loader.take_ticket();
+    loader.delivered = loader.taken;
+    loader.fill(slot);
+    return slot.batch;
+  }
+  loader.ticket_changed.notify_one();
+  Impl::Slot& slot = loader.slots[loader.delivered % loader.slots.size()];
+  loader.slot_changed.wait(lock, [&] { return loader.delivered < loader.taken && slot.ready; });
+  ++loader.delivered;
+  if (slot.failure) std::rethrow_exception(slot.failure);
+  return slot.batch;
+}
+
+}  // namespace io

@@ -1,0 +1,93 @@
+// Finds a data set by its name, loads it and measures its channels.
+#include "io/data/dataset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "io/config/option_table.h"
+#include "io/data/cifar10_files.h"
+#include "io/data/glyphs.h"
+#include "io/data/idx_files.h"
+#include "io/data/synthetic.h"
+#include "io/io_error.h"
+
+namespace io {
+namespace {
+
+void check_positive(const char* what, std::int64_t found, std::int64_t highest) {
+  if (found >= 1 && found <= highest) return;
+  throw ConfigError(std::string(what) + " is " + std::to_string(found) + ", expected 1.." + std::to_string(highest));
+}
+
+DatasetSplits make_synthetic(const DatasetOptions& options) {
+  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;
+  std::int64_t highest = kMaxBytes;  // each factor leaves less for the next, so that no product overflows
+  for (const std::int64_t extent : options.synthetic_shape) {
+    check_positive("a side or the channel count of the synthetic images", extent, highest);
+    highest /= extent;
+  }
+  check_positive("the number of synthetic images", options.synthetic_size, highest);
+  check_positive("the number of synthetic classes", options.synthetic_classes, std::numeric_limits<std::int32_t>::max());
+  const std::int64_t test_size = (options.synthetic_size + 9) / 10;
+  return {draw_synthetic(options.synthetic_shape, options.synthetic_classes, options.synthetic_size, options.seed, 0),
+          draw_synthetic(options.synthetic_shape, options.synthetic_classes, test_size, options.seed, 1)};
+}
+
+DatasetSplits read_or_make(const DatasetOptions& options) {
+  if (options.name == "mnist" || options.name == "fashion-mnist") return read_idx_splits(options.name, options.directory);
+  if (options.name == "cifar10") return read_cifar10_splits(options.directory);
+  if (options.name == "glyphs") {
+    return {draw_glyphs(GlyphSplit::kTrain, kGlyphTrainCount, options.seed),
+            draw_glyphs(GlyphSplit::kTest, kGlyphTestCount, options.seed)};
+  }
+  if (options.name == "synthetic") return make_synthetic(options);
+
+  const std::vector<std::string> names = dataset_names();
+  std::string known;
+  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+  const std::string nearest = nearest_name(options.name, names);
+  throw ConfigError("unknown data set '" + options.name + "'" + (nearest.empty() ? "" : ": did you mean '" + nearest + "'?") +
+                    " (known: " + known + ")");
+}
+
+// Mean and deviation per channel, scaled to [0, 1]. Sums of whole numbers are exact in any order.
+void measure_channels(Dataset& split) {
+  const auto channels = static_cast<std::size_t>(split.shape[2]);
+  std::vector<std::uint64_t> sums(channels), squares(channels);
+  for (std::size_t i = 0; i < split.samples.size(); i += channels) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      const std::uint64_t value = split.samples[i + c];
+      sums[c] += value;
+      squares[c] += value * value;
+    }
+  }
+  const double count = static_cast<double>(split.samples.size() / channels);
+  for (std::size_t c = 0; c < channels; ++c) {
+    const double mean = static_cast<double>(sums[c]) / count;
+    const double variance = static_cast<double>(squares[c]) / count - mean * mean;
+    split.mean.push_back(static_cast<float>(mean / 255.0));
+    split.deviation.push_back(static_cast<float>(std::sqrt(std::max(variance, 0.0)) / 255.0));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> dataset_names() { return {"mnist", "fashion-mnist", "cifar10", "glyphs", "synthetic"}; }
+
+DatasetSplits load_dataset(const DatasetOptions& options) {
+  if (options.limit < 0)
+    throw ConfigError("the limit of training samples is " + std::to_string(options.limit) + ", expected 0 or more");
+  DatasetSplits splits = read_or_make(options);
+  measure_channels(splits.train);
+  splits.test.mean = splits.train.mean;
+  splits.test.deviation = splits.train.deviation;
+  if (options.limit > 0 && options.limit < splits.train.size()) {  // after measuring: normalisation stays that of the whole split
+    splits.train.labels.resize(static_cast<std::size_t>(options.limit));
+    splits.train.samples.resize(static_cast<std::size_t>(options.limit * splits.train.sample_count()));
+  }
+  return splits;
+}
+
+}  // namespace io

@@ -1,0 +1,25 @@
+// The JSON header of a safetensors file, and nothing more of JSON than it needs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace io {
+
+struct SafetensorsEntry {
+  std::string name, dtype;  // "F32"
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0, end = 0;  // bytes, from the end of the header
+};
+
+// Entries in the order of the text; "__metadata__" is checked and left out. Throws DataError "`file`: ..." for anything that is
+// not an object of {dtype, shape, data_offsets} objects: unknown or repeated keys, repeated names, numbers that overflow.
+// By hand: no JSON library is among the dependencies, and a general one would accept what the format forbids.
+std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, const std::string& file);
+
+// The same as text, without "__metadata__".
+std::string write_safetensors_header(const std::vector<SafetensorsEntry>& entries);
+
+}  // namespace io

@@ -1,0 +1,167 @@
+// Partition, balance and order of the sampler, over many sizes, batches and worlds.
+#include "io/data/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "io/data/split_mix.h"
+#include "io/io_error.h"
+
+namespace io {
+namespace {
+
+struct World {
+  std::int64_t size, batch;
+  int ranks;
+};
+
+std::vector<World> worlds() {
+  std::vector<World> all;
+  for (const std::int64_t size : {1, 2, 7, 16, 97, 1000}) {
+    for (const std::int64_t batch : {1, 2, 3, 8, 10, 64, 97, 1000, 5000}) {
+      for (const int ranks : {1, 2, 3, 4, 7, 16}) all.push_back({size, batch, ranks});
+    }
+  }
+  return all;
+}
+
+std::string describe(const World& w) {
+  return std::to_string(w.size) + " samples, batch " + std::to_string(w.batch) + ", " + std::to_string(w.ranks) + " ranks";
+}
+
+std::vector<Sampler> samplers(const World& world, std::uint64_t seed = 3, bool shuffle = true) {
+  std::vector<Sampler> all;
+  for (int rank = 0; rank < world.ranks; ++rank) {
+    all.emplace_back(SamplerOptions{world.size, world.batch, rank, world.ranks, seed, shuffle});
+  }
+  return all;
+}
+
+TEST(Sampler, EachStepIsCutIntoSlicesInRankOrder) {
+  for (const World& world : worlds()) {
+    SCOPED_TRACE(describe(world));
+    const std::vector<Sampler> ranks = samplers(world);
+    ASSERT_EQ(ranks[0].steps_per_epoch(), (world.size + world.batch - 1) / world.batch);
+    std::vector<std::int64_t> joined;
+    for (std::int64_t step = 0; step < ranks[0].steps_per_epoch(); ++step) {
+      const std::size_t before = joined.size();
+      for (const Sampler& sampler : ranks) {
+        const auto part = sampler.indices(step);
+        ASSERT_EQ(static_cast<std::int64_t>(part.size()), sampler.local_count(step));
+        joined.insert(joined.end(), part.begin(), part.end());
+      }
+      ASSERT_EQ(static_cast<std::int64_t>(joined.size() - before), ranks[0].global_count(step));
+    }
+    // Joined in step and rank order they are the epoch's permutation: nothing twice, nothing left out, no gap.
+    ASSERT_EQ(joined, std::vector(ranks[0].order().begin(), ranks[0].order().end()));
+    std::sort(joined.begin(), joined.end());
+    for (std::size_t i = 0; i < joined.size(); ++i) ASSERT_EQ(joined[i], static_cast<std::int64_t>(i));
+  }
+}
+
+TEST(Sampler, RanksAreBalancedInEachStepAndOverTheEpoch) {
+  for (const World& world : worlds()) {
+    SCOPED_TRACE(describe(world));
+    const std::vector<Sampler> ranks = samplers(world);
+    std::vector<std::int64_t> totals(ranks.size()), highest(ranks.size());
+    for (std::int64_t step = 0; step < ranks[0].steps_per_epoch(); ++step) {
+      std::vector<std::int64_t> counts;
+      for (std::size_t r = 0; r < ranks.size(); ++r) {
+        counts.push_back(ranks[r].local_count(step));
+        totals[r] += counts[r];
+        highest[r] = std::max(highest[r], counts[r]);
+      }
+      const auto [low, high] = std::minmax_element(counts.begin(), counts.end());
+      ASSERT_LE(*high - *low, 1);
+      if (world.batch % world.ranks == 0 && ranks[0].global_count(step) == world.batch) {
+        ASSERT_EQ(*high, *low);
+      }
+    }
+    const auto [low, high] = std::minmax_element(totals.begin(), totals.end());
+    ASSERT_LE(*high - *low, 1);
+    for (std::size_t r = 0; r < ranks.size(); ++r) ASSERT_EQ(ranks[r].max_local_count(), highest[r]);
+  }
+}
+
+TEST(Sampler, OrderDependsOnSeedAndEpochOnly) {
+  const auto order = [](const Sampler& sampler) { return std::vector(sampler.order().begin(), sampler.order().end()); };
+  Sampler one(SamplerOptions{500, 10, 0, 1, 42, true}), many(SamplerOptions{500, 64, 2, 5, 42, true});
+  many.set_epoch(9);  // where one was before does not matter
+  std::vector<std::vector<std::int64_t>> seen;
+  for (const int epoch : {0, 1, 7}) {
+    one.set_epoch(epoch);
+    many.set_epoch(epoch);
+    EXPECT_EQ(order(one), order(many));
+    EXPECT_EQ(std::find(seen.begin(), seen.end(), order(one)), seen.end());
+    seen.push_back(order(one));
+  }
+  Sampler other(SamplerOptions{500, 10, 0, 1, 43, true});
+  other.set_epoch(7);
+  EXPECT_NE(order(other), seen.back());
+}
+
+// Resuming in the middle of an epoch needs the order of the program that wrote the checkpoint.
+TEST(Sampler, TheOrderIsKnown) {
+  const Sampler sampler(SamplerOptions{10, 10, 0, 1, 1, true});
+  EXPECT_EQ(std::vector(sampler.order().begin(), sampler.order().end()),
+            (std::vector<std::int64_t>{5, 2, 1, 0, 7, 9, 4, 6, 3, 8}));
+}
+
+TEST(Sampler, WithoutShufflingTheOrderIsThatOfTheFile) {
+  Sampler sampler(SamplerOptions{10, 4, 1, 2, 42, false});
+  sampler.set_epoch(3);
+  EXPECT_EQ(sampler.indices(0)[0], 2);
+  EXPECT_EQ(sampler.indices(1)[1], 7);
+  EXPECT_EQ(sampler.indices(2)[0], 9);
+}
+
+// Each of the 24 orders of four samples should come up once in 24 epochs: chi-square with 23 degrees of freedom,
+// of which 0.1 % exceed 49.7.
+TEST(Sampler, AllPermutationsAreEquallyLikely) {
+  Sampler sampler(SamplerOptions{4, 4, 0, 1, 7, true});
+  std::vector<double> counts(256);
+  constexpr int kEpochs = 24'000;
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    sampler.set_epoch(epoch);
+    const auto order = sampler.order();
+    counts[static_cast<std::size_t>(order[0] * 64 + order[1] * 16 + order[2] * 4 + order[3])] += 1;
+  }
+  double chi_square = 0;
+  int seen = 0;
+  for (const double count : counts) {
+    if (count == 0) continue;
+    ++seen;
+    chi_square += (count - kEpochs / 24.0) * (count - kEpochs / 24.0) / (kEpochs / 24.0);
+  }
+  EXPECT_EQ(seen, 24);
+  EXPECT_LT(chi_square, 49.7);
+}
+
+TEST(Sampler, RefusesWhatCannotBeSampled) {
+  EXPECT_THROW(Sampler(SamplerOptions{0, 1, 0, 1}), ConfigError);
+  EXPECT_THROW(Sampler(SamplerOptions{10, 0, 0, 1}), ConfigError);
+  EXPECT_THROW(Sampler(SamplerOptions{10, 1, 2, 2}), ConfigError);
+  EXPECT_THROW(Sampler(SamplerOptions{10, 1, 0, 0}), ConfigError);
+  const Sampler sampler(SamplerOptions{10, 4, 0, 1});
+  EXPECT_THROW((void)sampler.indices(3), std::out_of_range);
+  EXPECT_THROW((void)sampler.indices(-1), std::out_of_range);
+}
+
+// First outputs for state 0, as published with the generator.
+TEST(SplitMix, MixesAsPublished) {
+  EXPECT_EQ(mix_bits(0x9E3779B97F4A7C15), 0xE220A8397B1DCDAFu);
+  EXPECT_EQ(mix_bits(2 * 0x9E3779B97F4A7C15), 0x6E789E6AA1B965F4u);
+}
+
+TEST(SplitMix, BoundedDrawsStayInBoundsAndReachAll) {
+  SplitMix random(1, 2, 3);
+  std::vector<int> counts(3);
+  for (int i = 0; i < 3000; ++i) ++counts.at(random.below(3));
+  for (const int count : counts) EXPECT_NEAR(count, 1000, 150);
+  EXPECT_EQ(random.below(1), 0u);
+}
+
+}  // namespace
+}  // namespace io

@@ -1,0 +1,73 @@
+// Lines that a script can rely on.
+#include "io/metrics/metrics_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/io_error.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+TEST(MetricsWriter, WritesOneObjectALine) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "m.jsonl";
+  {
+    io::MetricsWriter writer(path, false);
+    writer.step(100, 0, 0.1, 0.05, 2500);
+    writer.eval(100, 1, "test", 0.25, 0.5, 10'000);
+    writer.end(100, 1, 12.5, 0);
+  }
+  EXPECT_EQ(test_support::read_text(path),
+            "{\"schema\":1,\"event\":\"step\",\"step\":100,\"epoch\":0,\"loss\":0.1,\"lr\":0.05,\"samples_per_s\":2500}\n"
+            "{\"schema\":1,\"event\":\"eval\",\"step\":100,\"epoch\":1,\"split\":\"test\",\"loss\":0.25,\"accuracy\":0.5,"
+            "\"samples\":10000}\n"
+            "{\"schema\":1,\"event\":\"end\",\"step\":100,\"epoch\":1,\"seconds\":12.5,\"exit\":0}\n");
+}
+
+TEST(MetricsWriter, NumbersReadBackExactlyAndNanIsNull) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "m.jsonl";
+  const double loss = 2.302585092994046e-7 / 3;
+  io::MetricsWriter writer(path, false);
+  writer.step(1, 0, loss, std::nan(""), INFINITY);
+  const std::string line = test_support::read_text(path);
+  EXPECT_EQ(std::stod(line.substr(line.find("\"loss\":") + 7)), loss);
+  EXPECT_NE(line.find("\"lr\":null,\"samples_per_s\":null"), std::string::npos) << line;
+}
+
+TEST(MetricsWriter, AppendsWhenResumingAndTruncatesOtherwise) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "m.jsonl";
+  io::MetricsWriter(path, false).end(1, 1, 1, 0);
+  io::MetricsWriter(path, true).end(2, 1, 1, 0);
+  const std::string both = test_support::read_text(path);
+  EXPECT_EQ(std::count(both.begin(), both.end(), '\n'), 2);
+  io::MetricsWriter(path, false).end(3, 1, 1, 0);
+  const std::string fresh = test_support::read_text(path);
+  EXPECT_EQ(std::count(fresh.begin(), fresh.end(), '\n'), 1);
+}
+
+TEST(MetricsWriter, ALineThatWasTornDoesNotSpoilTheNext) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "m.jsonl";
+  test_support::write_text(path, "{\"schema\":1,\"ev");
+  io::MetricsWriter(path, true).end(2, 1, 1, 0);
+  EXPECT_EQ(test_support::read_text(path).find("\n{\"schema\":1,\"event\":\"end\""), 15u);
+}
+
+TEST(MetricsWriter, NamesAreEscaped) {
+  const test_support::TemporaryDirectory folder;
+  io::MetricsWriter(folder / "m.jsonl", false).eval(1, 1, "a\"b\\c\n\xc3\xa9", 1, 1, 1);
+  EXPECT_NE(test_support::read_text(folder / "m.jsonl").find("\"split\":\"a\\\"b\\\\c\\u000a\xc3\xa9\""), std::string::npos);
+}
+
+TEST(MetricsWriter, SaysWhenItCannotCreateOrWrite) {
+  EXPECT_THROW(io::MetricsWriter("/no/such/folder/m.jsonl", false), io::CannotCreateError);
+  io::MetricsWriter full("/dev/full", true);
+  EXPECT_THROW(full.step(1, 0, 1, 1, 1), io::Error);
+}
+
+}  // namespace
