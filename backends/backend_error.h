@@ -1,0 +1,38 @@
+// Errors of the communication layer. Caught in tools/engine_main.cc, which turns them into exit codes.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace backends {
+
+class Error : public std::runtime_error {  // exit code 69 unless a subclass says otherwise
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A peer or the rendezvous cannot be had: missing, dead, silent past the deadline (exit code 69).
+class PeerError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Ranks disagree on a collective or on the run's identity (exit code 76).
+class MismatchError : public Error {
+ public:
+  using Error::Error;
+};
+
+// A handshake failed on the secret (exit code 77).
+class AuthenticationError : public Error {
+ public:
+  using Error::Error;
+};
+
+// An address, backend name or environment that makes no sense (exit code 78).
+class ConfigurationError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace backends

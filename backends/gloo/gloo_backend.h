@@ -1,0 +1,16 @@
+// Gloo over TCP, where Debian's libgloo was found; else the stub in no_gloo.cc.
+#pragma once
+
+#include <memory>
+
+#include "backends/backend.h"
+
+namespace backends {
+
+extern const bool kGlooIsBuilt;
+extern const char* const kGlooNote;
+
+// Collective over the ranks of the context. Throws what Gloo throws.
+std::unique_ptr<Communicator> make_gloo_communicator(const BackendContext& context);
+
+}  // namespace backends

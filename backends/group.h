@@ -1,0 +1,73 @@
+// Joining a group: from a resolved identity (rank, world, where to meet) to communicators, with a watch over the peers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/communicator.h"
+
+namespace backends {
+
+// Who this process is and where the group meets; made by resolve_identity() or by the launcher.
+struct GroupOptions {
+  std::string init_method = "env://";  // env://, tcp://HOST:PORT, file:///PATH
+  int rank = 0, world_size = 1, local_rank = 0;
+  int local_world_size = 0;      // ranks on this host; 0: unknown. Equal to world_size: rank 0 listens on loopback (file://)
+  std::string backend = "auto";  // auto, gloo, inproc
+  std::string interface;         // "" = the one that routes to the master
+  std::string job_id;            // part of the handshake; "" allowed
+  std::string build_id = {};     // part of the handshake; "" allowed
+  std::string secret = {};       // hexadecimal, 32 digits or more; "": ENGINE_SECRET_FILE, ENGINE_SECRET, ... (secret.h)
+  std::string config_digest;     // must be equal on all ranks: a difference is a MismatchError naming both ranks
+  int rendezvous_timeout_ms = 300'000;
+  int timeout_ms = 600'000;  // of every collective
+  int heartbeat_ms = 1000;
+  int listen_fd = -1;  // rank 0: a bound, listening socket handed over by the launcher, owned from here on; -1: bind here
+  std::function<void(const std::string&)> notice;  // progress lines for the user, from any thread; may be empty
+};
+
+struct PeerInfo {
+  int rank = 0;
+  std::string host;
+  int pid = 0;
+};
+
+// One job's membership. Destroy communicators before the group.
+class Group {
+ public:
+  virtual ~Group() = default;
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  virtual const std::vector<PeerInfo>& peers() const = 0;
+  virtual std::string backend() const = 0;         // the chosen one
+  virtual std::string backend_reason() const = 0;  // "auto: gloo is built in and the ranks are processes"
+
+  // A further communicator over the same ranks. Collective: every rank calls it in the same order.
+  virtual std::unique_ptr<Communicator> make_communicator() = 0;
+
+  // What this rank is doing, for the other ranks' messages should it die ("step 120, all_reduce"). Cheap; any thread.
+  virtual void set_activity(std::string_view activity) noexcept = 0;
+  // Throws PeerError with the first known failure ("rank 1 (host n7, pid 42) died: connection closed; last: step 120").
+  virtual void check() = 0;
+  // Says goodbye so that leaving is not taken for dying. Collective, with a deadline of a few seconds; then leave.
+  virtual void leave() = 0;
+};
+
+// Blocks until all ranks have joined; says every 5 s through `notice` who is missing; throws PeerError naming the
+// missing ranks at the rendezvous timeout.
+std::unique_ptr<Group> join_group(const GroupOptions& options);
+
+// `world_size` groups that meet in this process, one a thread (backend inproc). Element r is rank r's.
+std::vector<std::unique_ptr<Group>> make_inproc_groups(int world_size, int timeout_ms);
+
+// Backends of this build: name, whether usable, and why not.
+struct BackendInfo {
+  std::string name;
+  bool usable = false;
+  std::string note;
+};
+std::vector<BackendInfo> list_backends();
+
+}  // namespace backends

@@ -1,0 +1,106 @@
+// A group whose ranks are threads of this process.
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+#include "backends/backend_error.h"
+#include "backends/group.h"
+#include "backends/guarded_communicator.h"
+#include "backends/inproc/inproc_exchange.h"
+#include "backends/rendezvous/host_identity.h"
+
+namespace backends {
+namespace {
+
+// What the ranks of one group share.
+class InprocJob final : public FailureWatch {
+ public:
+  InprocJob(int world_size, int timeout_ms)
+      : timeout_ms_(timeout_ms), left_(static_cast<std::size_t>(world_size), false), activities_(left_.size()) {}
+
+  // The exchange of every rank's `index`-th communicator.
+  std::shared_ptr<InprocExchange> exchange(std::size_t index) {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw PeerError(*failure_);
+    while (exchanges_.size() <= index)
+      exchanges_.push_back(std::make_shared<InprocExchange>(static_cast<int>(left_.size()), timeout_ms_));
+    return exchanges_[index];
+  }
+  void set_activity(int rank, std::string_view activity) {
+    const std::lock_guard lock(mutex_);
+    activities_[static_cast<std::size_t>(rank)].assign(activity);
+  }
+  void leave(int rank) {
+    const std::lock_guard lock(mutex_);
+    left_[static_cast<std::size_t>(rank)] = true;
+  }
+  // A rank ends: without goodbye that is a failure of the others.
+  void end(int rank) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (left_[static_cast<std::size_t>(rank)] || failure_) return;
+    const std::string& activity = activities_[static_cast<std::size_t>(rank)];
+    failure_ = "rank " + std::to_string(rank) +
+               " ended before the others; last activity: " + (activity.empty() ? "unknown" : activity);
+    for (const auto& exchange : exchanges_) exchange->abort(*failure_);
+  }
+  // The threads abort their exchanges themselves, at once: there is nothing to wait for.
+  std::optional<std::string> known_failure(std::chrono::milliseconds) override {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+  void enlist(Communicator&) override {}
+  void dismiss(Communicator&) noexcept override {}
+  void keep_until_goodbye(std::shared_ptr<void>) noexcept override {}
+  void check() const {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw PeerError(*failure_);
+  }
+
+ private:
+  const int timeout_ms_;
+  mutable std::mutex mutex_;
+  std::vector<bool> left_;
+  std::vector<std::string> activities_;
+  std::vector<std::shared_ptr<InprocExchange>> exchanges_;
+  std::optional<std::string> failure_;
+};
+
+class InprocGroup final : public Group {
+ public:
+  InprocGroup(std::shared_ptr<InprocJob> job, int rank, int world_size) : job_(std::move(job)), rank_(rank) {
+    for (int r = 0; r < world_size; ++r) peers_.push_back({r, host_name(), getpid()});
+  }
+  ~InprocGroup() override { job_->end(rank_); }
+
+  int rank() const override { return rank_; }
+  int world_size() const override { return static_cast<int>(peers_.size()); }
+  const std::vector<PeerInfo>& peers() const override { return peers_; }
+  std::string backend() const override { return "inproc"; }
+  std::string backend_reason() const override { return "the ranks are threads of one process"; }
+  std::unique_ptr<Communicator> make_communicator() override {
+    return guard(make_inproc_communicator(job_->exchange(communicators_++), rank_), job_);
+  }
+  void set_activity(std::string_view activity) noexcept override { job_->set_activity(rank_, activity.substr(0, 200)); }
+  void check() override { job_->check(); }
+  void leave() override { job_->leave(rank_); }
+
+ private:
+  std::shared_ptr<InprocJob> job_;
+  const int rank_;
+  std::size_t communicators_ = 0;
+  std::vector<PeerInfo> peers_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Group>> make_inproc_groups(int world_size, int timeout_ms) {
+  if (world_size < 1) throw ConfigurationError("world size " + std::to_string(world_size) + ": expected 1 or more");
+  const auto job = std::make_shared<InprocJob>(world_size, timeout_ms);
+  std::vector<std::unique_ptr<Group>> groups;
+  for (int r = 0; r < world_size; ++r) groups.push_back(std::make_unique<InprocGroup>(job, r, world_size));
+  return groups;
+}
+
+}  // namespace backends

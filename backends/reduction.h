@@ -1,0 +1,25 @@
+// Element-wise reduction, the same for every backend: so that all give the same bits.
+#pragma once
+
+#include <cstddef>
+
+#include "backends/communicator.h"
+
+namespace backends {
+
+// into[i] = into[i] op from[i]. The bits of a reduction over ranks are those of folding rank 0, 1, 2 … in this order.
+// kMax and kMin: NaN wins over numbers. kI64 and kU8 sums wrap around. No alignment is required.
+void reduce_into(void* into, const void* from, std::size_t count, DataType type, ReduceOp op);
+
+struct ElementRange {
+  std::size_t begin, end;
+  std::size_t count() const { return end - begin; }
+};
+// The share of `rank`: [rank*count/world, (rank+1)*count/world).
+inline ElementRange slice_of(std::size_t count, int rank, int world_size) {
+  const auto n = static_cast<std::size_t>(world_size), r = static_cast<std::size_t>(rank);
+  const std::size_t each = count / n, rest = count % n;  // without the overflow of r * count
+  return {r * each + r * rest / n, (r + 1) * each + (r + 1) * rest / n};
+}
+
+}  // namespace backends

@@ -1,0 +1,25 @@
+// From a rank and a meeting place to a store that all ranks share.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/group.h"
+#include "backends/rendezvous/meeting_file.h"
+#include "backends/rendezvous/store_client.h"
+#include "backends/rendezvous/store_server.h"
+
+namespace backends {
+
+struct JoinedStore {
+  // Destroyed in reverse order: this rank's end, the server (rank 0), the rendezvous file (rank 0).
+  std::unique_ptr<MeetingFile> file;
+  std::unique_ptr<StoreServer> server;
+  std::shared_ptr<TcpStore> store;
+  std::string address;  // of this rank, for others to reach it: loopback when all are on one host
+};
+
+// Blocks until all ranks are here. See join_group() for what it says and throws.
+JoinedStore join_store(const GroupOptions& options);
+
+}  // namespace backends

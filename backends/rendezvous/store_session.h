@@ -1,0 +1,29 @@
+// Connecting to the store's server: one attempt, with the handshake.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "backends/rendezvous/handshake.h"
+#include "backends/rendezvous/tcp_socket.h"
+
+namespace backends {
+
+struct StoreSession {
+  Socket socket;
+  FrameParser parser;  // may hold frames that came behind the welcome
+};
+
+// One attempt. Empty when it may be tried again (nobody listens yet, the wrong service answers): then `reason` says why.
+// Throws AuthenticationError when the secrets differ and MismatchError when server and client disagree; with
+// `stale_ok` (the address may be a leftover) a wrong secret or another job is a reason to try again instead.
+[[nodiscard]] std::optional<StoreSession> open_session(const Endpoint& server, const Secret& secret, Hello hello,
+                                                       Deadline deadline, bool stale_ok, std::string& reason);
+
+// Whether a server that proves itself with this secret and job answers there.
+[[nodiscard]] bool server_answers(const Endpoint& server, const Secret& secret, Hello hello, Deadline deadline);
+
+// Writes all of `bytes` to a non-blocking socket; false when it breaks or the deadline passes.
+[[nodiscard]] bool write_by(int fd, std::string_view bytes, Deadline deadline);
+
+}  // namespace backends

@@ -1,0 +1,100 @@
+// Threads as ranks.
+#include "tests/backends/group_harness.h"
+
+#include <unistd.h>
+
+#include <exception>
+#include <stdexcept>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/rendezvous/tcp_socket.h"
+
+namespace group_harness {
+
+Door open_door() {
+  const backends::Socket listener = backends::listen_on({"127.0.0.1", 0});
+  return {dup(listener.fd()), backends::local_endpoint(listener.fd()).port};
+}
+
+int free_port() { return backends::local_endpoint(backends::listen_on({"127.0.0.1", 0}).fd()).port; }
+
+backends::GroupOptions options_for(int rank, int world_size, int port) {
+  backends::GroupOptions o;
+  o.init_method = "tcp://127.0.0.1:" + std::to_string(port);
+  o.rank = rank;
+  o.world_size = world_size;
+  o.secret = kSecret;
+  o.rendezvous_timeout_ms = 20'000;
+  o.timeout_ms = 20'000;
+  return o;
+}
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names = {"single"};
+  for (const backends::BackendInfo& b : backends::list_backends()) {
+    if (b.usable) names.push_back(b.name);
+  }
+  return names;
+}
+
+bool backend_fits(const std::string& backend, int world_size) {
+  return (backend == "single") == (world_size == 1) || backend == "inproc";
+}
+
+void run_ranks(const std::string& backend, int world_size, const std::function<void(backends::Group&)>& body) {
+  std::vector<std::unique_ptr<backends::Group>> groups(static_cast<std::size_t>(world_size));
+  Door door;
+  if (backend == "inproc") {
+    groups = backends::make_inproc_groups(world_size, 20'000);
+  } else if (world_size > 1) {
+    door = open_door();
+  }
+  const std::vector<std::string> errors = outcomes(world_size, [&](int rank) {
+    std::unique_ptr<backends::Group>& group = groups[static_cast<std::size_t>(rank)];
+    if (!group) {
+      backends::GroupOptions o = options_for(rank, world_size, door.port);
+      o.backend = backend == "single" ? "auto" : backend;
+      if (rank == 0) o.listen_fd = door.fd;
+      group = backends::join_group(o);
+    }
+    try {
+      body(*group);
+      group->leave();
+    } catch (...) {
+      group.reset();  // at once, so that the others hear of it
+      throw;
+    }
+    group.reset();
+  });
+  for (const std::string& error : errors) {
+    if (!error.empty()) throw std::runtime_error(error);
+  }
+}
+
+std::vector<std::string> outcomes(int world_size, const std::function<void(int rank)>& body) {
+  std::vector<std::string> errors(static_cast<std::size_t>(world_size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      std::string& error = errors[static_cast<std::size_t>(rank)];
+      try {
+        body(rank);
+      } catch (const backends::PeerError& e) {
+        error = std::string("peer: ") + e.what();
+      } catch (const backends::MismatchError& e) {
+        error = std::string("mismatch: ") + e.what();
+      } catch (const backends::AuthenticationError& e) {
+        error = std::string("authentication: ") + e.what();
+      } catch (const backends::ConfigurationError& e) {
+        error = std::string("configuration: ") + e.what();
+      } catch (const std::exception& e) {
+        error = std::string("other: ") + e.what();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  return errors;
+}
+
+}  // namespace group_harness

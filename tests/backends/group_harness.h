@@ -1,0 +1,35 @@
+// Groups for tests: ranks as threads that meet through a real store on loopback, or as threads of an inproc group.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/group.h"
+
+namespace group_harness {
+
+inline constexpr const char* kSecret = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+// A listening loopback socket and its port. The caller hands the descriptor to rank 0.
+struct Door {
+  int fd = -1, port = 0;
+};
+Door open_door();
+int free_port();  // was free a moment ago
+
+backends::GroupOptions options_for(int rank, int world_size, int port);
+
+// Ways to form a group that the conformance suite knows. A further backend is a further name here.
+std::vector<std::string> backend_names();
+bool backend_fits(const std::string& backend, int world_size);
+
+// Runs `body` on every rank, each in its own thread with its own group, and leaves in order. Rethrows the first error.
+void run_ranks(const std::string& backend, int world_size, const std::function<void(backends::Group&)>& body);
+
+// Runs body(rank) in `world_size` threads; returns what each threw ("" when nothing), prefixed with the kind:
+// "peer: ", "mismatch: ", "authentication: ", "configuration: ", "other: ".
+std::vector<std::string> outcomes(int world_size, const std::function<void(int rank)>& body);
+
+}  // namespace group_harness

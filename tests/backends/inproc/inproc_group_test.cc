@@ -1,0 +1,49 @@
+// Groups of threads: deadline, disagreement, and the choice of a backend.
+#include <gtest/gtest.h>
+
+#include "backends/backend_error.h"
+#include "tests/backends/group_harness.h"
+
+namespace {
+
+using backends::DataType;
+using backends::ReduceOp;
+
+TEST(Deadline, ACollectiveThatNobodyJoinsEnds) {
+  const auto groups = backends::make_inproc_groups(2, 300);
+  const auto communicator = groups[0]->make_communicator();
+  try {
+    communicator->barrier();
+    ADD_FAILURE();
+  } catch (const backends::PeerError& error) {
+    EXPECT_NE(std::string(error.what()).find("timed out after 300 ms, waiting for rank 1"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Mismatch, DifferentCollectivesAreNamedOnEveryThread) {
+  const auto groups = backends::make_inproc_groups(2, 5000);
+  std::vector<float> data[2] = {std::vector<float>(8, 1.f), std::vector<float>(8, 2.f)};
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    const auto c = groups[static_cast<std::size_t>(rank)]->make_communicator();
+    c->all_reduce(data[rank].data(), rank == 0 ? 8 : 7, DataType::kF32, ReduceOp::kSum);
+  });
+  for (const std::string& error : errors) {
+    EXPECT_EQ(error.rfind("mismatch: ", 0), 0u) << error;
+    EXPECT_NE(error.find("rank 0 calls all_reduce sum of 8 f32, rank 1 calls all_reduce sum of 7 f32"), std::string::npos)
+        << error;
+  }
+  EXPECT_EQ(data[0], std::vector<float>(8, 1.f)) << "no payload may be touched";
+}
+
+TEST(Backends, ChoiceIsSaidAndErrorsName) {
+  backends::GroupOptions alone;
+  EXPECT_EQ(backends::join_group(alone)->backend(), "single");
+  alone.backend = "carrier-pigeon";
+  EXPECT_THROW(backends::join_group(alone), backends::ConfigurationError);
+  backends::GroupOptions threads = group_harness::options_for(0, 2, 1);
+  threads.backend = "inproc";
+  EXPECT_THROW(backends::join_group(threads), backends::ConfigurationError);
+}
+
+}  // namespace
