@@ -1,0 +1,90 @@
+// Collective save and load.
+#include "engine/train/checkpoint_keeper.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+#include "engine/train/weights.h"
+
+namespace engine {
+
+CheckpointKeeper::CheckpointKeeper(backends::Communicator& communicator, const KeeperOptions& options)
+    : communicator_(communicator), options_(options) {
+  if (enabled())
+    run_on_root(
+        communicator_, [&] { io::ensure_writable_directory(options_.directory); }, options_.exit_code_of);
+}
+
+io::Checkpoint CheckpointKeeper::described() const {
+  io::Checkpoint checkpoint = options_.description;
+  checkpoint.history = history_;
+  return checkpoint;
+}
+
+std::string CheckpointKeeper::save(TrainState& state) {
+  require(enabled(), "save without a folder");
+  io::Checkpoint checkpoint = described();
+  capture(communicator_, state, checkpoint);
+  const auto now = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  history_.push_back({state.progress.global_step, now.count(), communicator_.world_size(), checkpoint.build});
+  checkpoint.history = history_;
+  std::string path = options_.directory + "/" + io::checkpoint_file_name(state.progress.global_step);
+  run_on_root(
+      communicator_, [&] { path = io::save_to_directory(checkpoint, options_.directory, options_.keep_last); },
+      options_.exit_code_of);
+  return path;
+}
+
+std::string CheckpointKeeper::save_rank_model(const TrainState& state) const {
+  require(enabled(), "save without a folder");
+  io::Checkpoint checkpoint = described();
+  capture_model(state, communicator_.world_size(), checkpoint);
+  const std::string path = options_.directory + "/final_model_rank_" + std::to_string(communicator_.rank()) + ".ckpt";
+  io::save_checkpoint(checkpoint, path);
+  return path;
+}
+
+std::string CheckpointKeeper::resume(const std::string& which, TrainState& state) {
+  std::string path = which;
+  std::vector<std::byte> bytes;
+  run_on_root(
+      communicator_,
+      [&] {
+        if (which == "auto") {
+          std::vector<std::string> skipped;
+          path = enabled() ? io::find_newest_checkpoint(options_.directory, &skipped) : "";
+          for (const std::string& s : skipped)
+            if (options_.notice) options_.notice("skipped a damaged snapshot: " + s);
+        }
+        if (path.empty()) return;
+        bytes = io::read_file(path);
+        static_cast<void>(io::parse_checkpoint(bytes, path));  // validated here, so that a bad file ends all ranks alike
+      },
+      options_.exit_code_of);
+  // The path travels in front of the content: with "auto" only rank 0 knows it.
+  const std::span<const std::byte> path_bytes = std::as_bytes(std::span(path));
+  std::vector<std::byte> name(path_bytes.begin(), path_bytes.end());
+  broadcast_bytes(communicator_, name);
+  path.resize(name.size());
+  std::ranges::copy(name, std::as_writable_bytes(std::span(path)).begin());
+  if (path.empty()) return "";
+  broadcast_bytes(communicator_, bytes);
+  const io::Checkpoint checkpoint = io::parse_checkpoint(bytes, path);
+  if (options_.place)
+    for (const io::NamedArray& array : checkpoint.arrays) options_.place(array.device);
+  restore(checkpoint, path, communicator_.rank(), communicator_.world_size(), state,
+          communicator_.rank() == 0 ? options_.notice : std::function<void(const std::string&)>{});
+  history_ = checkpoint.history;
+  return path;
+}
+
+void init_from(backends::Communicator& communicator, const std::string& path,
+               const std::function<std::vector<io::NamedArray>(const std::string&)>& read,
+               const std::function<int(const std::exception&)>& exit_code_of, ModelState& state) {
+  run_on_root(
+      communicator, [&] { import_state(read(path), path, /*exact=*/false, state); }, exit_code_of);
+  broadcast_state(communicator, state);
+}
+
+}  // namespace engine

@@ -1,0 +1,51 @@
+// Saving and loading as collectives: rank 0 alone touches files, and all ranks learn how it went.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/train/replica_sync.h"
+#include "engine/train/train_state.h"
+
+namespace engine {
+
+struct KeeperOptions {
+  std::string directory;                                   // "" = nothing is kept
+  int keep_last = 3;                                       // 0 = all
+  io::Checkpoint description;                              // model, dataset, config, build: copied into every snapshot
+  std::function<int(const std::exception&)> exit_code_of;  // for RemoteError
+  // Told the device tag of each array that resume() is about to load; throws where the array cannot go. May be empty.
+  std::function<void(const std::string&)> place;
+  std::function<void(const std::string&)> notice;  // one line for the user; may be empty
+};
+
+class CheckpointKeeper {
+ public:
+  // Collective: rank 0 makes sure that the folder can be written, before any work is done. Throws io::CannotCreateError.
+  CheckpointKeeper(backends::Communicator& communicator, const KeeperOptions& options);
+
+  bool enabled() const { return !options_.directory.empty(); }
+  // Collective. Returns the path written. REQUIRES: enabled().
+  std::string save(TrainState& state);
+  // This rank's own model as DIR/final_model_rank_R.ckpt, parameters and buffers only. Each rank writes. REQUIRES: enabled().
+  std::string save_rank_model(const TrainState& state) const;
+
+  // Collective. `which`: a path, or "auto" (the newest snapshot of the folder that loads; a fresh start when there is none).
+  // Returns the file resumed from, "" for a fresh start.
+  std::string resume(const std::string& which, TrainState& state);
+
+ private:
+  io::Checkpoint described() const;
+
+  backends::Communicator& communicator_;
+  KeeperOptions options_;
+  std::vector<io::SaveRecord> history_;
+};
+
+// Collective: rank 0 reads and validates a weights file (.ckpt or .safetensors through `read`), all ranks import it.
+void init_from(backends::Communicator& communicator, const std::string& path,
+               const std::function<std::vector<io::NamedArray>(const std::string&)>& read,
+               const std::function<int(const std::exception&)>& exit_code_of, ModelState& state);
+
+}  // namespace engine

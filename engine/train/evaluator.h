@@ -1,0 +1,36 @@
+// Exact evaluation: every sample once, for any world size; integer counts and f64 sums.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "backends/communicator.h"
+#include "engine/graph/executor.h"
+#include "engine/train/train_observer.h"
+#include "io/data/batch_loader.h"
+
+namespace engine {
+
+struct EvaluatorOptions {
+  std::int64_t batch = 256;  // samples a forward pass on one rank
+  io::Normalization normalization = io::Normalization::kUnit;
+  DType dtype = DType::kF32;
+};
+
+class Evaluator {
+ public:
+  // Everything given outlives the evaluator. Allocates a copy of the state when the world has several ranks.
+  Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state, ThreadPool& threads,
+            const io::Dataset& dataset, const EvaluatorOptions& options);
+  ~Evaluator();
+
+  // Evaluates rank 0's model as it stands on this set; ranks share the samples. Changes no byte of the state. Collective.
+  // `progress` in the report is empty.
+  EvalReport run();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace engine

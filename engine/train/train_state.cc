@@ -1,0 +1,125 @@
+// capture() and restore().
+#include "engine/train/train_state.h"
+
+#include <cstring>
+
+#include "engine/train/weights.h"
+
+namespace engine {
+namespace {
+
+struct LocalBuffer {  // memory whose content may differ between ranks
+  FlatBuffer* buffer;
+  ModelState::Kind kind;
+  std::string prefix;  // of its arrays' names
+};
+
+std::vector<LocalBuffer> local_buffers(TrainState& state) {
+  std::vector<LocalBuffer> all{{&state.model.running, ModelState::Kind::kRunning, ""},
+                               {&state.model.counters, ModelState::Kind::kCounter, ""}};
+  if (state.policy.local_parameters()) all.push_back({&state.model.parameters.values, ModelState::Kind::kParameter, ""});
+  if (state.policy.local_optimizer_state())
+    for (const Optimizer::State& s : state.optimizer.state())
+      all.push_back({s.buffer, ModelState::Kind::kParameter, std::string(s.name) + "/"});
+  return all;
+}
+
+std::string rank_prefix(int rank) { return "rank" + std::to_string(rank) + "/"; }
+
+std::int64_t counter(const io::Checkpoint& checkpoint, const std::string& name, std::int64_t fallback) {
+  for (const auto& [key, value] : checkpoint.counters)
+    if (key == name) return value;
+  return fallback;
+}
+
+constexpr const char* kPolicyPrefix = "averaging.";
+
+void check_continuation(const io::Checkpoint& checkpoint, const std::string& source, const TrainState& state) {
+  if (checkpoint.step_in_epoch == 0) return;  // at an epoch's boundary every order is a fresh one
+  const std::int64_t batch = counter(checkpoint, "trainer.global_batch", state.global_batch);
+  const auto refuse = [&](const char* what, std::int64_t saved, std::int64_t now) {
+    throw ModelError(source + " was saved in the middle of an epoch with " + what + " " + std::to_string(saved) +
+                     ", this run has " + std::to_string(now) + ": resume with the same, or from the end of an epoch");
+  };
+  if (batch != state.global_batch) refuse("global batch size", batch, state.global_batch);
+  if (checkpoint.seed != state.seed)
+    refuse("seed", static_cast<std::int64_t>(checkpoint.seed), static_cast<std::int64_t>(state.seed));
+}
+
+}  // namespace
+
+void synchronize(backends::Communicator& communicator, TrainState& state) {
+  state.policy.synchronize();
+  const FlatBuffer& running = state.model.running;
+  if (communicator.world_size() == 1 || state.buffers == BufferMode::kLocal || running.bytes() == 0) return;
+  if (state.buffers == BufferMode::kRank0) return communicator.broadcast(running.data(), running.bytes(), 0);
+  const bool wide = running.dtype() == DType::kF64;
+  communicator.all_reduce(running.data(), static_cast<std::size_t>(running.size()),
+                          wide ? backends::DataType::kF64 : backends::DataType::kF32, backends::ReduceOp::kSum);
+  const int world = communicator.world_size();
+  if (wide) {
+    for (double& v : running.span<double>()) v /= world;
+  } else {
+    for (float& v : running.span<float>()) v /= static_cast<float>(world);
+  }
+}
+
+void capture_model(const TrainState& state, int world_size, io::Checkpoint& checkpoint) {
+  checkpoint.global_step = state.progress.global_step;
+  checkpoint.epoch = state.progress.epoch;
+  checkpoint.step_in_epoch = state.progress.step_in_epoch;
+  checkpoint.samples_seen = state.progress.samples_seen;
+  checkpoint.seed = state.seed;
+  checkpoint.world_size = world_size;
+  checkpoint.arrays = export_state(state.model, state.device);
+}
+
+void capture(backends::Communicator& communicator, TrainState& state, io::Checkpoint& checkpoint) {
+  synchronize(communicator, state);
+  const bool root = communicator.rank() == 0;
+  if (root) {
+    capture_model(state, communicator.world_size(), checkpoint);
+    checkpoint.counters = {{"trainer.global_batch", state.global_batch},
+                           {"trainer.dataset_size", state.dataset_size},
+                           {"optimizer.steps", state.optimizer.step_count()}};
+    for (const auto& [name, value] : state.policy.counters()) checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
+    for (const Optimizer::State& s : state.optimizer.state())
+      export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, std::string(s.name) + "/", io::Section::kOptimizer,
+                    state.device, checkpoint.arrays);
+  }
+  for (int rank = 1; rank < communicator.world_size(); ++rank) {
+    for (const LocalBuffer& local : local_buffers(state)) {
+      if (local.buffer->bytes() == 0) continue;
+      const FlatBuffer copy = FlatBuffer::like(*local.buffer);
+      if (communicator.rank() == rank) std::memcpy(copy.data(), local.buffer->data(), copy.bytes());
+      communicator.broadcast(copy.data(), copy.bytes(), rank);
+      if (root)
+        export_buffer(copy, state.model, local.kind, rank_prefix(rank) + local.prefix, io::Section::kRankState, state.device,
+                      checkpoint.arrays);
+    }
+  }
+}
+
+void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size, TrainState& state,
+             const std::function<void(const std::string&)>& notice) {
+  check_continuation(checkpoint, source, state);
+  import_state(checkpoint.arrays, source, /*exact=*/true, state.model);
+  for (const Optimizer::State& s : state.optimizer.state())
+    import_buffer(checkpoint.arrays, source, std::string(s.name) + "/", io::Section::kOptimizer, *s.buffer);
+  if (checkpoint.world_size != world_size) {
+    if (notice)
+      notice(source + " was saved by " + std::to_string(checkpoint.world_size) + " ranks, this run has " +
+             std::to_string(world_size) + ": all ranks take rank 0's state");
+  } else if (rank > 0) {
+    for (const LocalBuffer& local : local_buffers(state))
+      import_buffer(checkpoint.arrays, source, rank_prefix(rank) + local.prefix, io::Section::kRankState, *local.buffer);
+  }
+  state.optimizer.set_step_count(counter(checkpoint, "optimizer.steps", checkpoint.global_step));
+  std::vector<std::pair<std::string, std::int64_t>> policy;
+  for (const auto& [name, value] : checkpoint.counters)
+    if (name.starts_with(kPolicyPrefix)) policy.emplace_back(name.substr(std::strlen(kPolicyPrefix)), value);
+  state.policy.restore_counters(policy);
+  state.progress = {checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch, checkpoint.samples_seen};
+}
+
+}  // namespace engine

@@ -1,0 +1,51 @@
+// Everything that a run must remember to continue bit by bit, to and from a checkpoint.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "backends/communicator.h"
+#include "engine/averaging/averaging_policy.h"
+#include "engine/graph/model_state.h"
+#include "engine/optim/optimizer.h"
+#include "engine/train/train_observer.h"
+#include "io/checkpoint/checkpoint.h"
+
+namespace engine {
+
+// What happens to plain BatchNorm's running statistics where replicas come together.
+enum class BufferMode {
+  kLocal,    // nothing: each rank keeps those of its own samples
+  kRank0,    // all take rank 0's
+  kAverage,  // all take the mean
+};
+
+// The parts of a running training; owned by whoever assembled it.
+struct TrainState {
+  ModelState& model;
+  Optimizer& optimizer;
+  AveragingPolicy& policy;
+  TrainProgress progress;
+  Device device;
+  std::uint64_t seed = 0;
+  std::int64_t global_batch = 0, dataset_size = 0;
+  BufferMode buffers = BufferMode::kLocal;
+};
+
+// Brings replicas together: parameters by the policy, running statistics by the mode. Collective.
+void synchronize(backends::Communicator& communicator, TrainState& state);
+
+// This replica alone: progress, parameters and buffers. No communication.
+void capture_model(const TrainState& state, int world_size, io::Checkpoint& checkpoint);
+
+// Rank 0's snapshot, plus what differs between ranks (running statistics; optimizer states where the policy keeps them
+// local) as arrays "rankR/...". Collective; `checkpoint` is filled on rank 0 only. Synchronises first.
+void capture(backends::Communicator& communicator, TrainState& state, io::Checkpoint& checkpoint);
+
+// Puts a snapshot back. Each rank calls it with the same checkpoint; `source` names the file in messages. Where the world has
+// another size than at the save, every rank takes rank 0's local state and notice() says so.
+// Throws io::DataError (does not fit the model) and ModelError (another batch size or seed in the middle of an epoch).
+void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size, TrainState& state,
+             const std::function<void(const std::string&)>& notice);
+
+}  // namespace engine

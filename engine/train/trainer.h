@@ -1,0 +1,79 @@
+// The step loop.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "engine/graph/executor.h"
+#include "engine/optim/learning_rate.h"
+#include "engine/train/checkpoint_keeper.h"
+#include "engine/train/evaluator.h"
+#include "engine/train/train_observer.h"
+#include "io/data/batch_loader.h"
+
+namespace engine {
+
+struct Every {  // of steps, or of epochs; 0 = never
+  std::int64_t count = 0;
+  bool epochs = false;
+};
+
+struct TrainerOptions {
+  std::int64_t total_steps = 0;
+  std::int64_t log_every = 100;
+  Every evaluate, save;
+  double clip_grad = 0;
+};
+
+// What the loop works on; all of it outlives the trainer.
+struct TrainerParts {
+  Executor& executor;
+  TrainState& state;
+  const LearningRate& learning_rate;
+  const io::Sampler& sampler;
+  io::BatchLoader& loader;
+  KernelContext& context;              // of the optimizer's kernels
+  backends::Communicator& control;     // small exchanges between steps
+  Evaluator* evaluator = nullptr;      // null: never evaluates
+  CheckpointKeeper* keeper = nullptr;  // null: never saves
+  std::vector<TrainObserver*> observers;
+  std::function<void(std::string_view)> activity;  // told what this rank is doing; may be empty
+};
+
+class Trainer {
+ public:
+  // `stop_signal` becomes a signal's number when the user asks to stop in order; all ranks then stop after the same step.
+  Trainer(const TrainerOptions& options, const TrainerParts& parts, const std::atomic<int>& stop_signal);
+
+  // From state.progress to the last step. Replicas are together afterwards, and the last state is saved where a keeper is.
+  TrainResult run();
+
+  // One step on the next batch of the loader, without reports. For benchmarks and tests; run() calls it.
+  void step();
+
+ private:
+  bool advance();   // counts the step just done; true at the end of an epoch
+  void exchange();  // agrees on stopping, reports when it is time
+  bool due(const Every& every, bool epoch_end) const;
+  void evaluate();
+  void save();
+
+  const TrainerOptions options_;
+  TrainerParts p_;
+  const std::atomic<int>& stop_signal_;
+
+  BatchResult last_;                     // of the step just done, this rank
+  std::int64_t correct_ = 0, rows_ = 0;  // since the run began, this rank
+  double lr_ = 0;
+  std::int64_t saved_step_ = -1;
+  std::int64_t next_exchange_ = 0;  // global step at which ranks talk next
+  int stop_ = 0;                    // agreed
+  double reported_at_ = 0;          // seconds
+  std::int64_t reported_samples_ = 0, exchanged_step_ = 0;
+  double exchanged_at_ = 0;
+};
+
+}  // namespace engine

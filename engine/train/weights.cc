@@ -1,0 +1,189 @@
+// Copies between flat buffers and named arrays, with every mismatch reported by name.
+#include "engine/train/weights.h"
+
+#include <xxhash.h>
+
+#include <bit>
+#include <cstring>
+#include <unordered_map>
+
+namespace engine {
+namespace {
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return Shape(std::span<const std::int64_t>(shape)).to_string(); }
+
+io::NamedArray to_array(const FlatBuffer& buffer, std::size_t slot, std::string name, io::Section section, Device device) {
+  const FlatBuffer::Slot& s = buffer.slots()[slot];
+  const TensorView view = buffer.view(slot);
+  io::NamedArray array{.name = std::move(name),
+                       .section = section,
+                       .type = array_type(buffer.dtype()),
+                       .shape = {},
+                       .device = to_string(device),
+                       .data = std::vector<std::byte>(view.bytes())};
+  const auto dims = s.layout.file_shape.dims();
+  array.shape.assign(dims.begin(), dims.end());
+  s.layout.to_file(view.data, array.data.data(), size_of(buffer.dtype()));
+  return array;
+}
+
+float half_to_float(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | mantissa << 13);
+  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
+  const float value = static_cast<float>(mantissa) * 0x1p-24f;  // subnormal halves are exact floats
+  return sign ? -value : value;
+}
+
+// Element i of a floating-point array as double; every source type is exact in it.
+double element(const io::NamedArray& array, std::size_t i) {
+  const std::byte* p = array.data.data() + i * io::size_of(array.type);
+  const auto read = [p]<class T>(T value) {
+    std::memcpy(&value, p, sizeof value);
+    return value;
+  };
+  switch (array.type) {
+    case io::ArrayType::kF32:
+      return static_cast<double>(read(float{}));
+    case io::ArrayType::kF64:
+      return read(double{});
+    case io::ArrayType::kF16:
+      return static_cast<double>(half_to_float(read(std::uint16_t{})));
+    case io::ArrayType::kBf16:
+      return static_cast<double>(std::bit_cast<float>(std::uint32_t{read(std::uint16_t{})} << 16));
+    default:
+      return static_cast<double>(read(std::int64_t{}));
+  }
+}
+
+std::vector<std::byte> converted(const io::NamedArray& array, DType dtype) {
+  const std::size_t count = array.data.size() / io::size_of(array.type);
+  std::vector<std::byte> out(count * size_of(dtype));
+  for (std::size_t i = 0; i < count; ++i) {
+    const double value = element(array, i);
+    const auto narrow = static_cast<float>(value);
+    std::memcpy(out.data() + i * size_of(dtype), dtype == DType::kF64 ? static_cast<const void*>(&value) : &narrow,
+                size_of(dtype));
+  }
+  return out;
+}
+
+bool is_floating(io::ArrayType type) {
+  return type == io::ArrayType::kF32 || type == io::ArrayType::kF64 || type == io::ArrayType::kF16 ||
+         type == io::ArrayType::kBf16;
+}
+
+void from_array(const io::NamedArray& array, const std::string& source, bool exact, const FlatBuffer& buffer, std::size_t slot) {
+  const FlatBuffer::Slot& s = buffer.slots()[slot];
+  const auto dims = s.layout.file_shape.dims();
+  if (!std::equal(dims.begin(), dims.end(), array.shape.begin(), array.shape.end()))
+    throw io::DataError(source + ": '" + array.name + "' has shape " + shape_text(array.shape) + ", the model wants " +
+                        s.layout.file_shape.to_string());
+  const bool same = array.type == array_type(buffer.dtype());
+  if (!same && (exact || !is_floating(array.type) || buffer.dtype() == DType::kI64))
+    throw io::DataError(source + ": '" + array.name + "' has type " + io::to_string(array.type) + ", the run wants " +
+                        std::string(to_string(buffer.dtype())));
+  const std::vector<std::byte> other = same ? std::vector<std::byte>{} : converted(array, buffer.dtype());
+  s.layout.to_memory(same ? array.data.data() : other.data(), buffer.view(slot).data, size_of(buffer.dtype()));
+}
+
+const FlatBuffer& buffer_of(const ModelState& state, ModelState::Kind kind) {
+  switch (kind) {
+    case ModelState::Kind::kParameter:
+      return state.parameters.values;
+    case ModelState::Kind::kRunning:
+      return state.running;
+    case ModelState::Kind::kCounter:
+      return state.counters;
+  }
+  throw Error("internal: unknown kind of state");
+}
+
+}  // namespace
+
+io::ArrayType array_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return io::ArrayType::kF32;
+    case DType::kF64:
+      return io::ArrayType::kF64;
+    case DType::kI32:
+      return io::ArrayType::kI32;
+    case DType::kI64:
+      return io::ArrayType::kI64;
+    case DType::kU8:
+      return io::ArrayType::kU8;
+  }
+  throw Error("internal: unknown dtype");
+}
+
+std::vector<io::NamedArray> export_state(const ModelState& state, Device device) {
+  std::vector<io::NamedArray> arrays;
+  arrays.reserve(state.entries.size());
+  for (const ModelState::Entry& e : state.entries)
+    arrays.push_back(to_array(buffer_of(state, e.kind), e.slot, e.name,
+                              e.kind == ModelState::Kind::kParameter ? io::Section::kParameter : io::Section::kBuffer, device));
+  return arrays;
+}
+
+std::string plain_name(const std::string& name) {
+  std::string_view rest = name;
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view prefix : {"module.", "_orig_mod."})
+      if (rest.starts_with(prefix)) {
+        rest.remove_prefix(prefix.size());
+        again = true;
+      }
+  }
+  return std::string(rest);
+}
+
+void import_state(const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact, ModelState& state) {
+  std::unordered_map<std::string, const io::NamedArray*> by_name;
+  for (const io::NamedArray& array : arrays)
+    if (array.section == io::Section::kParameter || array.section == io::Section::kBuffer)
+      by_name[plain_name(array.name)] = &array;
+  std::size_t used = 0;
+  for (const ModelState::Entry& e : state.entries) {
+    const auto found = by_name.find(e.name);
+    if (found == by_name.end()) {
+      if (!exact && e.kind != ModelState::Kind::kParameter) continue;
+      throw io::DataError(source + ": no '" + e.name + "', which the model needs; the file holds " +
+                          std::to_string(arrays.size()) + " arrays" +
+                          (arrays.empty() ? "" : ", the first is '" + arrays.front().name + "'"));
+    }
+    from_array(*found->second, source, exact, buffer_of(state, e.kind), e.slot);
+    ++used;
+    by_name.erase(found);
+  }
+  if (!by_name.empty())
+    throw io::DataError(source + ": '" + by_name.begin()->second->name + "' is not of this model (" +
+                        std::to_string(by_name.size()) + " arrays are not used, " + std::to_string(used) + " are)");
+}
+
+void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState::Kind kind, const std::string& prefix,
+                   io::Section section, Device device, std::vector<io::NamedArray>& arrays) {
+  for (const ModelState::Entry& e : state.entries)
+    if (e.kind == kind) arrays.push_back(to_array(buffer, e.slot, prefix + e.name, section, device));
+}
+
+void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source, const std::string& prefix,
+                   io::Section section, FlatBuffer& buffer) {
+  std::unordered_map<std::string, const io::NamedArray*> by_name;
+  for (const io::NamedArray& array : arrays)
+    if (array.section == section) by_name[array.name] = &array;
+  for (std::size_t slot = 0; slot < buffer.slots().size(); ++slot) {
+    const std::string name = prefix + buffer.slots()[slot].name;
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) throw io::DataError(source + ": no " + io::to_string(section) + " state '" + name + "'");
+    from_array(*found->second, source, /*exact=*/true, buffer, slot);
+  }
+}
+
+StateDigest digest(const FlatBuffer& buffer) {
+  const XXH128_hash_t hash = XXH3_128bits(buffer.data(), buffer.bytes());
+  return {hash.low64, hash.high64};
+}
+
+}  // namespace engine
