@@ -1,0 +1,43 @@
+// What many tests need: where the real data lies, a folder of one's own, and a way to run the real binary.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace test_support {
+
+// ENGINE_TEST_DATA, by default ../shared/data beside the source tree. `name` is a folder in it ("mnist").
+// Returns "" when it is not there: then GTEST_SKIP() << "no data set NAME".
+std::string data_directory(const std::string& name);
+
+std::string source_directory();  // root of the source tree
+std::string engine_binary();     // path of the `engine` just built (set by CTest as ENGINE_BINARY)
+
+// A fresh folder that is removed with the object. Unique to process and object.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct CommandResult {
+  int exit_code = -1;  // 128 + N when killed by signal N; 124 when killed at the deadline
+  std::string out, err;
+};
+// Runs argv[0] with its arguments (no shell) and the given variables added to the environment; kills it at the deadline.
+CommandResult run_command(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment = {},
+                          int timeout_ms = 60'000);
+
+std::string read_text(const std::string& path);
+void write_text(const std::string& path, const std::string& text);
+
+}  // namespace test_support

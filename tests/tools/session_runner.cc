@@ -1,0 +1,87 @@
+// Threads, sessions and comparisons for the tests of whole trainings.
+#include "tests/tools/session_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/train/weights.h"
+#include "tools/train_session.h"
+#include "tools/worker_processes.h"
+
+namespace session_runner {
+namespace {
+
+class Recorder : public engine::TrainObserver {
+ public:
+  explicit Recorder(RankResult& result) : result_(result) {}
+  void on_report(const engine::StepReport& r) override { result_.losses.push_back(r.loss); }
+  void on_eval(const engine::EvalReport& r) override { result_.last_accuracy = r.accuracy(); }
+
+ private:
+  RankResult& result_;
+};
+
+io::RunConfig make_config(const std::map<std::string, std::string>& options) {
+  io::ConfigValues values;
+  std::map<std::string, std::string> all{{"model", "mlp"},         {"dataset", "synthetic"}, {"synthetic-shape", "6x6x1"},
+                                         {"synthetic-size", "60"}, {"batch-size", "12"},     {"log-every", "1"},
+                                         {"eval-every", "0"},      {"threads", "1"},         {"progress", "never"}};
+  if (options.contains("batch-size-per-device")) all.erase("batch-size");
+  for (const auto& [name, value] : options) all[name] = value;
+  for (const auto& [name, value] : all) values[name] = {value, "--" + name};
+  io::apply_defaults(values);
+  return io::resolve_run_config(values);
+}
+
+double value(const io::NamedArray& array, std::size_t i) {
+  if (array.type == io::ArrayType::kF64) {
+    double v;
+    std::memcpy(&v, array.data.data() + i * sizeof v, sizeof v);
+    return v;
+  }
+  float v;
+  std::memcpy(&v, array.data.data() + i * sizeof v, sizeof v);
+  return static_cast<double>(v);
+}
+
+}  // namespace
+
+std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options) {
+  const io::RunConfig config = make_config(options);
+  std::vector<RankResult> results(static_cast<std::size_t>(world_size));
+  tools::run_worker_threads(world_size, 20'000, [&](std::unique_ptr<backends::Group> group) {
+    RankResult& result = results[static_cast<std::size_t>(group->rank())];
+    const std::atomic<int> never{0};
+    tools::TrainSession session(config, *group);
+    static_cast<void>(session.start_state());
+    session.add_observer(std::make_unique<Recorder>(result));
+    result.coverage = session.run(never).coverage;
+    result.state = engine::export_state(session.state().model, {});
+    group->leave();
+    return 0;
+  });
+  return results;
+}
+
+double distance(const RankResult& a, const RankResult& b) {
+  double largest = 0, apart = 0;
+  for (std::size_t k = 0; k < a.state.size(); ++k) {
+    if (a.state[k].section != io::Section::kParameter) continue;
+    const std::size_t count = a.state[k].data.size() / io::size_of(a.state[k].type);
+    for (std::size_t i = 0; i < count; ++i) {
+      const double x = value(a.state[k], i), y = value(b.state.at(k), i);
+      if (std::isnan(x) || std::isnan(y)) return INFINITY;
+      largest = std::max(largest, std::abs(x));
+      apart = std::max(apart, std::abs(x - y));
+    }
+  }
+  return apart / largest;
+}
+
+bool same_bits(const RankResult& a, const RankResult& b, io::Section section) {
+  return std::equal(a.state.begin(), a.state.end(), b.state.begin(), b.state.end(),
+                    [&](const auto& x, const auto& y) { return x.section != section || (x.name == y.name && x.data == y.data); });
+}
+
+}  // namespace session_runner

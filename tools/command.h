@@ -1,0 +1,28 @@
+// The commands of the program.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tools {
+
+// Arguments after the command's name. Returns the exit code; throws what exit_code_of() knows.
+using Arguments = std::vector<std::string>;
+
+int train_command(const Arguments& arguments);
+int eval_command(const Arguments& arguments);
+int verify_command(const Arguments& arguments);
+int inspect_command(const Arguments& arguments);
+int bench_command(const Arguments& arguments);
+int env_command(const Arguments& arguments);
+int version_command(const Arguments& arguments);
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(const Arguments&);
+};
+// In the order of the manual page.
+const std::vector<Command>& commands();
+
+}  // namespace tools

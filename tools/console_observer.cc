@@ -1,0 +1,120 @@
+// Lines on stdout, flushed one by one so that a log follows the run.
+#include "tools/console_observer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+namespace tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class ConsoleObserver : public engine::TrainObserver {
+ public:
+  explicit ConsoleObserver(const ConsoleOptions& options) : options_(options) {}
+
+  void on_step(const engine::TrainProgress& progress) override {
+    if (!options_.progress_bar) return;
+    const auto now = Clock::now();
+    if (first_samples_ < 0) {
+      first_samples_ = progress.samples_seen;
+      first_step_ = progress.global_step;
+      started_ = now;
+    }
+    if (now - drawn_ < std::chrono::milliseconds(200)) return;
+    drawn_ = now;
+    draw(progress, std::chrono::duration<double>(now - started_).count());
+  }
+
+  void on_report(const engine::StepReport& report) override {
+    const bool epoch_end = report.progress.step_in_epoch == 0;
+    const std::int64_t step = epoch_end ? options_.steps_per_epoch : report.progress.step_in_epoch;
+    const std::int64_t epoch = report.progress.epoch + (epoch_end ? 0 : 1);
+    const std::int64_t epochs = (options_.total_steps + options_.steps_per_epoch - 1) / options_.steps_per_epoch;
+    clear();
+    std::printf("Accuracy: %.4f\nEpoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f\n", report.train_accuracy,
+                static_cast<long long>(epoch), static_cast<long long>(epochs), static_cast<long long>(step),
+                static_cast<long long>(options_.steps_per_epoch), report.loss);
+    std::fflush(stdout);
+  }
+
+  void on_eval(const engine::EvalReport& report) override {
+    clear();
+    std::printf("Test after step %lld: loss %.4f, accuracy %.2f %% (%lld/%lld)\n",
+                static_cast<long long>(report.progress.global_step), report.loss, 100 * report.accuracy(),
+                static_cast<long long>(report.correct), static_cast<long long>(report.samples));
+    std::fflush(stdout);
+  }
+
+  void on_save(const engine::TrainProgress& progress, const std::string& path) override {
+    clear();
+    std::printf("Saved step %lld: %s\n", static_cast<long long>(progress.global_step), path.c_str());
+    std::fflush(stdout);
+  }
+
+  void on_end(const engine::TrainResult& result) override {
+    clear();
+    std::printf("Replicas: %s\n", result.coverage.c_str());
+    if (result.signal != 0)
+      std::printf("Stopped by signal %d after step %lld of %lld\n", result.signal,
+                  static_cast<long long>(result.progress.global_step), static_cast<long long>(options_.total_steps));
+    std::printf("Training completed in: %s\n", duration_text(result.seconds).c_str());
+    std::fflush(stdout);
+  }
+
+ private:
+  void draw(const engine::TrainProgress& progress, double seconds) {
+    constexpr int kWidth = 24;
+    const double part =
+        static_cast<double>(progress.global_step) / static_cast<double>(std::max<std::int64_t>(1, options_.total_steps));
+    const int full = static_cast<int>(part * kWidth);
+    std::string bar(static_cast<std::size_t>(std::clamp(full, 0, kWidth)), '#');
+    bar.resize(kWidth, '.');
+    const std::int64_t steps = progress.global_step - first_step_;
+    if (steps <= 0 || seconds <= 0) return;
+    const double rate = static_cast<double>(progress.samples_seen - first_samples_) / seconds;
+    const double left = static_cast<double>(options_.total_steps - progress.global_step) * seconds / static_cast<double>(steps);
+    const std::string eta = duration_text(std::ceil(left));
+    std::printf("\r[%s] %3.0f %%  step %lld/%lld  %.0f images/s  ETA %s \033[K", bar.c_str(), 100 * part,
+                static_cast<long long>(progress.global_step), static_cast<long long>(options_.total_steps), rate,
+                eta.substr(0, eta.find('.')).c_str());
+    std::fflush(stdout);
+    drawn_bar_ = true;
+  }
+  void clear() {
+    if (drawn_bar_) std::fputs("\r\033[K", stdout);
+    drawn_bar_ = false;
+  }
+
+  const ConsoleOptions options_;
+  Clock::time_point started_{}, drawn_{};
+  std::int64_t first_samples_ = -1, first_step_ = 0;
+  bool drawn_bar_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<engine::TrainObserver> make_console_observer(const ConsoleOptions& options) {
+  return std::make_unique<ConsoleObserver>(options);
+}
+
+std::string duration_text(double seconds) {
+  const auto micros = static_cast<long long>(std::llround(seconds * 1e6));
+  char text[64];
+  std::snprintf(text, sizeof text, "%lld:%02lld:%02lld.%06lld", micros / 3'600'000'000, micros / 60'000'000 % 60,
+                micros / 1'000'000 % 60, micros % 1'000'000);
+  return text;
+}
+
+std::string with_commas(std::int64_t value) {
+  std::string digits = std::to_string(value);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+void print_notice(const std::string& text) { std::fprintf(stderr, "engine: %s\n", text.c_str()); }
+
+}  // namespace tools

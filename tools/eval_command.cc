@@ -1,0 +1,95 @@
+// `engine eval`: exact loss and accuracy of a checkpoint's model.
+#include <cstdio>
+#include <iostream>
+
+#include "engine/train/evaluator.h"
+#include "engine/train/weights.h"
+#include "models/model_catalog.h"
+#include "tools/command.h"
+#include "tools/command_line.h"
+#include "tools/exit_codes.h"
+#include "tools/run_group.h"
+#include "tools/train_session.h"
+
+namespace tools {
+namespace {
+
+int eval_rank(const io::RunConfig& config, const std::string& path, const std::string& split, const std::string& format,
+              backends::Group& group) {
+  const auto control = group.make_communicator();
+  const io::DatasetSplits data = io::load_dataset(dataset_options(config));
+  const io::Dataset& set = split == "train" ? data.train : data.test;
+  const engine::Graph graph = models::build_model(
+      config.model, {.sample_shape = engine::Shape{set.shape[0], set.shape[1], set.shape[2]}, .classes = set.classes});
+  const engine::DType dtype = config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32;
+  engine::ModelState state = engine::ModelState::allocate(graph, dtype);
+  state.initialize(graph, 0);
+  engine::init_from(*control, path, read_weights, exit_code_of, state);
+  engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group.world_size()));
+  engine::Evaluator evaluator(*control, graph, state, pool, set,
+                              {.batch = 256, .normalization = normalization(config, data.train), .dtype = dtype});
+  const engine::EvalReport report = evaluator.run();
+  if (group.rank() != 0) return kExitOk;
+  if (format == "json") {
+    std::printf(
+        "{\"schema\":1,\"event\":\"eval\",\"split\":\"%s\",\"loss\":%.17g,\"accuracy\":%.17g,\"correct\":%lld,\"samples\":%lld}"
+        "\n",
+        split.c_str(), report.loss, report.accuracy(), static_cast<long long>(report.correct),
+        static_cast<long long>(report.samples));
+  } else {
+    std::printf("%s on %s (%s): loss %.4f, accuracy %.2f %% (%lld/%lld)\n", path.c_str(), set.name.c_str(), split.c_str(),
+                report.loss, 100 * report.accuracy(), static_cast<long long>(report.correct),
+                static_cast<long long>(report.samples));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+int eval_command(const Arguments& arguments) {
+  CLI::App app("Evaluates a checkpoint's model: every sample once, whatever the number of ranks.", "engine eval");
+  io::ConfigValues values;
+  std::string path, split = "test", format = "text";
+  app.add_option("CKPT", path, "a .ckpt, or a .safetensors together with --model")->required();
+  app.add_option("--split", split, "which part of the data set")
+      ->check(CLI::IsMember({"test", "val", "train"}))
+      ->default_str("test");
+  app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->default_str("text");
+  add_table_options(app, values,
+                    {"model",
+                     "dataset",
+                     "data-dir",
+                     "limit",
+                     "synthetic-shape",
+                     "synthetic-size",
+                     "synthetic-classes",
+                     "normalize",
+                     "dtype",
+                     "threads",
+                     "backend",
+                     "init-method",
+                     "rank",
+                     "world-size",
+                     "local-rank",
+                     "spawn",
+                     "iface",
+                     "rdzv-timeout",
+                     "timeout",
+                     "seed"});
+  if (!parse(app, arguments)) return kExitOk;
+  if (split == "val") split = "test";
+  // A checkpoint knows its model, data set and what shaped the data; the command line may say otherwise.
+  if (path.ends_with(".ckpt")) {
+    const io::Checkpoint checkpoint = io::load_checkpoint(path);
+    io::ConfigValues saved;
+    io::apply_config_text(checkpoint.config, path, saved);
+    for (const char* name :
+         {"model", "dataset", "data-dir", "normalize", "dtype", "seed", "synthetic-shape", "synthetic-size", "synthetic-classes"})
+      if (const auto found = saved.find(name); found != saved.end() && !values.contains(name)) values[name] = found->second;
+  }
+  complete_values(values, "");
+  const io::RunConfig config = io::resolve_run_config(values);
+  return run_group(config, [&](backends::Group& group) { return eval_rank(config, path, split, format, group); });
+}
+
+}  // namespace tools

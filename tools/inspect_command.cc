@@ -1,0 +1,100 @@
+// `engine inspect`: what a checkpoint holds.
+#include <cstdio>
+#include <ctime>
+
+#include "io/checkpoint/checkpoint.h"
+#include "io/data/sampler.h"
+#include "tools/command.h"
+#include "tools/command_line.h"
+#include "tools/console_observer.h"
+#include "tools/exit_codes.h"
+
+namespace tools {
+namespace {
+
+std::string shape_text(const io::NamedArray& array) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < array.shape.size(); ++i) text += (i ? ", " : "") + std::to_string(array.shape[i]);
+  return text + "]";
+}
+
+std::int64_t elements(const io::NamedArray& array) {
+  return static_cast<std::int64_t>(array.data.size() / io::size_of(array.type));
+}
+
+void print_summary(const io::Checkpoint& c) {
+  std::printf(
+      "model    %s\ndata     %s\nbuild    %s\nprogress step %lld: epoch %lld, %lld steps into it; %s samples seen\nworld    "
+      "%d\nseed     %llu\n",
+      c.model.c_str(), c.dataset.c_str(), c.build.c_str(), static_cast<long long>(c.global_step), static_cast<long long>(c.epoch),
+      static_cast<long long>(c.step_in_epoch), with_commas(c.samples_seen).c_str(), c.world_size,
+      static_cast<unsigned long long>(c.seed));
+  for (const io::Section section : {io::Section::kParameter, io::Section::kBuffer, io::Section::kOptimizer,
+                                    io::Section::kAveraging, io::Section::kRankState}) {
+    std::int64_t arrays = 0, count = 0;
+    for (const io::NamedArray& a : c.arrays)
+      if (a.section == section) ++arrays, count += elements(a);
+    if (arrays > 0)
+      std::printf("%-10s %lld arrays, %s elements\n", io::to_string(section).c_str(), static_cast<long long>(arrays),
+                  with_commas(count).c_str());
+  }
+  for (const auto& [name, value] : c.counters) std::printf("counter  %s = %lld\n", name.c_str(), static_cast<long long>(value));
+  for (const io::SaveRecord& r : c.history) {
+    char when[32] = "";
+    const std::time_t seconds = r.unix_seconds;
+    std::tm utc{};
+    if (gmtime_r(&seconds, &utc) != nullptr) std::strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    std::printf("saved    step %lld at %s by %d ranks, %s\n", static_cast<long long>(r.step), when, r.world_size,
+                r.build.c_str());
+  }
+}
+
+void print_tensors(const io::Checkpoint& c) {
+  for (const io::NamedArray& a : c.arrays)
+    std::printf("%-10s %-44s %-4s %-18s %s\n", io::to_string(a.section).c_str(), a.name.c_str(), io::to_string(a.type).c_str(),
+                shape_text(a).c_str(), a.device.c_str());
+}
+
+// The order in which an epoch takes the samples, as the run that wrote this checkpoint sees it.
+void print_order(const io::Checkpoint& c, std::int64_t epoch) {
+  io::ConfigValues config;
+  io::apply_config_text(c.config, "the checkpoint's configuration", config);
+  const auto shuffle = config.find("shuffle");
+  std::int64_t size = 0;
+  for (const auto& [name, value] : c.counters)
+    if (name == "trainer.dataset_size") size = value;
+  io::Sampler sampler({.size = size, .seed = c.seed, .shuffle = shuffle == config.end() || shuffle->second.value != "false"});
+  sampler.set_epoch(epoch);
+  for (const std::int64_t id : sampler.order()) std::printf("%lld\n", static_cast<long long>(id));
+}
+
+}  // namespace
+
+int inspect_command(const Arguments& arguments) {
+  CLI::App app("Shows what a checkpoint holds; reading it also checks every digest.", "engine inspect");
+  std::string path;
+  bool tensors = false, config = false, check = false;
+  std::int64_t order = -1;
+  app.add_option("CKPT", path, "the file")->required();
+  app.add_flag("--tensors", tensors, "a line for each array: section, name, dtype, shape, device");
+  app.add_flag("--config", config, "the resolved configuration as TOML");
+  app.add_flag("--check", check, "only say whether the file is sound");
+  app.add_option("--order", order, "sample ids in the order of this epoch (from 0)")
+      ->type_name("EPOCH")
+      ->check(CLI::NonNegativeNumber);
+  if (!parse(app, arguments)) return kExitOk;
+  const io::Checkpoint checkpoint = io::load_checkpoint(path);
+  if (check) {
+    std::printf("%s: sound, %zu arrays\n", path.c_str(), checkpoint.arrays.size());
+  } else if (order >= 0) {
+    print_order(checkpoint, order);
+  } else if (config) {
+    std::printf("%s", checkpoint.config.c_str());
+  } else {
+    print_summary(checkpoint);
+    if (tensors) print_tensors(checkpoint);
+  }
+  return kExitOk;
+}
+
+}  // namespace tools

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs the tests. The last line is "N passed, N failed, N skipped".
+#
+# Usage: tools/test.sh [OPTIONS]
+#   --sanitize address,undefined | thread   build and test with these sanitizers (build/asan, build/tsan)
+#   --clang                                 with clang, warnings being errors (build/clang)
+#   --minimal                               with every optional dependency switched off (build/minimal)
+#   --label REGEX, --exclude-label REGEX    only, or without, tests of these labels: unit comm cli slow
+#   --match REGEX                           only tests of these names
+#   --build-only                            build, but run nothing
+#   --no-install                            take the packages as they are
+# Without options: everything, in build/release. Exits with 0 only if every test that ran has passed.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+preset=release
+choose() {
+  [ "$preset" = release ] || fail "choose one of --sanitize, --clang and --minimal"
+  preset=$1
+}
+install=yes run=yes packages=(--tests) filters=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --sanitize | --label | --exclude-label | --match) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --sanitize)
+      case $2 in
+        address,undefined) choose asan ;;
+        thread) choose tsan ;;
+        *) fail "--sanitize takes address,undefined or thread, not $2" ;;
+      esac
+      shift ;;
+    --clang) choose clang; packages+=(--clang) ;;
+    --minimal) choose minimal ;;
+    --label) filters+=(--label-regex "$2"); shift ;;
+    --exclude-label) filters+=(--label-exclude "$2"); shift ;;
+    --match) filters+=(--tests-regex "$2"); shift ;;
+    --build-only) run=no ;;
+    --no-install) install=no ;;
+    -h | --help) usage; exit 0 ;;
+    *) fail "unknown option $1 (see --help)" ;;
+  esac
+  shift
+done
+
+if [ "$install" = yes ]; then
+  step "Packages"
+  "$root/tools/install_dependencies.sh" "${packages[@]}"
+fi
+
+# The thread sanitizer cannot place its shadow memory where the kernel randomises addresses widely.
+if [ "$preset" = tsan ] && setarch -R true 2>/dev/null; then
+  runner=(setarch -R)
+fi
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
+
+configure_and_build "$preset" all -DENGINE_BUILD_TESTS=ON
+[ "$run" = yes ] || exit 0
+
+step "Testing build/$preset"
+report="$root/build/$preset/tests.xml"
+rm -f "$report"
+status=0
+"${runner[@]}" ctest --test-dir "$root/build/$preset" --parallel "$(nproc)" --output-on-failure --no-tests=error \
+  --output-junit "$report" "${filters[@]}" || status=$?
+[ -s "$report" ] || fail "ctest wrote no report (exit status $status)"
+
+# The report's first element carries the counts: <testsuite ... tests="9" failures="0" disabled="0" skipped="1" ...>
+count_of() { tr '\n' ' ' <"$report" | grep -oE '<testsuite [^>]*>' | grep -oE "[[:space:]]$1=\"[0-9]+\"" | grep -oE '[0-9]+'; }
+failed=$(count_of failures)
+skipped=$(($(count_of skipped) + $(count_of disabled)))
+passed=$(($(count_of tests) - failed - skipped))
+# A test that could not even start is not in `failures`, but ctest's exit status tells of it.
+if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
+  failed=1
+fi
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

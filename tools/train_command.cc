@@ -1,0 +1,62 @@
+// `engine train`.
+#include <unistd.h>
+
+#include <iostream>
+
+#include "tools/command.h"
+#include "tools/command_line.h"
+#include "tools/console_observer.h"
+#include "tools/metrics_observer.h"
+#include "tools/run_group.h"
+#include "tools/stop_signals.h"
+#include "tools/train_session.h"
+
+namespace tools {
+namespace {
+
+int train_rank(const io::RunConfig& config, backends::Group& group, const std::atomic<int>& stop_signal) {
+  TrainSession session(config, group);
+  const bool root = group.rank() == 0;
+  const std::string start = session.start_state();
+  if (root) {
+    std::cout << session.start_line() << " | " << start << std::endl;
+    session.add_observer(make_console_observer({.steps_per_epoch = session.steps_per_epoch(),
+                                                .total_steps = session.total_steps(),
+                                                .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1}));
+    if (!config.metrics.empty()) session.add_observer(std::make_unique<MetricsObserver>(config.metrics, session.resumed()));
+  }
+  const engine::TrainResult result = session.run(stop_signal);
+  if (config.save_rank_models) {
+    const std::string path = session.keeper().save_rank_model(session.state());
+    if (root)
+      std::cout << "Saved each rank's model: " << path << (group.world_size() > 1 ? " and its siblings" : "") << std::endl;
+  }
+  return result.signal == 0 ? 0 : 128 + result.signal;
+}
+
+}  // namespace
+
+int train_command(const Arguments& arguments) {
+  CLI::App app("Trains a model, on one rank or data-parallel on several.", "engine train");
+  io::ConfigValues values;
+  std::string config_file;
+  app.add_option("-c,--config", config_file, "TOML file; every option is a key")->type_name("FILE.toml")->group("config");
+  add_table_options(app, values);
+  app.footer(
+      "Every option is also ENGINE_NAME in the environment; precedence: option, ENGINE_*, config file, default.\n"
+      "Examples:\n"
+      "  engine train --model convnet --dataset glyphs --spawn 2 --save-dir run\n"
+      "  engine train --model convnet --dataset mnist --data-dir data/mnist --epochs 2 --save-dir run --resume auto\n"
+      "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 --init-method tcp://n1:29500");
+  if (!parse(app, arguments)) return 0;
+  complete_values(values, config_file);
+  const io::RunConfig config = io::resolve_run_config(values);
+  if (config.save_rank_models && config.save_dir.empty())
+    throw io::ConfigError("save-rank-models needs a folder: give --save-dir DIR");
+  if (config.resume == "auto" && config.save_dir.empty())
+    throw io::ConfigError("resume auto looks in the save folder: give --save-dir DIR, or the snapshot's path");
+  const std::atomic<int>& stop_signal = install_stop_signals();
+  return run_group(config, [&](backends::Group& group) { return train_rank(config, group, stop_signal); });
+}
+
+}  // namespace tools

@@ -1,0 +1,48 @@
+// One rank's training, assembled from a resolved configuration: data, model, plan, wire, policy, optimizer, loop.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "backends/group.h"
+#include "engine/train/trainer.h"
+#include "io/config/run_config.h"
+#include "io/data/dataset.h"
+
+namespace tools {
+
+class TrainSession {
+ public:
+  // Collective over the group. `group` outlives the session. Throws what the parts throw.
+  TrainSession(const io::RunConfig& config, backends::Group& group);
+  ~TrainSession();
+
+  // Weights from --init-from or --resume, the same on all ranks; returns the line that says which. Collective.
+  std::string start_state();
+  // The line with every resolved choice.
+  std::string start_line() const;
+  engine::TrainResult run(const std::atomic<int>& stop_signal);
+
+  engine::Trainer make_trainer(const std::atomic<int>& stop_signal);
+  void add_observer(std::unique_ptr<engine::TrainObserver> observer);
+  std::int64_t global_batch() const;
+  std::int64_t steps_per_epoch() const;
+  std::int64_t total_steps() const;
+  bool resumed() const;
+  engine::TrainState& state();
+  engine::CheckpointKeeper& keeper();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Cores that this process may use, divided among the ranks of this host; at least 1.
+int default_threads(int local_world_size);
+io::DatasetOptions dataset_options(const io::RunConfig& config);
+io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset);
+// Arrays of a .ckpt or .safetensors file. Throws io::ConfigError for another ending.
+std::vector<io::NamedArray> read_weights(const std::string& path);
+
+}  // namespace tools
