@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Runs quickstart.sh and test.sh, each twice, on a bare Debian 12: a fresh system tree with nothing but git.
+#
+# Usage: tests/scripts/bare_debian.sh [--keep] [--only quickstart|test] [DIRECTORY]
+#   --keep     leave the system tree in DIRECTORY (default: a new folder under /tmp) and use it again if it is there
+#   --only     run only this script
+# Needs root, debootstrap, and apt sources of Debian 12 on the running system: they are used inside the tree too.
+# What runs is a clone of the last commit.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../../tools/lib.sh"
+
+keep=no directory="" scripts=(quickstart test)
+while [ $# -gt 0 ]; do
+  case $1 in
+    --keep) keep=yes ;;
+    --only) [ $# -ge 2 ] || fail "--only needs a value"; scripts=("$2"); shift ;;
+    -h | --help) usage; exit 0 ;;
+    -*) fail "unknown option $1 (see --help)" ;;
+    *) directory=$1 ;;
+  esac
+  shift
+done
+[ "$(id -u)" -eq 0 ] || fail "needs root for chroot"
+command -v debootstrap >/dev/null || fail "needs debootstrap (apt-get install debootstrap)"
+[ -n "$directory" ] || directory=$(mktemp -d /tmp/bare-debian.XXXXXX)
+system="$directory/system"
+
+mounted=()
+clean_up() {
+  local i
+  for ((i = ${#mounted[@]} - 1; i >= 0; --i)); do
+    umount "${mounted[i]}" || return  # never delete below something still mounted
+  done
+  [ "$keep" = yes ] || rm -rf --one-file-system "$directory"
+}
+trap clean_up EXIT
+
+if [ ! -f "$directory/complete" ]; then
+  mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 'Created-By: Packages' | awk '$2 == "bookworm" { print $1; exit }')
+  [ -n "$mirror" ] || fail "the running system's apt has no source for Debian 12 (bookworm)"
+  step "Laying out a bare Debian 12 in $system"
+  mkdir -p "$directory"
+  debootstrap --variant=minbase --include=git bookworm "$system" "$mirror" >"$directory/debootstrap.log" 2>&1 ||
+    fail "debootstrap failed; see $directory/debootstrap.log"
+  # The running system's way to the package sources, whatever it is.
+  rm -f "$system/etc/apt/sources.list"
+  for item in sources.list sources.list.d apt.conf apt.conf.d auth.conf.d keyrings trusted.gpg.d; do
+    [ ! -e "/etc/apt/$item" ] || cp -a "/etc/apt/$item" "$system/etc/apt/"
+  done
+  touch "$directory/complete"
+fi
+for item in resolv.conf hosts; do
+  cat "/etc/$item" >"$system/etc/$item"
+done
+attach() {  # TYPE PLACE
+  mkdir -p "$system/$2"
+  mount -t "$1" "$1" "$system/$2"
+  mounted+=("$system/$2")
+}
+attach proc proc
+attach sysfs sys
+attach tmpfs dev/shm
+
+step "Cloning the last commit"
+rm -rf "$system/root/engine"
+git clone --quiet --no-hardlinks "$root" "$system/root/engine"
+for script in "${scripts[@]}"; do
+  for time in first second; do
+    step "$script.sh, $time time"
+    begin=$SECONDS
+    env --ignore-environment HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+      chroot "$system" /root/engine/tools/"$script.sh" || fail "$script.sh failed, $time time"
+    echo "($script.sh, $time time: $((SECONDS - begin)) s)"
+  done
+done

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Shows that include_directions_test.sh finds each kind of fault: a small tree with one of each.
+set -euo pipefail
+checker=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/include_directions_test.sh
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+export GIT_DIR=/nonexistent  # the files are found without git, wherever the temporary folder lies
+
+mkdir -p "$tree/engine/core" "$tree/io" "$tree/other"
+printf '// A good file with a purpose.\n#include "engine/core/good.h"\n' >"$tree/engine/core/good.h"
+"$checker" "$tree" >/dev/null || { echo "a tree without faults was refused"; exit 1; }
+
+expect() {  # TEXT: must be in what the checker prints
+  local found
+  found=$("$checker" "$tree") && { echo "no fault found, expected: $1"; exit 1; }
+  grep -qF "$1" <<<"$found" || { printf 'expected: %s\nfound: %s\n' "$1" "$found"; exit 1; }
+}
+printf '// Looks up where it must not.\n#include "io/x.h"\n' >"$tree/engine/core/upward.h"
+expect 'engine/core/upward.h:2: engine/core/ may not include "io/x.h"'
+printf '// Includes from its own folder.\n#include "y.h"\n' >"$tree/io/relative.h"
+expect 'io/relative.h:2: "y.h" is not written from the root'
+printf '#pragma once\n' >"$tree/io/silent.h"
+expect 'io/silent.h:1: the first line does not say the purpose'
+printf '// A long line follows.\n//%0140d\n' 0 >"$tree/io/wide.cc"
+expect 'io/wide.cc:2: 142 columns'
+printf '// The same name as another file.\n' >"$tree/io/good.h"
+expect 'io/good.h: the same base name as engine/core/good.h'
+printf '// In a folder of its own.\n' >"$tree/other/lost.cc"
+expect 'other/lost.cc: in no folder'
+printf 'see /%s/x\n' wo''rk >"$tree/notes.md"
+expect 'notes.md:1'
+echo "finds every kind of fault"
