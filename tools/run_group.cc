@@ -1,10 +1,15 @@
 // Decides how ranks come to be, and joins them.
 #include "tools/run_group.h"
 
-#include <algorithm>
-#include <cmath>
+#include <unistd.h>
 
+#include <cmath>
+#include <filesystem>
+
+#include "backends/backend_error.h"
+#include "backends/backend_table.h"
 #include "backends/rendezvous/identity.h"
+#include "io/checkpoint/atomic_file.h"
 #include "tools/build_info.h"
 #include "tools/console_observer.h"
 #include "tools/worker_processes.h"
@@ -17,6 +22,8 @@ int milliseconds(double seconds) { return static_cast<int>(std::llround(seconds 
 backends::GroupOptions group_options(const io::RunConfig& config) {
   backends::GroupOptions options;
   options.backend = config.backend;
+  options.local_stage = config.local_stage;
+  options.streams = config.streams;
   options.interface = config.interface_name;
   options.job_id = config.job_id;
   options.build_id = ENGINE_VERSION " " ENGINE_COMMIT;
@@ -28,29 +35,50 @@ backends::GroupOptions group_options(const io::RunConfig& config) {
   return options;
 }
 
-// Ranks of one host may be threads: when asked for, and where "auto" finds no backend between processes in this build. The
-// start line says which it is.
-bool spawns_threads(const std::string& backend) {
-  if (backend != "auto") return backend == "inproc";
-  const std::vector<backends::BackendInfo> all = backends::list_backends();
-  return std::none_of(all.begin(), all.end(), [](const backends::BackendInfo& b) { return b.name == "gloo" && b.usable; });
+std::string flight_folder(const io::RunConfig& config) {
+  if (!config.flight_dir.empty()) return config.flight_dir;
+  if (!config.save_dir.empty()) return config.save_dir;
+  return std::filesystem::temp_directory_path() / ("engine-flight-" + std::to_string(getuid()));
 }
 
-int run_member(const backends::GroupOptions& options, const std::function<int(backends::Group&)>& body) {
+// What this rank was waiting for, for `engine inspect --flight`. Returns what to add to the error that it is written for;
+// must not hide that error.
+std::string write_flight_record(const backends::Group& group, const std::string& folder, const char* reason) noexcept {
+  try {
+    std::filesystem::create_directories(folder);
+    const std::string path = folder + "/flight_rank_" + std::to_string(group.rank()) + ".json";
+    io::write_file_atomically(path, group.flight_record(reason));
+    return " (last collectives: " + path + ")";
+  } catch (const std::exception&) {
+    return "";  // no folder to write to: the error itself says what happened
+  }
+}
+
+int run_joined(backends::Group& group, const std::string& flight_dir, const std::function<int(backends::Group&)>& body) {
+  try {
+    const int code = body(group);
+    group.leave();
+    return code;
+  } catch (const backends::PeerError& error) {
+    throw backends::PeerError(error.what() + write_flight_record(group, flight_dir, error.what()));
+  } catch (const backends::MismatchError& error) {
+    throw backends::MismatchError(error.what() + write_flight_record(group, flight_dir, error.what()));
+  }
+}
+
+int run_member(const backends::GroupOptions& options, const std::string& flight_dir,
+               const std::function<int(backends::Group&)>& body) {
   const std::unique_ptr<backends::Group> group = backends::join_group(options);
-  const int code = body(*group);
-  group->leave();
-  return code;
+  return run_joined(*group, flight_dir, body);
 }
 
 }  // namespace
 
 int run_group(const io::RunConfig& config, const std::function<int(backends::Group&)>& body) {
-  if (config.spawn > 1 && spawns_threads(config.backend))
+  backends::check_backend(config.backend, config.local_stage);  // once, before N workers say the same
+  if (config.spawn > 1 && config.backend == "inproc")
     return run_worker_threads(config.spawn, milliseconds(config.timeout_s), [&](std::unique_ptr<backends::Group> group) {
-      const int code = body(*group);
-      group->leave();
-      return code;
+      return run_joined(*group, flight_folder(config), body);
     });
   if (config.spawn > 1) {
     return run_worker_processes(config.spawn, [&](const WorkerPlace& place) {
@@ -60,7 +88,7 @@ int run_group(const io::RunConfig& config, const std::function<int(backends::Gro
       options.world_size = options.local_world_size = config.spawn;
       options.listen_fd = place.listen_fd;
       options.secret = place.secret;
-      return run_member(options, body);
+      return run_member(options, flight_folder(config), body);
     });
   }
   backends::GroupOptions options = group_options(config);
@@ -77,7 +105,7 @@ int run_group(const io::RunConfig& config, const std::function<int(backends::Gro
     options.local_rank = identity.local_rank;
     options.local_world_size = identity.local_world_size;
   }
-  return run_member(options, body);
+  return run_member(options, flight_folder(config), body);
 }
 
 }  // namespace tools

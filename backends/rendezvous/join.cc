@@ -44,7 +44,7 @@ class Joiner {
     hello_.build = options.build_id;
     hello_.config_digest = options.config_digest;
     hello_.host = host_name().substr(0, kIdentityTextBytes);
-    hello_.host_id = host_id().substr(0, kIdentityTextBytes);
+    hello_.host_id = (options.host_id.empty() ? host_id() : options.host_id).substr(0, kIdentityTextBytes);
     std::string method = options.init_method;
     if (method.empty() || method == "env://")
       method = resolve_identity({"env://", options.rank, options.world_size, {}}, process_environment()).init_method;
@@ -66,6 +66,7 @@ class Joiner {
       joined_.store.reset();  // rank 0 went away before the start: it may come again
     }
     joined_.address = reachable_address();
+    joined_.secret = secret_;
     return std::move(joined_);
   }
 
@@ -144,7 +145,8 @@ class Joiner {
     const bool own_secret = !options_.secret.empty() || secret_comes_from_environment();
     Hello hello = hello_;
     hello.job += "/" + meeting->nonce;
-    return open_session(endpoint_, load_secret(options_.secret, meeting->secret_hex), hello,
+    secret_ = load_secret(options_.secret, meeting->secret_hex);
+    return open_session(endpoint_, secret_, hello,
                         std::min(deadline_, Clock::now() + std::chrono::seconds(3)), !own_secret, reason);
   }
 

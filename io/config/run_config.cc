@@ -72,6 +72,8 @@ void read_compute(const ValueReader& read, RunConfig& config) {
 
 void read_group(const ValueReader& read, RunConfig& config) {
   config.backend = read.text("backend");
+  config.local_stage = read.text("local-stage");
+  config.streams = read.small("streams", 1, 64, 1);
   config.init_method = read.text("init-method");
   config.interface_name = read.text("iface");
   config.job_id = read.text("job-id");
@@ -139,6 +141,7 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.map_location = read.text("map-location");
   config.eval_every = read.interval("eval-every");
   config.log_every = read.integer("log-every", 0, kMany, 100);
+  config.flight_dir = read.text("flight-dir");
   config.metrics = read.text("metrics");
   config.progress = read.text("progress");
   if (config.resume == "auto" && config.save_dir.empty()) read.refuse("resume", "--save-dir beside it: that is where auto looks");

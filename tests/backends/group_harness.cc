@@ -33,12 +33,27 @@ backends::GroupOptions options_for(int rank, int world_size, int port) {
 std::vector<std::string> backend_names() {
   std::vector<std::string> names = {"single"};
   for (const backends::BackendInfo& b : backends::list_backends()) {
-    if (b.usable) names.push_back(b.name);
+    if (!b.usable) continue;
+    names.push_back(b.name);
+    if (b.joins_hosts) names.push_back("shm+" + b.name);
   }
   return names;
 }
 
+int host_of(int rank, int world_size) { return rank / (world_size % 2 == 0 || world_size < 5 ? 2 : 3); }
+
+void choose_backend(backends::GroupOptions& options, const std::string& backend) {
+  if (backend.rfind("shm+", 0) == 0) {
+    options.backend = backend.substr(4);
+    options.local_stage = "shm";
+    options.host_id = "host " + std::to_string(host_of(options.rank, options.world_size));
+  } else {
+    options.backend = backend == "single" ? "auto" : backend;
+  }
+}
+
 bool backend_fits(const std::string& backend, int world_size) {
+  if (backend.rfind("shm+", 0) == 0) return world_size > 2;  // more than one host, and more ranks than hosts
   return (backend == "single") == (world_size == 1) || backend == "inproc";
 }
 
@@ -54,7 +69,7 @@ void run_ranks(const std::string& backend, int world_size, const std::function<v
     std::unique_ptr<backends::Group>& group = groups[static_cast<std::size_t>(rank)];
     if (!group) {
       backends::GroupOptions o = options_for(rank, world_size, door.port);
-      o.backend = backend == "single" ? "auto" : backend;
+      choose_backend(o, backend);
       if (rank == 0) o.listen_fd = door.fd;
       group = backends::join_group(o);
     }

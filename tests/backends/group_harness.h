@@ -23,6 +23,10 @@ backends::GroupOptions options_for(int rank, int world_size, int port);
 
 // Ways to form a group that the conformance suite knows. A further backend is a further name here.
 std::vector<std::string> backend_names();
+// The made-up host of a rank: two ranks each where that comes out even, else uneven sizes (2, 1 and 3, 3, 1).
+int host_of(int rank, int world_size);
+// Sets backend, local stage and, for "shm+gloo" and the like, the host that this rank pretends to be on.
+void choose_backend(backends::GroupOptions& options, const std::string& backend);
 bool backend_fits(const std::string& backend, int world_size);
 
 // Runs `body` on every rank, each in its own thread with its own group, and leaves in order. Rethrows the first error.
