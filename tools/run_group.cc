@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -13,6 +14,7 @@
 #include "tools/build_info.h"
 #include "tools/console_observer.h"
 #include "tools/worker_processes.h"
+#include "tools/worker_threads.h"
 
 namespace tools {
 namespace {
@@ -72,12 +74,37 @@ int run_member(const backends::GroupOptions& options, const std::string& flight_
   return run_joined(*group, flight_dir, body);
 }
 
+// One process with its devices: a rank, or with several devices a thread for each, which takes a rank of its own. All
+// processes have equally many devices, or their world sizes contradict each other at the rendezvous.
+int run_process(const backends::GroupOptions& options, const io::RunConfig& config,
+                const std::function<int(backends::Group&)>& body) {
+  const int replicas = std::max(1, static_cast<int>(config.devices.size()));
+  const std::string folder = flight_folder(config);
+  if (replicas == 1) return run_member(options, folder, body);
+  if (options.world_size == 1) {
+    if (config.backend != "auto" && config.backend != "inproc")
+      throw backends::ConfigurationError("--backend " + config.backend + " joins processes, but the " + std::to_string(replicas) +
+                                         " devices are of one: leave it out");
+    return run_inproc_ranks(replicas, options.timeout_ms,
+                            [&](std::unique_ptr<backends::Group> group) { return run_joined(*group, folder, body); });
+  }
+  return run_worker_threads(replicas, [&](int replica) {
+    backends::GroupOptions of_replica = options;
+    of_replica.rank = options.rank * replicas + replica;
+    of_replica.world_size = options.world_size * replicas;
+    of_replica.local_rank = options.local_rank * replicas + replica;
+    of_replica.local_world_size = options.local_world_size * replicas;
+    if (replica > 0) of_replica.listen_fd = -1;
+    return run_member(of_replica, folder, body);
+  });
+}
+
 }  // namespace
 
 int run_group(const io::RunConfig& config, const std::function<int(backends::Group&)>& body) {
   backends::check_backend(config.backend, config.local_stage);  // once, before N workers say the same
   if (config.spawn > 1 && config.backend == "inproc")
-    return run_worker_threads(config.spawn, milliseconds(config.timeout_s), [&](std::unique_ptr<backends::Group> group) {
+    return run_inproc_ranks(config.spawn, milliseconds(config.timeout_s), [&](std::unique_ptr<backends::Group> group) {
       return run_joined(*group, flight_folder(config), body);
     });
   if (config.spawn > 1) {
@@ -88,7 +115,7 @@ int run_group(const io::RunConfig& config, const std::function<int(backends::Gro
       options.world_size = options.local_world_size = config.spawn;
       options.listen_fd = place.listen_fd;
       options.secret = place.secret;
-      return run_member(options, flight_folder(config), body);
+      return run_process(options, config, body);
     });
   }
   backends::GroupOptions options = group_options(config);
@@ -105,7 +132,7 @@ int run_group(const io::RunConfig& config, const std::function<int(backends::Gro
     options.local_rank = identity.local_rank;
     options.local_world_size = identity.local_world_size;
   }
-  return run_member(options, flight_folder(config), body);
+  return run_process(options, config, body);
 }
 
 }  // namespace tools

@@ -228,26 +228,4 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   return code;
 }
 
-int run_worker_threads(int count, int timeout_ms, const std::function<int(std::unique_ptr<backends::Group>)>& body) {
-  auto groups = backends::make_inproc_groups(count, timeout_ms);
-  std::mutex mutex;
-  std::exception_ptr first;
-  int code = 0;
-  std::vector<std::thread> threads;
-  for (auto& group : groups)
-    threads.emplace_back([&, g = std::move(group)]() mutable {
-      try {
-        const int result = body(std::move(g));
-        const std::lock_guard lock(mutex);
-        if (code == 0) code = result;
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!first) first = std::current_exception();
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  if (first) std::rethrow_exception(first);
-  return code;
-}
-
 }  // namespace tools

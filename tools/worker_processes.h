@@ -1,11 +1,8 @@
-// --spawn N: N ranks on this machine, as forked processes or as threads, ended together.
+// --spawn N: N ranks on this machine, as forked processes, ended together.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
-
-#include "backends/group.h"
 
 namespace tools {
 
@@ -23,8 +20,5 @@ struct WorkerPlace {
 // failure last, equal ones once.
 // REQUIRES: no thread has been started in this process.
 int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body);
-
-// The same with threads that meet in this process. The first error is thrown again.
-int run_worker_threads(int count, int timeout_ms, const std::function<int(std::unique_ptr<backends::Group>)>& body);
 
 }  // namespace tools

@@ -19,6 +19,7 @@ struct RunConfig {
   std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};  // height, width, channels
   // compute
   std::string device, dtype, buffers;
+  std::vector<std::string> devices;  // "cpu:0", ...; empty: one, chosen by `device`
   int threads = 0 /* auto */;
   bool deterministic = false;
   // group
