@@ -16,6 +16,7 @@ struct GroupOptions {
   int rank = 0, world_size = 1, local_rank = 0;
   int local_world_size = 0;      // ranks on this host; 0: unknown. Equal to world_size: rank 0 listens on loopback (file://)
   std::string backend = "auto";  // auto, gloo, inproc
+  int port_window = 1;           // ports from the given one on among which rank 0 may listen; > 1 needs a job id
   std::string interface;         // "" = the one that routes to the master
   std::string job_id;            // part of the handshake; "" allowed
   std::string build_id = {};     // part of the handshake; "" allowed

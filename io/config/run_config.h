@@ -22,7 +22,7 @@ struct RunConfig {
   int threads = 0 /* auto */;
   bool deterministic = false;
   // group
-  std::string backend, init_method, interface_name, job_id;
+  std::string backend, init_method, interface_name, port_rule, job_id;
   std::optional<int> rank, world_size, local_rank;
   int spawn = 0;  // 0 = this process is one rank
   double rdzv_timeout_s = 300, timeout_s = 600, heartbeat_s = 1;
