@@ -123,14 +123,18 @@ int run_group(const io::RunConfig& config, const std::function<int(backends::Gro
     const backends::Identity identity = backends::resolve_identity({.init_method = config.init_method,
                                                                     .rank = config.rank,
                                                                     .world_size = config.world_size,
-                                                                    .local_rank = config.local_rank},
+                                                                    .local_rank = config.local_rank,
+                                                                    .port_rule = config.port_rule,
+                                                                    .job_id = config.job_id},
                                                                    backends::process_environment());
     for (const std::string& warning : identity.warnings) print_notice(warning);
     options.init_method = identity.init_method;
     options.rank = identity.rank;
     options.world_size = identity.world_size;
     options.local_rank = identity.local_rank;
-    options.local_world_size = identity.local_world_size;
+    options.local_world_size = identity.known_local_world_size();
+    options.port_window = identity.port_window;
+    options.job_id = identity.job_from.value;
   }
   return run_process(options, config, body);
 }

@@ -36,6 +36,7 @@ constexpr OptionSpec kTrainOptions[] = {
     {"streams", kInteger, "1", "N", "group", "connections between two ranks, where the backend stripes", kEqual},
     {"init-method", kString, "env://", "URL", "group", "where ranks meet: env://, tcp://HOST:PORT or file:///PATH", kFree},
     {"iface", kString, "", "IF", "group", "network interface (default: the one that routes to rank 0)", kFree},
+    {"port-rule", kChoice, "auto", "auto|idr|jobid|fixed", "group", "env:// without MASTER_PORT: how the port is chosen", kFree},
     {"job-id", kString, "", "ID", "group", "keeps jobs that share a host apart", kFree},
     {"rank", kInteger, "", "R", "group", "this process's number, from 0", kFree},
     {"world-size", kInteger, "", "W", "group", "number of ranks", kFree},

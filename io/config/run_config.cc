@@ -87,6 +87,7 @@ void read_group(const ValueReader& read, RunConfig& config) {
   config.streams = read.small("streams", 1, 64, 1);
   config.init_method = read.text("init-method");
   config.interface_name = read.text("iface");
+  config.port_rule = read.text("port-rule");
   config.job_id = read.text("job-id");
   config.rank = read.maybe("rank", 0, kMostRanks - 1);
   config.world_size = read.maybe("world-size", 1, kMostRanks);

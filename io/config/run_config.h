@@ -23,7 +23,7 @@ struct RunConfig {
   int threads = 0 /* auto */;
   bool deterministic = false;
   // group
-  std::string backend, local_stage, init_method, interface_name, job_id;
+  std::string backend, local_stage, init_method, interface_name, port_rule, job_id;
   std::optional<int> rank, world_size, local_rank;
   int streams = 1;
   int spawn = 0;  // 0 = this process is one rank

@@ -413,6 +413,44 @@ TEST(Env, ShowsValuesWithTheirSources) {
   EXPECT_EQ(engine({"env"}, {{"RANK", "7"}, {"WORLD_SIZE", "4"}}).exit_code, 78);
 }
 
+TEST(Env, ASlurmStepInEveryFormat) {
+  const std::map<std::string, std::string> step = {{"SLURM_JOB_ID", "4711"},
+                                                   {"SLURM_STEP_ID", "0"},
+                                                   {"SLURM_PROCID", "0"},
+                                                   {"SLURM_LOCALID", "0"},
+                                                   {"SLURM_NODEID", "0"},
+                                                   {"SLURM_STEP_NUM_TASKS", "4"},
+                                                   {"SLURM_STEP_NODELIST", "n[03-04]"},
+                                                   {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                                                   {"SLURM_CPUS_PER_TASK", "1"},
+                                                   {"SLURM_STEP_GPUS", "10,9"}};
+  const std::string text = engine({"env"}, step).out;
+  EXPECT_NE(text.find("tcp://n03:12354"), std::string::npos) << text;
+  EXPECT_NE(text.find("auto                 16 ports tried"), std::string::npos) << text;
+  const std::string json = engine({"env", "--format", "json", "--port-rule", "jobid"}, step).out;
+  EXPECT_NE(json.find("\"MASTER_PORT\":{\"value\":\"14712\",\"source\":"), std::string::npos) << json;
+  EXPECT_NE(json.find("\"GPUS\":{\"value\":\"10,9\",\"source\":\"SLURM_STEP_GPUS\"}"), std::string::npos) << json;
+  EXPECT_NE(json.find("\"ENGINE_THREADS\":{\"value\":\"1\",\"source\":\"SLURM_CPUS_PER_TASK\"}"), std::string::npos) << json;
+  const std::string shell = engine({"env", "--format", "sh"}, step).out;
+  EXPECT_NE(shell.find("export MASTER_ADDR='n03'  # SLURM_STEP_NODELIST\n"), std::string::npos) << shell;
+  // What the shell reads is what the program resolved.
+  const CommandResult again = run_command(
+      {"bash", "-c", "eval \"$(" + test_support::engine_binary() + " env --format sh)\"; echo $RANK $WORLD_SIZE $MASTER_PORT"},
+      step, 60'000);
+  EXPECT_EQ(again.out, "0 4 12354\n") << again.err;
+  EXPECT_NE(engine({"env", "--format", "json"}, {{"ENGINE_RANK", "0"}, {"ENGINE_WORLD_SIZE", "1"}})
+                .out.find("\"source\":\"ENGINE_RANK\""),
+            std::string::npos);
+}
+
+TEST(Env, ExpandsHostLists) {
+  EXPECT_EQ(engine({"env", "--hosts", "n[01-02]-ib0,alpha"}).out, "n01-ib0\nn02-ib0\nalpha\n");
+  EXPECT_EQ(engine({"env", "--hosts", "n[1-2]", "--format", "json"}).out, "[\"n1\",\"n2\"]\n");
+  const CommandResult bad = engine({"env", "--hosts", "n[1-2"});
+  EXPECT_EQ(bad.exit_code, 78);
+  EXPECT_NE(bad.err.find("position 2"), std::string::npos) << bad.err;
+}
+
 TEST(Bench, StepPrintsJson) {
   const CommandResult result =
       engine({"bench", "step", "--model", "mlp", "--batch", "10", "--seconds", "0.2", "--format", "json"});
