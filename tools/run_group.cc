@@ -5,8 +5,10 @@
 #include <cmath>
 
 #include "backends/rendezvous/identity.h"
+#include "backends/rendezvous/tcp_socket.h"
 #include "tools/build_info.h"
 #include "tools/console_observer.h"
+#include "tools/launch/handover.h"
 #include "tools/worker_processes.h"
 
 namespace tools {
@@ -43,6 +45,15 @@ int run_member(const backends::GroupOptions& options, const std::function<int(ba
   return code;
 }
 
+// Under `engine launch` rank 0 finds its meeting socket open already. A rank that has no use for it lets it go.
+void take_over_listener(backends::GroupOptions& options) {
+  const std::string method = options.init_method;
+  const bool by_address = method.starts_with("tcp://");
+  const int port = by_address ? backends::parse_endpoint(std::string_view(method).substr(6), "init method").port : 0;
+  backends::Socket listener(take_listen_fd(port));
+  if (by_address && options.rank == 0) options.listen_fd = listener.release();
+}
+
 }  // namespace
 
 int run_group(const io::RunConfig& config, const std::function<int(backends::Group&)>& body) {
@@ -76,6 +87,7 @@ int run_group(const io::RunConfig& config, const std::function<int(backends::Gro
     options.world_size = identity.world_size;
     options.local_rank = identity.local_rank;
     options.local_world_size = identity.local_world_size;
+    take_over_listener(options);
   }
   return run_member(options, body);
 }
