@@ -78,9 +78,18 @@ void ControlLine::add_to(std::vector<pollfd>& polls) { polls.push_back({ended_ ?
 void ControlLine::handle(std::span<const pollfd> polls) {
   if (ended_ || polls[0].revents == 0) return;
   ended_ = !read_more();
+  pass_signals();
+  if (ended_ && inbox_ != nullptr) inbox_->put(SIGKILL);
+}
+
+void ControlLine::report_to(SignalInbox& inbox) {
+  inbox_ = &inbox;
+  pass_signals();  // one may have come in the same read as "go"
+}
+
+void ControlLine::pass_signals() {
   while (const std::optional<std::string> record = next_record())
     if (record->starts_with("signal ") && inbox_ != nullptr) inbox_->put(std::atoi(record->c_str() + 7));
-  if (ended_ && inbox_ != nullptr) inbox_->put(SIGKILL);
 }
 
 }  // namespace tools

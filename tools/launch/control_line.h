@@ -19,12 +19,13 @@ class ControlLine : public EventSource {
   // Reads up to "go" and sets the variables in this process. Throws backends::PeerError after 60 s or at a broken line.
   void receive_setup();
   const std::string& secret() const { return secret_; }  // "" when none was sent
-  void report_to(SignalInbox& inbox) { inbox_ = &inbox; }
+  void report_to(SignalInbox& inbox);                    // signals, from now on; it must outlive this
 
   void add_to(std::vector<pollfd>& polls) override;
   void handle(std::span<const pollfd> polls) override;
 
  private:
+  void pass_signals();
   bool read_more();  // false at the end
   std::optional<std::string> next_record();
 

@@ -207,7 +207,8 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
     std::fprintf(stderr, "engine: error: %s\n",
                  node_failure(options.hosts[index], outcome.ends[index], nodes[index].err->last_line).c_str());
   }
-  return outcome.code();
+  // 255 is ssh's own word for a host that it cannot reach, and no code of this program.
+  return outcome.code() == 255 ? kExitUnavailable : outcome.code();
 }
 
 }  // namespace tools
