@@ -24,7 +24,8 @@ struct GroupOptions {
   int rendezvous_timeout_ms = 300'000;
   int timeout_ms = 600'000;  // of every collective
   int heartbeat_ms = 1000;
-  int listen_fd = -1;  // rank 0: a bound, listening socket handed over by the launcher, owned from here on; -1: bind here
+  int listen_fd = -1;      // rank 0: a bound, listening socket handed over by the launcher, owned from here on; -1: bind here
+  bool restarted = false;  // after a failure: the group of before may still be ending, and is waited for
   std::function<void(const std::string&)> notice;  // progress lines for the user, from any thread; may be empty
 };
 

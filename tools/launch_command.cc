@@ -33,7 +33,7 @@ int launch_command(const Arguments& arguments) {
   SignalInbox inbox;
   GuardProcess guard(options->kill_orphans);
   if (!options->hosts.empty()) return run_remote_nodes(*options, plan, guard, inbox);
-  if (control) control->report_to(inbox);
+  if (control) control->report_to(inbox, options->kill_orphans);
   LocalNode node(*options, plan, guard, inbox, control ? control->secret() : "");
   return node.run(control.get());
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "backends/rendezvous/identity.h"
 #include "backends/rendezvous/tcp_socket.h"
@@ -45,8 +46,11 @@ int run_member(const backends::GroupOptions& options, const std::function<int(ba
   return code;
 }
 
-// Under `engine launch` rank 0 finds its meeting socket open already. A rank that has no use for it lets it go.
-void take_over_listener(backends::GroupOptions& options) {
+// Under `engine launch` a rank is told whether it was started again, and rank 0 finds its meeting socket open already. A rank
+// that has no use for it lets it go.
+void take_launchers_word(backends::GroupOptions& options) {
+  const char* restarts = std::getenv("ENGINE_RESTART_COUNT");
+  options.restarted = restarts != nullptr && std::atoi(restarts) > 0;
   const std::string method = options.init_method;
   const bool by_address = method.starts_with("tcp://");
   const int port = by_address ? backends::parse_endpoint(std::string_view(method).substr(6), "init method").port : 0;
@@ -87,7 +91,7 @@ int run_group(const io::RunConfig& config, const std::function<int(backends::Gro
     options.world_size = identity.world_size;
     options.local_rank = identity.local_rank;
     options.local_world_size = identity.local_world_size;
-    take_over_listener(options);
+    take_launchers_word(options);
   }
   return run_member(options, body);
 }

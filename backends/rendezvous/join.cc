@@ -122,8 +122,8 @@ class Joiner {
       }
       const std::string where = path_.empty() ? "at " + to_string(endpoint_) : "by " + path_;
       if (Clock::now() >= deadline_) {
-        throw PeerError("no rendezvous after " + seconds_text(Clock::now() - start_) + " s: rank 0 did not come " + where +
-                        " (" + reason + ")");
+        throw PeerError("no rendezvous after " + seconds_text(Clock::now() - start_) + " s: rank 0 did not come " + where + " (" +
+                        reason + ")");
       }
       notice_when_due("waiting for rank 0 " + where + ": " + reason);
       std::this_thread::sleep_for(
@@ -133,7 +133,8 @@ class Joiner {
   }
 
   std::optional<StoreSession> attempt(std::string& reason) {
-    if (options_.rank == 0 || path_.empty()) return open_session(endpoint_, secret_, hello_, deadline_, false, reason);
+    if (options_.rank == 0 || path_.empty())
+      return open_session(endpoint_, secret_, hello_, deadline_, options_.restarted, reason);
     const std::optional<Meeting> meeting = read_meeting(path_, reason);
     if (!meeting) return std::nullopt;
     if (is_certainly_dead(*meeting)) {
@@ -145,7 +146,7 @@ class Joiner {
     Hello hello = hello_;
     hello.job += "/" + meeting->nonce;
     return open_session(endpoint_, load_secret(options_.secret, meeting->secret_hex), hello,
-                        std::min(deadline_, Clock::now() + std::chrono::seconds(3)), !own_secret, reason);
+                        std::min(deadline_, Clock::now() + std::chrono::seconds(3)), options_.restarted || !own_secret, reason);
   }
 
   // True when the group has started, false when the connection was lost before.
@@ -165,8 +166,7 @@ class Joiner {
       if (Clock::now() >= deadline_) {
         std::string text = "no rendezvous after " + seconds_text(Clock::now() - start_) + " s: missing " + who;
         if (joined_.server) {
-          if (const std::string refused = joined_.server->last_refusal(); !refused.empty())
-            text += " (refused: " + refused + ")";
+          if (const std::string refused = joined_.server->last_refusal(); !refused.empty()) text += " (refused: " + refused + ")";
           joined_.server->give_up(RefusalKind::kPeer, text);
         }
         throw PeerError(text);

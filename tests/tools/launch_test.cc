@@ -235,6 +235,7 @@ TEST(Usage, MistakesAreNamed) {
       {{"train", "--spawn", "2"}, 2, {"--spawn"}},
       {{"launch", "true"}, 2, {"launch itself"}},
       {{"no-such-program-at-all"}, 2, {"no program 'no-such-program-at-all'"}},
+      {{"trian"}, 2, {"did you mean 'train'"}},
       {{"script.py"}, 2, {"write python script.py"}},
       {{"--master-addr", "192.0.2.1", "train"}, 78, {"192.0.2.1", "not an address of this host"}},
   };

@@ -125,30 +125,67 @@ TEST_F(LaunchTrain, AnInterruptSavesAndASchedulersEchoDoesNotCutItOff) {
   EXPECT_TRUE(fs::exists(folder_ / "run/latest"));
 }
 
+// The worker of `rank` among the processes with `mark`; 0 when there is none.
+pid_t worker(const std::string& mark, int rank) {
+  const std::string entry = std::string(1, '\0') + "RANK=" + std::to_string(rank) + '\0';
+  for (const pid_t pid : processes_with(mark)) try {
+      if (test_support::read_text("/proc/" + std::to_string(pid) + "/environ").find(entry) != std::string::npos) return pid;
+    } catch (const std::exception&) {  // it has just ended
+    }
+  return 0;
+}
+
+// Both folders end with the same snapshot, to the last bit.
+void expect_same_end(const std::string& a, const std::string& b) {
+  const std::string last = test_support::read_text(a + "/latest");
+  EXPECT_EQ(test_support::read_text(b + "/latest"), last);
+  const std::string name = "/" + last.substr(0, last.find('\n'));
+  const CommandResult verify = run_command({engine_binary(), "verify", "--only", "all", a + name, b + name});
+  EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
+  EXPECT_EQ(verify.out, "");
+}
+
 TEST_F(LaunchTrain, ARankKilledOnceChangesNoBitOfTheResult) {
   const Words two{"--nproc-per-node", "2"};
   const CommandResult whole = launch(two + glyph_train(folder_ / "whole"));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   Running job(Words{engine_binary(), "launch", "--max-restarts", "1"} + two + glyph_train(folder_ / "broken"));
   ASSERT_TRUE(eventually([&] { return fs::exists(folder_ / "broken/latest"); }));
-  pid_t victim = 0;  // rank 1
-  for (const pid_t pid : processes_with(folder_ / "broken"))
-    if (test_support::read_text("/proc/" + std::to_string(pid) + "/environ").find(std::string("\0RANK=1", 7)) !=
-        std::string::npos)
-      victim = pid;
+  const pid_t victim = worker(folder_ / "broken", 1);
   ASSERT_NE(victim, 0);
   kill(victim, SIGKILL);
   EXPECT_EQ(job.wait(), 0) << job.err();
   EXPECT_CONTAINS(job.err(), "restart 1 of 1 after: rank 1 on ");
   EXPECT_CONTAINS(job.err(), "(pid " + std::to_string(victim) + ") failed first: killed by signal 9 (Killed)");
   EXPECT_CONTAINS(job.out(), "resumed ");
-  const std::string last = test_support::read_text(folder_ / "whole/latest");
-  EXPECT_EQ(test_support::read_text(folder_ / "broken/latest"), last);
-  const std::string name = last.substr(0, last.find('\n'));
-  const CommandResult verify =
-      run_command({engine_binary(), "verify", "--only", "all", folder_ / ("whole/" + name), folder_ / ("broken/" + name)});
-  EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
-  EXPECT_EQ(verify.out, "");
+  expect_same_end(folder_ / "whole", folder_ / "broken");
+}
+
+// On both nodes, whichever rank it was: also when rank 0 dies, with the store in it.
+TEST_F(LaunchTrain, TwoNodesStartAgainTogether) {
+  const std::string secret = folder_ / "secret";
+  test_support::write_text(secret, std::string(64, '5'));
+  chmod(secret.c_str(), 0600);
+  ASSERT_EQ(launch(Words{"--nproc-per-node", "2"} + glyph_train(folder_ / "whole")).exit_code, 0);
+  for (const int rank : {1, 0}) {
+    const std::string run = folder_ / ("broken" + std::to_string(rank)), port = std::to_string(free_port());
+    const auto node = [&](const char* number) {
+      return Words{engine_binary(),     "launch",         "--nnodes", "2", "--node-rank", number, "--rdzv-endpoint",
+                   "127.0.0.1:" + port, "--max-restarts", "2"} +
+             glyph_train(run);
+    };
+    Running first(node("0"), {{"ENGINE_SECRET_FILE", secret}}), second(node("1"), {{"ENGINE_SECRET_FILE", secret}});
+    ASSERT_TRUE(eventually([&] { return fs::exists(run + "/latest"); })) << first.err() << second.err();
+    const pid_t victim = worker(run, rank);
+    ASSERT_NE(victim, 0);
+    kill(victim, SIGKILL);
+    EXPECT_EQ(first.wait(), 0) << first.err();
+    EXPECT_EQ(second.wait(), 0) << second.err();
+    EXPECT_CONTAINS(first.err(), "restart 1 of 2 after: rank 0 on ");
+    EXPECT_CONTAINS(second.err(), "restart 1 of 2 after: rank 1 on ");
+    EXPECT_CONTAINS(first.out(), "resumed ");
+    expect_same_end(folder_ / "whole", run);
+  }
 }
 
 // Stands for ssh: notes its arguments, then runs the line as the other host's shell would, with nothing of this environment.

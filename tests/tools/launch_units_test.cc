@@ -198,7 +198,7 @@ TEST(Remote, ASignalInTheSameReadAsTheSetupIsNotLost) {
   EXPECT_STREQ(std::getenv("ENGINE_LAUNCH_TEST"), "a b");
   unsetenv("ENGINE_LAUNCH_TEST");
   SignalInbox inbox;
-  control.report_to(inbox);
+  control.report_to(inbox, true);
   EXPECT_EQ(inbox.take(), SIGTERM);
   EXPECT_EQ(inbox.take(), std::nullopt);
   close(ends[1]);

@@ -79,11 +79,12 @@ void ControlLine::handle(std::span<const pollfd> polls) {
   if (ended_ || polls[0].revents == 0) return;
   ended_ = !read_more();
   pass_signals();
-  if (ended_ && inbox_ != nullptr) inbox_->put(SIGKILL);
+  if (ended_ && end_kills_ && inbox_ != nullptr) inbox_->put(SIGKILL);
 }
 
-void ControlLine::report_to(SignalInbox& inbox) {
+void ControlLine::report_to(SignalInbox& inbox, bool end_kills) {
   inbox_ = &inbox;
+  end_kills_ = end_kills;
   pass_signals();  // one may have come in the same read as "go"
 }
 

@@ -19,7 +19,8 @@ class ControlLine : public EventSource {
   // Reads up to "go" and sets the variables in this process. Throws backends::PeerError after 60 s or at a broken line.
   void receive_setup();
   const std::string& secret() const { return secret_; }  // "" when none was sent
-  void report_to(SignalInbox& inbox);                    // signals, from now on; it must outlive this
+  // Puts signals there from now on, and SIGKILL when the line ends and `end_kills`. The inbox must outlive this.
+  void report_to(SignalInbox& inbox, bool end_kills);
 
   void add_to(std::vector<pollfd>& polls) override;
   void handle(std::span<const pollfd> polls) override;
@@ -30,7 +31,7 @@ class ControlLine : public EventSource {
   std::optional<std::string> next_record();
 
   int fd_;
-  bool ended_ = false;
+  bool ended_ = false, end_kills_ = true;
   std::string bytes_, secret_;
   SignalInbox* inbox_ = nullptr;
 };

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "io/io_error.h"
+#include "io/config/option_table.h"
 #include "tools/console_observer.h"
 #include "tools/exit_codes.h"
 
@@ -38,8 +38,12 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }  // namespace
 
 std::string find_program(const std::string& name) {
-  const std::string advice =
-      name.ends_with(".py") ? ": write python " + name : ": expected train ... or a program that can be run";
+  std::vector<std::string> own;
+  for (const Command& c : commands()) own.emplace_back(c.name);
+  const std::string near = io::nearest_name(name, own);
+  const std::string advice = name.ends_with(".py") ? ": write python " + name
+                             : !near.empty()       ? ": did you mean '" + near + "'?"
+                                                   : ": expected train ... or a program that can be run";
   if (name.find('/') != std::string::npos) {
     if (is_program(name)) return name;
     throw UsageError("cannot run '" + name + "' (" +
@@ -173,7 +177,8 @@ void LocalNode::note_failure(const GroupOutcome& outcome, const std::vector<Work
     failure.log = err.file;
     if (logs_.keeps_files()) {
       const std::string path = logs_.folder(attempt_, failure.rank) + "/error.json";
-      if (access(path.c_str(), F_OK) != 0) std::ofstream(path) << failure_json(failure);  // the worker may have written its own
+      const bool own = access(path.c_str(), F_OK) == 0;  // the worker's
+      if (!own && !(std::ofstream(path) << failure_json(failure)).flush()) print_notice("cannot write " + path);
     }
     if (i == outcome.culprit) failure_ = failure;
   }
