@@ -26,6 +26,7 @@ int launch_command(const Arguments& arguments) {
     control->receive_setup();
   }
   const LaunchPlan plan = make_launch_plan(*options);
+  check_hosts(*options, plan);
   if (options->dry_run) {
     std::cout << plan_table(plan, *options) << std::flush;
     return kExitOk;

@@ -122,7 +122,10 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
   LaunchPlan plan;
   plan.nnodes = options.nnodes;
   plan.node_rank = find_node_rank(options);
-  plan.nproc = count_workers(options.nproc_per_node, plan.gpus);
+  // The devices of other hosts are counted there.
+  const bool elsewhere = !options.hosts.empty() && !options.dry_run;
+  const bool number = options.nproc_per_node.find_first_not_of("0123456789") == std::string::npos;
+  plan.nproc = elsewhere && !number ? 1 : count_workers(options.nproc_per_node, plan.gpus);
   if (plan.world_size() > 65536)
     throw io::ConfigError(std::to_string(plan.nnodes) + " nodes x " + std::to_string(plan.nproc) +
                           " workers: expected at most 65536 ranks");

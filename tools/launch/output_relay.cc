@@ -49,10 +49,9 @@ void OutputRelay::add_to(std::vector<pollfd>& polls) {
 void OutputRelay::handle(std::span<const pollfd> polls) {
   for (std::size_t i = 0; i < polled_.size(); ++i)
     if (polls[2 + i].revents != 0) read_from(*polled_[i]);
-  for (std::size_t i = 0; i < 2; ++i) {
-    if (outputs_[i].pending.empty()) continue;
-    pollfd now{outputs_[i].fd, POLLOUT, 0};
-    if (poll(&now, 1, 0) > 0) write_some(outputs_[i]);
+  for (Output& output : outputs_) {
+    pollfd now{output.fd, POLLOUT, 0};
+    while (!output.pending.empty() && poll(&now, 1, 0) > 0) write_some(output);
   }
 }
 

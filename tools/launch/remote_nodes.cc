@@ -30,19 +30,6 @@ std::string without_user(const std::string& host) { return host.substr(host.find
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host.starts_with("127.") || host == "::1"; }
 
-void check_hosts(const LaunchOptions& options, const LaunchPlan& plan) {
-  std::set<std::string> seen;
-  for (const std::string& host : options.hosts) {
-    if (host.front() == '-' || host.find_first_of(" \t'\"\\") != std::string::npos)
-      throw UsageError("'" + host + "' is not a host name");
-    if (!seen.insert(host).second)
-      throw UsageError("host '" + host + "' is named twice; give --nproc-per-node for several workers on it");
-    if (is_loopback(plan.master_addr) && !is_loopback(without_user(host)))
-      throw io::ConfigError("the ranks would meet at " + plan.master_addr + ", which " + host +
-                            " takes for itself: name the first host as the others know it, or give --master-addr");
-  }
-}
-
 // One node's launch: a child, its standard input and its streams.
 struct Node {
   backends::Socket control;
@@ -129,6 +116,21 @@ std::string node_failure(const std::string& host, const WorkerEnd& end, std::str
 
 }  // namespace
 
+void check_hosts(const LaunchOptions& options, const LaunchPlan& plan) {
+  std::set<std::string> seen;
+  for (const std::string& host : options.hosts) {
+    if (host.front() == '-' || host.find_first_of(" \t'\"\\") != std::string::npos)
+      throw UsageError("--hosts: '" + host + "' is not a host name");
+    if (std::count(host.begin(), host.end(), ':') == 1)
+      throw UsageError("--hosts: '" + host + "' has a number of slots: give only the name, and --nproc-per-node or a --hostfile");
+    if (!seen.insert(host).second)
+      throw UsageError("--hosts: '" + host + "' is named twice; give --nproc-per-node for several workers on it");
+    if (is_loopback(plan.master_addr) && !is_loopback(without_user(host)))
+      throw io::ConfigError("the ranks would meet at " + plan.master_addr + ", which " + host +
+                            " takes for itself: name the first host as the others know it, or give --master-addr");
+  }
+}
+
 std::string shell_word(const std::string& text) {
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -176,7 +178,6 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
 }
 
 int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, GuardProcess& guard, SignalInbox& inbox) {
-  check_hosts(options, plan);
   std::vector<Node> nodes;
   GroupRules rules;
   // A launch takes up to 8 s to judge and end its own workers; only then can it say whether it is the cause.
