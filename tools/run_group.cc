@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "backends/backend_error.h"
 #include "backends/backend_table.h"
 #include "backends/rendezvous/identity.h"
+#include "backends/rendezvous/tcp_socket.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/build_info.h"
 #include "tools/console_observer.h"
+#include "tools/launch/handover.h"
 #include "tools/worker_processes.h"
 #include "tools/worker_threads.h"
 
@@ -99,6 +102,18 @@ int run_process(const backends::GroupOptions& options, const io::RunConfig& conf
   });
 }
 
+// Under `engine launch` a rank is told whether it was started again, and rank 0 finds its meeting socket open already. A rank
+// that has no use for it lets it go.
+void take_launchers_word(backends::GroupOptions& options) {
+  const char* restarts = std::getenv("ENGINE_RESTART_COUNT");
+  options.restarted = restarts != nullptr && std::atoi(restarts) > 0;
+  const std::string method = options.init_method;
+  const bool by_address = method.starts_with("tcp://");
+  const int port = by_address ? backends::parse_endpoint(std::string_view(method).substr(6), "init method").port : 0;
+  backends::Socket listener(take_listen_fd(port));
+  if (by_address && options.rank == 0) options.listen_fd = listener.release();
+}
+
 }  // namespace
 
 int run_group(const io::RunConfig& config, const std::function<int(backends::Group&)>& body) {
@@ -135,6 +150,7 @@ int run_group(const io::RunConfig& config, const std::function<int(backends::Gro
     options.local_world_size = identity.known_local_world_size();
     options.port_window = identity.port_window;
     options.job_id = identity.job_from.value;
+    take_launchers_word(options);
   }
   return run_process(options, config, body);
 }

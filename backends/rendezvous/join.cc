@@ -76,9 +76,9 @@ class Joiner {
     if (path_.empty()) secret_ = load_secret(options_.secret, "");
     if (options_.rank == 0) {
       open_server();
-      scan_.emplace(endpoint_.host, endpoint_.port, 1);
+      scan_.emplace(endpoint_.host, endpoint_.port, 1, options_.restarted);
     } else if (path_.empty()) {
-      scan_.emplace(endpoint_.host, endpoint_.port, window_);
+      scan_.emplace(endpoint_.host, endpoint_.port, window_, options_.restarted);
       refuse_hidden_loopback(wait_for_name());
     }
     for (;;) {
@@ -223,8 +223,9 @@ class Joiner {
     Hello hello = hello_;
     hello.job += "/" + meeting->nonce;
     secret_ = load_secret(options_.secret, meeting->secret_hex);
+    const bool sure = own_secret && !options_.restarted;
     return open_session(endpoint_, secret_, hello, std::min(deadline_, Clock::now() + std::chrono::seconds(3)),
-                        own_secret ? Doubt::kNone : Doubt::kAddress, reason);
+                        sure ? Doubt::kNone : Doubt::kAddress, reason);
   }
 
   // True when the group has started, false when the connection was lost before.
