@@ -17,6 +17,12 @@ class PeerError : public Error {
   using Error::Error;
 };
 
+// The user asked to stop while the group was forming (exit code 128 + signal).
+class CancelledError : public Error {
+ public:
+  using Error::Error;
+};
+
 // Ranks disagree on a collective or on the run's identity (exit code 76).
 class MismatchError : public Error {
  public:

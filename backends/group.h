@@ -30,6 +30,7 @@ struct GroupOptions {
   std::string host_id = {};  // which ranks share a host, where the caller knows better; "": found out (host_identity.h)
   int listen_fd = -1;        // rank 0: a bound, listening socket handed over by the launcher, owned from here on; -1: bind here
   bool restarted = false;    // after a failure: the group of before may still be ending, and is waited for
+  std::function<bool()> cancelled = {};            // asked while joining, from its thread: true ends it with CancelledError
   std::function<void(const std::string&)> notice;  // progress lines for the user, from any thread; may be empty
 };
 

@@ -16,6 +16,7 @@
 #include "tools/build_info.h"
 #include "tools/console_observer.h"
 #include "tools/launch/handover.h"
+#include "tools/stop_signals.h"
 #include "tools/worker_processes.h"
 #include "tools/worker_threads.h"
 
@@ -37,6 +38,7 @@ backends::GroupOptions group_options(const io::RunConfig& config) {
   options.timeout_ms = milliseconds(config.timeout_s);
   options.heartbeat_ms = milliseconds(config.heartbeat_s);
   options.notice = print_notice;
+  options.cancelled = [] { return stop_signal_flag().load() != 0; };
   return options;
 }
 
@@ -73,7 +75,13 @@ int run_joined(backends::Group& group, const std::string& flight_dir, const std:
 
 int run_member(const backends::GroupOptions& options, const std::string& flight_dir,
                const std::function<int(backends::Group&)>& body) {
-  const std::unique_ptr<backends::Group> group = backends::join_group(options);
+  std::unique_ptr<backends::Group> group;
+  try {
+    group = backends::join_group(options);
+  } catch (const backends::CancelledError& error) {
+    print_notice(error.what());
+    return 128 + stop_signal_flag().load();
+  }
   return run_joined(*group, flight_dir, body);
 }
 

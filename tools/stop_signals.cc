@@ -39,6 +39,8 @@ void on_signal(int signal, siginfo_t* info, void*) {
 
 }  // namespace
 
+const std::atomic<int>& stop_signal_flag() { return stop_signal; }
+
 const std::atomic<int>& install_stop_signals() {
   struct sigaction action {};
   action.sa_sigaction = on_signal;

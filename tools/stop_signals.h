@@ -8,5 +8,7 @@ namespace tools {
 
 // Installs the handlers (once) and returns the flag: 0, or the number of the signal that asked to stop.
 const std::atomic<int>& install_stop_signals();
+// That flag; 0 for ever where no handlers were installed.
+const std::atomic<int>& stop_signal_flag();
 
 }  // namespace tools

@@ -254,9 +254,7 @@ bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }
 engine::TrainState& TrainSession::state() { return impl_->state; }
 engine::CheckpointKeeper& TrainSession::keeper() { return impl_->keeper; }
 
-int default_threads(int local_world_size) {
-  return choose_threads(local_world_size, backends::process_environment()).threads;
-}
+int default_threads(int local_world_size) { return choose_threads(local_world_size, backends::process_environment()).threads; }
 
 io::DatasetOptions dataset_options(const io::RunConfig& config) {
   return {.name = config.dataset,

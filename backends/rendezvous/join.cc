@@ -17,6 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kNoticeEvery = std::chrono::seconds(5);
+constexpr auto kLook = std::chrono::milliseconds(100);  // between looks at whether the user wants to stop
 constexpr auto kFirstPause = std::chrono::milliseconds(20), kLongestPause = std::chrono::milliseconds(500);
 
 std::string seconds_text(Clock::duration d) {
@@ -194,6 +195,7 @@ class Joiner {
                       reason + ")" + loopback_hint());
     }
     notice_when_due("waiting for rank 0 " + where + ": " + reason);
+    stop_if_cancelled();
     std::this_thread::sleep_for(
         std::min<Clock::duration>(pause, std::max<Clock::duration>(deadline_ - Clock::now(), Clock::duration::zero())));
     pause = std::min(pause * 2, kLongestPause);
@@ -231,7 +233,7 @@ class Joiner {
   // True when the group has started, false when the connection was lost before.
   bool wait_for_all() {
     for (;;) {
-      switch (joined_.store->wait_for_start(std::min(deadline_, next_notice_))) {
+      switch (joined_.store->wait_for_start(std::min({deadline_, next_notice_, Clock::now() + kLook}))) {
         case TcpStore::Meeting::kStarted:
           return true;
         case TcpStore::Meeting::kLost:
@@ -239,6 +241,8 @@ class Joiner {
         case TcpStore::Meeting::kWaiting:
           break;
       }
+      stop_if_cancelled();
+      if (Clock::now() < std::min(deadline_, next_notice_)) continue;
       const std::vector<int> missing = joined_.store->missing();
       const std::string who =
           std::to_string(missing.size()) + " of " + std::to_string(options_.world_size) + " ranks: " + ranks_text(missing);
@@ -252,6 +256,12 @@ class Joiner {
       }
       notice_when_due("waiting for " + who);
     }
+  }
+
+  void stop_if_cancelled() {
+    if (!options_.cancelled || !options_.cancelled()) return;
+    if (joined_.server) joined_.server->give_up(RefusalKind::kPeer, "rank 0 was stopped while it waited for the others");
+    throw CancelledError("stopped while waiting for the other ranks");
   }
 
   void notice_when_due(const std::string& text) {

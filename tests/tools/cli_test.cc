@@ -314,8 +314,6 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-bool has_gloo() { return engine({"version", "--build"}).out.find("gloo     usable") != std::string::npos; }
-
 // Starts a long two-rank training in a thread; `act` gets the parent's pid and runs while it trains.
 CommandResult while_training(const std::string& mark, const std::vector<std::string>& more,
                              const std::function<void(pid_t)>& act) {
@@ -343,7 +341,6 @@ CommandResult while_training(const std::string& mark, const std::vector<std::str
 std::string unique_mark(const char* what) { return std::string("cli-") + what + "-" + std::to_string(getpid()); }
 
 TEST(Death, AKilledRankEndsTheOthersWithinSecondsAndIsNamed) {
-  if (!has_gloo()) GTEST_SKIP() << "gloo is not built in";
   const std::string mark = unique_mark("death");
   std::chrono::steady_clock::time_point killed;
   const CommandResult result = while_training(mark, {}, [&](pid_t parent) {
@@ -358,7 +355,6 @@ TEST(Death, AKilledRankEndsTheOthersWithinSecondsAndIsNamed) {
 }
 
 TEST(Death, WorkersDieWithTheirParent) {
-  if (!has_gloo()) GTEST_SKIP() << "gloo is not built in";
   const std::string mark = unique_mark("parent");
   while_training(mark, {}, [&](pid_t parent) { kill(parent, SIGKILL); });
   for (int i = 0; i < 20 && processes_of(mark) > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -366,7 +362,6 @@ TEST(Death, WorkersDieWithTheirParent) {
 }
 
 TEST(Stop, OneInterruptIsOrderlyAndSaves) {
-  if (!has_gloo()) GTEST_SKIP() << "gloo is not built in";
   const TemporaryDirectory folder;
   const CommandResult result = while_training(unique_mark("stop"), {"--save-dir", folder / "run", "--save-every", "0"},
                                               [](pid_t parent) { kill(parent, SIGINT); });
@@ -379,17 +374,31 @@ TEST(Stop, OneInterruptIsOrderlyAndSaves) {
 TEST(Rendezvous, AMissingRankIsNamedAndTheWaitEnds) {
   const CommandResult result =
       engine(quick_train({"--rank", "0", "--world-size", "3", "--init-method", "tcp://127.0.0.1:29817", "--rdzv-timeout", "7"}));
-  if (!has_gloo()) {
-    EXPECT_EQ(result.exit_code, 78) << result.err;  // no backend for processes: said before any wait
-    return;
-  }
   EXPECT_EQ(result.exit_code, 69) << result.err;
   EXPECT_NE(result.err.find("waiting for"), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("1, 2"), std::string::npos) << result.err;
 }
 
+TEST(Rendezvous, OneInterruptEndsTheWait) {
+  for (const char* rank : {"0", "1"}) {  // the one that is waited at, and one that waits for it
+    CommandResult result;
+    std::thread runner([&] {
+      std::vector<std::string> arguments =
+          quick_train({"--rank", rank, "--world-size", "2", "--init-method", "tcp://127.0.0.1:29818", "--rdzv-timeout", "30"});
+      arguments.insert(arguments.begin(), engine_binary());
+      result = run_command(arguments, {}, 20'000);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    const auto begin = std::chrono::steady_clock::now();
+    for (const pid_t pid : children_of(getpid())) kill(pid, SIGINT);
+    runner.join();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+    EXPECT_EQ(result.exit_code, 130) << result.err;
+    EXPECT_NE(result.err.find("stopped while waiting for the other ranks"), std::string::npos) << result.err;
+  }
+}
+
 TEST(Rendezvous, RanksStartedByHandMeetThroughEnvironmentAndFile) {
-  if (!has_gloo()) GTEST_SKIP() << "gloo is not built in";
   const TemporaryDirectory folder;
   const std::string meeting = "file://" + (folder / "meet");
   const auto member = [&](int rank) {
