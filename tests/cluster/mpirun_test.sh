@@ -8,7 +8,7 @@ engine=$(readlink -f "${1:?usage: mpirun_test.sh ENGINE}")
 need_root
 need_tools mpirun
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$folder"' EXIT
 mkdir -p "$folder/home"
 export HOME=$folder/home
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT

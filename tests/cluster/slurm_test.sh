@@ -24,11 +24,14 @@ daemons=()
 finish() {
   local status=$?
   [ "$status" -eq 0 ] || tail -n 15 "$folder"/*.log >&2 || true
-  # In reverse: the nodes, the controller, munge.
+  # In reverse: the nodes, the controller, munge. What does not end in time is ended with the namespace.
   for ((i = ${#daemons[@]} - 1; i >= 0; --i)); do
     kill "${daemons[i]}" 2>/dev/null || true
   done
-  for pid in "${daemons[@]}"; do wait "$pid" 2>/dev/null || true; done
+  for ((i = 0; i < 50; ++i)); do
+    kill -0 "${daemons[@]}" 2>/dev/null || break
+    sleep 0.1
+  done
   exit "$status"
 }
 trap finish EXIT
