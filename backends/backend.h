@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backends/communicator.h"
+#include "backends/rendezvous/secret.h"
 #include "backends/rendezvous/store.h"
 
 namespace backends {
@@ -38,22 +40,34 @@ class Enlistment {
   Communicator& communicator_;
 };
 
-// What a backend gets to make one communicator of ranks that are processes.
+// What a backend gets to make one communicator of ranks that are processes: of all ranks of the group, or of some.
 struct BackendContext {
-  int rank = 0, world_size = 1;
+  int rank = 0, world_size = 1;  // within this communicator
+  std::vector<int> members;      // the group's rank of each of its ranks; for messages
   Store& store;
   FailureWatch& watch;  // outlives the communicator
-  std::string prefix;   // of this communicator's keys in the store; equal on all ranks, used once
+  std::string prefix;   // of this communicator's keys in the store; equal on all its ranks, used once
   std::string address;  // of this rank, the one to listen on; all ranks can reach it
+  Secret secret;        // the job's; every connection of our own proves it
+  int streams = 1;      // connections per peer, where a backend stripes
   std::chrono::milliseconds timeout{};
+
+  int group_rank(int rank_here) const { return members[static_cast<std::size_t>(rank_here)]; }
+};
+
+enum class Reach {
+  kThreads,  // ranks are threads of one process
+  kHost,     // processes of one host
+  kHosts,    // processes anywhere
 };
 
 struct Backend {
   const char* name;
-  bool joins_processes;  // else its ranks are threads of one process
-  bool usable;           // built in
-  const char* note;      // why not, and what to install; or what it is
-  // Collective. May throw any std::exception: the group adds who and where.
+  Reach reach;
+  bool usable;       // built in
+  const char* note;  // why not, and what to install; or what it is
+  // Collective over the context's ranks. May throw any std::exception: the group adds who and where. Every payload is
+  // preceded by the call's ControlWord, and a peer's word that differs is a MismatchError before its payload is used.
   std::unique_ptr<Communicator> (*create)(const BackendContext& context);
 };
 

@@ -12,6 +12,9 @@ std::size_t size_of(DataType type) {
       return 8;
     case DataType::kU8:
       return 1;
+    case DataType::kF16:
+    case DataType::kBF16:
+      return 2;
   }
   return 0;
 }
@@ -26,6 +29,10 @@ std::string_view to_string(DataType type) {
       return "i64";
     case DataType::kU8:
       return "u8";
+    case DataType::kF16:
+      return "f16";
+    case DataType::kBF16:
+      return "bf16";
   }
   return "?";
 }

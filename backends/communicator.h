@@ -12,7 +12,8 @@
 
 namespace backends {
 
-enum class DataType : std::uint8_t { kF32, kF64, kI64, kU8 };
+// kF16 is IEEE binary16, kBF16 the upper half of binary32.
+enum class DataType : std::uint8_t { kF32, kF64, kI64, kU8, kF16, kBF16 };
 enum class ReduceOp : std::uint8_t { kSum, kMax, kMin };
 
 std::size_t size_of(DataType type);
@@ -23,7 +24,7 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  virtual std::string_view name() const = 0;  // "gloo", "inproc", "single"
+  virtual std::string_view name() const = 0;  // "gloo", "shm", "single"
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 

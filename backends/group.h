@@ -14,18 +14,22 @@ namespace backends {
 struct GroupOptions {
   std::string init_method = "env://";  // env://, tcp://HOST:PORT, file:///PATH
   int rank = 0, world_size = 1, local_rank = 0;
-  int local_world_size = 0;      // ranks on this host; 0: unknown. Equal to world_size: rank 0 listens on loopback (file://)
-  std::string backend = "auto";  // auto, gloo, inproc
-  int port_window = 1;           // ports from the given one on among which rank 0 may listen; > 1 needs a job id
-  std::string interface;         // "" = the one that routes to the master
-  std::string job_id;            // part of the handshake; "" allowed
-  std::string build_id = {};     // part of the handshake; "" allowed
-  std::string secret = {};       // hexadecimal, 32 digits or more; "": ENGINE_SECRET_FILE, ENGINE_SECRET, ... (secret.h)
-  std::string config_digest;     // must be equal on all ranks: a difference is a MismatchError naming both ranks
+  int local_world_size = 0;          // ranks on this host; 0: unknown. Equal to world_size: rank 0 listens on loopback (file://)
+  std::string backend = "auto";      // "auto", a name of list_backends(), "checked:A,B" or the path of a plug-in
+  std::string local_stage = "auto";  // shared memory among ranks of one host: auto (where backend is auto), shm, off
+  int streams = 1;                   // connections per peer, where the backend stripes
+  int port_window = 1;               // ports from the given one on among which rank 0 may listen; > 1 needs a job id
+  std::string interface;             // "" = the one that routes to the master
+  std::string job_id;                // part of the handshake; "" allowed
+  std::string build_id = {};         // part of the handshake; "" allowed
+  std::string secret = {};           // hexadecimal, 32 digits or more; "": ENGINE_SECRET_FILE, ENGINE_SECRET, ... (secret.h)
+  std::string config_digest;         // must be equal on all ranks: a difference is a MismatchError naming both ranks
   int rendezvous_timeout_ms = 300'000;
   int timeout_ms = 600'000;  // of every collective
   int heartbeat_ms = 1000;
-  int listen_fd = -1;  // rank 0: a bound, listening socket handed over by the launcher, owned from here on; -1: bind here
+  std::string host_id = {};  // which ranks share a host, where the caller knows better; "": found out (host_identity.h)
+  int listen_fd = -1;        // rank 0: a bound, listening socket handed over by the launcher, owned from here on; -1: bind here
+  bool restarted = false;    // after a failure: the group of before may still be ending, and is waited for
   std::function<void(const std::string&)> notice;  // progress lines for the user, from any thread; may be empty
 };
 
@@ -33,6 +37,13 @@ struct PeerInfo {
   int rank = 0;
   std::string host;
   int pid = 0;
+  std::string host_id = {};  // equal for ranks of one host
+};
+
+// A communicator that differs from the group's own choice.
+struct CommunicatorRequest {
+  std::string backend = {}, local_stage = {};  // "": the group's
+  std::vector<int> members = {};               // ranks of the group, ascending; empty: all
 };
 
 // One job's membership. Destroy communicators before the group.
@@ -42,11 +53,15 @@ class Group {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
   virtual const std::vector<PeerInfo>& peers() const = 0;
-  virtual std::string backend() const = 0;         // the chosen one
-  virtual std::string backend_reason() const = 0;  // "auto: gloo is built in and the ranks are processes"
+  virtual std::string backend() const = 0;         // the chosen one: "gloo", "shm", "shm+gloo"
+  virtual std::string backend_reason() const = 0;  // "auto: all ranks are on one host"
 
-  // A further communicator over the same ranks. Collective: every rank calls it in the same order.
-  virtual std::unique_ptr<Communicator> make_communicator() = 0;
+  // A further communicator. Collective over its members: each of them calls it in the same order.
+  virtual std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) = 0;
+  std::unique_ptr<Communicator> make_communicator() { return make_communicator({}); }
+
+  // The last collectives of this rank as JSON, for `engine inspect --flight` (flight_recorder.h). Any thread.
+  virtual std::string flight_record(const std::string& reason) const = 0;
 
   // What this rank is doing, for the other ranks' messages should it die ("step 120, all_reduce"). Cheap; any thread.
   virtual void set_activity(std::string_view activity) noexcept = 0;
@@ -67,6 +82,7 @@ std::vector<std::unique_ptr<Group>> make_inproc_groups(int world_size, int timeo
 struct BackendInfo {
   std::string name;
   bool usable = false;
+  bool joins_hosts = false;  // else only ranks of one host, or threads
   std::string note;
 };
 std::vector<BackendInfo> list_backends();

@@ -1,18 +1,26 @@
-// Wraps a backend's communicator: checks arguments, adds who and what to its errors, and waits for the watch's verdict so
-// that an error names the rank that died. Aborted by the watch.
+// Wraps a backend's communicator: checks arguments, records calls, adds who and what to its errors, and waits for the
+// watch's verdict so that an error names the rank that died. Aborted by the watch.
 #pragma once
 
 #include <memory>
 
 #include "backends/backend.h"
+#include "backends/flight_recorder.h"
 
 namespace backends {
 
-std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, std::shared_ptr<FailureWatch> watch);
+struct Guard {
+  std::shared_ptr<FailureWatch> watch;
+  std::shared_ptr<FlightRecorder> recorder;
+  int communicator = 0;          // for the record
+  int rank = 0, world_size = 1;  // of the group, for messages
+};
+
+std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, Guard by);
 
 // "backend gloo, rank 0 of 3, all_reduce sum of 7 f32: WHAT", with the verdict of the watch (waits up to 2 s) as WHAT if
 // there is one.
-std::string explain_failure(FailureWatch& watch, std::string_view backend, int rank, int world_size,
-                            const std::string& operation, const std::string& error);
+std::string explain_failure(FailureWatch& watch, std::string_view backend, int rank, int world_size, const std::string& operation,
+                            const std::string& error);
 
 }  // namespace backends

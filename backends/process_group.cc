@@ -1,11 +1,13 @@
 // The group of ranks that are processes: joined through rank 0's store, watched, and a maker of communicators.
 #include <unistd.h>
 
-#include <algorithm>
+#include <map>
 #include <mutex>
 
 #include "backends/backend_error.h"
 #include "backends/backend_table.h"
+#include "backends/communicator_factory.h"
+#include "backends/flight_recorder.h"
 #include "backends/group.h"
 #include "backends/guarded_communicator.h"
 #include "backends/rendezvous/host_identity.h"
@@ -64,12 +66,13 @@ class ProcessWatch final : public FailureWatch {
 
 class ProcessGroup final : public Group {
  public:
-  ProcessGroup(const GroupOptions& options, BackendChoice choice, JoinedStore joined)
+  ProcessGroup(const GroupOptions& options, JoinedStore joined)
       : options_(options),
-        choice_(std::move(choice)),
         joined_(std::move(joined)),
-        watch_(std::make_shared<ProcessWatch>(joined_.store)) {
-    peers_ = joined_.store->peers();
+        watch_(std::make_shared<ProcessWatch>(joined_.store)),
+        recorder_(std::make_shared<FlightRecorder>()),
+        peers_(joined_.store->peers()),
+        plan_(plan_backend(options.backend, options.local_stage, peers_)) {
     joined_.store->on_failure([watch = std::weak_ptr<ProcessWatch>(watch_)](const std::string& text) {
       if (const auto alive = watch.lock()) alive->failed(text);
     });
@@ -80,24 +83,56 @@ class ProcessGroup final : public Group {
   int rank() const override { return options_.rank; }
   int world_size() const override { return options_.world_size; }
   const std::vector<PeerInfo>& peers() const override { return peers_; }
-  std::string backend() const override { return choice_.name; }
-  std::string backend_reason() const override { return choice_.reason; }
+  std::string backend() const override { return plan_.name; }
+  std::string backend_reason() const override { return plan_.reason; }
 
-  std::unique_ptr<Communicator> make_communicator() override {
-    const BackendContext context{options_.rank,
-                                 options_.world_size,
-                                 *joined_.store,
-                                 *watch_,
-                                 "communicator/" + std::to_string(communicators_++),
-                                 joined_.address,
-                                 std::chrono::milliseconds(options_.timeout_ms)};
+  using Group::make_communicator;
+  std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) override {
+    std::vector<PeerInfo> members = peers_;
+    if (!request.members.empty()) {
+      members.clear();
+      for (const int r : request.members) members.push_back(peers_.at(static_cast<std::size_t>(r)));
+    }
+    std::string prefix = "communicator";
+    BackendContext context{.members = {},
+                           .store = *joined_.store,
+                           .watch = *watch_,
+                           .prefix = "",
+                           .address = joined_.address,
+                           .secret = joined_.secret,
+                           .streams = options_.streams,
+                           .timeout = std::chrono::milliseconds(options_.timeout_ms)};
+    context.world_size = static_cast<int>(members.size());
+    context.rank = -1;
+    for (const PeerInfo& p : members) {
+      if (p.rank == rank()) context.rank = static_cast<int>(context.members.size());
+      context.members.push_back(p.rank);
+      prefix += "/" + std::to_string(p.rank);
+    }
+    if (context.rank < 0)
+      throw ConfigurationError("rank " + std::to_string(rank()) + " is no member of the communicator that it asks for");
+    context.prefix = prefix + "#" + std::to_string(made_of_members_[prefix]++);
+    const BackendPlan plan =
+        request.backend.empty() && request.members.empty()
+            ? plan_
+            : plan_backend(request.backend.empty() ? options_.backend : request.backend,
+                           request.local_stage.empty() ? options_.local_stage : request.local_stage, members);
+    const Guard by{watch_, recorder_, communicators_++, rank(), world_size()};
     try {
-      return guard(choice_.backend->create(context), watch_);
+      return guard(create_communicator(plan, context, members), by);
+    } catch (const ConfigurationError&) {
+      throw;
+    } catch (const MismatchError&) {
+      throw;
     } catch (const std::exception& error) {
-      throw PeerError(explain_failure(*watch_, choice_.name, rank(), world_size(), "connecting the ranks", error.what()));
+      throw PeerError(explain_failure(*watch_, plan.name, rank(), world_size(), "connecting the ranks", error.what()));
     }
   }
 
+  std::string flight_record(const std::string& reason) const override {
+    return recorder_->to_json(
+        {options_.rank, options_.world_size, getpid(), host_name(), plan_.name, reason, joined_.store->activity()});
+  }
   void set_activity(std::string_view activity) noexcept override { joined_.store->set_activity(activity); }
   void check() override {
     if (const auto failure = joined_.store->failure()) throw PeerError(*failure);
@@ -109,22 +144,28 @@ class ProcessGroup final : public Group {
 
  private:
   const GroupOptions options_;
-  const BackendChoice choice_;
   JoinedStore joined_;
   std::shared_ptr<ProcessWatch> watch_;
+  std::shared_ptr<FlightRecorder> recorder_;
   std::vector<PeerInfo> peers_;
+  const BackendPlan plan_;
   int communicators_ = 0;
+  std::map<std::string, int> made_of_members_;  // names communicators alike on all members, whatever others were made
 };
 
 class SingleGroup final : public Group {
  public:
-  explicit SingleGroup(std::string reason) : reason_(std::move(reason)), peers_{{0, host_name(), getpid()}} {}
+  explicit SingleGroup(std::string reason) : reason_(std::move(reason)), peers_{{0, host_name(), getpid(), host_id()}} {}
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
   const std::vector<PeerInfo>& peers() const override { return peers_; }
   std::string backend() const override { return "single"; }
   std::string backend_reason() const override { return reason_; }
-  std::unique_ptr<Communicator> make_communicator() override { return make_single_communicator(); }
+  using Group::make_communicator;
+  std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest&) override { return make_single_communicator(); }
+  std::string flight_record(const std::string& reason) const override {
+    return FlightRecorder().to_json({0, 1, getpid(), host_name(), "single", reason, ""});
+  }
   void set_activity(std::string_view) noexcept override {}
   void check() override {}
   void leave() override {}
@@ -153,9 +194,14 @@ void validate(const GroupOptions& o) {
 
 std::unique_ptr<Group> join_group(const GroupOptions& options) {
   validate(options);
-  BackendChoice choice = choose_backend(options.backend, options.world_size);
-  if (choice.backend == nullptr) return std::make_unique<SingleGroup>(choice.reason);
-  return std::make_unique<ProcessGroup>(options, std::move(choice), join_store(options));
+  check_backend(options.backend, options.local_stage);
+  if (options.world_size == 1)
+    return std::make_unique<SingleGroup>(
+        plan_backend(options.backend, options.local_stage, {PeerInfo{0, host_name(), getpid(), host_id()}}).reason);
+  if (options.backend == "inproc")
+    throw ConfigurationError("backend inproc joins threads of one process, not " + std::to_string(options.world_size) +
+                             " processes");
+  return std::make_unique<ProcessGroup>(options, join_store(options));
 }
 
 }  // namespace backends

@@ -1,75 +1,51 @@
-// Loops that the compiler vectorizes; memcpy in and out of registers allows any alignment.
+// Chooses the loops for this processor, and folds more than two parts through a strip that stays in the first-level cache.
 #include "backends/reduction.h"
 
-#include <cstdint>
 #include <cstring>
-#include <type_traits>
+
+#include "backends/reduction_loops.h"
 
 namespace backends {
 namespace {
 
-template <typename T>
-struct Sum {
-  T operator()(T a, T b) const {
-    if constexpr (std::is_same_v<T, std::int64_t>) {
-      return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-    } else {
-      return static_cast<T>(a + b);
-    }
-  }
-};
-template <typename T>
-struct Max {
-  T operator()(T a, T b) const {
-    const T larger = a >= b ? a : b;  // b when either is NaN
-    return a != a ? a : larger;
-  }
-};
-template <typename T>
-struct Min {
-  T operator()(T a, T b) const {
-    const T smaller = a <= b ? a : b;
-    return a != a ? a : smaller;
-  }
-};
+using Pair = void (*)(void*, const void*, const void*, std::size_t, DataType, ReduceOp);
 
-template <typename T, typename Op>
-void fold(void* into, const void* from, std::size_t count, Op op) {
-  auto* to = static_cast<char*>(into);
-  const auto* in = static_cast<const char*>(from);
-  for (std::size_t i = 0; i < count; ++i) {
-    T a, b;
-    std::memcpy(&a, to + i * sizeof(T), sizeof(T));
-    std::memcpy(&b, in + i * sizeof(T), sizeof(T));
-    a = op(a, b);
-    std::memcpy(to + i * sizeof(T), &a, sizeof(T));
-  }
+Pair choose_pair() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2")) return &reduction_avx2::reduce_pair;
+#endif
+  return &reduction_baseline::reduce_pair;
 }
+const Pair kPair = choose_pair();
 
-template <typename T>
-void fold_by(ReduceOp op, void* into, const void* from, std::size_t count) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return fold<T>(into, from, count, Sum<T>());
-    case ReduceOp::kMax:
-      return fold<T>(into, from, count, Max<T>());
-    case ReduceOp::kMin:
-      return fold<T>(into, from, count, Min<T>());
-  }
-}
+constexpr std::size_t kStripBytes = 8 << 10;
 
 }  // namespace
 
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type, ReduceOp op) {
+  kPair(out, a, b, count, type, op);
+}
+
 void reduce_into(void* into, const void* from, std::size_t count, DataType type, ReduceOp op) {
-  switch (type) {
-    case DataType::kF32:
-      return fold_by<float>(op, into, from, count);
-    case DataType::kF64:
-      return fold_by<double>(op, into, from, count);
-    case DataType::kI64:
-      return fold_by<std::int64_t>(op, into, from, count);
-    case DataType::kU8:
-      return fold_by<std::uint8_t>(op, into, from, count);
+  kPair(into, into, from, count, type, op);
+}
+
+void reduce_parts(void* out, const void* const* parts, int part_count, std::size_t count, DataType type, ReduceOp op) {
+  const std::size_t width = size_of(type);
+  if (part_count == 2) return kPair(out, parts[0], parts[1], count, type, op);
+  if (part_count == 1) {
+    if (count > 0 && out != parts[0]) std::memcpy(out, parts[0], count * width);
+    return;
+  }
+  alignas(64) char strip[kStripBytes];
+  const std::size_t most = kStripBytes / width;
+  for (std::size_t at = 0; at < count; at += most) {
+    const std::size_t n = count - at < most ? count - at : most;
+    const auto part = [&](int p) { return static_cast<const char*>(parts[p]) + at * width; };
+    kPair(strip, part(0), part(1), n, type, op);
+    for (int p = 2; p < part_count - 1; ++p) kPair(strip, strip, part(p), n, type, op);
+    kPair(static_cast<char*>(out) + at * width, strip, part(part_count - 1), n, type, op);
   }
 }
 

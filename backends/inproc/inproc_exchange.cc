@@ -15,26 +15,10 @@ namespace {
 constexpr int kSpins = 2000;                // some 10 us
 constexpr std::size_t kStripBytes = 16384;  // the sum of a strip stays in the first-level cache
 
-const char* to_text(InprocExchange::Operation operation) {
-  constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "broadcast", "all_gather", "barrier"};
-  return kNames[static_cast<std::size_t>(operation)];
-}
-
 std::string to_text(const InprocExchange::Offer& o) {
-  using Operation = InprocExchange::Operation;
-  const std::string name = to_text(o.operation), count = std::to_string(o.count);
-  switch (o.operation) {
-    case Operation::kAllReduce:
-    case Operation::kReduceScatter:
-      return name + " " + std::string(to_string(o.op)) + " of " + count + " " + std::string(to_string(o.type));
-    case Operation::kBroadcast:
-      return name + " of " + count + " bytes from rank " + std::to_string(o.root);
-    case Operation::kAllGather:
-      return name + " of " + count + " bytes";
-    case Operation::kBarrier:
-      break;
-  }
-  return name;
+  const bool reduces = o.operation == Operation::kAllReduce || o.operation == Operation::kReduceScatter;
+  return to_string(reduces ? reduction_word(o.operation, 0, o.count, o.type, o.op)
+                           : transfer_word(o.operation, 0, o.count, o.root));
 }
 
 void pause_briefly() {
@@ -162,7 +146,6 @@ namespace {
 
 class InprocCommunicator final : public Communicator {
  public:
-  using Operation = InprocExchange::Operation;
   InprocCommunicator(std::shared_ptr<InprocExchange> exchange, int rank) : exchange_(std::move(exchange)), rank_(rank) {}
 
   std::string_view name() const override { return "inproc"; }

@@ -10,13 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "backends/communicator.h"
+#include "backends/control_word.h"
 
 namespace backends {
 
 class InprocExchange {
  public:
-  enum class Operation : std::uint8_t { kAllReduce, kReduceScatter, kBroadcast, kAllGather, kBarrier };
   // What one rank brings to one call.
   struct Offer {
     Operation operation = Operation::kBarrier;

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <optional>
 
@@ -20,17 +21,21 @@ class InprocJob final : public FailureWatch {
   InprocJob(int world_size, int timeout_ms)
       : timeout_ms_(timeout_ms), left_(static_cast<std::size_t>(world_size), false), activities_(left_.size()) {}
 
-  // The exchange of every rank's `index`-th communicator.
-  std::shared_ptr<InprocExchange> exchange(std::size_t index) {
+  // The exchange of the `index`-th communicator of these ranks.
+  std::shared_ptr<InprocExchange> exchange(const std::vector<int>& members, std::size_t index) {
     const std::lock_guard lock(mutex_);
     if (failure_) throw PeerError(*failure_);
-    while (exchanges_.size() <= index)
-      exchanges_.push_back(std::make_shared<InprocExchange>(static_cast<int>(left_.size()), timeout_ms_));
-    return exchanges_[index];
+    std::shared_ptr<InprocExchange>& found = exchanges_[{members, index}];
+    if (!found) found = std::make_shared<InprocExchange>(static_cast<int>(members.size()), timeout_ms_);
+    return found;
   }
   void set_activity(int rank, std::string_view activity) {
     const std::lock_guard lock(mutex_);
     activities_[static_cast<std::size_t>(rank)].assign(activity);
+  }
+  std::string activity(int rank) const {
+    const std::lock_guard lock(mutex_);
+    return activities_[static_cast<std::size_t>(rank)];
   }
   void leave(int rank) {
     const std::lock_guard lock(mutex_);
@@ -41,9 +46,9 @@ class InprocJob final : public FailureWatch {
     const std::lock_guard lock(mutex_);
     if (left_[static_cast<std::size_t>(rank)] || failure_) return;
     const std::string& activity = activities_[static_cast<std::size_t>(rank)];
-    failure_ = "rank " + std::to_string(rank) +
-               " ended before the others; last activity: " + (activity.empty() ? "unknown" : activity);
-    for (const auto& exchange : exchanges_) exchange->abort(*failure_);
+    failure_ =
+        "rank " + std::to_string(rank) + " ended before the others; last activity: " + (activity.empty() ? "unknown" : activity);
+    for (const auto& [made, exchange] : exchanges_) exchange->abort(*failure_);
   }
   // The threads abort their exchanges themselves, at once: there is nothing to wait for.
   std::optional<std::string> known_failure(std::chrono::milliseconds) override {
@@ -63,14 +68,14 @@ class InprocJob final : public FailureWatch {
   mutable std::mutex mutex_;
   std::vector<bool> left_;
   std::vector<std::string> activities_;
-  std::vector<std::shared_ptr<InprocExchange>> exchanges_;
+  std::map<std::pair<std::vector<int>, std::size_t>, std::shared_ptr<InprocExchange>> exchanges_;
   std::optional<std::string> failure_;
 };
 
 class InprocGroup final : public Group {
  public:
   InprocGroup(std::shared_ptr<InprocJob> job, int rank, int world_size) : job_(std::move(job)), rank_(rank) {
-    for (int r = 0; r < world_size; ++r) peers_.push_back({r, host_name(), getpid()});
+    for (int r = 0; r < world_size; ++r) peers_.push_back({r, host_name(), getpid(), host_id()});
   }
   ~InprocGroup() override { job_->end(rank_); }
 
@@ -79,8 +84,23 @@ class InprocGroup final : public Group {
   const std::vector<PeerInfo>& peers() const override { return peers_; }
   std::string backend() const override { return "inproc"; }
   std::string backend_reason() const override { return "the ranks are threads of one process"; }
-  std::unique_ptr<Communicator> make_communicator() override {
-    return guard(make_inproc_communicator(job_->exchange(communicators_++), rank_), job_);
+  using Group::make_communicator;
+  std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) override {
+    if (!request.backend.empty() && request.backend != "inproc" && request.backend != "auto")
+      throw ConfigurationError("backend " + request.backend + " joins processes, but these ranks are threads (inproc)");
+    std::vector<int> members = request.members;
+    if (members.empty()) {
+      for (const PeerInfo& p : peers_) members.push_back(p.rank);
+    }
+    const auto self = std::ranges::find(members, rank_);
+    if (self == members.end())
+      throw ConfigurationError("rank " + std::to_string(rank_) + " is no member of the communicator that it asks for");
+    auto exchange = job_->exchange(members, made_of_members_[members]++);
+    return guard(make_inproc_communicator(std::move(exchange), static_cast<int>(self - members.begin())),
+                 {job_, recorder_, communicators_++, rank_, world_size()});
+  }
+  std::string flight_record(const std::string& reason) const override {
+    return recorder_->to_json({rank_, world_size(), getpid(), host_name(), "inproc", reason, job_->activity(rank_)});
   }
   void set_activity(std::string_view activity) noexcept override { job_->set_activity(rank_, activity.substr(0, 200)); }
   void check() override { job_->check(); }
@@ -89,7 +109,9 @@ class InprocGroup final : public Group {
  private:
   std::shared_ptr<InprocJob> job_;
   const int rank_;
-  std::size_t communicators_ = 0;
+  const std::shared_ptr<FlightRecorder> recorder_ = std::make_shared<FlightRecorder>();
+  int communicators_ = 0;
+  std::map<std::vector<int>, std::size_t> made_of_members_;
   std::vector<PeerInfo> peers_;
 };
 

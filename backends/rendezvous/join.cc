@@ -46,7 +46,7 @@ class Joiner {
     hello_.build = options.build_id;
     hello_.config_digest = options.config_digest;
     hello_.host = host_name().substr(0, kIdentityTextBytes);
-    hello_.host_id = host_id().substr(0, kIdentityTextBytes);
+    hello_.host_id = (options.host_id.empty() ? host_id() : options.host_id).substr(0, kIdentityTextBytes);
     std::string method = options.init_method;
     window_ = options.port_window;
     if (method.empty() || method == "env://") {
@@ -76,9 +76,9 @@ class Joiner {
     if (path_.empty()) secret_ = load_secret(options_.secret, "");
     if (options_.rank == 0) {
       open_server();
-      scan_.emplace(endpoint_.host, endpoint_.port, 1);
+      scan_.emplace(endpoint_.host, endpoint_.port, 1, options_.restarted);
     } else if (path_.empty()) {
-      scan_.emplace(endpoint_.host, endpoint_.port, window_);
+      scan_.emplace(endpoint_.host, endpoint_.port, window_, options_.restarted);
       refuse_hidden_loopback(wait_for_name());
     }
     for (;;) {
@@ -87,6 +87,7 @@ class Joiner {
       joined_.store.reset();  // rank 0 went away before the start: it may come again
     }
     joined_.address = reachable_address();
+    joined_.secret = secret_;
     return std::move(joined_);
   }
 
@@ -221,9 +222,10 @@ class Joiner {
     const bool own_secret = !options_.secret.empty() || secret_comes_from_environment();
     Hello hello = hello_;
     hello.job += "/" + meeting->nonce;
-    return open_session(endpoint_, load_secret(options_.secret, meeting->secret_hex), hello,
-                        std::min(deadline_, Clock::now() + std::chrono::seconds(3)), own_secret ? Doubt::kNone : Doubt::kAddress,
-                        reason);
+    secret_ = load_secret(options_.secret, meeting->secret_hex);
+    const bool sure = own_secret && !options_.restarted;
+    return open_session(endpoint_, secret_, hello, std::min(deadline_, Clock::now() + std::chrono::seconds(3)),
+                        sure ? Doubt::kNone : Doubt::kAddress, reason);
   }
 
   // True when the group has started, false when the connection was lost before.
@@ -267,7 +269,7 @@ class Joiner {
     const std::string address = !options_.interface.empty() ? interface_address(options_.interface)
                                 : one_host                  ? "127.0.0.1"
                                                             : joined_.store->local_address();
-    if (!one_host && is_loopback(address))
+    if (!one_host && is_loopback(address) && options_.host_id.empty())
       throw ConfigurationError("rank " + std::to_string(options_.rank) + " can be reached only at " + address +
                                ", but there are ranks on other hosts; give --iface an interface that leads to them");
     return address;

@@ -16,6 +16,7 @@ struct JoinedStore {
   std::unique_ptr<MeetingFile> file;
   std::unique_ptr<StoreServer> server;
   std::shared_ptr<TcpStore> store;
+  Secret secret;        // the job's
   std::string address;  // of this rank, for others to reach it: loopback when all are on one host
 };
 

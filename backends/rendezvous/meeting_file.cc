@@ -52,8 +52,8 @@ std::optional<Meeting> read_meeting(const std::string& path, std::string& reason
   std::string line, word, at, end;
   Meeting m;
   if (!std::getline(in, line) || line != kFirstLine) return std::nullopt;
-  in >> word >> at >> word >> m.nonce >> word >> m.secret_hex >> word >> m.pid >> m.start_time >> word >> m.host >>
-      m.host_id >> end;
+  in >> word >> at >> word >> m.nonce >> word >> m.secret_hex >> word >> m.pid >> m.start_time >> word >> m.host >> m.host_id >>
+      end;
   if (!in || end != "end") return std::nullopt;
   try {
     m.endpoint = parse_endpoint(at, path);
@@ -90,8 +90,7 @@ MeetingFile::MeetingFile(std::string path, const Meeting& meeting, const std::fu
              ") is gone");
     take_away(path_, old->nonce);
   }
-  throw PeerError("rendezvous file " + path_ +
-                  " is contended: other jobs come and go there; give each job a file of its own");
+  throw PeerError("rendezvous file " + path_ + " is contended: other jobs come and go there; give each job a file of its own");
 }
 
 MeetingFile::~MeetingFile() {

@@ -29,8 +29,13 @@ Socket listen_in_window(const Endpoint& first, int window, const std::function<v
                   std::to_string(first.port + window - 1) + " are all taken by other processes; give another MASTER_PORT");
 }
 
-PortScan::PortScan(std::string host, int first_port, int window)
-    : host_(std::move(host)), first_port_(first_port), window_(std::max(1, window)) {}
+PortScan::PortScan(std::string host, int first_port, int window, bool restarted)
+    : host_(std::move(host)),
+      first_port_(first_port),
+      window_(std::max(1, window)),
+      doubt_(restarted    ? Doubt::kAddress
+             : window > 1 ? Doubt::kPort
+                          : Doubt::kNone) {}
 
 std::string PortScan::place() const {
   if (window_ == 1) return to_string(Endpoint{host_, first_port_});
@@ -42,7 +47,6 @@ std::optional<StoreSession> PortScan::round(const Secret& secret, const Hello& h
   for (std::string& address : addresses) {
     if (!instead_of_loopback_.empty() && is_loopback(address)) address = instead_of_loopback_;
   }
-  const Doubt doubt = window_ > 1 ? Doubt::kPort : Doubt::kNone;
   std::string telling, other_secret;
   bool complete = true;
   for (int port = first_port_; port < first_port_ + window_; ++port) {
@@ -52,9 +56,9 @@ std::optional<StoreSession> PortScan::round(const Secret& secret, const Hello& h
       if (!complete) break;
       const Endpoint at{address, port};
       std::string why;
-      const Deadline until = window_ > 1 ? std::min(deadline, now + patience_) : deadline;
+      const Deadline until = doubt_ != Doubt::kNone ? std::min(deadline, now + patience_) : deadline;
       SessionFault fault = SessionFault::kNobody;
-      if (std::optional<StoreSession> session = open_session(at, secret, hello, until, doubt, why, &fault)) {
+      if (std::optional<StoreSession> session = open_session(at, secret, hello, until, doubt_, why, &fault)) {
         found_ = at;
         return session;
       }

@@ -20,10 +20,11 @@ Socket listen_in_window(const Endpoint& first, int window, const std::function<v
 // silence are passed over; each costs a bounded time, from one second in the first round to five.
 class PortScan {
  public:
-  PortScan(std::string host, int first_port, int window);
+  // `restarted`: the server of the group before may still be there; it is passed over like a stranger.
+  PortScan(std::string host, int first_port, int window, bool restarted);
 
   // One round over all ports and addresses. Empty when rank 0 was not found: `reason` says the most telling thing that was met.
-  // With a window of one port, throws as open_session() does.
+  // With a window of one port and no restart, throws as open_session() does.
   [[nodiscard]] std::optional<StoreSession> round(const Secret& secret, const Hello& hello, Deadline deadline,
                                                   std::string& reason);
 
@@ -38,6 +39,7 @@ class PortScan {
  private:
   const std::string host_;
   const int first_port_, window_;
+  const Doubt doubt_;
   std::string instead_of_loopback_, other_secret_;
   std::chrono::milliseconds patience_{1000};
   Endpoint found_;

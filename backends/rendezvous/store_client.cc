@@ -131,6 +131,11 @@ void TcpStore::set_activity(std::string_view activity) noexcept {
   }
 }
 
+std::string TcpStore::activity() const {
+  const std::lock_guard lock(mutex_);
+  return activity_;
+}
+
 std::optional<std::string> TcpStore::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;

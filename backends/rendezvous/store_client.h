@@ -46,6 +46,7 @@ class TcpStore : public Store {
   std::string local_address() const { return local_endpoint(socket_.fd()).host; }  // the one that routes to rank 0
 
   void set_activity(std::string_view activity) noexcept;
+  std::string activity() const;  // as last set
   // The first failure of a member that this rank knows of.
   std::optional<std::string> failure() const;
   std::optional<std::string> wait_for_failure(std::chrono::milliseconds timeout) const;

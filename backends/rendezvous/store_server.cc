@@ -229,6 +229,7 @@ std::string StoreServer::disagreement(const Hello& h, RefusalKind& kind) const {
   if (h.config_digest != job.config_digest)
     return differ("configuration digest", job.config_digest, h.config_digest) + "; all ranks need the same options";
   if (const Connection* other = members_[static_cast<std::size_t>(h.rank)]; other != nullptr) {
+    if (started_) kind = RefusalKind::kOtherJob;
     return "rank " + std::to_string(h.rank) + " came twice: " + member_text(h.rank, other->hello.host, other->hello.pid) +
            " and " + who;
   }

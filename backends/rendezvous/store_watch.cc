@@ -95,10 +95,10 @@ void TcpStore::handle(const Frame& frame) {
         PeerInfo peer;
         peer.rank = static_cast<int>(r);
         peer.host = in.text();
-        const std::string host = in.text();
+        peer.host_id = in.text();
         peer.pid = in.i32();
-        if (r == 0) first_host = host;
-        one_host_ = one_host_ && host == first_host;
+        if (r == 0) first_host = peer.host_id;
+        one_host_ = one_host_ && peer.host_id == first_host;
         peers_.push_back(std::move(peer));
       }
       started_ = true;

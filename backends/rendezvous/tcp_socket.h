@@ -28,6 +28,7 @@ class Socket {
   int fd() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
   void close();
+  int release() { return std::exchange(fd_, -1); }  // to another owner
 
  private:
   int fd_ = -1;

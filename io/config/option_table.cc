@@ -22,13 +22,18 @@ constexpr OptionSpec kTrainOptions[] = {
     {"synthetic-classes", kInteger, "10", "N", "run", "classes of the synthetic data set", kEqual},
 
     {"device", kChoice, "auto", "auto|cpu", "compute", "where to compute", kFree},
+    {"devices", kString, "", "LIST", "compute", "replicas in this process, a thread each: cpu:0,cpu:1 (default: one)", kEqual},
     {"threads", kInteger, "0", "N", "compute", "threads of each rank (0: the allowed cores, shared among the ranks of the host)",
      kFree},
     {"dtype", kChoice, "f32", "f32|f64", "compute", "number type; f64 runs the reference kernels", kEqual},
     {"deterministic", kFlag, "false", "", "compute", "same bits from run to run", kEqual},
     {"buffers", kChoice, "local", "local|rank0|average", "compute", "BatchNorm statistics in averaging and saving", kEqual},
 
-    {"backend", kChoice, "auto", "auto|gloo|inproc", "group", "library that carries the averaging", kEqual},
+    {"backend", kString, "auto", "NAME", "group",
+     "what carries the averaging: auto, a backend that `engine env` lists, checked:A,B or a plug-in's path", kEqual},
+    {"local-stage", kChoice, "auto", "auto|shm|off", "group",
+     "shared memory among ranks of one host first (auto: where --backend is auto)", kEqual},
+    {"streams", kInteger, "1", "N", "group", "connections between two ranks, where the backend stripes", kEqual},
     {"init-method", kString, "env://", "URL", "group", "where ranks meet: env://, tcp://HOST:PORT or file:///PATH", kFree},
     {"iface", kString, "", "IF", "group", "network interface (default: the one that routes to rank 0)", kFree},
     {"port-rule", kChoice, "auto", "auto|idr|jobid|fixed", "group", "env:// without MASTER_PORT: how the port is chosen", kFree},
@@ -85,6 +90,8 @@ constexpr OptionSpec kTrainOptions[] = {
 
     {"eval-every", kInterval, "1e", "N[e|s]", "report", "evaluate every N epochs or steps (0: never)", kEqual},
     {"log-every", kInteger, "100", "N", "report", "steps between two report lines (0: none)", kEqual},
+    {"flight-dir", kString, "", "DIR", "report",
+     "where a failing rank leaves its last collectives (default: --save-dir, else the temporary folder)", kFree},
     {"metrics", kString, "", "F.jsonl", "report", "write metrics as JSON lines", kFree},
     {"progress", kChoice, "auto", "auto|never", "report", "progress bar on a terminal", kFree},
 };

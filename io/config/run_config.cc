@@ -62,7 +62,18 @@ void read_run(const ValueReader& read, RunConfig& config) {
   }
 }
 
+void read_devices(const ValueReader& read, RunConfig& config) {
+  if (read.text("devices").empty()) return;
+  for (const std::string& device : split_text(read.text("devices"), ',')) {
+    const bool is_cpu = device.rfind("cpu:", 0) == 0 && parse_integer(device.substr(4)).value_or(-1) >= 0;
+    if (!is_cpu || std::ranges::find(config.devices, device) != config.devices.end())
+      read.refuse("devices", "different devices as cpu:0,cpu:1 (cuda is not in this version)");
+    config.devices.push_back(device);
+  }
+}
+
 void read_compute(const ValueReader& read, RunConfig& config) {
+  read_devices(read, config);
   config.device = read.text("device");
   config.dtype = read.text("dtype");
   config.buffers = read.text("buffers");
@@ -72,6 +83,8 @@ void read_compute(const ValueReader& read, RunConfig& config) {
 
 void read_group(const ValueReader& read, RunConfig& config) {
   config.backend = read.text("backend");
+  config.local_stage = read.text("local-stage");
+  config.streams = read.small("streams", 1, 64, 1);
   config.init_method = read.text("init-method");
   config.interface_name = read.text("iface");
   config.port_rule = read.text("port-rule");
@@ -140,6 +153,7 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.map_location = read.text("map-location");
   config.eval_every = read.interval("eval-every");
   config.log_every = read.integer("log-every", 0, kMany, 100);
+  config.flight_dir = read.text("flight-dir");
   config.metrics = read.text("metrics");
   config.progress = read.text("progress");
   if (config.resume == "auto" && config.save_dir.empty()) read.refuse("resume", "--save-dir beside it: that is where auto looks");

@@ -19,11 +19,13 @@ struct RunConfig {
   std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};  // height, width, channels
   // compute
   std::string device, dtype, buffers;
+  std::vector<std::string> devices;  // "cpu:0", ...; empty: one, chosen by `device`
   int threads = 0 /* auto */;
   bool deterministic = false;
   // group
-  std::string backend, init_method, interface_name, port_rule, job_id;
+  std::string backend, local_stage, init_method, interface_name, port_rule, job_id;
   std::optional<int> rank, world_size, local_rank;
+  int streams = 1;
   int spawn = 0;  // 0 = this process is one rank
   double rdzv_timeout_s = 300, timeout_s = 600, heartbeat_s = 1;
   // sync
@@ -52,7 +54,7 @@ struct RunConfig {
   // report
   Interval eval_every;
   std::int64_t log_every = 100;
-  std::string metrics, progress;
+  std::string metrics, progress, flight_dir;
 
   // Text (canonical) and source of every option. An option that plays no part in this run (momentum with adamw, epochs beside
   // steps) is unset here and has the source "not used".

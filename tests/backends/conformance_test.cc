@@ -1,6 +1,7 @@
 // One suite for every backend: what each collective must give, bit for bit, on every rank and in every run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -20,8 +21,7 @@ using backends::Group;
 using backends::ReduceOp;
 using Bytes = std::vector<unsigned char>;
 
-constexpr std::size_t kCounts[] = {0, 1, 7, 8, 9, 10007, 100000};
-constexpr DataType kTypes[] = {DataType::kF32, DataType::kF64, DataType::kI64, DataType::kU8};
+constexpr DataType kTypes[] = {DataType::kF32, DataType::kF64, DataType::kI64, DataType::kU8, DataType::kF16, DataType::kBF16};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin};
 
 template <typename T>
@@ -59,6 +59,11 @@ Bytes input_of(int rank, std::size_t count, DataType type) {
       case DataType::kU8:
         store(bytes, i, static_cast<std::uint8_t>(r));
         break;
+      case DataType::kF16:
+      case DataType::kBF16:
+        // Every kind of value by its bits: normal, subnormal, infinite, NaN. Most are kept moderate.
+        store(bytes, i, static_cast<std::uint16_t>(is_special ? r >> 16 : (r >> 16 & 0xbfff) | 0x2000));
+        break;
     }
   }
   return bytes;
@@ -79,50 +84,117 @@ T combine(T a, T b, ReduceOp op) {
   return op == ReduceOp::kMax ? (b > a ? b : a) : (b < a ? b : a);
 }
 
+// 16-bit formats by their definition: sign, exponent, fraction, in double, where every sum of two is exact.
+struct Half {
+  std::uint16_t bits;
+};
+struct Brain {
+  std::uint16_t bits;
+};
+double decode(std::uint16_t bits, int exponent_bits) {
+  const int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
+  const int exponent = (bits & 0x7fff) >> fraction_bits, fraction = bits & ((1 << fraction_bits) - 1);
+  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
+  if (exponent == (1 << exponent_bits) - 1)
+    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - fraction_bits);
+  return sign * std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+}
+// The nearest value, ties to even, found by search over the format's ordered bit patterns.
+std::uint16_t encode(double value, int exponent_bits) {
+  const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const auto infinity = static_cast<std::uint16_t>(((1 << exponent_bits) - 1) << (15 - exponent_bits));
+  if (std::isnan(value)) return static_cast<std::uint16_t>(sign | infinity | 1);
+  value = std::fabs(value);
+  std::uint16_t low = 0, high = infinity;
+  while (high - low > 1) {
+    const auto middle = static_cast<std::uint16_t>((low + high) / 2);
+    (decode(middle, exponent_bits) <= value ? low : high) = middle;
+  }
+  if (value == std::numeric_limits<double>::infinity()) return static_cast<std::uint16_t>(sign | infinity);
+  const double below = decode(low, exponent_bits);
+  // Past the largest number the next step would have been as long as the last one.
+  const double above =
+      high == infinity ? 2 * below - decode(static_cast<std::uint16_t>(low - 1), exponent_bits) : decode(high, exponent_bits);
+  const bool up = value - below > above - value || (value - below == above - value && (low & 1) != 0);
+  return static_cast<std::uint16_t>(sign | (up ? high : low));
+}
+
+template <typename Format>
+Format combine_sixteen(Format a, Format b, ReduceOp op, int exponent_bits) {
+  const double result = combine(decode(a.bits, exponent_bits), decode(b.bits, exponent_bits), op);
+  return {encode(result, exponent_bits)};
+}
+Half combine(Half a, Half b, ReduceOp op) { return combine_sixteen(a, b, op, 5); }
+Brain combine(Brain a, Brain b, ReduceOp op) { return combine_sixteen(a, b, op, 8); }
+bool is_nan(Half v) { return std::isnan(decode(v.bits, 5)); }
+bool is_nan(Brain v) { return std::isnan(decode(v.bits, 8)); }
+template <typename T>
+bool is_nan(T v) {
+  if constexpr (std::is_floating_point_v<T>) return std::isnan(v);
+  return false;
+}
+
 template <typename T>
 bool same_value(const unsigned char* a, const unsigned char* b) {
   T x, y;
   std::memcpy(&x, a, sizeof(T));
   std::memcpy(&y, b, sizeof(T));
-  if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y);
-  }
+  if (is_nan(x) || is_nan(y)) return is_nan(x) && is_nan(y);
   return std::memcmp(a, b, sizeof(T)) == 0;
 }
 
+// In which order ranks are folded: those of a host first. A flat fold is one of a single host.
+using Hosts = std::vector<std::vector<int>>;
+
 template <typename T>
-::testing::AssertionResult is_fold(const Bytes& result, int world_size, std::size_t count, DataType type, ReduceOp op,
+::testing::AssertionResult is_fold(const Bytes& result, const Hosts& hosts, std::size_t count, DataType type, ReduceOp op,
                                    std::size_t begin, std::size_t end) {
   std::vector<Bytes> inputs;
-  for (int r = 0; r < world_size; ++r) inputs.push_back(input_of(r, count, type));
+  for (const std::vector<int>& ranks : hosts) {
+    for (const int r : ranks) inputs.push_back(input_of(r, count, type));
+  }
   for (std::size_t i = begin; i < end; ++i) {
-    T sum{}, next{};
-    std::memcpy(&sum, inputs[0].data() + i * sizeof(T), sizeof(T));
-    for (int r = 1; r < world_size; ++r) {
-      std::memcpy(&next, inputs[static_cast<std::size_t>(r)].data() + i * sizeof(T), sizeof(T));
-      sum = combine(sum, next, op);
+    T sum{};
+    for (std::size_t h = 0; h < hosts.size(); ++h) {
+      T of_host{}, next{};
+      for (std::size_t r = 0; r < hosts[h].size(); ++r) {
+        std::memcpy(&next, inputs[static_cast<std::size_t>(hosts[h][r])].data() + i * sizeof(T), sizeof(T));
+        of_host = r == 0 ? next : combine(of_host, next, op);
+      }
+      sum = h == 0 ? of_host : combine(sum, of_host, op);
     }
     if (!same_value<T>(result.data() + i * sizeof(T), reinterpret_cast<unsigned char*>(&sum))) {
-      return ::testing::AssertionFailure()
-             << "element " << i << " of " << count << ' ' << to_string(type) << ' ' << to_string(op);
+      return ::testing::AssertionFailure() << "element " << i << " of " << count << ' ' << to_string(type) << ' '
+                                           << to_string(op);
     }
   }
   return ::testing::AssertionSuccess();
 }
 
-::testing::AssertionResult is_reduction(const Bytes& result, int world_size, std::size_t count, DataType type, ReduceOp op,
+::testing::AssertionResult is_reduction(const Bytes& result, const Hosts& hosts, std::size_t count, DataType type, ReduceOp op,
                                         std::size_t begin, std::size_t end) {
   switch (type) {
     case DataType::kF32:
-      return is_fold<float>(result, world_size, count, type, op, begin, end);
+      return is_fold<float>(result, hosts, count, type, op, begin, end);
     case DataType::kF64:
-      return is_fold<double>(result, world_size, count, type, op, begin, end);
+      return is_fold<double>(result, hosts, count, type, op, begin, end);
     case DataType::kI64:
-      return is_fold<std::int64_t>(result, world_size, count, type, op, begin, end);
+      return is_fold<std::int64_t>(result, hosts, count, type, op, begin, end);
     case DataType::kU8:
-      return is_fold<std::uint8_t>(result, world_size, count, type, op, begin, end);
+      return is_fold<std::uint8_t>(result, hosts, count, type, op, begin, end);
+    case DataType::kF16:
+      return is_fold<Half>(result, hosts, count, type, op, begin, end);
+    case DataType::kBF16:
+      return is_fold<Brain>(result, hosts, count, type, op, begin, end);
   }
   return ::testing::AssertionFailure();
+}
+
+// Around the number of ranks, around the limits of small messages and of blocks, odd and large.
+std::vector<std::size_t> counts_for(int world_size) {
+  const auto n = static_cast<std::size_t>(world_size);
+  return {0, 1, n - 1, n, n + 1, 2048, 4097, 10007, 100003};
 }
 
 struct Case {
@@ -134,7 +206,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.backend << " x " << c
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::string& backend : group_harness::backend_names()) {
-    for (const int world : {1, 2, 3, 4}) {
+    for (const int world : {1, 2, 3, 4, 7, 8}) {
       if (group_harness::backend_fits(backend, world)) all.push_back({backend, world});
     }
   }
@@ -144,6 +216,16 @@ std::vector<Case> cases() {
 class Conformance : public ::testing::TestWithParam<Case> {
  protected:
   int world() const { return GetParam().world_size; }
+  Hosts hosts() const {
+    Hosts hosts(1);
+    for (int r = 0; r < world(); ++r) {
+      const auto host =
+          static_cast<std::size_t>(GetParam().backend.rfind("shm+", 0) == 0 ? group_harness::host_of(r, world()) : 0);
+      hosts.resize(std::max(hosts.size(), host + 1));
+      hosts[host].push_back(r);
+    }
+    return hosts;
+  }
   void each_rank(const std::function<void(Communicator&)>& body) {
     group_harness::run_ranks(GetParam().backend, world(), [&](Group& group) {
       ASSERT_EQ(group.backend(), GetParam().backend);
@@ -160,7 +242,7 @@ TEST_P(Conformance, AllReduceIsTheFoldInRankOrderWithEqualBitsEverywhere) {
   std::vector<std::vector<Bytes>> results(static_cast<std::size_t>(world()));  // [rank][call]
   each_rank([&](Communicator& c) {
     std::vector<Bytes> mine;
-    for (const std::size_t count : kCounts) {
+    for (const std::size_t count : counts_for(world())) {
       for (const DataType type : kTypes) {
         for (const ReduceOp op : kOps) {
           for (int run = 0; run < 2; ++run) {
@@ -177,10 +259,10 @@ TEST_P(Conformance, AllReduceIsTheFoldInRankOrderWithEqualBitsEverywhere) {
   for (int r = 1; r < world(); ++r)
     EXPECT_TRUE(results[static_cast<std::size_t>(r)] == results[0]) << "rank " << r << " has other bits than rank 0";
   std::size_t call = 0;
-  for (const std::size_t count : kCounts) {
+  for (const std::size_t count : counts_for(world())) {
     for (const DataType type : kTypes) {
       for (const ReduceOp op : kOps) {
-        EXPECT_TRUE(is_reduction(results[0].at(call), world(), count, type, op, 0, count));
+        EXPECT_TRUE(is_reduction(results[0].at(call), hosts(), count, type, op, 0, count));
         call += 2;
       }
     }
@@ -194,24 +276,24 @@ TEST_P(Conformance, AllReduceWorksOnUnalignedMemory) {
     const Bytes input = input_of(c.rank(), count, DataType::kF32);
     std::copy(input.begin(), input.end(), room.begin() + 1);
     c.all_reduce(room.data() + 1, count, DataType::kF32, ReduceOp::kSum);
-    EXPECT_TRUE(is_reduction(Bytes(room.begin() + 1, room.end()), world(), count, DataType::kF32, ReduceOp::kSum, 0, count));
+    EXPECT_TRUE(is_reduction(Bytes(room.begin() + 1, room.end()), hosts(), count, DataType::kF32, ReduceOp::kSum, 0, count));
   });
 }
 
 TEST_P(Conformance, ReduceScatterGivesEachRankItsShare) {
   each_rank([&](Communicator& c) {
-    for (const std::size_t count : kCounts) {
+    for (const std::size_t count : counts_for(world())) {
       Bytes data = input_of(c.rank(), count, DataType::kF64);
       c.reduce_scatter(data.data(), count, DataType::kF64, ReduceOp::kSum);
       const auto n = static_cast<std::size_t>(world()), r = static_cast<std::size_t>(c.rank());
-      EXPECT_TRUE(is_reduction(data, world(), count, DataType::kF64, ReduceOp::kSum, r * count / n, (r + 1) * count / n));
+      EXPECT_TRUE(is_reduction(data, hosts(), count, DataType::kF64, ReduceOp::kSum, r * count / n, (r + 1) * count / n));
     }
   });
 }
 
 TEST_P(Conformance, BroadcastCopiesTheRoot) {
   each_rank([&](Communicator& c) {
-    for (const std::size_t bytes : kCounts) {
+    for (const std::size_t bytes : counts_for(world())) {
       for (int root = 0; root < world(); ++root) {
         Bytes data = input_of(c.rank(), bytes, DataType::kU8);
         c.broadcast(data.data(), bytes, root);
@@ -224,7 +306,7 @@ TEST_P(Conformance, BroadcastCopiesTheRoot) {
 
 TEST_P(Conformance, AllGatherConcatenatesInRankOrder) {
   each_rank([&](Communicator& c) {
-    for (const std::size_t bytes : kCounts) {
+    for (const std::size_t bytes : counts_for(world())) {
       const Bytes mine = input_of(c.rank(), bytes, DataType::kU8);
       Bytes all(bytes * static_cast<std::size_t>(world())), expected;
       c.all_gather(mine.data(), bytes, all.data());
@@ -268,8 +350,56 @@ TEST_P(Conformance, CommunicatorsDoNotDisturbEachOther) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Conformance, ::testing::ValuesIn(cases()), [](const auto& which) {
-  return which.param.backend + "_" + std::to_string(which.param.world_size);
-});
+// Bytes in a short form whose equality stands for theirs (FNV-1a).
+std::uint64_t fingerprint(const Bytes& bytes, std::uint64_t hash = 14695981039346656037u) {
+  for (const unsigned char byte : bytes) hash = (hash ^ byte) * 1099511628211u;
+  return hash;
+}
+
+class ProcessConformance : public Conformance {};
+
+TEST_P(ProcessConformance, RanksThatAreProcessesGiveTheSameBits) {
+  const auto work = [&](Group& group) {
+    const std::unique_ptr<Communicator> c = group.make_communicator();
+    std::uint64_t all = fingerprint({});
+    std::string wrong;
+    const auto reduce = [&](std::size_t count, DataType type, ReduceOp op) {
+      const Bytes input = input_of(c->rank(), count, type);
+      Bytes data = input, again = input;
+      c->all_reduce(data.data(), count, type, op);
+      c->all_reduce(again.data(), count, type, op);
+      if (data != again) wrong = "another run, other bits";
+      all = fingerprint(data, all);
+      // Each rank checks a part: the fingerprints say that the rest is the same.
+      const std::size_t n = static_cast<std::size_t>(world()), r = static_cast<std::size_t>(c->rank());
+      const std::size_t begin = r * count / n, end = std::min((r + 1) * count / n, begin + 20'000);
+      if (const auto fold = is_reduction(data, hosts(), count, type, op, begin, end); !fold) wrong = fold.message();
+    };
+    for (const DataType type : kTypes) {
+      for (const ReduceOp op : kOps) reduce(10007, type, op);
+    }
+    reduce(1'000'000, DataType::kF32, ReduceOp::kSum);
+    reduce(1'000'000, DataType::kBF16, ReduceOp::kSum);
+    return std::to_string(all) + " " + wrong;
+  };
+  const std::vector<std::string> answers = group_harness::run_processes(GetParam().backend, world(), work);
+  for (const std::string& answer : answers) EXPECT_EQ(answer, answers[0]);
+  EXPECT_EQ(answers[0].back(), ' ') << answers[0];
+}
+
+std::string case_name(const ::testing::TestParamInfo<Case>& which) {
+  std::string name = which.param.backend;
+  std::ranges::replace(name, '+', '_');
+  return name + "_" + std::to_string(which.param.world_size);
+}
+
+std::vector<Case> process_cases() {
+  std::vector<Case> all = cases();
+  std::erase_if(all, [](const Case& c) { return c.backend == "single" || c.backend == "inproc"; });
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, ::testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessConformance, ::testing::ValuesIn(process_cases()), case_name);
 
 }  // namespace

@@ -23,10 +23,19 @@ backends::GroupOptions options_for(int rank, int world_size, int port);
 
 // Ways to form a group that the conformance suite knows. A further backend is a further name here.
 std::vector<std::string> backend_names();
+// The made-up host of a rank: two ranks each where that comes out even, else uneven sizes (2, 1 and 3, 3, 1).
+int host_of(int rank, int world_size);
+// Sets backend, local stage and, for "shm+gloo" and the like, the host that this rank pretends to be on.
+void choose_backend(backends::GroupOptions& options, const std::string& backend);
 bool backend_fits(const std::string& backend, int world_size);
 
 // Runs `body` on every rank, each in its own thread with its own group, and leaves in order. Rethrows the first error.
 void run_ranks(const std::string& backend, int world_size, const std::function<void(backends::Group&)>& body);
+
+// The same with a process for each rank, of a backend that joins processes; what each body returned, in rank order. A rank
+// that throws makes this throw what it said. REQUIRES: no other thread runs in this process.
+std::vector<std::string> run_processes(const std::string& backend, int world_size,
+                                       const std::function<std::string(backends::Group&)>& body);
 
 // Runs body(rank) in `world_size` threads; returns what each threw ("" when nothing), prefixed with the kind:
 // "peer: ", "mismatch: ", "authentication: ", "configuration: ", "other: ".

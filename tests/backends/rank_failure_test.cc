@@ -29,9 +29,7 @@ constexpr int kHeartbeatMs = 300;
 
 // Reduces until something is wrong, and writes what.
 void work(int rank, int world_size, const group_harness::Door& door, int out) {
-  const auto say = [out](const std::string& text) {
-    [[maybe_unused]] const ssize_t n = write(out, text.data(), text.size());
-  };
+  const auto say = [out](const std::string& text) { [[maybe_unused]] const ssize_t n = write(out, text.data(), text.size()); };
   try {
     backends::GroupOptions o = group_harness::options_for(rank, world_size, door.port);
     o.heartbeat_ms = kHeartbeatMs;
@@ -157,6 +155,7 @@ std::vector<std::string> with_early_end(const std::string& backend) {
     auto& group = groups[static_cast<std::size_t>(rank)];
     if (!group) {
       backends::GroupOptions o = group_harness::options_for(rank, 3, door.port);
+      group_harness::choose_backend(o, backend);
       if (rank == 0) o.listen_fd = door.fd;
       group = backends::join_group(o);
     }

@@ -104,9 +104,6 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
 TEST(RunConfig, RefusesWhatThisVersionCannotDo) {
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{{"sync", "diloco"},
                                                                                               {"device", "cuda"},
-                                                                                              {"backend", "nccl"},
-                                                                                              {"backend", "zmq"},
-                                                                                              {"backend", "socket"},
                                                                                               {"dtype", "bf16"},
                                                                                               {"normalize", "imagenet"},
                                                                                               {"optimizer", "adam"},

@@ -1,0 +1,65 @@
+// Control words in words.
+#include "backends/control_word.h"
+
+#include "backends/backend_error.h"
+
+namespace backends {
+
+std::string_view to_string(Operation operation) {
+  switch (operation) {
+    case Operation::kAllReduce:
+      return "all_reduce";
+    case Operation::kBroadcast:
+      return "broadcast";
+    case Operation::kAllGather:
+      return "all_gather";
+    case Operation::kReduceScatter:
+      return "reduce_scatter";
+    case Operation::kBarrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count, DataType type, ReduceOp op) {
+  return {count, sequence, operation, static_cast<std::uint8_t>(static_cast<int>(type) * 16 + static_cast<int>(op)), 0};
+}
+
+ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes, int root) {
+  return {bytes, sequence, operation, 0, static_cast<std::uint16_t>(root)};
+}
+
+std::string to_string(const ControlWord& word) {
+  const auto type = static_cast<DataType>(word.type_and_op / 16);
+  const auto op = static_cast<ReduceOp>(word.type_and_op % 16);
+  std::string text(to_string(word.operation));
+  switch (word.operation) {
+    case Operation::kAllReduce:
+    case Operation::kReduceScatter:
+      return text.append(" ")
+          .append(to_string(op))
+          .append(" of ")
+          .append(std::to_string(word.count))
+          .append(" ")
+          .append(to_string(type));
+    case Operation::kBroadcast:
+      return text + " of " + std::to_string(word.count) + " bytes from rank " + std::to_string(word.root);
+    case Operation::kAllGather:
+      return text + " of " + std::to_string(word.count) + " bytes";
+    case Operation::kBarrier:
+      return text;
+  }
+  return "something unknown (operation " + std::to_string(static_cast<int>(word.operation)) + ")";
+}
+
+void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& theirs, int their_rank) {
+  const bool own_first = own_rank < their_rank;
+  const ControlWord &first = own_first ? own : theirs, &second = own_first ? theirs : own;
+  std::string order = " (collective " + std::to_string(first.sequence);
+  if (first.sequence != second.sequence) order += " and " + std::to_string(second.sequence);
+  throw MismatchError("ranks disagree: rank " + std::to_string(own_first ? own_rank : their_rank) + " called " +
+                      to_string(first) + ", rank " + std::to_string(own_first ? their_rank : own_rank) + " " + to_string(second) +
+                      order + " of this communicator)");
+}
+
+}  // namespace backends

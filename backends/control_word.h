@@ -1,0 +1,43 @@
+// What a collective call is, in 16 bytes: goes before every rank's payload, so that ranks that disagree on the operation,
+// its type, its count or its place in the order find out before anybody's data is touched.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backends/communicator.h"
+
+namespace backends {
+
+enum class Operation : std::uint8_t { kAllReduce = 1, kBroadcast, kAllGather, kReduceScatter, kBarrier };
+
+std::string_view to_string(Operation operation);
+
+struct ControlWord {
+  std::uint64_t count = 0;     // elements; bytes for broadcast and all_gather
+  std::uint32_t sequence = 0;  // of the call on its communicator, from 1
+  Operation operation{};
+  std::uint8_t type_and_op = 0;  // DataType * 16 + ReduceOp, of reductions
+  std::uint16_t root = 0;        // of broadcast
+
+  bool operator==(const ControlWord&) const = default;
+};
+static_assert(sizeof(ControlWord) == 16);
+
+ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count, DataType type, ReduceOp op);
+// kBroadcast, kAllGather, kBarrier.
+ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes, int root = 0);
+
+// "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"; bytes that are no word of ours: "something unknown (…)".
+std::string to_string(const ControlWord& word);
+
+// Throws MismatchError: "rank 0 called all_reduce sum of 7 f32, rank 1 all_reduce sum of 8 f32 (collective 3)".
+[[noreturn]] void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& theirs, int their_rank);
+
+// What every backend calls on a peer's word before it uses what follows.
+inline void expect_equal(const ControlWord& own, int own_rank, const ControlWord& theirs, int their_rank) {
+  if (!(own == theirs)) [[unlikely]]
+    throw_mismatch(own, own_rank, theirs, their_rank);
+}
+
+}  // namespace backends

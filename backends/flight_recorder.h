@@ -1,0 +1,45 @@
+// The last collectives of a rank, kept in memory and written out when something fails: what this rank was waiting for.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/control_word.h"
+
+namespace backends {
+
+// Thread-safe; allocates only when made. One for all communicators of a group.
+class FlightRecorder {
+ public:
+  static constexpr std::size_t kCapacity = 4096;
+
+  FlightRecorder();
+
+  using Ticket = std::uint64_t;
+  // `communicator`: its place in the order in which the group made them.
+  Ticket begin(int communicator, const ControlWord& call) noexcept;
+  void end(Ticket ticket, bool failed) noexcept;
+
+  struct Header {
+    int rank = 0, world_size = 1, pid = 0;
+    std::string host, backend, reason, activity;
+  };
+  // {"schema":1,"rank":…,…,"collectives":[{"communicator":0,"sequence":1,"operation":"all_reduce","count":7,"type":"f32",
+  // "op":"sum","begin_us":…,"end_us":…|null,"state":"done|running|failed"},…]}, oldest first; times since the epoch.
+  std::string to_json(const Header& header) const;
+
+ private:
+  struct Entry {
+    ControlWord call;
+    int communicator = 0;
+    std::int64_t begin_us = 0, end_us = 0;  // 0: not ended
+    bool failed = false;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;  // a ring: ticket t is at t % kCapacity
+  Ticket next_ = 0;
+};
+
+}  // namespace backends

@@ -1,0 +1,113 @@
+// The loops of the reductions, compiled once for every x86-64 and once for AVX2: ENGINE_REDUCTION_ISA names the namespace.
+// Loads and stores go through memcpy into registers, which allows any alignment and vectorizes.
+#include "backends/reduction_loops.h"
+
+#include <cstdint>
+
+#include "backends/half_float.h"
+
+namespace backends::ENGINE_REDUCTION_ISA {
+namespace {
+
+// Plain functions would be merged by the linker with their twins of the other instruction set; these are local.
+template <typename T>
+T load(const char* from) {
+  T value;
+  __builtin_memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <typename T>
+struct Arithmetic {  // what a value is while it is being combined
+  using Type = T;
+  static T widen(T v) { return v; }
+  static T narrow(T v) { return v; }
+};
+template <>
+struct Arithmetic<Float16> {
+  using Type = float;
+  static float widen(Float16 v) { return to_float(v); }
+  static Float16 narrow(float v) { return to_float16(v); }
+};
+template <>
+struct Arithmetic<BFloat16> {
+  using Type = float;
+  static float widen(BFloat16 v) { return to_float(v); }
+  static BFloat16 narrow(float v) { return to_bfloat16(v); }
+};
+
+struct Sum {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a + b);
+  }
+  std::int64_t operator()(std::int64_t a, std::int64_t b) const {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  }
+};
+struct Max {
+  template <typename T>
+  T operator()(T a, T b) const {
+    const T larger = a >= b ? a : b;  // b when either is NaN
+    return a != a ? a : larger;
+  }
+};
+struct Min {
+  template <typename T>
+  T operator()(T a, T b) const {
+    const T smaller = a <= b ? a : b;
+    return a != a ? a : smaller;
+  }
+};
+
+template <typename T, typename Op>
+void loop(char* out, const char* a, const char* b, std::size_t count, Op op) {
+  using A = Arithmetic<T>;
+  for (std::size_t i = 0; i < count; ++i) {
+    const T result = A::narrow(op(A::widen(load<T>(a + i * sizeof(T))), A::widen(load<T>(b + i * sizeof(T)))));
+    __builtin_memcpy(out + i * sizeof(T), &result, sizeof result);
+  }
+}
+
+// The compiler cannot know that `out` is `a`, `b` or neither; told apart, each loop vectorizes without a check.
+template <typename T, typename Op>
+void combine(void* out, const void* a, const void* b, std::size_t count, Op op) {
+  auto* to = static_cast<char*>(out);
+  const auto *x = static_cast<const char*>(a), *y = static_cast<const char*>(b);
+  if (to == x) return loop<T>(to, to, y, count, op);
+  if (to == y) return loop<T>(to, x, to, count, op);
+  loop<T>(to, x, y, count, op);
+}
+
+template <typename T>
+void by_op(void* out, const void* a, const void* b, std::size_t count, ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return combine<T>(out, a, b, count, Sum());
+    case ReduceOp::kMax:
+      return combine<T>(out, a, b, count, Max());
+    case ReduceOp::kMin:
+      return combine<T>(out, a, b, count, Min());
+  }
+}
+
+}  // namespace
+
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type, ReduceOp op) {
+  switch (type) {
+    case DataType::kF32:
+      return by_op<float>(out, a, b, count, op);
+    case DataType::kF64:
+      return by_op<double>(out, a, b, count, op);
+    case DataType::kI64:
+      return by_op<std::int64_t>(out, a, b, count, op);
+    case DataType::kU8:
+      return by_op<std::uint8_t>(out, a, b, count, op);
+    case DataType::kF16:
+      return by_op<Float16>(out, a, b, count, op);
+    case DataType::kBF16:
+      return by_op<BFloat16>(out, a, b, count, op);
+  }
+}
+
+}  // namespace backends::ENGINE_REDUCTION_ISA

@@ -1,0 +1,13 @@
+// The two compilations of reduction_loops.cc. See reduce_pair() in reduction.h.
+#pragma once
+
+#include <cstddef>
+
+#include "backends/communicator.h"
+
+namespace backends::reduction_baseline {
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type, ReduceOp op);
+}
+namespace backends::reduction_avx2 {
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type, ReduceOp op);
+}

@@ -1,0 +1,13 @@
+// Shared memory between processes of one host.
+#pragma once
+
+#include <memory>
+
+#include "backends/backend.h"
+
+namespace backends {
+
+// Collective over the ranks of the context, all of one host.
+std::unique_ptr<Communicator> make_shm_communicator(const BackendContext& context);
+
+}  // namespace backends
