@@ -8,7 +8,14 @@ engine=$(readlink -f "${1:?usage: mpirun_test.sh ENGINE}")
 need_root
 need_tools mpirun
 folder=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$folder"' EXIT
+finish() {
+  local status=$? pid
+  for pid in $(jobs -p); do kill "$pid" 2>/dev/null || true; done
+  wait || true
+  rm -rf "$folder"
+  exit "$status"
+}
+trap finish EXIT
 mkdir -p "$folder/home"
 export HOME=$folder/home
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT
