@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the build needs; does nothing, quickly, when all are there.
 #
-# Usage: tools/install_dependencies.sh [--tests] [--clang] [--check] [--list]
+# Usage: tools/install_dependencies.sh [--tests] [--cluster] [--clang] [--check] [--list]
 #   --tests  also what the tests need
+#   --cluster  also the launchers under which tests/cluster runs the program (SLURM, Open MPI); those tests are skipped without
 #   --clang  also clang, for the clang build
 #   --check  install nothing; print what is missing and exit with 1 if anything is
 #   --list   print the package names and exit
@@ -17,6 +18,7 @@ check=no
 while [ $# -gt 0 ]; do
   case $1 in
     --tests) packages+=(libgtest-dev) ;;
+    --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin iproute2 iptables) ;;
     --clang) packages+=(clang) ;;
     --check) check=yes ;;
     --list) check=list ;;

@@ -5,8 +5,9 @@
 #   --sanitize address,undefined | thread   build and test with these sanitizers (build/asan, build/tsan)
 #   --clang                                 with clang, warnings being errors (build/clang)
 #   --minimal                               with every optional dependency switched off (build/minimal)
-#   --label REGEX, --exclude-label REGEX    only, or without, tests of these labels: unit comm cli slow
+#   --label REGEX, --exclude-label REGEX    only, or without, tests of these labels: unit comm cli cluster slow
 #   --match REGEX                           only tests of these names
+#   --cluster                               also install SLURM and Open MPI, for the tests under real launchers (root)
 #   --build-only                            build, but run nothing
 #   --no-install                            take the packages as they are
 # Without options: everything, in build/release. Exits with 0 only if every test that ran has passed.
@@ -34,6 +35,7 @@ while [ $# -gt 0 ]; do
     --label) filters+=(--label-regex "$2"); shift ;;
     --exclude-label) filters+=(--label-exclude "$2"); shift ;;
     --match) filters+=(--tests-regex "$2"); shift ;;
+    --cluster) packages+=(--cluster) ;;
     --build-only) run=no ;;
     --no-install) install=no ;;
     -h | --help) usage; exit 0 ;;

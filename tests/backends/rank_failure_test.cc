@@ -229,4 +229,26 @@ TEST(Abort, WakesAWaitingCollective) {
   }
 }
 
+// A call may begin at the very moment when the connections are broken off: it ends too, and not at the timeout.
+TEST(BrokenOff, NoCallOfAnyKindSleepsOn) {
+  for (int repetition = 0; repetition < 60; ++repetition) {
+    const auto start = Clock::now();
+    EXPECT_THROW(group_harness::run_ranks("gloo", 3,
+                                          [&](backends::Group& group) {
+                                            const auto communicator = group.make_communicator();
+                                            std::vector<char> data(40), all(120);
+                                            communicator->barrier();
+                                            if (group.rank() == 2) communicator->abort("test");
+                                            for (;;) {
+                                              if (repetition % 2 == 0)
+                                                communicator->broadcast(data.data(), data.size(), 0);
+                                              else
+                                                communicator->all_gather(data.data(), data.size(), all.data());
+                                            }
+                                          }),
+                 std::runtime_error);
+    ASSERT_LT(Clock::now() - start, 10s) << "repetition " << repetition;
+  }
+}
+
 }  // namespace

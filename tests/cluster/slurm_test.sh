@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# The program under a real SLURM of three nodes on this machine: srun over nodes, two tasks on a node, a job array with file://.
+#
+# Usage: tests/cluster/slurm_test.sh ENGINE       needs root, slurmctld, slurmd, munge, iproute2; exits with 77 where one is missing
+# Everything runs in namespaces of its own (network, processes, mounts, host name) and in one temporary folder: what it starts ends
+# with it, no port of this machine is used, no file outside the folder is written.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/cluster_lib.sh"
+
+if [ "${1:-}" != --inside ]; then
+  engine=$(readlink -f "${1:?usage: slurm_test.sh ENGINE}")
+  need_root
+  need_tools slurmctld slurmd srun sbatch scontrol munged ip unshare
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+  chmod 755 "$folder"
+  unshare --net --uts --mount --pid --fork --mount-proc --kill-child "$here/slurm_test.sh" --inside "$engine" "$folder"
+  exit
+fi
+
+engine=$2 folder=$3
+daemons=()
+finish() {
+  local status=$?
+  [ "$status" -eq 0 ] || tail -n 15 "$folder"/*.log >&2 || true
+  # In reverse: the nodes, the controller, munge. What does not end in time is ended with the namespace.
+  for ((i = ${#daemons[@]} - 1; i >= 0; --i)); do
+    kill "${daemons[i]}" 2>/dev/null || true
+  done
+  for ((i = 0; i < 50; ++i)); do
+    kill -0 "${daemons[@]}" 2>/dev/null || break
+    sleep 0.1
+  done
+  exit "$status"
+}
+trap finish EXIT
+
+start_cluster() {
+  hostname box
+  ip link set lo up
+  cat /etc/hosts >"$folder/hosts"
+  for i in 1 2 3; do
+    ip address add "10.77.0.$i/32" dev lo
+    echo "10.77.0.$i node$i" >>"$folder/hosts"
+  done
+  ip address add 10.77.0.10/32 dev lo
+  echo "10.77.0.10 box" >>"$folder/hosts"
+  mount --bind "$folder/hosts" /etc/hosts
+  mkdir -m 755 "$folder/munge" "$folder/state" "$folder"/spool.node{1,2,3} "$folder/home"
+  dd if=/dev/urandom of="$folder/munge/key" bs=128 count=1 status=none
+  chmod 600 "$folder/munge/key"
+  munged --foreground --key-file="$folder/munge/key" --socket="$folder/munge/socket" --pid-file="$folder/munge/pid" \
+    --log-file="$folder/munge.log" --seed-file="$folder/munge/seed" --num-threads=2 >"$folder/munged.log" 2>&1 &
+  daemons+=($!)
+  cat >"$folder/slurm.conf" <<END
+ClusterName=engine
+SlurmctldHost=box(10.77.0.10)
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$folder/munge/socket
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+StateSaveLocation=$folder/state
+SlurmdSpoolDir=$folder/spool.%n
+SlurmctldPidFile=$folder/slurmctld.pid
+SlurmdPidFile=$folder/slurmd.%n.pid
+SlurmctldLogFile=$folder/slurmctld.log
+SlurmdLogFile=$folder/slurmd.%n.log
+ReturnToService=2
+SlurmdParameters=config_overrides
+KillWait=2
+SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
+SwitchType=switch/none
+JobAcctGatherType=jobacct_gather/none
+$(for i in 1 2 3; do echo "NodeName=node$i NodeHostname=box NodeAddr=10.77.0.$i Port=$((7000 + i)) CPUs=4"; done)
+PartitionName=test Nodes=node[1-3] Default=YES OverSubscribe=FORCE:4 State=UP
+END
+  export SLURM_CONF=$folder/slurm.conf
+  wait_for 5 "munge's socket" test -S "$folder/munge/socket"
+  slurmctld -D >"$folder/slurmctld.out.log" 2>&1 &
+  daemons+=($!)
+  for i in 1 2 3; do
+    slurmd -D -N "node$i" >"$folder/slurmd.node$i.out.log" 2>&1 &
+    daemons+=($!)
+  done
+  wait_for 20 "three idle nodes" three_idle_nodes
+}
+three_idle_nodes() { [ "$(sinfo --noheader --format=%D --states=idle 2>/dev/null)" = 3 ]; }
+
+export HOME=$folder/home
+train=("$engine" train --model mlp --dataset synthetic --synthetic-shape 8x8x1 --batch-size 48 --steps 30 --threads 1 --rdzv-timeout 20
+  --save-rank-models)
+start_cluster
+
+# The environment first: what the program says of each task.
+timeout 20 srun -N 3 -n 3 "$engine" env >"$folder/env.txt"
+check "each task finds the first node" test "$(grep -c 'MASTER_ADDR *node1 *from SLURM_STEP_NODELIST' "$folder/env.txt")" = 3
+check "three ranks of three" test "$(grep -cE '^RANK *[012] *from SLURM_PROCID' "$folder/env.txt")" = 3
+
+timeout 40 srun -N 3 -n 3 "${train[@]}" --save-dir "$folder/nodes" >"$folder/nodes.log" 2>&1 || fail "srun over three nodes" "$folder/nodes.log"
+in_sync "$engine" 3 "$folder/nodes"
+
+timeout 40 srun -N 1 -n 2 "${train[@]}" --save-dir "$folder/tasks" >"$folder/tasks.log" 2>&1 || fail "two tasks on a node" "$folder/tasks.log"
+in_sync "$engine" 2 "$folder/tasks"
+
+# Two steps at once in one allocation start from one port and stay apart.
+timeout 40 salloc --quiet -N 2 -n 4 bash -c "
+  srun --overlap -n 2 -N 2 ${train[*]} --save-dir $folder/left >$folder/left.log 2>&1 & left=\$!
+  srun --overlap -n 2 -N 2 ${train[*]} --save-dir $folder/right >$folder/right.log 2>&1 || exit 1
+  wait \$left" || fail "two steps at once" "$folder/left.log" "$folder/right.log"
+in_sync "$engine" 2 "$folder/left"
+in_sync "$engine" 2 "$folder/right"
+
+# A batch script is not a task.
+sbatch --quiet --wait -n 2 --output="$folder/batch.log" --wrap "$engine env" || fail "batch script" "$folder/batch.log"
+check "a batch script is one rank and says so" grep -q 'it is one rank alone; start the ranks with srun' "$folder/batch.log"
+check "a world of one in the batch script" grep -qE '^WORLD_SIZE *1 *from default' "$folder/batch.log"
+
+# Job arrays: rank and size from the array alone, numbered from 1 with a stride; and as options, numbered from 0.
+sbatch --quiet --wait --array=1-5:2 -n 1 --output="$folder/array.%a.log" \
+  --wrap "srun ${train[*]} --init-method file://$folder/meet --save-dir $folder/array" || fail "job array" "$folder"/array.*.log
+in_sync "$engine" 3 "$folder/array"
+sbatch --quiet --wait --array=0,1 -n 1 --output="$folder/literal.%a.log" \
+  --wrap "srun ${train[*]} --init-method file://$folder/meet --rank \$SLURM_ARRAY_TASK_ID --world_size \${SLURM_ARRAY_TASK_COUNT} --save-dir $folder/literal" ||
+  fail "job array with options" "$folder"/literal.*.log
+in_sync "$engine" 2 "$folder/literal"
+check "the rendezvous file is gone" test ! -e "$folder/meet"
+
+# A task that dies is named by the others, at once.
+cat >"$folder/dies.sh" <<END
+status=0
+if [ "\$SLURM_PROCID" = 2 ]; then end=(timeout -s KILL 2); else end=(); fi
+"\${end[@]}" ${train[*]} --steps 1000000 --save-dir $folder/dies || status=\$?
+echo "\$status" >$folder/status.\$SLURM_PROCID
+END
+timeout 30 srun -N 3 -n 3 bash "$folder/dies.sh" >"$folder/dies.log" 2>&1 || fail "a task that dies" "$folder/dies.log"
+check "the survivors name rank 2" grep -qE 'rank 2 \(host box, pid [0-9]+\)' "$folder/dies.log"
+check "they exit with 69, the dead one was killed" test "$(cat "$folder"/status.[012] | tr '\n' ' ')" = "69 69 137 "
+
+check "no rank is left over" test -z "$(ps -eo args= | grep -F "$engine train" | grep -v grep || true)"
+echo "slurm_test: all $checks checks passed"
