@@ -1,7 +1,6 @@
 // Sending, receiving and waiting.
 #include "backends/socket/link_exchange.h"
 
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -15,16 +14,13 @@ namespace backends {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// A peer that works alike answers within this; after it another thread of this core has better use for the time.
+// Spinning saves the time of falling asleep and waking, some 10 us, where the peer runs on another core. Where it waits for
+// this very core, spinning only keeps it waiting: after kSpinsLost in a row that ended in sleep, only one wait in kProbeEvery
+// spins, until one pays. (Yielding instead of spinning would hand the core to whoever computes there, for milliseconds.)
 constexpr auto kSpinTime = std::chrono::microseconds(50);
+constexpr int kSpinsLost = 4, kProbeEvery = 16;
 constexpr std::size_t kMostAtOnce = 1 << 20;  // bytes of one system call: the other directions get their turn
 constexpr int kMostParts = 4;                 // of one system call
-
-int available_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
@@ -44,7 +40,6 @@ LinkExchange::LinkExchange(std::shared_ptr<SocketMesh> mesh, int rank, std::vect
       rank_(rank),
       members_(std::move(members)),
       timeout_(timeout),
-      spin_time_(static_cast<int>(members_.size()) <= available_cores() ? kSpinTime : std::chrono::nanoseconds(0)),
       streams_(static_cast<std::size_t>(mesh_->streams())),
       links_(members_.size() * streams_),
       inboxes_(members_.size()),
@@ -123,16 +118,34 @@ template <typename Done>
 void LinkExchange::run_until(const Done& done) {
   Clock::time_point idle_since{};
   while (!done()) {
+    const bool idle = idle_since != Clock::time_point{};
     if (pump()) {
+      if (idle) count_spin(true);
       idle_since = {};
       continue;
     }
     if (mesh_->aborted()) fail("aborted: " + mesh_->abort_reason());
     const auto now = Clock::now();
-    if (idle_since == Clock::time_point{}) idle_since = now;
-    if (now - idle_since < spin_time_) continue;
+    if (!idle) idle_since = now;
+    if (may_spin(idle_since, now)) continue;
     if (now >= deadline_) throw_timeout();
+    count_spin(false);
     sleep();
+    idle_since = {};
+  }
+}
+
+bool LinkExchange::may_spin(Clock::time_point idle_since, Clock::time_point now) const {
+  return now - idle_since < kSpinTime && (spins_lost_ < kSpinsLost || waits_to_probe_ == 0);
+}
+
+void LinkExchange::count_spin(bool paid) noexcept {
+  if (paid) {
+    spins_lost_ = waits_to_probe_ = 0;
+  } else if (spins_lost_ < kSpinsLost) {
+    ++spins_lost_;
+  } else {
+    waits_to_probe_ = waits_to_probe_ > 0 ? waits_to_probe_ - 1 : kProbeEvery - 1;
   }
 }
 

@@ -80,6 +80,8 @@ class LinkExchange {
   [[nodiscard]] bool pump_out(Link& link);
   [[nodiscard]] bool pump_in(Link& link);
   void check_word(const Link& link, const Part& part);
+  [[nodiscard]] bool may_spin(std::chrono::steady_clock::time_point idle_since, std::chrono::steady_clock::time_point now) const;
+  void count_spin(bool paid) noexcept;
   void sleep();
   void look_for_mismatch();
   [[noreturn]] void fail(const std::string& text);
@@ -90,12 +92,12 @@ class LinkExchange {
   const int rank_;
   const std::vector<int> members_;
   const std::chrono::milliseconds timeout_;
-  const std::chrono::nanoseconds spin_time_;
   const std::size_t streams_;
   std::vector<Link> links_;  // [peer][stream]
   std::vector<std::unique_ptr<char[]>> inboxes_;
   std::vector<pollfd> polled_;
   ControlWord word_;
+  int spins_lost_ = 0, waits_to_probe_ = 0;
   std::chrono::steady_clock::time_point deadline_;
 };
 

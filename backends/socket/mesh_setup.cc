@@ -21,6 +21,27 @@ constexpr auto kRetryTime = std::chrono::milliseconds(50);  // between attempts 
 constexpr std::size_t kMostUnproven = 64;                   // the oldest stranger goes first; a peer tries again
 constexpr int kPollMs = 100;                                // between looks at the watch
 
+// Holds what the schedules keep in flight, and yet most of it stays in the processor's cache.
+constexpr int kBufferBytes = 1 << 20;
+
+// A size that is set stays as it is: where the kernel grants less, its own growing buffers are better.
+bool set_buffers(int fd) {
+  for (const int which : {SO_SNDBUF, SO_RCVBUF}) {
+    int granted = kBufferBytes;
+    socklen_t length = sizeof granted;
+    if (setsockopt(fd, SOL_SOCKET, which, &granted, length) != 0 || getsockopt(fd, SOL_SOCKET, which, &granted, &length) != 0 ||
+        granted < kBufferBytes)
+      return false;
+  }
+  return true;
+}
+
+// Before it connects or listens: the window's scale is agreed on then.
+void prepare_buffers(int fd) {
+  static const bool kGranted = set_buffers(Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)).fd());
+  if (kGranted) set_buffers(fd);
+}
+
 std::string key(const BackendContext& context, int rank) { return context.prefix + "/socket/" + std::to_string(rank); }
 
 template <typename T>
@@ -44,6 +65,7 @@ Socket begin_connect(const Endpoint& to) {
   Socket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket) {
     prepare_stream(socket.fd());
+    prepare_buffers(socket.fd());
     if (connect(socket.fd(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) socket.close();
   }
   freeaddrinfo(found);
@@ -72,6 +94,7 @@ void MeshSetup::run() {
 void MeshSetup::publish() {
   if (context_.rank + 1 == context_.world_size) return;  // connects to all others
   listener_ = listen_on({context_.address, 0});
+  prepare_buffers(listener_.fd());  // nobody knows the port yet
   context_.store.set(key(context_, context_.rank), to_string(local_endpoint(listener_.fd())));
 }
 
