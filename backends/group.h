@@ -18,6 +18,7 @@ struct GroupOptions {
   std::string backend = "auto";      // "auto", a name of list_backends(), "checked:A,B" or the path of a plug-in
   std::string local_stage = "auto";  // shared memory among ranks of one host: auto (where backend is auto), shm, off
   int streams = 1;                   // connections per peer, where the backend stripes
+  int port_window = 1;               // ports from the given one on among which rank 0 may listen; > 1 needs a job id
   std::string interface;             // "" = the one that routes to the master
   std::string job_id;                // part of the handshake; "" allowed
   std::string build_id = {};         // part of the handshake; "" allowed
@@ -26,8 +27,9 @@ struct GroupOptions {
   int rendezvous_timeout_ms = 300'000;
   int timeout_ms = 600'000;  // of every collective
   int heartbeat_ms = 1000;
-  std::string host_id = {};  // which ranks share a host; "": found out (host_identity.h)
+  std::string host_id = {};  // which ranks share a host, where the caller knows better; "": found out (host_identity.h)
   int listen_fd = -1;        // rank 0: a bound, listening socket handed over by the launcher, owned from here on; -1: bind here
+  bool restarted = false;    // after a failure: the group of before may still be ending, and is waited for
   std::function<void(const std::string&)> notice;  // progress lines for the user, from any thread; may be empty
 };
 

@@ -10,6 +10,7 @@ namespace tools {
 using Arguments = std::vector<std::string>;
 
 int train_command(const Arguments& arguments);
+int launch_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
 int verify_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);

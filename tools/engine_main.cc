@@ -56,6 +56,7 @@ int run(Arguments arguments) {
 const std::vector<Command>& commands() {
   static const std::vector<Command> table{
       {"train", "train a model on one or several ranks", train_command},
+      {"launch", "start the ranks of a job on this node or several", launch_command},
       {"verify", "compare checkpoints tensor by tensor", verify_command},
       {"eval", "exact loss and accuracy of a checkpoint", eval_command},
       {"bench", "measure training steps", bench_command},

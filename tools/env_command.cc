@@ -2,76 +2,148 @@
 #include <cstdio>
 
 #include "backends/group.h"
+#include "backends/rendezvous/hostlist.h"
 #include "backends/rendezvous/identity.h"
+#include "backends/rendezvous/launchers.h"
+#include "io/io_error.h"
+#include "io/text_format.h"
 #include "tools/command.h"
 #include "tools/command_line.h"
 #include "tools/console_observer.h"
 #include "tools/exit_codes.h"
-#include "tools/train_session.h"
+#include "tools/thread_choice.h"
 
 namespace tools {
+namespace {
+
+struct Row {
+  const char* name;
+  backends::ResolvedValue value;
+  bool exported = true;  // in the format sh
+};
+
+std::optional<int> whole_number(const io::ConfigValues& values, const char* name) {
+  const auto found = values.find(name);
+  if (found == values.end() || found->second.value.empty()) return std::nullopt;
+  try {
+    std::size_t used = 0;
+    const int value = std::stoi(found->second.value, &used);
+    if (used == found->second.value.size()) return value;
+  } catch (const std::exception&) {  // told below, with the source
+  }
+  throw io::ConfigError(std::string(name) + " '" + found->second.value + "' (" + found->second.source +
+                        "): expected a whole number");
+}
+
+std::string text_of(const io::ConfigValues& values, const char* name, const char* fallback) {
+  const auto found = values.find(name);
+  return found == values.end() ? fallback : found->second.value;
+}
+
+// resolve_identity() knows values of options by the flag; here they may come from ENGINE_*.
+backends::ResolvedValue with_source(backends::ResolvedValue value, const io::ConfigValues& values) {
+  const auto found = value.source.rfind("--", 0) == 0 ? values.find(value.source.substr(2)) : values.end();
+  if (found != values.end()) value.source = found->second.source;
+  return value;
+}
+
+backends::ResolvedValue visible_gpus(const backends::Environment& environment) {
+  backends::ResolvedValue gpus = backends::variable(environment, "SLURM_STEP_GPUS");
+  return gpus.value.empty() ? backends::variable(environment, "CUDA_VISIBLE_DEVICES") : gpus;
+}
+
+std::vector<Row> rows_of(const backends::Identity& id, const io::ConfigValues& values, const backends::Environment& environment) {
+  const ThreadChoice threads = choose_threads(id.local_world_size, environment);
+  std::vector<Row> rows = {{"RANK", id.rank_from},
+                           {"WORLD_SIZE", id.world_from},
+                           {"LOCAL_RANK", id.local_rank_from},
+                           {"LOCAL_WORLD_SIZE", id.local_world_from},
+                           {"NODE_RANK", id.node_rank_from},
+                           {"MASTER_ADDR", id.master_addr_from},
+                           {"MASTER_PORT", id.master_port_from},
+                           {"ENGINE_JOB_ID", id.job_from},
+                           {"ENGINE_THREADS", {std::to_string(threads.threads), threads.source}},
+                           {"GPUS", visible_gpus(environment), false}};
+  for (Row& row : rows) row.value = with_source(row.value, values);
+  return rows;
+}
+
+std::string shell_quoted(const std::string& value) {
+  std::string quoted = "'";
+  for (const char c : value) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+void print_json(const std::vector<Row>& rows, const backends::Identity& id, const std::string& port_rule) {
+  std::printf("{\"schema\":1,\"init_method\":%s,\"port_rule\":%s,\"port_window\":%d", io::json_string(id.init_method).c_str(),
+              io::json_string(port_rule).c_str(), id.port_window);
+  for (const Row& row : rows)
+    std::printf(",\"%s\":{\"value\":%s,\"source\":%s}", row.name, io::json_string(row.value.value).c_str(),
+                io::json_string(row.value.source).c_str());
+  std::printf("}\n");
+}
+
+void print_shell(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    if (row.exported && !row.value.value.empty())
+      std::printf("export %s=%s  # %s\n", row.name, shell_quoted(row.value.value).c_str(), row.value.source.c_str());
+  }
+}
+
+void print_text(const std::vector<Row>& rows, const backends::Identity& id, const std::string& port_rule) {
+  for (const Row& row : rows)
+    std::printf("%-17s %-20s from %s\n", row.name, row.value.value.empty() ? "-" : row.value.value.c_str(),
+                row.value.source.empty() ? "nowhere" : row.value.source.c_str());
+  std::printf("%-17s %s\n", "init method", id.init_method.empty() ? "- (one rank)" : id.init_method.c_str());
+  std::printf("%-17s %-20s %d port%s tried\n", "port rule", port_rule.c_str(), id.port_window, id.port_window == 1 ? "" : "s");
+  for (const backends::BackendInfo& b : backends::list_backends())
+    std::printf("backend %-9s %-20s %s\n", b.name.c_str(), b.usable ? "usable" : "not usable", b.note.c_str());
+}
+
+int print_hosts(const std::string& list, const std::string& format) {
+  const std::vector<std::string> hosts = backends::expand_hostlist(list, "--hosts");
+  if (format != "json") {
+    for (const std::string& host : hosts) std::printf("%s\n", host.c_str());
+    return kExitOk;
+  }
+  std::string text = "[";
+  for (const std::string& host : hosts) text += (text.size() > 1 ? "," : "") + io::json_string(host);
+  std::printf("%s]\n", text.c_str());
+  return kExitOk;
+}
+
+}  // namespace
 
 int env_command(const Arguments& arguments) {
   CLI::App app("Shows rank, world size and meeting place as `engine train` would resolve them here, and where each comes from.",
                "engine env");
-  std::string format = "text";
+  std::string format = "text", hosts;
   io::ConfigValues values;
   app.add_option("--format", format, "text, sh or json")->check(CLI::IsMember({"text", "sh", "json"}))->default_str("text");
-  add_table_options(app, values, {"init-method", "rank", "world-size", "local-rank"});
+  CLI::Option* hosts_option =
+      app.add_option("--hosts", hosts, "only expand this host list, one host a line: n[01-03,7],login")->type_name("HOSTLIST");
+  add_table_options(app, values, {"init-method", "rank", "world-size", "local-rank", "port-rule", "job-id"});
   if (!parse(app, arguments)) return kExitOk;
+  if (hosts_option->count() > 0) return print_hosts(hosts, format);
   io::apply_environment(values);
-  const auto number = [&](const char* name) -> std::optional<int> {
-    const auto found = values.find(name);
-    if (found == values.end() || found->second.value.empty()) return std::nullopt;
-    try {
-      std::size_t used = 0;
-      const int value = std::stoi(found->second.value, &used);
-      if (used == found->second.value.size()) return value;
-    } catch (const std::exception&) {  // told below, with the source
-    }
-    throw io::ConfigError(std::string(name) + " '" + found->second.value + "' (" + found->second.source +
-                          "): expected a whole number");
-  };
-  const auto method = values.find("init-method");
-  const backends::Identity identity =
-      backends::resolve_identity({.init_method = method == values.end() ? "" : method->second.value,
-                                  .rank = number("rank"),
-                                  .world_size = number("world-size"),
-                                  .local_rank = number("local-rank")},
-                                 backends::process_environment());
+  const std::string port_rule = text_of(values, "port-rule", "auto");
+  const backends::Environment environment = backends::process_environment();
+  const backends::Identity identity = backends::resolve_identity({.init_method = text_of(values, "init-method", ""),
+                                                                  .rank = whole_number(values, "rank"),
+                                                                  .world_size = whole_number(values, "world-size"),
+                                                                  .local_rank = whole_number(values, "local-rank"),
+                                                                  .port_rule = port_rule,
+                                                                  .job_id = text_of(values, "job-id", "")},
+                                                                 environment);
   for (const std::string& warning : identity.warnings) print_notice(warning);
-  struct Row {
-    const char* name;
-    backends::ResolvedValue value;
-  };
-  const Row rows[] = {{"RANK", identity.rank_from},
-                      {"WORLD_SIZE", identity.world_from},
-                      {"LOCAL_RANK", identity.local_rank_from},
-                      {"LOCAL_WORLD_SIZE", identity.local_world_from},
-                      {"NODE_RANK", identity.node_rank_from},
-                      {"MASTER_ADDR", identity.master_addr_from},
-                      {"MASTER_PORT", identity.master_port_from}};
-  const int threads = default_threads(identity.local_world_size);
+  const std::vector<Row> rows = rows_of(identity, values, environment);
   if (format == "json") {
-    std::printf("{\"schema\":1,\"init_method\":\"%s\",\"threads\":%d", identity.init_method.c_str(), threads);
-    for (const Row& row : rows)
-      std::printf(",\"%s\":{\"value\":\"%s\",\"source\":\"%s\"}", row.name, row.value.value.c_str(), row.value.source.c_str());
-    std::printf("}\n");
-    return kExitOk;
+    print_json(rows, identity, port_rule);
+  } else if (format == "sh") {
+    print_shell(rows);
+  } else {
+    print_text(rows, identity, port_rule);
   }
-  if (format == "sh") {
-    for (const Row& row : rows)
-      if (!row.value.value.empty())
-        std::printf("export %s=%s  # %s\n", row.name, row.value.value.c_str(), row.value.source.c_str());
-    return kExitOk;
-  }
-  for (const Row& row : rows)
-    std::printf("%-17s %-20s from %s\n", row.name, row.value.value.empty() ? "-" : row.value.value.c_str(),
-                row.value.source.empty() ? "nowhere" : row.value.source.c_str());
-  std::printf("%-17s %-20s\n", "init method", identity.init_method.empty() ? "- (one rank)" : identity.init_method.c_str());
-  std::printf("%-17s %-20d from the cores that this process may use\n", "threads", threads);
-  for (const backends::BackendInfo& b : backends::list_backends())
-    std::printf("backend %-9s %-20s %s\n", b.name.c_str(), b.usable ? "usable" : "not usable", b.note.c_str());
   return kExitOk;
 }
 

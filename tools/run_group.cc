@@ -3,16 +3,21 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "backends/backend_error.h"
 #include "backends/backend_table.h"
 #include "backends/rendezvous/identity.h"
+#include "backends/rendezvous/tcp_socket.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/build_info.h"
 #include "tools/console_observer.h"
+#include "tools/launch/handover.h"
 #include "tools/worker_processes.h"
+#include "tools/worker_threads.h"
 
 namespace tools {
 namespace {
@@ -72,12 +77,49 @@ int run_member(const backends::GroupOptions& options, const std::string& flight_
   return run_joined(*group, flight_dir, body);
 }
 
+// One process with its devices: a rank, or with several devices a thread for each, which takes a rank of its own. All
+// processes have equally many devices, or their world sizes contradict each other at the rendezvous.
+int run_process(const backends::GroupOptions& options, const io::RunConfig& config,
+                const std::function<int(backends::Group&)>& body) {
+  const int replicas = std::max(1, static_cast<int>(config.devices.size()));
+  const std::string folder = flight_folder(config);
+  if (replicas == 1) return run_member(options, folder, body);
+  if (options.world_size == 1) {
+    if (config.backend != "auto" && config.backend != "inproc")
+      throw backends::ConfigurationError("--backend " + config.backend + " joins processes, but the " + std::to_string(replicas) +
+                                         " devices are of one: leave it out");
+    return run_inproc_ranks(replicas, options.timeout_ms,
+                            [&](std::unique_ptr<backends::Group> group) { return run_joined(*group, folder, body); });
+  }
+  return run_worker_threads(replicas, [&](int replica) {
+    backends::GroupOptions of_replica = options;
+    of_replica.rank = options.rank * replicas + replica;
+    of_replica.world_size = options.world_size * replicas;
+    of_replica.local_rank = options.local_rank * replicas + replica;
+    of_replica.local_world_size = options.local_world_size * replicas;
+    if (replica > 0) of_replica.listen_fd = -1;
+    return run_member(of_replica, folder, body);
+  });
+}
+
+// Under `engine launch` a rank is told whether it was started again, and rank 0 finds its meeting socket open already. A rank
+// that has no use for it lets it go.
+void take_launchers_word(backends::GroupOptions& options) {
+  const char* restarts = std::getenv("ENGINE_RESTART_COUNT");
+  options.restarted = restarts != nullptr && std::atoi(restarts) > 0;
+  const std::string method = options.init_method;
+  const bool by_address = method.starts_with("tcp://");
+  const int port = by_address ? backends::parse_endpoint(std::string_view(method).substr(6), "init method").port : 0;
+  backends::Socket listener(take_listen_fd(port));
+  if (by_address && options.rank == 0) options.listen_fd = listener.release();
+}
+
 }  // namespace
 
 int run_group(const io::RunConfig& config, const std::function<int(backends::Group&)>& body) {
   backends::check_backend(config.backend, config.local_stage);  // once, before N workers say the same
   if (config.spawn > 1 && config.backend == "inproc")
-    return run_worker_threads(config.spawn, milliseconds(config.timeout_s), [&](std::unique_ptr<backends::Group> group) {
+    return run_inproc_ranks(config.spawn, milliseconds(config.timeout_s), [&](std::unique_ptr<backends::Group> group) {
       return run_joined(*group, flight_folder(config), body);
     });
   if (config.spawn > 1) {
@@ -88,7 +130,7 @@ int run_group(const io::RunConfig& config, const std::function<int(backends::Gro
       options.world_size = options.local_world_size = config.spawn;
       options.listen_fd = place.listen_fd;
       options.secret = place.secret;
-      return run_member(options, flight_folder(config), body);
+      return run_process(options, config, body);
     });
   }
   backends::GroupOptions options = group_options(config);
@@ -96,16 +138,21 @@ int run_group(const io::RunConfig& config, const std::function<int(backends::Gro
     const backends::Identity identity = backends::resolve_identity({.init_method = config.init_method,
                                                                     .rank = config.rank,
                                                                     .world_size = config.world_size,
-                                                                    .local_rank = config.local_rank},
+                                                                    .local_rank = config.local_rank,
+                                                                    .port_rule = config.port_rule,
+                                                                    .job_id = config.job_id},
                                                                    backends::process_environment());
     for (const std::string& warning : identity.warnings) print_notice(warning);
     options.init_method = identity.init_method;
     options.rank = identity.rank;
     options.world_size = identity.world_size;
     options.local_rank = identity.local_rank;
-    options.local_world_size = identity.local_world_size;
+    options.local_world_size = identity.known_local_world_size();
+    options.port_window = identity.port_window;
+    options.job_id = identity.job_from.value;
+    take_launchers_word(options);
   }
-  return run_member(options, flight_folder(config), body);
+  return run_process(options, config, body);
 }
 
 }  // namespace tools

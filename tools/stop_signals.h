@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM: the first asks for an orderly stop, the second ends the process at once.
+// SIGINT and SIGTERM: the first asks for an orderly stop, the second ends the process at once (unless it is the first one
+// heard again through the parent).
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,6 @@
 // Wiring: the only place that knows all parts of a training.
 #include "tools/train_session.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -14,6 +12,7 @@
 #include "tools/build_info.h"
 #include "tools/console_observer.h"
 #include "tools/exit_codes.h"
+#include "tools/thread_choice.h"
 
 namespace tools {
 namespace {
@@ -256,10 +255,7 @@ engine::TrainState& TrainSession::state() { return impl_->state; }
 engine::CheckpointKeeper& TrainSession::keeper() { return impl_->keeper; }
 
 int default_threads(int local_world_size) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const int cores = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-  return std::max(1, cores / std::max(1, local_world_size));
+  return choose_threads(local_world_size, backends::process_environment()).threads;
 }
 
 io::DatasetOptions dataset_options(const io::RunConfig& config) {

@@ -38,7 +38,7 @@ class TrainSession {
   std::unique_ptr<Impl> impl_;
 };
 
-// Cores that this process may use, divided among the ranks of this host; at least 1.
+// See thread_choice.h.
 int default_threads(int local_world_size);
 io::DatasetOptions dataset_options(const io::RunConfig& config);
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset);

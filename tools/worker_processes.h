@@ -1,11 +1,8 @@
-// --spawn N: N ranks on this machine, as forked processes or as threads, ended together.
+// --spawn N: N ranks on this machine, as forked processes, ended together.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
-
-#include "backends/group.h"
 
 namespace tools {
 
@@ -17,14 +14,11 @@ struct WorkerPlace {
   std::string secret;  // of this job, hexadecimal
 };
 
-// Forks `count` children; each runs body() and exits with its result. Children die with the parent. When one fails, the others
-// have a few seconds to notice by themselves, then they are ended. SIGINT and SIGTERM sent to the parent are passed on.
+// Forks `count` children; each runs body() and exits with its result. Children die with the parent, whatever ends it. When one
+// fails, the others are told to end, and after 5 s they are ended. SIGINT and SIGTERM are passed on; the second one kills.
 // Returns 0, or the code of the first child that failed (128+N for signal N); the reasons are printed on stderr, the first
 // failure last, equal ones once.
 // REQUIRES: no thread has been started in this process.
 int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body);
-
-// The same with threads that meet in this process. The first error is thrown again.
-int run_worker_threads(int count, int timeout_ms, const std::function<int(std::unique_ptr<backends::Group>)>& body);
 
 }  // namespace tools

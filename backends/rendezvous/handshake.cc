@@ -42,6 +42,7 @@ void throw_refusal(RefusalKind kind, const std::string& text) {
   switch (kind) {
     case RefusalKind::kMismatch:
     case RefusalKind::kOtherJob:
+    case RefusalKind::kStarted:
       throw MismatchError(text);
     case RefusalKind::kAuthentication:
       throw AuthenticationError(text);

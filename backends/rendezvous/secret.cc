@@ -61,8 +61,7 @@ Secret user_secret() {
   if (read_private_file(path, text)) return from_hex(text, path);
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  if (error)
-    throw AuthenticationError("cannot make the folder of " + path + ": " + error.message() + "; set ENGINE_SECRET_FILE");
+  if (error) throw AuthenticationError("cannot make the folder of " + path + ": " + error.message() + "; set ENGINE_SECRET_FILE");
   // Another rank may be first: then its file is the one that all read.
   if (!publish_private_file(path, to_hex(random_bytes(32)) + "\n", Publish::kCreate) && errno != EEXIST) {
     throw AuthenticationError("cannot write " + path + ": " + std::strerror(errno) + "; set ENGINE_SECRET_FILE");
@@ -88,8 +87,7 @@ Secret load_secret(const std::string& explicit_hex, const std::string& from_meet
   if (!explicit_hex.empty()) return from_hex(explicit_hex, "this process");
   if (const std::string path = variable("ENGINE_SECRET_FILE"); !path.empty()) {
     std::string text;
-    if (!read_private_file(path, text))
-      throw AuthenticationError("ENGINE_SECRET_FILE names " + path + ", which does not exist");
+    if (!read_private_file(path, text)) throw AuthenticationError("ENGINE_SECRET_FILE names " + path + ", which does not exist");
     return from_hex(text, path);
   }
   if (const std::string hex = variable("ENGINE_SECRET"); !hex.empty()) return from_hex(hex, "ENGINE_SECRET");
@@ -97,9 +95,7 @@ Secret load_secret(const std::string& explicit_hex, const std::string& from_meet
   return user_secret();
 }
 
-bool secret_comes_from_environment() {
-  return !variable("ENGINE_SECRET_FILE").empty() || !variable("ENGINE_SECRET").empty();
-}
+bool secret_comes_from_environment() { return !variable("ENGINE_SECRET_FILE").empty() || !variable("ENGINE_SECRET").empty(); }
 
 std::string random_bytes(std::size_t count) {
   start_sodium();

@@ -77,8 +77,8 @@ void StoreServer::run() {
         return;
       }
     }
-    polled.assign({{wake_.fd(), POLLIN, 0},
-                   {options_.listener.fd(), static_cast<short>(Clock::now() >= accept_again_ ? POLLIN : 0), 0}});
+    polled.assign(
+        {{wake_.fd(), POLLIN, 0}, {options_.listener.fd(), static_cast<short>(Clock::now() >= accept_again_ ? POLLIN : 0), 0}});
     order.clear();
     for (Connection& c : connections_) {
       polled.push_back({c.socket.fd(), static_cast<short>(c.out.empty() ? POLLIN : POLLIN | POLLOUT), 0});
@@ -129,8 +129,7 @@ void StoreServer::accept_all() {
     }
     prepare_stream(socket.fd());
     const auto stranger = [](const Connection& c) { return !c.is_member() && c.alive(); };
-    if (static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(), stranger)) >=
-        kHalfOpenConnections) {
+    if (static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(), stranger)) >= kHalfOpenConnections) {
       // The oldest goes: a member needs milliseconds, whoever idles here is none.
       std::find_if(connections_.begin(), connections_.end(), stranger)->end = "crowded out";
     }
@@ -223,19 +222,19 @@ std::string StoreServer::disagreement(const Hello& h, RefusalKind& kind) const {
   kind = RefusalKind::kOtherJob;
   if (h.job != job.job) return differ("job id", job.job, h.job);
   kind = RefusalKind::kMismatch;
-  if (h.world_size != job.world_size)
-    return differ("world size", std::to_string(job.world_size), std::to_string(h.world_size));
+  if (h.world_size != job.world_size) return differ("world size", std::to_string(job.world_size), std::to_string(h.world_size));
   if (h.rank < 0 || h.rank >= job.world_size)
     return "rank " + std::to_string(h.rank) + " is outside a world of " + std::to_string(job.world_size);
   if (h.build != job.build) return differ("engine build", job.build, h.build);
   if (h.config_digest != job.config_digest)
     return differ("configuration digest", job.config_digest, h.config_digest) + "; all ranks need the same options";
   if (const Connection* other = members_[static_cast<std::size_t>(h.rank)]; other != nullptr) {
+    if (started_) kind = RefusalKind::kOtherJob;
     return "rank " + std::to_string(h.rank) + " came twice: " + member_text(h.rank, other->hello.host, other->hello.pid) +
            " and " + who;
   }
   if (started_) {
-    kind = RefusalKind::kOtherJob;
+    kind = RefusalKind::kStarted;
     return who + " comes to a group that has already started";
   }
   return "";
@@ -245,11 +244,13 @@ void StoreServer::refuse(Connection& c, RefusalKind kind, const std::string& tex
   c.send(refusal_frame(FrameType::kRefuse, kind, text));
   c.close_after_flush = true;
   c.flush();
+  bool repeated = false;  // another job that looks for its own rank 0 knocks again and again
   {
     const std::lock_guard lock(mutex_);
+    repeated = kind == RefusalKind::kOtherJob && text == last_refusal_;
     last_refusal_ = text;
   }
-  if (options_.notice && Clock::now() >= next_refusal_notice_) {
+  if (!repeated && options_.notice && Clock::now() >= next_refusal_notice_) {
     next_refusal_notice_ = Clock::now() + std::chrono::seconds(1);
     options_.notice("refused a connection: " + text);
   }

@@ -36,8 +36,8 @@ std::optional<Frame> read_frame(StoreSession& session, Deadline deadline, std::s
 
 // Sends the hello and checks the server's proof. Returns the client's proof, or nothing with a reason.
 // `wrong_secret` tells that a server answered, but not ours.
-std::optional<std::string> greet(StoreSession& session, const Secret& secret, Hello& hello, Deadline deadline,
-                                 bool& wrong_secret, std::string& reason) {
+std::optional<std::string> greet(StoreSession& session, const Secret& secret, Hello& hello, Deadline deadline, bool& wrong_secret,
+                                 std::string& reason) {
   hello.nonce = random_bytes(kNonceBytes);
   const std::string frame = hello_frame(hello);
   const std::string payload = frame.substr(5);
@@ -74,12 +74,39 @@ bool write_by(int fd, std::string_view bytes, Deadline deadline) {
   return true;
 }
 
+namespace {
+
+// After the proof. True: welcome. False: to be tried again, or throws.
+bool read_verdict(StoreSession& session, Deadline until, Doubt doubt, std::string& reason, SessionFault& fault) {
+  reason = "rank 0 closed the connection";
+  const std::optional<Frame> verdict = read_frame(session, until, kFrameBytes);
+  if (!verdict) return false;
+  if (verdict->type == FrameType::kWelcome) return true;
+  if (verdict->type != FrameType::kRefuse && verdict->type != FrameType::kFatal) return false;
+  FrameReader in(verdict->payload);
+  const auto kind = static_cast<RefusalKind>(in.u8());
+  const std::string text = in.text();
+  const bool passed_over =
+      (kind == RefusalKind::kOtherJob && doubt != Doubt::kNone) || (kind == RefusalKind::kStarted && doubt == Doubt::kAddress);
+  if (!passed_over) throw_refusal(kind, text);
+  reason = text;
+  fault = SessionFault::kOtherJob;
+  return false;
+}
+
+}  // namespace
+
 std::optional<StoreSession> open_session(const Endpoint& server, const Secret& secret, Hello hello, Deadline deadline,
-                                         bool stale_ok, std::string& reason) {
+                                         Doubt doubt, std::string& reason, SessionFault* fault) {
   StoreSession session;
+  SessionFault ignored{};
+  SessionFault& kind = fault != nullptr ? *fault : ignored;
   const Deadline until = std::min(deadline, std::chrono::steady_clock::now() + kHandshakeTime);
+  kind = SessionFault::kNobody;
   session.socket = connect_to(server, until, reason);
   if (!session.socket) return std::nullopt;
+  kind = SessionFault::kStranger;
+  bool proven = false;
   try {
     bool wrong_secret = false;
     const std::optional<std::string> proof = greet(session, secret, hello, until, wrong_secret, reason);
@@ -91,22 +118,15 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       throw AuthenticationError("rank 0 at " + to_string(server) + " does not have the secret of this rank (from " +
                                 secret.origin + "); give all ranks the same ENGINE_SECRET or ENGINE_SECRET_FILE");
     }
-    reason = "rank 0 closed the connection";
-    const std::optional<Frame> verdict = read_frame(session, until, kFrameBytes);
-    if (!verdict) return std::nullopt;
-    if (verdict->type == FrameType::kWelcome) return session;
-    if (verdict->type == FrameType::kRefuse || verdict->type == FrameType::kFatal) {
-      FrameReader in(verdict->payload);
-      const auto kind = static_cast<RefusalKind>(in.u8());
-      const std::string text = in.text();
-      if (kind == RefusalKind::kOtherJob && stale_ok) {
-        reason = text;
-        return std::nullopt;
-      }
-      throw_refusal(kind, text);
-    }
+    proven = true;
+    if (read_verdict(session, until, doubt, reason, kind)) return session;
   } catch (const AuthenticationError& error) {
-    if (!stale_ok) throw;
+    if (doubt == Doubt::kNone) throw;
+    reason = error.what();
+    kind = SessionFault::kOtherSecret;
+  } catch (const Error& error) {
+    // Who has not proved to be of this job may say what it likes.
+    if (doubt == Doubt::kNone || proven) throw;
     reason = error.what();
   } catch (const MalformedFrame&) {
     reason = "what listens there does not speak the protocol of this program";

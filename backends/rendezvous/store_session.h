@@ -14,11 +14,20 @@ struct StoreSession {
   FrameParser parser;  // may hold frames that came behind the welcome
 };
 
-// One attempt. Empty when it may be tried again (nobody listens yet, the wrong service answers): then `reason` says why.
-// Throws AuthenticationError when the secrets differ and MismatchError when server and client disagree; with
-// `stale_ok` (the address may be a leftover) a wrong secret or another job is a reason to try again instead.
+// What else than this job's rank 0 may be at an address.
+enum class Doubt {
+  kNone,     // nothing: whatever is wrong there is this run's fault
+  kPort,     // another service or another job may have the port
+  kAddress,  // the address may be a leftover, or of the run before
+};
+enum class SessionFault { kNobody, kStranger, kOtherSecret, kOtherJob };
+
+// One attempt. Empty when it may be tried again (nobody listens yet, the wrong service answers): then `reason` says why, and
+// `fault` what kind it is. Throws AuthenticationError when the secrets differ and MismatchError when server and client disagree;
+// where there is doubt, another secret or another job is a reason to try again instead.
 [[nodiscard]] std::optional<StoreSession> open_session(const Endpoint& server, const Secret& secret, Hello hello,
-                                                       Deadline deadline, bool stale_ok, std::string& reason);
+                                                       Deadline deadline, Doubt doubt, std::string& reason,
+                                                       SessionFault* fault = nullptr);
 
 // Whether a server that proves itself with this secret and job answers there.
 [[nodiscard]] bool server_answers(const Endpoint& server, const Secret& secret, Hello hello, Deadline deadline);

@@ -165,15 +165,14 @@ std::vector<Endpoint> resolve(const Endpoint& endpoint) {
   return found;
 }
 
-Socket listen_on(const Endpoint& endpoint) {
+Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds patience) {
   const AddressList list = look_up(endpoint, AI_PASSIVE);
-  const Deadline deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  const Deadline deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
     int taken = 0, last = 0;
     for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {
       if (is_wildcard(a->ai_addr)) {
-        throw ConfigurationError("refusing to listen on every interface (" + endpoint.host +
-                                 "): name one address of this host");
+        throw ConfigurationError("refusing to listen on every interface (" + endpoint.host + "): name one address of this host");
       }
       if (Socket socket = try_listen(*a)) return socket;
       last = errno;
@@ -185,7 +184,7 @@ Socket listen_on(const Endpoint& endpoint) {
     }
     if (taken == 0) throw PeerError("rank 0 cannot listen on " + to_string(endpoint) + ": " + std::strerror(last));
     if (std::chrono::steady_clock::now() >= deadline) {
-      throw PeerError("rank 0 cannot listen on " + to_string(endpoint) +
+      throw PortTaken("rank 0 cannot listen on " + to_string(endpoint) +
                       ": the port is taken by another process; choose another port");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -236,6 +235,9 @@ std::string default_address() {
     const AddressList list = look_up({target, 9}, AI_NUMERICHOST);
     const Socket probe(::socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (probe && ::connect(probe.fd(), list->ai_addr, list->ai_addrlen) == 0) return local_endpoint(probe.fd()).host;
+  }
+  for (const InterfaceAddress& i : interface_addresses()) {
+    if (i.address.rfind("127.", 0) != 0 && i.address != "::1" && i.address.rfind("fe80:", 0) != 0) return i.address;
   }
   return "127.0.0.1";
 }

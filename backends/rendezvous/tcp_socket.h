@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/backend_error.h"
+
 namespace backends {
 
 using Deadline = std::chrono::steady_clock::time_point;
@@ -26,6 +28,7 @@ class Socket {
   int fd() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
   void close();
+  int release() { return std::exchange(fd_, -1); }  // to another owner
 
  private:
   int fd_ = -1;
@@ -42,10 +45,15 @@ std::string to_string(const Endpoint& endpoint);  // with brackets where needed
 // Addresses of one host, in the resolver's order. Throws PeerError when the name cannot be resolved (yet).
 std::vector<Endpoint> resolve(const Endpoint& endpoint);
 
-// A listening socket on exactly this address (never a wildcard), close-on-exec, non-blocking. Waits up to 2 s for a
-// port that a finished process still holds. Throws PeerError when the port is taken, ConfigurationError when the
+class PortTaken : public PeerError {
+ public:
+  using PeerError::PeerError;
+};
+
+// A listening socket on exactly this address (never a wildcard), close-on-exec, non-blocking. Waits up to `patience` for a
+// port that a finished process still holds. Throws PortTaken when the port is taken, ConfigurationError when the
 // address is not of this host. Port 0: the kernel chooses.
-Socket listen_on(const Endpoint& endpoint);
+Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds patience = std::chrono::milliseconds(2000));
 
 // Tries the addresses of `endpoint` in turn; on failure returns an empty socket and says why in `reason`.
 [[nodiscard]] Socket connect_to(const Endpoint& endpoint, Deadline deadline, std::string& reason);
@@ -56,7 +64,8 @@ std::string peer_text(int fd);  // "10.0.0.7:4711", for messages
 // The address of a network interface ("eth0") or a literal address of this host. Throws ConfigurationError that lists
 // what there is.
 std::string interface_address(const std::string& name_or_address);
-// The address from which this host reaches others by default; loopback when it has no other.
+// The address from which this host reaches others by default; without a default route the first that is not loopback;
+// loopback when it has no other.
 std::string default_address();
 
 void prepare_stream(int fd);  // non-blocking, TCP_NODELAY

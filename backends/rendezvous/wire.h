@@ -35,7 +35,7 @@ enum class FrameType : std::uint8_t {
   kAbandon,    // the sender ends before the others
 };
 
-enum class RefusalKind : std::uint8_t { kMismatch = 1, kAuthentication, kOtherJob, kPeer };
+enum class RefusalKind : std::uint8_t { kMismatch = 1, kAuthentication, kOtherJob, kPeer, kStarted };
 
 class FrameWriter {
  public:

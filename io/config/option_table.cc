@@ -22,6 +22,7 @@ constexpr OptionSpec kTrainOptions[] = {
     {"synthetic-classes", kInteger, "10", "N", "run", "classes of the synthetic data set", kEqual},
 
     {"device", kChoice, "auto", "auto|cpu", "compute", "where to compute", kFree},
+    {"devices", kString, "", "LIST", "compute", "replicas in this process, a thread each: cpu:0,cpu:1 (default: one)", kEqual},
     {"threads", kInteger, "0", "N", "compute", "threads of each rank (0: the allowed cores, shared among the ranks of the host)",
      kFree},
     {"dtype", kChoice, "f32", "f32|f64", "compute", "number type; f64 runs the reference kernels", kEqual},
@@ -35,6 +36,7 @@ constexpr OptionSpec kTrainOptions[] = {
     {"streams", kInteger, "1", "N", "group", "connections between two ranks, where the backend stripes", kEqual},
     {"init-method", kString, "env://", "URL", "group", "where ranks meet: env://, tcp://HOST:PORT or file:///PATH", kFree},
     {"iface", kString, "", "IF", "group", "network interface (default: the one that routes to rank 0)", kFree},
+    {"port-rule", kChoice, "auto", "auto|idr|jobid|fixed", "group", "env:// without MASTER_PORT: how the port is chosen", kFree},
     {"job-id", kString, "", "ID", "group", "keeps jobs that share a host apart", kFree},
     {"rank", kInteger, "", "R", "group", "this process's number, from 0", kFree},
     {"world-size", kInteger, "", "W", "group", "number of ranks", kFree},

@@ -62,7 +62,18 @@ void read_run(const ValueReader& read, RunConfig& config) {
   }
 }
 
+void read_devices(const ValueReader& read, RunConfig& config) {
+  if (read.text("devices").empty()) return;
+  for (const std::string& device : split_text(read.text("devices"), ',')) {
+    const bool is_cpu = device.rfind("cpu:", 0) == 0 && parse_integer(device.substr(4)).value_or(-1) >= 0;
+    if (!is_cpu || std::ranges::find(config.devices, device) != config.devices.end())
+      read.refuse("devices", "different devices as cpu:0,cpu:1 (cuda is not in this version)");
+    config.devices.push_back(device);
+  }
+}
+
 void read_compute(const ValueReader& read, RunConfig& config) {
+  read_devices(read, config);
   config.device = read.text("device");
   config.dtype = read.text("dtype");
   config.buffers = read.text("buffers");
@@ -76,6 +87,7 @@ void read_group(const ValueReader& read, RunConfig& config) {
   config.streams = read.small("streams", 1, 64, 1);
   config.init_method = read.text("init-method");
   config.interface_name = read.text("iface");
+  config.port_rule = read.text("port-rule");
   config.job_id = read.text("job-id");
   config.rank = read.maybe("rank", 0, kMostRanks - 1);
   config.world_size = read.maybe("world-size", 1, kMostRanks);

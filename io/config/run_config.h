@@ -19,10 +19,11 @@ struct RunConfig {
   std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};  // height, width, channels
   // compute
   std::string device, dtype, buffers;
+  std::vector<std::string> devices;  // "cpu:0", ...; empty: one, chosen by `device`
   int threads = 0 /* auto */;
   bool deterministic = false;
   // group
-  std::string backend, local_stage, init_method, interface_name, job_id;
+  std::string backend, local_stage, init_method, interface_name, port_rule, job_id;
   std::optional<int> rank, world_size, local_rank;
   int streams = 1;
   int spawn = 0;  // 0 = this process is one rank

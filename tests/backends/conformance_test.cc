@@ -350,10 +350,56 @@ TEST_P(Conformance, CommunicatorsDoNotDisturbEachOther) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Conformance, ::testing::ValuesIn(cases()), [](const auto& which) {
+// Bytes in a short form whose equality stands for theirs (FNV-1a).
+std::uint64_t fingerprint(const Bytes& bytes, std::uint64_t hash = 14695981039346656037u) {
+  for (const unsigned char byte : bytes) hash = (hash ^ byte) * 1099511628211u;
+  return hash;
+}
+
+class ProcessConformance : public Conformance {};
+
+TEST_P(ProcessConformance, RanksThatAreProcessesGiveTheSameBits) {
+  const auto work = [&](Group& group) {
+    const std::unique_ptr<Communicator> c = group.make_communicator();
+    std::uint64_t all = fingerprint({});
+    std::string wrong;
+    const auto reduce = [&](std::size_t count, DataType type, ReduceOp op) {
+      const Bytes input = input_of(c->rank(), count, type);
+      Bytes data = input, again = input;
+      c->all_reduce(data.data(), count, type, op);
+      c->all_reduce(again.data(), count, type, op);
+      if (data != again) wrong = "another run, other bits";
+      all = fingerprint(data, all);
+      // Each rank checks a part: the fingerprints say that the rest is the same.
+      const std::size_t n = static_cast<std::size_t>(world()), r = static_cast<std::size_t>(c->rank());
+      const std::size_t begin = r * count / n, end = std::min((r + 1) * count / n, begin + 20'000);
+      if (const auto fold = is_reduction(data, hosts(), count, type, op, begin, end); !fold) wrong = fold.message();
+    };
+    for (const DataType type : kTypes) {
+      for (const ReduceOp op : kOps) reduce(10007, type, op);
+    }
+    reduce(1'000'000, DataType::kF32, ReduceOp::kSum);
+    reduce(1'000'000, DataType::kBF16, ReduceOp::kSum);
+    return std::to_string(all) + " " + wrong;
+  };
+  const std::vector<std::string> answers = group_harness::run_processes(GetParam().backend, world(), work);
+  for (const std::string& answer : answers) EXPECT_EQ(answer, answers[0]);
+  EXPECT_EQ(answers[0].back(), ' ') << answers[0];
+}
+
+std::string case_name(const ::testing::TestParamInfo<Case>& which) {
   std::string name = which.param.backend;
   std::ranges::replace(name, '+', '_');
   return name + "_" + std::to_string(which.param.world_size);
-});
+}
+
+std::vector<Case> process_cases() {
+  std::vector<Case> all = cases();
+  std::erase_if(all, [](const Case& c) { return c.backend == "single" || c.backend == "inproc"; });
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, ::testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessConformance, ::testing::ValuesIn(process_cases()), case_name);
 
 }  // namespace

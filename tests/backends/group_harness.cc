@@ -1,6 +1,7 @@
 // Threads as ranks.
 #include "tests/backends/group_harness.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <exception>
@@ -85,6 +86,66 @@ void run_ranks(const std::string& backend, int world_size, const std::function<v
   for (const std::string& error : errors) {
     if (!error.empty()) throw std::runtime_error(error);
   }
+}
+
+namespace {
+
+// In the child: joins, runs, and writes '+' and the result or '-' and the error. Never returns.
+[[noreturn]] void be_rank(const backends::GroupOptions& options, int out,
+                          const std::function<std::string(backends::Group&)>& body) {
+  std::string answer;
+  try {
+    const auto group = backends::join_group(options);
+    answer = "+" + body(*group);
+    group->leave();
+  } catch (const std::exception& error) {
+    answer = std::string("-") + error.what();
+  }
+  for (std::size_t done = 0; done < answer.size();) {
+    const ssize_t n = write(out, answer.data() + done, answer.size() - done);
+    if (n <= 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+std::vector<std::string> run_processes(const std::string& backend, int world_size,
+                                       const std::function<std::string(backends::Group&)>& body) {
+  const Door door = open_door();
+  std::vector<std::pair<pid_t, int>> ranks;  // and the end of its pipe
+  for (int rank = 0; rank < world_size; ++rank) {
+    backends::GroupOptions options = options_for(rank, world_size, door.port);
+    choose_backend(options, backend);
+    if (rank == 0) options.listen_fd = door.fd;
+    int ends[2];
+    if (pipe(ends) != 0) throw std::runtime_error("pipe");
+    const pid_t pid = fork();
+    if (pid == 0) {
+      alarm(120);
+      close(ends[0]);
+      be_rank(options, ends[1], body);
+    }
+    close(ends[1]);
+    ranks.emplace_back(pid, ends[0]);
+  }
+  close(door.fd);
+  std::vector<std::string> answers;
+  std::string failed;
+  for (const auto& [pid, in] : ranks) {
+    std::string answer;
+    char piece[4096];
+    for (ssize_t n = 0; (n = read(in, piece, sizeof piece)) > 0;) answer.append(piece, static_cast<std::size_t>(n));
+    close(in);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    if (answer.empty()) answer = "-ended with status " + std::to_string(status);
+    if (answer[0] == '-' && failed.empty()) failed = "rank " + std::to_string(answers.size()) + ": " + answer.substr(1);
+    answers.push_back(answer.substr(1));
+  }
+  if (!failed.empty()) throw std::runtime_error(failed);
+  return answers;
 }
 
 std::vector<std::string> outcomes(int world_size, const std::function<void(int rank)>& body) {

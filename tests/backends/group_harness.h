@@ -32,6 +32,11 @@ bool backend_fits(const std::string& backend, int world_size);
 // Runs `body` on every rank, each in its own thread with its own group, and leaves in order. Rethrows the first error.
 void run_ranks(const std::string& backend, int world_size, const std::function<void(backends::Group&)>& body);
 
+// The same with a process for each rank, of a backend that joins processes; what each body returned, in rank order. A rank
+// that throws makes this throw what it said. REQUIRES: no other thread runs in this process.
+std::vector<std::string> run_processes(const std::string& backend, int world_size,
+                                       const std::function<std::string(backends::Group&)>& body);
+
 // Runs body(rank) in `world_size` threads; returns what each threw ("" when nothing), prefixed with the kind:
 // "peer: ", "mismatch: ", "authentication: ", "configuration: ", "other: ".
 std::vector<std::string> outcomes(int world_size, const std::function<void(int rank)>& body);

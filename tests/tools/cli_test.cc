@@ -45,7 +45,7 @@ void expect_error(const CommandResult& result, int code, const std::vector<std::
 }
 
 TEST(Help, EveryCommandExplainsItself) {
-  for (const char* command : {"train", "verify", "eval", "bench", "inspect", "env", "version"}) {
+  for (const char* command : {"train", "launch", "verify", "eval", "bench", "inspect", "env", "version"}) {
     const CommandResult help = engine({command, "--help"});
     EXPECT_EQ(help.exit_code, 0) << command << help.err;
     EXPECT_NE(help.out.find("Usage: engine " + std::string(command)), std::string::npos) << help.out;
@@ -301,13 +301,14 @@ int processes_of(const std::string& mark) {
   return count;
 }
 
+// The guard process left out.
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     std::ifstream in(entry.path() / "stat");
     pid_t pid = 0, ppid = 0;
     std::string name, state;
-    if (in >> pid >> name >> state >> ppid && ppid == parent) children.push_back(pid);
+    if (in >> pid >> name >> state >> ppid && ppid == parent && name != "(engine-guard)") children.push_back(pid);
   }
   std::sort(children.begin(), children.end());
   return children;
@@ -411,6 +412,44 @@ TEST(Env, ShowsValuesWithTheirSources) {
   EXPECT_NE(result.out.find("WORLD_SIZE"), std::string::npos);
   EXPECT_NE(result.out.find("tcp://127.0.0.1:29512"), std::string::npos) << result.out;
   EXPECT_EQ(engine({"env"}, {{"RANK", "7"}, {"WORLD_SIZE", "4"}}).exit_code, 78);
+}
+
+TEST(Env, ASlurmStepInEveryFormat) {
+  const std::map<std::string, std::string> step = {{"SLURM_JOB_ID", "4711"},
+                                                   {"SLURM_STEP_ID", "0"},
+                                                   {"SLURM_PROCID", "0"},
+                                                   {"SLURM_LOCALID", "0"},
+                                                   {"SLURM_NODEID", "0"},
+                                                   {"SLURM_STEP_NUM_TASKS", "4"},
+                                                   {"SLURM_STEP_NODELIST", "n[03-04]"},
+                                                   {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                                                   {"SLURM_CPUS_PER_TASK", "1"},
+                                                   {"SLURM_STEP_GPUS", "10,9"}};
+  const std::string text = engine({"env"}, step).out;
+  EXPECT_NE(text.find("tcp://n03:12354"), std::string::npos) << text;
+  EXPECT_NE(text.find("auto                 16 ports tried"), std::string::npos) << text;
+  const std::string json = engine({"env", "--format", "json", "--port-rule", "jobid"}, step).out;
+  EXPECT_NE(json.find("\"MASTER_PORT\":{\"value\":\"14712\",\"source\":"), std::string::npos) << json;
+  EXPECT_NE(json.find("\"GPUS\":{\"value\":\"10,9\",\"source\":\"SLURM_STEP_GPUS\"}"), std::string::npos) << json;
+  EXPECT_NE(json.find("\"ENGINE_THREADS\":{\"value\":\"1\",\"source\":\"SLURM_CPUS_PER_TASK\"}"), std::string::npos) << json;
+  const std::string shell = engine({"env", "--format", "sh"}, step).out;
+  EXPECT_NE(shell.find("export MASTER_ADDR='n03'  # SLURM_STEP_NODELIST\n"), std::string::npos) << shell;
+  // What the shell reads is what the program resolved.
+  const CommandResult again = run_command(
+      {"bash", "-c", "eval \"$(" + test_support::engine_binary() + " env --format sh)\"; echo $RANK $WORLD_SIZE $MASTER_PORT"},
+      step, 60'000);
+  EXPECT_EQ(again.out, "0 4 12354\n") << again.err;
+  EXPECT_NE(engine({"env", "--format", "json"}, {{"ENGINE_RANK", "0"}, {"ENGINE_WORLD_SIZE", "1"}})
+                .out.find("\"source\":\"ENGINE_RANK\""),
+            std::string::npos);
+}
+
+TEST(Env, ExpandsHostLists) {
+  EXPECT_EQ(engine({"env", "--hosts", "n[01-02]-ib0,alpha"}).out, "n01-ib0\nn02-ib0\nalpha\n");
+  EXPECT_EQ(engine({"env", "--hosts", "n[1-2]", "--format", "json"}).out, "[\"n1\",\"n2\"]\n");
+  const CommandResult bad = engine({"env", "--hosts", "n[1-2"});
+  EXPECT_EQ(bad.exit_code, 78);
+  EXPECT_NE(bad.err.find("position 2"), std::string::npos) << bad.err;
 }
 
 TEST(Bench, StepPrintsJson) {

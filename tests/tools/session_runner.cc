@@ -7,7 +7,7 @@
 
 #include "engine/train/weights.h"
 #include "tools/train_session.h"
-#include "tools/worker_processes.h"
+#include "tools/worker_threads.h"
 
 namespace session_runner {
 namespace {
@@ -50,7 +50,7 @@ double value(const io::NamedArray& array, std::size_t i) {
 std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options) {
   const io::RunConfig config = make_config(options);
   std::vector<RankResult> results(static_cast<std::size_t>(world_size));
-  tools::run_worker_threads(world_size, 20'000, [&](std::unique_ptr<backends::Group> group) {
+  tools::run_inproc_ranks(world_size, 20'000, [&](std::unique_ptr<backends::Group> group) {
     RankResult& result = results[static_cast<std::size_t>(group->rank())];
     const std::atomic<int> never{0};
     tools::TrainSession session(config, *group);

@@ -6,7 +6,7 @@
 
 #include "tests/support/allocation_counter.h"
 #include "tools/train_session.h"
-#include "tools/worker_processes.h"
+#include "tools/worker_threads.h"
 
 namespace {
 
@@ -32,7 +32,7 @@ TEST_P(StepAllocation, NoneOnAnyRank) {
   const io::RunConfig config = make_config(GetParam());
   const std::atomic<int> never{0};
   long counted = -1;
-  tools::run_worker_threads(2, 20'000, [&](std::unique_ptr<backends::Group> group) {
+  tools::run_inproc_ranks(2, 20'000, [&](std::unique_ptr<backends::Group> group) {
     tools::TrainSession session(config, *group);
     static_cast<void>(session.start_state());
     engine::Trainer trainer = session.make_trainer(never);

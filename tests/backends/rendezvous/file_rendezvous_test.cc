@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <mutex>
 #include <thread>
@@ -105,6 +106,47 @@ TEST_F(FileRendezvous, ALeftoverOfAnotherHostWhosePortIsClosedIsReplaced) {
   const backends::MeetingFile left(path_, old, [](const auto&) { return true; }, {});
   EXPECT_EQ(run(2), std::vector<std::string>(2));
   EXPECT_EQ(notices_.size(), 1u);
+}
+
+// Several jobs find the same leftover at once: one of them gets the file, and none takes it from that one.
+TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    backends::Meeting old;
+    old.endpoint = {"127.0.0.1", group_harness::free_port()};
+    old.nonce = old.secret_hex = std::string(64, '1');
+    old.pid = 1;
+    old.host = old.host_id = "elsewhere";
+    const backends::MeetingFile left(path_, old, [](const auto&) { return true; }, {});
+    std::atomic<int> ready{0};
+    const auto errors = outcomes(6, [&](int job) {
+      GroupOptions o = options(0, 2);
+      o.job_id = "job " + std::to_string(job);
+      o.rendezvous_timeout_ms = 1500;
+      for (++ready; ready < 6;) std::this_thread::yield();
+      backends::join_store(o);
+    });
+    int winners = 0;
+    for (const std::string& error : errors) {
+      const bool won = error.find("missing 1 of 2 ranks: 1") != std::string::npos;
+      winners += won ? 1 : 0;
+      EXPECT_TRUE(won || error.find("belongs to a job that is running") != std::string::npos) << error;
+    }
+    EXPECT_EQ(winners, 1);
+    EXPECT_TRUE(folder_is_empty());
+  }
+}
+
+TEST_F(FileRendezvous, ALeftoverWhosePortIsNowAnotherProgramsIsReplaced) {
+  const backends::Socket other = backends::listen_on({"127.0.0.1", 0});  // accepts in the kernel, never answers
+  backends::Meeting old;
+  old.endpoint = backends::local_endpoint(other.fd());
+  old.nonce = old.secret_hex = std::string(64, '1');
+  old.pid = 1;
+  old.host = old.host_id = "elsewhere";
+  const backends::MeetingFile left(path_, old, [](const auto&) { return true; }, {});
+  EXPECT_EQ(run(2), std::vector<std::string>(2));
+  EXPECT_EQ(notices_.size(), 1u);
+  EXPECT_TRUE(folder_is_empty());
 }
 
 TEST_F(FileRendezvous, AFileOfARunningJobIsNotTakenAway) {

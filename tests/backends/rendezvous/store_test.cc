@@ -189,6 +189,30 @@ TEST(Store, AnotherJobIsRefusedWithoutHarmToThisOne) {
   EXPECT_CONTAINS(errors[2], "mismatch: job id");
 }
 
+// A rank that was started again may come while the group of before is still ending.
+TEST(Store, ARestartedRankWaitsForTheGroupBeforeIt) {
+  const Door door = open_door();
+  std::atomic<bool> tried{false};
+  const auto errors = outcomes(2, [&](int rank) {
+    GroupOptions o = options_for(rank, 2, door.port);
+    if (rank == 0) o.listen_fd = door.fd;
+    JoinedStore joined = backends::join_store(o);
+    if (rank == 1) {
+      GroupOptions again = options_for(1, 2, door.port);
+      EXPECT_THROW(backends::join_store(again), backends::MismatchError);
+      again.restarted = true;
+      again.rendezvous_timeout_ms = 1000;
+      const auto start = std::chrono::steady_clock::now();
+      EXPECT_THROW(backends::join_store(again), backends::PeerError);
+      EXPECT_GE(std::chrono::steady_clock::now() - start, 900ms);
+      tried = true;
+    }
+    for (int i = 0; i < 50 || !tried; ++i) joined.store->add("counter", 1);  // the group is not disturbed
+    joined.store->leave(5s);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
 TEST(Store, ATakenPortIsSaid) {
   const Door door = open_door();
   GroupOptions o = options_for(0, 2, door.port);

@@ -1,0 +1,164 @@
+// Counting processors, naming ranks, filling environments.
+#include "tools/launch/launch_plan.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <map>
+
+#include "backends/rendezvous/host_identity.h"
+#include "backends/rendezvous/secret.h"
+#include "backends/rendezvous/tcp_socket.h"
+#include "io/io_error.h"
+#include "tools/exit_codes.h"
+#include "tools/launch/stream_spec.h"
+#include "tools/train_session.h"
+
+namespace tools {
+namespace {
+
+constexpr int kDefaultPort = 29500;
+constexpr int kMostWorkers = 4096;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+// Those that CUDA_VISIBLE_DEVICES leaves, else those that have a device file.
+int visible_gpus() {
+  if (const char* list = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    const std::vector<std::string> devices = split_list(list);
+    const auto none = std::find(devices.begin(), devices.end(), "-1");  // hides itself and those behind it
+    return static_cast<int>(none - devices.begin());
+  }
+  int count = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
+    const std::string name = entry.path().filename().string();
+    count += name.size() > 6 && name.starts_with("nvidia") && name.find_first_not_of("0123456789", 6) == std::string::npos;
+  }
+  return count;
+}
+
+int count_workers(const std::string& text, bool& gpus) {
+  if (text.empty()) return 1;
+  if (text == "cpu") return default_threads(1);
+  if (text == "gpu" || text == "auto") {
+    const int found = visible_gpus();
+    gpus = found > 0;
+    if (found > 0) return found;
+    if (text == "auto") return default_threads(1);
+    throw io::ConfigError(
+        "--nproc-per-node gpu: no GPU is visible (CUDA_VISIBLE_DEVICES, /dev/nvidia0); expected one or more, or give "
+        "cpu or a number");
+  }
+  if (text.find_first_not_of("0123456789") != std::string::npos)
+    throw io::ConfigError("--nproc-per-node '" + text + "': expected a number, gpu, cpu or auto");
+  return parse_whole(text, 1, kMostWorkers, "--nproc-per-node");
+}
+
+int find_node_rank(const LaunchOptions& options) {
+  if (options.node_rank) return *options.node_rank;
+  if (options.nnodes == 1 || !options.hosts.empty()) return 0;
+  for (const char* name : {"NODE_RANK", "GROUP_RANK", "SLURM_NODEID"})
+    if (const std::string value = variable(name); !value.empty()) return parse_whole(value, 0, options.nnodes - 1, name);
+  throw UsageError("which of the " + std::to_string(options.nnodes) + " nodes is this? Give --node-rank 0 to " +
+                   std::to_string(options.nnodes - 1) + ", a different one on each node");
+}
+
+// A name for logs that sorts by time.
+std::string fresh_run_id() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%dT%H%M%S", &local);
+  return text + ("-" + backends::to_hex(backends::random_bytes(3)));
+}
+
+void check_run_id(const std::string& id) {
+  const bool good = !id.empty() && id.size() <= 128 && id != "." && id != ".." &&
+                    std::all_of(id.begin(), id.end(), [](unsigned char c) { return c > ' ' && c != '/' && c != 127; });
+  if (!good) throw io::ConfigError("--rdzv-id '" + id + "': expected a name of 1 to 128 characters without blanks and /");
+}
+
+void choose_meeting(LaunchPlan& plan, const LaunchOptions& options) {
+  if (options.rdzv_endpoint.starts_with("file://")) {
+    if (options.rdzv_endpoint.size() < 9 || options.rdzv_endpoint[7] != '/')
+      throw io::ConfigError("--rdzv-endpoint " + options.rdzv_endpoint + ": expected file:///ABSOLUTE/PATH");
+    plan.init_method = options.rdzv_endpoint;
+    return;
+  }
+  if (!options.rdzv_endpoint.empty()) {
+    const backends::Endpoint endpoint = backends::parse_endpoint(options.rdzv_endpoint, "--rdzv-endpoint");
+    plan.master_addr = endpoint.host;
+    plan.master_port = endpoint.port;
+    return;
+  }
+  const bool one_node = options.nnodes == 1;
+  plan.master_addr = options.master_addr;
+  if (plan.master_addr.empty() && !options.hosts.empty())
+    plan.master_addr = options.hosts.front().substr(options.hosts.front().find('@') + 1);
+  if (plan.master_addr.empty()) plan.master_addr = one_node ? "127.0.0.1" : variable("MASTER_ADDR");
+  if (plan.master_addr.empty())
+    throw UsageError("where do the " + std::to_string(options.nnodes) +
+                     " nodes meet? Give --master-addr, the host of rank 0, or --rdzv-endpoint");
+  const std::string port = one_node ? "" : variable("MASTER_PORT");
+  plan.master_port = options.master_port                   ? *options.master_port
+                     : !options.hosts.empty() && !one_node ? 10001 + static_cast<unsigned char>(backends::random_bytes(1)[0]) * 39
+                     : !port.empty()                       ? parse_whole(port, 1, 65535, "MASTER_PORT")
+                                                           : (one_node ? 0 : kDefaultPort);
+  if (plan.master_port == 0 && !one_node)
+    throw UsageError("--master-port 0 is for one node: the other nodes could not know the port");
+}
+
+}  // namespace
+
+LaunchPlan make_launch_plan(const LaunchOptions& options) {
+  LaunchPlan plan;
+  plan.nnodes = options.nnodes;
+  plan.node_rank = find_node_rank(options);
+  // The devices of other hosts are counted there.
+  const bool elsewhere = !options.hosts.empty() && !options.dry_run;
+  const bool number = options.nproc_per_node.find_first_not_of("0123456789") == std::string::npos;
+  plan.nproc = elsewhere && !number ? 1 : count_workers(options.nproc_per_node, plan.gpus);
+  if (plan.world_size() > 65536)
+    throw io::ConfigError(std::to_string(plan.nnodes) + " nodes x " + std::to_string(plan.nproc) +
+                          " workers: expected at most 65536 ranks");
+  plan.threads_chosen =
+      variable("OMP_NUM_THREADS").empty() && std::none_of(options.environment.begin(), options.environment.end(),
+                                                          [](const std::string& e) { return e.starts_with("OMP_NUM_THREADS="); });
+  plan.threads = default_threads(plan.nproc);
+  plan.host = backends::host_name();
+  plan.max_restarts = options.max_restarts;
+  if (!options.rdzv_id.empty()) check_run_id(options.rdzv_id);
+  plan.run_id = options.rdzv_id.empty() ? fresh_run_id() : options.rdzv_id;
+  plan.common_run_id = plan.nnodes == 1 || !options.rdzv_id.empty();
+  const auto& all = commands();
+  plan.own_command = std::any_of(all.begin(), all.end(), [&](const Command& c) { return options.command.front() == c.name; });
+  choose_meeting(plan, options);
+  return plan;
+}
+
+std::string plan_table(const LaunchPlan& plan, const LaunchOptions& options) {
+  std::string table = "rank,node,device,threads,address\n";
+  const std::string set = variable("OMP_NUM_THREADS");
+  const std::string threads = plan.threads_chosen || set.empty() ? std::to_string(plan.threads) : set;
+  const std::string address =
+      plan.init_method.empty() ? backends::to_string({plan.master_addr, plan.master_port}) : plan.init_method;
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
+    const int node = rank / plan.nproc, local = rank % plan.nproc;
+    const std::string name = !options.hosts.empty()   ? options.hosts[static_cast<std::size_t>(node)]
+                             : node == plan.node_rank ? plan.host
+                                                      : "node" + std::to_string(node);
+    table += std::to_string(rank) + "," + name + "," + (plan.gpus ? "cuda:" + std::to_string(local) : "cpu") + "," + threads +
+             "," + address + "\n";
+  }
+  return table;
+}
+
+}  // namespace tools

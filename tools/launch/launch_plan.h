@@ -1,0 +1,40 @@
+// From options to numbers: how many workers, who is which rank, where they meet, and what each finds in its environment.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/launch/launch_options.h"
+
+namespace tools {
+
+struct LaunchPlan {
+  int nnodes = 1, node_rank = 0, nproc = 1;
+  bool gpus = false;            // one GPU for each worker
+  int threads = 1;              // of each worker, for OMP_NUM_THREADS
+  bool threads_chosen = false;  // the user has not set OMP_NUM_THREADS
+  std::string host;             // this one, for messages
+  std::string master_addr;      // "" when init_method says where
+  int master_port = 0;          // 0: chosen when the socket is bound
+  std::string init_method;      // file:///PATH, else ""
+  std::string run_id;           // names the logs, and the job where all nodes know it
+  bool common_run_id = true;    // all nodes know it
+  bool own_command = false;     // the command is one of this program
+  int max_restarts = 0;
+
+  int world_size() const { return nnodes * nproc; }
+  int rank(int local_rank) const { return node_rank * nproc + local_rank; }
+};
+
+// Throws UsageError and io::ConfigError. With hosts the node rank is 0.
+LaunchPlan make_launch_plan(const LaunchOptions& options);
+
+// "rank,node,device,threads,address", then a line for each rank of the job.
+std::string plan_table(const LaunchPlan& plan, const LaunchOptions& options);
+
+// The whole environment of a worker, as "K=V": that of this process, without what describes this process itself as a worker
+// of somebody else, then the variables of the run, then --env. `extra` comes before --env.
+std::vector<std::string> worker_environment(const LaunchPlan& plan, int local_rank, int attempt,
+                                            const std::vector<std::string>& extra, const std::vector<std::string>& from_user);
+
+}  // namespace tools
