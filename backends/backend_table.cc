@@ -8,12 +8,14 @@
 #include "backends/gloo/gloo_backend.h"
 #include "backends/plugin/backend_plugin.h"
 #include "backends/shm/shm_backend.h"
+#include "backends/socket/socket_backend.h"
 
 namespace backends {
 namespace {
 
 const Backend kBackends[] = {
     {"gloo", Reach::kHosts, kGlooIsBuilt, kGlooNote, &make_gloo_communicator},
+    {"socket", Reach::kHosts, true, "our own TCP, ranks are processes", &make_socket_communicator},
     {"shm", Reach::kHost, true, "shared memory between processes of one host", &make_shm_communicator},
     {"inproc", Reach::kThreads, true, "ranks are threads of one process", nullptr},
 };
