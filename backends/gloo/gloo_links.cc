@@ -5,11 +5,16 @@
 
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include "backends/backend_error.h"
 
 namespace backends {
 namespace {
+
+// Once a peer's write to a closed connection fails, its Gloo reads no more of what has come there: this rank's word. So the
+// connections of a rank that has seen a mismatch stay open for as long as ranks in step take to call.
+constexpr auto kGentleTime = std::chrono::milliseconds(300);
 
 // Gloo's texts start with "[path/of/its/source:line] ".
 std::string plain(const char* text) {
@@ -135,6 +140,7 @@ void GlooLinks::let_go(bool gently) noexcept {
       }
     }
   }
+  if (gently) std::this_thread::sleep_for(kGentleTime);
 }
 
 std::optional<ControlWord> GlooLinks::arrived_word(int peer, std::uint32_t sequence) noexcept {

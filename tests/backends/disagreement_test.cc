@@ -61,7 +61,7 @@ std::vector<std::string> disagree(const std::string& backend, const Call& usual,
       group = backends::join_group(o);
     }
     Data data(kLarge + 1, 1.f);
-    const auto communicator = group->make_communicator();
+    auto communicator = group->make_communicator();
     reduce(*communicator, data, kLarge);
     const Data before = data;
     const auto start = std::chrono::steady_clock::now();
@@ -70,7 +70,9 @@ std::vector<std::string> disagree(const std::string& backend, const Call& usual,
     } catch (const backends::Error&) {
       EXPECT_TRUE(data == before) << "rank " << rank << " used what did not belong to its call";
       EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+      communicator.reset();
       if (end == End::kInOrder) group->leave();
+      group.reset();
       throw;
     }
   });
