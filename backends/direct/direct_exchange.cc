@@ -13,6 +13,7 @@
 namespace backends {
 namespace {
 
+constexpr std::size_t kSmallBytes = 16 << 10;
 constexpr char kAck = 0;  // to a broadcast's root, which needs no result
 
 }  // namespace
@@ -49,6 +50,10 @@ void DirectExchange::compare(const ControlWord& theirs, int peer) const {
   expect_equal(word_, members_[static_cast<std::size_t>(rank_)], theirs, members_[static_cast<std::size_t>(peer)]);
 }
 
+void DirectExchange::send_heads(const void* payload, std::size_t bytes) {
+  for (int step = 1; step < size_; ++step) links_.send_head(peer(step), word_, payload, bytes);
+}
+
 // Waits for all heads, once a call, and leaves their payloads in parts_.
 void DirectExchange::meet() {
   if (met_) return;
@@ -63,8 +68,8 @@ void DirectExchange::meet() {
 void DirectExchange::reduce(Operation operation, char* data, std::size_t count, DataType type, ReduceOp op) {
   const std::size_t bytes = count * size_of(type);
   run(reduction_word(operation, ++sequence_, count, type, op), [&] {
-    if (bytes > Links::kSmallBytes) return reduce_blocks(data, count, type, op);
-    links_.send_heads(word_, data, bytes);
+    if (bytes > kSmallBytes) return reduce_blocks(data, count, type, op);
+    send_heads(data, bytes);
     meet();
     parts_[static_cast<std::size_t>(rank_)] = data;
     reduce_parts(data, parts_.data(), size_, count, type, op);
@@ -74,20 +79,34 @@ void DirectExchange::reduce(Operation operation, char* data, std::size_t count, 
 void DirectExchange::reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op) {
   const std::size_t width = size_of(type), most = block_bytes_ / width;
   const auto length = [&](std::size_t at) { return std::min(most, count - at); };
-  links_.send_heads(word_, nullptr, 0);
-  if (!settled_) meet();
-  settled_ = true;
-  post_shares(data, length(0), width, blocks_ & 1u);
+  send_first_shares(data, length(0), width);
   for (std::size_t at = 0; at < count; at += most, ++blocks_) {
     const std::size_t next = at + most;
     if (next < count) post_shares(data + next * width, length(next), width, (blocks_ + 1) & 1u);
     meet();
     char* block = data + at * width;
     const ElementRange own = slice(length(at), rank_);
-    if (own.count() > 0) fold_own(block + own.begin * width, own.count(), type, op);
+    const bool with_heads = at == 0 && own.count() * width <= Links::kHeadBytes;
+    if (own.count() > 0) fold_own(block + own.begin * width, own.count(), type, op, with_heads);
     take_results(block, length(at), width);
   }
   links_.finish_sends();
+}
+
+// Beside the words where they fit, which saves a message, else after them.
+void DirectExchange::send_first_shares(const char* block, std::size_t count, std::size_t width) {
+  const auto bytes_of = [&](int p) { return slice(count, p).count() * width; };
+  for (int step = 1; step < size_; ++step) {
+    const bool fits = bytes_of(peer(step)) <= Links::kHeadBytes;
+    links_.send_head(peer(step), word_, fits ? block + slice(count, peer(step)).begin * width : nullptr,
+                     fits ? bytes_of(peer(step)) : 0);
+  }
+  if (!settled_) meet();
+  settled_ = true;
+  for (int step = 1; step < size_; ++step) {
+    if (bytes_of(peer(step)) <= Links::kHeadBytes) continue;
+    links_.send(peer(step), Lane::kShare, blocks_ & 1u, block + slice(count, peer(step)).begin * width, bytes_of(peer(step)));
+  }
 }
 
 void DirectExchange::post_shares(const char* block, std::size_t count, std::size_t width, unsigned slot) {
@@ -97,9 +116,9 @@ void DirectExchange::post_shares(const char* block, std::size_t count, std::size
   }
 }
 
-void DirectExchange::fold_own(char* own, std::size_t count, DataType type, ReduceOp op) {
+void DirectExchange::fold_own(char* own, std::size_t count, DataType type, ReduceOp op, bool came_with_heads) {
   const std::size_t bytes = count * size_of(type);
-  for (int step = 1; step < size_; ++step)
+  for (int step = 1; step < size_ && !came_with_heads; ++step)
     parts_[static_cast<std::size_t>(peer(step))] = links_.receive(peer(step), Lane::kShare, blocks_ & 1u, bytes);
   parts_[static_cast<std::size_t>(rank_)] = own;
   reduce_parts(own, parts_.data(), size_, count, type, op);
@@ -119,15 +138,15 @@ void DirectExchange::take_results(char* block, std::size_t count, std::size_t wi
 
 void DirectExchange::broadcast(char* data, std::size_t bytes, int root) {
   run(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root), [&] {
-    if (bytes > Links::kSmallBytes) return broadcast_blocks(data, bytes, root);
-    links_.send_heads(word_, data, rank_ == root ? bytes : 0);
+    if (bytes > kSmallBytes) return broadcast_blocks(data, bytes, root);
+    send_heads(data, rank_ == root ? bytes : 0);
     meet();
     if (rank_ != root && bytes > 0) std::memcpy(data, parts_[static_cast<std::size_t>(root)], bytes);
   });
 }
 
 void DirectExchange::broadcast_blocks(char* data, std::size_t bytes, int root) {
-  links_.send_heads(word_, nullptr, 0);
+  send_heads(nullptr, 0);
   meet();
   const auto length = [&](std::size_t at) { return std::min(block_bytes_, bytes - at); };
   if (rank_ == root) post_shares(data, length(0), 1, blocks_ & 1u);
@@ -159,8 +178,8 @@ void DirectExchange::pass_on_own(char* block, std::size_t bytes, int root) {
 void DirectExchange::all_gather(const char* input, std::size_t bytes, char* output) {
   run(transfer_word(Operation::kAllGather, ++sequence_, bytes), [&] {
     if (bytes > 0) std::memmove(output + static_cast<std::size_t>(rank_) * bytes, input, bytes);
-    if (bytes > Links::kSmallBytes) return gather_blocks(bytes, output);
-    links_.send_heads(word_, input, bytes);
+    if (bytes > kSmallBytes) return gather_blocks(bytes, output);
+    send_heads(input, bytes);
     meet();
     for (int step = 1; step < size_ && bytes > 0; ++step)
       std::memcpy(output + static_cast<std::size_t>(peer(step)) * bytes, parts_[static_cast<std::size_t>(peer(step))], bytes);
@@ -171,7 +190,7 @@ void DirectExchange::all_gather(const char* input, std::size_t bytes, char* outp
 // sent when they were done with b-3, whose place it takes. This needs free places at the start and leaves used ones behind:
 // unlike after the other calls, the next one's blocks wait for the heads.
 void DirectExchange::gather_blocks(std::size_t bytes, char* output) {
-  links_.send_heads(word_, nullptr, 0);
+  send_heads(nullptr, 0);
   meet();
   settled_ = false;
   const auto lane = [](std::size_t block) { return (block & 2) != 0 ? Lane::kResult : Lane::kShare; };
@@ -195,7 +214,7 @@ void DirectExchange::gather_blocks(std::size_t bytes, char* output) {
 
 void DirectExchange::barrier() {
   run(transfer_word(Operation::kBarrier, ++sequence_, 0), [&] {
-    links_.send_heads(word_, nullptr, 0);
+    send_heads(nullptr, 0);
     meet();
   });
 }

@@ -1,8 +1,8 @@
 // Collectives over point-to-point links with one schedule for all transports: checked, in rank order, without stalls.
 //
-// Every call begins with a head from each rank to each other: the call's control word and, up to Links::kSmallBytes, its
-// payload. A rank uses nothing of a peer before it has compared the words; so ranks that disagree find out whatever each of
-// them called. Small calls end there: one hop.
+// Every call begins with a head from each rank to each other: the call's control word and some payload. A rank uses nothing
+// of a peer before it has compared the words; so ranks that disagree find out whatever each of them called. Calls of up to
+// 16 KiB end there: one hop.
 //  - Large reductions, block by block: slice p goes to rank p, which folds all ranks' in rank order (the same bits as every
 //    backend) and sends the result to all, while the next block is already under way: two hops, 2 (n-1)/n bytes sent per
 //    byte, the least possible (Patarasuk and Yuan, 2009). No scratch beyond what the links keep.
@@ -34,11 +34,13 @@ class DirectExchange {
   template <typename Body>
   void run(const ControlWord& word, const Body& body);
   void compare(const ControlWord& theirs, int peer) const;
+  void send_heads(const void* payload, std::size_t bytes);
   void meet();
 
   void reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op);
+  void send_first_shares(const char* block, std::size_t count, std::size_t width);
   void post_shares(const char* block, std::size_t count, std::size_t width, unsigned slot);
-  void fold_own(char* own, std::size_t count, DataType type, ReduceOp op);
+  void fold_own(char* own, std::size_t count, DataType type, ReduceOp op, bool came_with_heads);
   void take_results(char* block, std::size_t count, std::size_t width);
   void broadcast_blocks(char* data, std::size_t bytes, int root);
   void pass_on_own(char* block, std::size_t bytes, int root);

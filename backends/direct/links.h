@@ -13,7 +13,7 @@ namespace backends {
 // Ways of one pair of ranks that are read independently of each other. Each has two slots.
 enum class Lane { kShare, kResult };
 
-// The first message of a call from one peer: its control word and, in small calls, its payload.
+// The first message of a call from one peer: its control word and some payload.
 struct Head {
   ControlWord word;
   const char* payload;
@@ -24,7 +24,7 @@ struct Head {
 // deadline; failures throw PeerError that names the peer.
 class Links {
  public:
-  static constexpr std::size_t kSmallBytes = 16 << 10;  // most payload beside a word
+  static constexpr std::size_t kHeadBytes = 64 << 10;  // most payload beside a word
   // Of one rank in a block: two blocks stay in the second-level cache. Messages on lanes may be sizeof(double) longer.
   static constexpr std::size_t piece_bytes(int ranks) {
     return std::min<std::size_t>(256 << 10, (2048 << 10) / static_cast<std::size_t>(ranks));
@@ -32,9 +32,10 @@ class Links {
 
   virtual ~Links() = default;
 
-  // Sends a call's head to every peer. `payload`, at most kSmallBytes, is copied.
-  virtual void send_heads(const ControlWord& word, const void* payload, std::size_t bytes) = 0;
-  // The peer's head of the same call, valid until the call after. `bytes` is what this rank's word promises.
+  // Sends a call's head to one peer; all peers get one, of the same word. `payload`, at most kHeadBytes, is copied.
+  virtual void send_head(int peer, const ControlWord& word, const void* payload, std::size_t bytes) = 0;
+  // The peer's head of the call that send_head() was last used for, valid until the call after. Its payload is as long as the
+  // word lets expect: to be read only when the word is the right one.
   virtual Head receive_head(int peer) = 0;
 
   // The memory must stay as it is until finish_sends(), or until the peer's answer proves that it has arrived.

@@ -50,9 +50,9 @@ void GlooLinks::connect(const BackendContext& context) {
   } catch (const gloo::Exception& error) {
     throw PeerError(plain(error.what()));
   }
-  const std::size_t head = sizeof(ControlWord) + kSmallBytes, message = piece_bytes(mesh_->size) + sizeof(double);
+  const std::size_t head = sizeof(ControlWord) + kHeadBytes, message = piece_bytes(mesh_->size) + sizeof(double);
   const std::size_t inbox[kKinds] = {head, message, message};
-  for (std::vector<char>& h : heads_) h.resize(head);
+  for (auto& peers : heads_) peers.assign(static_cast<std::size_t>(mesh_->size), std::vector<char>(head));
   for (int kind = 0; kind < kKinds; ++kind) {
     for (unsigned slot = 0; slot < 2; ++slot) {
       std::vector<Way>& ways = ways_[static_cast<std::size_t>(kind)][slot];
@@ -75,17 +75,14 @@ GlooLinks::~GlooLinks() {
   for (const Way& w : ways_[kHead][0]) wait_until_closed(w.receive.get());
 }
 
-void GlooLinks::send_heads(const ControlWord& word, const void* payload, std::size_t bytes) {
+void GlooLinks::send_head(int peer, const ControlWord& word, const void* payload, std::size_t bytes) {
   head_slot_ = word.sequence & 1u;
-  std::vector<char>& head = heads_[head_slot_];
-  // Those of the call before last: long done, but Gloo wants to be asked.
-  for (int peer = 0; peer < mesh_->size; ++peer) finish(peer, way(kHead, head_slot_, peer));
-  std::memcpy(head.data(), &word, sizeof word);
-  if (bytes > 0) std::memcpy(head.data() + sizeof word, payload, bytes);
-  for (int step = 1; step < mesh_->size; ++step) {
-    const int peer = (mesh_->rank + step) % mesh_->size;
-    send_from(peer, way(kHead, head_slot_, peer), head.data(), sizeof word + bytes);
-  }
+  Way& w = way(kHead, head_slot_, peer);
+  finish(peer, w);  // that of the call before last: long done, but Gloo wants to be asked
+  char* head = heads_[head_slot_][static_cast<std::size_t>(peer)].data();
+  std::memcpy(head, &word, sizeof word);
+  if (bytes > 0) std::memcpy(head + sizeof word, payload, bytes);
+  send_from(peer, w, head, sizeof word + bytes);
 }
 
 Head GlooLinks::receive_head(int peer) {

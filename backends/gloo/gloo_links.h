@@ -23,7 +23,7 @@ class GlooLinks final : public Links {
   // Collective. Throws what Gloo and the store throw.
   void connect(const BackendContext& context);
 
-  void send_heads(const ControlWord& word, const void* payload, std::size_t bytes) override;
+  void send_head(int peer, const ControlWord& word, const void* payload, std::size_t bytes) override;
   Head receive_head(int peer) override;
   void send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) override;
   const char* receive(int peer, Lane lane, unsigned slot, std::size_t bytes) override;
@@ -49,7 +49,7 @@ class GlooLinks final : public Links {
 
   const std::vector<int> members_;
   const std::shared_ptr<GlooMesh> mesh_;
-  std::array<std::vector<char>, 2> heads_;                    // what is sent, in turn
+  std::array<std::vector<std::vector<char>>, 2> heads_;       // [slot][peer] what is sent
   std::array<std::array<std::vector<Way>, 2>, kKinds> ways_;  // [kind][slot][peer]
   unsigned head_slot_ = 0;                                    // of the current call
 };

@@ -70,7 +70,7 @@ std::string password(const BackendContext& context, int from, int to, const std:
 
 zmq::socket_t make_socket(zmq::context_t& zmq, const BackendContext& context) {
   zmq::socket_t socket(zmq, zmq::socket_type::pair);
-  const std::size_t most = std::max(Links::piece_bytes(context.world_size), Links::kSmallBytes) + 64;
+  const std::size_t most = std::max(Links::piece_bytes(context.world_size), Links::kHeadBytes) + 64;
   socket.set(zmq::sockopt::linger, 0);
   socket.set(zmq::sockopt::sndhwm, 0);  // the schedule bounds what is under way
   socket.set(zmq::sockopt::rcvhwm, 0);

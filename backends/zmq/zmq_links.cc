@@ -36,18 +36,15 @@ void ZmqLinks::send_message(int peer, zmq::message_t message, zmq::send_flags fl
   }
 }
 
-void ZmqLinks::send_heads(const ControlWord& word, const void* payload, std::size_t bytes) {
+void ZmqLinks::send_head(int peer, const ControlWord& word, const void* payload, std::size_t bytes) {
   head_slot_ = word.sequence & 1u;
-  for (int step = 1; step < size_; ++step) {
-    const int peer = (rank_ + step) % size_;
-    const Tag tag{link(peer).sent++, static_cast<std::uint16_t>(kHeadKind + head_slot_), 0};
-    zmq::message_t message(sizeof tag + sizeof word + bytes);
-    auto* to = message.data<char>();
-    std::memcpy(to, &tag, sizeof tag);
-    std::memcpy(to + sizeof tag, &word, sizeof word);
-    if (bytes > 0) std::memcpy(to + sizeof tag + sizeof word, payload, bytes);
-    send_message(peer, std::move(message), zmq::send_flags::none);
-  }
+  const Tag tag{link(peer).sent++, static_cast<std::uint16_t>(kHeadKind + head_slot_), 0};
+  zmq::message_t message(sizeof tag + sizeof word + bytes);
+  auto* to = message.data<char>();
+  std::memcpy(to, &tag, sizeof tag);
+  std::memcpy(to + sizeof tag, &word, sizeof word);
+  if (bytes > 0) std::memcpy(to + sizeof tag + sizeof word, payload, bytes);
+  send_message(peer, std::move(message), zmq::send_flags::none);
 }
 
 Head ZmqLinks::receive_head(int peer) {

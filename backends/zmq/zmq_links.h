@@ -31,7 +31,7 @@ class ZmqLinks final : public Links {
   // Collective: listens, publishes, connects, and has heard every peer. REQUIRES: once.
   void connect(const BackendContext& context);
 
-  void send_heads(const ControlWord& word, const void* payload, std::size_t bytes) override;
+  void send_head(int peer, const ControlWord& word, const void* payload, std::size_t bytes) override;
   Head receive_head(int peer) override;
   void send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) override;
   const char* receive(int peer, Lane lane, unsigned slot, std::size_t bytes) override;
