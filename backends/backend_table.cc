@@ -9,12 +9,14 @@
 #include "backends/plugin/backend_plugin.h"
 #include "backends/shm/shm_backend.h"
 #include "backends/socket/socket_backend.h"
+#include "backends/zmq/zmq_backend.h"
 
 namespace backends {
 namespace {
 
 const Backend kBackends[] = {
     {"gloo", Reach::kHosts, kGlooIsBuilt, kGlooNote, &make_gloo_communicator},
+    {"zmq", Reach::kHosts, kZmqIsBuilt, kZmqNote, &make_zmq_communicator},
     {"socket", Reach::kHosts, true, "our own TCP, ranks are processes", &make_socket_communicator},
     {"shm", Reach::kHost, true, "shared memory between processes of one host", &make_shm_communicator},
     {"inproc", Reach::kThreads, true, "ranks are threads of one process", nullptr},

@@ -26,8 +26,7 @@ std::string name_of(const sockaddr_storage& address) {
   if (address.ss_family == AF_INET6) {
     sockaddr_in6 in;
     std::memcpy(&in, &address, sizeof in);
-    return std::string(reinterpret_cast<const char*>(&in.sin6_addr), sizeof in.sin6_addr) +
-           std::to_string(ntohs(in.sin6_port));
+    return std::string(reinterpret_cast<const char*>(&in.sin6_addr), sizeof in.sin6_addr) + std::to_string(ntohs(in.sin6_port));
   }
   return {};
 }
@@ -70,9 +69,7 @@ GlooMesh::GlooMesh(const BackendContext& context) : gloo::Context(context.rank, 
 }
 
 void GlooMesh::connect(const BackendContext& context) {
-  const auto key = [&](int from, int to) {
-    return context.prefix + "/gloo/" + std::to_string(from) + "/" + std::to_string(to);
-  };
+  const auto key = [&](int from, int to) { return context.prefix + "/gloo/" + std::to_string(from) + "/" + std::to_string(to); };
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
     const std::vector<char> address = getPair(peer)->address().bytes();

@@ -53,4 +53,5 @@ function(engine_optional NAME target header library package)
 endfunction()
 
 engine_optional(GLOO gloo gloo/allreduce.h gloo libgloo-dev)
-message(STATUS "engine: gloo ${ENGINE_HAS_GLOO}")
+engine_optional(ZMQ zmq zmq_addon.hpp zmq "libzmq3-dev and cppzmq-dev")
+message(STATUS "engine: gloo ${ENGINE_HAS_GLOO}, zmq ${ENGINE_HAS_ZMQ}")
