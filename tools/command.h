@@ -14,6 +14,7 @@ int eval_command(const Arguments& arguments);
 int verify_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
+int bench_comm_command(const Arguments& arguments);  // engine bench comm
 int env_command(const Arguments& arguments);
 int version_command(const Arguments& arguments);
 

@@ -58,7 +58,7 @@ const std::vector<Command>& commands() {
       {"train", "train a model on one or several ranks", train_command},
       {"verify", "compare checkpoints tensor by tensor", verify_command},
       {"eval", "exact loss and accuracy of a checkpoint", eval_command},
-      {"bench", "measure training steps", bench_command},
+      {"bench", "measure training steps or collectives", bench_command},
       {"inspect", "show what a checkpoint holds", inspect_command},
       {"env", "show the resolved rank, world and meeting place", env_command},
       {"version", "version and build of this program", version_command},
