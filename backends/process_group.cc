@@ -85,6 +85,8 @@ class ProcessGroup final : public Group {
   const std::vector<PeerInfo>& peers() const override { return peers_; }
   std::string backend() const override { return plan_.name; }
   std::string backend_reason() const override { return plan_.reason; }
+  std::string meeting_place() const override { return joined_.meeting_place; }
+  std::string address() const override { return joined_.address; }
 
   using Group::make_communicator;
   std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) override {

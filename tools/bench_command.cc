@@ -1,4 +1,4 @@
-// `engine bench step`: how long a whole training step takes, without loading data from disk.
+// `engine bench`: which benchmark; and `engine bench step`: how long a whole training step takes, without loading data from disk.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -90,10 +90,13 @@ int bench_rank(const StepBench& bench, const io::RunConfig& config, backends::Gr
 }  // namespace
 
 int bench_command(const Arguments& arguments) {
-  CLI::App app("Measures whole training steps on synthetic data in memory: engine bench step.", "engine bench");
+  if (!arguments.empty() && arguments.front() == "comm") return bench_comm_command({arguments.begin() + 1, arguments.end()});
+  CLI::App app(
+      "Measures whole training steps on synthetic data in memory: engine bench step. Collectives: engine bench comm --help.",
+      "engine bench");
   std::string what;
   StepBench bench;
-  app.add_option("WHAT", what, "what to measure")->required()->check(CLI::IsMember({"step"}))->type_name("step");
+  app.add_option("WHAT", what, "what to measure")->required()->check(CLI::IsMember({"step"}))->type_name("step|comm");
   app.add_option("--model", bench.model, "model name or TOML file")->capture_default_str();
   app.add_option("--batch", bench.batch, "samples a step on each rank")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--threads", bench.threads, "threads of each rank")->check(CLI::PositiveNumber)->capture_default_str();

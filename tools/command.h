@@ -15,6 +15,8 @@ int eval_command(const Arguments& arguments);
 int verify_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
+int bench_comm_command(const Arguments& arguments);  // engine bench comm
+int doctor_command(const Arguments& arguments);
 int env_command(const Arguments& arguments);
 int version_command(const Arguments& arguments);
 

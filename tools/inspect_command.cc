@@ -1,4 +1,4 @@
-// `engine inspect`: what a checkpoint holds.
+// `engine inspect`: what a checkpoint holds, or what the ranks of a failed run were doing.
 #include <cstdio>
 #include <ctime>
 
@@ -8,6 +8,7 @@
 #include "tools/command_line.h"
 #include "tools/console_observer.h"
 #include "tools/exit_codes.h"
+#include "tools/flight_report.h"
 
 namespace tools {
 namespace {
@@ -71,11 +72,16 @@ void print_order(const io::Checkpoint& c, std::int64_t epoch) {
 }  // namespace
 
 int inspect_command(const Arguments& arguments) {
-  CLI::App app("Shows what a checkpoint holds; reading it also checks every digest.", "engine inspect");
-  std::string path;
+  CLI::App app(
+      "Shows what a checkpoint holds (reading it also checks every digest), or what the ranks of a failed run were doing.",
+      "engine inspect");
+  std::string path, flight, format = "text";
   bool tensors = false, config = false, check = false;
   std::int64_t order = -1;
-  app.add_option("CKPT", path, "the file")->required();
+  app.add_option("CKPT", path, "the file");
+  app.add_option("--flight", flight, "merge the flight_rank_*.json that failing ranks left in DIR: who was waiting for whom")
+      ->type_name("DIR");
+  app.add_option("--format", format, "of --flight: text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
   app.add_flag("--tensors", tensors, "a line for each array: section, name, dtype, shape, device");
   app.add_flag("--config", config, "the resolved configuration as TOML");
   app.add_flag("--check", check, "only say whether the file is sound");
@@ -83,6 +89,14 @@ int inspect_command(const Arguments& arguments) {
       ->type_name("EPOCH")
       ->check(CLI::NonNegativeNumber);
   if (!parse(app, arguments)) return kExitOk;
+  if (flight.empty() == path.empty()) throw UsageError("expected a checkpoint, or --flight DIR (engine inspect --help)");
+  if (!flight.empty()) {
+    const FlightReport report = merge_flight_records(read_flight_records(flight));
+    const std::string text = format == "json" ? to_json(report) : to_text(report);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return kExitOk;
+  }
+  if (format != "text") throw UsageError("--format json is of --flight; a checkpoint's contents are text");
   const io::Checkpoint checkpoint = io::load_checkpoint(path);
   if (check) {
     std::printf("%s: sound, %zu arrays\n", path.c_str(), checkpoint.arrays.size());

@@ -12,7 +12,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 packages=(git build-essential cmake ninja-build
-  libeigen3-dev libcereal-dev libsodium-dev libcli11-dev libtomlplusplus-dev libxxhash-dev zlib1g-dev
+  libeigen3-dev libcereal-dev libsodium-dev libcli11-dev libtomlplusplus-dev libxxhash-dev zlib1g-dev nlohmann-json3-dev
   libgloo-dev libzmq3-dev cppzmq-dev)
 check=no
 while [ $# -gt 0 ]; do

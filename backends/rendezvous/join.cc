@@ -89,6 +89,7 @@ class Joiner {
     }
     joined_.address = reachable_address();
     joined_.secret = secret_;
+    joined_.meeting_place = to_string(endpoint_);
     return std::move(joined_);
   }
 

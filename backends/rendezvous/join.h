@@ -16,8 +16,9 @@ struct JoinedStore {
   std::unique_ptr<MeetingFile> file;
   std::unique_ptr<StoreServer> server;
   std::shared_ptr<TcpStore> store;
-  Secret secret;        // the job's
-  std::string address;  // of this rank, for others to reach it: loopback when all are on one host
+  Secret secret;              // the job's
+  std::string address;        // of this rank, for others to reach it: loopback when all are on one host
+  std::string meeting_place;  // where the store listens, as this rank reaches it
 };
 
 // Blocks until all ranks are here. See join_group() for what it says and throws.

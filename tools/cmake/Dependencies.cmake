@@ -29,6 +29,7 @@ engine_require(TARGET sodium HEADER sodium.h LIBRARY sodium PACKAGE libsodium-de
 engine_require(TARGET cli11 HEADER CLI/CLI.hpp PACKAGE libcli11-dev)
 engine_require(TARGET tomlplusplus HEADER toml++/toml.h PACKAGE libtomlplusplus-dev)
 engine_require(TARGET xxhash HEADER xxhash.h LIBRARY xxhash PACKAGE libxxhash-dev)
+engine_require(TARGET nlohmann_json HEADER nlohmann/json.hpp PACKAGE nlohmann-json3-dev)
 engine_require(TARGET zlib HEADER zlib.h LIBRARY z PACKAGE zlib1g-dev)
 
 # engine_optional(NAME header library package): sets ENGINE_HAS_NAME and makes engine::name.

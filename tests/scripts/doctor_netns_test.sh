@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# engine doctor finds a slow link: three network namespaces on a bridge, delay or too little bandwidth on the cable of one.
+#
+# Usage: ENGINE_BINARY=engine tests/scripts/doctor_netns_test.sh     exits with 77 (skipped) without root, ip or tc
+set -euo pipefail
+engine=${ENGINE_BINARY:?set ENGINE_BINARY}
+skip() { echo "skipped: $*"; exit 77; }
+[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+command -v ip >/dev/null && command -v tc >/dev/null || skip "no ip or tc (Debian: iproute2)"
+
+# Names of this run's own: others may test on this machine at the same time.
+name=edr$$
+folder=$(mktemp -d "${TMPDIR:-/tmp}/engine-doctor-test.XXXXXX")
+pids=()
+cleanup() {
+  for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
+  for i in 0 1 2 hub; do ip netns del "$name-$i" 2>/dev/null || true; done
+  rm -rf "$folder"
+}
+trap cleanup EXIT
+ip netns add "$name-hub" 2>/dev/null || skip "this system makes no network namespaces"
+ip -n "$name-hub" link add hub type bridge 2>/dev/null || skip "this kernel has no bridges"
+ip -n "$name-hub" link set hub up
+for i in 0 1 2; do
+  ip netns add "$name-$i"
+  ip -n "$name-hub" link add "port$i" type veth peer name eth0 netns "$name-$i"
+  ip -n "$name-hub" link set "port$i" master hub up
+  ip -n "$name-$i" link set lo up
+  ip -n "$name-$i" addr add "10.99.0.$((i + 1))/24" dev eth0
+  ip -n "$name-$i" link set eth0 up
+done
+
+# doctor NAME ARGUMENT...: three ranks, one a namespace; the exit codes are left in $codes, rank 0's output in $folder/NAME.
+doctor() {
+  local output=$1 i
+  shift
+  pids=() codes=
+  for i in 0 1 2; do
+    ip netns exec "$name-$i" timeout 100 "$engine" doctor --rank $i --world-size 3 --init-method tcp://10.99.0.1:29500 \
+      --job-id "$name" --backend gloo --rdzv-timeout 30 --timeout 30 "$@" >"$folder/$output.$i" 2>&1 &
+    pids+=($!)
+  done
+  for i in 0 1 2; do
+    local code=0
+    wait "${pids[i]}" || code=$?
+    codes+=" $code"
+  done
+  cat "$folder/$output.0"
+}
+expect() { # NAME CODES TEXT...
+  local output=$1 wanted=$2 text
+  shift 2
+  [ "$codes" = " $wanted" ] || { echo "FAILED: exit codes$codes, expected $wanted"; cat "$folder/$output".*; exit 1; }
+  for text in "$@"; do
+    grep -qF -- "$text" "$folder/$output.0" || { echo "FAILED: no '$text' in the output of rank 0"; exit 1; }
+  done
+}
+
+doctor sound
+expect sound "0 0 0" "met at 10.99.0.1:29500" "10.99.0.3" "healthy"
+
+# harm WORDS TC...: with this on the cable of rank 2, its links are bad in these words, and the other one is not.
+tried=0
+harm() {
+  local words=$1
+  shift
+  ip netns exec "$name-2" tc qdisc add dev eth0 root "$@" 2>/dev/null || { echo "this kernel cannot do: tc $*"; return 0; }
+  tried=$((tried + 1))
+  doctor slow
+  expect slow "1 1 1" "link between ranks 0 and 2 (gloo) $words" "link between ranks 1 and 2 (gloo) $words" \
+    "every bad link is one of rank 2" "not healthy"
+  ! grep -q "^BAD.*ranks 0 and 1 " "$folder/slow.0" || { echo "FAILED: the good link is called bad"; exit 1; }
+  doctor json --format json
+  expect json "1 1 1" '"healthy":false' '"ranks":[0,2]'
+  ip netns exec "$name-2" tc qdisc del dev eth0 root
+}
+harm "answers slowly" netem delay 20ms
+harm "carries little" tbf rate 40mbit burst 32kbit latency 400ms
+[ $tried -gt 0 ] || skip "this kernel can neither delay nor throttle"
+doctor again
+expect again "0 0 0" "healthy"
+echo "doctor finds the slow links and their rank, $tried of 2 ways"
