@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -95,6 +96,18 @@ CommandResult run_command(const std::vector<std::string>& argv, const std::map<s
   }
   result.exit_code = late ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
+}
+
+std::vector<int> workers_of(int pid) {
+  std::vector<int> workers;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream in(entry.path() / "stat");
+    int child = 0, parent = 0;
+    std::string name, state;
+    if (in >> child >> name >> state >> parent && parent == pid && name != "(engine-guard)") workers.push_back(child);
+  }
+  std::ranges::sort(workers);
+  return workers;
 }
 
 std::string read_text(const std::string& path) {

@@ -37,6 +37,9 @@ struct CommandResult {
 CommandResult run_command(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment = {},
                           int timeout_ms = 60'000);
 
+// The running children of a process, ascending; the guard process that the program keeps beside its workers is left out.
+std::vector<int> workers_of(int pid);
+
 std::string read_text(const std::string& path);
 void write_text(const std::string& path, const std::string& text);
 

@@ -301,19 +301,6 @@ int processes_of(const std::string& mark) {
   return count;
 }
 
-// The guard process left out.
-std::vector<pid_t> children_of(pid_t parent) {
-  std::vector<pid_t> children;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    std::ifstream in(entry.path() / "stat");
-    pid_t pid = 0, ppid = 0;
-    std::string name, state;
-    if (in >> pid >> name >> state >> ppid && ppid == parent && name != "(engine-guard)") children.push_back(pid);
-  }
-  std::sort(children.begin(), children.end());
-  return children;
-}
-
 // Starts a long two-rank training in a thread; `act` gets the parent's pid and runs while it trains.
 CommandResult while_training(const std::string& mark, const std::vector<std::string>& more,
                              const std::function<void(pid_t)>& act) {
@@ -328,8 +315,8 @@ CommandResult while_training(const std::string& mark, const std::vector<std::str
   pid_t parent = 0;
   for (int i = 0; i < 100 && parent == 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    for (const pid_t pid : children_of(getpid()))
-      if (children_of(pid).size() == 2) parent = pid;
+    for (const pid_t pid : test_support::workers_of(getpid()))
+      if (test_support::workers_of(pid).size() == 2) parent = pid;
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // joined, and some steps done
   if (parent != 0) act(parent);
@@ -345,7 +332,7 @@ TEST(Death, AKilledRankEndsTheOthersWithinSecondsAndIsNamed) {
   std::chrono::steady_clock::time_point killed;
   const CommandResult result = while_training(mark, {}, [&](pid_t parent) {
     killed = std::chrono::steady_clock::now();
-    kill(children_of(parent).back(), SIGKILL);
+    kill(test_support::workers_of(parent).back(), SIGKILL);
   });
   EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(8));
   EXPECT_EQ(result.exit_code, 137) << result.err;
@@ -390,7 +377,7 @@ TEST(Rendezvous, OneInterruptEndsTheWait) {
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(800));
     const auto begin = std::chrono::steady_clock::now();
-    for (const pid_t pid : children_of(getpid())) kill(pid, SIGINT);
+    for (const pid_t pid : test_support::workers_of(getpid())) kill(pid, SIGINT);
     runner.join();
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
     EXPECT_EQ(result.exit_code, 130) << result.err;

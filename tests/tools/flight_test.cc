@@ -155,14 +155,6 @@ TEST(Flight, DamagedFilesAreOneClearLine) {
   EXPECT_EQ(inspect(folder / "nowhere").exit_code, 65);
 }
 
-// The pids of a process's children.
-std::vector<pid_t> children_of(pid_t parent) {
-  std::ifstream file("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) + "/children");
-  std::vector<pid_t> pids;
-  for (pid_t pid; file >> pid;) pids.push_back(pid);
-  return pids;
-}
-
 bool within_seconds(int seconds, const std::function<bool()>& condition) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (!condition()) {
@@ -215,9 +207,9 @@ TEST(Flight, NamesTheKilledRankOfARealRun) {
   const bool running = within_seconds(30, [&] {
     std::error_code error;
     const auto size = std::filesystem::file_size(metrics, error);
-    return children_of(parent).size() == 3 && !error && size > 0;
+    return test_support::workers_of(parent).size() == 3 && !error && size > 0;
   });
-  const std::vector<pid_t> workers = children_of(parent);
+  const std::vector<pid_t> workers = test_support::workers_of(parent);
   if (running) kill(workers[1], SIGKILL);
   int status = 0;
   const bool ended = within_seconds(30, [&] { return waitpid(parent, &status, WNOHANG) == parent; });
