@@ -9,6 +9,7 @@
 #include "tools/command_line.h"
 #include "tools/exit_codes.h"
 #include "tools/run_group.h"
+#include "tools/thread_choice.h"
 #include "tools/train_session.h"
 
 namespace tools {
@@ -25,7 +26,7 @@ int eval_rank(const io::RunConfig& config, const std::string& path, const std::s
   engine::ModelState state = engine::ModelState::allocate(graph, dtype);
   state.initialize(graph, 0);
   engine::init_from(*control, path, read_weights, exit_code_of, state);
-  engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group.world_size()));
+  engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group));
   engine::Evaluator evaluator(*control, graph, state, pool, set,
                               {.batch = 256, .normalization = normalization(config, data.train), .dtype = dtype});
   const engine::EvalReport report = evaluator.run();

@@ -35,4 +35,13 @@ ThreadChoice choose_threads(int local_world_size, const backends::Environment& e
   return choice;
 }
 
+int default_threads(int local_world_size) { return choose_threads(local_world_size, backends::process_environment()).threads; }
+
+int default_threads(const backends::Group& group) {
+  const auto& peers = group.peers();
+  const std::string& host = peers.at(static_cast<std::size_t>(group.rank())).host;
+  const auto here = std::ranges::count_if(peers, [&](const backends::PeerInfo& p) { return p.host == host; });
+  return choose_threads(static_cast<int>(here), backends::process_environment()).threads;
+}
+
 }  // namespace tools

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "backends/group.h"
 #include "backends/rendezvous/identity.h"
 
 namespace tools {
@@ -15,5 +16,8 @@ struct ThreadChoice {
 // The cores that this process may use, or fewer when SLURM gave the task fewer (SLURM_CPUS_PER_TASK), shared among the ranks that
 // have to share them; at least 1. `allowed_cores` 0: ask the kernel.
 ThreadChoice choose_threads(int local_world_size, const backends::Environment& environment, int allowed_cores = 0);
+int default_threads(int local_world_size);
+// The same for a rank of a group, which shares its host with the ranks that are there too.
+int default_threads(const backends::Group& group);
 
 }  // namespace tools

@@ -66,12 +66,6 @@ engine::LearningRate make_learning_rate(const io::RunConfig& config, int world_s
   return rate;
 }
 
-int local_world_size(const backends::Group& group) {
-  const auto& peers = group.peers();
-  const auto& host = peers.at(static_cast<std::size_t>(group.rank())).host;
-  return static_cast<int>(std::count_if(peers.begin(), peers.end(), [&](const backends::PeerInfo& p) { return p.host == host; }));
-}
-
 engine::BufferMode buffer_mode(const io::RunConfig& config) {
   return config.buffers == "rank0"     ? engine::BufferMode::kRank0
          : config.buffers == "average" ? engine::BufferMode::kAverage
@@ -90,7 +84,7 @@ struct TrainSession::Impl {
         control(g.make_communicator()),
         wire(g.make_communicator()),
         data(io::load_dataset(dataset_options(c))),
-        pool(c.threads > 0 ? c.threads : default_threads(local_world_size(g))),
+        pool(c.threads > 0 ? c.threads : default_threads(g)),
         graph(build_graph(c, data.train)),
         model(engine::ModelState::allocate(graph, dtype_of(c))),
         sampler(sampler_options(c, data.train, g)),
@@ -253,8 +247,6 @@ std::int64_t TrainSession::total_steps() const { return impl_->total_steps; }
 bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }
 engine::TrainState& TrainSession::state() { return impl_->state; }
 engine::CheckpointKeeper& TrainSession::keeper() { return impl_->keeper; }
-
-int default_threads(int local_world_size) { return choose_threads(local_world_size, backends::process_environment()).threads; }
 
 io::DatasetOptions dataset_options(const io::RunConfig& config) {
   return {.name = config.dataset,

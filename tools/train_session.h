@@ -38,8 +38,6 @@ class TrainSession {
   std::unique_ptr<Impl> impl_;
 };
 
-// See thread_choice.h.
-int default_threads(int local_world_size);
 io::DatasetOptions dataset_options(const io::RunConfig& config);
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset);
 // Arrays of a .ckpt or .safetensors file. Throws io::ConfigError for another ending.

@@ -15,7 +15,7 @@
 #include "io/io_error.h"
 #include "tools/exit_codes.h"
 #include "tools/launch/stream_spec.h"
-#include "tools/train_session.h"
+#include "tools/thread_choice.h"
 
 namespace tools {
 namespace {
