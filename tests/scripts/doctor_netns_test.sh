@@ -58,8 +58,7 @@ expect() { # NAME CODES TEXT...
 
 # healthy NAME: up to three times, for this machine's other work may starve one link twice in a row.
 healthy() {
-  local attempt
-  for attempt in 1 2 3; do
+  for _ in 1 2 3; do
     doctor "$1"
     [ "$codes" = " 1 1 1" ] || break
   done
