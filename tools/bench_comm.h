@@ -28,7 +28,7 @@ struct CommBench {
   std::vector<CommOp> ops;
   std::vector<std::int64_t> sizes;  // bytes, ascending
   backends::DataType type = backends::DataType::kF32;
-  std::vector<std::string> backends;  // of CommunicatorRequest; measured in turn within each iteration
+  std::vector<std::string> backends;  // of CommunicatorRequest; measured in turn, in blocks of iterations
   int iterations = 20, warmup = 5;
   double seconds = 2;      // measuring time for one size on one backend; fewer iterations where they would take longer
   bool check_all = false;  // compare every byte of every result, not samples of it

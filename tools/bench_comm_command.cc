@@ -86,6 +86,12 @@ std::vector<std::string> backends_for(const std::vector<std::string>& asked, con
   return names;
 }
 
+int wrong_results(const std::vector<CommRow>& rows) {
+  int wrong = 0;
+  for (const CommRow& row : rows) wrong += row.wrong;
+  return wrong;
+}
+
 // Memory that rank 0 of a forked group leaves its results in for the parent.
 class ResultFile {
  public:
@@ -125,7 +131,7 @@ int measure_group(const io::RunConfig& config, const CommBench& bench, const std
     own.backends = backends_for(asked, group);
     const std::vector<CommRow> measured = measure_collectives(own, group);
     if (group.rank() == 0) results.put(measured);
-    return kExitOk;
+    return wrong_results(measured) > 0 ? kExitMismatch : kExitOk;
   });
   for (CommRow& row : results.take()) rows.push_back(std::move(row));
   return code;
@@ -167,9 +173,7 @@ int report(const CommFlags& flags, const std::vector<CommRow>& baseline, CommRep
                                                    : to_table(result, flags.format == "md");
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (!flags.plot.empty()) io::write_file_atomically(flags.plot, to_svg(result));
-  int wrong = 0;
-  for (const CommRow& row : result.rows) wrong += row.wrong;
-  if (wrong > 0) {
+  if (const int wrong = wrong_results(result.rows); wrong > 0) {
     print_notice("error: " + std::to_string(wrong) + " results of collectives were wrong (column check)");
     return kExitMismatch;
   }
@@ -234,7 +238,7 @@ int bench_comm_command(const Arguments& arguments) {
                     .check_all = flags.check,
                     .rows = {}};
   const int code = measure_all(flags, config, result.rows);
-  if (code != kExitOk || result.rows.empty()) return code;  // no rows: another rank reports
+  if ((code != kExitOk && code != kExitMismatch) || result.rows.empty()) return code;  // no rows: another rank reports
   return report(flags, baseline, std::move(result));
 }
 

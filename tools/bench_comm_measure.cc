@@ -11,6 +11,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kBlocks = 5, kFewestInBlock = 4;  // of iterations
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The communicators of one backend.
@@ -124,10 +126,21 @@ int agreed_iterations(backends::Communicator& control, const CommBench& bench, d
   return static_cast<int>(std::min<double>(bench.iterations, fit));
 }
 
+// Backends take turns in blocks: a backend that follows another finds its threads on other cores, so each block begins with
+// iterations that are not counted.
 void run_lanes(Job& job, std::vector<Lane>& lanes, int iterations, std::size_t& round) {
-  for (int i = 0; i < iterations; ++i, ++round)
-    for (std::size_t l = 0; l < lanes.size(); ++l)  // another one first each time: what follows what is part of the noise
-      run_once(job, lanes[(l + static_cast<std::size_t>(i)) % lanes.size()], round);
+  const int blocks = std::clamp(iterations / kFewestInBlock, 1, kBlocks);
+  for (int b = 0; b < blocks; ++b) {
+    const int counted = iterations * (b + 1) / blocks - iterations * b / blocks;
+    const int uncounted = lanes.size() > 1 && iterations > 1 ? std::max(2, counted / 4) : 0;
+    for (std::size_t l = 0; l < lanes.size(); ++l) {
+      Lane& lane = lanes[(l + static_cast<std::size_t>(b)) % lanes.size()];  // another one first each time
+      const std::size_t before = lane.times.size();
+      for (int i = 0; i < uncounted; ++i) run_once(job, lane, round++);
+      lane.times.resize(before);
+      for (int i = 0; i < counted; ++i) run_once(job, lane, round++);
+    }
+  }
 }
 
 CommRow finish(Lane& lane, CommOp op, CommRow row, backends::Communicator& control) {

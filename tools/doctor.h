@@ -37,6 +37,7 @@ std::string check_folder(const std::string& folder, backends::Communicator& comm
 struct Link {
   int a = 0, b = 0;
   std::string backend;
+  bool one_host = false;  // no cable between the two, only memory and cores that they share with everybody else there
   double latency_us = 0, best_us = 0;            // half of a ping-pong of 8 bytes: median, shortest
   double forward_gb_s = 0, back_gb_s = 0;        // a to b, b to a; the best of several transfers
   double bytes = 0;                              // of such a transfer
@@ -54,7 +55,8 @@ struct Finding {
 };
 // A link is compared with the better quarter of those of its backend: half of all links may be bad and still be found, as when
 // one of three hosts is slow. Bad: its shortest ping is more than 3 times theirs (and 100 us more), or it carries less than a
-// third. A median like that with a good shortest one is worth a note only: a busy host does that too.
+// third. Worth a note only, for a busy host does that too: a median like that
+// with a good shortest ping, and whatever is between ranks of one host.
 std::vector<Finding> judge_links(const std::vector<Link>& links, int ranks);
 std::vector<std::size_t> suspicious_links(const std::vector<Link>& links);  // indices
 std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts);

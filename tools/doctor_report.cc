@@ -23,23 +23,26 @@ std::string number(double v, const char* format) {
 
 std::string pair_text(const Link& l) { return "ranks " + std::to_string(l.a) + " and " + std::to_string(l.b); }
 
-// What the better quarter of the links of a backend reach.
+using Kind = std::pair<std::string, bool>;  // backend, within one host: links that compare
+Kind kind_of(const Link& l) { return {l.backend, l.one_host}; }
+
+// What the better quarter of the links of a kind reach.
 struct Usual {
   double latency_us = 0, best_us = 0, gb_s = 0;
 };
-std::map<std::string, Usual> usual_links(const std::vector<Link>& links) {
-  std::map<std::string, std::vector<double>> medians, shortest, rates;
+std::map<Kind, Usual> usual_links(const std::vector<Link>& links) {
+  std::map<Kind, std::vector<double>> medians, shortest, rates;
   for (const Link& l : links) {
-    medians[l.backend].push_back(l.latency_us);
-    shortest[l.backend].push_back(l.best_us);
-    rates[l.backend].push_back(-l.slower_gb_s());  // the most first
+    medians[kind_of(l)].push_back(l.latency_us);
+    shortest[kind_of(l)].push_back(l.best_us);
+    rates[kind_of(l)].push_back(-l.slower_gb_s());  // the most first
   }
   const auto quarter = [](std::vector<double>& values) {
     std::sort(values.begin(), values.end());
     return values[(values.size() - 1) / 4];
   };
-  std::map<std::string, Usual> usual;
-  for (auto& [backend, list] : medians) usual[backend] = {quarter(list), quarter(shortest[backend]), -quarter(rates[backend])};
+  std::map<Kind, Usual> usual;
+  for (auto& [kind, list] : medians) usual[kind] = {quarter(list), quarter(shortest[kind]), -quarter(rates[kind])};
   return usual;
 }
 
@@ -52,7 +55,7 @@ bool thin(const Link& l, const Usual& u) { return l.slower_gb_s() < u.gb_s / kTi
 std::vector<int> common_ranks(const std::vector<Link>& links, const std::vector<std::size_t>& bad, int ranks) {
   std::vector<int> common;
   for (int r = 0; r < ranks; ++r) {
-    const auto has = [r](const Link& l) { return l.a == r || l.b == r; };
+    const auto has = [r](const Link& l) { return !l.one_host && (l.a == r || l.b == r); };
     const auto all = static_cast<std::size_t>(std::count_if(links.begin(), links.end(), has));
     const auto hit =
         static_cast<std::size_t>(std::count_if(bad.begin(), bad.end(), [&](std::size_t i) { return has(links[i]); }));
@@ -96,27 +99,28 @@ std::string ranks_json(const std::vector<int>& ranks) {
 }  // namespace
 
 std::vector<std::size_t> suspicious_links(const std::vector<Link>& links) {
-  const std::map<std::string, Usual> usual = usual_links(links);
+  const std::map<Kind, Usual> usual = usual_links(links);
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < links.size(); ++i) {
-    const Usual& u = usual.at(links[i].backend);
+    const Usual& u = usual.at(kind_of(links[i]));
     if (slow_answer(links[i], u) || unsteady(links[i], u) || thin(links[i], u)) found.push_back(i);
   }
   return found;
 }
 
 std::vector<Finding> judge_links(const std::vector<Link>& links, int ranks) {
-  const std::map<std::string, Usual> usual = usual_links(links);
+  const std::map<Kind, Usual> usual = usual_links(links);
   std::vector<Finding> findings;
   std::vector<std::size_t> bad;
   for (const std::size_t i : suspicious_links(links)) {
     const Link& l = links[i];
-    const Usual& u = usual.at(l.backend);
+    const Usual& u = usual.at(kind_of(l));
     const std::string who = "link between " + pair_text(l) + " (" + l.backend + ") ";
     if (slow_answer(l, u))
       findings.push_back(
           {who + "answers slowly: " + number(l.best_us, "%.0f us") + " at best, others " + number(u.best_us, "%.0f us"),
-           {l.a, l.b}});
+           {l.a, l.b},
+           !l.one_host});
     if (unsteady(l, u))
       findings.push_back({who + "answers unsteadily: " + number(l.best_us, "%.0f us") + " at best, but a median of " +
                               number(l.latency_us, "%.0f us") + ", others " + number(u.latency_us, "%.0f us"),
@@ -126,8 +130,9 @@ std::vector<Finding> judge_links(const std::vector<Link>& links, int ranks) {
       findings.push_back({who + "carries little: " + number(l.slower_gb_s(), "%.4f GB/s") +
                               (l.forward_gb_s < l.back_gb_s ? " from " : " to ") + "rank " + std::to_string(l.a) + ", others " +
                               number(u.gb_s, "%.4f GB/s"),
-                          {l.a, l.b}});
-    if (slow_answer(l, u) || thin(l, u)) bad.push_back(i);
+                          {l.a, l.b},
+                          !l.one_host});
+    if (!l.one_host && (slow_answer(l, u) || thin(l, u))) bad.push_back(i);
   }
   for (const int r : common_ranks(links, bad, ranks))
     findings.push_back(

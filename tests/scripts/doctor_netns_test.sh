@@ -56,7 +56,14 @@ expect() { # NAME CODES TEXT...
   done
 }
 
-doctor sound
+# healthy NAME: up to three times, for this machine's other work may starve one link twice in a row.
+healthy() {
+  for _ in 1 2 3; do
+    doctor "$1"
+    [ "$codes" = " 1 1 1" ] || break
+  done
+}
+healthy sound
 expect sound "0 0 0" "met at 10.99.0.1:29500" "10.99.0.3" "healthy"
 
 # harm WORDS TC...: with this on the cable of rank 2, its links are bad in these words, and the other one is not.
@@ -77,6 +84,6 @@ harm() {
 harm "answers slowly" netem delay 20ms
 harm "carries little" tbf rate 40mbit burst 32kbit latency 400ms
 [ $tried -gt 0 ] || skip "this kernel can neither delay nor throttle"
-doctor again
+healthy again
 expect again "0 0 0" "healthy"
 echo "doctor finds the slow links and their rank, $tried of 2 ways"

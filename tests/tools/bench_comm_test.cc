@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "io/io_error.h"
 #include "tests/support/test_support.h"
@@ -215,6 +216,27 @@ TEST(BenchComm, EveryOperationOnSpawnedRanksWithChecksPlotAndBaseline) {
   const CommandResult none = engine(again);
   EXPECT_EQ(none.exit_code, 65);
   EXPECT_NE(none.err.find("has none of the 1 rows"), std::string::npos) << none.err;
+}
+
+TEST(BenchComm, ALaunchedGroupIsMeasuredAsItIsAndRankZeroReports) {
+  const TemporaryDirectory folder;
+  std::vector<CommandResult> results(2);
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < 2; ++r)
+    ranks.emplace_back([&, r] {
+      results[static_cast<std::size_t>(r)] = engine({"bench", "comm", "--rank", std::to_string(r), "--world-size", "2",
+                                                     "--init-method", "file://" + (folder / "meet"), "--backends", "all", "--op",
+                                                     "all", "--sizes", "64K", "--iters", "4", "--format", "csv"});
+    });
+  for (std::thread& t : ranks) t.join();
+  EXPECT_EQ(results[0].exit_code, 0) << results[0].err;
+  EXPECT_EQ(results[1].exit_code, 0) << results[1].err;
+  EXPECT_NE(results[0].out.find("allreduce,shm,2,65536,16384,f32,4,"), std::string::npos) << results[0].out;
+  EXPECT_EQ(results[0].out.find("inproc"), std::string::npos) << results[0].out;
+  EXPECT_EQ(results[1].out, "");
+  const CommandResult more =
+      engine({"bench", "comm", "--rank", "0", "--world-size", "2", "--init-method", "file:///nowhere/x", "--ranks", "3"});
+  EXPECT_EQ(more.exit_code, 2) << more.err;
 }
 
 TEST(BenchComm, IterationsShrinkToTheTimeAndItSaysSo) {

@@ -99,6 +99,19 @@ TEST(JudgeLinks, NoiseOtherBackendsAndBusyHostsAreNotBad) {
   EXPECT_EQ(suspicious_links(busy), std::vector<std::size_t>{2});
 }
 
+TEST(JudgeLinks, WithinAHostItIsANoteAndNoMeasureForLinksBetweenHosts) {
+  std::vector<Link> links{link(0, 1, 1, 40), link(0, 2, 500, 1), link(0, 3, 60, 0.9),
+                          link(1, 2, 55, 1), link(1, 3, 60, 1),  link(2, 3, 900, 2)};
+  links[0].one_host = links[5].one_host = true;
+  const std::vector<Finding> findings = judge_links(links, 4);
+  EXPECT_EQ(texts(findings, true),
+            std::vector<std::string>{"link between ranks 0 and 2 (gloo) answers slowly: 500 us at best, others 55 us"});
+  const std::vector<std::string> notes = texts(findings, false);
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_NE(notes[0].find("ranks 2 and 3 (gloo) answers slowly"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[1].find("ranks 2 and 3 (gloo) carries little"), std::string::npos) << notes[1];
+}
+
 TEST(JudgeClocks, BeyondWhatThePingCanTell) {
   std::vector<Link> links{link(0, 1, 50, 1), link(0, 2, 50, 1), link(1, 2, 50, 1)};
   links[0].clock_offset_s = 0.9;
