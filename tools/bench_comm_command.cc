@@ -9,7 +9,7 @@
 #include "backends/backend_table.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/io_error.h"
-#include "tools/bench_comm.h"
+#include "tools/bench_comm/bench_comm.h"
 #include "tools/command.h"
 #include "tools/console_observer.h"
 #include "tools/exit_codes.h"

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "tools/command.h"
-#include "tools/doctor.h"
+#include "tools/doctor/doctor.h"
 #include "tools/exit_codes.h"
 #include "tools/group_flags.h"
 #include "tools/machine_info.h"

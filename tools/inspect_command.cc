@@ -8,7 +8,7 @@
 #include "tools/command_line.h"
 #include "tools/console_observer.h"
 #include "tools/exit_codes.h"
-#include "tools/flight_report.h"
+#include "tools/flight/flight_report.h"
 
 namespace tools {
 namespace {

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "io/io_error.h"
-#include "tools/flight_report.h"
-#include "tools/json_file.h"
+#include "tools/flight/flight_report.h"
+#include "tools/flight/json_file.h"
 
 namespace tools {
 namespace {

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <memory>
 
-#include "tools/bench_comm.h"
-#include "tools/bench_comm_pattern.h"
+#include "tools/bench_comm/bench_comm.h"
+#include "tools/bench_comm/bench_comm_pattern.h"
 
 namespace tools {
 namespace {

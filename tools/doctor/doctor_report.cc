@@ -6,7 +6,7 @@
 #include <set>
 
 #include "io/text_format.h"
-#include "tools/doctor.h"
+#include "tools/doctor/doctor.h"
 
 namespace tools {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "io/io_error.h"
 #include "io/text_format.h"
-#include "tools/bench_comm.h"
+#include "tools/bench_comm/bench_comm.h"
 #include "tools/exit_codes.h"
-#include "tools/json_file.h"
+#include "tools/flight/json_file.h"
 
 namespace tools {
 namespace {

@@ -1,5 +1,5 @@
 // Tables of one period's values, repeated so that copying and comparing run at the memory's speed.
-#include "tools/bench_comm_pattern.h"
+#include "tools/bench_comm/bench_comm_pattern.h"
 
 #include <algorithm>
 #include <cstring>

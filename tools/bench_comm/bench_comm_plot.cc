@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <map>
 
-#include "tools/bench_comm.h"
+#include "tools/bench_comm/bench_comm.h"
 
 namespace tools {
 namespace {

@@ -1,5 +1,5 @@
 // Merging flight records, and telling the result.
-#include "tools/flight_report.h"
+#include "tools/flight/flight_report.h"
 
 #include <algorithm>
 #include <cstdio>

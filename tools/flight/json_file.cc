@@ -1,5 +1,5 @@
 // The checks around nlohmann's parser. It keeps its own stack, so depth costs memory only, and the size bounds that.
-#include "tools/json_file.h"
+#include "tools/flight/json_file.h"
 
 #include <cmath>
 #include <cstring>

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "backends/backend_error.h"
-#include "tools/doctor.h"
+#include "tools/doctor/doctor.h"
 #include "tools/rank_exchange.h"
 
 namespace tools {

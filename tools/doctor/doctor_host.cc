@@ -16,8 +16,8 @@
 #include "io/checkpoint/atomic_file.h"
 #include "io/io_error.h"
 #include "io/text_format.h"
-#include "tools/doctor.h"
-#include "tools/json_file.h"
+#include "tools/doctor/doctor.h"
+#include "tools/flight/json_file.h"
 #include "tools/machine_info.h"
 #include "tools/rank_exchange.h"
 
