@@ -58,7 +58,7 @@ std::vector<std::string> backend_names() {
   if (only_rank()) return {kExternal};
   std::vector<std::string> names = {"single"};
   for (const backends::BackendInfo& b : backends::list_backends()) {
-    if (!b.usable) continue;
+    if (!b.usable || b.device_memory) continue;  // ranks here have host memory only
     names.push_back(b.name);
     if (b.joins_hosts) names.push_back("shm+" + b.name);
   }
