@@ -69,6 +69,9 @@ struct Backend {
   // Collective over the context's ranks. May throw any std::exception: the group adds who and where. Every payload is
   // preceded by the call's ControlWord, and a peer's word that differs is a MismatchError before its payload is used.
   std::unique_ptr<Communicator> (*create)(const BackendContext& context);
+  // What this machine lacks for a backend that is built in: "" nothing. nullptr: nothing can be missing. Any thread.
+  const std::string& (*missing)() = nullptr;
+  bool device_memory = false;  // its calls take memory of a GPU, never of the host: `auto` and host stages leave it out
 };
 
 }  // namespace backends

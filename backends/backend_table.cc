@@ -6,6 +6,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/gloo/gloo_backend.h"
+#include "backends/nccl/nccl_backend.h"
 #include "backends/plugin/backend_plugin.h"
 #include "backends/shm/shm_backend.h"
 #include "backends/socket/socket_backend.h"
@@ -18,15 +19,18 @@ const Backend kBackends[] = {
     {"gloo", Reach::kHosts, kGlooIsBuilt, kGlooNote, &make_gloo_communicator},
     {"zmq", Reach::kHosts, kZmqIsBuilt, kZmqNote, &make_zmq_communicator},
     {"socket", Reach::kHosts, true, "our own TCP, ranks are processes", &make_socket_communicator},
+    {"nccl", Reach::kHosts, kNcclIsBuilt, kNcclNote, &make_nccl_communicator, &missing_for_nccl, true},
     {"shm", Reach::kHost, true, "shared memory between processes of one host", &make_shm_communicator},
     {"inproc", Reach::kThreads, true, "ranks are threads of one process", nullptr},
 };
 constexpr const char* kCheckedPrefix = "checked:";
 
+std::string missing_here(const Backend& b) { return b.usable && b.missing != nullptr ? b.missing() : std::string(); }
+
 std::string usable_names() {
   std::string names = "auto";
   for (const Backend& b : kBackends) {
-    if (b.usable) names += std::string(", ") + b.name;
+    if (b.usable && missing_here(b).empty()) names += std::string(", ") + b.name;
   }
   return names + ", checked:A,B or the path of a plug-in (./libengine_x.so)";
 }
@@ -37,6 +41,8 @@ const Backend& find_backend(const std::string& name) {
   for (const Backend& b : kBackends) {
     if (name != b.name) continue;
     if (!b.usable) throw ConfigurationError("backend " + name + " is not in this build: " + b.note);
+    if (const std::string missing = missing_here(b); !missing.empty())
+      throw ConfigurationError("backend " + name + " cannot be used on this machine: " + missing);
     if (b.reach == Reach::kThreads)
       throw ConfigurationError("backend " + name + " joins threads of one process, not processes: --spawn N starts them");
     return b;
@@ -47,7 +53,7 @@ const Backend& find_backend(const std::string& name) {
 const Backend& first_between_hosts() {
   std::string missing;
   for (const Backend& b : kBackends) {
-    if (b.reach != Reach::kHosts) continue;
+    if (b.reach != Reach::kHosts || b.device_memory) continue;
     if (b.usable) return b;
     missing += std::string("; ") + b.name + ": " + b.note;
   }
@@ -84,13 +90,22 @@ void require_one_host(const Backend& backend, const std::vector<PeerInfo>& peers
                            std::to_string(other->rank) + " on " + other->host + " (or in another network namespace)");
 }
 
+void require_host_memory(const Backend& backend, const std::string& what) {
+  if (backend.device_memory)
+    throw ConfigurationError(std::string("backend ") + backend.name + " works on GPU memory: it cannot be part of " + what);
+}
+
 }  // namespace
 
 std::span<const Backend> all_backends() { return kBackends; }
 
 std::vector<BackendInfo> list_backends() {
   std::vector<BackendInfo> list;
-  for (const Backend& b : kBackends) list.push_back({b.name, b.usable, b.reach == Reach::kHosts, b.note});
+  for (const Backend& b : kBackends) {
+    const std::string missing = missing_here(b);
+    list.push_back(
+        {b.name, b.usable && missing.empty(), b.reach == Reach::kHosts, missing.empty() ? b.note : missing, b.device_memory});
+  }
   return list;
 }
 
@@ -119,6 +134,8 @@ BackendPlan plan_backend(const std::string& backend, const std::string& local_st
     const Backend &first = find_backend(pair.first), &second = find_backend(pair.second);
     require_one_host(first, peers);
     require_one_host(second, peers);
+    require_host_memory(first, "a comparison");
+    require_host_memory(second, "a comparison");
     return {.across = &first, .compared = &second, .name = backend, .reason = "every result is compared"};
   }
   const std::size_t hosts = host_count(peers);
@@ -130,6 +147,7 @@ BackendPlan plan_backend(const std::string& backend, const std::string& local_st
         .reason = by_name.empty() ? "the local stage is shm and all ranks are on one host" : "auto: all ranks are on one host"};
   const Backend& across = backend == "auto" ? first_between_hosts() : find_backend(backend);
   require_one_host(across, peers);
+  if (staged) require_host_memory(across, "a local stage of shm");
   if (!staged || hosts == peers.size())
     return {.across = &across,
             .name = across.name,

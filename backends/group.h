@@ -82,12 +82,13 @@ std::unique_ptr<Group> join_group(const GroupOptions& options);
 // `world_size` groups that meet in this process, one a thread (backend inproc). Element r is rank r's.
 std::vector<std::unique_ptr<Group>> make_inproc_groups(int world_size, int timeout_ms);
 
-// Backends of this build: name, whether usable, and why not.
+// Backends of this build: name, whether usable on this machine, and why not.
 struct BackendInfo {
   std::string name;
   bool usable = false;
   bool joins_hosts = false;  // else only ranks of one host, or threads
   std::string note;
+  bool device_memory = false;  // its calls take memory of a GPU
 };
 std::vector<BackendInfo> list_backends();
 

@@ -24,7 +24,7 @@ struct Head {
 // deadline; failures throw PeerError that names the peer.
 class Links {
  public:
-  static constexpr std::size_t kHeadBytes = 64 << 10;  // most payload beside a word
+  static constexpr std::size_t kHeadBytes = 128 << 10;  // most payload beside a word
   // Of one rank in a block: two blocks stay in the second-level cache. Messages on lanes may be sizeof(double) longer.
   static constexpr std::size_t piece_bytes(int ranks) {
     return std::min<std::size_t>(256 << 10, (2048 << 10) / static_cast<std::size_t>(ranks));

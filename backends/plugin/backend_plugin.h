@@ -13,7 +13,7 @@
 namespace backends {
 
 // Changes with any header that a plug-in sees.
-inline constexpr const char* kBackendPluginAbi = "engine-backend-1";
+inline constexpr const char* kBackendPluginAbi = "engine-backend-2";
 using BackendPluginEntry = const Backend* (*)(const char* abi);
 
 // Loads the library on first use and keeps it. Thread-safe. Throws ConfigurationError with the loader's reason.

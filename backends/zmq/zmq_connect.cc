@@ -84,9 +84,10 @@ zmq::socket_t make_socket(zmq::context_t& zmq, const BackendContext& context) {
 
 }  // namespace
 
-ZmqLinks::ZmqLinks(const BackendContext& context)
+ZmqLinks::ZmqLinks(const BackendContext& context, ZmqEncryption encryption)
     : rank_(context.rank),
       size_(context.world_size),
+      encrypted_(encryption == ZmqEncryption::kAlways || !is_loopback(context.address)),
       members_(context.members),
       timeout_(context.timeout),
       door_(std::make_unique<ZmqDoor>(context_)) {
@@ -100,7 +101,7 @@ void ZmqLinks::connect(const BackendContext& context) {
     Peer own{keys.open, "-", "-"};
     link(peer).socket = make_socket(context_, context);
     if (peer > rank_) {
-      own.mechanism = is_loopback(context.address) ? "plain" : "curve";
+      own.mechanism = encrypted_ ? "curve" : "plain";
       own.endpoint = listen(context, peer, keys.secret);
     }
     context.store.set(link_text(context, rank_, peer), own.text(context, rank_, peer));
@@ -135,7 +136,7 @@ void ZmqLinks::connect(const BackendContext& context) {
 std::string ZmqLinks::listen(const BackendContext& context, int peer, const std::string& secret_key) {
   zmq::socket_t& socket = link(peer).socket;
   socket.set(zmq::sockopt::zap_domain, std::to_string(peer));
-  if (is_loopback(context.address)) {
+  if (!encrypted_) {
     socket.set(zmq::sockopt::plain_server, true);
   } else {
     socket.set(zmq::sockopt::curve_server, true);

@@ -1,9 +1,9 @@
 // Messages over ZeroMQ: a pair of sockets for each peer, the one of the lower rank listening.
 //
 // Each side publishes its key through the store, with a keyed hash, so that only keys of the job's members count. A link that
-// leaves the host is encrypted and authenticated by CURVE. One that listens on a loopback address is authenticated only,
-// by a password made of the job's secret: CURVE costs @COST@, and whoever can read loopback traffic can read this
-// process's memory too.
+// leaves the host is encrypted and authenticated by CURVE. One that listens on a loopback address is authenticated only, by a
+// password made of the job's secret: CURVE makes a call of 1 MiB or more 5 to 7 times slower (ADR 8), and whoever can read
+// loopback traffic can read this process's memory too.
 #pragma once
 
 #include <array>
@@ -21,9 +21,11 @@
 
 namespace backends {
 
+enum class ZmqEncryption { kBetweenHosts, kAlways };
+
 class ZmqLinks final : public Links {
  public:
-  explicit ZmqLinks(const BackendContext& context);
+  explicit ZmqLinks(const BackendContext& context, ZmqEncryption encryption = ZmqEncryption::kBetweenHosts);
   ~ZmqLinks() override;
   ZmqLinks(const ZmqLinks&) = delete;
   ZmqLinks& operator=(const ZmqLinks&) = delete;
@@ -84,6 +86,7 @@ class ZmqLinks final : public Links {
   void close_all() noexcept;
 
   const int rank_, size_;
+  const bool encrypted_;
   const std::vector<int> members_;
   const std::chrono::milliseconds timeout_;
   Loans loans_;

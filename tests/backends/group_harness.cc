@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 #include <thread>
@@ -31,10 +32,34 @@ backends::GroupOptions options_for(int rank, int world_size, int port) {
   return o;
 }
 
+namespace {
+
+int external_number(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) throw std::runtime_error(std::string(variable) + " is not set");
+  return std::atoi(text);
+}
+
+// The next meeting of this run: every rank counts alike.
+std::string external_meeting() {
+  static int meetings = 0;
+  const char* folder = std::getenv("ENGINE_TEST_FOLDER");
+  if (folder == nullptr) throw std::runtime_error("ENGINE_TEST_FOLDER is not set");
+  return "file://" + std::string(folder) + "/meeting" + std::to_string(meetings++);
+}
+
+}  // namespace
+
+std::optional<int> only_rank() {
+  if (std::getenv("ENGINE_TEST_BACKEND") == nullptr) return std::nullopt;
+  return external_number("ENGINE_TEST_RANK");
+}
+
 std::vector<std::string> backend_names() {
+  if (only_rank()) return {kExternal};
   std::vector<std::string> names = {"single"};
   for (const backends::BackendInfo& b : backends::list_backends()) {
-    if (!b.usable) continue;
+    if (!b.usable || b.device_memory) continue;  // ranks here have host memory only
     names.push_back(b.name);
     if (b.joins_hosts) names.push_back("shm+" + b.name);
   }
@@ -44,7 +69,10 @@ std::vector<std::string> backend_names() {
 int host_of(int rank, int world_size) { return rank / (world_size % 2 == 0 || world_size < 5 ? 2 : 3); }
 
 void choose_backend(backends::GroupOptions& options, const std::string& backend) {
-  if (backend.rfind("shm+", 0) == 0) {
+  if (backend == kExternal) {
+    options.backend = std::getenv("ENGINE_TEST_BACKEND");
+    options.init_method = external_meeting();
+  } else if (backend.rfind("shm+", 0) == 0) {
     options.backend = backend.substr(4);
     options.local_stage = "shm";
     options.host_id = "host " + std::to_string(host_of(options.rank, options.world_size));
@@ -54,8 +82,16 @@ void choose_backend(backends::GroupOptions& options, const std::string& backend)
 }
 
 bool backend_fits(const std::string& backend, int world_size) {
+  if (backend == kExternal) return world_size == external_number("ENGINE_TEST_WORLD_SIZE");
   if (backend.rfind("shm+", 0) == 0) return world_size > 2;  // more than one host, and more ranks than hosts
   return (backend == "single") == (world_size == 1) || backend == "inproc";
+}
+
+std::unique_ptr<backends::Group> join(const std::string& backend, int rank, int world_size, const Door& door) {
+  backends::GroupOptions o = options_for(rank, world_size, door.port);
+  choose_backend(o, backend);
+  if (rank == 0) o.listen_fd = door.fd;
+  return backends::join_group(o);
 }
 
 void run_ranks(const std::string& backend, int world_size, const std::function<void(backends::Group&)>& body) {
@@ -63,17 +99,12 @@ void run_ranks(const std::string& backend, int world_size, const std::function<v
   Door door;
   if (backend == "inproc") {
     groups = backends::make_inproc_groups(world_size, 20'000);
-  } else if (world_size > 1) {
+  } else if (world_size > 1 && backend != kExternal) {
     door = open_door();
   }
   const std::vector<std::string> errors = outcomes(world_size, [&](int rank) {
     std::unique_ptr<backends::Group>& group = groups[static_cast<std::size_t>(rank)];
-    if (!group) {
-      backends::GroupOptions o = options_for(rank, world_size, door.port);
-      choose_backend(o, backend);
-      if (rank == 0) o.listen_fd = door.fd;
-      group = backends::join_group(o);
-    }
+    if (!group) group = join(backend, rank, world_size, door);
     try {
       body(*group);
       group->leave();
@@ -152,6 +183,7 @@ std::vector<std::string> outcomes(int world_size, const std::function<void(int r
   std::vector<std::string> errors(static_cast<std::size_t>(world_size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
+    if (only_rank().value_or(rank) != rank) continue;
     threads.emplace_back([&, rank] {
       std::string& error = errors[static_cast<std::size_t>(rank)];
       try {

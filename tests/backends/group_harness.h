@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,12 @@ int free_port();  // was free a moment ago
 
 backends::GroupOptions options_for(int rank, int world_size, int port);
 
+// The name of a backend outside the build: where a launcher such as mpirun starts this program once a rank, with
+// ENGINE_TEST_BACKEND (the path of a plug-in), ENGINE_TEST_RANK, ENGINE_TEST_WORLD_SIZE and ENGINE_TEST_FOLDER (empty, of this
+// run). It is then the only backend, and run_ranks() and outcomes() run this process's rank only.
+inline constexpr const char* kExternal = "external";
+std::optional<int> only_rank();
+
 // Ways to form a group that the conformance suite knows. A further backend is a further name here.
 std::vector<std::string> backend_names();
 // The made-up host of a rank: two ranks each where that comes out even, else uneven sizes (2, 1 and 3, 3, 1).
@@ -28,6 +35,9 @@ int host_of(int rank, int world_size);
 // Sets backend, local stage and, for "shm+gloo" and the like, the host that this rank pretends to be on.
 void choose_backend(backends::GroupOptions& options, const std::string& backend);
 bool backend_fits(const std::string& backend, int world_size);
+
+// The group of one rank. `door` is rank 0's, for all backends but inproc and kExternal.
+std::unique_ptr<backends::Group> join(const std::string& backend, int rank, int world_size, const Door& door);
 
 // Runs `body` on every rank, each in its own thread with its own group, and leaves in order. Rethrows the first error.
 void run_ranks(const std::string& backend, int world_size, const std::function<void(backends::Group&)>& body);

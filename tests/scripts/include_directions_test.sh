@@ -29,6 +29,7 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|safetensors|ckpt|pn
       allow("io", "")
       allow("tools", "*")
       allow("tests", "*")
+      allow("docs/examples", "backends")
     }
     function allow(folder, list) { allowed[folder] = list; order[++folders] = folder }
     function within(path, prefix) { return path == prefix || index(path, prefix "/") == 1 }

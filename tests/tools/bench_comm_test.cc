@@ -6,8 +6,8 @@
 
 #include "io/io_error.h"
 #include "tests/support/test_support.h"
-#include "tools/bench_comm.h"
-#include "tools/bench_comm_pattern.h"
+#include "tools/bench_comm/bench_comm.h"
+#include "tools/bench_comm/bench_comm_pattern.h"
 #include "tools/exit_codes.h"
 
 namespace {

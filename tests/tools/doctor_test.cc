@@ -10,7 +10,7 @@
 
 #include "io/io_error.h"
 #include "tests/support/test_support.h"
-#include "tools/doctor.h"
+#include "tools/doctor/doctor.h"
 #include "tools/rank_exchange.h"
 
 namespace {

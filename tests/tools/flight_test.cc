@@ -14,7 +14,7 @@
 #include "backends/flight_recorder.h"
 #include "io/io_error.h"
 #include "tests/support/test_support.h"
-#include "tools/flight_report.h"
+#include "tools/flight/flight_report.h"
 
 namespace {
 

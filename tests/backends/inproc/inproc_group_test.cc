@@ -1,6 +1,8 @@
 // Groups of threads: deadline, disagreement, and the choice of a backend.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "backends/backend_error.h"
 #include "tests/backends/group_harness.h"
 
@@ -16,8 +18,7 @@ TEST(Deadline, ACollectiveThatNobodyJoinsEnds) {
     communicator->barrier();
     ADD_FAILURE();
   } catch (const backends::PeerError& error) {
-    EXPECT_NE(std::string(error.what()).find("timed out after 300 ms, waiting for rank 1"), std::string::npos)
-        << error.what();
+    EXPECT_NE(std::string(error.what()).find("timed out after 300 ms, waiting for rank 1"), std::string::npos) << error.what();
   }
 }
 
@@ -44,6 +45,29 @@ TEST(Backends, ChoiceIsSaidAndErrorsName) {
   backends::GroupOptions threads = group_harness::options_for(0, 2, 1);
   threads.backend = "inproc";
   EXPECT_THROW(backends::join_group(threads), backends::ConfigurationError);
+}
+
+// Never taken by `auto`, never part of what works on host memory, and where it cannot run one line says what is missing.
+TEST(Backends, NcclIsForGpusOnly) {
+  const auto list = backends::list_backends();
+  const auto nccl = std::find_if(list.begin(), list.end(), [](const backends::BackendInfo& b) { return b.name == "nccl"; });
+  ASSERT_NE(nccl, list.end());
+  EXPECT_TRUE(nccl->device_memory);
+  EXPECT_FALSE(nccl->note.empty());
+  backends::GroupOptions o = group_harness::options_for(0, 2, 1);
+  for (const char* backend : {"nccl", "checked:shm,nccl"}) {
+    o.backend = backend;
+    o.rendezvous_timeout_ms = 200;
+    try {
+      backends::join_group(o);
+      ADD_FAILURE();
+    } catch (const backends::ConfigurationError& error) {
+      EXPECT_NE(std::string(error.what()).find("backend nccl"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(nccl->note), std::string::npos) << error.what();
+    } catch (const backends::PeerError&) {
+      EXPECT_TRUE(nccl->usable) << "must be refused before the ranks meet";
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Compiles the example of a backend outside the tree and runs the conformance checks on it, under mpirun with 2, 3 and 4 ranks.
+#
+# Usage: tests/backends/mpi_plugin_test.sh CONFORMANCE_TEST     exits with 77 (skipped) where there is no MPI
+set -euo pipefail
+program=$(realpath "$1")
+root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+for tool in mpicxx mpirun; do
+  command -v "$tool" >/dev/null || { echo "skipped: no $tool (Debian: openmpi-bin libopenmpi-dev)"; exit 77; }
+done
+folder=$(mktemp -d)
+# mpirun may hang once one of its programs has failed, and its TERM takes long: hence --kill-after.
+trap 'rm -rf "$folder"' EXIT
+mpicxx -std=c++20 -O2 -fPIC -shared -I"$root" "$root/docs/examples/mpi-backend/libengine_mpi.cc" -o "$folder/libengine_mpi.so"
+
+# As root in a container, more ranks than cores, and loopback only.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl=self,vader OMPI_MCA_oob_tcp_if_include=lo
+export OMPI_MCA_mpi_yield_when_idle=1 ENGINE_TEST_BACKEND="$folder/libengine_mpi.so"
+for ranks in 2 3 4; do
+  ENGINE_TEST_FOLDER=$(mktemp -d "$folder/ranks$ranks.XXXX")
+  export ENGINE_TEST_FOLDER
+  timeout --kill-after=5 60 mpirun --oversubscribe -np "$ranks" sh -c '
+    export ENGINE_TEST_RANK=$OMPI_COMM_WORLD_RANK ENGINE_TEST_WORLD_SIZE=$OMPI_COMM_WORLD_SIZE
+    exec "$0" --gtest_filter="*external*" >"$ENGINE_TEST_FOLDER/out.$OMPI_COMM_WORLD_RANK" 2>&1' "$program" ||
+    { tail -n 30 "$ENGINE_TEST_FOLDER"/out.*; exit 1; }
+  for out in "$ENGINE_TEST_FOLDER"/out.*; do
+    passed=$(grep -oP '\[  PASSED  \] \K[0-9]+' "$out") || { cat "$out"; exit 1; }
+    [ "$passed" -ge 7 ] || { echo "only $passed tests ran, expected 7 or more"; cat "$out"; exit 1; }
+  done
+  echo "$ranks ranks: $passed tests passed on each"
+done
