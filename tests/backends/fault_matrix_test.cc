@@ -206,7 +206,7 @@ std::vector<Fault> faults_of_connections() {
          a.communicator().barrier();
        },
        {},
-       {{"mismatch: ", "rank 1 called something unknown"}, {"peer: "}, {"mismatch: ", "rank 1 called something unknown"}},
+       {{"mismatch: ", "rank 1", "something unknown"}, {"peer: "}, {"mismatch: ", "rank 1", "something unknown"}},
        5s,
        {"socket"}},
       {"a message cut short",
