@@ -206,14 +206,22 @@ void LinkExchange::check_word(const Link& l, const Part& part) {
   expect_equal(word_, members_[static_cast<std::size_t>(rank_)], theirs, members_[static_cast<std::size_t>(l.peer)]);
 }
 
+// Connections with nothing to do are watched for breaking only: the ranks that still wait for that peer will end, and it would
+// look as if they had failed.
 void LinkExchange::sleep() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const Link& l = links_[i];
-    const int events = (l.in.empty() ? 0 : POLLIN) | (l.out.empty() ? 0 : POLLOUT);
-    polled_[i] = {events == 0 ? -1 : l.fd, static_cast<short>(events), 0};
+    polled_[i] = {l.fd, static_cast<short>((l.in.empty() ? 0 : POLLIN) | (l.out.empty() ? 0 : POLLOUT)), 0};
   }
   polled_.back() = {mesh_->wake_fd(), POLLIN, 0};
-  poll(polled_.data(), polled_.size(), milliseconds_left(deadline_));
+  if (poll(polled_.data(), polled_.size(), milliseconds_left(deadline_)) <= 0) return;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (polled_[i].events != 0 || (polled_[i].revents & (POLLERR | POLLHUP)) == 0) continue;
+    int error = 0;
+    socklen_t length = sizeof error;
+    getsockopt(links_[i].fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    fail("the connection to " + name_of(links_[i]) + " broke" + (error != 0 ? std::string(": ") + std::strerror(error) : ""));
+  }
 }
 
 // Ranks that found a mismatch are the first to end. So that all others learn of it instead of only losing them, whoever

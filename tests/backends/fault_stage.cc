@@ -46,7 +46,7 @@ backends::GroupOptions Actor::options(int rank) const {
   group_harness::choose_backend(o, backend_);
   o.heartbeat_ms = kHeartbeatMs;
   o.rendezvous_timeout_ms = 6000;
-  o.timeout_ms = 6000;
+  o.timeout_ms = 3000;
   if (rank == 0 && who_ == 0) o.listen_fd = door_.fd;
   return o;
 }
