@@ -207,7 +207,7 @@ void LinkExchange::check_word(const Link& l, const Part& part) {
 }
 
 // Connections with nothing to do are watched for breaking only: the ranks that still wait for that peer will end, and it would
-// look as if they had failed.
+// look as if they had failed. It may also just be a rank that is further on and failed there: what still comes goes first.
 void LinkExchange::sleep() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const Link& l = links_[i];
@@ -215,13 +215,15 @@ void LinkExchange::sleep() {
   }
   polled_.back() = {mesh_->wake_fd(), POLLIN, 0};
   if (poll(polled_.data(), polled_.size(), milliseconds_left(deadline_)) <= 0) return;
+  const Link* broken = nullptr;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (polled_[i].events != 0 || (polled_[i].revents & (POLLERR | POLLHUP)) == 0) continue;
-    int error = 0;
-    socklen_t length = sizeof error;
-    getsockopt(links_[i].fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    fail("the connection to " + name_of(links_[i]) + " broke" + (error != 0 ? std::string(": ") + std::strerror(error) : ""));
+    broken = &links_[i];
+    polled_[i].fd = -1;
   }
+  if (broken == nullptr) return;
+  if (poll(polled_.data(), polled_.size(), milliseconds_left(std::min(deadline_, Clock::now() + kLastWords))) == 0)
+    fail("the connection to " + name_of(*broken) + " broke");
 }
 
 // Ranks that found a mismatch are the first to end. So that all others learn of it instead of only losing them, whoever

@@ -45,6 +45,7 @@ std::function<void(Actor&)> calling(const std::function<void(backends::Communica
   return [call](Actor& a) {
     a.join();
     a.communicator().barrier();
+    std::this_thread::sleep_for(200ms);  // until all are out of it
     call(a.communicator(), a.who() == 1);
     for (int i = 0; i < 3; ++i) a.communicator().barrier();  // who did not notice in the call itself, does here
   };
@@ -150,6 +151,7 @@ std::vector<Fault> faults_of_connections() {
        [](Actor& a) {
          a.join();
          a.communicator().barrier();
+         std::this_thread::sleep_for(200ms);
          if (a.who() == 1) {
            const std::string noise(100, '!');
            each_connection(a, [&](int fd) { send(fd, noise.data(), noise.size(), MSG_NOSIGNAL); });
@@ -167,6 +169,7 @@ std::vector<Fault> faults_of_connections() {
        [](Actor& a) {
          a.join();
          a.communicator().barrier();
+         std::this_thread::sleep_for(200ms);
          if (a.who() == 1) {
            each_connection(a, [&](int fd) { send(fd, "12345", 5, MSG_NOSIGNAL); });
            _exit(0);
