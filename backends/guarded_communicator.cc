@@ -103,7 +103,10 @@ std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, Guard b
 std::string explain_failure(FailureWatch& watch, std::string_view backend, int rank, int world_size, const std::string& operation,
                             const std::string& error) {
   const std::optional<std::string> verdict = watch.known_failure(kVerdictTime);
-  return context_text(backend, rank, world_size, operation) + (verdict ? *verdict : error);
+  // The verdict may be of a rank that only followed another into failure; what was seen here may name that one.
+  std::string what = error;
+  if (verdict && error.find(*verdict) == std::string::npos) what = *verdict + " (seen here: " + error + ")";
+  return context_text(backend, rank, world_size, operation) + what;
 }
 
 }  // namespace backends

@@ -80,18 +80,18 @@ void ShmGate::sleep_until_arrived(int rank, std::uint32_t phase) {
   if (has_arrived(rank, phase)) return;
   if (aborted_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(mutex_);
-    throw PeerError("aborted: " + reason_);
+    throw PeerError("aborted: " + reason_ + "; this rank was waiting for rank " + missing_ranks(phase));
   }
-  throw_timeout(phase);
+  throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for rank " + missing_ranks(phase));
 }
 
-void ShmGate::throw_timeout(std::uint32_t phase) const {
+std::string ShmGate::missing_ranks(std::uint32_t phase) const {
   std::string missing;
   for (int r = 0; r < size_; ++r) {
     if (r != rank_ && !has_arrived(r, phase))
       missing += (missing.empty() ? "" : ", ") + std::to_string(names_[static_cast<std::size_t>(r)]);
   }
-  throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for rank " + missing);
+  return missing;
 }
 
 void ShmGate::abort(std::string_view reason) noexcept {

@@ -35,7 +35,7 @@ class ShmGate {
     return static_cast<std::int32_t>(flags_[rank].phase.load(std::memory_order_acquire) - phase) >= 0;
   }
   void sleep_until_arrived(int rank, std::uint32_t phase);
-  [[noreturn]] void throw_timeout(std::uint32_t phase) const;
+  std::string missing_ranks(std::uint32_t phase) const;
 
   ShmFlag* const flags_;
   const int rank_, size_;

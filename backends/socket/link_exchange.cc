@@ -19,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 // spins, until one pays. (Yielding instead of spinning would hand the core to whoever computes there, for milliseconds.)
 constexpr auto kSpinTime = std::chrono::microseconds(50);
 constexpr int kSpinsLost = 4, kProbeEvery = 16;
+constexpr auto kLastWords = std::chrono::milliseconds(100);
 constexpr std::size_t kMostAtOnce = 1 << 20;  // bytes of one system call: the other directions get their turn
 constexpr int kMostParts = 4;                 // of one system call
 
@@ -124,11 +125,11 @@ void LinkExchange::run_until(const Done& done) {
       idle_since = {};
       continue;
     }
-    if (mesh_->aborted()) fail("aborted: " + mesh_->abort_reason());
+    if (mesh_->aborted()) fail("aborted: " + mesh_->abort_reason() + "; this rank was waiting for " + awaited_ranks());
     const auto now = Clock::now();
     if (!idle) idle_since = now;
     if (may_spin(idle_since, now)) continue;
-    if (now >= deadline_) throw_timeout();
+    if (now >= deadline_) fail("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for " + awaited_ranks());
     count_spin(false);
     sleep();
     idle_since = {};
@@ -205,32 +206,61 @@ void LinkExchange::check_word(const Link& l, const Part& part) {
   expect_equal(word_, members_[static_cast<std::size_t>(rank_)], theirs, members_[static_cast<std::size_t>(l.peer)]);
 }
 
+// Connections with nothing to do are watched for breaking only: the ranks that still wait for that peer will end, and it would
+// look as if they had failed. It may also just be a rank that is further on and failed there: what still comes goes first.
 void LinkExchange::sleep() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const Link& l = links_[i];
-    const int events = (l.in.empty() ? 0 : POLLIN) | (l.out.empty() ? 0 : POLLOUT);
-    polled_[i] = {events == 0 ? -1 : l.fd, static_cast<short>(events), 0};
+    polled_[i] = {l.fd, static_cast<short>((l.in.empty() ? 0 : POLLIN) | (l.out.empty() ? 0 : POLLOUT)), 0};
   }
   polled_.back() = {mesh_->wake_fd(), POLLIN, 0};
-  poll(polled_.data(), polled_.size(), milliseconds_left(deadline_));
+  if (poll(polled_.data(), polled_.size(), milliseconds_left(deadline_)) <= 0) return;
+  const Link* broken = nullptr;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (polled_[i].events != 0 || (polled_[i].revents & (POLLERR | POLLHUP)) == 0) continue;
+    broken = &links_[i];
+    polled_[i].fd = -1;
+  }
+  if (broken == nullptr) return;
+  if (poll(polled_.data(), polled_.size(), milliseconds_left(std::min(deadline_, Clock::now() + kLastWords))) == 0)
+    fail("the connection to " + name_of(*broken) + " broke");
 }
 
-// A rank that found the mismatch first has closed its connections, perhaps: say why, where its word is here.
-void LinkExchange::look_for_mismatch() {
+// Ranks that found a mismatch are the first to end. So that all others learn of it instead of only losing them, whoever
+// fails shows its own word, and for kLastWords looks for those that have not come yet.
+void LinkExchange::exchange_last_words() {
+  const auto until = std::min(Clock::now() + kLastWords, std::max(deadline_, Clock::now()));
   for (Link& l : links_) {
-    if (l.in.empty() || !l.in.front().starts_with_word || l.in.done >= sizeof(ControlWord)) continue;
-    const Part part = l.in.front();
-    const ssize_t n = recv(l.fd, part.data + l.in.done, sizeof(ControlWord) - l.in.done, MSG_DONTWAIT);
-    if (n > 0 && l.in.done + static_cast<std::size_t>(n) == sizeof(ControlWord)) check_word(l, part);
+    if (!l.out.empty() && l.out.front().starts_with_word && l.out.done == 0)
+      (void)::send(l.fd, &word_, sizeof word_, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
+  for (;;) {
+    for (std::size_t i = 0; i < links_.size(); ++i) polled_[i] = {take_last_word(links_[i]) ? links_[i].fd : -1, POLLIN, 0};
+    polled_.back().fd = -1;
+    if (std::ranges::none_of(polled_, [](const pollfd& p) { return p.fd >= 0; })) return;
+    if (poll(polled_.data(), polled_.size(), milliseconds_left(until)) <= 0) return;
+  }
+}
+
+// Whether this link's word may still come.
+bool LinkExchange::take_last_word(Link& l) {
+  if (l.in.empty() || !l.in.front().starts_with_word || l.in.done >= sizeof(ControlWord)) return false;
+  const Part part = l.in.front();
+  const ssize_t n = recv(l.fd, part.data + l.in.done, sizeof(ControlWord) - l.in.done, MSG_DONTWAIT);
+  if (n > 0) l.in.done += static_cast<std::size_t>(n);
+  if (l.in.done == sizeof(ControlWord)) {
+    check_word(l, part);
+    return false;
+  }
+  return n > 0 || (n < 0 && would_block(errno));
 }
 
 void LinkExchange::fail(const std::string& text) {
-  look_for_mismatch();
+  exchange_last_words();
   throw PeerError(text);
 }
 
-void LinkExchange::throw_timeout() {
+std::string LinkExchange::awaited_ranks() const {
   std::string names;
   int last = -1;
   for (const Link& l : links_) {
@@ -238,7 +268,7 @@ void LinkExchange::throw_timeout() {
     last = l.peer;
     names += (names.empty() ? "rank " : ", ") + std::to_string(members_[static_cast<std::size_t>(l.peer)]);
   }
-  fail("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for " + names);
+  return names;
 }
 
 }  // namespace backends

@@ -83,9 +83,10 @@ class LinkExchange {
   [[nodiscard]] bool may_spin(std::chrono::steady_clock::time_point idle_since, std::chrono::steady_clock::time_point now) const;
   void count_spin(bool paid) noexcept;
   void sleep();
-  void look_for_mismatch();
+  void exchange_last_words();
+  [[nodiscard]] bool take_last_word(Link& link);
   [[noreturn]] void fail(const std::string& text);
-  [[noreturn]] void throw_timeout();
+  std::string awaited_ranks() const;
   std::string name_of(const Link& link) const { return "rank " + std::to_string(members_[static_cast<std::size_t>(link.peer)]); }
 
   const std::shared_ptr<SocketMesh> mesh_;
