@@ -114,6 +114,7 @@ zmq::message_t ZmqLinks::wait_for_message(int peer) {
 }
 
 void ZmqLinks::finish_sends() {
+  check_abort();  // calls that never have to wait would never look; by now the ranks' words have been compared
   const auto start = Clock::now();
   std::unique_lock lock(loans_.mutex);
   while (!loans_.changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return loans_.open == 0; })) {
