@@ -54,7 +54,7 @@ if [ "$preset" = tsan ] && setarch -R true 2>/dev/null; then
   runner=(setarch -R)
 fi
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
-export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}:suppressions=$root/tests/support/thread_sanitizer.supp"
 
 configure_and_build "$preset" all -DENGINE_BUILD_TESTS=ON
 [ "$run" = yes ] || exit 0

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kSlots = 3;
 constexpr std::size_t kSmallBytes = 16 << 10;
-constexpr std::size_t kPieceBytes = 64 << 10;     // of one rank in a block: block and result stay in the second-level cache
+constexpr std::size_t kPieceBytes = 128 << 10;    // of one rank in a block: block and result stay in the second-level cache
 constexpr std::size_t kMostBlockBytes = 1 << 20;  // of all ranks
 constexpr std::size_t kStripBytes = 8 << 10;      // folded, then copied while in the first-level cache
 

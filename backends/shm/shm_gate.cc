@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "backends/backend_error.h"
+#include "backends/core_sharing.h"
 
 namespace backends {
 namespace {
@@ -53,6 +54,7 @@ ShmGate::ShmGate(ShmFlag* flags, int rank, std::vector<int> names, std::chrono::
 
 std::uint32_t ShmGate::arrive() noexcept {
   ShmFlag& own = flags_[rank_];
+  own.core.store(current_core(), std::memory_order_relaxed);
   // Sequentially consistent against `sleepers`: either we see the sleeper, or it sees the new phase before it sleeps.
   own.phase.store(++phase_, std::memory_order_seq_cst);
   if (own.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake(own.phase);
@@ -61,11 +63,18 @@ std::uint32_t ShmGate::arrive() noexcept {
 
 void ShmGate::wait_for_all(std::uint32_t phase) {
   for (int r = 0; r < size_; ++r) {
-    if (r == rank_) continue;
-    int left = spins_;
-    while (!has_arrived(r, phase) && left-- > 0) pause_core();
-    if (!has_arrived(r, phase)) sleep_until_arrived(r, phase);
+    if (r != rank_ && !has_arrived(r, phase)) wait_for(r, phase);
   }
+}
+
+void ShmGate::wait_for(int rank, std::uint32_t phase) {
+  if (spins_ > 0) {
+    const int core = current_core();
+    // On one core spinning would only keep the other from arriving. One of the two goes elsewhere if it can, the other sleeps.
+    const bool apart = flags_[rank].core.load(std::memory_order_relaxed) != core || (rank_ > rank && leave_core(core));
+    for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left) pause_core();
+  }
+  if (!has_arrived(rank, phase)) sleep_until_arrived(rank, phase);
 }
 
 void ShmGate::sleep_until_arrived(int rank, std::uint32_t phase) {

@@ -14,6 +14,7 @@ namespace backends {
 struct alignas(64) ShmFlag {
   std::atomic<std::uint32_t> phase;     // how many times its rank has arrived; a futex
   std::atomic<std::uint32_t> sleepers;  // ranks that sleep on `phase`
+  std::atomic<std::int32_t> core;       // where its rank ran when it last arrived
 };
 static_assert(sizeof(ShmFlag) == 64 && std::atomic<std::uint32_t>::is_always_lock_free);
 
@@ -34,6 +35,7 @@ class ShmGate {
   bool has_arrived(int rank, std::uint32_t phase) const {
     return static_cast<std::int32_t>(flags_[rank].phase.load(std::memory_order_acquire) - phase) >= 0;
   }
+  void wait_for(int rank, std::uint32_t phase);
   void sleep_until_arrived(int rank, std::uint32_t phase);
   std::string missing_ranks(std::uint32_t phase) const;
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "backends/core_sharing.h"
 
 namespace backends {
 namespace {
@@ -145,9 +146,22 @@ void LinkExchange::count_spin(bool paid) noexcept {
     spins_lost_ = waits_to_probe_ = 0;
   } else if (spins_lost_ < kSpinsLost) {
     ++spins_lost_;
+    if (spins_lost_ == kSpinsLost && leave_shared_core()) spins_lost_ = 0;
   } else {
     waits_to_probe_ = waits_to_probe_ > 0 ? waits_to_probe_ - 1 : kProbeEvery - 1;
   }
+}
+
+// Whether this rank was on the core of a lower one, from which its last packet came, and has gone elsewhere.
+bool LinkExchange::leave_shared_core() const noexcept {
+  const int core = current_core();
+  for (const Link& l : links_) {
+    int theirs = -1;
+    socklen_t bytes = sizeof theirs;
+    if (l.fd >= 0 && l.peer < rank_ && getsockopt(l.fd, SOL_SOCKET, SO_INCOMING_CPU, &theirs, &bytes) == 0 && theirs == core)
+      return mesh_->on_loopback() && leave_core(core);
+  }
+  return false;
 }
 
 // Whether anything moved.

@@ -82,6 +82,7 @@ class LinkExchange {
   void check_word(const Link& link, const Part& part);
   [[nodiscard]] bool may_spin(std::chrono::steady_clock::time_point idle_since, std::chrono::steady_clock::time_point now) const;
   void count_spin(bool paid) noexcept;
+  bool leave_shared_core() const noexcept;
   void sleep();
   void exchange_last_words();
   [[nodiscard]] bool take_last_word(Link& link);

@@ -15,6 +15,7 @@ namespace backends {
 
 SocketMesh::SocketMesh(const BackendContext& context)
     : streams_(context.streams),
+      on_loopback_(context.address.starts_with("127.") || context.address == "::1"),
       sockets_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_) throw Error(std::string("eventfd: ") + std::strerror(errno));

@@ -26,6 +26,9 @@ class SocketMesh {
   // Non-blocking. REQUIRES: peer is another rank.
   int fd(int peer, int stream) const { return sockets_[index(peer, stream)].fd(); }
 
+  // Whether the peers' packets come from their own cores of this host.
+  bool on_loopback() const noexcept { return on_loopback_; }
+
   // Any thread; does not throw. Makes wake_fd() readable for good and ends what this rank sends: peers that wait for it
   // see the end of the stream.
   void abort(std::string_view reason) noexcept;
@@ -40,6 +43,7 @@ class SocketMesh {
   }
 
   const int streams_;
+  const bool on_loopback_;
   std::vector<Socket> sockets_;  // [peer][stream]
   Socket wake_;
   std::atomic<bool> aborted_{false};
