@@ -18,7 +18,7 @@ check=no
 while [ $# -gt 0 ]; do
   case $1 in
     --tests) packages+=(libgtest-dev) ;;
-    --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin iproute2 iptables) ;;
+    --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables) ;;
     --clang) packages+=(clang) ;;
     --check) check=yes ;;
     --list) check=list ;;

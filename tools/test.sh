@@ -8,6 +8,7 @@
 #   --label REGEX, --exclude-label REGEX    only, or without, tests of these labels: unit comm cli cluster slow
 #   --match REGEX                           only tests of these names
 #   --cluster                               also install SLURM and Open MPI, for the tests under real launchers (root)
+#   --retry                                 run a test that failed once more (tests watch clocks, and machines are shared)
 #   --build-only                            build, but run nothing
 #   --no-install                            take the packages as they are
 # Without options: everything, in build/release. Exits with 0 only if every test that ran has passed.
@@ -36,6 +37,7 @@ while [ $# -gt 0 ]; do
     --exclude-label) filters+=(--label-exclude "$2"); shift ;;
     --match) filters+=(--tests-regex "$2"); shift ;;
     --cluster) packages+=(--cluster) ;;
+    --retry) filters+=(--repeat until-pass:2) ;;
     --build-only) run=no ;;
     --no-install) install=no ;;
     -h | --help) usage; exit 0 ;;
