@@ -6,11 +6,14 @@
 #include <thread>
 #include <vector>
 
+#include "backends/backend_error.h"
+
 namespace tools {
 
 int run_worker_threads(int count, const std::function<int(int index)>& body) {
   std::mutex mutex;
   std::exception_ptr first;
+  bool is_consequence = false;  // `first` only says that another rank ended
   int code = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i)
@@ -19,9 +22,16 @@ int run_worker_threads(int count, const std::function<int(int index)>& body) {
         const int result = body(i);
         const std::lock_guard lock(mutex);
         if (code == 0) code = result;
+      } catch (const backends::PeerError&) {
+        const std::lock_guard lock(mutex);
+        if (!first) {
+          first = std::current_exception();
+          is_consequence = true;
+        }
       } catch (...) {
         const std::lock_guard lock(mutex);
-        if (!first) first = std::current_exception();
+        if (!first || is_consequence) first = std::current_exception();
+        is_consequence = false;
       }
     });
   for (std::thread& t : threads) t.join();

@@ -79,10 +79,13 @@ struct Meeting {
   }
 };
 
-backends::Socket dial(MapStore& store, int rank) {
-  const std::string to = store.get("mesh/socket/" + std::to_string(rank), 5s);
+backends::Endpoint door_of(MapStore& store, int rank) {
+  return backends::parse_endpoint(store.get("mesh/socket/" + std::to_string(rank), 5s), "test");
+}
+
+backends::Socket dial(const backends::Endpoint& to) {
   std::string reason;
-  return backends::connect_to(backends::parse_endpoint(to, "test"), Clock::now() + 2s, reason);
+  return backends::connect_to(to, Clock::now() + 2s, reason);
 }
 
 void say(const backends::Socket& socket, const void* data, std::size_t bytes) {
@@ -100,8 +103,9 @@ TEST(SocketMesh, StrangersAtThePortDoNotKeepTheRanksApart) {
       return;
     }
     std::vector<backends::Socket> strangers;
+    const backends::Endpoint door = door_of(meeting.store, 0);  // closed and forgotten once the ranks have met
     for (int i = 0; i < 200; ++i) {
-      strangers.push_back(dial(meeting.store, 0));
+      strangers.push_back(dial(door));
       const backends::MeshHello hello = backends::make_hello(1, 0, 0, 1);
       const std::string guess(backends::kMacBytes, 'x'), noise(500, '!');
       if (i % 4 == 1) say(strangers.back(), noise.data(), noise.size());
