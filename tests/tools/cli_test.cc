@@ -162,8 +162,6 @@ class Trained : public testing::Test {
                                        "auto",       "--threads",
                                        "1",          "--save-rank-models",
                                        "--save-dir", run()};
-    const std::string backends = engine({"version", "--build"}).out;
-    if (backends.find("gloo     usable") == std::string::npos) arguments[14] = "inproc";
     result_ = new CommandResult(engine(arguments));
   }
   static void TearDownTestSuite() {

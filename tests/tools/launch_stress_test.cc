@@ -16,11 +16,6 @@ using test_support::TemporaryDirectory;
 
 class LaunchStress : public testing::Test {
  protected:
-  void SetUp() override {
-    if (test_support::run_command({test_support::engine_binary(), "version", "--build"}).out.find("gloo     usable") ==
-        std::string::npos)
-      GTEST_SKIP() << "gloo is not built in";
-  }
   CommandResult start() const {
     return test_support::launch(
         {"--nproc-per-node", "2", "train", "--model", "mlp", "--dataset", "synthetic", "--synthetic-shape", "4x4x1",

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -25,10 +26,12 @@ using Clock = std::chrono::steady_clock;
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 #define EXPECT_CONTAINS(text, part) EXPECT_TRUE(contains(text, part)) << "\"" << (text) << "\" lacks \"" << (part) << "\""
 
-// A run of `count` ports that are all free now.
+// A run of `count` ports that are all free now, below those that the kernel hands out, and apart from those of tests that run
+// beside this one.
 int free_ports(int count) {
+  static int turn = 0;
   for (int attempt = 0; attempt < 50; ++attempt) {
-    const int first = group_harness::free_port();
+    const int first = 12'000 + (getpid() * 211 + 37 * turn++) % 600 * 32;
     std::vector<Socket> held;
     try {
       for (int i = 0; i < count; ++i) held.push_back(backends::listen_on({"127.0.0.1", first + i}, 0ms));
@@ -42,7 +45,7 @@ int free_ports(int count) {
 
 GroupOptions options(int rank, int world_size, int port, const std::string& job, int window = 16) {
   GroupOptions o = group_harness::options_for(rank, world_size, port);
-  o.job_id = job;
+  if (!job.empty()) o.job_id = job + " " + std::to_string(getpid());  // tests run side by side
   o.port_window = window;
   return o;
 }
