@@ -37,6 +37,7 @@ class Chain {
 struct Ends {
   engine::NodeId input, labels;
 };
+// Throws engine::ModelError for samples that are token ids.
 Ends begin_classifier(engine::Graph& graph, const engine::Shape& sample_shape);
 void end_classifier(engine::Graph& graph, const Ends& ends, engine::NodeId logits);
 

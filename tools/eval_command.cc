@@ -20,8 +20,7 @@ int eval_rank(const io::RunConfig& config, const std::string& path, const std::s
   const auto control = group.make_communicator();
   const io::DatasetSplits data = io::load_dataset(dataset_options(config));
   const io::Dataset& set = split == "train" ? data.train : data.test;
-  const engine::Graph graph = models::build_model(
-      config.model, {.sample_shape = engine::Shape{set.shape[0], set.shape[1], set.shape[2]}, .classes = set.classes});
+  const engine::Graph graph = models::build_model(config.model, {.sample_shape = sample_shape(set), .classes = set.classes});
   const engine::DType dtype = config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32;
   engine::ModelState state = engine::ModelState::allocate(graph, dtype);
   state.initialize(graph, 0);

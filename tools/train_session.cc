@@ -40,8 +40,7 @@ io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Datase
 }
 
 engine::Graph build_graph(const io::RunConfig& config, const io::Dataset& dataset) {
-  return models::build_model(config.model, {.sample_shape = engine::Shape{dataset.shape[0], dataset.shape[1], dataset.shape[2]},
-                                            .classes = dataset.classes});
+  return models::build_model(config.model, {.sample_shape = sample_shape(dataset), .classes = dataset.classes});
 }
 
 std::unique_ptr<engine::Optimizer> make_optimizer(const io::RunConfig& config, const engine::FlatBuffer& values) {
@@ -256,6 +255,11 @@ io::DatasetOptions dataset_options(const io::RunConfig& config) {
           .synthetic_shape = config.synthetic_shape,
           .synthetic_size = config.synthetic_size,
           .synthetic_classes = config.synthetic_classes};
+}
+
+engine::Shape sample_shape(const io::Dataset& dataset) {
+  if (dataset.kind == io::SampleKind::kTokens) return {dataset.shape[0]};
+  return {dataset.shape[0], dataset.shape[1], dataset.shape[2]};
 }
 
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset) {

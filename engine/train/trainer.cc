@@ -48,9 +48,9 @@ void Trainer::step() {
   const io::Batch& batch = p_.loader.next();
   const StepCounts counts{.local = batch.count(), .global = p_.sampler.global_count(batch.step)};
   AveragingPolicy& policy = p_.state.policy;
-  last_ =
-      p_.executor.forward({batch.count(), batch.samples, batch.labels, batch.sample_ids, static_cast<std::uint64_t>(batch.epoch)},
-                          /*training=*/true);
+  last_ = p_.executor.forward(
+      {batch.count(), batch.samples, batch.tokens, batch.labels, batch.sample_ids, static_cast<std::uint64_t>(batch.epoch)},
+      /*training=*/true);
   // A mean over positions (text) as well as over samples: rows per sample are the same on every rank.
   const double rows_per_sample = last_.rows > 0 ? static_cast<double>(last_.rows) / static_cast<double>(counts.local) : 1;
   p_.executor.backward(policy.loss_scale(counts) / rows_per_sample, Write::kOverwrite,

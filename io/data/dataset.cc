@@ -72,6 +72,17 @@ void measure_channels(Dataset& split) {
   }
 }
 
+void keep_first(Dataset& split, std::int64_t count) {
+  const auto elements = static_cast<std::size_t>(count * split.sample_count());
+  if (split.kind == SampleKind::kTokens) {
+    split.tokens.resize(static_cast<std::size_t>((count - 1) * split.stride + split.shape[0] + 1));
+    return;
+  }
+  split.labels.resize(static_cast<std::size_t>(count));
+  if (split.kind == SampleKind::kImages) split.samples.resize(elements);
+  if (split.kind == SampleKind::kFeatures) split.features.resize(elements);
+}
+
 }  // namespace
 
 std::vector<std::string> dataset_names() { return {"mnist", "fashion-mnist", "cifar10", "glyphs", "synthetic"}; }
@@ -80,13 +91,10 @@ DatasetSplits load_dataset(const DatasetOptions& options) {
   if (options.limit < 0)
     throw ConfigError("the limit of training samples is " + std::to_string(options.limit) + ", expected 0 or more");
   DatasetSplits splits = read_or_make(options);
-  measure_channels(splits.train);
+  if (splits.train.kind == SampleKind::kImages) measure_channels(splits.train);
   splits.test.mean = splits.train.mean;
   splits.test.deviation = splits.train.deviation;
-  if (options.limit > 0 && options.limit < splits.train.size()) {  // after measuring: normalisation stays that of the whole split
-    splits.train.labels.resize(static_cast<std::size_t>(options.limit));
-    splits.train.samples.resize(static_cast<std::size_t>(options.limit * splits.train.sample_count()));
-  }
+  if (options.limit > 0 && options.limit < splits.train.size()) keep_first(splits.train, options.limit);  // measured as a whole
   return splits;
 }
 

@@ -60,6 +60,8 @@ TEST(ModelCatalog, SaysWhichNameIsNearest) {
             "list of "
             "layers");
   EXPECT_THROW(models::default_options("resnet"), engine::ModelError);
+  EXPECT_EQ(error_of("mlp", {.sample_shape = engine::Shape{64}, .classes = 65}),
+            "this model reads images or rows of numbers, [h, w, c], not samples of shape [64] (token ids)");
   EXPECT_EQ(models::nearest_name("resnet18", models::model_names()), "resnet18-cifar");
   EXPECT_EQ(models::model_names().size(), 3U);
 }
