@@ -41,6 +41,8 @@ constexpr Dependence kDependences[] = {
     {"save-every", "save-dir", "*"},
     {"keep-last", "save-dir", "*"},
     {"save-rank-models", "save-dir", "*"},
+    {"preempt-signal", "save-dir", "*"},
+    {"requeue", "save-dir", "*"},
     {"rank", "world-size", "*"},
 };
 

@@ -94,6 +94,10 @@ constexpr OptionSpec kTrainOptions[] = {
      "where a failing rank leaves its last collectives (default: --save-dir, else the temporary folder)", kFree},
     {"metrics", kString, "", "F.jsonl", "report", "write metrics as JSON lines", kFree},
     {"progress", kChoice, "auto", "auto|never", "report", "progress bar on a terminal", kFree},
+
+    {"preempt-signal", kString, "USR1", "LIST", "preempt",
+     "signals that take the machine away (USR1,TERM): finish the step, save, exit with 75", kEqual},
+    {"requeue", kFlag, "false", "", "preempt", "then put the SLURM job back in the queue", kEqual},
 };
 // clang-format on
 

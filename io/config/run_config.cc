@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <limits>
 
 #include "io/config/option_rules.h"
@@ -161,6 +162,19 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
     read.refuse("init-from", "no --resume PATH beside it: a snapshot brings its own weights");
 }
 
+void read_preempt(const ValueReader& read, RunConfig& config) {
+  constexpr std::pair<std::string_view, int> kSignals[] = {
+      {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT}};
+  config.requeue = read.flag("requeue");
+  if (read.text("preempt-signal").empty()) return;
+  for (const std::string& text : split_text(read.text("preempt-signal"), ',')) {
+    const std::string name = text.starts_with("SIG") ? text.substr(3) : text;
+    const auto found = std::ranges::find(kSignals, name, &std::pair<std::string_view, int>::first);
+    if (found == std::end(kSignals)) read.refuse("preempt-signal", "signals of USR1, USR2, TERM and INT, as USR1,TERM");
+    config.preempt_signals.push_back(found->second);
+  }
+}
+
 }  // namespace
 
 RunConfig resolve_run_config(const ConfigValues& values) {
@@ -175,6 +189,7 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   read_sync_and_batch(read, config);
   read_optimiser(read, config);
   read_state_and_report(read, config);
+  read_preempt(read, config);
   return config;
 }
 

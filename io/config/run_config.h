@@ -55,6 +55,9 @@ struct RunConfig {
   Interval eval_every;
   std::int64_t log_every = 100;
   std::string metrics, progress, flight_dir;
+  // preempt
+  std::vector<int> preempt_signals;
+  bool requeue = false;
 
   // Text (canonical) and source of every option. An option that plays no part in this run (momentum with adamw, epochs beside
   // steps) is unset here and has the source "not used".
