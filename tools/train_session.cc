@@ -100,6 +100,7 @@ struct TrainSession::Impl {
                {.normalization = normalization(c, data.train), .workers = c.workers, .prefetch = c.prefetch}),
         keeper(*control, {.directory = c.save_dir,
                           .keep_last = c.keep_last,
+                          .background = c.save_async,
                           .description = describe(),
                           .exit_code_of = exit_code_of,
                           .place = [this](const std::string& saved) { place(saved); },

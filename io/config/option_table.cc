@@ -83,6 +83,8 @@ constexpr OptionSpec kTrainOptions[] = {
     {"save-every", kInterval, "1e", "N[e|s]", "state", "snapshot every N epochs or steps (0: only at the end)", kEqual},
     {"keep-last", kInteger, "3", "K", "state", "snapshots to keep (0: all)", kFree},
     {"save-rank-models", kFlag, "false", "", "state", "every rank saves its own final model, for engine verify", kEqual},
+    {"save-async", kFlag, "false", "", "state", "write snapshots while the training goes on (a copy of the state in memory)",
+     kEqual},
     {"resume", kString, "none", "auto|PATH|none", "state", "go on from a snapshot; auto: the newest in --save-dir, if any",
      kEqual},
     {"init-from", kString, "", "FILE", "state", "start from the weights of a .ckpt or .safetensors file", kEqual},

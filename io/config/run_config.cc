@@ -149,6 +149,7 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.save_every = read.interval("save-every");
   config.keep_last = read.small("keep-last", 0, 1'000'000, 0);
   config.save_rank_models = read.flag("save-rank-models");
+  config.save_async = read.flag("save-async");
   config.resume = read.text("resume");
   config.init_from = read.text("init-from");
   config.map_location = read.text("map-location");

@@ -50,7 +50,7 @@ struct RunConfig {
   std::string save_dir, resume /* auto, none or a path */, init_from, map_location;
   Interval save_every;
   int keep_last = 0;
-  bool save_rank_models = false;
+  bool save_rank_models = false, save_async = false;
   // report
   Interval eval_every;
   std::int64_t log_every = 100;
