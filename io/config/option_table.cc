@@ -11,7 +11,10 @@ using enum OptionSpec::Agreement;
 
 // clang-format off: one option a line
 constexpr OptionSpec kTrainOptions[] = {
-    {"model", kString, "", "NAME", "run", "mlp, convnet, resnet18-cifar, or a layer list FILE.toml", kEqual},
+    {"model", kString, "", "NAME", "run",
+     "mlp, convnet, resnet18, resnet34, resnet50, resnet101, resnet152, resnet18-cifar, resnet50-cifar, resnet20-cifar, "
+     "resnet56-cifar, pyramidnet110, or a layer list FILE.toml",
+     kEqual},
     {"dataset", kChoice, "", "mnist|fashion-mnist|cifar10|glyphs|synthetic", "run", "what to train on", kEqual},
     {"data-dir", kString, "", "DIR", "run", "folder with the data set's files (default: data/NAME)", kFree},
     {"epochs", kInteger, "1", "N", "run", "passes over the training samples", kEqual},
@@ -74,6 +77,8 @@ constexpr OptionSpec kTrainOptions[] = {
     {"momentum", kReal, "0.9", "F", "optimiser", "of sgd", kEqual},
     {"nesterov", kFlag, "false", "", "optimiser", "Nesterov momentum for sgd", kEqual},
     {"weight-decay", kReal, "", "F", "optimiser", "pull of weights to zero (default: 0 for sgd, 0.01 for adamw)", kEqual},
+    {"label-smoothing", kReal, "0", "F", "optimiser", "share of each label spread over all classes, in the training loss alone",
+     kEqual},
     {"clip-grad", kReal, "0", "F", "optimiser", "scale gradients down to this norm (0: off)", kEqual},
     {"adam-beta1", kReal, "0.9", "F", "optimiser", "decay of adamw's first moment", kEqual},
     {"adam-beta2", kReal, "0.999", "F", "optimiser", "decay of adamw's second moment", kEqual},

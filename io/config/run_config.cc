@@ -46,7 +46,7 @@ void read_run(const ValueReader& read, RunConfig& config) {
   config.model = read.text("model");
   config.dataset = read.text("dataset");
   config.data_dir = read.text("data-dir");
-  if (config.model.empty()) throw ConfigError("no model: give --model mlp, convnet, resnet18-cifar, or a layer list FILE.toml");
+  if (config.model.empty()) throw ConfigError("no model: give --model " + std::string(find_option("model")->help));
   if (config.dataset.empty()) throw ConfigError("no data set: give --dataset, " + expected_text(*find_option("dataset")));
   config.epochs = read.integer("epochs", 1, 1'000'000, 1);
   config.steps = read.integer("steps", 1, kMany, 0);
@@ -133,6 +133,7 @@ void read_optimiser(const ValueReader& read, RunConfig& config) {
   config.nesterov = read.flag("nesterov");
   config.weight_decay = read.real("weight-decay", 0, kLargest, 0, "a number, 0 or above");
   config.clip_grad = read.real("clip-grad", 0, kLargest, 0, "a number, 0 or above");
+  config.label_smoothing = read.real("label-smoothing", 0, below_one, 0, "a number from 0 to below 1");
   config.adam_beta1 = read.real("adam-beta1", 0, below_one, config.adam_beta1, "a number from 0 to below 1");
   config.adam_beta2 = read.real("adam-beta2", 0, below_one, config.adam_beta2, "a number from 0 to below 1");
   config.adam_eps = read.positive("adam-eps", 1, config.adam_eps);
