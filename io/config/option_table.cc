@@ -12,7 +12,8 @@ using enum OptionSpec::Agreement;
 // clang-format off: one option a line
 constexpr OptionSpec kTrainOptions[] = {
     {"model", kString, "", "NAME", "run", "mlp, convnet, resnet18-cifar, or a layer list FILE.toml", kEqual},
-    {"dataset", kChoice, "", "mnist|fashion-mnist|cifar10|text|tinyshakespeare|tokens|csv|glyphs|synthetic", "run", "what to train on", kEqual},
+    {"dataset", kChoice, "", "mnist|fashion-mnist|cifar10|text|tinyshakespeare|tokens|csv|glyphs|synthetic", "run",
+     "what to train on", kEqual},
     {"data-dir", kString, "", "DIR", "run", "folder with the data set's files (default: data/NAME)", kFree},
     {"epochs", kInteger, "1", "N", "run", "passes over the training samples", kEqual},
     {"steps", kInteger, "", "N", "run", "stop after N steps, instead of --epochs", kEqual},
