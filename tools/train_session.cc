@@ -257,7 +257,14 @@ io::DatasetOptions dataset_options(const io::RunConfig& config) {
           .limit = config.limit,
           .synthetic_shape = config.synthetic_shape,
           .synthetic_size = config.synthetic_size,
-          .synthetic_classes = config.synthetic_classes};
+          .synthetic_classes = config.synthetic_classes,
+          .context = config.context,
+          .text_stride = config.text_stride,
+          .vocabulary_size = config.vocabulary_size,
+          .annotations = config.annotations,
+          .label_column = config.label_column,
+          .csv_header = config.csv_header,
+          .test_share = config.test_share};
 }
 
 engine::Shape sample_shape(const io::Dataset& dataset) {

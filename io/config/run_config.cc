@@ -63,6 +63,16 @@ void read_run(const ValueReader& read, RunConfig& config) {
   }
 }
 
+void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
+  config.context = read.integer("context", 1, 1'000'000, config.context);
+  config.text_stride = read.integer("text-stride", 0, 1'000'000'000, 0);
+  config.vocabulary_size = read.integer("vocabulary-size", 0, 65536, 0);
+  config.annotations = read.text("annotations");
+  config.label_column = read.text("label-column");
+  config.csv_header = read.text("csv-header").empty() ? "auto" : read.text("csv-header");
+  config.test_share = read.real("test-share", 0, 0.99, config.test_share, "a number from 0 to 0.99");
+}
+
 void read_devices(const ValueReader& read, RunConfig& config) {
   if (read.text("devices").empty()) return;
   for (const std::string& device : split_text(read.text("devices"), ',')) {
@@ -186,6 +196,7 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   complete_by_optimizer(config.origin);
   const ValueReader read(config.origin);
   read_run(read, config);
+  read_tables_and_texts(read, config);
   read_compute(read, config);
   read_group(read, config);
   read_sync_and_batch(read, config);
