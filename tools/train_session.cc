@@ -40,9 +40,10 @@ io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Datase
 }
 
 engine::Graph build_graph(const io::RunConfig& config, const io::Dataset& dataset) {
-  return models::build_model(
-      config.model,
-      {.sample_shape = sample_shape(dataset), .classes = dataset.classes, .label_smoothing = config.label_smoothing});
+  return models::build_model(config.model, {.sample_shape = sample_shape(dataset),
+                                            .classes = dataset.classes,
+                                            .label_smoothing = config.label_smoothing,
+                                            .dropout = config.dropout});
 }
 
 std::unique_ptr<engine::Optimizer> make_optimizer(const io::RunConfig& config, const engine::FlatBuffer& values) {
