@@ -97,7 +97,10 @@ struct TrainSession::Impl {
         rate(make_learning_rate(c, g.world_size(), sampler.steps_per_epoch(), total_steps)),
         state{model, *optimizer, *policy, {}, {}, c.seed, global_batch_of(c, g.world_size()), data.train.size(), buffer_mode(c)},
         loader(data.train, sampler_options(c, data.train, g),
-               {.normalization = normalization(c, data.train), .workers = c.workers, .prefetch = c.prefetch}),
+               {.normalization = normalization(c, data.train),
+                .workers = c.workers,
+                .prefetch = c.prefetch,
+                .augmentation = augmentation(c)}),
         keeper(*control, {.directory = c.save_dir,
                           .keep_last = c.keep_last,
                           .description = describe(),
@@ -267,6 +270,15 @@ io::DatasetOptions dataset_options(const io::RunConfig& config) {
 engine::Shape sample_shape(const io::Dataset& dataset) {
   if (dataset.kind == io::SampleKind::kTokens) return {dataset.shape[0]};
   return {dataset.shape[0], dataset.shape[1], dataset.shape[2]};
+}
+
+io::Augmentation augmentation(const io::RunConfig& config) {
+  const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
+  return {.crop = wants("crop"),
+          .flip = wants("flip"),
+          .cutout = wants("cutout"),
+          .crop_padding = config.crop_padding,
+          .cutout_size = config.cutout_size};
 }
 
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset) {

@@ -42,6 +42,8 @@ constexpr Dependence kDependences[] = {
     {"label-column", "dataset", "csv"},
     {"csv-header", "dataset", "csv"},
     {"test-share", "dataset", "csv"},
+    {"crop-padding", "augment", "*"},
+    {"cutout-size", "augment", "*"},
     {"synthetic-shape", "dataset", "synthetic"},
     {"synthetic-size", "dataset", "synthetic"},
     {"synthetic-classes", "dataset", "synthetic"},

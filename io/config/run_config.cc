@@ -112,6 +112,19 @@ void read_group(const ValueReader& read, RunConfig& config) {
     read.refuse("local-rank", "less than --world-size, which is " + std::to_string(*config.world_size));
 }
 
+void read_augmentation(const ValueReader& read, RunConfig& config) {
+  const std::vector<std::string> known{"crop", "flip", "cutout"};
+  if (!read.text("augment").empty()) config.augment = split_text(read.text("augment"), ',');
+  for (const std::string& name : config.augment)
+    if (std::ranges::count(known, name) != 1 || std::ranges::count(config.augment, name) != 1)
+      read.refuse("augment", "a list of crop, flip and cutout, each at most once, as crop,flip");
+  const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
+  config.crop_padding = read.small("crop-padding", 1, 4096, config.crop_padding);
+  config.cutout_size = read.small("cutout-size", 1, 4096, config.cutout_size);
+  if (!wants("crop") && config.crop_padding != 4) read.refuse("crop-padding", "--augment crop beside it");
+  if (!wants("cutout") && config.cutout_size != 16) read.refuse("cutout-size", "--augment cutout beside it");
+}
+
 void read_sync_and_batch(const ValueReader& read, RunConfig& config) {
   config.sync = read.text("sync");
   config.sync_every = read.integer("sync-every", 1, kMany, 1);
@@ -121,6 +134,7 @@ void read_sync_and_batch(const ValueReader& read, RunConfig& config) {
   config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
   config.batch_size_per_device = read.integer("batch-size-per-device", 1, 1'000'000'000, 0);
   config.normalize = read.text("normalize");
+  read_augmentation(read, config);
   config.shuffle = read.flag("shuffle");
   config.seed = static_cast<std::uint64_t>(read.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 0));
   config.workers = read.small("workers", 0, kMostThreads, 1);

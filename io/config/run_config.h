@@ -39,6 +39,8 @@ struct RunConfig {
   // batch
   std::int64_t batch_size = 0, batch_size_per_device = 0;  // exactly one of them is > 0
   std::string normalize;                                   // auto, unit, standard
+  std::vector<std::string> augment;                        // of crop, flip, cutout; each once
+  int crop_padding = 4, cutout_size = 16;
   bool shuffle = true;
   std::uint64_t seed = 0;
   int workers = 1, prefetch = 2;

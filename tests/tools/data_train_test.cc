@@ -69,6 +69,64 @@ TEST_P(PublicTables, AreLearntTo95PercentOfUnseenRowsAndEvaluatedAlike) {
   FAIL() << "no checkpoint";
 }
 
+// `eval` knows nothing of augmentation: what it finds must be what the training's own evaluation found.
+TEST(Augmentation, IsNeverInEvaluation) {
+  const test_support::TemporaryDirectory folder;
+  std::vector<std::string> accuracies;
+  for (const char* ranks : {"1", "2"}) {
+    const std::string place = folder / ranks;
+    const CommandResult trained = engine({"train",
+                                          "--model",
+                                          "mlp",
+                                          "--dataset",
+                                          "synthetic",
+                                          "--synthetic-shape",
+                                          "8x8x3",
+                                          "--synthetic-size",
+                                          "60",
+                                          "--batch-size",
+                                          "12",
+                                          "--epochs",
+                                          "2",
+                                          "--augment",
+                                          "crop,flip,cutout",
+                                          "--cutout-size",
+                                          "4",
+                                          "--threads",
+                                          "1",
+                                          "--spawn",
+                                          ranks,
+                                          "--save-dir",
+                                          place,
+                                          "--dtype",
+                                          "f64"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const std::string latest = test_support::read_text(place + "/latest");
+    const CommandResult evaluated = engine({"eval", place + "/" + latest.substr(0, latest.find('\n')), "--threads", "1"});
+    ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+    const auto tail = [](const std::string& out) {
+      return out.substr(out.rfind("loss "), out.find(')', out.rfind("loss ")) - out.rfind("loss "));
+    };
+    EXPECT_EQ(tail(evaluated.out), tail(trained.out));
+    accuracies.push_back(tail(evaluated.out));
+  }
+  EXPECT_EQ(accuracies[0], accuracies[1]);  // and the same images were seen by one rank and by two
+}
+
+TEST(Augmentation, ListsAreChecked) {
+  const auto said = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments{"train", "--model", "mlp", "--dataset", "synthetic"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = engine(arguments);
+    EXPECT_EQ(result.exit_code, 78) << result.out;
+    return result.err;
+  };
+  EXPECT_NE(said({"--augment", "crop,flop"}).find("crop,flop"), std::string::npos);
+  EXPECT_NE(said({"--augment", "crop,crop"}).find("at most once"), std::string::npos);
+  EXPECT_NE(said({"--augment", "flip", "--cutout-size", "8"}).find("--augment cutout beside it"), std::string::npos);
+  EXPECT_NE(said({"--crop-padding", "2"}).find("needs --augment"), std::string::npos);
+}
+
 TEST(DataErrors, EndWith65AndOneLine) {
   const test_support::TemporaryDirectory folder;
   test_support::write_text(folder / "bad.csv", "1,2,a\n3,b\n");
