@@ -261,6 +261,8 @@ io::DatasetOptions dataset_options(const io::RunConfig& config) {
           .context = config.context,
           .text_stride = config.text_stride,
           .vocabulary_size = config.vocabulary_size,
+          .image_size = config.image_size,
+          .image_cache_bytes = config.image_cache_mb << 20,
           .annotations = config.annotations,
           .label_column = config.label_column,
           .csv_header = config.csv_header,
@@ -274,7 +276,8 @@ engine::Shape sample_shape(const io::Dataset& dataset) {
 
 io::Augmentation augmentation(const io::RunConfig& config) {
   const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
-  return {.crop = wants("crop"),
+  return {.resized_crop = wants("resized-crop"),
+          .crop = wants("crop"),
           .flip = wants("flip"),
           .cutout = wants("cutout"),
           .crop_padding = config.crop_padding,

@@ -38,6 +38,8 @@ constexpr Dependence kDependences[] = {
     {"context", "dataset", "text|tinyshakespeare|tokens"},
     {"text-stride", "dataset", "text|tinyshakespeare|tokens"},
     {"vocabulary-size", "dataset", "tokens"},
+    {"image-size", "dataset", "images"},
+    {"image-cache-mb", "dataset", "images"},
     {"annotations", "dataset", "csv"},
     {"label-column", "dataset", "csv"},
     {"csv-header", "dataset", "csv"},

@@ -66,6 +66,8 @@ void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
   config.context = read.integer("context", 1, 1'000'000, config.context);
   config.text_stride = read.integer("text-stride", 0, 1'000'000'000, 0);
   config.vocabulary_size = read.integer("vocabulary-size", 0, 65536, 0);
+  config.image_size = read.integer("image-size", 1, 4096, config.image_size);
+  config.image_cache_mb = read.integer("image-cache-mb", 0, 1'000'000, config.image_cache_mb);
   config.annotations = read.text("annotations");
   config.label_column = read.text("label-column");
   config.csv_header = read.text("csv-header").empty() ? "auto" : read.text("csv-header");
@@ -113,11 +115,11 @@ void read_group(const ValueReader& read, RunConfig& config) {
 }
 
 void read_augmentation(const ValueReader& read, RunConfig& config) {
-  const std::vector<std::string> known{"crop", "flip", "cutout"};
+  const std::vector<std::string> known{"resized-crop", "crop", "flip", "cutout"};
   if (!read.text("augment").empty()) config.augment = split_text(read.text("augment"), ',');
   for (const std::string& name : config.augment)
     if (std::ranges::count(known, name) != 1 || std::ranges::count(config.augment, name) != 1)
-      read.refuse("augment", "a list of crop, flip and cutout, each at most once, as crop,flip");
+      read.refuse("augment", "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip");
   const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
   config.crop_padding = read.small("crop-padding", 1, 4096, config.crop_padding);
   config.cutout_size = read.small("cutout-size", 1, 4096, config.cutout_size);

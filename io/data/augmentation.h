@@ -31,4 +31,15 @@ SplitMix augmentation_random(std::uint64_t seed, std::int64_t epoch, std::int64_
 // The numbers are drawn in a fixed order and always all of them: turning one change on leaves the others as they were.
 AugmentationDraw draw_augmentation(const Augmentation& what, std::int64_t height, std::int64_t width, SplitMix& random);
 
+// A part of an image.
+struct ResizedCrop {
+  std::int64_t left, top, width, height;
+};
+
+// Of 8 % to 100 % of the area and a ratio of width to height from 3/4 to 4/3, both at random, or else the middle, as
+// torchvision's RandomResizedCrop. Method: C. Szegedy et al., "Going deeper with convolutions", CVPR 2015, section 6.
+ResizedCrop draw_resized_crop(std::int64_t height, std::int64_t width, SplitMix& random);
+// Its random numbers, apart from those of the other changes.
+SplitMix resized_crop_random(std::uint64_t seed, std::int64_t epoch, std::int64_t sample);
+
 }  // namespace io

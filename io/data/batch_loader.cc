@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "io/data/image_preparer.h"
+#include "io/data/image_source.h"
 #include "io/io_error.h"
 
 namespace io {
@@ -26,7 +27,8 @@ void check(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOp
                       std::to_string(dataset.size()));
   }
   const std::size_t stored = dataset.kind == SampleKind::kImages ? dataset.samples.size() : dataset.features.size();
-  if (dataset.kind != SampleKind::kTokens && stored != static_cast<std::size_t>(dataset.size() * dataset.sample_count())) {
+  const bool all_stored = dataset.kind != SampleKind::kTokens && !dataset.source;
+  if (all_stored && stored != static_cast<std::size_t>(dataset.size() * dataset.sample_count())) {
     throw DataError("data set " + dataset.name + ": found " + std::to_string(stored) +
                     (dataset.kind == SampleKind::kImages ? " bytes" : " numbers") + " of samples, expected " +
                     std::to_string(dataset.size() * dataset.sample_count()) + " (" + std::to_string(dataset.size()) +
@@ -39,6 +41,8 @@ void check(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOp
 }
 
 std::optional<ImagePreparer> make_preparer(const Dataset& dataset, const LoaderOptions& options) {
+  if (options.augmentation.resized_crop && !dataset.source)
+    throw ConfigError("data set " + dataset.name + " is no folder of images: --augment resized-crop needs them in full size");
   if (dataset.kind == SampleKind::kImages) return ImagePreparer(dataset, options.normalization, options.augmentation);
   if (!options.augmentation.any()) return std::nullopt;
   throw ConfigError("data set " + dataset.name + " has no images: --augment changes nothing in it");
@@ -49,6 +53,7 @@ std::optional<ImagePreparer> make_preparer(const Dataset& dataset, const LoaderO
 struct BatchLoader::Impl {
   struct Slot {
     std::vector<float> samples;
+    std::vector<std::uint8_t> image;  // one, on its way from the source
     std::vector<std::int32_t> tokens, labels;
     std::vector<std::int64_t> ids;
     Batch batch;
@@ -63,12 +68,14 @@ struct BatchLoader::Impl {
   bool ticket_free() const { return taken < released + slots.size(); }
   Slot& take_ticket();
   void fill(Slot& slot) const;
+  void fill_image(Slot& slot, std::size_t id, float* out) const;
   void fill_tokens(Slot& slot) const;
   std::int32_t checked(std::int32_t label, std::size_t id) const;
   void work();
 
   const Dataset& dataset;
   const std::optional<ImagePreparer> preparer;  // of images
+  const bool resized_crop;
   const std::uint64_t seed;
   std::vector<std::thread> threads;
 
@@ -83,7 +90,11 @@ struct BatchLoader::Impl {
 };
 
 BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_options, const LoaderOptions& options)
-    : dataset(set), preparer(make_preparer(set, options)), seed(sampler_options.seed), sampler(sampler_options) {
+    : dataset(set),
+      preparer(make_preparer(set, options)),
+      resized_crop(options.augmentation.resized_crop),
+      seed(sampler_options.seed),
+      sampler(sampler_options) {
   const auto most = static_cast<std::size_t>(sampler.max_local_count());
   // One slot more than batches ahead: the one in the caller's hands.
   slots.resize(options.workers == 0 ? 1 : static_cast<std::size_t>(options.prefetch) + 1);
@@ -93,6 +104,7 @@ BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_option
       slot.tokens.resize(elements);
     else
       slot.samples.resize(elements);
+    if (set.source) slot.image.resize(static_cast<std::size_t>(set.sample_count()));
     slot.labels.resize(most * static_cast<std::size_t>(set.positions()));
     slot.ids.resize(most);
   }
@@ -145,10 +157,21 @@ void BatchLoader::Impl::fill(Slot& slot) const {
     slot.labels[i] = checked(dataset.labels[id], id);
     float* out = slot.samples.data() + i * elements;
     if (dataset.kind == SampleKind::kImages)
-      preparer->prepare(dataset.samples.data() + id * elements, augmentation_random(seed, slot.batch.epoch, slot.ids[i]), out);
+      fill_image(slot, id, out);
     else
       std::copy_n(dataset.features.data() + id * elements, elements, out);
   }
+}
+
+void BatchLoader::Impl::fill_image(Slot& slot, std::size_t id, float* out) const {
+  const auto sample = static_cast<std::int64_t>(id);
+  const std::uint8_t* in = dataset.samples.data() + id * static_cast<std::size_t>(dataset.sample_count());
+  if (dataset.source) {
+    SplitMix crop = resized_crop_random(seed, slot.batch.epoch, sample);
+    dataset.source->read(sample, resized_crop ? &crop : nullptr, slot.image);
+    in = slot.image.data();
+  }
+  preparer->prepare(in, augmentation_random(seed, slot.batch.epoch, sample), out);
 }
 
 void BatchLoader::Impl::fill_tokens(Slot& slot) const {

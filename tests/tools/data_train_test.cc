@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
+#include "tests/io/data/png_bytes.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -126,6 +128,52 @@ TEST(Augmentation, ListsAreChecked) {
   EXPECT_NE(said({"--augment", "flip", "--cutout-size", "8"}).find("--augment cutout beside it"), std::string::npos);
   EXPECT_NE(said({"--crop-padding", "2"}).find("needs --augment"), std::string::npos);
 }
+
+#ifdef HAS_PNG
+// Red and blue images of several sizes: one step of a linear model could tell them apart.
+class ImageFolders : public ::testing::Test {
+ protected:
+  ImageFolders() {
+    for (std::uint8_t i = 0; i < 12; ++i)
+      for (const std::string name : {"blue", "red"})
+        for (const std::string part : {"train/", "val/"}) {
+          const auto red = static_cast<std::uint8_t>(name == "red" ? 200 + i : 10),
+                     blue = static_cast<std::uint8_t>(210 - red + i);
+          std::filesystem::create_directories(folder_ / part + name);
+          test_support::write_text(folder_ / part + name + "/" + static_cast<char>('a' + i) + ".png",
+                                   test_support::plain_png(20u + i, 30u - i, red, 50, blue));
+        }
+  }
+  CommandResult train(std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "--model", "mlp", "--dataset", "images", "--data-dir", folder_.path().string(),
+                               "--image-size", "8", "--batch-size", "6", "--threads", "1", "--lr", "0.01", "--epochs", "3"});
+    return engine(more);
+  }
+  test_support::TemporaryDirectory folder_;
+};
+
+TEST_F(ImageFolders, AreLearntByAnyNumberOfRanksAndWorkers) {
+  std::set<std::string> results;
+  for (const char* ranks : {"1", "3"})
+    for (const char* workers : {"0", "3"}) {
+      const CommandResult result =
+          train({"--augment", "resized-crop,flip", "--spawn", ranks, "--workers", workers, "--dtype", "f64"});
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      EXPECT_EQ(last_accuracy(result.out), 100) << result.out;
+      results.insert(result.out.substr(result.out.rfind("loss "), 12));
+    }
+  EXPECT_EQ(results.size(), 1u) << *results.begin() << *results.rbegin();
+}
+
+TEST_F(ImageFolders, ABrokenImageEndsWith65AndItsName) {
+  test_support::write_text(folder_ / "train/red/c.png", "GIF89a");
+  const CommandResult result = train({});
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_EQ(result.err,
+            "engine: error: " + (folder_ / "train/red/c.png") + ": neither PNG nor JPEG: the file begins with 47 49 46 38\n");
+}
+
+#endif
 
 TEST(DataErrors, EndWith65AndOneLine) {
   const test_support::TemporaryDirectory folder;
