@@ -40,7 +40,9 @@ io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Datase
 }
 
 engine::Graph build_graph(const io::RunConfig& config, const io::Dataset& dataset) {
-  return models::build_model(config.model, {.sample_shape = sample_shape(dataset), .classes = dataset.classes});
+  return models::build_model(
+      config.model,
+      {.sample_shape = sample_shape(dataset), .classes = dataset.classes, .label_smoothing = config.label_smoothing});
 }
 
 std::unique_ptr<engine::Optimizer> make_optimizer(const io::RunConfig& config, const engine::FlatBuffer& values) {
@@ -103,6 +105,7 @@ struct TrainSession::Impl {
                 .augmentation = augmentation(c)}),
         keeper(*control, {.directory = c.save_dir,
                           .keep_last = c.keep_last,
+                          .background = c.save_async,
                           .description = describe(),
                           .exit_code_of = exit_code_of,
                           .place = [this](const std::string& saved) { place(saved); },

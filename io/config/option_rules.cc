@@ -52,6 +52,9 @@ constexpr Dependence kDependences[] = {
     {"save-every", "save-dir", "*"},
     {"keep-last", "save-dir", "*"},
     {"save-rank-models", "save-dir", "*"},
+    {"save-async", "save-dir", "*"},
+    {"preempt-signal", "save-dir", "*"},
+    {"requeue", "save-dir", "*"},
     {"rank", "world-size", "*"},
 };
 

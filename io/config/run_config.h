@@ -47,7 +47,7 @@ struct RunConfig {
   int workers = 1, prefetch = 2;
   // optimiser
   std::string optimizer, lr_scale, lr_schedule;
-  double lr = 0, momentum = 0, weight_decay = 0, clip_grad = 0, lr_gamma = 0.1, lr_min = 0;
+  double lr = 0, momentum = 0, weight_decay = 0, clip_grad = 0, label_smoothing = 0, lr_gamma = 0.1, lr_min = 0;
   bool nesterov = false;
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
   std::int64_t lr_warmup_steps = 0;
@@ -56,11 +56,14 @@ struct RunConfig {
   std::string save_dir, resume /* auto, none or a path */, init_from, map_location;
   Interval save_every;
   int keep_last = 0;
-  bool save_rank_models = false;
+  bool save_rank_models = false, save_async = false;
   // report
   Interval eval_every;
   std::int64_t log_every = 100;
   std::string metrics, progress, flight_dir;
+  // preempt
+  std::vector<int> preempt_signals;
+  bool requeue = false;
 
   // Text (canonical) and source of every option. An option that plays no part in this run (momentum with adamw, epochs beside
   // steps) is unset here and has the source "not used".
