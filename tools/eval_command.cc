@@ -16,10 +16,10 @@ namespace tools {
 namespace {
 
 // What a checkpoint knows of its run and eval needs: the command line may say otherwise.
-const std::vector<std::string> kSavedOptions{"model",           "dtype",           "seed",           "dataset",
-                                             "data-dir",        "normalize",       "context",        "text-stride",
-                                             "vocabulary-size", "annotations",     "label-column",   "csv-header",
-                                             "test-share",      "synthetic-shape", "synthetic-size", "synthetic-classes"};
+const std::vector<std::string> kSavedOptions{
+    "model",       "dtype",           "seed",           "dataset",          "data-dir",    "normalize",    "context",
+    "text-stride", "vocabulary-size", "image-size",     "image-cache-mb",   "annotations", "label-column", "csv-header",
+    "test-share",  "synthetic-shape", "synthetic-size", "synthetic-classes"};
 
 int eval_rank(const io::RunConfig& config, const std::string& path, const std::string& split, const std::string& format,
               backends::Group& group) {

@@ -99,7 +99,10 @@ struct TrainSession::Impl {
         rate(make_learning_rate(c, g.world_size(), sampler.steps_per_epoch(), total_steps)),
         state{model, *optimizer, *policy, {}, {}, c.seed, global_batch_of(c, g.world_size()), data.train.size(), buffer_mode(c)},
         loader(data.train, sampler_options(c, data.train, g),
-               {.normalization = normalization(c, data.train), .workers = c.workers, .prefetch = c.prefetch}),
+               {.normalization = normalization(c, data.train),
+                .workers = c.workers,
+                .prefetch = c.prefetch,
+                .augmentation = augmentation(c)}),
         keeper(*control, {.directory = c.save_dir,
                           .keep_last = c.keep_last,
                           .background = c.save_async,
@@ -261,6 +264,8 @@ io::DatasetOptions dataset_options(const io::RunConfig& config) {
           .context = config.context,
           .text_stride = config.text_stride,
           .vocabulary_size = config.vocabulary_size,
+          .image_size = config.image_size,
+          .image_cache_bytes = config.image_cache_mb << 20,
           .annotations = config.annotations,
           .label_column = config.label_column,
           .csv_header = config.csv_header,
@@ -270,6 +275,16 @@ io::DatasetOptions dataset_options(const io::RunConfig& config) {
 engine::Shape sample_shape(const io::Dataset& dataset) {
   if (dataset.kind == io::SampleKind::kTokens) return {dataset.shape[0]};
   return {dataset.shape[0], dataset.shape[1], dataset.shape[2]};
+}
+
+io::Augmentation augmentation(const io::RunConfig& config) {
+  const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
+  return {.resized_crop = wants("resized-crop"),
+          .crop = wants("crop"),
+          .flip = wants("flip"),
+          .cutout = wants("cutout"),
+          .crop_padding = config.crop_padding,
+          .cutout_size = config.cutout_size};
 }
 
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset) {
