@@ -25,6 +25,11 @@ class Graph {
   // an input that is not there or has the wrong dtype, and a layer with parameters or buffers but no name.
   NodeId add(std::string name, LayerPtr layer, std::vector<NodeId> inputs);
 
+  // Replaces every layer that has a synchronized() form by it; returns how many now use statistics of all replicas.
+  // Before the first plan.
+  int synchronize_statistics();
+  int layers_that_use_replicas() const;
+
   // The tensor that predictions are read from, and the per-sample loss that training starts backward at.
   void set_outputs(NodeId logits, NodeId loss);
 
