@@ -4,13 +4,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
-#include "engine/graph/executor.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/train/checkpoint_keeper.h"
 #include "engine/train/evaluator.h"
+#include "engine/train/step_work.h"
 #include "engine/train/train_observer.h"
 #include "io/data/batch_loader.h"
 
@@ -30,7 +31,7 @@ struct TrainerOptions {
 
 // What the loop works on; all of it outlives the trainer.
 struct TrainerParts {
-  Executor& executor;
+  StepWork& work;
   TrainState& state;
   const LearningRate& learning_rate;
   const io::Sampler& sampler;
@@ -55,7 +56,8 @@ class Trainer {
   void step();
 
  private:
-  bool advance();   // counts the step just done; true at the end of an epoch
+  bool advance();  // counts the step just done; true at the end of an epoch
+  void sum_over_ranks(std::span<double> values, double& signal);
   void exchange();  // agrees on stopping, reports when it is time
   bool due(const Every& every, bool epoch_end) const;
   void evaluate();
@@ -75,6 +77,7 @@ class Trainer {
   double reported_at_ = 0;          // seconds
   std::int64_t reported_samples_ = 0, exchanged_step_ = 0;
   double exchanged_at_ = 0;
+  std::vector<double> gathered_;  // what all ranks said in an exchange
 };
 
 }  // namespace engine

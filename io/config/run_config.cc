@@ -91,6 +91,7 @@ void read_compute(const ValueReader& read, RunConfig& config) {
   config.dtype = read.text("dtype");
   config.buffers = read.text("buffers");
   config.threads = read.small("threads", 0, kMostThreads, 0);
+  config.sync_bn = read.flag("sync-bn");
   config.deterministic = read.flag("deterministic");
 }
 
@@ -134,8 +135,16 @@ void read_sync_and_batch(const ValueReader& read, RunConfig& config) {
   config.sync_warmup = read.integer("sync-warmup", 0, kMany, 0);
   config.bucket_cap_mb = read.positive("bucket-cap-mb", 65536, config.bucket_cap_mb);
   config.delay_allreduce = read.flag("delay-allreduce");
+  config.canonical = read.text("reduction-order") == "canonical";
+  config.reduction_shards = read.small("reduction-shards", 1, 1024, config.reduction_shards);
+  if ((config.reduction_shards & (config.reduction_shards - 1)) != 0) read.refuse("reduction-shards", "a power of two");
+  if (config.canonical && config.buffers == "average")
+    read.refuse("buffers", "local or rank0 beside --reduction-order canonical: an average depends on the number of ranks");
   config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
   config.batch_size_per_device = read.integer("batch-size-per-device", 1, 1'000'000'000, 0);
+  config.grad_accum = read.integer("grad-accum", 1, 1'000'000, 1);
+  config.uneven = read.text("uneven");
+  config.shard = read.text("shard");
   config.normalize = read.text("normalize");
   read_augmentation(read, config);
   config.shuffle = read.flag("shuffle");

@@ -25,7 +25,7 @@ struct RunConfig {
   std::string device, dtype, buffers;
   std::vector<std::string> devices;  // "cpu:0", ...; empty: one, chosen by `device`
   int threads = 0 /* auto */;
-  bool deterministic = false;
+  bool sync_bn = false, deterministic = false;
   // group
   std::string backend, local_stage, init_method, interface_name, port_rule, job_id;
   std::optional<int> rank, world_size, local_rank;
@@ -37,11 +37,15 @@ struct RunConfig {
   std::int64_t sync_every = 1, sync_warmup = 0;
   double bucket_cap_mb = 25;
   bool delay_allreduce = false;
+  bool canonical = false;    // --reduction-order
+  int reduction_shards = 8;  // of canonical
   // batch
   std::int64_t batch_size = 0, batch_size_per_device = 0;  // exactly one of them is > 0
   std::string normalize;                                   // auto, unit, standard
   std::vector<std::string> augment;                        // of resized-crop, crop, flip, cutout; each once
   int crop_padding = 4, cutout_size = 16;
+  std::int64_t grad_accum = 1;
+  std::string uneven, shard;
   bool shuffle = true;
   std::uint64_t seed = 0;
   int workers = 1, prefetch = 2;
