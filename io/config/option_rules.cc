@@ -27,6 +27,7 @@ constexpr Dependence kDependences[] = {
     {"sync-warmup", "sync", "params"},
     {"bucket-cap-mb", "sync", "grad"},
     {"delay-allreduce", "sync", "grad"},
+    {"on-desync", "verify-every", "*"},
     {"momentum", "optimizer", "sgd"},
     {"nesterov", "optimizer", "sgd"},
     {"adam-beta1", "optimizer", "adamw"},

@@ -52,6 +52,9 @@ constexpr OptionSpec kTrainOptions[] = {
     {"sync-warmup", kInteger, "0", "W", "sync", "average every step during the first W steps", kEqual},
     {"bucket-cap-mb", kReal, "25", "MB", "sync", "size of a gradient bucket", kEqual},
     {"delay-allreduce", kFlag, "false", "", "sync", "average after the whole backward pass, not during it", kEqual},
+    {"verify-every", kInteger, "", "K", "sync", "compare all replicas' tensors every K steps (default: never)", kEqual},
+    {"on-desync", kChoice, "abort", "abort|warn|repair", "sync",
+     "replicas differ: end with exit 76, go on, or give the minority the majority's tensors", kEqual},
 
     {"batch-size", kInteger, "128", "B", "batch", "samples of a step, over all ranks", kEqual},
     {"batch-size-per-device", kInteger, "", "B", "batch", "samples of a step on each device, instead of --batch-size", kEqual},

@@ -108,6 +108,8 @@ void read_sync_and_batch(const ValueReader& read, RunConfig& config) {
   config.sync_warmup = read.integer("sync-warmup", 0, kMany, 0);
   config.bucket_cap_mb = read.positive("bucket-cap-mb", 65536, config.bucket_cap_mb);
   config.delay_allreduce = read.flag("delay-allreduce");
+  config.verify_every = read.integer("verify-every", 1, kMany, 0);
+  config.on_desync = read.text("on-desync");
   config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
   config.batch_size_per_device = read.integer("batch-size-per-device", 1, 1'000'000'000, 0);
   config.normalize = read.text("normalize");

@@ -33,6 +33,8 @@ struct RunConfig {
   std::int64_t sync_every = 1, sync_warmup = 0;
   double bucket_cap_mb = 25;
   bool delay_allreduce = false;
+  std::int64_t verify_every = 0;  // 0 = never
+  std::string on_desync;          // abort, warn, repair
   // batch
   std::int64_t batch_size = 0, batch_size_per_device = 0;  // exactly one of them is > 0
   std::string normalize;                                   // auto, unit, standard
