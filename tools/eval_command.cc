@@ -37,6 +37,12 @@ void print(const engine::EvalReport& report, const std::string& path, const std:
   std::printf("%s}\n", text.c_str());
 }
 
+// What a checkpoint knows of its run and eval needs: the command line may say otherwise.
+const std::vector<std::string> kSavedOptions{"model",           "dtype",           "seed",           "dataset",
+                                             "data-dir",        "normalize",       "context",        "text-stride",
+                                             "vocabulary-size", "annotations",     "label-column",   "csv-header",
+                                             "test-share",      "synthetic-shape", "synthetic-size", "synthetic-classes"};
+
 int eval_rank(const io::RunConfig& config, const std::string& path, const std::string& split, const std::string& format,
               backends::Group& group) {
   const auto control = group.make_communicator();
@@ -67,36 +73,17 @@ int eval_command(const Arguments& arguments) {
       ->check(CLI::IsMember({"test", "val", "train"}))
       ->default_str("test");
   app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->default_str("text");
-  add_table_options(app, values,
-                    {"model",
-                     "dataset",
-                     "data-dir",
-                     "limit",
-                     "synthetic-shape",
-                     "synthetic-size",
-                     "synthetic-classes",
-                     "normalize",
-                     "dtype",
-                     "threads",
-                     "backend",
-                     "init-method",
-                     "rank",
-                     "world-size",
-                     "local-rank",
-                     "spawn",
-                     "iface",
-                     "rdzv-timeout",
-                     "timeout",
-                     "seed"});
+  std::vector<std::string> options{"limit",      "threads", "backend", "init-method",  "rank",   "world-size",
+                                   "local-rank", "spawn",   "iface",   "rdzv-timeout", "timeout"};
+  options.insert(options.end(), kSavedOptions.begin(), kSavedOptions.end());
+  add_table_options(app, values, options);
   if (!parse(app, arguments)) return kExitOk;
   if (split == "val") split = "test";
-  // A checkpoint knows its model, data set and what shaped the data; the command line may say otherwise.
   if (path.ends_with(".ckpt")) {
     const io::Checkpoint checkpoint = io::load_checkpoint(path);
     io::ConfigValues saved;
     io::apply_config_text(checkpoint.config, path, saved);
-    for (const char* name :
-         {"model", "dataset", "data-dir", "normalize", "dtype", "seed", "synthetic-shape", "synthetic-size", "synthetic-classes"})
+    for (const std::string& name : kSavedOptions)
       if (const auto found = saved.find(name); found != saved.end() && !values.contains(name)) values[name] = found->second;
   }
   complete_values(values, "");

@@ -43,6 +43,7 @@ TrainResult Trainer::run() {
     }
     if (p_.desync) tell(p_.desync->after_step(epoch_end));
     exchange();
+    report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
     if (due(options_.evaluate, epoch_end)) evaluate();
     if (due(options_.save, epoch_end)) save();
@@ -50,6 +51,8 @@ TrainResult Trainer::run() {
   synchronize(p_.control, p_.state);
   if (p_.desync) tell(p_.desync->finish());
   if (saved_step_ != progress.global_step) save();
+  if (p_.keeper != nullptr) p_.keeper->finish();
+  report_saved();
   TrainResult result{progress, now() - start, stop_, p_.state.policy.coverage()};
   if (p_.desync) result.coverage += "; " + p_.desync->summary();
   for (TrainObserver* o : p_.observers) o->on_end(result);
@@ -185,13 +188,19 @@ void Trainer::evaluate() {
   exchanged_at_ += spent;
 }
 
+void Trainer::report_saved() {
+  if (p_.keeper == nullptr) return;
+  if (const auto saved = p_.keeper->take_saved())
+    for (TrainObserver* o : p_.observers) o->on_save(saved->progress, saved->path);
+}
+
 void Trainer::save() {
   if (p_.keeper == nullptr) return;
   if (p_.activity) p_.activity("saving a checkpoint");
   const double start = now();
-  const std::string path = p_.keeper->save(p_.state);
+  p_.keeper->save(p_.state);
   saved_step_ = p_.state.progress.global_step;
-  for (TrainObserver* o : p_.observers) o->on_save(p_.state.progress, path);
+  report_saved();
   reported_at_ += now() - start;
   exchanged_at_ += now() - start;
 }

@@ -8,9 +8,11 @@
 
 #include "io/config/option_table.h"
 #include "io/data/cifar10_files.h"
+#include "io/data/csv_files.h"
 #include "io/data/glyphs.h"
 #include "io/data/idx_files.h"
 #include "io/data/synthetic.h"
+#include "io/data/text_files.h"
 #include "io/io_error.h"
 
 namespace io {
@@ -43,6 +45,9 @@ DatasetSplits read_or_make(const DatasetOptions& options) {
             draw_glyphs(GlyphSplit::kTest, kGlyphTestCount, options.seed)};
   }
   if (options.name == "synthetic") return make_synthetic(options);
+  if (options.name == "text" || options.name == "tinyshakespeare") return read_text_splits(options);
+  if (options.name == "tokens") return read_token_splits(options);
+  if (options.name == "csv") return read_csv_splits(options);
 
   const std::vector<std::string> names = dataset_names();
   std::string known;
@@ -85,7 +90,9 @@ void keep_first(Dataset& split, std::int64_t count) {
 
 }  // namespace
 
-std::vector<std::string> dataset_names() { return {"mnist", "fashion-mnist", "cifar10", "glyphs", "synthetic"}; }
+std::vector<std::string> dataset_names() {
+  return {"mnist", "fashion-mnist", "cifar10", "text", "tinyshakespeare", "tokens", "csv", "glyphs", "synthetic"};
+}
 
 DatasetSplits load_dataset(const DatasetOptions& options) {
   if (options.limit < 0)

@@ -47,12 +47,17 @@ struct DatasetSplits {
 };
 
 struct DatasetOptions {
-  std::string name;        // mnist, fashion-mnist, cifar10, glyphs, synthetic
+  std::string name;        // one of dataset_names()
   std::string directory;   // where the files lie; unused by glyphs and synthetic
-  std::uint64_t seed = 0;  // glyphs and synthetic
+  std::uint64_t seed = 0;  // glyphs, synthetic, and the split of csv
   std::int64_t limit = 0;  // > 0: only the first so many training samples (mean and deviation stay those of all)
   std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};
   std::int64_t synthetic_size = 10'000, synthetic_classes = 10;  // training samples; the test split has a tenth of them
+  std::int64_t context = 64, text_stride = 0;  // text, tokens: a sample's length; from one to the next (0: the length)
+  std::int64_t vocabulary_size = 0;            // tokens; 0: the highest id + 1
+  std::string annotations, label_column;       // csv: the file; a name from the header or a number from 1, "": the last
+  std::string csv_header = "auto";             // csv: auto, yes or no
+  double test_share = 0.2;                     // csv: below 1
 };
 
 // Throws DataError (names the file, what was found and what was expected), MissingFileError (says which files were looked
