@@ -93,6 +93,12 @@ engine::BufferMode buffer_mode(const io::RunConfig& config) {
                                        : engine::BufferMode::kLocal;
 }
 
+engine::OnDesync on_desync(const io::RunConfig& config) {
+  return config.on_desync == "repair" ? engine::OnDesync::kRepair
+         : config.on_desync == "warn" ? engine::OnDesync::kWarn
+                                      : engine::OnDesync::kAbort;
+}
+
 engine::Every every(const io::Interval& interval) { return {interval.every, interval.epochs}; }
 
 }  // namespace
@@ -144,9 +150,13 @@ struct TrainSession::Impl {
     if (c.eval_every.every > 0 && data.test.size() > 0)
       evaluator = std::make_unique<engine::Evaluator>(
           *control, graph, model, pool, data.test,
-          engine::EvaluatorOptions{.batch = std::max<std::int64_t>(64, sampler.max_local_count()),
-                                   .normalization = normalization(c, data.train),
-                                   .dtype = dtype_of(c)});
+          engine::EvaluatorOptions{.normalization = normalization(c, data.train), .dtype = dtype_of(c)});
+    if (c.verify_every > 0 && g.world_size() > 1) {
+      if (policy->local_parameters())
+        throw io::ConfigError("verify-every compares replicas, but --sync " + c.sync + " never brings them together");
+      desync = std::make_unique<engine::DesyncCheck>(*control, state,
+                                                     engine::DesyncOptions{.every = c.verify_every, .action = on_desync(c)});
+    }
   }
 
   std::unique_ptr<engine::StepWork> make_work() {
@@ -233,6 +243,7 @@ struct TrainSession::Impl {
   io::BatchLoader loader;
   engine::CheckpointKeeper keeper;
   std::unique_ptr<engine::Evaluator> evaluator;
+  std::unique_ptr<engine::DesyncCheck> desync;
   std::vector<std::unique_ptr<engine::TrainObserver>> observers;
   std::string resumed_from;
 };
@@ -298,6 +309,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
                           .control = *s.control,
                           .evaluator = s.evaluator.get(),
                           .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
+                          .desync = s.desync.get(),
                           .observers = std::move(observers),
                           .activity = [&g = s.group](std::string_view a) { g.set_activity(a); }},
                          stop_signal);

@@ -230,7 +230,10 @@ struct Executor::Impl {
     TensorView rows = logits, row_labels = labels;
     rows.shape = {loss.count(), logits.shape[logits.shape.rank() - 1]};
     row_labels.shape = {loss.count()};
-    return {.loss_sum = kernels::sum_f64(loss), .correct = kernels::count_correct(rows, row_labels), .rows = loss.count()};
+    return {.loss_sum = kernels::sum_f64(loss),
+            .correct = kernels::count_correct(rows, row_labels),
+            .rows = loss.count(),
+            .top5 = training ? 0 : kernels::count_among_largest(rows, row_labels, 5)};
   }
 
   void backward(double scale, Write parameter_write, const std::function<void(std::int64_t)>& ready) {

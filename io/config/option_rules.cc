@@ -31,6 +31,7 @@ constexpr Dependence kDependences[] = {
     {"reduction-shards", "reduction-order", "canonical"},
     {"bucket-cap-mb", "reduction-order", "fast"},
     {"delay-allreduce", "reduction-order", "fast"},
+    {"on-desync", "verify-every", "*"},
     {"momentum", "optimizer", "sgd"},
     {"nesterov", "optimizer", "sgd"},
     {"adam-beta1", "optimizer", "adamw"},

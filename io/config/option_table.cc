@@ -70,6 +70,9 @@ constexpr OptionSpec kTrainOptions[] = {
     {"reduction-order", kChoice, "fast", "fast|canonical", "sync",
      "canonical: the same bits for any number of ranks, on every backend and with any --threads", kEqual},
     {"reduction-shards", kInteger, "8", "S", "sync", "parts that canonical cuts a batch into: a power of two", kEqual},
+    {"verify-every", kInteger, "", "K", "sync", "compare all replicas' tensors every K steps (default: never)", kEqual},
+    {"on-desync", kChoice, "abort", "abort|warn|repair", "sync",
+     "replicas differ: end with exit 76, go on, or give the minority the majority's tensors", kEqual},
 
     {"batch-size", kInteger, "128", "B", "batch", "samples of a step, over all ranks", kEqual},
     {"batch-size-per-device", kInteger, "", "B", "batch", "samples that a device computes at once, instead of --batch-size",

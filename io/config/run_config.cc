@@ -140,6 +140,8 @@ void read_sync_and_batch(const ValueReader& read, RunConfig& config) {
   if ((config.reduction_shards & (config.reduction_shards - 1)) != 0) read.refuse("reduction-shards", "a power of two");
   if (config.canonical && config.buffers == "average")
     read.refuse("buffers", "local or rank0 beside --reduction-order canonical: an average depends on the number of ranks");
+  config.verify_every = read.integer("verify-every", 1, kMany, 0);
+  config.on_desync = read.text("on-desync");
   config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
   config.batch_size_per_device = read.integer("batch-size-per-device", 1, 1'000'000'000, 0);
   config.grad_accum = read.integer("grad-accum", 1, 1'000'000, 1);

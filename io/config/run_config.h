@@ -39,6 +39,8 @@ struct RunConfig {
   bool delay_allreduce = false;
   bool canonical = false;    // --reduction-order
   int reduction_shards = 8;  // of canonical
+  std::int64_t verify_every = 0;  // 0 = never
+  std::string on_desync;          // abort, warn, repair
   // batch
   std::int64_t batch_size = 0, batch_size_per_device = 0;  // exactly one of them is > 0
   std::string normalize;                                   // auto, unit, standard
