@@ -40,7 +40,5 @@ class TrainSession {
 
 io::DatasetOptions dataset_options(const io::RunConfig& config);
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset);
-// Arrays of a .ckpt or .safetensors file. Throws io::ConfigError for another ending.
-std::vector<io::NamedArray> read_weights(const std::string& path);
 
 }  // namespace tools
