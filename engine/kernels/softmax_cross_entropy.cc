@@ -40,7 +40,7 @@ void check_label_range(const std::int32_t* labels, Extents extents) {
 }  // namespace
 
 void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, TensorView labels, TensorView loss,
-                                   TensorView gradient) {
+                                   TensorView gradient, double label_smoothing) {
   constexpr std::string_view kName = "softmax_cross_entropy_forward";
   const Extents extents = check_matrix(kName, "logits", logits);
   const std::int32_t* label = check_labels(kName, labels, extents);
@@ -55,7 +55,8 @@ void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, Te
     context.threads->run(extents.rows, [&](std::int64_t first, std::int64_t last, int) {
       reference::softmax_cross_entropy_forward(static_cast<const T*>(logits.data) + first * classes, label + first, last - first,
                                                classes, static_cast<T*>(loss.data) + first,
-                                               gradient ? static_cast<T*>(gradient.data) + first * classes : nullptr);
+                                               gradient ? static_cast<T*>(gradient.data) + first * classes : nullptr,
+                                               static_cast<T>(label_smoothing));
     });
   };
   logits.dtype == DType::kF32 ? call(float{}) : call(double{});

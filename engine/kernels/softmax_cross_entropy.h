@@ -1,4 +1,5 @@
-// Softmax and cross entropy in one: loss_i = logsumexp(logits_i) - logits_i[label_i], in the numerically safe form.
+// Softmax and cross entropy in one: loss_i = logsumexp(logits_i) - sum_c target_ic logits_ic, in the numerically safe form.
+// The target is 1 - s at the label plus s / classes everywhere, s the label smoothing (Szegedy et al., 2016; PyTorch's).
 // logits [rows, classes], labels [rows] of i32, loss [rows], dlogits [rows, classes].
 #pragma once
 
@@ -7,10 +8,11 @@
 
 namespace engine::kernels {
 
-// Writes per-row losses and, when `gradient` is present, gradient = softmax(logits) - onehot(label) for the backward pass.
+// Writes per-row losses and, when `gradient` is present, gradient = softmax(logits) - target for the backward pass.
+// REQUIRES: 0 <= label_smoothing < 1.
 // Throws InputError naming the row and the label when a label is outside [0, classes).
 void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, TensorView labels, TensorView loss,
-                                   TensorView gradient);
+                                   TensorView gradient, double label_smoothing = 0);
 
 // dlogits_i = gradient_i * dloss_i
 void softmax_cross_entropy_backward(KernelContext& context, TensorView gradient, TensorView dloss, TensorView dlogits,

@@ -11,7 +11,7 @@ namespace engine::kernels::reference {
 // `gradient` may be nullptr. A NaN among the logits makes loss and gradient of its row NaN.
 template <class T>
 void softmax_cross_entropy_forward(const T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t classes, T* loss,
-                                   T* gradient) {
+                                   T* gradient, T smoothing) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* row = logits + r * classes;
     T largest = row[0];
@@ -19,9 +19,15 @@ void softmax_cross_entropy_forward(const T* logits, const std::int32_t* labels, 
     T sum = 0;
     for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(row[c] - largest);
     loss[r] = std::log(sum) - (row[labels[r]] - largest);
+    const T share = smoothing / static_cast<T>(classes);
+    if (smoothing > 0) {
+      T all = 0;  // what the loss would be with each class as the label, added up
+      for (std::int64_t c = 0; c < classes; ++c) all += std::log(sum) - (row[c] - largest);
+      loss[r] = (1 - smoothing) * loss[r] + share * all;
+    }
     if (gradient == nullptr) continue;
     for (std::int64_t c = 0; c < classes; ++c) {
-      gradient[r * classes + c] = std::exp(row[c] - largest) / sum - (c == labels[r] ? T{1} : T{0});
+      gradient[r * classes + c] = std::exp(row[c] - largest) / sum - (c == labels[r] ? 1 - smoothing : T{0}) - share;
     }
   }
 }

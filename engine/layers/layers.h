@@ -7,9 +7,14 @@ namespace engine::layers {
 
 LayerPtr dense(std::int64_t out, bool bias = true);  // input: any item shape of rank 1; parameters weight [out, in], bias [out]
 
+// Initial values of a convolution's weight: PyTorch's default, uniform within 1 / sqrt(fan_in); or normal with variance
+// 2 / fan_out (He et al., "Delving deep into rectifiers", 2015), as torchvision starts its residual networks.
+enum class ConvInit { kUniformFanIn, kNormalFanOut };
+
 struct Conv2dOptions {
   std::int64_t out_channels = 0, kernel = 3, stride = 1, padding = 0;
   bool bias = true;
+  ConvInit init = ConvInit::kUniformFanIn;
 };
 LayerPtr conv2d(const Conv2dOptions& options);  // input [h, w, c]
 
@@ -23,6 +28,7 @@ LayerPtr relu();
 
 struct PoolOptions {
   std::int64_t window = 2, stride = 0 /* 0: the window */, padding = 0;
+  bool ceil_mode = false;  // the number of windows is rounded up, not down; the last ones are cut at the border
 };
 LayerPtr max_pool2d(const PoolOptions& options);
 LayerPtr average_pool2d(const PoolOptions& options);
@@ -30,9 +36,14 @@ LayerPtr global_average_pool();  // [h, w, c] -> [c]
 
 LayerPtr flatten();  // [h, w, c] -> [c*h*w] in PyTorch's channel-first order
 LayerPtr add();      // two inputs of one shape
+// [h, w, c] -> [h, w, before + c + after], zeros around the channels: the shortcut without parameters of residual networks
+// (He et al., 2016, option A; Han et al., 2017).
+LayerPtr pad_channels(std::int64_t before, std::int64_t after);
 LayerPtr dropout(double rate = 0.5);
 
 // Inputs: logits [classes] (or [t, classes]) and labels [] (or [t]) of i32. Output: the loss of each sample, [] (or [t]).
-LayerPtr softmax_cross_entropy();
+// `label_smoothing` in [0, 1) is that of PyTorch's cross_entropy (Szegedy et al., 2016) and acts in training alone: in
+// inference the loss is the plain one.
+LayerPtr softmax_cross_entropy(double label_smoothing = 0);
 
 }  // namespace engine::layers
