@@ -4,6 +4,9 @@
 namespace models {
 
 Ends begin_classifier(engine::Graph& graph, const ModelOptions& options) {
+  if (options.sample_shape.rank() != 3)
+    throw engine::ModelError("this model reads images or rows of numbers, [h, w, c], not samples of shape " +
+                             options.sample_shape.to_string() + " (token ids)");
   return {.input = graph.input("input", options.sample_shape),
           .labels = graph.input("labels", {}, engine::DType::kI32),
           .label_smoothing = options.label_smoothing};

@@ -39,6 +39,7 @@ struct Ends {
   engine::NodeId input, labels;
   double label_smoothing = 0;
 };
+// Throws engine::ModelError for samples that are token ids.
 Ends begin_classifier(engine::Graph& graph, const ModelOptions& options);
 void end_classifier(engine::Graph& graph, const Ends& ends, engine::NodeId logits);
 

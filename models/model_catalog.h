@@ -11,7 +11,7 @@
 namespace models {
 
 struct ModelOptions {
-  engine::Shape sample_shape;  // of one sample of the data set, [h, w, c]
+  engine::Shape sample_shape;  // of one sample of the data set: [h, w, c]; features [1, 1, columns]; tokens [context]
   std::int64_t classes = 10;
   double label_smoothing = 0;  // of the training loss, in [0, 1)
 };

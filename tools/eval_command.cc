@@ -15,13 +15,18 @@
 namespace tools {
 namespace {
 
+// What a checkpoint knows of its run and eval needs: the command line may say otherwise.
+const std::vector<std::string> kSavedOptions{"model",           "dtype",           "seed",           "dataset",
+                                             "data-dir",        "normalize",       "context",        "text-stride",
+                                             "vocabulary-size", "annotations",     "label-column",   "csv-header",
+                                             "test-share",      "synthetic-shape", "synthetic-size", "synthetic-classes"};
+
 int eval_rank(const io::RunConfig& config, const std::string& path, const std::string& split, const std::string& format,
               backends::Group& group) {
   const auto control = group.make_communicator();
   const io::DatasetSplits data = io::load_dataset(dataset_options(config));
   const io::Dataset& set = split == "train" ? data.train : data.test;
-  const engine::Graph graph = models::build_model(
-      config.model, {.sample_shape = engine::Shape{set.shape[0], set.shape[1], set.shape[2]}, .classes = set.classes});
+  const engine::Graph graph = models::build_model(config.model, {.sample_shape = sample_shape(set), .classes = set.classes});
   const engine::DType dtype = config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32;
   engine::ModelState state = engine::ModelState::allocate(graph, dtype);
   state.initialize(graph, 0);
@@ -56,36 +61,17 @@ int eval_command(const Arguments& arguments) {
       ->check(CLI::IsMember({"test", "val", "train"}))
       ->default_str("test");
   app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->default_str("text");
-  add_table_options(app, values,
-                    {"model",
-                     "dataset",
-                     "data-dir",
-                     "limit",
-                     "synthetic-shape",
-                     "synthetic-size",
-                     "synthetic-classes",
-                     "normalize",
-                     "dtype",
-                     "threads",
-                     "backend",
-                     "init-method",
-                     "rank",
-                     "world-size",
-                     "local-rank",
-                     "spawn",
-                     "iface",
-                     "rdzv-timeout",
-                     "timeout",
-                     "seed"});
+  std::vector<std::string> options{"limit",      "threads", "backend", "init-method",  "rank",   "world-size",
+                                   "local-rank", "spawn",   "iface",   "rdzv-timeout", "timeout"};
+  options.insert(options.end(), kSavedOptions.begin(), kSavedOptions.end());
+  add_table_options(app, values, options);
   if (!parse(app, arguments)) return kExitOk;
   if (split == "val") split = "test";
-  // A checkpoint knows its model, data set and what shaped the data; the command line may say otherwise.
   if (path.ends_with(".ckpt")) {
     const io::Checkpoint checkpoint = io::load_checkpoint(path);
     io::ConfigValues saved;
     io::apply_config_text(checkpoint.config, path, saved);
-    for (const char* name :
-         {"model", "dataset", "data-dir", "normalize", "dtype", "seed", "synthetic-shape", "synthetic-size", "synthetic-classes"})
+    for (const std::string& name : kSavedOptions)
       if (const auto found = saved.find(name); found != saved.end() && !values.contains(name)) values[name] = found->second;
   }
   complete_values(values, "");

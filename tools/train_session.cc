@@ -40,9 +40,9 @@ io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Datase
 }
 
 engine::Graph build_graph(const io::RunConfig& config, const io::Dataset& dataset) {
-  return models::build_model(config.model, {.sample_shape = engine::Shape{dataset.shape[0], dataset.shape[1], dataset.shape[2]},
-                                            .classes = dataset.classes,
-                                            .label_smoothing = config.label_smoothing});
+  return models::build_model(
+      config.model,
+      {.sample_shape = sample_shape(dataset), .classes = dataset.classes, .label_smoothing = config.label_smoothing});
 }
 
 std::unique_ptr<engine::Optimizer> make_optimizer(const io::RunConfig& config, const engine::FlatBuffer& values) {
@@ -102,6 +102,7 @@ struct TrainSession::Impl {
                {.normalization = normalization(c, data.train), .workers = c.workers, .prefetch = c.prefetch}),
         keeper(*control, {.directory = c.save_dir,
                           .keep_last = c.keep_last,
+                          .background = c.save_async,
                           .description = describe(),
                           .exit_code_of = exit_code_of,
                           .place = [this](const std::string& saved) { place(saved); },
@@ -256,7 +257,19 @@ io::DatasetOptions dataset_options(const io::RunConfig& config) {
           .limit = config.limit,
           .synthetic_shape = config.synthetic_shape,
           .synthetic_size = config.synthetic_size,
-          .synthetic_classes = config.synthetic_classes};
+          .synthetic_classes = config.synthetic_classes,
+          .context = config.context,
+          .text_stride = config.text_stride,
+          .vocabulary_size = config.vocabulary_size,
+          .annotations = config.annotations,
+          .label_column = config.label_column,
+          .csv_header = config.csv_header,
+          .test_share = config.test_share};
+}
+
+engine::Shape sample_shape(const io::Dataset& dataset) {
+  if (dataset.kind == io::SampleKind::kTokens) return {dataset.shape[0]};
+  return {dataset.shape[0], dataset.shape[1], dataset.shape[2]};
 }
 
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset) {

@@ -39,6 +39,8 @@ class TrainSession {
 };
 
 io::DatasetOptions dataset_options(const io::RunConfig& config);
+// Of one sample, as models take it: [h, w, c], or [context] for tokens.
+engine::Shape sample_shape(const io::Dataset& dataset);
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset);
 // Arrays of a .ckpt or .safetensors file. Throws io::ConfigError for another ending.
 std::vector<io::NamedArray> read_weights(const std::string& path);

@@ -21,7 +21,7 @@ struct Step {
   LayerRun run;
 };
 
-// A view whose memory the caller of forward() brings.
+// A view whose memory the caller of forward() brings: labels, or samples (which may be tokens).
 struct Binding {
   TensorView* view;
   bool labels;
@@ -39,8 +39,8 @@ void fill(const TensorView& view, double value) {
 }
 
 [[noreturn]] void wrong_batch(const char* what, std::size_t found, std::int64_t expected, std::int64_t count) {
-  throw InputError("a batch of " + std::to_string(count) + " samples has " + std::to_string(found) + " " + what +
-                   ", expected " + std::to_string(expected));
+  throw InputError("a batch of " + std::to_string(count) + " samples has " + std::to_string(found) + " " + what + ", expected " +
+                   std::to_string(expected));
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ struct Executor::Impl {
   KernelContext context;
   std::vector<Step> steps;
   std::vector<Binding> bindings;
-  TensorView samples, labels, logits, loss, loss_gradient;  // samples: the caller's, f32
+  TensorView samples, labels, logits, loss, loss_gradient;  // samples: the caller's, f32; or tokens, i32
   TensorView cast_samples;                                  // the arena's copy in an f64 plan; else absent
   std::int64_t sample_items = 0, label_items = 0;           // elements of one sample
   std::int64_t bound_count = -1;
@@ -84,25 +84,20 @@ struct Executor::Impl {
   }
 
   void bind_inputs() {
-    int sample_inputs = 0, label_inputs = 0;
-    for (const int i : plan.inputs) {
-      const TensorView input = view(i);
-      if (input.dtype == DType::kI32) {
-        labels = input;
-        label_items = tensor(i).item_shape.count();
-        ++label_inputs;
-      } else {
-        samples = input;
-        sample_items = tensor(i).item_shape.count();
-        samples.dtype = DType::kF32;
-        if (input.data != nullptr) cast_samples = input;
-        ++sample_inputs;
-      }
+    if (plan.inputs.size() != 2 || tensor(plan.inputs[1]).dtype != DType::kI32)
+      throw ModelError("a model reads one input of samples or tokens and then one of labels (i32); this one has " +
+                       std::to_string(plan.inputs.size()) + " inputs");
+    samples = view(plan.inputs[0]);
+    sample_items = tensor(plan.inputs[0]).item_shape.count();
+    if (samples.dtype != DType::kI32) {
+      if (samples.data != nullptr) cast_samples = samples;
+      samples.dtype = DType::kF32;
     }
-    if (sample_inputs != 1 || label_inputs != 1)
-      throw ModelError("a model reads one input of samples and one of labels, not " + std::to_string(sample_inputs) +
-                       " and " + std::to_string(label_inputs));
+    labels = view(plan.inputs[1]);
+    label_items = tensor(plan.inputs[1]).item_shape.count();
   }
+
+  bool reads_tokens() const { return samples.dtype == DType::kI32; }
 
   // Per node: where its parameters and then its buffers start in the state's entries.
   std::vector<std::size_t> first_entries() const {
@@ -159,15 +154,17 @@ struct Executor::Impl {
   }
 
   void remember_if_bound(int i, TensorView& view_of_input) {
-    if (tensor(i).offset == PlanTensor::kNone) bindings.push_back({&view_of_input, tensor(i).dtype == DType::kI32});
+    if (tensor(i).offset == PlanTensor::kNone) bindings.push_back({&view_of_input, i == plan.inputs[1]});
   }
 
   void check(const BatchView& batch, bool training) const {
     require(batch.count >= 0 && batch.count <= plan.options.max_batch, "a batch is larger than the plan's");
     require(!training || plan.options.training, "training needs a training plan");
     const std::int64_t sample_count = batch.count * sample_items, label_count = batch.count * label_items;
-    if (static_cast<std::int64_t>(batch.samples.size()) != sample_count)
-      wrong_batch("sample values", batch.samples.size(), sample_count, batch.count);
+    const std::int64_t values = reads_tokens() ? 0 : sample_count, ids = reads_tokens() ? sample_count : 0;
+    if (static_cast<std::int64_t>(batch.samples.size()) != values)
+      wrong_batch("sample values", batch.samples.size(), values, batch.count);
+    if (static_cast<std::int64_t>(batch.tokens.size()) != ids) wrong_batch("tokens", batch.tokens.size(), ids, batch.count);
     if (static_cast<std::int64_t>(batch.labels.size()) != label_count)
       wrong_batch("labels", batch.labels.size(), label_count, batch.count);
     if ((training || !batch.sample_ids.empty()) && static_cast<std::int64_t>(batch.sample_ids.size()) != batch.count)
@@ -195,8 +192,7 @@ struct Executor::Impl {
       for (TensorView& view_of_input : step.inputs) set_batch(view_of_input, count);
       for (TensorView& view_of_gradient : step.input_gradients) set_batch(view_of_gradient, count);
       LayerRun& run = step.run;
-      for (TensorView* each : {&run.output, &run.output_gradient, &run.residual, &run.residual_gradient})
-        set_batch(*each, count);
+      for (TensorView* each : {&run.output, &run.output_gradient, &run.residual, &run.residual_gradient}) set_batch(*each, count);
     }
     for (TensorView* each : {&logits, &loss, &loss_gradient, &cast_samples}) set_batch(*each, count);
   }
@@ -205,10 +201,10 @@ struct Executor::Impl {
     set_count(batch.count);
     // An empty batch has no memory of its own, but its views must not count as absent.
     static const std::array<float, 1> kNothing{};
-    const void* sample_data = batch.count > 0 ? static_cast<const void*>(batch.samples.data()) : kNothing.data();
+    const void* sample_data = kNothing.data();
+    if (batch.count > 0) sample_data = reads_tokens() ? static_cast<const void*>(batch.tokens.data()) : batch.samples.data();
     const void* label_data = batch.count > 0 ? static_cast<const void*>(batch.labels.data()) : kNothing.data();
-    for (const Binding& binding : bindings)
-      binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
+    for (const Binding& binding : bindings) binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
     labels.data = const_cast<void*>(label_data);
     set_batch(labels, batch.count);
     samples.data = const_cast<void*>(sample_data);

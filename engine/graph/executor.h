@@ -16,22 +16,23 @@ namespace engine {
 // One mini-batch in host memory, as the loader hands it over. `count` <= max_batch; 0 is a valid batch.
 struct BatchView {
   std::int64_t count = 0;
-  std::span<const float> samples;             // count * item count, NHWC; read in place when the plan is f32
-  std::span<const std::int32_t> labels;       // count (times positions)
-  std::span<const std::int64_t> sample_ids;   // count: places in the data set, for randomness by sample
+  std::span<const float> samples;            // count * item count, NHWC; read in place when the plan is f32
+  std::span<const std::int32_t> tokens{};    // instead of samples, for a model that reads token ids: count * context
+  std::span<const std::int32_t> labels;      // count (times positions)
+  std::span<const std::int64_t> sample_ids;  // count: places in the data set, for randomness by sample
   std::uint64_t epoch = 0;
 };
 
 struct BatchResult {
-  double loss_sum = 0;        // over samples (and positions)
-  std::int64_t correct = 0;   // rows whose first largest logit is the label
-  std::int64_t rows = 0;      // samples times positions
+  double loss_sum = 0;       // over samples (and positions)
+  std::int64_t correct = 0;  // rows whose first largest logit is the label
+  std::int64_t rows = 0;     // samples times positions
 };
 
 class Executor {
  public:
   // REQUIRES: the state is of the plan's graph and dtype; `threads` has the plan's number of threads.
-  // Throws ModelError unless the graph has one f32 input (samples) and one i32 input (labels).
+  // Throws ModelError unless the graph has two inputs: first the samples (f32) or tokens (i32), then the labels (i32).
   // `plan`, `state` and `threads` outlive the executor. `seed` is the run's, for dropout.
   Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed);
   ~Executor();

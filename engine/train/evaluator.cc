@@ -66,8 +66,12 @@ EvalReport Evaluator::run() {
   std::array<std::int64_t, 2> counts{};  // right, all
   for (std::int64_t step = 0; step < e.sampler.steps_per_epoch(); ++step) {
     const io::Batch& batch = e.loader.next();
-    const BatchResult result = e.executor.forward(
-        {.count = batch.count(), .samples = batch.samples, .labels = batch.labels, .sample_ids = batch.sample_ids}, false);
+    const BatchResult result = e.executor.forward({.count = batch.count(),
+                                                   .samples = batch.samples,
+                                                   .tokens = batch.tokens,
+                                                   .labels = batch.labels,
+                                                   .sample_ids = batch.sample_ids},
+                                                  false);
     loss += result.loss_sum;
     counts[0] += result.correct;
     counts[1] += result.rows;

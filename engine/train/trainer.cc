@@ -33,12 +33,15 @@ TrainResult Trainer::run() {
     const bool epoch_end = advance();
     if (epoch_end) synchronize(p_.control, p_.state);
     exchange();
+    report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
     if (due(options_.evaluate, epoch_end)) evaluate();
     if (due(options_.save, epoch_end)) save();
   }
   synchronize(p_.control, p_.state);
   if (saved_step_ != progress.global_step) save();
+  if (p_.keeper != nullptr) p_.keeper->finish();
+  report_saved();
   TrainResult result{progress, now() - start, stop_, p_.state.policy.coverage()};
   for (TrainObserver* o : p_.observers) o->on_end(result);
   return result;
@@ -48,9 +51,9 @@ void Trainer::step() {
   const io::Batch& batch = p_.loader.next();
   const StepCounts counts{.local = batch.count(), .global = p_.sampler.global_count(batch.step)};
   AveragingPolicy& policy = p_.state.policy;
-  last_ =
-      p_.executor.forward({batch.count(), batch.samples, batch.labels, batch.sample_ids, static_cast<std::uint64_t>(batch.epoch)},
-                          /*training=*/true);
+  last_ = p_.executor.forward(
+      {batch.count(), batch.samples, batch.tokens, batch.labels, batch.sample_ids, static_cast<std::uint64_t>(batch.epoch)},
+      /*training=*/true);
   // A mean over positions (text) as well as over samples: rows per sample are the same on every rank.
   const double rows_per_sample = last_.rows > 0 ? static_cast<double>(last_.rows) / static_cast<double>(counts.local) : 1;
   p_.executor.backward(policy.loss_scale(counts) / rows_per_sample, Write::kOverwrite,
@@ -139,13 +142,19 @@ void Trainer::evaluate() {
   exchanged_at_ += spent;
 }
 
+void Trainer::report_saved() {
+  if (p_.keeper == nullptr) return;
+  if (const auto saved = p_.keeper->take_saved())
+    for (TrainObserver* o : p_.observers) o->on_save(saved->progress, saved->path);
+}
+
 void Trainer::save() {
   if (p_.keeper == nullptr) return;
   if (p_.activity) p_.activity("saving a checkpoint");
   const double start = now();
-  const std::string path = p_.keeper->save(p_.state);
+  p_.keeper->save(p_.state);
   saved_step_ = p_.state.progress.global_step;
-  for (TrainObserver* o : p_.observers) o->on_save(p_.state.progress, path);
+  report_saved();
   reported_at_ += now() - start;
   exchanged_at_ += now() - start;
 }

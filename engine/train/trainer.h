@@ -60,6 +60,7 @@ class Trainer {
   bool due(const Every& every, bool epoch_end) const;
   void evaluate();
   void save();
+  void report_saved();
 
   const TrainerOptions options_;
   TrainerParts p_;

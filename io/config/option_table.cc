@@ -15,11 +15,19 @@ constexpr OptionSpec kTrainOptions[] = {
      "mlp, convnet, resnet18, resnet34, resnet50, resnet101, resnet152, resnet18-cifar, resnet50-cifar, resnet20-cifar, "
      "resnet56-cifar, pyramidnet110, or a layer list FILE.toml",
      kEqual},
-    {"dataset", kChoice, "", "mnist|fashion-mnist|cifar10|glyphs|synthetic", "run", "what to train on", kEqual},
+    {"dataset", kChoice, "", "mnist|fashion-mnist|cifar10|text|tinyshakespeare|tokens|csv|glyphs|synthetic", "run",
+     "what to train on", kEqual},
     {"data-dir", kString, "", "DIR", "run", "folder with the data set's files (default: data/NAME)", kFree},
     {"epochs", kInteger, "1", "N", "run", "passes over the training samples", kEqual},
     {"steps", kInteger, "", "N", "run", "stop after N steps, instead of --epochs", kEqual},
     {"limit", kInteger, "0", "N", "run", "use only the first N training samples (0: all)", kEqual},
+    {"context", kInteger, "64", "N", "run", "text, tokens: the length of a sample", kEqual},
+    {"text-stride", kInteger, "0", "N", "run", "text, tokens: from one training sample to the next (0: the context)", kEqual},
+    {"vocabulary-size", kInteger, "0", "N", "run", "tokens: number of token ids (0: the highest one + 1)", kEqual},
+    {"annotations", kString, "", "FILE.csv", "run", "csv: the file (default: the only *.csv in --data-dir)", kFree},
+    {"label-column", kString, "", "NAME", "run", "csv: the column of classes, or its number from 1 (default: the last)", kEqual},
+    {"csv-header", kChoice, "auto", "auto|yes|no", "run", "csv: whether the first row has names", kEqual},
+    {"test-share", kReal, "0.2", "F", "run", "csv: the share of each class's rows that is for testing", kEqual},
     {"synthetic-shape", kString, "28x28x1", "HxWxC", "run", "sample shape of the synthetic data set", kEqual},
     {"synthetic-size", kInteger, "10000", "N", "run", "samples of the synthetic data set", kEqual},
     {"synthetic-classes", kInteger, "10", "N", "run", "classes of the synthetic data set", kEqual},
@@ -88,6 +96,8 @@ constexpr OptionSpec kTrainOptions[] = {
     {"save-every", kInterval, "1e", "N[e|s]", "state", "snapshot every N epochs or steps (0: only at the end)", kEqual},
     {"keep-last", kInteger, "3", "K", "state", "snapshots to keep (0: all)", kFree},
     {"save-rank-models", kFlag, "false", "", "state", "every rank saves its own final model, for engine verify", kEqual},
+    {"save-async", kFlag, "false", "", "state", "write snapshots while the training goes on (a copy of the state in memory)",
+     kEqual},
     {"resume", kString, "none", "auto|PATH|none", "state", "go on from a snapshot; auto: the newest in --save-dir, if any",
      kEqual},
     {"init-from", kString, "", "FILE", "state", "start from the weights of a .ckpt or .safetensors file", kEqual},
@@ -99,6 +109,10 @@ constexpr OptionSpec kTrainOptions[] = {
      "where a failing rank leaves its last collectives (default: --save-dir, else the temporary folder)", kFree},
     {"metrics", kString, "", "F.jsonl", "report", "write metrics as JSON lines", kFree},
     {"progress", kChoice, "auto", "auto|never", "report", "progress bar on a terminal", kFree},
+
+    {"preempt-signal", kString, "USR1", "LIST", "preempt",
+     "signals that take the machine away (USR1,TERM): finish the step, save, exit with 75", kEqual},
+    {"requeue", kFlag, "false", "", "preempt", "then put the SLURM job back in the queue", kEqual},
 };
 // clang-format on
 

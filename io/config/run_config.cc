@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <limits>
 
 #include "io/config/option_rules.h"
@@ -60,6 +61,16 @@ void read_run(const ValueReader& read, RunConfig& config) {
       read.refuse("synthetic-shape", "HEIGHTxWIDTHxCHANNELS, each from 1 to 16384, as 28x28x1");
     config.synthetic_shape[i] = *size;
   }
+}
+
+void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
+  config.context = read.integer("context", 1, 1'000'000, config.context);
+  config.text_stride = read.integer("text-stride", 0, 1'000'000'000, 0);
+  config.vocabulary_size = read.integer("vocabulary-size", 0, 65536, 0);
+  config.annotations = read.text("annotations");
+  config.label_column = read.text("label-column");
+  config.csv_header = read.text("csv-header").empty() ? "auto" : read.text("csv-header");
+  config.test_share = read.real("test-share", 0, 0.99, config.test_share, "a number from 0 to 0.99");
 }
 
 void read_devices(const ValueReader& read, RunConfig& config) {
@@ -149,6 +160,7 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.save_every = read.interval("save-every");
   config.keep_last = read.small("keep-last", 0, 1'000'000, 0);
   config.save_rank_models = read.flag("save-rank-models");
+  config.save_async = read.flag("save-async");
   config.resume = read.text("resume");
   config.init_from = read.text("init-from");
   config.map_location = read.text("map-location");
@@ -162,6 +174,19 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
     read.refuse("init-from", "no --resume PATH beside it: a snapshot brings its own weights");
 }
 
+void read_preempt(const ValueReader& read, RunConfig& config) {
+  constexpr std::pair<std::string_view, int> kSignals[] = {
+      {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT}};
+  config.requeue = read.flag("requeue");
+  if (read.text("preempt-signal").empty()) return;
+  for (const std::string& text : split_text(read.text("preempt-signal"), ',')) {
+    const std::string name = text.starts_with("SIG") ? text.substr(3) : text;
+    const auto found = std::ranges::find(kSignals, name, &std::pair<std::string_view, int>::first);
+    if (found == std::end(kSignals)) read.refuse("preempt-signal", "signals of USR1, USR2, TERM and INT, as USR1,TERM");
+    config.preempt_signals.push_back(found->second);
+  }
+}
+
 }  // namespace
 
 RunConfig resolve_run_config(const ConfigValues& values) {
@@ -171,11 +196,13 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   complete_by_optimizer(config.origin);
   const ValueReader read(config.origin);
   read_run(read, config);
+  read_tables_and_texts(read, config);
   read_compute(read, config);
   read_group(read, config);
   read_sync_and_batch(read, config);
   read_optimiser(read, config);
   read_state_and_report(read, config);
+  read_preempt(read, config);
   return config;
 }
 

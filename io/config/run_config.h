@@ -17,6 +17,9 @@ struct RunConfig {
   std::string model, dataset, data_dir;
   std::int64_t epochs = 1, steps = 0 /* > 0 wins over epochs */, limit = 0, synthetic_size = 10'000, synthetic_classes = 10;
   std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};  // height, width, channels
+  std::int64_t context = 64, text_stride = 0 /* the context */, vocabulary_size = 0 /* of the files */;
+  std::string annotations, label_column, csv_header;
+  double test_share = 0.2;
   // compute
   std::string device, dtype, buffers;
   std::vector<std::string> devices;  // "cpu:0", ...; empty: one, chosen by `device`
@@ -50,11 +53,14 @@ struct RunConfig {
   std::string save_dir, resume /* auto, none or a path */, init_from, map_location;
   Interval save_every;
   int keep_last = 0;
-  bool save_rank_models = false;
+  bool save_rank_models = false, save_async = false;
   // report
   Interval eval_every;
   std::int64_t log_every = 100;
   std::string metrics, progress, flight_dir;
+  // preempt
+  std::vector<int> preempt_signals;
+  bool requeue = false;
 
   // Text (canonical) and source of every option. An option that plays no part in this run (momentum with adamw, epochs beside
   // steps) is unset here and has the source "not used".

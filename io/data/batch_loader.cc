@@ -22,6 +22,7 @@ namespace {
 using ByteTable = std::array<float, 256>;  // value of each byte, in one channel
 
 std::vector<ByteTable> make_tables(const Dataset& dataset, Normalization normalization) {
+  if (dataset.kind != SampleKind::kImages) return {};
   const auto channels = static_cast<std::size_t>(dataset.shape[2]);
   const bool standard = normalization == Normalization::kStandard;
   if (standard && (dataset.mean.size() != channels || dataset.deviation.size() != channels)) {
@@ -47,10 +48,12 @@ void check(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOp
     throw ConfigError("the sampler orders " + std::to_string(sampler.size) + " samples, but data set " + dataset.name + " has " +
                       std::to_string(dataset.size()));
   }
-  if (dataset.samples.size() != static_cast<std::size_t>(dataset.size() * dataset.sample_count())) {
-    throw DataError("data set " + dataset.name + ": found " + std::to_string(dataset.samples.size()) +
-                    " bytes of samples, expected " + std::to_string(dataset.size() * dataset.sample_count()) + " (" +
-                    std::to_string(dataset.size()) + " samples)");
+  const std::size_t stored = dataset.kind == SampleKind::kImages ? dataset.samples.size() : dataset.features.size();
+  if (dataset.kind != SampleKind::kTokens && stored != static_cast<std::size_t>(dataset.size() * dataset.sample_count())) {
+    throw DataError("data set " + dataset.name + ": found " + std::to_string(stored) +
+                    (dataset.kind == SampleKind::kImages ? " bytes" : " numbers") + " of samples, expected " +
+                    std::to_string(dataset.size() * dataset.sample_count()) + " (" + std::to_string(dataset.size()) +
+                    " samples)");
   }
   if (options.workers < 0 || options.prefetch < 0) {
     throw ConfigError("a loader with " + std::to_string(options.workers) + " workers and " + std::to_string(options.prefetch) +
@@ -63,7 +66,7 @@ void check(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOp
 struct BatchLoader::Impl {
   struct Slot {
     std::vector<float> samples;
-    std::vector<std::int32_t> labels;
+    std::vector<std::int32_t> tokens, labels;
     std::vector<std::int64_t> ids;
     Batch batch;
     bool ready = false;
@@ -77,6 +80,9 @@ struct BatchLoader::Impl {
   bool ticket_free() const { return taken < released + slots.size(); }
   Slot& take_ticket();
   void fill(Slot& slot) const;
+  void normalise(const std::uint8_t* in, float* out) const;
+  void fill_tokens(Slot& slot) const;
+  std::int32_t checked(std::int32_t label, std::size_t id) const;
   void work();
 
   const Dataset& dataset;
@@ -99,8 +105,12 @@ BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_option
   // One slot more than batches ahead: the one in the caller's hands.
   slots.resize(options.workers == 0 ? 1 : static_cast<std::size_t>(options.prefetch) + 1);
   for (Slot& slot : slots) {
-    slot.samples.resize(most * static_cast<std::size_t>(set.sample_count()));
-    slot.labels.resize(most);
+    const std::size_t elements = most * static_cast<std::size_t>(set.sample_count());
+    if (set.kind == SampleKind::kTokens)
+      slot.tokens.resize(elements);
+    else
+      slot.samples.resize(elements);
+    slot.labels.resize(most * static_cast<std::size_t>(set.positions()));
     slot.ids.resize(most);
   }
 }
@@ -130,8 +140,12 @@ BatchLoader::Impl::Slot& BatchLoader::Impl::take_ticket() {
   slot.batch.epoch = epoch;
   slot.batch.step = step;
   slot.batch.sample_ids = std::span(slot.ids).first(ids.size());
-  slot.batch.labels = std::span(slot.labels).first(ids.size());
-  slot.batch.samples = std::span(slot.samples).first(ids.size() * static_cast<std::size_t>(dataset.sample_count()));
+  const std::size_t elements = ids.size() * static_cast<std::size_t>(dataset.sample_count());
+  slot.batch.labels = std::span(slot.labels).first(ids.size() * static_cast<std::size_t>(dataset.positions()));
+  if (dataset.kind == SampleKind::kTokens)
+    slot.batch.tokens = std::span(slot.tokens).first(elements);
+  else
+    slot.batch.samples = std::span(slot.samples).first(elements);
   if (++step == sampler.steps_per_epoch()) {
     step = 0;
     ++epoch;
@@ -139,28 +153,47 @@ BatchLoader::Impl::Slot& BatchLoader::Impl::take_ticket() {
   return slot;
 }
 
-// Gathers and normalises. Throws DataError for a label outside the data set's classes.
+// Throws DataError for a label outside the data set's classes.
 void BatchLoader::Impl::fill(Slot& slot) const {
-  const auto elements = static_cast<std::size_t>(dataset.sample_count()), channels = tables.size();
-  float* out = slot.samples.data();
+  if (dataset.kind == SampleKind::kTokens) return fill_tokens(slot);
+  const auto elements = static_cast<std::size_t>(dataset.sample_count());
   for (std::size_t i = 0; i < slot.batch.sample_ids.size(); ++i) {
     const auto id = static_cast<std::size_t>(slot.ids[i]);
-    const std::int32_t label = dataset.labels[id];
-    if (label < 0 || label >= dataset.classes) {
-      throw DataError("data set " + dataset.name + ": label out of range at sample " + std::to_string(id) + ": found " +
-                      std::to_string(label) + ", expected 0.." + std::to_string(dataset.classes - 1));
-    }
-    slot.labels[i] = label;
-    const std::uint8_t* in = dataset.samples.data() + id * elements;
-    if (channels == 1) {
-      const ByteTable& table = tables[0];
-      for (std::size_t k = 0; k < elements; ++k) *out++ = table[*in++];
-      continue;
-    }
-    for (std::size_t k = 0; k < elements; k += channels) {
-      for (std::size_t c = 0; c < channels; ++c) *out++ = tables[c][*in++];
-    }
+    slot.labels[i] = checked(dataset.labels[id], id);
+    float* out = slot.samples.data() + i * elements;
+    if (dataset.kind == SampleKind::kImages)
+      normalise(dataset.samples.data() + id * elements, out);
+    else
+      std::copy_n(dataset.features.data() + id * elements, elements, out);
   }
+}
+
+void BatchLoader::Impl::normalise(const std::uint8_t* in, float* out) const {
+  const auto elements = static_cast<std::size_t>(dataset.sample_count()), channels = tables.size();
+  if (channels == 1) {
+    const ByteTable& table = tables[0];
+    for (std::size_t k = 0; k < elements; ++k) *out++ = table[*in++];
+    return;
+  }
+  for (std::size_t k = 0; k < elements; k += channels) {
+    for (std::size_t c = 0; c < channels; ++c) *out++ = tables[c][*in++];
+  }
+}
+
+void BatchLoader::Impl::fill_tokens(Slot& slot) const {
+  const auto context = static_cast<std::size_t>(dataset.shape[0]);
+  for (std::size_t i = 0; i < slot.batch.sample_ids.size(); ++i) {
+    const auto id = static_cast<std::size_t>(slot.ids[i]);
+    const std::int32_t* window = dataset.tokens.data() + id * static_cast<std::size_t>(dataset.stride);
+    std::copy_n(window, context, slot.tokens.data() + i * context);
+    for (std::size_t t = 0; t < context; ++t) slot.labels[i * context + t] = checked(window[t + 1], id);
+  }
+}
+
+std::int32_t BatchLoader::Impl::checked(std::int32_t label, std::size_t id) const {
+  if (label >= 0 && label < dataset.classes) return label;
+  throw DataError("data set " + dataset.name + ": label out of range at sample " + std::to_string(id) + ": found " +
+                  std::to_string(label) + ", expected 0.." + std::to_string(dataset.classes - 1));
 }
 
 void BatchLoader::Impl::work() {

@@ -12,10 +12,11 @@ namespace io {
 
 struct Batch {
   std::int64_t epoch = 0, step = 0;          // of the sampler
-  std::span<const float> samples;            // count * sample_count, NHWC, normalised
-  std::span<const std::int32_t> labels;      // count
+  std::span<const float> samples;            // count * sample_count: NHWC, normalised; or features. Empty for tokens
+  std::span<const std::int32_t> tokens;      // count * context. Empty otherwise
+  std::span<const std::int32_t> labels;      // count * positions
   std::span<const std::int64_t> sample_ids;  // count
-  std::int64_t count() const { return static_cast<std::int64_t>(labels.size()); }
+  std::int64_t count() const { return static_cast<std::int64_t>(sample_ids.size()); }
 };
 
 struct LoaderOptions {

@@ -44,6 +44,30 @@ wait_for() {
   done
 }
 
+# make_hosts BASE SUBNET: three network namespaces BASE-0, BASE-1, BASE-2 with SUBNET.1, .2, .3 on data0, joined by a bridge in
+# BASE-hub. Skips where the system has none. Give BASE a name of this run's own: others may test on this machine.
+make_hosts() {
+  local base=$1 subnet=$2 i
+  need_root
+  need_tools ip
+  ip netns add "$base-hub" 2>/dev/null || skip "cannot make a network namespace"
+  ip -n "$base-hub" link add bridge type bridge 2>/dev/null || skip "the kernel has no bridge"
+  ip -n "$base-hub" link set bridge up
+  for i in 0 1 2; do
+    ip netns add "$base-$i"
+    ip -n "$base-hub" link add "port$i" type veth peer name data0 netns "$base-$i"
+    ip -n "$base-hub" link set "port$i" master bridge up
+    ip -n "$base-$i" address add "$subnet.$((i + 1))/24" dev data0
+    ip -n "$base-$i" link set data0 up
+    ip -n "$base-$i" link set lo up
+  done
+}
+# Their interfaces go with them.
+remove_hosts() {
+  local i
+  for i in 0 1 2 hub; do ip netns delete "$1-$i" 2>/dev/null || true; done
+}
+
 # in_sync ENGINE COUNT FOLDER: the ranks' final models are COUNT, and their parameters have the same bits.
 in_sync() {
   local models

@@ -6,9 +6,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/cluster_lib.sh"
 engine=$(readlink -f "${1:?usage: netns_test.sh ENGINE}")
-need_root
-need_tools ip ss
-ip netns list >/dev/null 2>&1 || skip "no network namespaces here"
+need_tools ss
 
 base=engine$$
 folder=$(mktemp -d)
@@ -16,22 +14,14 @@ ranks=()
 finish() {
   local status=$?
   for pid in "${ranks[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
-  for i in 0 1 2 hub; do ip netns delete "$base-$i" 2>/dev/null || true; done  # their interfaces go with them
+  remove_hosts "$base"
   rm -rf "$folder"
   exit "$status"
 }
 trap finish EXIT
 
-ip netns add "$base-hub" 2>/dev/null || skip "cannot make a network namespace"
-ip -n "$base-hub" link add bridge type bridge 2>/dev/null || skip "the kernel has no bridge"
-ip -n "$base-hub" link set bridge up
+make_hosts "$base" 10.88.0
 for i in 0 1 2; do
-  ip netns add "$base-$i"
-  ip -n "$base-hub" link add "port$i" type veth peer name data0 netns "$base-$i"
-  ip -n "$base-hub" link set "port$i" master bridge up
-  ip -n "$base-$i" address add "10.88.0.$((i + 1))/24" dev data0
-  ip -n "$base-$i" link set data0 up
-  ip -n "$base-$i" link set lo up
   # A second interface that leads elsewhere: nobody may listen there.
   ip -n "$base-$i" link add other type veth peer name other-end
   ip -n "$base-$i" address add "192.168.77.$((i + 1))/24" dev other

@@ -104,6 +104,8 @@ TEST(ModelCatalog, SaysWhichNameIsNearest) {
                                                                      models::join_names(models::model_names()) +
                                                                      ", and FILE.toml for a list of layers");
   EXPECT_THROW(models::default_options("resnet"), engine::ModelError);
+  EXPECT_EQ(error_of("mlp", {.sample_shape = engine::Shape{64}, .classes = 65}),
+            "this model reads images or rows of numbers, [h, w, c], not samples of shape [64] (token ids)");
   EXPECT_EQ(models::nearest_name("resnet55-cifar", models::model_names()), "resnet50-cifar");
   EXPECT_EQ(models::nearest_name("pyramidnet", models::model_names()), "pyramidnet110");
 }

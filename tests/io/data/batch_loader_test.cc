@@ -155,6 +155,43 @@ TEST(BatchLoader, ARankWithoutSamplesGetsEmptyBatches) {
   EXPECT_EQ(idle.next().count(), 0);
 }
 
+TEST(BatchLoader, GivesFeaturesAsTheyAre) {
+  Dataset set;
+  set.kind = SampleKind::kFeatures;
+  set.shape = {1, 1, 3};
+  set.classes = 2;
+  set.labels = {0, 1, 0, 1};
+  for (int i = 0; i < 12; ++i) set.features.push_back(0.5f * static_cast<float>(i) - 2);
+  BatchLoader loader(set, {.size = 4, .global_batch = 3, .shuffle = false}, {});
+  const Batch& batch = loader.next();
+  EXPECT_EQ(batch.count(), 3);
+  EXPECT_TRUE(std::equal(batch.samples.begin(), batch.samples.end(), set.features.begin(), set.features.begin() + 9));
+  EXPECT_TRUE(batch.tokens.empty());
+  EXPECT_EQ(batch.labels[1], 1);
+}
+
+TEST(BatchLoader, CutsWindowsOfTokensAndTheirSuccessors) {
+  Dataset set;
+  set.kind = SampleKind::kTokens;
+  set.shape = {4, 1, 1};
+  set.classes = 20;
+  set.stride = 3;
+  for (int i = 0; i < 11; ++i) set.tokens.push_back(i);
+  ASSERT_EQ(set.size(), 3);  // windows at 0, 3, 6; the last label is token 10
+  BatchLoader loader(set, {.size = 3, .global_batch = 3, .shuffle = false}, {});
+  const Batch& batch = loader.next();
+  EXPECT_EQ(batch.count(), 3);
+  EXPECT_EQ(std::vector<std::int32_t>(batch.tokens.begin(), batch.tokens.end()),
+            (std::vector<std::int32_t>{0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9}));
+  EXPECT_EQ(std::vector<std::int32_t>(batch.labels.begin(), batch.labels.end()),
+            (std::vector<std::int32_t>{1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10}));
+  EXPECT_TRUE(batch.samples.empty());
+  set.tokens.resize(10);
+  EXPECT_EQ(set.size(), 2);
+  set.tokens.resize(4);
+  EXPECT_EQ(set.size(), 0);
+}
+
 TEST(BatchLoader, StandardisesEachChannel) {
   const Dataset set = small_set(4, {2, 2, 3});
   BatchLoader loader(set, {4, 4, 0, 1, 0, false}, {Normalization::kStandard, 1, 1});

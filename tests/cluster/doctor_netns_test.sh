@@ -1,34 +1,22 @@
 #!/usr/bin/env bash
 # engine doctor finds a slow link: three network namespaces on a bridge, delay or too little bandwidth on the cable of one.
 #
-# Usage: ENGINE_BINARY=engine tests/scripts/doctor_netns_test.sh     exits with 77 (skipped) without root, ip or tc
+# Usage: tests/cluster/doctor_netns_test.sh ENGINE     needs root, ip and tc; exits with 77 where one is missing
 set -euo pipefail
-engine=${ENGINE_BINARY:?set ENGINE_BINARY}
-skip() { echo "skipped: $*"; exit 77; }
-[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
-command -v ip >/dev/null && command -v tc >/dev/null || skip "no ip or tc (Debian: iproute2)"
+. "$(dirname "${BASH_SOURCE[0]}")/cluster_lib.sh"
+engine=$(readlink -f "${1:?usage: doctor_netns_test.sh ENGINE}")
+need_tools tc
 
-# Names of this run's own: others may test on this machine at the same time.
 name=edr$$
-folder=$(mktemp -d "${TMPDIR:-/tmp}/engine-doctor-test.XXXXXX")
+folder=$(mktemp -d)
 pids=()
 cleanup() {
   for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
-  for i in 0 1 2 hub; do ip netns del "$name-$i" 2>/dev/null || true; done
+  remove_hosts "$name"
   rm -rf "$folder"
 }
 trap cleanup EXIT
-ip netns add "$name-hub" 2>/dev/null || skip "this system makes no network namespaces"
-ip -n "$name-hub" link add hub type bridge 2>/dev/null || skip "this kernel has no bridges"
-ip -n "$name-hub" link set hub up
-for i in 0 1 2; do
-  ip netns add "$name-$i"
-  ip -n "$name-hub" link add "port$i" type veth peer name eth0 netns "$name-$i"
-  ip -n "$name-hub" link set "port$i" master hub up
-  ip -n "$name-$i" link set lo up
-  ip -n "$name-$i" addr add "10.99.0.$((i + 1))/24" dev eth0
-  ip -n "$name-$i" link set eth0 up
-done
+make_hosts "$name" 10.99.0
 
 # doctor NAME ARGUMENT...: three ranks, one a namespace; the exit codes are left in $codes, rank 0's output in $folder/NAME.
 doctor() {
@@ -71,7 +59,7 @@ tried=0
 harm() {
   local words=$1
   shift
-  ip netns exec "$name-2" tc qdisc add dev eth0 root "$@" 2>/dev/null || { echo "this kernel cannot do: tc $*"; return 0; }
+  ip netns exec "$name-2" tc qdisc add dev data0 root "$@" 2>/dev/null || { echo "this kernel cannot do: tc $*"; return 0; }
   tried=$((tried + 1))
   doctor slow
   expect slow "1 1 1" "link between ranks 0 and 2 (gloo) $words" "link between ranks 1 and 2 (gloo) $words" \
@@ -79,7 +67,7 @@ harm() {
   ! grep -q "^BAD.*ranks 0 and 1 " "$folder/slow.0" || { echo "FAILED: the good link is called bad"; exit 1; }
   doctor json --format json
   expect json "1 1 1" '"healthy":false' '"ranks":[0,2]'
-  ip netns exec "$name-2" tc qdisc del dev eth0 root
+  ip netns exec "$name-2" tc qdisc del dev data0 root
 }
 harm "answers slowly" netem delay 20ms
 harm "carries little" tbf rate 40mbit burst 32kbit latency 400ms
