@@ -230,7 +230,10 @@ struct Executor::Impl {
     TensorView rows = logits, row_labels = labels;
     rows.shape = {loss.count(), logits.shape[logits.shape.rank() - 1]};
     row_labels.shape = {loss.count()};
-    return {.loss_sum = kernels::sum_f64(loss), .correct = kernels::count_correct(rows, row_labels), .rows = loss.count()};
+    return {.loss_sum = kernels::sum_f64(loss),
+            .correct = kernels::count_correct(rows, row_labels),
+            .rows = loss.count(),
+            .top5 = training ? 0 : kernels::count_among_largest(rows, row_labels, 5)};
   }
 
   void backward(double scale, Write parameter_write, const std::function<void(std::int64_t)>& ready) {
@@ -254,10 +257,23 @@ struct Executor::Impl {
   }
 };
 
+BatchView BatchView::slice(std::int64_t first, std::int64_t taken) const {
+  require(first >= 0 && taken >= 0 && first + taken <= count, "a slice lies within its batch");
+  const auto part = [&](const auto& values) {
+    const std::size_t each = count == 0 ? 0 : values.size() / static_cast<std::size_t>(count);
+    return values.subspan(static_cast<std::size_t>(first) * each, static_cast<std::size_t>(taken) * each);
+  };
+  return {taken, part(samples), part(tokens), part(labels), part(sample_ids), epoch};
+}
+
 Executor::Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed)
     : impl_(std::make_unique<Impl>(plan, state, threads, seed)) {}
 
 Executor::~Executor() = default;
+
+void Executor::set_replicas(ReplicaExchange* replicas) {
+  for (Step& step : impl_->steps) step.run.replicas = replicas;
+}
 
 BatchResult Executor::forward(const BatchView& batch, bool training) { return impl_->forward(batch, training); }
 

@@ -88,6 +88,19 @@ NodeId Graph::append(std::string name, LayerPtr layer, std::vector<NodeId> input
   return static_cast<NodeId>(nodes_.size()) - 1;
 }
 
+int Graph::synchronize_statistics() {
+  for (Node& node : nodes_) {
+    LayerPtr synchronized = node.layer ? node.layer->synchronized() : nullptr;
+    if (synchronized) node.layer = std::move(synchronized);
+  }
+  return layers_that_use_replicas();
+}
+
+int Graph::layers_that_use_replicas() const {
+  return static_cast<int>(
+      std::count_if(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.layer && node.layer->uses_replicas(); }));
+}
+
 void Graph::set_outputs(NodeId logits, NodeId loss) {
   for (const NodeId id : {logits, loss})
     if (id < 0 || id >= static_cast<NodeId>(nodes_.size()) || nodes_[static_cast<std::size_t>(id)].layer == nullptr)

@@ -31,6 +31,11 @@ class Graph {
   // ModelError when the shapes differ or the owner has no parameters of its own.
   NodeId add_tied(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner);
 
+  // Replaces every layer that has a synchronized() form by it; returns how many now use statistics of all replicas.
+  // Before the first plan.
+  int synchronize_statistics();
+  int layers_that_use_replicas() const;
+
   // The tensor that predictions are read from, and the per-sample loss that training starts backward at.
   void set_outputs(NodeId logits, NodeId loss);
 

@@ -30,6 +30,9 @@ struct BatchNormOptions {
 };
 // Parameters weight, bias; buffers running_mean, running_var, num_batches_tracked.
 LayerPtr batch_norm2d(const BatchNormOptions& options = {});
+// The same over the samples of all replicas: equal to batch_norm2d of one process on the whole batch, for any split of it,
+// with replicas that have no samples too. The running variance is unbiased by the count of all rows.
+LayerPtr sync_batch_norm2d(const BatchNormOptions& options = {});
 
 LayerPtr relu();
 
