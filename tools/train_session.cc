@@ -93,6 +93,12 @@ engine::BufferMode buffer_mode(const io::RunConfig& config) {
                                        : engine::BufferMode::kLocal;
 }
 
+engine::OnDesync on_desync(const io::RunConfig& config) {
+  return config.on_desync == "repair" ? engine::OnDesync::kRepair
+         : config.on_desync == "warn" ? engine::OnDesync::kWarn
+                                      : engine::OnDesync::kAbort;
+}
+
 engine::Every every(const io::Interval& interval) { return {interval.every, interval.epochs}; }
 
 }  // namespace
@@ -129,7 +135,10 @@ struct TrainSession::Impl {
               buffer_mode(c),
               sampler.steps_per_epoch()},
         loader(data.train, sampler_options(c, data.train, g),
-               {.normalization = normalization(c, data.train), .workers = c.workers, .prefetch = c.prefetch}),
+               {.normalization = normalization(c, data.train),
+                .workers = c.workers,
+                .prefetch = c.prefetch,
+                .augmentation = augmentation(c)}),
         keeper(*control, {.directory = c.save_dir,
                           .keep_last = c.keep_last,
                           .background = c.save_async,
@@ -141,9 +150,13 @@ struct TrainSession::Impl {
     if (c.eval_every.every > 0 && data.test.size() > 0)
       evaluator = std::make_unique<engine::Evaluator>(
           *control, graph, model, pool, data.test,
-          engine::EvaluatorOptions{.batch = std::max<std::int64_t>(64, sampler.max_local_count()),
-                                   .normalization = normalization(c, data.train),
-                                   .dtype = dtype_of(c)});
+          engine::EvaluatorOptions{.normalization = normalization(c, data.train), .dtype = dtype_of(c)});
+    if (c.verify_every > 0 && g.world_size() > 1) {
+      if (policy->local_parameters())
+        throw io::ConfigError("verify-every compares replicas, but --sync " + c.sync + " never brings them together");
+      desync = std::make_unique<engine::DesyncCheck>(*control, state,
+                                                     engine::DesyncOptions{.every = c.verify_every, .action = on_desync(c)});
+    }
   }
 
   std::unique_ptr<engine::StepWork> make_work() {
@@ -230,6 +243,7 @@ struct TrainSession::Impl {
   io::BatchLoader loader;
   engine::CheckpointKeeper keeper;
   std::unique_ptr<engine::Evaluator> evaluator;
+  std::unique_ptr<engine::DesyncCheck> desync;
   std::vector<std::unique_ptr<engine::TrainObserver>> observers;
   std::string resumed_from;
 };
@@ -296,6 +310,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
                           .control = *s.control,
                           .evaluator = s.evaluator.get(),
                           .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
+                          .desync = s.desync.get(),
                           .observers = std::move(observers),
                           .activity = [&g = s.group](std::string_view a) { g.set_activity(a); }},
                          stop_signal);
@@ -324,6 +339,8 @@ io::DatasetOptions dataset_options(const io::RunConfig& config) {
           .context = config.context,
           .text_stride = config.text_stride,
           .vocabulary_size = config.vocabulary_size,
+          .image_size = config.image_size,
+          .image_cache_bytes = config.image_cache_mb << 20,
           .annotations = config.annotations,
           .label_column = config.label_column,
           .csv_header = config.csv_header,
@@ -333,6 +350,16 @@ io::DatasetOptions dataset_options(const io::RunConfig& config) {
 engine::Shape sample_shape(const io::Dataset& dataset) {
   if (dataset.kind == io::SampleKind::kTokens) return {dataset.shape[0]};
   return {dataset.shape[0], dataset.shape[1], dataset.shape[2]};
+}
+
+io::Augmentation augmentation(const io::RunConfig& config) {
+  const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
+  return {.resized_crop = wants("resized-crop"),
+          .crop = wants("crop"),
+          .flip = wants("flip"),
+          .cutout = wants("cutout"),
+          .crop_padding = config.crop_padding,
+          .cutout_size = config.cutout_size};
 }
 
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset) {

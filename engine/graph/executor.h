@@ -29,6 +29,7 @@ struct BatchResult {
   double loss_sum = 0;       // over samples (and positions)
   std::int64_t correct = 0;  // rows whose first largest logit is the label
   std::int64_t rows = 0;     // samples times positions
+  std::int64_t top5 = 0;     // rows whose label is among the five largest logits; counted in inference mode only
 };
 
 class Executor {

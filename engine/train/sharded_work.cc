@@ -1,4 +1,5 @@
 // Shards: replicas of the model within one rank, a thread each, and the tree over their gradients.
+#include <algorithm>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -22,6 +23,7 @@ struct Shard {
   ThreadPool pool;
   std::unique_ptr<StepWork> work;
   BatchResult result;
+  StepPhases phases;   // of the step
   std::thread thread;  // of every shard but the first, which the caller runs
 };
 
@@ -48,8 +50,9 @@ class ShardedWork final : public StepWork {
       if (shard->thread.joinable()) shard->thread.join();
   }
 
-  BatchResult run(const BatchView& batch, std::int64_t global_count, double scale,
-                  const std::function<void(std::int64_t)>& ready) override {
+  BatchResult run(const BatchView& batch, std::int64_t global_count, double scale, const std::function<void(std::int64_t)>& ready,
+                  StepPhases& phases) override {
+    PhaseTimer timer;
     {
       const std::lock_guard lock(mutex_);
       batch_ = &batch;
@@ -65,7 +68,13 @@ class ShardedWork final : public StepWork {
       changed_.wait(lock, [&] { return running_ == 0; });
       if (failure_) std::rethrow_exception(failure_);
     }
-    return fold(ready);
+    // Shards run side by side: the first one's forward stands for all, and the rest of the time is their backward and the tree.
+    const BatchResult result = fold(ready);
+    double seconds = 0;
+    timer.lap(seconds);
+    phases.forward += shards_[0]->phases.forward;
+    phases.backward += std::max(0.0, seconds - shards_[0]->phases.forward);
+    return result;
   }
 
  private:
@@ -92,7 +101,8 @@ class ShardedWork final : public StepWork {
       const FlatBuffer &values = main_.parameters.values, &own = shard.state.parameters.values;
       if (index > 0 && values.bytes() > 0) std::memcpy(own.data(), values.data(), values.bytes());
       const std::int64_t base = cut(0), first = cut(index), last = cut(index + 1);
-      shard.result = shard.work->run(batch_->slice(first - base, last - first), global_count_, scale_, {});
+      shard.phases = {};
+      shard.result = shard.work->run(batch_->slice(first - base, last - first), global_count_, scale_, {}, shard.phases);
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (!failure_) failure_ = std::current_exception();

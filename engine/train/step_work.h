@@ -7,6 +7,7 @@
 
 #include "engine/core/replica_exchange.h"
 #include "engine/graph/executor.h"
+#include "engine/train/step_phases.h"
 
 namespace engine {
 
@@ -16,9 +17,10 @@ class StepWork {
 
   // Forward and backward of this rank's samples of a step that has `global_count` over all ranks. The state's gradients become
   // those of scale * (sum over samples of the mean over a sample's positions of the loss). `ready` as Executor::backward has it:
-  // called once gradients are final, that is, for the last micro-batch. Returns sums over the rank's samples.
+  // called once gradients are final, that is, for the last micro-batch. Adds the seconds of forward and backward to `phases`.
+  // Returns sums over the rank's samples.
   virtual BatchResult run(const BatchView& batch, std::int64_t global_count, double scale,
-                          const std::function<void(std::int64_t)>& ready) = 0;
+                          const std::function<void(std::int64_t)>& ready, StepPhases& phases) = 0;
 };
 
 // One executor; the batch is cut into `micro_batches` parts whose gradients add up, so that activations need the memory of one
