@@ -282,7 +282,8 @@ std::string TrainSession::start_line() const {
   if (s.policy->name() == "grad")
     line += s.config.canonical ? " canonical" : s.config.delay_allreduce ? " delayed" : " overlapped";
   if (s.config.canonical) line += " (" + std::to_string(s.config.reduction_shards) + " shards)";
-  if (s.config.sync_bn) line += " | sync-bn " + std::to_string(s.graph.layers_that_use_replicas()) + " layers";
+  if (const int layers = s.graph.layers_that_use_replicas(); s.config.sync_bn || layers > 0)
+    line += " | sync-bn of " + std::to_string(layers) + (layers == 1 ? " layer" : " layers");
   line += " | global batch " + std::to_string(global_batch()) + " = " + s.batch_shares();
   char rates[64];
   std::snprintf(rates, sizeof rates, "%g", s.rate.base);
