@@ -60,6 +60,10 @@ struct GradientAveragingOptions {
 std::unique_ptr<AveragingPolicy> make_gradient_averaging(backends::Communicator& communicator, ParameterBuffer& parameters,
                                                          const GradientAveragingOptions& options);
 
+// The same after backward, by the tree over the ranks (ordered_tree.h): with the parts of a step cut alike for every world, the
+// same bits for any number of ranks and on every wire. `communicator` is used by nobody else.
+std::unique_ptr<AveragingPolicy> make_canonical_averaging(backends::Communicator& communicator, ParameterBuffer& parameters);
+
 struct ParameterAveragingOptions {
   std::int64_t every = 1;   // K: average after every K-th update
   std::int64_t warmup = 0;  // average after every update during the first so many

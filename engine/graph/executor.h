@@ -21,6 +21,8 @@ struct BatchView {
   std::span<const std::int32_t> labels;      // count (times positions)
   std::span<const std::int64_t> sample_ids;  // count: places in the data set, for randomness by sample
   std::uint64_t epoch = 0;
+
+  BatchView slice(std::int64_t first, std::int64_t samples) const;  // samples [first, first + samples)
 };
 
 struct BatchResult {
@@ -37,6 +39,9 @@ class Executor {
   // `plan`, `state` and `threads` outlive the executor. `seed` is the run's, for dropout.
   Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed);
   ~Executor();
+
+  // From now on layers with statistics over all replicas reach them through this, which outlives the executor; null: none.
+  void set_replicas(ReplicaExchange* replicas);
 
   // Inference mode uses running statistics, draws no dropout and changes no state.
   // Training mode requires a training plan and updates running statistics.

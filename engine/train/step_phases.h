@@ -39,6 +39,8 @@ class PhaseTimer {
     phase += std::chrono::duration<double>(now - last_).count();
     last_ = now;
   }
+  // The time since the last lap is no phase of its own, or has been told already.
+  void skip() { last_ = Clock::now(); }
 
  private:
   Clock::time_point last_ = Clock::now();

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "engine/averaging/ordered_tree.h"
+
 namespace engine {
 namespace {
 
@@ -66,15 +68,15 @@ void Trainer::step() {
   timer.lap(phases_.data);
   const StepCounts counts{.local = batch.count(), .global = p_.sampler.global_count(batch.step)};
   AveragingPolicy& policy = p_.state.policy;
-  last_ = p_.executor.forward(
-      {batch.count(), batch.samples, batch.tokens, batch.labels, batch.sample_ids, static_cast<std::uint64_t>(batch.epoch)},
-      /*training=*/true);
-  timer.lap(phases_.forward);
-  // A mean over positions (text) as well as over samples: rows per sample are the same on every rank.
-  const double rows_per_sample = last_.rows > 0 ? static_cast<double>(last_.rows) / static_cast<double>(counts.local) : 1;
-  p_.executor.backward(policy.loss_scale(counts) / rows_per_sample, Write::kOverwrite,
-                       [&policy](std::int64_t elements) { policy.gradients_ready(elements); });
-  timer.lap(phases_.backward);
+  last_ = p_.work.run(
+      {.count = batch.count(),
+       .samples = batch.samples,
+       .tokens = batch.tokens,
+       .labels = batch.labels,
+       .sample_ids = batch.sample_ids,
+       .epoch = static_cast<std::uint64_t>(batch.epoch)},
+      counts.global, policy.loss_scale(counts), [&policy](std::int64_t elements) { policy.gradients_ready(elements); }, phases_);
+  timer.skip();
   policy.finish_gradients();
   timer.lap(phases_.communication);
   ParameterBuffer& parameters = p_.state.model.parameters;
@@ -104,6 +106,23 @@ bool Trainer::advance() {
   return true;
 }
 
+// In the order of the tree, so that the reported loss is the same for every world where its parts are (canonical order).
+// `signal`, one of the values, becomes the greatest instead.
+void Trainer::sum_over_ranks(std::span<double> values, double& signal) {
+  const auto world = static_cast<std::size_t>(p_.control.world_size());
+  if (world == 1) return;
+  const std::size_t each = values.size(), at = static_cast<std::size_t>(&signal - values.data());
+  gathered_.resize(each * world);  // allocates the first time only
+  p_.control.all_gather(values.data(), values.size_bytes(), gathered_.data());
+  double greatest = 0;
+  for (std::size_t r = 0; r < world; ++r) greatest = std::max(greatest, gathered_[r * each + at]);
+  fold_tree(world, [&](std::size_t into, std::size_t from) {
+    add_elements(DType::kF64, gathered_.data() + into * each, gathered_.data() + from * each, each);
+  });
+  std::copy_n(gathered_.begin(), each, values.begin());
+  signal = greatest;
+}
+
 void Trainer::exchange() {
   const TrainProgress& progress = p_.state.progress;
   const std::int64_t step_in_epoch = progress.step_in_epoch == 0 ? p_.sampler.steps_per_epoch() : progress.step_in_epoch;
@@ -121,15 +140,9 @@ void Trainer::exchange() {
                              static_cast<double>(rows_),
                              static_cast<double>(stop_signal_.load()),
                              step_seconds};
-  const int world = p_.control.world_size();
-  if (world > 1) {
-    std::array<double, 1> signal{sums[4]};
-    p_.control.all_reduce(signal.data(), 1, backends::DataType::kF64, backends::ReduceOp::kMax);
-    p_.control.all_reduce(sums.data(), sums.size(), backends::DataType::kF64, backends::ReduceOp::kSum);
-    sums[4] = signal[0];
-  }
+  sum_over_ranks(sums, sums[4]);
   stop_ = static_cast<int>(sums[4]);
-  const double mean_step = std::max(sums[5] / world, 1e-6);
+  const double mean_step = std::max(sums[5] / p_.control.world_size(), 1e-6);
   next_exchange_ = progress.global_step + std::clamp<std::int64_t>(static_cast<std::int64_t>(kExchangeSeconds / mean_step), 1,
                                                                    kMaxStepsBetweenExchanges);
   exchanged_at_ = seconds;

@@ -4,14 +4,15 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
-#include "engine/graph/executor.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/train/checkpoint_keeper.h"
 #include "engine/train/desync_check.h"
 #include "engine/train/evaluator.h"
+#include "engine/train/step_work.h"
 #include "engine/train/train_observer.h"
 #include "io/data/batch_loader.h"
 
@@ -31,7 +32,7 @@ struct TrainerOptions {
 
 // What the loop works on; all of it outlives the trainer.
 struct TrainerParts {
-  Executor& executor;
+  StepWork& work;
   TrainState& state;
   const LearningRate& learning_rate;
   const io::Sampler& sampler;
@@ -59,7 +60,8 @@ class Trainer {
   const StepPhases& phases() const { return phases_; }
 
  private:
-  bool advance();   // counts the step just done; true at the end of an epoch
+  bool advance();  // counts the step just done; true at the end of an epoch
+  void sum_over_ranks(std::span<double> values, double& signal);
   void exchange();  // agrees on stopping, reports when it is time
   void report(double loss, double accuracy, double seconds);
   void tell(const DesyncReport* found);  // to observers; throws DesyncError where the run must end
@@ -81,6 +83,7 @@ class Trainer {
   double reported_at_ = 0;          // seconds
   std::int64_t reported_samples_ = 0, reported_step_ = 0, exchanged_step_ = 0;
   double exchanged_at_ = 0;
+  std::vector<double> gathered_;  // what all ranks said in an exchange
   StepPhases phases_, phases_since_report_;
   std::vector<StepPhases> rank_phases_;  // a report's
   std::vector<double> own_seconds_;      // the same, sorted

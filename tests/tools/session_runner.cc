@@ -82,10 +82,10 @@ std::vector<RankResult> train(int world_size, const std::map<std::string, std::s
   return results;
 }
 
-double distance(const RankResult& a, const RankResult& b) {
+double distance(const RankResult& a, const RankResult& b, io::Section section) {
   double largest = 0, apart = 0;
   for (std::size_t k = 0; k < a.state.size(); ++k) {
-    if (a.state[k].section != io::Section::kParameter) continue;
+    if (a.state[k].section != section || a.state[k].type == io::ArrayType::kI64) continue;
     const std::size_t count = a.state[k].data.size() / io::size_of(a.state[k].type);
     for (std::size_t i = 0; i < count; ++i) {
       const double x = value(a.state[k], i), y = value(b.state.at(k), i);

@@ -31,8 +31,8 @@ std::vector<RankResult> train(int world_size, const std::map<std::string, std::s
 // The configuration that train() runs.
 io::RunConfig make_config(const std::map<std::string, std::string>& options);
 
-// Largest |a - b| over all parameters, relative to the largest |a|.
-double distance(const RankResult& a, const RankResult& b);
+// Largest |a - b| over all parameters (or the running statistics), relative to the largest |a|.
+double distance(const RankResult& a, const RankResult& b, io::Section section = io::Section::kParameter);
 bool same_bits(const RankResult& a, const RankResult& b, io::Section section);
 
 }  // namespace session_runner
