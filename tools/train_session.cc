@@ -37,7 +37,9 @@ io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Datase
           .uneven = config.uneven == "drop"  ? io::Uneven::kDrop
                     : config.uneven == "pad" ? io::Uneven::kPad
                                              : io::Uneven::kJoin,
-          .shard = config.shard == "strided" ? io::Shard::kStrided : io::Shard::kContiguous,
+          .shard = config.shard == "strided" ? io::Shard::kStrided
+                   : config.shard == "file"  ? io::Shard::kFile
+                                             : io::Shard::kContiguous,
           .parts = config.canonical ? config.reduction_shards : 0};
 }
 
@@ -290,6 +292,14 @@ std::string TrainSession::start_line() const {
   return line + " | " + std::to_string(s.sampler.steps_per_epoch()) + " steps an epoch, " + std::to_string(s.total_steps) +
          " in all | " + s.config.optimizer + " lr " + rates + " " + s.config.lr_schedule + " | seed " +
          std::to_string(s.config.seed);
+}
+
+std::string TrainSession::shard_line() const {
+  const Impl& s = *impl_;
+  if (s.config.shard != "file") return "";
+  const io::FileShard part = io::file_shard(s.data.train.size(), s.group.rank(), s.group.world_size());
+  return "shard id: " + std::to_string(s.group.rank()) + ", world: " + std::to_string(s.group.world_size()) +
+         ", start: " + std::to_string(part.start) + ", end: " + std::to_string(part.end);
 }
 
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) {

@@ -44,7 +44,11 @@ void check_sharing(const SamplerOptions& options) {
     throw ConfigError("a step is cut into " + std::to_string(options.parts) + " shards, which " + ranks_text(options.world_size) +
                       " cannot share evenly: expected a world size that divides " + std::to_string(options.parts));
   }
-  if (options.parts > 0 && (options.shard == Shard::kStrided || options.uneven == Uneven::kPad)) {
+  if (options.shard == Shard::kFile && options.uneven == Uneven::kPad && options.size < options.world_size) {
+    throw ConfigError("--shard file leaves ranks without samples to repeat: " + std::to_string(options.size) +
+                      " samples for a world of " + ranks_text(options.world_size) + "; use --uneven join");
+  }
+  if (options.parts > 0 && (options.shard != Shard::kContiguous || options.uneven == Uneven::kPad)) {
     throw ConfigError("shards that are the same for every world size need --shard contiguous and --uneven join or drop");
   }
 }
@@ -55,7 +59,29 @@ std::int64_t counted_before(std::int64_t rank, std::int64_t world_size, std::int
   return rank * (end / world_size) + std::min(rank, end % world_size);
 }
 
+// Parts of a file that are one sample longer belong to any ranks, but positions count first for the lowest numbers: these are
+// dealt out so that every rank comes to the length of its part.
+std::int64_t file_turn(const SamplerOptions& options) {
+  const auto is_longer = [&](int rank) {
+    const FileShard shard = file_shard(options.size, rank, options.world_size);
+    return shard.end - shard.start > options.size / options.world_size;
+  };
+  std::int64_t longer_before = 0;
+  for (int rank = 0; rank < options.rank; ++rank) longer_before += is_longer(rank);
+  const std::int64_t longer = options.size % options.world_size;
+  return is_longer(options.rank) ? longer_before : longer + options.rank - longer_before;
+}
+
+template <typename Iterator>
+void shuffle(Iterator first, Iterator last, SplitMix random) {
+  for (auto i = last - first - 1; i > 0; --i) std::swap(first[i], first[random.below(static_cast<std::uint32_t>(i) + 1)]);
+}
+
 }  // namespace
+
+FileShard file_shard(std::int64_t size, int rank, int world_size) {
+  return {size * rank / world_size, size * (rank + 1) / world_size};
+}
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   check(options_);
@@ -66,9 +92,9 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
     positions_ = (positions_ - 1) / options_.world_size * options_.world_size + options_.world_size;
   options_.global_batch = std::min(options_.global_batch, positions_);  // the same steps, and no product overflows
   order_.resize(static_cast<std::size_t>(std::max(options_.size, positions_)));
-  if (options_.shard == Shard::kStrided) {
-    own_.resize(static_cast<std::size_t>(counted_before(options_.rank + 1, options_.world_size, positions_) -
-                                         counted_before(options_.rank, options_.world_size, positions_)));
+  if (options_.shard != Shard::kContiguous) {
+    turn_ = options_.shard == Shard::kFile ? file_turn(options_) : options_.rank;
+    own_.resize(static_cast<std::size_t>(own_before(std::max(options_.size, positions_))));
   }
   set_epoch(0);
 }
@@ -89,14 +115,16 @@ Sampler::Slice Sampler::slice(std::int64_t step) const {
     const std::int64_t from = count * (options_.rank * each) / options_.parts;
     return {first + from, count * ((options_.rank + 1) * each) / options_.parts - from};
   }
-  if (options_.shard == Shard::kStrided) {  // of the positions before p, those of this rank
-    const auto own_before = [&](std::int64_t p) { return p / options_.world_size + (options_.rank < p % options_.world_size); };
-    return {own_before(first), own_before(end) - own_before(first)};
-  }
+  if (options_.shard != Shard::kContiguous) return {own_before(first), own_before(end) - own_before(first)};
   const auto before = [&](std::int64_t rank) {  // samples of this step on the ranks before `rank`
     return counted_before(rank, options_.world_size, end) - counted_before(rank, options_.world_size, first);
   };
   return {first + before(options_.rank), before(options_.rank + 1) - before(options_.rank)};
+}
+
+// Of the positions before `position`, those of this rank.
+std::int64_t Sampler::own_before(std::int64_t position) const {
+  return position / options_.world_size + (turn_ < position % options_.world_size);
 }
 
 std::int64_t Sampler::local_count(std::int64_t step) const { return slice(step).count; }
@@ -112,27 +140,33 @@ std::int64_t Sampler::max_part_count() const {
   return options_.parts == 0 ? max_local_count() : (options_.global_batch - 1) / options_.parts + 1;
 }
 
+// Checkpoints count on these orders: a change breaks resuming in the middle of an epoch.
 void Sampler::set_epoch(std::int64_t epoch) {
   const auto end = order_.begin() + options_.size;
   std::iota(order_.begin(), end, std::int64_t{0});
-  if (options_.shuffle) shuffle(epoch);
+  if (options_.shard == Shard::kFile) return set_file_epoch(epoch);
+  if (options_.shuffle) shuffle(order_.begin(), end, SplitMix(options_.seed, static_cast<std::uint64_t>(epoch)));
   for (auto at = end; at != order_.end(); ++at) *at = *(at - options_.size);  // again from the front, as often as it takes
   for (std::size_t i = 0; i < own_.size(); ++i) {
     own_[i] = order_[static_cast<std::size_t>(options_.rank) + i * static_cast<std::size_t>(options_.world_size)];
   }
 }
 
-void Sampler::shuffle(std::int64_t epoch) {
-  // Fisher-Yates. Checkpoints count on this order: a change of it breaks resuming in the middle of an epoch.
-  SplitMix random(options_.seed, static_cast<std::uint64_t>(epoch));
-  for (std::size_t i = static_cast<std::size_t>(options_.size) - 1; i > 0; --i) {
-    std::swap(order_[i], order_[random.below(static_cast<std::uint32_t>(i) + 1)]);
+void Sampler::set_file_epoch(std::int64_t epoch) {
+  order_.resize(static_cast<std::size_t>(options_.size));
+  for (int rank = 0; rank < options_.world_size && options_.shuffle; ++rank) {
+    const FileShard part = file_shard(options_.size, rank, options_.world_size);
+    shuffle(order_.begin() + part.start, order_.begin() + part.end,
+            SplitMix(options_.seed, static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(rank) + 1));
   }
+  const FileShard part = file_shard(options_.size, options_.rank, options_.world_size);
+  for (std::size_t i = 0; i < own_.size(); ++i)  // padded from its own front
+    own_[i] = order_[static_cast<std::size_t>(part.start + static_cast<std::int64_t>(i) % (part.end - part.start))];
 }
 
 std::span<const std::int64_t> Sampler::indices(std::int64_t step) const {
   const Slice part = slice(step);
-  const std::vector<std::int64_t>& from = options_.shard == Shard::kStrided ? own_ : order_;
+  const std::vector<std::int64_t>& from = options_.shard == Shard::kContiguous ? order_ : own_;
   return std::span(from).subspan(static_cast<std::size_t>(part.first), static_cast<std::size_t>(part.count));
 }
 
