@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/averaging/averaging_policy.h"
 #include "engine/kernels/cpu_dispatch.h"
 #include "io/checkpoint/device_map.h"
 #include "io/interchange/safetensors.h"
 #include "models/model_catalog.h"
+#include "tools/averaging_choice.h"
 #include "tools/build_info.h"
 #include "tools/console_observer.h"
 #include "tools/exit_codes.h"
@@ -93,7 +93,9 @@ struct TrainSession::Impl {
         executor(plan, model, pool, c.seed),
         optimizer(make_optimizer(c, model.parameters.values)),
         context{.device = {}, .threads = &pool, .scratch = {}},
-        policy(make_policy()),
+        island(island_ranks(c, g)),
+        island_wire(c.sync_island == "host" && g.world_size() > 1 ? g.make_communicator({.members = island}) : nullptr),
+        policy(make_averaging(c, g, {*wire, island_wire.get(), model, *optimizer, context})),
         rate(make_learning_rate(c, g.world_size(), sampler.steps_per_epoch(), total_steps)),
         state{model, *optimizer, *policy, {}, {}, c.seed, global_batch_of(c, g.world_size()), data.train.size(), buffer_mode(c)},
         loader(data.train, sampler_options(c, data.train, g),
@@ -111,15 +113,6 @@ struct TrainSession::Impl {
           engine::EvaluatorOptions{.batch = std::max<std::int64_t>(64, sampler.max_local_count()),
                                    .normalization = normalization(c, data.train),
                                    .dtype = dtype_of(c)});
-  }
-
-  std::unique_ptr<engine::AveragingPolicy> make_policy() {
-    if (group.world_size() == 1 || config.sync == "none") return engine::make_no_averaging(group.world_size());
-    if (config.sync == "params")
-      return engine::make_parameter_averaging(*wire, model.parameters, context, {config.sync_every, config.sync_warmup});
-    return engine::make_gradient_averaging(
-        *wire, model.parameters,
-        {.bucket_bytes = static_cast<std::int64_t>(config.bucket_cap_mb * (1 << 20)), .overlap = !config.delay_allreduce});
   }
 
   // --map-location: this build computes on the CPU, so that is where every array must go.
@@ -153,6 +146,8 @@ struct TrainSession::Impl {
   engine::Executor executor;
   std::unique_ptr<engine::Optimizer> optimizer;
   engine::KernelContext context;
+  std::vector<int> island;
+  std::unique_ptr<backends::Communicator> island_wire;  // null where every rank is its own island
   std::unique_ptr<engine::AveragingPolicy> policy;
   engine::LearningRate rate;
   engine::TrainState state;
@@ -192,9 +187,7 @@ std::string TrainSession::start_line() const {
                      (world == 1 ? " rank x " : " ranks x ") + std::to_string(s.pool.threads()) +
                      (s.pool.threads() == 1 ? " thread" : " threads") + " on cpu (" +
                      std::string(engine::kernels::to_string(engine::kernels::cpu_isa())) + ") | backend " + s.group.backend() +
-                     " (" + s.group.backend_reason() + ") | sync " + std::string(s.policy->name());
-  if (s.policy->name() == "params") line += " every " + std::to_string(s.config.sync_every);
-  if (s.policy->name() == "grad") line += s.config.delay_allreduce ? " delayed" : " overlapped";
+                     " (" + s.group.backend_reason() + ") | sync " + averaging_text(s.config, s.policy->name());
   line += " | global batch " + std::to_string(global_batch()) + " = ";
   for (int r = 0; r < world; ++r) {
     if (r == 4 && world > 5) {
@@ -210,6 +203,12 @@ std::string TrainSession::start_line() const {
   return line + " | " + std::to_string(s.sampler.steps_per_epoch()) + " steps an epoch, " + std::to_string(s.total_steps) +
          " in all | " + s.config.optimizer + " lr " + rates + " " + s.config.lr_schedule + " | seed " +
          std::to_string(s.config.seed);
+}
+
+std::vector<std::string> TrainSession::plan_lines() const {
+  const Impl& s = *impl_;
+  return averaging_plan_lines(s.config, s.group, impl_->model, *s.optimizer, s.state.progress.global_step,
+                              s.sampler.steps_per_epoch(), s.total_steps);
 }
 
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) {
@@ -231,6 +230,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
                           .evaluator = s.evaluator.get(),
                           .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
                           .observers = std::move(observers),
+                          .island = s.island,
                           .activity = [&g = s.group](std::string_view a) { g.set_activity(a); }},
                          stop_signal);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace engine {
@@ -17,7 +18,9 @@ struct StepReport {
   double loss = 0;            // mean over the global batch of this step
   double train_accuracy = 0;  // share of right predictions since the run (or its resumption) began, over all ranks
   double lr = 0;
-  double samples_per_s = 0;  // over all ranks, since the last report
+  double samples_per_s = 0;                     // over all ranks, since the last report
+  std::int64_t averagings = 0, bytes_sent = 0;  // as AveragingPolicy counts them
+  std::optional<double> spread;                 // of the replicas, where it was measured since the last report
 };
 
 struct EvalReport {
@@ -33,6 +36,7 @@ struct TrainResult {
   double seconds = 0;
   int signal = 0;        // the run was stopped in order by this signal; 0: it ran to its end
   std::string coverage;  // AveragingPolicy::coverage()
+  std::int64_t averagings = 0, bytes_sent = 0;
 };
 
 class TrainObserver {

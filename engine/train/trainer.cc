@@ -28,6 +28,7 @@ TrainResult Trainer::run() {
   next_exchange_ = progress.global_step + 1;
   saved_step_ = progress.global_step > 0 ? progress.global_step : -1;  // a resumed state is on disk already
   p_.loader.seek(progress.epoch, progress.step_in_epoch);
+  if (options_.log_every > 0) p_.state.policy.measure_spread();
   while (progress.global_step < options_.total_steps && stop_ == 0) {
     step();
     const bool epoch_end = advance();
@@ -39,14 +40,21 @@ TrainResult Trainer::run() {
   }
   synchronize(p_.control, p_.state);
   if (saved_step_ != progress.global_step) save();
-  TrainResult result{progress, now() - start, stop_, p_.state.policy.coverage()};
+  const AveragingPolicy& policy = p_.state.policy;
+  TrainResult result{progress, now() - start, stop_, policy.coverage(), policy.averagings(), policy.bytes_sent()};
   for (TrainObserver* o : p_.observers) o->on_end(result);
   return result;
 }
 
+StepCounts Trainer::step_counts(const io::Batch& batch) const {
+  StepCounts counts{.local = batch.count(), .global = p_.sampler.global_count(batch.step), .island = 0};
+  for (const int rank : p_.island) counts.island += p_.sampler.local_count(batch.step, rank);
+  return counts;
+}
+
 void Trainer::step() {
   const io::Batch& batch = p_.loader.next();
-  const StepCounts counts{.local = batch.count(), .global = p_.sampler.global_count(batch.step)};
+  const StepCounts counts = step_counts(batch);
   AveragingPolicy& policy = p_.state.policy;
   last_ = p_.executor.forward(
       {batch.count(), batch.samples, batch.tokens, batch.labels, batch.sample_ids, static_cast<std::uint64_t>(batch.epoch)},
@@ -60,7 +68,7 @@ void Trainer::step() {
   lr_ = p_.learning_rate.at(p_.state.progress.global_step);
   p_.state.optimizer.step(p_.context, lr_, clip_factor(p_.context, parameters.gradients, options_.clip_grad),
                           parameters.gradients, parameters.values);
-  policy.after_update(counts);
+  policy.after_update(counts, lr_);
 }
 
 bool Trainer::advance() {
@@ -112,9 +120,17 @@ void Trainer::exchange() {
   exchanged_step_ = progress.global_step;
   if (!report) return;
 
+  AveragingPolicy& policy = p_.state.policy;
   const StepReport step_report{
-      progress, sums[1] > 0 ? sums[0] / sums[1] : 0, sums[3] > 0 ? sums[2] / sums[3] : 0, lr_,
-      static_cast<double>(progress.samples_seen - reported_samples_) / std::max(seconds - reported_at_, 1e-9)};
+      progress,
+      sums[1] > 0 ? sums[0] / sums[1] : 0,
+      sums[3] > 0 ? sums[2] / sums[3] : 0,
+      lr_,
+      static_cast<double>(progress.samples_seen - reported_samples_) / std::max(seconds - reported_at_, 1e-9),
+      policy.averagings(),
+      policy.bytes_sent(),
+      policy.take_spread()};
+  policy.measure_spread();
   reported_at_ = seconds;
   reported_samples_ = progress.samples_seen;
   for (TrainObserver* o : p_.observers) o->on_report(step_report);

@@ -40,6 +40,7 @@ struct TrainerParts {
   Evaluator* evaluator = nullptr;      // null: never evaluates
   CheckpointKeeper* keeper = nullptr;  // null: never saves
   std::vector<TrainObserver*> observers;
+  std::vector<int> island;  // the ranks that count as one replica with this one, itself among them; empty: itself
   std::function<void(std::string_view)> activity;  // told what this rank is doing; may be empty
 };
 
@@ -55,6 +56,7 @@ class Trainer {
   void step();
 
  private:
+  StepCounts step_counts(const io::Batch& batch) const;
   bool advance();   // counts the step just done; true at the end of an epoch
   void exchange();  // agrees on stopping, reports when it is time
   bool due(const Every& every, bool epoch_end) const;

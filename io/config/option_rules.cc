@@ -14,6 +14,8 @@ struct Exclusion {
 };
 constexpr Exclusion kExclusions[] = {{"epochs", "steps"},
                                      {"batch-size", "batch-size-per-device"},
+                                     {"sync-schedule", "sync-every"},
+                                     {"sync-schedule", "sync-warmup"},
                                      {"spawn", "rank"},
                                      {"spawn", "world-size"},
                                      {"spawn", "local-rank"}};
@@ -22,11 +24,24 @@ constexpr Exclusion kExclusions[] = {{"epochs", "steps"},
 struct Dependence {
   const char *option, *other, *choices;
 };
+constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco";
 constexpr Dependence kDependences[] = {
-    {"sync-every", "sync", "params"},
-    {"sync-warmup", "sync", "params"},
-    {"bucket-cap-mb", "sync", "grad"},
-    {"delay-allreduce", "sync", "grad"},
+    {"sync-every", "sync", kParameterPolicies},
+    {"sync-warmup", "sync", kParameterPolicies},
+    {"sync-schedule", "sync", kParameterPolicies},
+    {"sync-island", "sync", kParameterPolicies},
+    {"average-state", "sync", kParameterPolicies},
+    {"average-buffers", "sync", kParameterPolicies},
+    {"outer-lr", "sync", "diloco"},
+    {"outer-momentum", "sync", "diloco"},
+    {"outer-nesterov", "sync", "diloco"},
+    {"slowmo-alpha", "sync", "slowmo"},
+    {"slowmo-beta", "sync", "slowmo"},
+    {"compress", "sync", "grad"},
+    {"topk-ratio", "compress", "topk"},
+    {"powersgd-rank", "compress", "powersgd"},
+    {"bucket-cap-mb", "sync", "grad|post-local|slowmo|diloco"},
+    {"delay-allreduce", "sync", "grad|post-local|slowmo|diloco"},
     {"momentum", "optimizer", "sgd"},
     {"nesterov", "optimizer", "sgd"},
     {"adam-beta1", "optimizer", "adamw"},

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "io/config/option_rules.h"
+#include "io/config/sync_options.h"
 #include "io/io_error.h"
 
 namespace io {
@@ -102,12 +103,7 @@ void read_group(const ValueReader& read, RunConfig& config) {
     read.refuse("local-rank", "less than --world-size, which is " + std::to_string(*config.world_size));
 }
 
-void read_sync_and_batch(const ValueReader& read, RunConfig& config) {
-  config.sync = read.text("sync");
-  config.sync_every = read.integer("sync-every", 1, kMany, 1);
-  config.sync_warmup = read.integer("sync-warmup", 0, kMany, 0);
-  config.bucket_cap_mb = read.positive("bucket-cap-mb", 65536, config.bucket_cap_mb);
-  config.delay_allreduce = read.flag("delay-allreduce");
+void read_batch(const ValueReader& read, RunConfig& config) {
   config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
   config.batch_size_per_device = read.integer("batch-size-per-device", 1, 1'000'000'000, 0);
   config.normalize = read.text("normalize");
@@ -172,7 +168,8 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   read_run(read, config);
   read_compute(read, config);
   read_group(read, config);
-  read_sync_and_batch(read, config);
+  read_sync(read, config);
+  read_batch(read, config);
   read_optimiser(read, config);
   read_state_and_report(read, config);
   return config;

@@ -48,18 +48,20 @@ std::int64_t Sampler::global_count(std::int64_t step) const {
   return std::min(options_.global_batch, options_.size - step * options_.global_batch);
 }
 
-Sampler::Slice Sampler::slice(std::int64_t step) const {
+Sampler::Slice Sampler::slice(std::int64_t step, int rank) const {
   if (step < 0 || step >= steps_per_epoch()) {
     throw std::out_of_range("step " + std::to_string(step) + " of an epoch of " + std::to_string(steps_per_epoch()));
   }
   const std::int64_t first = step * options_.global_batch, end = first + global_count(step);
-  const auto before = [&](std::int64_t rank) {  // samples of this step on the ranks before `rank`
-    return counted_before(rank, options_.world_size, end) - counted_before(rank, options_.world_size, first);
+  const auto before = [&](std::int64_t r) {  // samples of this step on the ranks before r
+    return counted_before(r, options_.world_size, end) - counted_before(r, options_.world_size, first);
   };
-  return {first + before(options_.rank), before(options_.rank + 1) - before(options_.rank)};
+  return {first + before(rank), before(rank + 1) - before(rank)};
 }
 
-std::int64_t Sampler::local_count(std::int64_t step) const { return slice(step).count; }
+std::int64_t Sampler::local_count(std::int64_t step) const { return local_count(step, options_.rank); }
+
+std::int64_t Sampler::local_count(std::int64_t step, int rank) const { return slice(step, rank).count; }
 
 std::int64_t Sampler::max_local_count() const {
   std::int64_t highest = 0;  // counts of full steps repeat after at most world_size steps
@@ -79,7 +81,7 @@ void Sampler::set_epoch(std::int64_t epoch) {
 }
 
 std::span<const std::int64_t> Sampler::indices(std::int64_t step) const {
-  const Slice part = slice(step);
+  const Slice part = slice(step, options_.rank);
   return std::span(order_).subspan(static_cast<std::size_t>(part.first), static_cast<std::size_t>(part.count));
 }
 

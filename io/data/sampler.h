@@ -23,9 +23,10 @@ class Sampler {
   // Starts at epoch 0. Throws ConfigError for a size or batch below 1 or a rank outside the world.
   explicit Sampler(const SamplerOptions& options);
 
-  std::int64_t steps_per_epoch() const;                // ceil(size / global_batch)
-  std::int64_t global_count(std::int64_t step) const;  // samples of that step over all ranks
-  std::int64_t local_count(std::int64_t step) const;   // samples of that step on this rank
+  std::int64_t steps_per_epoch() const;                         // ceil(size / global_batch)
+  std::int64_t global_count(std::int64_t step) const;           // samples of that step over all ranks
+  std::int64_t local_count(std::int64_t step) const;            // samples of that step on this rank
+  std::int64_t local_count(std::int64_t step, int rank) const;  // on another one
   std::int64_t max_local_count() const;
 
   // Steps outside [0, steps_per_epoch()) make local_count() and indices() throw std::out_of_range.
@@ -40,7 +41,7 @@ class Sampler {
   struct Slice {
     std::int64_t first, count;  // positions of the order
   };
-  Slice slice(std::int64_t step) const;
+  Slice slice(std::int64_t step, int rank) const;
 
   SamplerOptions options_;
   std::vector<std::int64_t> order_;

@@ -15,11 +15,40 @@ namespace {
 class Recorder : public engine::TrainObserver {
  public:
   explicit Recorder(RankResult& result) : result_(result) {}
-  void on_report(const engine::StepReport& r) override { result_.losses.push_back(r.loss); }
+  void on_report(const engine::StepReport& r) override {
+    result_.losses.push_back(r.loss);
+    if (r.spread) result_.spreads.push_back(*r.spread);
+  }
   void on_eval(const engine::EvalReport& r) override { result_.last_accuracy = r.accuracy(); }
 
  private:
   RankResult& result_;
+};
+
+// A group whose members seem to live elsewhere.
+class OnOtherHosts final : public backends::Group {
+ public:
+  OnOtherHosts(std::unique_ptr<backends::Group> group, const std::vector<std::string>& hosts)
+      : group_(std::move(group)), peers_(group_->peers()) {
+    for (std::size_t r = 0; r < hosts.size(); ++r) peers_.at(r).host_id = hosts[r];
+  }
+  int rank() const override { return group_->rank(); }
+  int world_size() const override { return group_->world_size(); }
+  const std::vector<backends::PeerInfo>& peers() const override { return peers_; }
+  std::string backend() const override { return group_->backend(); }
+  std::string backend_reason() const override { return group_->backend_reason(); }
+  using Group::make_communicator;
+  std::unique_ptr<backends::Communicator> make_communicator(const backends::CommunicatorRequest& request) override {
+    return group_->make_communicator(request);
+  }
+  std::string flight_record(const std::string& reason) const override { return group_->flight_record(reason); }
+  void set_activity(std::string_view activity) noexcept override { group_->set_activity(activity); }
+  void check() override { group_->check(); }
+  void leave() override { group_->leave(); }
+
+ private:
+  std::unique_ptr<backends::Group> group_;
+  std::vector<backends::PeerInfo> peers_;
 };
 
 io::RunConfig make_config(const std::map<std::string, std::string>& options) {
@@ -47,16 +76,22 @@ double value(const io::NamedArray& array, std::size_t i) {
 
 }  // namespace
 
-std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options) {
+std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options,
+                              const std::vector<std::string>& hosts) {
   const io::RunConfig config = make_config(options);
   std::vector<RankResult> results(static_cast<std::size_t>(world_size));
-  tools::run_inproc_ranks(world_size, 20'000, [&](std::unique_ptr<backends::Group> group) {
+  tools::run_inproc_ranks(world_size, 20'000, [&](std::unique_ptr<backends::Group> inproc) {
+    const std::unique_ptr<backends::Group> group = std::make_unique<OnOtherHosts>(std::move(inproc), hosts);
     RankResult& result = results[static_cast<std::size_t>(group->rank())];
     const std::atomic<int> never{0};
     tools::TrainSession session(config, *group);
     static_cast<void>(session.start_state());
     session.add_observer(std::make_unique<Recorder>(result));
-    result.coverage = session.run(never).coverage;
+    result.plan = session.plan_lines();
+    const engine::TrainResult end = session.run(never);
+    result.coverage = end.coverage;
+    result.averagings = end.averagings;
+    result.bytes_sent = end.bytes_sent;
     result.state = engine::export_state(session.state().model, {});
     group->leave();
     return 0;
