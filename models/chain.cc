@@ -3,15 +3,17 @@
 
 namespace models {
 
-Ends begin_classifier(engine::Graph& graph, const engine::Shape& sample_shape) {
-  if (sample_shape.rank() != 3)
+Ends begin_classifier(engine::Graph& graph, const ModelOptions& options) {
+  if (options.sample_shape.rank() != 3)
     throw engine::ModelError("this model reads images or rows of numbers, [h, w, c], not samples of shape " +
-                             sample_shape.to_string() + " (token ids)");
-  return {.input = graph.input("input", sample_shape), .labels = graph.input("labels", {}, engine::DType::kI32)};
+                             options.sample_shape.to_string() + " (token ids)");
+  return {.input = graph.input("input", options.sample_shape),
+          .labels = graph.input("labels", {}, engine::DType::kI32),
+          .label_smoothing = options.label_smoothing};
 }
 
 void end_classifier(engine::Graph& graph, const Ends& ends, engine::NodeId logits) {
-  graph.set_outputs(logits, graph.add("", engine::layers::softmax_cross_entropy(), {logits, ends.labels}));
+  graph.set_outputs(logits, graph.add("", engine::layers::softmax_cross_entropy(ends.label_smoothing), {logits, ends.labels}));
 }
 
 }  // namespace models

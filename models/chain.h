@@ -6,6 +6,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/layers/layers.h"
+#include "models/model_catalog.h"
 
 namespace models {
 
@@ -36,9 +37,10 @@ class Chain {
 // The two ends that all classifiers share: inputs "input" [h, w, c] and "labels", and the loss after the logits.
 struct Ends {
   engine::NodeId input, labels;
+  double label_smoothing = 0;
 };
 // Throws engine::ModelError for samples that are token ids.
-Ends begin_classifier(engine::Graph& graph, const engine::Shape& sample_shape);
+Ends begin_classifier(engine::Graph& graph, const ModelOptions& options);
 void end_classifier(engine::Graph& graph, const Ends& ends, engine::NodeId logits);
 
 }  // namespace models

@@ -20,7 +20,7 @@ void convolution_block(Chain& x, const std::string& name, std::int64_t channels)
 
 engine::Graph build_convnet(const ModelOptions& options) {
   engine::Graph graph;
-  const Ends ends = begin_classifier(graph, options.sample_shape);
+  const Ends ends = begin_classifier(graph, options);
   Chain x(graph, ends.input);
   convolution_block(x, "layer1", 16);
   convolution_block(x, "layer2", 32);

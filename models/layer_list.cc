@@ -13,8 +13,9 @@
 // Options, with their defaults; those without one are required:
 //   dense           out (or the word "classes"), bias = true
 //   conv2d          out_channels, kernel = 3, stride = 1, padding = 0, bias = true
-//   batch_norm2d    eps = 1e-5, momentum = 0.1
-//   max_pool2d, average_pool2d    window = 2, stride = the window, padding = 0
+//   batch_norm2d, sync_batch_norm2d    eps = 1e-5, momentum = 0.1 (sync: statistics over the samples of all replicas)
+//   max_pool2d, average_pool2d    window = 2, stride = the window, padding = 0, ceil_mode = false
+//   pad_channels    before = 0, after = 0
 //   dropout         rate = 0.5
 //   relu, global_average_pool, flatten, add      none
 // The loss, softmax cross entropy, is added behind the logits.
@@ -138,11 +139,16 @@ engine::LayerPtr make_batch_norm2d(Options& options, std::int64_t) {
   return layers::batch_norm2d(o);
 }
 
+engine::LayerPtr make_sync_batch_norm2d(Options& options, std::int64_t classes) {
+  return make_batch_norm2d(options, classes)->synchronized();
+}
+
 layers::PoolOptions pool_options(Options& options) {
   layers::PoolOptions o;
   o.window = options.integer("window", o.window);
   o.stride = options.integer("stride", o.stride);
   o.padding = options.integer("padding", o.padding);
+  o.ceil_mode = options.boolean("ceil_mode", o.ceil_mode);
   return o;
 }
 
@@ -155,9 +161,12 @@ constexpr Kind kKinds[] = {
     {"dense", make_dense},
     {"conv2d", make_conv2d},
     {"batch_norm2d", make_batch_norm2d},
+    {"sync_batch_norm2d", make_sync_batch_norm2d},
     {"relu", [](Options&, std::int64_t) { return layers::relu(); }},
     {"max_pool2d", [](Options& o, std::int64_t) { return layers::max_pool2d(pool_options(o)); }},
     {"average_pool2d", [](Options& o, std::int64_t) { return layers::average_pool2d(pool_options(o)); }},
+    {"pad_channels",
+     [](Options& o, std::int64_t) { return layers::pad_channels(o.integer("before", 0), o.integer("after", 0)); }},
     {"global_average_pool", [](Options&, std::int64_t) { return layers::global_average_pool(); }},
     {"flatten", [](Options&, std::int64_t) { return layers::flatten(); }},
     {"add", [](Options&, std::int64_t) { return layers::add(); }},
@@ -170,14 +179,14 @@ engine::LayerPtr make_layer(const std::string& kind, Options& options, std::int6
     if (kind == known.name) return known.make(options, classes);
     names.emplace_back(known.name);
   }
-  options.refuse("kind", "unknown kind '" + kind + "': did you mean '" + nearest_name(kind, names) + "'? There are " +
-                             join_names(names));
+  options.refuse("kind",
+                 "unknown kind '" + kind + "': did you mean '" + nearest_name(kind, names) + "'? There are " + join_names(names));
 }
 
 class Builder {
  public:
   Builder(const std::string& path, const ModelOptions& options)
-      : path_(path), options_(options), ends_(begin_classifier(graph_, options.sample_shape)), last_(ends_.input) {
+      : path_(path), options_(options), ends_(begin_classifier(graph_, options)), last_(ends_.input) {
     ids_["input"] = ends_.input;
   }
 

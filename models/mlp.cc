@@ -8,7 +8,7 @@ namespace layers = engine::layers;
 
 engine::Graph build_mlp(const ModelOptions& options) {
   engine::Graph graph;
-  const Ends ends = begin_classifier(graph, options.sample_shape);
+  const Ends ends = begin_classifier(graph, options);
   Chain x(graph, ends.input);
   x.then(layers::flatten())
       .then("layers.0", layers::dense(512))

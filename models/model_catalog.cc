@@ -19,7 +19,16 @@ struct CatalogEntry {
 constexpr CatalogEntry kCatalog[] = {
     {"mlp", build_mlp, {28, 28, 1}, 10},
     {"convnet", build_convnet, {28, 28, 1}, 10},
+    {"resnet18", build_resnet18, {224, 224, 3}, 1000},
+    {"resnet34", build_resnet34, {224, 224, 3}, 1000},
+    {"resnet50", build_resnet50, {224, 224, 3}, 1000},
+    {"resnet101", build_resnet101, {224, 224, 3}, 1000},
+    {"resnet152", build_resnet152, {224, 224, 3}, 1000},
     {"resnet18-cifar", build_resnet18_cifar, {32, 32, 3}, 10},
+    {"resnet50-cifar", build_resnet50_cifar, {32, 32, 3}, 10},
+    {"resnet20-cifar", build_resnet20_cifar, {32, 32, 3}, 10},
+    {"resnet56-cifar", build_resnet56_cifar, {32, 32, 3}, 10},
+    {"pyramidnet110", build_pyramidnet110, {32, 32, 3}, 10},
 };
 
 bool is_layer_list(const std::string& name) { return name.ends_with(".toml"); }
@@ -27,15 +36,14 @@ bool is_layer_list(const std::string& name) { return name.ends_with(".toml"); }
 const CatalogEntry& find(const std::string& name) {
   for (const CatalogEntry& entry : kCatalog)
     if (name == entry.name) return entry;
-  throw engine::ModelError("unknown model '" + name + "': did you mean '" + nearest_name(name, model_names()) +
-                           "'? There are " + join_names(model_names()) + ", and FILE.toml for a list of layers");
+  throw engine::ModelError("unknown model '" + name + "': did you mean '" + nearest_name(name, model_names()) + "'? There are " +
+                           join_names(model_names()) + ", and FILE.toml for a list of layers");
 }
 
 }  // namespace
 
 engine::Graph build_model(const std::string& name, const ModelOptions& options) {
-  if (options.classes < 1)
-    throw engine::ModelError("a model needs at least 1 class, not " + std::to_string(options.classes));
+  if (options.classes < 1) throw engine::ModelError("a model needs at least 1 class, not " + std::to_string(options.classes));
   return is_layer_list(name) ? build_layer_list(name, options) : find(name).build(options);
 }
 

@@ -91,6 +91,7 @@ std::vector<int> island_ranks(const io::RunConfig& config, const backends::Group
 std::unique_ptr<engine::AveragingPolicy> make_averaging(const io::RunConfig& config, const backends::Group& group,
                                                         const AveragingParts& parts) {
   if (group.world_size() == 1 || config.sync == "none") return engine::make_no_averaging(group.world_size());
+  if (config.canonical) return engine::make_canonical_averaging(parts.wire, parts.model.parameters);
   if (config.sync == "grad") return make_gradients(config, parts.wire, parts);
   auto parameters = engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,
                                                      parameter_options(config, parts.model, parts.optimizer));
@@ -112,6 +113,7 @@ std::string averaging_text(const io::RunConfig& config, std::string_view policy)
   std::string text(policy);
   if (policy == "none") return text;
   if (policy == "grad") {
+    if (config.canonical) return text + " canonical";
     text += config.compress == "topk" || config.compress == "powersgd" || config.delay_allreduce ? " delayed" : " overlapped";
     if (config.compress == "bf16") text += ", bf16";
     if (config.compress == "topk") text += ", top-k " + io::shortest_text(config.topk_ratio);

@@ -1,12 +1,15 @@
 // `engine eval`: exact loss and accuracy of a checkpoint's model.
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 
 #include "engine/train/evaluator.h"
 #include "engine/train/weights.h"
+#include "io/text_format.h"
 #include "models/model_catalog.h"
 #include "tools/command.h"
 #include "tools/command_line.h"
+#include "tools/console_observer.h"
 #include "tools/exit_codes.h"
 #include "tools/run_group.h"
 #include "tools/thread_choice.h"
@@ -14,6 +17,31 @@
 
 namespace tools {
 namespace {
+
+void print(const engine::EvalReport& report, const std::string& path, const std::string& split, const std::string& set,
+           bool json) {
+  if (!json) {
+    std::printf("%s on %s (%s): %s\n", path.c_str(), set.c_str(), split.c_str(), eval_text(report).c_str());
+    return;
+  }
+  std::string text = "{\"schema\":1,\"event\":\"eval\",\"split\":" + io::json_string(split);
+  const auto add = [&text](const char* key, double value) {
+    text += std::string(",\"") + key + "\":" + (std::isfinite(value) ? io::shortest_text(value) : "null");
+  };
+  add("loss", report.loss);
+  add("accuracy", report.accuracy());
+  text += ",\"correct\":" + std::to_string(report.correct) + ",\"samples\":" + std::to_string(report.samples);
+  if (report.rows != report.samples) text += ",\"rows\":" + std::to_string(report.rows);
+  if (report.top5 >= 0) add("top5", report.top5_accuracy());
+  if (report.text) add("perplexity", report.perplexity());
+  std::printf("%s}\n", text.c_str());
+}
+
+// What a checkpoint knows of its run and eval needs: the command line may say otherwise.
+const std::vector<std::string> kSavedOptions{
+    "model",       "dtype",           "seed",           "dataset",          "data-dir",    "normalize",    "context",
+    "text-stride", "vocabulary-size", "image-size",     "image-cache-mb",   "annotations", "label-column", "csv-header",
+    "test-share",  "synthetic-shape", "synthetic-size", "synthetic-classes"};
 
 int eval_rank(const io::RunConfig& config, const std::string& path, const std::string& split, const std::string& format,
               backends::Group& group) {
@@ -27,20 +55,10 @@ int eval_rank(const io::RunConfig& config, const std::string& path, const std::s
   engine::init_from(*control, path, read_weights, exit_code_of, state);
   engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group));
   engine::Evaluator evaluator(*control, graph, state, pool, set,
-                              {.batch = 256, .normalization = normalization(config, data.train), .dtype = dtype});
+                              {.normalization = normalization(config, data.train), .dtype = dtype});
   const engine::EvalReport report = evaluator.run();
   if (group.rank() != 0) return kExitOk;
-  if (format == "json") {
-    std::printf(
-        "{\"schema\":1,\"event\":\"eval\",\"split\":\"%s\",\"loss\":%.17g,\"accuracy\":%.17g,\"correct\":%lld,\"samples\":%lld}"
-        "\n",
-        split.c_str(), report.loss, report.accuracy(), static_cast<long long>(report.correct),
-        static_cast<long long>(report.samples));
-  } else {
-    std::printf("%s on %s (%s): loss %.4f, accuracy %.2f %% (%lld/%lld)\n", path.c_str(), set.name.c_str(), split.c_str(),
-                report.loss, 100 * report.accuracy(), static_cast<long long>(report.correct),
-                static_cast<long long>(report.samples));
-  }
+  print(report, path, split, set.name, format == "json");
   return kExitOk;
 }
 
@@ -55,36 +73,17 @@ int eval_command(const Arguments& arguments) {
       ->check(CLI::IsMember({"test", "val", "train"}))
       ->default_str("test");
   app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->default_str("text");
-  add_table_options(app, values,
-                    {"model",
-                     "dataset",
-                     "data-dir",
-                     "limit",
-                     "synthetic-shape",
-                     "synthetic-size",
-                     "synthetic-classes",
-                     "normalize",
-                     "dtype",
-                     "threads",
-                     "backend",
-                     "init-method",
-                     "rank",
-                     "world-size",
-                     "local-rank",
-                     "spawn",
-                     "iface",
-                     "rdzv-timeout",
-                     "timeout",
-                     "seed"});
+  std::vector<std::string> options{"limit",      "threads", "backend", "init-method",  "rank",   "world-size",
+                                   "local-rank", "spawn",   "iface",   "rdzv-timeout", "timeout"};
+  options.insert(options.end(), kSavedOptions.begin(), kSavedOptions.end());
+  add_table_options(app, values, options);
   if (!parse(app, arguments)) return kExitOk;
   if (split == "val") split = "test";
-  // A checkpoint knows its model, data set and what shaped the data; the command line may say otherwise.
   if (path.ends_with(".ckpt")) {
     const io::Checkpoint checkpoint = io::load_checkpoint(path);
     io::ConfigValues saved;
     io::apply_config_text(checkpoint.config, path, saved);
-    for (const char* name :
-         {"model", "dataset", "data-dir", "normalize", "dtype", "seed", "synthetic-shape", "synthetic-size", "synthetic-classes"})
+    for (const std::string& name : kSavedOptions)
       if (const auto found = saved.find(name); found != saved.end() && !values.contains(name)) values[name] = found->second;
   }
   complete_values(values, "");

@@ -14,6 +14,7 @@ inline constexpr int kExitUnavailable = 69;  // peer or rendezvous
 inline constexpr int kExitInternal = 70;
 inline constexpr int kExitCannotCreate = 73;
 inline constexpr int kExitIo = 74;
+inline constexpr int kExitPreempted = 75;  // the state is saved: run again
 inline constexpr int kExitMismatch = 76;
 inline constexpr int kExitAuthentication = 77;
 inline constexpr int kExitConfiguration = 78;

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the build needs; does nothing, quickly, when all are there.
 #
-# Usage: tools/install_dependencies.sh [--tests] [--cluster] [--clang] [--check] [--list]
+# Usage: tools/install_dependencies.sh [--tests] [--cluster] [--clang] [--coverage] [--check] [--list]
 #   --tests  also what the tests need
 #   --cluster  also the launchers under which tests/cluster runs the program (SLURM, Open MPI); those tests are skipped without
 #   --clang  also clang, for the clang build
+#   --coverage  also gcovr, for the count of lines that tests reach
 #   --check  install nothing; print what is missing and exit with 1 if anything is
 #   --list   print the package names and exit
 # Needs root or sudo on Debian 12. Anywhere else it prints the packages by their Debian names and stops.
@@ -13,13 +14,14 @@ set -euo pipefail
 
 packages=(git build-essential cmake ninja-build
   libeigen3-dev libcereal-dev libsodium-dev libcli11-dev libtomlplusplus-dev libxxhash-dev zlib1g-dev nlohmann-json3-dev
-  libgloo-dev libzmq3-dev cppzmq-dev)
+  libgloo-dev libzmq3-dev cppzmq-dev libpng-dev libjpeg62-turbo-dev)
 check=no
 while [ $# -gt 0 ]; do
   case $1 in
     --tests) packages+=(libgtest-dev) ;;
     --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables) ;;
     --clang) packages+=(clang) ;;
+    --coverage) packages+=(gcovr) ;;
     --check) check=yes ;;
     --list) check=list ;;
     -h | --help) usage; exit 0 ;;

@@ -41,13 +41,14 @@ void on_signal(int signal, siginfo_t* info, void*) {
 
 const std::atomic<int>& stop_signal_flag() { return stop_signal; }
 
-const std::atomic<int>& install_stop_signals() {
+const std::atomic<int>& install_stop_signals(std::span<const int> more) {
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : more) sigaction(signal, &action, nullptr);
   return stop_signal;
 }
 

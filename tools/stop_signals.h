@@ -3,11 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <span>
 
 namespace tools {
 
-// Installs the handlers (once) and returns the flag: 0, or the number of the signal that asked to stop.
-const std::atomic<int>& install_stop_signals();
+// Installs the handlers, for these signals too, and returns the flag: 0, or the number of the signal that asked to stop.
+const std::atomic<int>& install_stop_signals(std::span<const int> more = {});
 // That flag; 0 for ever where no handlers were installed.
 const std::atomic<int>& stop_signal_flag();
 

@@ -4,6 +4,7 @@
 # Usage: tools/test.sh [OPTIONS]
 #   --sanitize address,undefined | thread   build and test with these sanitizers (build/asan, build/tsan)
 #   --clang                                 with clang, warnings being errors (build/clang)
+#   --coverage                              count the lines of engine/ and io/ that run; less than 90 % is a failure
 #   --minimal                               with every optional dependency switched off (build/minimal)
 #   --label REGEX, --exclude-label REGEX    only, or without, tests of these labels: unit comm cli cluster slow
 #   --match REGEX                           only tests of these names
@@ -17,7 +18,7 @@ set -euo pipefail
 
 preset=release
 choose() {
-  [ "$preset" = release ] || fail "choose one of --sanitize, --clang and --minimal"
+  [ "$preset" = release ] || fail "choose one of --sanitize, --clang, --coverage and --minimal"
   preset=$1
 }
 install=yes run=yes packages=(--tests) filters=()
@@ -33,6 +34,7 @@ while [ $# -gt 0 ]; do
       shift ;;
     --clang) choose clang; packages+=(--clang) ;;
     --minimal) choose minimal ;;
+    --coverage) choose coverage; packages+=(--coverage) ;;
     --label) filters+=(--label-regex "$2"); shift ;;
     --exclude-label) filters+=(--label-exclude "$2"); shift ;;
     --match) filters+=(--tests-regex "$2"); shift ;;
@@ -61,6 +63,7 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}:su
 configure_and_build "$preset" all -DENGINE_BUILD_TESTS=ON
 [ "$run" = yes ] || exit 0
 
+[ "$preset" != coverage ] || find "$root/build/coverage" -name '*.gcda' -delete
 step "Testing build/$preset"
 report="$root/build/$preset/tests.xml"
 rm -f "$report"
@@ -77,6 +80,14 @@ passed=$(($(count_of tests) - failed - skipped))
 # A test that could not even start is not in `failures`, but ctest's exit status tells of it.
 if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
   failed=1
+fi
+if [ "$preset" = coverage ]; then
+  step "Lines that ran"
+  for folder in engine io; do
+    gcovr --root "$root" --object-directory "$root/build/coverage" --filter "$folder/" --exclude-throw-branches --print-summary \
+      --txt "$root/build/coverage/$folder.txt" --fail-under-line 90 -j "$(nproc)" "$root/build/coverage" | grep -E '^lines' |
+      sed "s/^/$folder: /" || { echo "$folder: under 90 %: see build/coverage/$folder.txt"; failed=$((failed + 1)); }
+  done
 fi
 echo
 echo "$passed passed, $failed failed, $skipped skipped"

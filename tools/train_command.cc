@@ -1,12 +1,15 @@
 // `engine train`.
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "tools/command.h"
 #include "tools/command_line.h"
 #include "tools/console_observer.h"
+#include "tools/exit_codes.h"
 #include "tools/metrics_observer.h"
+#include "tools/requeue.h"
 #include "tools/run_group.h"
 #include "tools/stop_signals.h"
 #include "tools/train_session.h"
@@ -26,13 +29,20 @@ int train_rank(const io::RunConfig& config, backends::Group& group, const std::a
                                                 .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1}));
     if (!config.metrics.empty()) session.add_observer(std::make_unique<MetricsObserver>(config.metrics, session.resumed()));
   }
+  session.add_observer(make_desync_observer(group.rank(), group.world_size()));
   const engine::TrainResult result = session.run(stop_signal);
   if (config.save_rank_models) {
     const std::string path = session.keeper().save_rank_model(session.state());
     if (root)
       std::cout << "Saved each rank's model: " << path << (group.world_size() > 1 ? " and its siblings" : "") << std::endl;
   }
-  return result.signal == 0 ? 0 : 128 + result.signal;
+  if (result.signal == 0) return kExitOk;
+  if (std::ranges::find(config.preempt_signals, result.signal) == config.preempt_signals.end()) return 128 + result.signal;
+  if (root) {
+    print_notice("preempted by signal " + std::to_string(result.signal) + ": the state is saved; run again with --resume auto");
+    if (config.requeue) requeue_job();
+  }
+  return kExitPreempted;
 }
 
 }  // namespace
@@ -56,7 +66,8 @@ int train_command(const Arguments& arguments) {
     throw io::ConfigError("save-rank-models needs a folder: give --save-dir DIR");
   if (config.resume == "auto" && config.save_dir.empty())
     throw io::ConfigError("resume auto looks in the save folder: give --save-dir DIR, or the snapshot's path");
-  const std::atomic<int>& stop_signal = install_stop_signals();
+  if (config.requeue) check_requeue();
+  const std::atomic<int>& stop_signal = install_stop_signals(config.preempt_signals);
   return run_group(config, [&](backends::Group& group) { return train_rank(config, group, stop_signal); });
 }
 

@@ -94,7 +94,7 @@ std::string verdict(const io::Comparison& comparison) {
   if (others > 0) text += ", " + std::to_string(others) + " others";
   text += ")";
   if (running > 0 && running == static_cast<std::ptrdiff_t>(all.size()))
-    text += "; in sync except BN: each rank keeps the running statistics of its own samples";
+    text += "; in sync except BN: try --sync-bn";
   return text;
 }
 

@@ -17,6 +17,10 @@ struct GradientAveragingOptions {
 std::unique_ptr<AveragingPolicy> make_gradient_averaging(std::unique_ptr<GradientSum> sum, ParameterBuffer& parameters,
                                                          const GradientAveragingOptions& options);
 
+// The same after backward, by the tree over the ranks (ordered_tree.h): with the parts of a step cut alike for every world, the
+// same bits for any number of ranks and on every wire. `communicator` is used by nobody else.
+std::unique_ptr<AveragingPolicy> make_canonical_averaging(backends::Communicator& communicator, ParameterBuffer& parameters);
+
 // What an averaging of parameters is followed by.
 struct OuterOptions {
   double lr = 1, momentum = 0;

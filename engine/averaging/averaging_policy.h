@@ -52,6 +52,8 @@ class AveragingPolicy {
   virtual bool local_optimizer_state() const { return false; }
   // Whether parameters may differ even after synchronize(): then these, too.
   virtual bool local_parameters() const { return false; }
+  // Whether parameters are bit for bit equal on all ranks just now, outside a step: then, and only then, they can be compared.
+  virtual bool together() const { return !local_optimizer_state() && !local_parameters(); }
 
   // State for the checkpoint. "updates" is the number of after_update calls, which is the global step; a snapshot of another
   // policy gives it, too.

@@ -42,6 +42,7 @@ class MixedAveraging : public AveragingPolicy {
     ++updates_;
   }
   void synchronize() override { p_.parameters->synchronize(); }  // nothing to do during the warm-up
+  bool together() const override { return p_.parameters->together(); }
   bool local_optimizer_state() const override { return p_.parameters->local_optimizer_state(); }
 
   PolicyCounters counters() const override {

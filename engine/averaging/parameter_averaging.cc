@@ -51,6 +51,7 @@ class ParameterAveraging : public AveragingPolicy {
     ++averagings_;
   }
   bool local_optimizer_state() const override { return !options_.all_states; }
+  bool together() const override { return !apart_; }
   // Saving synchronises first, so the samples since the last averaging are zero there and need no place in a checkpoint.
   PolicyCounters counters() const override {
     PolicyCounters counters{{"updates", updates_}, {"averagings", averagings_}, {"bytes_sent", mean_.bytes_sent()}};

@@ -13,7 +13,7 @@ namespace {
 void check_geometry(std::string_view kernel, const Pool2dGeometry& g) {
   const bool sound = g.in_h >= 1 && g.in_w >= 1 && g.channels >= 1 && g.window >= 1 && g.window <= 15 && g.stride >= 1 &&
                      g.padding >= 0 && g.padding <= g.window / 2;
-  if (sound && g.in_h + 2 * g.padding >= g.window && g.in_w + 2 * g.padding >= g.window) return;
+  if (sound && g.out_h() >= 1 && g.out_w() >= 1) return;
   throw ShapeError(std::string(kernel) + ": window " + std::to_string(g.window) + ", stride " + std::to_string(g.stride) +
                    ", padding " + std::to_string(g.padding) + " do not fit the input " +
                    Shape{g.in_h, g.in_w, g.channels}.to_string() +

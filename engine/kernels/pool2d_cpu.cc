@@ -61,7 +61,9 @@ struct Best {
   }
 };
 
-bool is_quartering(const PoolSizes& s) { return s.window == 2 && s.stride == 2 && s.padding == 0; }
+bool is_quartering(const PoolSizes& s) {
+  return s.window == 2 && s.stride == 2 && s.padding == 0 && 2 * s.out_h <= s.in_h && 2 * s.out_w <= s.in_w;
+}
 
 // Rows of output [first, last) of the batch taken as one tall image.
 template <bool kWinners>
@@ -112,15 +114,19 @@ void quarter_max_backward(PoolSizes s, const float* dy, const std::uint8_t* argm
   }
 }
 
-// One window, cut to the image: its places and the input pixel of place (0, 0).
+// One window, cut to the image: its places, the input pixel of place (0, 0), and how many places lie in the padded image.
 struct Window {
-  std::int64_t first_row, last_row, first_column, last_column, origin;
+  std::int64_t first_row, last_row, first_column, last_column, origin, area;
 };
 
 ENGINE_INLINE Window window_at(const PoolSizes& s, std::int64_t sample, std::int64_t out_row, std::int64_t out_column) {
   const std::int64_t top = out_row * s.stride - s.padding, left = out_column * s.stride - s.padding;
-  return {larger(0, -top), smaller(s.window, s.in_h - top), larger(0, -left), smaller(s.window, s.in_w - left),
-          (sample * s.in_h + top) * s.in_w + left};
+  return {larger(0, -top),
+          smaller(s.window, s.in_h - top),
+          larger(0, -left),
+          smaller(s.window, s.in_w - left),
+          (sample * s.in_h + top) * s.in_w + left,
+          smaller(s.window, s.in_h + s.padding - top) * smaller(s.window, s.in_w + s.padding - left)};
 }
 
 // Calls visit(place, input pixel) row by row.
@@ -193,9 +199,9 @@ void max_backward(const PoolSizes& s, const float* dy, const std::uint8_t* argma
 }
 
 void average_forward(const PoolSizes& s, const float* x, float* y, ThreadPool& threads) {
-  const float inverse_area = 1.0f / static_cast<float>(s.window * s.window);
   threads.run(s.n, [&](std::int64_t first_sample, std::int64_t last_sample, int) {
     for_each_window(s, first_sample, last_sample, [&](std::int64_t out, const Window& w) {
+      const float inverse_area = 1.0f / static_cast<float>(w.area);
       for_each_vector(0, s.channels, [&](auto lanes, std::int64_t c) {
         Floats sum{};
         for_each_place(s, w, [&](std::int64_t, std::int64_t pixel) { sum += lanes.load_from(x + pixel * s.channels + c); });
@@ -206,11 +212,11 @@ void average_forward(const PoolSizes& s, const float* x, float* y, ThreadPool& t
 }
 
 void average_backward(const PoolSizes& s, const float* dy, float* dx, bool add, ThreadPool& threads) {
-  const float inverse_area = 1.0f / static_cast<float>(s.window * s.window);
   const std::int64_t sample = s.in_h * s.in_w * s.channels;
   threads.run(s.n, [&](std::int64_t first_sample, std::int64_t last_sample, int) {
     if (!add) clear(dx + first_sample * sample, (last_sample - first_sample) * sample);
     for_each_window(s, first_sample, last_sample, [&](std::int64_t out, const Window& w) {
+      const float inverse_area = 1.0f / static_cast<float>(w.area);
       for_each_vector(0, s.channels, [&](auto lanes, std::int64_t c) {
         const Floats g = lanes.load_from(dy + out * s.channels + c) * inverse_area;
         for_each_place(s, w, [&](std::int64_t, std::int64_t pixel) { put<true>(lanes, dx + pixel * s.channels + c, g); });

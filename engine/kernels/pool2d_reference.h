@@ -36,6 +36,14 @@ void for_each_place(const Pool2dGeometry& g, std::int64_t sample, std::int64_t o
   }
 }
 
+// What the sum over a window is divided by: its places inside the padded image.
+inline std::int64_t window_area(const Pool2dGeometry& g, std::int64_t out_row, std::int64_t out_column) {
+  const auto places = [&g](std::int64_t out, std::int64_t extent) {
+    return std::min(g.window, extent + 2 * g.padding - out * g.stride);
+  };
+  return places(out_row, g.in_h) * places(out_column, g.in_w);
+}
+
 // `argmax` may be nullptr. A NaN wins over everything, a later one over an earlier one, as in PyTorch.
 template <class T>
 void max_pool2d_forward(const Pool2dGeometry& g, std::int64_t n, const T* x, T* y, std::uint8_t* argmax) {
@@ -70,8 +78,8 @@ void max_pool2d_backward(const Pool2dGeometry& g, std::int64_t n, const T* dy, c
 
 template <class T>
 void average_pool2d_forward(const Pool2dGeometry& g, std::int64_t n, const T* x, T* y) {
-  const T area = static_cast<T>(g.window * g.window);
   for_each_output(g, n, [&](std::int64_t out, std::int64_t sample, std::int64_t row, std::int64_t column) {
+    const T area = static_cast<T>(window_area(g, row, column));
     for (std::int64_t c = 0; c < g.channels; ++c) {
       T sum = 0;
       for_each_place(g, sample, row, column, [&](std::int64_t, std::int64_t pixel) { sum += x[pixel * g.channels + c]; });
@@ -83,8 +91,8 @@ void average_pool2d_forward(const Pool2dGeometry& g, std::int64_t n, const T* x,
 template <class T>
 void average_pool2d_backward(const Pool2dGeometry& g, std::int64_t n, const T* dy, T* dx, Write write) {
   if (write == Write::kOverwrite) std::fill_n(dx, n * g.in_h * g.in_w * g.channels, T{0});
-  const T area = static_cast<T>(g.window * g.window);
   for_each_output(g, n, [&](std::int64_t out, std::int64_t sample, std::int64_t row, std::int64_t column) {
+    const T area = static_cast<T>(window_area(g, row, column));
     for_each_place(g, sample, row, column, [&](std::int64_t, std::int64_t pixel) {
       for (std::int64_t c = 0; c < g.channels; ++c) dx[pixel * g.channels + c] += dy[out * g.channels + c] / area;
     });

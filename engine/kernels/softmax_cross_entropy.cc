@@ -40,7 +40,7 @@ void check_label_range(const std::int32_t* labels, Extents extents) {
 }  // namespace
 
 void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, TensorView labels, TensorView loss,
-                                   TensorView gradient) {
+                                   TensorView gradient, double label_smoothing) {
   constexpr std::string_view kName = "softmax_cross_entropy_forward";
   const Extents extents = check_matrix(kName, "logits", logits);
   const std::int32_t* label = check_labels(kName, labels, extents);
@@ -55,7 +55,8 @@ void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, Te
     context.threads->run(extents.rows, [&](std::int64_t first, std::int64_t last, int) {
       reference::softmax_cross_entropy_forward(static_cast<const T*>(logits.data) + first * classes, label + first, last - first,
                                                classes, static_cast<T*>(loss.data) + first,
-                                               gradient ? static_cast<T*>(gradient.data) + first * classes : nullptr);
+                                               gradient ? static_cast<T*>(gradient.data) + first * classes : nullptr,
+                                               static_cast<T>(label_smoothing));
     });
   };
   logits.dtype == DType::kF32 ? call(float{}) : call(double{});
@@ -85,6 +86,14 @@ std::int64_t count_correct(TensorView logits, TensorView labels) {
   const std::int32_t* label = check_labels("count_correct", labels, extents);
   return logits.dtype == DType::kF32 ? reference::count_correct(logits.as<float>(), label, extents.rows, extents.classes)
                                      : reference::count_correct(logits.as<double>(), label, extents.rows, extents.classes);
+}
+
+std::int64_t count_among_largest(TensorView logits, TensorView labels, std::int64_t k) {
+  const Extents extents = check_matrix("count_among_largest", "logits", logits);
+  const std::int32_t* label = check_labels("count_among_largest", labels, extents);
+  return logits.dtype == DType::kF32
+             ? reference::count_among_largest(logits.as<float>(), label, extents.rows, extents.classes, k)
+             : reference::count_among_largest(logits.as<double>(), label, extents.rows, extents.classes, k);
 }
 
 double sum_f64(TensorView values) {

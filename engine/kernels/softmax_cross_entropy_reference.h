@@ -11,7 +11,7 @@ namespace engine::kernels::reference {
 // `gradient` may be nullptr. A NaN among the logits makes loss and gradient of its row NaN.
 template <class T>
 void softmax_cross_entropy_forward(const T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t classes, T* loss,
-                                   T* gradient) {
+                                   T* gradient, T smoothing) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* row = logits + r * classes;
     T largest = row[0];
@@ -19,9 +19,15 @@ void softmax_cross_entropy_forward(const T* logits, const std::int32_t* labels, 
     T sum = 0;
     for (std::int64_t c = 0; c < classes; ++c) sum += std::exp(row[c] - largest);
     loss[r] = std::log(sum) - (row[labels[r]] - largest);
+    const T share = smoothing / static_cast<T>(classes);
+    if (smoothing > 0) {
+      T all = 0;  // what the loss would be with each class as the label, added up
+      for (std::int64_t c = 0; c < classes; ++c) all += std::log(sum) - (row[c] - largest);
+      loss[r] = (1 - smoothing) * loss[r] + share * all;
+    }
     if (gradient == nullptr) continue;
     for (std::int64_t c = 0; c < classes; ++c) {
-      gradient[r * classes + c] = std::exp(row[c] - largest) / sum - (c == labels[r] ? T{1} : T{0});
+      gradient[r * classes + c] = std::exp(row[c] - largest) / sum - (c == labels[r] ? 1 - smoothing : T{0}) - share;
     }
   }
 }
@@ -53,6 +59,25 @@ std::int64_t count_correct(const T* logits, const std::int32_t* labels, std::int
     if (number && best == labels[r]) ++correct;
   }
   return correct;
+}
+
+// Rows in which fewer than k logits come before the label's: larger ones, and equal ones of a lower class.
+template <class T>
+std::int64_t count_among_largest(const T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t classes,
+                                 std::int64_t k) {
+  std::int64_t among = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T* row = logits + r * classes;
+    const T own = row[labels[r]];
+    std::int64_t before = 0;
+    bool number = true;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      before += row[c] > own || (row[c] == own && c < labels[r]);
+      number = number && !std::isnan(row[c]);
+    }
+    if (number && before < k) ++among;
+  }
+  return among;
 }
 
 }  // namespace engine::kernels::reference

@@ -26,14 +26,15 @@ class Conv2d final : public Layer {
     return {g.out_h(), g.out_w(), g.out_channels};
   }
 
-  // PyTorch's Conv2d.reset_parameters(): uniform within 1 / sqrt(fan_in), fan_in = in * kh * kw.
+  // fan_in = in * kh * kw, fan_out = out * kh * kw. A bias starts as PyTorch's in any case.
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
     const std::int64_t in = inputs[0][2], k = options_.kernel;
-    const Initializer initializer{Initializer::Kind::kUniform, 1 / std::sqrt(static_cast<double>(in * k * k))};
+    const Initializer uniform{Initializer::Kind::kUniform, 1 / std::sqrt(static_cast<double>(in * k * k))};
+    const Initializer normal{Initializer::Kind::kNormal, std::sqrt(2 / static_cast<double>(options_.out_channels * k * k))};
     TensorLayout weight{.file_shape = {options_.out_channels, in, k, k}};
     weight.permutation = {2, 3, 1, 0, 4, 5, 6, 7};
-    std::vector<ParameterSpec> specs{{"weight", weight, initializer}};
-    if (options_.bias) specs.push_back({"bias", TensorLayout::plain({options_.out_channels}), initializer});
+    std::vector<ParameterSpec> specs{{"weight", weight, options_.init == ConvInit::kNormalFanOut ? normal : uniform}};
+    if (options_.bias) specs.push_back({"bias", TensorLayout::plain({options_.out_channels}), uniform});
     return specs;
   }
 

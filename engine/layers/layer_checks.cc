@@ -1,6 +1,7 @@
 // The texts of the layers' shape errors.
 #include "engine/layers/layer_checks.h"
 
+#include <algorithm>
 #include <string>
 
 namespace engine::layers {
@@ -17,9 +18,9 @@ void expect_rank(const Shape& input, int rank, const char* meaning) {
   throw ShapeError("expected an input of rank " + std::to_string(rank) + suffix + ", got " + input.to_string());
 }
 
-void expect_window(const Shape& input, std::int64_t window, std::int64_t padding) {
+void expect_window(const Shape& input, std::int64_t window, std::int64_t padding, std::int64_t spare) {
   expect_rank(input, 3, "[h, w, c]");
-  const std::int64_t least = window - 2 * padding;
+  const std::int64_t least = std::max<std::int64_t>(1, window - 2 * padding - spare);
   if (input[0] >= least && input[1] >= least) return;
   throw ShapeError("expected an input of at least " + Shape{least, least, input[2]}.to_string() + " (window " +
                    std::to_string(window) + ", padding " + std::to_string(padding) + "), got " + input.to_string());

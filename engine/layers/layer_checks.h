@@ -13,8 +13,8 @@ namespace engine::layers {
 // Throw ShapeError with what was expected and what came; the graph puts the layer's name before it.
 void expect_inputs(std::span<const Shape> inputs, std::size_t count);
 void expect_rank(const Shape& input, int rank, const char* meaning);  // meaning: "[h, w, c]"
-// A window of `window` must fit at least once into [h, w, c] with `padding` on each side.
-void expect_window(const Shape& input, std::int64_t window, std::int64_t padding);
+// A window of `window` must fit at least once into [h, w, c] with `padding` on each side; it may stick out by `spare`.
+void expect_window(const Shape& input, std::int64_t window, std::int64_t padding, std::int64_t spare = 0);
 
 // Throws ModelError "KIND: OPTION must be at least LEAST, not VALUE".
 void expect_at_least(const char* kind, const char* option, std::int64_t value, std::int64_t least);

@@ -18,8 +18,8 @@ class WindowPool : public Layer {
     if (options.window > 15)
       throw ModelError(std::string(kind) + ": window must be at most 15, not " + std::to_string(options.window));
     if (options.padding > options.window / 2)
-      throw ModelError(std::string(kind) + ": padding must be at most half the window (" +
-                       std::to_string(options.window / 2) + "), not " + std::to_string(options.padding));
+      throw ModelError(std::string(kind) + ": padding must be at most half the window (" + std::to_string(options.window / 2) +
+                       "), not " + std::to_string(options.padding));
     if (options_.stride == 0) options_.stride = options_.window;
   }
 
@@ -27,7 +27,8 @@ class WindowPool : public Layer {
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
-    expect_window(inputs[0], options_.window, options_.padding);
+    const std::int64_t spare = options_.ceil_mode ? options_.stride - 1 : 0;  // a window may stick out by that
+    expect_window(inputs[0], options_.window, options_.padding, spare);
     const kernels::Pool2dGeometry g = geometry(inputs[0][0], inputs[0][1], inputs[0][2]);
     return {g.out_h(), g.out_w(), g.channels};
   }
@@ -39,7 +40,8 @@ class WindowPool : public Layer {
             .channels = c,
             .window = options_.window,
             .stride = options_.stride,
-            .padding = options_.padding};
+            .padding = options_.padding,
+            .ceil_mode = options_.ceil_mode};
   }
   kernels::Pool2dGeometry geometry(const TensorView& x) const { return geometry(x.shape[1], x.shape[2], x.shape[3]); }
 
@@ -61,14 +63,12 @@ class MaxPool final : public WindowPool {
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      kernels::max_pool2d_backward(run.kernels, geometry(run.inputs[0]), run.output_gradient, argmax(run),
-                                   run.input_gradients[0], run.input_writes[0]);
+      kernels::max_pool2d_backward(run.kernels, geometry(run.inputs[0]), run.output_gradient, argmax(run), run.input_gradients[0],
+                                   run.input_writes[0]);
   }
 
  private:
-  static TensorView argmax(const LayerRun& run) {
-    return {run.saved.data(), DType::kU8, run.output.shape, run.output.device};
-  }
+  static TensorView argmax(const LayerRun& run) { return {run.saved.data(), DType::kU8, run.output.shape, run.output.device}; }
 };
 
 class AveragePool final : public WindowPool {

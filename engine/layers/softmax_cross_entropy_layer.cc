@@ -1,5 +1,7 @@
-// Softmax and cross entropy in one node. Saves softmax(logits) - onehot(label) in the forward pass.
+// Softmax and cross entropy in one node. Saves softmax(logits) - target in the forward pass.
 #include "engine/kernels/softmax_cross_entropy.h"
+
+#include <string>
 
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
@@ -9,6 +11,10 @@ namespace {
 
 class SoftmaxCrossEntropy final : public Layer {
  public:
+  explicit SoftmaxCrossEntropy(double label_smoothing) : label_smoothing_(label_smoothing) {
+    if (!(label_smoothing >= 0 && label_smoothing < 1))
+      throw ModelError("softmax_cross_entropy: label smoothing must lie in [0, 1), not " + std::to_string(label_smoothing));
+  }
   std::string_view kind() const override { return "softmax_cross_entropy"; }
   DType input_dtype(int index) const override { return index == 1 ? DType::kI32 : DType::kF32; }
 
@@ -19,8 +25,8 @@ class SoftmaxCrossEntropy final : public Layer {
       throw ShapeError("expected logits of shape [classes] or [positions, classes], got " + logits.to_string());
     const Shape rows(logits.dims().first(static_cast<std::size_t>(logits.rank() - 1)));
     if (!(inputs[1] == rows))
-      throw ShapeError("expected labels of shape " + rows.to_string() + " for logits of shape " + logits.to_string() +
-                       ", got " + inputs[1].to_string());
+      throw ShapeError("expected labels of shape " + rows.to_string() + " for logits of shape " + logits.to_string() + ", got " +
+                       inputs[1].to_string());
     return rows;
   }
 
@@ -30,7 +36,8 @@ class SoftmaxCrossEntropy final : public Layer {
 
   void forward(const LayerRun& run) const override {
     kernels::softmax_cross_entropy_forward(run.kernels, by_rows(run.inputs[0]), by_rows(run.inputs[1], run),
-                                           by_rows(run.output, run), run.training ? saved(run) : TensorView{});
+                                           by_rows(run.output, run), run.training ? saved(run) : TensorView{},
+                                           run.training ? label_smoothing_ : 0);
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
@@ -53,10 +60,12 @@ class SoftmaxCrossEntropy final : public Layer {
     view.data = run.saved.data();
     return view;
   }
+
+  double label_smoothing_;
 };
 
 }  // namespace
 
-LayerPtr softmax_cross_entropy() { return std::make_unique<SoftmaxCrossEntropy>(); }
+LayerPtr softmax_cross_entropy(double label_smoothing) { return std::make_unique<SoftmaxCrossEntropy>(label_smoothing); }
 
 }  // namespace engine::layers

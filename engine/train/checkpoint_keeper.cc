@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
+#include <utility>
 
 #include "engine/train/weights.h"
 
@@ -22,18 +23,53 @@ io::Checkpoint CheckpointKeeper::described() const {
   return checkpoint;
 }
 
-std::string CheckpointKeeper::save(TrainState& state) {
+void CheckpointKeeper::save(TrainState& state) {
   require(enabled(), "save without a folder");
+  finish();
   io::Checkpoint checkpoint = described();
   capture(communicator_, state, checkpoint);
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
   history_.push_back({state.progress.global_step, now.count(), communicator_.world_size(), checkpoint.build});
   checkpoint.history = history_;
-  std::string path = options_.directory + "/" + io::checkpoint_file_name(state.progress.global_step);
+  if (!options_.background) {
+    run_on_root(
+        communicator_,
+        [&] {
+          saved_ = {state.progress, io::save_to_directory(checkpoint, options_.directory, options_.keep_last)};
+        },
+        options_.exit_code_of);
+  } else if (communicator_.rank() == 0) {
+    pending_progress_ = state.progress;
+    pending_ = std::async(std::launch::async,
+                          [checkpoint = std::move(checkpoint), directory = options_.directory, keep = options_.keep_last] {
+                            return io::save_to_directory(checkpoint, directory, keep);
+                          });
+  }
+}
+
+// Takes the outcome of the write in the background; waits for it.
+void CheckpointKeeper::collect() noexcept {
+  try {
+    saved_ = {pending_progress_, pending_.get()};
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+}
+
+void CheckpointKeeper::finish() {
+  if (!options_.background) return;
   run_on_root(
-      communicator_, [&] { path = io::save_to_directory(checkpoint, options_.directory, options_.keep_last); },
+      communicator_,
+      [&] {
+        if (pending_.valid()) collect();
+        if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+      },
       options_.exit_code_of);
-  return path;
+}
+
+std::optional<CheckpointKeeper::Saved> CheckpointKeeper::take_saved() {
+  if (pending_.valid() && pending_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) collect();
+  return std::exchange(saved_, std::nullopt);
 }
 
 std::string CheckpointKeeper::save_rank_model(const TrainState& state) const {

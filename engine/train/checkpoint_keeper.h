@@ -1,7 +1,10 @@
 // Saving and loading as collectives: rank 0 alone touches files, and all ranks learn how it went.
 #pragma once
 
+#include <exception>
 #include <functional>
+#include <future>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,7 @@ namespace engine {
 struct KeeperOptions {
   std::string directory;                                   // "" = nothing is kept
   int keep_last = 3;                                       // 0 = all
+  bool background = false;                                 // write while the training goes on; see save()
   io::Checkpoint description;                              // model, dataset, config, build: copied into every snapshot
   std::function<int(const std::exception&)> exit_code_of;  // for RemoteError
   // Told the device tag of each array that resume() is about to load; throws where the array cannot go. May be empty.
@@ -26,8 +30,19 @@ class CheckpointKeeper {
   CheckpointKeeper(backends::Communicator& communicator, const KeeperOptions& options);
 
   bool enabled() const { return !options_.directory.empty(); }
-  // Collective. Returns the path written. REQUIRES: enabled().
-  std::string save(TrainState& state);
+  // What has been written, or with `background` what a thread of rank 0 has finished writing.
+  struct Saved {
+    TrainProgress progress;
+    std::string path;
+  };
+
+  // Collective: takes a copy of the state; then writes it, or with `background` has it written after the write before has
+  // ended. Throws when that or (without `background`) this write failed. REQUIRES: enabled().
+  void save(TrainState& state);
+  // Collective: waits for the last write; throws when it failed. Nothing to do without `background`.
+  void finish();
+  // The write that ended since the last call, on rank 0; never blocks, never throws (a failure is for save() and finish()).
+  std::optional<Saved> take_saved();
   // This rank's own model as DIR/final_model_rank_R.ckpt, parameters and buffers only. Each rank writes. REQUIRES: enabled().
   std::string save_rank_model(const TrainState& state) const;
 
@@ -37,10 +52,16 @@ class CheckpointKeeper {
 
  private:
   io::Checkpoint described() const;
+  void collect() noexcept;
 
   backends::Communicator& communicator_;
   KeeperOptions options_;
   std::vector<io::SaveRecord> history_;
+  // Rank 0.
+  std::optional<Saved> saved_;
+  TrainProgress pending_progress_;
+  std::exception_ptr failure_;        // of a write in the background
+  std::future<std::string> pending_;  // the path; last: its end waits for the thread
 };
 
 // Collective: rank 0 reads and validates a weights file (.ckpt or .safetensors through `read`), all ranks import it.

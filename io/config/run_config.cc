@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <limits>
 
 #include "io/config/option_rules.h"
@@ -46,7 +47,7 @@ void read_run(const ValueReader& read, RunConfig& config) {
   config.model = read.text("model");
   config.dataset = read.text("dataset");
   config.data_dir = read.text("data-dir");
-  if (config.model.empty()) throw ConfigError("no model: give --model mlp, convnet, resnet18-cifar, or a layer list FILE.toml");
+  if (config.model.empty()) throw ConfigError("no model: give --model " + std::string(find_option("model")->help));
   if (config.dataset.empty()) throw ConfigError("no data set: give --dataset, " + expected_text(*find_option("dataset")));
   config.epochs = read.integer("epochs", 1, 1'000'000, 1);
   config.steps = read.integer("steps", 1, kMany, 0);
@@ -61,6 +62,18 @@ void read_run(const ValueReader& read, RunConfig& config) {
       read.refuse("synthetic-shape", "HEIGHTxWIDTHxCHANNELS, each from 1 to 16384, as 28x28x1");
     config.synthetic_shape[i] = *size;
   }
+}
+
+void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
+  config.context = read.integer("context", 1, 1'000'000, config.context);
+  config.text_stride = read.integer("text-stride", 0, 1'000'000'000, 0);
+  config.vocabulary_size = read.integer("vocabulary-size", 0, 65536, 0);
+  config.image_size = read.integer("image-size", 1, 4096, config.image_size);
+  config.image_cache_mb = read.integer("image-cache-mb", 0, 1'000'000, config.image_cache_mb);
+  config.annotations = read.text("annotations");
+  config.label_column = read.text("label-column");
+  config.csv_header = read.text("csv-header").empty() ? "auto" : read.text("csv-header");
+  config.test_share = read.real("test-share", 0, 0.99, config.test_share, "a number from 0 to 0.99");
 }
 
 void read_devices(const ValueReader& read, RunConfig& config) {
@@ -79,6 +92,7 @@ void read_compute(const ValueReader& read, RunConfig& config) {
   config.dtype = read.text("dtype");
   config.buffers = read.text("buffers");
   config.threads = read.small("threads", 0, kMostThreads, 0);
+  config.sync_bn = read.flag("sync-bn");
   config.deterministic = read.flag("deterministic");
 }
 
@@ -103,10 +117,34 @@ void read_group(const ValueReader& read, RunConfig& config) {
     read.refuse("local-rank", "less than --world-size, which is " + std::to_string(*config.world_size));
 }
 
+void read_augmentation(const ValueReader& read, RunConfig& config) {
+  const std::vector<std::string> known{"resized-crop", "crop", "flip", "cutout"};
+  if (!read.text("augment").empty()) config.augment = split_text(read.text("augment"), ',');
+  for (const std::string& name : config.augment)
+    if (std::ranges::count(known, name) != 1 || std::ranges::count(config.augment, name) != 1)
+      read.refuse("augment", "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip");
+  const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
+  config.crop_padding = read.small("crop-padding", 1, 4096, config.crop_padding);
+  config.cutout_size = read.small("cutout-size", 1, 4096, config.cutout_size);
+  if (!wants("crop") && config.crop_padding != 4) read.refuse("crop-padding", "--augment crop beside it");
+  if (!wants("cutout") && config.cutout_size != 16) read.refuse("cutout-size", "--augment cutout beside it");
+}
+
 void read_batch(const ValueReader& read, RunConfig& config) {
+  config.canonical = read.text("reduction-order") == "canonical";
+  config.reduction_shards = read.small("reduction-shards", 1, 1024, config.reduction_shards);
+  if ((config.reduction_shards & (config.reduction_shards - 1)) != 0) read.refuse("reduction-shards", "a power of two");
+  if (config.canonical && config.buffers == "average")
+    read.refuse("buffers", "local or rank0 beside --reduction-order canonical: an average depends on the number of ranks");
+  config.verify_every = read.integer("verify-every", 1, kMany, 0);
+  config.on_desync = read.text("on-desync");
   config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
   config.batch_size_per_device = read.integer("batch-size-per-device", 1, 1'000'000'000, 0);
+  config.grad_accum = read.integer("grad-accum", 1, 1'000'000, 1);
+  config.uneven = read.text("uneven");
+  config.shard = read.text("shard");
   config.normalize = read.text("normalize");
+  read_augmentation(read, config);
   config.shuffle = read.flag("shuffle");
   config.seed = static_cast<std::uint64_t>(read.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 0));
   config.workers = read.small("workers", 0, kMostThreads, 1);
@@ -128,6 +166,7 @@ void read_optimiser(const ValueReader& read, RunConfig& config) {
   config.nesterov = read.flag("nesterov");
   config.weight_decay = read.real("weight-decay", 0, kLargest, 0, "a number, 0 or above");
   config.clip_grad = read.real("clip-grad", 0, kLargest, 0, "a number, 0 or above");
+  config.label_smoothing = read.real("label-smoothing", 0, below_one, 0, "a number from 0 to below 1");
   config.adam_beta1 = read.real("adam-beta1", 0, below_one, config.adam_beta1, "a number from 0 to below 1");
   config.adam_beta2 = read.real("adam-beta2", 0, below_one, config.adam_beta2, "a number from 0 to below 1");
   config.adam_eps = read.positive("adam-eps", 1, config.adam_eps);
@@ -144,6 +183,7 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.save_every = read.interval("save-every");
   config.keep_last = read.small("keep-last", 0, 1'000'000, 0);
   config.save_rank_models = read.flag("save-rank-models");
+  config.save_async = read.flag("save-async");
   config.resume = read.text("resume");
   config.init_from = read.text("init-from");
   config.map_location = read.text("map-location");
@@ -157,6 +197,19 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
     read.refuse("init-from", "no --resume PATH beside it: a snapshot brings its own weights");
 }
 
+void read_preempt(const ValueReader& read, RunConfig& config) {
+  constexpr std::pair<std::string_view, int> kSignals[] = {
+      {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT}};
+  config.requeue = read.flag("requeue");
+  if (read.text("preempt-signal").empty()) return;
+  for (const std::string& text : split_text(read.text("preempt-signal"), ',')) {
+    const std::string name = text.starts_with("SIG") ? text.substr(3) : text;
+    const auto found = std::ranges::find(kSignals, name, &std::pair<std::string_view, int>::first);
+    if (found == std::end(kSignals)) read.refuse("preempt-signal", "signals of USR1, USR2, TERM and INT, as USR1,TERM");
+    config.preempt_signals.push_back(found->second);
+  }
+}
+
 }  // namespace
 
 RunConfig resolve_run_config(const ConfigValues& values) {
@@ -166,12 +219,14 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   complete_by_optimizer(config.origin);
   const ValueReader read(config.origin);
   read_run(read, config);
+  read_tables_and_texts(read, config);
   read_compute(read, config);
   read_group(read, config);
   read_sync(read, config);
   read_batch(read, config);
   read_optimiser(read, config);
   read_state_and_report(read, config);
+  read_preempt(read, config);
   return config;
 }
 

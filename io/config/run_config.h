@@ -17,11 +17,15 @@ struct RunConfig {
   std::string model, dataset, data_dir;
   std::int64_t epochs = 1, steps = 0 /* > 0 wins over epochs */, limit = 0, synthetic_size = 10'000, synthetic_classes = 10;
   std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};  // height, width, channels
+  std::int64_t context = 64, text_stride = 0 /* the context */, vocabulary_size = 0 /* of the files */;
+  std::int64_t image_size = 224, image_cache_mb = 1024;
+  std::string annotations, label_column, csv_header;
+  double test_share = 0.2;
   // compute
   std::string device, dtype, buffers;
   std::vector<std::string> devices;  // "cpu:0", ...; empty: one, chosen by `device`
   int threads = 0 /* auto */;
-  bool deterministic = false;
+  bool sync_bn = false, deterministic = false;
   // group
   std::string backend, local_stage, init_method, interface_name, port_rule, job_id;
   std::optional<int> rank, world_size, local_rank;
@@ -45,15 +49,23 @@ struct RunConfig {
   int powersgd_rank = 4;
   double bucket_cap_mb = 25;
   bool delay_allreduce = false;
+  bool canonical = false;    // --reduction-order
+  int reduction_shards = 8;  // of canonical
+  std::int64_t verify_every = 0;  // 0 = never
+  std::string on_desync;          // abort, warn, repair
   // batch
   std::int64_t batch_size = 0, batch_size_per_device = 0;  // exactly one of them is > 0
   std::string normalize;                                   // auto, unit, standard
+  std::vector<std::string> augment;                        // of resized-crop, crop, flip, cutout; each once
+  int crop_padding = 4, cutout_size = 16;
+  std::int64_t grad_accum = 1;
+  std::string uneven, shard;
   bool shuffle = true;
   std::uint64_t seed = 0;
   int workers = 1, prefetch = 2;
   // optimiser
   std::string optimizer, lr_scale, lr_schedule;
-  double lr = 0, momentum = 0, weight_decay = 0, clip_grad = 0, lr_gamma = 0.1, lr_min = 0;
+  double lr = 0, momentum = 0, weight_decay = 0, clip_grad = 0, label_smoothing = 0, lr_gamma = 0.1, lr_min = 0;
   bool nesterov = false;
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
   std::int64_t lr_warmup_steps = 0;
@@ -62,11 +74,14 @@ struct RunConfig {
   std::string save_dir, resume /* auto, none or a path */, init_from, map_location;
   Interval save_every;
   int keep_last = 0;
-  bool save_rank_models = false;
+  bool save_rank_models = false, save_async = false;
   // report
   Interval eval_every;
   std::int64_t log_every = 100;
   std::string metrics, progress, flight_dir;
+  // preempt
+  std::vector<int> preempt_signals;
+  bool requeue = false;
 
   // Text (canonical) and source of every option. An option that plays no part in this run (momentum with adamw, epochs beside
   // steps) is unset here and has the source "not used".

@@ -72,6 +72,11 @@ padding = 1
 kind = "average_pool2d"
 window = 2
 name = "pooled"
+ceil_mode = true
+[[layer]]
+kind = "pad_channels"
+after = 3
+name = "padded"
 [[layer]]
 kind = "global_average_pool"
 [[layer]]
@@ -83,7 +88,7 @@ name = "left"
 out = 5
 [[layer]]
 kind = "flatten"
-inputs = ["pooled"]
+inputs = ["padded"]
 [[layer]]
 kind = "dense"
 name = "right"
@@ -100,7 +105,7 @@ out = "classes"
 
 TEST_F(LayerList, TakesEveryKindAndRuns) {
   const engine::Graph graph = build(kEveryKind);
-  EXPECT_EQ(graph.nodes().size(), 2U + 14 + 1);
+  EXPECT_EQ(graph.nodes().size(), 2U + 15 + 1);
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 1);
   EXPECT_EQ(state.entries.front().name, "c1.weight");
@@ -123,16 +128,14 @@ TEST_F(LayerList, TheExampleBuilds) {
 }
 
 TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
-  EXPECT_EQ(
-      error_of("[[layer]]\nkind = \"convd\"\n"),
-      "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? There are dense, conv2d, batch_norm2d, relu, max_pool2d, "
-      "average_pool2d, global_average_pool, flatten, add, dropout");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"convd\"\n"),
+            "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? There are dense, conv2d, batch_norm2d, relu, max_pool2d, "
+            "average_pool2d, pad_channels, global_average_pool, flatten, add, dropout");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\n"),
             "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? Known here: kind, name, inputs, "
             "out, bias");
-  EXPECT_EQ(
-      error_of("logit = \"a\"\n[[layer]]\nkind = \"relu\"\n"),
-      "m.toml:1: unknown key 'logit' in the file: did you mean 'logits'? Known here: sample_shape, classes, logits, layer");
+  EXPECT_EQ(error_of("logit = \"a\"\n[[layer]]\nkind = \"relu\"\n"),
+            "m.toml:1: unknown key 'logit' in the file: did you mean 'logits'? Known here: sample_shape, classes, logits, layer");
 }
 
 TEST_F(LayerList, WrongValuesNameTheLine) {
@@ -140,14 +143,12 @@ TEST_F(LayerList, WrongValuesNameTheLine) {
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nout = \"all\"\n"), "m.toml:3: 'out' must be an integer or \"classes\"");
   EXPECT_EQ(error_of("[[layer]]\nname = \"a\"\n"), "m.toml:1: 'kind' is missing");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\n"), "m.toml:1: 'out_channels' is missing");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"dropout\"\nrate = 1.5\n"),
-            "m.toml:1: dropout: rate must lie in [0, 1), not 1.500000");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"dropout\"\nrate = 1.5\n"), "m.toml:1: dropout: rate must lie in [0, 1), not 1.500000");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"batch_norm2d\"\n"),
             "m.toml:1: layer #2 (batch_norm2d): a layer with parameters needs a name");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\ninputs = [\"inptu\"]\n"),
             "m.toml:3: no layer 'inptu' before this one: did you mean 'input'?");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\ninputs = \"input\"\n"),
-            "m.toml:3: 'inputs' must be a list of layer names");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\ninputs = \"input\"\n"), "m.toml:3: 'inputs' must be a list of layer names");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\nname = \"a\"\n[[layer]]\nkind = \"relu\"\nname = \"a\"\n"),
             "m.toml:6: the name 'a' is used twice");
   EXPECT_TRUE(error_of("[[layer]\n").starts_with("m.toml:1: ")) << error_of("[[layer]\n");
@@ -157,9 +158,8 @@ TEST_F(LayerList, WrongValuesNameTheLine) {
 TEST_F(LayerList, ShapeErrorsNameTheLineTheLayerAndBothShapes) {
   EXPECT_EQ(error_of<engine::ShapeError>("[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 3\n"),
             "m.toml:1: layer 'fc' (dense): expected an input of rank 1, got [8, 8, 2]");
-  EXPECT_EQ(
-      error_of<engine::ShapeError>("[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 4\n"),
-      "m.toml: layer 'fc' (dense), which gives the logits: expected shape [3] (the classes), got [4]");
+  EXPECT_EQ(error_of<engine::ShapeError>("[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 4\n"),
+            "m.toml: layer 'fc' (dense), which gives the logits: expected shape [3] (the classes), got [4]");
 }
 
 TEST_F(LayerList, MissingFileAndMissingDefaults) {

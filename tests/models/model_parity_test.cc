@@ -36,7 +36,8 @@ void fill_by_formula(ModelState& state) {
 
 // The losses of the training steps, then of the trained model in inference mode.
 std::vector<double> losses(const std::string& name, const engine::Shape& sample, int steps) {
-  const engine::Graph graph = models::build_model(name, {.sample_shape = sample});
+  const engine::Graph graph =
+      models::build_model(name, {.sample_shape = sample, .classes = models::default_options(name).classes});
   const engine::Plan plan = engine::Plan::compile(graph, {.max_batch = kCount, .dtype = engine::DType::kF64, .threads = 2});
   ModelState state = ModelState::allocate(graph, engine::DType::kF64);
   state.initialize(graph, 0);
@@ -85,6 +86,9 @@ TEST_P(ModelParity, AgreesWithPyTorchInDoublePrecision) {
 
 INSTANTIATE_TEST_SUITE_P(All, ModelParity,
                          testing::Values(Reference{"mlp", {28, 28, 1}, 1e-12}, Reference{"convnet", {28, 28, 1}, 1e-11},
-                                         Reference{"resnet18-cifar", {8, 8, 3}, 1e-9}));
+                                         Reference{"resnet18", {40, 40, 3}, 1e-9}, Reference{"resnet50", {40, 40, 3}, 1e-9},
+                                         Reference{"resnet18-cifar", {8, 8, 3}, 1e-9},
+                                         Reference{"resnet20-cifar", {9, 9, 3}, 1e-9},
+                                         Reference{"pyramidnet110", {10, 10, 3}, 1e-9}));
 
 }  // namespace

@@ -9,10 +9,60 @@ import pathlib
 import sys
 
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
 
-MODELS = {"mlp": (1, 28, 28), "convnet": (1, 28, 28), "resnet18-cifar": (3, 8, 8)}
 COUNT, STEPS, RATE = 4, 3, 0.01
+
+
+class NarrowBlock(nn.Module):
+    """He et al., 2016, section 4.2, shortcut A: every second pixel, zeros before and behind the channels."""
+
+    def __init__(self, cin, cout, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(cin, cout, 3, stride, 1, bias=False), nn.BatchNorm2d(cout)
+        self.conv2, self.bn2 = nn.Conv2d(cout, cout, 3, 1, 1, bias=False), nn.BatchNorm2d(cout)
+        self.stride, self.missing = stride, cout - cin
+
+    def forward(self, x):
+        short = F.pad(x[:, :, ::self.stride, ::self.stride], (0, 0, 0, 0, self.missing // 2, self.missing - self.missing // 2))
+        return F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))) + short)
+
+
+class NarrowResNet(nn.Module):
+    def __init__(self, depth, classes=10):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)
+        for stage in range(3):
+            first = max(16, 8 << stage)
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*(
+                NarrowBlock(16 << stage if i else first, 16 << stage, 2 if stage and not i else 1) for i in range(depth))))
+        self.linear = nn.Linear(64, classes)
+
+    def forward(self, x):
+        x = self.layer3(self.layer2(self.layer1(F.relu(self.bn1(self.conv1(x))))))
+        return self.linear(x.mean((2, 3)))
+
+
+def models(peer):
+    """name: (constructor, shape of the samples for losses; None: names and shapes only)"""
+    basic = lambda *depths: lambda: peer.ResNet(peer.BasicBlock, depths)
+    bottleneck = lambda *depths: lambda: peer.ResNet(peer.Bottleneck, depths)
+    of_peer = lambda name: peer.MODELS[name][0]
+    return {
+        "mlp": (of_peer("mlp"), (1, 28, 28)),
+        "convnet": (of_peer("convnet"), (1, 28, 28)),
+        "resnet18": (basic(2, 2, 2, 2), (3, 40, 40)),
+        "resnet34": (basic(3, 4, 6, 3), None),
+        "resnet50": (bottleneck(3, 4, 6, 3), (3, 40, 40)),
+        "resnet101": (bottleneck(3, 4, 23, 3), None),
+        "resnet152": (bottleneck(3, 8, 36, 3), None),
+        "resnet18-cifar": (of_peer("resnet18-cifar"), (3, 8, 8)),
+        "resnet50-cifar": (of_peer("resnet50-cifar"), None),
+        "resnet20-cifar": (lambda: NarrowResNet(3), (3, 9, 9)),
+        "resnet56-cifar": (lambda: NarrowResNet(9), None),
+        "pyramidnet110": (of_peer("pyramidnet110"), (3, 10, 10)),
+    }
 
 
 def load_peer(path):
@@ -39,7 +89,7 @@ def losses(make, shape):
     i = torch.arange(COUNT * c * h * w, dtype=torch.int64)
     x = ((i * i + 31 * i) % 256).float() / 255  # NHWC
     x = x.reshape(COUNT, h, w, c).permute(0, 3, 1, 2).double()
-    y = torch.arange(COUNT) * 3 % 10
+    y = torch.arange(COUNT) * 3 % 10  # of 10 or of 1000 classes
     values = []
     for _ in range(STEPS):
         model.zero_grad()
@@ -59,11 +109,11 @@ def main():
         sys.exit(__doc__)
     peer, here = load_peer(sys.argv.pop()), pathlib.Path(__file__).parent
     with open(here / "state_dicts.txt", "w") as names, open(here / "reference_losses.txt", "w") as numbers:
-        for name, shape in MODELS.items():
-            make = peer.MODELS[name][0]
+        for name, (make, shape) in models(peer).items():
             for key, value in make().state_dict().items():
                 names.write(f"{name} {key} {list(value.shape)}\n")
-            numbers.write(" ".join([name] + [f"{v:.17g}" for v in losses(make, shape)]) + "\n")
+            if shape:
+                numbers.write(" ".join([name] + [f"{v:.17g}" for v in losses(make, shape)]) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ using session_runner::distance;
 using session_runner::RankResult;
 using session_runner::same_bits;
 using session_runner::train;
+using session_runner::train_on_hosts;
 using Options = std::map<std::string, std::string>;
 
 Options with(Options base, const Options& more) {
@@ -133,7 +134,7 @@ TEST(PostLocal, SaysWhatItDid) {
 
 TEST(Islands, EveryRankAloneIsPlainParameterAveraging) {
   const auto plain = train(3, with(kBase, kParams3));
-  const auto alone = train(3, with(with(kBase, kParams3), {{"sync-island", "host"}}), {"a", "b", "c"});
+  const auto alone = train_on_hosts({"a", "b", "c"}, with(with(kBase, kParams3), {{"sync-island", "host"}}));
   EXPECT_LT(distance(plain[0], alone[0]), 1e-12);
 }
 
@@ -149,7 +150,7 @@ TEST(Islands, AHostOfTwoRanksIsOneReplica) {
   for (const char* policy : {"params", "diloco", "slowmo"}) {
     const Options local{{"sync", policy}, {"sync-every", "3"}};
     const auto two = train(2, with(options, local));
-    const auto four = train(4, with(with(options, local), {{"sync-island", "host"}}), {"a", "a", "b", "b"});
+    const auto four = train_on_hosts({"a", "a", "b", "b"}, with(with(options, local), {{"sync-island", "host"}}));
     EXPECT_LT(distance(two[0], four[0]), 1e-12) << policy;
     expect_together(four);
     EXPECT_NE(four[0].coverage.find("within 2 hosts, averaged the gradients of 6/6 parameters in each of 10 steps"),
@@ -161,7 +162,7 @@ TEST(Islands, AHostOfTwoRanksIsOneReplica) {
 TEST(Islands, OfUnequalSizeWeighBySamplesAndMixWithAWarmup) {
   const Options options =
       with(kBase, {{"sync", "post-local"}, {"sync-warmup", "2"}, {"sync-every", "4"}, {"sync-island", "host"}});
-  const auto ranks = train(4, options, {"a", "b", "b", "b"});
+  const auto ranks = train_on_hosts({"a", "b", "b", "b"}, options);
   expect_together(ranks);
   EXPECT_GT(distance(train(4, kBase)[0], ranks[0]), 1e-6);
 }

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "engine/train/train_state.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/config/run_config.h"
 
 namespace session_runner {
 
@@ -18,15 +21,24 @@ struct RankResult {
   std::int64_t averagings = 0, bytes_sent = 0;
   std::vector<double> spreads;    // of the reports that had one
   std::vector<std::string> plan;  // lines told before the start
+  engine::EvalReport last_eval;
+  std::vector<engine::DesyncReport> desyncs;
+  std::vector<engine::StepReport> reports;  // without their spans
 };
 
 // Options by name over quiet defaults (mlp on synthetic 6x6x1 images, one report a step, no evaluation, threads 1).
-// Rethrows a rank's error. `hosts`: a name for each rank; ranks of the same name seem to share a host. Empty: they all do.
+// `after_step` is called on every rank after each of its steps, for tests that meddle with the state.
+// Rethrows a rank's error.
+using AfterStep = std::function<void(int rank, engine::TrainState& state)>;
 std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options,
-                              const std::vector<std::string>& hosts = {});
+                              const AfterStep& after_step = {});
+// The same with a rank for each of `hosts`: ranks of the same name seem to share a host.
+std::vector<RankResult> train_on_hosts(const std::vector<std::string>& hosts, const std::map<std::string, std::string>& options);
+// The configuration that train() runs.
+io::RunConfig make_config(const std::map<std::string, std::string>& options);
 
-// Largest |a - b| over all parameters, relative to the largest |a|.
-double distance(const RankResult& a, const RankResult& b);
+// Largest |a - b| over all parameters (or the running statistics), relative to the largest |a|.
+double distance(const RankResult& a, const RankResult& b, io::Section section = io::Section::kParameter);
 bool same_bits(const RankResult& a, const RankResult& b, io::Section section);
 
 }  // namespace session_runner

@@ -12,7 +12,6 @@
 namespace tools {
 namespace {
 
-constexpr int kExitPreempted = 75;
 constexpr int kExitCannotRun = 126, kExitNotFound = 127;  // as shells say it
 
 std::string json_text(const std::string& text) {

@@ -26,6 +26,7 @@ constexpr std::chrono::seconds kKillPatience{10};
 int GroupOutcome::code() const {
   if (killed) return 128 + stop_signal;
   if (culprit >= 0) return ends[static_cast<std::size_t>(culprit)].code;
+  if (std::any_of(ends.begin(), ends.end(), [](const WorkerEnd& e) { return e.code == kExitPreempted; })) return kExitPreempted;
   return stop_signal != 0 ? 128 + stop_signal : 0;
 }
 
@@ -151,7 +152,8 @@ void WorkerGroup::look_for_ends() {
 }
 
 bool WorkerGroup::is_failure(const WorkerEnd& end) const {
-  return end.code != 0 && !(outcome_.stop_signal != 0 && end.code == 128 + outcome_.stop_signal);
+  // A worker that was preempted has saved; the others do the same.
+  return end.code != 0 && end.code != kExitPreempted && !(outcome_.stop_signal != 0 && end.code == 128 + outcome_.stop_signal);
 }
 
 void WorkerGroup::find_culprit() {

@@ -56,8 +56,9 @@ std::vector<Case> cases() {
   all.push_back({40, {4, 4, 3, 18, 3, 3, 1, 1}});   // many images to a group
   all.push_back({3, {4, 4, 130, 20, 3, 3, 1, 1}});  // one kernel row exceeds a chunk, in both directions
   all.push_back({2, {6, 5, 20, 130, 3, 3, 2, 1}});
-  all.push_back({2, {7, 6, 5, 9, 3, 2, 2, 1}});  // a kernel that is not square
-  all.push_back({2, {9, 9, 3, 4, 5, 5, 5, 2}});  // a stride without a fast kernel
+  all.push_back({2, {13, 10, 3, 17, 7, 7, 2, 3}});  // the first layer of networks for large images
+  all.push_back({2, {7, 6, 5, 9, 3, 2, 2, 1}});     // a kernel that is not square
+  all.push_back({2, {9, 9, 3, 4, 5, 5, 5, 2}});     // a stride without a fast kernel
   return all;
 }
 

@@ -18,15 +18,17 @@ Operand<float> tied_operand(const Shape& shape, std::uint32_t seed) {
 }
 
 const Pool2dGeometry kGeometries[] = {
-    {28, 28, 16, 2, 2, 0}, {5, 7, 3, 2, 2, 0},    {4, 4, 33, 2, 2, 0}, {3, 2, 1, 2, 2, 0},
-    {2, 3, 8, 2, 2, 0},    {6, 5, 10, 3, 2, 1},   {7, 7, 17, 3, 1, 1}, {9, 4, 5, 2, 3, 1},
-    {5, 5, 4, 5, 5, 2},    {15, 15, 7, 15, 1, 7}, {6, 6, 24, 3, 2, 0},
+    {28, 28, 16, 2, 2, 0},     {5, 7, 3, 2, 2, 0},        {4, 4, 33, 2, 2, 0},      {3, 2, 1, 2, 2, 0},
+    {2, 3, 8, 2, 2, 0},        {6, 5, 10, 3, 2, 1},       {7, 7, 17, 3, 1, 1},      {9, 4, 5, 2, 3, 1},
+    {5, 5, 4, 5, 5, 2},        {15, 15, 7, 15, 1, 7},     {6, 6, 24, 3, 2, 0},      {7, 4, 19, 1, 2, 0},
+    {5, 7, 3, 2, 2, 0, true},  {4, 4, 33, 2, 2, 0, true}, {1, 1, 5, 2, 2, 0, true}, {6, 5, 10, 3, 2, 1, true},
+    {3, 5, 17, 2, 3, 1, true}, {8, 9, 8, 4, 3, 2, true},
 };
 
 std::string name_of(const Pool2dGeometry& g, std::int64_t n) {
   return "n " + std::to_string(n) + " h " + std::to_string(g.in_h) + " w " + std::to_string(g.in_w) + " c " +
          std::to_string(g.channels) + " window " + std::to_string(g.window) + " stride " + std::to_string(g.stride) +
-         " padding " + std::to_string(g.padding);
+         " padding " + std::to_string(g.padding) + (g.ceil_mode ? " ceil" : "");
 }
 
 // Calls check(geometry, n, threads, write) for all of them.
@@ -117,6 +119,49 @@ TEST(Pool2d, IsPyTorchsWithPadding) {
     average_pool2d_forward(c.context, g, x.view(), y.view());
     EXPECT_EQ(far_apart(y.values, std::vector<double>{-2. / 9, 13. / 9, -2. / 9, -1. / 3, 14. / 3, -1. / 3}, 1e-6, 0), "");
   });
+}
+
+// avg_pool2d and max_pool2d of torch 2 with ceil_mode=True on x = arange(15).reshape(3, 5) * [1, -1, 1, 1, -1]. A window that
+// sticks out is divided by its places in the padded image: {-4}, {10 -11}, {12 13}, {-14} below.
+TEST(Pool2d, CeilModeIsPyTorchs) {
+  struct Case {
+    std::int64_t window, stride, padding;
+    Shape out;
+    std::vector<double> average;
+    std::vector<float> largest;
+  };
+  const Case cases[] = {
+      {2, 2, 0, {1, 2, 3, 1}, {-0.5, 5, -6.5, -0.5, 12.5, -14}, {5, 8, -4, 10, 13, -14}},
+      {3, 2, 1, {1, 2, 3, 1}, {-2. / 9, 13. / 9, -2. / 9, -2. / 9, 23. / 9, -2. / 9}, {5, 8, 8, 10, 13, 13}},
+      {2, 3, 1, {1, 2, 2, 1}, {0, 1.25, 2.5, 6.25}, {0, 3, 10, 13}},
+  };
+  for_each_setting([&](int threads) {
+    for (const Case& each : cases) {
+      const Pool2dGeometry g{3, 5, 1, each.window, each.stride, each.padding, true};
+      SCOPED_TRACE(name_of(g, 1));
+      ASSERT_EQ((Shape{1, g.out_h(), g.out_w(), 1}), each.out);
+      Operand<float> x = operand_of<float>({1, 3, 5, 1}, {0, -1, 2, 3, -4, 5, -6, 7, 8, -9, 10, -11, 12, 13, -14});
+      Operand<float> y(each.out, 0);
+      Context c(threads, 0);
+      average_pool2d_forward(c.context, g, x.view(), y.view());
+      EXPECT_EQ(far_apart(y.values, each.average, 1e-6, 0), "");
+      max_pool2d_forward(c.context, g, x.view(), y.view(), {});
+      EXPECT_EQ(y.values, each.largest);
+    }
+  });
+}
+
+// Sizes of torch 2's avg_pool2d(zeros(n, n), window, stride, padding, ceil_mode=True) for n = 1..8; 0: refused.
+TEST(Pool2d, CeilModeGivesPyTorchsSizes) {
+  const std::pair<Pool2dGeometry, std::vector<std::int64_t>> cases[] = {
+      {{0, 0, 1, 2, 2, 0, true}, {1, 1, 2, 2, 3, 3, 4, 4}}, {{0, 0, 1, 3, 2, 0, true}, {0, 1, 1, 2, 2, 3, 3, 4}},
+      {{0, 0, 1, 3, 2, 1, true}, {1, 2, 2, 3, 3, 4, 4, 5}}, {{0, 0, 1, 2, 3, 1, true}, {1, 1, 2, 2, 2, 3, 3, 3}},
+      {{0, 0, 1, 3, 3, 1, true}, {1, 1, 2, 2, 2, 3, 3, 3}}, {{0, 0, 1, 5, 1, 2, true}, {1, 2, 3, 4, 5, 6, 7, 8}},
+      {{0, 0, 1, 4, 3, 2, true}, {1, 2, 2, 2, 3, 3, 3, 4}},
+  };
+  for (const auto& [geometry, sizes] : cases)
+    for (std::int64_t n = 1; n <= 8; ++n)
+      EXPECT_EQ(geometry.windows(n), sizes[static_cast<std::size_t>(n - 1)]) << name_of(geometry, 1) << " of " << n;
 }
 
 // Windows of torch 2's max_pool2d: {3 1 3 0} -> first 3; {2 5 5 5} -> first 5; {-1 -2 -2 -1} -> first -1;

@@ -25,6 +25,21 @@ TEST(SoftmaxCrossEntropy, IsPyTorchs) {
             "");
 }
 
+// The same with label_smoothing=0.1.
+TEST(SoftmaxCrossEntropy, LabelSmoothingIsPyTorchs) {
+  Operand<double> logits = operand_of<double>({3, 3}, {1, 2, -1, 0.5, 0.5, 3, 100, -50, 99}), loss({3}, 0), gradient({3, 3}, 0);
+  Operand<std::int32_t> labels = operand_of<std::int32_t>({3}, {2, 0, 2});
+  Context c(1, 0);
+  softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(), gradient.view(), 0.1);
+  EXPECT_EQ(far_apart(loss.values, std::vector<double>{3.1823455501015196, 2.5686750510578022, 6.246595020851557}, 1e-14, 0), "");
+  EXPECT_EQ(far_apart(gradient.values,
+                      std::vector<double>{0.2261631270090858, 0.6720511793649079, -0.8982143063739936, -0.8628238726721283,
+                                          0.03717612732787171, 0.8256477453442564, 0.6977252452966716, -0.03333333333333333,
+                                          -0.6643919119633382},
+                      1e-14, 1e-15),
+            "");
+}
+
 TEST(SoftmaxCrossEntropy, Float32AgreesWithFloat64AtEverySizeAndThreadCount) {
   for_each_setting([](int threads) {
     for (const Shape& shape : {Shape{0, 4}, Shape{1, 1}, Shape{7, 10}, Shape{100, 10}, Shape{13, 101}}) {
@@ -37,6 +52,10 @@ TEST(SoftmaxCrossEntropy, Float32AgreesWithFloat64AtEverySizeAndThreadCount) {
         labels.values[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(r % shape[1]);
       Operand<double> wide = widen(logits), wide_loss({rows}, 0), wide_gradient(shape, 0);
       Context c(threads, 0);
+      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(), gradient.view(), 0.2);
+      softmax_cross_entropy_forward(c.context, wide.view(), labels.view(), wide_loss.view(), wide_gradient.view(), 0.2);
+      EXPECT_EQ(far_apart(loss.values, wide_loss.values, 1e-6, 1e-6), "");
+      EXPECT_EQ(far_apart(gradient.values, wide_gradient.values, 1e-5, 1e-6), "");
       softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(), gradient.view());
       softmax_cross_entropy_forward(c.context, wide.view(), labels.view(), wide_loss.view(), wide_gradient.view());
       EXPECT_EQ(far_apart(loss.values, wide_loss.values, 1e-6, 1e-6), "");
@@ -94,6 +113,20 @@ TEST(CountCorrect, TakesTheFirstLargestAndNeverARowWithANan) {
   EXPECT_EQ(count_correct(logits.view(), labels.view()), 2);
   Operand<double> wide = widen(logits);
   EXPECT_EQ(count_correct(wide.view(), labels.view()), 2);
+}
+
+TEST(CountAmongLargest, IsCountCorrectForOneAndBreaksTiesByTheLowerClass) {
+  const float nan = std::nanf("");
+  Operand<float> logits = operand_of<float>({4, 4}, {1, 2, 3, 0, 5, 5, 5, 5, 9, nan, 1, 0, 0, 0, 0, 1});
+  for (std::int32_t label = 0; label < 4; ++label) {
+    Operand<std::int32_t> labels({4}, label);
+    EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 1), count_correct(logits.view(), labels.view()));
+    EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 4), 3) << "all but the row with a NaN";
+  }
+  Operand<std::int32_t> labels = operand_of<std::int32_t>({4}, {1, 1, 0, 1});
+  EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 2), 2) << "second, second of equals, NaN, third";
+  Operand<double> wide = widen(logits);
+  EXPECT_EQ(count_among_largest(wide.view(), labels.view(), 3), 3);
 }
 
 TEST(SumF64, AddsInF64) {

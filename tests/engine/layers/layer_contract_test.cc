@@ -29,8 +29,7 @@ std::string shape_error(engine::LayerPtr layer, const std::vector<Shape>& shapes
 }
 
 TEST(LayerShapes, MessagesNameTheLayerAndBothShapes) {
-  EXPECT_EQ(shape_error(layers::dense(10), {{28, 28, 1}}),
-            "layer 'x' (dense): expected an input of rank 1, got [28, 28, 1]");
+  EXPECT_EQ(shape_error(layers::dense(10), {{28, 28, 1}}), "layer 'x' (dense): expected an input of rank 1, got [28, 28, 1]");
   EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 1}), {{10}}),
             "layer 'x' (conv2d): expected an input of rank 3 [h, w, c], got [10]");
   EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 1, .kernel = 5, .padding = 1}), {{2, 4, 1}}),
@@ -48,6 +47,9 @@ TEST(LayerShapes, OutputsAreThoseOfPyTorch) {
             (Shape{112, 112, 64}));
   EXPECT_EQ(shape(layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}), {112, 112, 64}), (Shape{56, 56, 64}));
   EXPECT_EQ(shape(layers::max_pool2d({.window = 2}), {7, 5, 4}), (Shape{3, 2, 4}));
+  EXPECT_EQ(shape(layers::average_pool2d({.window = 2, .ceil_mode = true}), {7, 5, 4}), (Shape{4, 3, 4}));
+  EXPECT_EQ(shape(layers::average_pool2d({.window = 2, .ceil_mode = true}), {1, 1, 4}), (Shape{1, 1, 4}));
+  EXPECT_EQ(shape(layers::pad_channels(1, 4), {7, 5, 16}), (Shape{7, 5, 21}));
   EXPECT_EQ(shape(layers::global_average_pool(), {4, 4, 512}), (Shape{512}));
   EXPECT_EQ(shape(layers::flatten(), {7, 7, 32}), (Shape{1568}));
 }
@@ -58,6 +60,9 @@ TEST(LayerOptions, OutOfRangeIsRefused) {
   EXPECT_THROW(layers::conv2d({.out_channels = 4, .padding = -1}), engine::ModelError);
   EXPECT_THROW(layers::max_pool2d({.window = 2, .padding = 2}), engine::ModelError);
   EXPECT_THROW(layers::average_pool2d({.window = 16}), engine::ModelError);
+  EXPECT_THROW(layers::pad_channels(-1, 0), engine::ModelError);
+  EXPECT_THROW(layers::softmax_cross_entropy(1), engine::ModelError);
+  EXPECT_THROW(layers::softmax_cross_entropy(std::nan("")), engine::ModelError);
   EXPECT_THROW(layers::dropout(1), engine::ModelError);
   EXPECT_THROW(layers::dropout(std::nan("")), engine::ModelError);
   EXPECT_THROW(layers::batch_norm2d({.eps = 0}), engine::ModelError);
@@ -96,10 +101,48 @@ TEST(InitialValues, FollowPyTorchsDistributions) {
   for (const float value : state.view(state.entries[5]).span<float>()) EXPECT_EQ(value, 1) << state.entries[5].name;
 }
 
+// torchvision's residual networks: normal with variance 2 / (out * kh * kw).
+TEST(InitialValues, OfAConvolutionMayBeNormalByFanOut) {
+  const Graph graph = test_support::classifier({4, 4, 3}, [](Graph& g, NodeId x) {
+    const layers::Conv2dOptions options{.out_channels = 64, .padding = 1, .bias = false, .init = layers::ConvInit::kNormalFanOut};
+    return g.add("fc", layers::dense(10), {g.add("", layers::global_average_pool(), {g.add("c", layers::conv2d(options), {x})})});
+  });
+  ModelState state = ModelState::allocate(graph, engine::DType::kF32);
+  state.initialize(graph, 5);
+  const auto weight = state.view(state.entries[0]).span<float>();
+  const double n = static_cast<double>(weight.size()), deviation = std::sqrt(2.0 / (64 * 9));
+  double sum = 0, squares = 0, beyond = 0;
+  for (const float value : weight) {
+    sum += value;
+    squares += double{value} * value;
+    beyond += std::abs(value) > 2 * deviation ? 1 : 0;
+  }
+  EXPECT_NEAR(sum / n / deviation, 0, 4 / std::sqrt(n));
+  EXPECT_NEAR(squares / n / (deviation * deviation), 1, 4 * std::sqrt(2 / n));
+  EXPECT_NEAR(beyond / n, 0.0455, 4 * std::sqrt(0.0455 / n));  // a normal distribution has tails
+}
+
+// Training minimises the smoothed loss; what an evaluation reports is the plain one.
+TEST(LabelSmoothing, ActsInTrainingAlone) {
+  const auto losses = [](double smoothing) {
+    Graph graph;
+    const NodeId x = graph.input("input", {2, 1, 3}), labels = graph.input("labels", {}, engine::DType::kI32);
+    const NodeId logits = graph.add("fc", layers::dense(4), {graph.add("", layers::flatten(), {x})});
+    graph.set_outputs(logits, graph.add("", layers::softmax_cross_entropy(smoothing), {logits, labels}));
+    test_support::Harness harness(std::move(graph), {.max_batch = 3, .dtype = engine::DType::kF64});
+    const test_support::RandomBatch batch(harness.graph, 3);
+    const double trained = harness.executor.forward(batch.view(), true).loss_sum;
+    return std::pair{trained, harness.executor.forward(batch.view(), false).loss_sum};
+  };
+  const auto plain = losses(0), smoothed = losses(0.2);
+  EXPECT_EQ(plain.first, plain.second);
+  EXPECT_EQ(smoothed.second, plain.second);
+  EXPECT_GT(std::abs(smoothed.first - plain.first), 1e-3);
+}
+
 TEST(InitialValues, DependOnSeedAndNameButNotOnDType) {
   const Graph graph = small_graph();
-  ModelState single = ModelState::allocate(graph, engine::DType::kF32),
-             again = ModelState::allocate(graph, engine::DType::kF32),
+  ModelState single = ModelState::allocate(graph, engine::DType::kF32), again = ModelState::allocate(graph, engine::DType::kF32),
              twice = ModelState::allocate(graph, engine::DType::kF64);
   single.initialize(graph, 5);
   twice.initialize(graph, 5);
@@ -108,8 +151,7 @@ TEST(InitialValues, DependOnSeedAndNameButNotOnDType) {
     if (entry.kind == ModelState::Kind::kCounter) continue;
     EXPECT_EQ(test_support::to_doubles(single.view(entry)), test_support::to_doubles(twice.view(entry))) << entry.name;
   }
-  EXPECT_NE(test_support::to_doubles(single.view(single.entries[0])),
-            test_support::to_doubles(again.view(again.entries[0])));
+  EXPECT_NE(test_support::to_doubles(single.view(single.entries[0])), test_support::to_doubles(again.view(again.entries[0])));
   EXPECT_NE(test_support::to_doubles(single.view(single.entries[1]))[0],
             test_support::to_doubles(single.view(single.entries[0]))[0]);
 }

@@ -21,9 +21,7 @@ NodeId head(Graph& graph, NodeId image) {
 
 constexpr Case kCases[] = {
     {"dense_without_bias",
-     [](Graph& g, NodeId x) {
-       return g.add("d", layers::dense(4, false), {g.add("", layers::global_average_pool(), {x})});
-     }},
+     [](Graph& g, NodeId x) { return g.add("d", layers::dense(4, false), {g.add("", layers::global_average_pool(), {x})}); }},
     {"dense_with_relu",
      [](Graph& g, NodeId x) {
        const NodeId hidden = g.add("d", layers::dense(8), {g.add("", layers::flatten(), {x})});
@@ -38,9 +36,7 @@ constexpr Case kCases[] = {
        return head(g, g.add("c", layers::conv2d({.out_channels = 2, .kernel = 5, .padding = 2, .bias = false}), {x}));
      }},
     {"conv2d_1x1_stride_2",
-     [](Graph& g, NodeId x) {
-       return head(g, g.add("c", layers::conv2d({.out_channels = 4, .kernel = 1, .stride = 2}), {x}));
-     }},
+     [](Graph& g, NodeId x) { return head(g, g.add("c", layers::conv2d({.out_channels = 4, .kernel = 1, .stride = 2}), {x})); }},
     {"batch_norm2d", [](Graph& g, NodeId x) { return head(g, g.add("n", layers::batch_norm2d(), {x})); }},
     {"batch_norm2d_with_relu",
      [](Graph& g, NodeId x) { return head(g, g.add("", layers::relu(), {g.add("n", layers::batch_norm2d(), {x})})); }},
@@ -51,20 +47,33 @@ constexpr Case kCases[] = {
     {"batch_norm2d_with_residual_and_relu",
      [](Graph& g, NodeId x) {
        const NodeId inner = g.add("c", layers::conv2d({.out_channels = 3, .kernel = 3, .padding = 1}), {x});
-       return head(g,
-                   g.add("", layers::relu(), {g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {inner}), x})}));
+       return head(g, g.add("", layers::relu(), {g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {inner}), x})}));
      }},
     {"relu", [](Graph& g, NodeId x) { return head(g, g.add("", layers::relu(), {x})); }},
     {"max_pool2d", [](Graph& g, NodeId x) { return head(g, g.add("", layers::max_pool2d({.window = 2}), {x})); }},
     {"max_pool2d_overlapping",
-     [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}), {x}));
-     }},
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}), {x})); }},
     {"average_pool2d", [](Graph& g, NodeId x) { return head(g, g.add("", layers::average_pool2d({.window = 2}), {x})); }},
     {"average_pool2d_overlapping",
      [](Graph& g, NodeId x) {
        return head(g, g.add("", layers::average_pool2d({.window = 3, .stride = 2, .padding = 1}), {x}));
      }},
+    {"average_pool2d_in_ceil_mode",
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::average_pool2d({.window = 2, .ceil_mode = true}), {x})); }},
+    {"max_pool2d_in_ceil_mode",
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::max_pool2d({.window = 2, .ceil_mode = true}), {x})); }},
+    {"conv2d_7x7_stride_2",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("c", layers::conv2d({.out_channels = 4, .kernel = 7, .stride = 2, .padding = 3}), {x}));
+     }},
+    {"pad_channels", [](Graph& g, NodeId x) { return head(g, g.add("", layers::pad_channels(1, 2), {x})); }},
+    {"pad_channels_of_a_tensor_that_others_read",
+     [](Graph& g, NodeId x) {
+       const NodeId wide = g.add("c", layers::conv2d({.out_channels = 5, .padding = 1}), {x});
+       return head(
+           g, g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {wide}), g.add("", layers::pad_channels(0, 2), {x})}));
+     }},
+    {"pad_channels_by_none", [](Graph& g, NodeId x) { return head(g, g.add("", layers::pad_channels(0, 0), {x})); }},
     {"global_average_pool",
      [](Graph& g, NodeId x) { return g.add("d", layers::dense(4), {g.add("", layers::global_average_pool(), {x})}); }},
     {"flatten", [](Graph& g, NodeId x) { return head(g, x); }},
@@ -74,9 +83,9 @@ constexpr Case kCases[] = {
      }},
     {"add_of_two",
      [](Graph& g, NodeId x) {
-       return head(
-           g, g.add("", layers::add(),
-                    {g.add("", layers::relu(), {x}), g.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x})}));
+       return head(g,
+                   g.add("", layers::add(),
+                         {g.add("", layers::relu(), {x}), g.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x})}));
      }},
     {"dropout", [](Graph& g, NodeId x) { return head(g, g.add("", layers::dropout(0.4), {x})); }},
     {"dropout_of_rate_0", [](Graph& g, NodeId x) { return head(g, g.add("", layers::dropout(0), {x})); }},
@@ -95,6 +104,15 @@ TEST_P(LayerGradient, AgreesWithFiniteDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, LayerGradient, testing::ValuesIn(kCases),
                          [](const auto& each) { return std::string(each.param.name); });
+
+// The loss itself with label smoothing: the harness' classifiers have the plain one.
+TEST(LabelSmoothing, GradientAgreesWithFiniteDifferences) {
+  Graph graph;
+  const NodeId x = graph.input("input", {4, 3, 2}), labels = graph.input("labels", {}, engine::DType::kI32);
+  const NodeId logits = head(graph, graph.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x}));
+  graph.set_outputs(logits, graph.add("", layers::softmax_cross_entropy(0.3), {logits, labels}));
+  EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4}), 1e-7);
+}
 
 // A checker that cannot fail checks nothing: with the wrong sign of one layer's gradient it must complain.
 class WrongRelu final : public engine::Layer {

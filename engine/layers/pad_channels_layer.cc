@@ -1,0 +1,39 @@
+// Zeros around the channels, for shortcuts into wider blocks.
+#include "engine/kernels/pad_channels.h"
+#include "engine/layers/layer_checks.h"
+#include "engine/layers/layers.h"
+
+namespace engine::layers {
+namespace {
+
+class PadChannels final : public Layer {
+ public:
+  PadChannels(std::int64_t before, std::int64_t after) : before_(before), after_(after) {
+    expect_at_least("pad_channels", "before", before, 0);
+    expect_at_least("pad_channels", "after", after, 0);
+  }
+  std::string_view kind() const override { return "pad_channels"; }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 1);
+    expect_rank(inputs[0], 3, "[h, w, c]");
+    return {inputs[0][0], inputs[0][1], before_ + inputs[0][2] + after_};
+  }
+  bool is_alias(std::span<const Shape>) const override { return before_ + after_ == 0; }
+
+  void forward(const LayerRun& run) const override {
+    kernels::pad_channels_forward(run.kernels, before_, run.inputs[0], run.output);
+  }
+  void backward(const LayerRun& run) const override {
+    if (run.input_gradients[0])
+      kernels::pad_channels_backward(run.kernels, before_, run.output_gradient, run.input_gradients[0], run.input_writes[0]);
+  }
+
+ private:
+  std::int64_t before_, after_;
+};
+
+}  // namespace
+
+LayerPtr pad_channels(std::int64_t before, std::int64_t after) { return std::make_unique<PadChannels>(before, after); }
+
+}  // namespace engine::layers
