@@ -5,6 +5,7 @@
 
 #include "engine/train/evaluator.h"
 #include "engine/train/weights.h"
+#include "io/interchange/array_files.h"
 #include "io/text_format.h"
 #include "models/model_catalog.h"
 #include "tools/command.h"
@@ -52,7 +53,7 @@ int eval_rank(const io::RunConfig& config, const std::string& path, const std::s
   const engine::DType dtype = config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32;
   engine::ModelState state = engine::ModelState::allocate(graph, dtype);
   state.initialize(graph, 0);
-  engine::init_from(*control, path, read_weights, exit_code_of, state);
+  engine::init_from(*control, path, io::load_arrays, exit_code_of, state);
   engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group));
   engine::Evaluator evaluator(*control, graph, state, pool, set,
                               {.normalization = normalization(config, data.train), .dtype = dtype});
@@ -68,7 +69,7 @@ int eval_command(const Arguments& arguments) {
   CLI::App app("Evaluates a checkpoint's model: every sample once, whatever the number of ranks.", "engine eval");
   io::ConfigValues values;
   std::string path, split = "test", format = "text";
-  app.add_option("CKPT", path, "a .ckpt, or a .safetensors together with --model")->required();
+  app.add_option("CKPT", path, "a .ckpt, or a .safetensors or .npz together with --model")->required();
   app.add_option("--split", split, "which part of the data set")
       ->check(CLI::IsMember({"test", "val", "train"}))
       ->default_str("test");

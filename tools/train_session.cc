@@ -7,7 +7,7 @@
 #include "engine/averaging/replica_statistics.h"
 #include "engine/kernels/cpu_dispatch.h"
 #include "io/checkpoint/device_map.h"
-#include "io/interchange/safetensors.h"
+#include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/averaging_choice.h"
 #include "tools/build_info.h"
@@ -251,7 +251,7 @@ std::string TrainSession::start_state() {
   if (!s.resumed_from.empty()) return "resumed " + s.resumed_from + " at step " + std::to_string(s.state.progress.global_step);
   if (!s.config.init_from.empty()) {
     const auto read = [&s](const std::string& path) {
-      std::vector<io::NamedArray> arrays = read_weights(path);
+      std::vector<io::NamedArray> arrays = io::load_arrays(path);
       for (const io::NamedArray& array : arrays) s.place(array.device);
       return arrays;
     };
@@ -363,12 +363,6 @@ io::Normalization normalization(const io::RunConfig& config, const io::Dataset& 
   if (config.normalize == "unit") return io::Normalization::kUnit;
   if (config.normalize == "standard") return io::Normalization::kStandard;
   return dataset.shape[2] == 1 ? io::Normalization::kUnit : io::Normalization::kStandard;
-}
-
-std::vector<io::NamedArray> read_weights(const std::string& path) {
-  if (path.ends_with(".safetensors")) return io::load_safetensors(path);
-  if (path.ends_with(".ckpt")) return io::load_checkpoint(path).arrays;
-  throw io::ConfigError("init-from '" + path + "': expected a file ending in .safetensors or .ckpt");
 }
 
 }  // namespace tools

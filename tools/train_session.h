@@ -46,7 +46,5 @@ io::DatasetOptions dataset_options(const io::RunConfig& config);
 engine::Shape sample_shape(const io::Dataset& dataset);
 io::Augmentation augmentation(const io::RunConfig& config);  // for training only
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset);
-// Arrays of a .ckpt or .safetensors file. Throws io::ConfigError for another ending.
-std::vector<io::NamedArray> read_weights(const std::string& path);
 
 }  // namespace tools

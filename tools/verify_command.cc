@@ -1,28 +1,56 @@
 // `engine verify`: are these models the same? Names of differing tensors on stdout, the verdict on stderr.
-#include <algorithm>
+#include <glob.h>
+
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
-#include "io/checkpoint/compare_arrays.h"
-#include "io/interchange/safetensors.h"
-#include "io/text_format.h"
+#include "io/interchange/array_files.h"
+#include "io/interchange/compare_arrays.h"
 #include "tools/command.h"
 #include "tools/command_line.h"
 #include "tools/exit_codes.h"
+#include "tools/verify_report.h"
 
 namespace tools {
 namespace {
 
-std::vector<io::NamedArray> read_arrays(const std::string& path, const std::string& strip_prefix) {
-  std::vector<io::NamedArray> arrays =
-      path.ends_with(".safetensors") ? io::load_safetensors(path) : io::load_checkpoint(path).arrays;
-  for (io::NamedArray& array : arrays) {
-    if (!strip_prefix.empty() && array.name.starts_with(strip_prefix)) array.name.erase(0, strip_prefix.size());
-    // A plain tensor file has no sections: what PyTorch's state_dict calls these are buffers.
-    if (path.ends_with(".safetensors") && (io::is_running_statistic(array.name) || array.name.ends_with("num_batches_tracked")))
-      array.section = io::Section::kBuffer;
-  }
-  return arrays;
+struct VerifyOptions {
+  std::vector<std::string> paths, renames;
+  io::CompareOptions compare;
+  std::string only = "model", format = "names";
+  std::int64_t most = 0;
+  bool quiet = false, summary = false;
+};
+
+void declare(CLI::App& app, VerifyOptions& o) {
+  app.add_option("FILES", o.paths, "two or more; quoted globs are expanded")
+      ->required()
+      ->expected(1, 100'000)
+      ->type_name("A B [C...]");
+  io::Tolerance& t = o.compare.tolerance;
+  app.add_option("--rtol", t.relative, "equal within F * |b|")->type_name("F")->check(CLI::NonNegativeNumber);
+  app.add_option("--atol", t.absolute, "equal within F")->type_name("F")->check(CLI::NonNegativeNumber);
+  app.add_option("--ulp", t.ulp, "equal within N representable numbers")->type_name("N")->check(CLI::NonNegativeNumber);
+  app.add_option("--only", o.only, "params, buffers, optimizer, all; without it parameters and buffers")
+      ->check(CLI::IsMember({"params", "buffers", "optimizer", "all"}));
+  const auto list = [&app](const char* flag, std::vector<std::string>& values, const char* help, const char* type) {
+    app.add_option(flag, values, help)->type_name(type)->expected(1)->take_all()->allow_extra_args(false);
+  };
+  list("--ignore", o.compare.ignore, "leave out names that match (* and ?); may be repeated", "GLOB");
+  list("--map", o.renames, "the name OLD, and what goes on after it with a dot, is called NEW; may be repeated", "OLD=NEW");
+  list("--strip-prefix", o.compare.strip_prefix, "take this off the front of names (module.); may be repeated", "P");
+  app.add_option("--format", o.format, "names, table or json")
+      ->check(CLI::IsMember({"names", "table", "json"}))
+      ->default_str("names");
+  app.add_option("--max", o.most, "show at most N differences")->type_name("N")->check(CLI::NonNegativeNumber);
+  app.add_flag("--summary", o.summary, "only the verdict");
+  app.add_flag("-q,--quiet", o.quiet, "print nothing: the exit code tells");
+  app.footer(
+      "Files are told by their content, and read in blocks: memory does not grow with them.\n"
+      "Missing and extra tensors, other shapes and other dtypes always differ.\n"
+      "Without tolerances the comparison is bit by bit: a NaN equals the same NaN, -0 differs from +0.\n"
+      "Exit status: 0 same, 1 different, 2 trouble (unreadable, corrupt, not a checkpoint).");
 }
 
 std::vector<io::Section> sections(const std::string& only) {
@@ -35,110 +63,72 @@ std::vector<io::Section> sections(const std::string& only) {
   return {Section::kParameter, Section::kBuffer};
 }
 
-std::string minority_text(const std::vector<int>& minority, const std::vector<std::string>& paths) {
-  std::string text;
-  for (const int f : minority) text += (text.empty() ? "" : ",") + paths[static_cast<std::size_t>(f)];
-  return text;
-}
-
-// JSON has no NaN or infinity.
-std::string json_number(double value) {
-  if (!std::isfinite(value)) return "null";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
-
-void print_differences(const io::Comparison& comparison, const std::string& format, std::int64_t most,
-                       const std::vector<std::string>& paths) {
-  if (format == "table")
-    std::printf("%-40s %-5s %-18s %-9s %-8s %12s %12s %12s  %s\n", "name", "dtype", "shape", "kind", "differ in", "max |d|",
-                "max ulp", "first index", "minority");
-  if (format == "json")
-    std::printf("{\"schema\":1,\"compared\":%lld,\"differences\":[", static_cast<long long>(comparison.compared));
-  std::int64_t shown = 0;
-  for (const io::ArrayDifference& d : comparison.differences) {
-    if (most > 0 && shown == most) break;
-    const bool values = d.reason == "values";
-    if (format == "names") std::printf("%s\n", d.name.c_str());
-    if (format == "table") {
-      char distance[32] = "-";
-      if (values) std::snprintf(distance, sizeof distance, "%.6g", d.max_absolute);
-      std::printf("%-40s %-5s %-18s %-9s %-9s %12s %12s %12s  %s\n", d.name.c_str(), d.type.c_str(), d.shape.c_str(),
-                  io::to_string(d.section).c_str(), d.reason.c_str(), distance,
-                  d.max_ulp >= 0 ? std::to_string(d.max_ulp).c_str() : "-", values ? std::to_string(d.first_index).c_str() : "-",
-                  minority_text(d.minority, paths).c_str());
-    }
-    if (format == "json")
-      std::printf(
-          "%s{\"name\":%s,\"dtype\":\"%s\",\"shape\":%s,\"kind\":\"%s\",\"reason\":\"%s\",\"max_abs\":%s,\"max_ulp\":%lld,"
-          "\"first_index\":%lld,\"minority\":%s}",
-          shown ? "," : "", io::json_string(d.name).c_str(), d.type.c_str(), d.shape.c_str(), io::to_string(d.section).c_str(),
-          d.reason.c_str(), values ? json_number(d.max_absolute).c_str() : "null", static_cast<long long>(d.max_ulp),
-          static_cast<long long>(d.first_index), io::json_string(minority_text(d.minority, paths)).c_str());
-    ++shown;
+std::vector<std::pair<std::string, std::string>> renames(const std::vector<std::string>& texts) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& text : texts) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) throw UsageError("--map '" + text + "': expected OLD=NEW");
+    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
   }
-  if (format == "json") std::printf("]}\n");
-  std::fflush(stdout);
+  return pairs;
 }
 
-std::string verdict(const io::Comparison& comparison) {
-  const auto& all = comparison.differences;
-  const auto count = [&](auto predicate) { return std::count_if(all.begin(), all.end(), predicate); };
-  const auto parameters = count([](const auto& d) { return d.section == io::Section::kParameter; });
-  const auto running = count([](const auto& d) { return d.section == io::Section::kBuffer && io::is_running_statistic(d.name); });
-  const auto others = static_cast<std::ptrdiff_t>(all.size()) - parameters - running;
-  std::string text = std::to_string(all.size()) + " of " + std::to_string(comparison.compared) + " tensors differ";
-  if (all.empty()) return text;
-  text += " (" + std::to_string(parameters) + " parameters, " + std::to_string(running) + " BatchNorm running statistics";
-  if (others > 0) text += ", " + std::to_string(others) + " others";
-  text += ")";
-  if (running > 0 && running == static_cast<std::ptrdiff_t>(all.size()))
-    text += "; in sync except BN: try --sync-bn";
-  return text;
+// A path that is there is taken as it is; otherwise a pattern stands for all that match it.
+std::vector<std::string> expanded(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code unknown;
+    if (path.find_first_of("*?[") == std::string::npos || std::filesystem::exists(path, unknown)) {
+      files.push_back(path);
+      continue;
+    }
+    glob_t found{};
+    const int status = glob(path.c_str(), 0, nullptr, &found);
+    for (std::size_t i = 0; status == 0 && i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
+    globfree(&found);
+    if (status != 0) throw UsageError("no file matches '" + path + "'");
+  }
+  if (files.size() < 2)
+    throw UsageError("expected two or more files to compare, found " + std::to_string(files.size()) + " (engine verify --help)");
+  return files;
+}
+
+io::Comparison compare(const std::vector<std::string>& paths, const io::CompareOptions& options) {
+  std::vector<std::unique_ptr<io::ArraySource>> files;
+  std::vector<io::ArraySource*> views;
+  for (const std::string& path : paths) {
+    files.push_back(io::open_arrays(path));
+    views.push_back(files.back().get());
+  }
+  return io::compare_arrays(views, options);
 }
 
 }  // namespace
 
 int verify_command(const Arguments& arguments) {
-  CLI::App app("Compares checkpoints (.ckpt, .safetensors, mixed) and prints the names of differing tensors in model order.",
+  CLI::App app("Compares models (.ckpt, .safetensors, .npz, mixed) and prints the names of differing tensors in model order.",
                "engine verify");
-  std::vector<std::string> paths;
-  io::CompareOptions options;
-  std::string only = "model", format = "names", strip_prefix;
-  std::int64_t most = 0;
-  bool quiet = false, summary = false;
-  app.add_option("FILES", paths, "two or more")->required()->expected(2, 1000)->type_name("A B [C...]");
-  app.add_option("--rtol", options.relative, "equal within F * |b|")->type_name("F")->check(CLI::NonNegativeNumber);
-  app.add_option("--atol", options.absolute, "equal within F")->type_name("F")->check(CLI::NonNegativeNumber);
-  app.add_option("--ulp", options.ulp, "equal within N representable numbers")->type_name("N")->check(CLI::NonNegativeNumber);
-  app.add_option("--only", only, "params, buffers, optimizer, all; without it parameters and buffers")
-      ->check(CLI::IsMember({"params", "buffers", "optimizer", "all"}));
-  app.add_option("--ignore", options.ignore, "leave out names that match (* and ?)")->type_name("GLOB")->expected(1)->take_all();
-  app.add_option("--strip-prefix", strip_prefix, "take this off the front of names")->type_name("P");
-  app.add_option("--format", format, "names, table or json")
-      ->check(CLI::IsMember({"names", "table", "json"}))
-      ->default_str("names");
-  app.add_option("--max", most, "show at most N differences")->type_name("N")->check(CLI::NonNegativeNumber);
-  app.add_flag("--summary", summary, "only the verdict");
-  app.add_flag("-q,--quiet", quiet, "print nothing: the exit code tells");
-  app.footer(
-      "Exit status: 0 same, 1 different, 2 trouble (unreadable, corrupt, not a checkpoint).\n"
-      "Without tolerances the comparison is bit by bit: a NaN equals the same NaN, -0 differs from +0.");
+  VerifyOptions o;
+  declare(app, o);
   if (!parse(app, arguments)) return kExitOk;
-  options.sections = sections(only);
-  std::vector<std::vector<io::NamedArray>> files;
+  o.compare.sections = sections(o.only);
+  o.compare.rename = renames(o.renames);
+  if (std::isnan(o.compare.tolerance.relative) || std::isnan(o.compare.tolerance.absolute))
+    throw UsageError("a tolerance is not a number");
+  io::Comparison comparison;
   try {
-    for (const std::string& path : paths) files.push_back(read_arrays(path, strip_prefix));
-  } catch (const io::Error& error) {
-    if (!quiet) std::fprintf(stderr, "engine: error: %s\n", error.what());
+    o.paths = expanded(o.paths);
+    comparison = compare(o.paths, o.compare);
+  } catch (const std::exception& error) {  // whatever it is: no verdict
+    if (!o.quiet) std::fprintf(stderr, "engine: error: %s\n", error.what());
     return kExitUsage;
   }
-  std::vector<const std::vector<io::NamedArray>*> views;
-  for (const auto& file : files) views.push_back(&file);
-  const io::Comparison comparison = io::compare_arrays(views, options);
-  if (!quiet && !summary) print_differences(comparison, format, most, paths);
-  if (!quiet) std::fprintf(stderr, "verify: %s\n", verdict(comparison).c_str());
+  if (!o.quiet && !o.summary) {
+    const std::string text = differences_text(comparison, o.format, o.most, o.paths);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+  if (!o.quiet) std::fprintf(stderr, "verify: %s\n", verdict(comparison).c_str());
   return comparison.differences.empty() ? kExitOk : kExitDifferent;
 }
 

@@ -42,6 +42,7 @@ struct Checkpoint {
   std::string model, dataset;  // names as on the command line
   std::string config;          // resolved configuration, TOML text
   std::string build;           // version and commit
+  std::string vocabulary;      // of a model on text: the bytes in the order of their ids, each once; "" for others
   // Policy-specific scalars ("averaging.steps_since_sync" ...), in order.
   std::vector<std::pair<std::string, std::int64_t>> counters;
   std::vector<SaveRecord> history;

@@ -4,6 +4,8 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <bitset>
+#include <new>
 #include <set>
 #include <tuple>
 
@@ -91,6 +93,15 @@ void check_progress(const Checkpoint& c, const std::string& file) {
   check_text(c.config, "configuration", file, kLargestHeader);
   for (const auto& [name, value] : c.counters) check_text(name, "counter name", file, kLongestName);
   for (const SaveRecord& record : c.history) check_text(record.build, "build name", file, kLongestName);
+  if (c.vocabulary.size() > kLargestVocabulary)
+    throw DataError(file + ": a vocabulary of " + std::to_string(c.vocabulary.size()) + " characters; at most " +
+                    std::to_string(kLargestVocabulary));
+  std::bitset<256> seen;
+  for (const char c8 : c.vocabulary) {
+    const auto code = static_cast<unsigned char>(c8);
+    if (seen[code]) throw DataError(file + ": byte " + std::to_string(code) + " stands twice in the vocabulary");
+    seen[code] = true;
+  }
 }
 
 }  // namespace
@@ -99,6 +110,22 @@ Digest digest_of(std::span<const std::byte> bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
   return {hash.low64, hash.high64};
 }
+
+StreamDigest::StreamDigest() : state_(XXH3_createState()) {
+  if (state_ == nullptr) throw std::bad_alloc();
+  XXH3_128bits_reset(state_.get());
+}
+
+void StreamDigest::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
+
+void StreamDigest::add(std::span<const std::byte> bytes) { XXH3_128bits_update(state_.get(), bytes.data(), bytes.size()); }
+
+Digest StreamDigest::value() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+  return {hash.low64, hash.high64};
+}
+
+std::uint32_t version_of(const Checkpoint& checkpoint) { return checkpoint.vocabulary.empty() ? kPlainVersion : kTextVersion; }
 
 std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type, const std::string& what) {
   if (shape.size() > kHighestRank)

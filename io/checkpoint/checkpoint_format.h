@@ -3,29 +3,47 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "io/checkpoint/byte_source.h"
 #include "io/checkpoint/checkpoint.h"
+
+struct XXH3_state_s;
 
 namespace io::format {
 
 // magic(8) version(4) header_length(8) header_crc(4) | header | zeros to 64 | tensors | digest(16) magic(8)
 constexpr std::array<unsigned char, 8> kMagic = {0x89, 'E', 'N', 'G', 'C', 'K', '\r', '\n'};
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kPlainVersion = 1, kTextVersion = 2;  // 2: a text model's vocabulary follows the arrays
 constexpr std::size_t kPreambleBytes = 8 + 4 + 8 + 4;
 constexpr std::size_t kTrailerBytes = 16 + 8;
 constexpr std::size_t kAlignment = 64;                 // of the first tensor
 constexpr std::uint64_t kLargestHeader = 100'000'000;  // the cap of safetensors
 constexpr std::size_t kLongestName = 4096;
 constexpr std::size_t kHighestRank = 8;
+constexpr std::size_t kLargestVocabulary = 256;  // one token a byte
 
 struct Digest {  // XXH3-128
   std::uint64_t low = 0, high = 0;
   bool operator==(const Digest&) const = default;
 };
 Digest digest_of(std::span<const std::byte> bytes);
+
+class StreamDigest {  // the same of what is added piece by piece
+ public:
+  StreamDigest();
+  void add(std::span<const std::byte> bytes);
+  Digest value() const;
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_s* state) const;
+  };
+  std::unique_ptr<XXH3_state_s, Free> state_;
+};
 
 struct Placement {  // of one array's bytes; offsets count from the first tensor
   std::uint64_t offset = 0, bytes = 0;
@@ -39,11 +57,32 @@ std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type
 // Throws DataError that begins with `file`.
 void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements, const std::string& file);
 
+// The version that a snapshot is written in: the oldest that can hold it.
+std::uint32_t version_of(const Checkpoint& checkpoint);
+
 // Everything of a snapshot but the arrays' data. REQUIRES: one placement per array.
 std::vector<std::byte> encode_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements);
 // From a buffer that ends where the header ends. No size in it is believed before so many bytes are there: memory stays
 // within a small multiple of the buffer. Throws DataError that begins with `file`. Calls check_header.
-void decode_header(std::span<const std::byte> bytes, const std::string& file, Checkpoint& checkpoint,
+void decode_header(std::span<const std::byte> bytes, std::uint32_t version, const std::string& file, Checkpoint& checkpoint,
                    std::vector<Placement>& placements);
+
+// Preamble, header and padding: all that comes before the tensors. REQUIRES: as encode_header. Throws Error: too long.
+std::vector<std::byte> encode_head(const Checkpoint& checkpoint, const std::vector<Placement>& placements);
+// `content`: of all that comes before.
+std::vector<std::byte> encode_trailer(const Digest& content);
+
+// All that comes before the tensors, checked; `checkpoint` has everything but the arrays' data. Throws DataError.
+struct Head {
+  Checkpoint checkpoint;
+  std::vector<Placement> placements;
+  std::uint64_t tensors_begin = 0;  // in the file
+};
+Head read_head(const ByteSource& file);
+
+// What readers say, so that all of them say the same. Throw DataError.
+void check_length(std::uint64_t claimed, std::uint64_t found, const std::string& file);  // of all tensors
+void check_trailer(std::span<const std::byte> trailer, const Digest& content, const std::string& file);
+[[noreturn]] void fail_array(Section section, const std::string& name, const std::string& file);
 
 }  // namespace io::format

@@ -180,13 +180,14 @@ std::vector<std::byte> encode_header(const Checkpoint& checkpoint, const std::ve
     using Archive = cereal::PortableBinaryOutputArchive;
     Archive archive(stream, Archive::Options::LittleEndian());
     archive(header_of(checkpoint, placements));
+    if (version_of(checkpoint) == kTextVersion) archive(checkpoint.vocabulary);
   }
   const std::string text = std::move(stream).str();
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
 }
 
-void decode_header(std::span<const std::byte> bytes, const std::string& file, Checkpoint& checkpoint,
+void decode_header(std::span<const std::byte> bytes, std::uint32_t version, const std::string& file, Checkpoint& checkpoint,
                    std::vector<Placement>& placements) {
   BoundedInputArchive archive(bytes, file);
   std::uint8_t little_endian = 0;
@@ -194,6 +195,10 @@ void decode_header(std::span<const std::byte> bytes, const std::string& file, Ch
   archive(little_endian);
   if (little_endian != 1) throw DataError(file + ": the header is not little-endian");
   archive(header);
+  if (version == kTextVersion) {
+    archive(checkpoint.vocabulary);
+    if (checkpoint.vocabulary.empty()) throw DataError(file + ": version 2, but the vocabulary is empty");
+  }
   if (archive.bytes_left() != 0)
     throw DataError(file + ": " + std::to_string(archive.bytes_left()) + " bytes follow the header's last value");
   take_header(std::move(header), file, checkpoint, placements);

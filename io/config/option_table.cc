@@ -134,7 +134,7 @@ constexpr OptionSpec kTrainOptions[] = {
      kEqual},
     {"resume", kString, "none", "auto|PATH|none", "state", "go on from a snapshot; auto: the newest in --save-dir, if any",
      kEqual},
-    {"init-from", kString, "", "FILE", "state", "start from the weights of a .ckpt or .safetensors file", kEqual},
+    {"init-from", kString, "", "FILE", "state", "start from the weights of a .ckpt, .safetensors or .npz file", kEqual},
     {"map-location", kString, "auto", "auto|cpu|SPEC", "state", "where saved arrays go: a device or cuda:0=cuda:1,...", kFree},
 
     {"eval-every", kInterval, "1e", "N[e|s]", "report", "evaluate every N epochs or steps (0: never)", kEqual},

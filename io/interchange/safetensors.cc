@@ -1,4 +1,4 @@
-// Reading: bounds first, then copies. Writing: a header padded to 8 bytes, then the data.
+// Reading: bounds first, then pieces where they lie. Writing: a header padded to 8 bytes, then the data.
 #include "io/interchange/safetensors.h"
 
 #include <algorithm>
@@ -30,52 +30,74 @@ std::uint64_t byte_count(const SafetensorsEntry& entry, ArrayType type, const st
   return bytes;
 }
 
-}  // namespace
+class SafetensorsSource : public ArraySource {
+ public:
+  explicit SafetensorsSource(std::unique_ptr<ByteSource> bytes) : ArraySource(std::move(bytes)) {
+    const std::uint64_t size = bytes_->size();
+    std::uint64_t header = 0;
+    if (size < sizeof header) throw DataError(name() + ": not a safetensors file: " + std::to_string(size) + " bytes long");
+    bytes_->read(0, std::as_writable_bytes(std::span(&header, 1)));  // little-endian, as the machine
+    if (header > kLargestHeader || header > size - sizeof header)
+      throw DataError(name() + ": not a safetensors file, or truncated: a header of " + std::to_string(header) +
+                      " bytes in a file of " + std::to_string(size));
+    data_ = sizeof header + header;
+    const std::vector<std::byte> text = bytes_->bytes(sizeof header, header);
+    std::vector<SafetensorsEntry> found =
+        parse_safetensors_header({reinterpret_cast<const char*>(text.data()), text.size()}, name());
+    std::stable_sort(found.begin(), found.end(),
+                     [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+    std::uint64_t at = 0;
+    for (SafetensorsEntry& entry : found) at = take(entry, at);
+    if (at != size - data_)
+      throw DataError(name() + ": " + std::to_string(size - data_ - at) + " bytes after the last tensor belong to none");
+  }
 
-std::vector<NamedArray> parse_safetensors(const std::vector<std::byte>& bytes, const std::string& name) {
-  std::uint64_t header = 0;
-  if (bytes.size() < sizeof header)
-    throw DataError(name + ": not a safetensors file: " + std::to_string(bytes.size()) + " bytes long");
-  for (int i = 7; i >= 0; --i) header = header << 8 | std::to_integer<std::uint64_t>(bytes[static_cast<std::size_t>(i)]);
-  if (header > kLargestHeader || header > bytes.size() - sizeof header)
-    throw DataError(name + ": not a safetensors file, or truncated: a header of " + std::to_string(header) +
-                    " bytes in a file of " + std::to_string(bytes.size()));
-  const std::byte* data = bytes.data() + sizeof header + header;
-  const std::uint64_t data_size = bytes.size() - sizeof header - header;
-  std::vector<SafetensorsEntry> entries = parse_safetensors_header(
-      {reinterpret_cast<const char*>(bytes.data()) + sizeof header, static_cast<std::size_t>(header)}, name);
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
-  std::vector<NamedArray> arrays;
-  std::uint64_t at = 0;
-  for (const SafetensorsEntry& entry : entries) {
-    const ArrayType type = type_of(entry, name);
+  bool in_model_order() const override { return false; }  // PyTorch's writer sorts by type and name
+  void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) override {
+    bytes_->read(begins_[index] + offset, target);
+  }
+  void finish() override {}  // the format has no sums
+
+ private:
+  // Returns where it ends, which is where the next must begin.
+  std::uint64_t take(SafetensorsEntry& entry, std::uint64_t at) {
+    const ArrayType type = type_of(entry, name());
+    const std::uint64_t data_size = bytes_->size() - data_;
     if (entry.begin != at || entry.end < entry.begin || entry.end > data_size)
-      throw DataError(name + ": '" + entry.name + "' lies at bytes " + std::to_string(entry.begin) + " to " +
+      throw DataError(name() + ": '" + entry.name + "' lies at bytes " + std::to_string(entry.begin) + " to " +
                       std::to_string(entry.end) + ", expected to start at " + std::to_string(at) + " and to end by " +
                       std::to_string(data_size));
-    const std::uint64_t wanted = byte_count(entry, type, name);
+    const std::uint64_t wanted = byte_count(entry, type, name());
     if (entry.end - entry.begin != wanted)
-      throw DataError(name + ": '" + entry.name + "' has " + std::to_string(entry.end - entry.begin) +
+      throw DataError(name() + ": '" + entry.name + "' has " + std::to_string(entry.end - entry.begin) +
                       " bytes, its shape and dtype want " + std::to_string(wanted));
-    NamedArray array{
-        .name = entry.name, .section = Section::kParameter, .type = type, .shape = entry.shape, .device = "cpu:0", .data = {}};
-    array.data.assign(data + entry.begin, data + entry.end);
-    arrays.push_back(std::move(array));
-    at = entry.end;
+    begins_.push_back(data_ + entry.begin);
+    entries_.push_back({std::move(entry.name), Section::kParameter, type, std::move(entry.shape), wanted});
+    return entry.end;
   }
-  if (at != data_size)
-    throw DataError(name + ": " + std::to_string(data_size - at) + " bytes after the last tensor belong to none");
-  return arrays;
+
+  std::uint64_t data_ = 0;  // where the tensors begin in the file
+  std::vector<std::uint64_t> begins_;
+};
+
+}  // namespace
+
+std::unique_ptr<ArraySource> open_safetensors(std::unique_ptr<ByteSource> bytes) {
+  return std::make_unique<SafetensorsSource>(std::move(bytes));
 }
 
-std::vector<NamedArray> load_safetensors(const std::string& path) { return parse_safetensors(read_file(path), path); }
+std::vector<NamedArray> parse_safetensors(const std::vector<std::byte>& bytes, const std::string& name) {
+  return read_arrays(*open_safetensors(memory_bytes(bytes, name)));
+}
+
+std::vector<NamedArray> load_safetensors(const std::string& path) { return read_arrays(*open_safetensors(open_bytes(path))); }
 
 void save_safetensors(const std::vector<NamedArray>& arrays, const std::string& path) {
   std::vector<SafetensorsEntry> entries;
   std::uint64_t at = 0;
   for (const NamedArray& array : arrays) {
     const auto type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& t) { return t.second == array.type; });
+    if (type == std::end(kTypes)) throw DataError(path + ": '" + array.name + "' has no safetensors type");
     entries.push_back({array.name, std::string(type->first), array.shape, at, at + array.data.size()});
     if (byte_count(entries.back(), array.type, path) != array.data.size())
       throw DataError(path + ": '" + array.name + "' cannot be saved: " + std::to_string(array.data.size()) +

@@ -1,12 +1,16 @@
 // The safetensors file format (huggingface/safetensors): 8-byte little-endian header length, JSON header, raw tensors.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/array_source.h"
 
 namespace io {
+
+// The tensors in file-offset order, to be read piece by piece; refuses what load_safetensors refuses.
+std::unique_ptr<ArraySource> open_safetensors(std::unique_ptr<ByteSource> bytes);
 
 // Reads all tensors as NamedArrays of section kParameter (names in file-offset order). Refuses, with DataError: header over
 // 100 MB, duplicate names, overlap, holes, size that is not shape * dtype, overflow, unknown dtype, trailing bytes.

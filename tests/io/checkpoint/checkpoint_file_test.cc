@@ -70,6 +70,26 @@ TEST(CheckpointFile, TheExampleInTheDocumentationIsWhatIsWritten) {
   EXPECT_EQ(io::read_file(folder / "a.ckpt"), example);
 }
 
+TEST(CheckpointFile, AVocabularyMakesItVersionTwo) {
+  const test_support::TemporaryDirectory folder;
+  io::Checkpoint saved = sample_checkpoint();
+  saved.vocabulary = std::string("\n a\0z\xc3\xff", 7);
+  io::save_checkpoint(saved, folder / "a.ckpt");
+  const Bytes file = io::read_file(folder / "a.ckpt");
+  EXPECT_EQ(get<std::uint32_t>(file, 8), 2u);
+  expect_equal(io::load_checkpoint(folder / "a.ckpt"), saved);
+  EXPECT_EQ(assemble(header_of(file), tensors_of(file), 2), file);
+  // The same header called version 1 has bytes too many.
+  EXPECT_THROW(io::parse_checkpoint(assemble(header_of(file), tensors_of(file), 1), "x"), io::DataError);
+  Bytes twice = header_of(file);
+  twice.back() = twice[twice.size() - 2];
+  EXPECT_THROW(io::parse_checkpoint(assemble(twice, tensors_of(file), 2), "x"), io::DataError);
+  saved.vocabulary = "abca";
+  EXPECT_THROW(io::save_checkpoint(saved, folder / "b.ckpt"), io::DataError);
+  saved.vocabulary = std::string(257, 'a');
+  EXPECT_THROW(io::save_checkpoint(saved, folder / "b.ckpt"), io::DataError);
+}
+
 TEST(CheckpointFile, SameContentSameBytes) {
   const test_support::TemporaryDirectory folder;
   io::save_checkpoint(sample_checkpoint(), folder / "a.ckpt");

@@ -77,6 +77,7 @@ void expect_equal(const io::Checkpoint& a, const io::Checkpoint& b) {
   EXPECT_EQ(a.dataset, b.dataset);
   EXPECT_EQ(a.config, b.config);
   EXPECT_EQ(a.build, b.build);
+  EXPECT_EQ(a.vocabulary, b.vocabulary);
   EXPECT_EQ(a.counters, b.counters);
   ASSERT_EQ(a.history.size(), b.history.size());
   for (std::size_t i = 0; i < a.history.size(); ++i) {

@@ -1,0 +1,55 @@
+// Named arrays of a file that are read piece by piece, whatever the file's format: for files larger than memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint/byte_source.h"
+#include "io/checkpoint/checkpoint.h"
+
+namespace io {
+
+struct ArrayEntry {
+  std::string name;
+  Section section = Section::kParameter;
+  ArrayType type = ArrayType::kF32;
+  std::vector<std::int64_t> shape;
+  std::uint64_t bytes = 0;  // shape times type
+};
+
+// One thread at a time.
+class ArraySource {
+ public:
+  virtual ~ArraySource() = default;
+
+  const std::string& name() const { return bytes_->name(); }  // the file
+  const std::vector<ArrayEntry>& entries() const { return entries_; }
+  // Whether the file says what is a parameter and what a buffer, and keeps them in model order.
+  virtual bool has_sections() const { return false; }
+  virtual bool in_model_order() const { return true; }
+
+  // Bytes of array `index` from `offset` on, row-major and little-endian. Fast when read front to back in the order of the
+  // entries. REQUIRES: within the array. Throws DataError for damage that shows, Error when the medium fails.
+  virtual void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) = 0;
+  // To be called after the last read: reads what no read() has touched and holds the file against its digests and sums.
+  // Throws DataError.
+  virtual void finish() = 0;
+
+ protected:
+  explicit ArraySource(std::unique_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
+
+  std::unique_ptr<ByteSource> bytes_;
+  std::vector<ArrayEntry> entries_;
+};
+
+// All arrays in memory, and the file checked to its end.
+std::vector<NamedArray> read_arrays(ArraySource& source);
+
+// The arrays of a checkpoint. Reads and checks the header. Throws DataError.
+std::unique_ptr<ArraySource> open_checkpoint_arrays(std::unique_ptr<ByteSource> bytes);
+bool is_checkpoint(const ByteSource& bytes);  // by its first bytes
+
+}  // namespace io

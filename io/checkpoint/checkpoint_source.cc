@@ -1,0 +1,118 @@
+// A checkpoint as a source of arrays: its digest is taken along while the arrays are read in the file's order.
+#include <algorithm>
+#include <cstring>
+
+#include "io/checkpoint/array_source.h"
+#include "io/checkpoint/checkpoint_format.h"
+
+namespace io {
+namespace {
+
+constexpr std::size_t kBlock = 1 << 20;
+
+class CheckpointSource : public ArraySource {
+ public:
+  explicit CheckpointSource(std::unique_ptr<ByteSource> bytes) : ArraySource(std::move(bytes)) {
+    format::Head head = format::read_head(*bytes_);
+    placements_ = std::move(head.placements);
+    begin_ = head.tensors_begin;
+    end_ = bytes_->size() - format::kTrailerBytes;
+    const std::uint64_t last = placements_.empty() ? 0 : placements_.back().offset + placements_.back().bytes;
+    format::check_length(last, end_ - begin_, name());
+    for (std::size_t i = 0; i < placements_.size(); ++i) {
+      NamedArray& array = head.checkpoint.arrays[i];
+      entries_.push_back({std::move(array.name), array.section, array.type, std::move(array.shape), placements_[i].bytes});
+    }
+    advance(begin_);
+  }
+
+  bool has_sections() const override { return true; }
+
+  void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) override {
+    const std::uint64_t at = begin_ + placements_[index].offset + offset;
+    bytes_->read(at, target);
+    if (at > digested_ || at + target.size() <= digested_) return;
+    digest_.add(target.subspan(digested_ - at));
+    digested_ = at + target.size();
+  }
+
+  void finish() override {
+    advance(end_);
+    std::byte trailer[format::kTrailerBytes];
+    bytes_->read(end_, trailer);
+    try {
+      format::check_trailer(trailer, digest_.value(), name());
+    } catch (const DataError&) {
+      name_damaged_array();
+      throw;
+    }
+  }
+
+ private:
+  // Brings the digest to this place of the file.
+  void advance(std::uint64_t until) {
+    std::vector<std::byte> block(std::min<std::uint64_t>(kBlock, until - digested_));
+    while (digested_ < until) {
+      const auto part = std::span(block).first(std::min<std::uint64_t>(block.size(), until - digested_));
+      bytes_->read(digested_, part);
+      digest_.add(part);
+      digested_ += part.size();
+    }
+  }
+
+  // A second look, for a better message: which array does not match its own digest?
+  void name_damaged_array() const {
+    std::vector<std::byte> block(kBlock);
+    for (std::size_t i = 0; i < placements_.size(); ++i) {
+      format::StreamDigest digest;
+      for (std::uint64_t at = 0; at < placements_[i].bytes;) {
+        const auto part = std::span(block).first(std::min<std::uint64_t>(kBlock, placements_[i].bytes - at));
+        bytes_->read(begin_ + placements_[i].offset + at, part);
+        digest.add(part);
+        at += part.size();
+      }
+      if (digest.value() != placements_[i].digest) format::fail_array(entries_[i].section, entries_[i].name, name());
+    }
+  }
+
+  std::vector<format::Placement> placements_;
+  std::uint64_t begin_ = 0, end_ = 0;  // of the tensors, in the file
+  std::uint64_t digested_ = 0;         // so much of the file is in digest_
+  format::StreamDigest digest_;
+};
+
+}  // namespace
+
+std::unique_ptr<ArraySource> open_checkpoint_arrays(std::unique_ptr<ByteSource> bytes) {
+  return std::make_unique<CheckpointSource>(std::move(bytes));
+}
+
+bool is_checkpoint(const ByteSource& bytes) {
+  if (bytes.size() < format::kMagic.size()) return false;
+  std::byte first[format::kMagic.size()];
+  bytes.read(0, first);
+  return std::memcmp(first, format::kMagic.data(), sizeof first) == 0;
+}
+
+std::vector<NamedArray> read_arrays(ArraySource& source) {
+  std::vector<NamedArray> arrays;
+  for (std::size_t i = 0; i < source.entries().size(); ++i) {
+    const ArrayEntry& entry = source.entries()[i];
+    NamedArray array{
+        .name = entry.name, .section = entry.section, .type = entry.type, .shape = entry.shape, .device = "cpu:0", .data = {}};
+    // A compressed array is not believed to be as large as it says before so much of it is there.
+    constexpr std::uint64_t kStep = 16 << 20;
+    for (std::uint64_t at = 0; at < entry.bytes;) {
+      const std::uint64_t part = std::min(entry.bytes - at, std::max<std::uint64_t>(kStep, at));
+      if (array.data.capacity() < at + part) array.data.reserve(at + part);
+      array.data.resize(at + part);
+      source.read(i, at, std::span(array.data).subspan(at));
+      at += part;
+    }
+    arrays.push_back(std::move(array));
+  }
+  source.finish();
+  return arrays;
+}
+
+}  // namespace io

@@ -1,0 +1,152 @@
+// Formats told by content, ways from one format to another, and halves.
+#include "io/interchange/array_files.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "io/interchange/half_number.h"
+#include "tests/io/interchange/array_fixture.h"
+
+namespace {
+
+using array_fixture::array_of;
+using array_fixture::Arrays;
+using array_fixture::data_file;
+using array_fixture::values_of;
+
+std::string refusal(const std::string& path) {
+  try {
+    io::open_arrays(path);
+  } catch (const io::DataError& error) {
+    EXPECT_NE(std::string(error.what()).find(path), std::string::npos) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+Arrays sample() {
+  Arrays arrays{array_of<float>("conv.weight", {1, -0.0f, std::nanf("7"), std::numeric_limits<float>::infinity()}),
+                array_of<float>("bn.running_mean", {1e-40f}, io::Section::kBuffer),
+                array_of<std::int64_t>("bn.num_batches_tracked", {7}, io::Section::kBuffer)};
+  arrays[0].shape = {2, 1, 2};
+  arrays[2].shape = {};
+  return arrays;
+}
+
+TEST(ArrayFiles, RoundTripsKeepEveryBit) {
+  const test_support::TemporaryDirectory folder;
+  for (const char* name : {"a.safetensors", "a.npz"}) {
+    io::save_arrays(sample(), folder / name);
+    const Arrays loaded = io::load_arrays(folder / name);
+    array_fixture::expect_same(loaded, sample());
+    EXPECT_EQ(loaded[0].section, io::Section::kParameter);
+    EXPECT_EQ(loaded[1].section, io::Section::kBuffer);
+    EXPECT_EQ(loaded[2].section, io::Section::kBuffer);
+  }
+  io::Checkpoint checkpoint;
+  checkpoint.arrays = sample();
+  checkpoint.arrays[0].device = "cuda:1";
+  io::save_checkpoint(checkpoint, folder / "a.ckpt");
+  array_fixture::expect_same(io::load_arrays(folder / "a.ckpt"), sample());
+  EXPECT_EQ(io::load_arrays(folder / "a.ckpt")[0].device, "cuda:1");
+  array_fixture::expect_same(io::read_arrays(*io::open_arrays(folder / "a.ckpt")), sample());
+  EXPECT_THROW(io::save_arrays(sample(), folder / "a.pth"), io::ConfigError);
+}
+
+TEST(ArrayFiles, ContentTellsTheFormatNotTheName) {
+  const test_support::TemporaryDirectory folder;
+  io::save_arrays(sample(), folder / "a.safetensors");
+  io::save_arrays(sample(), folder / "a.npz");
+  std::filesystem::rename(folder / "a.npz", folder / "b.safetensors");
+  std::filesystem::rename(folder / "a.safetensors", folder / "b.ckpt");
+  array_fixture::expect_same(io::load_arrays(folder / "b.safetensors"), sample());
+  array_fixture::expect_same(io::load_arrays(folder / "b.ckpt"), sample());
+}
+
+TEST(ArrayFiles, WhatIsNoFileOfArraysIsToldApart) {
+  const test_support::TemporaryDirectory folder;
+  const auto written = [&](const std::string& content) {
+    test_support::write_text(folder / "x", content);
+    return refusal(folder / "x");
+  };
+  EXPECT_NE(written("").find("the file is empty"), std::string::npos);
+  EXPECT_NE(written("\x80\x02}q\x01.").find("a pickle; pickles are never read"), std::string::npos);
+  EXPECT_NE(written("\x80\x05\x95 and more of it").find("a pickle"), std::string::npos);
+  EXPECT_NE(written("\x93NUMPY\x01").find("a single .npy array"), std::string::npos);
+  EXPECT_NE(written("#!/bin/sh\necho hello\n").find("neither a checkpoint"), std::string::npos);
+  EXPECT_NE(written("\x7f"
+                    "ELF")
+                .find("neither a checkpoint"),
+            std::string::npos);
+  EXPECT_NE(refusal(data_file("torch_pickle.pt")).find("a PyTorch pickle"), std::string::npos);
+  EXPECT_NE(refusal(folder.path().string()).find("is a folder"), std::string::npos);
+  EXPECT_THROW(io::open_arrays(folder / "none"), io::MissingFileError);
+}
+
+TEST(ArrayFiles, ReadsWhatPyTorchWrote) {
+  const Arrays arrays = io::load_arrays(data_file("torch_ramps.safetensors"));
+  ASSERT_EQ(arrays.size(), 7u);
+  const auto find = [&](const std::string& name) -> const io::NamedArray& {
+    for (const io::NamedArray& a : arrays)
+      if (a.name == name) return a;
+    throw std::runtime_error("no " + name);
+  };
+  EXPECT_EQ(find("module.conv1.weight").shape, (std::vector<std::int64_t>{4, 2, 3, 3}));
+  EXPECT_EQ(values_of<float>(find("module.conv1.weight"))[71], 34.5f);
+  EXPECT_EQ(find("module.bn1.running_mean").section, io::Section::kBuffer);
+  EXPECT_EQ(values_of<double>(find("module.bn1.running_mean"))[3], 0.5);
+  EXPECT_EQ(values_of<std::int64_t>(find("module.bn1.num_batches_tracked")), (std::vector<std::int64_t>{-1}));
+  EXPECT_EQ(find("module.brain").type, io::ArrayType::kBf16);
+  EXPECT_EQ(values_of<std::uint16_t>(find("module.brain")), (std::vector<std::uint16_t>{0xBF80, 0xBF00, 0, 0x3F00, 0x3F80}));
+}
+
+TEST(HalfFloat, EveryHalfSurvives) {
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    if (std::isnan(io::float_of_f16(half))) {
+      EXPECT_TRUE(std::isnan(io::float_of_f16(io::f16_of_float(io::float_of_f16(half)))));
+    } else {
+      ASSERT_EQ(io::f16_of_float(io::float_of_f16(half)), half) << bits;
+    }
+    if (!std::isnan(io::float_of_bf16(half))) {
+      ASSERT_EQ(io::bf16_of_float(io::float_of_bf16(half)), half) << bits;
+    }
+  }
+}
+
+// Against the definition: the nearest half, and of two equally near ones the even.
+TEST(HalfFloat, RoundsToNearestEven) {
+  for (std::uint32_t bits = 0; bits < 0x7BFF; ++bits) {
+    const float low = io::float_of_f16(static_cast<std::uint16_t>(bits)),
+                high = io::float_of_f16(static_cast<std::uint16_t>(bits + 1));
+    const float middle = (low + high) / 2;  // exact in f32
+    ASSERT_EQ(io::f16_of_float(middle), (bits & 1) == 0 ? bits : bits + 1) << bits;
+    ASSERT_EQ(io::f16_of_float(std::nextafter(middle, 0.0f)), bits) << bits;
+    ASSERT_EQ(io::f16_of_float(std::nextafter(middle, 1e9f)), bits + 1) << bits;
+    ASSERT_EQ(io::f16_of_float(-middle), 0x8000 | ((bits & 1) == 0 ? bits : bits + 1)) << bits;
+  }
+  EXPECT_EQ(io::f16_of_float(65519.996f), 0x7BFF);
+  EXPECT_EQ(io::f16_of_float(65520.0f), 0x7C00);
+  EXPECT_EQ(io::f16_of_float(1e30f), 0x7C00);
+  EXPECT_EQ(io::bf16_of_float(1.00390625f), 0x3F80);  // a tie
+  EXPECT_EQ(io::bf16_of_float(1.01171875f), 0x3F82);  // the other tie
+}
+
+TEST(ToHalf, ConvertsNumbersAndRefusesOverflow) {
+  const io::NamedArray doubles = array_of<double>("w", {1, 1.00048828125 + 1e-12, -2});  // a hair above a tie
+  EXPECT_EQ(values_of<std::uint16_t>(io::to_half(doubles, io::ArrayType::kF16, "x")),
+            (std::vector<std::uint16_t>{0x3C00, 0x3C01, 0xC000}));
+  EXPECT_EQ(io::to_half(doubles, io::ArrayType::kBf16, "x").type, io::ArrayType::kBf16);
+  const io::NamedArray integers = array_of<std::int64_t>("n", {70000});
+  EXPECT_EQ(io::to_half(integers, io::ArrayType::kF16, "x").data, integers.data);
+  EXPECT_THROW(io::to_half(array_of<float>("w", {70000}), io::ArrayType::kF16, "x"), io::DataError);
+  EXPECT_EQ(io::to_half(array_of<float>("w", {70000}), io::ArrayType::kBf16, "x").data.size(), 2u);
+  EXPECT_THROW(io::to_half(array_of<double>("w", {1e300}), io::ArrayType::kBf16, "x"), io::DataError);
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(values_of<std::uint16_t>(io::to_half(array_of<float>("w", {infinity, -infinity}), io::ArrayType::kF16, "x")),
+            (std::vector<std::uint16_t>{0x7C00, 0xFC00}));
+}
+
+}  // namespace
