@@ -13,7 +13,7 @@
 // Options, with their defaults; those without one are required:
 //   dense           out (or the word "classes"), bias = true
 //   conv2d          out_channels, kernel = 3, stride = 1, padding = 0, bias = true
-//   batch_norm2d    eps = 1e-5, momentum = 0.1
+//   batch_norm2d, sync_batch_norm2d    eps = 1e-5, momentum = 0.1 (sync: statistics over the samples of all replicas)
 //   max_pool2d, average_pool2d    window = 2, stride = the window, padding = 0, ceil_mode = false
 //   pad_channels    before = 0, after = 0
 //   dropout         rate = 0.5
@@ -139,6 +139,10 @@ engine::LayerPtr make_batch_norm2d(Options& options, std::int64_t) {
   return layers::batch_norm2d(o);
 }
 
+engine::LayerPtr make_sync_batch_norm2d(Options& options, std::int64_t classes) {
+  return make_batch_norm2d(options, classes)->synchronized();
+}
+
 layers::PoolOptions pool_options(Options& options) {
   layers::PoolOptions o;
   o.window = options.integer("window", o.window);
@@ -157,6 +161,7 @@ constexpr Kind kKinds[] = {
     {"dense", make_dense},
     {"conv2d", make_conv2d},
     {"batch_norm2d", make_batch_norm2d},
+    {"sync_batch_norm2d", make_sync_batch_norm2d},
     {"relu", [](Options&, std::int64_t) { return layers::relu(); }},
     {"max_pool2d", [](Options& o, std::int64_t) { return layers::max_pool2d(pool_options(o)); }},
     {"average_pool2d", [](Options& o, std::int64_t) { return layers::average_pool2d(pool_options(o)); }},

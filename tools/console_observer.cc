@@ -11,6 +11,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double kSlowRatio = 1.5;  // of a rank's own work to the median of the others', from which on it is named
+
 class ConsoleObserver : public engine::TrainObserver {
  public:
   explicit ConsoleObserver(const ConsoleOptions& options) : options_(options) {}
@@ -38,13 +40,12 @@ class ConsoleObserver : public engine::TrainObserver {
                 static_cast<long long>(epoch), static_cast<long long>(epochs), static_cast<long long>(step),
                 static_cast<long long>(options_.steps_per_epoch), report.loss);
     std::fflush(stdout);
+    name_straggler(report);
   }
 
   void on_eval(const engine::EvalReport& report) override {
     clear();
-    std::printf("Test after step %lld: loss %.4f, accuracy %.2f %% (%lld/%lld)\n",
-                static_cast<long long>(report.progress.global_step), report.loss, 100 * report.accuracy(),
-                static_cast<long long>(report.correct), static_cast<long long>(report.samples));
+    std::printf("Test after step %lld: %s\n", static_cast<long long>(report.progress.global_step), eval_text(report).c_str());
     std::fflush(stdout);
   }
 
@@ -65,6 +66,23 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
  private:
+  // Only when it is the same rank in two reports in a row: a single one is noise.
+  void name_straggler(const engine::StepReport& report) {
+    const bool slow = report.slowest_ratio >= kSlowRatio;
+    if (slow && slow_rank_ == report.slowest_rank && !slow_told_) {
+      const engine::StepPhases& own = report.ranks[static_cast<std::size_t>(slow_rank_)];
+      char text[256];
+      std::snprintf(text, sizeof text,
+                    "rank %d is slow: %.2f times the own work of the other ranks' median a step "
+                    "(data %.2f ms, forward %.2f ms, backward %.2f ms, update %.2f ms)",
+                    slow_rank_, report.slowest_ratio, 1e3 * own.data, 1e3 * own.forward, 1e3 * own.backward, 1e3 * own.update);
+      print_notice(text);
+      slow_told_ = true;
+    } else if (!slow || slow_rank_ != report.slowest_rank) {
+      slow_told_ = false;
+    }
+    slow_rank_ = slow ? report.slowest_rank : -1;
+  }
   void draw(const engine::TrainProgress& progress, double seconds) {
     constexpr int kWidth = 24;
     const double part =
@@ -92,9 +110,46 @@ class ConsoleObserver : public engine::TrainObserver {
   Clock::time_point started_{}, drawn_{};
   std::int64_t first_samples_ = -1, first_step_ = 0;
   bool drawn_bar_ = false;
+  int slow_rank_ = -1;  // of the last report; -1: none
+  bool slow_told_ = false;
+};
+
+class DesyncObserver : public engine::TrainObserver {
+ public:
+  DesyncObserver(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+  void on_desync(const engine::TrainProgress&, const engine::DesyncReport& report) override {
+    if (report.action == engine::OnDesync::kAbort) return;  // the error says it
+    if (rank_ == 0) return print_notice("warning: " + to_string(report, world_size_));
+    if (std::find(report.ranks.begin(), report.ranks.end(), rank_) == report.ranks.end()) return;
+    print_notice("warning: desync after step " + std::to_string(report.step) + ": rank " + std::to_string(rank_) +
+                 " differs (rank 0 says where)");
+  }
+
+ private:
+  const int rank_, world_size_;
 };
 
 }  // namespace
+
+std::unique_ptr<engine::TrainObserver> make_desync_observer(int rank, int world_size) {
+  return std::make_unique<DesyncObserver>(rank, world_size);
+}
+
+std::string eval_text(const engine::EvalReport& report) {
+  char text[160];
+  std::snprintf(text, sizeof text, "loss %.4f, accuracy %.2f %% (%lld/%lld)", report.loss, 100 * report.accuracy(),
+                static_cast<long long>(report.correct), static_cast<long long>(report.rows));
+  std::string line = text;
+  if (report.top5 >= 0) {
+    std::snprintf(text, sizeof text, ", top-5 %.2f %%", 100 * report.top5_accuracy());
+    line += text;
+  }
+  if (report.text) {
+    std::snprintf(text, sizeof text, ", perplexity %.3f", report.perplexity());
+    line += text;
+  }
+  return line;
+}
 
 std::unique_ptr<engine::TrainObserver> make_console_observer(const ConsoleOptions& options) {
   return std::make_unique<ConsoleObserver>(options);

@@ -1,13 +1,16 @@
 // `engine eval`: exact loss and accuracy of a checkpoint's model.
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 
 #include "engine/train/evaluator.h"
 #include "engine/train/weights.h"
 #include "io/interchange/array_files.h"
+#include "io/text_format.h"
 #include "models/model_catalog.h"
 #include "tools/command.h"
 #include "tools/command_line.h"
+#include "tools/console_observer.h"
 #include "tools/exit_codes.h"
 #include "tools/run_group.h"
 #include "tools/saved_run.h"
@@ -16,6 +19,25 @@
 
 namespace tools {
 namespace {
+
+void print(const engine::EvalReport& report, const std::string& path, const std::string& split, const std::string& set,
+           bool json) {
+  if (!json) {
+    std::printf("%s on %s (%s): %s\n", path.c_str(), set.c_str(), split.c_str(), eval_text(report).c_str());
+    return;
+  }
+  std::string text = "{\"schema\":1,\"event\":\"eval\",\"split\":" + io::json_string(split);
+  const auto add = [&text](const char* key, double value) {
+    text += std::string(",\"") + key + "\":" + (std::isfinite(value) ? io::shortest_text(value) : "null");
+  };
+  add("loss", report.loss);
+  add("accuracy", report.accuracy());
+  text += ",\"correct\":" + std::to_string(report.correct) + ",\"samples\":" + std::to_string(report.samples);
+  if (report.rows != report.samples) text += ",\"rows\":" + std::to_string(report.rows);
+  if (report.top5 >= 0) add("top5", report.top5_accuracy());
+  if (report.text) add("perplexity", report.perplexity());
+  std::printf("%s}\n", text.c_str());
+}
 
 int eval_rank(const io::RunConfig& config, const std::string& path, const std::string& split, const std::string& format,
               backends::Group& group) {
@@ -29,20 +51,10 @@ int eval_rank(const io::RunConfig& config, const std::string& path, const std::s
   engine::init_from(*control, path, io::load_arrays, exit_code_of, state);
   engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group));
   engine::Evaluator evaluator(*control, graph, state, pool, set,
-                              {.batch = 256, .normalization = normalization(config, data.train), .dtype = dtype});
+                              {.normalization = normalization(config, data.train), .dtype = dtype});
   const engine::EvalReport report = evaluator.run();
   if (group.rank() != 0) return kExitOk;
-  if (format == "json") {
-    std::printf(
-        "{\"schema\":1,\"event\":\"eval\",\"split\":\"%s\",\"loss\":%.17g,\"accuracy\":%.17g,\"correct\":%lld,\"samples\":%lld}"
-        "\n",
-        split.c_str(), report.loss, report.accuracy(), static_cast<long long>(report.correct),
-        static_cast<long long>(report.samples));
-  } else {
-    std::printf("%s on %s (%s): loss %.4f, accuracy %.2f %% (%lld/%lld)\n", path.c_str(), set.name.c_str(), split.c_str(),
-                report.loss, 100 * report.accuracy(), static_cast<long long>(report.correct),
-                static_cast<long long>(report.samples));
-  }
+  print(report, path, split, set.name, format == "json");
   return kExitOk;
 }
 

@@ -14,7 +14,7 @@ set -euo pipefail
 
 packages=(git build-essential cmake ninja-build
   libeigen3-dev libcereal-dev libsodium-dev libcli11-dev libtomlplusplus-dev libxxhash-dev zlib1g-dev nlohmann-json3-dev
-  libgloo-dev libzmq3-dev cppzmq-dev)
+  libgloo-dev libzmq3-dev cppzmq-dev libpng-dev libjpeg62-turbo-dev)
 check=no
 while [ $# -gt 0 ]; do
   case $1 in

@@ -10,10 +10,28 @@ class MetricsObserver : public engine::TrainObserver {
  public:
   MetricsObserver(const std::string& path, bool append) : writer_(path, append) {}
   void on_report(const engine::StepReport& r) override {
-    writer_.step(r.progress.global_step, r.progress.epoch, r.loss, r.lr, r.samples_per_s);
+    io::MetricsWriter::Numbers more{{"data_s", r.phases.data},
+                                    {"forward_s", r.phases.forward},
+                                    {"backward_s", r.phases.backward},
+                                    {"communication_s", r.phases.communication},
+                                    {"update_s", r.phases.update}};
+    if (r.ranks.size() > 1) {
+      more.emplace_back("slowest_rank", r.slowest_rank);
+      more.emplace_back("slowest_ratio", r.slowest_ratio);
+    }
+    writer_.step(r.progress.global_step, r.progress.epoch, r.loss, r.lr, r.samples_per_s, more);
   }
   void on_eval(const engine::EvalReport& r) override {
-    writer_.eval(r.progress.global_step, r.progress.epoch, r.split, r.loss, r.accuracy(), r.samples);
+    io::MetricsWriter::Numbers more;
+    if (r.top5 >= 0) more.emplace_back("top5", r.top5_accuracy());
+    if (r.text) more.emplace_back("perplexity", r.perplexity());
+    writer_.eval(r.progress.global_step, r.progress.epoch, r.split, r.loss, r.accuracy(), r.samples, more);
+  }
+  void on_desync(const engine::TrainProgress& p, const engine::DesyncReport& r) override {
+    std::vector<std::string> names;
+    for (const engine::DesyncTensor& tensor : r.tensors) names.push_back(tensor.name);
+    writer_.desync(p.global_step, p.epoch, r.last_good, r.first_bad, r.compared, names, r.ranks,
+                   std::string(engine::to_string(r.action)));
   }
   void on_end(const engine::TrainResult& r) override {
     writer_.end(r.progress.global_step, r.progress.epoch, r.seconds, r.signal == 0 ? 0 : 128 + r.signal);

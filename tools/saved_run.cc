@@ -7,10 +7,10 @@
 namespace tools {
 
 const std::vector<std::string>& saved_options() {
-  static const std::vector<std::string> names{"model",           "dtype",           "seed",           "dataset",
-                                              "data-dir",        "normalize",       "context",        "text-stride",
-                                              "vocabulary-size", "annotations",     "label-column",   "csv-header",
-                                              "test-share",      "synthetic-shape", "synthetic-size", "synthetic-classes"};
+  static const std::vector<std::string> names{
+      "model",       "dtype",           "seed",           "dataset",          "data-dir",    "normalize",    "context",
+      "text-stride", "vocabulary-size", "image-size",     "image-cache-mb",   "annotations", "label-column", "csv-header",
+      "test-share",  "synthetic-shape", "synthetic-size", "synthetic-classes"};
   return names;
 }
 

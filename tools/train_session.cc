@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/averaging/averaging_policy.h"
+#include "engine/averaging/replica_statistics.h"
 #include "engine/kernels/cpu_dispatch.h"
 #include "io/checkpoint/device_map.h"
 #include "io/interchange/array_files.h"
@@ -22,27 +23,46 @@ using engine::DType;
 DType dtype_of(const io::RunConfig& config) { return config.dtype == "f64" ? DType::kF64 : DType::kF32; }
 
 std::int64_t global_batch_of(const io::RunConfig& config, int world_size) {
-  return config.batch_size_per_device > 0 ? config.batch_size_per_device * world_size : config.batch_size;
+  return config.batch_size_per_device > 0 ? config.batch_size_per_device * world_size * config.grad_accum : config.batch_size;
 }
 
 io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Dataset& dataset, const backends::Group& group) {
-  const std::int64_t batch = global_batch_of(config, group.world_size());
-  if (batch < group.world_size())
-    throw io::ConfigError("batch-size " + std::to_string(batch) + " is smaller than the world of " +
-                          std::to_string(group.world_size()) + " ranks: every rank needs at least one sample of a batch");
   if (dataset.size() == 0) throw io::DataError("data set '" + dataset.name + "' has no training samples");
   return {.size = dataset.size(),
-          .global_batch = batch,
+          .global_batch = global_batch_of(config, group.world_size()),
           .rank = group.rank(),
           .world_size = group.world_size(),
           .seed = config.seed,
-          .shuffle = config.shuffle};
+          .shuffle = config.shuffle,
+          .uneven = config.uneven == "drop"  ? io::Uneven::kDrop
+                    : config.uneven == "pad" ? io::Uneven::kPad
+                                             : io::Uneven::kJoin,
+          .shard = config.shard == "strided" ? io::Shard::kStrided : io::Shard::kContiguous,
+          .parts = config.canonical ? config.reduction_shards : 0};
+}
+
+// With --deterministic kernels cut their work into as many shares on every machine.
+constexpr int kDeterministicShares = 16;
+
+engine::ThreadPool make_pool(const io::RunConfig& config, const backends::Group& group) {
+  return engine::ThreadPool(config.threads > 0 ? config.threads : default_threads(group),
+                            config.deterministic ? kDeterministicShares : 0);
+}
+
+// For the most samples that one pass computes: a micro-batch, of a rank or of a shard. A rank may have none at all.
+engine::PlanOptions plan_options(const io::RunConfig& config, const io::Sampler& sampler, const engine::ThreadPool& pool) {
+  const std::int64_t most = std::max<std::int64_t>(1, sampler.max_part_count());
+  return {.max_batch = (most - 1) / config.grad_accum + 1,
+          .dtype = dtype_of(config),
+          .threads = config.canonical ? 1 : pool.threads()};
 }
 
 engine::Graph build_graph(const io::RunConfig& config, const io::Dataset& dataset) {
-  return models::build_model(
+  engine::Graph graph = models::build_model(
       config.model,
       {.sample_shape = sample_shape(dataset), .classes = dataset.classes, .label_smoothing = config.label_smoothing});
+  if (config.sync_bn) graph.synchronize_statistics();
+  return graph;
 }
 
 std::unique_ptr<engine::Optimizer> make_optimizer(const io::RunConfig& config, const engine::FlatBuffer& values) {
@@ -73,6 +93,12 @@ engine::BufferMode buffer_mode(const io::RunConfig& config) {
                                        : engine::BufferMode::kLocal;
 }
 
+engine::OnDesync on_desync(const io::RunConfig& config) {
+  return config.on_desync == "repair" ? engine::OnDesync::kRepair
+         : config.on_desync == "warn" ? engine::OnDesync::kWarn
+                                      : engine::OnDesync::kAbort;
+}
+
 engine::Every every(const io::Interval& interval) { return {interval.every, interval.epochs}; }
 
 }  // namespace
@@ -85,21 +111,34 @@ struct TrainSession::Impl {
         control(g.make_communicator()),
         wire(g.make_communicator()),
         data(io::load_dataset(dataset_options(c))),
-        pool(c.threads > 0 ? c.threads : default_threads(g)),
+        pool(make_pool(c, g)),
         graph(build_graph(c, data.train)),
         model(engine::ModelState::allocate(graph, dtype_of(c))),
         sampler(sampler_options(c, data.train, g)),
         total_steps(c.steps > 0 ? c.steps : c.epochs * sampler.steps_per_epoch()),
-        plan(engine::Plan::compile(graph,
-                                   {.max_batch = sampler.max_local_count(), .dtype = dtype_of(c), .threads = pool.threads()})),
-        executor(plan, model, pool, c.seed),
+        plan(engine::Plan::compile(graph, plan_options(c, sampler, pool))),
+        statistics(g.world_size() > 1 && graph.layers_that_use_replicas() > 0 ? g.make_communicator() : nullptr),
+        replicas(statistics ? engine::make_rank_statistics(*statistics) : nullptr),
+        work(make_work()),
         optimizer(make_optimizer(c, model.parameters.values)),
         context{.device = {}, .threads = &pool, .scratch = {}},
         policy(make_policy()),
         rate(make_learning_rate(c, g.world_size(), sampler.steps_per_epoch(), total_steps)),
-        state{model, *optimizer, *policy, {}, {}, c.seed, global_batch_of(c, g.world_size()), data.train.size(), buffer_mode(c)},
+        state{model,
+              *optimizer,
+              *policy,
+              {},
+              {},
+              c.seed,
+              global_batch_of(c, g.world_size()),
+              data.train.size(),
+              buffer_mode(c),
+              sampler.steps_per_epoch()},
         loader(data.train, sampler_options(c, data.train, g),
-               {.normalization = normalization(c, data.train), .workers = c.workers, .prefetch = c.prefetch}),
+               {.normalization = normalization(c, data.train),
+                .workers = c.workers,
+                .prefetch = c.prefetch,
+                .augmentation = augmentation(c)}),
         keeper(*control, {.directory = c.save_dir,
                           .keep_last = c.keep_last,
                           .background = c.save_async,
@@ -111,18 +150,58 @@ struct TrainSession::Impl {
     if (c.eval_every.every > 0 && data.test.size() > 0)
       evaluator = std::make_unique<engine::Evaluator>(
           *control, graph, model, pool, data.test,
-          engine::EvaluatorOptions{.batch = std::max<std::int64_t>(64, sampler.max_local_count()),
-                                   .normalization = normalization(c, data.train),
-                                   .dtype = dtype_of(c)});
+          engine::EvaluatorOptions{.normalization = normalization(c, data.train), .dtype = dtype_of(c)});
+    if (c.verify_every > 0 && g.world_size() > 1) {
+      if (policy->local_parameters())
+        throw io::ConfigError("verify-every compares replicas, but --sync " + c.sync + " never brings them together");
+      desync = std::make_unique<engine::DesyncCheck>(*control, state,
+                                                     engine::DesyncOptions{.every = c.verify_every, .action = on_desync(c)});
+    }
+  }
+
+  std::unique_ptr<engine::StepWork> make_work() {
+    if (!config.canonical)
+      return engine::make_accumulated_work(plan, model, pool,
+                                           {.micro_batches = config.grad_accum, .seed = config.seed, .replicas = replicas.get()});
+    const int own = config.reduction_shards / group.world_size();
+    return engine::make_sharded_work(plan, model,
+                                     {.shards = config.reduction_shards,
+                                      .first = group.rank() * own,
+                                      .own = own,
+                                      .threads = pool.physical_threads(),
+                                      .micro_batches = config.grad_accum,
+                                      .seed = config.seed,
+                                      .replicas = replicas.get()});
   }
 
   std::unique_ptr<engine::AveragingPolicy> make_policy() {
     if (group.world_size() == 1 || config.sync == "none") return engine::make_no_averaging(group.world_size());
     if (config.sync == "params")
       return engine::make_parameter_averaging(*wire, model.parameters, context, {config.sync_every, config.sync_warmup});
+    if (config.canonical) return engine::make_canonical_averaging(*wire, model.parameters);
     return engine::make_gradient_averaging(
         *wire, model.parameters,
         {.bucket_bytes = static_cast<std::int64_t>(config.bucket_cap_mb * (1 << 20)), .overlap = !config.delay_allreduce});
+  }
+
+  // "4 ranks x 2 devices x 32 x 1" (the last: micro-batches), or each rank's share where they differ.
+  std::string batch_shares() const {
+    const int world = group.world_size(), devices = std::max(1, static_cast<int>(config.devices.size()));
+    const std::int64_t batch = state.global_batch, pieces = world * config.grad_accum;
+    const auto counted = [](std::int64_t n, const char* what) {
+      return std::to_string(n) + " " + what + (n == 1 ? "" : "s") + " x ";
+    };
+    if (batch % pieces == 0)
+      return counted(world / devices, "rank") + counted(devices, "device") + std::to_string(batch / pieces) + " x " +
+             std::to_string(config.grad_accum);
+    std::string line;
+    for (int r = 0; r < world; ++r) {
+      if (r == 4 && world > 5) return line + " + ...";
+      io::SamplerOptions share = sampler_options(config, data.train, group);
+      share.rank = r;
+      line += (r ? " + " : "") + std::to_string(io::Sampler(share).local_count(0));
+    }
+    return config.grad_accum == 1 ? line : line + " in " + std::to_string(config.grad_accum) + " micro-batches";
   }
 
   // --map-location: this build computes on the CPU, so that is where every array must go.
@@ -154,7 +233,9 @@ struct TrainSession::Impl {
   io::Sampler sampler;
   std::int64_t total_steps;
   engine::Plan plan;
-  engine::Executor executor;
+  std::unique_ptr<backends::Communicator> statistics;  // for layers with statistics over all ranks; null: none
+  std::unique_ptr<engine::ReplicaExchange> replicas;
+  std::unique_ptr<engine::StepWork> work;
   std::unique_ptr<engine::Optimizer> optimizer;
   engine::KernelContext context;
   std::unique_ptr<engine::AveragingPolicy> policy;
@@ -163,6 +244,7 @@ struct TrainSession::Impl {
   io::BatchLoader loader;
   engine::CheckpointKeeper keeper;
   std::unique_ptr<engine::Evaluator> evaluator;
+  std::unique_ptr<engine::DesyncCheck> desync;
   std::vector<std::unique_ptr<engine::TrainObserver>> observers;
   std::string resumed_from;
 };
@@ -193,22 +275,16 @@ std::string TrainSession::start_line() const {
   std::string line = "engine " ENGINE_VERSION ": " + s.config.model + " (" + with_commas(s.model.parameter_count()) +
                      " parameters, " + s.config.dtype + ") on " + s.data.train.name + " (" + with_commas(s.data.train.size()) +
                      " train, " + with_commas(s.data.test.size()) + " test) | " + std::to_string(world) +
-                     (world == 1 ? " rank x " : " ranks x ") + std::to_string(s.pool.threads()) +
-                     (s.pool.threads() == 1 ? " thread" : " threads") + " on cpu (" +
+                     (world == 1 ? " rank x " : " ranks x ") + std::to_string(s.pool.physical_threads()) +
+                     (s.pool.physical_threads() == 1 ? " thread" : " threads") + " on cpu (" +
                      std::string(engine::kernels::to_string(engine::kernels::cpu_isa())) + ") | backend " + s.group.backend() +
                      " (" + s.group.backend_reason() + ") | sync " + std::string(s.policy->name());
   if (s.policy->name() == "params") line += " every " + std::to_string(s.config.sync_every);
-  if (s.policy->name() == "grad") line += s.config.delay_allreduce ? " delayed" : " overlapped";
-  line += " | global batch " + std::to_string(global_batch()) + " = ";
-  for (int r = 0; r < world; ++r) {
-    if (r == 4 && world > 5) {
-      line += " + ...";
-      break;
-    }
-    io::SamplerOptions share = sampler_options(s.config, s.data.train, s.group);
-    share.rank = r;
-    line += (r ? " + " : "") + std::to_string(io::Sampler(share).local_count(0));
-  }
+  if (s.policy->name() == "grad")
+    line += s.config.canonical ? " canonical" : s.config.delay_allreduce ? " delayed" : " overlapped";
+  if (s.config.canonical) line += " (" + std::to_string(s.config.reduction_shards) + " shards)";
+  if (s.config.sync_bn) line += " | sync-bn " + std::to_string(s.graph.layers_that_use_replicas()) + " layers";
+  line += " | global batch " + std::to_string(global_batch()) + " = " + s.batch_shares();
   char rates[64];
   std::snprintf(rates, sizeof rates, "%g", s.rate.base);
   return line + " | " + std::to_string(s.sampler.steps_per_epoch()) + " steps an epoch, " + std::to_string(s.total_steps) +
@@ -225,7 +301,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
                           .evaluate = every(s.config.eval_every),
                           .save = every(s.config.save_every),
                           .clip_grad = s.config.clip_grad},
-                         {.executor = s.executor,
+                         {.work = *s.work,
                           .state = s.state,
                           .learning_rate = s.rate,
                           .sampler = s.sampler,
@@ -234,6 +310,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
                           .control = *s.control,
                           .evaluator = s.evaluator.get(),
                           .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
+                          .desync = s.desync.get(),
                           .observers = std::move(observers),
                           .activity = [&g = s.group](std::string_view a) { g.set_activity(a); }},
                          stop_signal);
@@ -262,6 +339,8 @@ io::DatasetOptions dataset_options(const io::RunConfig& config) {
           .context = config.context,
           .text_stride = config.text_stride,
           .vocabulary_size = config.vocabulary_size,
+          .image_size = config.image_size,
+          .image_cache_bytes = config.image_cache_mb << 20,
           .annotations = config.annotations,
           .label_column = config.label_column,
           .csv_header = config.csv_header,
@@ -271,6 +350,16 @@ io::DatasetOptions dataset_options(const io::RunConfig& config) {
 engine::Shape sample_shape(const io::Dataset& dataset) {
   if (dataset.kind == io::SampleKind::kTokens) return {dataset.shape[0]};
   return {dataset.shape[0], dataset.shape[1], dataset.shape[2]};
+}
+
+io::Augmentation augmentation(const io::RunConfig& config) {
+  const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
+  return {.resized_crop = wants("resized-crop"),
+          .crop = wants("crop"),
+          .flip = wants("flip"),
+          .cutout = wants("cutout"),
+          .crop_padding = config.crop_padding,
+          .cutout_size = config.cutout_size};
 }
 
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset) {

@@ -8,6 +8,7 @@
 #include "backends/group.h"
 #include "engine/train/trainer.h"
 #include "io/config/run_config.h"
+#include "io/data/augmentation.h"
 #include "io/data/dataset.h"
 
 namespace tools {
@@ -41,6 +42,7 @@ class TrainSession {
 io::DatasetOptions dataset_options(const io::RunConfig& config);
 // Of one sample, as models take it: [h, w, c], or [context] for tokens.
 engine::Shape sample_shape(const io::Dataset& dataset);
+io::Augmentation augmentation(const io::RunConfig& config);  // for training only
 io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset);
 
 }  // namespace tools

@@ -40,6 +40,8 @@ class AveragingPolicy {
   virtual bool local_optimizer_state() const { return false; }
   // Whether parameters may differ even after synchronize(): then these, too.
   virtual bool local_parameters() const { return false; }
+  // Whether parameters are bit for bit equal on all ranks just now, outside a step: then, and only then, they can be compared.
+  virtual bool together() const { return !local_optimizer_state() && !local_parameters(); }
 
   // State for the checkpoint.
   virtual std::vector<std::pair<std::string, std::int64_t>> counters() const { return {}; }
@@ -57,6 +59,10 @@ struct GradientAveragingOptions {
 // `communicator` is used from another thread while backward runs, and by nobody else. Both outlive the policy.
 std::unique_ptr<AveragingPolicy> make_gradient_averaging(backends::Communicator& communicator, ParameterBuffer& parameters,
                                                          const GradientAveragingOptions& options);
+
+// The same after backward, by the tree over the ranks (ordered_tree.h): with the parts of a step cut alike for every world, the
+// same bits for any number of ranks and on every wire. `communicator` is used by nobody else.
+std::unique_ptr<AveragingPolicy> make_canonical_averaging(backends::Communicator& communicator, ParameterBuffer& parameters);
 
 struct ParameterAveragingOptions {
   std::int64_t every = 1;   // K: average after every K-th update

@@ -39,6 +39,7 @@ class ParameterAveraging : public AveragingPolicy {
     ++averagings_;
   }
   bool local_optimizer_state() const override { return true; }
+  bool together() const override { return since_ == 0; }
   // Saving synchronises first, so the counts since the last averaging are zero there and need no place in a checkpoint.
   std::vector<std::pair<std::string, std::int64_t>> counters() const override {
     return {{"updates", updates_}, {"averagings", averagings_}};

@@ -1,6 +1,7 @@
 // ThreadPool: workers spin briefly for the next loop, then sleep on a futex (std::atomic wait).
 #include "engine/core/thread_pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -30,7 +31,7 @@ void wait_while_equal(const std::atomic<std::uint32_t>& value, std::uint32_t old
 }  // namespace
 
 struct ThreadPool::State {
-  int threads = 1;
+  int threads = 1, shares = 1;
   std::int64_t count = 0;
   Call call = nullptr;
   void* body = nullptr;
@@ -39,7 +40,9 @@ struct ThreadPool::State {
   std::atomic<bool> stop{false};
   std::vector<std::thread> workers;
 
-  void share(int thread) const { call(body, count * thread / threads, count * (thread + 1) / threads, thread); }
+  void share(int thread) const {
+    for (int s = thread; s < shares; s += threads) call(body, count * s / shares, count * (s + 1) / shares, s);
+  }
 
   void work(int thread) {
     std::uint32_t seen = 0;
@@ -53,8 +56,10 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
-  require(threads >= 1, "a thread pool has at least one thread");
+ThreadPool::ThreadPool(int threads, int shares) : state_(std::make_unique<State>()) {
+  require(threads >= 1 && shares >= 0, "a thread pool has at least one thread and cuts work into at least one share");
+  state_->shares = shares == 0 ? threads : shares;
+  threads = std::min(threads, state_->shares);
   state_->threads = threads;
   for (int t = 1; t < threads; ++t) state_->workers.emplace_back([s = state_.get(), t] { s->work(t); });
 }
@@ -66,13 +71,16 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : state_->workers) worker.join();
 }
 
-int ThreadPool::threads() const { return state_->threads; }
+int ThreadPool::threads() const { return state_->shares; }
+
+int ThreadPool::physical_threads() const { return state_->threads; }
 
 void ThreadPool::run_erased(std::int64_t count, Call call, void* body) {
   State& s = *state_;
   s.count = count;
   s.call = call;
   s.body = body;
+  if (s.threads == 1) return s.share(0);
   s.running.store(static_cast<std::uint32_t>(s.threads - 1), std::memory_order_relaxed);
   s.epoch.fetch_add(1, std::memory_order_release);
   s.epoch.notify_all();

@@ -66,7 +66,7 @@ struct Executor::Impl {
     bind_inputs();
     steps.reserve(plan.steps.size());
     const std::vector<std::size_t> first_entry = first_entries();
-    for (const PlanStep& from : plan.steps) make_step(from, seed, first_entry[static_cast<std::size_t>(from.node)]);
+    for (const PlanStep& from : plan.steps) make_step(from, seed, first_entry);
     logits = view(plan.logits);
     loss = view(plan.loss);
     if (plan.options.training) loss_gradient = gradient(plan.loss);
@@ -108,13 +108,13 @@ struct Executor::Impl {
       const Layer* layer = plan.graph->nodes()[static_cast<std::size_t>(id)].layer.get();
       if (layer == nullptr) continue;
       const std::vector<Shape> shapes = plan.graph->input_shapes(id);
-      next += layer->parameters(shapes).size() + layer->buffers(shapes).size();
+      next += plan.graph->own_parameters(id).size() + layer->buffers(shapes).size();
     }
     require(next == state.entries.size(), "the state belongs to another graph");
     return first;
   }
 
-  void make_step(const PlanStep& from, std::uint64_t seed, std::size_t first_entry) {
+  void make_step(const PlanStep& from, std::uint64_t seed, const std::vector<std::size_t>& first_entry) {
     Step& step = steps.emplace_back(context);
     for (const int input : from.inputs) {
       step.inputs.push_back(view(input));
@@ -143,14 +143,16 @@ struct Executor::Impl {
     if (from.residual >= 0) remember_if_bound(from.residual, run.residual);
   }
 
-  void bind_state(const PlanStep& from, std::size_t entry, Step& step) const {
+  void bind_state(const PlanStep& from, const std::vector<std::size_t>& first_entry, Step& step) const {
     const std::vector<Shape> shapes = plan.graph->input_shapes(from.node);
-    for (std::size_t k = from.layer->parameters(shapes).size(); k > 0; --k, ++entry) {
-      step.parameters.push_back(state.view(state.entries[entry]));
-      step.parameter_gradients.push_back(state.parameters.gradients.view(state.entries[entry].slot));
+    std::size_t parameter = first_entry[static_cast<std::size_t>(plan.graph->parameter_node(from.node))];
+    for (std::size_t k = from.layer->parameters(shapes).size(); k > 0; --k, ++parameter) {
+      step.parameters.push_back(state.view(state.entries[parameter]));
+      step.parameter_gradients.push_back(state.parameters.gradients.view(state.entries[parameter].slot));
     }
-    for (std::size_t k = from.layer->buffers(shapes).size(); k > 0; --k, ++entry)
-      step.buffers.push_back(state.view(state.entries[entry]));
+    std::size_t buffer = first_entry[static_cast<std::size_t>(from.node)] + plan.graph->own_parameters(from.node).size();
+    for (std::size_t k = from.layer->buffers(shapes).size(); k > 0; --k, ++buffer)
+      step.buffers.push_back(state.view(state.entries[buffer]));
   }
 
   void remember_if_bound(int i, TensorView& view_of_input) {
@@ -228,7 +230,10 @@ struct Executor::Impl {
     TensorView rows = logits, row_labels = labels;
     rows.shape = {loss.count(), logits.shape[logits.shape.rank() - 1]};
     row_labels.shape = {loss.count()};
-    return {.loss_sum = kernels::sum_f64(loss), .correct = kernels::count_correct(rows, row_labels), .rows = loss.count()};
+    return {.loss_sum = kernels::sum_f64(loss),
+            .correct = kernels::count_correct(rows, row_labels),
+            .rows = loss.count(),
+            .top5 = training ? 0 : kernels::count_among_largest(rows, row_labels, 5)};
   }
 
   void backward(double scale, Write parameter_write, const std::function<void(std::int64_t)>& ready) {
@@ -242,20 +247,33 @@ struct Executor::Impl {
     }
     for (std::size_t i = steps.size(); i-- > 0;) {
       Step& step = steps[i];
-      step.run.parameter_write = parameter_write;
+      step.run.parameter_write = plan.steps[i].adds_to_parameters ? Write::kAdd : parameter_write;
       if (plan.steps[i].backward)
         plan.steps[i].layer->backward(step.run);
-      else if (parameter_write == Write::kOverwrite)
+      else if (step.run.parameter_write == Write::kOverwrite)
         std::for_each(step.parameter_gradients.begin(), step.parameter_gradients.end(), zero);
       if (ready && !step.parameters.empty()) ready(plan.steps[i].gradients_complete);
     }
   }
 };
 
+BatchView BatchView::slice(std::int64_t first, std::int64_t taken) const {
+  require(first >= 0 && taken >= 0 && first + taken <= count, "a slice lies within its batch");
+  const auto part = [&](const auto& values) {
+    const std::size_t each = count == 0 ? 0 : values.size() / static_cast<std::size_t>(count);
+    return values.subspan(static_cast<std::size_t>(first) * each, static_cast<std::size_t>(taken) * each);
+  };
+  return {taken, part(samples), part(tokens), part(labels), part(sample_ids), epoch};
+}
+
 Executor::Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed)
     : impl_(std::make_unique<Impl>(plan, state, threads, seed)) {}
 
 Executor::~Executor() = default;
+
+void Executor::set_replicas(ReplicaExchange* replicas) {
+  for (Step& step : impl_->steps) step.run.replicas = replicas;
+}
 
 BatchResult Executor::forward(const BatchView& batch, bool training) { return impl_->forward(batch, training); }
 

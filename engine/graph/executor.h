@@ -21,12 +21,15 @@ struct BatchView {
   std::span<const std::int32_t> labels;      // count (times positions)
   std::span<const std::int64_t> sample_ids;  // count: places in the data set, for randomness by sample
   std::uint64_t epoch = 0;
+
+  BatchView slice(std::int64_t first, std::int64_t samples) const;  // samples [first, first + samples)
 };
 
 struct BatchResult {
   double loss_sum = 0;       // over samples (and positions)
   std::int64_t correct = 0;  // rows whose first largest logit is the label
   std::int64_t rows = 0;     // samples times positions
+  std::int64_t top5 = 0;     // rows whose label is among the five largest logits; counted in inference mode only
 };
 
 class Executor {
@@ -36,6 +39,9 @@ class Executor {
   // `plan`, `state` and `threads` outlive the executor. `seed` is the run's, for dropout.
   Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed);
   ~Executor();
+
+  // From now on layers with statistics over all replicas reach them through this, which outlives the executor; null: none.
+  void set_replicas(ReplicaExchange* replicas);
 
   // Inference mode uses running statistics, draws no dropout and changes no state.
   // Training mode requires a training plan and updates running statistics.

@@ -16,6 +16,22 @@ void check_name(const std::vector<Graph::Node>& nodes, const std::string& name, 
   if (!name.empty() && taken) throw ModelError(who + ": the name is used twice; names must differ");
 }
 
+void check_tied(const std::string& who, const std::vector<ParameterSpec>& wanted, const std::string& owner,
+                const std::vector<ParameterSpec>& owned) {
+  const auto shapes = [](const std::vector<ParameterSpec>& specs) {
+    std::string text;
+    for (const ParameterSpec& spec : specs)
+      text += (text.empty() ? "" : ", ") + spec.name + " " + spec.layout.file_shape.to_string();
+    return text.empty() ? std::string("none") : text;
+  };
+  bool same = wanted.size() == owned.size();
+  for (std::size_t i = 0; same && i < wanted.size(); ++i)
+    same =
+        wanted[i].layout.file_shape == owned[i].layout.file_shape && wanted[i].layout.permutation == owned[i].layout.permutation;
+  if (!same)
+    throw ModelError(who + ": tied to " + owner + ", expected its parameters (" + shapes(owned) + "), got " + shapes(wanted));
+}
+
 }  // namespace
 
 NodeId Graph::input(std::string name, const Shape& item_shape, DType dtype) {
@@ -27,6 +43,18 @@ NodeId Graph::input(std::string name, const Shape& item_shape, DType dtype) {
 }
 
 NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) {
+  return append(std::move(name), std::move(layer), std::move(inputs), -1);
+}
+
+NodeId Graph::add_tied(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner) {
+  require(layer != nullptr, "a graph node needs a layer");
+  const std::string who = label(name, nodes_.size(), *layer);
+  if (owner < 0 || owner >= static_cast<NodeId>(nodes_.size()) || own_parameters(owner).empty())
+    throw ModelError(who + ": tied to node " + std::to_string(owner) + ", which has no parameters of its own");
+  return append(std::move(name), std::move(layer), std::move(inputs), owner);
+}
+
+NodeId Graph::append(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner) {
   require(layer != nullptr, "a graph node needs a layer");
   const std::string who = label(name, nodes_.size(), *layer);
   check_name(nodes_, name, who);
@@ -38,8 +66,8 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
     const Node& from = nodes_[static_cast<std::size_t>(inputs[i])];
     const DType expected = layer->input_dtype(static_cast<int>(i));
     if (from.dtype != expected)
-      throw ModelError(who + ": expected " + std::string(to_string(expected)) + " for input " + std::to_string(i) +
-                       ", got " + std::string(to_string(from.dtype)) + " from " + describe(inputs[i]));
+      throw ModelError(who + ": expected " + std::string(to_string(expected)) + " for input " + std::to_string(i) + ", got " +
+                       std::string(to_string(from.dtype)) + " from " + describe(inputs[i]));
     shapes.push_back(from.shape);
   }
   Shape shape;
@@ -48,14 +76,29 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
   } catch (const ShapeError& error) {
     throw ShapeError(who + ": " + error.what());
   }
-  if (name.empty() && !(layer->parameters(shapes).empty() && layer->buffers(shapes).empty()))
+  if (owner >= 0) check_tied(who, layer->parameters(shapes), describe(owner), own_parameters(owner));
+  if (name.empty() && !((owner >= 0 || layer->parameters(shapes).empty()) && layer->buffers(shapes).empty()))
     throw ModelError(who + ": a layer with parameters needs a name");
   nodes_.push_back({.name = std::move(name),
                     .layer = std::move(layer),
                     .inputs = std::move(inputs),
                     .shape = shape,
-                    .dtype = DType::kF32});
+                    .dtype = DType::kF32,
+                    .owner = owner});
   return static_cast<NodeId>(nodes_.size()) - 1;
+}
+
+int Graph::synchronize_statistics() {
+  for (Node& node : nodes_) {
+    LayerPtr synchronized = node.layer ? node.layer->synchronized() : nullptr;
+    if (synchronized) node.layer = std::move(synchronized);
+  }
+  return layers_that_use_replicas();
+}
+
+int Graph::layers_that_use_replicas() const {
+  return static_cast<int>(
+      std::count_if(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.layer && node.layer->uses_replicas(); }));
 }
 
 void Graph::set_outputs(NodeId logits, NodeId loss) {
@@ -71,6 +114,11 @@ std::vector<Shape> Graph::input_shapes(NodeId node) const {
   for (const NodeId input : nodes_.at(static_cast<std::size_t>(node)).inputs)
     shapes.push_back(nodes_[static_cast<std::size_t>(input)].shape);
   return shapes;
+}
+
+std::vector<ParameterSpec> Graph::own_parameters(NodeId id) const {
+  const Node& node = nodes_.at(static_cast<std::size_t>(id));
+  return node.layer && node.owner < 0 ? node.layer->parameters(input_shapes(id)) : std::vector<ParameterSpec>{};
 }
 
 std::string Graph::describe(NodeId id) const {

@@ -18,12 +18,23 @@ class Graph {
     std::vector<NodeId> inputs;
     Shape shape;       // of one item
     DType dtype;       // kF32 stands for the compute dtype; kI32 for labels and token ids
+    NodeId owner = -1;  // whose parameters this node's layer uses; -1: its own
   };
 
   NodeId input(std::string name, const Shape& item_shape, DType dtype = DType::kF32);
   // Infers the shape. Throws ShapeError "layer 'fc' (dense): expected ..., got ..." and ModelError for a name used twice,
   // an input that is not there or has the wrong dtype, and a layer with parameters or buffers but no name.
   NodeId add(std::string name, LayerPtr layer, std::vector<NodeId> inputs);
+
+  // A layer that has no parameters of its own but uses those of an earlier node, which must want the same shapes: tied weights.
+  // The gradients of both uses add up; the state lists the parameters once, under the owner's name. Throws as add() does, and
+  // ModelError when the shapes differ or the owner has no parameters of its own.
+  NodeId add_tied(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner);
+
+  // Replaces every layer that has a synchronized() form by it; returns how many now use statistics of all replicas.
+  // Before the first plan.
+  int synchronize_statistics();
+  int layers_that_use_replicas() const;
 
   // The tensor that predictions are read from, and the per-sample loss that training starts backward at.
   void set_outputs(NodeId logits, NodeId loss);
@@ -33,10 +44,20 @@ class Graph {
   std::vector<Shape> input_shapes(NodeId node) const;        // item shapes of what the node reads
   std::string describe(NodeId node) const;                   // "layer 'fc' (dense)", "layer #7 (relu)", "input 'images'"
 
+  // The node whose parameters the layer of `node` uses: itself, unless it is tied to another.
+  NodeId parameter_node(NodeId node) const {
+    const NodeId owner = nodes_.at(static_cast<std::size_t>(node)).owner;
+    return owner < 0 ? node : owner;
+  }
+  // What the node itself brings to the model's state: nothing when it is tied.
+  std::vector<ParameterSpec> own_parameters(NodeId node) const;
+
   NodeId logits() const { return logits_; }
   NodeId loss() const { return loss_; }
 
  private:
+  NodeId append(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner);
+
   std::vector<Node> nodes_;
   NodeId logits_ = -1, loss_ = -1;
 };

@@ -61,7 +61,7 @@ std::vector<OrderedParameter> completion_order(const Graph& graph, DType dtype) 
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
     if (!node.layer) continue;
     int index = 0;
-    for (const ParameterSpec& spec : node.layer->parameters(graph.input_shapes(id)))
+    for (const ParameterSpec& spec : graph.own_parameters(id))
       order.push_back({id, index++, {full_name(node, spec.name), spec.layout, dtype}, spec.initializer});
   }
   return order;
@@ -80,7 +80,7 @@ ModelState ModelState::allocate(const Graph& graph, DType dtype, Device device) 
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
     if (!node.layer) continue;
     const std::vector<Shape> shapes = graph.input_shapes(id);
-    for (const ParameterSpec& spec : node.layer->parameters(shapes)) {
+    for (const ParameterSpec& spec : graph.own_parameters(id)) {
       const std::string name = full_name(node, spec.name);
       state.entries.push_back({name, Kind::kParameter, slots.at(name)});
     }
@@ -102,7 +102,7 @@ void ModelState::initialize(const Graph& graph, std::uint64_t seed) {
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
     if (!node.layer) continue;
     const std::vector<Shape> shapes = graph.input_shapes(id);
-    for (const ParameterSpec& spec : node.layer->parameters(shapes)) {
+    for (const ParameterSpec& spec : graph.own_parameters(id)) {
       const Entry& entry = entries.at(next++);
       require(entry.name == full_name(node, spec.name), "the state belongs to another graph");
       fill(view(entry), spec.layout, spec.initializer, stream_key(seed, entry.name));

@@ -5,6 +5,7 @@
 //    convolution computes no gradient of its input. A step runs backward when its output has a gradient.
 // 3. Writes: backward runs the steps from the end. The first to write a tensor's gradient overwrites, the others add. Within a
 //    step the residual's gradient is written first, then the inputs' in order.
+//    The same holds for the gradients of parameters that several steps are tied to.
 // 4. Time: forward of step i is time i, its backward 2S-1-i, for S steps; 2S is after everything. Each tensor, gradient and
 //    saved area is a block that lives from the first write to the last read:
 //      tensor     from its step's forward to the last forward that reads it, or the last backward that needs it
@@ -133,6 +134,12 @@ class Compiler {
       if (s.residual >= 0) s.residual_write = next_write(root(s.residual));
       for (std::size_t k = 0; k < s.inputs.size(); ++k) s.input_writes[k] = next_write(root(s.inputs[k]));
     }
+    std::vector<bool> used(graph_.nodes().size(), false);  // per owner of parameters
+    for (int i = step_count() - 1; i >= 0; --i) {
+      const auto owner = static_cast<std::size_t>(graph_.parameter_node(step(i).node));
+      step(i).adds_to_parameters = used[owner];
+      used[owner] = true;
+    }
   }
 
   void size_scratch_and_saved() {
@@ -200,8 +207,7 @@ class Compiler {
       if (reads_input || (s.residual >= 0 && root(s.residual) == r)) last = std::max(last, i);
       if (!s.backward) continue;
       const BackwardNeeds needs = s.layer->backward_needs();
-      if ((reads_input && needs.inputs) || (s.output == r && (needs.output || s.relu)))
-        last = std::max(last, backward_time(i));
+      if ((reads_input && needs.inputs) || (s.output == r && (needs.output || s.relu))) last = std::max(last, backward_time(i));
     }
     return last;
   }
@@ -227,8 +233,7 @@ class Compiler {
     const PlanStep& s = step(i);
     if (!s.backward) return;
     int& own = gradient_block_[static_cast<std::size_t>(s.output)];
-    if (own == kNoBlock)
-      own = new_block(bytes(s.output), step_count(), backward_time(i));  // the loss: filled before backward
+    if (own == kNoBlock) own = new_block(bytes(s.output), step_count(), backward_time(i));  // the loss: filled before backward
     blocks_[static_cast<std::size_t>(own)].last = backward_time(i);
     const int own_block = own;
     if (gradient_in_place(s)) gradient_block_[static_cast<std::size_t>(root(s.inputs[0]))] = own_block;
@@ -255,8 +260,7 @@ class Compiler {
 };
 
 void check_options(const Graph& graph, const PlanOptions& options) {
-  if (graph.logits() < 0 || graph.loss() < 0)
-    throw ModelError("the graph has no outputs: set_outputs() names logits and loss");
+  if (graph.logits() < 0 || graph.loss() < 0) throw ModelError("the graph has no outputs: set_outputs() names logits and loss");
   require(options.max_batch >= 1 && options.threads >= 1, "a plan needs a batch and a thread");
   require(options.dtype == DType::kF32 || options.dtype == DType::kF64, "a plan computes in f32 or f64");
 }

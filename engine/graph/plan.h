@@ -37,6 +37,7 @@ struct PlanStep {
   std::size_t saved_offset = 0, saved_bytes = 0;
   std::vector<Write> input_writes;      // how backward writes each input's gradient
   Write residual_write = Write::kOverwrite;
+  bool adds_to_parameters = false;      // a later step, tied to the same parameters, has written their gradients before
   std::int64_t gradients_complete = 0;  // elements at the front of the gradient buffer that are final after this
                                         // step's backward (also when it has none: then its gradients are zero)
 };

@@ -48,14 +48,14 @@ template <class T>
 void finish_statistics(const double* sums, std::int64_t channels, std::int64_t rows, double eps, double momentum, T* mean,
                        T* inverse_std, T* running_mean, T* running_var) {
   const double biased = 1.0 / static_cast<double>(std::max<std::int64_t>(rows, 1));
-  const double unbiased = 1.0 / static_cast<double>(std::max<std::int64_t>(rows - 1, 1));
+  const double unbiased = rows > 1 ? 1.0 / static_cast<double>(rows - 1) : 0;
   for (std::int64_t c = 0; c < channels; ++c) {
     const double m = rows > 0 ? sums[c] : 0, squares = rows > 0 ? sums[channels + c] : 0;
     mean[c] = static_cast<T>(m);
     inverse_std[c] = static_cast<T>(1 / std::sqrt(squares * biased + eps));
     if (rows == 0) continue;
     if (running_mean != nullptr) running_mean[c] = static_cast<T>((1 - momentum) * running_mean[c] + momentum * m);
-    if (running_var != nullptr) {
+    if (running_var != nullptr && rows > 1) {
       running_var[c] = static_cast<T>((1 - momentum) * running_var[c] + momentum * (squares * unbiased));
     }
   }

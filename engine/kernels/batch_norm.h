@@ -17,7 +17,8 @@ std::size_t batch_norm_scratch_bytes(std::int64_t rows, std::int64_t channels, D
 void batch_norm_statistics(KernelContext& context, TensorView x, TensorView sums);
 
 // From `sums` over `rows` rows: mean, inverse_std = 1 / sqrt(biased variance + eps); and, when present,
-// running = (1 - momentum) * running + momentum * new, with the unbiased variance (biased when rows == 1).
+// running = (1 - momentum) * running + momentum * new, with the unbiased variance. One row leaves running_var
+// alone: it says nothing about a variance.
 // Zero rows leave the running statistics alone and give mean 0, inverse_std 1 / sqrt(eps).
 void batch_norm_finish_statistics(TensorView sums, std::int64_t rows, double eps, double momentum, TensorView mean,
                                   TensorView inverse_std, TensorView running_mean, TensorView running_var);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/kernels/conv2d_cpu.h"
+#include "engine/kernels/conv2d_f64_cpu.h"
 #include "engine/kernels/conv2d_reference.h"
 #include "engine/kernels/operand_checks.h"
 
@@ -54,39 +55,44 @@ ConvSizes sizes_of(const Conv2dGeometry& g, std::int64_t n) {
 bool has_fast_kernel(const Conv2dGeometry& g, DType dtype) { return dtype == DType::kF32 && g.stride <= 4; }
 
 float* scratch_floats(const KernelContext& context) { return reinterpret_cast<float*>(context.scratch.data()); }
+double* scratch_doubles(const KernelContext& context) { return reinterpret_cast<double*>(context.scratch.data()); }
+const Conv2dF64Table& f64() { return isa_table_of_conv2d_f64_table(); }
 
 template <class T>
+void backward_bias_reference(const Conv2dGeometry& g, TensorView dy, TensorView dbias, Write write) {
+  if (dbias)
+    conv2d_backward_bias_reference(dy.shape[0] * g.out_h() * g.out_w(), g.out_channels, dy.as<T>(), dbias.as<T>(), write);
+}
+
+// What runs in f32 for strides that have no fast kernel.
 void forward_reference(KernelContext& context, const Conv2dGeometry& g, TensorView x, TensorView weight, TensorView bias,
                        TensorView y) {
   context.threads->run(x.shape[0], [&](std::int64_t first, std::int64_t last, int) {
-    conv2d_forward_reference(g, first, last, x.as<T>(), weight.as<T>(), bias.as<T>(), y.as<T>());
+    conv2d_forward_reference(g, first, last, x.as<float>(), weight.as<float>(), bias.as<float>(), y.as<float>());
   });
 }
 
-template <class T>
 void backward_data_reference(KernelContext& context, const Conv2dGeometry& g, TensorView dy, TensorView weight, TensorView dx,
                              Write write) {
   context.threads->run(dx.shape[0], [&](std::int64_t first, std::int64_t last, int) {
-    conv2d_backward_data_reference(g, first, last, dy.as<T>(), weight.as<T>(), dx.as<T>(), write);
+    conv2d_backward_data_reference(g, first, last, dy.as<float>(), weight.as<float>(), dx.as<float>(), write);
   });
 }
 
-template <class T>
 void backward_weights_reference(KernelContext& context, const Conv2dGeometry& g, TensorView x, TensorView dy, TensorView dweight,
                                 TensorView dbias, Write write) {
   context.threads->run(g.kernel_h * g.kernel_w * g.in_channels, [&](std::int64_t first, std::int64_t last, int) {
-    conv2d_backward_weights_reference(g, first, last, x.shape[0], x.as<T>(), dy.as<T>(), dweight.as<T>(), write);
+    conv2d_backward_weights_reference(g, first, last, x.shape[0], x.as<float>(), dy.as<float>(), dweight.as<float>(), write);
   });
-  if (dbias) {
-    conv2d_backward_bias_reference(x.shape[0] * g.out_h() * g.out_w(), g.out_channels, dy.as<T>(), dbias.as<T>(), write);
-  }
+  backward_bias_reference<float>(g, dy, dbias, write);
 }
 
 }  // namespace
 
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype, int threads) {
-  if (!has_fast_kernel(geometry, dtype)) return 0;
   const ConvSizes sizes = sizes_of(geometry, n);
+  if (dtype == DType::kF64) return static_cast<std::size_t>(f64().scratch(sizes, threads)) * sizeof(double);
+  if (!has_fast_kernel(geometry, dtype)) return 0;
   const std::int64_t floats = std::max({isa_table_of_conv2d_table().forward_scratch(sizes, threads),
                                         isa_table_of_conv2d_table().backward_data_scratch(sizes, threads),
                                         isa_table_of_conv2d_weights_table().scratch(sizes, threads)});
@@ -99,8 +105,11 @@ void conv2d_forward(KernelContext& context, const Conv2dGeometry& geometry, Tens
   check_bias("conv2d_forward", "bias", geometry, bias, x.dtype);
   check_context("conv2d_forward", context);
   check_context("conv2d_forward", context, conv2d_scratch_bytes(geometry, n, x.dtype, context.threads->threads()));
-  if (x.dtype == DType::kF64) return forward_reference<double>(context, geometry, x, weight, bias, y);
-  if (!has_fast_kernel(geometry, x.dtype)) return forward_reference<float>(context, geometry, x, weight, bias, y);
+  if (x.dtype == DType::kF64) {
+    return f64().forward(sizes_of(geometry, n), x.as<double>(), weight.as<double>(), bias.as<double>(), y.as<double>(),
+                         *context.threads, scratch_doubles(context));
+  }
+  if (!has_fast_kernel(geometry, x.dtype)) return forward_reference(context, geometry, x, weight, bias, y);
   isa_table_of_conv2d_table().forward(sizes_of(geometry, n), x.as<float>(), weight.as<float>(), bias.as<float>(), y.as<float>(),
                                       *context.threads, scratch_floats(context));
 }
@@ -110,8 +119,11 @@ void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& geometry
   const std::int64_t n = check_operands("conv2d_backward_data", geometry, "dx", dx, "dy", dy, "weight", weight);
   check_context("conv2d_backward_data", context);
   check_context("conv2d_backward_data", context, conv2d_scratch_bytes(geometry, n, dx.dtype, context.threads->threads()));
-  if (dx.dtype == DType::kF64) return backward_data_reference<double>(context, geometry, dy, weight, dx, write);
-  if (!has_fast_kernel(geometry, dx.dtype)) return backward_data_reference<float>(context, geometry, dy, weight, dx, write);
+  if (dx.dtype == DType::kF64) {
+    return f64().backward_data(sizes_of(geometry, n), dy.as<double>(), weight.as<double>(), dx.as<double>(), write == Write::kAdd,
+                               *context.threads, scratch_doubles(context));
+  }
+  if (!has_fast_kernel(geometry, dx.dtype)) return backward_data_reference(context, geometry, dy, weight, dx, write);
   isa_table_of_conv2d_table().backward_data(sizes_of(geometry, n), dy.as<float>(), weight.as<float>(), dx.as<float>(),
                                             write == Write::kAdd, *context.threads, scratch_floats(context));
 }
@@ -122,10 +134,12 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& geome
   check_bias("conv2d_backward_weights", "dbias", geometry, dbias, x.dtype);
   check_context("conv2d_backward_weights", context);
   check_context("conv2d_backward_weights", context, conv2d_scratch_bytes(geometry, n, x.dtype, context.threads->threads()));
-  if (x.dtype == DType::kF64) return backward_weights_reference<double>(context, geometry, x, dy, dweight, dbias, write);
-  if (!has_fast_kernel(geometry, x.dtype)) {
-    return backward_weights_reference<float>(context, geometry, x, dy, dweight, dbias, write);
+  if (x.dtype == DType::kF64) {
+    f64().backward_weights(sizes_of(geometry, n), x.as<double>(), dy.as<double>(), dweight.as<double>(), write == Write::kAdd,
+                           *context.threads, scratch_doubles(context));
+    return backward_bias_reference<double>(geometry, dy, dbias, write);
   }
+  if (!has_fast_kernel(geometry, x.dtype)) return backward_weights_reference(context, geometry, x, dy, dweight, dbias, write);
   isa_table_of_conv2d_weights_table().run(sizes_of(geometry, n), x.as<float>(), dy.as<float>(), dweight.as<float>(),
                                           dbias.as<float>(), write == Write::kAdd, *context.threads, scratch_floats(context));
 }

@@ -1,4 +1,4 @@
-// What the convolution means, in any scalar type: plain loops. Runs for float64 and is what the fast kernels are tested against.
+// What the convolution means, in any scalar type: plain loops. What the fast kernels are tested against.
 #pragma once
 
 #include <cstdint>

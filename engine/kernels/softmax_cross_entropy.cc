@@ -88,6 +88,14 @@ std::int64_t count_correct(TensorView logits, TensorView labels) {
                                      : reference::count_correct(logits.as<double>(), label, extents.rows, extents.classes);
 }
 
+std::int64_t count_among_largest(TensorView logits, TensorView labels, std::int64_t k) {
+  const Extents extents = check_matrix("count_among_largest", "logits", logits);
+  const std::int32_t* label = check_labels("count_among_largest", labels, extents);
+  return logits.dtype == DType::kF32
+             ? reference::count_among_largest(logits.as<float>(), label, extents.rows, extents.classes, k)
+             : reference::count_among_largest(logits.as<double>(), label, extents.rows, extents.classes, k);
+}
+
 double sum_f64(TensorView values) {
   check_floating("sum_f64", "values", values);
   double sum = 0;

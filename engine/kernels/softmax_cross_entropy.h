@@ -21,6 +21,10 @@ void softmax_cross_entropy_backward(KernelContext& context, TensorView gradient,
 // Rows whose first largest logit is the label.
 std::int64_t count_correct(TensorView logits, TensorView labels);
 
+// Rows whose label is among the k largest logits; of equal logits the first count as larger, so that k = 1 is count_correct().
+// A row with a NaN does not count. REQUIRES: k >= 1.
+std::int64_t count_among_largest(TensorView logits, TensorView labels, std::int64_t k);
+
 // Sum of per-row losses in f64, in row order.
 double sum_f64(TensorView values);
 

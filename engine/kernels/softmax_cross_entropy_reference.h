@@ -61,4 +61,23 @@ std::int64_t count_correct(const T* logits, const std::int32_t* labels, std::int
   return correct;
 }
 
+// Rows in which fewer than k logits come before the label's: larger ones, and equal ones of a lower class.
+template <class T>
+std::int64_t count_among_largest(const T* logits, const std::int32_t* labels, std::int64_t rows, std::int64_t classes,
+                                 std::int64_t k) {
+  std::int64_t among = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T* row = logits + r * classes;
+    const T own = row[labels[r]];
+    std::int64_t before = 0;
+    bool number = true;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      before += row[c] > own || (row[c] == own && c < labels[r]);
+      number = number && !std::isnan(row[c]);
+    }
+    if (number && before < k) ++among;
+  }
+  return among;
+}
+
 }  // namespace engine::kernels::reference

@@ -1,5 +1,8 @@
-// Batch normalisation of images, with an optional fused addition and ReLU.
-// Saved from forward to backward: mean and inverse standard deviation per channel.
+// Batch normalisation of images, with an optional fused addition and ReLU, over this replica's samples or those of all.
+// Saved from forward to backward: mean and inverse standard deviation per channel, and how many rows they are of.
+//
+// One value per channel (a last batch of one sample behind a global pool) is no error, as it is in PyTorch: the output is the
+// bias, the gradient of the input is 0, and the running variance, of which one value says nothing, stays as it is.
 #include "engine/kernels/batch_norm.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
@@ -9,13 +12,15 @@ namespace {
 
 class BatchNorm2d final : public Layer {
  public:
-  explicit BatchNorm2d(const BatchNormOptions& options) : options_(options) {
+  BatchNorm2d(const BatchNormOptions& options, bool synchronized) : options_(options), synchronized_(synchronized) {
     if (!(options.eps > 0)) throw ModelError("batch_norm2d: eps must be above 0, not " + std::to_string(options.eps));
     if (!(options.momentum >= 0 && options.momentum <= 1))
       throw ModelError("batch_norm2d: momentum must lie in [0, 1], not " + std::to_string(options.momentum));
   }
 
-  std::string_view kind() const override { return "batch_norm2d"; }
+  std::string_view kind() const override { return synchronized_ ? "sync_batch_norm2d" : "batch_norm2d"; }
+  LayerPtr synchronized() const override { return synchronized_ ? nullptr : sync_batch_norm2d(options_); }
+  bool uses_replicas() const override { return synchronized_; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
@@ -36,7 +41,7 @@ class BatchNorm2d final : public Layer {
   }
 
   std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t, DType dtype) const override {
-    return 2 * statistic_bytes(inputs[0][2], dtype);
+    return 2 * statistic_bytes(inputs[0][2], dtype) + kAlignment;
   }
   std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads) const override {
     const std::int64_t channels = inputs[0][2], rows = batch * inputs[0][0] * inputs[0][1];
@@ -53,15 +58,17 @@ class BatchNorm2d final : public Layer {
     if (run.training) {
       const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
       kernels::batch_norm_statistics(context, x, sums);
-      kernels::batch_norm_finish_statistics(sums, rows(x), options_.eps, options_.momentum, statistics.mean,
-                                            statistics.inverse_std, run.buffers[0], run.buffers[1]);
+      const std::int64_t group =
+          run.replicas && synchronized_ ? run.replicas->merge_moments(rows(x), sums.span<double>()) : rows(x);
+      *statistics.rows = group;
+      kernels::batch_norm_finish_statistics(sums, group, options_.eps, options_.momentum, statistics.mean, statistics.inverse_std,
+                                            run.buffers[0], run.buffers[1]);
       // Counted for an empty batch too: counters stay equal on all ranks.
       ++*run.buffers[2].as<std::int64_t>();
     } else {
       statistics.mean = take_scratch(context, x.dtype, {channels(x)});
       statistics.inverse_std = take_scratch(context, x.dtype, {channels(x)});
-      kernels::batch_norm_from_running(run.buffers[0], run.buffers[1], options_.eps, statistics.mean,
-                                       statistics.inverse_std);
+      kernels::batch_norm_from_running(run.buffers[0], run.buffers[1], options_.eps, statistics.mean, statistics.inverse_std);
     }
     kernels::batch_norm_normalize(context, x, statistics.mean, statistics.inverse_std, run.parameters[0], run.parameters[1],
                                   run.residual, run.relu, run.output);
@@ -74,17 +81,20 @@ class BatchNorm2d final : public Layer {
     const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
     kernels::batch_norm_backward_sums(context, x, run.output, run.relu, run.output_gradient, statistics.mean,
                                       statistics.inverse_std, sums, run.residual_gradient, run.residual_write);
-    kernels::batch_norm_backward_parameters(sums, run.parameter_gradients[0], run.parameter_gradients[1],
-                                            run.parameter_write);
+    kernels::batch_norm_backward_parameters(sums, run.parameter_gradients[0], run.parameter_gradients[1], run.parameter_write);
+    // Behind the parameters' gradients, which are summed over the replicas with all others; and where nobody wants the input's
+    // gradient too, since the others may.
+    if (run.replicas && synchronized_) run.replicas->add(sums.span<double>());
     if (run.input_gradients[0])
       kernels::batch_norm_backward_data(context, x, run.output, run.relu, run.output_gradient, statistics.mean,
-                                        statistics.inverse_std, run.parameters[0], sums, rows(x), run.input_gradients[0],
+                                        statistics.inverse_std, run.parameters[0], sums, *statistics.rows, run.input_gradients[0],
                                         run.input_writes[0]);
   }
 
  private:
   struct Statistics {
     TensorView mean, inverse_std;
+    std::int64_t* rows = nullptr;
   };
 
   static std::int64_t channels(const TensorView& x) { return x.shape[3]; }
@@ -97,14 +107,16 @@ class BatchNorm2d final : public Layer {
     const TensorView mean{run.saved.data(), x.dtype, {channels(x)}, x.device};
     TensorView inverse_std = mean;
     inverse_std.data = run.saved.data() + statistic_bytes(channels(x), x.dtype);
-    return {mean, inverse_std};
+    return {mean, inverse_std, reinterpret_cast<std::int64_t*>(run.saved.data() + 2 * statistic_bytes(channels(x), x.dtype))};
   }
 
   BatchNormOptions options_;
+  bool synchronized_;
 };
 
 }  // namespace
 
-LayerPtr batch_norm2d(const BatchNormOptions& options) { return std::make_unique<BatchNorm2d>(options); }
+LayerPtr batch_norm2d(const BatchNormOptions& options) { return std::make_unique<BatchNorm2d>(options, false); }
+LayerPtr sync_batch_norm2d(const BatchNormOptions& options) { return std::make_unique<BatchNorm2d>(options, true); }
 
 }  // namespace engine::layers

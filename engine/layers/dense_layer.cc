@@ -1,5 +1,6 @@
-// Fully connected layer, with an optional fused ReLU.
+// Fully connected layer, with an optional fused ReLU, over one vector or over each position of a sequence.
 #include <cmath>
+#include <string>
 
 #include "engine/kernels/dense.h"
 #include "engine/kernels/elementwise.h"
@@ -11,52 +12,67 @@ namespace {
 
 class Dense final : public Layer {
  public:
-  Dense(std::int64_t out, bool bias) : out_(out), bias_(bias) { expect_at_least("dense", "out", out, 1); }
+  explicit Dense(const DenseOptions& options) : out_(options.out), bias_(options.bias), deviation_(options.deviation) {
+    expect_at_least("dense", "out", out_, 1);
+  }
 
   std::string_view kind() const override { return "dense"; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
-    expect_rank(inputs[0], 1, "");
-    return {out_};
+    const Shape& in = inputs[0];
+    if (in.rank() != 1 && in.rank() != 2)
+      throw ShapeError("expected an input of shape [in] or [positions, in], got " + in.to_string());
+    return in.rank() == 1 ? Shape{out_} : Shape{in[0], out_};
   }
 
   // PyTorch's Linear.reset_parameters(): kaiming_uniform with a = sqrt(5) is uniform within 1 / sqrt(fan_in).
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
-    const std::int64_t in = inputs[0][0];
-    const Initializer initializer{Initializer::Kind::kUniform, 1 / std::sqrt(static_cast<double>(in))};
-    std::vector<ParameterSpec> specs{{"weight", TensorLayout::plain({out_, in}), initializer}};
-    if (bias_) specs.push_back({"bias", TensorLayout::plain({out_}), initializer});
+    const std::int64_t in = inputs[0].dims().back();
+    const Initializer uniform{Initializer::Kind::kUniform, 1 / std::sqrt(static_cast<double>(in))};
+    const Initializer normal{Initializer::Kind::kNormal, deviation_}, zero;
+    std::vector<ParameterSpec> specs{{"weight", TensorLayout::plain({out_, in}), deviation_ > 0 ? normal : uniform}};
+    if (bias_) specs.push_back({"bias", TensorLayout::plain({out_}), deviation_ > 0 ? zero : uniform});
     return specs;
   }
 
   std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads) const override {
-    return kernels::dense_scratch_bytes(batch, inputs[0][0], out_, dtype, threads);
+    const std::int64_t in = inputs[0].dims().back();
+    return kernels::dense_scratch_bytes(batch * (inputs[0].count() / in), in, out_, dtype, threads);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
   Fusions fusions() const override { return {.relu = true}; }
 
   void forward(const LayerRun& run) const override {
-    kernels::dense_forward(run.kernels, run.inputs[0], run.parameters[0], bias_ ? run.parameters[1] : TensorView{}, run.relu,
-                           run.output);
+    kernels::dense_forward(run.kernels, rows(run.inputs[0]), run.parameters[0], bias_ ? run.parameters[1] : TensorView{},
+                           run.relu, rows(run.output));
   }
 
   void backward(const LayerRun& run) const override {
-    const TensorView dy = run.output_gradient;
-    if (run.relu) kernels::relu_backward(run.kernels, run.output, dy, dy, Write::kOverwrite);
-    kernels::dense_backward_weights(run.kernels, run.inputs[0], dy, run.parameter_gradients[0],
+    const TensorView dy = rows(run.output_gradient);
+    if (run.relu) kernels::relu_backward(run.kernels, rows(run.output), dy, dy, Write::kOverwrite);
+    kernels::dense_backward_weights(run.kernels, rows(run.inputs[0]), dy, run.parameter_gradients[0],
                                     bias_ ? run.parameter_gradients[1] : TensorView{}, run.parameter_write);
     if (run.input_gradients[0])
-      kernels::dense_backward_data(run.kernels, dy, run.parameters[0], run.input_gradients[0], run.input_writes[0]);
+      kernels::dense_backward_data(run.kernels, dy, run.parameters[0], rows(run.input_gradients[0]), run.input_writes[0]);
   }
 
  private:
+  // [n, positions, c] as [n * positions, c].
+  static TensorView rows(TensorView view) {
+    const std::int64_t columns = view.shape.dims().back();
+    view.shape = {view.count() / columns, columns};
+    return view;
+  }
+
   std::int64_t out_;
   bool bias_;
+  double deviation_;
 };
 
 }  // namespace
 
-LayerPtr dense(std::int64_t out, bool bias) { return std::make_unique<Dense>(out, bias); }
+LayerPtr dense(const DenseOptions& options) { return std::make_unique<Dense>(options); }
+LayerPtr dense(std::int64_t out, bool bias) { return dense({.out = out, .bias = bias}); }
 
 }  // namespace engine::layers

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/replica_exchange.h"
 #include "engine/core/tensor_layout.h"
 #include "engine/core/tensor_view.h"
 #include "engine/kernels/kernel_context.h"
@@ -65,6 +66,9 @@ struct LayerRun {
   std::uint64_t key = 0, epoch = 0;
   std::span<const std::int64_t> sample_ids{};
 
+  // For layers with statistics over all replicas (synchronized()); null: this is the only one.
+  ReplicaExchange* replicas = nullptr;
+
   // Backward only.
   TensorView output_gradient{};                     // nobody reads it afterwards: backward may overwrite it
   std::span<const TensorView> input_gradients{};    // absent where not needed
@@ -91,6 +95,11 @@ class Layer {
   virtual std::size_t scratch_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType, int /*threads*/) const { return 0; }
   virtual BackwardNeeds backward_needs() const { return {}; }
   virtual Fusions fusions() const { return {}; }
+  // The same layer with its batch statistics taken over all replicas, under the same parameter and buffer names; null where
+  // nothing in it depends on other samples of the batch, or where it is that already.
+  virtual std::unique_ptr<const Layer> synchronized() const { return nullptr; }
+  // Whether it calls LayerRun::replicas.
+  virtual bool uses_replicas() const { return false; }
   // The output is the input's memory, unchanged (flatten of one channel, dropout of rate 0): no buffer, no work.
   virtual bool is_alias(std::span<const Shape>) const { return false; }
   // The output may be written over input 0 when nobody else needs that input; and in backward the gradient of

@@ -1,11 +1,18 @@
 // Factories of all layer kinds. Options and defaults are PyTorch's; so are the initial distributions.
 #pragma once
 
+#include "engine/kernels/gelu.h"
 #include "engine/layers/layer.h"
 
 namespace engine::layers {
 
-LayerPtr dense(std::int64_t out, bool bias = true);  // input: any item shape of rank 1; parameters weight [out, in], bias [out]
+struct DenseOptions {
+  std::int64_t out = 0;
+  bool bias = true;
+  double deviation = 0;  // of normally distributed initial weights, with biases 0 (GPT-2); 0: PyTorch's uniform distribution
+};
+LayerPtr dense(const DenseOptions& options);  // [in], or [t, in] position by position; parameters weight [out, in], bias [out]
+LayerPtr dense(std::int64_t out, bool bias = true);
 
 // Initial values of a convolution's weight: PyTorch's default, uniform within 1 / sqrt(fan_in); or normal with variance
 // 2 / fan_out (He et al., "Delving deep into rectifiers", 2015), as torchvision starts its residual networks.
@@ -23,6 +30,9 @@ struct BatchNormOptions {
 };
 // Parameters weight, bias; buffers running_mean, running_var, num_batches_tracked.
 LayerPtr batch_norm2d(const BatchNormOptions& options = {});
+// The same over the samples of all replicas: equal to batch_norm2d of one process on the whole batch, for any split of it,
+// with replicas that have no samples too. The running variance is unbiased by the count of all rows.
+LayerPtr sync_batch_norm2d(const BatchNormOptions& options = {});
 
 LayerPtr relu();
 
@@ -40,6 +50,16 @@ LayerPtr add();      // two inputs of one shape
 // (He et al., 2016, option A; Han et al., 2017).
 LayerPtr pad_channels(std::int64_t before, std::int64_t after);
 LayerPtr dropout(double rate = 0.5);
+
+// For sequences of tokens. Initial weights of both embeddings are normal with this deviation (PyTorch's Embedding: 1).
+LayerPtr embedding(std::int64_t vocabulary, std::int64_t width, double deviation = 1);  // ids [t] of i32 -> [t, width]; weight
+LayerPtr position_embedding(std::int64_t context, double deviation = 1);  // adds weight[:t] of [context, width] to [t, width]
+LayerPtr layer_norm(double eps = 1e-5);                                   // over the last dimension; parameters weight, bias
+
+LayerPtr gelu(kernels::GeluKind kind = kernels::GeluKind::kExact);
+// Input [t, 3 * width]: queries, keys and values, each of `heads` heads; output [t, width]. No parameters: the projections are
+// dense layers. `dropout` is that of the probabilities.
+LayerPtr causal_self_attention(std::int64_t heads, double dropout = 0);
 
 // Inputs: logits [classes] (or [t, classes]) and labels [] (or [t]) of i32. Output: the loss of each sample, [] (or [t]).
 // `label_smoothing` in [0, 1) is that of PyTorch's cross_entropy (Szegedy et al., 2016) and acts in training alone: in

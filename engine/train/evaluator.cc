@@ -1,19 +1,23 @@
 // Evaluator: an inference plan over a private copy of rank 0's state.
 #include "engine/train/evaluator.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
 
 namespace engine {
 namespace {
 
-io::SamplerOptions shares(const backends::Communicator& communicator, const io::Dataset& dataset, std::int64_t batch) {
-  return {.size = dataset.size(),
-          .global_batch = batch * communicator.world_size(),
-          .rank = communicator.rank(),
-          .world_size = communicator.world_size(),
-          .seed = 0,
-          .shuffle = false};
+constexpr std::int64_t kMostLogits = 1 << 22;  // of a chunk: text with a large vocabulary goes in small ones
+
+std::int64_t chunk_size(const io::Dataset& dataset, std::int64_t most) {
+  return std::clamp<std::int64_t>(kMostLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes), 1, most);
+}
+
+// Step c of it is chunk c, on every rank.
+io::SamplerOptions chunks(const io::Dataset& dataset, std::int64_t chunk) {
+  return {.size = dataset.size(), .global_batch = chunk, .rank = 0, .world_size = 1, .seed = 0, .shuffle = false};
 }
 
 }  // namespace
@@ -23,13 +27,19 @@ struct Evaluator::Impl {
        const EvaluatorOptions& options)
       : communicator(c),
         training(s),
+        text(dataset.kind == io::SampleKind::kTokens),
+        sampler(chunks(dataset, chunk_size(dataset, options.batch))),
         plan(Plan::compile(
-            graph, {.max_batch = options.batch, .dtype = options.dtype, .threads = threads.threads(), .training = false})),
+            graph,
+            {.max_batch = sampler.max_local_count(), .dtype = options.dtype, .threads = threads.threads(), .training = false})),
         own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype) : ModelState{}),
         executor(plan, c.world_size() > 1 ? own : s, threads, 0),
-        sampler(shares(c, dataset, options.batch)),
-        loader(dataset, shares(c, dataset, options.batch),
-               {.normalization = options.normalization, .workers = 0, .prefetch = 1}) {}
+        loader(dataset, chunks(dataset, chunk_size(dataset, options.batch)),
+               {.normalization = options.normalization, .workers = 0, .prefetch = 1}) {
+    const auto world = static_cast<std::size_t>(c.world_size());
+    own_losses.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
+    losses.resize(own_losses.size() * world);
+  }
 
   // Ranks' models may differ (running statistics, or parameters between averagings): all of them evaluate rank 0's.
   void take_rank_0() {
@@ -45,11 +55,13 @@ struct Evaluator::Impl {
 
   backends::Communicator& communicator;
   ModelState& training;
+  const bool text;
+  io::Sampler sampler;
   Plan plan;
   ModelState own;
   Executor executor;
-  io::Sampler sampler;
   io::BatchLoader loader;
+  std::vector<double> own_losses, losses;  // by chunk: this rank's, all ranks'
 };
 
 Evaluator::Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state, ThreadPool& threads,
@@ -60,11 +72,13 @@ Evaluator::~Evaluator() = default;
 
 EvalReport Evaluator::run() {
   Impl& e = *impl_;
-  if (e.communicator.world_size() > 1) e.take_rank_0();
-  e.loader.seek(0, 0);
-  double loss = 0;
-  std::array<std::int64_t, 2> counts{};  // right, all
-  for (std::int64_t step = 0; step < e.sampler.steps_per_epoch(); ++step) {
+  const int world = e.communicator.world_size();
+  if (world > 1) e.take_rank_0();
+  std::array<std::int64_t, 4> counts{};  // samples, rows, right, among the first five
+  std::size_t own = 0;
+  std::fill(e.own_losses.begin(), e.own_losses.end(), 0.0);
+  for (std::int64_t chunk = e.communicator.rank(); chunk < e.sampler.steps_per_epoch(); chunk += world) {
+    e.loader.seek(0, chunk);
     const io::Batch& batch = e.loader.next();
     const BatchResult result = e.executor.forward({.count = batch.count(),
                                                    .samples = batch.samples,
@@ -72,19 +86,29 @@ EvalReport Evaluator::run() {
                                                    .labels = batch.labels,
                                                    .sample_ids = batch.sample_ids},
                                                   false);
-    loss += result.loss_sum;
-    counts[0] += result.correct;
+    e.own_losses[own++] = result.loss_sum;
+    counts[0] += batch.count();
     counts[1] += result.rows;
+    counts[2] += result.correct;
+    counts[3] += result.top5;
   }
-  if (e.communicator.world_size() > 1) {
-    e.communicator.all_reduce(&loss, 1, backends::DataType::kF64, backends::ReduceOp::kSum);
+  std::copy(e.own_losses.begin(), e.own_losses.end(), e.losses.begin());
+  if (world > 1) {
+    e.communicator.all_gather(e.own_losses.data(), e.own_losses.size() * sizeof(double), e.losses.data());
     e.communicator.all_reduce(counts.data(), counts.size(), backends::DataType::kI64, backends::ReduceOp::kSum);
   }
+  double loss = 0;
+  for (std::size_t i = 0; i < e.own_losses.size(); ++i)  // chunk i * world + r is rank r's i-th
+    for (std::size_t r = 0; r < static_cast<std::size_t>(world); ++r) loss += e.losses[r * e.own_losses.size() + i];
+  const TensorView logits = e.executor.logits();
   return {.progress = {},
           .split = "test",
           .loss = counts[1] == 0 ? 0 : loss / static_cast<double>(counts[1]),
-          .correct = counts[0],
-          .samples = counts[1]};
+          .samples = counts[0],
+          .rows = counts[1],
+          .correct = counts[2],
+          .top5 = logits.shape[logits.shape.rank() - 1] > 5 ? counts[3] : -1,
+          .text = e.text};
 }
 
 }  // namespace engine

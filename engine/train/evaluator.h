@@ -12,7 +12,7 @@
 namespace engine {
 
 struct EvaluatorOptions {
-  std::int64_t batch = 256;  // samples a forward pass on one rank
+  std::int64_t batch = 64;  // most samples a forward pass
   io::Normalization normalization = io::Normalization::kUnit;
   DType dtype = DType::kF32;
 };
@@ -24,8 +24,10 @@ class Evaluator {
             const io::Dataset& dataset, const EvaluatorOptions& options);
   ~Evaluator();
 
-  // Evaluates rank 0's model as it stands on this set; ranks share the samples. Changes no byte of the state. Collective.
-  // `progress` in the report is empty.
+  // Evaluates rank 0's model as it stands on this set; ranks take its chunks of samples in turn. The cut into chunks depends
+  // on the set and the options only, and their losses are added in their order: the report is the same, bit by bit, for any
+  // world size (with the same number of threads and instruction set). Changes no byte of the state. Collective.
+  // `progress` in the report is empty, `split` is "test".
   EvalReport run();
 
  private:

@@ -1,8 +1,13 @@
 // What a training run tells the outside. Everything that prints, logs or plots is an observer; the loop itself is silent.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
+
+#include "engine/train/desync_report.h"
+#include "engine/train/step_phases.h"
 
 namespace engine {
 
@@ -18,21 +23,36 @@ struct StepReport {
   double train_accuracy = 0;  // share of right predictions since the run (or its resumption) began, over all ranks
   double lr = 0;
   double samples_per_s = 0;  // over all ranks, since the last report
+  // Means over the steps since the last report: of all ranks together, and of each rank.
+  StepPhases phases{};
+  std::span<const StepPhases> ranks{};
+  // The rank with the most work of its own a step, and how many times the median of the other ranks that is; 1 with one rank.
+  int slowest_rank = 0;
+  double slowest_ratio = 1;
 };
 
 struct EvalReport {
   TrainProgress progress;
-  std::string split;  // "test"
-  double loss = 0;    // mean over all samples
-  std::int64_t correct = 0, samples = 0;
-  double accuracy() const { return samples == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(samples); }
+  std::string split;         // "test"
+  double loss = 0;           // mean over all rows
+  std::int64_t samples = 0;  // each counted once
+  std::int64_t rows = 0;     // predictions: samples, or for text samples times positions
+  std::int64_t correct = 0;  // rows
+  std::int64_t top5 = -1;    // rows whose label is among the five largest logits; -1: up to five classes, so no news
+  bool text = false;         // the data are tokens
+  double accuracy() const { return share(correct); }
+  double top5_accuracy() const { return share(top5); }
+  double perplexity() const { return std::exp(loss); }  // of a row; said of text
+
+ private:
+  double share(std::int64_t part) const { return rows == 0 ? 0 : static_cast<double>(part) / static_cast<double>(rows); }
 };
 
 struct TrainResult {
   TrainProgress progress;
   double seconds = 0;
   int signal = 0;        // the run was stopped in order by this signal; 0: it ran to its end
-  std::string coverage;  // AveragingPolicy::coverage()
+  std::string coverage;  // AveragingPolicy::coverage(), and what comparing the replicas gave
 };
 
 class TrainObserver {
@@ -41,6 +61,7 @@ class TrainObserver {
   virtual void on_step(const TrainProgress&) {}  // after every step of this rank; must be cheap
   virtual void on_report(const StepReport&) {}   // every log_every steps, on every rank
   virtual void on_eval(const EvalReport&) {}
+  virtual void on_desync(const TrainProgress&, const DesyncReport&) {}  // replicas differ; with kAbort the run ends next
   virtual void on_save(const TrainProgress&, const std::string& /*path*/) {}
   virtual void on_end(const TrainResult&) {}
 };

@@ -42,6 +42,8 @@ void check_continuation(const io::Checkpoint& checkpoint, const std::string& sou
                      ", this run has " + std::to_string(now) + ": resume with the same, or from the end of an epoch");
   };
   if (batch != state.global_batch) refuse("global batch size", batch, state.global_batch);
+  const std::int64_t steps = counter(checkpoint, "trainer.steps_per_epoch", state.steps_per_epoch);
+  if (steps != state.steps_per_epoch) refuse("steps per epoch", steps, state.steps_per_epoch);
   if (checkpoint.seed != state.seed)
     refuse("seed", static_cast<std::int64_t>(checkpoint.seed), static_cast<std::int64_t>(state.seed));
 }
@@ -81,6 +83,7 @@ void capture(backends::Communicator& communicator, TrainState& state, io::Checkp
     capture_model(state, communicator.world_size(), checkpoint);
     checkpoint.counters = {{"trainer.global_batch", state.global_batch},
                            {"trainer.dataset_size", state.dataset_size},
+                           {"trainer.steps_per_epoch", state.steps_per_epoch},
                            {"optimizer.steps", state.optimizer.step_count()}};
     for (const auto& [name, value] : state.policy.counters()) checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
     for (const Optimizer::State& s : state.optimizer.state())

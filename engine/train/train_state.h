@@ -30,6 +30,7 @@ struct TrainState {
   std::uint64_t seed = 0;
   std::int64_t global_batch = 0, dataset_size = 0;
   BufferMode buffers = BufferMode::kLocal;
+  std::int64_t steps_per_epoch = 0;
 };
 
 // Brings replicas together: parameters by the policy, running statistics by the mode. Collective.

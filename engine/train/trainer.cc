@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "engine/averaging/ordered_tree.h"
+
 namespace engine {
 namespace {
 
@@ -18,20 +20,30 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 }  // namespace
 
 Trainer::Trainer(const TrainerOptions& options, const TrainerParts& parts, const std::atomic<int>& stop_signal)
-    : options_(options), p_(parts), stop_signal_(stop_signal) {}
+    : options_(options),
+      p_(parts),
+      stop_signal_(stop_signal),
+      rank_phases_(static_cast<std::size_t>(parts.control.world_size())),
+      own_seconds_(rank_phases_.size()) {}
 
 TrainResult Trainer::run() {
   TrainProgress& progress = p_.state.progress;
   const double start = reported_at_ = exchanged_at_ = now();
   reported_samples_ = progress.samples_seen;
-  exchanged_step_ = progress.global_step;
+  reported_step_ = exchanged_step_ = progress.global_step;
   next_exchange_ = progress.global_step + 1;
   saved_step_ = progress.global_step > 0 ? progress.global_step : -1;  // a resumed state is on disk already
   p_.loader.seek(progress.epoch, progress.step_in_epoch);
+  if (p_.desync) tell(p_.desync->start());
   while (progress.global_step < options_.total_steps && stop_ == 0) {
     step();
     const bool epoch_end = advance();
-    if (epoch_end) synchronize(p_.control, p_.state);
+    if (epoch_end) {
+      PhaseTimer timer;
+      synchronize(p_.control, p_.state);
+      timer.lap(phases_since_report_.communication);
+    }
+    if (p_.desync) tell(p_.desync->after_step(epoch_end));
     exchange();
     report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
@@ -39,31 +51,42 @@ TrainResult Trainer::run() {
     if (due(options_.save, epoch_end)) save();
   }
   synchronize(p_.control, p_.state);
+  if (p_.desync) tell(p_.desync->finish());
   if (saved_step_ != progress.global_step) save();
   if (p_.keeper != nullptr) p_.keeper->finish();
   report_saved();
   TrainResult result{progress, now() - start, stop_, p_.state.policy.coverage()};
+  if (p_.desync) result.coverage += "; " + p_.desync->summary();
   for (TrainObserver* o : p_.observers) o->on_end(result);
   return result;
 }
 
 void Trainer::step() {
+  PhaseTimer timer;
+  phases_ = {};
   const io::Batch& batch = p_.loader.next();
+  timer.lap(phases_.data);
   const StepCounts counts{.local = batch.count(), .global = p_.sampler.global_count(batch.step)};
   AveragingPolicy& policy = p_.state.policy;
-  last_ = p_.executor.forward(
-      {batch.count(), batch.samples, batch.tokens, batch.labels, batch.sample_ids, static_cast<std::uint64_t>(batch.epoch)},
-      /*training=*/true);
-  // A mean over positions (text) as well as over samples: rows per sample are the same on every rank.
-  const double rows_per_sample = last_.rows > 0 ? static_cast<double>(last_.rows) / static_cast<double>(counts.local) : 1;
-  p_.executor.backward(policy.loss_scale(counts) / rows_per_sample, Write::kOverwrite,
-                       [&policy](std::int64_t elements) { policy.gradients_ready(elements); });
+  last_ = p_.work.run(
+      {.count = batch.count(),
+       .samples = batch.samples,
+       .tokens = batch.tokens,
+       .labels = batch.labels,
+       .sample_ids = batch.sample_ids,
+       .epoch = static_cast<std::uint64_t>(batch.epoch)},
+      counts.global, policy.loss_scale(counts), [&policy](std::int64_t elements) { policy.gradients_ready(elements); }, phases_);
+  timer.skip();
   policy.finish_gradients();
+  timer.lap(phases_.communication);
   ParameterBuffer& parameters = p_.state.model.parameters;
   lr_ = p_.learning_rate.at(p_.state.progress.global_step);
   p_.state.optimizer.step(p_.context, lr_, clip_factor(p_.context, parameters.gradients, options_.clip_grad),
                           parameters.gradients, parameters.values);
+  timer.lap(phases_.update);
   policy.after_update(counts);
+  timer.lap(phases_.communication);
+  phases_since_report_ += phases_;
 }
 
 bool Trainer::advance() {
@@ -83,12 +106,29 @@ bool Trainer::advance() {
   return true;
 }
 
+// In the order of the tree, so that the reported loss is the same for every world where its parts are (canonical order).
+// `signal`, one of the values, becomes the greatest instead.
+void Trainer::sum_over_ranks(std::span<double> values, double& signal) {
+  const auto world = static_cast<std::size_t>(p_.control.world_size());
+  if (world == 1) return;
+  const std::size_t each = values.size(), at = static_cast<std::size_t>(&signal - values.data());
+  gathered_.resize(each * world);  // allocates the first time only
+  p_.control.all_gather(values.data(), values.size_bytes(), gathered_.data());
+  double greatest = 0;
+  for (std::size_t r = 0; r < world; ++r) greatest = std::max(greatest, gathered_[r * each + at]);
+  fold_tree(world, [&](std::size_t into, std::size_t from) {
+    add_elements(DType::kF64, gathered_.data() + into * each, gathered_.data() + from * each, each);
+  });
+  std::copy_n(gathered_.begin(), each, values.begin());
+  signal = greatest;
+}
+
 void Trainer::exchange() {
   const TrainProgress& progress = p_.state.progress;
   const std::int64_t step_in_epoch = progress.step_in_epoch == 0 ? p_.sampler.steps_per_epoch() : progress.step_in_epoch;
-  const bool report = options_.log_every > 0 && step_in_epoch % options_.log_every == 0;
+  const bool report_due = options_.log_every > 0 && step_in_epoch % options_.log_every == 0;
   const bool last = progress.global_step == options_.total_steps;
-  if (!report && !last && progress.global_step < next_exchange_) return;
+  if (!report_due && !last && progress.global_step < next_exchange_) return;
 
   // One small sum: the step's loss, the running accuracy, and whether anybody was asked to stop.
   const double seconds = now();
@@ -100,27 +140,46 @@ void Trainer::exchange() {
                              static_cast<double>(rows_),
                              static_cast<double>(stop_signal_.load()),
                              step_seconds};
-  const int world = p_.control.world_size();
-  if (world > 1) {
-    std::array<double, 1> signal{sums[4]};
-    p_.control.all_reduce(signal.data(), 1, backends::DataType::kF64, backends::ReduceOp::kMax);
-    p_.control.all_reduce(sums.data(), sums.size(), backends::DataType::kF64, backends::ReduceOp::kSum);
-    sums[4] = signal[0];
-  }
+  sum_over_ranks(sums, sums[4]);
   stop_ = static_cast<int>(sums[4]);
-  const double mean_step = std::max(sums[5] / world, 1e-6);
+  const double mean_step = std::max(sums[5] / p_.control.world_size(), 1e-6);
   next_exchange_ = progress.global_step + std::clamp<std::int64_t>(static_cast<std::int64_t>(kExchangeSeconds / mean_step), 1,
                                                                    kMaxStepsBetweenExchanges);
   exchanged_at_ = seconds;
   exchanged_step_ = progress.global_step;
-  if (!report) return;
+  if (report_due) report(sums[1] > 0 ? sums[0] / sums[1] : 0, sums[3] > 0 ? sums[2] / sums[3] : 0, seconds);
+}
 
-  const StepReport step_report{
-      progress, sums[1] > 0 ? sums[0] / sums[1] : 0, sums[3] > 0 ? sums[2] / sums[3] : 0, lr_,
-      static_cast<double>(progress.samples_seen - reported_samples_) / std::max(seconds - reported_at_, 1e-9)};
+void Trainer::report(double loss, double accuracy, double seconds) {
+  const TrainProgress& progress = p_.state.progress;
+  const StepPhases own = phases_since_report_.over(static_cast<double>(progress.global_step - reported_step_));
+  rank_phases_.front() = own;
+  if (p_.control.world_size() > 1) p_.control.all_gather(&own, sizeof own, rank_phases_.data());
+
+  StepReport report{.progress = progress, .loss = loss, .train_accuracy = accuracy, .lr = lr_, .ranks = rank_phases_};
+  report.samples_per_s = static_cast<double>(progress.samples_seen - reported_samples_) / std::max(seconds - reported_at_, 1e-9);
+  for (std::size_t r = 0; r < rank_phases_.size(); ++r) {
+    report.phases += rank_phases_[r];
+    own_seconds_[r] = rank_phases_[r].own();
+    if (own_seconds_[r] > own_seconds_[static_cast<std::size_t>(report.slowest_rank)]) report.slowest_rank = static_cast<int>(r);
+  }
+  report.phases = report.phases.over(static_cast<double>(rank_phases_.size()));
+  if (const std::size_t others = own_seconds_.size() - 1; others > 0) {
+    std::sort(own_seconds_.begin(), own_seconds_.end());
+    const double median = (own_seconds_[(others - 1) / 2] + own_seconds_[others / 2]) / 2;
+    report.slowest_ratio = own_seconds_.back() / std::max(median, 1e-12);
+  }
   reported_at_ = seconds;
   reported_samples_ = progress.samples_seen;
-  for (TrainObserver* o : p_.observers) o->on_report(step_report);
+  reported_step_ = progress.global_step;
+  phases_since_report_ = {};
+  for (TrainObserver* o : p_.observers) o->on_report(report);
+}
+
+void Trainer::tell(const DesyncReport* found) {
+  if (found == nullptr) return;
+  for (TrainObserver* o : p_.observers) o->on_desync(p_.state.progress, *found);
+  if (found->action == OnDesync::kAbort) throw DesyncError(to_string(*found, p_.control.world_size()));
 }
 
 bool Trainer::due(const Every& every, bool epoch_end) const {

@@ -4,13 +4,15 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
-#include "engine/graph/executor.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/train/checkpoint_keeper.h"
+#include "engine/train/desync_check.h"
 #include "engine/train/evaluator.h"
+#include "engine/train/step_work.h"
 #include "engine/train/train_observer.h"
 #include "io/data/batch_loader.h"
 
@@ -30,7 +32,7 @@ struct TrainerOptions {
 
 // What the loop works on; all of it outlives the trainer.
 struct TrainerParts {
-  Executor& executor;
+  StepWork& work;
   TrainState& state;
   const LearningRate& learning_rate;
   const io::Sampler& sampler;
@@ -39,6 +41,7 @@ struct TrainerParts {
   backends::Communicator& control;     // small exchanges between steps
   Evaluator* evaluator = nullptr;      // null: never evaluates
   CheckpointKeeper* keeper = nullptr;  // null: never saves
+  DesyncCheck* desync = nullptr;       // null: replicas are not compared
   std::vector<TrainObserver*> observers;
   std::function<void(std::string_view)> activity;  // told what this rank is doing; may be empty
 };
@@ -53,10 +56,15 @@ class Trainer {
 
   // One step on the next batch of the loader, without reports. For benchmarks and tests; run() calls it.
   void step();
+  // Of the last step().
+  const StepPhases& phases() const { return phases_; }
 
  private:
-  bool advance();   // counts the step just done; true at the end of an epoch
+  bool advance();  // counts the step just done; true at the end of an epoch
+  void sum_over_ranks(std::span<double> values, double& signal);
   void exchange();  // agrees on stopping, reports when it is time
+  void report(double loss, double accuracy, double seconds);
+  void tell(const DesyncReport* found);  // to observers; throws DesyncError where the run must end
   bool due(const Every& every, bool epoch_end) const;
   void evaluate();
   void save();
@@ -73,8 +81,12 @@ class Trainer {
   std::int64_t next_exchange_ = 0;  // global step at which ranks talk next
   int stop_ = 0;                    // agreed
   double reported_at_ = 0;          // seconds
-  std::int64_t reported_samples_ = 0, exchanged_step_ = 0;
+  std::int64_t reported_samples_ = 0, reported_step_ = 0, exchanged_step_ = 0;
   double exchanged_at_ = 0;
+  std::vector<double> gathered_;  // what all ranks said in an exchange
+  StepPhases phases_, phases_since_report_;
+  std::vector<StepPhases> rank_phases_;  // a report's
+  std::vector<double> own_seconds_;      // the same, sorted
 };
 
 }  // namespace engine

@@ -67,6 +67,8 @@ void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
   config.context = read.integer("context", 1, 1'000'000, config.context);
   config.text_stride = read.integer("text-stride", 0, 1'000'000'000, 0);
   config.vocabulary_size = read.integer("vocabulary-size", 0, 65536, 0);
+  config.image_size = read.integer("image-size", 1, 4096, config.image_size);
+  config.image_cache_mb = read.integer("image-cache-mb", 0, 1'000'000, config.image_cache_mb);
   config.annotations = read.text("annotations");
   config.label_column = read.text("label-column");
   config.csv_header = read.text("csv-header").empty() ? "auto" : read.text("csv-header");
@@ -89,6 +91,7 @@ void read_compute(const ValueReader& read, RunConfig& config) {
   config.dtype = read.text("dtype");
   config.buffers = read.text("buffers");
   config.threads = read.small("threads", 0, kMostThreads, 0);
+  config.sync_bn = read.flag("sync-bn");
   config.deterministic = read.flag("deterministic");
 }
 
@@ -113,15 +116,39 @@ void read_group(const ValueReader& read, RunConfig& config) {
     read.refuse("local-rank", "less than --world-size, which is " + std::to_string(*config.world_size));
 }
 
+void read_augmentation(const ValueReader& read, RunConfig& config) {
+  const std::vector<std::string> known{"resized-crop", "crop", "flip", "cutout"};
+  if (!read.text("augment").empty()) config.augment = split_text(read.text("augment"), ',');
+  for (const std::string& name : config.augment)
+    if (std::ranges::count(known, name) != 1 || std::ranges::count(config.augment, name) != 1)
+      read.refuse("augment", "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip");
+  const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
+  config.crop_padding = read.small("crop-padding", 1, 4096, config.crop_padding);
+  config.cutout_size = read.small("cutout-size", 1, 4096, config.cutout_size);
+  if (!wants("crop") && config.crop_padding != 4) read.refuse("crop-padding", "--augment crop beside it");
+  if (!wants("cutout") && config.cutout_size != 16) read.refuse("cutout-size", "--augment cutout beside it");
+}
+
 void read_sync_and_batch(const ValueReader& read, RunConfig& config) {
   config.sync = read.text("sync");
   config.sync_every = read.integer("sync-every", 1, kMany, 1);
   config.sync_warmup = read.integer("sync-warmup", 0, kMany, 0);
   config.bucket_cap_mb = read.positive("bucket-cap-mb", 65536, config.bucket_cap_mb);
   config.delay_allreduce = read.flag("delay-allreduce");
+  config.canonical = read.text("reduction-order") == "canonical";
+  config.reduction_shards = read.small("reduction-shards", 1, 1024, config.reduction_shards);
+  if ((config.reduction_shards & (config.reduction_shards - 1)) != 0) read.refuse("reduction-shards", "a power of two");
+  if (config.canonical && config.buffers == "average")
+    read.refuse("buffers", "local or rank0 beside --reduction-order canonical: an average depends on the number of ranks");
+  config.verify_every = read.integer("verify-every", 1, kMany, 0);
+  config.on_desync = read.text("on-desync");
   config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
   config.batch_size_per_device = read.integer("batch-size-per-device", 1, 1'000'000'000, 0);
+  config.grad_accum = read.integer("grad-accum", 1, 1'000'000, 1);
+  config.uneven = read.text("uneven");
+  config.shard = read.text("shard");
   config.normalize = read.text("normalize");
+  read_augmentation(read, config);
   config.shuffle = read.flag("shuffle");
   config.seed = static_cast<std::uint64_t>(read.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 0));
   config.workers = read.small("workers", 0, kMostThreads, 1);

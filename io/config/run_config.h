@@ -18,13 +18,14 @@ struct RunConfig {
   std::int64_t epochs = 1, steps = 0 /* > 0 wins over epochs */, limit = 0, synthetic_size = 10'000, synthetic_classes = 10;
   std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};  // height, width, channels
   std::int64_t context = 64, text_stride = 0 /* the context */, vocabulary_size = 0 /* of the files */;
+  std::int64_t image_size = 224, image_cache_mb = 1024;
   std::string annotations, label_column, csv_header;
   double test_share = 0.2;
   // compute
   std::string device, dtype, buffers;
   std::vector<std::string> devices;  // "cpu:0", ...; empty: one, chosen by `device`
   int threads = 0 /* auto */;
-  bool deterministic = false;
+  bool sync_bn = false, deterministic = false;
   // group
   std::string backend, local_stage, init_method, interface_name, port_rule, job_id;
   std::optional<int> rank, world_size, local_rank;
@@ -36,9 +37,17 @@ struct RunConfig {
   std::int64_t sync_every = 1, sync_warmup = 0;
   double bucket_cap_mb = 25;
   bool delay_allreduce = false;
+  bool canonical = false;    // --reduction-order
+  int reduction_shards = 8;  // of canonical
+  std::int64_t verify_every = 0;  // 0 = never
+  std::string on_desync;          // abort, warn, repair
   // batch
   std::int64_t batch_size = 0, batch_size_per_device = 0;  // exactly one of them is > 0
   std::string normalize;                                   // auto, unit, standard
+  std::vector<std::string> augment;                        // of resized-crop, crop, flip, cutout; each once
+  int crop_padding = 4, cutout_size = 16;
+  std::int64_t grad_accum = 1;
+  std::string uneven, shard;
   bool shuffle = true;
   std::uint64_t seed = 0;
   int workers = 1, prefetch = 2;

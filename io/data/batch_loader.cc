@@ -5,43 +5,21 @@
 #include "io/data/batch_loader.h"
 
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "io/data/image_preparer.h"
+#include "io/data/image_source.h"
 #include "io/io_error.h"
 
 namespace io {
 namespace {
-
-using ByteTable = std::array<float, 256>;  // value of each byte, in one channel
-
-std::vector<ByteTable> make_tables(const Dataset& dataset, Normalization normalization) {
-  if (dataset.kind != SampleKind::kImages) return {};
-  const auto channels = static_cast<std::size_t>(dataset.shape[2]);
-  const bool standard = normalization == Normalization::kStandard;
-  if (standard && (dataset.mean.size() != channels || dataset.deviation.size() != channels)) {
-    throw ConfigError("data set " + dataset.name + " has no mean and deviation for each of its " + std::to_string(channels) +
-                      " channels");
-  }
-  std::vector<ByteTable> tables(channels);
-  for (std::size_t c = 0; c < channels; ++c) {
-    if (standard && !(dataset.deviation[c] > 0.0f)) {
-      throw ConfigError("channel " + std::to_string(c) + " of data set " + dataset.name + " has deviation " +
-                        std::to_string(dataset.deviation[c]) + ": it cannot be normalised to 1; use unit normalisation");
-    }
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-      const float unit = static_cast<float>(byte) / 255.0f;
-      tables[c][byte] = standard ? (unit - dataset.mean[c]) / dataset.deviation[c] : unit;
-    }
-  }
-  return tables;
-}
 
 void check(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOptions& options) {
   if (sampler.size != dataset.size()) {
@@ -49,7 +27,8 @@ void check(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOp
                       std::to_string(dataset.size()));
   }
   const std::size_t stored = dataset.kind == SampleKind::kImages ? dataset.samples.size() : dataset.features.size();
-  if (dataset.kind != SampleKind::kTokens && stored != static_cast<std::size_t>(dataset.size() * dataset.sample_count())) {
+  const bool all_stored = dataset.kind != SampleKind::kTokens && !dataset.source;
+  if (all_stored && stored != static_cast<std::size_t>(dataset.size() * dataset.sample_count())) {
     throw DataError("data set " + dataset.name + ": found " + std::to_string(stored) +
                     (dataset.kind == SampleKind::kImages ? " bytes" : " numbers") + " of samples, expected " +
                     std::to_string(dataset.size() * dataset.sample_count()) + " (" + std::to_string(dataset.size()) +
@@ -61,11 +40,20 @@ void check(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOp
   }
 }
 
+std::optional<ImagePreparer> make_preparer(const Dataset& dataset, const LoaderOptions& options) {
+  if (options.augmentation.resized_crop && !dataset.source)
+    throw ConfigError("data set " + dataset.name + " is no folder of images: --augment resized-crop needs them in full size");
+  if (dataset.kind == SampleKind::kImages) return ImagePreparer(dataset, options.normalization, options.augmentation);
+  if (!options.augmentation.any()) return std::nullopt;
+  throw ConfigError("data set " + dataset.name + " has no images: --augment changes nothing in it");
+}
+
 }  // namespace
 
 struct BatchLoader::Impl {
   struct Slot {
     std::vector<float> samples;
+    std::vector<std::uint8_t> image;  // one, on its way from the source
     std::vector<std::int32_t> tokens, labels;
     std::vector<std::int64_t> ids;
     Batch batch;
@@ -80,13 +68,15 @@ struct BatchLoader::Impl {
   bool ticket_free() const { return taken < released + slots.size(); }
   Slot& take_ticket();
   void fill(Slot& slot) const;
-  void normalise(const std::uint8_t* in, float* out) const;
+  void fill_image(Slot& slot, std::size_t id, float* out) const;
   void fill_tokens(Slot& slot) const;
   std::int32_t checked(std::int32_t label, std::size_t id) const;
   void work();
 
   const Dataset& dataset;
-  const std::vector<ByteTable> tables;
+  const std::optional<ImagePreparer> preparer;  // of images
+  const bool resized_crop;
+  const std::uint64_t seed;
   std::vector<std::thread> threads;
 
   std::mutex mutex;  // guards all that follows; a slot's contents belong to whoever took its ticket until `ready`
@@ -100,7 +90,11 @@ struct BatchLoader::Impl {
 };
 
 BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_options, const LoaderOptions& options)
-    : dataset(set), tables(make_tables(set, options.normalization)), sampler(sampler_options) {
+    : dataset(set),
+      preparer(make_preparer(set, options)),
+      resized_crop(options.augmentation.resized_crop),
+      seed(sampler_options.seed),
+      sampler(sampler_options) {
   const auto most = static_cast<std::size_t>(sampler.max_local_count());
   // One slot more than batches ahead: the one in the caller's hands.
   slots.resize(options.workers == 0 ? 1 : static_cast<std::size_t>(options.prefetch) + 1);
@@ -110,6 +104,7 @@ BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_option
       slot.tokens.resize(elements);
     else
       slot.samples.resize(elements);
+    if (set.source) slot.image.resize(static_cast<std::size_t>(set.sample_count()));
     slot.labels.resize(most * static_cast<std::size_t>(set.positions()));
     slot.ids.resize(most);
   }
@@ -162,22 +157,21 @@ void BatchLoader::Impl::fill(Slot& slot) const {
     slot.labels[i] = checked(dataset.labels[id], id);
     float* out = slot.samples.data() + i * elements;
     if (dataset.kind == SampleKind::kImages)
-      normalise(dataset.samples.data() + id * elements, out);
+      fill_image(slot, id, out);
     else
       std::copy_n(dataset.features.data() + id * elements, elements, out);
   }
 }
 
-void BatchLoader::Impl::normalise(const std::uint8_t* in, float* out) const {
-  const auto elements = static_cast<std::size_t>(dataset.sample_count()), channels = tables.size();
-  if (channels == 1) {
-    const ByteTable& table = tables[0];
-    for (std::size_t k = 0; k < elements; ++k) *out++ = table[*in++];
-    return;
+void BatchLoader::Impl::fill_image(Slot& slot, std::size_t id, float* out) const {
+  const auto sample = static_cast<std::int64_t>(id);
+  const std::uint8_t* in = dataset.samples.data() + id * static_cast<std::size_t>(dataset.sample_count());
+  if (dataset.source) {
+    SplitMix crop = resized_crop_random(seed, slot.batch.epoch, sample);
+    dataset.source->read(sample, resized_crop ? &crop : nullptr, slot.image);
+    in = slot.image.data();
   }
-  for (std::size_t k = 0; k < elements; k += channels) {
-    for (std::size_t c = 0; c < channels; ++c) *out++ = tables[c][*in++];
-  }
+  preparer->prepare(in, augmentation_random(seed, slot.batch.epoch, sample), out);
 }
 
 void BatchLoader::Impl::fill_tokens(Slot& slot) const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 
+#include "io/data/augmentation.h"
 #include "io/data/dataset.h"
 #include "io/data/sampler.h"
 
@@ -21,8 +22,9 @@ struct Batch {
 
 struct LoaderOptions {
   Normalization normalization = Normalization::kUnit;
-  int workers = 1;   // 0: the caller's thread does the work in next()
-  int prefetch = 2;  // batches made ahead
+  int workers = 1;                 // 0: the caller's thread does the work in next()
+  int prefetch = 2;                // batches made ahead
+  Augmentation augmentation = {};  // of training images; drawn from (the sampler's seed, epoch, sample)
 };
 
 // Delivers the steps of a sampler in order, from any (epoch, step), without end: after the last step of an epoch comes

@@ -11,6 +11,7 @@
 #include "io/data/csv_files.h"
 #include "io/data/glyphs.h"
 #include "io/data/idx_files.h"
+#include "io/data/images/image_folder.h"
 #include "io/data/synthetic.h"
 #include "io/data/text_files.h"
 #include "io/io_error.h"
@@ -47,6 +48,7 @@ DatasetSplits read_or_make(const DatasetOptions& options) {
   if (options.name == "synthetic") return make_synthetic(options);
   if (options.name == "text" || options.name == "tinyshakespeare") return read_text_splits(options);
   if (options.name == "tokens") return read_token_splits(options);
+  if (options.name == "images") return read_image_folder_splits(options);
   if (options.name == "csv") return read_csv_splits(options);
 
   const std::vector<std::string> names = dataset_names();
@@ -84,21 +86,21 @@ void keep_first(Dataset& split, std::int64_t count) {
     return;
   }
   split.labels.resize(static_cast<std::size_t>(count));
-  if (split.kind == SampleKind::kImages) split.samples.resize(elements);
+  if (split.kind == SampleKind::kImages && !split.source) split.samples.resize(elements);
   if (split.kind == SampleKind::kFeatures) split.features.resize(elements);
 }
 
 }  // namespace
 
 std::vector<std::string> dataset_names() {
-  return {"mnist", "fashion-mnist", "cifar10", "text", "tinyshakespeare", "tokens", "csv", "glyphs", "synthetic"};
+  return {"mnist", "fashion-mnist", "cifar10", "text", "tinyshakespeare", "tokens", "csv", "images", "glyphs", "synthetic"};
 }
 
 DatasetSplits load_dataset(const DatasetOptions& options) {
   if (options.limit < 0)
     throw ConfigError("the limit of training samples is " + std::to_string(options.limit) + ", expected 0 or more");
   DatasetSplits splits = read_or_make(options);
-  if (splits.train.kind == SampleKind::kImages) measure_channels(splits.train);
+  if (splits.train.kind == SampleKind::kImages && !splits.train.source) measure_channels(splits.train);
   splits.test.mean = splits.train.mean;
   splits.test.deviation = splits.train.deviation;
   if (options.limit > 0 && options.limit < splits.train.size()) keep_first(splits.train, options.limit);  // measured as a whole

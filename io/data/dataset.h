@@ -10,6 +10,8 @@
 
 namespace io {
 
+class ImageSource;  // io/data/image_source.h
+
 enum class Normalization { kUnit, kStandard };  // x/255; then (x/255 - mean) / deviation per channel
 
 enum class SampleKind {
@@ -21,14 +23,15 @@ enum class SampleKind {
 // One split (training or test).
 struct Dataset {
   SampleKind kind = SampleKind::kImages;
-  std::string name;                     // "mnist"
-  std::array<std::int64_t, 3> shape{};  // height, width, channels; features: 1, 1, columns; tokens: context, 1, 1
-  std::int64_t classes = 0;             // tokens: the size of the vocabulary
-  std::vector<std::uint8_t> samples;    // images: size() * height * width * channels, NHWC
-  std::vector<float> features;          // features: size() * columns
-  std::vector<std::int32_t> labels;     // images, features: size()
-  std::vector<float> mean, deviation;   // images: per channel, of the training split scaled to [0, 1]
-  std::vector<std::int32_t> tokens;     // tokens: the stream; sample i reads `context` of them from i * stride on
+  std::string name;                           // "mnist"
+  std::array<std::int64_t, 3> shape{};        // height, width, channels; features: 1, 1, columns; tokens: context, 1, 1
+  std::int64_t classes = 0;                   // tokens: the size of the vocabulary
+  std::vector<std::uint8_t> samples;          // images: size() * height * width * channels, NHWC
+  std::shared_ptr<const ImageSource> source;  // images that are read when they are wanted; `samples` is empty then
+  std::vector<float> features;                // features: size() * columns
+  std::vector<std::int32_t> labels;           // images, features: size()
+  std::vector<float> mean, deviation;         // images: per channel, of the training split scaled to [0, 1]
+  std::vector<std::int32_t> tokens;           // tokens: the stream; sample i reads `context` of them from i * stride on
   std::int64_t stride = 1;
   std::string vocabulary;  // text: the byte of each token id, ascending; empty where tokens are no bytes
 
@@ -55,9 +58,11 @@ struct DatasetOptions {
   std::int64_t synthetic_size = 10'000, synthetic_classes = 10;  // training samples; the test split has a tenth of them
   std::int64_t context = 64, text_stride = 0;  // text, tokens: a sample's length; from one to the next (0: the length)
   std::int64_t vocabulary_size = 0;            // tokens; 0: the highest id + 1
-  std::string annotations, label_column;       // csv: the file; a name from the header or a number from 1, "": the last
-  std::string csv_header = "auto";             // csv: auto, yes or no
-  double test_share = 0.2;                     // csv: below 1
+  std::int64_t image_size = 224;               // images: side of the squares that they become
+  std::int64_t image_cache_bytes = std::int64_t{1} << 30;  // images: kept in memory if a part needs no more
+  std::string annotations, label_column;  // csv: the file; a name from the header or a number from 1, "": the last
+  std::string csv_header = "auto";        // csv: auto, yes or no
+  double test_share = 0.2;                // csv: below 1
 };
 
 // Throws DataError (names the file, what was found and what was expected), MissingFileError (says which files were looked

@@ -27,6 +27,28 @@ void check(const SamplerOptions& options) {
   }
 }
 
+std::string ranks_text(int world_size) { return std::to_string(world_size) + (world_size == 1 ? " rank" : " ranks"); }
+
+void check_sharing(const SamplerOptions& options) {
+  const std::string batch = "batch-size " + std::to_string(options.global_batch);
+  if (options.uneven != Uneven::kJoin && options.global_batch % options.world_size != 0) {
+    throw ConfigError(std::string("--uneven ") + (options.uneven == Uneven::kDrop ? "drop" : "pad") +
+                      " gives every rank equally many samples, but " + batch + " is no multiple of the world of " +
+                      ranks_text(options.world_size) + "; choose another, or --uneven join");
+  }
+  if (options.uneven == Uneven::kDrop && options.size < options.global_batch) {
+    throw ConfigError("--uneven drop leaves no step: " + batch + " is more than the " + std::to_string(options.size) +
+                      " samples of the data set");
+  }
+  if (options.parts < 0 || options.parts % options.world_size != 0) {
+    throw ConfigError("a step is cut into " + std::to_string(options.parts) + " shards, which " + ranks_text(options.world_size) +
+                      " cannot share evenly: expected a world size that divides " + std::to_string(options.parts));
+  }
+  if (options.parts > 0 && (options.shard == Shard::kStrided || options.uneven == Uneven::kPad)) {
+    throw ConfigError("shards that are the same for every world size need --shard contiguous and --uneven join or drop");
+  }
+}
+
 // Position p of an epoch counts for rank p mod R: this many of the positions before `end` count for the ranks before `rank`.
 // A rank's count in [first, end) is then a difference of two, and over any run of positions ranks differ by at most 1.
 std::int64_t counted_before(std::int64_t rank, std::int64_t world_size, std::int64_t end) {
@@ -37,15 +59,24 @@ std::int64_t counted_before(std::int64_t rank, std::int64_t world_size, std::int
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   check(options_);
-  options_.global_batch = std::min(options_.global_batch, options_.size);  // the same steps, and no product overflows
-  order_.resize(static_cast<std::size_t>(options_.size));
+  check_sharing(options_);
+  positions_ = options_.size;
+  if (options_.uneven == Uneven::kDrop) positions_ -= positions_ % options_.global_batch;
+  if (options_.uneven == Uneven::kPad)
+    positions_ = (positions_ - 1) / options_.world_size * options_.world_size + options_.world_size;
+  options_.global_batch = std::min(options_.global_batch, positions_);  // the same steps, and no product overflows
+  order_.resize(static_cast<std::size_t>(std::max(options_.size, positions_)));
+  if (options_.shard == Shard::kStrided) {
+    own_.resize(static_cast<std::size_t>(counted_before(options_.rank + 1, options_.world_size, positions_) -
+                                         counted_before(options_.rank, options_.world_size, positions_)));
+  }
   set_epoch(0);
 }
 
-std::int64_t Sampler::steps_per_epoch() const { return (options_.size - 1) / options_.global_batch + 1; }
+std::int64_t Sampler::steps_per_epoch() const { return (positions_ - 1) / options_.global_batch + 1; }
 
 std::int64_t Sampler::global_count(std::int64_t step) const {
-  return std::min(options_.global_batch, options_.size - step * options_.global_batch);
+  return std::min(options_.global_batch, positions_ - step * options_.global_batch);
 }
 
 Sampler::Slice Sampler::slice(std::int64_t step) const {
@@ -53,6 +84,15 @@ Sampler::Slice Sampler::slice(std::int64_t step) const {
     throw std::out_of_range("step " + std::to_string(step) + " of an epoch of " + std::to_string(steps_per_epoch()));
   }
   const std::int64_t first = step * options_.global_batch, end = first + global_count(step);
+  if (options_.parts > 0) {
+    const std::int64_t each = options_.parts / options_.world_size, count = end - first;
+    const std::int64_t from = count * (options_.rank * each) / options_.parts;
+    return {first + from, count * ((options_.rank + 1) * each) / options_.parts - from};
+  }
+  if (options_.shard == Shard::kStrided) {  // of the positions before p, those of this rank
+    const auto own_before = [&](std::int64_t p) { return p / options_.world_size + (options_.rank < p % options_.world_size); };
+    return {own_before(first), own_before(end) - own_before(first)};
+  }
   const auto before = [&](std::int64_t rank) {  // samples of this step on the ranks before `rank`
     return counted_before(rank, options_.world_size, end) - counted_before(rank, options_.world_size, first);
   };
@@ -68,19 +108,32 @@ std::int64_t Sampler::max_local_count() const {
   return highest;
 }
 
+std::int64_t Sampler::max_part_count() const {
+  return options_.parts == 0 ? max_local_count() : (options_.global_batch - 1) / options_.parts + 1;
+}
+
 void Sampler::set_epoch(std::int64_t epoch) {
-  std::iota(order_.begin(), order_.end(), std::int64_t{0});
-  if (!options_.shuffle) return;
+  const auto end = order_.begin() + options_.size;
+  std::iota(order_.begin(), end, std::int64_t{0});
+  if (options_.shuffle) shuffle(epoch);
+  for (auto at = end; at != order_.end(); ++at) *at = *(at - options_.size);  // again from the front, as often as it takes
+  for (std::size_t i = 0; i < own_.size(); ++i) {
+    own_[i] = order_[static_cast<std::size_t>(options_.rank) + i * static_cast<std::size_t>(options_.world_size)];
+  }
+}
+
+void Sampler::shuffle(std::int64_t epoch) {
   // Fisher-Yates. Checkpoints count on this order: a change of it breaks resuming in the middle of an epoch.
   SplitMix random(options_.seed, static_cast<std::uint64_t>(epoch));
-  for (std::size_t i = order_.size() - 1; i > 0; --i) {
+  for (std::size_t i = static_cast<std::size_t>(options_.size) - 1; i > 0; --i) {
     std::swap(order_[i], order_[random.below(static_cast<std::uint32_t>(i) + 1)]);
   }
 }
 
 std::span<const std::int64_t> Sampler::indices(std::int64_t step) const {
   const Slice part = slice(step);
-  return std::span(order_).subspan(static_cast<std::size_t>(part.first), static_cast<std::size_t>(part.count));
+  const std::vector<std::int64_t>& from = options_.shard == Shard::kStrided ? own_ : order_;
+  return std::span(from).subspan(static_cast<std::size_t>(part.first), static_cast<std::size_t>(part.count));
 }
 
 }  // namespace io

@@ -23,6 +23,12 @@ std::string head(const char* event, std::int64_t step, std::int64_t epoch) {
          ",\"epoch\":" + std::to_string(epoch);
 }
 
+std::string members(const MetricsWriter::Numbers& numbers) {
+  std::string text;
+  for (const auto& [key, value] : numbers) text += std::string(",\"") + key + "\":" + number(value);
+  return text;
+}
+
 // As a full disk leaves it.
 bool ends_within_a_line(const std::string& path) {
   std::ifstream in(path, std::ios::binary | std::ios::ate);
@@ -60,15 +66,28 @@ MetricsWriter::~MetricsWriter() {
   if (impl_->fd >= 0) ::close(impl_->fd);  // every line is written already
 }
 
-void MetricsWriter::step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s) {
+void MetricsWriter::step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s,
+                         const Numbers& more) {
   impl_->write_line(head("step", step, epoch) + ",\"loss\":" + number(loss) + ",\"lr\":" + number(lr) +
-                    ",\"samples_per_s\":" + number(samples_per_s));
+                    ",\"samples_per_s\":" + number(samples_per_s) + members(more));
 }
 
 void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss, double accuracy,
-                         std::int64_t samples) {
+                         std::int64_t samples, const Numbers& more) {
   impl_->write_line(head("eval", step, epoch) + ",\"split\":" + json_string(split) + ",\"loss\":" + number(loss) +
-                    ",\"accuracy\":" + number(accuracy) + ",\"samples\":" + std::to_string(samples));
+                    ",\"accuracy\":" + number(accuracy) + ",\"samples\":" + std::to_string(samples) + members(more));
+}
+
+void MetricsWriter::desync(std::int64_t step, std::int64_t epoch, std::int64_t last_good, std::int64_t first_bad,
+                           std::int64_t compared, const std::vector<std::string>& tensors, const std::vector<int>& ranks,
+                           const std::string& action) {
+  std::string text = head("desync", step, epoch) + ",\"last_good\":" + std::to_string(last_good) +
+                     ",\"first_bad\":" + std::to_string(first_bad) + ",\"compared\":" + std::to_string(compared) +
+                     ",\"tensors\":[";
+  for (std::size_t i = 0; i < tensors.size(); ++i) text += (i ? "," : "") + json_string(tensors[i]);
+  text += "],\"ranks\":[";
+  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i ? "," : "") + std::to_string(ranks[i]);
+  impl_->write_line(text + "],\"action\":" + json_string(action));
 }
 
 void MetricsWriter::end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code) {

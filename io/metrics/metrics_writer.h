@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace io {
 
@@ -14,9 +16,15 @@ class MetricsWriter {
   ~MetricsWriter();
 
   // `loss`: mean over the global batch of the step, written in the shortest form that reads back exactly; NaN and infinity
-  // become null, for JSON has neither. Throws io::Error when the disk takes no more.
-  void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s);
-  void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss, double accuracy, std::int64_t samples);
+  // become null, for JSON has neither. `more`: further keys, written in their order. Throws io::Error when the disk takes no
+  // more.
+  using Numbers = std::vector<std::pair<const char*, double>>;
+  void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s, const Numbers& more = {});
+  void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss, double accuracy, std::int64_t samples,
+            const Numbers& more = {});
+  // Replicas differ: `compared` tensors, the names of those that do, the ranks that do, and what is done about it ("abort").
+  void desync(std::int64_t step, std::int64_t epoch, std::int64_t last_good, std::int64_t first_bad, std::int64_t compared,
+              const std::vector<std::string>& tensors, const std::vector<int>& ranks, const std::string& action);
   void end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code);
 
  private:

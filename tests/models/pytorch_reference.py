@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what the model tests compare with: state_dicts.txt (names and shapes) and reference_losses.txt (float64).
+"""Writes what the model tests compare with: state_dicts.txt (names and shapes), reference_losses.txt and reference_logits.txt
+(float64).
 
 Usage: pytorch_reference.py PEER.py       PEER.py defines MODELS = {name: (constructor, shape)} in PyTorch
 Weights, samples and labels follow simple formulas that model_parity_test.cc repeats, so that no weights are stored.
@@ -82,13 +83,32 @@ def fill(model):
         p.data = (u / fan_in ** 0.5 * (2.0 if p.dim() > 1 else 0.2) + offset).reshape(p.shape)
 
 
-def losses(make, shape):
-    model = make().double()
-    fill(model)
+def samples(shape):
     c, h, w = shape
     i = torch.arange(COUNT * c * h * w, dtype=torch.int64)
     x = ((i * i + 31 * i) % 256).float() / 255  # NHWC
-    x = x.reshape(COUNT, h, w, c).permute(0, 3, 1, 2).double()
+    return x.reshape(COUNT, h, w, c).permute(0, 3, 1, 2).double()
+
+
+def logits(make, shape):
+    """The first ten of each sample in inference mode, with running statistics by formula."""
+    model = make().double()
+    fill(model)
+    for name, b in model.named_buffers():
+        i = torch.arange(b.numel())
+        if name.endswith("running_mean"):
+            b.copy_((i * 31 % 17) / 17 - 0.5)
+        elif name.endswith("running_var"):
+            b.copy_(1 + (i * 13 % 7) / 7)
+    model.eval()
+    with torch.no_grad():
+        return model(samples(shape))[:, :10].flatten().tolist()
+
+
+def losses(make, shape):
+    model = make().double()
+    fill(model)
+    x = samples(shape)
     y = torch.arange(COUNT) * 3 % 10  # of 10 or of 1000 classes
     values = []
     for _ in range(STEPS):
@@ -108,11 +128,13 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     peer, here = load_peer(sys.argv.pop()), pathlib.Path(__file__).parent
-    with open(here / "state_dicts.txt", "w") as names, open(here / "reference_losses.txt", "w") as numbers:
+    with (open(here / "state_dicts.txt", "w") as names, open(here / "reference_losses.txt", "w") as numbers,
+          open(here / "reference_logits.txt", "w") as eval_numbers):
         for name, (make, shape) in models(peer).items():
             for key, value in make().state_dict().items():
                 names.write(f"{name} {key} {list(value.shape)}\n")
             if shape:
+                eval_numbers.write(" ".join([name] + [f"{v:.9g}" for v in logits(make, shape)]) + "\n")
                 numbers.write(" ".join([name] + [f"{v:.17g}" for v in losses(make, shape)]) + "\n")
 
 

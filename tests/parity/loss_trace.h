@@ -18,4 +18,9 @@ std::vector<double> read_step_losses(const std::string& path);
 std::optional<std::string> first_difference(const std::vector<double>& expected, const std::vector<double>& got,
                                             std::size_t steps, double relative);
 
+// The same for float32 against the exact (float64) losses: allowed is five times the largest relative error that the peer's
+// float32 has made up to that step, and 1e-6 in any case.
+std::optional<std::string> first_stray(const std::vector<double>& exact, const std::vector<double>& peer,
+                                       const std::vector<double>& got, std::size_t steps);
+
 }  // namespace parity

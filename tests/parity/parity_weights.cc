@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <sstream>
 #include <stdexcept>
 #include <vector>
 
@@ -20,19 +21,30 @@ namespace {
 
 using Dimensions = std::vector<std::int64_t>;
 
-struct WeightedLayer {
+struct Entry {
   std::string name;
-  Dimensions weight;  // one dimension: BatchNorm
+  Dimensions shape;
 };
 
-std::vector<WeightedLayer> layers_of(const std::string& model) {
-  if (model == "mlp") return {{"layers.0", {512, 784}}, {"layers.1", {512, 512}}, {"layers.2", {10, 512}}};
-  if (model == "convnet") {
-    return {
-        {"layer1.0", {16, 1, 5, 5}}, {"layer1.1", {16}}, {"layer2.0", {32, 16, 5, 5}}, {"layer2.1", {32}}, {"fc", {10, 1568}}};
+// The entries of tests/models/state_dicts.txt, lines "MODEL NAME [d, d]".
+std::vector<Entry> state_dict(const std::string& model) {
+  std::istringstream text(test_support::read_text(test_support::source_directory() + "/tests/models/state_dicts.txt"));
+  std::vector<Entry> entries;
+  for (std::string line; std::getline(text, line);) {
+    if (!line.starts_with(model + " ")) continue;
+    const std::size_t name = model.size() + 1, shape = line.find(" [", name);
+    Entry entry{line.substr(name, shape - name), {}};
+    std::istringstream numbers(line.substr(shape + 2));
+    char separator = 0;
+    for (std::int64_t d = 0; numbers >> d; numbers >> separator) entry.shape.push_back(d);
+    entries.push_back(entry);
   }
-  throw std::runtime_error("no parity weights for model " + model);
+  if (entries.empty()) throw std::runtime_error("no state dict of model " + model);
+  return entries;
 }
+
+// As SEEDS in parity_weights.py.
+std::uint64_t seed_of(const std::string& model) { return model == "mlp" ? 14 : model == "convnet" ? 8 : 1; }
 
 std::int64_t product(const Dimensions& shape, std::size_t first = 0) {
   return std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(first), shape.end(), std::int64_t{1}, std::multiplies<>());
@@ -80,25 +92,26 @@ class SafetensorsFile {
 }  // namespace
 
 void write_initial_weights(const std::string& model, const std::string& path) {
-  SplitMix64 random(model == "mlp" ? 14 : 8);  // as SEEDS in parity_weights.py
+  SplitMix64 random(seed_of(model));
   SafetensorsFile file;
-  const auto draw = [&](const std::string& name, const Dimensions& shape, double center, double divisor) {
-    std::vector<float> values(static_cast<std::size_t>(product(shape)));
-    for (float& value : values) value = static_cast<float>(center + random.next() / divisor);
-    file.add(name, "F32", shape, values);
-  };
-  for (const WeightedLayer& layer : layers_of(model)) {
-    if (layer.weight.size() == 1) {
-      const auto channels = static_cast<std::size_t>(layer.weight[0]);
-      draw(layer.name + ".weight", layer.weight, 1, 8);
-      draw(layer.name + ".bias", layer.weight, 0, 8);
-      file.add(layer.name + ".running_mean", "F32", layer.weight, std::vector<float>(channels, 0.0f));
-      file.add(layer.name + ".running_var", "F32", layer.weight, std::vector<float>(channels, 1.0f));
-      file.add(layer.name + ".num_batches_tracked", "I64", {}, std::vector<std::int64_t>{0});
+  double root = 1;
+  for (const Entry& entry : state_dict(model)) {
+    const bool norm = entry.shape.size() == 1;
+    const auto count = static_cast<std::size_t>(product(entry.shape));
+    const auto draw = [&](double center) {
+      std::vector<float> values(count);
+      for (float& value : values) value = static_cast<float>(center + random.next() / root);
+      file.add(entry.name, "F32", entry.shape, values);
+    };
+    if (entry.name.ends_with(".weight")) {
+      root = norm ? 8 : std::sqrt(static_cast<double>(product(entry.shape, 1)));
+      draw(norm ? 1 : 0);
+    } else if (entry.name.ends_with(".bias")) {  // of the weight before
+      draw(0);
+    } else if (entry.name.ends_with(".num_batches_tracked")) {
+      file.add(entry.name, "I64", {}, std::vector<std::int64_t>{0});
     } else {
-      const double root = std::sqrt(static_cast<double>(product(layer.weight, 1)));
-      draw(layer.name + ".weight", layer.weight, 0, root);
-      draw(layer.name + ".bias", {layer.weight[0]}, 0, root);
+      file.add(entry.name, "F32", entry.shape, std::vector<float>(count, entry.name.ends_with("running_var") ? 1.0f : 0.0f));
     }
   }
   file.write(path);

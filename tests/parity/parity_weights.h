@@ -5,7 +5,7 @@
 
 namespace parity {
 
-// Writes `path` as a safetensors file for model "mlp" or "convnet". Throws std::runtime_error when it cannot.
+// Writes `path` as a safetensors file for a model of tests/models/state_dicts.txt. Throws std::runtime_error when it cannot.
 void write_initial_weights(const std::string& model, const std::string& path);
 
 }  // namespace parity

@@ -2,7 +2,7 @@
 
 The values follow from integers alone, so that the test makes the same ones without storing them (see parity_weights.h):
 one SplitMix64 sequence (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), seeded as SEEDS says, runs
-over all trained tensors in the order below, elements in row-major order. A value is v = (floor(x / 2^40) - 2^23) / 2^23,
+over all trained tensors in the order of ../models/state_dicts.txt, elements in row-major order. A value is v = (floor(x / 2^40) - 2^23) / 2^23,
 in [-1, 1). Weights and biases of layers are v / sqrt(fan-in), the range of PyTorch's own initialisation; BatchNorm
 weights are 1 + v / 8, its biases v / 8.
 Computed in float64, stored as float32. Running statistics start at mean 0, variance 1, count 0.
@@ -11,17 +11,22 @@ kernels and with several orders of summation. With one seed in ten a value comes
 equals in a pooling window) that rounding decides on which side it falls, and from there on the losses part.
 """
 import json
+import pathlib
 import struct
 import sys
 
 import numpy as np
 
-SEEDS = {"mlp": 14, "convnet": 8}
-LAYERS = {  # (name, shape of the weight); one number: BatchNorm
-    "mlp": [("layers.0", (512, 784)), ("layers.1", (512, 512)), ("layers.2", (10, 512))],
-    "convnet": [("layer1.0", (16, 1, 5, 5)), ("layer1.1", (16,)), ("layer2.0", (32, 16, 5, 5)), ("layer2.1", (32,)),
-                ("fc", (10, 1568))],
-}
+SEEDS = {"mlp": 14, "convnet": 8, "resnet18-cifar": 1, "resnet50-cifar": 1, "pyramidnet110": 1}
+STATE_DICTS = pathlib.Path(__file__).parent.parent / "models" / "state_dicts.txt"
+
+
+def state_dict(model):
+    """(name, shape) of each entry, in PyTorch's order."""
+    for line in STATE_DICTS.read_text().splitlines():
+        of, name, shape = line.split(" ", 2)
+        if of == model:
+            yield name, tuple(json.loads(shape))
 
 
 def make(model):
@@ -37,18 +42,18 @@ def make(model):
         z = z ^ (z >> np.uint64(31))
         return (((z >> np.uint64(40)).astype(np.int64) - 2**23) / 2**23).reshape(shape)
 
-    state = {}
-    for name, shape in LAYERS[model]:
-        if len(shape) == 1:
-            state[f"{name}.weight"] = (1 + draw(shape) / 8).astype(np.float32)
-            state[f"{name}.bias"] = (draw(shape) / 8).astype(np.float32)
-            state[f"{name}.running_mean"] = np.zeros(shape, np.float32)
-            state[f"{name}.running_var"] = np.ones(shape, np.float32)
-            state[f"{name}.num_batches_tracked"] = np.zeros((), np.int64)
+    state, root = {}, 8.0
+    for name, shape in state_dict(model):
+        kind = name.rpartition(".")[2]
+        if kind == "weight":
+            root = np.sqrt(float(np.prod(shape[1:]))) if len(shape) > 1 else 8.0
+            state[name] = (draw(shape) / root + (len(shape) == 1)).astype(np.float32)
+        elif kind == "bias":  # of the weight before
+            state[name] = (draw(shape) / root).astype(np.float32)
+        elif kind == "num_batches_tracked":
+            state[name] = np.zeros((), np.int64)
         else:
-            root = np.sqrt(float(np.prod(shape[1:])))
-            state[f"{name}.weight"] = (draw(shape) / root).astype(np.float32)
-            state[f"{name}.bias"] = (draw(shape[:1]) / root).astype(np.float32)
+            state[name] = np.full(shape, {"running_mean": 0, "running_var": 1}[kind], np.float32)
     return state
 
 

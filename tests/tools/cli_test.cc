@@ -103,8 +103,8 @@ TEST(Data, AModelThatDoesNotFitNamesLayerAndBothShapes) {
   expect_error(result, 78, {"big", "[6, 6, 1]"});
 }
 
-TEST(Batch, SmallerThanTheWorld) {
-  const CommandResult result = engine(quick_train({"--batch-size", "2", "--spawn", "3"}));
+TEST(Batch, ThatDoesNotShareOutEvenly) {
+  const CommandResult result = engine(quick_train({"--batch-size", "2", "--spawn", "3", "--uneven", "drop"}));
   expect_error(result, 78, {"batch-size 2", "3 ranks"});
 }
 
@@ -113,7 +113,7 @@ TEST(Train, PrintsTheLinesAndNoProgressBarIntoAPipe) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   for (const char* line :
        {"Epoch [1/2], Step [2/5], Loss: ", "Epoch [2/2], Step [4/5], Loss: ", "Accuracy: ", "Training completed in: 0:00:0",
-        "Test after step 10: loss ", "global batch 12 = 12", "1 rank x 1 thread"})
+        "Test after step 10: loss ", "global batch 12 = 1 rank x 1 device x 12 x 1", "1 rank x 1 thread"})
     EXPECT_NE(result.out.find(line), std::string::npos) << line << "\n" << result.out;
   EXPECT_EQ(result.out.find('\r'), std::string::npos);
   EXPECT_EQ(result.err, "");
@@ -182,7 +182,7 @@ CommandResult* Trained::result_ = nullptr;
 TEST_F(Trained, TwoRanksEndInStep) {
   ASSERT_EQ(result_->exit_code, 0) << result_->err;
   EXPECT_NE(result_->out.find("2 ranks x 1 thread"), std::string::npos) << result_->out;
-  EXPECT_NE(result_->out.find("global batch 10 = 5 + 5"), std::string::npos) << result_->out;
+  EXPECT_NE(result_->out.find("global batch 10 = 2 ranks x 1 device x 5 x 1"), std::string::npos) << result_->out;
   EXPECT_NE(result_->out.find("averaged the gradients of 10/10 parameters"), std::string::npos) << result_->out;
 }
 

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
+#include "tests/io/data/png_bytes.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -68,6 +70,110 @@ TEST_P(PublicTables, AreLearntTo95PercentOfUnseenRowsAndEvaluatedAlike) {
   }
   FAIL() << "no checkpoint";
 }
+
+// `eval` knows nothing of augmentation: what it finds must be what the training's own evaluation found.
+TEST(Augmentation, IsNeverInEvaluation) {
+  const test_support::TemporaryDirectory folder;
+  std::vector<std::string> accuracies;
+  for (const char* ranks : {"1", "2"}) {
+    const std::string place = folder / ranks;
+    const CommandResult trained = engine({"train",
+                                          "--model",
+                                          "mlp",
+                                          "--dataset",
+                                          "synthetic",
+                                          "--synthetic-shape",
+                                          "8x8x3",
+                                          "--synthetic-size",
+                                          "60",
+                                          "--batch-size",
+                                          "12",
+                                          "--epochs",
+                                          "2",
+                                          "--augment",
+                                          "crop,flip,cutout",
+                                          "--cutout-size",
+                                          "4",
+                                          "--threads",
+                                          "1",
+                                          "--spawn",
+                                          ranks,
+                                          "--save-dir",
+                                          place,
+                                          "--dtype",
+                                          "f64"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const std::string latest = test_support::read_text(place + "/latest");
+    const CommandResult evaluated = engine({"eval", place + "/" + latest.substr(0, latest.find('\n')), "--threads", "1"});
+    ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+    const auto tail = [](const std::string& out) {
+      return out.substr(out.rfind("loss "), out.find(')', out.rfind("loss ")) - out.rfind("loss "));
+    };
+    EXPECT_EQ(tail(evaluated.out), tail(trained.out));
+    accuracies.push_back(tail(evaluated.out));
+  }
+  EXPECT_EQ(accuracies[0], accuracies[1]);  // and the same images were seen by one rank and by two
+}
+
+TEST(Augmentation, ListsAreChecked) {
+  const auto said = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments{"train", "--model", "mlp", "--dataset", "synthetic"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = engine(arguments);
+    EXPECT_EQ(result.exit_code, 78) << result.out;
+    return result.err;
+  };
+  EXPECT_NE(said({"--augment", "crop,flop"}).find("crop,flop"), std::string::npos);
+  EXPECT_NE(said({"--augment", "crop,crop"}).find("at most once"), std::string::npos);
+  EXPECT_NE(said({"--augment", "flip", "--cutout-size", "8"}).find("--augment cutout beside it"), std::string::npos);
+  EXPECT_NE(said({"--crop-padding", "2"}).find("needs --augment"), std::string::npos);
+}
+
+#ifdef HAS_PNG
+// Red and blue images of several sizes: one step of a linear model could tell them apart.
+class ImageFolders : public ::testing::Test {
+ protected:
+  ImageFolders() {
+    for (std::uint8_t i = 0; i < 12; ++i)
+      for (const std::string name : {"blue", "red"})
+        for (const std::string part : {"train/", "val/"}) {
+          const auto red = static_cast<std::uint8_t>(name == "red" ? 200 + i : 10),
+                     blue = static_cast<std::uint8_t>(210 - red + i);
+          std::filesystem::create_directories(folder_ / part + name);
+          test_support::write_text(folder_ / part + name + "/" + static_cast<char>('a' + i) + ".png",
+                                   test_support::plain_png(20u + i, 30u - i, red, 50, blue));
+        }
+  }
+  CommandResult train(std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "--model", "mlp", "--dataset", "images", "--data-dir", folder_.path().string(),
+                               "--image-size", "8", "--batch-size", "6", "--threads", "1", "--lr", "0.01", "--epochs", "3"});
+    return engine(more);
+  }
+  test_support::TemporaryDirectory folder_;
+};
+
+TEST_F(ImageFolders, AreLearntByAnyNumberOfRanksAndWorkers) {
+  std::set<std::string> results;
+  for (const char* ranks : {"1", "3"})
+    for (const char* workers : {"0", "3"}) {
+      const CommandResult result =
+          train({"--augment", "resized-crop,flip", "--spawn", ranks, "--workers", workers, "--dtype", "f64"});
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      EXPECT_EQ(last_accuracy(result.out), 100) << result.out;
+      results.insert(result.out.substr(result.out.rfind("loss "), 12));
+    }
+  EXPECT_EQ(results.size(), 1u) << *results.begin() << *results.rbegin();
+}
+
+TEST_F(ImageFolders, ABrokenImageEndsWith65AndItsName) {
+  test_support::write_text(folder_ / "train/red/c.png", "GIF89a");
+  const CommandResult result = train({});
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_EQ(result.err,
+            "engine: error: " + (folder_ / "train/red/c.png") + ": neither PNG nor JPEG: the file begins with 47 49 46 38\n");
+}
+
+#endif
 
 TEST(DataErrors, EndWith65AndOneLine) {
   const test_support::TemporaryDirectory folder;

@@ -175,8 +175,6 @@ TEST(Batch, PerDeviceTimesWorldIsTheGlobalBatch) {
   EXPECT_LT(distance(per_device[0], train(1, with(kBase, {{"batch-size", "12"}}))[0]), 1e-12);
 }
 
-TEST(Batch, SmallerThanTheWorldIsRefused) { EXPECT_THROW(train(4, {{"batch-size", "3"}}), io::ConfigError); }
-
 TEST(LearningRateScale, LinearIsTheRateTimesTheWorld) {
   const auto scaled = train(2, with(kBase, {{"lr-scale", "linear"}, {"lr", "0.01"}}));
   const auto plain = train(2, with(kBase, {{"lr", "0.02"}}));

@@ -1,11 +1,14 @@
 // Runs whole trainings in this process: every rank a thread, the real session, loop and policies.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "engine/train/train_state.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/config/run_config.h"
 
 namespace session_runner {
 
@@ -14,14 +17,22 @@ struct RankResult {
   std::vector<io::NamedArray> state;  // parameters and buffers at the end, model order
   std::string coverage;
   double last_accuracy = -1;  // of the last evaluation
+  engine::EvalReport last_eval;
+  std::vector<engine::DesyncReport> desyncs;
+  std::vector<engine::StepReport> reports;  // without their spans
 };
 
 // Options by name over quiet defaults (mlp on synthetic 6x6x1 images, one report a step, no evaluation, threads 1).
+// `after_step` is called on every rank after each of its steps, for tests that meddle with the state.
 // Rethrows a rank's error.
-std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options);
+using AfterStep = std::function<void(int rank, engine::TrainState& state)>;
+std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options,
+                              const AfterStep& after_step = {});
+// The configuration that train() runs.
+io::RunConfig make_config(const std::map<std::string, std::string>& options);
 
-// Largest |a - b| over all parameters, relative to the largest |a|.
-double distance(const RankResult& a, const RankResult& b);
+// Largest |a - b| over all parameters (or the running statistics), relative to the largest |a|.
+double distance(const RankResult& a, const RankResult& b, io::Section section = io::Section::kParameter);
 bool same_bits(const RankResult& a, const RankResult& b, io::Section section);
 
 }  // namespace session_runner

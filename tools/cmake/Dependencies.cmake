@@ -55,6 +55,8 @@ endfunction()
 
 engine_optional(GLOO gloo gloo/allreduce.h gloo libgloo-dev)
 engine_optional(ZMQ zmq zmq_addon.hpp zmq "libzmq3-dev and cppzmq-dev")
+engine_optional(PNG png png.h png libpng-dev)
+engine_optional(JPEG jpeg jpeglib.h jpeg libjpeg62-turbo-dev)
 
 # NCCL's header and CUDA's are enough: the libraries are loaded at run time.
 set(ENGINE_WITH_NCCL AUTO CACHE STRING "nccl.h and CUDA's headers: ON, OFF or AUTO")
@@ -72,4 +74,4 @@ if(NOT ENGINE_WITH_NCCL STREQUAL "OFF")
     message(FATAL_ERROR "ENGINE_WITH_NCCL=ON, but nccl.h or cuda_runtime_api.h is missing: install NCCL's and CUDA's development files")
   endif()
 endif()
-message(STATUS "engine: gloo ${ENGINE_HAS_GLOO}, zmq ${ENGINE_HAS_ZMQ}, nccl ${ENGINE_HAS_NCCL}")
+message(STATUS "engine: gloo ${ENGINE_HAS_GLOO}, zmq ${ENGINE_HAS_ZMQ}, nccl ${ENGINE_HAS_NCCL}, png ${ENGINE_HAS_PNG}, jpeg ${ENGINE_HAS_JPEG}")

@@ -196,18 +196,52 @@ TEST(Conv2d, TwoRunsGiveTheSameBits) {
 TEST(Conv2d, ScratchOfALargerBatchServesASmallerOne) {
   for (const Case& c : cases()) {
     for (int threads = 1; threads <= 3; ++threads) {
-      const std::size_t large = conv2d_scratch_bytes(c.g, 300, DType::kF32, threads);
-      for (const std::int64_t n : {0, 1, 2, 31, 299}) EXPECT_LE(conv2d_scratch_bytes(c.g, n, DType::kF32, threads), large);
+      for (const DType dtype : {DType::kF32, DType::kF64}) {
+        const std::size_t large = conv2d_scratch_bytes(c.g, 300, dtype, threads);
+        for (const std::int64_t n : {0, 1, 2, 31, 299}) EXPECT_LE(conv2d_scratch_bytes(c.g, n, dtype, threads), large);
+      }
     }
   }
 }
 
-TEST(Conv2d, Float64RunsOnTheReference) {
-  const Conv2dGeometry g{2, 2, 1, 1, 2, 2, 1, 0};
-  Operand<double> x({1, 2, 2, 1}, 3.0), weight({2, 2, 1, 1}, 0.5), y({1, 1, 1, 1}, 0.0);
-  Context c(1, conv2d_scratch_bytes(g, 1, DType::kF64, 1));
-  conv2d_forward(c.context, g, x.view(), weight.view(), {}, y.view());
-  EXPECT_EQ(y.values[0], 6.0);
+// The float64 kernels, which gradient checks and the comparison with PyTorch rest on, against the plain loops.
+TEST(Conv2dF64, AgreesWithTheReference) {
+  for_each_case([](const Case& c, int threads, Write write) {
+    const auto wide = [](const Operand<float>& narrow) {
+      Operand<double> operand(narrow.shape, 0);
+      operand.values.assign(narrow.values.begin(), narrow.values.end());
+      return operand;
+    };
+    auto x = wide(random_operand(c.x(), 1)), weight = wide(random_operand(c.weight(), 2)), dy = wide(random_operand(c.y(), 3)),
+         bias = wide(random_operand({c.g.out_channels}, 4));
+    auto y = wide(nan_operand(c.y())), dx = wide(output(c.x(), write)), dweight = wide(output(c.weight(), write)),
+         dbias = wide(output({c.g.out_channels}, write));
+    auto expected_y = y, expected_dx = dx, expected_dweight = dweight, expected_dbias = dbias;
+    if (write == Write::kAdd) bias = {};  // here: the variant without
+    Context context(threads, conv2d_scratch_bytes(c.g, c.n, DType::kF64, threads));
+    conv2d_forward(context.context, c.g, x.view(), weight.view(), bias.view(), y.view());
+    conv2d_backward_data(context.context, c.g, dy.view(), weight.view(), dx.view(), write);
+    conv2d_backward_weights(context.context, c.g, x.view(), dy.view(), dweight.view(), dbias.view(), write);
+
+    const std::int64_t rows = c.g.kernel_h * c.g.kernel_w * c.g.in_channels, places = c.n * c.g.out_h() * c.g.out_w();
+    conv2d_forward_reference(c.g, 0, c.n, x.values.data(), weight.values.data(),
+                             bias.values.empty() ? nullptr : bias.values.data(), expected_y.values.data());
+    conv2d_backward_data_reference(c.g, 0, c.n, dy.values.data(), weight.values.data(), expected_dx.values.data(), write);
+    conv2d_backward_weights_reference(c.g, 0, rows, c.n, x.values.data(), dy.values.data(), expected_dweight.values.data(),
+                                      write);
+    conv2d_backward_bias_reference(places, c.g.out_channels, dy.values.data(), expected_dbias.values.data(), write);
+    const auto far = [](const Operand<double>& found, const Operand<double>& expected) {
+      for (std::size_t i = 0; i < expected.values.size(); ++i)
+        if (!(std::fabs(found.values[i] - expected.values[i]) <= 1e-12 * (1 + std::fabs(expected.values[i]))))
+          return "element " + std::to_string(i) + ": found " + std::to_string(found.values[i]) + ", expected " +
+                 std::to_string(expected.values[i]);
+      return std::string();
+    };
+    EXPECT_EQ(far(y, expected_y), "") << "forward";
+    EXPECT_EQ(far(dx, expected_dx), "") << "backward to the input";
+    EXPECT_EQ(far(dweight, expected_dweight), "") << "backward to the weights";
+    EXPECT_EQ(far(dbias, expected_dbias), "") << "backward to the bias";
+  });
 }
 
 std::string shape_error(const std::function<void()>& call) {

@@ -115,6 +115,20 @@ TEST(CountCorrect, TakesTheFirstLargestAndNeverARowWithANan) {
   EXPECT_EQ(count_correct(wide.view(), labels.view()), 2);
 }
 
+TEST(CountAmongLargest, IsCountCorrectForOneAndBreaksTiesByTheLowerClass) {
+  const float nan = std::nanf("");
+  Operand<float> logits = operand_of<float>({4, 4}, {1, 2, 3, 0, 5, 5, 5, 5, 9, nan, 1, 0, 0, 0, 0, 1});
+  for (std::int32_t label = 0; label < 4; ++label) {
+    Operand<std::int32_t> labels({4}, label);
+    EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 1), count_correct(logits.view(), labels.view()));
+    EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 4), 3) << "all but the row with a NaN";
+  }
+  Operand<std::int32_t> labels = operand_of<std::int32_t>({4}, {1, 1, 0, 1});
+  EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 2), 2) << "second, second of equals, NaN, third";
+  Operand<double> wide = widen(logits);
+  EXPECT_EQ(count_among_largest(wide.view(), labels.view(), 3), 3);
+}
+
 TEST(SumF64, AddsInF64) {
   Operand<float> values({100'001}, 1e-4f);
   values.values[0] = 1e6f;

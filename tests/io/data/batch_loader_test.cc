@@ -93,7 +93,9 @@ TEST_P(BatchLoaderCrews, SeeksAnywhereAtAnyTime) {
 
 TEST_P(BatchLoaderCrews, AllocatesNothingAfterConstruction) {
   const Dataset set = small_set(53);
-  BatchLoader loader(set, {53, 10, 0, 1, 11, true}, options());
+  LoaderOptions all = options();
+  all.augmentation = {.crop = true, .flip = true, .cutout = true};
+  BatchLoader loader(set, {53, 10, 0, 1, 11, true}, all);
   const long before = test_support::allocations.load();
   float sum = 0;
   for (int i = 0; i < 100; ++i) sum += loader.next().samples[0];  // 16 epochs

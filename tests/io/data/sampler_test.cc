@@ -139,6 +139,103 @@ TEST(Sampler, AllPermutationsAreEquallyLikely) {
   EXPECT_LT(chi_square, 49.7);
 }
 
+std::vector<Sampler> world_of(SamplerOptions options) {
+  std::vector<Sampler> ranks;
+  for (options.rank = 0; options.rank < options.world_size; ++options.rank) ranks.emplace_back(options);
+  return ranks;
+}
+
+std::vector<std::int64_t> all_of(const Sampler& sampler) {
+  std::vector<std::int64_t> taken;
+  for (std::int64_t step = 0; step < sampler.steps_per_epoch(); ++step) {
+    const auto part = sampler.indices(step);
+    EXPECT_LE(static_cast<std::int64_t>(part.size()), sampler.max_local_count());
+    taken.insert(taken.end(), part.begin(), part.end());
+  }
+  return taken;
+}
+
+// As torch.utils.data.DistributedSampler(range(10), num_replicas=4, rank=r, shuffle=False) deals out: 12 places, 0 and 1 twice.
+TEST(Sampler, PaddedAndStridedIsPyTorchsDistributedSampler) {
+  const auto ranks = world_of(
+      {.size = 10, .global_batch = 8, .world_size = 4, .shuffle = false, .uneven = Uneven::kPad, .shard = Shard::kStrided});
+  EXPECT_EQ(all_of(ranks[0]), (std::vector<std::int64_t>{0, 4, 8}));
+  EXPECT_EQ(all_of(ranks[1]), (std::vector<std::int64_t>{1, 5, 9}));
+  EXPECT_EQ(all_of(ranks[2]), (std::vector<std::int64_t>{2, 6, 0}));
+  EXPECT_EQ(all_of(ranks[3]), (std::vector<std::int64_t>{3, 7, 1}));
+  EXPECT_EQ(ranks[0].steps_per_epoch(), 2);
+  EXPECT_EQ(ranks[0].global_count(1), 4);
+}
+
+TEST(Sampler, PaddingRepeatsAsOftenAsItTakes) {
+  const auto ranks = world_of({.size = 2, .global_batch = 7, .world_size = 7, .shuffle = false, .uneven = Uneven::kPad});
+  for (int r = 0; r < 7; ++r) EXPECT_EQ(all_of(ranks[static_cast<std::size_t>(r)]), (std::vector<std::int64_t>{r % 2}));
+}
+
+TEST(Sampler, DropLeavesEqualSharesAndNoSampleTwice) {
+  const auto ranks = world_of({.size = 103, .global_batch = 20, .world_size = 4, .seed = 5, .uneven = Uneven::kDrop});
+  std::vector<std::int64_t> joined;
+  for (const Sampler& sampler : ranks) {
+    EXPECT_EQ(sampler.steps_per_epoch(), 5);
+    const auto own = all_of(sampler);
+    EXPECT_EQ(own.size(), 25u);
+    joined.insert(joined.end(), own.begin(), own.end());
+  }
+  std::sort(joined.begin(), joined.end());
+  EXPECT_EQ(std::adjacent_find(joined.begin(), joined.end()), joined.end());
+}
+
+TEST(Sampler, StridedTakesTheSameStepsInTurn) {
+  for (World world : worlds()) {
+    SCOPED_TRACE(describe(world));
+    const SamplerOptions options{
+        .size = world.size, .global_batch = world.batch, .world_size = world.ranks, .seed = 3, .shard = Shard::kStrided};
+    const auto ranks = world_of(options);
+    for (std::int64_t step = 0; step < ranks[0].steps_per_epoch(); ++step) {
+      std::vector<std::int64_t> joined;
+      for (const Sampler& sampler : ranks) {
+        ASSERT_EQ(static_cast<std::int64_t>(sampler.indices(step).size()), sampler.local_count(step));
+        joined.insert(joined.end(), sampler.indices(step).begin(), sampler.indices(step).end());
+      }
+      SamplerOptions one = options;
+      one.world_size = 1;
+      const Sampler whole(one);
+      std::vector<std::int64_t> expected(whole.indices(step).begin(), whole.indices(step).end());
+      std::sort(joined.begin(), joined.end());
+      std::sort(expected.begin(), expected.end());
+      ASSERT_EQ(joined, expected);
+    }
+  }
+}
+
+TEST(Sampler, PartsAreTheSameForEveryWorld) {
+  for (const std::int64_t size : {5, 16, 97})
+    for (const std::int64_t batch : {3, 8, 20}) {
+      const Sampler one({.size = size, .global_batch = batch, .seed = 3, .parts = 8});
+      for (const int world : {2, 4, 8}) {
+        const auto ranks = world_of({.size = size, .global_batch = batch, .world_size = world, .seed = 3, .parts = 8});
+        for (std::int64_t step = 0; step < one.steps_per_epoch(); ++step) {
+          const std::int64_t n = one.global_count(step);
+          std::vector<std::int64_t> joined;
+          for (int r = 0; r < world; ++r) {
+            const Sampler& sampler = ranks[static_cast<std::size_t>(r)];
+            ASSERT_EQ(static_cast<std::int64_t>(joined.size()), n * (r * (8 / world)) / 8);
+            joined.insert(joined.end(), sampler.indices(step).begin(), sampler.indices(step).end());
+            for (int k = 0; k < 8; ++k) ASSERT_LE(n * (k + 1) / 8 - n * k / 8, sampler.max_part_count());
+          }
+          ASSERT_EQ(joined, std::vector(one.indices(step).begin(), one.indices(step).end()));
+        }
+      }
+    }
+}
+
+TEST(Sampler, RefusesWhatDoesNotShareOut) {
+  EXPECT_THROW(Sampler(SamplerOptions{.size = 10, .global_batch = 6, .world_size = 4, .uneven = Uneven::kPad}), ConfigError);
+  EXPECT_THROW(Sampler(SamplerOptions{.size = 10, .global_batch = 6, .world_size = 4, .uneven = Uneven::kDrop}), ConfigError);
+  EXPECT_THROW(Sampler(SamplerOptions{.size = 10, .global_batch = 12, .world_size = 4, .uneven = Uneven::kDrop}), ConfigError);
+  EXPECT_THROW(Sampler(SamplerOptions{.size = 10, .global_batch = 8, .world_size = 3, .parts = 8}), ConfigError);
+}
+
 TEST(Sampler, RefusesWhatCannotBeSampled) {
   EXPECT_THROW(Sampler(SamplerOptions{0, 1, 0, 1}), ConfigError);
   EXPECT_THROW(Sampler(SamplerOptions{10, 0, 0, 1}), ConfigError);

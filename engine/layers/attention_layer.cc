@@ -1,0 +1,67 @@
+// Causal self-attention on the fused queries, keys and values. Saves the log-sum-exp of each row.
+#include "engine/kernels/attention.h"
+
+#include <string>
+
+#include "engine/layers/layer_checks.h"
+#include "engine/layers/layers.h"
+
+namespace engine::layers {
+namespace {
+
+class CausalSelfAttention final : public Layer {
+ public:
+  CausalSelfAttention(std::int64_t heads, double dropout) : heads_(heads), dropout_(dropout) {
+    expect_at_least("causal_self_attention", "heads", heads, 1);
+    if (!(dropout >= 0 && dropout < 1))
+      throw ModelError("causal_self_attention: dropout must lie in [0, 1), not " + std::to_string(dropout));
+  }
+  std::string_view kind() const override { return "causal_self_attention"; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 1);
+    expect_rank(inputs[0], 2, "[positions, 3 * width]");
+    if (inputs[0][1] % (3 * heads_) != 0)
+      throw ShapeError("expected [positions, 3 * width] with a width that " + std::to_string(heads_) + " heads divide, got " +
+                       inputs[0].to_string());
+    return {inputs[0][0], inputs[0][1] / 3};
+  }
+  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype) const override {
+    return static_cast<std::size_t>(batch * heads_ * inputs[0][0]) * size_of(dtype);
+  }
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t, DType dtype, int threads) const override {
+    return kernels::attention_scratch_bytes(inputs[0][0], inputs[0][1] / 3, heads_, dtype, threads);
+  }
+  BackwardNeeds backward_needs() const override { return {.inputs = true, .output = true}; }
+
+  void forward(const LayerRun& run) const override {
+    kernels::causal_attention_forward(run.kernels, run.inputs[0], heads_,
+                                      run.training ? dropout(run) : kernels::AttentionDropout{}, run.output,
+                                      run.training ? saved(run) : TensorView{});
+  }
+  void backward(const LayerRun& run) const override {
+    if (run.input_gradients[0])
+      kernels::causal_attention_backward(run.kernels, run.inputs[0], heads_, dropout(run), run.output, saved(run),
+                                         run.output_gradient, run.input_gradients[0], run.input_writes[0]);
+  }
+
+ private:
+  kernels::AttentionDropout dropout(const LayerRun& run) const { return {dropout_, run.key, run.epoch, run.sample_ids}; }
+  TensorView saved(const LayerRun& run) const {
+    TensorView view = run.output;
+    view.shape = {run.output.shape[0], heads_, run.output.shape[1]};
+    view.data = run.saved.data();
+    return view;
+  }
+
+  std::int64_t heads_;
+  double dropout_;
+};
+
+}  // namespace
+
+LayerPtr causal_self_attention(std::int64_t heads, double dropout) {
+  return std::make_unique<CausalSelfAttention>(heads, dropout);
+}
+
+}  // namespace engine::layers

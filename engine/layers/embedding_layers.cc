@@ -1,0 +1,86 @@
+// Token embedding, and learned positions.
+#include <string>
+
+#include "engine/kernels/elementwise.h"
+#include "engine/kernels/embedding.h"
+#include "engine/layers/layer_checks.h"
+#include "engine/layers/layers.h"
+
+namespace engine::layers {
+namespace {
+
+class Embedding final : public Layer {
+ public:
+  Embedding(std::int64_t vocabulary, std::int64_t width, double deviation)
+      : vocabulary_(vocabulary), width_(width), deviation_(deviation) {
+    expect_at_least("embedding", "vocabulary", vocabulary, 1);
+    expect_at_least("embedding", "width", width, 1);
+  }
+  std::string_view kind() const override { return "embedding"; }
+  DType input_dtype(int) const override { return DType::kI32; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 1);
+    expect_rank(inputs[0], 1, "[positions]");
+    return {inputs[0][0], width_};
+  }
+  std::vector<ParameterSpec> parameters(std::span<const Shape>) const override {
+    return {{"weight", TensorLayout::plain({vocabulary_, width_}), {Initializer::Kind::kNormal, deviation_}}};
+  }
+  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
+
+  void forward(const LayerRun& run) const override {
+    kernels::embedding_forward(run.kernels, run.inputs[0], run.parameters[0], run.output);
+  }
+  void backward(const LayerRun& run) const override {
+    kernels::embedding_backward(run.kernels, run.inputs[0], run.output_gradient, run.parameter_gradients[0], run.parameter_write);
+  }
+
+ private:
+  std::int64_t vocabulary_, width_;
+  double deviation_;
+};
+
+class PositionEmbedding final : public Layer {
+ public:
+  PositionEmbedding(std::int64_t context, double deviation) : context_(context), deviation_(deviation) {
+    expect_at_least("position_embedding", "context", context, 1);
+  }
+  std::string_view kind() const override { return "position_embedding"; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 1);
+    expect_rank(inputs[0], 2, "[positions, width]");
+    if (inputs[0][0] > context_)
+      throw ShapeError("expected at most " + std::to_string(context_) + " positions, got " + inputs[0].to_string());
+    return inputs[0];
+  }
+  std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
+    return {{"weight", TensorLayout::plain({context_, inputs[0][1]}), {Initializer::Kind::kNormal, deviation_}}};
+  }
+  bool may_run_in_place() const override { return true; }
+
+  void forward(const LayerRun& run) const override {
+    kernels::add_positions_forward(run.kernels, run.inputs[0], run.parameters[0], run.output);
+  }
+  void backward(const LayerRun& run) const override {
+    const TensorView dy = run.output_gradient, dx = run.input_gradients[0];
+    kernels::add_positions_backward(run.kernels, dy, run.parameter_gradients[0], run.parameter_write);
+    if (dx && dx.data != dy.data) kernels::copy_or_add(run.kernels, dy, dx, run.input_writes[0]);
+  }
+
+ private:
+  std::int64_t context_;
+  double deviation_;
+};
+
+}  // namespace
+
+LayerPtr embedding(std::int64_t vocabulary, std::int64_t width, double deviation) {
+  return std::make_unique<Embedding>(vocabulary, width, deviation);
+}
+LayerPtr position_embedding(std::int64_t context, double deviation) {
+  return std::make_unique<PositionEmbedding>(context, deviation);
+}
+
+}  // namespace engine::layers

@@ -1,0 +1,35 @@
+// gelu, exact or by tanh.
+#include "engine/kernels/gelu.h"
+
+#include "engine/layers/layer_checks.h"
+#include "engine/layers/layers.h"
+
+namespace engine::layers {
+namespace {
+
+class Gelu final : public Layer {
+ public:
+  explicit Gelu(kernels::GeluKind kind) : kind_(kind) {}
+  std::string_view kind() const override { return "gelu"; }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 1);
+    return inputs[0];
+  }
+  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
+  bool may_run_in_place() const override { return true; }
+
+  void forward(const LayerRun& run) const override { kernels::gelu_forward(run.kernels, run.inputs[0], kind_, run.output); }
+  void backward(const LayerRun& run) const override {
+    if (run.input_gradients[0])
+      kernels::gelu_backward(run.kernels, run.inputs[0], run.output_gradient, kind_, run.input_gradients[0], run.input_writes[0]);
+  }
+
+ private:
+  kernels::GeluKind kind_;
+};
+
+}  // namespace
+
+LayerPtr gelu(kernels::GeluKind kind) { return std::make_unique<Gelu>(kind); }
+
+}  // namespace engine::layers

@@ -1,0 +1,61 @@
+// Layer normalisation over the last dimension. Saves mean and inverse deviation of each row.
+#include "engine/kernels/layer_norm.h"
+
+#include <string>
+
+#include "engine/layers/layer_checks.h"
+#include "engine/layers/layers.h"
+
+namespace engine::layers {
+namespace {
+
+class LayerNorm final : public Layer {
+ public:
+  explicit LayerNorm(double eps) : eps_(eps) {
+    if (!(eps > 0)) throw ModelError("layer_norm: eps must be above 0, not " + std::to_string(eps));
+  }
+  std::string_view kind() const override { return "layer_norm"; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    expect_inputs(inputs, 1);
+    if (inputs[0].rank() < 1) throw ShapeError("expected an input of rank 1 or more, got " + inputs[0].to_string());
+    return inputs[0];
+  }
+  std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
+    const TensorLayout layout = TensorLayout::plain({inputs[0].dims().back()});
+    return {{"weight", layout, {Initializer::Kind::kConstant, 1}}, {"bias", layout, {Initializer::Kind::kConstant, 0}}};
+  }
+  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype) const override {
+    return static_cast<std::size_t>(2 * batch * (inputs[0].count() / inputs[0].dims().back())) * size_of(dtype);
+  }
+  BackwardNeeds backward_needs() const override { return {.inputs = true}; }
+
+  void forward(const LayerRun& run) const override {
+    kernels::layer_norm_forward(run.kernels, run.inputs[0], run.parameters[0], run.parameters[1], eps_, run.output,
+                                run.training ? saved(run) : TensorView{});
+  }
+  void backward(const LayerRun& run) const override {
+    const TensorView x = run.inputs[0], dy = run.output_gradient, statistics = saved(run);
+    kernels::layer_norm_backward_parameters(run.kernels, x, statistics, dy, run.parameter_gradients[0],
+                                            run.parameter_gradients[1], run.parameter_write);
+    if (run.input_gradients[0])
+      kernels::layer_norm_backward_data(run.kernels, x, run.parameters[0], statistics, dy, run.input_gradients[0],
+                                        run.input_writes[0]);
+  }
+
+ private:
+  static TensorView saved(const LayerRun& run) {
+    TensorView view = run.inputs[0];
+    view.shape = {2, view.count() / view.shape.dims().back()};
+    view.data = run.saved.data();
+    return view;
+  }
+
+  double eps_;
+};
+
+}  // namespace
+
+LayerPtr layer_norm(double eps) { return std::make_unique<LayerNorm>(eps); }
+
+}  // namespace engine::layers
