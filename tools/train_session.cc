@@ -58,9 +58,10 @@ engine::PlanOptions plan_options(const io::RunConfig& config, const io::Sampler&
 }
 
 engine::Graph build_graph(const io::RunConfig& config, const io::Dataset& dataset) {
-  engine::Graph graph = models::build_model(
-      config.model,
-      {.sample_shape = sample_shape(dataset), .classes = dataset.classes, .label_smoothing = config.label_smoothing});
+  engine::Graph graph = models::build_model(config.model, {.sample_shape = sample_shape(dataset),
+                                                           .classes = dataset.classes,
+                                                           .label_smoothing = config.label_smoothing,
+                                                           .dropout = config.dropout});
   if (config.sync_bn) graph.synchronize_statistics();
   return graph;
 }
