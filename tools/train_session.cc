@@ -213,6 +213,7 @@ struct TrainSession::Impl {
     c.dataset = config.dataset;
     c.config = io::to_toml(config.origin);
     c.build = std::string(ENGINE_VERSION) + " " + ENGINE_COMMIT;
+    c.vocabulary = data.train.vocabulary;
     return c;
   }
 
