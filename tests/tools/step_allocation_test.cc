@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, StepAllocation,
                                          std::map<std::string, std::string>{{"delay-allreduce", "true"}, {"optimizer", "adamw"}},
                                          std::map<std::string, std::string>{{"sync", "params"}, {"sync-every", "2"}},
                                          std::map<std::string, std::string>{{"sync-bn", "true"}, {"grad-accum", "3"}},
-                                         std::map<std::string, std::string>{{"reduction-order", "canonical"}, {"sync-bn", "true"}},
+                                         std::map<std::string, std::string>{{"reduction-order", "canonical"}},
                                          std::map<std::string, std::string>{{"dtype", "f64"}, {"clip-grad", "1"}}));
 
 TEST(StepAllocation, TheCounterSeesAnAllocation) {
