@@ -61,15 +61,14 @@ std::int64_t counted_before(std::int64_t rank, std::int64_t world_size, std::int
 
 // Parts of a file that are one sample longer belong to any ranks, but positions count first for the lowest numbers: these are
 // dealt out so that every rank comes to the length of its part.
-std::int64_t file_turn(const SamplerOptions& options) {
-  const auto is_longer = [&](int rank) {
+std::vector<std::int64_t> file_turns(const SamplerOptions& options) {
+  std::vector<std::int64_t> turns;
+  std::int64_t next_longer = 0, next_shorter = options.size % options.world_size;
+  for (int rank = 0; rank < options.world_size; ++rank) {
     const FileShard shard = file_shard(options.size, rank, options.world_size);
-    return shard.end - shard.start > options.size / options.world_size;
-  };
-  std::int64_t longer_before = 0;
-  for (int rank = 0; rank < options.rank; ++rank) longer_before += is_longer(rank);
-  const std::int64_t longer = options.size % options.world_size;
-  return is_longer(options.rank) ? longer_before : longer + options.rank - longer_before;
+    turns.push_back(shard.end - shard.start > options.size / options.world_size ? next_longer++ : next_shorter++);
+  }
+  return turns;
 }
 
 template <typename Iterator>
@@ -93,8 +92,8 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options) {
   options_.global_batch = std::min(options_.global_batch, positions_);  // the same steps, and no product overflows
   order_.resize(static_cast<std::size_t>(std::max(options_.size, positions_)));
   if (options_.shard != Shard::kContiguous) {
-    turn_ = options_.shard == Shard::kFile ? file_turn(options_) : options_.rank;
-    own_.resize(static_cast<std::size_t>(own_before(std::max(options_.size, positions_))));
+    if (options_.shard == Shard::kFile) turns_ = file_turns(options_);
+    own_.resize(static_cast<std::size_t>(own_before(std::max(options_.size, positions_), options_.rank)));
   }
   set_epoch(0);
 }
@@ -105,29 +104,35 @@ std::int64_t Sampler::global_count(std::int64_t step) const {
   return std::min(options_.global_batch, positions_ - step * options_.global_batch);
 }
 
-Sampler::Slice Sampler::slice(std::int64_t step) const {
+Sampler::Slice Sampler::slice(std::int64_t step, int rank) const {
   if (step < 0 || step >= steps_per_epoch()) {
     throw std::out_of_range("step " + std::to_string(step) + " of an epoch of " + std::to_string(steps_per_epoch()));
   }
   const std::int64_t first = step * options_.global_batch, end = first + global_count(step);
   if (options_.parts > 0) {
     const std::int64_t each = options_.parts / options_.world_size, count = end - first;
-    const std::int64_t from = count * (options_.rank * each) / options_.parts;
-    return {first + from, count * ((options_.rank + 1) * each) / options_.parts - from};
+    const std::int64_t from = count * (rank * each) / options_.parts;
+    return {first + from, count * ((rank + 1) * each) / options_.parts - from};
   }
-  if (options_.shard != Shard::kContiguous) return {own_before(first), own_before(end) - own_before(first)};
-  const auto before = [&](std::int64_t rank) {  // samples of this step on the ranks before `rank`
-    return counted_before(rank, options_.world_size, end) - counted_before(rank, options_.world_size, first);
+  if (options_.shard != Shard::kContiguous) {
+    const std::int64_t before = own_before(first, rank);
+    return {before, own_before(end, rank) - before};
+  }
+  const auto before = [&](std::int64_t r) {  // samples of this step on the ranks before r
+    return counted_before(r, options_.world_size, end) - counted_before(r, options_.world_size, first);
   };
-  return {first + before(options_.rank), before(options_.rank + 1) - before(options_.rank)};
+  return {first + before(rank), before(rank + 1) - before(rank)};
 }
 
-// Of the positions before `position`, those of this rank.
-std::int64_t Sampler::own_before(std::int64_t position) const {
-  return position / options_.world_size + (turn_ < position % options_.world_size);
+// Of the positions before `position`, those of the rank.
+std::int64_t Sampler::own_before(std::int64_t position, int rank) const {
+  const std::int64_t turn = options_.shard == Shard::kFile ? turns_[static_cast<std::size_t>(rank)] : rank;
+  return position / options_.world_size + (turn < position % options_.world_size);
 }
 
-std::int64_t Sampler::local_count(std::int64_t step) const { return slice(step).count; }
+std::int64_t Sampler::local_count(std::int64_t step) const { return local_count(step, options_.rank); }
+
+std::int64_t Sampler::local_count(std::int64_t step, int rank) const { return slice(step, rank).count; }
 
 std::int64_t Sampler::max_local_count() const {
   std::int64_t highest = 0;  // counts of full steps repeat after at most world_size steps
@@ -165,7 +170,7 @@ void Sampler::set_file_epoch(std::int64_t epoch) {
 }
 
 std::span<const std::int64_t> Sampler::indices(std::int64_t step) const {
-  const Slice part = slice(step);
+  const Slice part = slice(step, options_.rank);
   const std::vector<std::int64_t>& from = options_.shard == Shard::kContiguous ? order_ : own_;
   return std::span(from).subspan(static_cast<std::size_t>(part.first), static_cast<std::size_t>(part.count));
 }

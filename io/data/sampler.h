@@ -52,8 +52,9 @@ class Sampler {
   std::int64_t steps_per_epoch() const;                // ceil(size / global_batch); kDrop: floor; kPad: of the padded size
   std::int64_t global_count(std::int64_t step) const;  // samples of that step over all ranks
   std::int64_t local_count(std::int64_t step) const;   // samples of that step on this rank
-  std::int64_t max_local_count() const;                // may be 0
-  std::int64_t max_part_count() const;                 // of any part, on any rank
+  std::int64_t local_count(std::int64_t step, int rank) const;  // on another one
+  std::int64_t max_local_count() const;                         // may be 0
+  std::int64_t max_part_count() const;                          // of any part, on any rank
 
   // Steps outside [0, steps_per_epoch()) make local_count() and indices() throw std::out_of_range.
 
@@ -69,15 +70,15 @@ class Sampler {
   struct Slice {
     std::int64_t first, count;  // positions of the order, or of own_
   };
-  Slice slice(std::int64_t step) const;
-  std::int64_t own_before(std::int64_t position) const;
+  Slice slice(std::int64_t step, int rank) const;
+  std::int64_t own_before(std::int64_t position, int rank) const;
   void set_file_epoch(std::int64_t epoch);
 
   SamplerOptions options_;
   std::int64_t positions_ = 0;  // of an epoch, that steps are cut from
   std::vector<std::int64_t> order_;
-  std::vector<std::int64_t> own_;  // kStrided, kFile: this rank's
-  std::int64_t turn_ = 0;          // kStrided, kFile: positions p with p mod world size = turn count for this rank
+  std::vector<std::int64_t> own_;    // kStrided, kFile: this rank's
+  std::vector<std::int64_t> turns_;  // kFile: positions p with p mod world size = turns_[r] count for rank r
 };
 
 }  // namespace io
