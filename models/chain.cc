@@ -12,6 +12,12 @@ Ends begin_classifier(engine::Graph& graph, const ModelOptions& options) {
           .label_smoothing = options.label_smoothing};
 }
 
+Ends begin_token_model(engine::Graph& graph, std::int64_t positions, double label_smoothing) {
+  return {.input = graph.input("input", {positions}, engine::DType::kI32),
+          .labels = graph.input("labels", {positions}, engine::DType::kI32),
+          .label_smoothing = label_smoothing};
+}
+
 void end_classifier(engine::Graph& graph, const Ends& ends, engine::NodeId logits) {
   graph.set_outputs(logits, graph.add("", engine::layers::softmax_cross_entropy(ends.label_smoothing), {logits, ends.labels}));
 }

@@ -41,6 +41,8 @@ struct Ends {
 };
 // Throws engine::ModelError for samples that are token ids.
 Ends begin_classifier(engine::Graph& graph, const ModelOptions& options);
+// The same for models of text: inputs "input" [positions] of token ids and "labels" [positions].
+Ends begin_token_model(engine::Graph& graph, std::int64_t positions, double label_smoothing);
 void end_classifier(engine::Graph& graph, const Ends& ends, engine::NodeId logits);
 
 }  // namespace models

@@ -2,6 +2,7 @@
 #include "models/model_catalog.h"
 
 #include <array>
+#include <span>
 
 #include "models/model_families.h"
 #include "models/nearest.h"
@@ -12,8 +13,9 @@ namespace {
 struct CatalogEntry {
   const char* name;
   engine::Graph (*build)(const ModelOptions& options);
-  std::array<std::int64_t, 3> sample_shape;  // what the model was made for
+  std::array<std::int64_t, 3> sample_shape;  // what the model was made for; of text: context, 0, 0
   std::int64_t classes;
+  bool text = false;  // reads token ids, and knows dropout
 };
 
 constexpr CatalogEntry kCatalog[] = {
@@ -29,6 +31,10 @@ constexpr CatalogEntry kCatalog[] = {
     {"resnet20-cifar", build_resnet20_cifar, {32, 32, 3}, 10},
     {"resnet56-cifar", build_resnet56_cifar, {32, 32, 3}, 10},
     {"pyramidnet110", build_pyramidnet110, {32, 32, 3}, 10},
+    {"mingpt", build_gpt_nano, {64, 0, 0}, 65, true},
+    {"gpt-nano", build_gpt_nano, {64, 0, 0}, 65, true},
+    {"gpt-mini", build_gpt_mini, {128, 0, 0}, 65, true},
+    {"gpt2", build_gpt2, {1024, 0, 0}, 50257, true},
 };
 
 bool is_layer_list(const std::string& name) { return name.ends_with(".toml"); }
@@ -44,6 +50,9 @@ const CatalogEntry& find(const std::string& name) {
 
 engine::Graph build_model(const std::string& name, const ModelOptions& options) {
   if (options.classes < 1) throw engine::ModelError("a model needs at least 1 class, not " + std::to_string(options.classes));
+  if (options.dropout != 0 && (is_layer_list(name) || !find(name).text))
+    throw engine::ModelError("dropout " + std::to_string(options.dropout) + " for the model '" + name +
+                             "': only mingpt, gpt-nano, gpt-mini and gpt2 take it; a list of layers names its own");
   return is_layer_list(name) ? build_layer_list(name, options) : find(name).build(options);
 }
 
@@ -56,7 +65,8 @@ std::vector<std::string> model_names() {
 ModelOptions default_options(const std::string& name) {
   if (is_layer_list(name)) return layer_list_options(name);
   const CatalogEntry& entry = find(name);
-  return {.sample_shape = engine::Shape(entry.sample_shape), .classes = entry.classes};
+  const auto rank = entry.text ? std::size_t{1} : entry.sample_shape.size();
+  return {.sample_shape = engine::Shape(std::span(entry.sample_shape).first(rank)), .classes = entry.classes};
 }
 
 }  // namespace models

@@ -14,10 +14,11 @@ struct ModelOptions {
   engine::Shape sample_shape;  // of one sample of the data set: [h, w, c]; features [1, 1, columns]; tokens [context]
   std::int64_t classes = 10;
   double label_smoothing = 0;  // of the training loss, in [0, 1)
+  double dropout = 0;          // of the models that have it (mingpt's), in [0, 1)
 };
 
 // A name of model_names() or the path of a TOML layer list (ends in .toml).
-// Throws engine::ModelError (unknown name, with the nearest) and engine::ShapeError (a layer that does not fit).
+// Throws engine::ModelError (unknown name, with the nearest; dropout for a model without it) and engine::ShapeError (a layer that does not fit).
 engine::Graph build_model(const std::string& name, const ModelOptions& options);
 
 std::vector<std::string> model_names();

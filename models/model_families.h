@@ -35,6 +35,13 @@ engine::Graph build_resnet56_cifar(const ModelOptions& options);
 // 2x2 averages in the shortcuts. Source: Han, Kim, Kim, "Deep pyramidal residual networks", 2017. Initial values are PyTorch's.
 engine::Graph build_pyramidnet110(const ModelOptions& options);
 
+// GPT-2's architecture (models/mingpt.h); vocabulary and context are the data set's classes and sample shape. At 65 tokens and a
+// context of 64 gpt-nano (4 layers, 4 heads, width 128) has 809,856 parameters. gpt-mini is minGPT's: 6, 6, 192; gpt2 is the
+// smallest of Radford et al., "Language models are unsupervised multitask learners", 2019: 12, 12, 768.
+engine::Graph build_gpt_nano(const ModelOptions& options);
+engine::Graph build_gpt_mini(const ModelOptions& options);
+engine::Graph build_gpt2(const ModelOptions& options);
+
 // The layers listed in a TOML file; see models/layer_list.cc for the format.
 // Throws engine::ModelError "FILE:LINE: ..." for what is not understood, engine::ShapeError likewise for what does not fit.
 engine::Graph build_layer_list(const std::string& path, const ModelOptions& options);

@@ -16,6 +16,10 @@ int verify_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
 int bench_comm_command(const Arguments& arguments);  // engine bench comm
+int bench_scaling_command(const Arguments& arguments);
+int bench_demos_command(const Arguments& arguments);
+int export_command(const Arguments& arguments);
+int import_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int env_command(const Arguments& arguments);
 int version_command(const Arguments& arguments);

@@ -13,6 +13,7 @@
 #include "tools/console_observer.h"
 #include "tools/exit_codes.h"
 #include "tools/run_group.h"
+#include "tools/saved_run.h"
 #include "tools/thread_choice.h"
 #include "tools/train_session.h"
 
@@ -37,12 +38,6 @@ void print(const engine::EvalReport& report, const std::string& path, const std:
   if (report.text) add("perplexity", report.perplexity());
   std::printf("%s}\n", text.c_str());
 }
-
-// What a checkpoint knows of its run and eval needs: the command line may say otherwise.
-const std::vector<std::string> kSavedOptions{
-    "model",       "dtype",           "seed",           "dataset",          "data-dir",    "normalize",    "context",
-    "text-stride", "vocabulary-size", "image-size",     "image-cache-mb",   "annotations", "label-column", "csv-header",
-    "test-share",  "synthetic-shape", "synthetic-size", "synthetic-classes"};
 
 int eval_rank(const io::RunConfig& config, const std::string& path, const std::string& split, const std::string& format,
               backends::Group& group) {
@@ -76,17 +71,11 @@ int eval_command(const Arguments& arguments) {
   app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->default_str("text");
   std::vector<std::string> options{"limit",      "threads", "backend", "init-method",  "rank",   "world-size",
                                    "local-rank", "spawn",   "iface",   "rdzv-timeout", "timeout"};
-  options.insert(options.end(), kSavedOptions.begin(), kSavedOptions.end());
+  options.insert(options.end(), saved_options().begin(), saved_options().end());
   add_table_options(app, values, options);
   if (!parse(app, arguments)) return kExitOk;
   if (split == "val") split = "test";
-  if (path.ends_with(".ckpt")) {
-    const io::Checkpoint checkpoint = io::load_checkpoint(path);
-    io::ConfigValues saved;
-    io::apply_config_text(checkpoint.config, path, saved);
-    for (const std::string& name : kSavedOptions)
-      if (const auto found = saved.find(name); found != saved.end() && !values.contains(name)) values[name] = found->second;
-  }
+  if (path.ends_with(".ckpt")) take_saved_options(io::load_checkpoint(path), path, values);
   complete_values(values, "");
   const io::RunConfig config = io::resolve_run_config(values);
   return run_group(config, [&](backends::Group& group) { return eval_rank(config, path, split, format, group); });

@@ -29,6 +29,7 @@ int train_rank(const io::RunConfig& config, backends::Group& group, const std::a
                                                 .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1}));
     if (!config.metrics.empty()) session.add_observer(std::make_unique<MetricsObserver>(config.metrics, session.resumed()));
   }
+  if (const std::string shard = session.shard_line(); !shard.empty()) std::cout << shard + "\n" << std::flush;  // every rank
   session.add_observer(make_desync_observer(group.rank(), group.world_size()));
   const engine::TrainResult result = session.run(stop_signal);
   if (config.save_rank_models) {

@@ -37,7 +37,9 @@ io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Datase
           .uneven = config.uneven == "drop"  ? io::Uneven::kDrop
                     : config.uneven == "pad" ? io::Uneven::kPad
                                              : io::Uneven::kJoin,
-          .shard = config.shard == "strided" ? io::Shard::kStrided : io::Shard::kContiguous,
+          .shard = config.shard == "strided" ? io::Shard::kStrided
+                   : config.shard == "file"  ? io::Shard::kFile
+                                             : io::Shard::kContiguous,
           .parts = config.canonical ? config.reduction_shards : 0};
 }
 
@@ -58,9 +60,10 @@ engine::PlanOptions plan_options(const io::RunConfig& config, const io::Sampler&
 }
 
 engine::Graph build_graph(const io::RunConfig& config, const io::Dataset& dataset) {
-  engine::Graph graph = models::build_model(
-      config.model,
-      {.sample_shape = sample_shape(dataset), .classes = dataset.classes, .label_smoothing = config.label_smoothing});
+  engine::Graph graph = models::build_model(config.model, {.sample_shape = sample_shape(dataset),
+                                                           .classes = dataset.classes,
+                                                           .label_smoothing = config.label_smoothing,
+                                                           .dropout = config.dropout});
   if (config.sync_bn) graph.synchronize_statistics();
   return graph;
 }
@@ -210,6 +213,7 @@ struct TrainSession::Impl {
     c.dataset = config.dataset;
     c.config = io::to_toml(config.origin);
     c.build = std::string(ENGINE_VERSION) + " " + ENGINE_COMMIT;
+    c.vocabulary = data.train.vocabulary;
     return c;
   }
 
@@ -273,13 +277,22 @@ std::string TrainSession::start_line() const {
                      std::string(engine::kernels::to_string(engine::kernels::cpu_isa())) + ") | backend " + s.group.backend() +
                      " (" + s.group.backend_reason() + ") | sync " + averaging_text(s.config, s.policy->name());
   if (s.config.canonical) line += " (" + std::to_string(s.config.reduction_shards) + " shards)";
-  if (s.config.sync_bn) line += " | sync-bn " + std::to_string(s.graph.layers_that_use_replicas()) + " layers";
+  if (const int layers = s.graph.layers_that_use_replicas(); s.config.sync_bn || layers > 0)
+    line += " | sync-bn of " + std::to_string(layers) + (layers == 1 ? " layer" : " layers");
   line += " | global batch " + std::to_string(global_batch()) + " = " + s.batch_shares();
   char rates[64];
   std::snprintf(rates, sizeof rates, "%g", s.rate.base);
   return line + " | " + std::to_string(s.sampler.steps_per_epoch()) + " steps an epoch, " + std::to_string(s.total_steps) +
          " in all | " + s.config.optimizer + " lr " + rates + " " + s.config.lr_schedule + " | seed " +
          std::to_string(s.config.seed);
+}
+
+std::string TrainSession::shard_line() const {
+  const Impl& s = *impl_;
+  if (s.config.shard != "file") return "";
+  const io::FileShard part = io::file_shard(s.data.train.size(), s.group.rank(), s.group.world_size());
+  return "shard id: " + std::to_string(s.group.rank()) + ", world: " + std::to_string(s.group.world_size()) +
+         ", start: " + std::to_string(part.start) + ", end: " + std::to_string(part.end);
 }
 
 std::vector<std::string> TrainSession::plan_lines() const {

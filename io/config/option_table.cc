@@ -13,8 +13,9 @@ using enum OptionSpec::Agreement;
 constexpr OptionSpec kTrainOptions[] = {
     {"model", kString, "", "NAME", "run",
      "mlp, convnet, resnet18, resnet34, resnet50, resnet101, resnet152, resnet18-cifar, resnet50-cifar, resnet20-cifar, "
-     "resnet56-cifar, pyramidnet110, or a layer list FILE.toml",
+     "resnet56-cifar, pyramidnet110, mingpt, gpt-nano, gpt-mini, gpt2, or a layer list FILE.toml",
      kEqual},
+    {"dropout", kReal, "0", "P", "run", "mingpt: dropout of embeddings, attention and branches (minGPT's own: 0.1)", kEqual},
     {"dataset", kChoice, "", "mnist|fashion-mnist|cifar10|text|tinyshakespeare|tokens|csv|images|glyphs|synthetic", "run",
      "what to train on", kEqual},
     {"data-dir", kString, "", "DIR", "run", "folder with the data set's files (default: data/NAME)", kFree},
@@ -95,7 +96,8 @@ constexpr OptionSpec kTrainOptions[] = {
     {"grad-accum", kInteger, "1", "K", "batch", "micro-batches of each device whose gradients make one step", kEqual},
     {"uneven", kChoice, "join", "join|drop|pad", "batch",
      "samples that do not share out: join: each once; drop: no incomplete step; pad: repeat some", kEqual},
-    {"shard", kChoice, "contiguous", "contiguous|strided", "batch", "which samples of a step a rank takes", kEqual},
+    {"shard", kChoice, "contiguous", "contiguous|strided|file", "batch",
+     "a rank's samples: a slice of each step, every W-th of it, or always the same part of the data set", kEqual},
     {"normalize", kChoice, "auto", "auto|unit|standard", "batch",
      "unit: x/255; standard: then per-channel mean and deviation; auto: unit for one channel", kEqual},
     {"augment", kString, "", "LIST", "batch",

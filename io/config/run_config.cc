@@ -167,6 +167,7 @@ void read_optimiser(const ValueReader& read, RunConfig& config) {
   config.weight_decay = read.real("weight-decay", 0, kLargest, 0, "a number, 0 or above");
   config.clip_grad = read.real("clip-grad", 0, kLargest, 0, "a number, 0 or above");
   config.label_smoothing = read.real("label-smoothing", 0, below_one, 0, "a number from 0 to below 1");
+  config.dropout = read.real("dropout", 0, below_one, 0, "a number from 0 to below 1");
   config.adam_beta1 = read.real("adam-beta1", 0, below_one, config.adam_beta1, "a number from 0 to below 1");
   config.adam_beta2 = read.real("adam-beta2", 0, below_one, config.adam_beta2, "a number from 0 to below 1");
   config.adam_eps = read.positive("adam-eps", 1, config.adam_eps);

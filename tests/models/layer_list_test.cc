@@ -157,7 +157,7 @@ TEST_F(LayerList, WrongValuesNameTheLine) {
 
 TEST_F(LayerList, ShapeErrorsNameTheLineTheLayerAndBothShapes) {
   EXPECT_EQ(error_of<engine::ShapeError>("[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 3\n"),
-            "m.toml:1: layer 'fc' (dense): expected an input of rank 1, got [8, 8, 2]");
+            "m.toml:1: layer 'fc' (dense): expected an input of shape [in] or [positions, in], got [8, 8, 2]");
   EXPECT_EQ(error_of<engine::ShapeError>("[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 4\n"),
             "m.toml: layer 'fc' (dense), which gives the logits: expected shape [3] (the classes), got [4]");
 }

@@ -63,6 +63,9 @@ def models(peer):
         "resnet20-cifar": (lambda: NarrowResNet(3), (3, 9, 9)),
         "resnet56-cifar": (lambda: NarrowResNet(9), None),
         "pyramidnet110": (of_peer("pyramidnet110"), (3, 10, 10)),
+        "gpt-nano": (of_peer("gpt-nano"), None),
+        "gpt-mini": (lambda: peer.Gpt(65, 128, 6, 6, 192), None),
+        "gpt2": (lambda: peer.Gpt(50257, 1024, 12, 12, 768), None),
     }
 
 

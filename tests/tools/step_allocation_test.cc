@@ -60,6 +60,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(std::map<std::string, std::string>{}, std::map<std::string, std::string>{{"workers", "0"}},
                     std::map<std::string, std::string>{{"delay-allreduce", "true"}, {"optimizer", "adamw"}},
                     std::map<std::string, std::string>{{"sync", "params"}, {"sync-every", "2"}},
+                    std::map<std::string, std::string>{{"sync-bn", "true"}, {"grad-accum", "3"}},
+                    std::map<std::string, std::string>{{"reduction-order", "canonical"}, {"sync-bn", "true"}},
                     std::map<std::string, std::string>{
                         {"sync", "diloco"}, {"sync-every", "2"}, {"sync-warmup", "1"}, {"average-state", "all"}},
                     std::map<std::string, std::string>{{"sync", "slowmo"}, {"sync-island", "host"}},
