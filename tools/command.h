@@ -18,6 +18,7 @@ int bench_command(const Arguments& arguments);
 int bench_comm_command(const Arguments& arguments);  // engine bench comm
 int export_command(const Arguments& arguments);
 int import_command(const Arguments& arguments);
+int sample_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int env_command(const Arguments& arguments);
 int version_command(const Arguments& arguments);
