@@ -26,34 +26,6 @@ struct CommFlags {
   bool check = false;
 };
 
-std::vector<std::string> split(const std::string& list, const char* option) {
-  std::vector<std::string> parts{""};
-  bool checked = false;  // checked:A,B is one backend
-  for (const char c : list) {
-    if (c == ',' && !(checked && parts.back().find(',') == std::string::npos)) {
-      parts.emplace_back();
-      checked = false;
-      continue;
-    }
-    parts.back() += c;
-    if (parts.back() == "checked:") checked = true;
-  }
-  if (std::find(parts.begin(), parts.end(), "") != parts.end())
-    throw UsageError(std::string(option) + " '" + list + "': expected names with commas between them");
-  return parts;
-}
-
-std::vector<int> rank_counts(const std::string& list) {
-  std::vector<int> counts;
-  for (const std::string& part : split(list, "--ranks")) {
-    const bool digits = part.size() <= 4 && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
-    const int count = digits ? std::stoi(part) : 0;
-    if (count < 1 || count > 1024) throw UsageError("--ranks '" + list + "': expected numbers from 1 to 1024, as 2,4");
-    counts.push_back(count);
-  }
-  return counts;
-}
-
 backends::DataType type_named(const std::string& name) {
   using enum backends::DataType;
   for (const backends::DataType type : {kF32, kF64, kI64, kU8, kF16, kBF16})
@@ -139,7 +111,7 @@ int measure_group(const io::RunConfig& config, const CommBench& bench, const std
 
 int measure_all(const CommFlags& flags, const io::RunConfig& config, std::vector<CommRow>& rows) {
   const CommBench bench = to_bench(flags);
-  std::vector<std::string> processes = split(flags.backends.empty() ? config.backend : flags.backends, "--backends");
+  std::vector<std::string> processes = split_list(flags.backends.empty() ? config.backend : flags.backends, "--backends");
   for (const std::string& name : processes)
     if (name != "all") backends::check_backend(name, config.local_stage);
   if (in_launched_group(config)) {
@@ -231,12 +203,7 @@ int bench_comm_command(const Arguments& arguments) {
   if (!flags.plot.empty() && flags.op == "barrier") throw UsageError("--plot draws times over bytes, and a barrier moves none");
   std::vector<CommRow> baseline;
   if (!flags.baseline.empty()) baseline = read_comm_rows(flags.baseline);  // before minutes of measuring
-  CommReport result{.machine = machine_info(),
-                    .build = build_text(),
-                    .when = utc_text(unix_us()),
-                    .iterations_asked = flags.iterations,
-                    .check_all = flags.check,
-                    .rows = {}};
+  CommReport result{.heading = bench_heading(), .iterations_asked = flags.iterations, .check_all = flags.check, .rows = {}};
   const int code = measure_all(flags, config, result.rows);
   if ((code != kExitOk && code != kExitMismatch) || result.rows.empty()) return code;  // no rows: another rank reports
   return report(flags, baseline, std::move(result));

@@ -1,115 +1,117 @@
-// `engine bench`: which benchmark; and `engine bench step`: how long a whole training step takes, without loading data from disk.
-#include <algorithm>
-#include <chrono>
+// `engine bench`: which benchmark; and `engine bench step`: how long a whole training step takes, and what for.
 #include <cstdio>
-#include <vector>
 
-#include "models/model_catalog.h"
+#include "io/text_format.h"
+#include "tools/bench_step/bench_step.h"
 #include "tools/command.h"
-#include "tools/command_line.h"
 #include "tools/exit_codes.h"
 #include "tools/run_group.h"
-#include "tools/stop_signals.h"
-#include "tools/train_session.h"
 
 namespace tools {
 namespace {
 
-struct StepBench {
-  std::string model = "convnet", format = "text", backend = "auto", sync = "grad", dtype = "f32";
-  int batch = 100, threads = 1, ranks = 1, warmup = 3;
-  double seconds = 5;
+struct StepFlags {
+  std::string format = "table";
+  int batch = 100, ranks = 0;
+  StepBench bench;
 };
 
-io::RunConfig bench_config(const StepBench& bench) {
-  const models::ModelOptions wanted = models::default_options(bench.model);
-  std::string shape;
-  for (int d = 0; d < wanted.sample_shape.rank(); ++d) shape += (d ? "x" : "") + std::to_string(wanted.sample_shape[d]);
-  io::ConfigValues values;
-  const auto set = [&](const char* name, const std::string& value) { values[name] = {value, "--" + std::string(name)}; };
-  set("model", bench.model);
-  set("dataset", "synthetic");
-  set("synthetic-shape", shape);
-  set("synthetic-size", std::to_string(bench.batch * bench.ranks));
-  set("synthetic-classes", std::to_string(wanted.classes));
-  set("batch-size-per-device", std::to_string(bench.batch));
-  set("threads", std::to_string(bench.threads));
-  if (bench.ranks > 1) set("spawn", std::to_string(bench.ranks));
-  set("backend", bench.backend);
-  set("sync", bench.sync);
-  set("dtype", bench.dtype);
-  set("shuffle", "false");
-  set("workers", "0");
-  set("lr", "0.01");
-  set("momentum", "0.9");
-  set("eval-every", "0");
-  io::apply_defaults(values);
-  return io::resolve_run_config(values);
+std::string step_json(const StepFlags& flags, const io::RunConfig& config, const BenchHeading& heading, const StepTimes& times,
+                      const std::vector<PhaseRow>& rows) {
+  const PhaseRow& step = rows[5];  // of rank 0
+  const auto ranks = static_cast<std::int64_t>(times.ranks.size());
+  std::string text = "{\"schema\":1,\"command\":\"bench step\"," + heading_json(heading) +
+                     ",\"model\":" + io::json_string(config.model) +
+                     ",\"batch_per_rank\":" + std::to_string(times.global_batch / ranks) +
+                     ",\"global_batch\":" + std::to_string(times.global_batch) + ",\"ranks\":" + std::to_string(ranks) +
+                     ",\"threads\":" + std::to_string(config.threads) + ",\"backend\":" + io::json_string(times.backend) +
+                     ",\"steps\":" + std::to_string(times.ranks.front().size()) +
+                     ",\"warmup\":" + std::to_string(flags.bench.warmup) + ",\"step_ms\":" + io::shortest_text(step.p50_ms) +
+                     ",\"step_ms_min\":" + io::shortest_text(step.min_ms) + ",\"step_ms_p99\":" + io::shortest_text(step.p99_ms) +
+                     ",\"samples_per_s\":" + io::shortest_text(times.rate()) + ",\"rows\":[";
+  for (const PhaseRow& row : rows)
+    text += std::string(&row == rows.data() ? "" : ",") + "{\"rank\":" + std::to_string(row.rank) +
+            ",\"phase\":" + io::json_string(row.phase) + ",\"min_ms\":" + io::shortest_text(row.min_ms) +
+            ",\"p50_ms\":" + io::shortest_text(row.p50_ms) + ",\"p99_ms\":" + io::shortest_text(row.p99_ms) + "}";
+  return text + "]}\n";
 }
 
-int bench_rank(const StepBench& bench, const io::RunConfig& config, backends::Group& group) {
-  using Clock = std::chrono::steady_clock;
-  const auto seconds_since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
-  TrainSession session(config, group);
-  static_cast<void>(session.start_state());
-  static const std::atomic<int> never{0};
-  engine::Trainer trainer = session.make_trainer(never);
-  const auto control = group.make_communicator();
-  for (int i = 0; i < bench.warmup; ++i) trainer.step();
-  std::vector<double> times;
-  control->barrier();
-  const auto start = Clock::now();
-  while (true) {
-    // Rank 0's clock decides for all, a few steps at a time, so that deciding costs nothing that shows.
-    double more = seconds_since(start) < bench.seconds || times.size() < 3 ? 1 : 0;
-    if (group.world_size() > 1) control->broadcast(&more, sizeof more, 0);
-    if (more == 0) break;
-    for (int i = 0; i < 4; ++i) {
-      const auto begin = Clock::now();
-      trainer.step();
-      times.push_back(seconds_since(begin));
+std::string step_text(const StepFlags& flags, const io::RunConfig& config, const StepTimes& times) {
+  const std::vector<PhaseRow> rows = summarize(times);
+  const BenchHeading heading = bench_heading();
+  if (flags.format == "json") return step_json(flags, config, heading, times, rows);
+  const bool people = flags.format != "csv", markdown = flags.format == "md";
+  std::vector<Cells> lines{people ? Cells{"rank", "phase", "min ms", "median ms", "p99 ms", "share"}
+                                  : Cells{"rank", "phase", "min_ms", "p50_ms", "p99_ms", "share"}};
+  for (const PhaseRow& row : rows)
+    lines.push_back({std::to_string(row.rank), row.phase, fixed(row.min_ms, 3), fixed(row.p50_ms, 3), fixed(row.p99_ms, 3),
+                     people ? fixed(100 * row.share, 1) + " %" : fixed(row.share, 5)});
+  if (!people) return csv_text(lines);
+  const std::string gap = markdown ? "\n" : "";
+  return heading_text(heading) + times.start_line + "\n" + gap + table_text(lines, {1}, markdown) + gap +
+         std::to_string(times.ranks.front().size()) + " steps: " + fixed(times.rate(), times.rate() < 100 ? 2 : 0) +
+         " samples/s at the median step of rank 0. communication: waiting for the averaging when nothing else is left to do.\n";
+}
+
+int bench_step_command(const Arguments& arguments) {
+  CLI::App app(
+      "Measures whole training steps and where their time goes. Takes the options of engine train; without --dataset a "
+      "batch of synthetic samples in memory.",
+      "engine bench step");
+  StepFlags flags;
+  io::ConfigValues values;
+  add_train_options(app, values, {"epochs", "steps"});
+  app.add_option("--batch", flags.batch, "samples a step on each rank (or --batch-size: over all ranks)")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--ranks", flags.ranks, "ranks to start on this machine, as --spawn")->check(CLI::PositiveNumber);
+  app.add_option("--seconds", flags.bench.seconds, "how long to measure")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", flags.bench.steps, "measure so many steps, instead of --seconds")->check(CLI::PositiveNumber);
+  app.add_option("--warmup", flags.bench.warmup, "steps before measuring")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--format", flags.format, "table, json, csv or md")
+      ->check(CLI::IsMember({"table", "text", "json", "csv", "md"}))
+      ->capture_default_str();
+  if (!parse(app, arguments)) return kExitOk;
+  if (flags.ranks > 0) values["spawn"] = {std::to_string(flags.ranks), "--ranks"};
+  const io::RunConfig config = resolve_bench(values, {{"model", "convnet"},
+                                                      {"batch-size-per-device", std::to_string(flags.batch)},
+                                                      {"threads", "1"},
+                                                      {"shuffle", "false"},
+                                                      {"workers", "0"},
+                                                      {"lr", "0.01"},
+                                                      {"momentum", "0.9"}});
+  return run_group(config, [&](backends::Group& group) {
+    const StepTimes times = measure_steps(config, flags.bench, group);
+    if (group.rank() == 0) {
+      const std::string text = step_text(flags, config, times);
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
     }
-  }
-  if (group.rank() != 0) return kExitOk;
-  std::sort(times.begin(), times.end());
-  const double median = times[times.size() / 2];
-  const double rate = static_cast<double>(session.global_batch()) / median;
-  if (bench.format == "json") {
-    std::printf(
-        "{\"schema\":1,\"model\":\"%s\",\"batch_per_rank\":%d,\"ranks\":%d,\"threads\":%d,\"backend\":\"%s\",\"step_ms\":%.4f,"
-        "\"step_ms_min\":%.4f,\"step_ms_p99\":%.4f,\"samples_per_s\":%.2f}\n",
-        bench.model.c_str(), bench.batch, bench.ranks, bench.threads, group.backend().c_str(), median * 1e3, times.front() * 1e3,
-        times[times.size() * 99 / 100] * 1e3, rate);
-  } else {
-    std::printf("%s\n%zu steps: median %.3f ms, min %.3f ms, p99 %.3f ms; %.0f samples/s\n", session.start_line().c_str(),
-                times.size(), median * 1e3, times.front() * 1e3, times[times.size() * 99 / 100] * 1e3, rate);
-  }
-  return kExitOk;
+    return kExitOk;
+  });
 }
 
 }  // namespace
 
 int bench_command(const Arguments& arguments) {
-  if (!arguments.empty() && arguments.front() == "comm") return bench_comm_command({arguments.begin() + 1, arguments.end()});
+  const std::string what = arguments.empty() ? "" : arguments.front();
+  const Arguments rest(arguments.empty() ? arguments.end() : arguments.begin() + 1, arguments.end());
+  if (what == "comm") return bench_comm_command(rest);
+  if (what == "step") return bench_step_command(rest);
+  if (what == "scaling") return bench_scaling_command(rest);
+  if (what == "demos") return bench_demos_command(rest);
   CLI::App app(
-      "Measures whole training steps on synthetic data in memory: engine bench step. Collectives: engine bench comm --help.",
+      "Measures: step (training steps and where their time goes), scaling (steps over numbers of ranks and backends), demos (one "
+      "process, several devices, several processes, both), comm (collectives). engine bench WHAT --help",
       "engine bench");
-  std::string what;
-  StepBench bench;
-  app.add_option("WHAT", what, "what to measure")->required()->check(CLI::IsMember({"step"}))->type_name("step|comm");
-  app.add_option("--model", bench.model, "model name or TOML file")->capture_default_str();
-  app.add_option("--batch", bench.batch, "samples a step on each rank")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--threads", bench.threads, "threads of each rank")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--ranks", bench.ranks, "ranks on this machine")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--backend", bench.backend, "as engine train")->capture_default_str();
-  app.add_option("--sync", bench.sync, "as engine train")->capture_default_str();
-  app.add_option("--dtype", bench.dtype, "f32 or f64")->capture_default_str();
-  app.add_option("--seconds", bench.seconds, "how long to measure")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--warmup", bench.warmup, "steps before measuring")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--format", bench.format, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  std::string word;
+  app.add_option("WHAT", word, "what to measure")
+      ->required()
+      ->check(CLI::IsMember({"step", "scaling", "demos", "comm"}))
+      ->type_name("step|scaling|demos|comm");
+  app.allow_extras();
   if (!parse(app, arguments)) return kExitOk;
-  const io::RunConfig config = bench_config(bench);
-  return run_group(config, [&](backends::Group& group) { return bench_rank(bench, config, group); });
+  throw UsageError("engine bench: the first word says what to measure: step, scaling, demos or comm");
 }
 
 }  // namespace tools

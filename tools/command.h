@@ -16,6 +16,8 @@ int verify_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
 int bench_comm_command(const Arguments& arguments);  // engine bench comm
+int bench_scaling_command(const Arguments& arguments);
+int bench_demos_command(const Arguments& arguments);
 int export_command(const Arguments& arguments);
 int import_command(const Arguments& arguments);
 int sample_command(const Arguments& arguments);

@@ -39,6 +39,9 @@ class ConsoleObserver : public engine::TrainObserver {
     std::printf("Accuracy: %.4f\nEpoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f\n", report.train_accuracy,
                 static_cast<long long>(epoch), static_cast<long long>(epochs), static_cast<long long>(step),
                 static_cast<long long>(options_.steps_per_epoch), report.loss);
+    if (report.spread)
+      std::printf("Spread of the replicas before averaging %lld: %.3g\n", static_cast<long long>(report.averagings),
+                  *report.spread);
     std::fflush(stdout);
     name_straggler(report);
   }
@@ -58,6 +61,7 @@ class ConsoleObserver : public engine::TrainObserver {
   void on_end(const engine::TrainResult& result) override {
     clear();
     std::printf("Replicas: %s\n", result.coverage.c_str());
+    if (result.bytes_sent > 0) std::printf("Bytes sent by each rank: %s\n", with_commas(result.bytes_sent).c_str());
     if (result.signal != 0)
       std::printf("Stopped by signal %d after step %lld of %lld\n", result.signal,
                   static_cast<long long>(result.progress.global_step), static_cast<long long>(options_.total_steps));

@@ -59,7 +59,7 @@ const std::vector<Command>& commands() {
       {"launch", "start the ranks of a job on this node or several", launch_command},
       {"verify", "compare checkpoints tensor by tensor", verify_command},
       {"eval", "exact loss and accuracy of a checkpoint", eval_command},
-      {"bench", "measure training steps or collectives", bench_command},
+      {"bench", "measure training steps, scaling or collectives", bench_command},
       {"inspect", "show what a checkpoint holds, or what a failed run was doing", inspect_command},
       {"export", "the model of a checkpoint as .safetensors or .npz", export_command},
       {"import", "a checkpoint from .safetensors or .npz weights", import_command},

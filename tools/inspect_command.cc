@@ -60,7 +60,10 @@ void print_tensors(const io::Checkpoint& c) {
 void print_order(const io::Checkpoint& c, std::int64_t epoch) {
   io::ConfigValues config;
   io::apply_config_text(c.config, "the checkpoint's configuration", config);
-  const auto shuffle = config.find("shuffle");
+  const auto shuffle = config.find("shuffle"), shard = config.find("shard");
+  if (shard != config.end() && shard->second.value == "file")
+    throw io::ConfigError(
+        "--order shows an order of all samples, but this run had --shard file: each rank its own part and order");
   std::int64_t size = 0;
   for (const auto& [name, value] : c.counters)
     if (name == "trainer.dataset_size") size = value;

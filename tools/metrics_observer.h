@@ -20,6 +20,7 @@ class MetricsObserver : public engine::TrainObserver {
       more.emplace_back("slowest_ratio", r.slowest_ratio);
     }
     writer_.step(r.progress.global_step, r.progress.epoch, r.loss, r.lr, r.samples_per_s, more);
+    averaging(r.progress, r.averagings, r.bytes_sent, r.spread);
   }
   void on_eval(const engine::EvalReport& r) override {
     io::MetricsWriter::Numbers more;
@@ -34,10 +35,15 @@ class MetricsObserver : public engine::TrainObserver {
                    std::string(engine::to_string(r.action)));
   }
   void on_end(const engine::TrainResult& r) override {
+    averaging(r.progress, r.averagings, r.bytes_sent, std::nullopt);
     writer_.end(r.progress.global_step, r.progress.epoch, r.seconds, r.signal == 0 ? 0 : 128 + r.signal);
   }
 
  private:
+  void averaging(const engine::TrainProgress& p, std::int64_t averagings, std::int64_t bytes_sent, std::optional<double> spread) {
+    if (averagings > 0) writer_.averaging(p.global_step, p.epoch, averagings, bytes_sent, spread);
+  }
+
   io::MetricsWriter writer_;
 };
 

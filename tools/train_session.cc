@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/averaging/averaging_policy.h"
 #include "engine/averaging/replica_statistics.h"
 #include "engine/kernels/cpu_dispatch.h"
 #include "io/checkpoint/device_map.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
+#include "tools/averaging_choice.h"
 #include "tools/build_info.h"
 #include "tools/console_observer.h"
 #include "tools/exit_codes.h"
@@ -37,7 +37,9 @@ io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Datase
           .uneven = config.uneven == "drop"  ? io::Uneven::kDrop
                     : config.uneven == "pad" ? io::Uneven::kPad
                                              : io::Uneven::kJoin,
-          .shard = config.shard == "strided" ? io::Shard::kStrided : io::Shard::kContiguous,
+          .shard = config.shard == "strided" ? io::Shard::kStrided
+                   : config.shard == "file"  ? io::Shard::kFile
+                                             : io::Shard::kContiguous,
           .parts = config.canonical ? config.reduction_shards : 0};
 }
 
@@ -123,7 +125,9 @@ struct TrainSession::Impl {
         work(make_work()),
         optimizer(make_optimizer(c, model.parameters.values)),
         context{.device = {}, .threads = &pool, .scratch = {}},
-        policy(make_policy()),
+        island(island_ranks(c, g)),
+        island_wire(c.sync_island == "host" && g.world_size() > 1 ? g.make_communicator({.members = island}) : nullptr),
+        policy(make_averaging(c, g, {*wire, island_wire.get(), model, *optimizer, context})),
         rate(make_learning_rate(c, g.world_size(), sampler.steps_per_epoch(), total_steps)),
         state{model,
               *optimizer,
@@ -155,8 +159,8 @@ struct TrainSession::Impl {
     if (c.verify_every > 0 && g.world_size() > 1) {
       if (policy->local_parameters())
         throw io::ConfigError("verify-every compares replicas, but --sync " + c.sync + " never brings them together");
-      desync = std::make_unique<engine::DesyncCheck>(*control, state,
-                                                     engine::DesyncOptions{.every = c.verify_every, .action = on_desync(c)});
+      desync = std::make_unique<engine::DesyncCheck>(
+          *control, state, engine::DesyncOptions{.every = c.verify_every, .action = on_desync(c), .equal_statistics = c.sync_bn});
     }
   }
 
@@ -173,16 +177,6 @@ struct TrainSession::Impl {
                                       .micro_batches = config.grad_accum,
                                       .seed = config.seed,
                                       .replicas = replicas.get()});
-  }
-
-  std::unique_ptr<engine::AveragingPolicy> make_policy() {
-    if (group.world_size() == 1 || config.sync == "none") return engine::make_no_averaging(group.world_size());
-    if (config.sync == "params")
-      return engine::make_parameter_averaging(*wire, model.parameters, context, {config.sync_every, config.sync_warmup});
-    if (config.canonical) return engine::make_canonical_averaging(*wire, model.parameters);
-    return engine::make_gradient_averaging(
-        *wire, model.parameters,
-        {.bucket_bytes = static_cast<std::int64_t>(config.bucket_cap_mb * (1 << 20)), .overlap = !config.delay_allreduce});
   }
 
   // "4 ranks x 2 devices x 32 x 1" (the last: micro-batches), or each rank's share where they differ.
@@ -239,6 +233,8 @@ struct TrainSession::Impl {
   std::unique_ptr<engine::StepWork> work;
   std::unique_ptr<engine::Optimizer> optimizer;
   engine::KernelContext context;
+  std::vector<int> island;
+  std::unique_ptr<backends::Communicator> island_wire;  // null where every rank is its own island
   std::unique_ptr<engine::AveragingPolicy> policy;
   engine::LearningRate rate;
   engine::TrainState state;
@@ -279,18 +275,30 @@ std::string TrainSession::start_line() const {
                      (world == 1 ? " rank x " : " ranks x ") + std::to_string(s.pool.physical_threads()) +
                      (s.pool.physical_threads() == 1 ? " thread" : " threads") + " on cpu (" +
                      std::string(engine::kernels::to_string(engine::kernels::cpu_isa())) + ") | backend " + s.group.backend() +
-                     " (" + s.group.backend_reason() + ") | sync " + std::string(s.policy->name());
-  if (s.policy->name() == "params") line += " every " + std::to_string(s.config.sync_every);
-  if (s.policy->name() == "grad")
-    line += s.config.canonical ? " canonical" : s.config.delay_allreduce ? " delayed" : " overlapped";
+                     " (" + s.group.backend_reason() + ") | sync " + averaging_text(s.config, s.policy->name());
   if (s.config.canonical) line += " (" + std::to_string(s.config.reduction_shards) + " shards)";
-  if (s.config.sync_bn) line += " | sync-bn " + std::to_string(s.graph.layers_that_use_replicas()) + " layers";
+  if (const int layers = s.graph.layers_that_use_replicas(); s.config.sync_bn || layers > 0)
+    line += " | sync-bn of " + std::to_string(layers) + (layers == 1 ? " layer" : " layers");
   line += " | global batch " + std::to_string(global_batch()) + " = " + s.batch_shares();
   char rates[64];
   std::snprintf(rates, sizeof rates, "%g", s.rate.base);
   return line + " | " + std::to_string(s.sampler.steps_per_epoch()) + " steps an epoch, " + std::to_string(s.total_steps) +
          " in all | " + s.config.optimizer + " lr " + rates + " " + s.config.lr_schedule + " | seed " +
          std::to_string(s.config.seed);
+}
+
+std::string TrainSession::shard_line() const {
+  const Impl& s = *impl_;
+  if (s.config.shard != "file") return "";
+  const io::FileShard part = io::file_shard(s.data.train.size(), s.group.rank(), s.group.world_size());
+  return "shard id: " + std::to_string(s.group.rank()) + ", world: " + std::to_string(s.group.world_size()) +
+         ", start: " + std::to_string(part.start) + ", end: " + std::to_string(part.end);
+}
+
+std::vector<std::string> TrainSession::plan_lines() const {
+  const Impl& s = *impl_;
+  return averaging_plan_lines(s.config, s.group, impl_->model, *s.optimizer, s.state.progress.global_step,
+                              s.sampler.steps_per_epoch(), s.total_steps);
 }
 
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) {
@@ -313,6 +321,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
                           .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
                           .desync = s.desync.get(),
                           .observers = std::move(observers),
+                          .island = s.island,
                           .activity = [&g = s.group](std::string_view a) { g.set_activity(a); }},
                          stop_signal);
 }

@@ -23,6 +23,10 @@ class TrainSession {
   std::string start_state();
   // The line with every resolved choice.
   std::string start_line() const;
+  // With --shard file: which training samples are this rank's; else "".
+  std::string shard_line() const;
+  // What the averaging will amount to, and what in it may not be as wanted; call it after start_state().
+  std::vector<std::string> plan_lines() const;
   engine::TrainResult run(const std::atomic<int>& stop_signal);
 
   engine::Trainer make_trainer(const std::atomic<int>& stop_signal);

@@ -26,4 +26,10 @@ class NoAveraging : public AveragingPolicy {
 
 std::unique_ptr<AveragingPolicy> make_no_averaging(int world_size) { return std::make_unique<NoAveraging>(world_size); }
 
+std::int64_t find_counter(const PolicyCounters& counters, std::string_view name, std::int64_t fallback) {
+  for (const auto& [key, value] : counters)
+    if (key == name) return value;
+  return fallback;
+}
+
 }  // namespace engine

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,13 +15,23 @@
 
 namespace engine {
 
-// Samples of one step: on this rank and over all ranks. Known to every rank from the sampler, without communication.
+// Samples of one step: on this rank, over all ranks, and over the ranks that count as one replica with this one (those of
+// its host, with --sync-island host). Known to every rank from the sampler, without communication.
 struct StepCounts {
-  std::int64_t local = 0, global = 0;
+  std::int64_t local = 0, global = 0, island = 0;
 };
 
+// Memory of a policy that a checkpoint must hold.
+struct PolicyState {
+  std::string name;    // "outer_momentum"
+  FlatBuffer* buffer;  // owned by the policy
+  bool local;          // its content differs between ranks
+};
+using PolicyCounters = std::vector<std::pair<std::string, std::int64_t>>;
+
 // Called by the trainer in this order in every step: loss_scale, gradients_ready (several times), finish_gradients,
-// then after_update once the optimizer has run. All ranks make the same calls.
+// then after_update once the optimizer has run. All ranks make the same calls. Between after_update and the next backward
+// pass a policy may use the gradients' memory as scratch.
 class AveragingPolicy {
  public:
   virtual ~AveragingPolicy() = default;
@@ -33,7 +44,8 @@ class AveragingPolicy {
   virtual void gradients_ready(std::int64_t /*elements*/) {}
   // Blocks until the gradients are what the optimizer shall see.
   virtual void finish_gradients() {}
-  virtual void after_update(const StepCounts& /*counts*/) {}
+  // `lr`: the rate of the update just made.
+  virtual void after_update(const StepCounts& /*counts*/, double /*lr*/) {}
   // Brings replicas together now: at the end of an epoch, before saving, at exit. Nothing to do where they are together.
   virtual void synchronize() {}
   // Whether replicas' optimizer states may differ: a checkpoint must then hold every rank's.
@@ -43,37 +55,30 @@ class AveragingPolicy {
   // Whether parameters are bit for bit equal on all ranks just now, outside a step: then, and only then, they can be compared.
   virtual bool together() const { return !local_optimizer_state() && !local_parameters(); }
 
-  // State for the checkpoint.
-  virtual std::vector<std::pair<std::string, std::int64_t>> counters() const { return {}; }
-  virtual void restore_counters(const std::vector<std::pair<std::string, std::int64_t>>&) {}
+  // State for the checkpoint. "updates" is the number of after_update calls, which is the global step; a snapshot of another
+  // policy gives it, too.
+  virtual PolicyCounters counters() const { return {}; }
+  virtual void restore_counters(const PolicyCounters&) {}
+  virtual std::vector<PolicyState> state() { return {}; }
 
   // Averagings done so far, and one line for the user ("averaged 8/8 parameters, 600 times").
   virtual std::int64_t averagings() const { return 0; }
   virtual std::string coverage() const = 0;
-};
+  // Payload bytes that this rank has handed to the averaging's collectives so far. Headers, what a backend makes of a
+  // collective on the wire, and the one number of a measured spread are not counted, so that policies can be compared whatever
+  // carries them and however much is reported.
+  virtual std::int64_t bytes_sent() const { return 0; }
 
-struct GradientAveragingOptions {
-  std::int64_t bucket_bytes = 25 << 20;  // the first bucket is 1 MiB at most, so that sending starts early
-  bool overlap = true;                   // false: all buckets after backward; the same buckets, hence the same bits
+  // How far the replicas were apart before an averaging: max over ranks of |own - mean| / |mean|, Euclidean norms over all
+  // parameters. Measured once, at the next averaging after measure_spread(); take_spread() gives each result once.
+  virtual void measure_spread() {}
+  virtual std::optional<double> take_spread() { return std::nullopt; }
 };
-// `communicator` is used from another thread while backward runs, and by nobody else. Both outlive the policy.
-std::unique_ptr<AveragingPolicy> make_gradient_averaging(backends::Communicator& communicator, ParameterBuffer& parameters,
-                                                         const GradientAveragingOptions& options);
-
-// The same after backward, by the tree over the ranks (ordered_tree.h): with the parts of a step cut alike for every world, the
-// same bits for any number of ranks and on every wire. `communicator` is used by nobody else.
-std::unique_ptr<AveragingPolicy> make_canonical_averaging(backends::Communicator& communicator, ParameterBuffer& parameters);
-
-struct ParameterAveragingOptions {
-  std::int64_t every = 1;   // K: average after every K-th update
-  std::int64_t warmup = 0;  // average after every update during the first so many
-};
-// Plain weighted mean of the parameters: weights are the samples each rank has seen since the last averaging.
-// Source: McMahan et al., 2017 (federated averaging); Stich, 2019 (local SGD).
-std::unique_ptr<AveragingPolicy> make_parameter_averaging(backends::Communicator& communicator, ParameterBuffer& parameters,
-                                                          KernelContext& context, const ParameterAveragingOptions& options);
 
 // No averaging at all (--sync none, and a world of one rank).
 std::unique_ptr<AveragingPolicy> make_no_averaging(int world_size);
+
+// The counter of that name, or `fallback`.
+std::int64_t find_counter(const PolicyCounters& counters, std::string_view name, std::int64_t fallback);
 
 }  // namespace engine

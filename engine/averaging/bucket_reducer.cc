@@ -8,20 +8,14 @@ namespace {
 
 constexpr std::int64_t kFirstBucketBytes = 1 << 20;  // as PyTorch's reducer: a small first bucket starts the wire early
 
-backends::DataType data_type(DType dtype) {
-  require(dtype == DType::kF32 || dtype == DType::kF64, "only f32 and f64 buffers are averaged");
-  return dtype == DType::kF32 ? backends::DataType::kF32 : backends::DataType::kF64;
-}
-
 }  // namespace
 
-BucketReducer::BucketReducer(backends::Communicator& communicator, FlatBuffer& buffer, std::int64_t bucket_bytes, bool overlap)
-    : communicator_(communicator), buffer_(buffer), overlap_(overlap) {
+BucketReducer::BucketReducer(GradientSum& sum, const FlatBuffer& buffer, std::int64_t bucket_bytes, bool overlap)
+    : sum_(sum), size_(buffer.size()), overlap_(overlap) {
   const auto element = static_cast<std::int64_t>(size_of(buffer.dtype()));
-  const std::int64_t size = buffer.size();
   std::int64_t cap = std::max<std::int64_t>(1, std::min(bucket_bytes, kFirstBucketBytes) / element);
-  for (std::int64_t end = 0; end < size; cap = std::max<std::int64_t>(1, bucket_bytes / element))
-    ends_.push_back(end = std::min(size, end + cap));
+  for (std::int64_t end = 0; end < size_; cap = std::max<std::int64_t>(1, bucket_bytes / element))
+    ends_.push_back(end = std::min(size_, end + cap));
   if (overlap_) thread_ = std::thread([this] { work(); });
 }
 
@@ -36,9 +30,7 @@ BucketReducer::~BucketReducer() {
 
 void BucketReducer::reduce(std::size_t bucket) {
   const std::int64_t first = bucket == 0 ? 0 : ends_[bucket - 1];
-  auto* data = static_cast<std::byte*>(buffer_.data()) + static_cast<std::size_t>(first) * size_of(buffer_.dtype());
-  communicator_.all_reduce(data, static_cast<std::size_t>(ends_[bucket] - first), data_type(buffer_.dtype()),
-                           backends::ReduceOp::kSum);
+  sum_.sum(first, ends_[bucket] - first);
 }
 
 void BucketReducer::work() {
@@ -70,7 +62,7 @@ void BucketReducer::ready(std::int64_t elements) {
 
 void BucketReducer::finish() {
   std::unique_lock lock(mutex_);
-  require(filled_ == buffer_.size(), "gradients were not completed before the reducer was finished");
+  require(filled_ == size_, "gradients were not completed before the reducer was finished");
   if (overlap_) {
     changed_.wait(lock, [&] { return failure_ || done_ == ends_.size(); });
   } else {

@@ -8,17 +8,16 @@
 #include <thread>
 #include <vector>
 
-#include "backends/communicator.h"
-#include "engine/core/parameter_buffer.h"
+#include "engine/averaging/gradient_sum.h"
 
 namespace engine {
 
-// Buckets are slices of the buffer, in order, the same on every rank; no element is copied. With `overlap`, a thread of the
-// reducer's own runs the communicator as buckets fill; without, finish() does. A step is: ready(...)*, finish().
+// Buckets are slices of the buffer, in order, the same on every rank. With `overlap`, a thread of the reducer's own sums
+// buckets as they fill; without, finish() does. A step is: ready(...)*, finish().
 class BucketReducer {
  public:
-  // `communicator` and `buffer` outlive the reducer.
-  BucketReducer(backends::Communicator& communicator, FlatBuffer& buffer, std::int64_t bucket_bytes, bool overlap);
+  // `sum`, of that buffer, and `buffer` outlive the reducer.
+  BucketReducer(GradientSum& sum, const FlatBuffer& buffer, std::int64_t bucket_bytes, bool overlap);
   ~BucketReducer();
   BucketReducer(const BucketReducer&) = delete;
   BucketReducer& operator=(const BucketReducer&) = delete;
@@ -34,8 +33,8 @@ class BucketReducer {
   void reduce(std::size_t bucket);
   void work();
 
-  backends::Communicator& communicator_;
-  FlatBuffer& buffer_;
+  GradientSum& sum_;
+  const std::int64_t size_;  // elements of the buffer
   const bool overlap_;
   std::vector<std::int64_t> ends_;  // one past each bucket's last element
 

@@ -1,5 +1,5 @@
 // Gradient averaging every step, summed by a fixed tree (--reduction-order canonical, ADR 12).
-#include "engine/averaging/averaging_policy.h"
+#include "engine/averaging/averaging_policies.h"
 #include "engine/averaging/ordered_tree.h"
 
 namespace engine {
@@ -25,6 +25,7 @@ class CanonicalAveraging : public AveragingPolicy {
       if (name == "averagings") averagings_ = value;
   }
   std::int64_t averagings() const override { return averagings_; }
+  std::int64_t bytes_sent() const override { return averagings_ * static_cast<std::int64_t>(parameters_.gradients.bytes()); }
   std::string coverage() const override {
     const auto n = std::to_string(parameters_.gradients.slots().size());
     return "averaged the gradients of " + n + "/" + n + " parameters in each of " + std::to_string(averagings_) +

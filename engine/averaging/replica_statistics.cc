@@ -75,7 +75,21 @@ class ShardStatistics::Member final : public ReplicaExchange {
   const std::size_t shard_;
 };
 
-ShardStatistics::ShardStatistics(int shards, std::counting_semaphore<>& places, ReplicaExchange* across)
+void Places::acquire() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return free_ > 0; });
+  --free_;
+}
+
+void Places::release() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++free_;
+  }
+  changed_.notify_one();
+}
+
+ShardStatistics::ShardStatistics(int shards, Places& places, ReplicaExchange* across)
     : places_(places), across_(across), visits_(static_cast<std::size_t>(shards)) {
   for (std::size_t s = 0; s < visits_.size(); ++s) members_.push_back(std::make_unique<Member>(*this, s));
 }

@@ -6,7 +6,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <semaphore>
 #include <span>
 #include <vector>
 
@@ -19,11 +18,25 @@ namespace engine {
 // by another one at the same time), and outlives it. Folds by the tree over the ranks: the same bits on all of them.
 std::unique_ptr<ReplicaExchange> make_rank_statistics(backends::Communicator& communicator);
 
+// How many threads may compute at once. Not std::counting_semaphore: those of libstdc++ (bug 98033) and of older libc++ lose
+// wake-ups.
+class Places {
+ public:
+  explicit Places(int count) : free_(count) {}
+  void acquire();
+  void release();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int free_;
+};
+
 // Between `shards` threads of this rank, and then between ranks through `across` (null: one rank). A thread that waits gives its
 // place among the computing ones, `places`, to another.
 class ShardStatistics {
  public:
-  ShardStatistics(int shards, std::counting_semaphore<>& places, ReplicaExchange* across);
+  ShardStatistics(int shards, Places& places, ReplicaExchange* across);
   ~ShardStatistics();
 
   ReplicaExchange& of_shard(int shard);
@@ -39,7 +52,7 @@ class ShardStatistics {
   std::int64_t meet(std::size_t shard, bool moments, std::int64_t rows, std::span<double> values);
   void combine(bool moments);
 
-  std::counting_semaphore<>& places_;
+  Places& places_;
   ReplicaExchange* across_;
   std::vector<std::unique_ptr<Member>> members_;
 

@@ -132,7 +132,7 @@ class ShardedWork final : public StepWork {
 
   const ShardedWorkOptions options_;
   ModelState& main_;
-  std::counting_semaphore<> places_;
+  Places places_;
   ShardStatistics statistics_;
   std::vector<std::unique_ptr<Shard>> shards_;
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -29,6 +30,8 @@ struct StepReport {
   // The rank with the most work of its own a step, and how many times the median of the other ranks that is; 1 with one rank.
   int slowest_rank = 0;
   double slowest_ratio = 1;
+  std::int64_t averagings = 0, bytes_sent = 0;  // as AveragingPolicy counts them
+  std::optional<double> spread{};               // of the replicas, where it was measured since the last report
 };
 
 struct EvalReport {
@@ -53,6 +56,7 @@ struct TrainResult {
   double seconds = 0;
   int signal = 0;        // the run was stopped in order by this signal; 0: it ran to its end
   std::string coverage;  // AveragingPolicy::coverage(), and what comparing the replicas gave
+  std::int64_t averagings = 0, bytes_sent = 0;
 };
 
 class TrainObserver {

@@ -2,6 +2,7 @@
 #include "engine/train/train_state.h"
 
 #include <cstring>
+#include <optional>
 
 #include "engine/train/weights.h"
 
@@ -10,9 +11,11 @@ namespace {
 
 struct LocalBuffer {  // memory whose content may differ between ranks
   FlatBuffer* buffer;
-  ModelState::Kind kind;
-  std::string prefix;  // of its arrays' names
+  std::optional<ModelState::Kind> kind;  // none: its slots are its own
+  std::string prefix;                    // of its arrays' names
 };
+
+std::string policy_prefix(const PolicyState& s) { return s.name + "/"; }
 
 std::vector<LocalBuffer> local_buffers(TrainState& state) {
   std::vector<LocalBuffer> all{{&state.model.running, ModelState::Kind::kRunning, ""},
@@ -21,6 +24,8 @@ std::vector<LocalBuffer> local_buffers(TrainState& state) {
   if (state.policy.local_optimizer_state())
     for (const Optimizer::State& s : state.optimizer.state())
       all.push_back({s.buffer, ModelState::Kind::kParameter, std::string(s.name) + "/"});
+  for (const PolicyState& s : state.policy.state())
+    if (s.local) all.push_back({s.buffer, std::nullopt, policy_prefix(s)});
   return all;
 }
 
@@ -89,6 +94,8 @@ void capture(backends::Communicator& communicator, TrainState& state, io::Checkp
     for (const Optimizer::State& s : state.optimizer.state())
       export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, std::string(s.name) + "/", io::Section::kOptimizer,
                     state.device, checkpoint.arrays);
+    for (const PolicyState& s : state.policy.state())
+      export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device, checkpoint.arrays);
   }
   for (int rank = 1; rank < communicator.world_size(); ++rank) {
     for (const LocalBuffer& local : local_buffers(state)) {
@@ -96,12 +103,40 @@ void capture(backends::Communicator& communicator, TrainState& state, io::Checkp
       const FlatBuffer copy = FlatBuffer::like(*local.buffer);
       if (communicator.rank() == rank) std::memcpy(copy.data(), local.buffer->data(), copy.bytes());
       communicator.broadcast(copy.data(), copy.bytes(), rank);
-      if (root)
-        export_buffer(copy, state.model, local.kind, rank_prefix(rank) + local.prefix, io::Section::kRankState, state.device,
-                      checkpoint.arrays);
+      if (!root) continue;
+      const std::string prefix = rank_prefix(rank) + local.prefix;
+      if (local.kind)
+        export_buffer(copy, state.model, *local.kind, prefix, io::Section::kRankState, state.device, checkpoint.arrays);
+      else
+        export_slots(copy, prefix, io::Section::kRankState, state.device, checkpoint.arrays);
     }
   }
 }
+
+namespace {
+
+// What the averaging remembers. A snapshot of another policy has none of it: then it starts anew, and the user is told. Memory
+// of single ranks means nothing to a world of another size.
+void restore_policy(const io::Checkpoint& checkpoint, const std::string& source, bool same_world, TrainState& state,
+                    const std::function<void(const std::string&)>& notice) {
+  PolicyCounters counters{{"updates", checkpoint.global_step}};
+  for (const auto& [name, value] : checkpoint.counters)
+    if (name.starts_with(kPolicyPrefix)) counters.emplace_back(name.substr(std::strlen(kPolicyPrefix)), value);
+  for (const PolicyState& s : state.policy.state()) {
+    if (s.buffer->slots().empty()) continue;
+    const std::string first = policy_prefix(s) + s.buffer->slots().front().name;
+    const bool there = checkpoint.find(io::Section::kAveraging, first) != nullptr;
+    if (there && (same_world || !s.local)) {
+      import_buffer(checkpoint.arrays, source, policy_prefix(s), io::Section::kAveraging, *s.buffer);
+    } else if (notice) {
+      notice(there ? "the averaging's " + s.name + " belongs to single ranks: it starts at zero in another world"
+                   : source + " has no " + s.name + " of the averaging: it starts anew");
+    }
+  }
+  state.policy.restore_counters(counters);
+}
+
+}  // namespace
 
 void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size, TrainState& state,
              const std::function<void(const std::string&)>& notice) {
@@ -109,19 +144,22 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
   import_state(checkpoint.arrays, source, /*exact=*/true, state.model);
   for (const Optimizer::State& s : state.optimizer.state())
     import_buffer(checkpoint.arrays, source, std::string(s.name) + "/", io::Section::kOptimizer, *s.buffer);
+  restore_policy(checkpoint, source, checkpoint.world_size == world_size, state, notice);
   if (checkpoint.world_size != world_size) {
     if (notice)
       notice(source + " was saved by " + std::to_string(checkpoint.world_size) + " ranks, this run has " +
              std::to_string(world_size) + ": all ranks take rank 0's state");
   } else if (rank > 0) {
-    for (const LocalBuffer& local : local_buffers(state))
-      import_buffer(checkpoint.arrays, source, rank_prefix(rank) + local.prefix, io::Section::kRankState, *local.buffer);
+    for (const LocalBuffer& local : local_buffers(state)) {
+      // Where the ranks that saved had it in common (another policy), rank 0's, which is in place already, is everybody's.
+      const std::string prefix = rank_prefix(rank) + local.prefix;
+      const auto slots = local.buffer->slots();
+      const bool may_miss = local.kind == std::nullopt || local.kind == ModelState::Kind::kParameter;
+      if (may_miss && checkpoint.find(io::Section::kRankState, prefix + slots.front().name) == nullptr) continue;
+      import_buffer(checkpoint.arrays, source, prefix, io::Section::kRankState, *local.buffer);
+    }
   }
   state.optimizer.set_step_count(counter(checkpoint, "optimizer.steps", checkpoint.global_step));
-  std::vector<std::pair<std::string, std::int64_t>> policy;
-  for (const auto& [name, value] : checkpoint.counters)
-    if (name.starts_with(kPolicyPrefix)) policy.emplace_back(name.substr(std::strlen(kPolicyPrefix)), value);
-  state.policy.restore_counters(policy);
   state.progress = {checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch, checkpoint.samples_seen};
 }
 

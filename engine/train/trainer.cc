@@ -34,11 +34,12 @@ TrainResult Trainer::run() {
   next_exchange_ = progress.global_step + 1;
   saved_step_ = progress.global_step > 0 ? progress.global_step : -1;  // a resumed state is on disk already
   p_.loader.seek(progress.epoch, progress.step_in_epoch);
+  if (options_.log_every > 0) p_.state.policy.measure_spread();
   if (p_.desync) tell(p_.desync->start());
   while (progress.global_step < options_.total_steps && stop_ == 0) {
     step();
     const bool epoch_end = advance();
-    if (epoch_end) {
+    if (epoch_end || progress.global_step == options_.total_steps) {  // the last step: what is evaluated is what remains
       PhaseTimer timer;
       synchronize(p_.control, p_.state);
       timer.lap(phases_since_report_.communication);
@@ -55,10 +56,17 @@ TrainResult Trainer::run() {
   if (saved_step_ != progress.global_step) save();
   if (p_.keeper != nullptr) p_.keeper->finish();
   report_saved();
-  TrainResult result{progress, now() - start, stop_, p_.state.policy.coverage()};
+  const AveragingPolicy& policy = p_.state.policy;
+  TrainResult result{progress, now() - start, stop_, policy.coverage(), policy.averagings(), policy.bytes_sent()};
   if (p_.desync) result.coverage += "; " + p_.desync->summary();
   for (TrainObserver* o : p_.observers) o->on_end(result);
   return result;
+}
+
+StepCounts Trainer::step_counts(const io::Batch& batch) const {
+  StepCounts counts{.local = batch.count(), .global = p_.sampler.global_count(batch.step), .island = 0};
+  for (const int rank : p_.island) counts.island += p_.sampler.local_count(batch.step, rank);
+  return counts;
 }
 
 void Trainer::step() {
@@ -66,7 +74,7 @@ void Trainer::step() {
   phases_ = {};
   const io::Batch& batch = p_.loader.next();
   timer.lap(phases_.data);
-  const StepCounts counts{.local = batch.count(), .global = p_.sampler.global_count(batch.step)};
+  const StepCounts counts = step_counts(batch);
   AveragingPolicy& policy = p_.state.policy;
   last_ = p_.work.run(
       {.count = batch.count(),
@@ -84,7 +92,7 @@ void Trainer::step() {
   p_.state.optimizer.step(p_.context, lr_, clip_factor(p_.context, parameters.gradients, options_.clip_grad),
                           parameters.gradients, parameters.values);
   timer.lap(phases_.update);
-  policy.after_update(counts);
+  policy.after_update(counts, lr_);
   timer.lap(phases_.communication);
   phases_since_report_ += phases_;
 }
@@ -169,6 +177,11 @@ void Trainer::report(double loss, double accuracy, double seconds) {
     const double median = (own_seconds_[(others - 1) / 2] + own_seconds_[others / 2]) / 2;
     report.slowest_ratio = own_seconds_.back() / std::max(median, 1e-12);
   }
+  AveragingPolicy& policy = p_.state.policy;
+  report.averagings = policy.averagings();
+  report.bytes_sent = policy.bytes_sent();
+  report.spread = policy.take_spread();
+  policy.measure_spread();
   reported_at_ = seconds;
   reported_samples_ = progress.samples_seen;
   reported_step_ = progress.global_step;

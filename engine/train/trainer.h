@@ -43,6 +43,7 @@ struct TrainerParts {
   CheckpointKeeper* keeper = nullptr;  // null: never saves
   DesyncCheck* desync = nullptr;       // null: replicas are not compared
   std::vector<TrainObserver*> observers;
+  std::vector<int> island;  // the ranks that count as one replica with this one, itself among them; empty: itself
   std::function<void(std::string_view)> activity;  // told what this rank is doing; may be empty
 };
 
@@ -60,6 +61,7 @@ class Trainer {
   const StepPhases& phases() const { return phases_; }
 
  private:
+  StepCounts step_counts(const io::Batch& batch) const;
   bool advance();  // counts the step just done; true at the end of an epoch
   void sum_over_ranks(std::span<double> values, double& signal);
   void exchange();  // agrees on stopping, reports when it is time

@@ -168,6 +168,12 @@ void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState
     if (e.kind == kind) arrays.push_back(to_array(buffer, e.slot, prefix + e.name, section, device));
 }
 
+void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Section section, Device device,
+                  std::vector<io::NamedArray>& arrays) {
+  for (std::size_t slot = 0; slot < buffer.slots().size(); ++slot)
+    arrays.push_back(to_array(buffer, slot, prefix + buffer.slots()[slot].name, section, device));
+}
+
 void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source, const std::string& prefix,
                    io::Section section, FlatBuffer& buffer) {
   std::unordered_map<std::string, const io::NamedArray*> by_name;

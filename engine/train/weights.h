@@ -26,6 +26,9 @@ void import_state(const std::vector<io::NamedArray>& arrays, const std::string& 
 // One flat buffer with the slots of `kind` as arrays named prefix + slot name, in model order; and back (exact dtype, shape).
 void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState::Kind kind, const std::string& prefix,
                    io::Section section, Device device, std::vector<io::NamedArray>& arrays);
+// All slots of a buffer, in its order, whatever they are named after.
+void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Section section, Device device,
+                  std::vector<io::NamedArray>& arrays);
 void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source, const std::string& prefix,
                    io::Section section, FlatBuffer& buffer);
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "io/config/option_rules.h"
+#include "io/config/sync_options.h"
 #include "io/io_error.h"
 
 namespace io {
@@ -129,12 +130,7 @@ void read_augmentation(const ValueReader& read, RunConfig& config) {
   if (!wants("cutout") && config.cutout_size != 16) read.refuse("cutout-size", "--augment cutout beside it");
 }
 
-void read_sync_and_batch(const ValueReader& read, RunConfig& config) {
-  config.sync = read.text("sync");
-  config.sync_every = read.integer("sync-every", 1, kMany, 1);
-  config.sync_warmup = read.integer("sync-warmup", 0, kMany, 0);
-  config.bucket_cap_mb = read.positive("bucket-cap-mb", 65536, config.bucket_cap_mb);
-  config.delay_allreduce = read.flag("delay-allreduce");
+void read_batch(const ValueReader& read, RunConfig& config) {
   config.canonical = read.text("reduction-order") == "canonical";
   config.reduction_shards = read.small("reduction-shards", 1, 1024, config.reduction_shards);
   if ((config.reduction_shards & (config.reduction_shards - 1)) != 0) read.refuse("reduction-shards", "a power of two");
@@ -227,7 +223,8 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   read_tables_and_texts(read, config);
   read_compute(read, config);
   read_group(read, config);
-  read_sync_and_batch(read, config);
+  read_sync(read, config);
+  read_batch(read, config);
   read_optimiser(read, config);
   read_state_and_report(read, config);
   read_preempt(read, config);

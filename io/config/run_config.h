@@ -35,6 +35,18 @@ struct RunConfig {
   // sync
   std::string sync;
   std::int64_t sync_every = 1, sync_warmup = 0;
+  struct SyncPhase {
+    std::int64_t from, every;
+  };
+  std::vector<SyncPhase> sync_schedule;  // ascending; where there is one, sync_every and sync_warmup play no part
+  std::string sync_island;               // rank, host
+  std::string average_state;             // none, momentum, all
+  bool average_buffers = false;
+  double outer_lr = 0.7, outer_momentum = 0.9, slowmo_alpha = 1, slowmo_beta = 0.5;
+  bool outer_nesterov = true;
+  std::string compress;  // none, bf16, topk, powersgd
+  double topk_ratio = 0.01;
+  int powersgd_rank = 4;
   double bucket_cap_mb = 25;
   bool delay_allreduce = false;
   bool canonical = false;    // --reduction-order

@@ -17,7 +17,14 @@ enum class Uneven {
 enum class Shard {
   kContiguous,  // a slice of each step, in rank order
   kStrided,     // position p is of rank p mod world size, as PyTorch's DistributedSampler
+  kFile,        // a rank keeps to its part of the data set for the whole run, see file_shard(); the order is within the parts
 };
+
+// Samples [rank * size / world_size, (rank + 1) * size / world_size), rounded down: over the ranks they are the data set.
+struct FileShard {
+  std::int64_t start, end;
+};
+FileShard file_shard(std::int64_t size, int rank, int world_size);
 
 struct SamplerOptions {
   std::int64_t size = 0;          // samples in the data set
@@ -45,8 +52,9 @@ class Sampler {
   std::int64_t steps_per_epoch() const;                // ceil(size / global_batch); kDrop: floor; kPad: of the padded size
   std::int64_t global_count(std::int64_t step) const;  // samples of that step over all ranks
   std::int64_t local_count(std::int64_t step) const;   // samples of that step on this rank
-  std::int64_t max_local_count() const;                // may be 0
-  std::int64_t max_part_count() const;                 // of any part, on any rank
+  std::int64_t local_count(std::int64_t step, int rank) const;  // on another one
+  std::int64_t max_local_count() const;                         // may be 0
+  std::int64_t max_part_count() const;                          // of any part, on any rank
 
   // Steps outside [0, steps_per_epoch()) make local_count() and indices() throw std::out_of_range.
 
@@ -54,19 +62,23 @@ class Sampler {
   void set_epoch(std::int64_t epoch);
   // This rank's samples of a step of the current epoch. Valid until set_epoch().
   std::span<const std::int64_t> indices(std::int64_t step) const;
-  std::span<const std::int64_t> order() const { return order_; }  // the whole epoch, all ranks, with what pads it
+  std::span<const std::int64_t> order() const {
+    return order_;
+  }  // the whole epoch, all ranks, with what pads it; kFile: part by part
 
  private:
   struct Slice {
     std::int64_t first, count;  // positions of the order, or of own_
   };
-  Slice slice(std::int64_t step) const;
-  void shuffle(std::int64_t epoch);
+  Slice slice(std::int64_t step, int rank) const;
+  std::int64_t own_before(std::int64_t position, int rank) const;
+  void set_file_epoch(std::int64_t epoch);
 
   SamplerOptions options_;
   std::int64_t positions_ = 0;  // of an epoch, that steps are cut from
   std::vector<std::int64_t> order_;
-  std::vector<std::int64_t> own_;  // kStrided: this rank's
+  std::vector<std::int64_t> own_;    // kStrided, kFile: this rank's
+  std::vector<std::int64_t> turns_;  // kFile: positions p with p mod world size = turns_[r] count for rank r
 };
 
 }  // namespace io

@@ -90,6 +90,12 @@ void MetricsWriter::desync(std::int64_t step, std::int64_t epoch, std::int64_t l
   impl_->write_line(text + "],\"action\":" + json_string(action));
 }
 
+void MetricsWriter::averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings, std::int64_t bytes_sent,
+                              std::optional<double> spread) {
+  impl_->write_line(head("averaging", step, epoch) + ",\"averagings\":" + std::to_string(averagings) +
+                    ",\"bytes_sent\":" + std::to_string(bytes_sent) + (spread ? ",\"spread\":" + number(*spread) : ""));
+}
+
 void MetricsWriter::end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code) {
   impl_->write_line(head("end", step, epoch) + ",\"seconds\":" + number(seconds) + ",\"exit\":" + std::to_string(exit_code));
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,9 @@ class MetricsWriter {
   // Replicas differ: `compared` tensors, the names of those that do, the ranks that do, and what is done about it ("abort").
   void desync(std::int64_t step, std::int64_t epoch, std::int64_t last_good, std::int64_t first_bad, std::int64_t compared,
               const std::vector<std::string>& tensors, const std::vector<int>& ranks, const std::string& action);
+  // Averagings and bytes sent so far; the spread of the replicas where it was measured.
+  void averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings, std::int64_t bytes_sent,
+                 std::optional<double> spread);
   void end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code);
 
  private:

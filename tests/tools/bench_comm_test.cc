@@ -127,7 +127,8 @@ TEST(CommMeasure, WrongResultsAreCounted) {
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_GE(rows[0].wrong, 4);
   EXPECT_EQ(rows[1].wrong, 0);
-  CommReport report{.machine = {}, .build = "b", .when = "w", .iterations_asked = 4, .check_all = false, .rows = rows};
+  CommReport report{
+      .heading = {.machine = {}, .build = "b", .when = "w"}, .iterations_asked = 4, .check_all = false, .rows = rows};
   EXPECT_NE(to_table(report, false).find("WRONG RESULTS"), std::string::npos);
 }
 
@@ -150,7 +151,7 @@ CommRow sample_row(const std::string& backend, std::int64_t bytes, double p50) {
 TEST(CommReport, JsonReadsBackAndComparisonsCountTheSlower) {
   const TemporaryDirectory folder;
   CommReport report;
-  report.machine.host = "h \"quoted\"";
+  report.heading.machine.host = "h \"quoted\"";
   report.rows = {sample_row("gloo", 8, 10), sample_row("checked:gloo,shm", 1 << 20, 1.0 / 3)};
   test_support::write_text(folder / "a.json", to_json(report));
   EXPECT_EQ(read_comm_rows(folder / "a.json"), report.rows);

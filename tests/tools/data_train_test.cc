@@ -71,6 +71,20 @@ TEST_P(PublicTables, AreLearntTo95PercentOfUnseenRowsAndEvaluatedAlike) {
   FAIL() << "no checkpoint";
 }
 
+TEST(FileShards, AreToldByEveryRankAndAreTheTrainingPart) {
+  const test_support::TemporaryDirectory folder;
+  std::string rows;
+  for (int i = 0; i < 20; ++i) rows += std::to_string(i) + "," + (i % 2 == 0 ? "a" : "b") + "\n";
+  test_support::write_text(folder / "rows.csv", rows);
+  const CommandResult result =
+      engine({"train", "--model", "mlp", "--dataset", "csv", "--data-dir", folder.path().string(), "--test-share", "0", "--shard",
+              "file", "--spawn", "3", "--batch-size", "6", "--threads", "1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const char* line : {"shard id: 0, world: 3, start: 0, end: 6\n", "shard id: 1, world: 3, start: 6, end: 13\n",
+                           "shard id: 2, world: 3, start: 13, end: 20\n"})
+    EXPECT_NE(result.out.find(line), std::string::npos) << line << result.out;
+}
+
 // `eval` knows nothing of augmentation: what it finds must be what the training's own evaluation found.
 TEST(Augmentation, IsNeverInEvaluation) {
   const test_support::TemporaryDirectory folder;

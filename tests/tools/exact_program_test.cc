@@ -38,7 +38,7 @@ TEST(SyncBn, LeavesNothingForVerify) {
 
   const CommandResult result = train(folder / "sync", {"--spawn", "2", "--threads", "1", "--sync-bn"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("sync-bn 2 layers"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("sync-bn of 2 layers"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("global batch 20 = 2 ranks x 1 device x 10 x 1"), std::string::npos) << result.out;
   const CommandResult same = verify(model_of(folder / "sync", 0), model_of(folder / "sync", 1));
   EXPECT_EQ(same.exit_code, 0) << same.err;

@@ -20,6 +20,7 @@ class Recorder : public engine::TrainObserver {
   }
   void on_report(const engine::StepReport& r) override {
     result_.losses.push_back(r.loss);
+    if (r.spread) result_.spreads.push_back(*r.spread);
     result_.reports.push_back(r);
     result_.reports.back().ranks = {};
   }
@@ -32,6 +33,32 @@ class Recorder : public engine::TrainObserver {
  private:
   RankResult& result_;
   std::function<void()> after_step_;
+};
+
+// A group whose members seem to live elsewhere.
+class OnOtherHosts final : public backends::Group {
+ public:
+  OnOtherHosts(std::unique_ptr<backends::Group> group, const std::vector<std::string>& hosts)
+      : group_(std::move(group)), peers_(group_->peers()) {
+    for (std::size_t r = 0; r < hosts.size(); ++r) peers_.at(r).host_id = hosts[r];
+  }
+  int rank() const override { return group_->rank(); }
+  int world_size() const override { return group_->world_size(); }
+  const std::vector<backends::PeerInfo>& peers() const override { return peers_; }
+  std::string backend() const override { return group_->backend(); }
+  std::string backend_reason() const override { return group_->backend_reason(); }
+  using Group::make_communicator;
+  std::unique_ptr<backends::Communicator> make_communicator(const backends::CommunicatorRequest& request) override {
+    return group_->make_communicator(request);
+  }
+  std::string flight_record(const std::string& reason) const override { return group_->flight_record(reason); }
+  void set_activity(std::string_view activity) noexcept override { group_->set_activity(activity); }
+  void check() override { group_->check(); }
+  void leave() override { group_->leave(); }
+
+ private:
+  std::unique_ptr<backends::Group> group_;
+  std::vector<backends::PeerInfo> peers_;
 };
 
 }  // namespace
@@ -63,10 +90,14 @@ double value(const io::NamedArray& array, std::size_t i) {
 
 }  // namespace
 
-std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options, const AfterStep& after_step) {
+namespace {
+
+std::vector<RankResult> train_anywhere(int world_size, const std::map<std::string, std::string>& options,
+                                       const AfterStep& after_step, const std::vector<std::string>& hosts) {
   const io::RunConfig config = make_config(options);
   std::vector<RankResult> results(static_cast<std::size_t>(world_size));
-  tools::run_inproc_ranks(world_size, 20'000, [&](std::unique_ptr<backends::Group> group) {
+  tools::run_inproc_ranks(world_size, 20'000, [&](std::unique_ptr<backends::Group> inproc) {
+    const std::unique_ptr<backends::Group> group = std::make_unique<OnOtherHosts>(std::move(inproc), hosts);
     RankResult& result = results[static_cast<std::size_t>(group->rank())];
     const std::atomic<int> never{0};
     tools::TrainSession session(config, *group);
@@ -74,12 +105,26 @@ std::vector<RankResult> train(int world_size, const std::map<std::string, std::s
     std::function<void()> meddle;
     if (after_step) meddle = [&after_step, rank = group->rank(), &session] { after_step(rank, session.state()); };
     session.add_observer(std::make_unique<Recorder>(result, meddle));
-    result.coverage = session.run(never).coverage;
+    result.plan = session.plan_lines();
+    const engine::TrainResult end = session.run(never);
+    result.coverage = end.coverage;
+    result.averagings = end.averagings;
+    result.bytes_sent = end.bytes_sent;
     result.state = engine::export_state(session.state().model, {});
     group->leave();
     return 0;
   });
   return results;
+}
+
+}  // namespace
+
+std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options, const AfterStep& after_step) {
+  return train_anywhere(world_size, options, after_step, {});
+}
+
+std::vector<RankResult> train_on_hosts(const std::vector<std::string>& hosts, const std::map<std::string, std::string>& options) {
+  return train_anywhere(static_cast<int>(hosts.size()), options, {}, hosts);
 }
 
 double distance(const RankResult& a, const RankResult& b, io::Section section) {

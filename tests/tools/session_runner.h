@@ -1,6 +1,7 @@
 // Runs whole trainings in this process: every rank a thread, the real session, loop and policies.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -17,6 +18,9 @@ struct RankResult {
   std::vector<io::NamedArray> state;  // parameters and buffers at the end, model order
   std::string coverage;
   double last_accuracy = -1;  // of the last evaluation
+  std::int64_t averagings = 0, bytes_sent = 0;
+  std::vector<double> spreads;    // of the reports that had one
+  std::vector<std::string> plan;  // lines told before the start
   engine::EvalReport last_eval;
   std::vector<engine::DesyncReport> desyncs;
   std::vector<engine::StepReport> reports;  // without their spans
@@ -28,6 +32,8 @@ struct RankResult {
 using AfterStep = std::function<void(int rank, engine::TrainState& state)>;
 std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options,
                               const AfterStep& after_step = {});
+// The same with a rank for each of `hosts`: ranks of the same name seem to share a host.
+std::vector<RankResult> train_on_hosts(const std::vector<std::string>& hosts, const std::map<std::string, std::string>& options);
 // The configuration that train() runs.
 io::RunConfig make_config(const std::map<std::string, std::string>& options);
 

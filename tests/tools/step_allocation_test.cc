@@ -55,12 +55,20 @@ TEST_P(StepAllocation, NoneOnAnyRank) {
   EXPECT_EQ(counted, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, StepAllocation,
-                         testing::Values(std::map<std::string, std::string>{},
-                                         std::map<std::string, std::string>{{"workers", "0"}},
-                                         std::map<std::string, std::string>{{"delay-allreduce", "true"}, {"optimizer", "adamw"}},
-                                         std::map<std::string, std::string>{{"sync", "params"}, {"sync-every", "2"}},
-                                         std::map<std::string, std::string>{{"dtype", "f64"}, {"clip-grad", "1"}}));
+INSTANTIATE_TEST_SUITE_P(
+    Policies, StepAllocation,
+    testing::Values(std::map<std::string, std::string>{}, std::map<std::string, std::string>{{"workers", "0"}},
+                    std::map<std::string, std::string>{{"delay-allreduce", "true"}, {"optimizer", "adamw"}},
+                    std::map<std::string, std::string>{{"sync", "params"}, {"sync-every", "2"}},
+                    std::map<std::string, std::string>{{"sync-bn", "true"}, {"grad-accum", "3"}},
+                    std::map<std::string, std::string>{{"reduction-order", "canonical"}, {"sync-bn", "true"}},
+                    std::map<std::string, std::string>{
+                        {"sync", "diloco"}, {"sync-every", "2"}, {"sync-warmup", "1"}, {"average-state", "all"}},
+                    std::map<std::string, std::string>{{"sync", "slowmo"}, {"sync-island", "host"}},
+                    std::map<std::string, std::string>{{"compress", "bf16"}},
+                    std::map<std::string, std::string>{{"compress", "topk"}},
+                    std::map<std::string, std::string>{{"compress", "powersgd"}},
+                    std::map<std::string, std::string>{{"dtype", "f64"}, {"clip-grad", "1"}}));
 
 TEST(StepAllocation, TheCounterSeesAnAllocation) {
   if (!COUNTS_ALLOCATIONS) GTEST_SKIP() << "the sanitizer or C library has its own malloc";

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "backends/group.h"
-#include "tools/machine_info.h"
+#include "tools/bench_report.h"
 
 namespace tools {
 
@@ -57,8 +57,7 @@ std::vector<CommRow> measure_collectives(const CommBench& bench, backends::Group
 CommRow summarize(CommRow row, CommOp op, const std::vector<std::vector<double>>& times);
 
 struct CommReport {
-  MachineInfo machine;
-  std::string build, when;
+  BenchHeading heading;
   int iterations_asked = 0;
   bool check_all = false;
   std::vector<CommRow> rows;

@@ -148,7 +148,9 @@ std::string to_svg(const CommReport& report) {
                     "\" viewBox=\"0 0 " + number(width) + " " + number(height) +
                     "\" font-family=\"sans-serif\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   out += label(12, 22, "engine bench comm: median time of the slowest rank, " + report.rows.front().dtype, "start", 15);
-  out += label(12, 40, report.machine.cpu + ", " + std::to_string(report.machine.allowed_cores) + " cores; " + report.build,
+  out += label(12, 40,
+               report.heading.machine.cpu + ", " + std::to_string(report.heading.machine.allowed_cores) + " cores; " +
+                   report.heading.build,
                "start", 11);
   for (std::size_t i = 0; i < panels.size(); ++i) {
     const double x = static_cast<double>(i % static_cast<std::size_t>(columns)) * kPanelWidth;

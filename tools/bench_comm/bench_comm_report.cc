@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <tuple>
 
@@ -18,12 +17,6 @@ namespace {
 constexpr std::int64_t kLargestSize = std::int64_t{16} << 30, kLargestBaseline = 16 << 20;
 const std::vector<std::string> kColumns{"op",     "backend", "ranks",  "bytes",      "count",      "dtype", "iters",
                                         "min us", "p50 us",  "p99 us", "algbw GB/s", "busbw GB/s", "check"};
-
-std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 std::vector<std::string> cells(const CommRow& r) {
   const auto us = [](double v) { return fixed(v, v < 1000 ? 2 : 0); };
@@ -43,22 +36,6 @@ std::vector<std::string> cells(const CommRow& r) {
           check};
 }
 
-std::string joined(const std::vector<std::string>& row, const std::vector<std::size_t>& widths, bool markdown) {
-  std::string line = markdown ? "|" : "";
-  for (std::size_t c = 0; c < row.size(); ++c) {
-    const std::string blanks(widths[c] - row[c].size(), ' ');
-    const bool left = c < 2 || c == 5 || c == 12;
-    line += (markdown ? " " : c > 0 ? "  " : "") + (left ? row[c] + blanks : blanks + row[c]) + (markdown ? " |" : "");
-  }
-  while (line.ends_with(' ')) line.pop_back();
-  return line + "\n";
-}
-
-std::string heading(const CommReport& r) {
-  return r.build + ", " + r.when + "\n" + r.machine.host + ": " + r.machine.cpu + ", " + std::to_string(r.machine.allowed_cores) +
-         " of " + std::to_string(r.machine.cores) + " cores, load " + fixed(r.machine.load, 2) + ", " + r.machine.kernel + "\n";
-}
-
 std::string notes(const CommReport& r) {
   int cut = 0, wrong = 0;
   for (const CommRow& row : r.rows) cut += row.iterations<r.iterations_asked, wrong += row.wrong> 0;
@@ -69,14 +46,6 @@ std::string notes(const CommReport& r) {
             std::to_string(r.iterations_asked) + " iterations: more would not fit into --seconds.\n";
   if (wrong > 0) text += std::to_string(wrong) + " rows have WRONG RESULTS.\n";
   return text;
-}
-
-// A backend may have commas in its name (checked:gloo,shm) or be any path: quoted as RFC 4180 says.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + '"';
 }
 
 auto key_of(const CommRow& r) { return std::tuple(r.op, r.backend, r.ranks, r.bytes, r.dtype); }
@@ -146,33 +115,20 @@ CommRow summarize(CommRow row, CommOp op, const std::vector<std::vector<double>>
 }
 
 std::string to_table(const CommReport& report, bool markdown) {
-  std::vector<std::vector<std::string>> lines{kColumns};
+  std::vector<Cells> lines{kColumns};
   for (const CommRow& row : report.rows) lines.push_back(cells(row));
-  std::vector<std::size_t> widths(kColumns.size(), 1);
-  for (const auto& line : lines)
-    for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
-  std::string text = heading(report) + (markdown ? "\n" : "");
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    text += joined(lines[i], widths, markdown);
-    if (i > 0 || !markdown) continue;
-    text += "|";
-    for (std::size_t c = 0; c < widths.size(); ++c)
-      text += (c < 2 || c == 5 || c == 12) ? std::string(widths[c] + 2, '-') + "|" : std::string(widths[c] + 1, '-') + ":|";
-    text += "\n";
-  }
-  return text + (markdown ? "\n" : "") + notes(report);
+  const std::string gap = markdown ? "\n" : "";
+  return heading_text(report.heading) + gap + table_text(lines, {0, 1, 5, 12}, markdown) + gap + notes(report);
 }
 
 std::string to_csv(const CommReport& report) {
-  std::string text = "op,backend,ranks,bytes,count,dtype,iters,min_us,p50_us,p99_us,algbw_gb_s,busbw_gb_s,wrong\n";
-  for (const CommRow& r : report.rows) {
-    for (const std::string& field : {r.op, r.backend, std::to_string(r.ranks), std::to_string(r.bytes), std::to_string(r.count),
-                                     r.dtype, std::to_string(r.iterations), fixed(r.min_us, 3), fixed(r.p50_us, 3),
-                                     fixed(r.p99_us, 3), fixed(r.algbw, 5), fixed(r.busbw, 5)})
-      text += csv_field(field) + ",";
-    text += std::to_string(r.wrong) + "\n";
-  }
-  return text;
+  std::vector<Cells> lines{{"op", "backend", "ranks", "bytes", "count", "dtype", "iters", "min_us", "p50_us", "p99_us",
+                            "algbw_gb_s", "busbw_gb_s", "wrong"}};
+  for (const CommRow& r : report.rows)
+    lines.push_back({r.op, r.backend, std::to_string(r.ranks), std::to_string(r.bytes), std::to_string(r.count), r.dtype,
+                     std::to_string(r.iterations), fixed(r.min_us, 3), fixed(r.p50_us, 3), fixed(r.p99_us, 3), fixed(r.algbw, 5),
+                     fixed(r.busbw, 5), std::to_string(r.wrong)});
+  return csv_text(lines);
 }
 
 std::string rows_to_json(const std::vector<CommRow>& rows) {
@@ -191,12 +147,9 @@ std::string rows_to_json(const std::vector<CommRow>& rows) {
 }
 
 std::string to_json(const CommReport& r) {
-  return "{\"schema\":1,\"command\":\"bench comm\",\"build\":" + io::json_string(r.build) +
-         ",\"when\":" + io::json_string(r.when) + ",\"host\":" + io::json_string(r.machine.host) +
-         ",\"cpu\":" + io::json_string(r.machine.cpu) + ",\"kernel\":" + io::json_string(r.machine.kernel) +
-         ",\"cores\":" + std::to_string(r.machine.cores) + ",\"allowed_cores\":" + std::to_string(r.machine.allowed_cores) +
-         ",\"load\":" + io::shortest_text(r.machine.load) + ",\"iters_asked\":" + std::to_string(r.iterations_asked) +
-         ",\"check\":" + (r.check_all ? "\"all\"" : "\"samples\"") + ",\"rows\":" + rows_to_json(r.rows) + "}\n";
+  return "{\"schema\":1,\"command\":\"bench comm\"," + heading_json(r.heading) +
+         ",\"iters_asked\":" + std::to_string(r.iterations_asked) + ",\"check\":" + (r.check_all ? "\"all\"" : "\"samples\"") +
+         ",\"rows\":" + rows_to_json(r.rows) + "}\n";
 }
 
 namespace {

@@ -130,9 +130,7 @@ Dataset read_part(const DatasetOptions& options, const fs::path& directory, cons
   return part;
 }
 
-}  // namespace
-
-DatasetSplits read_image_folder_splits(const DatasetOptions& options) {
+DatasetSplits read_parts(const DatasetOptions& options) {
   if (options.image_size < 1 || options.image_size > 4096)
     throw ConfigError("images of size " + std::to_string(options.image_size) + ": expected 1..4096");
   const fs::path directory(options.directory);
@@ -142,6 +140,16 @@ DatasetSplits read_image_folder_splits(const DatasetOptions& options) {
                            " is there: one of them has the images for testing");
   return {read_part(options, directory / "train", classes),
           read_part(options, directory / (fs::is_directory(directory / "val") ? "val" : "test"), classes)};
+}
+
+}  // namespace
+
+DatasetSplits read_image_folder_splits(const DatasetOptions& options) {
+  try {
+    return read_parts(options);
+  } catch (const fs::filesystem_error& error) {
+    throw MissingFileError(error.path1().string() + ": cannot be read: " + error.code().message());
+  }
 }
 
 }  // namespace io

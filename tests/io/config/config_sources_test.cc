@@ -80,7 +80,8 @@ TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
   EXPECT_EQ(fault("epochs = 1.5\n"), (folder_ / "run.toml") + ":1: 'epochs' is a real number; expected an integer");
   EXPECT_EQ(fault("shuffle = 1\n"), (folder_ / "run.toml") + ":1: 'shuffle' is an integer; expected true or false");
   EXPECT_EQ(fault("model = 3\n"), (folder_ / "run.toml") + ":1: 'model' is an integer; expected UTF-8 text");
-  EXPECT_EQ(fault("sync = true\n"), (folder_ / "run.toml") + ":1: 'sync' is a boolean; expected one of grad, params, none");
+  EXPECT_EQ(fault("sync = true\n"),
+            (folder_ / "run.toml") + ":1: 'sync' is a boolean; expected one of grad, params, post-local, slowmo, diloco, none");
   EXPECT_EQ(fault("lr-step-epochs = [3, 'x']\n"),
             (folder_ / "run.toml") + ":1: 'lr-step-epochs' is a list with a string in it; expected integers");
   EXPECT_EQ(fault("lr = 1979-05-27\n"), (folder_ / "run.toml") + ":1: 'lr' is a date or time; expected a number");

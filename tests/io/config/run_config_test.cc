@@ -90,8 +90,9 @@ TEST(RunConfig, ValuesOfEveryType) {
 TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
   EXPECT_EQ(fault(flags({{"lr", "-1"}})), "--lr is '-1' (from --lr); expected a number above 0");
   EXPECT_EQ(fault(flags({{"lr", "fast"}})), "--lr is 'fast' (from --lr); expected a number");
-  EXPECT_EQ(fault(flags({{"sync", "parms"}})),
-            "--sync is 'parms' (from --sync); expected one of grad, params, none; did you mean 'params'?");
+  EXPECT_EQ(
+      fault(flags({{"sync", "parms"}})),
+      "--sync is 'parms' (from --sync); expected one of grad, params, post-local, slowmo, diloco, none; did you mean 'params'?");
   EXPECT_EQ(fault(flags({{"epochs", "0"}})), "--epochs is '0' (from --epochs); expected an integer from 1 to 1000000");
   ConfigValues values = flags({});
   values["momentum"] = {"1", "ENGINE_MOMENTUM"};
@@ -102,7 +103,7 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
 }
 
 TEST(RunConfig, RefusesWhatThisVersionCannotDo) {
-  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{{"sync", "diloco"},
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{{"sync", "easgd"},
                                                                                               {"device", "cuda"},
                                                                                               {"dtype", "bf16"},
                                                                                               {"normalize", "imagenet"},
@@ -167,6 +168,22 @@ TEST(RunConfig, RefusesContradictions) {
       flags({{"sync-every", "8"}}),
       flags({{"sync", "none"}, {"sync-every", "8"}}),
       flags({{"sync", "params"}, {"delay-allreduce", "true"}}),
+      flags({{"reduction-order", "canonical"}, {"sync", "params"}}),
+      flags({{"reduction-order", "canonical"}, {"delay-allreduce", "true"}}),
+      flags({{"reduction-order", "canonical"}, {"buffers", "average"}}),
+      flags({{"reduction-order", "canonical"}, {"reduction-shards", "12"}}),
+      flags({{"reduction-shards", "4"}}),
+      flags({{"outer-lr", "0.5"}}),
+      flags({{"sync", "slowmo"}, {"outer-lr", "0.5"}}),
+      flags({{"sync", "diloco"}, {"slowmo-beta", "0.4"}}),
+      flags({{"sync", "params"}, {"compress", "topk"}}),
+      flags({{"compress", "bf16"}, {"topk-ratio", "0.5"}}),
+      flags({{"average-state", "all"}}),
+      flags({{"sync-island", "host"}}),
+      flags({{"sync", "post-local"}, {"sync-every", "8"}}),
+      flags({{"sync", "params"}, {"sync-schedule", "0:4"}, {"sync-every", "8"}}),
+      flags({{"sync", "params"}, {"sync-schedule", "0:4"}, {"sync-warmup", "8"}}),
+      flags({{"sync", "params"}, {"average-buffers", "true"}, {"buffers", "rank0"}}),
       flags({{"rank", "0"}}),
       flags({{"rank", "2"}, {"world-size", "2"}}),
       flags({{"spawn", "2"}, {"rank", "0"}, {"world-size", "2"}}),
@@ -188,7 +205,39 @@ TEST(RunConfig, RefusesContradictions) {
             "--batch-size is '8' (from --batch-size) and --batch-size-per-device is '8' (from --batch-size-per-device) "
             "exclude each other; give only one");
   EXPECT_EQ(fault(contradictions[2]),
-            "--sync-every is '8' (from --sync-every) and needs --sync params, but --sync is 'grad' (from default)");
+            "--sync-every is '8' (from --sync-every) and needs --sync params|post-local|slowmo|diloco, but --sync is 'grad' "
+            "(from default)");
+}
+
+TEST(RunConfig, SchedulesOfAveraging) {
+  const io::RunConfig config = io::resolve_run_config(flags({{"sync", "post-local"}, {"sync-schedule", "10:1,1000:8"}}));
+  ASSERT_EQ(config.sync_schedule.size(), 2u);
+  EXPECT_EQ(config.sync_schedule[1].from, 1000);
+  EXPECT_EQ(config.sync_schedule[1].every, 8);
+  EXPECT_EQ(config.origin.at("sync-every").source, "not used");
+  for (const char* schedule :
+       {"5:1", "0:0", "0:-1", "0:1,0:2", "0:1,8:2,8:3", "0:1,5:2,4:3", "0", "0:1:2", "0:x", ":", "0:1,", "1"})
+    EXPECT_THROW(io::resolve_run_config(flags({{"sync", "params"}, {"sync-schedule", schedule}})), ConfigError) << schedule;
+  EXPECT_EQ(fault(flags({{"sync", "params"}, {"sync-schedule", "0:1,8:4,8:2"}})),
+            "--sync-schedule is '0:1,8:4,8:2' (from --sync-schedule); expected STEP:K,STEP:K,... with ascending steps from 0 and "
+            "each K 1 or more, as 0:1,1000:8");
+  EXPECT_EQ(fault(flags({{"sync", "params"}, {"sync-every", "0"}})).find("--sync-every is '0' (from --sync-every); expected"),
+            0u);
+  EXPECT_EQ(fault(flags({{"sync", "post-local"}})),
+            "--sync is 'post-local' (from --sync); expected --sync-warmup W above 0 beside it, or a --sync-schedule that begins "
+            "after step 0");
+}
+
+TEST(RunConfig, RangesOfAveraging) {
+  for (const auto& [sync, name, value] : std::initializer_list<std::array<const char*, 3>>{{"diloco", "outer-lr", "0"},
+                                                                                           {"diloco", "outer-momentum", "1"},
+                                                                                           {"slowmo", "slowmo-beta", "-0.1"},
+                                                                                           {"slowmo", "slowmo-alpha", "0"},
+                                                                                           {"params", "average-state", "some"}})
+    EXPECT_THROW(io::resolve_run_config(flags({{"sync", sync}, {name, value}})), ConfigError) << name << "=" << value;
+  for (const char* ratio : {"0", "1.01", "-1"})
+    EXPECT_THROW(io::resolve_run_config(flags({{"compress", "topk"}, {"topk-ratio", ratio}})), ConfigError) << ratio;
+  EXPECT_THROW(io::resolve_run_config(flags({{"compress", "powersgd"}, {"powersgd-rank", "0"}})), ConfigError);
 }
 
 TEST(RunConfig, TheStrongerSourceSettlesAContradiction) {
@@ -211,6 +260,8 @@ TEST(RunConfig, TomlReadsBackToTheSameRun) {
       flags({{"optimizer", "adamw"}, {"steps", "7"}, {"lr", ".001"}, {"job-id", "a \"b\" \\ \n \x7f \xc3\xa9"}}),
       flags({{"sync", "params"}, {"sync-every", "16"}, {"batch-size-per-device", "32"}, {"save-dir", "x"}, {"lr", "1e-5"}}),
       flags({{"lr-schedule", "step"}, {"lr-step-epochs", "3,9"}, {"spawn", "2"}, {"shuffle", "0"}}),
+      flags({{"sync", "params"}, {"sync-schedule", "0:1,100:16"}, {"average-state", "all"}}),
+      flags({{"sync", "diloco"}, {"sync-every", "16"}, {"outer-nesterov", "false"}, {"sync-island", "host"}}),
       flags({{"lr-schedule", "cosine"}, {"lr-min", "1e-4"}, {"lr", "12345678.9e-3"}, {"rank", "0"}, {"world-size", "2"}}),
   };
   for (const ConfigValues& run : runs) {

@@ -105,6 +105,26 @@ TEST_P(BatchLoaderCrews, AllocatesNothingAfterConstruction) {
   EXPECT_GT(sum, 0);
 }
 
+TEST_P(BatchLoaderCrews, AllocatesNothingForFeaturesAndTokensEither) {
+  Dataset features, tokens;
+  features.kind = SampleKind::kFeatures;
+  features.shape = {1, 1, 3};
+  features.labels.resize(40);
+  features.features.resize(120);
+  tokens.kind = SampleKind::kTokens;
+  tokens.shape = {7, 1, 1};
+  tokens.tokens.resize(47);  // 40 windows
+  for (Dataset* set : {&features, &tokens}) {
+    set->classes = 1;
+    BatchLoader loader(*set, {40, 9, 0, 1, 11, true}, options());
+    const long before = test_support::allocations.load();
+    std::int64_t count = 0;
+    for (int i = 0; i < 50; ++i) count += loader.next().count();  // 10 epochs
+    EXPECT_EQ(test_support::allocations.load() - before, 0);
+    EXPECT_EQ(count, 400);
+  }
+}
+
 TEST_P(BatchLoaderCrews, AnErrorInAWorkerReachesTheCallerAtItsStep) {
   Dataset set = small_set(40);
   set.labels[25] = 5;

@@ -8,6 +8,7 @@
 
 #include "io/data/csv_columns.h"
 #include "io/data/csv_table.h"
+#include "io/data/split_mix.h"
 #include "io/io_error.h"
 #include "tests/support/test_support.h"
 
@@ -193,6 +194,32 @@ TEST_F(CsvFiles, WrongContentIsNamed) {
   std::string distinct;
   for (int i = 0; i < 50; ++i) distinct += "1," + std::to_string(i) + "\n";
   expect_complaint(distinct, {"50 different values in 50 rows", "--label-column"});
+}
+
+TEST_F(CsvFiles, ChangedBytesNeverDoHarm) {
+  std::string original = "kind,size,colour,weight\n";
+  for (int i = 0; i < 12; ++i)
+    original += (i % 2 ? "x," : "\"y\",") + std::to_string(i) + ",\"red, or \"\"blue\"\"\"," + (i % 5 ? "1.5" : "NA") + "\r\n";
+  options_.label_column = "1";
+  SplitMix random(4, 4);
+  int refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::string file = original;
+    for (std::uint32_t i = 0; i <= random.below(3); ++i) {
+      const std::size_t at = random.below(static_cast<std::uint32_t>(file.size()));
+      file[at] = random.below(2) == 0 ? static_cast<char>(random.below(256)) : ",\"\n\r \0"[random.below(6)];
+    }
+    try {
+      const DatasetSplits splits = load(file);
+      ASSERT_EQ(splits.train.features.size(), splits.train.labels.size() * static_cast<std::size_t>(splits.train.shape[2]));
+      for (const float value : splits.train.features) ASSERT_TRUE(std::isfinite(value)) << file;
+    } catch (const Error& error) {
+      ASSERT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 500);
+  EXPECT_LT(refused, 1900);
 }
 
 TEST_F(CsvFiles, TheFileIsNamedOrTheOnlyOne) {

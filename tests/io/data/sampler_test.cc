@@ -260,5 +260,81 @@ TEST(SplitMix, BoundedDrawsStayInBoundsAndReachAll) {
   EXPECT_EQ(random.below(1), 0u);
 }
 
+TEST(FileShard, PartsOfOneToNineRanksAreTheFile) {
+  for (const std::int64_t size : {1, 5, 8, 9, 150, 344, 1001}) {
+    for (int world = 1; world <= 9; ++world) {
+      std::int64_t end = 0;
+      for (int rank = 0; rank < world; ++rank) {
+        const FileShard part = file_shard(size, rank, world);
+        EXPECT_EQ(part.start, end);
+        EXPECT_GE(part.end - part.start, size / world);
+        EXPECT_LE(part.end - part.start, size / world + 1);
+        end = part.end;
+      }
+      EXPECT_EQ(end, size);
+    }
+  }
+  EXPECT_EQ(file_shard(344, 1, 3).start, 114);  // int(1 * 344 / 3)
+  EXPECT_EQ(file_shard(344, 1, 3).end, 229);    // int(2 * 344 / 3)
+}
+
+TEST(FileShard, EveryEpochEachRankTakesExactlyItsPart) {
+  for (World world : worlds()) {
+    for (const bool shuffle : {true, false}) {
+      SCOPED_TRACE(describe(world));
+      std::vector<std::int64_t> steps(static_cast<std::size_t>((world.size - 1) / world.batch + 1));
+      for (int rank = 0; rank < world.ranks; ++rank) {
+        Sampler sampler({.size = world.size,
+                         .global_batch = world.batch,
+                         .rank = rank,
+                         .world_size = world.ranks,
+                         .seed = 3,
+                         .shuffle = shuffle,
+                         .shard = Shard::kFile});
+        ASSERT_EQ(sampler.steps_per_epoch(), static_cast<std::int64_t>(steps.size()));
+        sampler.set_epoch(1);
+        std::vector<std::int64_t> seen;
+        for (std::size_t step = 0; step < steps.size(); ++step) {
+          const auto ids = sampler.indices(static_cast<std::int64_t>(step));
+          seen.insert(seen.end(), ids.begin(), ids.end());
+          steps[step] += sampler.local_count(static_cast<std::int64_t>(step));
+          ASSERT_LE(static_cast<std::int64_t>(ids.size()), sampler.max_local_count());
+        }
+        if (shuffle) std::sort(seen.begin(), seen.end());
+        const FileShard part = file_shard(world.size, rank, world.ranks);
+        ASSERT_EQ(static_cast<std::int64_t>(seen.size()), part.end - part.start);
+        for (std::size_t i = 0; i < seen.size(); ++i) ASSERT_EQ(seen[i], part.start + static_cast<std::int64_t>(i));
+      }
+      for (std::size_t step = 0; step < steps.size(); ++step)
+        ASSERT_EQ(steps[step], std::min(world.batch, world.size - static_cast<std::int64_t>(step) * world.batch));
+    }
+  }
+}
+
+TEST(FileShard, IsShuffledByEpochAndRankAndPaddedFromItsOwnFront) {
+  const auto all = [](int rank, std::int64_t epoch, Uneven uneven) {
+    Sampler sampler(
+        {.size = 50, .global_batch = 8, .rank = rank, .world_size = 4, .seed = 1, .uneven = uneven, .shard = Shard::kFile});
+    sampler.set_epoch(epoch);
+    std::vector<std::int64_t> ids;
+    for (std::int64_t step = 0; step < sampler.steps_per_epoch(); ++step)
+      for (const std::int64_t id : sampler.indices(step)) ids.push_back(id);
+    return ids;
+  };
+  EXPECT_NE(all(1, 0, Uneven::kJoin), all(1, 1, Uneven::kJoin));
+  std::vector<std::int64_t> shifted = all(0, 0, Uneven::kJoin);  // parts 0 and 2 have 12 samples: 0.. and 25..
+  for (std::int64_t& id : shifted) id += 25;
+  EXPECT_NE(shifted, all(2, 0, Uneven::kJoin));
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::vector<std::int64_t> padded = all(rank, 0, Uneven::kPad), joined = all(rank, 0, Uneven::kJoin);
+    ASSERT_EQ(padded.size(), 13u);
+    EXPECT_TRUE(std::equal(joined.begin(), joined.end(), padded.begin()));
+    EXPECT_EQ(padded[12], joined.size() == 12 ? joined[0] : joined[12]);
+    EXPECT_EQ(all(rank, 0, Uneven::kDrop).size(), 12u);
+  }
+  EXPECT_THROW(Sampler({.size = 3, .global_batch = 4, .world_size = 4, .uneven = Uneven::kPad, .shard = Shard::kFile}),
+               ConfigError);
+}
+
 }  // namespace
 }  // namespace io

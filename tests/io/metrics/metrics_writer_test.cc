@@ -17,14 +17,19 @@ TEST(MetricsWriter, WritesOneObjectALine) {
   {
     io::MetricsWriter writer(path, false);
     writer.step(100, 0, 0.1, 0.05, 2500);
+    writer.averaging(100, 0, 12, 3456, 0.125);
+    writer.averaging(100, 0, 13, 4567, std::nullopt);
     writer.eval(100, 1, "test", 0.25, 0.5, 10'000);
     writer.end(100, 1, 12.5, 0);
   }
-  EXPECT_EQ(test_support::read_text(path),
-            "{\"schema\":1,\"event\":\"step\",\"step\":100,\"epoch\":0,\"loss\":0.1,\"lr\":0.05,\"samples_per_s\":2500}\n"
-            "{\"schema\":1,\"event\":\"eval\",\"step\":100,\"epoch\":1,\"split\":\"test\",\"loss\":0.25,\"accuracy\":0.5,"
-            "\"samples\":10000}\n"
-            "{\"schema\":1,\"event\":\"end\",\"step\":100,\"epoch\":1,\"seconds\":12.5,\"exit\":0}\n");
+  EXPECT_EQ(
+      test_support::read_text(path),
+      "{\"schema\":1,\"event\":\"step\",\"step\":100,\"epoch\":0,\"loss\":0.1,\"lr\":0.05,\"samples_per_s\":2500}\n"
+      "{\"schema\":1,\"event\":\"averaging\",\"step\":100,\"epoch\":0,\"averagings\":12,\"bytes_sent\":3456,\"spread\":0.125}\n"
+      "{\"schema\":1,\"event\":\"averaging\",\"step\":100,\"epoch\":0,\"averagings\":13,\"bytes_sent\":4567}\n"
+      "{\"schema\":1,\"event\":\"eval\",\"step\":100,\"epoch\":1,\"split\":\"test\",\"loss\":0.25,\"accuracy\":0.5,"
+      "\"samples\":10000}\n"
+      "{\"schema\":1,\"event\":\"end\",\"step\":100,\"epoch\":1,\"seconds\":12.5,\"exit\":0}\n");
 }
 
 TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {

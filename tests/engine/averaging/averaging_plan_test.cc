@@ -1,0 +1,70 @@
+// Plans told before a run.
+#include "engine/averaging/averaging_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace engine {
+namespace {
+
+AveragingPlan plan_of(std::int64_t epochs, SyncSchedule schedule) {
+  AveragingPlan plan;
+  plan.steps_per_epoch = 196;
+  plan.total_steps = epochs * 196;
+  plan.schedule = std::move(schedule);
+  plan.bytes_each = 1000;
+  plan.ranks = 4;
+  return plan;
+}
+
+TEST(AveragingPlan, CountsByClockAndAtEnds) {
+  const AveragingPlan plan = plan_of(2, SyncSchedule::constant(8, 0));
+  const PlannedAveragings planned = count_averagings(plan);
+  EXPECT_EQ(planned.by_clock, 49);
+  EXPECT_EQ(planned.at_ends, 1);  // step 196 is none of the clock's, 392 is
+  EXPECT_EQ(describe(plan),
+            std::vector<std::string>{
+                "parameters every 8 steps: 49 averagings by the clock, 1 more at ends of epochs or of the run, 1000 bytes each"});
+}
+
+TEST(AveragingPlan, CountsWhatIsLeftOfAResumedRunAndAnEpochCutShort) {
+  AveragingPlan plan = plan_of(1, SyncSchedule::constant(10, 0));
+  plan.first_step = 95;
+  plan.total_steps = 199;  // the second epoch has three steps
+  const PlannedAveragings planned = count_averagings(plan);
+  EXPECT_EQ(planned.by_clock, 10);  // 100 ... 190
+  EXPECT_EQ(planned.at_ends, 2);    // 196 and 199
+}
+
+TEST(AveragingPlan, TellsWhenAPeriodIsLongerThanAnEpochOrTheRun) {
+  const auto one = describe(plan_of(1, SyncSchedule::constant(500, 0)));
+  ASSERT_EQ(one.size(), 2u);
+  EXPECT_EQ(one[1], "K = 500 > 196 steps in all and 196 an epoch: averages only at epoch ends and at the end");
+  const auto four = describe(plan_of(4, SyncSchedule::constant(500, 0)));
+  ASSERT_EQ(four.size(), 2u);
+  EXPECT_EQ(four[1], "K = 500 > 196 steps an epoch: averages at epoch ends, too");
+}
+
+TEST(AveragingPlan, TellsOfPhasesAndWarmupsThatDoNotFit) {
+  const auto late = describe(plan_of(1, SyncSchedule({{0, 4}, {1000, 8}})));
+  ASSERT_EQ(late.size(), 2u);
+  EXPECT_EQ(late[1], "the run has 196 steps: the phase from step 1000 never begins");
+  AveragingPlan warm = plan_of(1, SyncSchedule({{300, 4}}));
+  warm.warmup = 300;
+  const auto never = describe(warm);
+  ASSERT_EQ(never.size(), 2u);
+  EXPECT_EQ(never[1], "the first 300 steps average gradients and the run has 196: parameters are never averaged");
+}
+
+TEST(AveragingPlan, TellsOfIslandsThatChangeNothing) {
+  AveragingPlan plan = plan_of(1, SyncSchedule::constant(4, 0));
+  for (const int islands : {1, 4}) {
+    plan.islands = islands;
+    EXPECT_EQ(describe(plan).size(), 2u) << islands;
+  }
+  plan.islands = 2;
+  EXPECT_EQ(describe(plan).size(), 1u);
+  EXPECT_EQ(describe(plan)[0].find("gradients within 2 hosts every step, parameters every 4 steps"), 0u) << describe(plan)[0];
+}
+
+}  // namespace
+}  // namespace engine

@@ -1,0 +1,140 @@
+// The configuration of a benchmark run and the measuring loop.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+
+#include "backends/rendezvous/identity.h"
+#include "models/model_catalog.h"
+#include "tools/bench_step/bench_step.h"
+#include "tools/exit_codes.h"
+#include "tools/train_session.h"
+
+namespace tools {
+namespace {
+
+constexpr int kStepsADecision = 4;  // so that deciding costs nothing that shows
+
+// Ranks of the group that this configuration will run in.
+std::int64_t world_of(const io::RunConfig& config) {
+  const auto devices = static_cast<std::int64_t>(std::max<std::size_t>(1, config.devices.size()));
+  if (config.spawn > 0) return config.spawn * devices;
+  return devices * backends::resolve_identity({.init_method = config.init_method,
+                                               .rank = config.rank,
+                                               .world_size = config.world_size,
+                                               .local_rank = config.local_rank,
+                                               .port_rule = config.port_rule,
+                                               .job_id = config.job_id},
+                                              backends::process_environment())
+                       .world_size;
+}
+
+void invent_data(io::ConfigValues& values, const std::string& model, std::int64_t synthetic_size) {
+  const models::ModelOptions wanted = models::default_options(model);
+  if (wanted.sample_shape.rank() != 3)
+    throw UsageError("--model " + model + " reads tokens, of which there are no made-up ones: give --dataset");
+  const auto set = [&values](const char* name, const std::string& value) {
+    values.emplace(name, io::ConfigValue{value, "bench:default"});
+  };
+  std::string shape;
+  for (int d = 0; d < 3; ++d) shape += (d ? "x" : "") + std::to_string(wanted.sample_shape[d]);
+  set("dataset", "synthetic");
+  set("synthetic-shape", shape);
+  set("synthetic-size", std::to_string(synthetic_size));
+  set("synthetic-classes", std::to_string(wanted.classes));
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& app, io::ConfigValues& values, const std::vector<std::string>& without) {
+  std::vector<std::string> names;
+  for (const io::OptionSpec& option : io::train_options())
+    if (std::find(without.begin(), without.end(), option.name) == without.end()) names.emplace_back(option.name);
+  add_table_options(app, values, names);
+}
+
+io::RunConfig resolve_bench(io::ConfigValues values, const std::map<std::string, std::string>& defaults,
+                            std::int64_t synthetic_size) {
+  io::apply_environment(values);
+  // A source that is stronger than the table's defaults and weaker than anything that the user said.
+  for (const auto& [name, value] : defaults)
+    if (name != "batch-size-per-device" || !values.contains("batch-size"))
+      values.emplace(name, io::ConfigValue{value, "bench:default"});
+  values.emplace("eval-every", io::ConfigValue{"0", "bench:default"});
+  values.emplace("log-every", io::ConfigValue{"0", "bench:default"});
+  const auto resolve = [&](std::int64_t size) {
+    io::ConfigValues all = values;
+    const auto dataset = all.find("dataset");
+    if (dataset == all.end() || dataset->second.value == "synthetic") invent_data(all, all.at("model").value, size);
+    io::apply_defaults(all);
+    return io::resolve_run_config(all);
+  };
+  if (synthetic_size > 0) return resolve(synthetic_size);
+  const io::RunConfig config = resolve(1);
+  return resolve(config.batch_size_per_device > 0 ? config.batch_size_per_device * world_of(config) : config.batch_size);
+}
+
+StepTimes measure_steps(const io::RunConfig& config, const StepBench& bench, backends::Group& group) {
+  using Clock = std::chrono::steady_clock;
+  TrainSession session(config, group);
+  static_cast<void>(session.start_state());
+  const std::atomic<int> never{0};
+  engine::Trainer trainer = session.make_trainer(never);
+  const auto control = group.make_communicator();
+  for (int i = 0; i < bench.warmup; ++i) trainer.step();
+  std::vector<engine::StepPhases> own;
+  own.reserve(1 << 14);
+  control->barrier();
+  const auto start = Clock::now();
+  while (true) {
+    const bool time_left = std::chrono::duration<double>(Clock::now() - start).count() < bench.seconds || own.size() < 3;
+    double more = bench.steps > 0 ? static_cast<double>(own.size()) < static_cast<double>(bench.steps) : time_left;
+    if (group.world_size() > 1) control->broadcast(&more, sizeof more, 0);
+    if (more == 0) break;
+    for (int i = 0; i < kStepsADecision && (bench.steps == 0 || own.size() < static_cast<std::size_t>(bench.steps)); ++i) {
+      trainer.step();
+      own.push_back(trainer.phases());
+    }
+  }
+  StepTimes times{session.start_line(), group.backend(), session.global_batch(), {}};
+  std::vector<engine::StepPhases> all(own.size() * static_cast<std::size_t>(group.world_size()));
+  control->all_gather(own.data(), own.size() * sizeof own[0], all.data());
+  for (auto begin = all.begin(); begin != all.end(); begin += static_cast<std::ptrdiff_t>(own.size()))
+    times.ranks.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(own.size()));
+  return times;
+}
+
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(std::lround(q * static_cast<double>(values.size() - 1)))];
+}
+
+double StepTimes::rate() const {
+  std::vector<double> totals;
+  for (const engine::StepPhases& step : ranks.front()) totals.push_back(step.total());
+  return static_cast<double>(global_batch) / quantile(std::move(totals), 0.5);
+}
+
+std::vector<PhaseRow> summarize(const StepTimes& times) {
+  using Phase = double (*)(const engine::StepPhases&);
+  constexpr std::pair<const char*, Phase> kPhases[] = {
+      {"data", [](const engine::StepPhases& p) { return p.data; }},
+      {"forward", [](const engine::StepPhases& p) { return p.forward; }},
+      {"backward", [](const engine::StepPhases& p) { return p.backward; }},
+      {"communication", [](const engine::StepPhases& p) { return p.communication; }},
+      {"update", [](const engine::StepPhases& p) { return p.update; }},
+      {"step", [](const engine::StepPhases& p) { return p.total(); }}};
+  std::vector<PhaseRow> rows;
+  for (std::size_t r = 0; r < times.ranks.size(); ++r) {
+    for (const auto& [name, phase] : kPhases) {
+      std::vector<double> values;
+      for (const engine::StepPhases& step : times.ranks[r]) values.push_back(1e3 * phase(step));
+      rows.push_back({static_cast<int>(r), name, quantile(values, 0), quantile(values, 0.5), quantile(values, 0.99)});
+    }
+    for (std::size_t i = rows.size() - std::size(kPhases); i < rows.size(); ++i)
+      rows[i].share = rows[i].p50_ms / std::max(rows.back().p50_ms, 1e-12);
+  }
+  return rows;
+}
+
+}  // namespace tools
