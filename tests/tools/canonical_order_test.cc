@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(
                     // 11 samples in steps of 4: most shards have one sample or none
                     Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"synthetic-size", "11"}, {"batch-size", "4"}}));
 
-// Tied weights, attention, residual blocks, dropout by sample.
+// Tied weights, attention, residual blocks.
 TEST(CanonicalOrder, HoldsForTextAndForResidualNetworks) {
   const test_support::TemporaryDirectory folder;
   write_some_text(folder / "input.txt");
