@@ -39,7 +39,7 @@ TrainResult Trainer::run() {
   while (progress.global_step < options_.total_steps && stop_ == 0) {
     step();
     const bool epoch_end = advance();
-    if (epoch_end) {
+    if (epoch_end || progress.global_step == options_.total_steps) {  // the last step: what is evaluated is what remains
       PhaseTimer timer;
       synchronize(p_.control, p_.state);
       timer.lap(phases_since_report_.communication);

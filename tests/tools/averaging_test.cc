@@ -121,6 +121,16 @@ TEST(Outer, MomentumChangesTheResultAndTheStepsAreCounted) {
   }
 }
 
+// Seven steps end within the second epoch: with K = 7 the clock averages then, with a longer one the end of the run does.
+TEST(Parameters, TheLastEvaluationIsOfTheAveragedModel) {
+  const Options options{{"dtype", "f64"}, {"batch-size", "13"}, {"sync", "params"}, {"steps", "7"}, {"eval-every", "7s"}};
+  const auto by_clock = train(2, with(options, {{"sync-schedule", "0:5,5:2"}}));
+  const auto at_end = train(2, with(options, {{"sync-every", "1000"}}));
+  EXPECT_TRUE(same_bits(by_clock[0], at_end[0], io::Section::kParameter));
+  EXPECT_GT(at_end[0].last_eval.samples, 0);
+  EXPECT_EQ(by_clock[0].last_eval.loss, at_end[0].last_eval.loss);
+}
+
 TEST(PostLocal, SaysWhatItDid) {
   const auto ranks = train(3, with(kBase, {{"sync", "post-local"}, {"sync-warmup", "4"}, {"sync-every", "3"}}));
   // After step 4: the end of the epoch (5), the clock (7, 10).
