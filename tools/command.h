@@ -20,6 +20,7 @@ int bench_scaling_command(const Arguments& arguments);
 int bench_demos_command(const Arguments& arguments);
 int export_command(const Arguments& arguments);
 int import_command(const Arguments& arguments);
+int sample_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int env_command(const Arguments& arguments);
 int version_command(const Arguments& arguments);

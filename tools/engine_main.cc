@@ -63,6 +63,7 @@ const std::vector<Command>& commands() {
       {"inspect", "show what a checkpoint holds, or what a failed run was doing", inspect_command},
       {"export", "the model of a checkpoint as .safetensors or .npz", export_command},
       {"import", "a checkpoint from .safetensors or .npz weights", import_command},
+      {"sample", "text from a model that was trained on text", sample_command},
       {"doctor", "check hosts, links, clocks and folders of a group", doctor_command},
       {"env", "show the resolved rank, world and meeting place", env_command},
       {"version", "version and build of this program", version_command},

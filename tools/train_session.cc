@@ -159,8 +159,8 @@ struct TrainSession::Impl {
     if (c.verify_every > 0 && g.world_size() > 1) {
       if (policy->local_parameters())
         throw io::ConfigError("verify-every compares replicas, but --sync " + c.sync + " never brings them together");
-      desync = std::make_unique<engine::DesyncCheck>(*control, state,
-                                                     engine::DesyncOptions{.every = c.verify_every, .action = on_desync(c)});
+      desync = std::make_unique<engine::DesyncCheck>(
+          *control, state, engine::DesyncOptions{.every = c.verify_every, .action = on_desync(c), .equal_statistics = c.sync_bn});
     }
   }
 

@@ -21,12 +21,52 @@ void broadcast_blocks(backends::Communicator& communicator, void* data, std::siz
   for (std::size_t at = 0; at < bytes; at += kBlock) communicator.broadcast(p + at, std::min(kBlock, bytes - at), 0);
 }
 
-// What must be equal before any tensor is exchanged.
-StateDigest describe(const ModelState& state) {
-  std::string text(to_string(state.parameters.values.dtype()));
-  for (const ModelState::Entry& e : state.entries) text += '\n' + e.name + state.layout(e).file_shape.to_string();
+// What must be equal before any tensor is exchanged: a line for the dtype, then one for each tensor.
+std::vector<std::string> describe(const ModelState& state) {
+  std::vector<std::string> lines{"dtype " + std::string(to_string(state.parameters.values.dtype()))};
+  for (const ModelState::Entry& e : state.entries) lines.push_back(e.name + " " + state.layout(e).file_shape.to_string());
+  return lines;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+// The first line in which this rank's model is not rank 0's.
+std::string first_difference(const std::vector<std::string>& own, const std::string& of_root) {
+  std::size_t at = 0;
+  for (std::size_t i = 0;; ++i) {
+    const std::size_t end = of_root.find('\n', at);
+    const std::string theirs = end == std::string::npos ? "no further tensor" : of_root.substr(at, end - at);
+    const std::string mine = i < own.size() ? own[i] : "no further tensor";
+    if (mine != theirs || end == std::string::npos) return "it has " + mine + " where rank 0 has " + theirs;
+    at = end + 1;
+  }
+}
+
+// All ranks learn which rank differs first, and in which tensor.
+void require_equal_models(backends::Communicator& communicator, const ModelState& state) {
+  const std::vector<std::string> own = describe(state);
+  const std::string text = joined(own);
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  return {hash.low64, hash.high64};
+  const StateDigest mine{hash.low64, hash.high64};
+  std::vector<StateDigest> all(static_cast<std::size_t>(communicator.world_size()));
+  communicator.all_gather(&mine, sizeof mine, all.data());
+  const auto other = std::find_if(all.begin(), all.end(), [&](const StateDigest& d) { return d != all.front(); });
+  if (other == all.end()) return;
+  const int rank = static_cast<int>(other - all.begin());
+  std::vector<std::byte> root(text.size());
+  std::memcpy(root.data(), text.data(), text.size());
+  broadcast_bytes(communicator, root);
+  std::array<char, 512> frame{};
+  if (communicator.rank() == rank) {
+    const std::string of_root(reinterpret_cast<const char*>(root.data()), root.size());
+    std::strncpy(frame.data(), first_difference(own, of_root).c_str(), frame.size() - 1);
+  }
+  communicator.broadcast(frame.data(), frame.size(), rank);
+  throw DesyncError("the model of rank " + std::to_string(rank) + " differs from rank 0's: " + frame.data());
 }
 
 void require_equal(backends::Communicator& communicator, const StateDigest& mine, const std::string& what) {
@@ -40,7 +80,7 @@ void require_equal(backends::Communicator& communicator, const StateDigest& mine
 
 void broadcast_state(backends::Communicator& communicator, ModelState& state) {
   if (communicator.world_size() == 1) return;
-  require_equal(communicator, describe(state), "the model (names, shapes, dtype)");
+  require_equal_models(communicator, state);
   for (FlatBuffer* buffer : {&state.parameters.values, &state.running, &state.counters})
     if (buffer->bytes() > 0) broadcast_blocks(communicator, buffer->data(), buffer->bytes());
   require_equal(communicator, digest(state.parameters.values), "after the broadcast, the digest of the parameters");

@@ -9,8 +9,9 @@
 
 namespace engine {
 
-// Checks that all ranks have the same model (names, shapes, dtype: DesyncError names the first rank that differs), gives all
-// of them rank 0's parameters and buffers, and compares digests afterwards (DesyncError). Collective.
+// Checks that all ranks have the same model (names, shapes, dtype: DesyncError names the first rank that differs, the first
+// tensor and both shapes), gives all of them rank 0's parameters and buffers, and compares digests afterwards (DesyncError).
+// Collective.
 void broadcast_state(backends::Communicator& communicator, ModelState& state);
 
 // Sends a block of rank 0's bytes to all. `bytes` is read on rank 0 and replaced elsewhere. Collective.

@@ -40,7 +40,7 @@ constexpr OptionSpec kTrainOptions[] = {
     {"devices", kString, "", "LIST", "compute", "replicas in this process, a thread each: cpu:0,cpu:1 (default: one)", kEqual},
     {"threads", kInteger, "0", "N", "compute", "threads of each rank (0: the allowed cores, shared among the ranks of the host)",
      kFree},
-    {"dtype", kChoice, "f32", "f32|f64", "compute", "number type; f64 runs the reference kernels", kEqual},
+    {"dtype", kChoice, "f32", "f32|f64", "compute", "number type; f64 is for comparisons and gradient checks", kEqual},
     {"sync-bn", kFlag, "false", "", "compute", "BatchNorm over the samples of all ranks, not each rank's own", kEqual},
     {"deterministic", kFlag, "false", "", "compute", "same bits for any --threads, not only from run to run", kEqual},
     {"buffers", kChoice, "local", "local|rank0|average", "compute", "BatchNorm statistics in averaging and saving", kEqual},

@@ -1,6 +1,8 @@
 // Models from TOML: every kind of layer, defaults, and messages that say where and what.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "engine/core/error.h"
 #include "engine/graph/executor.h"
 #include "models/model_catalog.h"
@@ -127,13 +129,62 @@ TEST_F(LayerList, TheExampleBuilds) {
   EXPECT_NO_THROW(engine::Plan::compile(models::build_model(path, options), {}));
 }
 
+TEST_F(LayerList, TheExampleOfTextBuildsWithItsOutputTied) {
+  const std::string path = test_support::source_directory() + "/models/examples/text.toml";
+  models::ModelOptions options = models::default_options(path);
+  EXPECT_EQ(options.sample_shape, (engine::Shape{64}));
+  options.sample_shape = {16};  // a shorter context than the positions that it knows
+  options.classes = 30;
+  const engine::Graph graph = models::build_model(path, options);
+  const engine::Plan plan = engine::Plan::compile(graph, {.max_batch = 2});
+  engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
+  state.initialize(graph, 1);
+  EXPECT_EQ(state.entries.front().name, "wte.weight");
+  EXPECT_EQ(state.entries.back().name, "ln_f.bias");
+  engine::ThreadPool threads(1);
+  engine::Executor executor(plan, state, threads, 1);
+  const std::vector<std::int32_t> tokens(2 * 16, 29), labels(2 * 16, 3);
+  const std::vector<std::int64_t> ids{0, 1};
+  const engine::BatchResult result =
+      executor.forward({.count = 2, .samples = {}, .tokens = tokens, .labels = labels, .sample_ids = ids}, true);
+  EXPECT_EQ(result.rows, 32);
+  EXPECT_NEAR(result.loss_sum / 32, std::log(30.0), 0.5);
+  executor.backward(1, engine::Write::kOverwrite, {});
+}
+
+TEST_F(LayerList, MistakesInModelsOfTextNameTheLine) {
+  const auto text_error = [&](const std::string& layers) -> std::string {
+    try {
+      build("[[layer]]\nkind = \"embedding\"\nname = \"e\"\nvocabulary = \"classes\"\nwidth = 6\n" + layers,
+            {.sample_shape = {5}, .classes = 3});
+    } catch (const engine::Error& error) {
+      const std::string message = error.what();
+      return message.substr(message.find("m.toml"));
+    }
+    return "no error";
+  };
+  EXPECT_EQ(text_error(""),
+            "m.toml: layer 'e' (embedding), which gives the logits: expected shape [5, 3] (the classes), got [5, 6]");
+  EXPECT_EQ(text_error("[[layer]]\nkind = \"gelu\"\napproximate = \"erf\"\n"),
+            "m.toml:8: 'approximate' must be \"none\" or \"tanh\", not \"erf\"");
+  EXPECT_EQ(text_error("[[layer]]\nkind = \"causal_self_attention\"\n"), "m.toml:6: 'heads' is missing");
+  EXPECT_EQ(text_error("[[layer]]\nkind = \"dense\"\nout = 3\ntied = \"f\"\n"),
+            "m.toml:9: no layer 'f' before this one: did you mean 'e'?");
+  EXPECT_EQ(
+      text_error("[[layer]]\nkind = \"dense\"\nout = 3\ntied = \"e\"\n"),
+      "m.toml:6: layer #3 (dense): tied to layer 'e' (embedding), expected its parameters (weight [3, 6]), got weight [3, 6], "
+      "bias [3]");
+  EXPECT_EQ(text_error("[[layer]]\nkind = \"dense\"\nout = 3\nbias = false\ntied = \"e\"\n"), "no error");
+}
+
 TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
   EXPECT_EQ(error_of("[[layer]]\nkind = \"convd\"\n"),
-            "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? There are dense, conv2d, batch_norm2d, relu, max_pool2d, "
-            "average_pool2d, pad_channels, global_average_pool, flatten, add, dropout");
+            "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? There are dense, conv2d, batch_norm2d, sync_batch_norm2d, "
+            "relu, max_pool2d, average_pool2d, pad_channels, global_average_pool, flatten, add, dropout, embedding, "
+            "position_embedding, layer_norm, gelu, causal_self_attention");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\n"),
             "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? Known here: kind, name, inputs, "
-            "out, bias");
+            "tied, out, bias");
   EXPECT_EQ(error_of("logit = \"a\"\n[[layer]]\nkind = \"relu\"\n"),
             "m.toml:1: unknown key 'logit' in the file: did you mean 'logits'? Known here: sample_shape, classes, logits, layer");
 }

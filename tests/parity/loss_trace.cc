@@ -70,13 +70,9 @@ std::optional<std::string> first_difference(const std::vector<double>& expected,
 std::optional<std::string> first_stray(const std::vector<double>& exact, const std::vector<double>& peer,
                                        const std::vector<double>& got, std::size_t steps) {
   if (const auto missing = missing_steps(exact, peer, steps)) return missing;
-  if (const auto missing = missing_steps(exact, got, steps)) return missing;
   double allowed = 1e-6;
-  for (std::size_t i = 0; i < steps; ++i) {
-    allowed = std::max(allowed, 5 * std::abs(peer[i] - exact[i]) / std::abs(exact[i]));
-    if (const auto difference = difference_at(i, exact[i], got[i], allowed)) return difference;
-  }
-  return std::nullopt;
+  for (std::size_t i = 0; i < steps; ++i) allowed = std::max(allowed, 5 * std::abs(peer[i] - exact[i]) / std::abs(exact[i]));
+  return first_difference(exact, got, steps, allowed);
 }
 
 }  // namespace parity

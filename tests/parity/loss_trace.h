@@ -19,7 +19,7 @@ std::optional<std::string> first_difference(const std::vector<double>& expected,
                                             std::size_t steps, double relative);
 
 // The same for float32 against the exact (float64) losses: allowed is five times the largest relative error that the peer's
-// float32 has made up to that step, and 1e-6 in any case.
+// float32 makes in these steps, and 1e-6 in any case.
 std::optional<std::string> first_stray(const std::vector<double>& exact, const std::vector<double>& peer,
                                        const std::vector<double>& got, std::size_t steps);
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Makes the stored loss traces in tests/parity/data with PyTorch: mlp and convnet on MNIST (50 steps of 100 samples), residual
-# networks on CIFAR-10 (3 to 12 steps of 4 samples), in file order, in float64 and float32, on one rank and on two.
+# networks on CIFAR-10 (3 to 12 steps of 2 or 4 samples), gpt-nano on Tiny Shakespeare (20 or 50 steps of 12 windows), in file
+# order, in float64 and float32, on one rank and on two.
 #
 # Usage: PEER_PYTHON=python3 ENGINE_PEERS=DIR ENGINE_TEST_DATA=DIR tests/parity/make_traces.sh [MODEL...]
 #   MODEL             only these models (default: all)
 #   PEER_PYTHON       a Python with torch and numpy (default: python3)
 #   ENGINE_PEERS      the folder of torch_peer.py (default: ../shared/peers beside the source tree)
-#   ENGINE_TEST_DATA  the folder of mnist/ and cifar10/ (default: ../shared/data beside the source tree)
+#   ENGINE_TEST_DATA  the folder of mnist/, cifar10/ and tinyshakespeare/ (default: ../shared/data beside the source tree)
 # The test needs none of these: it reads the stored traces. One file a trace, one loss a line. parity_test.cc lists the traces
 # with the same options.
 set -euo pipefail
@@ -54,15 +55,18 @@ PYTHON
   done
 }
 
-mnist=mnist:$data/mnist cifar=cifar10:$scratch/cifar10
+mnist=mnist:$data/mnist cifar=cifar10:$scratch/cifar10 text=text:$data/tinyshakespeare/input.txt
 make_traces mlp "" "$mnist" 100 50 --lr 0.05 --momentum 0.9
 make_traces mlp -decay "$mnist" 100 50 --lr 0.05 --momentum 0.9 --weight-decay 0.01
 make_traces mlp -adamw "$mnist" 100 50 --lr 0.0005 --optimizer adamw --weight-decay 0.1
 make_traces convnet "" "$mnist" 100 50 --lr 0.01 --momentum 0.9
 make_traces convnet -decay "$mnist" 100 20 --lr 0.01 --momentum 0.9 --weight-decay 0.01
 make_traces convnet -adamw "$mnist" 100 20 --lr 0.0005 --optimizer adamw --weight-decay 0.1
-make_traces resnet18-cifar "" "$cifar" 4 12 --lr 0.001 --momentum 0.9
-make_traces resnet18-cifar -decay "$cifar" 4 12 --lr 0.001 --momentum 0.9 --weight-decay 0.01
-make_traces resnet18-cifar -adamw "$cifar" 4 12 --lr 0.0001 --optimizer adamw --weight-decay 0.1
-make_traces resnet50-cifar -decay "$cifar" 4 4 --lr 0.001 --momentum 0.9 --weight-decay 0.01
-make_traces pyramidnet110 -decay "$cifar" 4 3 --lr 0.001 --momentum 0.9 --weight-decay 0.01
+make_traces resnet18-cifar "" "$cifar" 4 12 --lr 0.0001 --momentum 0.9
+make_traces resnet18-cifar -decay "$cifar" 4 6 --lr 0.0001 --momentum 0.9 --weight-decay 0.1
+make_traces resnet18-cifar -adamw "$cifar" 4 6 --lr 0.00001 --optimizer adamw --weight-decay 0.1
+make_traces resnet50-cifar -decay "$cifar" 4 3 --lr 0.0001 --momentum 0.9 --weight-decay 0.1
+make_traces pyramidnet110 -decay "$cifar" 2 3 --lr 0.0001 --momentum 0.9 --weight-decay 0.1
+make_traces gpt-nano "" "$text" 12 20 --lr 0.05 --momentum 0.9
+make_traces gpt-nano -decay "$text" 12 20 --lr 0.05 --momentum 0.9 --weight-decay 0.01
+make_traces gpt-nano -adamw "$text" 12 50 --lr 0.001 --optimizer adamw --weight-decay 0.01

@@ -17,7 +17,7 @@ import sys
 
 import numpy as np
 
-SEEDS = {"mlp": 14, "convnet": 8, "resnet18-cifar": 1, "resnet50-cifar": 1, "pyramidnet110": 1}
+SEEDS = {"mlp": 14, "convnet": 8, "resnet18-cifar": 1, "resnet50-cifar": 1, "pyramidnet110": 1, "gpt-nano": 1}
 STATE_DICTS = pathlib.Path(__file__).parent.parent / "models" / "state_dicts.txt"
 
 

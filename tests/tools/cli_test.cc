@@ -45,8 +45,8 @@ void expect_error(const CommandResult& result, int code, const std::vector<std::
 }
 
 TEST(Help, EveryCommandExplainsItself) {
-  for (const char* command : {"train", "launch", "verify", "eval", "bench", "inspect", "export", "import", "doctor", "env",
-                              "version"}) {
+  for (const char* command : {"train", "launch", "verify", "eval", "bench", "inspect", "export", "import", "sample", "doctor",
+                              "env", "version"}) {
     const CommandResult help = engine({command, "--help"});
     EXPECT_EQ(help.exit_code, 0) << command << help.err;
     EXPECT_NE(help.out.find("Usage: engine " + std::string(command)), std::string::npos) << help.out;

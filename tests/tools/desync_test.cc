@@ -5,9 +5,12 @@
 #include <thread>
 
 #include "engine/core/error.h"
+#include "engine/train/replica_sync.h"
 #include "io/io_error.h"
+#include "models/model_catalog.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/session_runner.h"
+#include "tools/worker_threads.h"
 
 namespace {
 
@@ -89,7 +92,7 @@ TEST(Desync, AFlippedBitIsFoundAtTheNextCheckWithTensorRankAndFirstBadStep) {
 TEST(Desync, WithoutAFaultReplicasAreEqual) {
   for (const Options& more : {Options{}, Options{{"optimizer", "adamw"}, {"lr", "0.001"}}, Options{{"buffers", "average"}},
                               Options{{"buffers", "rank0"}}, Options{{"batch-size", "13"}, {"clip-grad", "0.1"}},
-                              Options{{"dtype", "f64"}, {"delay-allreduce", "true"}}}) {
+                              Options{{"sync-bn", "true"}}, Options{{"dtype", "f64"}, {"delay-allreduce", "true"}}}) {
     const auto ranks = train(3, with(kBase, with(more, {{"on-desync", "abort"}})));
     EXPECT_NE(ranks[0].coverage.find("always equal"), std::string::npos) << ranks[0].coverage;
   }
@@ -128,6 +131,23 @@ TEST(Desync, OptimizerStatesAreComparedToo) {
   const std::vector<std::string> found = names(ranks[0].desyncs.front());
   EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const auto& name) { return name.starts_with("momentum/"); }));
   EXPECT_EQ(ranks[0].desyncs.front().ranks, std::vector<int>{0});
+}
+
+TEST(Desync, SynchronisedRunningStatisticsAreComparedInEveryStepAndOthersAfterAnAveraging) {
+  const auto meddle = [](int rank, engine::TrainState& state) {
+    if (rank == 1 && state.progress.global_step == 2)
+      for (const auto& entry : state.model.entries)
+        if (entry.kind == engine::ModelState::Kind::kRunning) flip_lowest_bit(state.model.view(entry));
+    slow_down();
+  };
+  const auto ranks = train(3, with(kBase, {{"sync-bn", "true"}}), meddle);
+  ASSERT_GE(ranks[0].desyncs.size(), 1u);
+  const engine::DesyncReport& report = ranks[0].desyncs.front();
+  EXPECT_EQ(report.ranks, std::vector<int>{1});
+  EXPECT_GE(report.tensors.size(), 1u);
+  for (const std::string& name : names(report)) EXPECT_NE(name.find(".running_"), std::string::npos) << name;
+  EXPECT_TRUE(train(3, kBase, meddle)[0].desyncs.empty()) << "each rank has its own";
+  EXPECT_TRUE(train(3, with(kBase, {{"buffers", "average"}}), meddle)[0].desyncs.empty()) << "averaged before they are compared";
 }
 
 TEST(Desync, RepairGivesTheMinorityTheMajoritysTensorsAndTheRunGoesOn) {
@@ -194,6 +214,36 @@ TEST(Desync, OnDesyncNeedsVerifyEvery) {
   EXPECT_THROW(session_runner::make_config({{"on-desync", "repair"}}), io::ConfigError);
   EXPECT_THROW(session_runner::make_config({{"verify-every", "0"}}), io::ConfigError);
   EXPECT_EQ(session_runner::make_config({{"verify-every", "7"}}).on_desync, "abort");
+}
+
+// Every rank's message when rank 2 of 3 builds another model.
+std::vector<std::string> refusals(const engine::Shape& sample, engine::DType dtype) {
+  std::vector<std::string> texts(3);
+  tools::run_inproc_ranks(3, 20'000, [&](std::unique_ptr<backends::Group> group) {
+    const auto control = group->make_communicator();
+    const bool odd = group->rank() == 2;
+    const engine::Graph graph =
+        models::build_model("mlp", {.sample_shape = odd ? sample : engine::Shape{6, 6, 1}, .classes = 10});
+    auto state = engine::ModelState::allocate(graph, odd ? dtype : engine::DType::kF32);
+    try {
+      engine::broadcast_state(*control, state);
+    } catch (const engine::DesyncError& error) {
+      texts[static_cast<std::size_t>(group->rank())] = error.what();
+    }
+    group->leave();
+    return 0;
+  });
+  return texts;
+}
+
+TEST(Desync, ModelsThatDifferAreNamedBeforeTheFirstStepWithTheTensorAndBothShapes) {
+  for (const std::string& text : refusals({7, 7, 1}, engine::DType::kF32))
+    EXPECT_EQ(
+        text,
+        "the model of rank 2 differs from rank 0's: it has layers.0.weight [512, 49] where rank 0 has layers.0.weight [512, 36]");
+  for (const std::string& text : refusals({6, 6, 1}, engine::DType::kF64))
+    EXPECT_EQ(text, "the model of rank 2 differs from rank 0's: it has dtype f64 where rank 0 has dtype f32");
+  for (const std::string& text : refusals({6, 6, 1}, engine::DType::kF32)) EXPECT_EQ(text, "");
 }
 
 TEST(DesyncReport, NamesTheFirstTensorsAndARangeOfSteps) {

@@ -80,7 +80,8 @@ TEST_F(LaunchTrain, AWrongListenerIsRefused) {
 }
 
 TEST_F(LaunchTrain, TheWorkersReasonIsTheLastLine) {
-  const CommandResult r = launch(Words{"--nproc-per-node", "2", "--max-restarts", "3"} + quick_train({"--batch-size", "1", "--uneven", "drop"}));
+  const CommandResult r =
+      launch(Words{"--nproc-per-node", "2", "--max-restarts", "3"} + quick_train({"--batch-size", "1", "--uneven", "drop"}));
   EXPECT_EQ(r.exit_code, 78) << r.err;
   EXPECT_CONTAINS(last_line(r.err), "exit code 78; its last line on stderr: --uneven drop gives every rank equally many samples");
   EXPECT_EQ(r.err.find("restart 1"), std::string::npos) << r.err;

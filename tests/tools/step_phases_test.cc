@@ -43,8 +43,11 @@ class Keep : public engine::TrainObserver {
 
 // Four steps on three ranks, one of which is slow in its update. What rank 0 was told.
 Keep run(milliseconds delay) {
-  const io::Dataset set =
-      io::load_dataset({.name = "synthetic", .directory = "", .synthetic_shape = {4, 4, 1}, .synthetic_size = 24}).train;
+  io::DatasetOptions data;
+  data.name = "synthetic";
+  data.synthetic_shape = {4, 4, 1};
+  data.synthetic_size = 24;
+  const io::Dataset set = io::load_dataset(data).train;
   Keep told;
   tools::run_inproc_ranks(kRanks, 20'000, [&](std::unique_ptr<backends::Group> group) {
     const auto control = group->make_communicator(), wire = group->make_communicator();
@@ -55,7 +58,7 @@ Keep run(milliseconds delay) {
     const io::SamplerOptions shares{.size = set.size(), .global_batch = 6, .rank = group->rank(), .world_size = kRanks};
     const io::Sampler sampler(shares);
     const engine::Plan plan = engine::Plan::compile(graph, {.max_batch = sampler.max_local_count(), .threads = 1});
-    engine::Executor executor(plan, model, pool, 0);
+    const auto work = engine::make_accumulated_work(plan, model, pool, {});
     io::BatchLoader loader(set, shares, {});
     SlowOptimizer optimizer(model.parameters.values, group->rank() == kSlow ? delay : milliseconds(0));
     const auto policy = engine::make_gradient_averaging(*wire, model.parameters, {});
@@ -65,7 +68,7 @@ Keep run(milliseconds delay) {
     Keep keep;
     const std::atomic<int> never{0};
     engine::Trainer trainer({.total_steps = 4, .log_every = 2, .evaluate = {}, .save = {}},
-                            {.executor = executor,
+                            {.work = *work,
                              .state = state,
                              .learning_rate = rate,
                              .sampler = sampler,

@@ -25,14 +25,18 @@ Harness::Harness(Graph the_graph, const engine::PlanOptions& options, std::uint6
 
 RandomBatch::RandomBatch(const Graph& graph, std::int64_t the_count, std::uint64_t seed) : count(the_count) {
   const auto classes = graph.nodes()[static_cast<std::size_t>(graph.logits())].shape.dims().back();
+  bool reads_tokens = false, first = true;  // the first input is of samples or tokens, the second of labels
   for (const Graph::Node& node : graph.nodes()) {
     if (node.layer) continue;
-    (node.dtype == engine::DType::kI32 ? label_items : sample_items) = node.shape.count();
+    (first ? sample_items : label_items) = node.shape.count();
+    reads_tokens = reads_tokens || (first && node.dtype == engine::DType::kI32);
+    first = false;
   }
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<float> value(-1, 1);
   std::uniform_int_distribution<std::int32_t> label(0, static_cast<std::int32_t>(classes) - 1);
-  for (std::int64_t i = 0; i < count * sample_items; ++i) samples.push_back(value(random));
+  for (std::int64_t i = 0; i < count * sample_items && !reads_tokens; ++i) samples.push_back(value(random));
+  for (std::int64_t i = 0; i < count * sample_items && reads_tokens; ++i) tokens.push_back(label(random));
   for (std::int64_t i = 0; i < count * label_items; ++i) labels.push_back(label(random));
   for (std::int64_t i = 0; i < count; ++i) ids.push_back(100 + i);
 }
@@ -41,14 +45,26 @@ engine::BatchView RandomBatch::slice(std::int64_t first, std::int64_t n) const {
   const auto part = [&](const auto& all, std::int64_t items) {
     return std::span(all).subspan(static_cast<std::size_t>(first * items), static_cast<std::size_t>(n * items));
   };
-  return {
-      .count = n, .samples = part(samples, sample_items), .labels = part(labels, label_items), .sample_ids = part(ids, 1)};
+  return {.count = n,
+          .samples = part(samples, samples.empty() ? 0 : sample_items),
+          .tokens = part(tokens, tokens.empty() ? 0 : sample_items),
+          .labels = part(labels, label_items),
+          .sample_ids = part(ids, 1)};
 }
 
 Graph classifier(const engine::Shape& sample, const std::function<NodeId(Graph&, NodeId)>& wire) {
   Graph graph;
   const NodeId x = graph.input("x", sample), labels = graph.input("labels", {}, engine::DType::kI32);
   const NodeId logits = wire(graph, x);
+  graph.set_outputs(logits, graph.add("loss", layers::softmax_cross_entropy(), {logits, labels}));
+  return graph;
+}
+
+Graph text_model(std::int64_t positions, const std::function<NodeId(Graph&, NodeId)>& wire) {
+  Graph graph;
+  const NodeId tokens = graph.input("tokens", {positions}, engine::DType::kI32),
+               labels = graph.input("labels", {positions}, engine::DType::kI32);
+  const NodeId logits = wire(graph, tokens);
   graph.set_outputs(logits, graph.add("loss", layers::softmax_cross_entropy(), {logits, labels}));
   return graph;
 }
@@ -141,14 +157,13 @@ class RandomGraph {
   const engine::Shape& shape(NodeId id) const { return graph_.nodes()[static_cast<std::size_t>(id)].shape; }
 
   void grow_once(int i) {
-    const NodeId from =
-        nodes_[nodes_.size() - 1 - static_cast<std::size_t>(below(std::min(3, static_cast<int>(nodes_.size()))))];
+    const NodeId from = nodes_[nodes_.size() - 1 - static_cast<std::size_t>(below(std::min(3, static_cast<int>(nodes_.size()))))];
     const bool large = shape(from)[0] >= 4;
     switch (i == 0 ? 0 : below(9)) {
       case 0:
       case 1:
-        return push(graph_.add(
-            name("conv"), layers::conv2d({.out_channels = 2, .kernel = 3, .padding = 1, .bias = below(2) == 0}), {from}));
+        return push(graph_.add(name("conv"),
+                               layers::conv2d({.out_channels = 2, .kernel = 3, .padding = 1, .bias = below(2) == 0}), {from}));
       case 2:
         return push(graph_.add(name("norm"), layers::batch_norm2d(), {from}));
       case 3:

@@ -31,12 +31,16 @@ struct RandomBatch {
 
   std::int64_t count = 0, sample_items = 0, label_items = 0;
   std::vector<float> samples;
+  std::vector<std::int32_t> tokens;  // instead of samples where the graph reads token ids; below the number of classes
   std::vector<std::int32_t> labels;
   std::vector<std::int64_t> ids;
 };
 
 // Inputs "x" of the shape and "labels"; `wire` gets the graph and the node of x and returns the logits' node.
 engine::Graph classifier(const engine::Shape& sample, const std::function<engine::NodeId(engine::Graph&, engine::NodeId)>& wire);
+
+// The same for text: inputs "tokens" and "labels", both [positions].
+engine::Graph text_model(std::int64_t positions, const std::function<engine::NodeId(engine::Graph&, engine::NodeId)>& wire);
 
 // All values (or gradients) as doubles, gaps included.
 std::vector<double> to_doubles(const engine::FlatBuffer& buffer);

@@ -65,5 +65,20 @@ TEST(RealData, Cifar10) {
   expect_constants(splits.train, {0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616});
 }
 
+TEST(RealData, TinyShakespeare) {
+  const std::string directory = test_support::data_directory("tinyshakespeare");
+  if (directory.empty()) GTEST_SKIP() << "no data set tinyshakespeare";
+  const DatasetSplits splits = load("tinyshakespeare", directory);
+  EXPECT_EQ(splits.train.tokens.size(), 1'003'854u);
+  EXPECT_EQ(splits.test.tokens.size(), 111'540u);
+  EXPECT_EQ(splits.train.classes, 65);
+  EXPECT_EQ(splits.train.vocabulary, "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
+  EXPECT_EQ(splits.train.size(), (1'003'854 - 1) / 64);
+  std::string begin;
+  for (int i = 0; i < 14; ++i)
+    begin += splits.train.vocabulary[static_cast<std::size_t>(splits.train.tokens[static_cast<std::size_t>(i)])];
+  EXPECT_EQ(begin, "First Citizen:");
+}
+
 }  // namespace
 }  // namespace io

@@ -1,0 +1,94 @@
+// Typed access to the tables of a model's TOML file, with messages that say where.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <toml++/toml.h>
+
+#include "engine/core/error.h"
+#include "models/nearest.h"
+
+namespace models {
+
+// The place of a node in the file, before every message.
+inline std::string place(const std::string& path, const toml::source_region& region) {
+  return path + ":" + std::to_string(region.begin.line) + ": ";
+}
+
+[[noreturn]] inline void fail(const std::string& path, const toml::source_region& region, const std::string& text) {
+  throw engine::ModelError(place(path, region) + text);
+}
+
+// Typed access to one table; every key must be asked for or be refused.
+class Options {
+ public:
+  Options(const std::string& path, const toml::table& table) : path_(path), table_(table) {}
+
+  template <class T>
+  std::optional<T> find(const std::string& key, const char* type) {
+    asked_.push_back(key);
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return std::nullopt;
+    const std::optional<T> value = node->value_exact<T>();
+    if (!value) fail(path_, node->source(), "'" + key + "' must be " + type);
+    return value;
+  }
+  std::int64_t integer(const std::string& key, std::int64_t otherwise) {
+    return find<std::int64_t>(key, "an integer").value_or(otherwise);
+  }
+  std::int64_t integer(const std::string& key) {
+    const auto value = find<std::int64_t>(key, "an integer");
+    if (!value) missing(key);
+    return *value;
+  }
+  double number(const std::string& key, double otherwise) {
+    const toml::node* node = table_.get(key);
+    if (node != nullptr && node->is_integer()) return static_cast<double>(integer(key));
+    return find<double>(key, "a number").value_or(otherwise);
+  }
+  bool boolean(const std::string& key, bool otherwise) { return find<bool>(key, "true or false").value_or(otherwise); }
+  std::optional<std::string> text(const std::string& key) { return find<std::string>(key, "a string"); }
+
+  template <class T>
+  std::optional<std::vector<T>> list(const std::string& key, const char* type) {
+    asked_.push_back(key);
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return std::nullopt;
+    std::vector<T> values;
+    const toml::array* array = node->as_array();
+    if (array == nullptr) fail(path_, node->source(), "'" + key + "' must be a list of " + type);
+    for (const toml::node& element : *array) {
+      const std::optional<T> value = element.value_exact<T>();
+      if (!value) fail(path_, element.source(), "'" + key + "' must be a list of " + type);
+      values.push_back(*value);
+    }
+    return values;
+  }
+  void allow(const std::string& key) { asked_.push_back(key); }
+  bool is_text(const std::string& key) const { return table_.get(key) != nullptr && table_.get(key)->is_string(); }
+
+  void refuse_other_keys(const std::string& where) const {
+    for (const auto& [key, node] : table_) {
+      const std::string name(key.str());
+      if (std::find(asked_.begin(), asked_.end(), name) == asked_.end())
+        fail(path_, key.source(),
+             "unknown key '" + name + "' in " + where + ": did you mean '" + nearest_name(name, asked_) +
+                 "'? Known here: " + join_names(asked_));
+    }
+  }
+  [[noreturn]] void missing(const std::string& key) const { fail(path_, table_.source(), "'" + key + "' is missing"); }
+  [[noreturn]] void refuse(const std::string& key, const std::string& text) const {
+    fail(path_, table_.get(key) != nullptr ? table_.get(key)->source() : table_.source(), text);
+  }
+
+ private:
+  const std::string& path_;
+  const toml::table& table_;
+  std::vector<std::string> asked_;
+};
+
+}  // namespace models
