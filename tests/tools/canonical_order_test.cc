@@ -33,12 +33,12 @@ INSTANTIATE_TEST_SUITE_P(
                     // 11 samples in steps of 4: most shards have one sample or none
                     Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"synthetic-size", "11"}, {"batch-size", "4"}}));
 
-// Tied weights, attention, residual blocks.
+// Tied weights, attention, dropout, residual blocks.
 TEST(CanonicalOrder, HoldsForTextAndForResidualNetworks) {
   const test_support::TemporaryDirectory folder;
   write_some_text(folder / "input.txt");
   const Options canonical{{"reduction-order", "canonical"}, {"steps", "3"}, {"batch-size", "11"}};
-  const Options gpt{{"model", "gpt-nano"}, {"dataset", "text"},    {"data-dir", folder.path().string()},
+  const Options gpt{{"model", "gpt-nano"}, {"dropout", "0.2"},     {"dataset", "text"}, {"data-dir", folder.path().string()},
                     {"context", "12"},     {"optimizer", "adamw"}, {"lr", "0.001"}};
   const Options resnet{{"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}, {"sync-bn", "true"}};
   for (const Options& model : {gpt, resnet}) {
