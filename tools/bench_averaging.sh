@@ -78,7 +78,7 @@ table() {
         --eval-every "${steps}s" --progress never --metrics "$scratch/run.jsonl" >"$scratch/log" 2>&1 </dev/null ||
         { cat "$scratch/log" >&2; fail "$set: '$name' with seed $seed failed"; }
       figures "$scratch/run.jsonl"
-    done | awk -v name="$name" -v what="$what" '
+    done | awk -v name="$name" -v what="$what" -v seeds="$seeds" '
       {
         x = what == "accuracy" ? 100 * $1 : $2
         sum += x; averagings = $3; bytes = $4
@@ -86,6 +86,7 @@ table() {
         if (NR == 1 || x > high) high = x
       }
       END {
+        if (NR < seeds) exit 1  # a run failed, and has said so
         shape = what == "accuracy" ? "%.2f %%" : "%.4f"
         printf "| %s | %d | %.3f | " shape " | " shape " to " shape " |\n", name, averagings, bytes / 1e6, sum / NR, low, high
       }'
