@@ -19,6 +19,7 @@ constexpr OptionSpec kTrainOptions[] = {
     {"dataset", kChoice, "", "mnist|fashion-mnist|cifar10|text|tinyshakespeare|tokens|csv|images|glyphs|synthetic", "run",
      "what to train on", kEqual},
     {"data-dir", kString, "", "DIR", "run", "folder with the data set's files (default: data/NAME)", kFree},
+    {"stage", kString, "", "DIR", "run", "copy the data set here first, once for each host, and read the copies", kFree},
     {"epochs", kInteger, "1", "N", "run", "passes over the training samples", kEqual},
     {"steps", kInteger, "", "N", "run", "stop after N steps, instead of --epochs", kEqual},
     {"limit", kInteger, "0", "N", "run", "use only the first N training samples (0: all)", kEqual},

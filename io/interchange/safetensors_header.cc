@@ -194,10 +194,9 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, co
 }
 
 std::string write_safetensors_header(const std::vector<SafetensorsEntry>& entries) {
-  std::string text = "{";
+  std::string text = R"({"__metadata__":{"format":"pt"})";  // some loaders ask for it
   for (const SafetensorsEntry& entry : entries) {
-    if (text.size() > 1) text += ',';
-    text += json_string(entry.name) + ":{\"dtype\":\"" + entry.dtype + "\",\"shape\":[";
+    text += ',' + json_string(entry.name) + ":{\"dtype\":\"" + entry.dtype + "\",\"shape\":[";
     for (std::size_t i = 0; i < entry.shape.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(entry.shape[i]);
     text += "],\"data_offsets\":[" + std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]}";
   }

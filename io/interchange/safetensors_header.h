@@ -19,7 +19,7 @@ struct SafetensorsEntry {
 // By hand: no JSON library is among the dependencies, and a general one would accept what the format forbids.
 std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, const std::string& file);
 
-// The same as text, without "__metadata__".
+// The same as text, with the "__metadata__" that says that names and layouts are PyTorch's.
 std::string write_safetensors_header(const std::vector<SafetensorsEntry>& entries);
 
 }  // namespace io

@@ -320,4 +320,32 @@ TEST(ZipArchive, OverlapIsRefused) {
   EXPECT_FAULT(fault(overlapping("x.npy", npy("|u1", "(" + std::to_string(inner.size()) + ",)", inner), "y.npy", x)), "overlap");
 }
 
+// NumPy, where there is one, reads what we write.
+TEST(Npz, NumpyReadsWhatWeWrote) {
+  const auto python = [](const std::vector<std::string>& arguments) {
+    std::vector<std::string> command{"/usr/bin/env", "python3"};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return test_support::run_command(command);
+  };
+  if (python({"-c", "import numpy"}).exit_code != 0) GTEST_SKIP() << "no python3 with numpy";
+  const test_support::TemporaryDirectory folder;
+  Arrays saved{array_of<float>("conv.weight", ramp<float>(24)),           array_of<double>("f8", ramp<double>(3)),
+               array_of<std::int64_t>("\xc3\xa9", ramp<std::int64_t>(1)), array_of<std::uint8_t>("empty", {}),
+               array_of<std::uint16_t>("half", {0x3C00, 0xC000}),         array_of<std::int32_t>("i4", ramp<std::int32_t>(6))};
+  saved[0].shape = {2, 3, 4};
+  saved[2].shape = {};
+  saved[3].shape = {0, 7};
+  io::save_npz(saved, folder / "a.npz");
+  const auto result = python({"-c",
+                              "import sys, zipfile, numpy\n"
+                              "assert zipfile.ZipFile(sys.argv[1]).testzip() is None\n"
+                              "z = numpy.load(sys.argv[1])\n"
+                              "for n in z.files: print(ascii(n), z[n].dtype.str, z[n].shape, z[n].ravel()[-1:].tolist())\n",
+                              folder / "a.npz"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out,
+            "'conv.weight' <f4 (2, 3, 4) [10.5]\n'f8' <f8 (3,) [0.0]\n'\\xe9' <i8 () [-1]\n'empty' |u1 (0, 7) []\n"
+            "'half' <f2 (2,) [-2.0]\n'i4' <i4 (6,) [4]\n");
+}
+
 }  // namespace
