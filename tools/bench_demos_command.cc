@@ -139,6 +139,7 @@ int bench_demos_command(const Arguments& arguments) {
   if (!parse(app, arguments)) return kExitOk;
   io::apply_environment(values);
   const std::string data = choose_data(values);
+  const BenchHeading heading = bench_heading();  // before this program is a load of its own
   std::vector<DemoRow> rows;
   std::int64_t batch = 0;
   std::string model;
@@ -156,7 +157,7 @@ int bench_demos_command(const Arguments& arguments) {
   }
   const std::string about =
       model + " on " + data + ", " + std::to_string(rows.front().iterations) + " iterations an epoch with every method";
-  const std::string text = demos_text(bench_heading(), about, batch, rows, flags.format);
+  const std::string text = demos_text(heading, about, batch, rows, flags.format);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return kExitOk;
 }

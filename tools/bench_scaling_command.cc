@@ -93,6 +93,7 @@ int bench_scaling_command(const Arguments& arguments) {
   std::sort(counts.begin(), counts.end());
   if (flags.mode == "strong" && flags.batch < counts.back())
     throw UsageError("--batch " + std::to_string(flags.batch) + " is smaller than " + std::to_string(counts.back()) + " ranks");
+  const BenchHeading heading = bench_heading();  // before this program is a load of its own
   ScalingRow one;
   if (const int code = measure(flags, values, "auto", 1, one); code != kExitOk) return code;
   one.speedup = 1;
@@ -107,7 +108,7 @@ int bench_scaling_command(const Arguments& arguments) {
     }
   const auto model = values.find("model");
   const std::string text =
-      scaling_text(bench_heading(), flags.mode, model == values.end() ? "convnet" : model->second.value, rows, flags.format);
+      scaling_text(heading, flags.mode, model == values.end() ? "convnet" : model->second.value, rows, flags.format);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return kExitOk;
 }

@@ -141,7 +141,12 @@ TEST(BenchDemos, TimesAreWrittenAsInTheTableOfTheDemos) {
   EXPECT_EQ(batch_text(0.00123), "0.0012s");
   row.measured = 10;
   EXPECT_EQ(epoch_text(row), "~2:34");
-  const std::string table = demos_text({}, "about", 256, {row}, "md");
+  BenchHeading heading;
+  heading.machine.allowed_cores = 2;
+  const std::string table = demos_text(heading, "about", 256, {row}, "md");
+  EXPECT_EQ(table.find("other programs ran"), std::string::npos) << table;
+  heading.machine.load = 1.5;
+  EXPECT_NE(demos_text(heading, "about", 256, {row}, "table").find("Load 1.5 on 2 cores: other programs ran"), std::string::npos);
   EXPECT_NE(table.find("| method | epoch time | batch time |"), std::string::npos) << table;
 }
 

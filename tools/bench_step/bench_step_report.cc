@@ -10,6 +10,14 @@ namespace {
 
 std::string with_sign(double value, int digits, const char* unit) { return fixed(value, digits) + unit; }
 
+// On a busy machine more ranks get more of the cores, and look faster than they are.
+std::string busy_note(const BenchHeading& heading) {
+  const MachineInfo& m = heading.machine;
+  if (m.load < 0.5 * m.allowed_cores) return "";
+  return "Load " + fixed(m.load, 1) + " on " + std::to_string(m.allowed_cores) +
+         " cores: other programs ran; rows with different numbers of ranks do not compare.\n";
+}
+
 }  // namespace
 
 std::string scaling_text(const BenchHeading& heading, const std::string& mode, const std::string& model,
@@ -42,7 +50,8 @@ std::string scaling_text(const BenchHeading& heading, const std::string& mode, c
                          : "strong scaling: the global batch stays the same") +
          "\n" + gap + table_text(lines, {0}, markdown) + gap +
          "img/s: the whole group's, at the median step. Speed-up: times one rank. Exposed comm.: what rank 0 waits for "
-         "averaging.\n";
+         "averaging.\n" +
+         busy_note(heading);
 }
 
 std::string epoch_text(const DemoRow& row) {
@@ -92,7 +101,7 @@ std::string demos_text(const BenchHeading& heading, const std::string& about, st
   if (rows.front().measured < rows.front().iterations)
     text += "~: extrapolated from " + std::to_string(rows.front().measured) + " of " + std::to_string(rows.front().iterations) +
             " iterations (--limit-steps); the first one is left out.\n";
-  return text;
+  return text + busy_note(heading);
 }
 
 }  // namespace tools
