@@ -18,7 +18,8 @@ struct ModelOptions {
 };
 
 // A name of model_names() or the path of a TOML layer list (ends in .toml).
-// Throws engine::ModelError (unknown name, with the nearest; dropout for a model without it) and engine::ShapeError (a layer that does not fit).
+// Throws engine::ModelError (unknown name, with the nearest; dropout for a model without it) and engine::ShapeError (a layer
+// that does not fit).
 engine::Graph build_model(const std::string& name, const ModelOptions& options);
 
 std::vector<std::string> model_names();

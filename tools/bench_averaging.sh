@@ -123,7 +123,7 @@ if wanted cifar10; then
     --model convnet --dataset cifar10 --data-dir "$scratch/cifar10" "${sgd[@]}"
 fi
 if wanted tinyshakespeare; then
-  steps=$((320 / shrink))
+  steps=$((128 / shrink))
   table tinyshakespeare "Tiny Shakespeare, gpt-nano: $steps steps of 16 x 64 characters, AdamW lr 0.001" loss "$steps" \
     --model gpt-nano --dataset tinyshakespeare --data-dir "$data/tinyshakespeare" --context 64 --batch-size 16 \
     --optimizer adamw --lr 0.001

@@ -12,6 +12,7 @@
 #include "tools/averaging_choice.h"
 #include "tools/build_info.h"
 #include "tools/console_observer.h"
+#include "tools/data_staging.h"
 #include "tools/exit_codes.h"
 #include "tools/thread_choice.h"
 
@@ -113,7 +114,7 @@ struct TrainSession::Impl {
         group(g),
         control(g.make_communicator()),
         wire(g.make_communicator()),
-        data(io::load_dataset(dataset_options(c))),
+        data(io::load_dataset(stage_dataset(c, g, *control))),
         pool(make_pool(c, g)),
         graph(build_graph(c, data.train)),
         model(engine::ModelState::allocate(graph, dtype_of(c))),

@@ -28,7 +28,6 @@ struct Tile {
     for (int r = 0; r < kRows; ++r) s[r][0] = sum[r][0], s[r][1] = sum[r][1];
     for (std::int64_t k = 0; k < steps; ++k, b += kColumns) {
       const Doubles left = load_doubles(b), right = load_doubles(b + kLanes);
-#pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
         const Doubles value = a[r][k * a_step] - Doubles{};
         s[r][0] += value * left;

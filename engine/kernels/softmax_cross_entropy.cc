@@ -4,10 +4,13 @@
 #include <string>
 
 #include "engine/kernels/operand_checks.h"
+#include "engine/kernels/softmax_cross_entropy_cpu.h"
 #include "engine/kernels/softmax_cross_entropy_reference.h"
 
 namespace engine::kernels {
 namespace {
+
+constexpr std::int64_t kManyClasses = 32;  // below it a row is hardly a vector or two
 
 struct Extents {
   std::int64_t rows, classes;
@@ -50,7 +53,11 @@ void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, Te
   check_context(kName, context);
   check_label_range(label, extents);
   const std::int64_t classes = extents.classes;
-  // Rows are independent and few: the reference, in the operands' dtype, is the fast kernel too.
+  if (logits.dtype == DType::kF32 && classes >= kManyClasses)
+    return isa_table_of_softmax_cross_entropy_table().forward(logits.as<float>(), label, extents.rows, classes, loss.as<float>(),
+                                                              gradient ? gradient.as<float>() : nullptr,
+                                                              static_cast<float>(label_smoothing), *context.threads);
+  // Short rows are few: the reference, in the operands' dtype, is the fast kernel too.
   const auto call = [&]<class T>(T) {
     context.threads->run(extents.rows, [&](std::int64_t first, std::int64_t last, int) {
       reference::softmax_cross_entropy_forward(static_cast<const T*>(logits.data) + first * classes, label + first, last - first,

@@ -47,6 +47,7 @@ void read_run(const ValueReader& read, RunConfig& config) {
   config.model = read.text("model");
   config.dataset = read.text("dataset");
   config.data_dir = read.text("data-dir");
+  config.stage = read.text("stage");
   if (config.model.empty()) throw ConfigError("no model: give --model " + std::string(find_option("model")->help));
   if (config.dataset.empty()) throw ConfigError("no data set: give --dataset, " + expected_text(*find_option("dataset")));
   config.epochs = read.integer("epochs", 1, 1'000'000, 1);

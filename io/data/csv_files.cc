@@ -61,7 +61,9 @@ bool looks_like_header(const CsvTable& table) {
 std::vector<std::string> header_of(const CsvTable& table, const DatasetOptions& options) {
   std::vector<std::string> names;
   for (std::size_t c = 0; c < table.columns(); ++c) names.emplace_back(table.field(0, c));
-  const bool named = !options.label_column.empty() && std::find(names.begin(), names.end(), options.label_column) != names.end();
+  // A number means a position: it says nothing about row 1, which may well have that number in it.
+  const bool named = !options.label_column.empty() && !is_number(options.label_column) &&
+                     std::find(names.begin(), names.end(), options.label_column) != names.end();
   const bool header = options.csv_header == "yes" || (options.csv_header != "no" && (named || looks_like_header(table)));
   return header ? names : std::vector<std::string>();
 }

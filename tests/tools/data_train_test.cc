@@ -85,6 +85,36 @@ TEST(FileShards, AreToldByEveryRankAndAreTheTrainingPart) {
     EXPECT_NE(result.out.find(line), std::string::npos) << line << result.out;
 }
 
+TEST(Stage, OneRankOfAHostCopiesAndAllReadTheCopy) {
+  const test_support::TemporaryDirectory folder;
+  std::filesystem::create_directories(folder / "far");
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += std::to_string(i) + "," + (i % 2 == 0 ? "a" : "b") + "\n";
+  test_support::write_text(folder / "far/rows.csv", rows);
+  std::vector<std::string> arguments{"train", "--model",      "mlp", "--dataset", "csv", "--data-dir", folder / "far", "--spawn",
+                                     "3",     "--batch-size", "6",   "--threads", "1",   "--dtype",    "f64"};
+  const auto final_loss = [](const std::string& out) { return out.substr(out.rfind("loss "), 12); };
+  const CommandResult plain = engine(arguments);
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  arguments.insert(arguments.end(), {"--stage", folder / "near"});
+  for (int run = 0; run < 2; ++run) {
+    const CommandResult staged = engine(arguments);
+    ASSERT_EQ(staged.exit_code, 0) << staged.err;
+    EXPECT_EQ(final_loss(staged.out), final_loss(plain.out));
+  }
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "near")) {
+    if (!entry.is_regular_file()) continue;
+    ++files;
+    EXPECT_EQ(test_support::read_text(entry.path().string()), rows);
+  }
+  EXPECT_EQ(files, 1);
+  std::filesystem::remove(folder / "far/rows.csv");
+  const CommandResult none = engine(arguments);
+  EXPECT_EQ(none.exit_code, 65) << none.err;
+  EXPECT_NE(none.err.find("cannot stage " + (folder / "far")), std::string::npos) << none.err;
+}
+
 // `eval` knows nothing of augmentation: what it finds must be what the training's own evaluation found.
 TEST(Augmentation, IsNeverInEvaluation) {
   const test_support::TemporaryDirectory folder;

@@ -1,43 +1,12 @@
-// Exactness across worlds: synchronised BatchNorm, micro-batches, canonical order, samples that do not share out, tiny inputs.
+// Exactness across worlds: synchronised BatchNorm, micro-batches, samples that do not share out, tiny inputs, threads.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "engine/core/error.h"
-#include "io/io_error.h"
-#include "tests/support/test_support.h"
-#include "tests/tools/session_runner.h"
+#include "tests/tools/exact_support.h"
 
 namespace {
 
-using session_runner::distance;
-using session_runner::RankResult;
-using session_runner::same_bits;
-using session_runner::train;
-using Options = std::map<std::string, std::string>;
-constexpr io::Section kBuffers = io::Section::kBuffer;
-
-Options with(Options base, const Options& more) {
-  for (const auto& [name, value] : more) {
-    base[name] = value;
-    if (value.empty()) base.erase(name);
-  }
-  return base;
-}
-
-const Options kExact{{"dtype", "f64"}, {"epochs", "2"}, {"lr", "0.05"}, {"momentum", "0.9"}, {"weight-decay", "0.001"}};
-const Options kConv = with(kExact, {{"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"epochs", "1"}});
-
-void expect_together(const std::vector<RankResult>& ranks) {
-  for (std::size_t r = 1; r < ranks.size(); ++r)
-    EXPECT_TRUE(same_bits(ranks[0], ranks[r], io::Section::kParameter)) << "rank " << r;
-}
-
-void expect_losses(const RankResult& expected, const RankResult& got, double relative) {
-  ASSERT_EQ(expected.losses.size(), got.losses.size());
-  for (std::size_t s = 0; s < expected.losses.size(); ++s)
-    EXPECT_NEAR(got.losses[s], expected.losses[s], relative * std::abs(expected.losses[s])) << "step " << s + 1;
-}
+using namespace exact_support;
 
 TEST(SyncBn, AnyWorldIsOneProcess) {
   const Options options = with(kConv, {{"batch-size", "13"}, {"sync-bn", "true"}});  // steps of 13 x 4 and of 8
@@ -112,83 +81,19 @@ TEST(GradAccum, ResumesBitByBitInTheMiddleOfAnEpoch) {
   }
 }
 
-class Canonical : public testing::TestWithParam<Options> {};
-
-TEST_P(Canonical, AnyWorldAndAnyThreadsAreTheSameBits) {
-  const Options options =
-      with({{"reduction-order", "canonical"}, {"batch-size", "21"}, {"epochs", "1"}, {"clip-grad", "1"}}, GetParam());
-  const auto one = train(1, options);
-  for (const int world : {2, 4, 8}) {
-    SCOPED_TRACE(world);
-    const auto many = train(world, with(options, {{"threads", world == 2 ? "2" : "1"}}));
-    EXPECT_TRUE(same_bits(one[0], many[0], io::Section::kParameter));
-    EXPECT_TRUE(same_bits(one[0], many[0], kBuffers));  // those of rank 0: of the first shard, or of all
-    EXPECT_EQ(one[0].losses, many[0].losses);
-    expect_together(many);
-  }
-  EXPECT_TRUE(same_bits(one[0], train(1, with(options, {{"threads", "3"}}))[0], io::Section::kParameter));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Models, Canonical,
-    testing::Values(Options{}, Options{{"optimizer", "adamw"}, {"lr", "0.001"}}, Options{{"dtype", "f64"}},
-                    Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}},
-                    Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"sync-bn", "true"}},
-                    Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"sync-bn", "true"}, {"grad-accum", "2"}},
-                    // 11 samples in steps of 4: most shards have one sample or none
-                    Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"synthetic-size", "11"}, {"batch-size", "4"}}));
-
-// Why it is needed: the plain order rounds differently for each world.
-TEST(CanonicalOrder, IsNotWhatTheFastOrderGives) {
-  EXPECT_FALSE(same_bits(train(1, {})[0], train(4, {})[0], io::Section::kParameter));
-}
-
-TEST(CanonicalOrder, IsTheSameMathematics) {
-  const Options options = with(kExact, {{"batch-size", "13"}});
-  EXPECT_LT(distance(train(1, options)[0], train(2, with(options, {{"reduction-order", "canonical"}}))[0]), 1e-12);
-  const Options bn = with(kConv, {{"batch-size", "13"}, {"sync-bn", "true"}});
-  const auto one = train(1, bn), two = train(2, with(bn, {{"reduction-order", "canonical"}}));
-  EXPECT_LT(distance(one[0], two[0]), 1e-12);
-  EXPECT_LT(distance(one[0], two[0], kBuffers), 1e-12);
-}
-
-// Without --sync-bn a shard has the statistics of its own samples, as a rank of a world of eight has.
-TEST(CanonicalOrder, PlainBatchNormIsThatOfAsManyRanksAsShards) {
-  const Options options = with(kConv, {{"batch-size", "16"}, {"synthetic-size", "64"}});
-  const auto ranks = train(8, options), one = train(1, with(options, {{"reduction-order", "canonical"}}));
-  EXPECT_LT(distance(ranks[0], one[0]), 1e-12);
-  EXPECT_LT(distance(ranks[0], one[0], kBuffers), 1e-12);
-}
-
-TEST(CanonicalOrder, ResumesInAnotherWorldInTheMiddleOfAnEpoch) {
+TEST(GradAccum, EqualsTheBigBatchOfText) {
   const test_support::TemporaryDirectory folder;
-  const Options options{
-      {"reduction-order", "canonical"}, {"momentum", "0.9"}, {"model", "convnet"}, {"synthetic-shape", "8x8x1"}};
-  const Options saved = with(options, {{"save-dir", folder.path().string()}});
-  train(4, with(saved, {{"steps", "3"}}));
-  const auto resumed = train(2, with(saved, {{"steps", "7"}, {"resume", "auto"}}));
-  const auto whole = train(1, with(options, {{"steps", "7"}}));
-  EXPECT_TRUE(same_bits(whole[0], resumed[0], io::Section::kParameter));
-  EXPECT_TRUE(same_bits(whole[0], resumed[0], kBuffers));
-}
-
-std::string refusal(int world, const Options& options) {
-  try {
-    train(world, options);
-  } catch (const io::ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
-TEST(CanonicalOrder, RefusesWhatItCannotKeep) {
-  const Options canonical{{"reduction-order", "canonical"}};
-  EXPECT_EQ(refusal(3, canonical),
-            "a step is cut into 8 shards, which 3 ranks cannot share evenly: expected a world size that divides 8");
-  EXPECT_NE(refusal(1, with(canonical, {{"reduction-shards", "6"}})).find("a power of two"), std::string::npos);
-  EXPECT_NE(refusal(1, with(canonical, {{"buffers", "average"}})).find("local or rank0"), std::string::npos);
-  EXPECT_NE(refusal(2, with(canonical, {{"shard", "strided"}})).find("--shard contiguous"), std::string::npos);
-  EXPECT_NE(refusal(2, with(canonical, {{"sync", "params"}})).find("needs --sync grad"), std::string::npos);
+  write_some_text(folder / "input.txt");
+  const Options gpt = with(kExact, {{"model", "gpt-nano"},
+                                    {"dataset", "text"},
+                                    {"data-dir", folder.path().string()},
+                                    {"context", "12"},
+                                    {"epochs", ""},
+                                    {"steps", "3"},
+                                    {"batch-size", "7"}});
+  const auto whole = train(1, gpt), parts = train(2, with(gpt, {{"grad-accum", "3"}}));
+  EXPECT_LT(distance(whole[0], parts[0]), 1e-12);
+  expect_losses(whole[0], parts[0], 1e-12);
 }
 
 TEST(Uneven, DropLeavesTheIncompleteStepOut) {

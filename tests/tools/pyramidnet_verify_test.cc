@@ -32,25 +32,23 @@ std::vector<std::string> running_statistics() {
   return names;
 }
 
+// Trains on two ranks, in a folder, and compares what each of them ended with.
+CommandResult verify_two_ranks(const test_support::TemporaryDirectory& folder, const std::vector<std::string>& more) {
+  std::vector<std::string> train = {engine_binary(), "train",     "--model",           "pyramidnet110",
+                                    "--dataset",     "synthetic", "--limit",           "8",
+                                    "--batch-size",  "4",         "--steps",           "2",
+                                    "--threads",     "1",         "--synthetic-shape", "8x8x3",
+                                    "--eval-every",  "0",         "--save-rank-models"};
+  train.insert(train.end(), {"--spawn", "2", "--backend", PYRAMIDNET_BACKEND, "--save-dir", folder.path().string()});
+  train.insert(train.end(), more.begin(), more.end());
+  const CommandResult result = run_command(train, {}, 100'000);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  return run_command({engine_binary(), "verify", folder / "final_model_rank_0.ckpt", folder / "final_model_rank_1.ckpt"});
+}
+
 TEST(PyramidNetVerify, ListsThe310RunningStatisticsOfTwoRanks) {
   const test_support::TemporaryDirectory folder;
-  const CommandResult train = run_command({engine_binary(),     "train",
-                                           "--model",           "pyramidnet110",
-                                           "--dataset",         "synthetic",
-                                           "--synthetic-shape", "8x8x3",
-                                           "--limit",           "8",
-                                           "--batch-size",      "4",
-                                           "--steps",           "2",
-                                           "--spawn",           "2",
-                                           "--backend",         PYRAMIDNET_BACKEND,
-                                           "--threads",         "1",
-                                           "--eval-every",      "0",
-                                           "--save-dir",        folder.path().string(),
-                                           "--save-rank-models"},
-                                          {}, 100'000);
-  ASSERT_EQ(train.exit_code, 0) << train.out << train.err;
-  const CommandResult verify =
-      run_command({engine_binary(), "verify", folder / "final_model_rank_0.ckpt", folder / "final_model_rank_1.ckpt"});
+  const CommandResult verify = verify_two_ranks(folder, {});
   EXPECT_EQ(verify.exit_code, 1);
   const std::vector<std::string> names = lines_of(verify.out);
   ASSERT_EQ(names.size(), 310U) << verify.out;
@@ -60,6 +58,13 @@ TEST(PyramidNetVerify, ListsThe310RunningStatisticsOfTwoRanks) {
   EXPECT_NE(verify.err.find("310 of 880 tensors differ (0 parameters, 310 BatchNorm running statistics); in sync except BN"),
             std::string::npos)
       << verify.err;
+}
+
+TEST(PyramidNetVerify, ListsNothingWithSynchronisedBatchNorm) {
+  const test_support::TemporaryDirectory folder;
+  const CommandResult verify = verify_two_ranks(folder, {"--sync-bn"});
+  EXPECT_EQ(verify.exit_code, 0) << verify.err;
+  EXPECT_EQ(verify.out, "");
 }
 
 // Loss of each training step and of the evaluation at the end, as the metrics file has them.

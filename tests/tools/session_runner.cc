@@ -69,6 +69,8 @@ io::RunConfig make_config(const std::map<std::string, std::string>& options) {
                                          {"synthetic-size", "60"}, {"batch-size", "12"},     {"log-every", "1"},
                                          {"eval-every", "0"},      {"threads", "1"},         {"progress", "never"}};
   if (options.contains("batch-size-per-device")) all.erase("batch-size");
+  if (options.contains("dataset") && options.at("dataset") != "synthetic")
+    for (const char* option : {"synthetic-shape", "synthetic-size"}) all.erase(option);
   for (const auto& [name, value] : options) all[name] = value;
   for (const auto& [name, value] : all) values[name] = {value, "--" + name};
   io::apply_defaults(values);

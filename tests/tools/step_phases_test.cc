@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "engine/averaging/averaging_policies.h"
 #include "engine/train/trainer.h"
 #include "models/model_catalog.h"
 #include "tools/console_observer.h"
@@ -61,7 +62,7 @@ Keep run(milliseconds delay) {
     const auto work = engine::make_accumulated_work(plan, model, pool, {});
     io::BatchLoader loader(set, shares, {});
     SlowOptimizer optimizer(model.parameters.values, group->rank() == kSlow ? delay : milliseconds(0));
-    const auto policy = engine::make_gradient_averaging(*wire, model.parameters, {});
+    const auto policy = engine::make_canonical_averaging(*wire, model.parameters);
     engine::TrainState state{model, optimizer, *policy, {}, {}};
     engine::KernelContext context{.device = {}, .threads = &pool, .scratch = {}};
     engine::LearningRate rate;
@@ -76,6 +77,7 @@ Keep run(milliseconds delay) {
                              .context = context,
                              .control = *control,
                              .observers = {&keep},
+                             .island = {},
                              .activity = {}},
                             never);
     trainer.run();

@@ -42,7 +42,8 @@ TEST(SoftmaxCrossEntropy, LabelSmoothingIsPyTorchs) {
 
 TEST(SoftmaxCrossEntropy, Float32AgreesWithFloat64AtEverySizeAndThreadCount) {
   for_each_setting([](int threads) {
-    for (const Shape& shape : {Shape{0, 4}, Shape{1, 1}, Shape{7, 10}, Shape{100, 10}, Shape{13, 101}}) {
+    for (const Shape& shape :
+         {Shape{0, 4}, Shape{1, 1}, Shape{7, 10}, Shape{100, 10}, Shape{5, 32}, Shape{9, 65}, Shape{13, 101}, Shape{2, 3000}}) {
       const std::int64_t rows = shape[0];
       Operand<float> logits = random_operand(shape, 1), loss = gemm_test::nan_operand({rows}),
                      gradient = gemm_test::nan_operand(shape);
@@ -86,6 +87,22 @@ TEST(SoftmaxCrossEntropy, ANanShowsInTheLossOfItsRowOnly) {
     EXPECT_TRUE(std::isnan(gradient.values[0]));
     EXPECT_NEAR(loss.values[1], std::log(3.0), 1e-6);
   }
+}
+
+TEST(SoftmaxCrossEntropy, ANanShowsInARowOfManyClassesWhereverItIs) {
+  for_each_setting([](int threads) {
+    for (const std::size_t place : {0, 1, 31, 64, 65, 69}) {
+      Operand<float> logits({2, 70}, 1), loss({2}, 0), gradient({2, 70}, 0);
+      logits.values[place] = std::nanf("");
+      Operand<std::int32_t> labels({2}, 1);
+      Context c(threads, 0);
+      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(), gradient.view());
+      EXPECT_TRUE(std::isnan(loss.values[0]));
+      for (std::size_t i = 0; i < 70; ++i) EXPECT_TRUE(std::isnan(gradient.values[i]));
+      EXPECT_NEAR(loss.values[1], std::log(70.0), 1e-6);
+      EXPECT_NEAR(gradient.values[75], 1.0 / 70, 1e-8);
+    }
+  });
 }
 
 TEST(SoftmaxCrossEntropy, NamesRowLabelAndClassCountOfALabelOutOfRange) {

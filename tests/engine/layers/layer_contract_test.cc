@@ -29,7 +29,8 @@ std::string shape_error(engine::LayerPtr layer, const std::vector<Shape>& shapes
 }
 
 TEST(LayerShapes, MessagesNameTheLayerAndBothShapes) {
-  EXPECT_EQ(shape_error(layers::dense(10), {{28, 28, 1}}), "layer 'x' (dense): expected an input of shape [in] or [positions, in], got [28, 28, 1]");
+  EXPECT_EQ(shape_error(layers::dense(10), {{28, 28, 1}}),
+            "layer 'x' (dense): expected an input of shape [in] or [positions, in], got [28, 28, 1]");
   EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 1}), {{10}}),
             "layer 'x' (conv2d): expected an input of rank 3 [h, w, c], got [10]");
   EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 1, .kernel = 5, .padding = 1}), {{2, 4, 1}}),

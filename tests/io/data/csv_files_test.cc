@@ -129,6 +129,8 @@ TEST_F(CsvFiles, HeadersAreFoundOrGiven) {
   options_.csv_header = "auto";
   options_.label_column = "x";
   EXPECT_EQ(load("x,z\nu,b\nv,c\n").train.size(), 2);
+  options_.label_column = "2";
+  EXPECT_EQ(load("1,2\n3,4\n5,2\n").train.size(), 3);  // the 2 in row 1 is no name
 }
 
 TEST_F(CsvFiles, TheLabelColumnIsFoundByNameAndNumber) {
@@ -203,7 +205,7 @@ TEST_F(CsvFiles, ChangedBytesNeverDoHarm) {
   options_.label_column = "1";
   SplitMix random(4, 4);
   int refused = 0;
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < 600; ++round) {
     std::string file = original;
     for (std::uint32_t i = 0; i <= random.below(3); ++i) {
       const std::size_t at = random.below(static_cast<std::uint32_t>(file.size()));
@@ -218,8 +220,8 @@ TEST_F(CsvFiles, ChangedBytesNeverDoHarm) {
       ++refused;
     }
   }
-  EXPECT_GT(refused, 500);
-  EXPECT_LT(refused, 1900);
+  EXPECT_GT(refused, 150);
+  EXPECT_LT(refused, 570);
 }
 
 TEST_F(CsvFiles, TheFileIsNamedOrTheOnlyOne) {
