@@ -26,6 +26,7 @@ class ArraySource {
   virtual ~ArraySource() = default;
 
   const std::string& name() const { return bytes_->name(); }  // the file
+  std::uint64_t file_bytes() const { return bytes_->size(); }
   const std::vector<ArrayEntry>& entries() const { return entries_; }
   // Whether the file says what is a parameter and what a buffer, and keeps them in model order.
   virtual bool has_sections() const { return false; }

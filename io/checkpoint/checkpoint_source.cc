@@ -101,9 +101,9 @@ std::vector<NamedArray> read_arrays(ArraySource& source) {
     NamedArray array{
         .name = entry.name, .section = entry.section, .type = entry.type, .shape = entry.shape, .device = "cpu:0", .data = {}};
     // A compressed array is not believed to be as large as it says before so much of it is there.
-    constexpr std::uint64_t kStep = 16 << 20;
+    const std::uint64_t step = std::max<std::uint64_t>(16 << 20, source.file_bytes());
     for (std::uint64_t at = 0; at < entry.bytes;) {
-      const std::uint64_t part = std::min(entry.bytes - at, std::max<std::uint64_t>(kStep, at));
+      const std::uint64_t part = std::min(entry.bytes - at, std::max(step, at));
       if (array.data.capacity() < at + part) array.data.reserve(at + part);
       array.data.resize(at + part);
       source.read(i, at, std::span(array.data).subspan(at));
