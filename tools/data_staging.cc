@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "io/data/staging.h"
-#include "tools/train_session.h"
+#include "tools/data_choice.h"
 
 namespace tools {
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "engine/train/checkpoint_keeper.h"
 #include "engine/train/evaluator.h"
 #include "engine/train/weights.h"
 #include "io/interchange/array_files.h"
@@ -11,11 +12,11 @@
 #include "tools/command.h"
 #include "tools/command_line.h"
 #include "tools/console_observer.h"
+#include "tools/data_choice.h"
 #include "tools/exit_codes.h"
 #include "tools/run_group.h"
 #include "tools/saved_run.h"
 #include "tools/thread_choice.h"
-#include "tools/train_session.h"
 
 namespace tools {
 namespace {

@@ -10,9 +10,9 @@
 #include "tools/command.h"
 #include "tools/command_line.h"
 #include "tools/console_observer.h"
+#include "tools/data_choice.h"
 #include "tools/exit_codes.h"
 #include "tools/saved_run.h"
-#include "tools/train_session.h"
 
 namespace tools {
 namespace {

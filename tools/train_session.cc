@@ -2,110 +2,20 @@
 #include "tools/train_session.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/averaging/replica_statistics.h"
 #include "engine/kernels/cpu_dispatch.h"
 #include "io/checkpoint/device_map.h"
 #include "io/interchange/array_files.h"
-#include "models/model_catalog.h"
 #include "tools/averaging_choice.h"
 #include "tools/build_info.h"
 #include "tools/console_observer.h"
+#include "tools/data_choice.h"
 #include "tools/data_staging.h"
 #include "tools/exit_codes.h"
-#include "tools/thread_choice.h"
+#include "tools/training_choice.h"
 
 namespace tools {
-namespace {
-
-using engine::DType;
-
-DType dtype_of(const io::RunConfig& config) { return config.dtype == "f64" ? DType::kF64 : DType::kF32; }
-
-std::int64_t global_batch_of(const io::RunConfig& config, int world_size) {
-  return config.batch_size_per_device > 0 ? config.batch_size_per_device * world_size * config.grad_accum : config.batch_size;
-}
-
-io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Dataset& dataset, const backends::Group& group) {
-  if (dataset.size() == 0) throw io::DataError("data set '" + dataset.name + "' has no training samples");
-  return {.size = dataset.size(),
-          .global_batch = global_batch_of(config, group.world_size()),
-          .rank = group.rank(),
-          .world_size = group.world_size(),
-          .seed = config.seed,
-          .shuffle = config.shuffle,
-          .uneven = config.uneven == "drop"  ? io::Uneven::kDrop
-                    : config.uneven == "pad" ? io::Uneven::kPad
-                                             : io::Uneven::kJoin,
-          .shard = config.shard == "strided" ? io::Shard::kStrided
-                   : config.shard == "file"  ? io::Shard::kFile
-                                             : io::Shard::kContiguous,
-          .parts = config.canonical ? config.reduction_shards : 0};
-}
-
-// With --deterministic kernels cut their work into as many shares on every machine.
-constexpr int kDeterministicShares = 16;
-
-engine::ThreadPool make_pool(const io::RunConfig& config, const backends::Group& group) {
-  return engine::ThreadPool(config.threads > 0 ? config.threads : default_threads(group),
-                            config.deterministic ? kDeterministicShares : 0);
-}
-
-// For the most samples that one pass computes: a micro-batch, of a rank or of a shard. A rank may have none at all.
-engine::PlanOptions plan_options(const io::RunConfig& config, const io::Sampler& sampler, const engine::ThreadPool& pool) {
-  const std::int64_t most = std::max<std::int64_t>(1, sampler.max_part_count());
-  return {.max_batch = (most - 1) / config.grad_accum + 1,
-          .dtype = dtype_of(config),
-          .threads = config.canonical ? 1 : pool.threads()};
-}
-
-engine::Graph build_graph(const io::RunConfig& config, const io::Dataset& dataset) {
-  engine::Graph graph = models::build_model(config.model, {.sample_shape = sample_shape(dataset),
-                                                           .classes = dataset.classes,
-                                                           .label_smoothing = config.label_smoothing,
-                                                           .dropout = config.dropout});
-  if (config.sync_bn) graph.synchronize_statistics();
-  return graph;
-}
-
-std::unique_ptr<engine::Optimizer> make_optimizer(const io::RunConfig& config, const engine::FlatBuffer& values) {
-  if (config.optimizer == "adamw")
-    return engine::make_adamw({config.adam_beta1, config.adam_beta2, config.adam_eps, config.weight_decay}, values);
-  return engine::make_sgd({config.momentum, config.weight_decay, config.nesterov}, values);
-}
-
-engine::LearningRate make_learning_rate(const io::RunConfig& config, int world_size, std::int64_t steps_per_epoch,
-                                        std::int64_t total_steps) {
-  engine::LearningRate rate;
-  rate.base = config.lr * (config.lr_scale == "linear" ? world_size : config.lr_scale == "sqrt" ? std::sqrt(world_size) : 1.0);
-  using Schedule = engine::LearningRate::Schedule;
-  rate.schedule = config.lr_schedule == "cosine" ? Schedule::kCosine
-                  : config.lr_schedule == "step" ? Schedule::kStep
-                                                 : Schedule::kConstant;
-  rate.warmup_steps = config.lr_warmup_steps;
-  rate.gamma = config.lr_gamma;
-  rate.minimum = config.lr_min;
-  rate.total_steps = total_steps;
-  for (const std::int64_t epoch : config.lr_step_epochs) rate.milestones.push_back(epoch * steps_per_epoch);
-  return rate;
-}
-
-engine::BufferMode buffer_mode(const io::RunConfig& config) {
-  return config.buffers == "rank0"     ? engine::BufferMode::kRank0
-         : config.buffers == "average" ? engine::BufferMode::kAverage
-                                       : engine::BufferMode::kLocal;
-}
-
-engine::OnDesync on_desync(const io::RunConfig& config) {
-  return config.on_desync == "repair" ? engine::OnDesync::kRepair
-         : config.on_desync == "warn" ? engine::OnDesync::kWarn
-                                      : engine::OnDesync::kAbort;
-}
-
-engine::Every every(const io::Interval& interval) { return {interval.every, interval.epochs}; }
-
-}  // namespace
 
 struct TrainSession::Impl {
   Impl(const io::RunConfig& c, backends::Group& g)
@@ -338,45 +248,5 @@ std::int64_t TrainSession::total_steps() const { return impl_->total_steps; }
 bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }
 engine::TrainState& TrainSession::state() { return impl_->state; }
 engine::CheckpointKeeper& TrainSession::keeper() { return impl_->keeper; }
-
-io::DatasetOptions dataset_options(const io::RunConfig& config) {
-  return {.name = config.dataset,
-          .directory = config.data_dir.empty() ? "data/" + config.dataset : config.data_dir,
-          .seed = config.seed,
-          .limit = config.limit,
-          .synthetic_shape = config.synthetic_shape,
-          .synthetic_size = config.synthetic_size,
-          .synthetic_classes = config.synthetic_classes,
-          .context = config.context,
-          .text_stride = config.text_stride,
-          .vocabulary_size = config.vocabulary_size,
-          .image_size = config.image_size,
-          .image_cache_bytes = config.image_cache_mb << 20,
-          .annotations = config.annotations,
-          .label_column = config.label_column,
-          .csv_header = config.csv_header,
-          .test_share = config.test_share};
-}
-
-engine::Shape sample_shape(const io::Dataset& dataset) {
-  if (dataset.kind == io::SampleKind::kTokens) return {dataset.shape[0]};
-  return {dataset.shape[0], dataset.shape[1], dataset.shape[2]};
-}
-
-io::Augmentation augmentation(const io::RunConfig& config) {
-  const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
-  return {.resized_crop = wants("resized-crop"),
-          .crop = wants("crop"),
-          .flip = wants("flip"),
-          .cutout = wants("cutout"),
-          .crop_padding = config.crop_padding,
-          .cutout_size = config.cutout_size};
-}
-
-io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset) {
-  if (config.normalize == "unit") return io::Normalization::kUnit;
-  if (config.normalize == "standard") return io::Normalization::kStandard;
-  return dataset.shape[2] == 1 ? io::Normalization::kUnit : io::Normalization::kStandard;
-}
 
 }  // namespace tools

@@ -43,10 +43,4 @@ class TrainSession {
   std::unique_ptr<Impl> impl_;
 };
 
-io::DatasetOptions dataset_options(const io::RunConfig& config);
-// Of one sample, as models take it: [h, w, c], or [context] for tokens.
-engine::Shape sample_shape(const io::Dataset& dataset);
-io::Augmentation augmentation(const io::RunConfig& config);  // for training only
-io::Normalization normalization(const io::RunConfig& config, const io::Dataset& dataset);
-
 }  // namespace tools

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
+
+#include "io/interchange/header_scanner.h"
 
 namespace io {
 namespace {
@@ -15,9 +16,9 @@ constexpr std::pair<std::string_view, ArrayType> kTypes[] = {{"<f2", ArrayType::
                                                              {"<f8", ArrayType::kF64}, {"<i4", ArrayType::kI32},
                                                              {"<i8", ArrayType::kI64}, {"|u1", ArrayType::kU8}};
 
-class DictionaryReader {
+class DictionaryReader : private HeaderScanner {
  public:
-  DictionaryReader(std::string_view text, const std::string& what) : text_(text), what_(what) {}
+  DictionaryReader(std::string_view text, const std::string& what) : HeaderScanner(text, what, "bad .npy header") {}
 
   NpyHeader read() {
     NpyHeader header;
@@ -54,22 +55,6 @@ class DictionaryReader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& fault) const {
-    throw DataError(what_ + ": bad .npy header at byte " + std::to_string(at_) + ": " + fault);
-  }
-  void space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
-  }
-  bool take(char c) {
-    space();
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char c) {
-    if (!take(c)) fail(std::string("expected '") + c + "'");
-  }
-
   std::string string() {
     space();
     if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) fail("expected a string");
@@ -104,21 +89,6 @@ class DictionaryReader {
     fail("expected True or False");
   }
 
-  std::int64_t number() {
-    space();
-    const std::size_t start = at_;
-    std::int64_t value = 0;
-    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
-      const std::int64_t digit = text_[at_] - '0';
-      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10) fail("a number that does not fit into 63 bits");
-      value = value * 10 + digit;
-      ++at_;
-    }
-    if (at_ == start) fail("expected a whole number of at least 0");
-    if (at_ - start > 1 && text_[start] == '0') fail("a number with a leading zero");
-    return value;
-  }
-
   std::vector<std::int64_t> tuple() {  // (), (3,), (3, 4), (3, 4,); "(3)" is no tuple
     expect('(');
     std::vector<std::int64_t> values;
@@ -134,10 +104,6 @@ class DictionaryReader {
     if (values.size() == 1) fail("the shape is no tuple");
     return values;
   }
-
-  std::string_view text_;
-  const std::string& what_;
-  std::size_t at_ = 0;
 };
 
 }  // namespace

@@ -1,10 +1,9 @@
 // A recursive-descent reader for exactly the header's grammar; depth is bounded by the grammar itself.
 #include "io/interchange/safetensors_header.h"
 
-#include <limits>
 #include <unordered_set>
 
-#include "io/io_error.h"
+#include "io/interchange/header_scanner.h"
 #include "io/text_format.h"
 
 namespace io {
@@ -12,9 +11,9 @@ namespace {
 
 constexpr std::size_t kLongestName = 4096;
 
-class HeaderReader {
+class HeaderReader : private HeaderScanner {
  public:
-  HeaderReader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
+  HeaderReader(std::string_view text, const std::string& file) : HeaderScanner(text, file, "bad safetensors header") {}
 
   std::vector<SafetensorsEntry> read() {
     if (!text_.starts_with('{')) fail("expected '{'");  // the format allows blanks at the end alone
@@ -36,22 +35,6 @@ class HeaderReader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& fault) const {
-    throw DataError(file_ + ": bad safetensors header at byte " + std::to_string(at_) + ": " + fault);
-  }
-  void space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
-  }
-  bool take(char c) {
-    space();
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char c) {
-    if (!take(c)) fail(std::string("expected '") + c + "'");
-  }
-
   template <class Member>
   void members(Member member) {  // "{" key ":" value ... "}"
     expect('{');
@@ -127,21 +110,6 @@ class HeaderReader {
     return value;
   }
 
-  std::int64_t number() {  // a non-negative integer: all that shapes and offsets can be
-    space();
-    const std::size_t start = at_;
-    std::int64_t value = 0;
-    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
-      const std::int64_t digit = text_[at_] - '0';
-      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10) fail("a number that does not fit into 63 bits");
-      value = value * 10 + digit;
-      ++at_;
-    }
-    if (at_ == start) fail("expected a whole number of at least 0");
-    if (at_ - start > 1 && text_[start] == '0') fail("a number with a leading zero");
-    return value;
-  }
-
   std::vector<std::int64_t> numbers(std::size_t most) {
     std::vector<std::int64_t> values;
     expect('[');
@@ -181,10 +149,6 @@ class HeaderReader {
     if (!has_dtype || !has_shape || !has_offsets) fail("'" + name + "' lacks one of dtype, shape, data_offsets");
     return e;
   }
-
-  std::string_view text_;
-  const std::string& file_;
-  std::size_t at_ = 0;
 };
 
 }  // namespace

@@ -43,6 +43,8 @@ struct Trace {
   const char* options;  // as make_traces.sh gives them, with blanks between
 };
 
+void PrintTo(const Trace& trace, std::ostream* out) { *out << trace.model << trace.variant; }  // for the test library
+
 using Comparison = std::tuple<Trace, const char*, int>;  // with dtype and ranks
 
 std::string name_of(const Comparison& c, const std::string& dtype) {
