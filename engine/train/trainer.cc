@@ -83,7 +83,8 @@ void Trainer::step() {
        .labels = batch.labels,
        .sample_ids = batch.sample_ids,
        .epoch = static_cast<std::uint64_t>(batch.epoch)},
-      counts.global, policy.loss_scale(counts), [&policy](std::int64_t elements) { policy.gradients_ready(elements); }, phases_);
+      counts.global, options_.losses_of_a_sample > 0 ? options_.losses_of_a_sample : policy.loss_scale(counts),
+      [&policy](std::int64_t elements) { policy.gradients_ready(elements); }, phases_);
   timer.skip();
   policy.finish_gradients();
   timer.lap(phases_.communication);

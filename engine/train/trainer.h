@@ -28,6 +28,8 @@ struct TrainerOptions {
   std::int64_t log_every = 100;
   Every evaluate, save;
   double clip_grad = 0;
+  // > 0: gradients are those of the sum of all losses of a step instead of their mean; as many losses as a sample has.
+  double losses_of_a_sample = 0;
 };
 
 // What the loop works on; all of it outlives the trainer.

@@ -84,6 +84,8 @@ constexpr OptionSpec kTrainOptions[] = {
     {"powersgd-rank", kInteger, "4", "R", "sync", "columns of powersgd's factors", kEqual},
     {"bucket-cap-mb", kReal, "25", "MB", "sync", "size of a gradient bucket", kEqual},
     {"delay-allreduce", kFlag, "false", "", "sync", "average after the whole backward pass, not during it", kEqual},
+    {"reduction", kChoice, "mean", "mean|sum", "sync", "gradients of the mean or of the sum of the losses of a step's samples",
+     kEqual},
     {"reduction-order", kChoice, "fast", "fast|canonical", "sync",
      "canonical: the same bits for any number of ranks, on every backend and with any --threads", kEqual},
     {"reduction-shards", kInteger, "8", "S", "sync", "parts that canonical cuts a batch into: a power of two", kEqual},

@@ -132,6 +132,7 @@ void read_augmentation(const ValueReader& read, RunConfig& config) {
 }
 
 void read_batch(const ValueReader& read, RunConfig& config) {
+  config.sum_losses = read.text("reduction") == "sum";
   config.canonical = read.text("reduction-order") == "canonical";
   config.reduction_shards = read.small("reduction-shards", 1, 1024, config.reduction_shards);
   if ((config.reduction_shards & (config.reduction_shards - 1)) != 0) read.refuse("reduction-shards", "a power of two");

@@ -96,6 +96,17 @@ TEST(GradAccum, EqualsTheBigBatchOfText) {
   expect_losses(whole[0], parts[0], 1e-12);
 }
 
+TEST(Reduction, SumIsTheMeanTimesTheBatch) {
+  const Options mean = with(kExact, {{"synthetic-size", "48"}, {"batch-size", "12"}, {"weight-decay", "0"}, {"lr", "0.06"}});
+  const Options sum = with(mean, {{"reduction", "sum"}, {"lr", "0.005"}});
+  const auto one = train(1, mean);
+  EXPECT_LT(distance(one[0], train(1, sum)[0]), 1e-12);
+  const auto three = train(3, sum);
+  EXPECT_LT(distance(one[0], three[0]), 1e-12);
+  expect_losses(one[0], three[0], 1e-12);  // what is reported is the mean
+  EXPECT_LT(distance(one[0], train(3, with(sum, {{"grad-accum", "2"}}))[0]), 1e-12);
+}
+
 TEST(Uneven, DropLeavesTheIncompleteStepOut) {
   const Options options = with(kExact, {{"batch-size", "16"}});  // 60 samples: 3 steps and 12 samples
   const auto dropped = train(4, with(options, {{"uneven", "drop"}}));
