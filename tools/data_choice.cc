@@ -51,7 +51,8 @@ std::int64_t global_batch_of(const io::RunConfig& config, int world_size) {
   return config.batch_size_per_device > 0 ? config.batch_size_per_device * world_size * config.grad_accum : config.batch_size;
 }
 
-io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Dataset& dataset, const backends::Group& group) {
+io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Dataset& dataset, const backends::Group& group,
+                                   const io::EpochOrder* order) {
   if (dataset.size() == 0) throw io::DataError("data set '" + dataset.name + "' has no training samples");
   return {.size = dataset.size(),
           .global_batch = global_batch_of(config, group.world_size()),
@@ -59,6 +60,7 @@ io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Datase
           .world_size = group.world_size(),
           .seed = config.seed,
           .shuffle = config.shuffle,
+          .order = order,
           .uneven = config.uneven == "drop"  ? io::Uneven::kDrop
                     : config.uneven == "pad" ? io::Uneven::kPad
                                              : io::Uneven::kJoin,

@@ -8,6 +8,7 @@
 #include "io/config/run_config.h"
 #include "io/data/batch_loader.h"
 #include "io/data/dataset.h"
+#include "io/data/epoch_order.h"
 #include "io/data/sampler.h"
 
 namespace tools {
@@ -21,6 +22,8 @@ io::Normalization normalization(const io::RunConfig& config, const io::Dataset& 
 // Samples of one update, over all ranks and micro-batches.
 std::int64_t global_batch_of(const io::RunConfig& config, int world_size);
 // This rank's share of the training. Throws io::DataError for an empty set.
-io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Dataset& dataset, const backends::Group& group);
+// `order` (make_epoch_order) may be null.
+io::SamplerOptions sampler_options(const io::RunConfig& config, const io::Dataset& dataset, const backends::Group& group,
+                                   const io::EpochOrder* order);
 
 }  // namespace tools

@@ -64,6 +64,8 @@ void print_order(const io::Checkpoint& c, std::int64_t epoch) {
   if (shard != config.end() && shard->second.value == "file")
     throw io::ConfigError(
         "--order shows an order of all samples, but this run had --shard file: each rank its own part and order");
+  if (const auto sampler = config.find("sampler"); sampler != config.end() && sampler->second.value == "stratified")
+    throw io::ConfigError("--order needs the data set's classes for --sampler stratified, and a checkpoint does not hold them");
   std::int64_t size = 0;
   for (const auto& [name, value] : c.counters)
     if (name == "trainer.dataset_size") size = value;

@@ -28,7 +28,8 @@ struct TrainSession::Impl {
         pool(make_pool(c, g)),
         graph(build_graph(c, data.train)),
         model(engine::ModelState::allocate(graph, dtype_of(c))),
-        sampler(sampler_options(c, data.train, g)),
+        order(c.shuffle ? io::make_epoch_order(c.sampler, data.train) : nullptr),
+        sampler(sampler_options(c, data.train, g, order.get())),
         total_steps(c.steps > 0 ? c.steps : c.epochs * sampler.steps_per_epoch()),
         plan(engine::Plan::compile(graph, plan_options(c, sampler, pool))),
         statistics(g.world_size() > 1 && graph.layers_that_use_replicas() > 0 ? g.make_communicator() : nullptr),
@@ -50,7 +51,7 @@ struct TrainSession::Impl {
               data.train.size(),
               buffer_mode(c),
               sampler.steps_per_epoch()},
-        loader(data.train, sampler_options(c, data.train, g),
+        loader(data.train, sampler_options(c, data.train, g, order.get()),
                {.normalization = normalization(c, data.train),
                 .workers = c.workers,
                 .prefetch = c.prefetch,
@@ -63,6 +64,7 @@ struct TrainSession::Impl {
                           .place = [this](const std::string& saved) { place(saved); },
                           .notice = print_notice}) {
     model.initialize(graph, c.seed);
+    if (c.check_sampler) io::check_partition(sampler_options(c, data.train, g, order.get()));
     if (c.eval_every.every > 0 && data.test.size() > 0)
       evaluator = std::make_unique<engine::Evaluator>(
           *control, graph, model, pool, data.test,
@@ -103,7 +105,7 @@ struct TrainSession::Impl {
     std::string line;
     for (int r = 0; r < world; ++r) {
       if (r == 4 && world > 5) return line + " + ...";
-      io::SamplerOptions share = sampler_options(config, data.train, group);
+      io::SamplerOptions share = sampler_options(config, data.train, group, order.get());
       share.rank = r;
       line += (r ? " + " : "") + std::to_string(io::Sampler(share).local_count(0));
     }
@@ -136,6 +138,7 @@ struct TrainSession::Impl {
   engine::ThreadPool pool;
   engine::Graph graph;
   engine::ModelState model;
+  std::unique_ptr<io::EpochOrder> order;  // null: the sampler's own
   io::Sampler sampler;
   std::int64_t total_steps;
   engine::Plan plan;

@@ -76,6 +76,7 @@ constexpr Dependence kDependences[] = {
     {"save-async", "save-dir", "*"},
     {"preempt-signal", "save-dir", "*"},
     {"requeue", "save-dir", "*"},
+    {"sampler", "shuffle", "true"},
     {"rank", "world-size", "*"},
 };
 

@@ -148,6 +148,8 @@ void read_batch(const ValueReader& read, RunConfig& config) {
   config.normalize = read.text("normalize");
   read_augmentation(read, config);
   config.shuffle = read.flag("shuffle");
+  config.sampler = read.text("sampler");
+  config.check_sampler = read.flag("check-sampler");
   config.seed = static_cast<std::uint64_t>(read.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 0));
   config.workers = read.small("workers", 0, kMostThreads, 1);
   config.prefetch = read.small("prefetch", 1, 1024, 2);

@@ -61,7 +61,8 @@ struct RunConfig {
   int crop_padding = 4, cutout_size = 16;
   std::int64_t grad_accum = 1;
   std::string uneven, shard;
-  bool shuffle = true;
+  bool shuffle = true, check_sampler = false;
+  std::string sampler;
   std::uint64_t seed = 0;
   int workers = 1, prefetch = 2;
   // optimiser

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "io/data/epoch_order.h"
 #include "io/data/split_mix.h"
 #include "io/io_error.h"
 
@@ -47,6 +48,9 @@ void check_sharing(const SamplerOptions& options) {
   if (options.shard == Shard::kFile && options.uneven == Uneven::kPad && options.size < options.world_size) {
     throw ConfigError("--shard file leaves ranks without samples to repeat: " + std::to_string(options.size) +
                       " samples for a world of " + ranks_text(options.world_size) + "; use --uneven join");
+  }
+  if (options.shard == Shard::kFile && options.order != nullptr) {
+    throw ConfigError("--shard file keeps each rank to its part of the data set, in an order of its own: use --sampler shuffle");
   }
   if (options.parts > 0 && (options.shard != Shard::kContiguous || options.uneven == Uneven::kPad)) {
     throw ConfigError("shards that are the same for every world size need --shard contiguous and --uneven join or drop");
@@ -150,7 +154,10 @@ void Sampler::set_epoch(std::int64_t epoch) {
   const auto end = order_.begin() + options_.size;
   std::iota(order_.begin(), end, std::int64_t{0});
   if (options_.shard == Shard::kFile) return set_file_epoch(epoch);
-  if (options_.shuffle) shuffle(order_.begin(), end, SplitMix(options_.seed, static_cast<std::uint64_t>(epoch)));
+  if (options_.order != nullptr)
+    options_.order->fill(options_.seed, epoch, std::span(order_).first(static_cast<std::size_t>(options_.size)));
+  else if (options_.shuffle)
+    shuffle(order_.begin(), end, SplitMix(options_.seed, static_cast<std::uint64_t>(epoch)));
   for (auto at = end; at != order_.end(); ++at) *at = *(at - options_.size);  // again from the front, as often as it takes
   for (std::size_t i = 0; i < own_.size(); ++i) {
     own_[i] = order_[static_cast<std::size_t>(options_.rank) + i * static_cast<std::size_t>(options_.world_size)];

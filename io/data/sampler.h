@@ -26,12 +26,15 @@ struct FileShard {
 };
 FileShard file_shard(std::int64_t size, int rank, int world_size);
 
+class EpochOrder;
+
 struct SamplerOptions {
   std::int64_t size = 0;          // samples in the data set
   std::int64_t global_batch = 1;  // samples of one step over all ranks; the last step of an epoch may have fewer
   int rank = 0, world_size = 1;
   std::uint64_t seed = 0;
   bool shuffle = true;
+  const EpochOrder* order = nullptr;  // instead of the permutation (epoch_order.h); outlives the sampler; not with Shard::kFile
   Uneven uneven = Uneven::kJoin;
   Shard shard = Shard::kContiguous;
   // Above 0: a step of n samples is cut at n * k / parts for k = 0 .. parts, whatever the world size, and each rank takes equally
@@ -58,7 +61,7 @@ class Sampler {
 
   // Steps outside [0, steps_per_epoch()) make local_count() and indices() throw std::out_of_range.
 
-  // Recomputes the order; does not allocate after construction.
+  // Recomputes the order; does not allocate after construction, unless SamplerOptions::order does.
   void set_epoch(std::int64_t epoch);
   // This rank's samples of a step of the current epoch. Valid until set_epoch().
   std::span<const std::int64_t> indices(std::int64_t step) const;
