@@ -98,6 +98,13 @@ CommandResult run_command(const std::vector<std::string>& argv, const std::map<s
   return result;
 }
 
+std::string command_line_of(int pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
+  std::ostringstream text;
+  if (in) text << in.rdbuf();
+  return text.str();
+}
+
 std::vector<int> workers_of(int pid) {
   std::vector<int> workers;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {

@@ -37,6 +37,10 @@ struct CommandResult {
 CommandResult run_command(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment = {},
                           int timeout_ms = 60'000);
 
+// What a process was started with, its words ended by NUL; "" for one that has just ended. (Reading /proc by iterators throws
+// then.)
+std::string command_line_of(int pid);
+
 // The running children of a process, ascending; the guard process that the program keeps beside its workers is left out.
 std::vector<int> workers_of(int pid);
 

@@ -45,8 +45,8 @@ void expect_error(const CommandResult& result, int code, const std::vector<std::
 }
 
 TEST(Help, EveryCommandExplainsItself) {
-  for (const char* command : {"train", "launch", "verify", "eval", "bench", "inspect", "export", "import", "sample", "doctor",
-                              "env", "version"}) {
+  for (const char* command :
+       {"train", "launch", "verify", "eval", "bench", "inspect", "export", "import", "sample", "doctor", "env", "version"}) {
     const CommandResult help = engine({command, "--help"});
     EXPECT_EQ(help.exit_code, 0) << command << help.err;
     EXPECT_NE(help.out.find("Usage: engine " + std::string(command)), std::string::npos) << help.out;
@@ -293,8 +293,7 @@ TEST(MapLocation, IsParsedBeforeAnyWork) {
 int processes_of(const std::string& mark) {
   int count = 0;
   for (const auto& entry : fs::directory_iterator("/proc")) {
-    std::ifstream in(entry.path() / "cmdline", std::ios::binary);
-    std::string line((std::istreambuf_iterator<char>(in)), {});
+    const std::string line = test_support::command_line_of(std::atoi(entry.path().filename().c_str()));
     count += line.find(mark) != std::string::npos && line.find("engine") != std::string::npos;
   }
   return count;

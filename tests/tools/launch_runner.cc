@@ -60,9 +60,7 @@ std::vector<pid_t> processes_with(const std::string& mark) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     const pid_t pid = static_cast<pid_t>(std::atoi(entry.path().filename().c_str()));
     if (pid <= 0 || pid == getpid()) continue;
-    std::ifstream in(entry.path() / "cmdline", std::ios::binary);
-    const std::string line((std::istreambuf_iterator<char>(in)), {});
-    if (line.find(mark) != std::string::npos) found.push_back(pid);
+    if (test_support::command_line_of(pid).find(mark) != std::string::npos) found.push_back(pid);
   }
   return found;
 }
@@ -74,11 +72,8 @@ std::string unique_sleep() {
 
 std::size_t sleepers(const std::string& mark) {
   std::size_t count = 0;
-  for (const pid_t pid : processes_with("sleep")) try {
-      const std::string line = read_text("/proc/" + std::to_string(pid) + "/cmdline");
-      count += line == std::string("sleep") + '\0' + mark + '\0';
-    } catch (const std::exception&) {  // gone meanwhile
-    }
+  for (const pid_t pid : processes_with("sleep"))
+    count += test_support::command_line_of(pid) == std::string("sleep") + '\0' + mark + '\0';
   return count;
 }
 
