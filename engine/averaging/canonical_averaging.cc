@@ -19,11 +19,8 @@ class CanonicalAveraging : public AveragingPolicy {
     sum_.sum(gradients.dtype(), gradients.data(), static_cast<std::size_t>(gradients.size()));
     ++averagings_;
   }
-  std::vector<std::pair<std::string, std::int64_t>> counters() const override { return {{"averagings", averagings_}}; }
-  void restore_counters(const std::vector<std::pair<std::string, std::int64_t>>& counters) override {
-    for (const auto& [name, value] : counters)
-      if (name == "averagings") averagings_ = value;
-  }
+  PolicyCounters counters() const override { return {{"averagings", averagings_}}; }
+  void restore_counters(const PolicyCounters& counters) override { averagings_ = find_counter(counters, "averagings", 0); }
   std::int64_t averagings() const override { return averagings_; }
   std::int64_t bytes_sent() const override { return averagings_ * static_cast<std::int64_t>(parameters_.gradients.bytes()); }
   std::string coverage() const override {

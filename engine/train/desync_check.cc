@@ -1,26 +1,20 @@
 // Hashing, comparing, finding the first bad step, repairing.
 #include "engine/train/desync_check.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 
+#include "engine/train/replica_sync.h"
+
 namespace engine {
 namespace {
 
-constexpr double kShareOfStep = 0.005;     // that digests in between may take
-constexpr std::int64_t kMostPast = 4096;   // digests in between
-constexpr std::size_t kBlock = 64u << 20;  // of a broadcast
+constexpr double kShareOfStep = 0.005;    // that digests in between may take
+constexpr std::int64_t kMostPast = 4096;  // digests in between
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-StateDigest digest_of(const void* data, std::size_t bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(data, bytes);
-  return {hash.low64, hash.high64};
-}
 
 // The largest group of equal ranks is right; where several are the largest, rank 0.
 DesyncTensor judge(const std::string& name, const std::vector<StateDigest>& of_ranks) {
@@ -72,9 +66,9 @@ StateDigest DesyncCheck::hash(bool statistics) {
   const double begin = now();
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     const Watched& w = watched_[i];
-    digests_[i] = w.statistic && !statistics ? StateDigest{} : digest_of(w.data, w.bytes);
+    digests_[i] = w.statistic && !statistics ? StateDigest{} : digest(w.data, w.bytes);
   }
-  const StateDigest whole = digest_of(digests_.data(), digests_.size() * sizeof(StateDigest));
+  const StateDigest whole = digest(digests_.data(), digests_.size() * sizeof(StateDigest));
   const double seconds = now() - begin;
   hash_seconds_ = std::min(hash_seconds_, seconds);
   hashing_seconds_ += seconds;
@@ -182,8 +176,7 @@ void DesyncCheck::repair(bool statistics) {
   for (const DesyncTensor& tensor : report_.tensors) {  // in the order of watched_
     while (watched_[at].name != tensor.name) ++at;
     const Watched& w = watched_[at];
-    for (std::size_t done = 0; done < w.bytes; done += kBlock)
-      communicator_.broadcast(w.data + done, std::min(kBlock, w.bytes - done), tensor.source);
+    broadcast_blocks(communicator_, w.data, w.bytes, tensor.source);
   }
   const StateDigest own = hash(statistics);
   communicator_.all_gather(&own, sizeof own, whole_.data());

@@ -1,8 +1,6 @@
 // Broadcasts from rank 0, framed by status and size.
 #include "engine/train/replica_sync.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -12,14 +10,6 @@
 
 namespace engine {
 namespace {
-
-// Broadcast in blocks: a frame's size is then no limit of any backend.
-constexpr std::size_t kBlock = std::size_t{64} << 20;
-
-void broadcast_blocks(backends::Communicator& communicator, void* data, std::size_t bytes) {
-  auto* p = static_cast<std::byte*>(data);
-  for (std::size_t at = 0; at < bytes; at += kBlock) communicator.broadcast(p + at, std::min(kBlock, bytes - at), 0);
-}
 
 // What must be equal before any tensor is exchanged: a line for the dtype, then one for each tensor.
 std::vector<std::string> describe(const ModelState& state) {
@@ -50,8 +40,7 @@ std::string first_difference(const std::vector<std::string>& own, const std::str
 void require_equal_models(backends::Communicator& communicator, const ModelState& state) {
   const std::vector<std::string> own = describe(state);
   const std::string text = joined(own);
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  const StateDigest mine{hash.low64, hash.high64};
+  const StateDigest mine = digest(text.data(), text.size());
   std::vector<StateDigest> all(static_cast<std::size_t>(communicator.world_size()));
   communicator.all_gather(&mine, sizeof mine, all.data());
   const auto other = std::find_if(all.begin(), all.end(), [&](const StateDigest& d) { return d != all.front(); });
@@ -78,11 +67,17 @@ void require_equal(backends::Communicator& communicator, const StateDigest& mine
 
 }  // namespace
 
+void broadcast_blocks(backends::Communicator& communicator, void* data, std::size_t bytes, int root) {
+  constexpr std::size_t kBlock = std::size_t{64} << 20;
+  auto* p = static_cast<std::byte*>(data);
+  for (std::size_t at = 0; at < bytes; at += kBlock) communicator.broadcast(p + at, std::min(kBlock, bytes - at), root);
+}
+
 void broadcast_state(backends::Communicator& communicator, ModelState& state) {
   if (communicator.world_size() == 1) return;
   require_equal_models(communicator, state);
   for (FlatBuffer* buffer : {&state.parameters.values, &state.running, &state.counters})
-    if (buffer->bytes() > 0) broadcast_blocks(communicator, buffer->data(), buffer->bytes());
+    if (buffer->bytes() > 0) broadcast_blocks(communicator, buffer->data(), buffer->bytes(), 0);
   require_equal(communicator, digest(state.parameters.values), "after the broadcast, the digest of the parameters");
 }
 
@@ -90,7 +85,7 @@ void broadcast_bytes(backends::Communicator& communicator, std::vector<std::byte
   std::uint64_t size = bytes.size();
   communicator.broadcast(&size, sizeof size, 0);
   bytes.resize(size);
-  broadcast_blocks(communicator, bytes.data(), bytes.size());
+  broadcast_blocks(communicator, bytes.data(), bytes.size(), 0);
 }
 
 void run_on_root(backends::Communicator& communicator, const std::function<void()>& work,

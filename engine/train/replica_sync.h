@@ -14,6 +14,9 @@ namespace engine {
 // Collective.
 void broadcast_state(backends::Communicator& communicator, ModelState& state);
 
+// Sends the root's memory to all, in pieces: a frame's size is then no limit of any backend. Collective.
+void broadcast_blocks(backends::Communicator& communicator, void* data, std::size_t bytes, int root);
+
 // Sends a block of rank 0's bytes to all. `bytes` is read on rank 0 and replaced elsewhere. Collective.
 void broadcast_bytes(backends::Communicator& communicator, std::vector<std::byte>& bytes);
 

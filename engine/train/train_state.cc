@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "engine/averaging/flat_math.h"
 #include "engine/train/weights.h"
 
 namespace engine {
@@ -31,23 +32,17 @@ std::vector<LocalBuffer> local_buffers(TrainState& state) {
 
 std::string rank_prefix(int rank) { return "rank" + std::to_string(rank) + "/"; }
 
-std::int64_t counter(const io::Checkpoint& checkpoint, const std::string& name, std::int64_t fallback) {
-  for (const auto& [key, value] : checkpoint.counters)
-    if (key == name) return value;
-  return fallback;
-}
-
 constexpr const char* kPolicyPrefix = "averaging.";
 
 void check_continuation(const io::Checkpoint& checkpoint, const std::string& source, const TrainState& state) {
   if (checkpoint.step_in_epoch == 0) return;  // at an epoch's boundary every order is a fresh one
-  const std::int64_t batch = counter(checkpoint, "trainer.global_batch", state.global_batch);
+  const std::int64_t batch = find_counter(checkpoint.counters, "trainer.global_batch", state.global_batch);
   const auto refuse = [&](const char* what, std::int64_t saved, std::int64_t now) {
     throw ModelError(source + " was saved in the middle of an epoch with " + what + " " + std::to_string(saved) +
                      ", this run has " + std::to_string(now) + ": resume with the same, or from the end of an epoch");
   };
   if (batch != state.global_batch) refuse("global batch size", batch, state.global_batch);
-  const std::int64_t steps = counter(checkpoint, "trainer.steps_per_epoch", state.steps_per_epoch);
+  const std::int64_t steps = find_counter(checkpoint.counters, "trainer.steps_per_epoch", state.steps_per_epoch);
   if (steps != state.steps_per_epoch) refuse("steps per epoch", steps, state.steps_per_epoch);
   if (checkpoint.seed != state.seed)
     refuse("seed", static_cast<std::int64_t>(checkpoint.seed), static_cast<std::int64_t>(state.seed));
@@ -60,15 +55,11 @@ void synchronize(backends::Communicator& communicator, TrainState& state) {
   const FlatBuffer& running = state.model.running;
   if (communicator.world_size() == 1 || state.buffers == BufferMode::kLocal || running.bytes() == 0) return;
   if (state.buffers == BufferMode::kRank0) return communicator.broadcast(running.data(), running.bytes(), 0);
-  const bool wide = running.dtype() == DType::kF64;
-  communicator.all_reduce(running.data(), static_cast<std::size_t>(running.size()),
-                          wide ? backends::DataType::kF64 : backends::DataType::kF32, backends::ReduceOp::kSum);
-  const int world = communicator.world_size();
-  if (wide) {
-    for (double& v : running.span<double>()) v /= world;
-  } else {
-    for (float& v : running.span<float>()) v /= static_cast<float>(world);
-  }
+  communicator.all_reduce(running.data(), static_cast<std::size_t>(running.size()), wire_type(running.dtype()),
+                          backends::ReduceOp::kSum);
+  with_element_type(running.dtype(), [&]<class T>(T) {
+    for (T& v : running.span<T>()) v /= static_cast<T>(communicator.world_size());
+  });
 }
 
 void capture_model(const TrainState& state, int world_size, io::Checkpoint& checkpoint) {
@@ -159,7 +150,7 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
       import_buffer(checkpoint.arrays, source, prefix, io::Section::kRankState, *local.buffer);
     }
   }
-  state.optimizer.set_step_count(counter(checkpoint, "optimizer.steps", checkpoint.global_step));
+  state.optimizer.set_step_count(find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
   state.progress = {checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch, checkpoint.samples_seen};
 }
 

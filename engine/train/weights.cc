@@ -3,9 +3,10 @@
 
 #include <xxhash.h>
 
-#include <bit>
 #include <cstring>
 #include <unordered_map>
+
+#include "io/checkpoint/half_number.h"
 
 namespace engine {
 namespace {
@@ -27,14 +28,6 @@ io::NamedArray to_array(const FlatBuffer& buffer, std::size_t slot, std::string 
   return array;
 }
 
-float half_to_float(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | mantissa << 13);
-  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
-  const float value = static_cast<float>(mantissa) * 0x1p-24f;  // subnormal halves are exact floats
-  return sign ? -value : value;
-}
-
 // Element i of a floating-point array as double; every source type is exact in it.
 double element(const io::NamedArray& array, std::size_t i) {
   const std::byte* p = array.data.data() + i * io::size_of(array.type);
@@ -48,9 +41,9 @@ double element(const io::NamedArray& array, std::size_t i) {
     case io::ArrayType::kF64:
       return read(double{});
     case io::ArrayType::kF16:
-      return static_cast<double>(half_to_float(read(std::uint16_t{})));
+      return static_cast<double>(io::float_of_f16(read(std::uint16_t{})));
     case io::ArrayType::kBf16:
-      return static_cast<double>(std::bit_cast<float>(std::uint32_t{read(std::uint16_t{})} << 16));
+      return static_cast<double>(io::float_of_bf16(read(std::uint16_t{})));
     default:
       return static_cast<double>(read(std::int64_t{}));
   }
@@ -187,9 +180,11 @@ void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string&
   }
 }
 
-StateDigest digest(const FlatBuffer& buffer) {
-  const XXH128_hash_t hash = XXH3_128bits(buffer.data(), buffer.bytes());
+StateDigest digest(const void* data, std::size_t bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(data, bytes);
   return {hash.low64, hash.high64};
 }
+
+StateDigest digest(const FlatBuffer& buffer) { return digest(buffer.data(), buffer.bytes()); }
 
 }  // namespace engine

@@ -32,11 +32,12 @@ void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Secti
 void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source, const std::string& prefix,
                    io::Section section, FlatBuffer& buffer);
 
-// XXH3 128-bit digest of the whole buffer.
+// XXH3 128-bit digest of memory; of a whole buffer.
 struct StateDigest {
   std::uint64_t low = 0, high = 0;
   bool operator==(const StateDigest&) const = default;
 };
+StateDigest digest(const void* data, std::size_t bytes);
 StateDigest digest(const FlatBuffer& buffer);
 
 }  // namespace engine

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "io/interchange/half_number.h"
+#include "io/checkpoint/half_number.h"
 #include "io/interchange/npz.h"
 #include "io/interchange/safetensors.h"
 #include "io/interchange/zip_archive.h"

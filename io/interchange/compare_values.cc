@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "io/interchange/half_number.h"
+#include "io/checkpoint/half_number.h"
 
 namespace io {
 namespace {

@@ -68,6 +68,23 @@ remove_hosts() {
   for i in 0 1 2 hub; do ip netns delete "$1-$i" 2>/dev/null || true; done
 }
 
+# on_hosts SUBNET: make_hosts under a name of this run's own, `base`; a folder `folder`; and at the end of the script, however it
+# comes, no process of the list `ranks`, no host and no folder is left.
+on_hosts() {
+  base=engine$$
+  folder=$(mktemp -d)
+  ranks=()
+  trap leave_hosts EXIT
+  make_hosts "$base" "$1"
+}
+leave_hosts() {
+  local status=$? pid
+  for pid in "${ranks[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
+  remove_hosts "$base"
+  rm -rf "$folder"
+  exit "$status"
+}
+
 # in_sync ENGINE COUNT FOLDER: the ranks' final models are COUNT, and their parameters have the same bits.
 in_sync() {
   local models

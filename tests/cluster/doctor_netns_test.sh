@@ -7,30 +7,21 @@ set -euo pipefail
 engine=$(readlink -f "${1:?usage: doctor_netns_test.sh ENGINE}")
 need_tools tc
 
-name=edr$$
-folder=$(mktemp -d)
-pids=()
-cleanup() {
-  for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
-  remove_hosts "$name"
-  rm -rf "$folder"
-}
-trap cleanup EXIT
-make_hosts "$name" 10.99.0
+on_hosts 10.99.0
 
 # doctor NAME ARGUMENT...: three ranks, one a namespace; the exit codes are left in $codes, rank 0's output in $folder/NAME.
 doctor() {
   local output=$1 i
   shift
-  pids=() codes=
+  ranks=() codes=
   for i in 0 1 2; do
-    ip netns exec "$name-$i" timeout 100 "$engine" doctor --rank $i --world-size 3 --init-method tcp://10.99.0.1:29500 \
-      --job-id "$name" --backend gloo --rdzv-timeout 30 --timeout 30 "$@" >"$folder/$output.$i" 2>&1 &
-    pids+=($!)
+    ip netns exec "$base-$i" timeout 100 "$engine" doctor --rank $i --world-size 3 --init-method tcp://10.99.0.1:29500 \
+      --job-id "$base" --backend gloo --rdzv-timeout 30 --timeout 30 "$@" >"$folder/$output.$i" 2>&1 &
+    ranks+=($!)
   done
   for i in 0 1 2; do
     local code=0
-    wait "${pids[i]}" || code=$?
+    wait "${ranks[i]}" || code=$?
     codes+=" $code"
   done
   cat "$folder/$output.0"
@@ -59,7 +50,7 @@ tried=0
 harm() {
   local words=$1
   shift
-  ip netns exec "$name-2" tc qdisc add dev data0 root "$@" 2>/dev/null || { echo "this kernel cannot do: tc $*"; return 0; }
+  ip netns exec "$base-2" tc qdisc add dev data0 root "$@" 2>/dev/null || { echo "this kernel cannot do: tc $*"; return 0; }
   tried=$((tried + 1))
   doctor slow
   expect slow "1 1 1" "link between ranks 0 and 2 (gloo) $words" "link between ranks 1 and 2 (gloo) $words" \
@@ -67,7 +58,7 @@ harm() {
   ! grep -q "^BAD.*ranks 0 and 1 " "$folder/slow.0" || { echo "FAILED: the good link is called bad"; exit 1; }
   doctor json --format json
   expect json "1 1 1" '"healthy":false' '"ranks":[0,2]'
-  ip netns exec "$name-2" tc qdisc del dev data0 root
+  ip netns exec "$base-2" tc qdisc del dev data0 root
 }
 harm "answers slowly" netem delay 20ms
 harm "carries little" tbf rate 40mbit burst 32kbit latency 400ms

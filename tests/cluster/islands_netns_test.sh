@@ -6,20 +6,8 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/cluster_lib.sh"
 engine=$(readlink -f "${1:?usage: islands_netns_test.sh ENGINE}")
-need_tools ip
 
-base=island$$
-folder=$(mktemp -d)
-ranks=()
-finish() {
-  local status=$?
-  for pid in "${ranks[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
-  remove_hosts "$base"
-  rm -rf "$folder"
-  exit "$status"
-}
-trap finish EXIT
-make_hosts "$base" 10.89.0
+on_hosts 10.89.0
 mkdir "$folder/home"
 export HOME=$folder/home
 

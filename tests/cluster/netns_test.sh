@@ -8,19 +8,7 @@ set -euo pipefail
 engine=$(readlink -f "${1:?usage: netns_test.sh ENGINE}")
 need_tools ss
 
-base=engine$$
-folder=$(mktemp -d)
-ranks=()
-finish() {
-  local status=$?
-  for pid in "${ranks[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
-  remove_hosts "$base"
-  rm -rf "$folder"
-  exit "$status"
-}
-trap finish EXIT
-
-make_hosts "$base" 10.88.0
+on_hosts 10.88.0
 for i in 0 1 2; do
   # A second interface that leads elsewhere: nobody may listen there.
   ip -n "$base-$i" link add other type veth peer name other-end

@@ -9,16 +9,12 @@
 namespace {
 
 using session_runner::distance;
+using session_runner::Options;
 using session_runner::RankResult;
 using session_runner::same_bits;
 using session_runner::train;
 using session_runner::train_on_hosts;
-using Options = std::map<std::string, std::string>;
-
-Options with(Options base, const Options& more) {
-  for (const auto& [name, value] : more) base[name] = value;
-  return base;
-}
+using session_runner::with;
 
 // 60 samples in batches of 13: five steps an epoch, uneven on 2, 3 and 4 ranks. f64, so that what is compared is the
 // semantics and not the rounding.

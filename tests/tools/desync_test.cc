@@ -14,15 +14,11 @@
 
 namespace {
 
+using session_runner::Options;
 using session_runner::RankResult;
 using session_runner::same_bits;
 using session_runner::train;
-using Options = std::map<std::string, std::string>;
-
-Options with(Options base, const Options& more) {
-  for (const auto& [name, value] : more) base[name] = value;
-  return base;
-}
+using session_runner::with;
 
 // Steps that take at least some milliseconds: digests of this small model then cost less than their share in every step.
 void slow_down() { std::this_thread::sleep_for(std::chrono::milliseconds(15)); }

@@ -12,19 +12,12 @@
 namespace exact_support {
 
 using session_runner::distance;
+using session_runner::Options;
 using session_runner::RankResult;
 using session_runner::same_bits;
 using session_runner::train;
-using Options = std::map<std::string, std::string>;
+using session_runner::with;
 constexpr io::Section kBuffers = io::Section::kBuffer;
-
-inline Options with(Options base, const Options& more) {
-  for (const auto& [name, value] : more) {
-    base[name] = value;
-    if (value.empty()) base.erase(name);
-  }
-  return base;
-}
 
 inline const Options kExact{{"dtype", "f64"}, {"epochs", "2"}, {"lr", "0.05"}, {"momentum", "0.9"}, {"weight-decay", "0.001"}};
 inline const Options kConv = with(kExact, {{"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"epochs", "1"}});

@@ -11,14 +11,10 @@
 namespace {
 
 using session_runner::distance;
+using session_runner::Options;
 using session_runner::same_bits;
 using session_runner::train;
-using Options = std::map<std::string, std::string>;
-
-Options with(Options base, const Options& more) {
-  for (const auto& [name, value] : more) base[name] = value;
-  return base;
-}
+using session_runner::with;
 
 // f64, so that what is compared is the semantics and not the rounding.
 const Options kBase{{"dtype", "f64"}, {"epochs", "2"}, {"lr", "0.05"}, {"momentum", "0.9"}, {"weight-decay", "0.001"}};

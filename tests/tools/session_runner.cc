@@ -10,6 +10,14 @@
 #include "tools/worker_threads.h"
 
 namespace session_runner {
+
+Options with(Options base, const Options& more) {
+  for (const auto& [name, value] : more) {
+    base[name] = value;
+    if (value.empty()) base.erase(name);
+  }
+  return base;
+}
 namespace {
 
 class Recorder : public engine::TrainObserver {

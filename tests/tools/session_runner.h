@@ -13,6 +13,10 @@
 
 namespace session_runner {
 
+using Options = std::map<std::string, std::string>;
+// `base` with the entries of `more` in it or, where these are empty, without.
+Options with(Options base, const Options& more);
+
 struct RankResult {
   std::vector<double> losses;         // of every report, in order
   std::vector<io::NamedArray> state;  // parameters and buffers at the end, model order
@@ -30,12 +34,11 @@ struct RankResult {
 // `after_step` is called on every rank after each of its steps, for tests that meddle with the state.
 // Rethrows a rank's error.
 using AfterStep = std::function<void(int rank, engine::TrainState& state)>;
-std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options,
-                              const AfterStep& after_step = {});
+std::vector<RankResult> train(int world_size, const Options& options, const AfterStep& after_step = {});
 // The same with a rank for each of `hosts`: ranks of the same name seem to share a host.
-std::vector<RankResult> train_on_hosts(const std::vector<std::string>& hosts, const std::map<std::string, std::string>& options);
+std::vector<RankResult> train_on_hosts(const std::vector<std::string>& hosts, const Options& options);
 // The configuration that train() runs.
-io::RunConfig make_config(const std::map<std::string, std::string>& options);
+io::RunConfig make_config(const Options& options);
 
 // Largest |a - b| over all parameters (or the running statistics), relative to the largest |a|.
 double distance(const RankResult& a, const RankResult& b, io::Section section = io::Section::kParameter);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "io/interchange/half_number.h"
+#include "io/checkpoint/half_number.h"
 #include "tests/io/interchange/array_fixture.h"
 
 namespace {
