@@ -1,4 +1,5 @@
-// Arena on the CPU: anonymous mapping for large blocks (huge pages where the kernel gives them).
+// Arena on the CPU: anonymous mapping for large blocks (huge pages where the kernel gives them). On a CUDA device: one
+// allocation.
 #include "engine/core/arena.h"
 
 #include <sys/mman.h>
@@ -6,13 +7,20 @@
 #include <string>
 #include <utility>
 
+#include "engine/core/cuda_runtime.h"
 #include "engine/core/error.h"
 
 namespace engine {
 
 Arena::Arena(std::size_t bytes, Device device) : bytes_(bytes), device_(device) {
-  require(device.kind == Device::Kind::kCpu, "arenas live on the CPU in this build");
   if (bytes == 0) return;
+  if (device.kind == Device::Kind::kCuda) {
+    cuda::use_device(device.index);
+    data_ = static_cast<std::byte*>(cuda::allocate(bytes));
+    cuda::set_bytes_async(data_, 0, bytes, nullptr);
+    cuda::synchronize_device();
+    return;
+  }
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) throw Error("out of memory: " + std::to_string(bytes) + " bytes asked for");
   madvise(block, bytes, MADV_HUGEPAGE);  // advice only: without huge pages it is merely slower
@@ -20,7 +28,11 @@ Arena::Arena(std::size_t bytes, Device device) : bytes_(bytes), device_(device) 
 }
 
 Arena::~Arena() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (data_ == nullptr) return;
+  if (device_.kind == Device::Kind::kCuda)
+    cuda::release(data_);
+  else
+    munmap(data_, bytes_);
 }
 
 Arena::Arena(Arena&& other) noexcept

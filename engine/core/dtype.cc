@@ -17,6 +17,9 @@ std::size_t size_of(DType dtype) {
       return 8;
     case DType::kU8:
       return 1;
+    case DType::kBF16:
+    case DType::kF16:
+      return 2;
   }
   throw Error("internal: unknown dtype");
 }
@@ -33,6 +36,10 @@ std::string_view to_string(DType dtype) {
       return "i64";
     case DType::kU8:
       return "u8";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF16:
+      return "f16";
   }
   throw Error("internal: unknown dtype");
 }

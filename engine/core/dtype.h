@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <string_view>
 
+#include "engine/core/half_types.h"
+
 namespace engine {
 
-enum class DType : std::uint8_t { kF32, kF64, kI32, kI64, kU8 };
+// kBF16 and kF16 (half_types.h) are storage of activations and of copies of weights on CUDA devices.
+enum class DType : std::uint8_t { kF32, kF64, kI32, kI64, kU8, kBF16, kF16 };
 
 std::size_t size_of(DType dtype);         // bytes of one element
-std::string_view to_string(DType dtype);  // "f32", "f64", "i32", "i64", "u8"
+std::string_view to_string(DType dtype);  // "f32", "f64", "i32", "i64", "u8", "bf16", "f16"
 
 template <class T>
 struct DTypeOf;
@@ -29,6 +32,14 @@ struct DTypeOf<std::int32_t> {
 template <>
 struct DTypeOf<std::int64_t> {
   static constexpr DType value = DType::kI64;
+};
+template <>
+struct DTypeOf<bf16> {
+  static constexpr DType value = DType::kBF16;
+};
+template <>
+struct DTypeOf<f16> {
+  static constexpr DType value = DType::kF16;
 };
 template <>
 struct DTypeOf<std::uint8_t> {

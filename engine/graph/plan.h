@@ -12,6 +12,7 @@ struct PlanOptions {
   std::int64_t max_batch = 1;  // samples; a run may use fewer, also none
   DType dtype = DType::kF32;   // kF32 or kF64
   int threads = 1;
+  Device::Kind device = Device::Kind::kCpu;
   bool training = true;        // false: no gradients, activations are dropped as soon as they are read
   bool fuse = true;            // fold ReLU and additions into the layers that offer it
 };

@@ -62,7 +62,9 @@ void zero(KernelContext& context, const TensorView& view) {
 
 }  // namespace
 
-std::size_t attention_scratch_bytes(std::int64_t t, std::int64_t width, std::int64_t heads, DType dtype, int threads) {
+std::size_t attention_scratch_bytes(std::int64_t t, std::int64_t width, std::int64_t heads, DType dtype, int threads,
+                                    Device::Kind device) {
+  if (device == Device::Kind::kCuda) return 0;
   if (dtype != DType::kF32) return 0;
   return static_cast<std::size_t>(fast().scratch_floats(t, width / heads, threads)) * sizeof(float);
 }

@@ -25,7 +25,8 @@ struct AttentionDropout {
 };
 
 // Scratch for the calls below, whatever the batch.
-std::size_t attention_scratch_bytes(std::int64_t t, std::int64_t width, std::int64_t heads, DType dtype, int threads);
+std::size_t attention_scratch_bytes(std::int64_t t, std::int64_t width, std::int64_t heads, DType dtype, int threads,
+                                    Device::Kind device = Device::Kind::kCpu);
 
 // `lse` is absent in inference.
 void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64_t heads, const AttentionDropout& dropout,

@@ -80,7 +80,8 @@ void backward_parameters(const double* sums, std::int64_t channels, T* dgamma, T
 
 }  // namespace
 
-std::size_t batch_norm_scratch_bytes(std::int64_t, std::int64_t channels, DType dtype, int threads) {
+std::size_t batch_norm_scratch_bytes(std::int64_t, std::int64_t channels, DType dtype, int threads, Device::Kind device) {
+  if (device == Device::Kind::kCuda) return 0;
   if (dtype != DType::kF32) return 0;
   return static_cast<std::size_t>(isa_table_of_batch_norm_table().scratch_floats(channels, threads)) * sizeof(float);
 }

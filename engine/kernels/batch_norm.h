@@ -10,7 +10,8 @@
 
 namespace engine::kernels {
 
-std::size_t batch_norm_scratch_bytes(std::int64_t rows, std::int64_t channels, DType dtype, int threads);
+std::size_t batch_norm_scratch_bytes(std::int64_t rows, std::int64_t channels, DType dtype, int threads,
+                                     Device::Kind device = Device::Kind::kCpu);
 
 // sums [2, channels] of f64: per channel the mean and the sum of squared differences from it, over the rows of x
 // (two passes or Welford: no cancellation). Zero rows give zeros.

@@ -89,7 +89,8 @@ void backward_weights_reference(KernelContext& context, const Conv2dGeometry& g,
 
 }  // namespace
 
-std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype, int threads) {
+std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype, int threads, Device::Kind device) {
+  if (device == Device::Kind::kCuda) return 0;
   const ConvSizes sizes = sizes_of(geometry, n);
   if (dtype == DType::kF64) return static_cast<std::size_t>(f64().scratch(sizes, threads)) * sizeof(double);
   if (!has_fast_kernel(geometry, dtype)) return 0;

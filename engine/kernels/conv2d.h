@@ -15,7 +15,8 @@ struct Conv2dGeometry {
   std::int64_t out_w() const { return (in_w + 2 * padding - kernel_w) / stride + 1; }
 };
 
-std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype, int threads);
+std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype, int threads,
+                                 Device::Kind device = Device::Kind::kCpu);
 
 void conv2d_forward(KernelContext& context, const Conv2dGeometry& geometry, TensorView x, TensorView weight, TensorView bias,
                     TensorView y);

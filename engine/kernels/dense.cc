@@ -63,7 +63,9 @@ void backward_weights_reference(KernelContext& context, const Sizes& s, TensorVi
 
 }  // namespace
 
-std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype, int threads) {
+std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype, int threads,
+                                Device::Kind device) {
+  if (device == Device::Kind::kCuda) return 0;
   if (dtype != DType::kF32) return 0;
   const GemmTable& gemm = isa_table_of_gemm_table();
   const std::int64_t floats = std::max(

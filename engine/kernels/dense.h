@@ -8,7 +8,8 @@
 namespace engine::kernels {
 
 // Scratch for any of the calls below with up to `n` rows.
-std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype, int threads);
+std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype, int threads,
+                                Device::Kind device = Device::Kind::kCpu);
 
 void dense_forward(KernelContext& context, TensorView x, TensorView weight, TensorView bias, bool relu, TensorView y);
 

@@ -20,8 +20,12 @@ void check_dtype(std::string_view kernel, std::string_view operand, const Tensor
 }
 
 void check_floating(std::string_view kernel, std::string_view operand, const TensorView& view) {
-  if (view.dtype != DType::kF32 && view.dtype != DType::kF64) {
-    fail(kernel, operand, "is " + std::string(to_string(view.dtype)) + ", expected f32 or f64");
+  const bool cuda = view.device.kind == Device::Kind::kCuda;
+  const bool fits = cuda ? view.dtype == DType::kBF16 || view.dtype == DType::kF16 : view.dtype == DType::kF64;
+  if (view.dtype != DType::kF32 && !fits) {
+    fail(
+        kernel, operand,
+        "is " + std::string(to_string(view.dtype)) + ", expected " + (cuda ? "f32, bf16 or f16 on a CUDA device" : "f32 or f64"));
   }
   if (!view && view.count() > 0) fail(kernel, operand, "is absent, but the kernel needs it");
 }
@@ -34,8 +38,9 @@ void check_shape(std::string_view kernel, std::string_view operand, const Tensor
 
 void check_count(std::string_view kernel, std::string_view operand, const TensorView& view, std::int64_t expected) {
   if (view.count() != expected) {
-    fail(kernel, operand, "has " + std::to_string(view.count()) + " elements (shape " + view.shape.to_string() + "), expected " +
-                              std::to_string(expected));
+    fail(kernel, operand,
+         "has " + std::to_string(view.count()) + " elements (shape " + view.shape.to_string() + "), expected " +
+             std::to_string(expected));
   }
 }
 
@@ -45,10 +50,8 @@ void check_like(std::string_view kernel, std::string_view operand, const TensorV
 }
 
 void check_context(std::string_view kernel, const KernelContext& context, std::size_t bytes) {
-  if (context.device.kind != Device::Kind::kCpu) {
-    throw Error(std::string(kernel) + ": no kernel for the device " + to_string(context.device) + ", only for cpu");
-  }
-  require(context.threads != nullptr, "a kernel context on the CPU has threads");
+  require(on_cuda(context) || context.threads != nullptr, "a kernel context on the CPU has threads");
+  require(!on_cuda(context) || context.stream != nullptr, "a kernel context on a CUDA device has a stream");
   if (context.scratch.size() < bytes) {
     throw Error(std::string(kernel) + ": scratch is " + std::to_string(context.scratch.size()) + " bytes, needs " +
                 std::to_string(bytes));

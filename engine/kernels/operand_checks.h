@@ -9,7 +9,7 @@
 
 namespace engine::kernels {
 
-// Throws ShapeError unless the operand is there and has this dtype (or, without one, is f32 or f64).
+// Throws ShapeError unless the operand is there and has this dtype (or, without one, is f32 or f64; in device memory f32, bf16 or f16).
 void check_dtype(std::string_view kernel, std::string_view operand, const TensorView& view, DType expected);
 void check_floating(std::string_view kernel, std::string_view operand, const TensorView& view);
 
@@ -22,7 +22,7 @@ void check_count(std::string_view kernel, std::string_view operand, const Tensor
 // Both: the operand is of `like`'s dtype and shape.
 void check_like(std::string_view kernel, std::string_view operand, const TensorView& view, const TensorView& like);
 
-// Throws Error when the context is not the CPU's or has no threads, or when its scratch is smaller than `bytes`.
+// Throws Error when the context has no threads (on a CUDA device: no stream), or when its scratch is smaller than `bytes`.
 void check_context(std::string_view kernel, const KernelContext& context, std::size_t bytes = 0);
 
 }  // namespace engine::kernels

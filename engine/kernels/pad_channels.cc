@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "engine/core/cuda_runtime.h"
+#include "engine/kernels/cuda/pad_channels_cuda.h"
 #include "engine/kernels/operand_checks.h"
 #include "engine/kernels/pad_channels_reference.h"
 
@@ -34,6 +36,9 @@ Extents check_operands(std::string_view kernel, const KernelContext& context, st
 
 void pad_channels_forward(KernelContext& context, std::int64_t before, TensorView x, TensorView y) {
   const Extents e = check_operands("pad_channels_forward", context, before, "x", x, "y", y);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::pad_channels_forward(context, e.rows, e.channels, before, e.padded, x, y);
+  }
   const auto call = [&]<class T>(T) {
     context.threads->run(e.rows, [&](std::int64_t first, std::int64_t last, int) {
       reference::pad_channels_forward(static_cast<const T*>(x.data) + first * e.channels, last - first, e.channels, before,
@@ -45,6 +50,9 @@ void pad_channels_forward(KernelContext& context, std::int64_t before, TensorVie
 
 void pad_channels_backward(KernelContext& context, std::int64_t before, TensorView dy, TensorView dx, Write write) {
   const Extents e = check_operands("pad_channels_backward", context, before, "dx", dx, "dy", dy);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::pad_channels_backward(context, e.rows, e.channels, before, e.padded, dy, dx, write);
+  }
   const auto call = [&]<class T>(T) {
     context.threads->run(e.rows, [&](std::int64_t first, std::int64_t last, int) {
       reference::pad_channels_backward(static_cast<const T*>(dy.data) + first * e.padded, last - first, e.channels, before,

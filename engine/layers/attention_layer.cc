@@ -29,8 +29,9 @@ class CausalSelfAttention final : public Layer {
   std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype) const override {
     return static_cast<std::size_t>(batch * heads_ * inputs[0][0]) * size_of(dtype);
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t, DType dtype, int threads) const override {
-    return kernels::attention_scratch_bytes(inputs[0][0], inputs[0][1] / 3, heads_, dtype, threads);
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t, DType dtype, int threads,
+                            Device::Kind device) const override {
+    return kernels::attention_scratch_bytes(inputs[0][0], inputs[0][1] / 3, heads_, dtype, threads, device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true, .output = true}; }
 

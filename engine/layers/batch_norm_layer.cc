@@ -43,10 +43,11 @@ class BatchNorm2d final : public Layer {
   std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t, DType dtype) const override {
     return 2 * statistic_bytes(inputs[0][2], dtype) + kAlignment;
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads) const override {
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads,
+                            Device::Kind device) const override {
     const std::int64_t channels = inputs[0][2], rows = batch * inputs[0][0] * inputs[0][1];
     return align_up(static_cast<std::size_t>(2 * channels) * sizeof(double)) + 2 * statistic_bytes(channels, dtype) +
-           kernels::batch_norm_scratch_bytes(rows, channels, dtype, threads);
+           kernels::batch_norm_scratch_bytes(rows, channels, dtype, threads, device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
   Fusions fusions() const override { return {.relu = true, .residual = true}; }

@@ -38,8 +38,9 @@ class Conv2d final : public Layer {
     return specs;
   }
 
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads) const override {
-    return kernels::conv2d_scratch_bytes(geometry(inputs[0]), batch, dtype, threads);
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads,
+                            Device::Kind device) const override {
+    return kernels::conv2d_scratch_bytes(geometry(inputs[0]), batch, dtype, threads, device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 

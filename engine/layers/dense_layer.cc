@@ -36,9 +36,10 @@ class Dense final : public Layer {
     return specs;
   }
 
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads) const override {
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads,
+                            Device::Kind device) const override {
     const std::int64_t in = inputs[0].dims().back();
-    return kernels::dense_scratch_bytes(batch * (inputs[0].count() / in), in, out_, dtype, threads);
+    return kernels::dense_scratch_bytes(batch * (inputs[0].count() / in), in, out_, dtype, threads, device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
   Fusions fusions() const override { return {.relu = true}; }

@@ -58,9 +58,9 @@ struct LayerRun {
   std::span<const TensorView> parameters{};  // as parameters() lists them, in memory shape
   std::span<const TensorView> buffers{};     // as buffers() lists them
   TensorView output{};
-  std::span<std::byte> saved{};              // saved_bytes(), kept from forward to backward; empty in inference
-  bool relu = false;                         // fused
-  TensorView residual{};                     // fused; absent otherwise
+  std::span<std::byte> saved{};  // saved_bytes(), kept from forward to backward; empty in inference
+  bool relu = false;             // fused
+  TensorView residual{};         // fused; absent otherwise
 
   // Randomness of this step: (seed, layer name) key, epoch, and the data set's ids of the batch's samples.
   std::uint64_t key = 0, epoch = 0;
@@ -70,13 +70,13 @@ struct LayerRun {
   ReplicaExchange* replicas = nullptr;
 
   // Backward only.
-  TensorView output_gradient{};                     // nobody reads it afterwards: backward may overwrite it
-  std::span<const TensorView> input_gradients{};    // absent where not needed
-  std::span<const Write> input_writes{};            // kAdd when another consumer has written there first
-  TensorView residual_gradient{};                   // absent when nothing is fused or not needed
+  TensorView output_gradient{};                   // nobody reads it afterwards: backward may overwrite it
+  std::span<const TensorView> input_gradients{};  // absent where not needed
+  std::span<const Write> input_writes{};          // kAdd when another consumer has written there first
+  TensorView residual_gradient{};                 // absent when nothing is fused or not needed
   Write residual_write = Write::kOverwrite;
   std::span<const TensorView> parameter_gradients{};
-  Write parameter_write = Write::kOverwrite;        // kAdd while gradients are accumulated over micro-batches
+  Write parameter_write = Write::kOverwrite;  // kAdd while gradients are accumulated over micro-batches
 };
 
 class Layer {
@@ -92,7 +92,9 @@ class Layer {
   virtual std::vector<BufferSpec> buffers(std::span<const Shape>) const { return {}; }
 
   virtual std::size_t saved_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType) const { return 0; }
-  virtual std::size_t scratch_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType, int /*threads*/) const { return 0; }
+  virtual std::size_t scratch_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType, int /*threads*/, Device::Kind) const {
+    return 0;
+  }
   virtual BackwardNeeds backward_needs() const { return {}; }
   virtual Fusions fusions() const { return {}; }
   // The same layer with its batch statistics taken over all replicas, under the same parameter and buffer names; null where

@@ -106,8 +106,11 @@ io::ArrayType array_type(DType dtype) {
       return io::ArrayType::kI64;
     case DType::kU8:
       return io::ArrayType::kU8;
+    case DType::kBF16:
+    case DType::kF16:
+      break;  // storage of a device, never of a file
   }
-  throw Error("internal: unknown dtype");
+  throw Error("internal: a dtype that no file holds");
 }
 
 std::vector<io::NamedArray> export_state(const ModelState& state, Device device) {

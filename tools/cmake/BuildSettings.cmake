@@ -18,14 +18,16 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 # Kernels rely on fused multiply-add; nothing in the engine may rely on -ffast-math.
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -ffp-contract=fast)
+# nvcc hands the host's part of a .cu file to the C++ compiler in a form that -Wpedantic does not like.
+set(cxx_options -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -ffp-contract=fast)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports these falsely inside its own and Eigen's headers (restrict: bug 105651 of GCC).
-  add_compile_options(-Wno-maybe-uninitialized -Wno-psabi -Wno-restrict)
+  list(APPEND cxx_options -Wno-maybe-uninitialized -Wno-psabi -Wno-restrict)
 endif()
 if(ENGINE_WARNINGS_AS_ERRORS)
-  add_compile_options(-Werror)
+  list(APPEND cxx_options -Werror)
 endif()
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${cxx_options}>")
 option(ENGINE_COVERAGE "Count the lines that run (gcov); for tools/test.sh --coverage" OFF)
 if(ENGINE_COVERAGE)
   add_compile_options(--coverage -fprofile-update=atomic -O1)

@@ -1,0 +1,119 @@
+// CUDA's runtime as the engine uses it: memory, streams, events, captured graphs, and errors that name the call.
+// Without CUDA (ENGINE_WITH_CUDA=OFF) everything here throws CudaError, and kBuilt tells so beforehand.
+//
+// A thread works on the device that it has chosen by use_device(); streams, events and memory belong to the device that was
+// chosen when they were made. Handles are the runtime's own, passed on as void*.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/core/error.h"
+
+namespace engine::cuda {
+
+#if defined(ENGINE_HAS_CUDA)
+inline constexpr bool kBuilt = true;
+#else
+inline constexpr bool kBuilt = false;
+#endif
+
+class CudaError : public Error {
+  using Error::Error;
+};
+
+// Throws CudaError "CALL (what): TEXT (NAME)" unless `code`, a cudaError_t, is success. `what` may be null.
+void check(int code, const char* call, const char* what = nullptr);
+
+struct DeviceInfo {
+  std::string name;  // "NVIDIA H200"
+  std::size_t memory_bytes = 0;
+  int processors = 0;        // streaming multiprocessors
+  int major = 0, minor = 0;  // compute capability
+};
+
+// Why no device can be used: "" where one can; "this build has no CUDA", "no CUDA device (...)". Does not throw; makes no
+// context on any device.
+std::string missing();
+int device_count();  // 0 where missing() says something
+DeviceInfo device_info(int index);
+std::string versions();  // "runtime 13.0, driver 13.0"
+
+// The device of the calling thread from now on.
+void use_device(int index);
+int current_device();
+std::pair<std::size_t, std::size_t> free_and_total_memory();  // bytes, of the calling thread's device
+void synchronize_device();
+
+// Device memory, and host memory that copies can reach without a stop (pinned). Never inside a step.
+void* allocate(std::size_t bytes);  // not filled; throws with the size and what is free
+void release(void* memory) noexcept;
+void* allocate_pinned(std::size_t bytes);  // zeros
+void release_pinned(void* memory) noexcept;
+
+class Stream {
+ public:
+  Stream();  // does not wait for the default stream
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  void* handle() const { return handle_; }
+  void synchronize() const;
+  bool idle() const;  // whether everything on it has ended
+
+ private:
+  void* handle_ = nullptr;
+};
+
+class Event {
+ public:
+  explicit Event(bool timing = false);
+  ~Event();
+  Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Event& operator=(Event&&) = delete;
+  void record(void* stream);
+  void make_wait(void* stream) const;  // what comes on `stream` waits for what was before the record
+  void synchronize() const;
+  bool done() const;
+  double seconds_since(const Event& start) const;  // REQUIRES: both with timing, and done
+  void* handle() const { return handle_; }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+// Device memory of `device` to host memory and so on; the kind follows from the addresses. Host memory of copies that shall not
+// stop the caller is pinned.
+void copy_async(void* to, const void* from, std::size_t bytes, void* stream);
+void set_bytes_async(void* to, int value, std::size_t bytes, void* stream);
+
+// Everything that is issued between begin and end on the stream (and on streams that wait for its events), as one thing to start.
+class StepGraph {
+ public:
+  StepGraph() = default;
+  ~StepGraph();
+  StepGraph(StepGraph&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)), nodes_(std::exchange(other.nodes_, 0)) {}
+  StepGraph& operator=(StepGraph&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(nodes_, other.nodes_);
+    return *this;
+  }
+  static void begin_capture(void* stream);
+  // Ends the capture. Throws CudaError where something in it cannot be captured.
+  static StepGraph end_capture(void* stream);
+  // Ends a capture that failed on the way.
+  static void drop_capture(void* stream) noexcept;
+
+  explicit operator bool() const { return handle_ != nullptr; }
+  void launch(void* stream) const;
+  std::size_t nodes() const { return nodes_; }
+
+ private:
+  void* handle_ = nullptr;
+  std::size_t nodes_ = 0;
+};
+
+}  // namespace engine::cuda
