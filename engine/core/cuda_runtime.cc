@@ -99,6 +99,12 @@ void release_pinned(void* memory) noexcept {
   if (memory != nullptr) cudaFreeHost(memory);
 }
 
+void pin(void* memory, std::size_t bytes) {
+  expect(cudaHostRegister(memory, bytes, cudaHostRegisterDefault), "cudaHostRegister");
+}
+
+void unpin(void* memory) noexcept { cudaHostUnregister(memory); }
+
 Stream::Stream() {
   cudaStream_t made = nullptr;
   expect(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");

@@ -52,6 +52,8 @@ void* allocate(std::size_t bytes);  // not filled; throws with the size and what
 void release(void* memory) noexcept;
 void* allocate_pinned(std::size_t bytes);  // zeros
 void release_pinned(void* memory) noexcept;
+void pin(void* memory, std::size_t bytes);  // memory that exists already; slow
+void unpin(void* memory) noexcept;
 
 class Stream {
  public:

@@ -22,6 +22,8 @@ void* allocate(std::size_t) { refuse(); }
 void release(void*) noexcept {}
 void* allocate_pinned(std::size_t) { refuse(); }
 void release_pinned(void*) noexcept {}
+void pin(void*, std::size_t) { refuse(); }
+void unpin(void*) noexcept {}
 Stream::Stream() { refuse(); }
 Stream::~Stream() = default;
 void Stream::synchronize() const {}

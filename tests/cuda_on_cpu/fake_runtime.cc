@@ -313,6 +313,19 @@ cudaError_t cudaFreeHost(void* pointer) {
   const std::lock_guard lock(machine().mutex);
   return release(machine().host_blocks, pointer);
 }
+cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
+  const std::lock_guard lock(machine().mutex);
+  machine().host_blocks[reinterpret_cast<std::uintptr_t>(pointer)] = {nullptr, 0, bytes, 0};
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* pointer) {
+  cudaDeviceSynchronize();
+  const std::lock_guard lock(machine().mutex);
+  const auto found = machine().host_blocks.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == machine().host_blocks.end()) return fail(cudaErrorInvalidValue);
+  machine().host_blocks.erase(found);
+  return cudaSuccess;
+}
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   const std::lock_guard lock(machine().mutex);
   *attributes = {};
