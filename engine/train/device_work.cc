@@ -64,7 +64,7 @@ class Work final : public DeviceWork {
         pieces_(static_cast<std::size_t>(model_.parameters.gradients.size() / kPiece + 1)) {
     require(options.micro_batches >= 1, "a step has at least one micro-batch");
     context_.scratch = {scratch_.data(), scratch_.bytes()};
-    executor_.set_control(control());
+    executor_.set_control(device_control());
     executor_.set_replicas(options.replicas);
     rows_of_sample_ = static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
     host_control_.loss_scale = options.loss_scale.on() ? options.loss_scale.initial : 1;
@@ -130,17 +130,12 @@ class Work final : public DeviceWork {
     wait(stream_.handle());  // the mirror may be written again
   }
 
-  std::unique_ptr<DeviceExecutor> make_evaluation(const Plan& plan) override {
-    return std::make_unique<DeviceExecutor>(plan, model_, make_context(), executor_options());
-  }
-
   std::string graph_text() const override {
     if (!why_straight_.empty()) return "off: " + why_straight_;
     for (const CapturedStep& step : captured_)
       if (step.graph) return "captured (" + std::to_string(step.graph.nodes()) + " nodes)";
     return "on";
   }
-  const StepControl& control_of_host() const { return host_control_; }
   const StepControl& control() const override { return host_control_; }
   void set_control(const StepControl& control) override { host_control_ = control; }
 
@@ -154,7 +149,7 @@ class Work final : public DeviceWork {
   }
 
   KernelContext make_context() {
-    if (pinned_ == nullptr) pinned_ = static_cast<std::byte*>(cuda::allocate_pinned(staging_ + sizeof(StepControl)));
+    pinned_ = static_cast<std::byte*>(cuda::allocate_pinned(staging_ + sizeof(StepControl)));
     KernelContext context;
     context.device = options_.device;
     context.stream = stream_.handle();

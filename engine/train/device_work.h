@@ -43,8 +43,6 @@ struct DeviceWorkOptions {
 
 class DeviceWork : public StepWork {
  public:
-  // What runs an inference plan on the same state and stream, for evaluations.
-  virtual std::unique_ptr<DeviceExecutor> make_evaluation(const Plan& plan) = 0;
   // "captured (212 kernels)", or why not: "off: --cuda-graph off".
   virtual std::string graph_text() const = 0;
   // The scale of losses, its counters; of the last to_host().

@@ -230,6 +230,7 @@ void Trainer::evaluate() {
   if (p_.evaluator == nullptr) return;
   if (p_.activity) p_.activity("evaluation");
   const double start = now();
+  p_.work.to_host();
   EvalReport report = p_.evaluator->run();
   report.progress = p_.state.progress;
   for (TrainObserver* o : p_.observers) o->on_eval(report);
