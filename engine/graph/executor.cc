@@ -1,9 +1,7 @@
 // Executor: the views of every step are made once; a run changes batch extents and the places of inputs, nothing else.
 #include "engine/graph/executor.h"
 
-#include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 
 #include "engine/core/random.h"
@@ -29,13 +27,6 @@ struct Binding {
 
 void set_batch(TensorView& view, std::int64_t count) {
   if (view.shape.rank() > 0) view.shape[0] = count;
-}
-
-void zero(const TensorView& view) { std::memset(view.data, 0, view.bytes()); }
-
-template <class T>
-void fill(const TensorView& view, double value) {
-  for (T& element : view.span<T>()) element = static_cast<T>(value);
 }
 
 [[noreturn]] void wrong_batch(const char* what, std::size_t found, std::int64_t expected, std::int64_t count) {
@@ -239,19 +230,14 @@ struct Executor::Impl {
   void backward(double scale, Write parameter_write, const std::function<void(std::int64_t)>& ready) {
     require(backward_allowed, "backward needs a training forward before it");
     backward_allowed = false;
-    if (loss_gradient) {
-      if (loss_gradient.dtype == DType::kF64)
-        fill<double>(loss_gradient, scale);
-      else
-        fill<float>(loss_gradient, scale);
-    }
+    if (loss_gradient) kernels::fill(context, scale, loss_gradient);
     for (std::size_t i = steps.size(); i-- > 0;) {
       Step& step = steps[i];
       step.run.parameter_write = plan.steps[i].adds_to_parameters ? Write::kAdd : parameter_write;
       if (plan.steps[i].backward)
         plan.steps[i].layer->backward(step.run);
       else if (step.run.parameter_write == Write::kOverwrite)
-        std::for_each(step.parameter_gradients.begin(), step.parameter_gradients.end(), zero);
+        for (const TensorView& each : step.parameter_gradients) kernels::zero(context, each);
       if (ready && !step.parameters.empty()) ready(plan.steps[i].gradients_complete);
     }
   }
