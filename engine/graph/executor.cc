@@ -1,7 +1,6 @@
 // Executor: the views of every step are made once; a run changes batch extents and the places of inputs, nothing else.
 #include "engine/graph/executor.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 

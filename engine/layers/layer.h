@@ -102,6 +102,8 @@ class Layer {
   virtual std::unique_ptr<const Layer> synchronized() const { return nullptr; }
   // Whether it calls LayerRun::replicas.
   virtual bool uses_replicas() const { return false; }
+  // Whether on a CUDA device it waits for the device in every step, where there are several replicas.
+  virtual bool synchronizes_host() const { return false; }
   // The output is the input's memory, unchanged (flatten of one channel, dropout of rate 0): no buffer, no work.
   virtual bool is_alias(std::span<const Shape>) const { return false; }
   // The output may be written over input 0 when nobody else needs that input; and in backward the gradient of
