@@ -18,7 +18,7 @@ struct StepNumbers {
 struct LossScaleRule {
   enum class Kind : std::uint8_t { kOff, kFixed, kDynamic };
   Kind kind = Kind::kOff;
-  float initial = 1;  // kFixed: the scale; kDynamic: the first one; a power of two, so that nothing is rounded
+  float initial = 1;  // kFixed: the scale; kDynamic: the first one, a power of two, so that scaling rounds nothing
   // kDynamic (Micikevicius et al., 2018; the numbers are PyTorch's GradScaler's): `backoff` times the scale after a step with
   // gradients that are not finite, `growth` times after `interval` steps in a row without; always within the limits.
   float growth = 2, backoff = 0.5f, lowest = 1, highest = 16777216;

@@ -75,7 +75,7 @@ __device__ __forceinline__ double clip_factor(double max_norm, double norm) {
   return factor >= 1 ? 1 : factor;
 }
 
-// GradScaler's rule; LossScaler::settle() in engine/optim/loss_scale.cc is its reference.
+// GradScaler's rule; settle_on_host() of engine/optim/loss_scale.h is its reference.
 __global__ void settle(LossScaleRule rule, const StepNumbers* numbers, StepControl* control) {
   if (threadIdx.x != 0) return;
   StepControl c = *control;
