@@ -59,6 +59,7 @@ class Work final : public DeviceWork {
         scratch_(kernels::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device),
         staging_(kStagingBytes),
         context_(make_context()),
+        sum_(options.make_sum ? options.make_sum(model_.parameters.gradients) : nullptr),
         executor_(plan, model_, context_, executor_options()),
         captured_(static_cast<std::size_t>(executor_.slots())),
         pieces_(static_cast<std::size_t>(model_.parameters.gradients.size() / kPiece + 1)) {
@@ -67,7 +68,6 @@ class Work final : public DeviceWork {
     executor_.set_control(device_control());
     executor_.set_replicas(options.replicas);
     rows_of_sample_ = static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
-    host_control_.loss_scale = options.loss_scale.on() ? options.loss_scale.initial : 1;
     why_straight_ = find_obstacle(plan);
     to_device();
   }
@@ -113,19 +113,19 @@ class Work final : public DeviceWork {
     });
     cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
     wait(stream_.handle());
-    std::memcpy(&host_control_, pinned_, sizeof host_control_);
-    host_optimizer_.set_step_count(host_control_.applied_steps);
+    std::memcpy(options_.control, pinned_, sizeof(StepControl));
+    host_optimizer_.set_step_count(options_.control->applied_steps);
   }
 
   void to_device() override {
     cuda::use_device(options_.device.index);
     wait(stream_.handle());  // the pinned block may still be on its way
-    host_control_.applied_steps = host_optimizer_.step_count();
+    options_.control->applied_steps = host_optimizer_.step_count();
     for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
       cuda::copy_async(there.data(), here.data(), here.bytes(), stream_.handle());
     });
-    std::memcpy(pinned_, &host_control_, sizeof host_control_);
-    cuda::copy_async(control_memory_.data(), pinned_, sizeof host_control_, stream_.handle());
+    std::memcpy(pinned_, options_.control, sizeof(StepControl));
+    cuda::copy_async(control_memory_.data(), pinned_, sizeof(StepControl), stream_.handle());
     if (const TensorView half = model_.half_flat()) kernels::copy_to_half(context_, model_.parameters.values.flat(), half);
     wait(stream_.handle());  // the mirror may be written again
   }
@@ -136,8 +136,6 @@ class Work final : public DeviceWork {
       if (step.graph) return "captured (" + std::to_string(step.graph.nodes()) + " nodes)";
     return "on";
   }
-  const StepControl& control() const override { return host_control_; }
-  void set_control(const StepControl& control) override { host_control_ = control; }
 
  private:
   static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
@@ -171,7 +169,7 @@ class Work final : public DeviceWork {
     if (!options_.graph) return "--cuda-graph off";
     if (options_.micro_batches > 1) return "--grad-accum " + std::to_string(options_.micro_batches);
     if (options_.agreement != nullptr) return "ranks agree on skipped steps in host memory";
-    if (options_.sum != nullptr && !options_.sum->capturable()) return "gradients pass through host memory";
+    if (sum_ != nullptr && !sum_->capturable()) return "gradients pass through host memory";
     if (options_.replicas != nullptr)
       for (const PlanStep& step : plan.steps)
         if (step.layer->synchronizes_host()) return "batch statistics of all ranks pass through host memory";
@@ -180,7 +178,7 @@ class Work final : public DeviceWork {
 
   // With a deadline where other ranks take part in what the stream does.
   void wait(void* stream) const {
-    if (options_.sum != nullptr) return options_.sum->wait(stream);
+    if (sum_ != nullptr) return sum_->wait(stream);
     cuda::Event end;
     end.record(stream);
     end.synchronize();
@@ -197,9 +195,9 @@ class Work final : public DeviceWork {
   }
 
   void sum_gradients_while(const std::function<void(const std::function<void(std::int64_t)>&)>& backward) {
-    if (options_.sum == nullptr) return backward({});
-    backward([this](std::int64_t elements) { options_.sum->ready(elements, stream_.handle()); });
-    options_.sum->finish(stream_.handle());
+    if (sum_ == nullptr) return backward({});
+    backward([this](std::int64_t elements) { sum_->ready(elements, stream_.handle()); });
+    sum_->finish(stream_.handle());
   }
 
   // The whole step, as one graph from the third on.
@@ -287,7 +285,7 @@ class Work final : public DeviceWork {
     if (options_.agreement != nullptr) agree_on_skip();
     kernels::settle_step(context_, options_.loss_scale, numbers, device_control());
     optimizer_->step_on_device(context_, numbers, device_control(), model_.parameters.gradients, model_.parameters.values,
-                               model_.half_flat());
+                               model_.half.data(), model_.half_dtype);
   }
 
   void agree_on_skip() {
@@ -315,11 +313,11 @@ class Work final : public DeviceWork {
   const std::size_t staging_;
   std::byte* pinned_ = nullptr;  // a StepControl, then what layers stage
   KernelContext context_;
+  std::unique_ptr<DeviceGradientSum> sum_;  // null: none
   DeviceExecutor executor_;
   std::vector<CapturedStep> captured_;  // by slot
   std::vector<Piece> pieces_;
   std::size_t sent_pieces_ = 0;
-  StepControl host_control_;
   StepNumbers numbers_;
   std::string why_straight_;
   double rows_of_sample_ = 1;

@@ -33,21 +33,20 @@ struct DeviceWorkOptions {
   std::int64_t micro_batches = 1;
   Products products = Products::kF32;
   LossScaleRule loss_scale;
+  StepControl* control = nullptr;  // in host memory: what to_host() and to_device() copy; outlives the work
   bool graph = true;  // capture the step, where possible
   bool pinned = true, non_blocking = true;
   ReplicaExchange* replicas = nullptr;             // null: no layer exchanges statistics
-  DeviceGradientSum* sum = nullptr;                // null: gradients stay this rank's, or are summed in host memory
+  // Empty: gradients stay this rank's, or are summed in host memory.
+  std::function<std::unique_ptr<DeviceGradientSum>(const FlatBuffer& gradients)> make_sum = {};
   backends::Communicator* agreement = nullptr;     // host memory: ranks agree on skipped steps where gradients stay apart
-  std::function<std::unique_ptr<Optimizer>(const FlatBuffer& values)> make_optimizer;
+  std::function<std::unique_ptr<Optimizer>(const FlatBuffer& values)> make_optimizer = {};
 };
 
 class DeviceWork : public StepWork {
  public:
   // "captured (212 kernels)", or why not: "off: --cuda-graph off".
   virtual std::string graph_text() const = 0;
-  // The scale of losses, its counters; of the last to_host().
-  virtual const StepControl& control() const = 0;
-  virtual void set_control(const StepControl& control) = 0;  // taken up by to_device()
 };
 
 // `plan` is for the device and the most samples of a micro-batch. `host` and `host_optimizer` are the mirror; all given outlives

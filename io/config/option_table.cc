@@ -37,7 +37,7 @@ constexpr OptionSpec kTrainOptions[] = {
     {"synthetic-size", kInteger, "10000", "N", "run", "samples of the synthetic data set", kEqual},
     {"synthetic-classes", kInteger, "10", "N", "run", "classes of the synthetic data set", kEqual},
 
-    {"device", kChoice, "auto", "auto|cpu", "compute", "where to compute", kFree},
+    {"device", kChoice, "auto", "auto|cpu|cuda", "compute", "where to compute", kFree},
     {"devices", kString, "", "LIST", "compute", "replicas in this process, a thread each: cpu:0,cpu:1 (default: one)", kEqual},
     {"threads", kInteger, "0", "N", "compute", "threads of each rank (0: the allowed cores, shared among the ranks of the host)",
      kFree},
