@@ -41,7 +41,7 @@ void conv2d_forward(KernelContext& context, const Conv2dGeometry& g, TensorView 
   const std::int64_t n = x.shape[0], places = n * g.out_h() * g.out_w();
   if (places == 0) return;
   const Window window = forward_window(g, n);
-  with_product<Lines::kAlongDepth, Lines::kAcrossDepth>(
+  with_product<void, Lines::kAlongDepth, Lines::kAcrossDepth>(
       x.dtype, context.products, places, g.out_channels, [&]<class S, class Math>(S, Math*) {
         const int column_tiles = static_cast<int>(divide_up(g.out_channels, Math::Shape::kN));
         const ForwardTask<S> task{

@@ -108,7 +108,7 @@ void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& g, Tenso
   for (std::int64_t first = 0; first < g.stride * g.stride; first += kClasses) {
     const Group group = group_of(g, n, first);
     if (group.places == 0) continue;
-    with_product<Lines::kAlongDepth, Lines::kAlongDepth>(
+    with_product<void, Lines::kAlongDepth, Lines::kAlongDepth>(
         dx.dtype, context.products, group.places, g.in_channels, [&]<class S, class Math>(S, Math*) {
           DataTask<S> task{};
           std::copy_n(group.classes, group.count, task.classes);

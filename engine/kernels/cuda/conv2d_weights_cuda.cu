@@ -123,7 +123,7 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& g, Te
   const std::int64_t n = x.shape[0], pixels = n * g.out_h() * g.out_w();
   const Window window = forward_window(g, n);
   auto* workspace = reinterpret_cast<float*>(context.scratch.data());
-  with_product<Lines::kAcrossDepth, Lines::kAcrossDepth>(
+  with_product<float, Lines::kAcrossDepth, Lines::kAcrossDepth>(
       x.dtype, context.products, window.depth, g.out_channels, [&]<class S, class Math>(S, Math*) {
         const std::int64_t wanted = most_parts(g, pixels, tiles_of(g, 128, 128));
         const std::int64_t part = std::max<std::int64_t>(64, divide_up(divide_up(pixels, wanted), 64) * 64);

@@ -58,7 +58,9 @@ struct Mode {
 
 template <class M>
 class Conv2dCuda : public CudaTest {};
-using Modes = ::testing::Types<Mode<float, Products::kF32, 0>, Mode<float, Products::kTf32, 10>>;
+using Modes =
+    ::testing::Types<Mode<float, Products::kF32, 0>, Mode<float, Products::kTf32, 10>, Mode<float, Products::kBF16, 100>,
+                     Mode<float, Products::kF16, 10>, Mode<bf16, Products::kF32, 0>, Mode<f16, Products::kTf32, 0>>;
 TYPED_TEST_SUITE(Conv2dCuda, Modes);
 
 // Of a result stored as T: the mode's rounding of operands, float32's sums, and the last place.
