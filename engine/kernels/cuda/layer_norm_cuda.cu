@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(const T* x, std::in
 #pragma unroll
     for (int i = k * kVector; i < (k + 1) * kVector; ++i) sum += value[i] = c < width ? value[i] : 0;
   }
-  const float mean = warp_sum(sum) / static_cast<float>(width);
+  const float mean = __fdividef(warp_sum(sum), static_cast<float>(width));
 #pragma unroll
   for (int k = 0; k < kElements / kVector; ++k)
 #pragma unroll
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreads) forward_by_warps(const T* x, std::in
       value[i] -= mean;
       if (column<kWarp, kVector>(k) < width) squares += value[i] * value[i];
     }
-  const float inverse = 1 / sqrtf(warp_sum(squares) / static_cast<float>(width) + eps);
+  const float inverse = rsqrtf(__fdividef(warp_sum(squares), static_cast<float>(width)) + eps);
 #pragma unroll
   for (int k = 0; k < kElements / kVector; ++k) {
     const int c = column<kWarp, kVector>(k);
@@ -69,12 +69,12 @@ __global__ void __launch_bounds__(kThreads) forward_by_blocks(const T* x, std::i
     load_floats<kVector>(x + r * width + c, v);
     for (int i = 0; i < kVector; ++i) sum += v[i];
   }
-  const float mean = block_sum(sum, partial) / static_cast<float>(width);
+  const float mean = __fdividef(block_sum(sum, partial), static_cast<float>(width));
   for (int c = column<kThreads, kVector>(0); c < width; c += kThreads * kVector) {
     load_floats<kVector>(x + r * width + c, v);
     for (int i = 0; i < kVector; ++i) squares += (v[i] - mean) * (v[i] - mean);
   }
-  const float inverse = 1 / sqrtf(block_sum(squares, partial) / static_cast<float>(width) + eps);
+  const float inverse = rsqrtf(__fdividef(block_sum(squares, partial), static_cast<float>(width)) + eps);
   for (int c = column<kThreads, kVector>(0); c < width; c += kThreads * kVector) {
     float g[kVector], b[kVector];
     load_floats<kVector>(x + r * width + c, v);
@@ -146,8 +146,8 @@ __global__ void __launch_bounds__(kThreads) backward_by_warps(BackwardRows<T> o)
       products += g[i] * xhat[i];
     }
   }
-  sum = warp_sum(sum) / static_cast<float>(o.width);
-  products = warp_sum(products) / static_cast<float>(o.width);
+  sum = __fdividef(warp_sum(sum), static_cast<float>(o.width));
+  products = __fdividef(warp_sum(products), static_cast<float>(o.width));
 #pragma unroll
   for (int k = 0; k < kElements / kVector; ++k) {
     const int c = column<kWarp, kVector>(k);
@@ -168,8 +168,8 @@ __global__ void __launch_bounds__(kThreads) backward_by_blocks(BackwardRows<T> o
       products += g[i] * xhat[i];
     }
   }
-  sum = block_sum(sum, partial) / static_cast<float>(o.width);
-  products = block_sum(products, partial) / static_cast<float>(o.width);
+  sum = __fdividef(block_sum(sum, partial), static_cast<float>(o.width));
+  products = __fdividef(block_sum(products, partial), static_cast<float>(o.width));
   for (int c = column<kThreads, kVector>(0); c < o.width; c += kThreads * kVector) {
     load_row<kVector>(o, r, c, mean, inverse, g, xhat);
     store_dx<kVector>(o, r * o.width + c, g, xhat, sum, products, inverse);
