@@ -25,8 +25,8 @@ class CudaTrain : public ::testing::Test {
 };
 
 const Options kMlp{{"steps", "6"}, {"lr", "0.05"}, {"momentum", "0.9"}, {"weight-decay", "0.001"}, {"device", "cuda"}};
-const Options kConvnet{{"model", "convnet"}, {"synthetic-shape", "28x28x1"}, {"batch-size", "5"}, {"steps", "3"},
-                       {"lr", "0.05"},       {"device", "cuda"}};
+const Options kConvnet{{"model", "convnet"}, {"synthetic-shape", "28x28x1"}, {"batch-size", "5"}, {"steps", "3"}, {"lr", "0.05"},
+                       {"device", "cuda"}};
 
 // The largest relative difference of two runs' losses.
 double loss_distance(const RankResult& a, const RankResult& b) {
@@ -62,8 +62,9 @@ TEST_F(CudaTrain, AgreesWithTheCpu) {
 }
 
 TEST_F(CudaTrain, ResidualNetworkAgreesWithTheCpu) {
-  const Options options{{"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}, {"batch-size", "3"}, {"steps", "2"},
-                        {"lr", "0.05"},              {"device", "cuda"}};
+  const Options options{
+      {"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}, {"batch-size", "3"}, {"steps", "2"}, {"lr", "0.05"},
+      {"device", "cuda"}};
   const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
   EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-4);
   EXPECT_LT(distance(cpu[0], cuda[0], io::Section::kBuffer), 1e-3);
@@ -78,7 +79,8 @@ TEST_F(CudaTrain, EvaluatesAsTheCpuDoes) {
 }
 
 TEST_F(CudaTrain, CapturedStepsGiveTheBitsOfStraightOnes) {
-  for (const Options& options : {with(kMlp, {{"steps", "12"}, {"dropout", "0.2"}}), with(kMlp, {{"batch-size", "13"}, {"steps", "12"}})}) {
+  for (const Options& options :
+       {with(kMlp, {{"steps", "12"}, {"dropout", "0.2"}}), with(kMlp, {{"batch-size", "13"}, {"steps", "12"}})}) {
     const auto captured = train(1, options), straight = train(1, with(options, {{"cuda-graph", "off"}}));
     EXPECT_TRUE(equal(captured[0], straight[0]));
     EXPECT_EQ(captured[0].losses, straight[0].losses);
@@ -96,8 +98,9 @@ TEST_F(CudaTrain, ReplicasThatAverageGradientsEndBitIdentical) {
 }
 
 TEST_F(CudaTrain, SynchronisedStatisticsMakeReplicasEqual) {
-  const Options options{{"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}, {"batch-size", "4"}, {"steps", "2"},
-                        {"lr", "0.05"},              {"device", "cuda"},           {"sync-bn", "true"}};
+  const Options options{
+      {"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}, {"batch-size", "4"}, {"steps", "2"}, {"lr", "0.05"},
+      {"device", "cuda"},          {"sync-bn", "true"}};
   const auto two = train(2, options);
   EXPECT_TRUE(equal(two[0], two[1]));
   EXPECT_LT(loss_distance(train(1, on_cpu(options))[0], two[0]), 1e-4);
@@ -117,8 +120,11 @@ TEST_F(CudaTrain, ParameterAveragingWorksOnTheDevicesState) {
 TEST_F(CudaTrain, ResumesBitByBitAndMovesBetweenCpuAndDevice) {
   for (const char* optimizer : {"sgd", "adamw"}) {
     const test_support::TemporaryDirectory folder;
-    const Options base = with(kMlp, {{"optimizer", optimizer}, {"momentum", std::string(optimizer) == "sgd" ? "0.9" : ""},
-                                     {"lr", "0.002"}, {"deterministic", "true"}, {"dropout", "0.1"}});
+    const Options base = with(kMlp, {{"optimizer", optimizer},
+                                     {"momentum", std::string(optimizer) == "sgd" ? "0.9" : ""},
+                                     {"lr", "0.002"},
+                                     {"deterministic", "true"},
+                                     {"dropout", "0.1"}});
     const auto whole = train(1, with(base, {{"steps", "7"}}));
     const std::string path = folder / "a";
     train(1, with(base, {{"steps", "3"}, {"save-dir", path}}));
@@ -135,7 +141,8 @@ TEST_F(CudaTrain, ResumesBitByBitAndMovesBetweenCpuAndDevice) {
 
 TEST_F(CudaTrain, EveryPrecisionTrains) {
   const auto cpu = train(1, on_cpu(kConvnet));
-  for (const auto& [amp, most] : std::map<std::string, double>{{"off", 1e-5}, {"tf32", 2e-3}, {"O1", 2e-3}, {"O2", 1e-2}, {"bf16", 3e-2}}) {
+  for (const auto& [amp, most] :
+       std::map<std::string, double>{{"off", 1e-5}, {"tf32", 2e-3}, {"O1", 2e-3}, {"O2", 1e-2}, {"bf16", 3e-2}}) {
     const auto cuda = train(1, with(kConvnet, {{"amp", amp}}));
     EXPECT_LT(loss_distance(cpu[0], cuda[0]), most) << amp;
     EXPECT_LT(distance(cpu[0], cuda[0]), 10 * most) << amp;
@@ -158,9 +165,14 @@ TEST_F(CudaTrain, LossScaleIsSharedAndSurvivesResumption) {
 }
 
 TEST_F(CudaTrain, TextModelAgreesWithTheCpu) {
-  const Options options{{"model", "gpt-nano"}, {"dataset", "tinyshakespeare"}, {"data-dir", test::data_dir("tinyshakespeare")},
-                        {"context", "8"},      {"batch-size", "2"},            {"steps", "2"},
-                        {"optimizer", "adamw"}, {"lr", "0.001"},               {"device", "cuda"}, {"dropout", "0"}};
+  const test_support::TemporaryDirectory folder;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i * i) + " of a text\n";
+  test_support::write_text(folder / "input.txt", text);
+  const Options options{{"model", "gpt-nano"},  {"dataset", "text"}, {"data-dir", folder.path().string()},
+                        {"context", "8"},       {"batch-size", "2"}, {"steps", "2"},
+                        {"optimizer", "adamw"}, {"lr", "0.001"},     {"device", "cuda"},
+                        {"dropout", "0"}};
   const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
   EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
   EXPECT_LT(distance(cpu[0], cuda[0]), 1e-4);
