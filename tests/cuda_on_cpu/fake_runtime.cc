@@ -66,6 +66,7 @@ struct Machine {
   int open = 0;  // how many threads run device work just now
   std::mutex streams_mutex;
   std::vector<EmulatedStream*> streams;
+  std::vector<EmulatedStream*> ended;  // kept: another thread's synchronisation may still look at them
 };
 
 Machine& machine() {
@@ -385,7 +386,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   drain(*stream, stream->issued);
   const std::lock_guard lock(machine().streams_mutex);
   std::erase(machine().streams, stream);
-  delete stream;
+  machine().ended.push_back(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
