@@ -111,7 +111,8 @@ Stream::Stream() {
   handle_ = made;
 }
 Stream::~Stream() { cudaStreamDestroy(stream_of(handle_)); }
-void Stream::synchronize() const { expect(cudaStreamSynchronize(stream_of(handle_)), "cudaStreamSynchronize"); }
+void synchronize_stream(void* stream) { expect(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize"); }
+void Stream::synchronize() const { synchronize_stream(handle_); }
 bool Stream::idle() const {
   const cudaError_t code = cudaStreamQuery(stream_of(handle_));
   if (code == cudaErrorNotReady) return false;

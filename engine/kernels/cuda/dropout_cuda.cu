@@ -53,6 +53,7 @@ __global__ void drop(const T* from, DropoutDraw draw, const std::uint64_t* epoch
       in = load_pack<kWidth>(from + base);
       if (add) out = load_pack<kWidth>(to + base);
     } else {
+      ENGINE_UNROLL
       for (int j = 0; j < kWidth; ++j) {
         if (j >= here) continue;
         in.at[j] = from[base + j];
@@ -61,8 +62,10 @@ __global__ void drop(const T* from, DropoutDraw draw, const std::uint64_t* epoch
     }
     const std::uint64_t start =
         static_cast<std::uint64_t>(samples.ids[sample]) * blocks + static_cast<std::uint64_t>(element) / 4;
+    ENGINE_UNROLL
     for (int k = 0; k < kWidth / 4; ++k) {
       const Words words = philox_words(draw.key, high, start + static_cast<std::uint64_t>(k));
+      ENGINE_UNROLL
       for (int j = 4 * k; j < 4 * k + 4; ++j) {
         const float value = to_float(in.at[j]) * ((words.at[j % 4] >> 8) >= draw.threshold ? draw.factor : 0.0f);
         out.at[j] = from_float<T>(add ? to_float(out.at[j]) + value : value);
@@ -71,6 +74,7 @@ __global__ void drop(const T* from, DropoutDraw draw, const std::uint64_t* epoch
     if (whole) {
       store_pack<kWidth>(to + base, out);
     } else {
+      ENGINE_UNROLL
       for (int j = 0; j < kWidth; ++j)
         if (j < here) to[base + j] = out.at[j];
     }

@@ -42,6 +42,7 @@ __device__ __forceinline__ void map_pack(const T* a, const T* b, std::int64_t i,
   Pack<T, W> from_b{}, result{};
   if constexpr (Op::kPair) from_b = load_pack<W>(b + i);
   if (add) result = load_pack<W>(to + i);
+  ENGINE_UNROLL
   for (int j = 0; j < W; ++j) {
     const float value = op(to_float(from_a.at[j]), to_float(from_b.at[j]));
     result.at[j] = from_float<T>(add ? to_float(result.at[j]) + value : value);
@@ -81,8 +82,11 @@ __device__ __forceinline__ void cast_pack(const From* from, To* to) {
   constexpr int kTo = W < Packed<To>::kCount ? W : Packed<To>::kCount;
   Pack<From, kFrom> in[W / kFrom];
   Pack<To, kTo> out[W / kTo];
+  ENGINE_UNROLL
   for (int k = 0; k < W / kFrom; ++k) in[k] = load_pack<kFrom>(from + k * kFrom);
+  ENGINE_UNROLL
   for (int j = 0; j < W; ++j) out[j / kTo].at[j % kTo] = from_float<To>(to_float(in[j / kFrom].at[j % kFrom]));
+  ENGINE_UNROLL
   for (int k = 0; k < W / kTo; ++k) store_pack<kTo>(to + k * kTo, out[k]);
 }
 
@@ -107,6 +111,7 @@ __global__ void fill_all(float value, std::int64_t packs, std::int64_t count, T*
   constexpr int kWidth = Packed<T>::kCount;
   const std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x, step = std::int64_t{gridDim.x} * kThreads;
   Pack<T, kWidth> pack;
+  ENGINE_UNROLL
   for (int j = 0; j < kWidth; ++j) pack.at[j] = from_float<T>(value);
   for (std::int64_t i = first; i < packs; i += step) store_pack<kWidth>(to + i * kWidth, pack);
   for (std::int64_t i = packs * kWidth + first; i < count; i += step) to[i] = pack.at[0];

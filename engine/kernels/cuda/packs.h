@@ -5,6 +5,13 @@
 
 #include "engine/kernels/cuda/device_code.h"
 
+// Before a loop of constant length over arrays that shall stay in registers.
+#if defined(__CUDACC__)
+#define ENGINE_UNROLL _Pragma("unroll")
+#else
+#define ENGINE_UNROLL
+#endif
+
 namespace engine::kernels::cuda {
 
 // W elements that are loaded and stored by one instruction, up to 16 bytes.
