@@ -29,7 +29,7 @@ struct DataTask {
 };
 
 template <class S, class Math>
-__global__ void __launch_bounds__(Math::kThreads) data_kernel(const DataTask<S> task) {
+__global__ void __launch_bounds__(Math::kThreads, Math::kResident) data_kernel(const DataTask<S> task) {
   using Storage = typename Math::Storage;
   auto* shared = &block_shared<Storage>();
   const DataClass& pixels = task.classes[blockIdx.z];
@@ -109,7 +109,7 @@ void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& g, Tenso
     const Group group = group_of(g, n, first);
     if (group.places == 0) continue;
     const ProductPlan plan =
-        plan_product({group.places, g.in_channels, group.depth / group.count}, 1, product_rate(dx.dtype, context.products));
+        plan_product({group.places, g.in_channels, group.depth / group.count}, 1, ProductKind(dx.dtype, context.products));
     with_product<void, Lines::kAlongDepth, Lines::kAlongDepth>(
         dx.dtype, context.products, plan.tile, [&]<class S, class Math>(S, Math*) {
           DataTask<S> task{};

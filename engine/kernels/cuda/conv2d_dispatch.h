@@ -38,12 +38,12 @@ inline Window forward_window(const Conv2dGeometry& g, std::int64_t n) {
 template <class Factors, class Result, Lines kLinesA, Lines kLinesB, class Call>
 void with_tensor_tile(TileChoice choice, Call call) {
   if (choice == TileChoice::kLarge) {
-    return call(static_cast<TensorProduct<Factors, Result, Tile<128, 128, 256>, 2, 4, kLinesA, kLinesB>*>(nullptr));
+    return call(static_cast<TensorProduct<Factors, Result, Tile<128, 128, 256, 2>, 2, 4, kLinesA, kLinesB>*>(nullptr));
   }
   if (choice == TileChoice::kTall) {
-    return call(static_cast<TensorProduct<Factors, Result, Tile<128, 64, 128>, 2, 2, kLinesA, kLinesB>*>(nullptr));
+    return call(static_cast<TensorProduct<Factors, Result, Tile<128, 64, 128, 3>, 2, 2, kLinesA, kLinesB>*>(nullptr));
   }
-  call(static_cast<TensorProduct<Factors, Result, Tile<64, 64, 128>, 2, 2, kLinesA, kLinesB>*>(nullptr));
+  call(static_cast<TensorProduct<Factors, Result, Tile<64, 64, 128, 5>, 2, 2, kLinesA, kLinesB>*>(nullptr));
 }
 
 // Calls call(S{}, Math*): S for this dtype, Math for these products and this tile. Result: what results are stored as, void: as
@@ -62,9 +62,9 @@ void with_product(DType dtype, Products products, TileChoice choice, Call call) 
   if (products == Products::kBF16) return tensor(RoundedFactors<bf16>{});
   if (products == Products::kF16) return tensor(RoundedFactors<f16>{});
   if (choice == TileChoice::kLarge) {
-    return call(float{}, static_cast<SimtProduct<Tile<128, 128, 256>, kLinesA, kLinesB>*>(nullptr));
+    return call(float{}, static_cast<SimtProduct<Tile<128, 128, 256, 2>, kLinesA, kLinesB>*>(nullptr));
   }
-  call(float{}, static_cast<SimtProduct<Tile<64, 64, 256>, kLinesA, kLinesB>*>(nullptr));
+  call(float{}, static_cast<SimtProduct<Tile<64, 64, 256, 3>, kLinesA, kLinesB>*>(nullptr));
 }
 
 }  // namespace engine::kernels::cuda

@@ -24,30 +24,42 @@ __device__ __forceinline__ void copy_piece(S* to, const S* from, bool valid, con
   copy_async_16(to, valid ? from : readable, valid ? 16 : 0);
 }
 
-// The same piece of each of a thread's kEach rows, element by element: floats as asynchronous copies of 4 bytes, smaller ones
-// through registers, all reads before the first write.
+// The same pieces of each of a thread's rows element by element: floats as asynchronous copies of 4 bytes, smaller ones through
+// registers, four of each row at a time, all read before the first is written.
 template <class S, class Share>
 class Elements {
  public:
-  __device__ __forceinline__ explicit Elements(S* tile, const S* readable) : tile_(tile), readable_(readable) {}
-  __device__ __forceinline__ void copy(int i, int e, const S* from, bool valid) {
-    if constexpr (sizeof(S) == 4) {
-      copy_async_4(Share::at(tile_, i) + e, valid ? from : readable_, valid ? 4 : 0);
-    } else {
-      pieces_[i].at[e] = valid ? *from : from_float<S>(0);
-    }
-  }
-  __device__ __forceinline__ void finish() {
-    if constexpr (sizeof(S) != 4) {
+  static constexpr int kTogether = 4;
+
+  __device__ __forceinline__ Elements(S* tile, const S* readable) : tile_(tile), readable_(readable) {}
+  // Calls each(e, copy) for every element e of a piece, which calls copy(i, address, whether it is there) for every row i.
+  template <class Each>
+  __device__ __forceinline__ void run(const Each& each) {
+#pragma unroll 1
+    for (int first = 0; first < Share::kPiece; first += kTogether) {
 #pragma unroll
-      for (int i = 0; i < Share::kEach; ++i) store_packed(Share::at(tile_, i), pieces_[i]);
+      for (int e = 0; e < kTogether; ++e)
+        each(first + e, [&](int i, const S* from, bool valid) {
+          if constexpr (sizeof(S) == 4) {
+            copy_async_4(Share::at(tile_, i) + first + e, valid ? from : readable_, valid ? 4 : 0);
+          } else {
+            four_[i].at[e] = valid ? *from : from_float<S>(0);
+          }
+        });
+      if constexpr (sizeof(S) != 4) {
+#pragma unroll
+        for (int i = 0; i < Share::kEach; ++i) *reinterpret_cast<Four*>(Share::at(tile_, i) + first) = four_[i];
+      }
     }
   }
 
  private:
+  struct alignas(kTogether * sizeof(S)) Four {
+    S at[kTogether];
+  };
   S* tile_;
   const S* readable_;
-  Packed<S> pieces_[sizeof(S) == 4 ? 1 : Share::kEach];
+  Four four_[Share::kEach];
 };
 
 // Rows are places, a line runs along (tap, channel): the gathered operand of forward and of backward to the input.
@@ -72,11 +84,7 @@ class PlaceRows {
       each_row(at, end, [&](int i, const S* from, bool valid) { copy_piece(Share::at(tile, i), from, valid, map_); });
       return;
     }
-    Elements<S, Share> elements(tile, map_);
-#pragma unroll
-    for (int e = 0; e < Share::kPiece; ++e)
-      each_row(at + e, end, [&](int i, const S* from, bool valid) { elements.copy(i, e, from, valid); });
-    elements.finish();
+    Elements<S, Share>(tile, map_).run([&](int e, const auto& copy) { each_row(at + e, end, copy); });
   }
 
  private:
@@ -125,14 +133,11 @@ class TapLines {
       for (int i = 0; i < Share::kEach; ++i) copy_piece(Share::at(tile, i), corner[i] + tap_.shift, there(i, tap_), map_);
       return;
     }
-    Elements<S, Share> elements(tile, map_);
-#pragma unroll
-    for (int e = 0; e < Share::kPiece; ++e) {
+    Elements<S, Share>(tile, map_).run([&](int e, const auto& copy) {
       const Shift tap(window_, line_ + e);
 #pragma unroll
-      for (int i = 0; i < Share::kEach; ++i) elements.copy(i, e, corner[i] + tap.shift, there(i, tap));
-    }
-    elements.finish();
+      for (int i = 0; i < Share::kEach; ++i) copy(i, corner[i] + tap.shift, there(i, tap));
+    });
   }
 
  private:
@@ -172,14 +177,12 @@ class MatrixRows {
                    first_row + Share::row(i) < end && column_ < columns_, matrix_);
       return;
     }
-    Elements<S, Share> elements(tile, matrix_);
+    Elements<S, Share>(tile, matrix_).run([&](int e, const auto& copy) {
 #pragma unroll
-    for (int i = 0; i < Share::kEach; ++i)
-#pragma unroll
-      for (int e = 0; e < Share::kPiece; ++e)
-        elements.copy(i, e, corner + std::int64_t{i * Share::kStep} * columns_ + e,
-                      first_row + Share::row(i) < end && column_ + e < columns_);
-    elements.finish();
+      for (int i = 0; i < Share::kEach; ++i)
+        copy(i, corner + std::int64_t{i * Share::kStep} * columns_ + e,
+             first_row + Share::row(i) < end && column_ + e < columns_);
+    });
   }
 
  private:
@@ -207,11 +210,7 @@ class WeightRows {
       each_row(at, end, [&](int i, const S* from, bool valid) { copy_piece(Share::at(tile, i), from, valid, weight_); });
       return;
     }
-    Elements<S, Share> elements(tile, weight_);
-#pragma unroll
-    for (int e = 0; e < Share::kPiece; ++e)
-      each_row(at + e, end, [&](int i, const S* from, bool valid) { elements.copy(i, e, from, valid); });
-    elements.finish();
+    Elements<S, Share>(tile, weight_).run([&](int e, const auto& copy) { each_row(at + e, end, copy); });
   }
 
  private:

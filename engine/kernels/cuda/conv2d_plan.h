@@ -25,7 +25,9 @@ struct TileFacts {
   int warps, resident;  // of a block; blocks of a processor
   double rate;          // compared with the large tile's
 };
-inline constexpr std::array<TileFacts, 3> kTileFacts{{{128, 128, 8, 2, 1.0}, {128, 64, 4, 3, 0.95}, {64, 64, 4, 5, 0.75}}};
+inline constexpr std::array<TileFacts, 3> kTensorTiles{{{128, 128, 8, 2, 1.0}, {128, 64, 4, 3, 0.95}, {64, 64, 4, 5, 0.75}}};
+// In float32 arithmetic, where there is none between the large and the small one.
+inline constexpr std::array<TileFacts, 3> kSimtTiles{{{128, 128, 8, 2, 1.0}, {}, {64, 64, 8, 3, 0.8}}};
 
 // A product [rows, depth] x [depth, columns].
 struct ProductSize {
@@ -36,22 +38,25 @@ struct ProductPlan {
   std::int64_t parts = 1;  // of the depth
 };
 
-// Multiplications a microsecond of one processor, in its best case.
-inline double product_rate(DType dtype, Products products) {
-  if (dtype != DType::kF32) return 2.3e6;
-  switch (products) {
-    case Products::kF32:
-      return 0.2e6;
-    case Products::kTf32:
-      return 1.1e6;
-    default:
-      return 1.5e6;  // halves that are read as floats
+// How products are computed, and the multiplications a microsecond of one processor in its best case.
+struct ProductKind {
+  bool tensor = false;
+  double rate = 0.2e6;
+
+  ProductKind(DType dtype, Products products) {
+    if (dtype == DType::kF32 && products == Products::kF32) return;
+    tensor = true;
+    rate = dtype != DType::kF32          ? 2.3e6
+           : products == Products::kTf32 ? 1.1e6
+                                         : 1.5e6;  // the last: halves that are read as floats
   }
-}
+  const TileFacts& facts(TileChoice choice) const {
+    return (tensor ? kTensorTiles : kSimtTiles)[static_cast<std::size_t>(choice)];
+  }
+};
 
 // Microseconds, roughly.
-inline double product_time(const ProductSize& size, TileChoice choice, std::int64_t parts, double rate) {
-  const TileFacts& tile = kTileFacts[static_cast<std::size_t>(choice)];
+inline double product_time(const ProductSize& size, const TileFacts& tile, std::int64_t parts, double rate) {
   const std::int64_t blocks = divide_up(size.rows, tile.m) * divide_up(size.columns, tile.n) * parts,
                      each = divide_up(blocks, 132);
   const std::int64_t warps = std::min<std::int64_t>(each, tile.resident) * tile.warps;
@@ -64,17 +69,20 @@ inline double product_time(const ProductSize& size, TileChoice choice, std::int6
 }
 
 // At most `most_parts`.
-inline ProductPlan plan_product(const ProductSize& size, std::int64_t most_parts, double rate) {
+inline ProductPlan plan_product(const ProductSize& size, std::int64_t most_parts, const ProductKind& kind) {
   ProductPlan best;
   double best_time = -1;
-  for (const TileChoice tile : {TileChoice::kLarge, TileChoice::kTall, TileChoice::kSmall})
-    for (const std::int64_t parts : {1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128}) {
+  for (const TileChoice tile : {TileChoice::kLarge, TileChoice::kTall, TileChoice::kSmall}) {
+    if (kind.facts(tile).m == 0) continue;
+    for (const std::int64_t parts :
+         {1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 256, 384, 512}) {
       if (parts > most_parts) break;
-      const double time = product_time(size, tile, parts, rate);
+      const double time = product_time(size, kind.facts(tile), parts, kind.rate);
       if (best_time >= 0 && time >= best_time) continue;
       best_time = time;
       best = {tile, parts};
     }
+  }
   return best;
 }
 
@@ -82,7 +90,7 @@ inline ProductPlan plan_product(const ProductSize& size, std::int64_t most_parts
 // No part is shorter than 512 pixels, and all of them have at most 64 MiB.
 inline std::int64_t most_weight_parts(std::int64_t count, std::int64_t depth) {
   const std::int64_t room = std::max<std::int64_t>(1, (std::int64_t{16} << 20) / count);
-  return std::max<std::int64_t>(1, std::min({std::int64_t{128}, room, divide_up(depth, 512)}));
+  return std::max<std::int64_t>(1, std::min({std::int64_t{512}, room, divide_up(depth, 512)}));
 }
 
 }  // namespace engine::kernels::cuda

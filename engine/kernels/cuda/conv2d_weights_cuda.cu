@@ -20,7 +20,7 @@ struct WeightsTask {
 };
 
 template <class S, class Math>
-__global__ void __launch_bounds__(Math::kThreads) weights_kernel(const WeightsTask<S> task) {
+__global__ void __launch_bounds__(Math::kThreads, Math::kResident) weights_kernel(const WeightsTask<S> task) {
   using Storage = typename Math::Storage;
   auto* shared = &block_shared<Storage>();
   const int row_tile = static_cast<int>(blockIdx.x) / task.column_tiles,
@@ -117,7 +117,7 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& g, Te
   const Window window = forward_window(g, n);
   auto* workspace = reinterpret_cast<float*>(context.scratch.data());
   const ProductPlan plan = plan_product({window.depth, g.out_channels, pixels}, most_weight_parts(weight_count(g), pixels),
-                                        product_rate(x.dtype, context.products));
+                                        ProductKind(x.dtype, context.products));
   with_product<float, Lines::kAcrossDepth, Lines::kAcrossDepth>(
       x.dtype, context.products, plan.tile, [&]<class S, class Math>(S, Math*) {
         const std::int64_t part = std::max<std::int64_t>(64, divide_up(divide_up(pixels, plan.parts), 64) * 64);
