@@ -18,7 +18,7 @@ struct ForwardTask {
 };
 
 template <class S, class Math>
-__global__ void __launch_bounds__(Math::kThreads) forward_kernel(const ForwardTask<S> task) {
+__global__ void __launch_bounds__(Math::kThreads, Math::kResident) forward_kernel(const ForwardTask<S> task) {
   using Storage = typename Math::Storage;
   auto* shared = &block_shared<Storage>();
   const int row_tile = static_cast<int>(blockIdx.x) / task.column_tiles,
@@ -41,8 +41,9 @@ void conv2d_forward(KernelContext& context, const Conv2dGeometry& g, TensorView 
   const std::int64_t n = x.shape[0], places = n * g.out_h() * g.out_w();
   if (places == 0) return;
   const Window window = forward_window(g, n);
+  const ProductPlan plan = plan_product({places, g.out_channels, window.depth}, 1, ProductKind(x.dtype, context.products));
   with_product<void, Lines::kAlongDepth, Lines::kAcrossDepth>(
-      x.dtype, context.products, places, g.out_channels, [&]<class S, class Math>(S, Math*) {
+      x.dtype, context.products, plan.tile, [&]<class S, class Math>(S, Math*) {
         const int column_tiles = static_cast<int>(divide_up(g.out_channels, Math::Shape::kN));
         const ForwardTask<S> task{
             window,

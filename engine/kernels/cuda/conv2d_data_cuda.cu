@@ -4,7 +4,6 @@
 // ("implicit GEMM": Chetlur et al., "cuDNN", 2014; the classes: as in transposed convolution as several small ones, Shi et al.,
 // "Is the deconvolution layer the same as a convolutional layer?", 2016). Bound: flops.
 #include <algorithm>
-#include <utility>
 
 #include "engine/kernels/cuda/conv2d_cuda.h"
 #include "engine/kernels/cuda/conv2d_dispatch.h"
@@ -30,14 +29,15 @@ struct DataTask {
 };
 
 template <class S, class Math>
-__global__ void __launch_bounds__(Math::kThreads) data_kernel(const DataTask<S> task) {
+__global__ void __launch_bounds__(Math::kThreads, Math::kResident) data_kernel(const DataTask<S> task) {
   using Storage = typename Math::Storage;
   auto* shared = &block_shared<Storage>();
   const DataClass& pixels = task.classes[blockIdx.z];
   const int row_tile = static_cast<int>(blockIdx.x) / task.column_tiles,
             column_tile = static_cast<int>(blockIdx.x) - row_tile * task.column_tiles;
   const int first_row = row_tile * Math::Shape::kM, first_column = column_tile * Math::Shape::kN;
-  if (first_row >= pixels.window.places) return;  // a class smaller than the first; the whole block
+  // The whole block: of a class smaller than others, or with nothing to add.
+  if (first_row >= pixels.window.places || (pixels.window.depth == 0 && task.dx.add)) return;
   const PlaceRows<S, typename Math::A::Share> rows(pixels.window, task.dy, task.vector, first_row);
   const WeightRows<S, typename Math::B::Share> columns(pixels.window, pixels.taps, task.weight, task.dx.columns, task.vector,
                                                        first_column);
@@ -83,19 +83,19 @@ struct Group {
   DataClass classes[kClasses];
   int count = 0;
   std::int64_t places = 0, most_places = 0;  // of all, of the largest
+  std::int64_t depth = 0;                    // of all
 };
 Group group_of(const Conv2dGeometry& g, std::int64_t n, std::int64_t first) {
   Group group;
   for (std::int64_t i = first; i < g.stride * g.stride && group.count < kClasses; ++i) {
-    group.classes[group.count] = class_of(g, n, i / g.stride, i % g.stride);
-    const std::int64_t places = group.classes[group.count++].window.places;
-    group.places += places;
-    group.most_places = std::max(group.most_places, places);
+    const DataClass c = class_of(g, n, i / g.stride, i % g.stride);
+    int at = group.count++;
+    for (; at > 0 && group.classes[at - 1].window.depth < c.window.depth; --at) group.classes[at] = group.classes[at - 1];
+    group.classes[at] = c;
+    group.places += c.window.places;
+    group.most_places = std::max<std::int64_t>(group.most_places, c.window.places);
+    group.depth += c.window.depth;
   }
-  std::sort(group.classes, group.classes + group.count, [](const DataClass& a, const DataClass& b) {
-    return a.window.depth != b.window.depth ? a.window.depth > b.window.depth
-                                            : std::pair(a.first_y, a.first_x) < std::pair(b.first_y, b.first_x);
-  });
   return group;
 }
 
@@ -108,8 +108,10 @@ void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& g, Tenso
   for (std::int64_t first = 0; first < g.stride * g.stride; first += kClasses) {
     const Group group = group_of(g, n, first);
     if (group.places == 0) continue;
+    const ProductPlan plan =
+        plan_product({group.places, g.in_channels, group.depth / group.count}, 1, ProductKind(dx.dtype, context.products));
     with_product<void, Lines::kAlongDepth, Lines::kAlongDepth>(
-        dx.dtype, context.products, group.places, g.in_channels, [&]<class S, class Math>(S, Math*) {
+        dx.dtype, context.products, plan.tile, [&]<class S, class Math>(S, Math*) {
           DataTask<S> task{};
           std::copy_n(group.classes, group.count, task.classes);
           task.dy = dy.as<S>(), task.weight = weight.as<S>();

@@ -7,6 +7,7 @@
 
 #include "engine/core/tensor_view.h"
 #include "engine/kernels/conv2d.h"
+#include "engine/kernels/cuda/conv2d_plan.h"
 #include "engine/kernels/cuda/conv2d_simt.h"
 #include "engine/kernels/cuda/conv2d_tensor.h"
 #include "engine/kernels/cuda/storage_dispatch.h"
@@ -33,36 +34,26 @@ inline Window forward_window(const Conv2dGeometry& g, std::int64_t n) {
   return window;
 }
 
-enum class TileChoice { kLarge, kTall, kSmall };  // 128 x 128, 128 x 64, 64 x 64
-
-// The largest tile that still gives every processor of a large device (132) a block.
-inline TileChoice choose_tile(std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t kProcessors = 132;
-  const auto blocks = [&](std::int64_t m, std::int64_t n) { return divide_up(rows, m) * divide_up(columns, n); };
-  if (columns > 64 && blocks(128, 128) >= kProcessors) return TileChoice::kLarge;
-  return blocks(128, 64) >= kProcessors ? TileChoice::kTall : TileChoice::kSmall;
-}
-
-// Calls call(Math*) with tensor cores and the tile for this result. Result: what it is stored as.
+// Calls call(Math*) with tensor cores and this tile. Result: what results are stored as.
 template <class Factors, class Result, Lines kLinesA, Lines kLinesB, class Call>
-void with_tensor_tile(std::int64_t rows, std::int64_t columns, Call call) {
-  const TileChoice choice = choose_tile(rows, columns);
+void with_tensor_tile(TileChoice choice, Call call) {
   if (choice == TileChoice::kLarge) {
-    return call(static_cast<TensorProduct<Factors, Result, Tile<128, 128, 256>, 2, 4, kLinesA, kLinesB>*>(nullptr));
+    return call(static_cast<TensorProduct<Factors, Result, Tile<128, 128, 256, 2>, 2, 4, kLinesA, kLinesB>*>(nullptr));
   }
   if (choice == TileChoice::kTall) {
-    return call(static_cast<TensorProduct<Factors, Result, Tile<128, 64, 128>, 2, 2, kLinesA, kLinesB>*>(nullptr));
+    return call(static_cast<TensorProduct<Factors, Result, Tile<128, 64, 128, 3>, 2, 2, kLinesA, kLinesB>*>(nullptr));
   }
-  call(static_cast<TensorProduct<Factors, Result, Tile<64, 64, 128>, 2, 2, kLinesA, kLinesB>*>(nullptr));
+  call(static_cast<TensorProduct<Factors, Result, Tile<64, 64, 128, 5>, 2, 2, kLinesA, kLinesB>*>(nullptr));
 }
 
-// Calls call(S{}, Math*): S for this dtype, Math for these products and this result. Result: what it is stored as, void: as S.
+// Calls call(S{}, Math*): S for this dtype, Math for these products and this tile. Result: what results are stored as, void: as
+// S.
 template <class Result, Lines kLinesA, Lines kLinesB, class Call>
-void with_product(DType dtype, Products products, std::int64_t rows, std::int64_t columns, Call call) {
+void with_product(DType dtype, Products products, TileChoice choice, Call call) {
   const auto tensor = [&]<class Factors>(Factors) {
     using S = typename Factors::Storage;
     using Stored = std::conditional_t<std::is_void_v<Result>, S, Result>;
-    with_tensor_tile<Factors, Stored, kLinesA, kLinesB>(rows, columns, [&]<class Math>(Math* math) { call(S{}, math); });
+    with_tensor_tile<Factors, Stored, kLinesA, kLinesB>(choice, [&]<class Math>(Math* math) { call(S{}, math); });
   };
   if (dtype == DType::kBF16) return tensor(HalfFactors<bf16>{});
   if (dtype == DType::kF16) return tensor(HalfFactors<f16>{});
@@ -70,10 +61,10 @@ void with_product(DType dtype, Products products, std::int64_t rows, std::int64_
   if (products == Products::kTf32) return tensor(Tf32Factors{});
   if (products == Products::kBF16) return tensor(RoundedFactors<bf16>{});
   if (products == Products::kF16) return tensor(RoundedFactors<f16>{});
-  if (choose_tile(rows, columns) == TileChoice::kLarge) {
-    return call(float{}, static_cast<SimtProduct<Tile<128, 128, 256>, kLinesA, kLinesB>*>(nullptr));
+  if (choice == TileChoice::kLarge) {
+    return call(float{}, static_cast<SimtProduct<Tile<128, 128, 256, 2>, kLinesA, kLinesB>*>(nullptr));
   }
-  call(float{}, static_cast<SimtProduct<Tile<64, 64, 256>, kLinesA, kLinesB>*>(nullptr));
+  call(float{}, static_cast<SimtProduct<Tile<64, 64, 256, 3>, kLinesA, kLinesB>*>(nullptr));
 }
 
 }  // namespace engine::kernels::cuda

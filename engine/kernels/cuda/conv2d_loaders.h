@@ -23,10 +23,44 @@ template <class S>
 __device__ __forceinline__ void copy_piece(S* to, const S* from, bool valid, const S* readable) {
   copy_async_16(to, valid ? from : readable, valid ? 16 : 0);
 }
-template <class S>
-__device__ __forceinline__ void copy_element(S* to, const S* from, bool valid) {
-  *to = valid ? *from : from_float<S>(0);
-}
+
+// The same pieces of each of a thread's rows element by element: floats as asynchronous copies of 4 bytes, smaller ones through
+// registers, four of each row at a time, all read before the first is written.
+template <class S, class Share>
+class Elements {
+ public:
+  static constexpr int kTogether = 4;
+
+  __device__ __forceinline__ Elements(S* tile, const S* readable) : tile_(tile), readable_(readable) {}
+  // Calls each(e, copy) for every element e of a piece, which calls copy(i, address, whether it is there) for every row i.
+  template <class Each>
+  __device__ __forceinline__ void run(const Each& each) {
+#pragma unroll 1
+    for (int first = 0; first < Share::kPiece; first += kTogether) {
+#pragma unroll
+      for (int e = 0; e < kTogether; ++e)
+        each(first + e, [&](int i, const S* from, bool valid) {
+          if constexpr (sizeof(S) == 4) {
+            copy_async_4(Share::at(tile_, i) + first + e, valid ? from : readable_, valid ? 4 : 0);
+          } else {
+            four_[i].at[e] = valid ? *from : from_float<S>(0);
+          }
+        });
+      if constexpr (sizeof(S) != 4) {
+#pragma unroll
+        for (int i = 0; i < Share::kEach; ++i) *reinterpret_cast<Four*>(Share::at(tile_, i) + first) = four_[i];
+      }
+    }
+  }
+
+ private:
+  struct alignas(kTogether * sizeof(S)) Four {
+    S at[kTogether];
+  };
+  S* tile_;
+  const S* readable_;
+  Four four_[Share::kEach];
+};
 
 // Rows are places, a line runs along (tap, channel): the gathered operand of forward and of backward to the input.
 template <class S, class Share>
@@ -45,30 +79,26 @@ class PlaceRows {
   }
 
   __device__ __forceinline__ void load(S* tile, int depth, int end) const {
+    const int at = depth + Share::column();
     if (vector_) {
-      load_part<Share::kPiece>(tile, depth + Share::column(), end, 0);
-    } else {
-      for (int e = 0; e < Share::kPiece; ++e) load_part<1>(tile, depth + Share::column() + e, end, e);
+      each_row(at, end, [&](int i, const S* from, bool valid) { copy_piece(Share::at(tile, i), from, valid, map_); });
+      return;
     }
+    Elements<S, Share>(tile, map_).run([&](int e, const auto& copy) { each_row(at + e, end, copy); });
   }
 
  private:
   static constexpr int kNowhere = -(1 << 30);
 
-  template <int kElements>
-  __device__ __forceinline__ void load_part(S* tile, int at, int end, int e) const {
+  // Calls copy(i, address, whether it is there) for pair `at` of (tap, channel) in each of this thread's rows.
+  template <class Copy>
+  __device__ __forceinline__ void each_row(int at, int end, const Copy& copy) const {
     const Tap tap = tap_of(window_, at < end ? at : 0);
     const int down = window_.direction * tap.y, right = window_.direction * tap.x;
     const std::int64_t shift = std::int64_t{down * window_.map_w + right} * window_.channels + tap.channel;
 #pragma unroll
-    for (int i = 0; i < Share::kEach; ++i) {
-      const bool valid = at < end && window_.inside(y_[i] + down, x_[i] + right);
-      if constexpr (kElements == 1) {
-        copy_element(Share::at(tile, i) + e, map_ + offset_[i] + shift, valid);
-      } else {
-        copy_piece(Share::at(tile, i), map_ + offset_[i] + shift, valid, map_);
-      }
-    }
+    for (int i = 0; i < Share::kEach; ++i)
+      copy(i, map_ + offset_[i] + shift, at < end && window_.inside(y_[i] + down, x_[i] + right));
   }
 
   const Window& window_;
@@ -87,22 +117,27 @@ class TapLines {
       : window_(window), map_(map), vector_(vector), line_(first_line + Share::column()), tap_(window, line_) {}
 
   __device__ __forceinline__ void load(S* tile, int first_place, int end) const {
+    int y[Share::kEach], x[Share::kEach];
+    const S* corner[Share::kEach];
 #pragma unroll
     for (int i = 0; i < Share::kEach; ++i) {
       const int number = first_place + Share::row(i);
       const Place place = window_.place(number < end ? number : 0);
-      const int y = window_.map_y(place), x = window_.map_x(place);
-      const S* corner = map_ + window_.offset(place.image, y, x);
-      S* to = Share::at(tile, i);
-      if (vector_) {
-        copy_piece(to, corner + tap_.shift, number < end && tap_.valid && window_.inside(y + tap_.y, x + tap_.x), map_);
-      } else {
-        for (int e = 0; e < Share::kPiece; ++e) {
-          const Shift tap(window_, line_ + e);
-          copy_element(to + e, corner + tap.shift, number < end && tap.valid && window_.inside(y + tap.y, x + tap.x));
-        }
-      }
+      y[i] = number < end ? window_.map_y(place) : kNowhere;
+      x[i] = window_.map_x(place);
+      corner[i] = map_ + window_.offset(place.image, window_.map_y(place), x[i]);
     }
+    const auto there = [&](int i, const Shift& tap) { return tap.valid && window_.inside(y[i] + tap.y, x[i] + tap.x); };
+    if (vector_) {
+#pragma unroll
+      for (int i = 0; i < Share::kEach; ++i) copy_piece(Share::at(tile, i), corner[i] + tap_.shift, there(i, tap_), map_);
+      return;
+    }
+    Elements<S, Share>(tile, map_).run([&](int e, const auto& copy) {
+      const Shift tap(window_, line_ + e);
+#pragma unroll
+      for (int i = 0; i < Share::kEach; ++i) copy(i, corner[i] + tap.shift, there(i, tap));
+    });
   }
 
  private:
@@ -116,6 +151,8 @@ class TapLines {
       shift = std::int64_t{y * window.map_w + x} * window.channels + tap.channel;
     }
   };
+
+  static constexpr int kNowhere = -(1 << 30);
 
   const Window& window_;
   const S* map_;
@@ -132,17 +169,20 @@ class MatrixRows {
       : matrix_(matrix), columns_(columns), column_(first_column + Share::column()), vector_(vector) {}
 
   __device__ __forceinline__ void load(S* tile, int first_row, int end) const {
+    const S* corner = matrix_ + std::int64_t{first_row + Share::row(0)} * columns_ + column_;
+    if (vector_) {
 #pragma unroll
-    for (int i = 0; i < Share::kEach; ++i) {
-      const int row = first_row + Share::row(i);
-      const S* from = matrix_ + std::int64_t{row} * columns_ + column_;
-      S* to = Share::at(tile, i);
-      if (vector_) {
-        copy_piece(to, from, row < end && column_ < columns_, matrix_);
-      } else {
-        for (int e = 0; e < Share::kPiece; ++e) copy_element(to + e, from + e, row < end && column_ + e < columns_);
-      }
+      for (int i = 0; i < Share::kEach; ++i)
+        copy_piece(Share::at(tile, i), corner + std::int64_t{i * Share::kStep} * columns_,
+                   first_row + Share::row(i) < end && column_ < columns_, matrix_);
+      return;
     }
+    Elements<S, Share>(tile, matrix_).run([&](int e, const auto& copy) {
+#pragma unroll
+      for (int i = 0; i < Share::kEach; ++i)
+        copy(i, corner + std::int64_t{i * Share::kStep} * columns_ + e,
+             first_row + Share::row(i) < end && column_ + e < columns_);
+    });
   }
 
  private:
@@ -165,29 +205,23 @@ class WeightRows {
       : window_(window), grid_(grid), weight_(weight), in_channels_(in_channels), first_row_(first_row), vector_(vector) {}
 
   __device__ __forceinline__ void load(S* tile, int depth, int end) const {
+    const int at = depth + Share::column();
     if (vector_) {
-      load_part<Share::kPiece>(tile, depth + Share::column(), end, 0);
-    } else {
-      for (int e = 0; e < Share::kPiece; ++e) load_part<1>(tile, depth + Share::column() + e, end, e);
+      each_row(at, end, [&](int i, const S* from, bool valid) { copy_piece(Share::at(tile, i), from, valid, weight_); });
+      return;
     }
+    Elements<S, Share>(tile, weight_).run([&](int e, const auto& copy) { each_row(at + e, end, copy); });
   }
 
  private:
-  template <int kElements>
-  __device__ __forceinline__ void load_part(S* tile, int at, int end, int e) const {
+  template <class Copy>
+  __device__ __forceinline__ void each_row(int at, int end, const Copy& copy) const {
     const Tap tap = tap_of(window_, at < end ? at : 0);
     const int number = (grid_.first_y + tap.y * grid_.step) * grid_.kernel_w + grid_.first_x + tap.x * grid_.step;
+    const S* from = weight_ + (std::int64_t{number} * in_channels_ + first_row_ + Share::row(0)) * window_.channels + tap.channel;
 #pragma unroll
-    for (int i = 0; i < Share::kEach; ++i) {
-      const int row = first_row_ + Share::row(i);
-      const S* from = weight_ + (std::int64_t{number} * in_channels_ + row) * window_.channels + tap.channel;
-      const bool valid = at < end && row < in_channels_;
-      if constexpr (kElements == 1) {
-        copy_element(Share::at(tile, i) + e, from, valid);
-      } else {
-        copy_piece(Share::at(tile, i), from, valid, weight_);
-      }
-    }
+    for (int i = 0; i < Share::kEach; ++i)
+      copy(i, from + std::int64_t{i * Share::kStep} * window_.channels, at < end && first_row_ + Share::row(i) < in_channels_);
   }
 
   const Window& window_;

@@ -10,10 +10,10 @@
 
 namespace engine::kernels::cuda {
 
-// A block's share of the result.
-template <int kM_, int kN_, int kThreads_>
+// A block's share of the result. kResident: how many blocks a processor has registers for (conv2d_plan.h).
+template <int kM_, int kN_, int kThreads_, int kResident_>
 struct Tile {
-  static constexpr int kM = kM_, kN = kN_, kThreads = kThreads_;
+  static constexpr int kM = kM_, kN = kN_, kThreads = kThreads_, kResident = kResident_;
 };
 
 // How the lines of an operand's tile lie.

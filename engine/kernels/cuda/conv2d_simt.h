@@ -10,7 +10,7 @@ class SimtProduct {
  public:
   using Storage = float;
   using Shape = TileShape;
-  static constexpr int kThreads = Shape::kThreads, kDepth = kStageDepth<float>, kStages = 3;
+  static constexpr int kThreads = Shape::kThreads, kResident = Shape::kResident, kDepth = kStageDepth<float>, kStages = 3;
   // Four floats between lines: eight lanes that read 16 bytes of eight lines each meet all 32 banks.
   using A = OperandTile<float, kLinesA, Shape::kM, kDepth, 4, kThreads>;
   using B = OperandTile<float, kLinesB, Shape::kN, kDepth, 4, kThreads>;
@@ -63,7 +63,11 @@ class SimtProduct {
   }
 
  private:
-  static constexpr int kSide = 16, kTogether = 4, kRows = Shape::kM / kSide, kColumns = Shape::kN / kSide;
+  static constexpr int kSide = 16, kTogether = 2, kRows = Shape::kM / kSide, kColumns = Shape::kN / kSide;
+
+  struct alignas(kTogether * sizeof(float)) Depths {
+    float at[kTogether];
+  };
 
   // Row or column `i` of thread `t`: neighbours where they are read together.
   template <class Operand>
@@ -75,7 +79,7 @@ class SimtProduct {
     if constexpr (Operand::kAlong) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        const Packed<float> piece = load_packed(tile + place<Operand>(t, i) * Operand::kPitch + k);
+        const Depths piece = *reinterpret_cast<const Depths*>(tile + place<Operand>(t, i) * Operand::kPitch + k);
 #pragma unroll
         for (int e = 0; e < kTogether; ++e) to[i][e] = piece.at[e];
       }

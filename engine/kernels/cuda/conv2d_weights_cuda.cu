@@ -20,7 +20,7 @@ struct WeightsTask {
 };
 
 template <class S, class Math>
-__global__ void __launch_bounds__(Math::kThreads) weights_kernel(const WeightsTask<S> task) {
+__global__ void __launch_bounds__(Math::kThreads, Math::kResident) weights_kernel(const WeightsTask<S> task) {
   using Storage = typename Math::Storage;
   auto* shared = &block_shared<Storage>();
   const int row_tile = static_cast<int>(blockIdx.x) / task.column_tiles,
@@ -77,20 +77,13 @@ __global__ void __launch_bounds__(kSumThreads)
   *to = add ? *to + sum : sum;
 }
 
-// Parts that pixels are split into: enough blocks to fill a large device twice, never so many that a part is short.
-constexpr std::int64_t kBlocksWanted = 2 * 132, kShortestPart = 512, kBiasPart = 1024, kMostBiasParts = 256;
+// Rows of dy that a part of the bias' sum has at least, and how many parts at most.
+constexpr std::int64_t kBiasPart = 1024, kMostBiasParts = 256;
 
-std::int64_t most_parts(const Conv2dGeometry& g, std::int64_t pixels, std::int64_t tiles) {
-  (void)g;
-  return std::max<std::int64_t>(1, std::min(divide_up(kBlocksWanted, tiles), divide_up(pixels, kShortestPart)));
-}
+std::int64_t weight_count(const Conv2dGeometry& g) { return g.kernel_h * g.kernel_w * g.in_channels * g.out_channels; }
 std::int64_t bias_parts(std::int64_t pixels) {
   return std::max<std::int64_t>(1, std::min(kMostBiasParts, divide_up(pixels, kBiasPart)));
 }
-std::int64_t tiles_of(const Conv2dGeometry& g, std::int64_t m, std::int64_t n) {
-  return divide_up(g.kernel_h * g.kernel_w * g.in_channels, m) * divide_up(g.out_channels, n);
-}
-
 void add_parts(KernelContext& context, const float* parts, std::int64_t part_count, std::int64_t count, Write write, float* to) {
   launch("conv2d_add_parts", add_parts_kernel, {loop_blocks(count, kSumThreads)}, kSumThreads, 0, context.stream, parts,
          static_cast<int>(part_count), count, write == Write::kAdd, to);
@@ -112,8 +105,8 @@ void backward_bias(KernelContext& context, std::int64_t pixels, TensorView dy, T
 }  // namespace
 
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& g, std::int64_t n, DType) {
-  const std::int64_t pixels = n * g.out_h() * g.out_w(), parts = most_parts(g, pixels, tiles_of(g, 128, 128));
-  const std::int64_t weights = parts > 1 ? parts * g.kernel_h * g.kernel_w * g.in_channels * g.out_channels : 0;
+  const std::int64_t pixels = n * g.out_h() * g.out_w(), parts = most_weight_parts(weight_count(g), pixels);
+  const std::int64_t weights = parts > 1 ? parts * weight_count(g) : 0;
   const std::int64_t bias = bias_parts(pixels) > 1 ? bias_parts(pixels) * g.out_channels : 0;
   return static_cast<std::size_t>(std::max(weights, bias)) * sizeof(float);
 }
@@ -123,10 +116,11 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& g, Te
   const std::int64_t n = x.shape[0], pixels = n * g.out_h() * g.out_w();
   const Window window = forward_window(g, n);
   auto* workspace = reinterpret_cast<float*>(context.scratch.data());
+  const ProductPlan plan = plan_product({window.depth, g.out_channels, pixels}, most_weight_parts(weight_count(g), pixels),
+                                        ProductKind(x.dtype, context.products));
   with_product<float, Lines::kAcrossDepth, Lines::kAcrossDepth>(
-      x.dtype, context.products, window.depth, g.out_channels, [&]<class S, class Math>(S, Math*) {
-        const std::int64_t wanted = most_parts(g, pixels, tiles_of(g, 128, 128));
-        const std::int64_t part = std::max<std::int64_t>(64, divide_up(divide_up(pixels, wanted), 64) * 64);
+      x.dtype, context.products, plan.tile, [&]<class S, class Math>(S, Math*) {
+        const std::int64_t part = std::max<std::int64_t>(64, divide_up(divide_up(pixels, plan.parts), 64) * 64);
         const std::int64_t parts = std::max<std::int64_t>(1, divide_up(pixels, part));
         float* to = parts > 1 ? workspace : dweight.as<float>();
         WeightsTask<S> task{};
@@ -138,7 +132,7 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& g, Te
         task.part_offset = dweight.count();
         task.dweight = {to, nullptr, static_cast<int>(g.out_channels), parts == 1 && write == Write::kAdd,
                         in_pieces(to, g.out_channels)};
-        const auto blocks = static_cast<unsigned>(tiles_of(g, Math::Shape::kM, Math::Shape::kN));
+        const auto blocks = static_cast<unsigned>(divide_up(window.depth, Math::Shape::kM) * task.column_tiles);
         launch("conv2d_backward_weights", weights_kernel<S, Math>, {blocks, 1, static_cast<unsigned>(parts)}, Math::kThreads,
                Math::kSharedBytes, context.stream, task);
         if (parts > 1) add_parts(context, workspace, parts, dweight.count(), write, dweight.as<float>());

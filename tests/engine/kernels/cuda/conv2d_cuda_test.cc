@@ -1,6 +1,7 @@
 // Convolution on a CUDA device against the float64 kernels: every storage, every kind of products, shapes that fit no tile.
 #include "engine/kernels/conv2d.h"
 
+#include "engine/kernels/cuda/conv2d_plan.h"
 #include "engine/kernels/cuda/fast_divide.h"
 #include "tests/engine/kernels/cuda/cuda_test_support.h"
 
@@ -147,6 +148,27 @@ TYPED_TEST(Conv2dCuda, SplitSumsAgreeWithFloat64) {
   }
 }
 
+// Shapes large enough for each of the tiles, none of which they fill.
+TYPED_TEST(Conv2dCuda, EveryTileAgreesWithFloat64) {
+  using S = typename TypeParam::S;
+  if (std::is_same_v<S, f16> || TypeParam::products == Products::kF16) return;  // as bfloat16 but for the instruction
+  const cuda::ProductKind kind(DTypeOf<S>::value, TypeParam::products);
+  const auto tile = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+    return cuda::plan_product({rows, columns, depth}, 1, kind).tile;
+  };
+  const cuda::TileChoice tall = kind.tensor ? cuda::TileChoice::kTall : cuda::TileChoice::kSmall;
+  EXPECT_EQ(tile(8400, 250, 16), cuda::TileChoice::kLarge);
+  check_forward<TypeParam>(Problem({2, {60, 70, 16, 250, 1, 1, 1, 0}}), true);
+  check_backward<TypeParam>(Problem({2, {60, 70, 250, 16, 1, 1, 1, 0}}), Write::kOverwrite, 2);
+  EXPECT_EQ(tile(33600, 56, 16), tall);
+  check_forward<TypeParam>(Problem({8, {60, 70, 16, 56, 1, 1, 1, 0}}), true);
+  check_backward<TypeParam>(Problem({8, {60, 70, 56, 16, 1, 1, 1, 0}}), Write::kAdd, 8);
+  EXPECT_EQ(tile(9 * 136, 1600, 20), cuda::TileChoice::kLarge);
+  check_backward<TypeParam>(Problem({1, {4, 5, 136, 1600, 3, 3, 1, 1}}), Write::kAdd, 1);
+  EXPECT_EQ(tile(25 * 1344, 56, 20), tall);
+  check_backward<TypeParam>(Problem({1, {4, 5, 1344, 56, 5, 5, 1, 2}}), Write::kOverwrite, 1);
+}
+
 TYPED_TEST(Conv2dCuda, NoImagesLeaveSumsAtZeroOrAsTheyWere) {
   const Problem p({0, {5, 5, 3, 4, 3, 3, 1, 1}});
   check_backward<TypeParam>(p, Write::kOverwrite, 4);
@@ -209,6 +231,32 @@ TEST(Conv2dCudaScratch, OfALargerBatchServesASmallerOne) {
       EXPECT_GE(bytes, before) << to_string(c) << " " << n;
       before = bytes;
     }
+  }
+}
+
+// The shapes of networks for CIFAR and ImageNet, 128 images: at least half of what the model thinks a device can do is used.
+TEST(Conv2dCudaPlan, KeepsADeviceBusy) {
+  struct Layer {
+    std::int64_t map, in, out, kernel, stride;
+  };
+  const cuda::ProductKind kind(DType::kBF16, Products::kF32);
+  for (const Layer& l : {Layer{32, 64, 64, 3, 1},
+                         {32, 64, 128, 3, 2},
+                         {16, 128, 128, 3, 1},
+                         {8, 256, 256, 3, 1},
+                         {4, 512, 512, 3, 1},
+                         {8, 1024, 256, 1, 1},
+                         {56, 64, 64, 3, 1},
+                         {28, 128, 128, 3, 1},
+                         {7, 512, 512, 3, 1}}) {
+    SCOPED_TRACE(std::to_string(l.map) + " " + std::to_string(l.in) + " -> " + std::to_string(l.out));
+    const std::int64_t places = 128 * (l.map / l.stride) * (l.map / l.stride), taps = l.kernel * l.kernel * l.in;
+    const double best = static_cast<double>(places * taps) * static_cast<double>(l.out) / (132 * kind.rate);
+    const cuda::ProductSize forward{places, l.out, taps}, weights{taps, l.out, places};
+    const cuda::ProductPlan f = cuda::plan_product(forward, 1, kind),
+                            w = cuda::plan_product(weights, cuda::most_weight_parts(taps * l.out, places), kind);
+    EXPECT_LE(cuda::product_time(forward, kind.facts(f.tile), f.parts, kind.rate), 2 * best);
+    EXPECT_LE(cuda::product_time(weights, kind.facts(w.tile), w.parts, kind.rate), 3 * best);
   }
 }
 
