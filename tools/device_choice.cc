@@ -67,8 +67,11 @@ VisibleDevices visible_devices() { return {engine::cuda::device_count(), engine:
 
 DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
                            const std::function<VisibleDevices()>& visible) {
+  const std::string named = request.devices.empty() ? request.device : request.devices.front();
+  if (!request.cpu_only.empty() && named.starts_with("cuda"))
+    throw io::ConfigError(request.cpu_only + " is computed on the CPU, not on " + named + "; leave one of them out");
   if (!request.devices.empty()) {
-    const bool cuda = request.devices.front().starts_with("cuda");
+    const bool cuda = named.starts_with("cuda");
     const VisibleDevices seen = cuda ? visible() : VisibleDevices{};
     for (const std::string& name : request.devices) existing(name, cuda ? "--gpu-devices" : "--devices", seen);
     const auto replica = static_cast<std::size_t>(request.replica) % request.devices.size();
@@ -82,19 +85,23 @@ DeviceChoice choose_device(const DeviceRequest& request, const backends::Environ
     if (request.device == "cuda") return by_local_rank(request, environment, seen);
     return {existing(request.device, "--device", seen), "--device " + request.device};
   }
-  if (request.f64) return {{}, "auto: --dtype f64 is computed on the CPU"};
-  const VisibleDevices seen = visible();
+  const VisibleDevices seen = request.cpu_only.empty() ? visible() : VisibleDevices{};
   if (seen.count > 0) {
     DeviceChoice choice = by_local_rank(request, environment, seen);
     choice.reason = "auto: " + choice.reason;
     return choice;
   }
-  if (request.amp != "off") throw io::ConfigError("--amp " + request.amp + " is for CUDA devices: " + seen.missing);
-  return {{}, "auto: " + seen.missing};
+  const std::string why = request.cpu_only.empty() ? seen.missing : request.cpu_only + " is computed on the CPU";
+  if (request.amp != "off") throw io::ConfigError("--amp " + request.amp + " is for CUDA devices: " + why);
+  return {{}, "auto: " + why};
 }
 
 DeviceChoice choose_device(const io::RunConfig& config, const backends::Group& group) {
-  DeviceRequest request{.device = config.device, .devices = config.devices, .amp = config.amp, .f64 = config.dtype == "f64"};
+  DeviceRequest request{.device = config.device, .devices = config.devices, .amp = config.amp};
+  if (config.dtype == "f64") request.cpu_only = "--dtype f64";
+  if (config.canonical) request.cpu_only = "--reduction-order canonical";
+  if (!config.compress.empty() && config.compress != "none") request.cpu_only = "--compress " + config.compress;
+
   const auto& peers = group.peers();
   const int rank = group.rank();
   request.local_world = 0;

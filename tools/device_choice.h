@@ -19,7 +19,7 @@ struct DeviceRequest {
   int replica = 0;                        // in `devices`
   int local_rank = 0, local_world = 1;    // among the ranks of this host
   std::string amp = "off";
-  bool f64 = false;
+  std::string cpu_only = "";  // an option that CUDA devices cannot do, "--dtype f64"; "": none
 };
 
 struct VisibleDevices {
@@ -35,8 +35,9 @@ struct DeviceChoice {
 
 // The rank's own device of `devices`; cuda:N; else the device of its local rank, or the only one where the scheduler shows this
 // process just one (CUDA_VISIBLE_DEVICES or SLURM_STEP_GPUS with one entry). `auto` takes the CPU where no device is visible, or
-// for f64, and says so; nothing else does. Throws io::ConfigError: no such device (with the number that is visible), more ranks
-// than devices on this host unless ENGINE_ALLOW_SHARED_GPU=1, --amp without a device. Asks `visible` only where it matters.
+// for `cpu_only`, and says so; nothing else does. Throws io::ConfigError: no such device (with the number that is visible), more
+// ranks than devices on this host unless ENGINE_ALLOW_SHARED_GPU=1, --amp on the CPU, `cpu_only` on a CUDA device. Asks `visible`
+// only where it matters.
 DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
                            const std::function<VisibleDevices()>& visible);
 DeviceChoice choose_device(const io::RunConfig& config, const backends::Group& group);

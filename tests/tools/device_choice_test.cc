@@ -98,8 +98,14 @@ TEST(DeviceChoice, ReplicasOfAProcessTakeTheirPlaceInTheList) {
 TEST(DeviceChoice, OnlyAutoFallsToTheCpuAndSaysSo) {
   EXPECT_EQ(choose({}, 0).device, Device{});
   EXPECT_EQ(choose({}, 0).reason, "auto: no CUDA device (none)");
-  EXPECT_EQ(choose({.f64 = true}, 2).device, Device{});
-  EXPECT_EQ(choose({.f64 = true}, 2).reason, "auto: --dtype f64 is computed on the CPU");
+  EXPECT_EQ(choose({.cpu_only = "--dtype f64"}, 2).device, Device{});
+  EXPECT_EQ(choose({.cpu_only = "--dtype f64"}, 2).reason, "auto: --dtype f64 is computed on the CPU");
+  EXPECT_EQ(refusal({.device = "cuda", .cpu_only = "--dtype f64"}, 2),
+            "--dtype f64 is computed on the CPU, not on cuda; leave one of them out");
+  EXPECT_EQ(refusal({.devices = {"cuda:0"}, .cpu_only = "--compress topk"}, 2),
+            "--compress topk is computed on the CPU, not on cuda:0; leave one of them out");
+  EXPECT_EQ(refusal({.amp = "O1", .cpu_only = "--compress topk"}, 2),
+            "--amp O1 is for CUDA devices: --compress topk is computed on the CPU");
   EXPECT_EQ(refusal({.device = "cuda"}, 0), "--device cuda: no CUDA device (none); give --device cpu");
   EXPECT_EQ(refusal({.device = "cuda:0"}, 0), "--device cuda:0: no CUDA device (none); give --device cpu");
   EXPECT_EQ(refusal({.amp = "bf16"}, 0), "--amp bf16 is for CUDA devices: no CUDA device (none)");
