@@ -45,7 +45,13 @@ int device_count() {
 DeviceInfo device_info(int index) {
   cudaDeviceProp properties;
   expect(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
-  return {properties.name, properties.totalGlobalMem, properties.multiProcessorCount, properties.major, properties.minor};
+  std::string uuid = "GPU-";
+  for (const char byte : properties.uuid.bytes) {
+    const auto value = static_cast<unsigned char>(byte);
+    uuid += {"0123456789abcdef"[value >> 4], "0123456789abcdef"[value & 15]};
+  }
+  return {properties.name,  properties.totalGlobalMem, properties.multiProcessorCount,
+          properties.major, properties.minor,          uuid};
 }
 
 std::string versions() {

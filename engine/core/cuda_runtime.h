@@ -32,6 +32,7 @@ struct DeviceInfo {
   std::size_t memory_bytes = 0;
   int processors = 0;        // streaming multiprocessors
   int major = 0, minor = 0;  // compute capability
+  std::string uuid;          // "GPU-...", in hexadecimal: the same device for every process of a host
 };
 
 // Why no device can be used: "" where one can; "this build has no CUDA", "no CUDA device (...)". Does not throw; makes no

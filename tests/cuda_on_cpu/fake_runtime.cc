@@ -253,6 +253,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated GPU");
+  properties->uuid.bytes[15] = static_cast<char>(device);
   properties->totalGlobalMem = kDeviceBytes;
   properties->multiProcessorCount = 4;
   properties->major = 8;

@@ -200,6 +200,7 @@ std::string to_text(const DoctorReport& r) {
   for (const HostFacts& f : r.hosts) {
     if (!told.insert(f.host_id).second) continue;
     out += "rank " + std::to_string(f.rank) + ": " + f.cpu + ", " + f.kernel + "; " + interface_list(f) + "\n";
+    out += "rank " + std::to_string(f.rank) + ": " + f.gpu_note + "\n";
     for (const std::string& gpu : f.gpus) out += "rank " + std::to_string(f.rank) + ": " + gpu + "\n";
   }
   rows = {{"link", "backend", "latency us", "at best", "GB/s there", "GB/s back", "clock offset ms"}};

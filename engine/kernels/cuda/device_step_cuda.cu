@@ -60,8 +60,10 @@ __global__ void add_blocks(const double* sums, std::int64_t blocks, const StepNu
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < here; i += kThreads) stretch.sums[i] = sums[start + i];
     __syncthreads();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
+#pragma unroll 8
       for (int i = 0; i < here; ++i) total += stretch.sums[i];
+    }
   }
   if (threadIdx.x != 0) return;
   control->squared_norm = total;

@@ -41,8 +41,12 @@ typedef struct EmulatedGraph* cudaGraph_t;
 typedef struct EmulatedGraph* cudaGraphExec_t;
 typedef void (*cudaHostFn_t)(void* data);
 
+struct cudaUUID_t {
+  char bytes[16];
+};
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
   std::size_t totalGlobalMem;
   int multiProcessorCount, major, minor;
 };

@@ -299,6 +299,8 @@ TEST_F(DeviceStep, RefusesTheCpuAndSpansThatDoNotFit) {
   EXPECT_THROW(fill_loss_gradient(host.context, nullptr, nullptr, on_host.view()), Error);
   EXPECT_THROW(sgd_step(host.context, SgdStep{}, nullptr, nullptr, on_host.view(), {}, on_host.view(), {}), Error);
   DeviceContext c;
+  EXPECT_THROW(sum_of_squares(c.context, on_host.view()), Error);
+  EXPECT_THROW(scale(c.context, 2, on_host.view()), Error);
   const auto three = to_device<float>({3}, {1, 2, 3}), four = to_device<float>({4}, {1, 2, 3, 4});
   const DeviceOperand<f16> half({3}, std::vector<f16>(3));
   const auto step = [&](double momentum, TensorView gradient, TensorView velocity, TensorView value, TensorView copy) {
