@@ -42,7 +42,7 @@ class FfmaWarp {
   __device__ __forceinline__ void multiply(const float* a, const float* b, int row, int column) {
     const int place_a = lane_index() / 8, place_b = lane_index() % 8;
     const float *lines_a = a + TileA::at(row, 0), *lines_b = b + TileB::at(column, 0);
-#pragma unroll
+#pragma unroll kUnroll
     for (int depth = 0; depth < TileA::kDepth; depth += kSteps) {
       float part_a[kSteps][kHigh];  // of B only as much as is needed next
 #pragma unroll
@@ -88,8 +88,10 @@ class FfmaWarp {
 
  private:
   static constexpr int kHigh = kRows / 4, kWide = kColumns / 8;
-  // k that is read at once: with unlike operands fewer, for the registers that two blocks a processor leave.
-  static constexpr int kSteps = TileA::kByDepth == TileB::kByDepth ? 4 : 2;
+  // k that is read at once, and how often the loop over it is unrolled: so that sums and operands fit into the registers that
+  // two blocks a processor leave.
+  static constexpr bool kAlike = TileA::kByDepth == TileB::kByDepth;
+  static constexpr int kSteps = kAlike ? 4 : 2, kUnroll = kAlike ? 4 : 1;
   using LinesA = FfmaLines<TileA, kHigh, 4>;
   using LinesB = FfmaLines<TileB, kWide, 8>;
   float sums_[kHigh][kWide] = {};
