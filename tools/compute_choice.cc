@@ -4,18 +4,10 @@
 #include "engine/core/cuda_runtime.h"
 #include "engine/kernels/cpu_dispatch.h"
 #include "engine/optim/loss_scale.h"
-#include "io/io_error.h"
+#include "tools/device_choice.h"
 
 namespace tools {
 namespace {
-
-void refuse_on_cuda(const io::RunConfig& config) {
-  if (config.dtype == "f64") throw io::ConfigError("--dtype f64 computes on the CPU only: leave out --device cuda");
-  if (config.canonical)
-    throw io::ConfigError("--reduction-order canonical computes on the CPU only: leave out --device cuda, or use --deterministic");
-  if (config.compress != "none")
-    throw io::ConfigError("--compress " + config.compress + " sums gradients in host memory, which --device cuda does not do yet");
-}
 
 void choose_precision(const std::string& amp, Compute& compute) {
   using engine::DType;
@@ -28,15 +20,19 @@ void choose_precision(const std::string& amp, Compute& compute) {
 
 }  // namespace
 
-Compute choose_compute(const io::RunConfig& config, const backends::Group&) {
+Compute choose_compute(const io::RunConfig& config, const backends::Group& group) {
   Compute compute;
+  const DeviceChoice choice = choose_device(config, group);
+  compute.device = choice.device;
+  compute.reason = choice.reason;
   compute.storage = config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32;
-  if (config.device.starts_with("cuda")) compute.device = engine::parse_device(config.device);
   if (!compute.cuda()) return compute;
-  refuse_on_cuda(config);
-  if (const std::string missing = engine::cuda::missing(); !missing.empty())
-    throw io::ConfigError("--device " + config.device + ": " + missing);
-  choose_precision("off", compute);
+  choose_precision(config.amp, compute);
+  compute.amp = config.amp;
+  compute.loss_scale = engine::parse_loss_scale(config.loss_scale);
+  compute.graph = config.cuda_graph;
+  compute.pinned = config.pin_memory;
+  compute.non_blocking = config.non_blocking;
   return compute;
 }
 
@@ -45,8 +41,11 @@ std::string compute_text(const Compute& compute, int threads) {
     return std::to_string(threads) + (threads == 1 ? " thread" : " threads") + " on cpu (" +
            std::string(engine::kernels::to_string(engine::kernels::cpu_isa())) + ")";
   const engine::cuda::DeviceInfo info = engine::cuda::device_info(compute.device.index);
-  return engine::to_string(compute.device) + " (" + info.name + ", sm_" + std::to_string(info.major) + std::to_string(info.minor) +
-         ")";
+  std::string text = engine::to_string(compute.device) + " (" + info.name + ", sm_" + std::to_string(info.major) +
+                     std::to_string(info.minor) + (compute.reason.empty() ? "" : "; " + compute.reason) + ")";
+  if (compute.amp != "off") text += ", amp " + compute.amp;
+  if (compute.loss_scale.on()) text += ", loss scale " + engine::to_string(compute.loss_scale);
+  return text;
 }
 
 }  // namespace tools

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/averaging/replica_statistics.h"
+#include "engine/core/cuda_runtime.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/device_work.h"
 #include "io/checkpoint/device_map.h"
@@ -14,6 +15,7 @@
 #include "tools/console_observer.h"
 #include "tools/data_choice.h"
 #include "tools/data_staging.h"
+#include "tools/device_choice.h"
 #include "tools/exit_codes.h"
 #include "tools/training_choice.h"
 
@@ -142,10 +144,7 @@ struct TrainSession::Impl {
 
   // --map-location: a rank has one device, so that is where every array must go. All pass through host memory.
   void place(const std::string& saved) const {
-    const std::string own = engine::to_string(state.device), target = device_map.target(saved, own);
-    if (engine::parse_device(target).kind != state.device.kind)
-      throw io::ConfigError("map-location sends arrays saved on " + saved + " to " + target + ", but this rank computes on " +
-                            own);
+    static_cast<void>(place_array(device_map, saved, state.device, compute.cuda() ? engine::cuda::device_count() : 0));
   }
 
   io::Checkpoint describe() const {

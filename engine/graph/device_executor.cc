@@ -109,10 +109,11 @@ struct DeviceExecutor::Impl {
   }
 
   // The step of `index` from now on.
-  void choose(int index, bool training) {
+  void choose(int index, bool training, bool continues) {
     executor.set_device_step({.numbers = numbers(index),
                               .control = control,
                               .last = &device_report()->last,
+                              .continues = continues,
                               .total = training ? &device_report()->total : nullptr});
   }
 
@@ -169,8 +170,8 @@ int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bo
 
 void DeviceExecutor::release(int slot) { impl_->slot(slot).used.record(impl_->stream); }
 
-void DeviceExecutor::forward(int slot, bool training) {
-  impl_->choose(slot, training);
+void DeviceExecutor::forward(int slot, bool training, bool continues) {
+  impl_->choose(slot, training, continues);
   impl_->executor.forward(impl_->slot(slot).on_device, training);
 }
 

@@ -43,7 +43,8 @@ class DeviceExecutor {
   const StepNumbers* numbers(int slot) const;  // device memory
 
   // Put work on the compute stream. Samples in the slot: what was staged last.
-  void forward(int slot, bool training);
+  // `continues`: a further micro-batch of a step, whose results are added to those of the ones before.
+  void forward(int slot, bool training, bool continues = false);
   void backward(int slot, Write parameter_write, const std::function<void(std::int64_t)>& ready);
 
   // Waits for everything issued so far. Throws InputError for a token or label that a kernel found out of range.

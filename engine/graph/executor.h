@@ -52,6 +52,7 @@ struct DeviceStep {
   const StepNumbers* numbers = nullptr;
   const StepControl* control = nullptr;          // training only
   kernels::BatchTotals* last = nullptr;          // becomes the sums of this forward; null: not wanted
+  bool continues = false;                        // a further micro-batch: `last` is added to
   kernels::BatchTotals* total = nullptr;         // they are added to; null: not wanted
 };
 
