@@ -46,17 +46,17 @@ inline RowBlocks make_row_blocks(std::int64_t rows, std::int64_t channels, int w
   return b;
 }
 
-// This thread's part. Threads outside have none, but wait at the block's barriers.
+// This thread's part of a block of rows. Threads outside have none, but wait at the block's barriers.
 struct RowPlace {
   bool inside;
   int lane, channel;
   std::int64_t first, last;  // rows first, first + lanes, ... below last
 };
 template <int W>
-__device__ __forceinline__ RowPlace row_place(const RowBlocks& b) {
+__device__ __forceinline__ RowPlace row_place(const RowBlocks& b, unsigned row_block) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread / b.columns;
   const int pack = static_cast<int>(blockIdx.y) * b.columns + thread - lane * b.columns;
-  const std::int64_t start = std::int64_t{blockIdx.x} * b.rows_per_block, end = start + b.rows_per_block;
+  const std::int64_t start = std::int64_t{row_block} * b.rows_per_block, end = start + b.rows_per_block;
   return {lane < b.lanes && pack < b.packs, lane, pack * W, start + lane, end < b.rows ? end : b.rows};
 }
 
