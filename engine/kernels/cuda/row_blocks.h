@@ -24,13 +24,15 @@ struct RowBlocks {
   Grid grid() const { return {static_cast<unsigned>(row_blocks), static_cast<unsigned>(column_blocks)}; }
 };
 
-// Packs of `width` channels. A thread has at least `rows_each` rows unless there are fewer, and more where there would otherwise
-// be more than `most_blocks` blocks. The number of row blocks before rounding grows with the rows: row_blocks() <= it.
+// At most how many row blocks there are, by rows that each thread should have and blocks that the grid should have: a number
+// that grows with the rows, unlike the rounded one of make_row_blocks(), so that scratch is sized by it.
 inline std::int64_t most_row_blocks(const RowBlocks& b, std::int64_t rows_each, std::int64_t most_blocks) {
   const std::int64_t wanted = divide_up(b.rows, b.lanes * rows_each),
                      most = std::max<std::int64_t>(most_blocks / b.column_blocks, 1);
   return std::clamp<std::int64_t>(wanted, 1, most);
 }
+// In packs of `width` channels. A thread has at least `rows_each` rows unless there are fewer, and more where there would
+// otherwise be more than `most_blocks` blocks.
 inline RowBlocks make_row_blocks(std::int64_t rows, std::int64_t channels, int width, std::int64_t rows_each,
                                  std::int64_t most_blocks) {
   RowBlocks b;
