@@ -14,7 +14,7 @@ namespace tools {
 
 struct Compute {
   engine::Device device;
-  std::string reason;       // for the choice of the device; may be ""
+  std::string reason;  // for the choice of the device; may be ""
   std::string amp = "off";
   engine::DType storage = engine::DType::kF32;  // of activations
   engine::Products products = engine::Products::kF32;

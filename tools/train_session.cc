@@ -74,12 +74,11 @@ struct TrainSession::Impl {
     model.initialize(graph, c.seed);
     if (c.check_sampler) io::check_partition(sampler_options(c, data.train, g, order.get()));
     if (c.eval_every.every > 0 && data.test.size() > 0)
-      evaluator = std::make_unique<engine::Evaluator>(
-          *control, graph, model, pool, data.test,
-          engine::EvaluatorOptions{.normalization = normalization(c, data.train),
-                                   .dtype = compute.storage,
-                                   .device = compute.device,
-                                   .products = compute.products});
+      evaluator = std::make_unique<engine::Evaluator>(*control, graph, model, pool, data.test,
+                                                      engine::EvaluatorOptions{.normalization = normalization(c, data.train),
+                                                                               .dtype = compute.storage,
+                                                                               .device = compute.device,
+                                                                               .products = compute.products});
     if (c.verify_every > 0 && g.world_size() > 1) {
       if (policy->local_parameters())
         throw io::ConfigError("verify-every compares replicas, but --sync " + c.sync + " never brings them together");
@@ -90,21 +89,20 @@ struct TrainSession::Impl {
 
   std::unique_ptr<engine::StepWork> make_work() {
     if (compute.cuda())
-      return engine::make_device_work(plan, model, *optimizer,
-                                      {.device = compute.device,
-                                       .seed = config.seed,
-                                       .micro_batches = config.grad_accum,
-                                       .products = compute.products,
-                                       .loss_scale = compute.loss_scale,
-                                       .control = &control_of_scale,
-                                       .graph = compute.graph,
-                                       .pinned = compute.pinned,
-                                       .non_blocking = compute.non_blocking,
-                                       .replicas = replicas.get(),
-                                       .agreement = skips_apart() ? control.get() : nullptr,
-                                       .make_optimizer = [this](const engine::FlatBuffer& values) {
-                                         return make_optimizer(config, values);
-                                       }});
+      return engine::make_device_work(
+          plan, model, *optimizer,
+          {.device = compute.device,
+           .seed = config.seed,
+           .micro_batches = config.grad_accum,
+           .products = compute.products,
+           .loss_scale = compute.loss_scale,
+           .control = &control_of_scale,
+           .graph = compute.graph,
+           .pinned = compute.pinned,
+           .non_blocking = compute.non_blocking,
+           .replicas = replicas.get(),
+           .agreement = skips_apart() ? control.get() : nullptr,
+           .make_optimizer = [this](const engine::FlatBuffer& values) { return make_optimizer(config, values); }});
     if (!config.canonical)
       return engine::make_accumulated_work(plan, model, pool,
                                            {.micro_batches = config.grad_accum, .seed = config.seed, .replicas = replicas.get()});
@@ -224,8 +222,8 @@ std::string TrainSession::start_line() const {
                      " parameters, " + s.config.dtype + ") on " + s.data.train.name + " (" + with_commas(s.data.train.size()) +
                      " train, " + with_commas(s.data.test.size()) + " test) | " + std::to_string(world) +
                      (world == 1 ? " rank x " : " ranks x ") + compute_text(s.compute, s.pool.physical_threads()) +
-                     " | backend " + s.group.backend() +
-                     " (" + s.group.backend_reason() + ") | sync " + averaging_text(s.config, s.policy->name());
+                     " | backend " + s.group.backend() + " (" + s.group.backend_reason() + ") | sync " +
+                     averaging_text(s.config, s.policy->name());
   if (s.config.canonical) line += " (" + std::to_string(s.config.reduction_shards) + " shards)";
   if (const int layers = s.graph.layers_that_use_replicas(); s.config.sync_bn || layers > 0)
     line += " | sync-bn of " + std::to_string(layers) + (layers == 1 ? " layer" : " layers");

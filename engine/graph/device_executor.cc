@@ -75,9 +75,9 @@ struct DeviceExecutor::Impl {
         host_report(sizeof(Report), true),
         executor(plan, state, with_fault(context, report), the_options.seed) {
     const auto item = [&](int input) {
-      return static_cast<std::size_t>(plan.tensors[static_cast<std::size_t>(plan.inputs[static_cast<std::size_t>(input)])]
-                                          .item_shape.count() *
-                                      plan.options.max_batch);
+      return static_cast<std::size_t>(
+          plan.tensors[static_cast<std::size_t>(plan.inputs[static_cast<std::size_t>(input)])].item_shape.count() *
+          plan.options.max_batch);
     };
     layout.ids = align_up(sizeof(StepNumbers));
     layout.labels = layout.ids + align_up(sizeof(std::int64_t) * static_cast<std::size_t>(plan.options.max_batch));
@@ -159,8 +159,7 @@ int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bo
   if (!slot.arrived.done()) e.wait(e.copies.handle());  // else the copy before might still read what is overwritten now
   e.fill(slot, batch, numbers);
   slot.used.make_wait(e.copies.handle());
-  const std::size_t bytes =
-      e.layout.samples + std::max(batch.samples.size_bytes(), batch.tokens.size_bytes());
+  const std::size_t bytes = e.layout.samples + std::max(batch.samples.size_bytes(), batch.tokens.size_bytes());
   cuda::copy_async(slot.device_memory.data(), slot.host.data(), bytes, e.copies.handle());
   slot.arrived.record(e.copies.handle());
   slot.arrived.make_wait(e.stream);

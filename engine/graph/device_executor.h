@@ -17,9 +17,9 @@ namespace engine {
 
 struct DeviceExecutorOptions {
   std::uint64_t seed = 0;
-  int slots = 2;              // batches under way at once
-  bool pinned = true;         // --pin-memory
-  bool non_blocking = true;   // --non-blocking: the caller does not wait for a batch's copy
+  int slots = 2;             // batches under way at once
+  bool pinned = true;        // --pin-memory
+  bool non_blocking = true;  // --non-blocking: the caller does not wait for a batch's copy
   // Waits until a stream is idle. Empty: as long as it takes; where other ranks take part in the stream's work, with a deadline.
   std::function<void(void* stream)> wait = {};
 };

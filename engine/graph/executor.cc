@@ -59,9 +59,11 @@ struct Executor::Impl {
         scratch(plan.scratch_bytes, the_context.device),
         context(the_context) {
     require(state.parameters.values.dtype() == state_dtype(plan.options.dtype), "plan and state have different dtypes");
-    require(!is_half(plan.options.dtype) || state.half_dtype == plan.options.dtype, "the state has no halves of the plan's dtype");
+    require(!is_half(plan.options.dtype) || state.half_dtype == plan.options.dtype,
+            "the state has no halves of the plan's dtype");
     require(plan.options.device == context.device.kind, "the plan was made for another kind of device");
-    require(on_cuda(context) || context.threads->threads() == plan.options.threads, "the plan was made for another number of threads");
+    require(on_cuda(context) || context.threads->threads() == plan.options.threads,
+            "the plan was made for another number of threads");
     context.scratch = {scratch.data(), scratch.bytes()};
     bind_inputs();
     steps.reserve(plan.steps.size());

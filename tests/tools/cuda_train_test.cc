@@ -81,8 +81,7 @@ TEST_F(CudaTrain, EvaluatesAsTheCpuDoes) {
 }
 
 TEST_F(CudaTrain, CapturedStepsGiveTheBitsOfStraightOnes) {
-  for (const Options& options :
-       {with(kMlp, {{"steps", "12"}}), with(kMlp, {{"batch-size", "13"}, {"steps", "12"}})}) {
+  for (const Options& options : {with(kMlp, {{"steps", "12"}}), with(kMlp, {{"batch-size", "13"}, {"steps", "12"}})}) {
     const auto captured = train(1, options), straight = train(1, with(options, {{"cuda-graph", "off"}}));
     EXPECT_TRUE(equal(captured[0], straight[0]));
     EXPECT_EQ(captured[0].losses, straight[0].losses);
