@@ -105,13 +105,20 @@ void release_pinned(void* memory) noexcept {
   if (memory != nullptr) cudaFreeHost(memory);
 }
 
+void pin(void* memory, std::size_t bytes) {
+  expect(cudaHostRegister(memory, bytes, cudaHostRegisterDefault), "cudaHostRegister");
+}
+
+void unpin(void* memory) noexcept { cudaHostUnregister(memory); }
+
 Stream::Stream() {
   cudaStream_t made = nullptr;
   expect(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   handle_ = made;
 }
 Stream::~Stream() { cudaStreamDestroy(stream_of(handle_)); }
-void Stream::synchronize() const { expect(cudaStreamSynchronize(stream_of(handle_)), "cudaStreamSynchronize"); }
+void synchronize_stream(void* stream) { expect(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize"); }
+void Stream::synchronize() const { synchronize_stream(handle_); }
 bool Stream::idle() const {
   const cudaError_t code = cudaStreamQuery(stream_of(handle_));
   if (code == cudaErrorNotReady) return false;

@@ -47,12 +47,15 @@ void use_device(int index);
 int current_device();
 std::pair<std::size_t, std::size_t> free_and_total_memory();  // bytes, of the calling thread's device
 void synchronize_device();
+void synchronize_stream(void* stream);  // until everything on it has ended
 
 // Device memory, and host memory that copies can reach without a stop (pinned). Never inside a step.
 void* allocate(std::size_t bytes);  // not filled; throws with the size and what is free
 void release(void* memory) noexcept;
 void* allocate_pinned(std::size_t bytes);  // zeros
 void release_pinned(void* memory) noexcept;
+void pin(void* memory, std::size_t bytes);  // memory that exists already; slow
+void unpin(void* memory) noexcept;
 
 class Stream {
  public:

@@ -10,7 +10,7 @@ namespace engine {
 
 struct PlanOptions {
   std::int64_t max_batch = 1;  // samples; a run may use fewer, also none
-  DType dtype = DType::kF32;   // kF32 or kF64
+  DType dtype = DType::kF32;   // of activations: kF32 or kF64; on a CUDA device kF32, kBF16 or kF16
   int threads = 1;
   Device::Kind device = Device::Kind::kCpu;
   bool training = true;        // false: no gradients, activations are dropped as soon as they are read

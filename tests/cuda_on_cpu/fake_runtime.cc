@@ -66,6 +66,7 @@ struct Machine {
   int open = 0;  // how many threads run device work just now
   std::mutex streams_mutex;
   std::vector<EmulatedStream*> streams;
+  std::vector<EmulatedStream*> ended;  // kept: another thread's synchronisation may still look at them
 };
 
 Machine& machine() {
@@ -314,6 +315,19 @@ cudaError_t cudaFreeHost(void* pointer) {
   const std::lock_guard lock(machine().mutex);
   return release(machine().host_blocks, pointer);
 }
+cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
+  const std::lock_guard lock(machine().mutex);
+  machine().host_blocks[reinterpret_cast<std::uintptr_t>(pointer)] = {nullptr, 0, bytes, 0};
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* pointer) {
+  cudaDeviceSynchronize();
+  const std::lock_guard lock(machine().mutex);
+  const auto found = machine().host_blocks.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == machine().host_blocks.end()) return fail(cudaErrorInvalidValue);
+  machine().host_blocks.erase(found);
+  return cudaSuccess;
+}
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   const std::lock_guard lock(machine().mutex);
   *attributes = {};
@@ -373,7 +387,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   drain(*stream, stream->issued);
   const std::lock_guard lock(machine().streams_mutex);
   std::erase(machine().streams, stream);
-  delete stream;
+  machine().ended.push_back(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {

@@ -1,0 +1,72 @@
+// What the attention kernels of a CUDA device share: their operands, which keys a query sees, and dropout. For .cu files only.
+#pragma once
+
+#include "engine/kernels/attention.h"
+#include "engine/kernels/cuda/device_code.h"
+#include "engine/kernels/cuda/philox_cuda.h"
+
+namespace engine::kernels::cuda {
+
+// Every head of every sample is one problem, numbered sample * heads + head.
+template <class T>
+struct AttentionOperands {
+  std::int64_t n, t;
+  int heads, size;
+  float scale;  // 1 / sqrt(size)
+  const T* qkv;
+  T* y;            // forward
+  float* lse;      // [problems, t]; forward: may be nullptr
+  const T* dy;     // backward, and all below
+  float* weights;  // [problems, t]: sum over the keys of a probability times its gradient
+  T* dqkv;
+  bool add;
+
+  // Dropout: a probability is kept when its word's upper 24 bits reach `threshold`, and multiplied by `factor`.
+  const std::int64_t* sample_ids;  // nullptr: none
+  std::uint64_t key, fixed_epoch;
+  const std::uint64_t* epoch;  // nullptr: fixed_epoch
+  std::uint32_t threshold;
+  float factor;
+
+  __host__ __device__ std::int64_t width() const { return std::int64_t{heads} * size; }
+  __host__ __device__ std::int64_t stride() const { return 3 * width(); }  // between rows of q, k or v
+  // Where the problem's q begins in qkv and dqkv; its k and v come `width()` and twice that later.
+  __device__ std::int64_t qkv_offset(std::int64_t problem) const {
+    return problem / heads * t * stride() + problem % heads * size;
+  }
+  __device__ std::int64_t y_offset(std::int64_t problem) const { return problem / heads * t * width() + problem % heads * size; }
+};
+
+// The dropout of one problem.
+struct ProblemDropout {
+  std::uint64_t key, epoch, first, row_blocks;
+  std::uint32_t threshold;
+  float factor;
+  bool active;
+
+  template <class T>
+  __device__ ProblemDropout(const AttentionOperands<T>& o, std::int64_t problem)
+      : key(o.key),
+        epoch(o.epoch != nullptr && o.sample_ids != nullptr ? *o.epoch : o.fixed_epoch),
+        first(0),
+        row_blocks(static_cast<std::uint64_t>((o.t + 3) / 4)),
+        threshold(o.threshold),
+        factor(o.factor),
+        active(o.sample_ids != nullptr) {
+    if (active)
+      first = static_cast<std::uint64_t>(((o.sample_ids[problem / o.heads] * o.heads + problem % o.heads) * o.t)) * row_blocks;
+  }
+  // Words of query i and keys 4 * (j / 4) to 4 * (j / 4) + 3.
+  __device__ PhiloxWords words(std::int64_t i, std::int64_t j) const {
+    return philox_words(key, epoch, first + static_cast<std::uint64_t>(i) * row_blocks + static_cast<std::uint64_t>(j / 4));
+  }
+  __device__ float kept(std::uint32_t word) const { return (word >> 8) >= threshold ? factor : 0.0f; }
+};
+
+// Kernels in plain float32 arithmetic, for every head size up to 128; attention_simt_cuda.cu.
+template <class T>
+void start_simt_forward(const AttentionOperands<T>& operands, void* stream);
+template <class T>
+void start_simt_backward(const AttentionOperands<T>& operands, void* stream);
+
+}  // namespace engine::kernels::cuda
