@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -133,6 +134,8 @@ class LossScaleDevice : public cuda_test::CudaTest {
 template <class Make>
 void LossScaleDevice::compare(LossScaleRule rule, double max_norm, const Make& make) {
   rule.interval = 5;
+  rule.lowest = 32768;  // so that both limits are met
+  rule.highest = 131072;
   std::mt19937 generator(7);
   ParameterBuffer host(DType::kF32, layouts()), device(DType::kF32, layouts(), cuda_test::kDevice);
   fill(host.values, generator, 1);
@@ -149,9 +152,10 @@ void LossScaleDevice::compare(LossScaleRule rule, double max_norm, const Make& m
   auto* device_control = reinterpret_cast<StepControl*>(control.data());
   const auto* device_numbers = reinterpret_cast<const StepNumbers*>(numbers.data());
   int skipped = 0;
-  for (int step = 0; step < 60; ++step) {
+  float least = expected.loss_scale, most = least;
+  for (int step = 0; step < 200; ++step) {
     fill(host.gradients, generator, expected.loss_scale);
-    const bool overflow = generator() % 7 == 0;
+    const bool overflow = generator() % (step < 100 ? 11 : 3) == 0;
     if (overflow) host.gradients.span<float>()[generator() % 61] = std::numeric_limits<float>::infinity();
     upload(host.gradients, device.gradients);
     const StepNumbers now{.max_norm = max_norm, .lr = 0.1 / (1 + step)};
@@ -171,6 +175,8 @@ void LossScaleDevice::compare(LossScaleRule rule, double max_norm, const Make& m
     cuda::copy_async(&found, control.data(), sizeof found, nullptr);
     cuda::synchronize_device();
     EXPECT_EQ(found.loss_scale, expected.loss_scale);
+    least = std::min(least, found.loss_scale);
+    most = std::max(most, found.loss_scale);
     EXPECT_EQ(found.good_steps, expected.good_steps);
     EXPECT_EQ(found.applied_steps, expected.applied_steps);
     EXPECT_EQ(found.skipped_steps, expected.skipped_steps);
@@ -185,6 +191,10 @@ void LossScaleDevice::compare(LossScaleRule rule, double max_norm, const Make& m
   }
   EXPECT_EQ(found.applied_steps, on_host->step_count());
   EXPECT_EQ(skipped > 0, rule.on());
+  if (rule.kind == Kind::kDynamic) {
+    EXPECT_EQ(least, rule.lowest);
+    EXPECT_EQ(most, rule.highest);
+  }
 }
 
 TEST_F(LossScaleDevice, AgreesWithTheReferenceOverRandomOverflows) {
