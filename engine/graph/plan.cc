@@ -148,7 +148,8 @@ class Compiler {
       const std::vector<Shape> shapes = graph_.input_shapes(s.node);
       if (training()) s.saved_bytes = s.layer->saved_bytes(shapes, options.max_batch, options.dtype);
       plan_.scratch_bytes =
-          std::max(plan_.scratch_bytes, s.layer->scratch_bytes(shapes, options.max_batch, options.dtype, options.threads, options.device));
+          std::max(plan_.scratch_bytes,
+                   s.layer->scratch_bytes(shapes, options.max_batch, options.dtype, options.threads, options.device));
     }
   }
 

@@ -15,6 +15,7 @@ set(ENGINE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: addr
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
 endif()
 
 # Kernels rely on fused multiply-add; nothing in the engine may rely on -ffast-math.
