@@ -236,7 +236,11 @@ ranks() {  # MODEL BACKEND: two ranks on one device stay equal
 }
 
 # ---- Speed.
-bench_kernels() { "$engine" bench kernels --device "$device" --format md $(choose "" "--seconds 0.05" "--quick"); }
+bench_kernels() {  # AMP
+  # shellcheck disable=SC2046
+  "$engine" bench kernels --device "$device" $(amp "$1") --format md \
+    $(choose "" "--seconds 0.05" "--seconds 0.001 --batch 1 --model convnet,gpt-nano,resnet20-cifar")
+}
 bench_comm() {
   find_nccl || skip "no libnccl.so.2"
   [ "$emulated" = no ] || [ -n "${ENGINE_NCCL_LIBRARY:-}" ] || skip "no NCCL for the stand-in (ENGINE_NCCL_LIBRARY)"
@@ -290,7 +294,9 @@ for backend in nccl shm; do
   step "ranks mlp $backend" 120 ranks mlp "$backend"
   step "ranks gpt-nano $backend" 120 ranks gpt-nano "$backend"
 done
-step "bench kernels" 600 bench_kernels
+for amp in $(choose "off tf32 O2 bf16" "off bf16" "off bf16"); do
+  step "bench kernels $amp" 300 bench_kernels "$amp"
+done
 step "bench comm" 180 bench_comm
 while read -r model batch amps; do
   for amp in $amps; do
@@ -328,8 +334,8 @@ fi
   echo "| step | result | seconds | |"
   echo "|---|---|---:|---|"
   printf '%s' "$rows"
-  for log in bench_kernels bench_comm; do
-    [ ! -s "$output/$log.log" ] || { echo; echo "## ${log/_/ }"; echo; grep -v '^note: ' "$output/$log.log"; }
+  for log in bench_kernels_off bench_kernels_tf32 bench_kernels_O2 bench_kernels_bf16 bench_comm; do
+    [ ! -s "$output/$log.log" ] || { echo; echo "## ${log//_/ }"; echo; grep -v '^note: ' "$output/$log.log"; }
   done
 } >"$output/summary.md"
 say "$output/summary.md: $passes passed, $failures failed, $skips skipped"
