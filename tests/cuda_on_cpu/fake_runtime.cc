@@ -54,6 +54,7 @@ struct EmulatedEvent {
 namespace {
 
 constexpr std::size_t kDeviceBytes = std::size_t{4} << 30;
+constexpr auto kPause = std::chrono::microseconds(20);
 
 struct Block {
   std::byte* mapping;
@@ -139,7 +140,7 @@ bool try_until(EmulatedStream& stream, std::uint64_t position) {
 }
 
 void run_until(EmulatedStream& stream, std::uint64_t position) {
-  while (!try_until(stream, position)) std::this_thread::yield();
+  while (!try_until(stream, position)) std::this_thread::sleep_for(kPause);
 }
 
 void drain(EmulatedStream& stream, std::uint64_t position) {
@@ -149,8 +150,12 @@ void drain(EmulatedStream& stream, std::uint64_t position) {
 
 // One piece further, where that needs no waiting.
 void advance(EmulatedStream& stream) {
-  const DeviceAccess access;
-  try_until(stream, stream.done + 1);
+  bool moved = false;
+  {
+    const DeviceAccess access;
+    moved = try_until(stream, stream.done + 1);
+  }
+  if (!moved) std::this_thread::sleep_for(kPause);  // others need the core for what is waited for
 }
 
 EmulatedStream& default_stream() {

@@ -65,11 +65,13 @@ void run_rank(int rank, int world_size, const RankOptions& options, const group_
 
 }  // namespace
 
+std::string in_child(const std::function<std::string()>& body) { return finish(start(body)); }
+
 std::string lacking(int ranks) {
-  const std::string count = finish(start([] {
+  const std::string count = in_child([] {
     int devices = 0;
     return std::to_string(cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0);
-  }));
+  });
   return std::atoi(count.c_str()) >= ranks ? "" : "needs " + std::to_string(ranks) + " GPUs, this machine has " + count;
 }
 

@@ -17,6 +17,9 @@ using Bytes = std::vector<unsigned char>;
 // "" where `ranks` ranks can have a GPU each, else why not. Does not start CUDA in this process, which may fork.
 std::string lacking(int ranks);
 
+// What `body` returns in a process of its own: what it loads and starts is not there afterwards.
+std::string in_child(const std::function<std::string()>& body);
+
 // A copy of `bytes` on the calling thread's device.
 class DeviceBytes {
  public:
