@@ -83,6 +83,10 @@ elseif(NOT ENGINE_WITH_CUDA STREQUAL "OFF")
     enable_language(CUDA)
     if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.4)
       find_package(CUDAToolkit REQUIRED)
+      if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 12 has it
+        set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+        set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+      endif()
       set(CMAKE_CUDA_STANDARD 20)
       set(CMAKE_CUDA_STANDARD_REQUIRED ON)
       # The runtime is linked in: the program starts, and finds no device, on nodes without CUDA.
