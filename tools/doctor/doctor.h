@@ -24,6 +24,7 @@ struct HostFacts {
   std::int64_t memory_bytes = 0, shared_memory_free = 0, file_limit = 0;
   std::vector<NetworkInterface> interfaces;
   std::vector<std::string> gpus;  // as the driver names them; empty: none
+  std::string nccl;               // version and path of the library, or what is missing
   std::string folder_fault;       // of --save-dir; "": fine or not asked
 };
 HostFacts host_facts(const backends::Group& group);

@@ -152,19 +152,22 @@ HostFacts host_facts(const backends::Group& group) {
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) f.file_limit = static_cast<std::int64_t>(std::min<rlim_t>(files.rlim_cur, 1 << 30));
   f.interfaces = interfaces();
   f.gpus = gpus();
+  for (const backends::BackendInfo& b : backends::list_backends())
+    if (b.name == "nccl") f.nccl = b.note;
   return f;
 }
 
 std::string to_json(const HostFacts& f) {
   using io::json_string;
   const auto safe = [](const std::string& text) { return json_string(io::is_utf8(text) ? text : "(not UTF-8)"); };
-  std::string out =
-      "{\"rank\":" + std::to_string(f.rank) + ",\"pid\":" + std::to_string(f.pid) + ",\"host\":" + safe(f.host) +
-      ",\"host_id\":" + safe(f.host_id) + ",\"address\":" + safe(f.address) + ",\"build\":" + safe(f.build) +
-      ",\"cpu\":" + safe(f.cpu) + ",\"kernel\":" + safe(f.kernel) + ",\"cores\":" + std::to_string(f.cores) +
-      ",\"allowed_cores\":" + std::to_string(f.allowed_cores) + ",\"load\":" + io::shortest_text(f.load) +
-      ",\"memory_bytes\":" + std::to_string(f.memory_bytes) + ",\"shared_memory_free\":" + std::to_string(f.shared_memory_free) +
-      ",\"file_limit\":" + std::to_string(f.file_limit) + ",\"folder_fault\":" + safe(f.folder_fault) + ",\"interfaces\":[";
+  std::string out = "{\"rank\":" + std::to_string(f.rank) + ",\"pid\":" + std::to_string(f.pid) + ",\"host\":" + safe(f.host) +
+                    ",\"host_id\":" + safe(f.host_id) + ",\"address\":" + safe(f.address) + ",\"build\":" + safe(f.build) +
+                    ",\"cpu\":" + safe(f.cpu) + ",\"kernel\":" + safe(f.kernel) + ",\"cores\":" + std::to_string(f.cores) +
+                    ",\"allowed_cores\":" + std::to_string(f.allowed_cores) + ",\"load\":" + io::shortest_text(f.load) +
+                    ",\"memory_bytes\":" + std::to_string(f.memory_bytes) +
+                    ",\"shared_memory_free\":" + std::to_string(f.shared_memory_free) +
+                    ",\"file_limit\":" + std::to_string(f.file_limit) + ",\"folder_fault\":" + safe(f.folder_fault) +
+                    ",\"nccl\":" + safe(f.nccl) + ",\"interfaces\":[";
   for (const NetworkInterface& i : f.interfaces)
     out += (&i == f.interfaces.data() ? "" : ",") + ("{\"name\":" + safe(i.name)) + ",\"address\":" + safe(i.address) +
            ",\"mtu\":" + std::to_string(i.mtu) + ",\"speed_mbit\":" + std::to_string(i.speed_mbit) + "}";
@@ -190,7 +193,8 @@ HostFacts facts_from_json(const std::string& text) {
                                        {"build", &HostFacts::build},
                                        {"cpu", &HostFacts::cpu},
                                        {"kernel", &HostFacts::kernel},
-                                       {"folder_fault", &HostFacts::folder_fault}})
+                                       {"folder_fault", &HostFacts::folder_fault},
+                                       {"nccl", &HostFacts::nccl}})
     f.*member_of = text_member(json, key, where);
   f.cores = static_cast<int>(whole_member(json, "cores", 0, 1 << 20, where));
   f.allowed_cores = static_cast<int>(whole_member(json, "allowed_cores", 0, 1 << 20, where));
