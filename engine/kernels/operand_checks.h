@@ -9,8 +9,8 @@
 
 namespace engine::kernels {
 
-// Throws ShapeError unless the operand is there and has this dtype (or, without one, is f32 or f64; in device memory f32, bf16
-// or f16).
+// Throws ShapeError unless the operand is there and has this dtype (or, without one, is f32 or f64; in device memory f32, bf16 or
+// f16).
 void check_dtype(std::string_view kernel, std::string_view operand, const TensorView& view, DType expected);
 void check_floating(std::string_view kernel, std::string_view operand, const TensorView& view);
 
