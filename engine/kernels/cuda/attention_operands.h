@@ -69,4 +69,11 @@ void start_simt_forward(const AttentionOperands<T>& operands, void* stream);
 template <class T>
 void start_simt_backward(const AttentionOperands<T>& operands, void* stream);
 
+// Kernels on tensor cores, for heads of 32, 64 and 128 and rows aligned to 16 bytes; attention_mma_*_cuda.cu. f32 operands are
+// rounded as `products` says, which is not kF32; operands of 16 bits are multiplied as they are.
+template <class T>
+void start_mma_forward(const AttentionOperands<T>& operands, Products products, void* stream);
+template <class T>
+void start_mma_backward(const AttentionOperands<T>& operands, Products products, void* stream);
+
 }  // namespace engine::kernels::cuda
