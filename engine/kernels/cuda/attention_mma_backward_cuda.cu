@@ -81,6 +81,7 @@ __global__ void __launch_bounds__(kMmaThreads) mma_backward_queries(AttentionOpe
 template <class T, class M, int kSize>
 __global__ void __launch_bounds__(kMmaThreads) mma_backward_keys(AttentionOperands<T> o, int blocks) {
   using Tile = MmaTile<M, kSize>;
+  constexpr int kStep = kSize == 128 || Tile::kOther < 32 ? 16 : 32;  // queries at a time: what registers take beside dK and dV
   auto& shared = block_shared<Shared<M, kSize>>();
   const std::int64_t problem = blockIdx.x / blocks, key = std::int64_t{static_cast<int>(blockIdx.x % blocks)} * kOwn;
   const std::int64_t mine = key + warp_index() * 16, stride = o.stride();
@@ -104,17 +105,22 @@ __global__ void __launch_bounds__(kMmaThreads) mma_backward_keys(AttentionOperan
     commit_copies();
     wait_copies<1>();
     __syncthreads();
-    if (first + Tile::kOther > mine) {  // else no query of the chunk sees a key of the warp
-      float scores[Tile::kOther / 8][4], slopes[Tile::kOther / 8][4];
-      multiply_tiles<M, kSize>(shared.own[0] + own, shared.other[stage][0], scores);
-      multiply_tiles<M, kSize>(shared.own[1] + own, shared.other[stage][1], slopes);
+#pragma unroll 1
+    for (int step = 0; step < Tile::kOther; step += kStep) {
+      const std::int64_t start = first + step;
+      if (start + kStep <= mine) continue;  // no query of the step sees a key of the warp
+      const M *queries = shared.other[stage][0] + step * Tile::kStride,
+              *gradients = shared.other[stage][1] + step * Tile::kStride;
+      float scores[kStep / 8][4], slopes[kStep / 8][4];
+      multiply_tiles<M, kSize>(shared.own[0] + own, queries, scores);
+      multiply_tiles<M, kSize>(shared.own[1] + own, gradients, slopes);
 #pragma unroll
-      for (int n = 0; n < Tile::kOther / 8; ++n) {
+      for (int n = 0; n < kStep / 8; ++n) {
         float factors[4] = {1, 1, 1, 1};
-        if (dropout.active) draw_by_keys(dropout, mine, first + 8 * n, factors);
+        if (dropout.active) draw_by_keys(dropout, mine, start + 8 * n, factors);
 #pragma unroll
         for (int side = 0; side < 2; ++side) {
-          const std::int64_t query = first + 8 * n + lane % 4 * 2 + side, row = mine + lane / 4;
+          const std::int64_t query = start + 8 * n + lane % 4 * 2 + side, row = mine + lane / 4;
           const bool real = query < o.t;
           const float of_query = real ? lse[query] : 0, weight = real ? weights[query] : 0;
           pull_back(real && row <= query, o.scale, of_query, weight, factors[side], scores[n][side], slopes[n][side]);
@@ -122,8 +128,8 @@ __global__ void __launch_bounds__(kMmaThreads) mma_backward_keys(AttentionOperan
                     slopes[n][2 + side]);
         }
       }
-      add_tiles<M, kSize>(scores, shared.other[stage][1], dv);
-      add_tiles<M, kSize>(slopes, shared.other[stage][0], dk);
+      add_tiles<M, kSize>(scores, gradients, dv);
+      add_tiles<M, kSize>(slopes, queries, dk);
     }
     __syncthreads();
   }

@@ -37,7 +37,7 @@ __device__ __forceinline__ void multiply_rows(const float* mine, const float* ot
   const float* other = others + lane_index() * Tile<kSize>::kStride;
 #pragma unroll
   for (int r = 0; r < kRows; ++r) products[r] = 0;
-#pragma unroll 4
+#pragma unroll 2
   for (int c = 0; c < kSize; c += 4) {
     const Packed<float> b = load_packed(other + c);
 #pragma unroll
