@@ -2,6 +2,7 @@
 // log-sum-exp. A block keeps 64 queries for dQ, and in a second kernel 64 keys for dK and dV, so that every sum has one owner and
 // one order, at the price of making the probabilities twice. Chunks of the other side arrive while the one before is worked on.
 // Bound: flops of the tensor cores, and the exponentials beside them.
+#include "engine/kernels/cuda/attention_dropout.h"
 #include "engine/kernels/cuda/attention_tiles.h"
 
 namespace engine::kernels::cuda {

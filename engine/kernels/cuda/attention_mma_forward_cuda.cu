@@ -1,6 +1,7 @@
 // Forward of attention by FlashAttention-2 (Dao, 2023) on tensor cores. A block keeps 64 queries, a warp 16 of them, and meets
 // the keys and values in chunks that arrive, while the chunk before is worked on, by asynchronous copies (16-bit storage). Scores
 // and probabilities stay in registers. Bound: flops of the tensor cores, and the exponentials beside them.
+#include "engine/kernels/cuda/attention_dropout.h"
 #include "engine/kernels/cuda/attention_tiles.h"
 
 namespace engine::kernels::cuda {

@@ -7,9 +7,9 @@
 
 #include <type_traits>
 
-#include "engine/kernels/cuda/attention_operands.h"
 #include "engine/kernels/cuda/float_access.h"
 #include "engine/kernels/cuda/tensor_core.h"
+#include "engine/kernels/kernel_context.h"
 
 namespace engine::kernels::cuda {
 
@@ -141,42 +141,7 @@ __device__ __forceinline__ void store_tiles(const float (&sums)[kSize / 8][4], c
   }
 }
 
-// The factors of dropout for a result tile of queries i to i + 15 (rows) and keys j to j + 7. The two lanes that share Philox
-// words of both their rows draw those of one row each.
-__device__ __forceinline__ void draw_by_queries(const ProblemDropout& dropout, std::int64_t i, std::int64_t j,
-                                                float (&factors)[4]) {
-  const int lane = lane_index(), t = lane % 4;
-  const bool even = t % 2 == 0;
-  const PhiloxWords own = dropout.words(i + lane / 4 + (even ? 0 : 8), j + 2 * t);
-  const std::uint32_t first = shuffle_xor(even ? own.at[2] : own.at[0], 1), second = shuffle_xor(even ? own.at[3] : own.at[1], 1);
-  factors[0] = dropout.kept(even ? own.at[0] : first);
-  factors[1] = dropout.kept(even ? own.at[1] : second);
-  factors[2] = dropout.kept(even ? first : own.at[2]);
-  factors[3] = dropout.kept(even ? second : own.at[3]);
-}
-
-// The same for keys j to j + 15 (rows) and queries i to i + 7. Four lanes with neighbouring keys need a word each of the same
-// four blocks of words; each draws one block, and they exchange.
-__device__ __forceinline__ void draw_by_keys(const ProblemDropout& dropout, std::int64_t j, std::int64_t i, float (&factors)[4]) {
-  const int lane = lane_index(), g = lane / 4, t = lane % 4;
-  const bool upper = g % 4 >= 2, odd = g % 2 == 1;
-  const PhiloxWords own = dropout.words(i + 2 * t + (odd ? 1 : 0), j + g / 4 * 4 + (upper ? 8 : 0));
-  std::uint32_t w[4];
-#pragma unroll
-  for (int k = 0; k < 2; ++k) {  // the upper half of lower lanes against the lower half of upper lanes
-    const std::uint32_t other = shuffle_xor(upper ? own.at[k] : own.at[k + 2], 8);
-    w[k] = upper ? other : own.at[k];
-    w[k + 2] = upper ? own.at[k + 2] : other;
-  }
-#pragma unroll
-  for (int k = 0; k < 4; k += 2) {
-    const std::uint32_t other = shuffle_xor(odd ? w[k] : w[k + 1], 4);
-    factors[k] = dropout.kept(odd ? other : w[k]);
-    factors[k + 1] = dropout.kept(odd ? w[k + 1] : other);
-  }
-}
-
-// Calls start(T{}, M{}, std::integral_constant<int, size>) for the head sizes that tensor cores take; T: the operands' storage.
+// Calls start(M{}, std::integral_constant<int, size>) for the head sizes that tensor cores take; T: the operands' storage.
 template <class T, class Start>
 void with_mma_tile(Products products, int size, Start start) {
   const auto sized = [&](auto multiplied) {
