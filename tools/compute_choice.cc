@@ -4,18 +4,10 @@
 #include "engine/core/cuda_runtime.h"
 #include "engine/kernels/cpu_dispatch.h"
 #include "engine/optim/loss_scale.h"
-#include "io/io_error.h"
+#include "tools/device_choice.h"
 
 namespace tools {
 namespace {
-
-void refuse_on_cuda(const io::RunConfig& config) {
-  if (config.dtype == "f64") throw io::ConfigError("--dtype f64 computes on the CPU only: leave out --device cuda");
-  if (config.canonical)
-    throw io::ConfigError("--reduction-order canonical computes on the CPU only: leave out --device cuda, or use --deterministic");
-  if (config.compress != "none")
-    throw io::ConfigError("--compress " + config.compress + " sums gradients in host memory, which --device cuda does not do yet");
-}
 
 void choose_precision(const std::string& amp, Compute& compute) {
   using engine::DType;
@@ -26,27 +18,41 @@ void choose_precision(const std::string& amp, Compute& compute) {
   if (amp == "bf16") compute.storage = DType::kBF16;
 }
 
+// ", bf16", ", f16 products, loss scale dynamic".
+std::string precision_text(const Compute& compute) {
+  using engine::Products;
+  std::string text;
+  if (compute.storage != engine::DType::kF32) text += ", " + std::string(engine::to_string(compute.storage));
+  if (compute.products == Products::kTf32) text += ", tf32 products";
+  if (compute.products == Products::kF16) text += ", f16 products";
+  if (compute.loss_scale.on()) text += ", loss scale " + engine::to_string(compute.loss_scale);
+  return text;
+}
+
 }  // namespace
 
-Compute choose_compute(const io::RunConfig& config, const backends::Group&) {
-  Compute compute;
-  compute.storage = config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32;
-  if (config.device.starts_with("cuda")) compute.device = engine::parse_device(config.device);
-  if (!compute.cuda()) return compute;
-  refuse_on_cuda(config);
-  if (const std::string missing = engine::cuda::missing(); !missing.empty())
-    throw io::ConfigError("--device " + config.device + ": " + missing);
-  choose_precision("off", compute);
+Compute choose_compute(const io::RunConfig& config, backends::Group& group) {
+  const DeviceChoice choice = choose_device(config, group);
+  if (engine::cuda::kBuilt && group.world_size() > 1) check_devices_apart(choice, group, *group.make_communicator());
+  Compute compute{.device = choice.device,
+                  .storage = config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32,
+                  .loss_scale = engine::parse_loss_scale(config.loss_scale),
+                  .graph = config.cuda_graph,
+                  .pinned = config.pin_memory,
+                  .non_blocking = config.non_blocking,
+                  .reason = choice.reason.starts_with("auto") ? choice.reason : ""};
+  choose_precision(config.amp, compute);
   return compute;
 }
 
 std::string compute_text(const Compute& compute, int threads) {
+  const std::string reason = compute.reason.empty() ? "" : "; " + compute.reason;
   if (!compute.cuda())
     return std::to_string(threads) + (threads == 1 ? " thread" : " threads") + " on cpu (" +
-           std::string(engine::kernels::to_string(engine::kernels::cpu_isa())) + ")";
+           std::string(engine::kernels::to_string(engine::kernels::cpu_isa())) + reason + ")";
   const engine::cuda::DeviceInfo info = engine::cuda::device_info(compute.device.index);
-  return engine::to_string(compute.device) + " (" + info.name + ", sm_" + std::to_string(info.major) + std::to_string(info.minor) +
-         ")";
+  return engine::to_string(compute.device) + " (" + info.name + ", sm_" + std::to_string(info.major) +
+         std::to_string(info.minor) + reason + ")" + precision_text(compute);
 }
 
 }  // namespace tools

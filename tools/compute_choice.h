@@ -18,12 +18,14 @@ struct Compute {
   engine::Products products = engine::Products::kF32;
   engine::LossScaleRule loss_scale;
   bool graph = true, pinned = true, non_blocking = true;
+  std::string reason;  // why `auto` took this device; "" where it was named
 
   bool cuda() const { return device.kind == engine::Device::Kind::kCuda; }
 };
 
-// Touches no device but the one it chooses. Throws io::ConfigError for a combination that cannot be computed.
-Compute choose_compute(const io::RunConfig& config, const backends::Group& group);
+// Collective over the group. The device is choose_device()'s (device_choice.h); ranks of one host have different ones. Makes no
+// context on any device. Throws io::ConfigError for a combination that cannot be computed.
+Compute choose_compute(const io::RunConfig& config, backends::Group& group);
 
 // "cuda:0 (NVIDIA H200, sm_90), bf16": for the line that a run starts with. On the CPU: threads and instruction set.
 std::string compute_text(const Compute& compute, int threads);

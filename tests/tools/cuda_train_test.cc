@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "engine/core/cuda_runtime.h"
 #include "io/io_error.h"
@@ -21,6 +22,7 @@ class CudaTrain : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string missing = engine::cuda::missing(); !missing.empty()) GTEST_SKIP() << missing;
+    setenv("ENGINE_ALLOW_SHARED_GPU", "1", 1);  // as many ranks as a test wants on whatever is there
   }
 };
 
@@ -79,8 +81,7 @@ TEST_F(CudaTrain, EvaluatesAsTheCpuDoes) {
 }
 
 TEST_F(CudaTrain, CapturedStepsGiveTheBitsOfStraightOnes) {
-  for (const Options& options :
-       {with(kMlp, {{"steps", "12"}}), with(kMlp, {{"batch-size", "13"}, {"steps", "12"}})}) {
+  for (const Options& options : {with(kMlp, {{"steps", "12"}}), with(kMlp, {{"batch-size", "13"}, {"steps", "12"}})}) {
     const auto captured = train(1, options), straight = train(1, with(options, {{"cuda-graph", "off"}}));
     EXPECT_TRUE(equal(captured[0], straight[0]));
     EXPECT_EQ(captured[0].losses, straight[0].losses);
