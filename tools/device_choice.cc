@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "engine/core/cuda_runtime.h"
@@ -49,7 +50,7 @@ DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environ
   if (request.local_world > visible.count && !may_share(environment))
     throw io::ConfigError("--device " + request.device + ": " + std::to_string(request.local_world) +
                           " ranks are on this host, but " + visible_text(visible) +
-                          "; start fewer ranks, or let the scheduler show each its own");
+                          "; start fewer ranks, let the scheduler show each its own, or give --device cpu");
   std::string reason = ranks + ", " + devices_text(visible.count) + " visible";
   if (request.local_world > visible.count) reason += ", shared";
   if (request.local_world == 1 && visible.count > 1)
@@ -64,6 +65,18 @@ std::string uuid_of(Device device) {
 }  // namespace
 
 VisibleDevices visible_devices() { return {engine::cuda::device_count(), engine::cuda::missing()}; }
+
+namespace {
+
+// The GPU that the CPU plays in tests is there for those who ask for it: `auto` takes it only where a test says how many.
+VisibleDevices visible_to_auto() {
+#if defined(ENGINE_CUDA_EMULATED)
+  if (std::getenv("ENGINE_EMULATED_GPUS") == nullptr) return {0, "this build has no CUDA, only its stand-in for tests"};
+#endif
+  return visible_devices();
+}
+
+}  // namespace
 
 DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
                            const std::function<VisibleDevices()>& visible) {
@@ -111,7 +124,8 @@ DeviceChoice choose_device(const io::RunConfig& config, const backends::Group& g
     if (peer.rank < rank) ++request.local_rank;
   }
   if (!config.devices.empty()) request.replica = rank % static_cast<int>(config.devices.size());
-  return choose_device(request, backends::process_environment(), visible_devices);
+  return choose_device(request, backends::process_environment(),
+                       config.device == "auto" && config.devices.empty() ? visible_to_auto : visible_devices);
 }
 
 void check_devices_apart(const DeviceChoice& choice, const backends::Group& group, backends::Communicator& control) {

@@ -27,8 +27,8 @@ struct TrainSession::Impl {
         device_map(io::DeviceMap::parse(c.map_location)),
         group(g),
         compute(choose_compute(c, g)),
-        control(host_communicator()),
-        wire(host_communicator()),
+        control(host_communicator(g)),
+        wire(host_communicator(g)),
         device_wire(make_device_wire()),
         data(io::load_dataset(stage_dataset(c, g, *control))),
         pool(make_pool(c, g)),
@@ -38,14 +38,14 @@ struct TrainSession::Impl {
         sampler(sampler_options(c, data.train, g, order.get())),
         total_steps(c.steps > 0 ? c.steps : c.epochs * sampler.steps_per_epoch()),
         plan(engine::Plan::compile(graph, plan_options(c, compute, sampler, pool))),
-        statistics(g.world_size() > 1 && graph.layers_that_use_replicas() > 0 ? host_communicator() : nullptr),
+        statistics(g.world_size() > 1 && graph.layers_that_use_replicas() > 0 ? host_communicator(g) : nullptr),
         replicas(statistics ? engine::make_rank_statistics(*statistics) : nullptr),
         optimizer(make_optimizer(c, model.parameters.values)),
         control_of_scale(engine::first_control(compute.loss_scale)),
         work(make_work()),
         context{.device = {}, .threads = &pool, .scratch = {}},
         island(island_ranks(c, g)),
-        island_wire(c.sync_island == "host" && g.world_size() > 1 ? host_communicator(island) : nullptr),
+        island_wire(c.sync_island == "host" && g.world_size() > 1 ? host_communicator(g, island) : nullptr),
         policy(device_wire ? engine::make_device_gradient_averaging(model.parameters.gradients)
                            : make_averaging(c, g, {*wire, island_wire.get(), model, *optimizer, context})),
         rate(make_learning_rate(c, g.world_size(), sampler.steps_per_epoch(), total_steps)),
@@ -127,14 +127,6 @@ struct TrainSession::Impl {
                                       .micro_batches = config.grad_accum,
                                       .seed = config.seed,
                                       .replicas = replicas.get()});
-  }
-
-  // For host memory, whatever the group's backend is for.
-  std::unique_ptr<backends::Communicator> host_communicator(const std::vector<int>& members = {}) const {
-    backends::CommunicatorRequest request;
-    request.members = members;
-    if (group.backend() == "nccl") request.backend = "auto";
-    return group.make_communicator(request);
   }
 
   // NCCL's, where gradients can be averaged on the devices. Without it they pass through host memory, bucket by bucket.

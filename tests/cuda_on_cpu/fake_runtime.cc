@@ -160,12 +160,14 @@ void advance(EmulatedStream& stream) {
 }
 
 EmulatedStream& default_stream() {
-  static thread_local EmulatedStream* stream = [] {
-    auto* made = new EmulatedStream;
+  static thread_local std::map<int, EmulatedStream*> of_device;
+  EmulatedStream*& stream = of_device[current_device];
+  if (stream == nullptr) {
+    stream = new EmulatedStream;
+    stream->device = current_device;
     const std::lock_guard lock(machine().streams_mutex);
-    machine().streams.push_back(made);
-    return made;
-  }();
+    machine().streams.push_back(stream);
+  }
   return *stream;
 }
 

@@ -69,7 +69,7 @@ TEST(DeviceChoice, MoreRanksThanDevicesIsAnErrorOnEachOfThem) {
       const DeviceRequest request{.device = device, .local_rank = rank, .local_world = 3};
       EXPECT_EQ(refusal(request, 2), "--device " + std::string(device) +
                                          ": 3 ranks are on this host, but 2 CUDA devices are visible to this process; start "
-                                         "fewer ranks, or let the scheduler show each its own");
+                                         "fewer ranks, let the scheduler show each its own, or give --device cpu");
       EXPECT_NE(refusal(request, 1).find("3 ranks are on this host, but 1 CUDA device is visible"), std::string::npos);
       EXPECT_EQ(chosen(request, 2, {{"ENGINE_ALLOW_SHARED_GPU", "1"}}), "cuda:" + std::to_string(rank % 2));
       EXPECT_NE(refusal(request, 2, {{"ENGINE_ALLOW_SHARED_GPU", "0"}}).find("3 ranks"), std::string::npos);
