@@ -109,4 +109,21 @@ void layer_norm_backward_parameters(KernelContext& context, TensorView x, Tensor
                                                       dbeta.as<float>(), write == Write::kAdd, *context.threads);
 }
 
+void layer_norm_backward(KernelContext& context, TensorView x, TensorView gamma, TensorView statistics, TensorView dy,
+                         TensorView dgamma, TensorView dbeta, Write parameter_write, TensorView dx, Write dx_write) {
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) {
+      constexpr const char* kName = "layer_norm_backward";
+      const Rows s = check_rows(kName, context, x);
+      for (const TensorView* parameter : {&gamma, &dgamma, &dbeta}) check_parameter(kName, "a parameter", *parameter, x, s);
+      check_statistics(kName, statistics, x, s);
+      check_like(kName, "dy", dy, x);
+      check_like(kName, "dx", dx, x);
+      return cuda::layer_norm_backward(context, x, gamma, statistics, dy, dgamma, dbeta, parameter_write, dx, dx_write);
+    }
+  }
+  layer_norm_backward_parameters(context, x, statistics, dy, dgamma, dbeta, parameter_write);
+  layer_norm_backward_data(context, x, gamma, statistics, dy, dx, dx_write);
+}
+
 }  // namespace engine::kernels

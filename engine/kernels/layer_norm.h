@@ -26,4 +26,8 @@ void layer_norm_backward_data(KernelContext& context, TensorView x, TensorView g
 void layer_norm_backward_parameters(KernelContext& context, TensorView x, TensorView statistics, TensorView dy, TensorView dgamma,
                                     TensorView dbeta, Write write);
 
+// Both of the above, with fewer passes over memory where the device allows it. dx may be dy (with kOverwrite).
+void layer_norm_backward(KernelContext& context, TensorView x, TensorView gamma, TensorView statistics, TensorView dy,
+                         TensorView dgamma, TensorView dbeta, Write parameter_write, TensorView dx, Write dx_write);
+
 }  // namespace engine::kernels

@@ -41,11 +41,12 @@ class LayerNorm final : public Layer {
   }
   void backward(const LayerRun& run) const override {
     const TensorView x = run.inputs[0], dy = run.output_gradient, statistics = saved(run);
-    kernels::layer_norm_backward_parameters(run.kernels, x, statistics, dy, run.parameter_gradients[0],
-                                            run.parameter_gradients[1], run.parameter_write);
     if (run.input_gradients[0])
-      kernels::layer_norm_backward_data(run.kernels, x, run.parameters[0], statistics, dy, run.input_gradients[0],
-                                        run.input_writes[0]);
+      kernels::layer_norm_backward(run.kernels, x, run.parameters[0], statistics, dy, run.parameter_gradients[0],
+                                   run.parameter_gradients[1], run.parameter_write, run.input_gradients[0], run.input_writes[0]);
+    else
+      kernels::layer_norm_backward_parameters(run.kernels, x, statistics, dy, run.parameter_gradients[0],
+                                              run.parameter_gradients[1], run.parameter_write);
   }
 
  private:

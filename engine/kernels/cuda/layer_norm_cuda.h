@@ -15,4 +15,8 @@ void layer_norm_backward_data(KernelContext& context, TensorView x, TensorView g
 void layer_norm_backward_parameters(KernelContext& context, TensorView x, TensorView statistics, TensorView dy, TensorView dgamma,
                                     TensorView dbeta, Write write);
 
+// Both at once.
+void layer_norm_backward(KernelContext& context, TensorView x, TensorView gamma, TensorView statistics, TensorView dy,
+                         TensorView dgamma, TensorView dbeta, Write parameter_write, TensorView dx, Write dx_write);
+
 }  // namespace engine::kernels::cuda
