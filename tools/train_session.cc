@@ -112,8 +112,8 @@ struct TrainSession::Impl {
            .pinned = compute.pinned,
            .non_blocking = compute.non_blocking,
            .replicas = replicas.get(),
-           .agreement = skips_apart() ? control.get() : nullptr,
            .make_sum = device_sum(),
+           .agreement = skips_apart() ? control.get() : nullptr,
            .make_optimizer = [this](const engine::FlatBuffer& values) { return make_optimizer(config, values); }});
     if (!config.canonical)
       return engine::make_accumulated_work(plan, model, pool,
