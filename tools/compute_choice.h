@@ -14,11 +14,12 @@ namespace tools {
 
 struct Compute {
   engine::Device device;
+  std::string reason;  // for the choice of the device; may be ""
+  std::string amp = "off";
   engine::DType storage = engine::DType::kF32;  // of activations
   engine::Products products = engine::Products::kF32;
   engine::LossScaleRule loss_scale;
   bool graph = true, pinned = true, non_blocking = true;
-  std::string reason;  // why `auto` took this device; "" where it was named
 
   bool cuda() const { return device.kind == engine::Device::Kind::kCuda; }
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/averaging/replica_statistics.h"
+#include "engine/core/cuda_runtime.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/device_work.h"
 #include "io/checkpoint/device_map.h"
@@ -14,6 +15,7 @@
 #include "tools/console_observer.h"
 #include "tools/data_choice.h"
 #include "tools/data_staging.h"
+#include "tools/device_choice.h"
 #include "tools/exit_codes.h"
 #include "tools/training_choice.h"
 
@@ -72,12 +74,11 @@ struct TrainSession::Impl {
     model.initialize(graph, c.seed);
     if (c.check_sampler) io::check_partition(sampler_options(c, data.train, g, order.get()));
     if (c.eval_every.every > 0 && data.test.size() > 0)
-      evaluator = std::make_unique<engine::Evaluator>(
-          *control, graph, model, pool, data.test,
-          engine::EvaluatorOptions{.normalization = normalization(c, data.train),
-                                   .dtype = compute.storage,
-                                   .device = compute.device,
-                                   .products = compute.products});
+      evaluator = std::make_unique<engine::Evaluator>(*control, graph, model, pool, data.test,
+                                                      engine::EvaluatorOptions{.normalization = normalization(c, data.train),
+                                                                               .dtype = compute.storage,
+                                                                               .device = compute.device,
+                                                                               .products = compute.products});
     if (c.verify_every > 0 && g.world_size() > 1) {
       if (policy->local_parameters())
         throw io::ConfigError("verify-every compares replicas, but --sync " + c.sync + " never brings them together");
@@ -88,21 +89,20 @@ struct TrainSession::Impl {
 
   std::unique_ptr<engine::StepWork> make_work() {
     if (compute.cuda())
-      return engine::make_device_work(plan, model, *optimizer,
-                                      {.device = compute.device,
-                                       .seed = config.seed,
-                                       .micro_batches = config.grad_accum,
-                                       .products = compute.products,
-                                       .loss_scale = compute.loss_scale,
-                                       .control = &control_of_scale,
-                                       .graph = compute.graph,
-                                       .pinned = compute.pinned,
-                                       .non_blocking = compute.non_blocking,
-                                       .replicas = replicas.get(),
-                                       .agreement = skips_apart() ? control.get() : nullptr,
-                                       .make_optimizer = [this](const engine::FlatBuffer& values) {
-                                         return make_optimizer(config, values);
-                                       }});
+      return engine::make_device_work(
+          plan, model, *optimizer,
+          {.device = compute.device,
+           .seed = config.seed,
+           .micro_batches = config.grad_accum,
+           .products = compute.products,
+           .loss_scale = compute.loss_scale,
+           .control = &control_of_scale,
+           .graph = compute.graph,
+           .pinned = compute.pinned,
+           .non_blocking = compute.non_blocking,
+           .replicas = replicas.get(),
+           .agreement = skips_apart() ? control.get() : nullptr,
+           .make_optimizer = [this](const engine::FlatBuffer& values) { return make_optimizer(config, values); }});
     if (!config.canonical)
       return engine::make_accumulated_work(plan, model, pool,
                                            {.micro_batches = config.grad_accum, .seed = config.seed, .replicas = replicas.get()});
@@ -142,10 +142,7 @@ struct TrainSession::Impl {
 
   // --map-location: a rank has one device, so that is where every array must go. All pass through host memory.
   void place(const std::string& saved) const {
-    const std::string own = engine::to_string(state.device), target = device_map.target(saved, own);
-    if (engine::parse_device(target).kind != state.device.kind)
-      throw io::ConfigError("map-location sends arrays saved on " + saved + " to " + target + ", but this rank computes on " +
-                            own);
+    static_cast<void>(place_array(device_map, saved, state.device, compute.cuda() ? engine::cuda::device_count() : 0));
   }
 
   io::Checkpoint describe() const {
@@ -225,8 +222,8 @@ std::string TrainSession::start_line() const {
                      " parameters, " + s.config.dtype + ") on " + s.data.train.name + " (" + with_commas(s.data.train.size()) +
                      " train, " + with_commas(s.data.test.size()) + " test) | " + std::to_string(world) +
                      (world == 1 ? " rank x " : " ranks x ") + compute_text(s.compute, s.pool.physical_threads()) +
-                     " | backend " + s.group.backend() +
-                     " (" + s.group.backend_reason() + ") | sync " + averaging_text(s.config, s.policy->name());
+                     " | backend " + s.group.backend() + " (" + s.group.backend_reason() + ") | sync " +
+                     averaging_text(s.config, s.policy->name());
   if (s.config.canonical) line += " (" + std::to_string(s.config.reduction_shards) + " shards)";
   if (const int layers = s.graph.layers_that_use_replicas(); s.config.sync_bn || layers > 0)
     line += " | sync-bn of " + std::to_string(layers) + (layers == 1 ? " layer" : " layers");

@@ -30,6 +30,8 @@ std::string missing() {
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code == cudaSuccess && count > 0) return "";
   cudaGetLastError();
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) return "no CUDA device (no NVIDIA driver is installed)";
   return std::string("no CUDA device (") + (code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code)) + ")";
 }
 

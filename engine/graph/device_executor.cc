@@ -75,9 +75,9 @@ struct DeviceExecutor::Impl {
         host_report(sizeof(Report), true),
         executor(plan, state, with_fault(context, report), the_options.seed) {
     const auto item = [&](int input) {
-      return static_cast<std::size_t>(plan.tensors[static_cast<std::size_t>(plan.inputs[static_cast<std::size_t>(input)])]
-                                          .item_shape.count() *
-                                      plan.options.max_batch);
+      return static_cast<std::size_t>(
+          plan.tensors[static_cast<std::size_t>(plan.inputs[static_cast<std::size_t>(input)])].item_shape.count() *
+          plan.options.max_batch);
     };
     layout.ids = align_up(sizeof(StepNumbers));
     layout.labels = layout.ids + align_up(sizeof(std::int64_t) * static_cast<std::size_t>(plan.options.max_batch));
@@ -109,10 +109,11 @@ struct DeviceExecutor::Impl {
   }
 
   // The step of `index` from now on.
-  void choose(int index, bool training) {
+  void choose(int index, bool training, bool continues) {
     executor.set_device_step({.numbers = numbers(index),
                               .control = control,
                               .last = &device_report()->last,
+                              .continues = continues,
                               .total = training ? &device_report()->total : nullptr});
   }
 
@@ -158,8 +159,7 @@ int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bo
   if (!slot.arrived.done()) e.wait(e.copies.handle());  // else the copy before might still read what is overwritten now
   e.fill(slot, batch, numbers);
   slot.used.make_wait(e.copies.handle());
-  const std::size_t bytes =
-      e.layout.samples + std::max(batch.samples.size_bytes(), batch.tokens.size_bytes());
+  const std::size_t bytes = e.layout.samples + std::max(batch.samples.size_bytes(), batch.tokens.size_bytes());
   cuda::copy_async(slot.device_memory.data(), slot.host.data(), bytes, e.copies.handle());
   slot.arrived.record(e.copies.handle());
   slot.arrived.make_wait(e.stream);
@@ -169,8 +169,8 @@ int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bo
 
 void DeviceExecutor::release(int slot) { impl_->slot(slot).used.record(impl_->stream); }
 
-void DeviceExecutor::forward(int slot, bool training) {
-  impl_->choose(slot, training);
+void DeviceExecutor::forward(int slot, bool training, bool continues) {
+  impl_->choose(slot, training, continues);
   impl_->executor.forward(impl_->slot(slot).on_device, training);
 }
 

@@ -17,9 +17,9 @@ namespace engine {
 
 struct DeviceExecutorOptions {
   std::uint64_t seed = 0;
-  int slots = 2;              // batches under way at once
-  bool pinned = true;         // --pin-memory
-  bool non_blocking = true;   // --non-blocking: the caller does not wait for a batch's copy
+  int slots = 2;             // batches under way at once
+  bool pinned = true;        // --pin-memory
+  bool non_blocking = true;  // --non-blocking: the caller does not wait for a batch's copy
   // Waits until a stream is idle. Empty: as long as it takes; where other ranks take part in the stream's work, with a deadline.
   std::function<void(void* stream)> wait = {};
 };
@@ -43,7 +43,8 @@ class DeviceExecutor {
   const StepNumbers* numbers(int slot) const;  // device memory
 
   // Put work on the compute stream. Samples in the slot: what was staged last.
-  void forward(int slot, bool training);
+  // `continues`: a further micro-batch of a step, whose results are added to those of the ones before.
+  void forward(int slot, bool training, bool continues = false);
   void backward(int slot, Write parameter_write, const std::function<void(std::int64_t)>& ready);
 
   // Waits for everything issued so far. Throws InputError for a token or label that a kernel found out of range.

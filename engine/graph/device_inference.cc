@@ -29,9 +29,8 @@ KernelContext DeviceInference::make_context(Products products) const {
 
 void DeviceInference::load(const ModelState& host) {
   cuda::use_device(device_.index);
-  const std::pair<const FlatBuffer*, const FlatBuffer*> pairs[] = {{&host.parameters.values, &state_.parameters.values},
-                                                                   {&host.running, &state_.running},
-                                                                   {&host.counters, &state_.counters}};
+  const std::pair<const FlatBuffer*, const FlatBuffer*> pairs[] = {
+      {&host.parameters.values, &state_.parameters.values}, {&host.running, &state_.running}, {&host.counters, &state_.counters}};
   for (const auto& [from, to] : pairs) cuda::copy_async(to->data(), from->data(), to->bytes(), stream_.handle());
   if (const TensorView half = state_.half_flat()) kernels::copy_to_half(context_, state_.parameters.values.flat(), half);
   stream_.synchronize();

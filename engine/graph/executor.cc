@@ -59,9 +59,11 @@ struct Executor::Impl {
         scratch(plan.scratch_bytes, the_context.device),
         context(the_context) {
     require(state.parameters.values.dtype() == state_dtype(plan.options.dtype), "plan and state have different dtypes");
-    require(!is_half(plan.options.dtype) || state.half_dtype == plan.options.dtype, "the state has no halves of the plan's dtype");
+    require(!is_half(plan.options.dtype) || state.half_dtype == plan.options.dtype,
+            "the state has no halves of the plan's dtype");
     require(plan.options.device == context.device.kind, "the plan was made for another kind of device");
-    require(on_cuda(context) || context.threads->threads() == plan.options.threads, "the plan was made for another number of threads");
+    require(on_cuda(context) || context.threads->threads() == plan.options.threads,
+            "the plan was made for another number of threads");
     context.scratch = {scratch.data(), scratch.bytes()};
     bind_inputs();
     steps.reserve(plan.steps.size());
@@ -237,17 +239,22 @@ struct Executor::Impl {
     rows.shape = {loss.count(), logits.shape[logits.shape.rank() - 1]};
     row_labels.shape = {loss.count()};
     if (on_cuda(context)) {
-      if (device_step.last != nullptr) {
-        cuda::set_bytes_async(device_step.last, 0, sizeof *device_step.last, context.stream);
-        kernels::add_batch_totals(context, rows, row_labels, loss, !training, device_step.last);
-      }
-      if (device_step.total != nullptr) kernels::add_batch_totals(context, rows, row_labels, loss, !training, device_step.total);
+      leave_totals(rows, row_labels, !training);
       return {};
     }
     return {.loss_sum = kernels::sum_f64(loss),
             .correct = kernels::count_correct(rows, row_labels),
             .rows = loss.count(),
             .top5 = training ? 0 : kernels::count_among_largest(rows, row_labels, 5)};
+  }
+
+  void leave_totals(const TensorView& rows, const TensorView& row_labels, bool top5) {
+    TensorView row_losses = loss;
+    row_losses.shape = {loss.count()};
+    if (device_step.last != nullptr && !device_step.continues)
+      cuda::set_bytes_async(device_step.last, 0, sizeof *device_step.last, context.stream);
+    for (kernels::BatchTotals* totals : {device_step.last, device_step.total})
+      if (totals != nullptr) kernels::add_batch_totals(context, rows, row_labels, row_losses, top5, totals);
   }
 
   void backward(double scale, Write parameter_write, const std::function<void(std::int64_t)>& ready) {

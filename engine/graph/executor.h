@@ -50,9 +50,10 @@ struct StepResults {
 // Where a step on a CUDA device finds its numbers and leaves its results; all in device memory, all outlive the step.
 struct DeviceStep {
   const StepNumbers* numbers = nullptr;
-  const StepControl* control = nullptr;          // training only
-  kernels::BatchTotals* last = nullptr;          // becomes the sums of this forward; null: not wanted
-  kernels::BatchTotals* total = nullptr;         // they are added to; null: not wanted
+  const StepControl* control = nullptr;   // training only
+  kernels::BatchTotals* last = nullptr;   // becomes the sums of this forward; null: not wanted
+  bool continues = false;                 // a further micro-batch: `last` is added to
+  kernels::BatchTotals* total = nullptr;  // they are added to; null: not wanted
 };
 
 class Executor {

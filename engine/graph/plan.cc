@@ -84,9 +84,8 @@ class Compiler {
   void make_tensors() {
     for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
       const Graph::Node& from = node(i);
-      plan_.tensors.push_back({.item_shape = from.shape,
-                               .dtype = tensor_dtype(i),
-                               .root = fused_.root[static_cast<std::size_t>(i)]});
+      plan_.tensors.push_back(
+          {.item_shape = from.shape, .dtype = tensor_dtype(i), .root = fused_.root[static_cast<std::size_t>(i)]});
       if (!from.layer) plan_.inputs.push_back(i);
     }
     plan_.logits = graph_.logits();
@@ -156,8 +155,8 @@ class Compiler {
     for (PlanStep& s : plan_.steps) {
       const std::vector<Shape> shapes = graph_.input_shapes(s.node);
       if (training()) s.saved_bytes = s.layer->saved_bytes(shapes, options.max_batch, options.dtype);
-      plan_.scratch_bytes =
-          std::max(plan_.scratch_bytes, s.layer->scratch_bytes(shapes, options.max_batch, options.dtype, options.threads, options.device));
+      plan_.scratch_bytes = std::max(
+          plan_.scratch_bytes, s.layer->scratch_bytes(shapes, options.max_batch, options.dtype, options.threads, options.device));
     }
   }
 

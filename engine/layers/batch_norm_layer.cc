@@ -92,10 +92,12 @@ class BatchNorm2d final : public Layer {
     // Behind the parameters' gradients, which are summed over the replicas with all others; and where nobody wants the input's
     // gradient too, since the others may.
     const std::int64_t group = exchanges(run) ? add_sums(run, sums, statistics.rows) : rows(x);
-    if (run.input_gradients[0])
-      kernels::batch_norm_backward_data(context, x, run.output, run.relu, run.output_gradient, statistics.mean,
-                                        statistics.inverse_std, run.parameters[0], sums, group, run.input_gradients[0],
-                                        run.input_writes[0]);
+    if (!run.input_gradients[0]) return;
+    // The residual's gradient is the masked one: on a device, where this pass is bound by what it reads, without reading y.
+    const bool masked = on_cuda(context) && run.relu && run.residual_gradient && run.residual_write == Write::kOverwrite;
+    kernels::batch_norm_backward_data(
+        context, x, run.output, run.relu && !masked, masked ? run.residual_gradient : run.output_gradient, statistics.mean,
+        statistics.inverse_std, run.parameters[0], sums, group, run.input_gradients[0], run.input_writes[0]);
   }
 
  private:

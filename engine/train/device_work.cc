@@ -157,10 +157,10 @@ class Work final : public DeviceWork {
   }
 
   DeviceExecutorOptions executor_options() {
-    return {.seed = options_.seed,
-            .pinned = options_.pinned,
-            .non_blocking = options_.non_blocking,
-            .wait = [this](void* stream) { wait(stream); }};
+    return {
+        .seed = options_.seed, .pinned = options_.pinned, .non_blocking = options_.non_blocking, .wait = [this](void* stream) {
+          wait(stream);
+        }};
   }
 
   StepControl* device_control() const { return reinterpret_cast<StepControl*>(control_memory_.data()); }
@@ -240,7 +240,7 @@ class Work final : public DeviceWork {
     const std::int64_t first = batch.count * m / options_.micro_batches, last = batch.count * (m + 1) / options_.micro_batches;
     const bool final = m + 1 == options_.micro_batches;
     const int slot = executor_.stage(batch.slice(first, last - first), numbers_, true);
-    executor_.forward(slot, true);
+    executor_.forward(slot, true, /*continues=*/m > 0);
     timer.lap(phases.forward);
     const Write write = m == 0 ? Write::kOverwrite : Write::kAdd;
     if (!final)

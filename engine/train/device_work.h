@@ -34,12 +34,12 @@ struct DeviceWorkOptions {
   Products products = Products::kF32;
   LossScaleRule loss_scale;
   StepControl* control = nullptr;  // in host memory: what to_host() and to_device() copy; outlives the work
-  bool graph = true;  // capture the step, where possible
+  bool graph = true;               // capture the step, where possible
   bool pinned = true, non_blocking = true;
-  ReplicaExchange* replicas = nullptr;             // null: no layer exchanges statistics
+  ReplicaExchange* replicas = nullptr;  // null: no layer exchanges statistics
   // Empty: gradients stay this rank's, or are summed in host memory.
   std::function<std::unique_ptr<DeviceGradientSum>(const FlatBuffer& gradients)> make_sum = {};
-  backends::Communicator* agreement = nullptr;     // host memory: ranks agree on skipped steps where gradients stay apart
+  backends::Communicator* agreement = nullptr;  // host memory: ranks agree on skipped steps where gradients stay apart
   std::function<std::unique_ptr<Optimizer>(const FlatBuffer& values)> make_optimizer = {};
 };
 

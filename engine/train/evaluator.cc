@@ -31,13 +31,11 @@ struct Evaluator::Impl {
         training(s),
         text(dataset.kind == io::SampleKind::kTokens),
         sampler(chunks(dataset, chunk_size(dataset, options.batch))),
-        plan(Plan::compile(
-            graph,
-            {.max_batch = sampler.max_local_count(),
-             .dtype = options.dtype,
-             .threads = threads.threads(),
-             .device = options.device.kind,
-             .training = false})),
+        plan(Plan::compile(graph, {.max_batch = sampler.max_local_count(),
+                                   .dtype = options.dtype,
+                                   .threads = threads.threads(),
+                                   .device = options.device.kind,
+                                   .training = false})),
         own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype) : ModelState{}),
         loader(dataset, chunks(dataset, chunk_size(dataset, options.batch)),
                {.normalization = options.normalization, .workers = 0, .prefetch = 1}) {
@@ -71,7 +69,7 @@ struct Evaluator::Impl {
   io::Sampler sampler;
   Plan plan;
   ModelState own;
-  std::unique_ptr<Executor> executor;          // one of these two
+  std::unique_ptr<Executor> executor;  // one of these two
   std::unique_ptr<DeviceInference> on_device;
   io::BatchLoader loader;
   std::vector<double> own_losses, losses;  // by chunk: this rank's, all ranks'

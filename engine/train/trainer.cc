@@ -87,13 +87,14 @@ void Trainer::step() {
                        .labels = batch.labels,
                        .sample_ids = batch.sample_ids,
                        .epoch = static_cast<std::uint64_t>(batch.epoch)};
-  p_.work.run({.batch = view,
-               .global_count = counts.global,
-               .scale = options_.losses_of_a_sample > 0 ? options_.losses_of_a_sample : policy.loss_scale(counts),
-               .lr = lr_,
-               .clip_grad = options_.clip_grad,
-               .host_gradients = policy.changes_gradients()},
-              [&policy](std::int64_t elements) { policy.gradients_ready(elements); }, phases_);
+  p_.work.run(
+      {.batch = view,
+       .global_count = counts.global,
+       .scale = options_.losses_of_a_sample > 0 ? options_.losses_of_a_sample : policy.loss_scale(counts),
+       .lr = lr_,
+       .clip_grad = options_.clip_grad,
+       .host_gradients = policy.changes_gradients()},
+      [&policy](std::int64_t elements) { policy.gradients_ready(elements); }, phases_);
   timer.skip();
   policy.finish_gradients();
   timer.lap(phases_.communication);

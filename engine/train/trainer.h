@@ -67,7 +67,7 @@ class Trainer {
   bool advance();  // counts the step just done; true at the end of an epoch
   void sum_over_ranks(std::span<double> values, double& signal);
   void bring_together();  // synchronize(), wherever the state is
-  void exchange();  // agrees on stopping, reports when it is time
+  void exchange();        // agrees on stopping, reports when it is time
   void report(double loss, double accuracy, double seconds);
   void tell(const DesyncReport* found);  // to observers; throws DesyncError where the run must end
   bool due(const Every& every, bool epoch_end) const;

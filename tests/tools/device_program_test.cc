@@ -80,10 +80,10 @@ TEST_F(DevicePrograms, WhatCannotBeIsRefusedWithBothNumbers) {
 }
 
 TEST_F(DevicePrograms, PrecisionIsSaid) {
-  expect_start(train("1", {"--device", "cuda", "--amp", "bf16"}), ", bf16");
-  expect_start(train("1", {"--device", "cuda", "--amp", "tf32"}), ", tf32 products");
-  expect_start(train("1", {"--device", "cuda", "--amp", "O1"}), ", f16 products, loss scale dynamic");
-  expect_start(train("1", {"--device", "cuda", "--amp", "O2", "--loss-scale", "512"}), ", f16, loss scale 512");
+  expect_start(train("1", {"--device", "cuda", "--amp", "bf16"}), ", amp bf16");
+  expect_start(train("1", {"--device", "cuda", "--amp", "tf32"}), ", amp tf32");
+  expect_start(train("1", {"--device", "cuda", "--amp", "O1"}), ", amp O1, loss scale dynamic");
+  expect_start(train("1", {"--device", "cuda", "--amp", "O2", "--loss-scale", "512"}), ", amp O2, loss scale 512");
 }
 
 TEST_F(DevicePrograms, SnapshotsChangeDevices) {
@@ -98,6 +98,8 @@ TEST_F(DevicePrograms, SnapshotsChangeDevices) {
   expect_start(resume("1", "cuda", "auto"), resumed);  // cuda:1 is not there
   expect_start(resume("0", "cpu", "auto"), resumed);
   expect_start(resume("2", "cuda:1", "cuda:1=cuda:1"), resumed);
+  expect_start(resume("2", "cuda:1", "cuda:1=cpu"), resumed);  // by way of host memory
+  expect_refused(resume("2", "cuda:1", "cuda:1=cuda:0"), "this rank computes on cuda:1 and fills no other device");
   expect_refused(resume("1", "cpu", "cuda:1=cuda:0"), "map-location sends arrays saved on cuda:1 to cuda:0");
   expect_refused(resume("1", "cuda", "cuda:0=cuda:0"), "map-location says nothing about cuda:1");
 }

@@ -25,6 +25,7 @@ struct HostFacts {
   std::vector<NetworkInterface> interfaces;
   std::vector<std::string> gpus;  // as CUDA sees them, else as the driver's table names them; empty: none
   std::string gpu_note;           // versions of CUDA and the driver, or why CUDA sees none
+  std::string nccl;               // version and path of the library, or what is missing
   std::string folder_fault;       // of --save-dir; "": fine or not asked
 };
 HostFacts host_facts(const backends::Group& group);

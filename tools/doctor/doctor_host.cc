@@ -155,6 +155,8 @@ HostFacts host_facts(const backends::Group& group) {
   f.gpus = gpu_lines();
   if (f.gpus.empty()) f.gpus = gpus();
   f.gpu_note = gpu_note();
+  for (const backends::BackendInfo& b : backends::list_backends())
+    if (b.name == "nccl") f.nccl = b.note;
   return f;
 }
 
@@ -168,7 +170,7 @@ std::string to_json(const HostFacts& f) {
                     ",\"memory_bytes\":" + std::to_string(f.memory_bytes) +
                     ",\"shared_memory_free\":" + std::to_string(f.shared_memory_free) +
                     ",\"file_limit\":" + std::to_string(f.file_limit) + ",\"folder_fault\":" + safe(f.folder_fault) +
-                    ",\"gpu_note\":" + safe(f.gpu_note) + ",\"interfaces\":[";
+                    ",\"gpu_note\":" + safe(f.gpu_note) + ",\"nccl\":" + safe(f.nccl) + ",\"interfaces\":[";
   for (const NetworkInterface& i : f.interfaces)
     out += (&i == f.interfaces.data() ? "" : ",") + ("{\"name\":" + safe(i.name)) + ",\"address\":" + safe(i.address) +
            ",\"mtu\":" + std::to_string(i.mtu) + ",\"speed_mbit\":" + std::to_string(i.speed_mbit) + "}";
@@ -195,7 +197,8 @@ HostFacts facts_from_json(const std::string& text) {
                                        {"cpu", &HostFacts::cpu},
                                        {"kernel", &HostFacts::kernel},
                                        {"folder_fault", &HostFacts::folder_fault},
-                                       {"gpu_note", &HostFacts::gpu_note}})
+                                       {"gpu_note", &HostFacts::gpu_note},
+                                       {"nccl", &HostFacts::nccl}})
     f.*member_of = text_member(json, key, where);
   f.cores = static_cast<int>(whole_member(json, "cores", 0, 1 << 20, where));
   f.allowed_cores = static_cast<int>(whole_member(json, "allowed_cores", 0, 1 << 20, where));

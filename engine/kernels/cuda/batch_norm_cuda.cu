@@ -1,5 +1,6 @@
 // Batch normalisation: the passes that write an activation (bound: bytes), and those over [channels] alone (bound: the launch).
 // A thread keeps what it needs of its pack of channels in registers and has several rows under way at once.
+// The last rows come first: these passes follow others over the same operands, whose end is what a cache may still have.
 #include "engine/kernels/cuda/batch_norm_cuda.h"
 
 #include "engine/kernels/cuda/row_blocks.h"
@@ -23,7 +24,7 @@ template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads, 2)
     normalize(const T* x, const float* mean, const float* inverse_std, const float* gamma, const float* beta, const T* residual,
               bool relu, RowBlocks b, T* y) {
-  const RowPlace p = row_place<W>(b);
+  const RowPlace p = row_place<W>(b, gridDim.x - 1 - blockIdx.x);
   if (!p.inside) return;
   float middle[W], scale[W], shift[W];
   ENGINE_UNROLL
@@ -61,7 +62,7 @@ template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads, 2)
     backward_data(const T* x, const T* y, const T* dy, const float* mean, const float* inverse_std, const float* gamma,
                   const double* sums, double inverse_rows, bool add, RowBlocks b, T* dx) {
-  const RowPlace p = row_place<W>(b);
+  const RowPlace p = row_place<W>(b, gridDim.x - 1 - blockIdx.x);
   if (!p.inside) return;
   float middle[W], scale[W], mean_g[W], slope[W];
   ENGINE_UNROLL

@@ -104,7 +104,7 @@ __device__ __forceinline__ void merge_lanes(const RowBlocks& b, int lane, Moment
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads, 2) block_statistics(const T* x, RowBlocks b, double* partial) {
   SharedMoments<W>& shared = block_shared<SharedMoments<W>>();
-  const RowPlace p = row_place<W>(b);
+  const RowPlace p = row_place<W>(b, blockIdx.x);
   Moments<W> moments;
   float shift[W] = {};
   if (p.inside) {
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kRowThreads, 2)
     block_backward_sums(const T* x, const T* y, const T* dy, const float* mean, RowBlocks b, BackwardOptions options,
                         T* dresidual, double* partial) {
   float* shared = &block_shared<float>();
-  const RowPlace p = row_place<W>(b);
+  const RowPlace p = row_place<W>(b, blockIdx.x);
   float sums[2 * W] = {};
   float middle[W];
   if (p.inside) {

@@ -166,7 +166,7 @@ template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads) global_forward(const T* x, RowBlocks b, double inverse_pixels, T* y) {
   constexpr int kRows = 4;
   double* shared = &block_shared<double>();
-  const RowPlace p = row_place<W>(b);
+  const RowPlace p = row_place<W>(b, blockIdx.x);
   double totals[W] = {};
   for (std::int64_t row = p.first; p.inside && row < p.last; row += std::int64_t{kRows} * b.lanes) {
     Pack<T, W> in[kRows];

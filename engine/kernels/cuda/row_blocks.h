@@ -24,13 +24,15 @@ struct RowBlocks {
   Grid grid() const { return {static_cast<unsigned>(row_blocks), static_cast<unsigned>(column_blocks)}; }
 };
 
-// Packs of `width` channels. A thread has at least `rows_each` rows unless there are fewer, and more where there would otherwise
-// be more than `most_blocks` blocks. The number of row blocks before rounding grows with the rows: row_blocks() <= it.
+// At most how many row blocks there are, by rows that each thread should have and blocks that the grid should have: a number
+// that grows with the rows, unlike the rounded one of make_row_blocks(), so that scratch is sized by it.
 inline std::int64_t most_row_blocks(const RowBlocks& b, std::int64_t rows_each, std::int64_t most_blocks) {
   const std::int64_t wanted = divide_up(b.rows, b.lanes * rows_each),
                      most = std::max<std::int64_t>(most_blocks / b.column_blocks, 1);
   return std::clamp<std::int64_t>(wanted, 1, most);
 }
+// In packs of `width` channels. A thread has at least `rows_each` rows unless there are fewer, and more where there would
+// otherwise be more than `most_blocks` blocks.
 inline RowBlocks make_row_blocks(std::int64_t rows, std::int64_t channels, int width, std::int64_t rows_each,
                                  std::int64_t most_blocks) {
   RowBlocks b;
@@ -46,17 +48,17 @@ inline RowBlocks make_row_blocks(std::int64_t rows, std::int64_t channels, int w
   return b;
 }
 
-// This thread's part. Threads outside have none, but wait at the block's barriers.
+// This thread's part of a block of rows. Threads outside have none, but wait at the block's barriers.
 struct RowPlace {
   bool inside;
   int lane, channel;
   std::int64_t first, last;  // rows first, first + lanes, ... below last
 };
 template <int W>
-__device__ __forceinline__ RowPlace row_place(const RowBlocks& b) {
+__device__ __forceinline__ RowPlace row_place(const RowBlocks& b, unsigned row_block) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread / b.columns;
   const int pack = static_cast<int>(blockIdx.y) * b.columns + thread - lane * b.columns;
-  const std::int64_t start = std::int64_t{blockIdx.x} * b.rows_per_block, end = start + b.rows_per_block;
+  const std::int64_t start = std::int64_t{row_block} * b.rows_per_block, end = start + b.rows_per_block;
   return {lane < b.lanes && pack < b.packs, lane, pack * W, start + lane, end < b.rows ? end : b.rows};
 }
 

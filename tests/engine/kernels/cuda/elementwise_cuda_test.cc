@@ -253,9 +253,9 @@ TEST_F(ElementwiseCudaOnce, DropoutIsBitEqualToTheCpus) {
 TEST_F(ElementwiseCudaOnce, IncrementCountsWithinACapturedStep) {
   const DeviceOperand<std::int64_t> counter({}, {std::int64_t{1} << 40});
   DeviceContext c;
-  cuda::StepGraph::begin_capture(c.context.stream);
+  engine::cuda::StepGraph::begin_capture(c.context.stream);
   increment(c.context, counter.view());
-  const cuda::StepGraph graph = cuda::StepGraph::end_capture(c.context.stream);
+  const engine::cuda::StepGraph graph = engine::cuda::StepGraph::end_capture(c.context.stream);
   graph.launch(c.context.stream);
   graph.launch(c.context.stream);
   c.finish();
