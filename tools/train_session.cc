@@ -6,7 +6,7 @@
 #include "engine/averaging/replica_statistics.h"
 #include "engine/core/cuda_runtime.h"
 #include "engine/optim/loss_scale.h"
-#include "engine/train/device_work.h"
+#include "engine/train/device_averaging.h"
 #include "io/checkpoint/device_map.h"
 #include "io/interchange/array_files.h"
 #include "tools/averaging_choice.h"
@@ -27,8 +27,9 @@ struct TrainSession::Impl {
         device_map(io::DeviceMap::parse(c.map_location)),
         group(g),
         compute(choose_compute(c, g)),
-        control(g.make_communicator()),
-        wire(g.make_communicator()),
+        control(host_communicator(g)),
+        wire(host_communicator(g)),
+        device_wire(make_device_wire()),
         data(io::load_dataset(stage_dataset(c, g, *control))),
         pool(make_pool(c, g)),
         graph(build_graph(c, data.train)),
@@ -37,15 +38,16 @@ struct TrainSession::Impl {
         sampler(sampler_options(c, data.train, g, order.get())),
         total_steps(c.steps > 0 ? c.steps : c.epochs * sampler.steps_per_epoch()),
         plan(engine::Plan::compile(graph, plan_options(c, compute, sampler, pool))),
-        statistics(g.world_size() > 1 && graph.layers_that_use_replicas() > 0 ? g.make_communicator() : nullptr),
+        statistics(g.world_size() > 1 && graph.layers_that_use_replicas() > 0 ? host_communicator(g) : nullptr),
         replicas(statistics ? engine::make_rank_statistics(*statistics) : nullptr),
         optimizer(make_optimizer(c, model.parameters.values)),
         control_of_scale(engine::first_control(compute.loss_scale)),
         work(make_work()),
         context{.device = {}, .threads = &pool, .scratch = {}},
         island(island_ranks(c, g)),
-        island_wire(c.sync_island == "host" && g.world_size() > 1 ? g.make_communicator({.members = island}) : nullptr),
-        policy(make_averaging(c, g, {*wire, island_wire.get(), model, *optimizer, context})),
+        island_wire(c.sync_island == "host" && g.world_size() > 1 ? host_communicator(g, island) : nullptr),
+        policy(device_wire ? engine::make_device_gradient_averaging(model.parameters.gradients)
+                           : make_averaging(c, g, {*wire, island_wire.get(), model, *optimizer, context})),
         rate(make_learning_rate(c, g.world_size(), sampler.steps_per_epoch(), total_steps)),
         state{model,
               *optimizer,
@@ -87,6 +89,15 @@ struct TrainSession::Impl {
     }
   }
 
+  std::function<std::unique_ptr<engine::DeviceGradientSum>(const engine::FlatBuffer&)> device_sum() const {
+    if (!device_wire) return {};
+    return [this](const engine::FlatBuffer& gradients) {
+      return engine::make_device_sum(
+          *device_wire, gradients,
+          {.bucket_bytes = static_cast<std::int64_t>(config.bucket_cap_mb * (1 << 20)), .overlap = !config.delay_allreduce});
+    };
+  }
+
   std::unique_ptr<engine::StepWork> make_work() {
     if (compute.cuda())
       return engine::make_device_work(
@@ -101,6 +112,7 @@ struct TrainSession::Impl {
            .pinned = compute.pinned,
            .non_blocking = compute.non_blocking,
            .replicas = replicas.get(),
+           .make_sum = device_sum(),
            .agreement = skips_apart() ? control.get() : nullptr,
            .make_optimizer = [this](const engine::FlatBuffer& values) { return make_optimizer(config, values); }});
     if (!config.canonical)
@@ -115,6 +127,19 @@ struct TrainSession::Impl {
                                       .micro_batches = config.grad_accum,
                                       .seed = config.seed,
                                       .replicas = replicas.get()});
+  }
+
+  // NCCL's, where gradients can be averaged on the devices. Without it they pass through host memory, bucket by bucket.
+  std::unique_ptr<backends::DeviceCommunicator> make_device_wire() const {
+    const bool plain_gradients = config.sync == "grad" && (config.compress.empty() || config.compress == "none");
+    const bool chosen = config.backend == "nccl" || config.backend == "auto";
+    if (!compute.cuda() || group.world_size() == 1 || !plain_gradients || !chosen || group.backend() == "inproc") return nullptr;
+    engine::cuda::use_device(compute.device.index);
+    backends::CommunicatorRequest request;
+    request.backend = config.backend;
+    auto communicator = group.make_device_communicator(request);
+    if (communicator->name() != "nccl") communicator.reset();
+    return communicator;
   }
 
   // Whether ranks could skip different steps: gradients stay each rank's own.
@@ -161,7 +186,8 @@ struct TrainSession::Impl {
   const io::DeviceMap device_map;
   backends::Group& group;
   const Compute compute;
-  std::unique_ptr<backends::Communicator> control, wire;  // between steps; for the policy alone
+  std::unique_ptr<backends::Communicator> control, wire;      // between steps; for the policy alone
+  std::unique_ptr<backends::DeviceCommunicator> device_wire;  // null: gradients are not averaged on the device
   io::DatasetSplits data;
   engine::ThreadPool pool;
   engine::Graph graph;

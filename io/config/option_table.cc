@@ -162,6 +162,8 @@ constexpr OptionSpec kTrainOptions[] = {
     {"flight-dir", kString, "", "DIR", "report",
      "where a failing rank leaves its last collectives (default: --save-dir, else the temporary folder)", kFree},
     {"metrics", kString, "", "F.jsonl", "report", "write metrics as JSON lines", kFree},
+    {"log-gpu", kInteger, "0", "N", "report",
+     "every N steps, what the GPUs of rank 0's host are busy with, into --metrics (0: never)", kFree},
     {"progress", kChoice, "auto", "auto|never", "report", "progress bar on a terminal", kFree},
 
     {"preempt-signal", kString, "USR1", "LIST", "preempt",

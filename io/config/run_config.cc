@@ -179,6 +179,8 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.log_every = read.integer("log-every", 0, kMany, 100);
   config.flight_dir = read.text("flight-dir");
   config.metrics = read.text("metrics");
+  config.log_gpu = read.integer("log-gpu", 0, kMany, 0);
+  if (config.log_gpu > 0 && config.metrics.empty()) read.refuse("log-gpu", "--metrics FILE beside it: that is where samples go");
   config.progress = read.text("progress");
   if (config.resume == "auto" && config.save_dir.empty()) read.refuse("resume", "--save-dir beside it: that is where auto looks");
   if (config.resume != "auto" && config.resume != "none" && !config.init_from.empty())

@@ -81,7 +81,7 @@ struct RunConfig {
   bool save_rank_models = false, save_async = false;
   // report
   Interval eval_every;
-  std::int64_t log_every = 100;
+  std::int64_t log_every = 100, log_gpu = 0;
   std::string metrics, progress, flight_dir;
   // preempt
   std::vector<int> preempt_signals;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "engine/core/cuda_runtime.h"
 #include "io/io_error.h"
@@ -21,7 +22,7 @@ class CudaTrain : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const std::string missing = engine::cuda::missing(); !missing.empty()) GTEST_SKIP() << missing;
-    setenv("ENGINE_ALLOW_SHARED_GPU", "1", 1);  // ranks of these tests share a device
+    setenv("ENGINE_ALLOW_SHARED_GPU", "1", 1);  // as many ranks as a test wants on whatever is there
   }
 };
 

@@ -80,10 +80,10 @@ TEST_F(DevicePrograms, WhatCannotBeIsRefusedWithBothNumbers) {
 }
 
 TEST_F(DevicePrograms, PrecisionIsSaid) {
-  expect_start(train("1", {"--device", "cuda", "--amp", "bf16"}), ", amp bf16");
-  expect_start(train("1", {"--device", "cuda", "--amp", "tf32"}), ", amp tf32");
-  expect_start(train("1", {"--device", "cuda", "--amp", "O1"}), ", amp O1, loss scale dynamic");
-  expect_start(train("1", {"--device", "cuda", "--amp", "O2", "--loss-scale", "512"}), ", amp O2, loss scale 512");
+  expect_start(train("1", {"--device", "cuda", "--amp", "bf16"}), ", bf16");
+  expect_start(train("1", {"--device", "cuda", "--amp", "tf32"}), ", tf32 products");
+  expect_start(train("1", {"--device", "cuda", "--amp", "O1"}), ", f16 products, loss scale dynamic");
+  expect_start(train("1", {"--device", "cuda", "--amp", "O2", "--loss-scale", "512"}), ", f16, loss scale 512");
 }
 
 TEST_F(DevicePrograms, SnapshotsChangeDevices) {

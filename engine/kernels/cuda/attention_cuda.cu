@@ -1,5 +1,5 @@
 // Which attention kernels run, and the sums of dy * y over each row of a head, which backward needs first: a warp a row. Scheme
-// and sources: attention_simt_cuda.cu.
+// and sources: attention_simt_cuda.cu, attention_mma_forward_cuda.cu.
 #include "engine/kernels/cuda/attention_cuda.h"
 
 #include <cmath>
@@ -46,6 +46,13 @@ AttentionOperands<T> operands_of(const KernelContext& context, const TensorView&
   return o;
 }
 
+template <class T>
+bool use_tensor_cores(const AttentionOperands<T>& o, Products products) {
+  const auto aligned = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; };
+  return (sizeof(T) == 2 || products != Products::kF32) && (o.size == 32 || o.size == 64 || o.size == 128) && aligned(o.qkv) &&
+         aligned(o.y) && aligned(o.dy) && aligned(o.dqkv);
+}
+
 }  // namespace
 
 std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t heads) {
@@ -57,7 +64,8 @@ void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64
   if (qkv.count() == 0) return;
   with_storage(qkv.dtype, [&]<class T>(T) {
     const AttentionOperands<T> o = operands_of<T>(context, qkv, heads, dropout, y, lse);
-    start_simt_forward(o, context.stream);
+    use_tensor_cores(o, context.products) ? start_mma_forward(o, context.products, context.stream)
+                                          : start_simt_forward(o, context.stream);
   });
 }
 
@@ -72,7 +80,8 @@ void causal_attention_backward(KernelContext& context, TensorView qkv, std::int6
     o.add = write == Write::kAdd;
     launch("attention_weights", sum_weights<T>, {static_cast<unsigned>(divide_up(o.n * o.t * o.heads, kWarps))}, kThreads, 0,
            context.stream, o);
-    start_simt_backward(o, context.stream);
+    use_tensor_cores(o, context.products) ? start_mma_backward(o, context.products, context.stream)
+                                          : start_simt_backward(o, context.stream);
   });
 }
 

@@ -1,9 +1,8 @@
-// What the attention kernels of a CUDA device share: their operands, which keys a query sees, and dropout. For .cu files only.
+// What the attention kernels of a CUDA device share: their operands, and where they start. For .cu files only.
 #pragma once
 
 #include "engine/kernels/attention.h"
 #include "engine/kernels/cuda/device_code.h"
-#include "engine/kernels/cuda/philox_cuda.h"
 
 namespace engine::kernels::cuda {
 
@@ -37,36 +36,17 @@ struct AttentionOperands {
   __device__ std::int64_t y_offset(std::int64_t problem) const { return problem / heads * t * width() + problem % heads * size; }
 };
 
-// The dropout of one problem.
-struct ProblemDropout {
-  std::uint64_t key, epoch, first, row_blocks;
-  std::uint32_t threshold;
-  float factor;
-  bool active;
-
-  template <class T>
-  __device__ ProblemDropout(const AttentionOperands<T>& o, std::int64_t problem)
-      : key(o.key),
-        epoch(o.epoch != nullptr && o.sample_ids != nullptr ? *o.epoch : o.fixed_epoch),
-        first(0),
-        row_blocks(static_cast<std::uint64_t>((o.t + 3) / 4)),
-        threshold(o.threshold),
-        factor(o.factor),
-        active(o.sample_ids != nullptr) {
-    if (active)
-      first = static_cast<std::uint64_t>(((o.sample_ids[problem / o.heads] * o.heads + problem % o.heads) * o.t)) * row_blocks;
-  }
-  // Words of query i and keys 4 * (j / 4) to 4 * (j / 4) + 3.
-  __device__ PhiloxWords words(std::int64_t i, std::int64_t j) const {
-    return philox_words(key, epoch, first + static_cast<std::uint64_t>(i) * row_blocks + static_cast<std::uint64_t>(j / 4));
-  }
-  __device__ float kept(std::uint32_t word) const { return (word >> 8) >= threshold ? factor : 0.0f; }
-};
-
 // Kernels in plain float32 arithmetic, for every head size up to 128; attention_simt_cuda.cu.
 template <class T>
 void start_simt_forward(const AttentionOperands<T>& operands, void* stream);
 template <class T>
 void start_simt_backward(const AttentionOperands<T>& operands, void* stream);
+
+// Kernels on tensor cores, for heads of 32, 64 and 128 and rows aligned to 16 bytes; attention_mma_*_cuda.cu. f32 operands are
+// rounded as `products` says, which is not kF32; operands of 16 bits are multiplied as they are.
+template <class T>
+void start_mma_forward(const AttentionOperands<T>& operands, Products products, void* stream);
+template <class T>
+void start_mma_backward(const AttentionOperands<T>& operands, Products products, void* stream);
 
 }  // namespace engine::kernels::cuda

@@ -3,7 +3,7 @@
 // lane; the 8 x 32 weights then pass through shared memory and multiply those rows, now a column a lane. dQ, and dK with dV, are
 // two kernels, so that every sum has one owner and one order. Bound: flops of the float32 units and the reads of shared memory
 // beside them.
-#include "engine/kernels/cuda/attention_operands.h"
+#include "engine/kernels/cuda/attention_dropout.h"
 #include "engine/kernels/cuda/float_access.h"
 
 namespace engine::kernels::cuda {
@@ -37,7 +37,7 @@ __device__ __forceinline__ void multiply_rows(const float* mine, const float* ot
   const float* other = others + lane_index() * Tile<kSize>::kStride;
 #pragma unroll
   for (int r = 0; r < kRows; ++r) products[r] = 0;
-#pragma unroll 4
+#pragma unroll 2
   for (int c = 0; c < kSize; c += 4) {
     const Packed<float> b = load_packed(other + c);
 #pragma unroll

@@ -9,8 +9,9 @@
 namespace engine::kernels::cuda {
 
 // Who copies what of a tile.
-template <class S, int kRows, int kLine, int kPitch, int kThreads>
+template <class S, int kRows, int kLine, int kPitch, int kBlockThreads>
 struct TileShare {
+  static constexpr int kThreads = kBlockThreads;
   static constexpr int kPiece = 16 / static_cast<int>(sizeof(S)), kPieces = kLine / kPiece, kStep = kThreads / kPieces,
                        kEach = kRows / kStep;
   static_assert(kLine % kPiece == 0 && kThreads % kPieces == 0 && kRows % kStep == 0 && kEach >= 1);
@@ -25,11 +26,11 @@ __device__ __forceinline__ void copy_piece(S* to, const S* from, bool valid, con
 }
 
 // The same pieces of each of a thread's rows element by element: floats as asynchronous copies of 4 bytes, smaller ones through
-// registers, four of each row at a time, all read before the first is written.
+// registers, kTogether of each row at a time, all read before the first is written (more would cost the fast path registers).
 template <class S, class Share>
 class Elements {
  public:
-  static constexpr int kTogether = 4;
+  static constexpr int kTogether = Share::kThreads < 256 ? 4 : 2;
 
   __device__ __forceinline__ Elements(S* tile, const S* readable) : tile_(tile), readable_(readable) {}
   // Calls each(e, copy) for every element e of a piece, which calls copy(i, address, whether it is there) for every row i.

@@ -26,7 +26,7 @@ class SimtProduct {
 
   __device__ __forceinline__ void multiply(const float* a, const float* b) {
     const int row = static_cast<int>(threadIdx.x) / kSide, column = static_cast<int>(threadIdx.x) % kSide;
-#pragma unroll
+#pragma unroll 1
     for (int k = 0; k < kDepth; k += kTogether) {
       float from_a[kRows][kTogether], from_b[kColumns][kTogether];
       read<A>(a, row, k, from_a);

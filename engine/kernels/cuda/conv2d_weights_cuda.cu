@@ -2,8 +2,8 @@
 // times dy. It is small and the sum long, so the pixels are split: every block adds up a tile of dweight over one part of them
 // into a workspace, and a second pass adds the parts in their order, the same in every run ("split K": CUTLASS documentation,
 // "Efficient GEMM in CUDA", 2017). Bound: flops; the second pass and the bias: bytes.
+#include "engine/kernels/cuda/column_sums_cuda.h"
 #include "engine/kernels/cuda/conv2d_cuda.h"
-
 #include "engine/kernels/cuda/conv2d_dispatch.h"
 
 namespace engine::kernels::cuda {
@@ -53,62 +53,19 @@ __global__ void __launch_bounds__(kSumThreads)
   }
 }
 
-constexpr int kBiasColumns = 32, kBiasRows = kSumThreads / kBiasColumns;
-
-// Block (x, y): columns [32 x, 32 x + 32) of the sum over rows [y * part, (y + 1) * part) of dy [rows, columns].
-template <class S>
-__global__ void __launch_bounds__(kSumThreads)
-    bias_kernel(const S* dy, std::int64_t rows, int columns, std::int64_t part, float* sums, bool add) {
-  struct Shared {
-    float sums[kBiasRows][kBiasColumns];
-  };
-  auto& shared = block_shared<Shared>();
-  const int across = static_cast<int>(threadIdx.x) % kBiasColumns, down = static_cast<int>(threadIdx.x) / kBiasColumns;
-  const int column = static_cast<int>(blockIdx.x) * kBiasColumns + across;
-  const std::int64_t first = blockIdx.y * part, last = first + part < rows ? first + part : rows;
-  float sum = 0;
-  if (column < columns)
-    for (std::int64_t row = first + down; row < last; row += kBiasRows) sum += to_float(dy[row * columns + column]);
-  shared.sums[down][across] = sum;
-  __syncthreads();
-  if (down != 0 || column >= columns) return;
-  for (int i = 1; i < kBiasRows; ++i) sum += shared.sums[i][across];
-  float* to = sums + std::int64_t{blockIdx.y} * columns + column;
-  *to = add ? *to + sum : sum;
-}
-
-// Rows of dy that a part of the bias' sum has at least, and how many parts at most.
-constexpr std::int64_t kBiasPart = 1024, kMostBiasParts = 256;
-
 std::int64_t weight_count(const Conv2dGeometry& g) { return g.kernel_h * g.kernel_w * g.in_channels * g.out_channels; }
-std::int64_t bias_parts(std::int64_t pixels) {
-  return std::max<std::int64_t>(1, std::min(kMostBiasParts, divide_up(pixels, kBiasPart)));
-}
+
 void add_parts(KernelContext& context, const float* parts, std::int64_t part_count, std::int64_t count, Write write, float* to) {
   launch("conv2d_add_parts", add_parts_kernel, {loop_blocks(count, kSumThreads)}, kSumThreads, 0, context.stream, parts,
          static_cast<int>(part_count), count, write == Write::kAdd, to);
-}
-
-void backward_bias(KernelContext& context, std::int64_t pixels, TensorView dy, TensorView dbias, Write write) {
-  const std::int64_t channels = dbias.count(), wanted = bias_parts(pixels), part = divide_up(pixels, wanted),
-                     parts = part > 0 ? divide_up(pixels, part) : 1;
-  auto* workspace = reinterpret_cast<float*>(context.scratch.data());
-  with_storage(dy.dtype, [&]<class S>(S) {
-    launch("conv2d_backward_bias", bias_kernel<S>,
-           {static_cast<unsigned>(divide_up(channels, kBiasColumns)), static_cast<unsigned>(parts)}, kSumThreads,
-           kSumThreads * sizeof(float), context.stream, dy.as<S>(), pixels, static_cast<int>(channels), part,
-           parts > 1 ? workspace : dbias.as<float>(), parts == 1 && write == Write::kAdd);
-  });
-  if (parts > 1) add_parts(context, workspace, parts, channels, write, dbias.as<float>());
 }
 
 }  // namespace
 
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& g, std::int64_t n, DType) {
   const std::int64_t pixels = n * g.out_h() * g.out_w(), parts = most_weight_parts(weight_count(g), pixels);
-  const std::int64_t weights = parts > 1 ? parts * weight_count(g) : 0;
-  const std::int64_t bias = bias_parts(pixels) > 1 ? bias_parts(pixels) * g.out_channels : 0;
-  return static_cast<std::size_t>(std::max(weights, bias)) * sizeof(float);
+  const std::size_t weights = parts > 1 ? static_cast<std::size_t>(parts * weight_count(g)) * sizeof(float) : 0;
+  return std::max(weights, column_sums_scratch_bytes(pixels, g.out_channels));
 }
 
 void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& g, TensorView x, TensorView dy, TensorView dweight,
@@ -137,7 +94,7 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& g, Te
                Math::kSharedBytes, context.stream, task);
         if (parts > 1) add_parts(context, workspace, parts, dweight.count(), write, dweight.as<float>());
       });
-  if (dbias) backward_bias(context, pixels, dy, dbias, write);
+  if (dbias) column_sums(context, dy.data, dy.dtype, pixels, g.out_channels, dbias.as<float>(), write);
 }
 
 }  // namespace engine::kernels::cuda

@@ -3,8 +3,7 @@
 
 #include "engine/kernels/cuda/column_sums_cuda.h"
 #include "engine/kernels/cuda/dense_cuda.h"
-#include "engine/kernels/cuda/gemm_launch.h"
-#include "engine/kernels/cuda/gemm_matrix.h"
+#include "engine/kernels/cuda/gemm_wgmma.h"
 #include "engine/kernels/cuda/storage_dispatch.h"
 
 namespace engine::kernels::cuda {
@@ -21,12 +20,12 @@ std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t ou
 void dense_forward(KernelContext& context, TensorView x, TensorView weight, TensorView bias, bool relu, TensorView y,
                    GemmPlan plan) {
   const std::int64_t n = x.shape[0], in = x.shape[1], out = y.shape[1];
-  if (plan.tile == 0) plan = plan_gemm(n, out, in, gemm_stage_depth(size_of(x.dtype)));
+  if (plan.tile == 0) plan = plan_matrix_product(n, out, in, size_of(x.dtype));
   with_storage(x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
-      launch_gemm<products()>(context, "dense_forward", plan, MatrixLoader<S, true>::of(x.as<S>(), n, in),
-                              MatrixLoader<S, true>::of(weight.as<S>(), out, in), n, out, in,
-                              MatrixStore<S>::of(y.as<S>(), out, false, bias.as<float>(), relu));
+      launch_matrix_product<products()>(context, "dense_forward", plan, MatrixLoader<S, true>::of(x.as<S>(), n, in),
+                                        MatrixLoader<S, true>::of(weight.as<S>(), out, in), n, out, in,
+                                        MatrixStore<S>::of(y.as<S>(), out, false, bias.as<float>(), relu));
     });
   });
 }

@@ -117,12 +117,17 @@ __global__ void __launch_bounds__(kThreads) sum_places(const T* dy, const std::i
       for (int j = 0; j < 4; ++j) sum[j] += shared.sums[w + other][lane_index() + j * kWarp];
   }
   if (row >= vocabulary) return;
+  float before[4] = {};
+  float* to = dtable + row * width;
+  if (add) load_columns<kNeighbours>(to, tile, width, before);
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const int c = tile_column<kNeighbours>(tile, j);
-    if (c >= width) continue;
-    float& to = dtable[row * width + c];
-    to = add ? to + sum[j] : sum[j];
+  for (int j = 0; j < 4; ++j) sum[j] += before[j];
+  if constexpr (kNeighbours) {
+    if (tile_column<true>(tile, 0) < width) store_floats<4>(to + tile_column<true>(tile, 0), sum);
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (tile_column<false>(tile, j) < width) to[tile_column<false>(tile, j)] = sum[j];
   }
 }
 
@@ -203,7 +208,7 @@ void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy
              kWarps * kTile * sizeof(float), context.stream, dy.as<T>(), starts, listed, static_cast<int>(vocabulary),
              static_cast<int>(width), write == Write::kAdd, dtable.as<float>());
     };
-    const bool aligned = width % 4 == 0 && rows_are_aligned<T>(0, dy.as<T>());
+    const bool aligned = width % 4 == 0 && rows_are_aligned<T>(0, dy.as<T>(), dtable.as<float>());
     if (places >= vocabulary * kManyPlaces)
       aligned ? start(sum_places<T, kWarps, true>, kWarps) : start(sum_places<T, kWarps, false>, kWarps);
     else

@@ -24,22 +24,38 @@ struct PartStore {
   }
 };
 
+// Which tile of C and which part of k a block has. Blocks are numbered in groups of 8 rows of tiles, column by column.
+struct BlockPlace {
+  int row, column, split, depth, depth_end;
+};
+template <int kTile>
+__device__ __forceinline__ BlockPlace place_of_block(const GemmExtent& extent) {
+  constexpr unsigned kGroup = 8;
+  const auto down = static_cast<unsigned>((extent.m + kTile - 1) / kTile);
+  const auto across = static_cast<unsigned>((extent.n + kTile - 1) / kTile);
+  const unsigned first = blockIdx.x / (kGroup * across) * kGroup, place = blockIdx.x % (kGroup * across);
+  const unsigned high = down - first < kGroup ? down - first : kGroup;
+  const int split = static_cast<int>(blockIdx.z), depth = split * extent.split_depth, rest = extent.k - depth;
+  return {static_cast<int>(first + place % high) * kTile, static_cast<int>(place / high) * kTile, split, depth,
+          depth + (rest < extent.split_depth ? rest : extent.split_depth)};
+}
+
+// run(epilogue) with the caller's, or with one that keeps the part's sums.
+template <class Epilogue, class Run>
+__device__ __forceinline__ void with_part_store(const GemmExtent& extent, int split, const Epilogue& epilogue, Run run) {
+  if (extent.parts == nullptr) return run(epilogue);
+  const std::int64_t pitch = (extent.n + 7) / 8 * 8;
+  run(PartStore{extent.parts + split * (extent.m * pitch), pitch});
+}
+
 template <Products kProducts, int kTile, class LoaderA, class LoaderB, class Epilogue>
 __global__ void __launch_bounds__(GemmWarps<kTile>::kThreads, 2)
     gemm(LoaderA a, LoaderB b, GemmExtent extent, Epilogue epilogue) {
-  using Block = GemmBlock<kProducts, kTile, LoaderA, LoaderB>;
-  constexpr unsigned kGroup = 8;  // rows of tiles whose blocks are neighbours
-  const auto down = static_cast<unsigned>((extent.m + kTile - 1) / kTile),
-             across = static_cast<unsigned>((extent.n + kTile - 1) / kTile);
-  const unsigned first = blockIdx.x / (kGroup * across) * kGroup, place = blockIdx.x % (kGroup * across);
-  const unsigned high = down - first < kGroup ? down - first : kGroup;
-  const int row = static_cast<int>(first + place % high) * kTile, column = static_cast<int>(place / high) * kTile;
-  const int split = static_cast<int>(blockIdx.z), depth = split * extent.split_depth;
-  if (extent.parts == nullptr) return Block::run(a, b, extent.m, extent.n, row, column, 0, extent.k, epilogue);
-  const int rest = extent.k - depth;
-  const std::int64_t pitch = (extent.n + 7) / 8 * 8;
-  Block::run(a, b, extent.m, extent.n, row, column, depth, depth + (rest < extent.split_depth ? rest : extent.split_depth),
-             PartStore{extent.parts + split * (extent.m * pitch), pitch});
+  const BlockPlace at = place_of_block<kTile>(extent);
+  with_part_store(extent, at.split, epilogue, [&](const auto& store) {
+    GemmBlock<kProducts, kTile, LoaderA, LoaderB>::run(a, b, extent.m, extent.n, at.row, at.column, at.depth, at.depth_end,
+                                                       store);
+  });
 }
 
 // One thread a run of 8 columns: the parts in their order.
@@ -63,6 +79,15 @@ __global__ void gemm_sum_parts(GemmExtent extent, int splits, Epilogue epilogue)
   epilogue(static_cast<int>(i / runs), column, sums, extent.n - column < 8 ? extent.n - column : 8);
 }
 
+template <class Epilogue>
+void launch_sum_parts(KernelContext& context, const char* name, const GemmPlan& plan, const GemmExtent& extent,
+                      const Epilogue& epilogue) {
+  if (plan.splits == 1) return;
+  const std::int64_t runs = extent.m * divide_up(extent.n, 8);
+  launch(name, gemm_sum_parts<Epilogue>, {static_cast<unsigned>(divide_up(runs, 128))}, 128, 0, context.stream, extent,
+         plan.splits, epilogue);
+}
+
 template <Products kProducts, int kTile, class LoaderA, class LoaderB, class Epilogue>
 void launch_gemm_tiles(KernelContext& context, const char* name, const GemmPlan& plan, const LoaderA& a, const LoaderB& b,
                        const GemmExtent& extent, const Epilogue& epilogue) {
@@ -70,23 +95,26 @@ void launch_gemm_tiles(KernelContext& context, const char* name, const GemmPlan&
   const Grid grid{static_cast<unsigned>(gemm_tiles(extent.m, extent.n, kTile)), 1, static_cast<unsigned>(plan.splits)};
   launch(name, gemm<kProducts, kTile, LoaderA, LoaderB, Epilogue>, grid, Block::kThreads, sizeof(typename Block::Shared),
          context.stream, a, b, extent, epilogue);
-  if (plan.splits == 1) return;
-  const std::int64_t runs = extent.m * divide_up(extent.n, 8);
-  launch(name, gemm_sum_parts<Epilogue>, {static_cast<unsigned>(divide_up(runs, 128))}, 128, 0, context.stream, extent,
-         plan.splits, epilogue);
+  launch_sum_parts(context, name, plan, extent, epilogue);
 }
 
-// Runs it as planned. Scratch: gemm_workspace_bytes(plan, m, n), at `scratch_offset` (a multiple of 16). k may be 0: C is zeros.
-template <Products kProducts, class LoaderA, class LoaderB, class Epilogue>
-void launch_gemm(KernelContext& context, const char* name, const GemmPlan& plan, const LoaderA& a, const LoaderB& b,
-                 std::int64_t m, std::int64_t n, std::int64_t k, const Epilogue& epilogue, std::size_t scratch_offset = 0) {
-  if (m == 0 || n == 0) return;
+// Checks that the product fits the device and its workspace the scratch, from `scratch_offset` on (a multiple of 16).
+inline GemmExtent gemm_extent(const KernelContext& context, const GemmPlan& plan, std::int64_t m, std::int64_t n, std::int64_t k,
+                              std::size_t scratch_offset = 0) {
   constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 4096;  // lines and depths are int on the device
   require(m <= kMost && n <= kMost && k <= kMost && gemm_tiles(m, n, plan.tile) < kMost, "a matrix product beyond 2^31");
   const std::int64_t workspace = gemm_workspace_bytes(plan, m, n);
   require(context.scratch.size() >= scratch_offset + static_cast<std::size_t>(workspace), "scratch of a matrix product");
-  const GemmExtent extent{static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), static_cast<int>(plan.split_depth),
-                          workspace > 0 ? reinterpret_cast<float*>(context.scratch.data() + scratch_offset) : nullptr};
+  return {static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), static_cast<int>(plan.split_depth),
+          workspace > 0 ? reinterpret_cast<float*>(context.scratch.data() + scratch_offset) : nullptr};
+}
+
+// Runs it as planned. Scratch: gemm_workspace_bytes(plan, m, n). k may be 0: C is zeros then.
+template <Products kProducts, class LoaderA, class LoaderB, class Epilogue>
+void launch_gemm(KernelContext& context, const char* name, const GemmPlan& plan, const LoaderA& a, const LoaderB& b,
+                 std::int64_t m, std::int64_t n, std::int64_t k, const Epilogue& epilogue, std::size_t scratch_offset = 0) {
+  if (m == 0 || n == 0) return;
+  const GemmExtent extent = gemm_extent(context, plan, m, n, k, scratch_offset);
   if (plan.tile == 128) return launch_gemm_tiles<kProducts, 128>(context, name, plan, a, b, extent, epilogue);
   if (plan.tile == 64) return launch_gemm_tiles<kProducts, 64>(context, name, plan, a, b, extent, epilogue);
   launch_gemm_tiles<kProducts, 32>(context, name, plan, a, b, extent, epilogue);

@@ -42,6 +42,49 @@ struct GemmWarps {
   static constexpr int kRows = kTile / kDown, kColumns = kTile / kAcross;  // of C, each
 };
 
+// A finished tile, row-major in shared memory, to the epilogue; a run of 8 columns a thread at a time.
+template <int kTile, int kThreads, int kPitch, class Epilogue>
+__device__ __forceinline__ void hand_over(const float* result, int m, int n, int row, int column, const Epilogue& epilogue) {
+  constexpr int kRuns = kTile / 8;
+  for (int i = static_cast<int>(threadIdx.x); i < kTile * kRuns; i += kThreads) {
+    const int r = i / kRuns, c = i % kRuns * 8;
+    if (row + r >= m || column + c >= n) continue;
+    const Packed<float> low = load_packed(result + r * kPitch + c), high = load_packed(result + r * kPitch + c + 4);
+    const float values[8] = {low.at[0], low.at[1], low.at[2], low.at[3], high.at[0], high.at[1], high.at[2], high.at[3]};
+    epilogue(row + r, column + c, values, n - column - c < 8 ? n - column - c : 8);
+  }
+}
+
+// A block's chunks of every stage, brought by loaders into tiles of two operands.
+template <class TileA, class TileB, int kThreads, class LoaderA, class LoaderB>
+class StageCopies {
+ public:
+  using Storage = typename LoaderA::Storage;
+
+  __device__ __forceinline__ StageCopies(const LoaderA& a, const LoaderB& b, int row, int column) : loader_a_(a), loader_b_(b) {
+#pragma unroll
+    for (int i = 0; i < SlotsA::kCount; ++i) lines_a_[i] = loader_a_.line(row + SlotsA::line(i));
+#pragma unroll
+    for (int i = 0; i < SlotsB::kCount; ++i) lines_b_[i] = loader_b_.line(column + SlotsB::line(i));
+  }
+  __device__ __forceinline__ void start(Storage* a, Storage* b, int depth, int depth_end) {
+#pragma unroll
+    for (int i = 0; i < SlotsA::kCount; ++i)
+      loader_a_.copy(a + TileA::at(SlotsA::line(i), SlotsA::depth(i)), lines_a_[i], depth + SlotsA::depth(i), depth_end);
+#pragma unroll
+    for (int i = 0; i < SlotsB::kCount; ++i)
+      loader_b_.copy(b + TileB::at(SlotsB::line(i), SlotsB::depth(i)), lines_b_[i], depth + SlotsB::depth(i), depth_end);
+  }
+
+ private:
+  using SlotsA = CopySlots<TileA, kThreads>;
+  using SlotsB = CopySlots<TileB, kThreads>;
+  const LoaderA& loader_a_;
+  const LoaderB& loader_b_;
+  typename LoaderA::Line lines_a_[SlotsA::kCount];
+  typename LoaderB::Line lines_b_[SlotsB::kCount];
+};
+
 template <Products kProducts, int kTile, class LoaderA, class LoaderB>
 struct GemmBlock {
   using Storage = typename LoaderA::Storage;
@@ -71,7 +114,7 @@ struct GemmBlock {
     const int warp_row = warp_index() / Warps::kAcross * Warps::kRows;
     const int warp_column = warp_index() % Warps::kAcross * Warps::kColumns;
     Warp warp;
-    Copies copies(loader_a, loader_b, row, column);
+    StageCopies<TileA, TileB, kThreads, LoaderA, LoaderB> copies(loader_a, loader_b, row, column);
     const int stages = depth < depth_end ? (depth_end - depth + TileA::kDepth - 1) / TileA::kDepth : 0;
     for (int s = 0; s < kGemmStages - 1; ++s) {
       if (s < stages) copies.start(shared.stages[s].a, shared.stages[s].b, depth + s * TileA::kDepth, depth_end);
@@ -91,46 +134,7 @@ struct GemmBlock {
     __syncthreads();
     warp.put(shared.result + warp_row * kResultPitch + warp_column, kResultPitch);
     __syncthreads();
-    hand_over(shared.result, m, n, row, column, epilogue);
-  }
-
- private:
-  // The chunks that this thread brings to every stage.
-  struct Copies {
-    using SlotsA = CopySlots<TileA, kThreads>;
-    using SlotsB = CopySlots<TileB, kThreads>;
-    const LoaderA& loader_a;
-    const LoaderB& loader_b;
-    typename LoaderA::Line lines_a[SlotsA::kCount];
-    typename LoaderB::Line lines_b[SlotsB::kCount];
-
-    __device__ __forceinline__ Copies(const LoaderA& a, const LoaderB& b, int row, int column) : loader_a(a), loader_b(b) {
-#pragma unroll
-      for (int i = 0; i < SlotsA::kCount; ++i) lines_a[i] = loader_a.line(row + SlotsA::line(i));
-#pragma unroll
-      for (int i = 0; i < SlotsB::kCount; ++i) lines_b[i] = loader_b.line(column + SlotsB::line(i));
-    }
-    __device__ __forceinline__ void start(Storage* a, Storage* b, int depth, int depth_end) {
-#pragma unroll
-      for (int i = 0; i < SlotsA::kCount; ++i)
-        loader_a.copy(a + TileA::at(SlotsA::line(i), SlotsA::depth(i)), lines_a[i], depth + SlotsA::depth(i), depth_end);
-#pragma unroll
-      for (int i = 0; i < SlotsB::kCount; ++i)
-        loader_b.copy(b + TileB::at(SlotsB::line(i), SlotsB::depth(i)), lines_b[i], depth + SlotsB::depth(i), depth_end);
-    }
-  };
-
-  template <class Epilogue>
-  static __device__ __forceinline__ void hand_over(const float* result, int m, int n, int row, int column,
-                                                   const Epilogue& epilogue) {
-    constexpr int kRuns = kTile / 8;
-    for (int i = static_cast<int>(threadIdx.x); i < kTile * kRuns; i += kThreads) {
-      const int r = i / kRuns, c = i % kRuns * 8;
-      if (row + r >= m || column + c >= n) continue;
-      const Packed<float> low = load_packed(result + r * kResultPitch + c), high = load_packed(result + r * kResultPitch + c + 4);
-      const float values[8] = {low.at[0], low.at[1], low.at[2], low.at[3], high.at[0], high.at[1], high.at[2], high.at[3]};
-      epilogue(row + r, column + c, values, n - column - c < 8 ? n - column - c : 8);
-    }
+    hand_over<kTile, kThreads, kResultPitch>(shared.result, m, n, row, column, epilogue);
   }
 };
 

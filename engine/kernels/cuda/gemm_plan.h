@@ -14,6 +14,7 @@ struct GemmPlan {
   int tile = 0;                // 128, 64 or 32: C is computed in squares of this size
   int splits = 1;              // of k; each part's sums go to the workspace when there are several
   std::int64_t split_depth{};  // k of a part: a multiple of a stage's depth
+  bool warpgroup = false;      // by the warpgroup instructions of sm_90a (gemm_wgmma.h)
 };
 
 // k that a stage of the pipeline holds: 64 bytes of a line.
@@ -25,6 +26,12 @@ constexpr GemmPlan gemm_plan_of(std::int64_t k, int stage_depth, int tile, std::
   const std::int64_t stages = std::max<std::int64_t>(divide_up(k, stage_depth), 1);
   const std::int64_t each = divide_up(stages, splits);
   return {tile, static_cast<int>(divide_up(stages, each)), each * stage_depth};
+}
+
+constexpr GemmPlan warpgroup_plan_of(std::int64_t k, std::int64_t splits) {
+  GemmPlan plan = gemm_plan_of(k, 64, 128, splits);
+  plan.warpgroup = true;
+  return plan;
 }
 
 // The largest tile whose blocks fill the device, with the help of splits where k is long.

@@ -1,9 +1,10 @@
 // A warp a row where the row fits into its registers (up to 1024 classes: the logits are read once), else a block a row, which
-// reads it three times, twice from the cache. The largest logit is found before any exponential, so that rows with infinite
-// logits come out as in the reference. Totals go through sums of each block in scratch. Bound: bytes.
+// reads it twice, 16 bytes at a time where rows allow it. Exponentials are relative to finite numbers or to +inf, so that rows
+// with infinite logits come out as in the reference. Totals go through sums of each block in scratch. Bound: bytes.
 #include "engine/kernels/cuda/softmax_cross_entropy_cuda.h"
 
 #include "engine/kernels/cuda/device_code.h"
+#include "engine/kernels/cuda/float_access.h"
 #include "engine/kernels/cuda/range_check_cuda.h"
 #include "engine/kernels/cuda/storage_dispatch.h"
 
@@ -80,45 +81,59 @@ __device__ __forceinline__ float block_max(float value, float* partial) {
   return value;
 }
 
-template <class T>
+// One pass for the largest logit and the sum of exponentials relative to the largest so far (Milakov and Gimelshein, 2018).
+template <class T, int kVector>
 __global__ void __launch_bounds__(kThreads)
     forward_by_blocks(const T* logits, const std::int32_t* labels, int classes, Target target, float* loss, T* gradient) {
   float* partial = block_shared<float[kWarps]>();
   const std::int64_t r = blockIdx.x;
   const T* row = logits + r * classes;
   const int thread = static_cast<int>(threadIdx.x), label = safe_label(labels[r], classes);
-  float largest = kLowest, sum = 0, all = 0;
-  for (int c = thread; c < classes; c += kThreads) {
-    const float value = to_float(row[c]);
-    largest = value > largest ? value : largest;
+  float largest = kLowest, sum = 0, all = 0, value[kVector];
+#pragma unroll 2
+  for (int c = thread * kVector; c < classes; c += kThreads * kVector) {
+    load_floats<kVector>(row + c, value);
+    float top = largest;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) top = value[i] > top ? value[i] : top;
+    sum *= expf(largest - top);
+    largest = top;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      sum += expf(value[i] - largest);
+      all += value[i];
+    }
   }
-  largest = block_max(largest, partial);
-  for (int c = thread; c < classes; c += kThreads) {
-    const float above = to_float(row[c]) - largest;
-    all += above;
-    sum += expf(above);
-  }
-  sum = block_sum(sum, partial);
-  all = block_sum(all, partial);
-  if (thread == 0) loss[r] = row_loss(sum, all, to_float(row[label]) - largest, classes, target);
+  const float top = block_max(largest, partial);
+  sum = block_sum(sum * expf(largest - top), partial);
+  all = block_sum(all, partial) - static_cast<float>(classes) * top;
+  if (thread == 0) loss[r] = row_loss(sum, all, to_float(row[label]) - top, classes, target);
   if (gradient == nullptr) return;
   const float inverse = 1 / sum;
-  for (int c = thread; c < classes; c += kThreads)
-    gradient[r * classes + c] = from_float<T>(expf(to_float(row[c]) - largest) * inverse - target_at(c, label, target));
+#pragma unroll 2
+  for (int c = thread * kVector; c < classes; c += kThreads * kVector) {
+    load_floats<kVector>(row + c, value);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) value[i] = expf(value[i] - top) * inverse - target_at(c + i, label, target);
+    store_floats<kVector>(gradient + r * classes + c, value);
+  }
 }
 
 // kRowThreads threads a row.
-template <class T, int kRowThreads>
+template <class T, int kRowThreads, int kVector>
 __global__ void __launch_bounds__(kThreads)
     scale_rows(const T* gradient, const float* dloss, std::int64_t rows, int classes, bool add, T* dlogits) {
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t r = std::int64_t{blockIdx.x} * (kThreads / kRowThreads) + thread / kRowThreads;
   if (r >= rows) return;
   const float factor = dloss[r];
-  for (int c = thread % kRowThreads; c < classes; c += kRowThreads) {
-    const std::int64_t i = r * classes + c;
-    const float value = to_float(gradient[i]) * factor;
-    dlogits[i] = from_float<T>(add ? to_float(dlogits[i]) + value : value);
+  for (int c = thread % kRowThreads * kVector; c < classes; c += kRowThreads * kVector) {
+    float value[kVector], before[kVector] = {};
+    load_floats<kVector>(gradient + r * classes + c, value);
+    if (add) load_floats<kVector>(dlogits + r * classes + c, before);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) value[i] = before[i] + value[i] * factor;
+    store_floats<kVector>(dlogits + r * classes + c, value);
   }
 }
 
@@ -183,8 +198,12 @@ void start_forward(KernelContext& context, const TensorView& logits, const std::
   };
   if (classes <= 4 * kWarp) return by_warps(forward_by_warps<T, 4>);
   if (classes <= 32 * kWarp) return by_warps(forward_by_warps<T, 32>);
-  launch("softmax_cross_entropy_forward", forward_by_blocks<T>, {static_cast<unsigned>(rows)}, kThreads, kWarps * sizeof(float),
-         context.stream, logits.as<T>(), labels, classes, target, loss, gradient);
+  const auto by_blocks = [&](auto kernel) {
+    launch("softmax_cross_entropy_forward", kernel, {static_cast<unsigned>(rows)}, kThreads, kWarps * sizeof(float),
+           context.stream, logits.as<T>(), labels, classes, target, loss, gradient);
+  };
+  rows_are_aligned<T>(classes, logits.as<T>(), gradient) ? by_blocks(forward_by_blocks<T, Packed<T>::kCount>)
+                                                         : by_blocks(forward_by_blocks<T, 1>);
 }
 
 }  // namespace
@@ -212,7 +231,12 @@ void softmax_cross_entropy_backward(KernelContext& context, TensorView gradient,
       launch("softmax_cross_entropy_backward", kernel, {static_cast<unsigned>(divide_up(rows, kThreads / row_threads))}, kThreads,
              0, context.stream, gradient.as<T>(), dloss.as<float>(), rows, classes, write == Write::kAdd, dlogits.as<T>());
     };
-    classes <= 512 ? start(scale_rows<T, kWarp>, kWarp) : start(scale_rows<T, kThreads>, kThreads);
+    const auto with_vector = [&]<int kVector>(std::integral_constant<int, kVector>) {
+      classes <= 512 * kVector ? start(scale_rows<T, kWarp, kVector>, kWarp) : start(scale_rows<T, kThreads, kVector>, kThreads);
+    };
+    rows_are_aligned<T>(classes, gradient.as<T>(), dlogits.as<T>())
+        ? with_vector(std::integral_constant<int, Packed<T>::kCount>{})
+        : with_vector(std::integral_constant<int, 1>{});
   });
 }
 

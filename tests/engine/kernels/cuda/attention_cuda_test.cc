@@ -157,6 +157,8 @@ TEST_F(AttentionCuda, NeverLooksAhead) {
   }
 }
 
+TEST_F(AttentionCuda, ManyBlocksOfQueriesAndKeysAgreeWithTheReference) { compare<bf16>({1, 200, 2, 64}, 1e-2, 0.1); }
+
 TEST_F(AttentionCuda, LongerHeadsAreRefused) {
   DeviceContext c(1 << 16);
   const auto qkv = to_device<float>({1, 2, 387}, std::vector<float>(774)),

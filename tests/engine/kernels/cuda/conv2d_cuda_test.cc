@@ -41,6 +41,9 @@ std::vector<Case> cases() {
       {2, {9, 10, 5, 3, 5, 5, 2, 2}},    //
       {2, {13, 12, 3, 16, 7, 7, 2, 3}},  // the stem for large images
       {1, {7, 7, 16, 1, 7, 7, 1, 3}},    //
+      {2, {6, 7, 16, 16, 3, 3, 1, 0}},   // no padding
+      {2, {7, 6, 16, 24, 3, 3, 2, 0}},   // pixels that no output reads
+      {1, {5, 5, 16, 16, 3, 3, 2, 3}},   // outputs that read no pixel
       {1, {3, 3, 5, 16, 5, 5, 1, 3}},    // a kernel larger than the map
       {2, {7, 6, 16, 9, 3, 2, 2, 1}},    // a kernel that is not square
       {1, {11, 8, 16, 16, 3, 3, 3, 1}},  // nine classes: more than one launch

@@ -2,6 +2,8 @@
 // every tile and splits of k.
 #include "engine/kernels/dense.h"
 
+#include <array>
+
 #include "engine/kernels/cuda/column_sums_cuda.h"
 #include "engine/kernels/cuda/dense_cuda.h"
 #include "engine/kernels/dense_reference.h"
@@ -39,13 +41,24 @@ struct Case {
   Write write = Write::kOverwrite;
 };
 
+// How k and the results are cut; tile 0: by shape, through the public calls.
+struct Cut {
+  int tile = 0, splits = 1;
+  bool warpgroup = false;
+
+  GemmPlan plan(std::int64_t k, std::size_t storage_bytes) const {
+    return warpgroup ? cuda::warpgroup_plan_of(k, splits)
+                     : cuda::gemm_plan_of(k, cuda::gemm_stage_depth(storage_bytes), tile, splits);
+  }
+};
+
 struct Errors {
   double y, dx, dweight, dbias;
 };
 
-// All three calls; `plan` cuts those that have one tile (0: by shape). `splits` parts of k each.
+// All three calls.
 template <class S>
-Errors run_case(const Case& c, Products products, int tile = 0, int splits = 1) {
+Errors run_case(const Case& c, Products products, const Cut& cut = {}) {
   const Shape x_shape{c.n, c.in}, y_shape{c.n, c.out}, w_shape{c.out, c.in}, b_shape{c.out};
   const Operand<float> x = random_operand(x_shape, 1), w = random_operand(w_shape, 2), b = random_operand(b_shape, 3),
                        dy = random_operand(y_shape, 4), dx = output(x_shape, c.write), dw = output(w_shape, c.write),
@@ -65,14 +78,13 @@ Errors run_case(const Case& c, Products products, int tile = 0, int splits = 1) 
   const auto d_b = to_device<float>(b_shape, b.values), d_dw = to_device<float>(w_shape, dw.values),
              d_db = to_device<float>(b_shape, db.values);
   const TensorView bias = c.bias ? d_b.view() : TensorView{}, dbias = c.bias ? d_db.view() : TensorView{};
-  const int depth = cuda::gemm_stage_depth(sizeof(S));
-  const auto plan = [&](std::int64_t k) { return cuda::gemm_plan_of(k, depth, tile, splits); };
+  const auto plan = [&](std::int64_t k) { return cut.plan(k, sizeof(S)); };
   std::size_t scratch = dense_scratch_bytes(c.n, c.in, c.out, DTypeOf<S>::value, 0, Device::Kind::kCuda);
-  if (tile != 0)
-    scratch = static_cast<std::size_t>(std::max(
-        {scratch + 0, static_cast<std::size_t>(splits * 4 * (c.n * (c.out + 8) + c.n * (c.in + 8) + c.out * (c.in + 8)))}));
+  if (cut.tile != 0)
+    for (const auto& [m, n, k] : {std::array{c.n, c.out, c.in}, std::array{c.n, c.in, c.out}, std::array{c.out, c.in, c.n}})
+      scratch = std::max(scratch, static_cast<std::size_t>(cuda::gemm_workspace_bytes(plan(k), m, n)));
   DeviceContext context(scratch, products);
-  if (tile == 0) {
+  if (cut.tile == 0) {
     dense_forward(context.context, d_x.view(), d_w.view(), bias, c.relu, d_y.view());
     dense_backward_data(context.context, d_dy.view(), d_w.view(), d_dx.view(), c.write);
     dense_backward_weights(context.context, d_x.view(), d_dy.view(), d_dw.view(), dbias, c.write);
@@ -87,10 +99,10 @@ Errors run_case(const Case& c, Products products, int tile = 0, int splits = 1) 
 }
 
 template <class M>
-void expect_near(const Case& c, int tile = 0, int splits = 1) {
+void expect_near(const Case& c, const Cut& cut = {}) {
   SCOPED_TRACE("n " + std::to_string(c.n) + ", in " + std::to_string(c.in) + ", out " + std::to_string(c.out) + ", tile " +
-               std::to_string(tile) + ", splits " + std::to_string(splits) + (c.write == Write::kAdd ? ", add" : ""));
-  const Errors errors = run_case<typename M::Storage>(c, M::kWanted, tile, splits);
+               std::to_string(cut.tile) + ", splits " + std::to_string(cut.splits) + (c.write == Write::kAdd ? ", add" : ""));
+  const Errors errors = run_case<typename M::Storage>(c, M::kWanted, cut);
   EXPECT_LT(errors.y, M::error());
   EXPECT_LT(errors.dx, M::error());
   EXPECT_LT(errors.dweight, M::sum_error());
@@ -109,12 +121,38 @@ TYPED_TEST(DenseCuda, OddSizes) {
     }
 }
 
+TYPED_TEST(DenseCuda, ModelSizes) {
+  expect_near<TypeParam>({96, 784, 128, true, true});
+  expect_near<TypeParam>({512, 512, 10});
+  expect_near<TypeParam>({256, 64, 257, false});
+}
+
 TYPED_TEST(DenseCuda, EveryTileAndSplit) {
   for (const int tile : {32, 64, 128})
     for (const int splits : {1, 3}) {
-      expect_near<TypeParam>({130, 136, 70, true, false, splits == 3 ? Write::kAdd : Write::kOverwrite}, tile, splits);
-      expect_near<TypeParam>({71, 133, 137, true, true, splits == 1 ? Write::kAdd : Write::kOverwrite}, tile, splits);
+      expect_near<TypeParam>({130, 136, 70, true, false, splits == 3 ? Write::kAdd : Write::kOverwrite}, {tile, splits});
+      expect_near<TypeParam>({71, 133, 137, true, true, splits == 1 ? Write::kAdd : Write::kOverwrite}, {tile, splits});
     }
+}
+
+// On a device without them the calls would do nothing.
+bool has_warpgroup_instructions() {
+  const engine::cuda::DeviceInfo device = engine::cuda::device_info(0);
+  return device.name == "emulated GPU" || device.major == 9;
+}
+
+template <class M>
+class DenseCudaWarpgroup : public CudaTest {};
+using HalfModes = ::testing::Types<Mode<bf16, Products::kBF16>, Mode<f16, Products::kF16>>;
+TYPED_TEST_SUITE(DenseCudaWarpgroup, HalfModes);
+
+TYPED_TEST(DenseCudaWarpgroup, AgreesWithTheReference) {
+  if (!has_warpgroup_instructions()) GTEST_SKIP() << "of compute capability 9.0";
+  for (const int splits : {1, 2}) {
+    expect_near<TypeParam>({130, 200, 70, true, false, splits == 2 ? Write::kAdd : Write::kOverwrite}, {128, splits, true});
+    expect_near<TypeParam>({71, 133, 264, true, true, splits == 1 ? Write::kAdd : Write::kOverwrite}, {128, splits, true});
+  }
+  expect_near<TypeParam>({1, 3, 7}, {128, 1, true});
 }
 
 TYPED_TEST(DenseCuda, ManyRowsAreSplit) {
@@ -194,6 +232,18 @@ TEST_F(DenseCudaChecks, PlansCoverKAndFillTheDevice) {
     const GemmPlan plan = cuda::plan_gemm(64, 64, k, 32);
     EXPECT_GE(plan.splits * plan.split_depth, k);
     EXPECT_LT((plan.splits - 1) * plan.split_depth, k);
+  }
+}
+
+TEST_F(DenseCudaChecks, WarpgroupProductsAreOffAndNeedTheirDevice) {
+  EXPECT_FALSE(cuda::plan_matrix_product(4096, 4096, 4096, 2).warpgroup);
+  if (engine::cuda::device_info(0).major == 9) {
+    cuda::allow_warpgroup_products(true);
+    EXPECT_TRUE(cuda::plan_matrix_product(4096, 4096, 4096, 2).warpgroup);
+    EXPECT_FALSE(cuda::plan_matrix_product(4096, 4096, 4096, 4).warpgroup);
+    cuda::allow_warpgroup_products(false);
+  } else {
+    EXPECT_THROW(cuda::allow_warpgroup_products(true), engine::cuda::CudaError);
   }
 }
 

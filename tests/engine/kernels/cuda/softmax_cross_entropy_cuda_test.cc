@@ -32,7 +32,7 @@ Operand<float> some_logits(const Shape& shape) {
 
 TYPED_TEST(SoftmaxCrossEntropyCuda, AgreesWithTheReference) {
   for (const Shape& shape :
-       {Shape{0, 10}, Shape{1, 1}, Shape{37, 10}, Shape{70, 65}, Shape{5, 129}, Shape{9, 1000}, Shape{3, 2500}})
+       {Shape{0, 10}, Shape{1, 1}, Shape{37, 10}, Shape{70, 65}, Shape{5, 129}, Shape{9, 1000}, Shape{3, 2503}, Shape{3, 5008}})
     for (const double smoothing : {0.0, 0.1})
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         SCOPED_TRACE(shape.to_string() + " " + std::to_string(smoothing));
@@ -144,23 +144,28 @@ TEST_F(SoftmaxCrossEntropyFaults, TheFirstLabelOutOfRangeIsKeptAndCountsAsZero) 
 
 TEST_F(SoftmaxCrossEntropyFaults, InfiniteLogitsAreAsInTheReference) {
   const float inf = std::numeric_limits<float>::infinity();
-  auto logits = operand_of<float>({4, 3}, {0, -inf, 1, -inf, -inf, -inf, inf, 0, 1, 1, NAN, 2});
-  auto labels = operand_of<std::int32_t>({4}, {0, 1, 2, 0});
-  Operand<float> loss({4}, 0), gradient({4, 3}, 0);
-  Context host(1, 0);
-  softmax_cross_entropy_forward(host.context, logits.view(), labels.view(), loss.view(), gradient.view());
-  DeviceContext c;
-  const auto device_logits = to_device<float>({4, 3}, logits.values), device_gradient = to_device<float>({4, 3}, logits.values);
-  const DeviceOperand<std::int32_t> device_labels({4}, labels.values);
-  const auto device_loss = to_device<float>({4}, {7, 7, 7, 7});
-  softmax_cross_entropy_forward(c.context, device_logits.view(), device_labels.view(), device_loss.view(),
-                                device_gradient.view());
-  c.finish();
-  const std::vector<float> found = device_loss.values(), slopes = device_gradient.values();
-  for (std::size_t i = 0; i < found.size(); ++i)
-    EXPECT_TRUE(std::isnan(loss.values[i]) ? std::isnan(found[i]) : std::fabs(found[i] - loss.values[i]) < 1e-6f) << i;
-  for (std::size_t i = 0; i < slopes.size(); ++i)
-    EXPECT_TRUE(std::isnan(gradient.values[i]) ? std::isnan(slopes[i]) : std::fabs(slopes[i] - gradient.values[i]) < 1e-6f) << i;
+  const std::vector<float> starts = {0, -inf, 1, -inf, -inf, -inf, inf, 0, 1, 1, NAN, 2};
+  for (const std::int64_t classes : {3, 200, 2000}) {  // what rows have beyond three classes is -inf
+    Operand<float> logits({4, classes}, -inf), loss({4}, 0), gradient({4, classes}, 0);
+    for (std::size_t i = 0; i < starts.size(); ++i) logits.values[i / 3 * static_cast<std::size_t>(classes) + i % 3] = starts[i];
+    auto labels = operand_of<std::int32_t>({4}, {0, 1, 2, 0});
+    Context host(1, 0);
+    softmax_cross_entropy_forward(host.context, logits.view(), labels.view(), loss.view(), gradient.view());
+    DeviceContext c;
+    const auto device_logits = to_device<float>(logits.shape, logits.values),
+               device_gradient = to_device<float>(logits.shape, logits.values);
+    const DeviceOperand<std::int32_t> device_labels({4}, labels.values);
+    const auto device_loss = to_device<float>({4}, {7, 7, 7, 7});
+    softmax_cross_entropy_forward(c.context, device_logits.view(), device_labels.view(), device_loss.view(),
+                                  device_gradient.view());
+    c.finish();
+    const auto alike = [](const std::vector<float>& found, const std::vector<float>& expected) {
+      for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_TRUE(std::isnan(expected[i]) ? std::isnan(found[i]) : std::fabs(found[i] - expected[i]) < 1e-6f) << i;
+    };
+    alike(device_loss.values(), loss.values);
+    alike(device_gradient.values(), gradient.values);
+  }
 }
 
 }  // namespace
