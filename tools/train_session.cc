@@ -275,6 +275,11 @@ std::vector<std::string> TrainSession::plan_lines() const {
                               s.sampler.steps_per_epoch(), s.total_steps);
 }
 
+std::string TrainSession::graph_line() const {
+  const auto* work = dynamic_cast<const engine::DeviceWork*>(impl_->work.get());
+  return work == nullptr ? "" : work->graph_text();
+}
+
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) {
   Impl& s = *impl_;
   std::vector<engine::TrainObserver*> observers;
