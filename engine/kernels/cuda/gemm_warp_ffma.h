@@ -91,7 +91,7 @@ class FfmaWarp {
   // k that is read at once, and how often the loop over it is unrolled: so that sums and operands fit into the registers that
   // two blocks a processor leave.
   static constexpr bool kAlike = TileA::kByDepth == TileB::kByDepth;
-  static constexpr int kSteps = kAlike ? 4 : 2, kUnroll = kAlike ? 4 : 1;
+  static constexpr int kSteps = kAlike ? 4 : 2, kUnroll = TileA::kByDepth || TileB::kByDepth ? 1 : 4;
   using LinesA = FfmaLines<TileA, kHigh, 4>;
   using LinesB = FfmaLines<TileB, kWide, 8>;
   float sums_[kHigh][kWide] = {};

@@ -121,6 +121,12 @@ TYPED_TEST(DenseCuda, OddSizes) {
     }
 }
 
+TYPED_TEST(DenseCuda, ModelSizes) {
+  expect_near<TypeParam>({96, 784, 128, true, true});
+  expect_near<TypeParam>({512, 512, 10});
+  expect_near<TypeParam>({256, 64, 257, false});
+}
+
 TYPED_TEST(DenseCuda, EveryTileAndSplit) {
   for (const int tile : {32, 64, 128})
     for (const int splits : {1, 3}) {
