@@ -9,9 +9,8 @@
 namespace engine::kernels::cuda {
 
 // Who copies what of a tile.
-template <class S, int kRows, int kLine, int kPitch, int kBlockThreads>
+template <class S, int kRows, int kLine, int kPitch, int kThreads>
 struct TileShare {
-  static constexpr int kThreads = kBlockThreads;
   static constexpr int kPiece = 16 / static_cast<int>(sizeof(S)), kPieces = kLine / kPiece, kStep = kThreads / kPieces,
                        kEach = kRows / kStep;
   static_assert(kLine % kPiece == 0 && kThreads % kPieces == 0 && kRows % kStep == 0 && kEach >= 1);
@@ -45,22 +44,22 @@ class Elements {
           if constexpr (sizeof(S) == 4) {
             copy_async_4(Share::at(tile_, i) + first + e, from, valid ? 4 : 0);
           } else {
-            four_[i].at[e] = valid ? *from : from_float<S>(0);
+            few_[i].at[e] = valid ? *from : from_float<S>(0);
           }
         });
       if constexpr (sizeof(S) != 4) {
 #pragma unroll
-        for (int i = 0; i < Share::kEach; ++i) *reinterpret_cast<Four*>(Share::at(tile_, i) + first) = four_[i];
+        for (int i = 0; i < Share::kEach; ++i) *reinterpret_cast<Few*>(Share::at(tile_, i) + first) = few_[i];
       }
     }
   }
 
  private:
-  struct alignas(kTogether * sizeof(S)) Four {
+  struct alignas(kTogether * sizeof(S)) Few {
     S at[kTogether];
   };
   S* tile_;
-  Four four_[Share::kEach];
+  Few few_[Share::kEach];
 };
 
 // Rows are places, a line runs along (tap, channel): the gathered operand of forward and of backward to the input.
