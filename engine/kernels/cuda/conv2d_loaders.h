@@ -164,28 +164,30 @@ template <class S, class Share>
 class MatrixRows {
  public:
   __device__ __forceinline__ MatrixRows(const S* matrix, int columns, bool vector, int first_column)
-      : matrix_(matrix), columns_(columns), column_(first_column + Share::column()), vector_(vector) {}
+      : start_(matrix + std::int64_t{Share::row(0)} * columns + first_column + Share::column()),
+        columns_(columns),
+        room_(columns - first_column - Share::column()),
+        vector_(vector) {}
 
   __device__ __forceinline__ void load(S* tile, int first_row, int end) const {
-    const S* corner = matrix_ + std::int64_t{first_row + Share::row(0)} * columns_ + column_;
+    const S* corner = start_ + std::int64_t{first_row} * columns_;
     if (vector_) {
 #pragma unroll
       for (int i = 0; i < Share::kEach; ++i)
         copy_piece(Share::at(tile, i), corner + std::int64_t{i * Share::kStep} * columns_,
-                   first_row + Share::row(i) < end && column_ < columns_);
+                   first_row + Share::row(i) < end && room_ > 0);
       return;
     }
     Elements<S, Share>(tile).run([&](int e, const auto& copy) {
 #pragma unroll
       for (int i = 0; i < Share::kEach; ++i)
-        copy(i, corner + std::int64_t{i * Share::kStep} * columns_ + e,
-             first_row + Share::row(i) < end && column_ + e < columns_);
+        copy(i, corner + std::int64_t{i * Share::kStep} * columns_ + e, first_row + Share::row(i) < end && e < room_);
     });
   }
 
  private:
-  const S* matrix_;
-  int columns_, column_;
+  const S* start_;      // this thread's place in the first row
+  int columns_, room_;  // room_: columns from there to the end of a row
   bool vector_;
 };
 
