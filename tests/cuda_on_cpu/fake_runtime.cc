@@ -39,7 +39,7 @@ struct EmulatedStream {
   std::recursive_mutex mutex;  // held while its work runs
   std::mutex queue_mutex;
   std::deque<Work> queue;
-  std::uint64_t issued = 0, done = 0;
+  std::atomic<std::uint64_t> issued{0}, done{0};
   std::shared_ptr<EmulatedGraph> capture;
   bool captures_itself = false;  // EndCapture is called on this one
 };
@@ -68,7 +68,7 @@ struct Machine {
   std::map<int, std::size_t> used;
   int open = 0;  // how many threads run device work just now
   std::mutex streams_mutex;
-  std::vector<EmulatedStream*> streams;
+  std::vector<std::shared_ptr<EmulatedStream>> streams;  // a thread that drains all may hold one that its owner ends
 };
 
 Machine& machine() {
@@ -133,10 +133,12 @@ bool run_one(EmulatedStream& stream) {
 
 // As far as it goes without waiting; true: there.
 bool try_until(EmulatedStream& stream, std::uint64_t position) {
-  const std::lock_guard lock(stream.mutex);
-  while (stream.done < position)
+  // Where another thread drives the stream, that one gets it further: waiting for it here, while a stream of ours is held,
+  // could be waiting in a ring.
+  const std::unique_lock lock(stream.mutex, std::try_to_lock);
+  while (lock && stream.done < position)
     if (!run_one(stream)) return false;
-  return true;
+  return stream.done >= position;
 }
 
 void run_until(EmulatedStream& stream, std::uint64_t position) {
@@ -159,8 +161,8 @@ void advance(EmulatedStream& stream) {
 }
 
 EmulatedStream& default_stream() {
-  static thread_local EmulatedStream* stream = [] {
-    auto* made = new EmulatedStream;
+  static thread_local const std::shared_ptr<EmulatedStream> stream = [] {
+    auto made = std::make_shared<EmulatedStream>();
     const std::lock_guard lock(machine().streams_mutex);
     machine().streams.push_back(made);
     return made;
@@ -297,13 +299,13 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
 }
 cudaError_t cudaDeviceSynchronize() {
   if (captures > 0) return fail(cudaErrorStreamCaptureUnsupported);
-  std::vector<EmulatedStream*> streams;
+  std::vector<std::shared_ptr<EmulatedStream>> streams;
   {
     const std::lock_guard lock(machine().streams_mutex);
-    for (EmulatedStream* stream : machine().streams)  // others' threads may end theirs at any time
+    for (const auto& stream : machine().streams)
       if (stream->device == current_device) streams.push_back(stream);
   }
-  for (EmulatedStream* stream : streams) drain(*stream, stream->issued);
+  for (const auto& stream : streams) drain(*stream, stream->issued);
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -391,17 +393,17 @@ cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = new EmulatedStream;
-  (*stream)->device = current_device;
+  auto made = std::make_shared<EmulatedStream>();
+  made->device = current_device;
+  *stream = made.get();
   const std::lock_guard lock(machine().streams_mutex);
-  machine().streams.push_back(*stream);
+  machine().streams.push_back(std::move(made));
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   drain(*stream, stream->issued);
   const std::lock_guard lock(machine().streams_mutex);
-  std::erase(machine().streams, stream);
-  delete stream;
+  std::erase_if(machine().streams, [&](const auto& each) { return each.get() == stream; });
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
