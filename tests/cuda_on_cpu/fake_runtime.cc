@@ -118,6 +118,7 @@ bool run_one(EmulatedStream& stream) {
   Work* work = nullptr;  // stays where it is: a deque's elements do not move when others are added behind
   {
     const std::lock_guard lock(stream.queue_mutex);
+    if (stream.queue.empty()) return false;  // another thread has done it meanwhile
     work = &stream.queue.front();
   }
   try {
