@@ -99,19 +99,21 @@ int bench_command(const Arguments& arguments) {
   if (what == "comm") return bench_comm_command(rest);
   if (what == "step") return bench_step_command(rest);
   if (what == "scaling") return bench_scaling_command(rest);
+  if (what == "kernels") return bench_kernels_command(rest);
   if (what == "demos") return bench_demos_command(rest);
   CLI::App app(
       "Measures: step (training steps and where their time goes), scaling (steps over numbers of ranks and backends), demos (one "
-      "process, several devices, several processes, both), comm (collectives). engine bench WHAT --help",
+      "process, several devices, several processes, both), comm (collectives), kernels (single operators). engine bench WHAT "
+      "--help",
       "engine bench");
   std::string word;
   app.add_option("WHAT", word, "what to measure")
       ->required()
-      ->check(CLI::IsMember({"step", "scaling", "demos", "comm"}))
-      ->type_name("step|scaling|demos|comm");
+      ->check(CLI::IsMember({"step", "scaling", "demos", "comm", "kernels"}))
+      ->type_name("step|scaling|demos|comm|kernels");
   app.allow_extras();
   if (!parse(app, arguments)) return kExitOk;
-  throw UsageError("engine bench: the first word says what to measure: step, scaling, demos or comm");
+  throw UsageError("engine bench: the first word says what to measure: step, scaling, demos, comm or kernels");
 }
 
 }  // namespace tools

@@ -18,8 +18,8 @@
 
 #include "engine/core/arena.h"
 #include "engine/kernels/conv2d.h"
-#include "engine/kernels/cpu_dispatch.h"
 #include "engine/kernels/dense.h"
+#include "tools/bench_kernels/kernel_bench.h"
 
 namespace {
 
@@ -110,31 +110,6 @@ double time_conv(const std::string& op, int threads, std::istream& sizes) {
   });
 }
 
-// Twelve independent chains of fused multiply-adds on the widest registers; flop/s. x86-64 only, elsewhere 0.
-double fma_rate() {
-#if ENGINE_X86_ISAS
-  const engine::kernels::CpuIsa isa = engine::kernels::cpu_isa();
-  if (isa == engine::kernels::CpuIsa::kBaseline) return 0;
-  const long steps = 10'000'000;
-  const double start = seconds_now();
-#define ENGINE_CHAIN(r, i) "vfmadd231ps %%" r "mm14,%%" r "mm15,%%" r "mm" i "\n"
-#define ENGINE_CHAINS(r)                                                                                                       \
-  "mov %0,%%rcx\n1: " ENGINE_CHAIN(r, "0") ENGINE_CHAIN(r, "1") ENGINE_CHAIN(r, "2") ENGINE_CHAIN(r, "3") ENGINE_CHAIN(r, "4") \
-      ENGINE_CHAIN(r, "5") ENGINE_CHAIN(r, "6") ENGINE_CHAIN(r, "7") ENGINE_CHAIN(r, "8") ENGINE_CHAIN(r, "9")                 \
-          ENGINE_CHAIN(r, "10") ENGINE_CHAIN(r, "11") "dec %%rcx\njnz 1b\nvzeroupper\n"
-  if (isa == engine::kernels::CpuIsa::kAvx512) {
-    asm volatile(ENGINE_CHAINS("z")::"r"(steps)
-                 : "rcx", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "cc");
-    return steps * 12.0 * 32 / (seconds_now() - start);
-  }
-  asm volatile(ENGINE_CHAINS("y")::"r"(steps)
-               : "rcx", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "cc");
-  return steps * 12.0 * 16 / (seconds_now() - start);
-#else
-  return 0;
-#endif
-}
-
 }  // namespace
 
 int main() {
@@ -144,7 +119,7 @@ int main() {
     std::string op;
     words >> threads >> op;
     use_cpu_time = threads == 1;
-    const double answer = op == "fma"               ? fma_rate()
+    const double answer = op == "fma"               ? tools::fma_rate(true)
                           : op.starts_with("dense") ? time_dense(op, threads, words)
                                                     : time_conv(op, threads, words);
     std::cout << answer << std::endl;

@@ -18,7 +18,7 @@ packages=(git build-essential cmake ninja-build
 check=no
 while [ $# -gt 0 ]; do
   case $1 in
-    --tests) packages+=(libgtest-dev python3-numpy) ;;
+    --tests) packages+=(libgtest-dev libboost-context-dev python3-numpy) ;;
     --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables) ;;
     --clang) packages+=(clang) ;;
     --coverage) packages+=(gcovr) ;;

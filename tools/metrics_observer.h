@@ -2,13 +2,20 @@
 #pragma once
 
 #include "engine/train/train_observer.h"
+#include "io/metrics/gpu_monitor.h"
 #include "io/metrics/metrics_writer.h"
 
 namespace tools {
 
 class MetricsObserver : public engine::TrainObserver {
  public:
-  MetricsObserver(const std::string& path, bool append) : writer_(path, append) {}
+  // `gpu_every`: steps between samples of the GPUs; 0: none. Throws io::ConfigError where there is nothing to sample.
+  MetricsObserver(const std::string& path, bool append, std::int64_t gpu_every = 0)
+      : gpu_every_(gpu_every), gpus_(gpu_every > 0 ? std::make_unique<io::GpuMonitor>() : nullptr), writer_(path, append) {}
+  void on_step(const engine::TrainProgress& p) override {
+    if (gpu_every_ == 0 || p.global_step % gpu_every_ != 0) return;
+    for (const io::GpuSample& s : gpus_->sample()) writer_.gpu(p.global_step, p.epoch, s.device, s.name, s.bus, s.values);
+  }
   void on_report(const engine::StepReport& r) override {
     io::MetricsWriter::Numbers more{{"data_s", r.phases.data},
                                     {"forward_s", r.phases.forward},
@@ -44,6 +51,8 @@ class MetricsObserver : public engine::TrainObserver {
     if (averagings > 0) writer_.averaging(p.global_step, p.epoch, averagings, bytes_sent, spread);
   }
 
+  std::int64_t gpu_every_;
+  std::unique_ptr<io::GpuMonitor> gpus_;
   io::MetricsWriter writer_;
 };
 

@@ -5,8 +5,9 @@
 #   --sanitize address,undefined | thread   build and test with these sanitizers (build/asan, build/tsan)
 #   --clang                                 with clang, warnings being errors (build/clang)
 #   --coverage                              count the lines of engine/ and io/ that run; less than 90 % is a failure
+#   --emulated                              CUDA kernels run on the CPU, against tests/cuda_on_cpu (build/emulated)
 #   --minimal                               with every optional dependency switched off (build/minimal)
-#   --label REGEX, --exclude-label REGEX    only, or without, tests of these labels: unit comm cli cluster slow
+#   --label REGEX, --exclude-label REGEX    only, or without, tests of these labels: unit comm cli gpu cluster slow
 #   --match REGEX                           only tests of these names
 #   --cluster                               also install SLURM and Open MPI, for the tests under real launchers (root)
 #   --retry                                 run a test that failed once more (tests watch clocks, and machines are shared)
@@ -18,7 +19,7 @@ set -euo pipefail
 
 preset=release
 choose() {
-  [ "$preset" = release ] || fail "choose one of --sanitize, --clang, --coverage and --minimal"
+  [ "$preset" = release ] || fail "choose one of --sanitize, --clang, --coverage, --emulated and --minimal"
   preset=$1
 }
 install=yes run=yes packages=(--tests) filters=()
@@ -33,6 +34,7 @@ while [ $# -gt 0 ]; do
       esac
       shift ;;
     --clang) choose clang; packages+=(--clang) ;;
+    --emulated) choose emulated ;;
     --minimal) choose minimal ;;
     --coverage) choose coverage; packages+=(--coverage) ;;
     --label) filters+=(--label-regex "$2"); shift ;;

@@ -27,7 +27,8 @@ int train_rank(const io::RunConfig& config, backends::Group& group, const std::a
     session.add_observer(make_console_observer({.steps_per_epoch = session.steps_per_epoch(),
                                                 .total_steps = session.total_steps(),
                                                 .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1}));
-    if (!config.metrics.empty()) session.add_observer(std::make_unique<MetricsObserver>(config.metrics, session.resumed()));
+    if (!config.metrics.empty())
+      session.add_observer(std::make_unique<MetricsObserver>(config.metrics, session.resumed(), config.log_gpu));
   }
   if (const std::string shard = session.shard_line(); !shard.empty()) std::cout << shard + "\n" << std::flush;  // every rank
   session.add_observer(make_desync_observer(group.rank(), group.world_size()));

@@ -9,9 +9,13 @@
 
 namespace engine::kernels {
 
-// Throws ShapeError unless the operand is there and has this dtype (or, without one, is f32 or f64; in device memory f32, bf16 or f16).
+// Throws ShapeError unless the operand is there and has this dtype (or, without one, is f32 or f64; in device memory f32, bf16 or
+// f16).
 void check_dtype(std::string_view kernel, std::string_view operand, const TensorView& view, DType expected);
 void check_floating(std::string_view kernel, std::string_view operand, const TensorView& view);
+
+// The dtype of statistics, losses, vectors of parameters and gradients of parameters beside activations of this one.
+constexpr DType wide_dtype(DType activations) { return activations == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 // Throws ShapeError unless the shapes are equal.
 void check_shape(std::string_view kernel, std::string_view operand, const TensorView& view, const Shape& expected);

@@ -96,6 +96,12 @@ void MetricsWriter::averaging(std::int64_t step, std::int64_t epoch, std::int64_
                     ",\"bytes_sent\":" + std::to_string(bytes_sent) + (spread ? ",\"spread\":" + number(*spread) : ""));
 }
 
+void MetricsWriter::gpu(std::int64_t step, std::int64_t epoch, int device, const std::string& name, const std::string& bus,
+                        const Numbers& values) {
+  impl_->write_line(head("gpu", step, epoch) + ",\"device\":" + std::to_string(device) + ",\"name\":" + json_string(name) +
+                    ",\"bus\":" + json_string(bus) + members(values));
+}
+
 void MetricsWriter::end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code) {
   impl_->write_line(head("end", step, epoch) + ",\"seconds\":" + number(seconds) + ",\"exit\":" + std::to_string(exit_code));
 }

@@ -29,6 +29,9 @@ class MetricsWriter {
   // Averagings and bytes sent so far; the spread of the replicas where it was measured.
   void averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings, std::int64_t bytes_sent,
                  std::optional<double> spread);
+  // A sample of one GPU (gpu_monitor.h).
+  void gpu(std::int64_t step, std::int64_t epoch, int device, const std::string& name, const std::string& bus,
+           const Numbers& values);
   void end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code);
 
  private:

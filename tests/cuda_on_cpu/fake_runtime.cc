@@ -68,7 +68,8 @@ struct Machine {
   std::map<int, std::size_t> used;
   int open = 0;  // how many threads run device work just now
   std::mutex streams_mutex;
-  std::vector<std::shared_ptr<EmulatedStream>> streams;  // a thread that drains all may hold one that its owner ends
+  std::vector<EmulatedStream*> streams;
+  std::vector<EmulatedStream*> ended;  // kept: another thread's synchronisation may still look at them
 };
 
 Machine& machine() {
@@ -162,12 +163,14 @@ void advance(EmulatedStream& stream) {
 }
 
 EmulatedStream& default_stream() {
-  static thread_local const std::shared_ptr<EmulatedStream> stream = [] {
-    auto made = std::make_shared<EmulatedStream>();
+  static thread_local std::map<int, EmulatedStream*> of_device;
+  EmulatedStream*& stream = of_device[current_device];
+  if (stream == nullptr) {
+    stream = new EmulatedStream;
+    stream->device = current_device;
     const std::lock_guard lock(machine().streams_mutex);
-    machine().streams.push_back(made);
-    return made;
-  }();
+    machine().streams.push_back(stream);
+  }
   return *stream;
 }
 
@@ -284,6 +287,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated GPU");
+  properties->uuid.bytes[15] = static_cast<char>(device);
   properties->totalGlobalMem = kDeviceBytes;
   properties->multiProcessorCount = 4;
   properties->major = 8;
@@ -300,13 +304,13 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
 }
 cudaError_t cudaDeviceSynchronize() {
   if (captures > 0) return fail(cudaErrorStreamCaptureUnsupported);
-  std::vector<std::shared_ptr<EmulatedStream>> streams;
+  std::vector<EmulatedStream*> streams;
   {
     const std::lock_guard lock(machine().streams_mutex);
-    for (const auto& stream : machine().streams)
+    for (EmulatedStream* stream : machine().streams)
       if (stream->device == current_device) streams.push_back(stream);
   }
-  for (const auto& stream : streams) drain(*stream, stream->issued);
+  for (EmulatedStream* stream : streams) drain(*stream, stream->issued);
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -344,6 +348,19 @@ cudaError_t cudaFreeHost(void* pointer) {
   cudaDeviceSynchronize();
   const std::lock_guard lock(machine().mutex);
   return release(machine().host_blocks, pointer);
+}
+cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
+  const std::lock_guard lock(machine().mutex);
+  machine().host_blocks[reinterpret_cast<std::uintptr_t>(pointer)] = {nullptr, 0, bytes, 0};
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* pointer) {
+  cudaDeviceSynchronize();
+  const std::lock_guard lock(machine().mutex);
+  const auto found = machine().host_blocks.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == machine().host_blocks.end()) return fail(cudaErrorInvalidValue);
+  machine().host_blocks.erase(found);
+  return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   const std::lock_guard lock(machine().mutex);
@@ -394,17 +411,17 @@ cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  auto made = std::make_shared<EmulatedStream>();
-  made->device = current_device;
-  *stream = made.get();
+  *stream = new EmulatedStream;
+  (*stream)->device = current_device;
   const std::lock_guard lock(machine().streams_mutex);
-  machine().streams.push_back(std::move(made));
+  machine().streams.push_back(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   drain(*stream, stream->issued);
   const std::lock_guard lock(machine().streams_mutex);
-  std::erase_if(machine().streams, [&](const auto& each) { return each.get() == stream; });
+  std::erase(machine().streams, stream);
+  machine().ended.push_back(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {

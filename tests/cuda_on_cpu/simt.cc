@@ -1,20 +1,33 @@
 // Fibers of Boost.Context, one for each thread of a block; a barrier gives the CPU to the next fiber.
 #include "tests/cuda_on_cpu/simt.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <boost/context/detail/fcontext.hpp>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__ 1  // as GCC says it
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(start, bytes) (static_cast<void>(start), static_cast<void>(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(start, bytes) (static_cast<void>(start), static_cast<void>(bytes))
 #endif
 
 namespace simt {
@@ -47,13 +60,47 @@ struct Warp {
   unsigned size = 0, alive = 0, arrived = 0;
 };
 
+// A block's shared memory. It ends, but for less than 128 bytes, at a page that is never mapped.
+class SharedMemory {
+ public:
+  static constexpr std::size_t kMost = 163 * 1024;  // what a block of sm_80 may have
+
+  SharedMemory() : page_(static_cast<std::size_t>(getpagesize())), room_((kMost + page_ - 1) / page_ * page_) {
+    void* mapping = mmap(nullptr, room_ + page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping == MAP_FAILED) throw std::bad_alloc();
+    mapping_ = static_cast<std::byte*>(mapping);
+    mprotect(mapping_ + room_, page_, PROT_NONE);
+  }
+  ~SharedMemory() {
+    ASAN_UNPOISON_MEMORY_REGION(mapping_, room_);
+    munmap(mapping_, room_ + page_);
+  }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  void resize(std::size_t bytes) {
+    ASAN_UNPOISON_MEMORY_REGION(mapping_, room_);
+    bytes_ = bytes;
+    start_ = mapping_ + room_ - (bytes + 127) / 128 * 128;
+    ASAN_POISON_MEMORY_REGION(start_ + bytes, static_cast<std::size_t>(mapping_ + room_ - (start_ + bytes)));
+  }
+  // What a block finds there is nobody's: all ones is NaN in every floating type.
+  void forget() { std::memset(start_, 0xff, bytes_); }
+  std::byte* start() const { return start_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t page_, room_, bytes_ = 0;
+  std::byte* mapping_ = nullptr;
+  std::byte* start_ = nullptr;
+};
+
 struct Executor {
   std::vector<Fiber> fibers;
   std::vector<std::unique_ptr<std::byte[]>> stacks;
   std::vector<Warp> warps;
   std::vector<unsigned> order;
-  std::vector<std::max_align_t> shared;
-  std::size_t shared_bytes = 0;
+  SharedMemory shared;
   Index grid, block, here;
   unsigned alive = 0, arrived = 0;
   const std::function<void()>* body = nullptr;
@@ -135,6 +182,7 @@ void fiber_main(context::transfer_t from) {
 
 void start(Executor& e, unsigned number) {
   Fiber& f = e.fibers[number];
+  ASAN_UNPOISON_MEMORY_REGION(e.stacks[number].get(), kStackBytes);  // frames that never returned were on it
   f.where = context::make_fcontext(e.stacks[number].get() + kStackBytes, kStackBytes, fiber_main);
   f.state = State::kReady;
   f.fake_stack = nullptr;
@@ -159,8 +207,7 @@ void run_block(Executor& e, const char* name) {
     e.warps[w].size = e.warps[w].alive = std::min(kWarp, count - w * kWarp);
     e.warps[w].arrived = 0;
   }
-  // What a block finds in shared memory is nobody's: all ones is NaN in every floating type.
-  std::memset(e.shared.data(), 0xff, e.shared.size() * sizeof(std::max_align_t));
+  e.shared.forget();
   for (unsigned i = 0; i < count; ++i) start(e, i);
   while (e.alive > 0) {
     bool progress = false;
@@ -194,10 +241,10 @@ const Index& grid_dim() { return running().grid; }
 unsigned lane() { return running().current->number % kWarp; }
 void* shared_memory() {
   Executor& e = running();
-  if (e.shared_bytes == 0) throw std::logic_error("a kernel uses shared memory, but was launched without");
-  return e.shared.data();
+  if (e.shared.bytes() == 0) throw std::logic_error("a kernel uses shared memory, but was launched without");
+  return e.shared.start();
 }
-std::size_t shared_bytes() { return running().shared_bytes; }
+std::size_t shared_bytes() { return running().shared.bytes(); }
 
 void sync_threads() {
   Executor& e = running();
@@ -259,12 +306,13 @@ void run_grid(Index grid, Index block, std::size_t shared_bytes, const char* nam
     throw std::logic_error(std::string(name) + ": a block of " + std::to_string(count) + " threads");
   if (grid.y > 65535 || grid.z > 65535 || grid.x == 0 || grid.y == 0 || grid.z == 0)
     throw std::logic_error(std::string(name) + ": a grid that no device takes");
+  if (shared_bytes > SharedMemory::kMost)
+    throw std::logic_error(std::string(name) + ": " + std::to_string(shared_bytes) + " bytes of shared memory a block");
   while (e.stacks.size() < count) e.stacks.push_back(std::make_unique<std::byte[]>(kStackBytes));
   e.fibers.resize(count);
   e.warps.resize((count + kWarp - 1) / kWarp);
   e.order = thread_order(count);
-  e.shared.resize((shared_bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t) + 8);
-  e.shared_bytes = shared_bytes;
+  e.shared.resize(shared_bytes);
   e.grid = grid;
   e.block = block;
   e.body = &thread;

@@ -8,6 +8,12 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
+# Programs also look for shared libraries where tools/bundle.sh puts them. As RPATH, not RUNPATH: so it holds for what those
+# libraries need in turn.
+set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+add_link_options(LINKER:--disable-new-dtags)
+
 option(ENGINE_BUILD_TESTS "Build the tests" ON)
 option(ENGINE_WARNINGS_AS_ERRORS "Stop at a compiler warning" OFF)
 set(ENGINE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
@@ -15,6 +21,7 @@ set(ENGINE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: addr
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
 endif()
 
 # Kernels rely on fused multiply-add; nothing in the engine may rely on -ffast-math.

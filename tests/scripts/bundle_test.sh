@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Packs a build with tools/bundle.sh and runs what was packed elsewhere: no variables, and (as root) no build and source tree.
+#
+# Usage: tests/scripts/bundle_test.sh BUILD_FOLDER
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=$(cd "$1" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "bundle_test: $*"; exit 1; }
+
+options=(--from "$build")
+while read -r _ program; do
+  [ -x "$program" ] || { options+=(--program-only); break; }  # somebody builds single targets
+done <"$build/gpu_tests.txt"
+"$root/tools/bundle.sh" "${options[@]}" --output "$work/one.tar.gz"
+sleep 1.1  # a time of today in the archive would be another one
+"$root/tools/bundle.sh" "${options[@]}" --output "$work/two.tar.gz" >/dev/null
+cmp "$work/one.tar.gz" "$work/two.tar.gz" || fail "two bundles of one build differ"
+
+mkdir "$work/else where"
+tar -C "$work/else where" -xzf "$work/one.tar.gz"
+bundle=$(echo "$work/else where"/engine-*)
+[ ! -e "$bundle/licences/MISSING" ] || fail "$(cat "$bundle/licences/MISSING")"
+
+# Everything but the C library comes out of the bundle.
+for program in "$bundle/bin/engine" $( [ ! -f "$bundle/tests/gpu_tests.txt" ] || echo tests); do
+  [ "$program" != tests ] || program="$bundle/tests/$(awk 'NR == 1 { print $2 }' "$bundle/tests/gpu_tests.txt")"
+  outside=$(env -i ldd "$program" | awk '/=>/' | grep -vF "$bundle" |
+    grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv)\.so[.0-9]* ' || true)
+  [ -z "$outside" ] || fail "$program takes from elsewhere: $outside"
+done
+
+cat >"$work/commands" <<'END'
+set -eu
+cd "$1"
+bin/engine version
+bin/engine version --build
+bin/engine train --model mlp --dataset synthetic --synthetic-size 200 --steps 3 --spawn 2 --save-dir run --save-rank-models
+bin/engine verify run/final_model_rank_0.ckpt run/final_model_rank_1.ckpt
+if [ -f tests/gpu_tests.txt ]; then tests/gpu/run.sh --emulated --only 'pad_channels' --output results; fi
+END
+hidden() {  # nothing of the trees can be seen, where this user may hide them
+  if unshare --mount mount -t tmpfs none "$work" 2>/dev/null; then
+    unshare --mount bash -c 'for tree in "$1" "$2"; do [ ! -d "$tree" ] || mount -t tmpfs none "$tree"; done; cd /; shift 2; exec "$@"' \
+      hide "$build" "$root" "$@"
+  else
+    "$@"
+  fi
+}
+hidden env -i PATH=/usr/bin:/bin HOME="$work" bash "$work/commands" "$bundle" || fail "the bundle does not run"
+echo "the bundle runs by itself"
