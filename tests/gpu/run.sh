@@ -185,6 +185,11 @@ trace() {  # MODEL AMP STEPS FIRST ALL: the same steps on the CPU and on the dev
     train "$model" cpu "$steps" --log-every 1 --metrics "$scratch/$model.cpu.jsonl" || return 1
   # shellcheck disable=SC2046
   train "$model" "$device" "$steps" --log-every 1 $(amp "$amp") --metrics "$scratch/$model.$amp.jsonl" || return 1
+  if [ "$amp" != off ] && [ -s "$scratch/$model.off.jsonl" ] &&
+    cmp -s <(losses "$scratch/$model.off.jsonl") <(losses "$scratch/$model.$amp.jsonl"); then
+    note "the same losses as with --amp off: it does nothing"
+    return 1
+  fi
   cp "$scratch/$model.cpu.jsonl" "$output/trace-$model-cpu.jsonl"
   cp "$scratch/$model.$amp.jsonl" "$output/trace-$model-$amp.jsonl"
   compare "$scratch/$model.cpu.jsonl" "$scratch/$model.$amp.jsonl" "$4" "$5"
