@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,7 @@ struct BackendContext {
   Secret secret;        // the job's; every connection of our own proves it
   int streams = 1;      // connections per peer, where a backend stripes
   std::chrono::milliseconds timeout{};
+  std::function<void(const std::string&)> notice = {};  // lines for the user; may be empty
 
   int group_rank(int rank_here) const { return members[static_cast<std::size_t>(rank_here)]; }
 };
@@ -71,7 +73,8 @@ struct Backend {
   std::unique_ptr<Communicator> (*create)(const BackendContext& context);
   // What this machine lacks for a backend that is built in: "" nothing. nullptr: nothing can be missing. Any thread.
   const std::string& (*missing)() = nullptr;
-  bool device_memory = false;  // its calls take memory of a GPU, never of the host: `auto` and host stages leave it out
+  std::string (*describe)() = nullptr;  // what was found, where nothing is missing
+  bool device_memory = false;           // its calls take memory of a GPU, never of the host: `auto` and host stages leave it out
 };
 
 }  // namespace backends

@@ -19,7 +19,7 @@ const Backend kBackends[] = {
     {"gloo", Reach::kHosts, kGlooIsBuilt, kGlooNote, &make_gloo_communicator},
     {"zmq", Reach::kHosts, kZmqIsBuilt, kZmqNote, &make_zmq_communicator},
     {"socket", Reach::kHosts, true, "our own TCP, ranks are processes", &make_socket_communicator},
-    {"nccl", Reach::kHosts, kNcclIsBuilt, kNcclNote, &make_nccl_communicator, &missing_for_nccl, true},
+    {"nccl", Reach::kHosts, kNcclIsBuilt, kNcclNote, &make_nccl_communicator, &missing_for_nccl, &describe_nccl, true},
     {"shm", Reach::kHost, true, "shared memory between processes of one host", &make_shm_communicator},
     {"inproc", Reach::kThreads, true, "ranks are threads of one process", nullptr},
 };
@@ -103,8 +103,10 @@ std::vector<BackendInfo> list_backends() {
   std::vector<BackendInfo> list;
   for (const Backend& b : kBackends) {
     const std::string missing = missing_here(b);
-    list.push_back(
-        {b.name, b.usable && missing.empty(), b.reach == Reach::kHosts, missing.empty() ? b.note : missing, b.device_memory});
+    const bool usable = b.usable && missing.empty();
+    std::string note = missing.empty() ? b.note : missing;
+    if (usable && b.describe != nullptr) note += ": " + b.describe();
+    list.push_back({b.name, usable, b.reach == Reach::kHosts, note, b.device_memory});
   }
   return list;
 }

@@ -1,6 +1,8 @@
 // Control words in words.
 #include "backends/control_word.h"
 
+#include <algorithm>
+
 #include "backends/backend_error.h"
 
 namespace backends {
@@ -17,6 +19,8 @@ std::string_view to_string(Operation operation) {
       return "reduce_scatter";
     case Operation::kBarrier:
       return "barrier";
+    case Operation::kRegister:
+      return "register_memory";
   }
   return "?";
 }
@@ -45,6 +49,7 @@ std::string to_string(const ControlWord& word) {
     case Operation::kBroadcast:
       return text + " of " + std::to_string(word.count) + " bytes from rank " + std::to_string(word.root);
     case Operation::kAllGather:
+    case Operation::kRegister:
       return text + " of " + std::to_string(word.count) + " bytes";
     case Operation::kBarrier:
       return text;
@@ -60,6 +65,18 @@ void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& the
   throw MismatchError("ranks disagree: rank " + std::to_string(own_first ? own_rank : their_rank) + " called " +
                       to_string(first) + ", rank " + std::to_string(own_first ? their_rank : own_rank) + " " + to_string(second) +
                       order + " of this communicator)");
+}
+
+void expect_equal_plans(std::span<const ControlWord> own, int own_rank, std::span<const ControlWord> theirs, int their_rank) {
+  const std::size_t common = std::min(own.size(), theirs.size());
+  for (std::size_t i = 0; i < common; ++i) expect_equal(own[i], own_rank, theirs[i], their_rank);
+  if (own.size() == theirs.size()) return;
+  const bool own_longer = own.size() > theirs.size();
+  const ControlWord& extra = own_longer ? own[common] : theirs[common];
+  throw MismatchError("ranks disagree: rank " + std::to_string(own_rank) + " plans " + std::to_string(own.size()) +
+                      " collectives, rank " + std::to_string(their_rank) + " " + std::to_string(theirs.size()) + "; only rank " +
+                      std::to_string(own_longer ? own_rank : their_rank) + " plans " + to_string(extra) + " (collective " +
+                      std::to_string(extra.sequence) + ")");
 }
 
 }  // namespace backends

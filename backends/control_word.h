@@ -3,13 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "backends/communicator.h"
 
 namespace backends {
 
-enum class Operation : std::uint8_t { kAllReduce = 1, kBroadcast, kAllGather, kReduceScatter, kBarrier };
+enum class Operation : std::uint8_t { kAllReduce = 1, kBroadcast, kAllGather, kReduceScatter, kBarrier, kRegister };
 
 std::string_view to_string(Operation operation);
 
@@ -25,7 +26,7 @@ struct ControlWord {
 static_assert(sizeof(ControlWord) == 16);
 
 ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count, DataType type, ReduceOp op);
-// kBroadcast, kAllGather, kBarrier.
+// kBroadcast, kAllGather, kBarrier, kRegister (memory for later calls).
 ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes, int root = 0);
 
 // "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"; bytes that are no word of ours: "something unknown (…)".
@@ -39,5 +40,8 @@ inline void expect_equal(const ControlWord& own, int own_rank, const ControlWord
   if (!(own == theirs)) [[unlikely]]
     throw_mismatch(own, own_rank, theirs, their_rank);
 }
+
+// The same for the calls of a whole step: a MismatchError names the first call that differs, or the first that only one makes.
+void expect_equal_plans(std::span<const ControlWord> own, int own_rank, std::span<const ControlWord> theirs, int their_rank);
 
 }  // namespace backends

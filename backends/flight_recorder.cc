@@ -39,6 +39,7 @@ std::string details(const ControlWord& w) {
       return ",\"type\":\"u8\",\"root\":" + std::to_string(w.root);
     case Operation::kAllGather:
     case Operation::kBarrier:
+    case Operation::kRegister:
       break;
   }
   return ",\"type\":\"u8\"";

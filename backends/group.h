@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/communicator.h"
+#include "backends/device_communicator.h"
 
 namespace backends {
 
@@ -63,6 +64,10 @@ class Group {
   // A further communicator. Collective over its members: each of them calls it in the same order.
   virtual std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) = 0;
   std::unique_ptr<Communicator> make_communicator() { return make_communicator({}); }
+  // One for memory of the calling thread's CUDA device: nccl, staged, staged:NAME, auto (device_factory.h says what each
+  // means). Collective as above. Where the group's own backend is nccl, host memory needs make_communicator({"auto"}).
+  virtual std::unique_ptr<DeviceCommunicator> make_device_communicator(const CommunicatorRequest& request);
+  std::unique_ptr<DeviceCommunicator> make_device_communicator() { return make_device_communicator({}); }
 
   // The last collectives of this rank as JSON, for `engine inspect --flight` (flight_recorder.h). Any thread.
   virtual std::string flight_record(const std::string& reason) const = 0;

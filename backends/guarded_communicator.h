@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "backends/backend.h"
+#include "backends/device_communicator.h"
 #include "backends/flight_recorder.h"
 
 namespace backends {
@@ -17,6 +18,11 @@ struct Guard {
 };
 
 std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, Guard by);
+// In a build with CUDA.
+std::unique_ptr<DeviceCommunicator> guard_device(std::unique_ptr<DeviceCommunicator> inner, Guard by);
+
+// "backend gloo, rank 0 of 3, all_reduce sum of 7 f32: "
+std::string failure_context(std::string_view backend, int rank, int world_size, const std::string& operation);
 
 // "backend gloo, rank 0 of 3, all_reduce sum of 7 f32: WHAT", with the verdict of the watch (waits up to 2 s) as WHAT if
 // there is one.

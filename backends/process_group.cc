@@ -7,6 +7,7 @@
 #include "backends/backend_error.h"
 #include "backends/backend_table.h"
 #include "backends/communicator_factory.h"
+#include "backends/device_factory.h"
 #include "backends/flight_recorder.h"
 #include "backends/group.h"
 #include "backends/guarded_communicator.h"
@@ -90,45 +91,23 @@ class ProcessGroup final : public Group {
 
   using Group::make_communicator;
   std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) override {
-    std::vector<PeerInfo> members = peers_;
-    if (!request.members.empty()) {
-      members.clear();
-      for (const int r : request.members) members.push_back(peers_.at(static_cast<std::size_t>(r)));
-    }
-    std::string prefix = "communicator";
-    BackendContext context{.members = {},
-                           .store = *joined_.store,
-                           .watch = *watch_,
-                           .prefix = "",
-                           .address = joined_.address,
-                           .secret = joined_.secret,
-                           .streams = options_.streams,
-                           .timeout = std::chrono::milliseconds(options_.timeout_ms)};
-    context.world_size = static_cast<int>(members.size());
-    context.rank = -1;
-    for (const PeerInfo& p : members) {
-      if (p.rank == rank()) context.rank = static_cast<int>(context.members.size());
-      context.members.push_back(p.rank);
-      prefix += "/" + std::to_string(p.rank);
-    }
-    if (context.rank < 0)
-      throw ConfigurationError("rank " + std::to_string(rank()) + " is no member of the communicator that it asks for");
-    context.prefix = prefix + "#" + std::to_string(made_of_members_[prefix]++);
+    const std::vector<PeerInfo> members = members_of(request);
+    const BackendContext context = context_for(members);
     const BackendPlan plan =
         request.backend.empty() && request.members.empty()
             ? plan_
-            : plan_backend(request.backend.empty() ? options_.backend : request.backend,
-                           request.local_stage.empty() ? options_.local_stage : request.local_stage, members);
-    const Guard by{watch_, recorder_, communicators_++, rank(), world_size()};
-    try {
-      return guard(create_communicator(plan, context, members), by);
-    } catch (const ConfigurationError&) {
-      throw;
-    } catch (const MismatchError&) {
-      throw;
-    } catch (const std::exception& error) {
-      throw PeerError(explain_failure(*watch_, plan.name, rank(), world_size(), "connecting the ranks", error.what()));
-    }
+            : plan_backend(request.backend.empty() ? options_.backend : request.backend, local_stage_of(request), members);
+    return connecting(plan.name, [&] { return guard(create_communicator(plan, context, members), next_guard()); });
+  }
+
+  using Group::make_device_communicator;
+  std::unique_ptr<DeviceCommunicator> make_device_communicator(const CommunicatorRequest& request) override {
+    const std::vector<PeerInfo> members = members_of(request);
+    BackendContext context = context_for(members);
+    const DeviceChoice choice = choose_for_device(request.backend, options_.backend);
+    return connecting(choice.nccl ? "nccl" : "staged:" + choice.host, [&] {
+      return guard_device(create_device_communicator(choice, local_stage_of(request), std::move(context), members), next_guard());
+    });
   }
 
   std::string flight_record(const std::string& reason) const override {
@@ -145,6 +124,56 @@ class ProcessGroup final : public Group {
   }
 
  private:
+  std::string local_stage_of(const CommunicatorRequest& request) const {
+    return request.local_stage.empty() ? options_.local_stage : request.local_stage;
+  }
+  std::vector<PeerInfo> members_of(const CommunicatorRequest& request) const {
+    if (request.members.empty()) return peers_;
+    std::vector<PeerInfo> members;
+    for (const int r : request.members) members.push_back(peers_.at(static_cast<std::size_t>(r)));
+    return members;
+  }
+
+  BackendContext context_for(const std::vector<PeerInfo>& members) {
+    std::string prefix = "communicator";
+    BackendContext context{.members = {},
+                           .store = *joined_.store,
+                           .watch = *watch_,
+                           .prefix = "",
+                           .address = joined_.address,
+                           .secret = joined_.secret,
+                           .streams = options_.streams,
+                           .timeout = std::chrono::milliseconds(options_.timeout_ms),
+                           .notice = options_.notice};
+    context.world_size = static_cast<int>(members.size());
+    context.rank = -1;
+    for (const PeerInfo& p : members) {
+      if (p.rank == rank()) context.rank = static_cast<int>(context.members.size());
+      context.members.push_back(p.rank);
+      prefix += "/" + std::to_string(p.rank);
+    }
+    if (context.rank < 0)
+      throw ConfigurationError("rank " + std::to_string(rank()) + " is no member of the communicator that it asks for");
+    context.prefix = prefix + "#" + std::to_string(made_of_members_[prefix]++);
+    return context;
+  }
+
+  Guard next_guard() { return {watch_, recorder_, communicators_++, rank(), world_size()}; }
+
+  // Says who and where in the errors of making a communicator.
+  template <typename Make>
+  auto connecting(const std::string& backend, const Make& make) -> decltype(make()) {
+    try {
+      return make();
+    } catch (const ConfigurationError&) {
+      throw;
+    } catch (const MismatchError&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw PeerError(explain_failure(*watch_, backend, rank(), world_size(), "connecting the ranks", error.what()));
+    }
+  }
+
   const GroupOptions options_;
   JoinedStore joined_;
   std::shared_ptr<ProcessWatch> watch_;
@@ -157,7 +186,8 @@ class ProcessGroup final : public Group {
 
 class SingleGroup final : public Group {
  public:
-  explicit SingleGroup(std::string reason) : reason_(std::move(reason)), peers_{{0, host_name(), getpid(), host_id()}} {}
+  SingleGroup(std::string reason, int timeout_ms)
+      : reason_(std::move(reason)), timeout_ms_(timeout_ms), peers_{{0, host_name(), getpid(), host_id()}} {}
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
   const std::vector<PeerInfo>& peers() const override { return peers_; }
@@ -165,6 +195,10 @@ class SingleGroup final : public Group {
   std::string backend_reason() const override { return reason_; }
   using Group::make_communicator;
   std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest&) override { return make_single_communicator(); }
+  using Group::make_device_communicator;
+  std::unique_ptr<DeviceCommunicator> make_device_communicator(const CommunicatorRequest&) override {
+    return stage_for_device(make_single_communicator(), std::chrono::milliseconds(timeout_ms_), {0});
+  }
   std::string flight_record(const std::string& reason) const override {
     return FlightRecorder().to_json({0, 1, getpid(), host_name(), "single", reason, ""});
   }
@@ -174,6 +208,7 @@ class SingleGroup final : public Group {
 
  private:
   const std::string reason_;
+  const int timeout_ms_;
   const std::vector<PeerInfo> peers_;
 };
 
@@ -194,12 +229,17 @@ void validate(const GroupOptions& o) {
 
 }  // namespace
 
+std::unique_ptr<DeviceCommunicator> Group::make_device_communicator(const CommunicatorRequest&) {
+  throw ConfigurationError("these ranks have no communicator for device memory");
+}
+
 std::unique_ptr<Group> join_group(const GroupOptions& options) {
   validate(options);
   check_backend(options.backend, options.local_stage);
   if (options.world_size == 1)
     return std::make_unique<SingleGroup>(
-        plan_backend(options.backend, options.local_stage, {PeerInfo{0, host_name(), getpid(), host_id()}}).reason);
+        plan_backend(options.backend, options.local_stage, {PeerInfo{0, host_name(), getpid(), host_id()}}).reason,
+        options.timeout_ms);
   if (options.backend == "inproc")
     throw ConfigurationError("backend inproc joins threads of one process, not " + std::to_string(options.world_size) +
                              " processes");

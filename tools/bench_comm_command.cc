@@ -10,6 +10,7 @@
 #include "io/checkpoint/atomic_file.h"
 #include "io/io_error.h"
 #include "tools/bench_comm/bench_comm.h"
+#include "tools/bench_comm/bench_comm_device.h"
 #include "tools/command.h"
 #include "tools/console_observer.h"
 #include "tools/exit_codes.h"
@@ -113,7 +114,7 @@ int measure_all(const CommFlags& flags, const io::RunConfig& config, std::vector
   const CommBench bench = to_bench(flags);
   std::vector<std::string> processes = split_list(flags.backends.empty() ? config.backend : flags.backends, "--backends");
   for (const std::string& name : processes)
-    if (name != "all") backends::check_backend(name, config.local_stage);
+    if (name != "all" && !is_device_backend(name)) backends::check_backend(name, config.local_stage);
   if (in_launched_group(config)) {
     if (!flags.ranks.empty())
       throw UsageError("--ranks starts ranks of its own, but this process is already a rank of a group: leave it out");
@@ -127,7 +128,7 @@ int measure_all(const CommFlags& flags, const io::RunConfig& config, std::vector
     group.spawn = ranks;
     int code = kExitOk;
     if (!processes.empty()) {
-      if (group.backend == "inproc") group.backend = "auto";
+      if (group.backend == "inproc" || is_device_backend(group.backend)) group.backend = "auto";  // what controls is on the host
       code = measure_group(group, bench, processes, rows);
     }
     if (code == kExitOk && threads) {  // threads are a group of their own: not in turn with the processes
@@ -170,7 +171,8 @@ void add_flags(CLI::App& app, CommFlags& flags) {
   app.add_option("--sizes", flags.sizes, "bytes: MIN:MAX:FACTOR, or a list as 8,4K,1M")->capture_default_str();
   app.add_option("--dtype", flags.dtype, "f32, f64, f16, bf16, i64 or u8")->capture_default_str();
   app.add_option("--backends", flags.backends,
-                 "with commas, measured in turn; all: those that can join the ranks (default: --backend)")
+                 "with commas, measured in turn; all: those that can join the ranks; nccl, staged, staged:NAME: on GPUs "
+                 "(default: --backend)")
       ->type_name("LIST");
   app.add_option("--ranks", flags.ranks, "numbers of ranks to start on this host, as 2,4 (default: --spawn, else 2)")
       ->type_name("LIST");

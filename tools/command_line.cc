@@ -77,7 +77,17 @@ void add_table_options(CLI::App& app, io::ConfigValues& values, const std::vecto
                             [&values, spec] {
                               values[spec.name] = {"false", "--no-" + std::string(spec.name)};
                             })
-          ->group("");  // hidden: named with the positive form
+          ->group("");                                         // hidden: named with the positive form
+    } else if (spec.type == io::OptionSpec::Type::kDevices) {  // "0 1" as one argument or as two
+      option = app.add_option_function<std::vector<std::string>>(
+          flag,
+          [&values, spec, flag](const std::vector<std::string>& words) {
+            std::string text;
+            for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+            values[spec.name] = {text, flag};
+          },
+          spec.help);
+      option->type_name(spec.metavar)->expected(1, CLI::detail::expected_max_vector_size);
     } else {
       option = app.add_option_function<std::string>(
           flag,

@@ -10,6 +10,7 @@
 #include "tools/command.h"
 #include "tools/command_line.h"
 #include "tools/console_observer.h"
+#include "tools/device_choice.h"
 #include "tools/exit_codes.h"
 #include "tools/thread_choice.h"
 
@@ -80,7 +81,10 @@ void print_json(const std::vector<Row>& rows, const backends::Identity& id, cons
   for (const Row& row : rows)
     std::printf(",\"%s\":{\"value\":%s,\"source\":%s}", row.name, io::json_string(row.value.value).c_str(),
                 io::json_string(row.value.source).c_str());
-  std::printf("}\n");
+  std::printf(",\"cuda\":{\"note\":%s,\"devices\":[", io::json_string(gpu_note()).c_str());
+  const std::vector<std::string> gpus = gpu_lines();
+  for (std::size_t i = 0; i < gpus.size(); ++i) std::printf("%s%s", i > 0 ? "," : "", io::json_string(gpus[i]).c_str());
+  std::printf("]}}\n");
 }
 
 void print_shell(const std::vector<Row>& rows) {
@@ -96,6 +100,8 @@ void print_text(const std::vector<Row>& rows, const backends::Identity& id, cons
                 row.value.source.empty() ? "nowhere" : row.value.source.c_str());
   std::printf("%-17s %s\n", "init method", id.init_method.empty() ? "- (one rank)" : id.init_method.c_str());
   std::printf("%-17s %-20s %d port%s tried\n", "port rule", port_rule.c_str(), id.port_window, id.port_window == 1 ? "" : "s");
+  std::printf("%-17s %s\n", "CUDA devices", gpu_note().c_str());
+  for (const std::string& gpu : gpu_lines()) std::printf("%-17s %s\n", "", gpu.c_str());
   for (const backends::BackendInfo& b : backends::list_backends())
     std::printf("backend %-9s %-20s %s\n", b.name.c_str(), b.usable ? "usable" : "not usable", b.note.c_str());
 }

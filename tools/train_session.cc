@@ -4,14 +4,18 @@
 #include <algorithm>
 
 #include "engine/averaging/replica_statistics.h"
-#include "engine/kernels/cpu_dispatch.h"
+#include "engine/core/cuda_runtime.h"
+#include "engine/optim/loss_scale.h"
+#include "engine/train/device_averaging.h"
 #include "io/checkpoint/device_map.h"
 #include "io/interchange/array_files.h"
 #include "tools/averaging_choice.h"
 #include "tools/build_info.h"
+#include "tools/compute_choice.h"
 #include "tools/console_observer.h"
 #include "tools/data_choice.h"
 #include "tools/data_staging.h"
+#include "tools/device_choice.h"
 #include "tools/exit_codes.h"
 #include "tools/training_choice.h"
 
@@ -22,35 +26,41 @@ struct TrainSession::Impl {
       : config(c),
         device_map(io::DeviceMap::parse(c.map_location)),
         group(g),
-        control(g.make_communicator()),
-        wire(g.make_communicator()),
+        compute(choose_compute(c, g)),
+        control(host_communicator(g)),
+        wire(host_communicator(g)),
+        device_wire(make_device_wire()),
         data(io::load_dataset(stage_dataset(c, g, *control))),
         pool(make_pool(c, g)),
         graph(build_graph(c, data.train)),
-        model(engine::ModelState::allocate(graph, dtype_of(c))),
+        model(engine::ModelState::allocate(graph, engine::state_dtype(compute.storage))),
         order(c.shuffle ? io::make_epoch_order(c.sampler, data.train) : nullptr),
         sampler(sampler_options(c, data.train, g, order.get())),
         total_steps(c.steps > 0 ? c.steps : c.epochs * sampler.steps_per_epoch()),
-        plan(engine::Plan::compile(graph, plan_options(c, sampler, pool))),
-        statistics(g.world_size() > 1 && graph.layers_that_use_replicas() > 0 ? g.make_communicator() : nullptr),
+        plan(engine::Plan::compile(graph, plan_options(c, compute, sampler, pool))),
+        statistics(g.world_size() > 1 && graph.layers_that_use_replicas() > 0 ? host_communicator(g) : nullptr),
         replicas(statistics ? engine::make_rank_statistics(*statistics) : nullptr),
-        work(make_work()),
         optimizer(make_optimizer(c, model.parameters.values)),
+        control_of_scale(engine::first_control(compute.loss_scale)),
+        work(make_work()),
         context{.device = {}, .threads = &pool, .scratch = {}},
         island(island_ranks(c, g)),
-        island_wire(c.sync_island == "host" && g.world_size() > 1 ? g.make_communicator({.members = island}) : nullptr),
-        policy(make_averaging(c, g, {*wire, island_wire.get(), model, *optimizer, context})),
+        island_wire(c.sync_island == "host" && g.world_size() > 1 ? host_communicator(g, island) : nullptr),
+        policy(device_wire ? engine::make_device_gradient_averaging(model.parameters.gradients)
+                           : make_averaging(c, g, {*wire, island_wire.get(), model, *optimizer, context})),
         rate(make_learning_rate(c, g.world_size(), sampler.steps_per_epoch(), total_steps)),
         state{model,
               *optimizer,
               *policy,
               {},
-              {},
+              compute.device,
               c.seed,
               global_batch_of(c, g.world_size()),
               data.train.size(),
               buffer_mode(c),
-              sampler.steps_per_epoch()},
+              sampler.steps_per_epoch(),
+              compute.loss_scale,
+              compute.cuda() ? &control_of_scale : nullptr},
         loader(data.train, sampler_options(c, data.train, g, order.get()),
                {.normalization = normalization(c, data.train),
                 .workers = c.workers,
@@ -66,9 +76,11 @@ struct TrainSession::Impl {
     model.initialize(graph, c.seed);
     if (c.check_sampler) io::check_partition(sampler_options(c, data.train, g, order.get()));
     if (c.eval_every.every > 0 && data.test.size() > 0)
-      evaluator = std::make_unique<engine::Evaluator>(
-          *control, graph, model, pool, data.test,
-          engine::EvaluatorOptions{.normalization = normalization(c, data.train), .dtype = dtype_of(c)});
+      evaluator = std::make_unique<engine::Evaluator>(*control, graph, model, pool, data.test,
+                                                      engine::EvaluatorOptions{.normalization = normalization(c, data.train),
+                                                                               .dtype = compute.storage,
+                                                                               .device = compute.device,
+                                                                               .products = compute.products});
     if (c.verify_every > 0 && g.world_size() > 1) {
       if (policy->local_parameters())
         throw io::ConfigError("verify-every compares replicas, but --sync " + c.sync + " never brings them together");
@@ -77,7 +89,32 @@ struct TrainSession::Impl {
     }
   }
 
+  std::function<std::unique_ptr<engine::DeviceGradientSum>(const engine::FlatBuffer&)> device_sum() const {
+    if (!device_wire) return {};
+    return [this](const engine::FlatBuffer& gradients) {
+      return engine::make_device_sum(
+          *device_wire, gradients,
+          {.bucket_bytes = static_cast<std::int64_t>(config.bucket_cap_mb * (1 << 20)), .overlap = !config.delay_allreduce});
+    };
+  }
+
   std::unique_ptr<engine::StepWork> make_work() {
+    if (compute.cuda())
+      return engine::make_device_work(
+          plan, model, *optimizer,
+          {.device = compute.device,
+           .seed = config.seed,
+           .micro_batches = config.grad_accum,
+           .products = compute.products,
+           .loss_scale = compute.loss_scale,
+           .control = &control_of_scale,
+           .graph = compute.graph,
+           .pinned = compute.pinned,
+           .non_blocking = compute.non_blocking,
+           .replicas = replicas.get(),
+           .make_sum = device_sum(),
+           .agreement = skips_apart() ? control.get() : nullptr,
+           .make_optimizer = [this](const engine::FlatBuffer& values) { return make_optimizer(config, values); }});
     if (!config.canonical)
       return engine::make_accumulated_work(plan, model, pool,
                                            {.micro_batches = config.grad_accum, .seed = config.seed, .replicas = replicas.get()});
@@ -91,6 +128,22 @@ struct TrainSession::Impl {
                                       .seed = config.seed,
                                       .replicas = replicas.get()});
   }
+
+  // NCCL's, where gradients can be averaged on the devices. Without it they pass through host memory, bucket by bucket.
+  std::unique_ptr<backends::DeviceCommunicator> make_device_wire() const {
+    const bool plain_gradients = config.sync == "grad" && (config.compress.empty() || config.compress == "none");
+    const bool chosen = config.backend == "nccl" || config.backend == "auto";
+    if (!compute.cuda() || group.world_size() == 1 || !plain_gradients || !chosen || group.backend() == "inproc") return nullptr;
+    engine::cuda::use_device(compute.device.index);
+    backends::CommunicatorRequest request;
+    request.backend = config.backend;
+    auto communicator = group.make_device_communicator(request);
+    if (communicator->name() != "nccl") communicator.reset();
+    return communicator;
+  }
+
+  // Whether ranks could skip different steps: gradients stay each rank's own.
+  bool skips_apart() const { return group.world_size() > 1 && compute.loss_scale.on() && config.sync != "grad"; }
 
   // "4 ranks x 2 devices x 32 x 1" (the last: micro-batches), or each rank's share where they differ.
   std::string batch_shares() const {
@@ -112,12 +165,9 @@ struct TrainSession::Impl {
     return config.grad_accum == 1 ? line : line + " in " + std::to_string(config.grad_accum) + " micro-batches";
   }
 
-  // --map-location: this build computes on the CPU, so that is where every array must go.
+  // --map-location: a rank has one device, so that is where every array must go. All pass through host memory.
   void place(const std::string& saved) const {
-    const std::string own = engine::to_string(state.device), target = device_map.target(saved, own);
-    if (engine::parse_device(target).kind != state.device.kind)
-      throw io::ConfigError("map-location sends arrays saved on " + saved + " to " + target + ", but this rank computes on " +
-                            own);
+    static_cast<void>(place_array(device_map, saved, state.device, compute.cuda() ? engine::cuda::device_count() : 0));
   }
 
   io::Checkpoint describe() const {
@@ -130,10 +180,14 @@ struct TrainSession::Impl {
     return c;
   }
 
+  std::string load_or_share_state();
+
   const io::RunConfig config;
   const io::DeviceMap device_map;
   backends::Group& group;
-  std::unique_ptr<backends::Communicator> control, wire;  // between steps; for the policy alone
+  const Compute compute;
+  std::unique_ptr<backends::Communicator> control, wire;      // between steps; for the policy alone
+  std::unique_ptr<backends::DeviceCommunicator> device_wire;  // null: gradients are not averaged on the device
   io::DatasetSplits data;
   engine::ThreadPool pool;
   engine::Graph graph;
@@ -144,8 +198,9 @@ struct TrainSession::Impl {
   engine::Plan plan;
   std::unique_ptr<backends::Communicator> statistics;  // for layers with statistics over all ranks; null: none
   std::unique_ptr<engine::ReplicaExchange> replicas;
-  std::unique_ptr<engine::StepWork> work;
   std::unique_ptr<engine::Optimizer> optimizer;
+  engine::StepControl control_of_scale;
+  std::unique_ptr<engine::StepWork> work;
   engine::KernelContext context;
   std::vector<int> island;
   std::unique_ptr<backends::Communicator> island_wire;  // null where every rank is its own island
@@ -164,7 +219,13 @@ TrainSession::TrainSession(const io::RunConfig& config, backends::Group& group) 
 TrainSession::~TrainSession() = default;
 
 std::string TrainSession::start_state() {
-  Impl& s = *impl_;
+  const std::string line = impl_->load_or_share_state();
+  impl_->work->to_device();
+  return line;
+}
+
+std::string TrainSession::Impl::load_or_share_state() {
+  Impl& s = *this;
   if (s.config.resume != "none") s.resumed_from = s.keeper.resume(s.config.resume, s.state);
   if (!s.resumed_from.empty()) return "resumed " + s.resumed_from + " at step " + std::to_string(s.state.progress.global_step);
   if (!s.config.init_from.empty()) {
@@ -186,10 +247,9 @@ std::string TrainSession::start_line() const {
   std::string line = "engine " ENGINE_VERSION ": " + s.config.model + " (" + with_commas(s.model.parameter_count()) +
                      " parameters, " + s.config.dtype + ") on " + s.data.train.name + " (" + with_commas(s.data.train.size()) +
                      " train, " + with_commas(s.data.test.size()) + " test) | " + std::to_string(world) +
-                     (world == 1 ? " rank x " : " ranks x ") + std::to_string(s.pool.physical_threads()) +
-                     (s.pool.physical_threads() == 1 ? " thread" : " threads") + " on cpu (" +
-                     std::string(engine::kernels::to_string(engine::kernels::cpu_isa())) + ") | backend " + s.group.backend() +
-                     " (" + s.group.backend_reason() + ") | sync " + averaging_text(s.config, s.policy->name());
+                     (world == 1 ? " rank x " : " ranks x ") + compute_text(s.compute, s.pool.physical_threads()) +
+                     " | backend " + s.group.backend() + " (" + s.group.backend_reason() + ") | sync " +
+                     averaging_text(s.config, s.policy->name());
   if (s.config.canonical) line += " (" + std::to_string(s.config.reduction_shards) + " shards)";
   if (const int layers = s.graph.layers_that_use_replicas(); s.config.sync_bn || layers > 0)
     line += " | sync-bn of " + std::to_string(layers) + (layers == 1 ? " layer" : " layers");

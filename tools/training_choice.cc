@@ -23,11 +23,13 @@ engine::ThreadPool make_pool(const io::RunConfig& config, const backends::Group&
 }
 
 // For the most samples that one pass computes: a micro-batch, of a rank or of a shard. A rank may have none at all.
-engine::PlanOptions plan_options(const io::RunConfig& config, const io::Sampler& sampler, const engine::ThreadPool& pool) {
+engine::PlanOptions plan_options(const io::RunConfig& config, const Compute& compute, const io::Sampler& sampler,
+                                 const engine::ThreadPool& pool) {
   const std::int64_t most = std::max<std::int64_t>(1, sampler.max_part_count());
   return {.max_batch = (most - 1) / config.grad_accum + 1,
-          .dtype = dtype_of(config),
-          .threads = config.canonical ? 1 : pool.threads()};
+          .dtype = compute.storage,
+          .threads = config.canonical ? 1 : pool.threads(),
+          .device = compute.device.kind};
 }
 
 engine::Graph build_graph(const io::RunConfig& config, const io::Dataset& dataset) {

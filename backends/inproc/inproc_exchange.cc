@@ -58,6 +58,7 @@ void InprocExchange::run(int rank, const Offer& offer) {
       }
       break;
     case Operation::kBarrier:
+    case Operation::kRegister:
       break;
   }
   meet(rank);  // only then may a rank show its next offer, or use its data

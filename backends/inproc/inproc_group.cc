@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "backends/backend_error.h"
+#include "backends/device_factory.h"
 #include "backends/group.h"
 #include "backends/guarded_communicator.h"
 #include "backends/inproc/inproc_exchange.h"
@@ -29,6 +30,7 @@ class InprocJob final : public FailureWatch {
     if (!found) found = std::make_shared<InprocExchange>(static_cast<int>(members.size()), timeout_ms_);
     return found;
   }
+  int timeout_ms() const { return timeout_ms_; }
   void set_activity(int rank, std::string_view activity) {
     const std::lock_guard lock(mutex_);
     activities_[static_cast<std::size_t>(rank)].assign(activity);
@@ -86,18 +88,14 @@ class InprocGroup final : public Group {
   std::string backend_reason() const override { return "the ranks are threads of one process"; }
   using Group::make_communicator;
   std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) override {
-    if (!request.backend.empty() && request.backend != "inproc" && request.backend != "auto")
-      throw ConfigurationError("backend " + request.backend + " joins processes, but these ranks are threads (inproc)");
-    std::vector<int> members = request.members;
-    if (members.empty()) {
-      for (const PeerInfo& p : peers_) members.push_back(p.rank);
-    }
-    const auto self = std::ranges::find(members, rank_);
-    if (self == members.end())
-      throw ConfigurationError("rank " + std::to_string(rank_) + " is no member of the communicator that it asks for");
-    auto exchange = job_->exchange(members, made_of_members_[members]++);
-    return guard(make_inproc_communicator(std::move(exchange), static_cast<int>(self - members.begin())),
-                 {job_, recorder_, communicators_++, rank_, world_size()});
+    const std::vector<int> members = members_of(request);
+    return guard(exchange_of(request, members), next_guard());
+  }
+  using Group::make_device_communicator;
+  std::unique_ptr<DeviceCommunicator> make_device_communicator(const CommunicatorRequest& request) override {
+    const std::vector<int> members = members_of(request);
+    return guard_device(stage_for_device(exchange_of(request, members), std::chrono::milliseconds(job_->timeout_ms()), members),
+                        next_guard());
   }
   std::string flight_record(const std::string& reason) const override {
     return recorder_->to_json({rank_, world_size(), getpid(), host_name(), "inproc", reason, job_->activity(rank_)});
@@ -107,6 +105,25 @@ class InprocGroup final : public Group {
   void leave() override { job_->leave(rank_); }
 
  private:
+  std::vector<int> members_of(const CommunicatorRequest& request) const {
+    std::vector<int> members = request.members;
+    if (members.empty()) {
+      for (const PeerInfo& p : peers_) members.push_back(p.rank);
+    }
+    return members;
+  }
+  std::unique_ptr<Communicator> exchange_of(const CommunicatorRequest& request, const std::vector<int>& members) {
+    const std::string& backend = request.backend;
+    if (!backend.empty() && backend != "inproc" && backend != "auto" && backend != "staged" && backend != "staged:inproc")
+      throw ConfigurationError("backend " + backend + " joins processes, but these ranks are threads (inproc)");
+    const auto self = std::ranges::find(members, rank_);
+    if (self == members.end())
+      throw ConfigurationError("rank " + std::to_string(rank_) + " is no member of the communicator that it asks for");
+    auto exchange = job_->exchange(members, made_of_members_[members]++);
+    return make_inproc_communicator(std::move(exchange), static_cast<int>(self - members.begin()));
+  }
+  Guard next_guard() { return {job_, recorder_, communicators_++, rank_, world_size()}; }
+
   std::shared_ptr<InprocJob> job_;
   const int rank_;
   const std::shared_ptr<FlightRecorder> recorder_ = std::make_shared<FlightRecorder>();

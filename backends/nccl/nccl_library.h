@@ -1,4 +1,6 @@
-// The functions of libnccl and libcudart that the nccl backend calls, found at run time.
+// The functions of libnccl that the nccl backend calls, found at run time.
+//
+// ENGINE_NCCL_LIBRARY names the library; else libnccl.so.2 is looked for as the system does.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,17 +12,8 @@ namespace backends {
 
 // One member a function, of the type that its header declares.
 struct NcclLibrary {
-  decltype(&::cudaFree) cudaFree = nullptr;
-  decltype(&::cudaGetDevice) cudaGetDevice = nullptr;
-  decltype(&::cudaGetDeviceCount) cudaGetDeviceCount = nullptr;
-  decltype(&::cudaGetErrorString) cudaGetErrorString = nullptr;
-  cudaError_t (*cudaMalloc)(void**, std::size_t) = nullptr;  // overloaded in C++
-  decltype(&::cudaMemcpyAsync) cudaMemcpyAsync = nullptr;
-  decltype(&::cudaPointerGetAttributes) cudaPointerGetAttributes = nullptr;
-  decltype(&::cudaSetDevice) cudaSetDevice = nullptr;
-  decltype(&::cudaStreamCreateWithFlags) cudaStreamCreateWithFlags = nullptr;
-  decltype(&::cudaStreamDestroy) cudaStreamDestroy = nullptr;
-  decltype(&::cudaStreamQuery) cudaStreamQuery = nullptr;
+  std::string path;
+  int version = 0;  // 22809: 2.28.9
 
   decltype(&::ncclAllGather) ncclAllGather = nullptr;
   decltype(&::ncclAllReduce) ncclAllReduce = nullptr;
@@ -31,15 +24,21 @@ struct NcclLibrary {
   decltype(&::ncclCommGetAsyncError) ncclCommGetAsyncError = nullptr;
   decltype(&::ncclCommInitRankConfig) ncclCommInitRankConfig = nullptr;
   decltype(&::ncclGetErrorString) ncclGetErrorString = nullptr;
+  decltype(&::ncclGetLastError) ncclGetLastError = nullptr;
   decltype(&::ncclGetUniqueId) ncclGetUniqueId = nullptr;
   decltype(&::ncclReduceScatter) ncclReduceScatter = nullptr;
+  // Null in a library that has none of it (before 2.19).
+  decltype(&::ncclCommRegister) ncclCommRegister = nullptr;
+  decltype(&::ncclCommDeregister) ncclCommDeregister = nullptr;
+  ncclResult_t (*ncclMemAlloc)(void**, std::size_t) = nullptr;
+  decltype(&::ncclMemFree) ncclMemFree = nullptr;
 };
 
-// Loads both libraries on first use and keeps them. Throws ConfigurationError that says which one is missing, and why.
+// Loads the library on first use and keeps it. Throws ConfigurationError that says what is missing, and why.
 const NcclLibrary& nccl_library();
+std::string nccl_version_text(int version);  // "2.28.9"
 
-// Throw PeerError "CALL: what it says" unless the code is success.
-void check_cuda(cudaError_t code, const char* call);
+// Throws PeerError "CALL: what it says" unless the code is success.
 void check_nccl(ncclResult_t code, const char* call);
 
 }  // namespace backends

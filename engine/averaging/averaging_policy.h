@@ -46,6 +46,11 @@ class AveragingPolicy {
   virtual void finish_gradients() {}
   // `lr`: the rate of the update just made.
   virtual void after_update(const StepCounts& /*counts*/, double /*lr*/) {}
+  // Whether it changes the gradients of the next step, in host memory, between gradients_ready() and finish_gradients().
+  virtual bool changes_gradients() const { return false; }
+  // Whether the next after_update() reads or writes anything of the state that an update changes. Where it does not, a state on
+  // a device need not be brought to host memory.
+  virtual bool update_touches_state() const { return true; }
   // Brings replicas together now: at the end of an epoch, before saving, at exit. Nothing to do where they are together.
   virtual void synchronize() {}
   // Whether replicas' optimizer states may differ: a checkpoint must then hold every rank's.

@@ -10,6 +10,8 @@ class CanonicalAveraging : public AveragingPolicy {
   CanonicalAveraging(backends::Communicator& communicator, ParameterBuffer& parameters)
       : parameters_(parameters), sum_(communicator) {}
 
+  bool changes_gradients() const override { return true; }
+  bool update_touches_state() const override { return false; }
   std::string_view name() const override { return "grad"; }
   double loss_scale(const StepCounts& counts) const override {
     return counts.global == 0 ? 0 : 1.0 / static_cast<double>(counts.global);

@@ -28,6 +28,8 @@ class GradientAveraging : public AveragingPolicy {
     }
     ++averagings_;
   }
+  bool changes_gradients() const override { return true; }
+  bool update_touches_state() const override { return false; }
   PolicyCounters counters() const override { return {{"averagings", averagings_}, {"bytes_sent", sum_->bytes_sent()}}; }
   void restore_counters(const PolicyCounters& counters) override {
     averagings_ = find_counter(counters, "averagings", 0);

@@ -40,6 +40,7 @@ class ParameterAveraging : public AveragingPolicy {
     synchronize();
     if (outer_) outer_->apply(lr);
   }
+  bool update_touches_state() const override { return options_.schedule.due(updates_ + 1); }
   void synchronize() override {
     if (!apart_) return;
     // Every sample counts once. Where the data set is smaller than the world and nobody has seen any, all count alike.

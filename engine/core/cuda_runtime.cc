@@ -47,7 +47,13 @@ int device_count() {
 DeviceInfo device_info(int index) {
   cudaDeviceProp properties;
   expect(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
-  return {properties.name, properties.totalGlobalMem, properties.multiProcessorCount, properties.major, properties.minor};
+  std::string uuid = "GPU-";
+  for (const char byte : properties.uuid.bytes) {
+    const auto value = static_cast<unsigned char>(byte);
+    uuid += {"0123456789abcdef"[value >> 4], "0123456789abcdef"[value & 15]};
+  }
+  return {properties.name,  properties.totalGlobalMem, properties.multiProcessorCount,
+          properties.major, properties.minor,          uuid};
 }
 
 std::string versions() {
@@ -101,13 +107,20 @@ void release_pinned(void* memory) noexcept {
   if (memory != nullptr) cudaFreeHost(memory);
 }
 
+void pin(void* memory, std::size_t bytes) {
+  expect(cudaHostRegister(memory, bytes, cudaHostRegisterDefault), "cudaHostRegister");
+}
+
+void unpin(void* memory) noexcept { cudaHostUnregister(memory); }
+
 Stream::Stream() {
   cudaStream_t made = nullptr;
   expect(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   handle_ = made;
 }
 Stream::~Stream() { cudaStreamDestroy(stream_of(handle_)); }
-void Stream::synchronize() const { expect(cudaStreamSynchronize(stream_of(handle_)), "cudaStreamSynchronize"); }
+void synchronize_stream(void* stream) { expect(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize"); }
+void Stream::synchronize() const { synchronize_stream(handle_); }
 bool Stream::idle() const {
   const cudaError_t code = cudaStreamQuery(stream_of(handle_));
   if (code == cudaErrorNotReady) return false;

@@ -32,6 +32,7 @@ struct DeviceInfo {
   std::size_t memory_bytes = 0;
   int processors = 0;        // streaming multiprocessors
   int major = 0, minor = 0;  // compute capability
+  std::string uuid;          // "GPU-...", in hexadecimal: the same device for every process of a host
 };
 
 // Why no device can be used: "" where one can; "this build has no CUDA", "no CUDA device (...)". Does not throw; makes no
@@ -46,12 +47,15 @@ void use_device(int index);
 int current_device();
 std::pair<std::size_t, std::size_t> free_and_total_memory();  // bytes, of the calling thread's device
 void synchronize_device();
+void synchronize_stream(void* stream);  // until everything on it has ended
 
 // Device memory, and host memory that copies can reach without a stop (pinned). Never inside a step.
 void* allocate(std::size_t bytes);  // not filled; throws with the size and what is free
 void release(void* memory) noexcept;
 void* allocate_pinned(std::size_t bytes);  // zeros
 void release_pinned(void* memory) noexcept;
+void pin(void* memory, std::size_t bytes);  // memory that exists already; slow
+void unpin(void* memory) noexcept;
 
 class Stream {
  public:

@@ -18,10 +18,13 @@ void use_device(int) { refuse(); }
 int current_device() { refuse(); }
 std::pair<std::size_t, std::size_t> free_and_total_memory() { refuse(); }
 void synchronize_device() { refuse(); }
+void synchronize_stream(void*) { refuse(); }
 void* allocate(std::size_t) { refuse(); }
 void release(void*) noexcept {}
 void* allocate_pinned(std::size_t) { refuse(); }
 void release_pinned(void*) noexcept {}
+void pin(void*, std::size_t) { refuse(); }
+void unpin(void*) noexcept {}
 Stream::Stream() { refuse(); }
 Stream::~Stream() = default;
 void Stream::synchronize() const {}

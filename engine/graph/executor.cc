@@ -1,12 +1,12 @@
 // Executor: the views of every step are made once; a run changes batch extents and the places of inputs, nothing else.
 #include "engine/graph/executor.h"
 
-#include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 
+#include "engine/core/cuda_runtime.h"
 #include "engine/core/random.h"
+#include "engine/kernels/device_step.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/kernels/softmax_cross_entropy.h"
 
@@ -31,13 +31,6 @@ void set_batch(TensorView& view, std::int64_t count) {
   if (view.shape.rank() > 0) view.shape[0] = count;
 }
 
-void zero(const TensorView& view) { std::memset(view.data, 0, view.bytes()); }
-
-template <class T>
-void fill(const TensorView& view, double value) {
-  for (T& element : view.span<T>()) element = static_cast<T>(value);
-}
-
 [[noreturn]] void wrong_batch(const char* what, std::size_t found, std::int64_t expected, std::int64_t count) {
   throw InputError("a batch of " + std::to_string(count) + " samples has " + std::to_string(found) + " " + what + ", expected " +
                    std::to_string(expected));
@@ -55,14 +48,23 @@ struct Executor::Impl {
   TensorView samples, labels, logits, loss, loss_gradient;  // samples: the caller's, f32; or tokens, i32
   TensorView cast_samples;                                  // the arena's copy in an f64 plan; else absent
   std::int64_t sample_items = 0, label_items = 0;           // elements of one sample
+  DeviceStep device_step;
   std::int64_t bound_count = -1;
   bool backward_allowed = false;
 
-  Impl(const Plan& the_plan, ModelState& the_state, ThreadPool& threads, std::uint64_t seed)
-      : plan(the_plan), state(the_state), arena(plan.arena_bytes), scratch(plan.scratch_bytes) {
-    require(state.parameters.values.dtype() == plan.options.dtype, "plan and state have different dtypes");
-    require(threads.threads() == plan.options.threads, "the plan was made for another number of threads");
-    context = {.device = arena.device(), .threads = &threads, .scratch = {scratch.data(), scratch.bytes()}};
+  Impl(const Plan& the_plan, ModelState& the_state, const KernelContext& the_context, std::uint64_t seed)
+      : plan(the_plan),
+        state(the_state),
+        arena(plan.arena_bytes, the_context.device),
+        scratch(plan.scratch_bytes, the_context.device),
+        context(the_context) {
+    require(state.parameters.values.dtype() == state_dtype(plan.options.dtype), "plan and state have different dtypes");
+    require(!is_half(plan.options.dtype) || state.half_dtype == plan.options.dtype,
+            "the state has no halves of the plan's dtype");
+    require(plan.options.device == context.device.kind, "the plan was made for another kind of device");
+    require(on_cuda(context) || context.threads->threads() == plan.options.threads,
+            "the plan was made for another number of threads");
+    context.scratch = {scratch.data(), scratch.bytes()};
     bind_inputs();
     steps.reserve(plan.steps.size());
     const std::vector<std::size_t> first_entry = first_entries();
@@ -90,7 +92,7 @@ struct Executor::Impl {
     samples = view(plan.inputs[0]);
     sample_items = tensor(plan.inputs[0]).item_shape.count();
     if (samples.dtype != DType::kI32) {
-      if (samples.data != nullptr) cast_samples = samples;
+      if (tensor(plan.inputs[0]).offset != PlanTensor::kNone) cast_samples = samples;
       samples.dtype = DType::kF32;
     }
     labels = view(plan.inputs[1]);
@@ -147,12 +149,18 @@ struct Executor::Impl {
     const std::vector<Shape> shapes = plan.graph->input_shapes(from.node);
     std::size_t parameter = first_entry[static_cast<std::size_t>(plan.graph->parameter_node(from.node))];
     for (std::size_t k = from.layer->parameters(shapes).size(); k > 0; --k, ++parameter) {
-      step.parameters.push_back(state.view(state.entries[parameter]));
+      step.parameters.push_back(parameter_view(state.entries[parameter]));
       step.parameter_gradients.push_back(state.parameters.gradients.view(state.entries[parameter].slot));
     }
     std::size_t buffer = first_entry[static_cast<std::size_t>(from.node)] + plan.graph->own_parameters(from.node).size();
     for (std::size_t k = from.layer->buffers(shapes).size(); k > 0; --k, ++buffer)
       step.buffers.push_back(state.view(state.entries[buffer]));
+  }
+
+  // Matrices are read in the dtype of the activations, vectors always in f32 or f64.
+  TensorView parameter_view(const ModelState::Entry& entry) const {
+    const TensorView view_of_entry = state.view(entry);
+    return is_half(plan.options.dtype) && view_of_entry.shape.rank() >= 2 ? state.half_view(entry) : view_of_entry;
   }
 
   void remember_if_bound(int i, TensorView& view_of_input) {
@@ -216,7 +224,7 @@ struct Executor::Impl {
 
   BatchResult forward(const BatchView& batch, bool training) {
     backward_allowed = false;
-    check(batch, training);
+    if (!on_cuda(context)) check(batch, training);
     bind(batch);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       LayerRun& run = steps[i].run;
@@ -230,20 +238,33 @@ struct Executor::Impl {
     TensorView rows = logits, row_labels = labels;
     rows.shape = {loss.count(), logits.shape[logits.shape.rank() - 1]};
     row_labels.shape = {loss.count()};
+    if (on_cuda(context)) {
+      leave_totals(rows, row_labels, !training);
+      return {};
+    }
     return {.loss_sum = kernels::sum_f64(loss),
             .correct = kernels::count_correct(rows, row_labels),
             .rows = loss.count(),
             .top5 = training ? 0 : kernels::count_among_largest(rows, row_labels, 5)};
   }
 
+  void leave_totals(const TensorView& rows, const TensorView& row_labels, bool top5) {
+    TensorView row_losses = loss;
+    row_losses.shape = {loss.count()};
+    if (device_step.last != nullptr && !device_step.continues)
+      cuda::set_bytes_async(device_step.last, 0, sizeof *device_step.last, context.stream);
+    for (kernels::BatchTotals* totals : {device_step.last, device_step.total})
+      if (totals != nullptr) kernels::add_batch_totals(context, rows, row_labels, row_losses, top5, totals);
+  }
+
   void backward(double scale, Write parameter_write, const std::function<void(std::int64_t)>& ready) {
     require(backward_allowed, "backward needs a training forward before it");
     backward_allowed = false;
     if (loss_gradient) {
-      if (loss_gradient.dtype == DType::kF64)
-        fill<double>(loss_gradient, scale);
+      if (on_cuda(context))
+        kernels::fill_loss_gradient(context, device_step.numbers, device_step.control, loss_gradient);
       else
-        fill<float>(loss_gradient, scale);
+        kernels::fill(context, scale, loss_gradient);
     }
     for (std::size_t i = steps.size(); i-- > 0;) {
       Step& step = steps[i];
@@ -251,7 +272,7 @@ struct Executor::Impl {
       if (plan.steps[i].backward)
         plan.steps[i].layer->backward(step.run);
       else if (step.run.parameter_write == Write::kOverwrite)
-        std::for_each(step.parameter_gradients.begin(), step.parameter_gradients.end(), zero);
+        for (const TensorView& gradient_view : step.parameter_gradients) kernels::zero(context, gradient_view);
       if (ready && !step.parameters.empty()) ready(plan.steps[i].gradients_complete);
     }
   }
@@ -267,13 +288,23 @@ BatchView BatchView::slice(std::int64_t first, std::int64_t taken) const {
 }
 
 Executor::Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed)
-    : impl_(std::make_unique<Impl>(plan, state, threads, seed)) {}
+    : Executor(plan, state, KernelContext{.device = {}, .threads = &threads}, seed) {}
+
+Executor::Executor(const Plan& plan, ModelState& state, const KernelContext& context, std::uint64_t seed)
+    : impl_(std::make_unique<Impl>(plan, state, context, seed)) {}
 
 Executor::~Executor() = default;
 
 void Executor::set_replicas(ReplicaExchange* replicas) {
   for (Step& step : impl_->steps) step.run.replicas = replicas;
 }
+
+void Executor::set_device_step(const DeviceStep& step) {
+  impl_->device_step = step;
+  impl_->context.epoch = step.numbers == nullptr ? nullptr : &step.numbers->epoch;
+}
+
+void Executor::check(const BatchView& batch, bool training) const { impl_->check(batch, training); }
 
 BatchResult Executor::forward(const BatchView& batch, bool training) { return impl_->forward(batch, training); }
 

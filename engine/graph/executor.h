@@ -10,6 +10,8 @@
 #include "engine/core/thread_pool.h"
 #include "engine/graph/model_state.h"
 #include "engine/graph/plan.h"
+#include "engine/kernels/softmax_cross_entropy.h"
+#include "engine/kernels/step_numbers.h"
 
 namespace engine {
 
@@ -32,13 +34,43 @@ struct BatchResult {
   std::int64_t top5 = 0;     // rows whose label is among the five largest logits; counted in inference mode only
 };
 
+// Sums of the last step and of all steps so far.
+struct StepResults {
+  BatchResult last, total;
+
+  void add(const BatchResult& step) {
+    last = step;
+    total.loss_sum += step.loss_sum;
+    total.correct += step.correct;
+    total.rows += step.rows;
+    total.top5 += step.top5;
+  }
+};
+
+// Where a step on a CUDA device finds its numbers and leaves its results; all in device memory, all outlive the step.
+struct DeviceStep {
+  const StepNumbers* numbers = nullptr;
+  const StepControl* control = nullptr;   // training only
+  kernels::BatchTotals* last = nullptr;   // becomes the sums of this forward; null: not wanted
+  bool continues = false;                 // a further micro-batch: `last` is added to
+  kernels::BatchTotals* total = nullptr;  // they are added to; null: not wanted
+};
+
 class Executor {
  public:
   // REQUIRES: the state is of the plan's graph and dtype; `threads` has the plan's number of threads.
   // Throws ModelError unless the graph has two inputs: first the samples (f32) or tokens (i32), then the labels (i32).
   // `plan`, `state` and `threads` outlive the executor. `seed` is the run's, for dropout.
   Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed);
+  // On the CUDA device of `context`, which is also the state's: it brings device, stream, products, fault and staging. Calls
+  // only put work on the stream. Batches lie in device memory and have been checked by check(); results are left where
+  // set_device_step() says, and forward() returns nothing of them.
+  Executor(const Plan& plan, ModelState& state, const KernelContext& context, std::uint64_t seed);
   ~Executor();
+
+  void set_device_step(const DeviceStep& step);
+  // What forward() would refuse of a batch in host memory. Throws InputError.
+  void check(const BatchView& batch, bool training) const;
 
   // From now on layers with statistics over all replicas reach them through this, which outlives the executor; null: none.
   void set_replicas(ReplicaExchange* replicas);

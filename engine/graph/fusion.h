@@ -8,8 +8,8 @@
 namespace engine {
 
 struct FusedStep {
-  NodeId node = -1;      // whose layer runs
-  NodeId output = -1;    // the last node folded in; `node` itself when none is
+  NodeId node = -1;    // whose layer runs
+  NodeId output = -1;  // the last node folded in; `node` itself when none is
   bool relu = false;
   NodeId residual = -1;  // read besides the inputs; -1: none
 };

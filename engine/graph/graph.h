@@ -16,8 +16,8 @@ class Graph {
     std::string name;  // "layer1.0"; parameters are "layer1.0.weight". Unique; without parameters also "" (unnamed)
     LayerPtr layer;    // null for inputs
     std::vector<NodeId> inputs;
-    Shape shape;       // of one item
-    DType dtype;       // kF32 stands for the compute dtype; kI32 for labels and token ids
+    Shape shape;        // of one item
+    DType dtype;        // kF32 stands for the compute dtype; kI32 for labels and token ids
     NodeId owner = -1;  // whose parameters this node's layer uses; -1: its own
   };
 
@@ -39,10 +39,12 @@ class Graph {
   // The tensor that predictions are read from, and the per-sample loss that training starts backward at.
   void set_outputs(NodeId logits, NodeId loss);
 
-  const std::vector<Node>& nodes() const { return nodes_; }  // in the order added, which is a topological order and
-                                                             // the model order of the state
-  std::vector<Shape> input_shapes(NodeId node) const;        // item shapes of what the node reads
-  std::string describe(NodeId node) const;                   // "layer 'fc' (dense)", "layer #7 (relu)", "input 'images'"
+  const std::vector<Node>& nodes() const {
+    return nodes_;
+  }                                                    // in the order added, which is a topological order and
+                                                       // the model order of the state
+  std::vector<Shape> input_shapes(NodeId node) const;  // item shapes of what the node reads
+  std::string describe(NodeId node) const;             // "layer 'fc' (dense)", "layer #7 (relu)", "input 'images'"
 
   // The node whose parameters the layer of `node` uses: itself, unless it is tied to another.
   NodeId parameter_node(NodeId node) const {

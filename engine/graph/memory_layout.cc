@@ -36,8 +36,7 @@ std::size_t best_offset(const MemoryBlock& block, const std::vector<const Memory
 std::size_t place_blocks(std::vector<MemoryBlock>& blocks) {
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return blocks[a].bytes > blocks[b].bytes; });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return blocks[a].bytes > blocks[b].bytes; });
   std::vector<const MemoryBlock*> placed;
   std::size_t arena = 0;
   for (const std::size_t i : order) {

@@ -67,7 +67,8 @@ std::vector<OrderedParameter> completion_order(const Graph& graph, DType dtype) 
   return order;
 }
 
-ModelState ModelState::allocate(const Graph& graph, DType dtype, Device device) {
+ModelState ModelState::allocate(const Graph& graph, DType compute, Device device) {
+  const DType dtype = state_dtype(compute);
   require(dtype == DType::kF32 || dtype == DType::kF64, "a model's state is f32 or f64");
   ModelState state;
   std::vector<NamedLayout> parameters, running, counters;
@@ -93,6 +94,10 @@ ModelState ModelState::allocate(const Graph& graph, DType dtype, Device device) 
   state.parameters = ParameterBuffer(dtype, parameters, device);
   state.running = FlatBuffer(dtype, running, device);
   state.counters = FlatBuffer(DType::kI64, counters, device);
+  if (is_half(compute)) {
+    state.half_dtype = compute;
+    state.half = Arena(static_cast<std::size_t>(state.parameters.values.size()) * size_of(compute), device);
+  }
   return state;
 }
 
@@ -126,6 +131,18 @@ std::int64_t ModelState::parameter_count() const {
   std::int64_t count = 0;
   for (const FlatBuffer::Slot& slot : parameters.values.slots()) count += slot.count;
   return count;
+}
+
+TensorView ModelState::half_view(const Entry& entry) const {
+  require(entry.kind == Kind::kParameter && half_dtype != DType::kF32, "halves are copies of parameters");
+  const FlatBuffer::Slot& slot = parameters.values.slots()[entry.slot];
+  return {half.data() + static_cast<std::size_t>(slot.offset) * size_of(half_dtype), half_dtype, slot.layout.memory_shape(),
+          half.device()};
+}
+
+TensorView ModelState::half_flat() const {
+  if (half_dtype == DType::kF32) return {};
+  return {half.data(), half_dtype, Shape{parameters.values.size()}, half.device()};
 }
 
 }  // namespace engine

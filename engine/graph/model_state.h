@@ -29,20 +29,25 @@ struct ModelState {
     std::size_t slot;  // in parameters.values, running or counters
   };
 
-  ParameterBuffer parameters;     // in the order in which backward completes the gradients
-  FlatBuffer running;             // running statistics, in the compute dtype
-  FlatBuffer counters;            // i64
-  std::vector<Entry> entries;     // model order: per node its parameters, then its buffers
+  ParameterBuffer parameters;  // in the order in which backward completes the gradients
+  FlatBuffer running;          // running statistics, in the compute dtype
+  FlatBuffer counters;         // i64
+  Arena half;                  // on a CUDA device, where activations are bf16 or f16: the values as such, slots as in `values`
+  DType half_dtype = DType::kF32;  // of `half`; f32: there is none
+  std::vector<Entry> entries;      // model order: per node its parameters, then its buffers
 
   // Zero-filled memory for the graph's state. Allocates.
-  static ModelState allocate(const Graph& graph, DType dtype, Device device = {});
+  // `compute` as PlanOptions::dtype has it; the state itself is in state_dtype(compute).
+  static ModelState allocate(const Graph& graph, DType compute, Device device = {});
   // Initial values by each parameter's own stream; buffers to their initial values. Depends on (graph, seed) only:
   // f64 holds exactly the f32 values.
   void initialize(const Graph& graph, std::uint64_t seed);
 
-  TensorView view(const Entry& entry) const;              // in memory shape
+  TensorView view(const Entry& entry) const;       // in memory shape
+  TensorView half_view(const Entry& entry) const;  // REQUIRES: a parameter, and half_dtype is not f32
+  TensorView half_flat() const;                    // all of it, as one row; absent where there is none
   const TensorLayout& layout(const Entry& entry) const;
-  std::int64_t parameter_count() const;                   // without gaps
+  std::int64_t parameter_count() const;  // without gaps
 };
 
 }  // namespace engine

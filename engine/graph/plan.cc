@@ -39,6 +39,8 @@ class Compiler {
   Plan run() {
     make_tensors();
     make_steps();
+    // Sums over a batch are taken in scratch, too, which no layer asks for.
+    if (plan_.options.device == Device::Kind::kCuda) plan_.scratch_bytes = kDeviceScratchBytes;
     if (training()) {
       find_gradients();
       order_writes();
@@ -51,6 +53,7 @@ class Compiler {
 
  private:
   static constexpr int kNoBlock = -1;
+  static constexpr std::size_t kDeviceScratchBytes = std::size_t{1} << 20;
 
   bool training() const { return plan_.options.training; }
   int step_count() const { return static_cast<int>(plan_.steps.size()); }
@@ -72,12 +75,17 @@ class Compiler {
     return static_cast<std::size_t>(tensor(i).item_shape.count() * plan_.options.max_batch) * size_of(tensor(i).dtype);
   }
 
+  // Losses are never stored in half.
+  DType tensor_dtype(int i) const {
+    if (node(i).dtype != DType::kF32) return node(i).dtype;
+    return i == graph_.loss() ? state_dtype(plan_.options.dtype) : plan_.options.dtype;
+  }
+
   void make_tensors() {
     for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
       const Graph::Node& from = node(i);
-      plan_.tensors.push_back({.item_shape = from.shape,
-                               .dtype = from.dtype == DType::kF32 ? plan_.options.dtype : from.dtype,
-                               .root = fused_.root[static_cast<std::size_t>(i)]});
+      plan_.tensors.push_back(
+          {.item_shape = from.shape, .dtype = tensor_dtype(i), .root = fused_.root[static_cast<std::size_t>(i)]});
       if (!from.layer) plan_.inputs.push_back(i);
     }
     plan_.logits = graph_.logits();
@@ -147,16 +155,16 @@ class Compiler {
     for (PlanStep& s : plan_.steps) {
       const std::vector<Shape> shapes = graph_.input_shapes(s.node);
       if (training()) s.saved_bytes = s.layer->saved_bytes(shapes, options.max_batch, options.dtype);
-      plan_.scratch_bytes =
-          std::max(plan_.scratch_bytes,
-                   s.layer->scratch_bytes(shapes, options.max_batch, options.dtype, options.threads, options.device));
+      plan_.scratch_bytes = std::max(
+          plan_.scratch_bytes, s.layer->scratch_bytes(shapes, options.max_batch, options.dtype, options.threads, options.device));
     }
   }
 
   void mark_completion() {
     std::vector<std::size_t> bytes_of_node(graph_.nodes().size(), 0);
-    const std::size_t unit = size_of(plan_.options.dtype);
-    for (const OrderedParameter& parameter : completion_order(graph_, plan_.options.dtype))
+    const DType dtype = state_dtype(plan_.options.dtype);
+    const std::size_t unit = size_of(dtype);
+    for (const OrderedParameter& parameter : completion_order(graph_, dtype))
       bytes_of_node[static_cast<std::size_t>(parameter.node)] +=
           align_up(static_cast<std::size_t>(parameter.layout.layout.file_shape.count()) * unit);
     std::size_t complete = 0;
@@ -263,7 +271,10 @@ class Compiler {
 void check_options(const Graph& graph, const PlanOptions& options) {
   if (graph.logits() < 0 || graph.loss() < 0) throw ModelError("the graph has no outputs: set_outputs() names logits and loss");
   require(options.max_batch >= 1 && options.threads >= 1, "a plan needs a batch and a thread");
-  require(options.dtype == DType::kF32 || options.dtype == DType::kF64, "a plan computes in f32 or f64");
+  const bool cuda = options.device == Device::Kind::kCuda;
+  require(options.dtype == DType::kF32 || options.dtype == (cuda ? DType::kBF16 : DType::kF64) ||
+              (cuda && options.dtype == DType::kF16),
+          "a plan computes in f32 or f64, on a CUDA device in f32, bf16 or f16");
 }
 
 }  // namespace

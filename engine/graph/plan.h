@@ -10,11 +10,11 @@ namespace engine {
 
 struct PlanOptions {
   std::int64_t max_batch = 1;  // samples; a run may use fewer, also none
-  DType dtype = DType::kF32;   // kF32 or kF64
+  DType dtype = DType::kF32;   // of activations: kF32 or kF64; on a CUDA device kF32, kBF16 or kF16
   int threads = 1;
   Device::Kind device = Device::Kind::kCpu;
-  bool training = true;        // false: no gradients, activations are dropped as soon as they are read
-  bool fuse = true;            // fold ReLU and additions into the layers that offer it
+  bool training = true;  // false: no gradients, activations are dropped as soon as they are read
+  bool fuse = true;      // fold ReLU and additions into the layers that offer it
 };
 
 // The tensor of the node of the same index. Offsets are bytes into the arena.
@@ -28,15 +28,15 @@ struct PlanTensor {
 };
 
 struct PlanStep {
-  NodeId node = -1;                     // whose parameters, name and layer these are
+  NodeId node = -1;  // whose parameters, name and layer these are
   const Layer* layer = nullptr;
-  std::vector<int> inputs;              // indices into Plan::tensors
-  int output = -1;                      // of the last node folded in
-  bool relu = false;                    // a ReLU folded in
-  int residual = -1;                    // tensor added before that ReLU; -1: none
-  bool backward = false;                // has a share in the gradients
+  std::vector<int> inputs;  // indices into Plan::tensors
+  int output = -1;          // of the last node folded in
+  bool relu = false;        // a ReLU folded in
+  int residual = -1;        // tensor added before that ReLU; -1: none
+  bool backward = false;    // has a share in the gradients
   std::size_t saved_offset = 0, saved_bytes = 0;
-  std::vector<Write> input_writes;      // how backward writes each input's gradient
+  std::vector<Write> input_writes;  // how backward writes each input's gradient
   Write residual_write = Write::kOverwrite;
   bool adds_to_parameters = false;      // a later step, tied to the same parameters, has written their gradients before
   std::int64_t gradients_complete = 0;  // elements at the front of the gradient buffer that are final after this
@@ -45,13 +45,13 @@ struct PlanStep {
 
 struct Plan {
   PlanOptions options;
-  const Graph* graph = nullptr;         // outlives the plan
+  const Graph* graph = nullptr;  // outlives the plan
   std::vector<PlanTensor> tensors;
-  std::vector<PlanStep> steps;          // forward order; backward runs them from the end
-  int logits = -1, loss = -1;           // tensors
-  std::vector<int> inputs;              // tensors of the graph's inputs, in order
-  std::size_t arena_bytes = 0;          // activations, gradients and saved
-  std::size_t scratch_bytes = 0;        // the largest of any step, allocated besides
+  std::vector<PlanStep> steps;    // forward order; backward runs them from the end
+  int logits = -1, loss = -1;     // tensors
+  std::vector<int> inputs;        // tensors of the graph's inputs, in order
+  std::size_t arena_bytes = 0;    // activations, gradients and saved
+  std::size_t scratch_bytes = 0;  // the largest of any step, allocated besides
 
   // The graph must have its outputs set. Throws ModelError; also for a layer that feeds neither of them.
   static Plan compile(const Graph& graph, const PlanOptions& options);

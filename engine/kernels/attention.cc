@@ -4,8 +4,10 @@
 #include <cmath>
 #include <string>
 
+#include "engine/core/cuda_runtime.h"
 #include "engine/kernels/attention_cpu.h"
 #include "engine/kernels/attention_reference.h"
+#include "engine/kernels/cuda/attention_cuda.h"
 #include "engine/kernels/operand_checks.h"
 
 namespace engine::kernels {
@@ -23,7 +25,12 @@ AttentionSizes check(const char* kernel, const KernelContext& context, const Ten
   check_dtype(kernel, "y", y, qkv.dtype);
   check_shape(kernel, "y", y, {n, t, width});
   check_context(kernel, context);
-  check_context(kernel, context, attention_scratch_bytes(t, width, heads, qkv.dtype, context.threads->threads()));
+  check_context(kernel, context,
+                attention_scratch_bytes(n, t, width, heads, qkv.dtype, on_cuda(context) ? 1 : context.threads->threads(),
+                                        context.device.kind));
+  if (on_cuda(context) && width / heads > cuda::kMostHeadSize)
+    throw ShapeError(std::string(kernel) + ": heads of " + std::to_string(width / heads) + ", expected at most " +
+                     std::to_string(cuda::kMostHeadSize) + " on a CUDA device: take more heads");
   if (!(dropout.rate >= 0 && dropout.rate < 1))
     throw ModelError(std::string(kernel) + ": dropout " + std::to_string(dropout.rate) + ", expected a number in [0, 1)");
   AttentionSizes s{n, t, heads, width / heads, dropout.key, dropout.epoch, 0, 1, nullptr};
@@ -62,9 +69,11 @@ void zero(KernelContext& context, const TensorView& view) {
 
 }  // namespace
 
-std::size_t attention_scratch_bytes(std::int64_t t, std::int64_t width, std::int64_t heads, DType dtype, int threads,
-                                    Device::Kind device) {
-  if (device == Device::Kind::kCuda) return 0;
+std::size_t attention_scratch_bytes([[maybe_unused]] std::int64_t n, std::int64_t t, std::int64_t width, std::int64_t heads,
+                                    DType dtype, int threads, Device::Kind device) {
+  if constexpr (engine::cuda::kBuilt) {
+    if (device == Device::Kind::kCuda) return cuda::attention_scratch_bytes(n, t, heads);
+  }
   if (dtype != DType::kF32) return 0;
   return static_cast<std::size_t>(fast().scratch_floats(t, width / heads, threads)) * sizeof(float);
 }
@@ -73,8 +82,11 @@ void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64
                               TensorView y, TensorView lse) {
   const AttentionSizes s = check("causal_attention_forward", context, qkv, heads, dropout, y);
   if (lse) {
-    check_dtype("causal_attention_forward", "lse", lse, qkv.dtype);
+    check_dtype("causal_attention_forward", "lse", lse, wide_dtype(qkv.dtype));
     check_shape("causal_attention_forward", "lse", lse, {s.n, heads, s.t});
+  }
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::causal_attention_forward(context, qkv, heads, dropout, y, lse);
   }
   if (qkv.dtype == DType::kF32)
     return fast().forward(s, qkv.as<float>(), y.as<float>(), lse.as<float>(), *context.threads,
@@ -86,10 +98,13 @@ void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64
 void causal_attention_backward(KernelContext& context, TensorView qkv, std::int64_t heads, const AttentionDropout& dropout,
                                TensorView y, TensorView lse, TensorView dy, TensorView dqkv, Write write) {
   const AttentionSizes s = check("causal_attention_backward", context, qkv, heads, dropout, y);
-  check_dtype("causal_attention_backward", "lse", lse, qkv.dtype);
+  check_dtype("causal_attention_backward", "lse", lse, wide_dtype(qkv.dtype));
   check_shape("causal_attention_backward", "lse", lse, {s.n, heads, s.t});
   check_like("causal_attention_backward", "dy", dy, y);
   check_like("causal_attention_backward", "dqkv", dqkv, qkv);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::causal_attention_backward(context, qkv, heads, dropout, y, lse, dy, dqkv, write);
+  }
   if (qkv.dtype == DType::kF32)
     return fast().backward(s, qkv.as<float>(), y.as<float>(), lse.as<float>(), dy.as<float>(), dqkv.as<float>(),
                            write == Write::kAdd, *context.threads, reinterpret_cast<float*>(context.scratch.data()));

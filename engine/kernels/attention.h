@@ -4,7 +4,8 @@
 //
 //   y_i = sum over j <= i of p_ij v_j,  p_i = softmax over j <= i of (q_i . k_j / sqrt(size)),  size = width / heads
 // qkv, dqkv [n, t, 3 * width]: queries, keys and values side by side, each of them heads * size; y, dy [n, t, width];
-// lse [n, heads, t]. Numbers are those of PyTorch's scaled_dot_product_attention(is_causal=True).
+// lse [n, heads, t], f32 on a CUDA device, where heads have a size of at most 128. Numbers are those of PyTorch's
+// scaled_dot_product_attention(is_causal=True).
 #pragma once
 
 #include <cstdint>
@@ -21,12 +22,12 @@ namespace engine::kernels {
 struct AttentionDropout {
   double rate = 0;  // 0: none, and the rest is not read
   std::uint64_t key = 0, epoch = 0;
-  std::span<const std::int64_t> sample_ids{};  // [n]
+  std::span<const std::int64_t> sample_ids{};  // [n]; in the memory of the context's device
 };
 
-// Scratch for the calls below, whatever the batch.
-std::size_t attention_scratch_bytes(std::int64_t t, std::int64_t width, std::int64_t heads, DType dtype, int threads,
-                                    Device::Kind device = Device::Kind::kCpu);
+// Scratch for the calls below, for at most n samples.
+std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t width, std::int64_t heads, DType dtype,
+                                    int threads, Device::Kind device = Device::Kind::kCpu);
 
 // `lse` is absent in inference.
 void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64_t heads, const AttentionDropout& dropout,

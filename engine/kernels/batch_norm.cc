@@ -5,8 +5,10 @@
 #include <cmath>
 #include <string>
 
+#include "engine/core/cuda_runtime.h"
 #include "engine/kernels/batch_norm_cpu.h"
 #include "engine/kernels/batch_norm_reference.h"
+#include "engine/kernels/cuda/batch_norm_cuda.h"
 #include "engine/kernels/operand_checks.h"
 
 namespace engine::kernels {
@@ -32,6 +34,9 @@ void check_channels(std::string_view kernel, std::string_view operand, const Ten
   check_shape(kernel, operand, view, {channels});
 }
 
+// Of what is [channels].
+DType channel_dtype(const KernelContext& context, const TensorView& x) { return on_cuda(context) ? DType::kF32 : x.dtype; }
+
 void check_sums(std::string_view kernel, const TensorView& sums, std::int64_t channels) {
   check_dtype(kernel, "sums", sums, DType::kF64);
   check_shape(kernel, "sums", sums, {2, channels});
@@ -39,7 +44,8 @@ void check_sums(std::string_view kernel, const TensorView& sums, std::int64_t ch
 
 void check_scratch(std::string_view kernel, const KernelContext& context, std::int64_t rows, std::int64_t channels, DType dtype) {
   check_context(kernel, context);
-  check_context(kernel, context, batch_norm_scratch_bytes(rows, channels, dtype, context.threads->threads()));
+  const int threads = on_cuda(context) ? 0 : context.threads->threads();
+  check_context(kernel, context, batch_norm_scratch_bytes(rows, channels, dtype, threads, context.device.kind));
 }
 
 float* scratch_floats(const KernelContext& context) { return reinterpret_cast<float*>(context.scratch.data()); }
@@ -80,8 +86,11 @@ void backward_parameters(const double* sums, std::int64_t channels, T* dgamma, T
 
 }  // namespace
 
-std::size_t batch_norm_scratch_bytes(std::int64_t, std::int64_t channels, DType dtype, int threads, Device::Kind device) {
-  if (device == Device::Kind::kCuda) return 0;
+std::size_t batch_norm_scratch_bytes([[maybe_unused]] std::int64_t rows, std::int64_t channels, DType dtype, int threads,
+                                     [[maybe_unused]] Device::Kind device) {
+  if constexpr (engine::cuda::kBuilt) {
+    if (device == Device::Kind::kCuda) return cuda::batch_norm_scratch_bytes(rows, channels, dtype);
+  }
   if (dtype != DType::kF32) return 0;
   return static_cast<std::size_t>(isa_table_of_batch_norm_table().scratch_floats(channels, threads)) * sizeof(float);
 }
@@ -91,6 +100,9 @@ void batch_norm_statistics(KernelContext& context, TensorView x, TensorView sums
   const auto [rows, channels] = check_x(kName, x);
   check_sums(kName, sums, channels);
   check_scratch(kName, context, rows, channels, x.dtype);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::batch_norm_statistics(context, x, rows, channels, sums);
+  }
   if (x.dtype == DType::kF32) {
     isa_table_of_batch_norm_table().statistics(x.as<float>(), rows, channels, sums.as<double>(), *context.threads,
                                                scratch_floats(context));
@@ -99,8 +111,8 @@ void batch_norm_statistics(KernelContext& context, TensorView x, TensorView sums
   }
 }
 
-void batch_norm_finish_statistics(TensorView sums, std::int64_t rows, double eps, double momentum, TensorView mean,
-                                  TensorView inverse_std, TensorView running_mean, TensorView running_var) {
+void batch_norm_finish_statistics(KernelContext& context, TensorView sums, std::int64_t rows, double eps, double momentum,
+                                  TensorView mean, TensorView inverse_std, TensorView running_mean, TensorView running_var) {
   constexpr std::string_view kName = "batch_norm_finish_statistics";
   const std::int64_t channels = mean.count();
   check_sums(kName, sums, channels);
@@ -109,6 +121,11 @@ void batch_norm_finish_statistics(TensorView sums, std::int64_t rows, double eps
   if (running_mean) check_channels(kName, "running_mean", running_mean, mean.dtype, channels);
   if (running_var) check_channels(kName, "running_var", running_var, mean.dtype, channels);
   require(rows >= 0, "batch_norm_finish_statistics: rows >= 0");
+  check_context(kName, context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context))
+      return cuda::batch_norm_finish_statistics(context, sums, rows, eps, momentum, mean, inverse_std, running_mean, running_var);
+  }
   if (mean.dtype == DType::kF32) {
     finish_statistics(sums.as<double>(), channels, rows, eps, momentum, mean.as<float>(), inverse_std.as<float>(),
                       running_mean.as<float>(), running_var.as<float>());
@@ -118,13 +135,17 @@ void batch_norm_finish_statistics(TensorView sums, std::int64_t rows, double eps
   }
 }
 
-void batch_norm_from_running(TensorView running_mean, TensorView running_var, double eps, TensorView mean,
+void batch_norm_from_running(KernelContext& context, TensorView running_mean, TensorView running_var, double eps, TensorView mean,
                              TensorView inverse_std) {
   constexpr std::string_view kName = "batch_norm_from_running";
   check_floating(kName, "running_mean", running_mean);
   check_like(kName, "running_var", running_var, running_mean);
   check_like(kName, "mean", mean, running_mean);
   check_like(kName, "inverse_std", inverse_std, running_mean);
+  check_context(kName, context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::batch_norm_from_running(context, running_mean, running_var, eps, mean, inverse_std);
+  }
   if (mean.dtype == DType::kF32) {
     from_running(running_mean.as<float>(), running_var.as<float>(), eps, mean.count(), mean.as<float>(), inverse_std.as<float>());
   } else {
@@ -137,13 +158,17 @@ void batch_norm_normalize(KernelContext& context, TensorView x, TensorView mean,
                           TensorView beta, TensorView residual, bool relu, TensorView y) {
   constexpr std::string_view kName = "batch_norm_normalize";
   const auto [rows, channels] = check_x(kName, x);
-  check_channels(kName, "mean", mean, x.dtype, channels);
-  check_channels(kName, "inverse_std", inverse_std, x.dtype, channels);
-  check_channels(kName, "gamma", gamma, x.dtype, channels);
-  check_channels(kName, "beta", beta, x.dtype, channels);
+  check_channels(kName, "mean", mean, channel_dtype(context, x), channels);
+  check_channels(kName, "inverse_std", inverse_std, channel_dtype(context, x), channels);
+  check_channels(kName, "gamma", gamma, channel_dtype(context, x), channels);
+  check_channels(kName, "beta", beta, channel_dtype(context, x), channels);
   if (residual) check_like(kName, "residual", residual, x);
   check_like(kName, "y", y, x);
   check_scratch(kName, context, rows, channels, x.dtype);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context))
+      return cuda::batch_norm_normalize(context, x, rows, channels, mean, inverse_std, gamma, beta, residual, relu, y);
+  }
   if (x.dtype == DType::kF32) {
     isa_table_of_batch_norm_table().normalize(x.as<float>(), mean.as<float>(), inverse_std.as<float>(), gamma.as<float>(),
                                               beta.as<float>(), residual.as<float>(), relu, rows, channels, y.as<float>(),
@@ -160,11 +185,16 @@ void batch_norm_backward_sums(KernelContext& context, TensorView x, TensorView y
   const auto [rows, channels] = check_x(kName, x);
   if (relu) check_like(kName, "y", y, x);
   check_like(kName, "dy", dy, x);
-  check_channels(kName, "mean", mean, x.dtype, channels);
-  check_channels(kName, "inverse_std", inverse_std, x.dtype, channels);
+  check_channels(kName, "mean", mean, channel_dtype(context, x), channels);
+  check_channels(kName, "inverse_std", inverse_std, channel_dtype(context, x), channels);
   check_sums(kName, sums, channels);
   if (dresidual) check_like(kName, "dresidual", dresidual, x);
   check_scratch(kName, context, rows, channels, x.dtype);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context))
+      return cuda::batch_norm_backward_sums(context, x, rows, channels, relu ? y : TensorView{}, dy, mean, inverse_std, sums,
+                                            dresidual, write_residual);
+  }
   if (x.dtype == DType::kF32) {
     isa_table_of_batch_norm_table().backward_sums(
         x.as<float>(), relu ? y.as<float>() : nullptr, dy.as<float>(), mean.as<float>(), inverse_std.as<float>(), rows, channels,
@@ -176,11 +206,15 @@ void batch_norm_backward_sums(KernelContext& context, TensorView x, TensorView y
   }
 }
 
-void batch_norm_backward_parameters(TensorView sums, TensorView dgamma, TensorView dbeta, Write write) {
+void batch_norm_backward_parameters(KernelContext& context, TensorView sums, TensorView dgamma, TensorView dbeta, Write write) {
   constexpr std::string_view kName = "batch_norm_backward_parameters";
   check_floating(kName, "dgamma", dgamma);
   check_like(kName, "dbeta", dbeta, dgamma);
   check_sums(kName, sums, dgamma.count());
+  check_context(kName, context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::batch_norm_backward_parameters(context, sums, dgamma, dbeta, write);
+  }
   if (dgamma.dtype == DType::kF32) {
     backward_parameters(sums.as<double>(), dgamma.count(), dgamma.as<float>(), dbeta.as<float>(), write);
   } else {
@@ -195,14 +229,19 @@ void batch_norm_backward_data(KernelContext& context, TensorView x, TensorView y
   const auto [own_rows, channels] = check_x(kName, x);
   if (relu) check_like(kName, "y", y, x);
   check_like(kName, "dy", dy, x);
-  check_channels(kName, "mean", mean, x.dtype, channels);
-  check_channels(kName, "inverse_std", inverse_std, x.dtype, channels);
-  check_channels(kName, "gamma", gamma, x.dtype, channels);
+  check_channels(kName, "mean", mean, channel_dtype(context, x), channels);
+  check_channels(kName, "inverse_std", inverse_std, channel_dtype(context, x), channels);
+  check_channels(kName, "gamma", gamma, channel_dtype(context, x), channels);
   check_sums(kName, sums, channels);
   check_like(kName, "dx", dx, x);
   check_scratch(kName, context, own_rows, channels, x.dtype);
   require(rows >= own_rows, "batch_norm_backward_data: the group has at least the rows of x");
   if (own_rows == 0) return;
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context))
+      return cuda::batch_norm_backward_data(context, x, own_rows, channels, relu ? y : TensorView{}, dy, mean, inverse_std, gamma,
+                                            sums, rows, dx, write);
+  }
   if (x.dtype == DType::kF32) {
     isa_table_of_batch_norm_table().backward_data(x.as<float>(), relu ? y.as<float>() : nullptr, dy.as<float>(), mean.as<float>(),
                                                   inverse_std.as<float>(), gamma.as<float>(), sums.as<double>(), rows, own_rows,

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/core/cuda_runtime.h"
 #include "engine/kernels/conv2d_cpu.h"
 #include "engine/kernels/conv2d_f64_cpu.h"
 #include "engine/kernels/conv2d_reference.h"
+#include "engine/kernels/cuda/conv2d_cuda.h"
 #include "engine/kernels/operand_checks.h"
 
 namespace engine::kernels {
@@ -24,8 +26,8 @@ void check_geometry(const char* kernel, const Conv2dGeometry& g) {
 
 // Checks the operands that every call has; returns n.
 std::int64_t check_operands(const char* kernel, const Conv2dGeometry& g, const char* input_name, const TensorView& input,
-                            const char* output_name, const TensorView& output, const char* weight_name,
-                            const TensorView& weight) {
+                            const char* output_name, const TensorView& output, const char* weight_name, const TensorView& weight,
+                            DType weight_dtype) {
   check_geometry(kernel, g);
   if (input.shape.rank() != 4) {
     throw ShapeError(std::string(kernel) + ": " + input_name + " has the shape " + input.shape.to_string() +
@@ -34,7 +36,7 @@ std::int64_t check_operands(const char* kernel, const Conv2dGeometry& g, const c
   const std::int64_t n = input.shape[0];
   check_floating(kernel, input_name, input);
   check_shape(kernel, input_name, input, {n, g.in_h, g.in_w, g.in_channels});
-  check_dtype(kernel, weight_name, weight, input.dtype);
+  check_dtype(kernel, weight_name, weight, weight_dtype);
   check_shape(kernel, weight_name, weight, {g.kernel_h, g.kernel_w, g.in_channels, g.out_channels});
   check_dtype(kernel, output_name, output, input.dtype);
   check_shape(kernel, output_name, output, {n, g.out_h(), g.out_w(), g.out_channels});
@@ -45,6 +47,14 @@ void check_bias(const char* kernel, const char* name, const Conv2dGeometry& g, c
   if (!bias) return;
   check_dtype(kernel, name, bias, dtype);
   check_shape(kernel, name, bias, {g.out_channels});
+}
+
+// Of bias and of gradients of parameters.
+DType sum_dtype(const KernelContext& context, DType activations) { return on_cuda(context) ? DType::kF32 : activations; }
+
+// The context's check on a CUDA device, where there are no threads to ask.
+void check_cuda_context(const char* kernel, const KernelContext& context, const Conv2dGeometry& g, std::int64_t n, DType dtype) {
+  check_context(kernel, context, conv2d_scratch_bytes(g, n, dtype, 1, Device::Kind::kCuda));
 }
 
 ConvSizes sizes_of(const Conv2dGeometry& g, std::int64_t n) {
@@ -90,7 +100,10 @@ void backward_weights_reference(KernelContext& context, const Conv2dGeometry& g,
 }  // namespace
 
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype, int threads, Device::Kind device) {
-  if (device == Device::Kind::kCuda) return 0;
+  if (device == Device::Kind::kCuda) {
+    if constexpr (engine::cuda::kBuilt) return cuda::conv2d_scratch_bytes(geometry, n, dtype);
+    return 0;
+  }
   const ConvSizes sizes = sizes_of(geometry, n);
   if (dtype == DType::kF64) return static_cast<std::size_t>(f64().scratch(sizes, threads)) * sizeof(double);
   if (!has_fast_kernel(geometry, dtype)) return 0;
@@ -102,9 +115,15 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n,
 
 void conv2d_forward(KernelContext& context, const Conv2dGeometry& geometry, TensorView x, TensorView weight, TensorView bias,
                     TensorView y) {
-  const std::int64_t n = check_operands("conv2d_forward", geometry, "x", x, "y", y, "weight", weight);
-  check_bias("conv2d_forward", "bias", geometry, bias, x.dtype);
+  const std::int64_t n = check_operands("conv2d_forward", geometry, "x", x, "y", y, "weight", weight, x.dtype);
+  check_bias("conv2d_forward", "bias", geometry, bias, sum_dtype(context, x.dtype));
   check_context("conv2d_forward", context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) {
+      check_cuda_context("conv2d_forward", context, geometry, n, x.dtype);
+      return cuda::conv2d_forward(context, geometry, x, weight, bias, y);
+    }
+  }
   check_context("conv2d_forward", context, conv2d_scratch_bytes(geometry, n, x.dtype, context.threads->threads()));
   if (x.dtype == DType::kF64) {
     return f64().forward(sizes_of(geometry, n), x.as<double>(), weight.as<double>(), bias.as<double>(), y.as<double>(),
@@ -117,8 +136,14 @@ void conv2d_forward(KernelContext& context, const Conv2dGeometry& geometry, Tens
 
 void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& geometry, TensorView dy, TensorView weight, TensorView dx,
                           Write write) {
-  const std::int64_t n = check_operands("conv2d_backward_data", geometry, "dx", dx, "dy", dy, "weight", weight);
+  const std::int64_t n = check_operands("conv2d_backward_data", geometry, "dx", dx, "dy", dy, "weight", weight, dx.dtype);
   check_context("conv2d_backward_data", context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) {
+      check_cuda_context("conv2d_backward_data", context, geometry, n, dx.dtype);
+      return cuda::conv2d_backward_data(context, geometry, dy, weight, dx, write);
+    }
+  }
   check_context("conv2d_backward_data", context, conv2d_scratch_bytes(geometry, n, dx.dtype, context.threads->threads()));
   if (dx.dtype == DType::kF64) {
     return f64().backward_data(sizes_of(geometry, n), dy.as<double>(), weight.as<double>(), dx.as<double>(), write == Write::kAdd,
@@ -131,9 +156,16 @@ void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& geometry
 
 void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& geometry, TensorView x, TensorView dy,
                              TensorView dweight, TensorView dbias, Write write) {
-  const std::int64_t n = check_operands("conv2d_backward_weights", geometry, "x", x, "dy", dy, "dweight", dweight);
-  check_bias("conv2d_backward_weights", "dbias", geometry, dbias, x.dtype);
+  const DType gradient = sum_dtype(context, x.dtype);
+  const std::int64_t n = check_operands("conv2d_backward_weights", geometry, "x", x, "dy", dy, "dweight", dweight, gradient);
+  check_bias("conv2d_backward_weights", "dbias", geometry, dbias, gradient);
   check_context("conv2d_backward_weights", context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) {
+      check_cuda_context("conv2d_backward_weights", context, geometry, n, x.dtype);
+      return cuda::conv2d_backward_weights(context, geometry, x, dy, dweight, dbias, write);
+    }
+  }
   check_context("conv2d_backward_weights", context, conv2d_scratch_bytes(geometry, n, x.dtype, context.threads->threads()));
   if (x.dtype == DType::kF64) {
     f64().backward_weights(sizes_of(geometry, n), x.as<double>(), dy.as<double>(), dweight.as<double>(), write == Write::kAdd,

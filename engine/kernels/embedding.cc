@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "engine/core/cuda_runtime.h"
+#include "engine/kernels/cuda/embedding_cuda.h"
 #include "engine/kernels/embedding_cpu.h"
 #include "engine/kernels/embedding_reference.h"
 #include "engine/kernels/operand_checks.h"
@@ -22,12 +24,12 @@ struct Sizes {
 };
 
 Sizes check_embedding(const char* kernel, const KernelContext& context, const TensorView& tokens, const TensorView& table,
-                      const TensorView& y) {
+                      const TensorView& y, DType y_dtype) {
   check_dtype(kernel, "tokens", tokens, DType::kI32);
   check_rank(kernel, "tokens", tokens, 2, "[n, t]");
   check_floating(kernel, "the table", table);
   check_rank(kernel, "the table", table, 2, "[vocabulary, width]");
-  check_dtype(kernel, "y", y, table.dtype);
+  check_dtype(kernel, "y", y, y_dtype);
   check_shape(kernel, "y", y, {tokens.shape[0], tokens.shape[1], table.shape[1]});
   check_context(kernel, context);
   return {tokens.count(), table.shape[0], table.shape[1]};
@@ -44,10 +46,11 @@ void check_tokens(const TensorView& tokens, std::int64_t vocabulary) {
 }
 
 // Elements of a sample.
-std::int64_t check_positions(const char* kernel, const KernelContext& context, const TensorView& x, const TensorView& positions) {
+std::int64_t check_positions(const char* kernel, const KernelContext& context, const TensorView& x, const TensorView& positions,
+                             DType positions_dtype) {
   check_floating(kernel, "x", x);
   check_rank(kernel, "x", x, 3, "[n, t, width]");
-  check_dtype(kernel, "positions", positions, x.dtype);
+  check_dtype(kernel, "positions", positions, positions_dtype);
   check_rank(kernel, "positions", positions, 2, "[context, width]");
   if (positions.shape[0] < x.shape[1] || positions.shape[1] != x.shape[2])
     throw ShapeError(std::string(kernel) + ": positions have the shape " + positions.shape.to_string() + ", expected at least " +
@@ -58,8 +61,19 @@ std::int64_t check_positions(const char* kernel, const KernelContext& context, c
 
 }  // namespace
 
+std::size_t embedding_scratch_bytes([[maybe_unused]] std::int64_t places, [[maybe_unused]] std::int64_t vocabulary,
+                                    [[maybe_unused]] Device::Kind device) {
+  if constexpr (engine::cuda::kBuilt) {
+    if (device == Device::Kind::kCuda) return cuda::embedding_scratch_bytes(places, vocabulary);
+  }
+  return 0;
+}
+
 void embedding_forward(KernelContext& context, TensorView tokens, TensorView table, TensorView y) {
-  const auto [places, vocabulary, width] = check_embedding("embedding_forward", context, tokens, table, y);
+  const auto [places, vocabulary, width] = check_embedding("embedding_forward", context, tokens, table, y, table.dtype);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::embedding_forward(context, tokens, table, y);
+  }
   check_tokens(tokens, vocabulary);
   const std::int32_t* id = tokens.as<std::int32_t>();
   if (table.dtype == DType::kF32) {
@@ -70,7 +84,13 @@ void embedding_forward(KernelContext& context, TensorView tokens, TensorView tab
 }
 
 void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy, TensorView dtable, Write write) {
-  const auto [places, vocabulary, width] = check_embedding("embedding_backward", context, tokens, dtable, dy);
+  check_floating("embedding_backward", "dy", dy);
+  check_dtype("embedding_backward", "dtable", dtable, wide_dtype(dy.dtype));
+  const auto [places, vocabulary, width] = check_embedding("embedding_backward", context, tokens, dtable, dy, dy.dtype);
+  check_context("embedding_backward", context, embedding_scratch_bytes(places, vocabulary, context.device.kind));
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::embedding_backward(context, tokens, dy, dtable, write);
+  }
   const std::int32_t* id = tokens.as<std::int32_t>();
   if (dy.dtype == DType::kF32) {
     fast().backward(id, places, vocabulary, width, dy.as<float>(), dtable.as<float>(), write == Write::kAdd, *context.threads);
@@ -80,8 +100,11 @@ void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy
 }
 
 void add_positions_forward(KernelContext& context, TensorView x, TensorView positions, TensorView y) {
-  const std::int64_t item = check_positions("add_positions_forward", context, x, positions);
+  const std::int64_t item = check_positions("add_positions_forward", context, x, positions, x.dtype);
   check_like("add_positions_forward", "y", y, x);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::add_positions_forward(context, x, positions, y);
+  }
   if (x.dtype == DType::kF32) {
     fast().add_positions_forward(x.as<float>(), x.shape[0], item, positions.as<float>(), y.as<float>(), *context.threads);
   } else {
@@ -90,7 +113,11 @@ void add_positions_forward(KernelContext& context, TensorView x, TensorView posi
 }
 
 void add_positions_backward(KernelContext& context, TensorView dy, TensorView dpositions, Write write) {
-  const std::int64_t item = check_positions("add_positions_backward", context, dy, dpositions), n = dy.shape[0];
+  const std::int64_t n = dy.shape[0],
+                     item = check_positions("add_positions_backward", context, dy, dpositions, wide_dtype(dy.dtype));
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::add_positions_backward(context, dy, dpositions, write);
+  }
   if (dy.dtype == DType::kF32) {
     fast().add_positions_backward(dy.as<float>(), n, item, dpositions.count(), dpositions.as<float>(), write == Write::kAdd,
                                   *context.threads);

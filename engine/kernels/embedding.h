@@ -1,6 +1,7 @@
 // Embedding: rows of a table chosen by token ids, and learned positions added to them. Numbers as PyTorch's Embedding.
 //
 // tokens [n, t] of i32; table [vocabulary, width]; y, dy [n, t, width]; positions [context, width], t <= context.
+// On a CUDA device dtable and dpositions are f32.
 #pragma once
 
 #include "engine/core/tensor_view.h"
@@ -8,8 +9,11 @@
 
 namespace engine::kernels {
 
+// Scratch of embedding_backward() for n * t places at most.
+std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary, Device::Kind device);
+
 // y[s, i] = table[tokens[s, i]]. Throws InputError, before anything is written, for an id outside [0, vocabulary), naming its
-// sample and place.
+// sample and place. On a CUDA device such an id goes to context.fault instead, and counts as 0, here and in backward.
 void embedding_forward(KernelContext& context, TensorView tokens, TensorView table, TensorView y);
 
 // dtable[v] = sum of dy over the places of token v, in their order: the bits do not depend on the number of threads.

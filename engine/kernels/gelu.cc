@@ -1,6 +1,8 @@
 // gelu: checks and dispatch.
 #include "engine/kernels/gelu.h"
 
+#include "engine/core/cuda_runtime.h"
+#include "engine/kernels/cuda/gelu_cuda.h"
 #include "engine/kernels/gelu_cpu.h"
 #include "engine/kernels/gelu_reference.h"
 #include "engine/kernels/operand_checks.h"
@@ -11,6 +13,9 @@ void gelu_forward(KernelContext& context, TensorView x, GeluKind kind, TensorVie
   check_floating("gelu_forward", "x", x);
   check_like("gelu_forward", "y", y, x);
   check_context("gelu_forward", context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::gelu_forward(context, x, kind, y);
+  }
   if (x.dtype == DType::kF32) {
     isa_table_of_gelu_table().forward(x.as<float>(), x.count(), kind == GeluKind::kTanh, y.as<float>(), *context.threads);
   } else {
@@ -25,6 +30,9 @@ void gelu_backward(KernelContext& context, TensorView x, TensorView dy, GeluKind
   check_like("gelu_backward", "dy", dy, x);
   check_like("gelu_backward", "dx", dx, x);
   check_context("gelu_backward", context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::gelu_backward(context, x, dy, kind, dx, write);
+  }
   if (x.dtype == DType::kF32) {
     isa_table_of_gelu_table().backward(x.as<float>(), dy.as<float>(), x.count(), kind == GeluKind::kTanh, dx.as<float>(),
                                        write == Write::kAdd, *context.threads);

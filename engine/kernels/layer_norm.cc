@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "engine/core/cuda_runtime.h"
+#include "engine/kernels/cuda/layer_norm_cuda.h"
 #include "engine/kernels/layer_norm_cpu.h"
 #include "engine/kernels/layer_norm_reference.h"
 #include "engine/kernels/operand_checks.h"
@@ -18,18 +20,18 @@ Rows check_rows(const char* kernel, const KernelContext& context, const TensorVi
   check_floating(kernel, "x", x);
   if (x.shape.rank() < 2)
     throw ShapeError(std::string(kernel) + ": x has the shape " + x.shape.to_string() + ", expected [rows..., width]");
-  check_context(kernel, context);
   const std::int64_t width = x.shape[x.shape.rank() - 1];
+  check_context(kernel, context, layer_norm_scratch_bytes(width, context.device.kind));
   return {width > 0 ? x.count() / width : 0, width};
 }
 
 void check_parameter(const char* kernel, const char* operand, const TensorView& view, const TensorView& x, const Rows& sizes) {
-  check_dtype(kernel, operand, view, x.dtype);
+  check_dtype(kernel, operand, view, wide_dtype(x.dtype));
   check_shape(kernel, operand, view, {sizes.width});
 }
 
 void check_statistics(const char* kernel, const TensorView& statistics, const TensorView& x, const Rows& sizes) {
-  check_dtype(kernel, "statistics", statistics, x.dtype);
+  check_dtype(kernel, "statistics", statistics, wide_dtype(x.dtype));
   check_shape(kernel, "statistics", statistics, {2, sizes.rows});
 }
 
@@ -40,6 +42,13 @@ const T* second_row(const TensorView& statistics) {
 
 }  // namespace
 
+std::size_t layer_norm_scratch_bytes([[maybe_unused]] std::int64_t width, [[maybe_unused]] Device::Kind device) {
+  if constexpr (engine::cuda::kBuilt) {
+    if (device == Device::Kind::kCuda) return cuda::layer_norm_scratch_bytes(width);
+  }
+  return 0;
+}
+
 void layer_norm_forward(KernelContext& context, TensorView x, TensorView gamma, TensorView beta, double eps, TensorView y,
                         TensorView statistics) {
   constexpr const char* kName = "layer_norm_forward";
@@ -48,6 +57,9 @@ void layer_norm_forward(KernelContext& context, TensorView x, TensorView gamma, 
   check_parameter(kName, "beta", beta, x, s);
   check_like(kName, "y", y, x);
   if (statistics) check_statistics(kName, statistics, x, s);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::layer_norm_forward(context, x, gamma, beta, eps, y, statistics);
+  }
   if (x.dtype == DType::kF64) {
     double* mean = statistics.as<double>();
     return reference::layer_norm_forward(x.as<double>(), s.rows, s.width, gamma.as<double>(), beta.as<double>(), eps,
@@ -66,6 +78,9 @@ void layer_norm_backward_data(KernelContext& context, TensorView x, TensorView g
   check_statistics(kName, statistics, x, s);
   check_like(kName, "dy", dy, x);
   check_like(kName, "dx", dx, x);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::layer_norm_backward_data(context, x, gamma, statistics, dy, dx, write);
+  }
   if (x.dtype == DType::kF64)
     return reference::layer_norm_backward_data(x.as<double>(), s.rows, s.width, gamma.as<double>(), statistics.as<double>(),
                                                second_row<double>(statistics), dy.as<double>(), dx.as<double>(), write);
@@ -82,6 +97,9 @@ void layer_norm_backward_parameters(KernelContext& context, TensorView x, Tensor
   check_like(kName, "dy", dy, x);
   check_parameter(kName, "dgamma", dgamma, x, s);
   check_parameter(kName, "dbeta", dbeta, x, s);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::layer_norm_backward_parameters(context, x, statistics, dy, dgamma, dbeta, write);
+  }
   if (x.dtype == DType::kF64)
     return reference::layer_norm_backward_parameters(x.as<double>(), s.rows, s.width, statistics.as<double>(),
                                                      second_row<double>(statistics), dy.as<double>(), dgamma.as<double>(),
@@ -89,6 +107,23 @@ void layer_norm_backward_parameters(KernelContext& context, TensorView x, Tensor
   isa_table_of_layer_norm_table().backward_parameters(x.as<float>(), s.rows, s.width, statistics.as<float>(),
                                                       second_row<float>(statistics), dy.as<float>(), dgamma.as<float>(),
                                                       dbeta.as<float>(), write == Write::kAdd, *context.threads);
+}
+
+void layer_norm_backward(KernelContext& context, TensorView x, TensorView gamma, TensorView statistics, TensorView dy,
+                         TensorView dgamma, TensorView dbeta, Write parameter_write, TensorView dx, Write dx_write) {
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) {
+      constexpr const char* kName = "layer_norm_backward";
+      const Rows s = check_rows(kName, context, x);
+      for (const TensorView* parameter : {&gamma, &dgamma, &dbeta}) check_parameter(kName, "a parameter", *parameter, x, s);
+      check_statistics(kName, statistics, x, s);
+      check_like(kName, "dy", dy, x);
+      check_like(kName, "dx", dx, x);
+      return cuda::layer_norm_backward(context, x, gamma, statistics, dy, dgamma, dbeta, parameter_write, dx, dx_write);
+    }
+  }
+  layer_norm_backward_parameters(context, x, statistics, dy, dgamma, dbeta, parameter_write);
+  layer_norm_backward_data(context, x, gamma, statistics, dy, dx, dx_write);
 }
 
 }  // namespace engine::kernels

@@ -14,6 +14,9 @@ namespace engine::kernels {
 void check_dtype(std::string_view kernel, std::string_view operand, const TensorView& view, DType expected);
 void check_floating(std::string_view kernel, std::string_view operand, const TensorView& view);
 
+// The dtype of statistics, losses, vectors of parameters and gradients of parameters beside activations of this one.
+constexpr DType wide_dtype(DType activations) { return activations == DType::kF64 ? DType::kF64 : DType::kF32; }
+
 // Throws ShapeError unless the shapes are equal.
 void check_shape(std::string_view kernel, std::string_view operand, const TensorView& view, const Shape& expected);
 

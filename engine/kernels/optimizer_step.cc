@@ -16,6 +16,11 @@ void check_state(std::string_view kernel, std::string_view operand, const Tensor
   check_count(kernel, operand, state, value.count());
 }
 
+void check_on_cpu(std::string_view kernel, const KernelContext& context) {
+  check_context(kernel, context);
+  require(!on_cuda(context), "optimizer_step.h computes on the CPU; device_step.h has what CUDA devices need");
+}
+
 }  // namespace
 
 void sgd_step(KernelContext& context, const SgdStep& step, TensorView gradient, TensorView velocity, TensorView value) {
@@ -23,7 +28,7 @@ void sgd_step(KernelContext& context, const SgdStep& step, TensorView gradient, 
   check_floating(kName, "value", value);
   check_state(kName, "gradient", gradient, value);
   if (step.momentum != 0) check_state(kName, "velocity", velocity, value);
-  check_context(kName, context);
+  check_on_cpu(kName, context);
   if (value.dtype == DType::kF32) {
     const SgdNumbers numbers{static_cast<float>(step.lr),
                              static_cast<float>(step.momentum),
@@ -49,7 +54,7 @@ void adamw_step(KernelContext& context, const AdamwStep& step, TensorView gradie
   check_state(kName, "gradient", gradient, value);
   check_state(kName, "first_moment", first_moment, value);
   check_state(kName, "second_moment", second_moment, value);
-  check_context(kName, context);
+  check_on_cpu(kName, context);
   require(step.count >= 1, "adamw_step: count starts at 1");
   if (value.dtype == DType::kF32) {
     const double bias1 = 1 - std::pow(step.beta1, static_cast<double>(step.count));
@@ -75,7 +80,7 @@ void adamw_step(KernelContext& context, const AdamwStep& step, TensorView gradie
 
 double sum_of_squares(KernelContext& context, TensorView values) {
   check_floating("sum_of_squares", "values", values);
-  check_context("sum_of_squares", context);
+  check_on_cpu("sum_of_squares", context);
   // Block sums of a stretch wait here until they are added in order.
   constexpr std::int64_t kStretch = 512;
   double sums[kStretch];
@@ -100,7 +105,7 @@ double sum_of_squares(KernelContext& context, TensorView values) {
 
 void scale(KernelContext& context, double factor, TensorView values) {
   check_floating("scale", "values", values);
-  check_context("scale", context);
+  check_on_cpu("scale", context);
   const auto call = [&]<class T>(T) {
     T* value = static_cast<T*>(values.data);
     const T by = static_cast<T>(factor);

@@ -1,4 +1,5 @@
-// One pass over flat parameter memory. Spans have equal length and dtype; gaps between tensors hold zeros and stay zero.
+// Optimizer steps on the CPU (CUDA devices: device_step.h): one pass over flat parameter memory. Spans have equal length and
+// dtype; gaps between tensors hold zeros and stay zero.
 #pragma once
 
 #include "engine/core/tensor_view.h"

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "engine/core/cuda_runtime.h"
+#include "engine/kernels/cuda/pool2d_cuda.h"
 #include "engine/kernels/operand_checks.h"
 #include "engine/kernels/pool2d_cpu.h"
 #include "engine/kernels/pool2d_reference.h"
@@ -64,6 +66,9 @@ void max_pool2d_forward(KernelContext& context, const Pool2dGeometry& geometry, 
     check_shape(kName, "argmax", argmax, y.shape);
   }
   check_context(kName, context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::max_pool2d_forward(context, geometry, n, x, y, argmax);
+  }
   std::uint8_t* winners = argmax ? argmax.as<std::uint8_t>() : nullptr;
   if (x.dtype == DType::kF32) {
     fast().max_forward(sizes_of(geometry, n), x.as<float>(), y.as<float>(), winners, *context.threads);
@@ -79,6 +84,9 @@ void max_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry,
   check_dtype(kName, "argmax", argmax, DType::kU8);
   check_shape(kName, "argmax", argmax, dy.shape);
   check_context(kName, context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::max_pool2d_backward(context, geometry, n, dy, argmax, dx, write);
+  }
   const std::uint8_t* winners = argmax.as<std::uint8_t>();
   if (dx.dtype == DType::kF32) {
     fast().max_backward(sizes_of(geometry, n), dy.as<float>(), winners, dx.as<float>(), write == Write::kAdd, *context.threads);
@@ -91,6 +99,9 @@ void average_pool2d_forward(KernelContext& context, const Pool2dGeometry& geomet
   constexpr std::string_view kName = "average_pool2d_forward";
   const std::int64_t n = check_planes(kName, geometry, "x", x, "y", y);
   check_context(kName, context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::average_pool2d_forward(context, geometry, n, x, y);
+  }
   if (x.dtype == DType::kF32) {
     fast().average_forward(sizes_of(geometry, n), x.as<float>(), y.as<float>(), *context.threads);
   } else {
@@ -102,6 +113,9 @@ void average_pool2d_backward(KernelContext& context, const Pool2dGeometry& geome
   constexpr std::string_view kName = "average_pool2d_backward";
   const std::int64_t n = check_planes(kName, geometry, "dx", dx, "dy", dy);
   check_context(kName, context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::average_pool2d_backward(context, geometry, n, dy, dx, write);
+  }
   if (dx.dtype == DType::kF32) {
     fast().average_backward(sizes_of(geometry, n), dy.as<float>(), dx.as<float>(), write == Write::kAdd, *context.threads);
   } else {
@@ -113,6 +127,9 @@ void global_average_pool_forward(KernelContext& context, TensorView x, TensorVie
   constexpr std::string_view kName = "global_average_pool_forward";
   const auto [n, pixels, channels] = check_global(kName, "x", x, "y", y);
   check_context(kName, context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::global_average_pool_forward(context, n, pixels, channels, x, y);
+  }
   if (x.dtype == DType::kF32) {
     fast().global_forward(n, pixels, channels, x.as<float>(), y.as<float>(), *context.threads);
   } else {
@@ -124,6 +141,9 @@ void global_average_pool_backward(KernelContext& context, TensorView dy, TensorV
   constexpr std::string_view kName = "global_average_pool_backward";
   const auto [n, pixels, channels] = check_global(kName, "dx", dx, "dy", dy);
   check_context(kName, context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::global_average_pool_backward(context, n, pixels, channels, dy, dx, write);
+  }
   if (dx.dtype == DType::kF32) {
     fast().global_backward(n, pixels, channels, dy.as<float>(), dx.as<float>(), write == Write::kAdd, *context.threads);
   } else {

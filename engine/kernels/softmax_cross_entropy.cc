@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "engine/core/cuda_runtime.h"
+#include "engine/kernels/cuda/softmax_cross_entropy_cuda.h"
 #include "engine/kernels/operand_checks.h"
 #include "engine/kernels/softmax_cross_entropy_cpu.h"
 #include "engine/kernels/softmax_cross_entropy_reference.h"
@@ -47,10 +49,13 @@ void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, Te
   constexpr std::string_view kName = "softmax_cross_entropy_forward";
   const Extents extents = check_matrix(kName, "logits", logits);
   const std::int32_t* label = check_labels(kName, labels, extents);
-  check_dtype(kName, "loss", loss, logits.dtype);
+  check_dtype(kName, "loss", loss, wide_dtype(logits.dtype));
   check_shape(kName, "loss", loss, {extents.rows});
   if (gradient) check_like(kName, "gradient", gradient, logits);
   check_context(kName, context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::softmax_cross_entropy_forward(context, logits, labels, loss, gradient, label_smoothing);
+  }
   check_label_range(label, extents);
   const std::int64_t classes = extents.classes;
   if (logits.dtype == DType::kF32 && classes >= kManyClasses)
@@ -73,10 +78,13 @@ void softmax_cross_entropy_backward(KernelContext& context, TensorView gradient,
                                     Write write) {
   constexpr std::string_view kName = "softmax_cross_entropy_backward";
   const Extents extents = check_matrix(kName, "gradient", gradient);
-  check_dtype(kName, "dloss", dloss, gradient.dtype);
+  check_dtype(kName, "dloss", dloss, wide_dtype(gradient.dtype));
   check_shape(kName, "dloss", dloss, {extents.rows});
   check_like(kName, "dlogits", dlogits, gradient);
   check_context(kName, context);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::softmax_cross_entropy_backward(context, gradient, dloss, dlogits, write);
+  }
   const std::int64_t classes = extents.classes;
   const auto call = [&]<class T>(T) {
     context.threads->run(extents.rows, [&](std::int64_t first, std::int64_t last, int) {
@@ -112,6 +120,30 @@ double sum_f64(TensorView values) {
     for (const double value : values.span<double>()) sum += value;
   }
   return sum;
+}
+
+std::size_t batch_totals_scratch_bytes([[maybe_unused]] Device::Kind device) {
+  if constexpr (engine::cuda::kBuilt) {
+    if (device == Device::Kind::kCuda) return cuda::batch_totals_scratch_bytes();
+  }
+  return 0;
+}
+
+void add_batch_totals(KernelContext& context, TensorView logits, TensorView labels, TensorView loss, bool top5,
+                      BatchTotals* totals) {
+  constexpr std::string_view kName = "add_batch_totals";
+  const Extents extents = check_matrix(kName, "logits", logits);
+  check_labels(kName, labels, extents);
+  check_dtype(kName, "loss", loss, wide_dtype(logits.dtype));
+  check_shape(kName, "loss", loss, {extents.rows});
+  check_context(kName, context, batch_totals_scratch_bytes(context.device.kind));
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::add_batch_totals(context, logits, labels, loss, top5, totals);
+  }
+  totals->loss_sum += sum_f64(loss);
+  totals->correct += count_correct(logits, labels);
+  totals->rows += extents.rows;
+  if (top5) totals->top5 += count_among_largest(logits, labels, 5);
 }
 
 }  // namespace engine::kernels

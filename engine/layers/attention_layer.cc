@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "engine/kernels/operand_checks.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
 
@@ -27,11 +28,11 @@ class CausalSelfAttention final : public Layer {
     return {inputs[0][0], inputs[0][1] / 3};
   }
   std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype) const override {
-    return static_cast<std::size_t>(batch * heads_ * inputs[0][0]) * size_of(dtype);
+    return static_cast<std::size_t>(batch * heads_ * inputs[0][0]) * size_of(kernels::wide_dtype(dtype));
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t, DType dtype, int threads,
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads,
                             Device::Kind device) const override {
-    return kernels::attention_scratch_bytes(inputs[0][0], inputs[0][1] / 3, heads_, dtype, threads, device);
+    return kernels::attention_scratch_bytes(batch, inputs[0][0], inputs[0][1] / 3, heads_, dtype, threads, device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true, .output = true}; }
 
@@ -51,6 +52,7 @@ class CausalSelfAttention final : public Layer {
   TensorView saved(const LayerRun& run) const {
     TensorView view = run.output;
     view.shape = {run.output.shape[0], heads_, run.output.shape[1]};
+    view.dtype = kernels::wide_dtype(view.dtype);
     view.data = run.saved.data();
     return view;
   }

@@ -1,9 +1,13 @@
 // Batch normalisation of images, with an optional fused addition and ReLU, over this replica's samples or those of all.
-// Saved from forward to backward: mean and inverse standard deviation per channel, and how many rows they are of.
+// Saved from forward to backward: mean and inverse standard deviation per channel, in f32 whatever narrower type x has, and, of
+// synchronised statistics, how many rows they are of.
 //
 // One value per channel (a last batch of one sample behind a global pool) is no error, as it is in PyTorch: the output is the
 // bias, the gradient of the input is 0, and the running variance, of which one value says nothing, stays as it is.
 #include "engine/kernels/batch_norm.h"
+
+#include "engine/core/cuda_runtime.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
 
@@ -21,6 +25,7 @@ class BatchNorm2d final : public Layer {
   std::string_view kind() const override { return synchronized_ ? "sync_batch_norm2d" : "batch_norm2d"; }
   LayerPtr synchronized() const override { return synchronized_ ? nullptr : sync_batch_norm2d(options_); }
   bool uses_replicas() const override { return synchronized_; }
+  bool synchronizes_host() const override { return synchronized_; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
@@ -55,21 +60,21 @@ class BatchNorm2d final : public Layer {
   void forward(const LayerRun& run) const override {
     const TensorView x = run.inputs[0];
     KernelContext context = run.kernels;
-    Statistics statistics = run.training ? saved(run) : Statistics{};
+    Statistics statistics;
     if (run.training) {
+      statistics = saved(run);
       const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
       kernels::batch_norm_statistics(context, x, sums);
-      const std::int64_t group =
-          run.replicas && synchronized_ ? run.replicas->merge_moments(rows(x), sums.span<double>()) : rows(x);
-      *statistics.rows = group;
-      kernels::batch_norm_finish_statistics(sums, group, options_.eps, options_.momentum, statistics.mean, statistics.inverse_std,
-                                            run.buffers[0], run.buffers[1]);
+      const std::int64_t group = exchanges(run) ? merge_moments(run, sums, statistics.rows) : rows(x);
+      kernels::batch_norm_finish_statistics(context, sums, group, options_.eps, options_.momentum, statistics.mean,
+                                            statistics.inverse_std, run.buffers[0], run.buffers[1]);
       // Counted for an empty batch too: counters stay equal on all ranks.
-      ++*run.buffers[2].as<std::int64_t>();
+      kernels::increment(context, run.buffers[2]);
     } else {
-      statistics.mean = take_scratch(context, x.dtype, {channels(x)});
-      statistics.inverse_std = take_scratch(context, x.dtype, {channels(x)});
-      kernels::batch_norm_from_running(run.buffers[0], run.buffers[1], options_.eps, statistics.mean, statistics.inverse_std);
+      statistics.mean = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
+      statistics.inverse_std = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
+      kernels::batch_norm_from_running(context, run.buffers[0], run.buffers[1], options_.eps, statistics.mean,
+                                       statistics.inverse_std);
     }
     kernels::batch_norm_normalize(context, x, statistics.mean, statistics.inverse_std, run.parameters[0], run.parameters[1],
                                   run.residual, run.relu, run.output);
@@ -82,34 +87,82 @@ class BatchNorm2d final : public Layer {
     const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
     kernels::batch_norm_backward_sums(context, x, run.output, run.relu, run.output_gradient, statistics.mean,
                                       statistics.inverse_std, sums, run.residual_gradient, run.residual_write);
-    kernels::batch_norm_backward_parameters(sums, run.parameter_gradients[0], run.parameter_gradients[1], run.parameter_write);
+    kernels::batch_norm_backward_parameters(context, sums, run.parameter_gradients[0], run.parameter_gradients[1],
+                                            run.parameter_write);
     // Behind the parameters' gradients, which are summed over the replicas with all others; and where nobody wants the input's
     // gradient too, since the others may.
-    if (run.replicas && synchronized_) run.replicas->add(sums.span<double>());
-    if (run.input_gradients[0])
-      kernels::batch_norm_backward_data(context, x, run.output, run.relu, run.output_gradient, statistics.mean,
-                                        statistics.inverse_std, run.parameters[0], sums, *statistics.rows, run.input_gradients[0],
-                                        run.input_writes[0]);
+    const std::int64_t group = exchanges(run) ? add_sums(run, sums, statistics.rows) : rows(x);
+    if (!run.input_gradients[0]) return;
+    // The residual's gradient is the masked one: on a device, where this pass is bound by what it reads, without reading y.
+    const bool masked = on_cuda(context) && run.relu && run.residual_gradient && run.residual_write == Write::kOverwrite;
+    kernels::batch_norm_backward_data(
+        context, x, run.output, run.relu && !masked, masked ? run.residual_gradient : run.output_gradient, statistics.mean,
+        statistics.inverse_std, run.parameters[0], sums, group, run.input_gradients[0], run.input_writes[0]);
   }
 
  private:
   struct Statistics {
     TensorView mean, inverse_std;
-    std::int64_t* rows = nullptr;
+    std::int64_t* rows = nullptr;  // where x is
   };
 
   static std::int64_t channels(const TensorView& x) { return x.shape[3]; }
   static std::int64_t rows(const TensorView& x) { return x.shape[0] * x.shape[1] * x.shape[2]; }
+  static DType statistic_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
   static std::size_t statistic_bytes(std::int64_t channels, DType dtype) {
-    return align_up(static_cast<std::size_t>(channels) * size_of(dtype));
+    return align_up(static_cast<std::size_t>(channels) * size_of(statistic_dtype(dtype)));
   }
   static Statistics saved(const LayerRun& run) {
     const TensorView x = run.inputs[0];
-    const TensorView mean{run.saved.data(), x.dtype, {channels(x)}, x.device};
+    const TensorView mean{run.saved.data(), statistic_dtype(x.dtype), {channels(x)}, x.device};
     TensorView inverse_std = mean;
     inverse_std.data = run.saved.data() + statistic_bytes(channels(x), x.dtype);
     return {mean, inverse_std, reinterpret_cast<std::int64_t*>(run.saved.data() + 2 * statistic_bytes(channels(x), x.dtype))};
   }
+  bool exchanges(const LayerRun& run) const { return run.replicas != nullptr && synchronized_; }
+
+  // Both return how many rows all replicas have, which forward keeps in `saved_rows` for backward.
+  static std::int64_t merge_moments(const LayerRun& run, const TensorView& sums, std::int64_t* saved_rows) {
+    const std::int64_t own = rows(run.inputs[0]);
+    if (!on_cuda(run.kernels)) return *saved_rows = run.replicas->merge_moments(own, sums.span<double>());
+    const Staging staging(run.kernels, sums);
+    staging.bring(sums.data, staging.sums.data(), sums.bytes());
+    cuda::synchronize_stream(run.kernels.stream);
+    *staging.rows = run.replicas->merge_moments(own, staging.sums);
+    staging.bring(staging.sums.data(), sums.data, sums.bytes());
+    staging.bring(staging.rows, saved_rows, sizeof *saved_rows);
+    return *staging.rows;
+  }
+  static std::int64_t add_sums(const LayerRun& run, const TensorView& sums, const std::int64_t* saved_rows) {
+    if (!on_cuda(run.kernels)) {
+      run.replicas->add(sums.span<double>());
+      return *saved_rows;
+    }
+    const Staging staging(run.kernels, sums);
+    staging.bring(sums.data, staging.sums.data(), sums.bytes());
+    staging.bring(saved_rows, staging.rows, sizeof *saved_rows);
+    cuda::synchronize_stream(run.kernels.stream);
+    run.replicas->add(staging.sums);
+    staging.bring(staging.sums.data(), sums.data, sums.bytes());
+    return *staging.rows;
+  }
+
+  // The context's pinned memory, through which device memory reaches the other replicas: the sums, then the rows.
+  struct Staging {
+    Staging(const KernelContext& context, const TensorView& like)
+        : stream(context.stream),
+          sums(reinterpret_cast<double*>(context.staging.data()), static_cast<std::size_t>(like.count())),
+          rows(reinterpret_cast<std::int64_t*>(context.staging.data() + like.bytes())) {
+      if (context.staging.size() >= like.bytes() + sizeof *rows) return;
+      throw Error("sync_batch_norm2d: " + std::to_string(context.staging.size()) +
+                  " bytes of pinned memory for the exchange, needs " + std::to_string(like.bytes() + sizeof *rows));
+    }
+    void bring(const void* from, void* to, std::size_t bytes) const { cuda::copy_async(to, from, bytes, stream); }
+
+    void* stream;
+    std::span<double> sums;
+    std::int64_t* rows;
+  };
 
   BatchNormOptions options_;
   bool synchronized_;

@@ -27,6 +27,9 @@ class Embedding final : public Layer {
   std::vector<ParameterSpec> parameters(std::span<const Shape>) const override {
     return {{"weight", TensorLayout::plain({vocabulary_, width_}), {Initializer::Kind::kNormal, deviation_}}};
   }
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType, int, Device::Kind device) const override {
+    return kernels::embedding_scratch_bytes(batch * inputs[0][0], vocabulary_, device);
+  }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 
   void forward(const LayerRun& run) const override {

@@ -30,7 +30,7 @@ struct ParameterSpec {
   Initializer initializer;
 };
 
-// State that is not trained: running statistics (in the compute dtype) and counters (i64).
+// State that is not trained: running statistics (in the compute dtype; f32 on a CUDA device) and counters (i64).
 struct BufferSpec {
   std::string name;  // "running_mean"
   Shape shape;
@@ -102,6 +102,9 @@ class Layer {
   virtual std::unique_ptr<const Layer> synchronized() const { return nullptr; }
   // Whether it calls LayerRun::replicas.
   virtual bool uses_replicas() const { return false; }
+  // Whether on a CUDA device, where LayerRun::replicas is there, it waits for the context's stream, by way of its pinned memory:
+  // such a step cannot be captured as a graph.
+  virtual bool synchronizes_host() const { return false; }
   // The output is the input's memory, unchanged (flatten of one channel, dropout of rate 0): no buffer, no work.
   virtual bool is_alias(std::span<const Shape>) const { return false; }
   // The output may be written over input 0 when nobody else needs that input; and in backward the gradient of

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "engine/kernels/operand_checks.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
 
@@ -26,7 +27,11 @@ class LayerNorm final : public Layer {
     return {{"weight", layout, {Initializer::Kind::kConstant, 1}}, {"bias", layout, {Initializer::Kind::kConstant, 0}}};
   }
   std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype) const override {
-    return static_cast<std::size_t>(2 * batch * (inputs[0].count() / inputs[0].dims().back())) * size_of(dtype);
+    return static_cast<std::size_t>(2 * batch * (inputs[0].count() / inputs[0].dims().back())) *
+           size_of(kernels::wide_dtype(dtype));
+  }
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t, DType, int, Device::Kind device) const override {
+    return kernels::layer_norm_scratch_bytes(inputs[0].dims().back(), device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 
@@ -36,17 +41,19 @@ class LayerNorm final : public Layer {
   }
   void backward(const LayerRun& run) const override {
     const TensorView x = run.inputs[0], dy = run.output_gradient, statistics = saved(run);
-    kernels::layer_norm_backward_parameters(run.kernels, x, statistics, dy, run.parameter_gradients[0],
-                                            run.parameter_gradients[1], run.parameter_write);
     if (run.input_gradients[0])
-      kernels::layer_norm_backward_data(run.kernels, x, run.parameters[0], statistics, dy, run.input_gradients[0],
-                                        run.input_writes[0]);
+      kernels::layer_norm_backward(run.kernels, x, run.parameters[0], statistics, dy, run.parameter_gradients[0],
+                                   run.parameter_gradients[1], run.parameter_write, run.input_gradients[0], run.input_writes[0]);
+    else
+      kernels::layer_norm_backward_parameters(run.kernels, x, statistics, dy, run.parameter_gradients[0],
+                                              run.parameter_gradients[1], run.parameter_write);
   }
 
  private:
   static TensorView saved(const LayerRun& run) {
     TensorView view = run.inputs[0];
     view.shape = {2, view.count() / view.shape.dims().back()};
+    view.dtype = kernels::wide_dtype(view.dtype);
     view.data = run.saved.data();
     return view;
   }

@@ -33,6 +33,9 @@ class SoftmaxCrossEntropy final : public Layer {
   std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype) const override {
     return static_cast<std::size_t>(inputs[0].count() * batch) * size_of(dtype);
   }
+  std::size_t scratch_bytes(std::span<const Shape>, std::int64_t, DType, int, Device::Kind device) const override {
+    return kernels::batch_totals_scratch_bytes(device);  // for whoever counts what forward gave
+  }
 
   void forward(const LayerRun& run) const override {
     kernels::softmax_cross_entropy_forward(run.kernels, by_rows(run.inputs[0]), by_rows(run.inputs[1], run),

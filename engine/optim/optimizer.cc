@@ -4,10 +4,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/kernels/device_step.h"
 #include "engine/kernels/optimizer_step.h"
 
 namespace engine {
 namespace {
+
+TensorView half_view(void* half_copy, DType half, const FlatBuffer& values) {
+  return {half_copy, half, Shape{values.size()}, values.device()};
+}
 
 class Sgd : public Optimizer {
  public:
@@ -25,6 +30,13 @@ class Sgd : public Optimizer {
     const TensorView velocity = options_.momentum != 0 ? velocity_.flat() : TensorView{};
     kernels::sgd_step(context, s, gradients.flat(), velocity, values.flat());
     ++step_count_;
+  }
+  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control, const FlatBuffer& gradients,
+                      FlatBuffer& values, void* half_copy, DType half) override {
+    const kernels::SgdStep s{.momentum = options_.momentum, .weight_decay = options_.weight_decay, .nesterov = options_.nesterov};
+    const TensorView velocity = options_.momentum != 0 ? velocity_.flat() : TensorView{};
+    kernels::sgd_step(context, s, numbers, control, gradients.flat(), velocity, values.flat(),
+                      half_view(half_copy, half, values));
   }
   std::vector<State> state() override {
     if (options_.momentum == 0) return {};
@@ -51,6 +63,13 @@ class Adamw : public Optimizer {
                                .count = step_count_ + 1};
     kernels::adamw_step(context, s, gradients.flat(), first_.flat(), second_.flat(), values.flat());
     ++step_count_;
+  }
+  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control, const FlatBuffer& gradients,
+                      FlatBuffer& values, void* half_copy, DType half) override {
+    const kernels::AdamwStep s{
+        .beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps, .weight_decay = options_.weight_decay};
+    kernels::adamw_step(context, s, numbers, control, gradients.flat(), first_.flat(), second_.flat(), values.flat(),
+                        half_view(half_copy, half, values));
   }
   std::vector<State> state() override { return {{"exp_avg", &first_}, {"exp_avg_sq", &second_}}; }
 

@@ -8,6 +8,7 @@
 
 #include "engine/core/parameter_buffer.h"
 #include "engine/kernels/kernel_context.h"
+#include "engine/kernels/step_numbers.h"
 
 namespace engine {
 
@@ -32,9 +33,16 @@ class Optimizer {
   // One update of all values from gradient_scale * gradients. REQUIRES: the buffers have the slots given at construction.
   virtual void step(KernelContext& context, double lr, double gradient_scale, const FlatBuffer& gradients,
                     FlatBuffer& values) = 0;
-  virtual std::vector<State> state() = 0;
+  // The same on the CUDA device of the buffers, after kernels::settle_step(): rate, scale and count are those of the structs in
+  // device memory, and a skipped step changes nothing. `half_copy`, in device memory, becomes the values rounded to `half` (bf16
+  // or f16), element by element in the values' order; null: none is kept. Only puts work on the context's stream.
+  virtual void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control,
+                              const FlatBuffer& gradients, FlatBuffer& values, void* half_copy, DType half) = 0;
+  virtual std::vector<State> state() = 0;  // on the device of the values given at construction
 
-  std::int64_t step_count() const { return step_count_; }  // updates done; part of a checkpoint
+  // Updates done; part of a checkpoint. step() counts; step_on_device() leaves it to StepControl::applied_steps, which whoever
+  // reads the control brings here, and takes from here when a training begins.
+  std::int64_t step_count() const { return step_count_; }
   void set_step_count(std::int64_t count) { step_count_ = count; }
 
  protected:

@@ -12,8 +12,8 @@ class AccumulatedWork final : public StepWork {
     executor_.set_replicas(options.replicas);
   }
 
-  BatchResult run(const BatchView& batch, std::int64_t, double scale, const std::function<void(std::int64_t)>& ready,
-                  StepPhases& phases) override {
+  void run(const StepRequest& request, const std::function<void(std::int64_t)>& ready, StepPhases& phases) override {
+    const BatchView& batch = request.batch;
     PhaseTimer timer;
     BatchResult sum;
     for (std::int64_t m = 0; m < micro_batches_; ++m) {
@@ -23,19 +23,21 @@ class AccumulatedWork final : public StepWork {
       // A mean over positions (text) as well as over samples: rows per sample are the same on every rank.
       const double rows_per_sample = result.rows > 0 ? static_cast<double>(result.rows) / static_cast<double>(last - first) : 1;
       static const std::function<void(std::int64_t)> kNobody;
-      executor_.backward(scale / rows_per_sample, m == 0 ? Write::kOverwrite : Write::kAdd,
+      executor_.backward(request.scale / rows_per_sample, m == 0 ? Write::kOverwrite : Write::kAdd,
                          m + 1 == micro_batches_ ? ready : kNobody);
       timer.lap(phases.backward);
       sum.loss_sum += result.loss_sum;
       sum.correct += result.correct;
       sum.rows += result.rows;
     }
-    return sum;
+    results_.add(sum);
   }
+  StepResults results() override { return results_; }
 
  private:
   const std::int64_t micro_batches_;
   Executor executor_;
+  StepResults results_;
 };
 
 }  // namespace

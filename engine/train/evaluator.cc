@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/graph/device_inference.h"
+
 namespace engine {
 namespace {
 
@@ -29,17 +31,25 @@ struct Evaluator::Impl {
         training(s),
         text(dataset.kind == io::SampleKind::kTokens),
         sampler(chunks(dataset, chunk_size(dataset, options.batch))),
-        plan(Plan::compile(
-            graph,
-            {.max_batch = sampler.max_local_count(), .dtype = options.dtype, .threads = threads.threads(), .training = false})),
+        plan(Plan::compile(graph, {.max_batch = sampler.max_local_count(),
+                                   .dtype = options.dtype,
+                                   .threads = threads.threads(),
+                                   .device = options.device.kind,
+                                   .training = false})),
         own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype) : ModelState{}),
-        executor(plan, c.world_size() > 1 ? own : s, threads, 0),
         loader(dataset, chunks(dataset, chunk_size(dataset, options.batch)),
                {.normalization = options.normalization, .workers = 0, .prefetch = 1}) {
     const auto world = static_cast<std::size_t>(c.world_size());
+    if (options.device.kind == Device::Kind::kCuda)
+      on_device = std::make_unique<DeviceInference>(plan, options.device, options.products);
+    else
+      executor = std::make_unique<Executor>(plan, state(), threads, 0);
     own_losses.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
     losses.resize(own_losses.size() * world);
   }
+
+  ModelState& state() { return communicator.world_size() > 1 ? own : training; }
+  BatchResult forward(const BatchView& batch) { return on_device ? on_device->forward(batch) : executor->forward(batch, false); }
 
   // Ranks' models may differ (running statistics, or parameters between averagings): all of them evaluate rank 0's.
   void take_rank_0() {
@@ -59,7 +69,8 @@ struct Evaluator::Impl {
   io::Sampler sampler;
   Plan plan;
   ModelState own;
-  Executor executor;
+  std::unique_ptr<Executor> executor;  // one of these two
+  std::unique_ptr<DeviceInference> on_device;
   io::BatchLoader loader;
   std::vector<double> own_losses, losses;  // by chunk: this rank's, all ranks'
 };
@@ -74,18 +85,18 @@ EvalReport Evaluator::run() {
   Impl& e = *impl_;
   const int world = e.communicator.world_size();
   if (world > 1) e.take_rank_0();
+  if (e.on_device) e.on_device->load(e.state());
   std::array<std::int64_t, 4> counts{};  // samples, rows, right, among the first five
   std::size_t own = 0;
   std::fill(e.own_losses.begin(), e.own_losses.end(), 0.0);
   for (std::int64_t chunk = e.communicator.rank(); chunk < e.sampler.steps_per_epoch(); chunk += world) {
     e.loader.seek(0, chunk);
     const io::Batch& batch = e.loader.next();
-    const BatchResult result = e.executor.forward({.count = batch.count(),
-                                                   .samples = batch.samples,
-                                                   .tokens = batch.tokens,
-                                                   .labels = batch.labels,
-                                                   .sample_ids = batch.sample_ids},
-                                                  false);
+    const BatchResult result = e.forward({.count = batch.count(),
+                                          .samples = batch.samples,
+                                          .tokens = batch.tokens,
+                                          .labels = batch.labels,
+                                          .sample_ids = batch.sample_ids});
     e.own_losses[own++] = result.loss_sum;
     counts[0] += batch.count();
     counts[1] += result.rows;
@@ -100,7 +111,7 @@ EvalReport Evaluator::run() {
   double loss = 0;
   for (std::size_t i = 0; i < e.own_losses.size(); ++i)  // chunk i * world + r is rank r's i-th
     for (std::size_t r = 0; r < static_cast<std::size_t>(world); ++r) loss += e.losses[r * e.own_losses.size() + i];
-  const TensorView logits = e.executor.logits();
+  const TensorView logits = e.on_device ? e.on_device->logits() : e.executor->logits();
   return {.progress = {},
           .split = "test",
           .loss = counts[1] == 0 ? 0 : loss / static_cast<double>(counts[1]),

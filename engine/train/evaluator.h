@@ -14,7 +14,9 @@ namespace engine {
 struct EvaluatorOptions {
   std::int64_t batch = 64;  // most samples a forward pass
   io::Normalization normalization = io::Normalization::kUnit;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // of activations
+  Device device = {};         // a CUDA device: computes there, from the state in host memory
+  Products products = Products::kF32;
 };
 
 class Evaluator {

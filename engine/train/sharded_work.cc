@@ -50,14 +50,11 @@ class ShardedWork final : public StepWork {
       if (shard->thread.joinable()) shard->thread.join();
   }
 
-  BatchResult run(const BatchView& batch, std::int64_t global_count, double scale, const std::function<void(std::int64_t)>& ready,
-                  StepPhases& phases) override {
+  void run(const StepRequest& request, const std::function<void(std::int64_t)>& ready, StepPhases& phases) override {
     PhaseTimer timer;
     {
       const std::lock_guard lock(mutex_);
-      batch_ = &batch;
-      global_count_ = global_count;
-      scale_ = scale;
+      request_ = &request;
       running_ = shards_.size() - 1;
       ++step_;
     }
@@ -69,13 +66,13 @@ class ShardedWork final : public StepWork {
       if (failure_) std::rethrow_exception(failure_);
     }
     // Shards run side by side: the first one's forward stands for all, and the rest of the time is their backward and the tree.
-    const BatchResult result = fold(ready);
+    results_.add(fold(ready));
     double seconds = 0;
     timer.lap(seconds);
     phases.forward += shards_[0]->phases.forward;
     phases.backward += std::max(0.0, seconds - shards_[0]->phases.forward);
-    return result;
   }
+  StepResults results() override { return results_; }
 
  private:
   bool exchanges() const { return options_.own > 1 || options_.replicas != nullptr; }
@@ -102,7 +99,9 @@ class ShardedWork final : public StepWork {
       if (index > 0 && values.bytes() > 0) std::memcpy(own.data(), values.data(), values.bytes());
       const std::int64_t base = cut(0), first = cut(index), last = cut(index + 1);
       shard.phases = {};
-      shard.result = shard.work->run(batch_->slice(first - base, last - first), global_count_, scale_, {}, shard.phases);
+      const BatchView part = request_->batch.slice(first - base, last - first);
+      shard.work->run({.batch = part, .global_count = request_->global_count, .scale = request_->scale}, {}, shard.phases);
+      shard.result = shard.work->results().last;
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (!failure_) failure_ = std::current_exception();
@@ -113,7 +112,7 @@ class ShardedWork final : public StepWork {
 
   // Where this rank's part `index` begins among the samples of the whole step.
   std::int64_t cut(std::size_t index) const {
-    return global_count_ * (options_.first + static_cast<std::int64_t>(index)) / options_.shards;
+    return request_->global_count * (options_.first + static_cast<std::int64_t>(index)) / options_.shards;
   }
 
   BatchResult fold(const std::function<void(std::int64_t)>& ready) {
@@ -134,13 +133,12 @@ class ShardedWork final : public StepWork {
   ModelState& main_;
   Places places_;
   ShardStatistics statistics_;
+  StepResults results_;
   std::vector<std::unique_ptr<Shard>> shards_;
 
   std::mutex mutex_;  // guards what follows; the step's inputs are constant while shards run
   std::condition_variable changed_;
-  const BatchView* batch_ = nullptr;
-  std::int64_t global_count_ = 0;
-  double scale_ = 0;
+  const StepRequest* request_ = nullptr;
   std::uint64_t step_ = 0;
   std::size_t running_ = 0;
   bool stop_ = false;

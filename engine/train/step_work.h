@@ -11,16 +11,32 @@
 
 namespace engine {
 
+struct StepRequest {
+  const BatchView& batch;         // this rank's samples
+  std::int64_t global_count = 0;  // over all ranks
+  double scale = 1;               // of the sum of this rank's losses
+  double lr = 0, clip_grad = 0;   // of the update; for works that do it themselves
+  bool host_gradients = false;    // somebody changes the gradients in host memory between run() and update()
+};
+
 class StepWork {
  public:
   virtual ~StepWork() = default;
 
-  // Forward and backward of this rank's samples of a step that has `global_count` over all ranks. The state's gradients become
-  // those of scale * (sum over samples of the mean over a sample's positions of the loss). `ready` as Executor::backward has it:
-  // called once gradients are final, that is, for the last micro-batch. Adds the seconds of forward and backward to `phases`.
-  // Returns sums over the rank's samples.
-  virtual BatchResult run(const BatchView& batch, std::int64_t global_count, double scale,
-                          const std::function<void(std::int64_t)>& ready, StepPhases& phases) = 0;
+  // Forward and backward of this rank's samples of a step. The state's gradients become those of
+  // scale * (sum over samples of the mean over a sample's positions of the loss). `ready` as Executor::backward has it: called
+  // once gradients are final, that is, for the last micro-batch. Adds the seconds of forward and backward to `phases`.
+  virtual void run(const StepRequest& request, const std::function<void(std::int64_t)>& ready, StepPhases& phases) = 0;
+  // After run(), and after whatever happens to the gradients: the optimizer's step, where the work does it itself. False: the
+  // caller does it, on the state.
+  virtual bool update() { return false; }
+  // Sums over this rank's samples, of the last step and since the beginning. May wait for the device.
+  virtual StepResults results() = 0;
+
+  // The rest of the engine sees a state in host memory. Where steps work on a copy of it elsewhere, these bring that here, and
+  // what is here there. Cheap where there is none.
+  virtual void to_host() {}
+  virtual void to_device() {}
 };
 
 // One executor; the batch is cut into `micro_batches` parts whose gradients add up, so that activations need the memory of one

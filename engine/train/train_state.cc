@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/averaging/flat_math.h"
+#include "engine/optim/loss_scale.h"
 #include "engine/train/weights.h"
 
 namespace engine {
@@ -81,6 +82,10 @@ void capture(backends::Communicator& communicator, TrainState& state, io::Checkp
                            {"trainer.dataset_size", state.dataset_size},
                            {"trainer.steps_per_epoch", state.steps_per_epoch},
                            {"optimizer.steps", state.optimizer.step_count()}};
+    if (state.control != nullptr) {
+      const ScaleCounters scale = scale_counters(state.loss_scale, *state.control);
+      checkpoint.counters.insert(checkpoint.counters.end(), scale.begin(), scale.end());
+    }
     for (const auto& [name, value] : state.policy.counters()) checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
     for (const Optimizer::State& s : state.optimizer.state())
       export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, std::string(s.name) + "/", io::Section::kOptimizer,
@@ -150,6 +155,7 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
       import_buffer(checkpoint.arrays, source, prefix, io::Section::kRankState, *local.buffer);
     }
   }
+  if (state.control != nullptr) restore_scale(state.loss_scale, checkpoint.counters, *state.control);
   state.optimizer.set_step_count(find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
   state.progress = {checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch, checkpoint.samples_seen};
 }

@@ -31,6 +31,8 @@ struct TrainState {
   std::int64_t global_batch = 0, dataset_size = 0;
   BufferMode buffers = BufferMode::kLocal;
   std::int64_t steps_per_epoch = 0;
+  LossScaleRule loss_scale;
+  StepControl* control = nullptr;  // of the loss scale; null: there is none
 };
 
 // Brings replicas together: parameters by the policy, running statistics by the mode. Collective.

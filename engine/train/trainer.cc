@@ -41,19 +41,23 @@ TrainResult Trainer::run() {
     const bool epoch_end = advance();
     if (epoch_end || progress.global_step == options_.total_steps) {  // the last step: what is evaluated is what remains
       PhaseTimer timer;
-      synchronize(p_.control, p_.state);
+      bring_together();
       timer.lap(phases_since_report_.communication);
     }
-    if (p_.desync) tell(p_.desync->after_step(epoch_end));
+    if (p_.desync) {
+      p_.work.to_host();
+      tell(p_.desync->after_step(epoch_end));
+    }
     exchange();
     report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
     if (due(options_.evaluate, epoch_end)) evaluate();
     if (due(options_.save, epoch_end)) save();
   }
-  synchronize(p_.control, p_.state);
+  bring_together();
   if (p_.desync) tell(p_.desync->finish());
   if (saved_step_ != progress.global_step) save();
+  p_.work.to_host();
   if (p_.keeper != nullptr) p_.keeper->finish();
   report_saved();
   const AveragingPolicy& policy = p_.state.policy;
@@ -76,24 +80,34 @@ void Trainer::step() {
   timer.lap(phases_.data);
   const StepCounts counts = step_counts(batch);
   AveragingPolicy& policy = p_.state.policy;
-  last_ = p_.work.run(
-      {.count = batch.count(),
-       .samples = batch.samples,
-       .tokens = batch.tokens,
-       .labels = batch.labels,
-       .sample_ids = batch.sample_ids,
-       .epoch = static_cast<std::uint64_t>(batch.epoch)},
-      counts.global, options_.losses_of_a_sample > 0 ? options_.losses_of_a_sample : policy.loss_scale(counts),
+  lr_ = p_.learning_rate.at(p_.state.progress.global_step);
+  const BatchView view{.count = batch.count(),
+                       .samples = batch.samples,
+                       .tokens = batch.tokens,
+                       .labels = batch.labels,
+                       .sample_ids = batch.sample_ids,
+                       .epoch = static_cast<std::uint64_t>(batch.epoch)};
+  p_.work.run(
+      {.batch = view,
+       .global_count = counts.global,
+       .scale = options_.losses_of_a_sample > 0 ? options_.losses_of_a_sample : policy.loss_scale(counts),
+       .lr = lr_,
+       .clip_grad = options_.clip_grad,
+       .host_gradients = policy.changes_gradients()},
       [&policy](std::int64_t elements) { policy.gradients_ready(elements); }, phases_);
   timer.skip();
   policy.finish_gradients();
   timer.lap(phases_.communication);
-  ParameterBuffer& parameters = p_.state.model.parameters;
-  lr_ = p_.learning_rate.at(p_.state.progress.global_step);
-  p_.state.optimizer.step(p_.context, lr_, clip_factor(p_.context, parameters.gradients, options_.clip_grad),
-                          parameters.gradients, parameters.values);
+  if (!p_.work.update()) {
+    ParameterBuffer& parameters = p_.state.model.parameters;
+    p_.state.optimizer.step(p_.context, lr_, clip_factor(p_.context, parameters.gradients, options_.clip_grad),
+                            parameters.gradients, parameters.values);
+  }
   timer.lap(phases_.update);
+  const bool touches_state = policy.update_touches_state();
+  if (touches_state) p_.work.to_host();
   policy.after_update(counts, lr_);
+  if (touches_state) p_.work.to_device();
   timer.lap(phases_.communication);
   phases_since_report_ += phases_;
 }
@@ -102,8 +116,6 @@ bool Trainer::advance() {
   TrainProgress& progress = p_.state.progress;
   progress.samples_seen += p_.sampler.global_count(progress.step_in_epoch);
   ++progress.global_step;
-  correct_ += last_.correct;
-  rows_ += last_.rows;
   if (p_.activity) {
     char text[48];
     const int length = std::snprintf(text, sizeof text, "step %lld done", static_cast<long long>(progress.global_step));
@@ -132,6 +144,13 @@ void Trainer::sum_over_ranks(std::span<double> values, double& signal) {
   signal = greatest;
 }
 
+void Trainer::bring_together() {
+  if (p_.control.world_size() == 1) return synchronize(p_.control, p_.state);
+  p_.work.to_host();
+  synchronize(p_.control, p_.state);
+  p_.work.to_device();
+}
+
 void Trainer::exchange() {
   const TrainProgress& progress = p_.state.progress;
   const std::int64_t step_in_epoch = progress.step_in_epoch == 0 ? p_.sampler.steps_per_epoch() : progress.step_in_epoch;
@@ -139,14 +158,18 @@ void Trainer::exchange() {
   const bool last = progress.global_step == options_.total_steps;
   if (!report_due && !last && progress.global_step < next_exchange_) return;
 
+  PhaseTimer timer;
+  const StepResults results = p_.work.results();
+  timer.lap(phases_since_report_.backward);  // what a device had still to do
+
   // One small sum: the step's loss, the running accuracy, and whether anybody was asked to stop.
   const double seconds = now();
   const double step_seconds =
       (seconds - exchanged_at_) / static_cast<double>(std::max<std::int64_t>(1, progress.global_step - exchanged_step_));
-  std::array<double, 6> sums{last_.loss_sum,
-                             static_cast<double>(last_.rows),
-                             static_cast<double>(correct_),
-                             static_cast<double>(rows_),
+  std::array<double, 6> sums{results.last.loss_sum,
+                             static_cast<double>(results.last.rows),
+                             static_cast<double>(results.total.correct),
+                             static_cast<double>(results.total.rows),
                              static_cast<double>(stop_signal_.load()),
                              step_seconds};
   sum_over_ranks(sums, sums[4]);
@@ -192,6 +215,7 @@ void Trainer::report(double loss, double accuracy, double seconds) {
 
 void Trainer::tell(const DesyncReport* found) {
   if (found == nullptr) return;
+  if (found->action == OnDesync::kRepair) p_.work.to_device();
   for (TrainObserver* o : p_.observers) o->on_desync(p_.state.progress, *found);
   if (found->action == OnDesync::kAbort) throw DesyncError(to_string(*found, p_.control.world_size()));
 }
@@ -207,6 +231,7 @@ void Trainer::evaluate() {
   if (p_.evaluator == nullptr) return;
   if (p_.activity) p_.activity("evaluation");
   const double start = now();
+  p_.work.to_host();
   EvalReport report = p_.evaluator->run();
   report.progress = p_.state.progress;
   for (TrainObserver* o : p_.observers) o->on_eval(report);
@@ -225,7 +250,9 @@ void Trainer::save() {
   if (p_.keeper == nullptr) return;
   if (p_.activity) p_.activity("saving a checkpoint");
   const double start = now();
-  p_.keeper->save(p_.state);
+  p_.work.to_host();
+  p_.keeper->save(p_.state);  // brings the replicas together first
+  p_.work.to_device();
   saved_step_ = p_.state.progress.global_step;
   report_saved();
   reported_at_ += now() - start;

@@ -66,7 +66,8 @@ class Trainer {
   StepCounts step_counts(const io::Batch& batch) const;
   bool advance();  // counts the step just done; true at the end of an epoch
   void sum_over_ranks(std::span<double> values, double& signal);
-  void exchange();  // agrees on stopping, reports when it is time
+  void bring_together();  // synchronize(), wherever the state is
+  void exchange();        // agrees on stopping, reports when it is time
   void report(double loss, double accuracy, double seconds);
   void tell(const DesyncReport* found);  // to observers; throws DesyncError where the run must end
   bool due(const Every& every, bool epoch_end) const;
@@ -78,8 +79,6 @@ class Trainer {
   TrainerParts p_;
   const std::atomic<int>& stop_signal_;
 
-  BatchResult last_;                     // of the step just done, this rank
-  std::int64_t correct_ = 0, rows_ = 0;  // since the run began, this rank
   double lr_ = 0;
   std::int64_t saved_step_ = -1;
   std::int64_t next_exchange_ = 0;  // global step at which ranks talk next

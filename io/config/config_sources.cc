@@ -146,11 +146,11 @@ std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node
   const bool takes_text = type != Type::kInteger && type != Type::kReal && type != Type::kFlag;
   if (const auto* text = node.as_string(); text != nullptr && takes_text) return text->get();
   if (const auto* integer = node.as_integer();
-      integer != nullptr && (type == Type::kInteger || type == Type::kReal || type == Type::kInterval))
+      integer != nullptr && (type == Type::kInteger || type == Type::kReal || type == Type::kInterval || type == Type::kDevices))
     return std::to_string(integer->get());
   if (const auto* real = node.as_floating_point(); real != nullptr && type == Type::kReal) return shortest_text(real->get());
   if (const auto* flag = node.as_boolean(); flag != nullptr && type == Type::kFlag) return flag->get() ? "true" : "false";
-  if (const auto* array = node.as_array(); array != nullptr && type == Type::kList) {
+  if (const auto* array = node.as_array(); array != nullptr && (type == Type::kList || type == Type::kDevices)) {
     std::vector<std::int64_t> list;
     for (const toml::node& item : *array) {
       if (!item.is_integer())

@@ -14,6 +14,7 @@ struct Exclusion {
 };
 constexpr Exclusion kExclusions[] = {{"epochs", "steps"},
                                      {"batch-size", "batch-size-per-device"},
+                                     {"gpu-devices", "devices"},
                                      {"sync-schedule", "sync-every"},
                                      {"sync-schedule", "sync-warmup"},
                                      {"spawn", "rank"},
@@ -78,6 +79,8 @@ constexpr Dependence kDependences[] = {
     {"requeue", "save-dir", "*"},
     {"sampler", "shuffle", "true"},
     {"rank", "world-size", "*"},
+    {"loss-scale", "amp", "bf16|O1|O2"},
+    {"non-blocking", "pin-memory", "true"},
 };
 
 std::string shown(const std::string& name, const ConfigValue& value) {
@@ -112,10 +115,35 @@ void apply_dependence(const Dependence& rule, ConfigValues& values) {
   unset(option);
 }
 
+// "cpu" or "cuda" where the value names one kind.
+std::string_view kind_named(const ConfigValue& value, bool numbers) {
+  const std::string& text = value.value;
+  if (text.empty() || text == "auto") return "";
+  if (numbers) return text == "none" ? "cpu" : "cuda";
+  return text.starts_with("cpu") ? "cpu" : "cuda";
+}
+
+// --device and the lists beside it name devices of one kind, and the list says which.
+void apply_device_rule(const char* list_name, ConfigValues& values) {
+  ConfigValue &one = values.find("device")->second, &list = values.find(list_name)->second;
+  const std::string_view kind = kind_named(one, false),
+                         list_kind = kind_named(list, std::string_view(list_name) == "gpu-devices");
+  if (kind.empty() || list_kind.empty() || (kind == list_kind && one.value.find(':') == std::string::npos)) return;
+  const Precedence strength = precedence_of(one), list_strength = precedence_of(list);
+  if (strength == list_strength)
+    throw ConfigError(shown("device", one) + " and " + shown(list_name, list) + " contradict each other; give only one");
+  if (strength < list_strength)
+    one = {"auto", "not used"};
+  else
+    unset(list);
+}
+
 }  // namespace
 
 void apply_option_rules(ConfigValues& values) {
   for (const Exclusion& rule : kExclusions) apply_exclusion(rule, values);
+  apply_device_rule("gpu-devices", values);
+  apply_device_rule("devices", values);
   for (const Dependence& rule : kDependences) apply_dependence(rule, values);
 }
 

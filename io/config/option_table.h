@@ -18,6 +18,7 @@ struct OptionSpec {
     kChoice,
     kInterval,  // "2e" epochs, "500s" or "500" steps
     kList,      // integers with commas, "30,60"
+    kDevices,   // numbers of devices, "0 1", "0,1" or "0-3"; "none"
   };
   enum class Agreement {
     kFree,      // may differ between ranks

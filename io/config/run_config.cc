@@ -6,6 +6,7 @@
 #include <csignal>
 #include <limits>
 
+#include "io/config/compute_options.h"
 #include "io/config/option_rules.h"
 #include "io/config/sync_options.h"
 #include "io/io_error.h"
@@ -14,7 +15,7 @@ namespace io {
 namespace {
 
 constexpr std::int64_t kMany = 1'000'000'000'000;
-constexpr int kMostRanks = 65536, kMostThreads = 4096;
+constexpr int kMostRanks = 65536;
 constexpr double kLongestWait = 2'000'000;  // seconds; in milliseconds it still is an int
 
 // Every option with its default where nothing was said, each in its canonical spelling.
@@ -77,26 +78,6 @@ void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
   config.test_share = read.real("test-share", 0, 0.99, config.test_share, "a number from 0 to 0.99");
 }
 
-void read_devices(const ValueReader& read, RunConfig& config) {
-  if (read.text("devices").empty()) return;
-  for (const std::string& device : split_text(read.text("devices"), ',')) {
-    const bool is_cpu = device.rfind("cpu:", 0) == 0 && parse_integer(device.substr(4)).value_or(-1) >= 0;
-    if (!is_cpu || std::ranges::find(config.devices, device) != config.devices.end())
-      read.refuse("devices", "different devices as cpu:0,cpu:1 (cuda is not in this version)");
-    config.devices.push_back(device);
-  }
-}
-
-void read_compute(const ValueReader& read, RunConfig& config) {
-  read_devices(read, config);
-  config.device = read.text("device");
-  config.dtype = read.text("dtype");
-  config.buffers = read.text("buffers");
-  config.threads = read.small("threads", 0, kMostThreads, 0);
-  config.sync_bn = read.flag("sync-bn");
-  config.deterministic = read.flag("deterministic");
-}
-
 void read_group(const ValueReader& read, RunConfig& config) {
   config.backend = read.text("backend");
   config.local_stage = read.text("local-stage");
@@ -151,8 +132,10 @@ void read_batch(const ValueReader& read, RunConfig& config) {
   config.sampler = read.text("sampler");
   config.check_sampler = read.flag("check-sampler");
   config.seed = static_cast<std::uint64_t>(read.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 0));
-  config.workers = read.small("workers", 0, kMostThreads, 1);
+  config.workers = read.small("workers", 0, 4096, 1);
   config.prefetch = read.small("prefetch", 1, 1024, 2);
+  config.pin_memory = read.flag("pin-memory");
+  config.non_blocking = read.flag("non-blocking");
 }
 
 void read_optimiser(const ValueReader& read, RunConfig& config) {

@@ -22,8 +22,10 @@ struct RunConfig {
   std::string annotations, label_column, csv_header;
   double test_share = 0.2;
   // compute
-  std::string device, dtype, buffers;
-  std::vector<std::string> devices;  // "cpu:0", ...; empty: one, chosen by `device`
+  std::string device, dtype, buffers;  // device: auto, cpu, cuda, cuda:N
+  std::vector<std::string> devices;    // "cpu:0" or "cuda:0", ..., all of one kind; empty: one, chosen by `device`
+  std::string amp, loss_scale;         // off, tf32, bf16, O1, O2; off, dynamic or a number above 0
+  bool cuda_graph = true, pin_memory = true, non_blocking = true;
   int threads = 0 /* auto */;
   bool sync_bn = false, deterministic = false;
   // group

@@ -1,6 +1,7 @@
 // Option values as text.
 #include "io/config/value_text.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -56,6 +57,30 @@ std::optional<std::vector<std::int64_t>> parse_integer_list(std::string_view tex
   return list;
 }
 
+std::optional<std::vector<std::int64_t>> parse_device_numbers(std::string_view text) {
+  constexpr std::int64_t kMostDevices = 1024;
+  std::vector<std::int64_t> numbers;
+  if (text.empty() || text == "none") return numbers;
+  const auto add = [&](const std::string& part) {
+    const std::size_t dash = part.find('-');
+    const auto first = parse_integer(part.substr(0, dash));
+    const auto last = dash == std::string::npos ? first : parse_integer(part.substr(dash + 1));
+    if (!first || !last || *first < 0 || *last < *first || *last >= kMostDevices) return false;
+    for (std::int64_t n = *first; n <= *last; ++n) {
+      if (std::find(numbers.begin(), numbers.end(), n) != numbers.end()) return false;
+      numbers.push_back(n);
+    }
+    return true;
+  };
+  for (const std::string& group : split_text(text, ',')) {
+    const std::size_t before = numbers.size();
+    for (const std::string& part : split_text(group, ' '))
+      if (!part.empty() && !add(part)) return std::nullopt;
+    if (numbers.size() == before) return std::nullopt;  // nothing between two commas
+  }
+  return numbers;
+}
+
 std::string interval_text(Interval interval) {
   return interval.every == 0 ? "0" : std::to_string(interval.every) + (interval.epochs ? "e" : "s");
 }
@@ -97,6 +122,8 @@ std::optional<std::string> canonical_text(const OptionSpec& option, const std::s
       return convert(parse_interval(value), interval_text);
     case OptionSpec::Type::kList:
       return convert(parse_integer_list(value), list_text);
+    case OptionSpec::Type::kDevices:
+      return convert(parse_device_numbers(value), [](const auto& list) { return list.empty() ? "none" : list_text(list); });
     case OptionSpec::Type::kChoice:
       break;
   }
@@ -119,6 +146,8 @@ std::string expected_text(const OptionSpec& option) {
       return "a count of steps (500 or 500s) or epochs (2e)";
     case OptionSpec::Type::kList:
       return "integers with commas (30,60)";
+    case OptionSpec::Type::kDevices:
+      return "numbers of devices, each once, as '0 1', '0,1' or '0-3', or none";
     case OptionSpec::Type::kChoice:
       break;
   }

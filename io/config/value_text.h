@@ -23,6 +23,10 @@ struct Interval {  // "2e" = every 2 epochs, "500s" or "500" = every 500 steps, 
 std::optional<Interval> parse_interval(std::string_view text);
 std::optional<std::vector<std::int64_t>> parse_integer_list(std::string_view text);  // "30,60"; "" = empty
 
+// Numbers of devices in the order given, with blanks or commas between them, ranges "0-3"; "none" and "" = empty. Each once, at
+// most 1024.
+std::optional<std::vector<std::int64_t>> parse_device_numbers(std::string_view text);
+
 std::string interval_text(Interval interval);  // "2e", "500s", "0"
 std::string list_text(const std::vector<std::int64_t>& list);
 std::vector<std::string> split_text(std::string_view text, char separator);

@@ -47,7 +47,7 @@ TEST(Checked, NamesTheFirstDifference) {
 TEST(Checked, RunsTwoBackendsThatAgree) {
   const std::vector<backends::BackendInfo> all = backends::list_backends();
   for (const backends::BackendInfo& b : all) {
-    if (!b.usable || !b.joins_hosts) continue;
+    if (!b.usable || !b.joins_hosts || b.device_memory) continue;
     group_harness::run_ranks("checked:shm," + b.name, 3, [&](backends::Group& group) {
       const auto c = group.make_communicator();
       EXPECT_EQ(c->name(), "checked:shm," + b.name);
@@ -99,7 +99,7 @@ TEST(Plan, FollowsTheHosts) {
   EXPECT_EQ(plan_name("shm", "auto", {"a", "a"}), "shm");
   std::string across;
   for (const backends::BackendInfo& b : backends::list_backends())
-    if (across.empty() && b.usable && b.joins_hosts) across = b.name;
+    if (across.empty() && b.usable && b.joins_hosts && !b.device_memory) across = b.name;
   if (across.empty()) GTEST_SKIP() << "this build has no backend between hosts";
   EXPECT_EQ(plan_name("auto", "auto", {"a", "b"}), across);
   EXPECT_EQ(plan_name("auto", "off", {"a", "a"}), across);

@@ -27,7 +27,7 @@ std::vector<Fault> all_faults() {
 std::vector<std::string> process_backends() {
   std::vector<std::string> names;
   for (const backends::BackendInfo& b : backends::list_backends()) {
-    if (b.usable && b.name != "inproc") names.push_back(b.name);
+    if (b.usable && !b.device_memory && b.name != "inproc") names.push_back(b.name);
   }
   return names;
 }

@@ -20,12 +20,14 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/cuda_on_cpu/simt.h"
 
-using Work = std::function<void()>;
+// A piece of device work; false: not yet, ask again. So a query never waits for work that itself waits for another process.
+using Work = std::function<bool()>;
 
 struct EmulatedGraph {
   std::vector<Work> work;
@@ -52,6 +54,7 @@ struct EmulatedEvent {
 namespace {
 
 constexpr std::size_t kDeviceBytes = std::size_t{4} << 30;
+constexpr auto kPause = std::chrono::microseconds(20);
 
 struct Block {
   std::byte* mapping;
@@ -66,6 +69,7 @@ struct Machine {
   int open = 0;  // how many threads run device work just now
   std::mutex streams_mutex;
   std::vector<EmulatedStream*> streams;
+  std::vector<EmulatedStream*> ended;  // kept: another thread's synchronisation may still look at them
 };
 
 Machine& machine() {
@@ -110,25 +114,34 @@ struct DeviceAccess {
   std::abort();
 }
 
-void run_one(EmulatedStream& stream) {
-  Work work;
+// Whether the stream's next piece of work came to its end.
+bool run_one(EmulatedStream& stream) {
+  Work* work = nullptr;  // stays where it is: a deque's elements do not move when others are added behind
   {
     const std::lock_guard lock(stream.queue_mutex);
-    work = std::move(stream.queue.front());
-    stream.queue.pop_front();
+    work = &stream.queue.front();
   }
   try {
-    work();
+    if (!(*work)()) return false;
   } catch (const std::exception& failed) {
     device_failure(failed.what());
   }
   const std::lock_guard lock(stream.queue_mutex);
+  stream.queue.pop_front();
   ++stream.done;
+  return true;
+}
+
+// As far as it goes without waiting; true: there.
+bool try_until(EmulatedStream& stream, std::uint64_t position) {
+  const std::lock_guard lock(stream.mutex);
+  while (stream.done < position)
+    if (!run_one(stream)) return false;
+  return true;
 }
 
 void run_until(EmulatedStream& stream, std::uint64_t position) {
-  const std::lock_guard lock(stream.mutex);
-  while (stream.done < position) run_one(stream);
+  while (!try_until(stream, position)) std::this_thread::sleep_for(kPause);
 }
 
 void drain(EmulatedStream& stream, std::uint64_t position) {
@@ -136,19 +149,31 @@ void drain(EmulatedStream& stream, std::uint64_t position) {
   run_until(stream, position);
 }
 
+// One piece further, where that needs no waiting.
+void advance(EmulatedStream& stream) {
+  bool moved = false;
+  {
+    const DeviceAccess access;
+    moved = try_until(stream, stream.done + 1);
+  }
+  if (!moved) std::this_thread::sleep_for(kPause);  // others need the core for what is waited for
+}
+
 EmulatedStream& default_stream() {
-  static thread_local EmulatedStream* stream = [] {
-    auto* made = new EmulatedStream;
+  static thread_local std::map<int, EmulatedStream*> of_device;
+  EmulatedStream*& stream = of_device[current_device];
+  if (stream == nullptr) {
+    stream = new EmulatedStream;
+    stream->device = current_device;
     const std::lock_guard lock(machine().streams_mutex);
-    machine().streams.push_back(made);
-    return made;
-  }();
+    machine().streams.push_back(stream);
+  }
   return *stream;
 }
 
 EmulatedStream& stream_of(cudaStream_t stream) { return stream == nullptr ? default_stream() : *stream; }
 
-void issue(EmulatedStream& stream, Work work) {
+void issue_work(EmulatedStream& stream, Work work) {
   if (stream.capture) {
     stream.capture->work.push_back(std::move(work));
     return;
@@ -156,6 +181,10 @@ void issue(EmulatedStream& stream, Work work) {
   const std::lock_guard lock(stream.queue_mutex);
   stream.queue.push_back(std::move(work));
   ++stream.issued;
+}
+
+void issue(EmulatedStream& stream, std::function<void()> work) {
+  issue_work(stream, [work = std::move(work)] { return work(), true; });
 }
 
 std::map<std::uintptr_t, Block>::const_iterator find_block(const std::map<std::uintptr_t, Block>& blocks, const void* pointer) {
@@ -195,6 +224,9 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 namespace simt {
 void enqueue(void* stream, std::function<void()> work) { issue(stream_of(static_cast<cudaStream_t>(stream)), std::move(work)); }
+void enqueue_until_done(void* stream, std::function<bool()> work) {
+  issue_work(stream_of(static_cast<cudaStream_t>(stream)), std::move(work));
+}
 }  // namespace simt
 
 extern "C" {
@@ -252,6 +284,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated GPU");
+  properties->uuid.bytes[15] = static_cast<char>(device);
   properties->totalGlobalMem = kDeviceBytes;
   properties->multiProcessorCount = 4;
   properties->major = 8;
@@ -271,10 +304,10 @@ cudaError_t cudaDeviceSynchronize() {
   std::vector<EmulatedStream*> streams;
   {
     const std::lock_guard lock(machine().streams_mutex);
-    streams = machine().streams;
+    for (EmulatedStream* stream : machine().streams)  // others' threads may end theirs at any time
+      if (stream->device == current_device) streams.push_back(stream);
   }
-  for (EmulatedStream* stream : streams)
-    if (stream->device == current_device) drain(*stream, stream->issued);
+  for (EmulatedStream* stream : streams) drain(*stream, stream->issued);
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -312,6 +345,19 @@ cudaError_t cudaFreeHost(void* pointer) {
   cudaDeviceSynchronize();
   const std::lock_guard lock(machine().mutex);
   return release(machine().host_blocks, pointer);
+}
+cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
+  const std::lock_guard lock(machine().mutex);
+  machine().host_blocks[reinterpret_cast<std::uintptr_t>(pointer)] = {nullptr, 0, bytes, 0};
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* pointer) {
+  cudaDeviceSynchronize();
+  const std::lock_guard lock(machine().mutex);
+  const auto found = machine().host_blocks.find(reinterpret_cast<std::uintptr_t>(pointer));
+  if (found == machine().host_blocks.end()) return fail(cudaErrorInvalidValue);
+  machine().host_blocks.erase(found);
+  return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   const std::lock_guard lock(machine().mutex);
@@ -372,7 +418,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   drain(*stream, stream->issued);
   const std::lock_guard lock(machine().streams_mutex);
   std::erase(machine().streams, stream);
-  delete stream;
+  machine().ended.push_back(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -385,7 +431,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   EmulatedStream& s = stream_of(stream);
   if (s.capture) return fail(cudaErrorStreamCaptureUnsupported);
   if (s.done == s.issued) return cudaSuccess;
-  drain(s, s.done + 1);
+  advance(s);
   return s.done == s.issued ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -400,7 +446,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
   }
   if (s.capture) return fail(cudaErrorStreamCaptureUnsupported);
-  issue(s, [on = event->stream, position = event->position] { run_until(*on, position); });
+  issue_work(s, [on = event->stream, position = event->position] { return try_until(*on, position); });
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
@@ -424,7 +470,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->stream == nullptr) return cudaSuccess;
   if (event->capture) return fail(cudaErrorStreamCaptureUnsupported);
   if (event->stream->done >= event->position) return cudaSuccess;
-  drain(*event->stream, event->stream->done + 1);
+  advance(*event->stream);
   return event->stream->done >= event->position ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -466,9 +512,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void*, std::size_t* count) { return *count = graph->work.size(), cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  issue(stream_of(stream), [work = executable->work] {
-    for (const Work& each : work) each();
-  });
+  for (const Work& each : executable->work) issue_work(stream_of(stream), each);
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, cudaSuccess; }

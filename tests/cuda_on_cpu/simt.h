@@ -42,5 +42,7 @@ void run_grid(Index grid, Index block, std::size_t shared_bytes, const char* nam
 
 // Puts work on a stream of the stand-in's (fake_runtime.cc); `stream` is a cudaStream_t.
 void enqueue(void* stream, std::function<void()> work);
+// The same for work that waits for something outside: called again and again until it returns true.
+void enqueue_until_done(void* stream, std::function<bool()> work);
 
 }  // namespace simt

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "engine/core/cuda_runtime.h"
 #include "io/io_error.h"
 #include "tests/support/test_support.h"
 #include "tools/bench_comm/bench_comm.h"
@@ -238,6 +239,28 @@ TEST(BenchComm, ALaunchedGroupIsMeasuredAsItIsAndRankZeroReports) {
   const CommandResult more =
       engine({"bench", "comm", "--rank", "0", "--world-size", "2", "--init-method", "file:///nowhere/x", "--ranks", "3"});
   EXPECT_EQ(more.exit_code, 2) << more.err;
+}
+
+// Buffers of GPUs, with ranks that have one each; where there is none, the reason is said and nothing fails.
+TEST(BenchComm, DeviceBackendsAreMeasuredOrSkippedWithTheReason) {
+  setenv("ENGINE_EMULATED_GPUS", "4", 1);
+  const std::vector<std::string> run{"bench",   "comm",    "--op",    "all",        "--backends", "shm,nccl,staged:shm",
+                                     "--ranks", "3",       "--sizes", "8:256K:512", "--iters",    "3",
+                                     "--check", "--dtype", "bf16",    "--format",   "csv"};
+  const CommandResult result = engine(run);
+  unsetenv("ENGINE_EMULATED_GPUS");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("allreduce,shm,3,"), std::string::npos) << result.out;
+  for (const std::string backend : {"nccl", "staged:shm"}) {
+    if (result.err.find("backend " + backend + " is skipped: ") != std::string::npos) {
+      EXPECT_EQ(result.out.find("," + backend + ","), std::string::npos);
+      continue;
+    }
+    for (const char* op : {"allreduce", "broadcast", "allgather", "reduce_scatter", "barrier", "sendrecv"})
+      EXPECT_NE(result.out.find(std::string(op) + "," + backend + ",3,"), std::string::npos) << op << result.out << result.err;
+  }
+  if (::engine::cuda::kBuilt) return;
+  EXPECT_NE(result.err.find("is skipped: this build has no CUDA"), std::string::npos) << result.err;
 }
 
 TEST(BenchComm, IterationsShrinkToTheTimeAndItSaysSo) {

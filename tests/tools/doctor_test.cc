@@ -150,6 +150,7 @@ TEST(HostFactsJson, ReadsBack) {
   HostFacts facts = host_facts(*groups[0]);
   EXPECT_FALSE(facts.interfaces.empty());
   facts.gpus = {"A \"GPU\""};
+  facts.nccl = "NCCL 2.28.9 (/x)";
   facts.folder_fault = "bad\n";
   EXPECT_EQ(to_json(facts_from_json(to_json(facts))), to_json(facts));
   EXPECT_THROW(facts_from_json("{}"), io::DataError);

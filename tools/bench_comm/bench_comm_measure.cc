@@ -4,7 +4,9 @@
 #include <memory>
 
 #include "tools/bench_comm/bench_comm.h"
+#include "tools/bench_comm/bench_comm_device.h"
 #include "tools/bench_comm/bench_comm_pattern.h"
+#include "tools/console_observer.h"
 
 namespace tools {
 namespace {
@@ -15,10 +17,12 @@ constexpr int kBlocks = 5, kFewestInBlock = 4;  // of iterations
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// The communicators of one backend.
+// The communicators of one backend. Where they take device memory, `device_all` and `device_pair` are the same ones.
 struct Lane {
   std::unique_ptr<backends::Communicator> all;
   std::unique_ptr<backends::Communicator> pair;  // with the partner of sendrecv; empty for a rank that rests
+  backends::DeviceCommunicator *device_all = nullptr, *device_pair = nullptr;
+  std::unique_ptr<engine::cuda::Stream> stream;  // of a lane on a device
   std::vector<double> times;
   double wrong = 0;
 };
@@ -26,7 +30,8 @@ struct Lane {
 // One operation of one size: buffers, the call, and whether its result is right.
 class Job {
  public:
-  Job(CommOp op, std::int64_t bytes, const CommBench& bench, int rank, int ranks)
+  // on_device: some lane has its buffers in device memory.
+  Job(CommOp op, std::int64_t bytes, const CommBench& bench, int rank, int ranks, bool on_device)
       : op_(op),
         type_(bench.type),
         element_(backends::size_of(bench.type)),
@@ -40,6 +45,10 @@ class Job {
     part_ = op == CommOp::kAllGather ? count_ / n() : count_;
     data_.resize(op == CommOp::kSendRecv ? 2 * count_ * element_ : count_ * element_);
     if (op == CommOp::kAllGather || op == CommOp::kSendRecv) input_.resize(part_ * element_);
+    if (on_device) {
+      device_data_ = std::make_unique<DeviceMirror>(data_);
+      device_input_ = std::make_unique<DeviceMirror>(input_);
+    }
   }
 
   std::size_t count() const { return count_; }
@@ -52,7 +61,18 @@ class Job {
     }
   }
 
+  // What a lane on a device has in its buffers, which are not timed.
+  void upload(const Lane& lane) {
+    if (!lane.stream) return;
+    device_data_->upload(*lane.stream);
+    device_input_->upload(*lane.stream);
+  }
+  void download(const Lane& lane) {
+    if (lane.stream) device_data_->download(*lane.stream);
+  }
+
   void call(Lane& lane) {
+    if (lane.stream) return call_on_device(lane);
     switch (op_) {
       case CommOp::kAllReduce:
         return lane.all->all_reduce(data_.data(), count_, type_, backends::ReduceOp::kSum);
@@ -91,6 +111,32 @@ class Job {
   }
 
  private:
+  // Put on the stream and waited for, as nccl-tests does.
+  void call_on_device(Lane& lane) {
+    void *const stream = lane.stream->handle(), *const data = device_data_->get(), *const input = device_input_->get();
+    switch (op_) {
+      case CommOp::kAllReduce:
+        lane.device_all->all_reduce_on(stream, data, count_, type_, backends::ReduceOp::kSum);
+        break;
+      case CommOp::kBroadcast:
+        lane.device_all->broadcast_on(stream, data, data_.size(), 0);
+        break;
+      case CommOp::kAllGather:
+        lane.device_all->all_gather_on(stream, input, input_.size(), data);
+        break;
+      case CommOp::kReduceScatter:
+        lane.device_all->reduce_scatter_on(stream, data, count_, type_, backends::ReduceOp::kSum);
+        break;
+      case CommOp::kBarrier:
+        return lane.all->barrier();
+      case CommOp::kSendRecv:
+        if (lane.device_pair == nullptr) return;
+        lane.device_pair->all_gather_on(stream, input, input_.size(), data);
+        return lane.device_pair->wait(stream);
+    }
+    lane.device_all->wait(stream);
+  }
+
   std::size_t n() const { return static_cast<std::size_t>(ranks_); }
   bool parts_match(int first_rank, int parts, std::size_t round) const {
     for (int p = 0; p < parts; ++p)
@@ -107,14 +153,17 @@ class Job {
   const CommPattern pattern_;
   std::size_t count_ = 0, part_ = 0;
   std::vector<std::byte> data_, input_;
+  std::unique_ptr<DeviceMirror> device_data_, device_input_;
 };
 
 void run_once(Job& job, Lane& lane, std::size_t round) {
   job.prepare(round);
+  job.upload(lane);
   lane.all->barrier();
   const auto start = Clock::now();
   job.call(lane);
   lane.times.push_back(seconds_since(start));
+  job.download(lane);
   if (!job.right(round)) lane.wrong += 1;
 }
 
@@ -160,16 +209,40 @@ CommRow finish(Lane& lane, CommOp op, CommRow row, backends::Communicator& contr
   return summarize(std::move(row), op, times);
 }
 
-std::vector<Lane> make_lanes(const CommBench& bench, backends::Group& group) {
+// False: not on these machines; said.
+bool fill_device_lane(Lane& lane, const std::string& backend, const std::vector<int>& pair, backends::Group& group,
+                      backends::Communicator& control) {
+  std::string why;
+  auto all = make_device_lane(group, control, backend, {}, why);
+  if (!all) {
+    if (group.rank() == 0) print_notice("backend " + backend + " is skipped: " + why);
+    return false;
+  }
+  lane.device_all = all.get();
+  lane.all = std::move(all);
+  if (!pair.empty()) {
+    auto of_pair = group.make_device_communicator({.backend = backend, .members = pair});
+    lane.device_pair = of_pair.get();
+    lane.pair = std::move(of_pair);
+  }
+  lane.stream = std::make_unique<engine::cuda::Stream>();
+  return true;
+}
+
+std::vector<Lane> make_lanes(const CommBench& bench, backends::Group& group, backends::Communicator& control) {
   const bool pairs = std::find(bench.ops.begin(), bench.ops.end(), CommOp::kSendRecv) != bench.ops.end();
   const int partner = group.rank() ^ 1;
+  std::vector<int> pair;
+  if (pairs && partner < group.world_size()) pair = {std::min(group.rank(), partner), std::max(group.rank(), partner)};
   std::vector<Lane> lanes;
   for (const std::string& backend : bench.backends) {
     Lane lane;
-    lane.all = group.make_communicator({.backend = backend});
-    if (pairs && partner < group.world_size())
-      lane.pair = group.make_communicator(
-          {.backend = backend, .members = {std::min(group.rank(), partner), std::max(group.rank(), partner)}});
+    if (is_device_backend(backend)) {
+      if (!fill_device_lane(lane, backend, pair, group, control)) continue;
+    } else {
+      lane.all = group.make_communicator({.backend = backend});
+      if (!pair.empty()) lane.pair = group.make_communicator({.backend = backend, .members = pair});
+    }
     lanes.push_back(std::move(lane));
   }
   return lanes;
@@ -178,14 +251,16 @@ std::vector<Lane> make_lanes(const CommBench& bench, backends::Group& group) {
 }  // namespace
 
 std::vector<CommRow> measure_collectives(const CommBench& bench, backends::Group& group) {
-  std::vector<Lane> lanes = make_lanes(bench, group);
-  const auto control = group.make_communicator();
+  const auto control = group.make_communicator({.backend = group.backend() == "nccl" ? "auto" : ""});  // on the host
+  std::vector<Lane> lanes = make_lanes(bench, group, *control);
   std::vector<CommRow> rows;
+  if (lanes.empty()) return rows;
+  const bool on_device = std::any_of(lanes.begin(), lanes.end(), [](const Lane& lane) { return lane.stream != nullptr; });
   for (const CommOp op : bench.ops) {
     const std::vector<std::int64_t> sizes = op == CommOp::kBarrier ? std::vector<std::int64_t>{0} : bench.sizes;
     for (const std::int64_t bytes : sizes) {
       group.set_activity("bench comm " + to_string(op) + " of " + bytes_text(bytes));
-      Job job(op, bytes, bench, group.rank(), group.world_size());
+      Job job(op, bytes, bench, group.rank(), group.world_size(), on_device);
       std::size_t round = 0;
       // The first iteration pays for buffers and connections, the second tells how long the others will take.
       run_lanes(job, lanes, 1, round);

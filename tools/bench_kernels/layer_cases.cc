@@ -88,7 +88,7 @@ void add_attention(std::vector<KernelCase>& cases, const char* model, std::int64
     // Half of each t x t product: what causal attention needs.
     made.flops = products * static_cast<double>(n * t * t * width);
     made.scratch_bytes = [=](engine::DType dtype, int threads, engine::Device::Kind device) {
-      return k::attention_scratch_bytes(t, width, heads, dtype, threads, device);
+      return k::attention_scratch_bytes(n, t, width, heads, dtype, threads, device);
     };
     cases.push_back(std::move(made));
   };

@@ -23,7 +23,9 @@ struct HostFacts {
   double load = 0;
   std::int64_t memory_bytes = 0, shared_memory_free = 0, file_limit = 0;
   std::vector<NetworkInterface> interfaces;
-  std::vector<std::string> gpus;  // as the driver names them; empty: none
+  std::vector<std::string> gpus;  // as CUDA sees them, else as the driver's table names them; empty: none
+  std::string gpu_note;           // versions of CUDA and the driver, or why CUDA sees none
+  std::string nccl;               // version and path of the library, or what is missing
   std::string folder_fault;       // of --save-dir; "": fine or not asked
 };
 HostFacts host_facts(const backends::Group& group);

@@ -16,6 +16,7 @@
 #include "io/checkpoint/atomic_file.h"
 #include "io/io_error.h"
 #include "io/text_format.h"
+#include "tools/device_choice.h"
 #include "tools/doctor/doctor.h"
 #include "tools/flight/json_file.h"
 #include "tools/machine_info.h"
@@ -54,7 +55,7 @@ std::vector<NetworkInterface> interfaces() {
   return found;
 }
 
-// By the driver's own table: asking nvidia-smi could hang, and it is not everywhere.
+// By the driver's own table, where CUDA cannot say: asking nvidia-smi could hang, and it is not everywhere.
 std::vector<std::string> gpus() {
   std::vector<std::string> names;
   std::error_code none;
@@ -151,20 +152,25 @@ HostFacts host_facts(const backends::Group& group) {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) f.file_limit = static_cast<std::int64_t>(std::min<rlim_t>(files.rlim_cur, 1 << 30));
   f.interfaces = interfaces();
-  f.gpus = gpus();
+  f.gpus = gpu_lines();
+  if (f.gpus.empty()) f.gpus = gpus();
+  f.gpu_note = gpu_note();
+  for (const backends::BackendInfo& b : backends::list_backends())
+    if (b.name == "nccl") f.nccl = b.note;
   return f;
 }
 
 std::string to_json(const HostFacts& f) {
   using io::json_string;
   const auto safe = [](const std::string& text) { return json_string(io::is_utf8(text) ? text : "(not UTF-8)"); };
-  std::string out =
-      "{\"rank\":" + std::to_string(f.rank) + ",\"pid\":" + std::to_string(f.pid) + ",\"host\":" + safe(f.host) +
-      ",\"host_id\":" + safe(f.host_id) + ",\"address\":" + safe(f.address) + ",\"build\":" + safe(f.build) +
-      ",\"cpu\":" + safe(f.cpu) + ",\"kernel\":" + safe(f.kernel) + ",\"cores\":" + std::to_string(f.cores) +
-      ",\"allowed_cores\":" + std::to_string(f.allowed_cores) + ",\"load\":" + io::shortest_text(f.load) +
-      ",\"memory_bytes\":" + std::to_string(f.memory_bytes) + ",\"shared_memory_free\":" + std::to_string(f.shared_memory_free) +
-      ",\"file_limit\":" + std::to_string(f.file_limit) + ",\"folder_fault\":" + safe(f.folder_fault) + ",\"interfaces\":[";
+  std::string out = "{\"rank\":" + std::to_string(f.rank) + ",\"pid\":" + std::to_string(f.pid) + ",\"host\":" + safe(f.host) +
+                    ",\"host_id\":" + safe(f.host_id) + ",\"address\":" + safe(f.address) + ",\"build\":" + safe(f.build) +
+                    ",\"cpu\":" + safe(f.cpu) + ",\"kernel\":" + safe(f.kernel) + ",\"cores\":" + std::to_string(f.cores) +
+                    ",\"allowed_cores\":" + std::to_string(f.allowed_cores) + ",\"load\":" + io::shortest_text(f.load) +
+                    ",\"memory_bytes\":" + std::to_string(f.memory_bytes) +
+                    ",\"shared_memory_free\":" + std::to_string(f.shared_memory_free) +
+                    ",\"file_limit\":" + std::to_string(f.file_limit) + ",\"folder_fault\":" + safe(f.folder_fault) +
+                    ",\"gpu_note\":" + safe(f.gpu_note) + ",\"nccl\":" + safe(f.nccl) + ",\"interfaces\":[";
   for (const NetworkInterface& i : f.interfaces)
     out += (&i == f.interfaces.data() ? "" : ",") + ("{\"name\":" + safe(i.name)) + ",\"address\":" + safe(i.address) +
            ",\"mtu\":" + std::to_string(i.mtu) + ",\"speed_mbit\":" + std::to_string(i.speed_mbit) + "}";
@@ -190,7 +196,9 @@ HostFacts facts_from_json(const std::string& text) {
                                        {"build", &HostFacts::build},
                                        {"cpu", &HostFacts::cpu},
                                        {"kernel", &HostFacts::kernel},
-                                       {"folder_fault", &HostFacts::folder_fault}})
+                                       {"folder_fault", &HostFacts::folder_fault},
+                                       {"gpu_note", &HostFacts::gpu_note},
+                                       {"nccl", &HostFacts::nccl}})
     f.*member_of = text_member(json, key, where);
   f.cores = static_cast<int>(whole_member(json, "cores", 0, 1 << 20, where));
   f.allowed_cores = static_cast<int>(whole_member(json, "allowed_cores", 0, 1 << 20, where));

@@ -200,7 +200,9 @@ std::string to_text(const DoctorReport& r) {
   for (const HostFacts& f : r.hosts) {
     if (!told.insert(f.host_id).second) continue;
     out += "rank " + std::to_string(f.rank) + ": " + f.cpu + ", " + f.kernel + "; " + interface_list(f) + "\n";
+    out += "rank " + std::to_string(f.rank) + ": " + f.gpu_note + "\n";
     for (const std::string& gpu : f.gpus) out += "rank " + std::to_string(f.rank) + ": " + gpu + "\n";
+    if (!f.nccl.empty()) out += "rank " + std::to_string(f.rank) + ": nccl: " + f.nccl + "\n";
   }
   rows = {{"link", "backend", "latency us", "at best", "GB/s there", "GB/s back", "clock offset ms"}};
   for (const Link& l : r.links)

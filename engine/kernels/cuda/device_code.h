@@ -25,7 +25,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "tests/cuda_on_cpu/simt.h"
+#include <cuda_on_cpu/simt.h>
 #endif
 
 #include "engine/core/cuda_runtime.h"

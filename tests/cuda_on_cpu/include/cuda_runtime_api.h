@@ -41,8 +41,12 @@ typedef struct EmulatedGraph* cudaGraph_t;
 typedef struct EmulatedGraph* cudaGraphExec_t;
 typedef void (*cudaHostFn_t)(void* data);
 
+struct cudaUUID_t {
+  char bytes[16];
+};
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
   std::size_t totalGlobalMem;
   int multiProcessorCount, major, minor;
 };
@@ -57,6 +61,7 @@ struct cudaPointerAttributes {
 #define cudaEventDefault 0u
 #define cudaEventDisableTiming 2u
 #define cudaHostAllocDefault 0u
+#define cudaHostRegisterDefault 0u
 
 const char* cudaGetErrorName(cudaError_t code);
 const char* cudaGetErrorString(cudaError_t code);
@@ -78,6 +83,8 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes);
 cudaError_t cudaFree(void* pointer);
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* pointer);
+cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void* pointer);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer);
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);

@@ -85,7 +85,7 @@ struct Fused {
   Fused(const Sizes& s, Operand<T> qkv, Operand<T> dy, const AttentionDropout& dropout, int threads, Operand<T> dqkv_start,
         Write write)
       : y({s.n, s.t, s.width()}, std::numeric_limits<T>::quiet_NaN()), lse({s.n, s.heads, s.t}, 9), dqkv(std::move(dqkv_start)) {
-    Context c(threads, attention_scratch_bytes(s.t, s.width(), s.heads, DTypeOf<T>::value, threads));
+    Context c(threads, attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DTypeOf<T>::value, threads));
     causal_attention_forward(c.context, qkv.view(), s.heads, dropout, y.view(), lse.view());
     causal_attention_backward(c.context, qkv.view(), s.heads, dropout, y.view(), lse.view(), dy.view(), dqkv.view(), write);
     Operand<T> inferred = y;
@@ -168,7 +168,7 @@ TEST(CausalAttention, LargeScoresStayFiniteAndTheLargestWins) {
 TEST(CausalAttention, NeverLooksAhead) {
   const Sizes s{1, 70, 2, 8};
   for_each_setting([&](int threads) {
-    Context c(threads, attention_scratch_bytes(s.t, s.width(), s.heads, DType::kF32, threads));
+    Context c(threads, attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DType::kF32, threads));
     Operand<float> qkv = random_qkv(s), before({1, s.t, s.width()}, 0), after = before;
     causal_attention_forward(c.context, qkv.view(), s.heads, {}, before.view(), {});
     for (std::size_t i = static_cast<std::size_t>(40 * 3 * s.width()); i < qkv.values.size(); ++i) qkv.values[i] += 3;
@@ -183,8 +183,8 @@ TEST(CausalAttention, NeverLooksAhead) {
 }
 
 TEST(CausalAttention, MemoryIsLinearInTheContext) {
-  const std::size_t once = attention_scratch_bytes(1024, 64, 1, DType::kF32, 1);
-  EXPECT_LT(attention_scratch_bytes(8192, 64, 1, DType::kF32, 1), 8 * once + 1);
+  const std::size_t once = attention_scratch_bytes(1, 1024, 64, 1, DType::kF32, 1);
+  EXPECT_LT(attention_scratch_bytes(1, 8192, 64, 1, DType::kF32, 1), 8 * once + 1);
   EXPECT_LT(once, 1024 * 1024 * sizeof(float));
 }
 

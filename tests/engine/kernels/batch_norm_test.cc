@@ -25,12 +25,12 @@ struct Case {
     Context c(threads, batch_norm_scratch_bytes(rows, channels, DTypeOf<T>::value, threads));
     const TensorView absent{};
     batch_norm_statistics(c.context, x.view(), sums.view());
-    batch_norm_finish_statistics(sums.view(), rows, 1e-5, 0.1, mean.view(), inverse_std.view(), absent, absent);
+    batch_norm_finish_statistics(c.context, sums.view(), rows, 1e-5, 0.1, mean.view(), inverse_std.view(), absent, absent);
     batch_norm_normalize(c.context, x.view(), mean.view(), inverse_std.view(), gamma.view(), beta.view(),
                          with_residual ? residual.view() : absent, relu, y.view());
     batch_norm_backward_sums(c.context, x.view(), relu ? y.view() : absent, relu, dy.view(), mean.view(), inverse_std.view(),
                              backward_sums.view(), with_residual ? dresidual.view() : absent, write);
-    batch_norm_backward_parameters(backward_sums.view(), dgamma.view(), dbeta.view(), Write::kOverwrite);
+    batch_norm_backward_parameters(c.context, backward_sums.view(), dgamma.view(), dbeta.view(), Write::kOverwrite);
     batch_norm_backward_data(c.context, x.view(), relu ? y.view() : absent, relu, dy.view(), mean.view(), inverse_std.view(),
                              gamma.view(), backward_sums.view(), rows, dx.view(), write);
   }
@@ -65,12 +65,12 @@ TEST(BatchNorm, IsPyTorchs) {
 
   // Running statistics (momentum 0.1, unbiased variance), and what inference then makes of x.
   Operand<double> running_mean = operand_of<double>({2}, {0.3, -0.2}), running_var = operand_of<double>({2}, {2, 0.5});
-  batch_norm_finish_statistics(c.sums.view(), 6, 1e-5, 0.1, c.mean.view(), c.inverse_std.view(), running_mean.view(),
-                               running_var.view());
+  Context context(1, 0);
+  batch_norm_finish_statistics(context.context, c.sums.view(), 6, 1e-5, 0.1, c.mean.view(), c.inverse_std.view(),
+                               running_mean.view(), running_var.view());
   EXPECT_EQ(far_apart(running_mean.values, std::vector<double>{0.42833333333333334, -0.13416666666666668}, near, near), "");
   EXPECT_EQ(far_apart(running_var.values, std::vector<double>{2.1241666666666665, 0.7910416666666666}, near, near), "");
-  batch_norm_from_running(running_mean.view(), running_var.view(), 1e-5, c.mean.view(), c.inverse_std.view());
-  Context context(1, 0);
+  batch_norm_from_running(context.context, running_mean.view(), running_var.view(), 1e-5, c.mean.view(), c.inverse_std.view());
   batch_norm_normalize(context.context, c.x.view(), c.mean.view(), c.inverse_std.view(), c.gamma.view(), c.beta.view(), {}, false,
                        c.y.view());
   EXPECT_EQ(far_apart(c.y.values,
@@ -169,7 +169,7 @@ TEST(BatchNorm, NoRowsGiveZeroSumsAndLeaveRunningStatistics) {
     Context c(threads, batch_norm_scratch_bytes(0, 3, DType::kF32, threads));
     batch_norm_statistics(c.context, x.view(), sums.view());
     EXPECT_EQ(sums.values, std::vector<double>(6, 0.0));
-    batch_norm_finish_statistics(sums.view(), 0, 1e-5, 0.1, mean.view(), inverse_std.view(), running_mean.view(),
+    batch_norm_finish_statistics(c.context, sums.view(), 0, 1e-5, 0.1, mean.view(), inverse_std.view(), running_mean.view(),
                                  running_var.view());
     EXPECT_EQ(mean.values, std::vector<float>(3, 0.f));
     EXPECT_EQ(far_apart(inverse_std.values, std::vector<double>(3, 1 / std::sqrt(1e-5)), 1e-6, 0), "");
@@ -217,7 +217,7 @@ TEST(BatchNorm, PiecesWithMergedSumsEqualTheWhole) {
     total.values[channels + k] =
         pieces[0].sums.values[channels + k] + pieces[1].sums.values[channels + k] + (m1 - m0) * (m1 - m0) * n0 * n1 / rows;
   }
-  batch_norm_finish_statistics(total.view(), rows, 1e-5, 0.1, mean.view(), inverse_std.view(), {}, {});
+  batch_norm_finish_statistics(c.context, total.view(), rows, 1e-5, 0.1, mean.view(), inverse_std.view(), {}, {});
   for (Piece& piece : pieces) {
     batch_norm_normalize(c.context, piece.x.view(), mean.view(), inverse_std.view(), whole.gamma.view(), whole.beta.view(), {},
                          true, piece.y.view());

@@ -97,6 +97,25 @@ TEST(Cast, WidensAndCopies) {
   EXPECT_EQ(narrow.values, from.values);
 }
 
+TEST(Fill, WritesZerosValuesAndCounts) {
+  Context c(1, 0);
+  Operand<float> narrow = random_operand({33}, 1);
+  Operand<double> wide({33}, 5);
+  Operand<std::int64_t> counter({}, 41);
+  fill(c.context, 0.1, narrow.view());
+  fill(c.context, 0.1, wide.view());
+  EXPECT_EQ(narrow.values, std::vector<float>(33, 0.1f));
+  EXPECT_EQ(wide.values, std::vector<double>(33, 0.1));
+  zero(c.context, narrow.view());
+  zero(c.context, wide.view());
+  EXPECT_EQ(narrow.values, std::vector<float>(33, 0.f));
+  EXPECT_EQ(wide.values, std::vector<double>(33, 0.0));
+  increment(c.context, counter.view());
+  EXPECT_EQ(counter.values[0], 42);
+  EXPECT_THROW(increment(c.context, wide.view()), ShapeError);
+  EXPECT_THROW(fill(c.context, 1, counter.view()), ShapeError);
+}
+
 // Samples of `count` elements; x is 1 everywhere, so that what comes out is the mask times the factor.
 template <class T>
 std::vector<T> mask(int threads, std::int64_t count, double rate, std::uint64_t epoch, const std::vector<std::int64_t>& ids) {

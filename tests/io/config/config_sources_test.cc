@@ -45,7 +45,16 @@ TEST(OptionTable, NamesAreUniqueAndDefaultsAreOfTheirType) {
     EXPECT_NE(std::string(option.help), "") << option.name;
   }
   EXPECT_EQ(io::find_option("sync_every"), io::find_option("sync-every"));
-  EXPECT_EQ(io::find_option("amp"), nullptr);
+  EXPECT_EQ(io::find_option("ampere"), nullptr);
+}
+
+TEST(OptionTable, NumbersOfDevicesHaveOneSpelling) {
+  const io::OptionSpec& option = *io::find_option("gpu-devices");
+  EXPECT_EQ(io::canonical_text(option, "0 1"), "0,1");
+  EXPECT_EQ(io::canonical_text(option, "2-4, 0"), "2,3,4,0");
+  EXPECT_EQ(io::canonical_text(option, "none"), "none");
+  EXPECT_EQ(io::canonical_text(option, ""), "");
+  EXPECT_EQ(io::canonical_text(option, "1-0"), std::nullopt);
 }
 
 TEST(OptionTable, NearestNameForgivesTypingErrorsOnly) {
@@ -61,7 +70,7 @@ TEST(OptionTable, NearestNameForgivesTypingErrorsOnly) {
 TEST_F(ConfigFiles, KeysAtTheTopAndInTablesOfTheirGroup) {
   const ConfigValues values = read(
       "model = 'mlp'\nbatch_size = 64\n[optimiser]\nlr = 0.1\nlr-step-epochs = [3, 5]\nnesterov = true\nmomentum = 1\n"
-      "[state]\nsave-every = 500\n");
+      "[state]\nsave-every = 500\n[compute]\ngpu-devices = [0, 2]\n");
   EXPECT_EQ(values.at("model").value, "mlp");
   EXPECT_EQ(values.at("batch-size").value, "64");
   EXPECT_EQ(values.at("lr").value, "0.1");
@@ -70,6 +79,8 @@ TEST_F(ConfigFiles, KeysAtTheTopAndInTablesOfTheirGroup) {
   EXPECT_EQ(values.at("nesterov").value, "true");
   EXPECT_EQ(values.at("momentum").value, "1");
   EXPECT_EQ(values.at("save-every").value, "500");
+  EXPECT_EQ(values.at("gpu-devices").value, "0,2");
+  EXPECT_EQ(read("gpu-devices = 3\n").at("gpu-devices").value, "3");
 }
 
 TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {

@@ -104,7 +104,7 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
 
 TEST(RunConfig, RefusesWhatThisVersionCannotDo) {
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{{"sync", "easgd"},
-                                                                                              {"device", "cuda"},
+                                                                                              {"device", "gpu"},
                                                                                               {"dtype", "bf16"},
                                                                                               {"normalize", "imagenet"},
                                                                                               {"optimizer", "adam"},
@@ -207,6 +207,81 @@ TEST(RunConfig, RefusesContradictions) {
   EXPECT_EQ(fault(contradictions[2]),
             "--sync-every is '8' (from --sync-every) and needs --sync params|post-local|slowmo|diloco, but --sync is 'grad' "
             "(from default)");
+}
+
+TEST(RunConfig, Devices) {
+  using Names = std::vector<std::string>;
+  const auto devices = [](const char* list) { return io::resolve_run_config(flags({{"gpu-devices", list}})).devices; };
+  EXPECT_EQ(devices("0 1"), (Names{"cuda:0", "cuda:1"}));
+  EXPECT_EQ(devices("3,1"), (Names{"cuda:3", "cuda:1"}));
+  EXPECT_EQ(devices("0, 2-4 7"), (Names{"cuda:0", "cuda:2", "cuda:3", "cuda:4", "cuda:7"}));
+  EXPECT_EQ(devices("none"), Names{});
+  EXPECT_EQ(io::resolve_run_config(flags({{"gpu-devices", "none"}})).device, "cpu");
+  EXPECT_EQ(io::resolve_run_config(flags({{"gpu-devices", "0-2"}})).origin.at("gpu-devices").value, "0,1,2");
+  EXPECT_EQ(io::resolve_run_config(flags({{"device", "cuda"}, {"gpu-devices", "1"}})).devices, Names{"cuda:1"});
+  EXPECT_EQ(io::resolve_run_config(flags({{"devices", "cuda:1,cuda:0"}})).devices, (Names{"cuda:1", "cuda:0"}));
+  for (const char* device : {"auto", "cpu", "cuda", "cuda:0", "cuda:31"})
+    EXPECT_EQ(io::resolve_run_config(flags({{"device", device}})).device, device);
+  for (const char* list : {"0 0", "0,1,1", "0-2,1", "-1", "0-", "2-1", "x", ",", "0,,1", "0,", "0 none", "1024", "0.5", " "})
+    EXPECT_NE(
+        fault(flags({{"gpu-devices", list}})).find("expected numbers of devices, each once, as '0 1', '0,1' or '0-3', or none"),
+        std::string::npos)
+        << list;
+  for (const char* device : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:01", "cuda:0,1", "cpu:0", "CUDA"})
+    EXPECT_NE(fault(flags({{"device", device}})).find("expected one of auto, cpu, cuda, cuda:N"), std::string::npos) << device;
+  for (const char* list : {"cuda:0,cpu:0", "cpu:0,cuda:1", "cuda:0,cuda:0", "cuda"})
+    EXPECT_NE(fault(flags({{"devices", list}})).find("different devices of one kind"), std::string::npos) << list;
+}
+
+TEST(RunConfig, DevicesAreSaidOnce) {
+  EXPECT_EQ(fault(flags({{"device", "cpu"}, {"gpu-devices", "0,1"}})),
+            "--device is 'cpu' (from --device) and --gpu-devices is '0,1' (from --gpu-devices) contradict each other; give only "
+            "one");
+  for (const auto& [device, list] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"cuda:0", "0"}, {"cuda", "none"}, {"cuda:1", "none"}, {"cpu", "0"}})
+    EXPECT_NE(fault(flags({{"device", device}, {"gpu-devices", list}})).find("contradict each other"), std::string::npos)
+        << device << " " << list;
+  EXPECT_NE(fault(flags({{"device", "cuda"}, {"devices", "cpu:0,cpu:1"}})).find("contradict"), std::string::npos);
+  EXPECT_NE(fault(flags({{"gpu-devices", "0"}, {"devices", "cuda:0"}})).find("exclude"), std::string::npos);
+  // The stronger source wins.
+  ConfigValues values = flags({{"gpu-devices", "0,1"}});
+  values["device"] = {"cpu", "run.toml:3"};
+  EXPECT_EQ(io::resolve_run_config(values).devices.size(), 2u);
+  EXPECT_EQ(io::resolve_run_config(values).device, "auto");
+  values = flags({{"device", "cpu"}});
+  values["gpu-devices"] = {"0,1", "ENGINE_GPU_DEVICES"};
+  EXPECT_TRUE(io::resolve_run_config(values).devices.empty());
+  EXPECT_EQ(io::resolve_run_config(values).device, "cpu");
+}
+
+TEST(RunConfig, Precision) {
+  const auto scale = [](const char* amp, const char* text) {
+    return io::resolve_run_config(text == nullptr ? flags({{"amp", amp}}) : flags({{"amp", amp}, {"loss-scale", text}}))
+        .loss_scale;
+  };
+  for (const char* amp : {"off", "tf32", "bf16"}) EXPECT_EQ(scale(amp, nullptr), "off") << amp;
+  for (const char* amp : {"O1", "O2"}) EXPECT_EQ(scale(amp, nullptr), "dynamic") << amp;
+  EXPECT_EQ(scale("O2", "128"), "128");
+  EXPECT_EQ(scale("bf16", "dynamic"), "dynamic");
+  for (const char* s : {"0", "-2", "inf", "nan", "1e99", "off", "x"})
+    EXPECT_NE(fault(flags({{"amp", "O1"}, {"loss-scale", s}})).find("expected dynamic, or a number above 0"), std::string::npos)
+        << s;
+  EXPECT_NE(fault(flags({{"loss-scale", "128"}})).find("needs --amp bf16|O1|O2"), std::string::npos);
+  EXPECT_NE(fault(flags({{"amp", "fp16"}})).find("expected one of off, tf32, bf16, O1, O2"), std::string::npos);
+
+  for (const ConfigValues& cpu : {flags({{"amp", "O1"}, {"device", "cpu"}}), flags({{"amp", "tf32"}, {"gpu-devices", "none"}}),
+                                  flags({{"amp", "bf16"}, {"devices", "cpu:0,cpu:1"}})})
+    EXPECT_NE(fault(cpu).find("expected off on the CPU: lower precision is for CUDA devices"), std::string::npos);
+  for (const ConfigValues& cuda :
+       {flags({{"dtype", "f64"}, {"device", "cuda:0"}}), flags({{"dtype", "f64"}, {"gpu-devices", "0"}})})
+    EXPECT_NE(fault(cuda).find("f64 is computed on the CPU"), std::string::npos);
+  EXPECT_NE(fault(flags({{"dtype", "f64"}, {"amp", "O1"}})).find("expected f32 beside --amp O1"), std::string::npos);
+  EXPECT_EQ(io::resolve_run_config(flags({{"dtype", "f64"}})).device, "auto");
+
+  const io::RunConfig plain = io::resolve_run_config(flags({}));
+  EXPECT_TRUE(plain.cuda_graph && plain.pin_memory && plain.non_blocking);
+  const io::RunConfig simple = io::resolve_run_config(flags({{"cuda-graph", "off"}, {"pin-memory", "false"}}));
+  EXPECT_FALSE(simple.cuda_graph || simple.pin_memory || simple.non_blocking);
 }
 
 TEST(RunConfig, SchedulesOfAveraging) {

@@ -1,0 +1,200 @@
+// Slots: one block of memory each, [numbers | sample ids | labels | samples or tokens], sent in one copy.
+#include "engine/graph/device_executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace engine {
+namespace {
+
+// Host memory for one slot: pinned, or not.
+class HostBlock {
+ public:
+  HostBlock(std::size_t bytes, bool pinned) : pinned_(pinned) {
+    if (pinned) {
+      data_ = static_cast<std::byte*>(cuda::allocate_pinned(bytes));
+    } else {
+      plain_.resize(bytes);
+      data_ = plain_.data();
+    }
+  }
+  ~HostBlock() {
+    if (pinned_) cuda::release_pinned(data_);
+  }
+  HostBlock(const HostBlock&) = delete;
+  HostBlock& operator=(const HostBlock&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  bool pinned_;
+  std::byte* data_ = nullptr;
+  std::vector<std::byte> plain_;
+};
+
+// Offsets within a slot, for the plan's largest batch.
+struct SlotLayout {
+  std::size_t ids = 0, labels = 0, samples = 0, bytes = 0;
+};
+
+struct Slot {
+  Slot(const SlotLayout& layout, bool pinned, Device device) : host(layout.bytes, pinned), device_memory(layout.bytes, device) {}
+  HostBlock host;
+  Arena device_memory;
+  cuda::Event arrived, used;
+  BatchView on_device;
+};
+
+// What the device adds up and reports.
+struct Report {
+  kernels::BatchTotals last, total;
+  DeviceFault fault;
+};
+
+template <class T>
+std::span<const T> on_device(const Arena& memory, std::size_t offset, std::size_t count) {
+  return {reinterpret_cast<const T*>(memory.data() + offset), count};
+}
+
+BatchResult to_result(const kernels::BatchTotals& totals) {
+  return {.loss_sum = totals.loss_sum, .correct = totals.correct, .rows = totals.rows, .top5 = totals.top5};
+}
+
+KernelContext with_fault(KernelContext context, const Arena& report) {
+  context.fault = reinterpret_cast<DeviceFault*>(report.data() + offsetof(Report, fault));
+  return context;
+}
+
+}  // namespace
+
+struct DeviceExecutor::Impl {
+  Impl(const Plan& plan, ModelState& state, const KernelContext& context, const DeviceExecutorOptions& the_options)
+      : options(the_options),
+        stream(context.stream),
+        report(sizeof(Report), context.device),
+        host_report(sizeof(Report), true),
+        executor(plan, state, with_fault(context, report), the_options.seed) {
+    const auto item = [&](int input) {
+      return static_cast<std::size_t>(
+          plan.tensors[static_cast<std::size_t>(plan.inputs[static_cast<std::size_t>(input)])].item_shape.count() *
+          plan.options.max_batch);
+    };
+    layout.ids = align_up(sizeof(StepNumbers));
+    layout.labels = layout.ids + align_up(sizeof(std::int64_t) * static_cast<std::size_t>(plan.options.max_batch));
+    layout.samples = layout.labels + align_up(sizeof(std::int32_t) * item(1));
+    layout.bytes = layout.samples + align_up(sizeof(float) * item(0));  // tokens have the same size
+    for (int s = 0; s < options.slots; ++s) slots.push_back(std::make_unique<Slot>(layout, options.pinned, context.device));
+  }
+
+  Slot& slot(int index) { return *slots[static_cast<std::size_t>(index)]; }
+  const StepNumbers* numbers(int index) { return reinterpret_cast<const StepNumbers*>(slot(index).device_memory.data()); }
+  Report* device_report() const { return reinterpret_cast<Report*>(report.data()); }
+
+  void fill(Slot& to, const BatchView& batch, const StepNumbers& numbers_of_step) const {
+    std::byte* host = to.host.data();
+    const auto put = [host](std::size_t offset, const auto& values) {
+      if (!values.empty()) std::memcpy(host + offset, values.data(), values.size_bytes());
+    };
+    std::memcpy(host, &numbers_of_step, sizeof numbers_of_step);
+    put(layout.ids, batch.sample_ids);
+    put(layout.labels, batch.labels);
+    put(layout.samples, batch.samples);
+    put(layout.samples, batch.tokens);
+    to.on_device = {.count = batch.count,
+                    .samples = on_device<float>(to.device_memory, layout.samples, batch.samples.size()),
+                    .tokens = on_device<std::int32_t>(to.device_memory, layout.samples, batch.tokens.size()),
+                    .labels = on_device<std::int32_t>(to.device_memory, layout.labels, batch.labels.size()),
+                    .sample_ids = on_device<std::int64_t>(to.device_memory, layout.ids, batch.sample_ids.size()),
+                    .epoch = batch.epoch};
+  }
+
+  // The step of `index` from now on.
+  void choose(int index, bool training, bool continues) {
+    executor.set_device_step({.numbers = numbers(index),
+                              .control = control,
+                              .last = &device_report()->last,
+                              .continues = continues,
+                              .total = training ? &device_report()->total : nullptr});
+  }
+
+  void wait(void* on) const {
+    if (options.wait) return options.wait(on);
+    cuda::Event end;
+    end.record(on);
+    end.synchronize();
+  }
+
+  const DeviceExecutorOptions options;
+  void* stream;
+  cuda::Stream copies;
+  SlotLayout layout;
+  std::vector<std::unique_ptr<Slot>> slots;
+  int next = 0;
+  Arena report;
+  HostBlock host_report;
+  const StepControl* control = nullptr;
+  Executor executor;
+};
+
+DeviceExecutor::DeviceExecutor(const Plan& plan, ModelState& state, const KernelContext& context,
+                               const DeviceExecutorOptions& options)
+    : impl_(std::make_unique<Impl>(plan, state, context, options)) {}
+
+DeviceExecutor::~DeviceExecutor() = default;
+
+void DeviceExecutor::set_replicas(ReplicaExchange* replicas) { impl_->executor.set_replicas(replicas); }
+void DeviceExecutor::set_control(const StepControl* control) { impl_->control = control; }
+const StepNumbers* DeviceExecutor::numbers(int slot) const { return impl_->numbers(slot); }
+std::int64_t DeviceExecutor::staged_count(int slot) const { return impl_->slot(slot).on_device.count; }
+int DeviceExecutor::slots() const { return impl_->options.slots; }
+const Plan& DeviceExecutor::plan() const { return impl_->executor.plan(); }
+TensorView DeviceExecutor::logits() const { return impl_->executor.logits(); }
+
+int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bool training) {
+  Impl& e = *impl_;
+  e.executor.check(batch, training);
+  const int index = e.next;
+  e.next = (e.next + 1) % e.options.slots;
+  Slot& slot = e.slot(index);
+  if (!slot.arrived.done()) e.wait(e.copies.handle());  // else the copy before might still read what is overwritten now
+  e.fill(slot, batch, numbers);
+  slot.used.make_wait(e.copies.handle());
+  const std::size_t bytes = e.layout.samples + std::max(batch.samples.size_bytes(), batch.tokens.size_bytes());
+  cuda::copy_async(slot.device_memory.data(), slot.host.data(), bytes, e.copies.handle());
+  slot.arrived.record(e.copies.handle());
+  slot.arrived.make_wait(e.stream);
+  if (!e.options.non_blocking) e.wait(e.copies.handle());
+  return index;
+}
+
+void DeviceExecutor::release(int slot) { impl_->slot(slot).used.record(impl_->stream); }
+
+void DeviceExecutor::forward(int slot, bool training, bool continues) {
+  impl_->choose(slot, training, continues);
+  impl_->executor.forward(impl_->slot(slot).on_device, training);
+}
+
+void DeviceExecutor::backward(int, Write parameter_write, const std::function<void(std::int64_t)>& ready) {
+  impl_->executor.backward(/*scale: in the step's numbers*/ 1, parameter_write, ready);
+}
+
+StepResults DeviceExecutor::results() {
+  Impl& e = *impl_;
+  auto* report = reinterpret_cast<Report*>(e.host_report.data());
+  cuda::copy_async(report, e.report.data(), sizeof *report, e.stream);
+  e.wait(e.stream);
+  if (const DeviceFault& fault = report->fault; fault.found != 0) {
+    throw InputError("token or label " + std::to_string(fault.value) + " at place " + std::to_string(fault.at) +
+                     " of a batch is out of range: expected 0 to " + std::to_string(fault.limit - 1));
+  }
+  return {to_result(report->last), to_result(report->total)};
+}
+
+BatchResult DeviceExecutor::infer(const BatchView& batch) {
+  const int slot = stage(batch, StepNumbers{.epoch = batch.epoch}, false);
+  forward(slot, false);
+  release(slot);
+  return results().last;
+}
+
+}  // namespace engine

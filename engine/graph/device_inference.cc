@@ -1,0 +1,44 @@
+// DeviceInference: a state, a stream and an executor.
+#include "engine/graph/device_inference.h"
+
+#include "engine/kernels/device_step.h"
+
+namespace engine {
+namespace {
+
+Device chosen(Device device) {
+  cuda::use_device(device.index);
+  return device;
+}
+
+}  // namespace
+
+DeviceInference::DeviceInference(const Plan& plan, Device device, Products products)
+    : device_(chosen(device)),
+      state_(ModelState::allocate(*plan.graph, plan.options.dtype, device)),
+      context_(make_context(products)),
+      executor_(plan, state_, context_, {}) {}
+
+KernelContext DeviceInference::make_context(Products products) const {
+  KernelContext context;
+  context.device = device_;
+  context.stream = stream_.handle();
+  context.products = products;
+  return context;
+}
+
+void DeviceInference::load(const ModelState& host) {
+  cuda::use_device(device_.index);
+  const std::pair<const FlatBuffer*, const FlatBuffer*> pairs[] = {
+      {&host.parameters.values, &state_.parameters.values}, {&host.running, &state_.running}, {&host.counters, &state_.counters}};
+  for (const auto& [from, to] : pairs) cuda::copy_async(to->data(), from->data(), to->bytes(), stream_.handle());
+  if (const TensorView half = state_.half_flat()) kernels::copy_to_half(context_, state_.parameters.values.flat(), half);
+  stream_.synchronize();
+}
+
+BatchResult DeviceInference::forward(const BatchView& batch) {
+  cuda::use_device(device_.index);
+  return executor_.infer(batch);
+}
+
+}  // namespace engine

@@ -1,0 +1,12 @@
+// gelu on a CUDA device; operands as in gelu.h, checked there. Bound: bytes.
+#pragma once
+
+#include "engine/core/tensor_view.h"
+#include "engine/kernels/gelu.h"
+
+namespace engine::kernels::cuda {
+
+void gelu_forward(KernelContext& context, TensorView x, GeluKind kind, TensorView y);
+void gelu_backward(KernelContext& context, TensorView x, TensorView dy, GeluKind kind, TensorView dx, Write write);
+
+}  // namespace engine::kernels::cuda

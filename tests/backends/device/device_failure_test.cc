@@ -1,0 +1,347 @@
+// What goes wrong with collectives on device memory: every rank that can still speak says what, soon, and nobody hangs.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "tests/backends/device/device_harness.h"
+
+namespace {
+
+using namespace device_harness;
+using namespace std::chrono_literals;
+using backends::ControlWord;
+using backends::DataType;
+using backends::DeviceCommunicator;
+using backends::Group;
+using backends::Operation;
+using backends::ReduceOp;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kCount = 3000;
+
+void skip_without(int ranks) {
+  if (const std::string why = lacking(ranks); !why.empty()) GTEST_SKIP() << why;
+}
+// "NCCL between GPUs, one a rank: NCCL 2.28.9 (/usr/lib/libnccl.so.2)", or what is missing.
+std::string nccl_note() {
+  return in_child([] {
+    const auto list = backends::list_backends();
+    return std::ranges::find(list, "nccl", &backends::BackendInfo::name)->note;
+  });
+}
+bool nccl_is_played() { return nccl_note().find("nccl_on_cpu") != std::string::npos; }
+
+void reduce_on(DeviceCommunicator& c, const Stream& stream, const DeviceBytes& data) {
+  c.all_reduce_on(stream.get(), data.get(), kCount, DataType::kF32, ReduceOp::kSum);
+  c.wait(stream.get());
+}
+
+void expect_has(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
+}
+
+// First of all, while this process has no library yet: its forks load what they are told.
+class NcclLibraryFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!nccl_is_played()) GTEST_SKIP() << "needs the stand-in for NCCL";
+  }
+};
+
+TEST_F(NcclLibraryFile, OfAnOlderVersionRegistersNothing) {
+  std::string path = nccl_note();
+  path = path.substr(path.find('(') + 1);
+  path.resize(path.find(')'));
+  path.insert(path.find("libnccl_on_cpu") + 3, "old_");
+  const Setting library("ENGINE_NCCL_LIBRARY", path);
+  expect_has(nccl_note(), "NCCL 2.28.9 (" + path + ")");
+  const auto outcomes = run_forked(2, {}, [](Group& group) {
+    const auto c = group.make_device_communicator({.backend = "nccl"});
+    void* memory = c->allocate(kCount * 4);
+    c->register_memory(memory, kCount * 4);
+    c->all_reduce(memory, kCount, DataType::kF32, ReduceOp::kMax);
+  });
+  EXPECT_EQ(outcomes, (std::vector<std::string>{"ok", "ok"}));
+}
+
+TEST_F(NcclLibraryFile, ThatDoesNotFitOrIsNotThereIsNamedOnAllRanks) {
+  const auto with_setting_on_rank_1 = [](const char* name, const std::string& value) {
+    return run_forked(2, {}, [&](Group& group) {
+      if (group.rank() == 1) setenv(name, value.c_str(), 1);
+      group.make_device_communicator({.backend = "nccl"});
+    });
+  };
+  for (const std::string& text : with_setting_on_rank_1("NCCL_ON_CPU_VERSION", "21903"))
+    expect_has(text, "configuration: backend nccl cannot be used: rank 0 has NCCL 2.28.9, rank 1 2.19.3");
+  for (const std::string& text : with_setting_on_rank_1("ENGINE_NCCL_LIBRARY", "/nowhere/libnccl.so.2")) {
+    expect_has(text,
+               "configuration: backend nccl cannot be used: rank 1 cannot use NCCL: no library as ENGINE_NCCL_LIBRARY says");
+    expect_has(text, "/nowhere/libnccl.so.2");
+  }
+}
+
+class DeviceFailure : public ::testing::Test {
+ protected:
+  void SetUp() override { skip_without(4); }
+};
+class DeviceDisagreement : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { skip_without(3); }
+};
+// Faults on demand: only of the library that plays NCCL.
+class NcclFault : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!nccl_is_played()) GTEST_SKIP() << "needs the stand-in for NCCL";
+  }
+  // Each of two ranks reduces `calls` times; how long it took, and what each threw.
+  std::vector<std::string> reduce(int timeout_ms, int calls, Clock::duration& took) {
+    const auto start = Clock::now();
+    const auto outcomes = run_threads(2, {.timeout_ms = timeout_ms}, [&](Group& group) {
+      const auto c = group.make_device_communicator({.backend = "nccl"});
+      const Stream stream;
+      const DeviceBytes data(kCount * 4);
+      try {
+        for (int i = 0; i < calls; ++i) reduce_on(*c, stream, data);
+      } catch (const backends::PeerError&) {
+        EXPECT_THROW(c->check(), backends::PeerError) << "it must be broken for good";
+        EXPECT_THROW(c->all_reduce(data.get(), kCount, DataType::kF32, ReduceOp::kSum), backends::PeerError);
+        EXPECT_EQ(cudaStreamQuery(stream.get()), cudaSuccess) << "the stream still waits for a peer";
+        throw;
+      }
+    });
+    took = Clock::now() - start;
+    return outcomes;
+  }
+};
+
+// The first collective of all is the one that connects.
+TEST_F(NcclFault, ACallThatNeverEndsMeetsItsDeadline) {
+  const Setting fault("NCCL_ON_CPU_FAULT", "never:3@1");
+  Clock::duration took{};
+  const auto outcomes = reduce(1000, 5, took);
+  EXPECT_LT(took, 8s);
+  for (const std::string& outcome : outcomes) expect_has(outcome, "peer: backend nccl, rank ");
+  EXPECT_TRUE(std::ranges::any_of(outcomes, [](const std::string& text) {
+    return text.find("timeout after 1000 ms in ncclAllReduce, waiting for one of the ranks") != std::string::npos;
+  })) << outcomes[0];
+}
+
+TEST_F(NcclFault, AnErrorBehindTheCallIsFound) {
+  const Setting fault("NCCL_ON_CPU_FAULT", "async_error:2@0");
+  Clock::duration took{};
+  const auto outcomes = reduce(20'000, 5, took);
+  EXPECT_LT(took, 8s);
+  expect_has(outcomes[0], "ncclAllReduce: remote process exited or there was a network error (failed on demand)");
+  expect_has(outcomes[1], "rank 0 ");
+}
+
+TEST_F(NcclFault, ARefusedStartIsToldToTheOthers) {
+  const Setting fault("NCCL_ON_CPU_FAULT", "refuse_init@1");
+  Clock::duration took{};
+  const auto outcomes = reduce(20'000, 1, took);
+  EXPECT_LT(took, 8s);
+  expect_has(outcomes[1], "connecting the ranks: ncclCommInitRankConfig: unhandled system error (refused on demand)");
+  expect_has(outcomes[0], "rank 1 ");
+}
+
+TEST_F(NcclFault, MemoryIsDeregisteredInOrder) {
+  ::testing::internal::CaptureStderr();
+  const auto outcomes = run_threads(2, {}, [](Group& group) {
+    auto c = group.make_device_communicator({.backend = "nccl"});
+    const DeviceBytes kept(4096);
+    void* memory = c->allocate(4096);
+    c->register_memory(memory, 4096);
+    c->register_memory(kept.get(), 4096);
+    c->release(memory);
+    c.reset();
+  });
+  EXPECT_EQ(outcomes, (std::vector<std::string>{"", ""}));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(DeviceFailure, AKilledRankIsNamedByThoseWhoWaitForIt) {
+  for (const char* way : {"nccl", "staged:shm"}) {
+    const auto start = Clock::now();
+    const auto outcomes = run_forked(3, {}, [&](Group& group) {
+      const auto c = group.make_device_communicator({.backend = way});
+      const Stream stream;
+      const DeviceBytes data(kCount * 4);
+      reduce_on(*c, stream, data);
+      if (group.rank() == 1) kill(getpid(), SIGKILL);
+      for (;;) reduce_on(*c, stream, data);
+    });
+    EXPECT_LT(Clock::now() - start, 8s);
+    for (const std::size_t survivor : {0u, 2u}) {
+      expect_has(outcomes[survivor], std::string("peer: backend ") + way);
+      expect_has(outcomes[survivor], "rank 1 (host ");
+      expect_has(outcomes[survivor], "died");
+    }
+  }
+}
+
+TEST_F(DeviceFailure, AbortWakesWhoWaits) {
+  for (const char* way : {"nccl", "staged:gloo"}) {
+    const auto outcomes = run_threads(2, {}, [&](Group& group) {
+      const auto c = group.make_device_communicator({.backend = way});
+      const Stream stream;
+      const DeviceBytes data(kCount * 4);
+      if (group.rank() == 1) {
+        std::this_thread::sleep_for(700ms);
+        return;
+      }
+      std::thread aborter([&] {
+        std::this_thread::sleep_for(200ms);
+        c->abort("the user wants it");
+      });
+      const auto start = Clock::now();
+      std::string text;
+      try {
+        reduce_on(*c, stream, data);
+      } catch (const backends::PeerError& error) {
+        text = error.what();
+      }
+      aborter.join();
+      expect_has(text, "aborted: the user wants it");
+      EXPECT_LT(Clock::now() - start, 600ms);
+    });
+    for (const std::string& outcome : outcomes) EXPECT_EQ(outcome, "");
+  }
+}
+
+TEST_F(DeviceFailure, HostMemoryIsRefused) {
+  for (const char* way : {"nccl", "staged:shm"}) {
+    for (const std::string& outcome : run_threads(2, {}, [&](Group& group) {
+           const auto c = group.make_device_communicator({.backend = way});
+           std::vector<float> host(10);
+           c->all_reduce(host.data(), host.size(), DataType::kF32, ReduceOp::kSum);
+         })) {
+      expect_has(outcome, "configuration: ");
+      expect_has(outcome, "got host memory, expected memory of CUDA device");
+    }
+  }
+}
+
+TEST_P(DeviceDisagreement, OfAPlanIsNamedOnBothSides) {
+  const auto word = [](std::uint32_t at, std::size_t count) {
+    return backends::reduction_word(Operation::kAllReduce, at, count, DataType::kBF16, ReduceOp::kSum);
+  };
+  const auto run = [&](int odd_rank, const std::vector<ControlWord>& odd) {
+    return run_threads(3, {}, [&](Group& group) {
+      const auto c = group.make_device_communicator({.backend = GetParam()});
+      const std::vector<ControlWord> plan = {word(1, 100), word(2, 200)};
+      c->agree({});
+      c->agree(plan);
+      c->agree(group.rank() == odd_rank ? odd : plan);
+    });
+  };
+  for (const std::string& text : run(2, {word(1, 100), word(2, 201)}))
+    expect_has(text, "rank 0 called all_reduce sum of 200 bf16, rank 2 all_reduce sum of 201 bf16 (collective 2");
+  for (const std::string& text : run(1, {word(1, 100)})) expect_has(text, "all_reduce sum of 200 bf16 (collective 2)");
+  for (const std::string& text : run(0, {word(1, 100), word(2, 200), word(3, 7)})) {
+    expect_has(text, "mismatch: ");
+    expect_has(text, "only rank 0 plans all_reduce sum of 7 bf16");
+  }
+}
+
+// The last of many pieces is another: nothing may have been used before.
+TEST_P(DeviceDisagreement, OfABlockingCallIsNamedBeforeDataIsUsed) {
+  constexpr std::size_t kMany = 700'000;
+  const auto outcomes = run_threads(3, {}, [&](Group& group) {
+    const auto c = group.make_device_communicator({.backend = GetParam()});
+    const Bytes before((kMany + 1) * 4, 1);
+    const DeviceBytes data(before);
+    try {
+      c->all_reduce(data.get(), group.rank() == 1 ? kMany + 1 : kMany, DataType::kF32, ReduceOp::kMax);
+    } catch (const backends::MismatchError&) {
+      EXPECT_TRUE(data.read() == before);
+      throw;
+    }
+  });
+  for (const std::string& text : outcomes) {
+    expect_has(text, "mismatch: backend ");
+    expect_has(text, "all_reduce max of 700000 f32");
+    expect_has(text, "rank 1 ");
+    expect_has(text, "all_reduce max of 700001 f32");
+  }
+}
+
+TEST_P(DeviceDisagreement, OfRegisteredMemoryIsNamed) {
+  for (const std::string& text : run_threads(3, {}, [&](Group& group) {
+         const auto c = group.make_device_communicator({.backend = GetParam()});
+         const DeviceBytes data(8192);
+         c->register_memory(data.get(), group.rank() == 2 ? 4096 : 8192);
+       }))
+    expect_has(text, "rank 0 called register_memory of 8192 bytes, rank 2 register_memory of 4096 bytes");
+}
+INSTANTIATE_TEST_SUITE_P(Ways, DeviceDisagreement, ::testing::Values("nccl", "staged:shm"),
+                         [](const auto& which) { return std::string(which.param) == "nccl" ? "nccl" : "staged"; });
+
+TEST_F(DeviceFailure, MembersHaveCommunicatorsOfTheirOwn) {
+  for (const char* way : {"nccl", "staged:shm"}) {
+    const auto outcomes = run_threads(4, {}, [&](Group& group) {
+      const int parity = group.rank() % 2;
+      const auto all = group.make_device_communicator({.backend = way});
+      const auto half = group.make_device_communicator({.backend = way, .members = {parity, parity + 2}});
+      const auto pair = group.rank() < 2 ? group.make_device_communicator({.backend = way, .members = {0, 1}}) : nullptr;
+      const auto alone = group.make_device_communicator({.backend = way, .members = {group.rank()}});
+      Bytes one(4);
+      const float value = static_cast<float>(1 << group.rank());
+      std::memcpy(one.data(), &value, 4);
+      for (const auto& [c, expected] :
+           {std::pair{all.get(), 15.f}, {half.get(), parity == 0 ? 5.f : 10.f}, {pair.get(), 3.f}, {alone.get(), value}}) {
+        if (c == nullptr) continue;
+        const DeviceBytes data(one);
+        c->all_reduce(data.get(), 1, DataType::kF32, ReduceOp::kSum);
+        float sum = 0;
+        std::memcpy(&sum, data.read().data(), 4);
+        EXPECT_EQ(sum, expected) << c->name() << " of " << c->world_size();
+      }
+    });
+    for (const std::string& outcome : outcomes) EXPECT_EQ(outcome, "");
+  }
+}
+
+// NCCL joins ranks with a GPU each. `auto` says so and goes through pinned memory; for tests sharing can be allowed.
+TEST(SharedGpu, IsRefusedOrSaid) {
+  skip_without(1);
+  if (!nccl_is_played()) GTEST_SKIP() << "needs NCCL on one GPU";
+  for (const std::string& text :
+       run_threads(3, {.one_device = true}, [](Group& group) { group.make_device_communicator({.backend = "nccl"}); })) {
+    expect_has(text, "configuration: backend nccl cannot be used: rank 0 and rank 1 use one GPU (");
+  }
+  std::mutex mutex;
+  std::string notices;
+  const auto keep = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    notices += text + "\n";
+  };
+  const auto fallen_back = run_threads(2, {.one_device = true, .notice = keep}, [](Group& group) {
+    EXPECT_EQ(group.make_device_communicator({.backend = "auto"})->name(), "staged:shm");
+  });
+  for (const std::string& outcome : fallen_back) EXPECT_EQ(outcome, "");
+  expect_has(notices, "no NCCL: rank 0 and rank 1 use one GPU");
+
+  const Setting allowed("ENGINE_ALLOW_SHARED_GPU", "1");
+  const auto shared = run_forked(2, {.one_device = true}, [](Group& group) {
+    const auto c = group.make_device_communicator({.backend = "auto"});
+    if (c->name() != "nccl") throw std::runtime_error("not nccl");
+    const DeviceBytes data(kCount * 4);
+    c->all_reduce(data.get(), kCount, DataType::kF32, ReduceOp::kSum);
+  });
+  EXPECT_EQ(shared, (std::vector<std::string>{"ok", "ok"}));
+  // Threads have one NCCL_HOSTID: NCCL itself refuses.
+  for (const std::string& text :
+       run_threads(2, {.one_device = true}, [](Group& group) { group.make_device_communicator({.backend = "nccl"}); }))
+    expect_has(text, "invalid usage (Duplicate GPU detected : rank 0 and rank 1 both on CUDA device");
+}
+
+}  // namespace

@@ -1,0 +1,122 @@
+// Ranks as threads and as processes, each on its device.
+#include "tests/backends/device/device_harness.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+#include "backends/backend_error.h"
+#include "tests/backends/group_harness.h"
+
+namespace device_harness {
+namespace {
+
+void expect(cudaError_t code) {
+  if (code != cudaSuccess) throw std::runtime_error(cudaGetErrorString(code));
+}
+
+// In the child of a fork: what `body` returns comes back to the parent.
+struct Child {
+  pid_t pid = -1;
+  int out = -1;
+};
+Child start(const std::function<std::string()>& body) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("pipe");
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(60);
+    close(ends[0]);
+    const std::string text = body();
+    [[maybe_unused]] const ssize_t wrote = write(ends[1], text.data(), text.size());
+    _exit(0);
+  }
+  close(ends[1]);
+  return {pid, ends[0]};
+}
+std::string finish(const Child& child) {
+  std::string text;
+  char piece[4096];
+  for (ssize_t n = 0; (n = read(child.out, piece, sizeof piece)) > 0;) text.append(piece, static_cast<std::size_t>(n));
+  close(child.out);
+  int status = 0;
+  waitpid(child.pid, &status, 0);
+  return text.empty() ? "ended with status " + std::to_string(status) : text;
+}
+
+void run_rank(int rank, int world_size, const RankOptions& options, const group_harness::Door& door, const Body& body) {
+  expect(cudaSetDevice(options.one_device ? 0 : rank));
+  backends::GroupOptions o = group_harness::options_for(rank, world_size, door.port);
+  o.timeout_ms = options.timeout_ms;
+  o.heartbeat_ms = 300;
+  o.notice = options.notice;
+  if (rank == 0) o.listen_fd = door.fd;
+  auto group = backends::join_group(o);
+  try {
+    body(*group);
+    group->leave();
+  } catch (...) {
+    group.reset();  // at once, so that the others hear of it
+    throw;
+  }
+}
+
+}  // namespace
+
+std::string in_child(const std::function<std::string()>& body) { return finish(start(body)); }
+
+std::string lacking(int ranks) {
+  const std::string count = in_child([] {
+    int devices = 0;
+    return std::to_string(cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0);
+  });
+  return std::atoi(count.c_str()) >= ranks ? "" : "needs " + std::to_string(ranks) + " GPUs, this machine has " + count;
+}
+
+DeviceBytes::DeviceBytes(const Bytes& bytes) : bytes_(bytes.size()) {
+  expect(cudaMalloc(&data_, bytes.empty() ? 1 : bytes.size()));
+  if (!bytes.empty()) expect(cudaMemcpy(data_, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+}
+DeviceBytes::~DeviceBytes() { cudaFree(data_); }
+Bytes DeviceBytes::read() const {
+  Bytes bytes(bytes_);
+  if (bytes_ > 0) expect(cudaMemcpy(bytes.data(), data_, bytes_, cudaMemcpyDeviceToHost));
+  return bytes;
+}
+
+Stream::Stream() { expect(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+Stream::~Stream() { cudaStreamDestroy(stream_); }
+
+std::vector<std::string> run_threads(int world_size, const RankOptions& options, const Body& body) {
+  const group_harness::Door door = world_size > 1 ? group_harness::open_door() : group_harness::Door{};
+  return group_harness::outcomes(world_size, [&](int rank) { run_rank(rank, world_size, options, door, body); });
+}
+
+std::vector<std::string> run_forked(int world_size, const RankOptions& options, const Body& body) {
+  const group_harness::Door door = world_size > 1 ? group_harness::open_door() : group_harness::Door{};
+  std::vector<Child> children;
+  for (int rank = 0; rank < world_size; ++rank) {
+    children.push_back(start([&]() -> std::string {
+      std::string outcome;
+      // outcomes() sorts what is thrown into kinds.
+      outcome = group_harness::outcomes(1, [&](int) { run_rank(rank, world_size, options, door, body); })[0];
+      return outcome.empty() ? "ok" : outcome;
+    }));
+  }
+  if (door.fd >= 0) close(door.fd);
+  std::vector<std::string> answers;
+  for (const Child& child : children) answers.push_back(finish(child));
+  return answers;
+}
+
+Setting::Setting(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+Setting::~Setting() { unsetenv(name_.c_str()); }
+
+namespace {
+// Where the CPU plays the GPU: four of them. Before anybody asks.
+[[maybe_unused]] const int kDevices = setenv("ENGINE_EMULATED_GPUS", "4", 0);
+}  // namespace
+
+}  // namespace device_harness

@@ -1,0 +1,284 @@
+// Layers of images on a CUDA device: forward and backward through LayerRun, as a captured step where that is promised, against
+// the same layer in float64 on the CPU.
+#include <optional>
+
+#include "engine/layers/layers.h"
+#include "tests/engine/kernels/cuda/cuda_test_support.h"
+
+namespace engine {
+namespace {
+
+using namespace cuda_test;
+
+// Another replica, of which what it has is known.
+class OtherReplica final : public ReplicaExchange {
+ public:
+  explicit OtherReplica(std::int64_t rows) : rows_(rows) {}
+  std::int64_t merge_moments(std::int64_t rows, std::span<double> moments) override {
+    const std::size_t channels = moments.size() / 2;
+    const double total = static_cast<double>(rows + rows_);
+    for (std::size_t c = 0; c < channels; ++c) {
+      const double mean = 0.25 + 0.125 * static_cast<double>(c % 5), squares = 3.0 * static_cast<double>(rows_);
+      const double difference = mean - moments[c];
+      moments[c] += difference * static_cast<double>(rows_) / total;
+      moments[channels + c] += squares + difference * difference * static_cast<double>(rows) * static_cast<double>(rows_) / total;
+    }
+    ++calls;
+    return rows + rows_;
+  }
+  void add(std::span<double> sums) override {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += 0.5 + static_cast<double>(i % 3);
+    ++calls;
+  }
+  int calls = 0;
+
+ private:
+  std::int64_t rows_;
+};
+
+struct Options {
+  bool training = true, relu = false, residual = false;
+  Write write = Write::kOverwrite;
+  std::int64_t other_rows = -1;  // of another replica; -1: there is none
+};
+
+// One execution of a layer; Memory makes tensors of given values on its device, W is the type of activations there.
+struct Tensors {
+  std::vector<TensorView> inputs, parameters, buffers, input_gradients, parameter_gradients;
+  std::vector<Write> writes;
+  TensorView output, output_gradient, residual, residual_gradient;
+};
+
+std::vector<float> starts(const Shape& shape, std::uint32_t seed) { return random_operand(shape, seed).values; }
+
+// What a tensor of a run begins with. `make(values, shape, activation)` gives its memory.
+template <class Make>
+Tensors make_tensors(const Layer& layer, std::span<const Shape> items, std::int64_t batch, const Options& o, Make make) {
+  Tensors t;
+  std::uint32_t seed = 1;
+  for (const Shape& item : items) {
+    const Shape shape = item.with_batch(batch);
+    t.inputs.push_back(make(starts(shape, seed++), shape, true));
+    t.input_gradients.push_back(make(starts(shape, seed++), shape, true));
+    t.writes.push_back(o.write);
+  }
+  for (const ParameterSpec& each : layer.parameters(items)) {
+    const Shape shape = each.layout.memory_shape();
+    t.parameters.push_back(make(starts(shape, seed++), shape, false));
+    t.parameter_gradients.push_back(make(starts(shape, seed++), shape, false));
+  }
+  for (const BufferSpec& each : layer.buffers(items)) {
+    if (each.counter) continue;  // they come last, see below
+    std::vector<float> values = starts(each.shape, seed++);
+    for (float& v : values) v = v * v + 0.5f;
+    t.buffers.push_back(make(values, each.shape, false));
+  }
+  const Shape out = layer.output_shape(items).with_batch(batch);
+  t.output = make(starts(out, seed++), out, true);
+  t.output_gradient = make(starts(out, seed++), out, true);
+  if (o.residual) {
+    t.residual = make(starts(out, seed++), out, true);
+    t.residual_gradient = make(starts(out, seed++), out, true);
+  }
+  return t;
+}
+
+constexpr std::uint64_t kKey = 77, kEpoch = 5;
+const std::vector<std::int64_t> kIds{3, 1, 4, 15, 92};
+
+LayerRun make_run(KernelContext& context, const Tensors& t, const Options& o, std::span<std::byte> saved) {
+  LayerRun run{.kernels = context};
+  run.training = o.training;
+  run.inputs = t.inputs;
+  run.parameters = t.parameters;
+  run.buffers = t.buffers;
+  run.output = t.output;
+  run.saved = saved;
+  run.relu = o.relu;
+  run.residual = t.residual;
+  run.key = kKey;
+  run.output_gradient = t.output_gradient;
+  run.input_gradients = t.input_gradients;
+  run.input_writes = t.writes;
+  run.residual_gradient = t.residual_gradient;
+  run.residual_write = o.write;
+  run.parameter_gradients = t.parameter_gradients;
+  run.parameter_write = o.write;
+  return run;
+}
+
+// Calls check(name, index) for the tensors that a run writes.
+template <class Check>
+void for_each_result(const Tensors& t, const Options& o, Check check) {
+  check("output", t.output);
+  for (const TensorView& each : t.buffers) check("a buffer", each);
+  if (!o.training) return;
+  for (const TensorView& each : t.input_gradients) check("an input's gradient", each);
+  for (const TensorView& each : t.parameter_gradients) check("a parameter's gradient", each);
+  if (o.residual) check("the residual's gradient", t.residual_gradient);
+}
+
+template <class T>
+std::vector<double> brought(const TensorView& view) {
+  std::vector<T> values(static_cast<std::size_t>(view.count()));
+  engine::cuda::copy_async(values.data(), view.data, view.bytes(), nullptr);
+  engine::cuda::synchronize_device();
+  const std::vector<float> floats = as_floats(values);
+  return {floats.begin(), floats.end()};
+}
+
+// The layer in float64 on the CPU; activations start as what T keeps of them. Returns the results in order.
+template <class T>
+std::vector<std::vector<double>> expected_results(const Layer& layer, std::span<const Shape> items, std::int64_t batch,
+                                                  const Options& o, std::int64_t& counter, bool counts) {
+  std::vector<std::unique_ptr<Operand<double>>> memory;
+  Tensors t = make_tensors(layer, items, batch, o, [&](const std::vector<float>& values, const Shape& shape, bool activation) {
+    Operand<float> operand = operand_of<float>(shape, values);
+    memory.push_back(std::make_unique<Operand<double>>(activation ? kept<T>(operand) : widen(operand)));
+    TensorView view = memory.back()->view();
+    static double nothing;
+    if (view.data == nullptr) view.data = &nothing;  // an empty tensor is there
+    return view;
+  });
+  if (counts) t.buffers.push_back({&counter, DType::kI64, {}, {}});
+  Context host(1, layer.scratch_bytes(items, batch, DType::kF64, 1, Device::Kind::kCpu));
+  const Arena saved(layer.saved_bytes(items, batch, DType::kF64) + 1);
+  LayerRun run = make_run(host.context, t, o, {saved.data(), saved.bytes()});
+  run.epoch = kEpoch;
+  run.sample_ids = std::span(kIds).first(static_cast<std::size_t>(batch));
+  OtherReplica other(o.other_rows);
+  if (o.other_rows >= 0) run.replicas = &other;
+  layer.forward(run);
+  if (o.training) layer.backward(run);
+  if (counts) t.buffers.pop_back();
+  std::vector<std::vector<double>> results;
+  for_each_result(t, o, [&](const char*, const TensorView& view) {
+    results.emplace_back(view.as<double>(), view.as<double>() + view.count());
+  });
+  return results;
+}
+
+template <class T>
+void compare(const Layer& layer, const std::vector<Shape>& items, std::int64_t batch, const Options& o) {
+  SCOPED_TRACE(std::string(layer.kind()) + ", batch " + std::to_string(batch) + ", write " +
+               std::to_string(static_cast<int>(o.write)));
+  const std::vector<BufferSpec> buffers = layer.buffers(items);
+  const bool counts = !buffers.empty() && buffers.back().counter;
+  std::int64_t host_counter = 6;
+  const auto expected = expected_results<T>(layer, items, batch, o, host_counter, counts);
+
+  std::vector<std::unique_ptr<DeviceOperand<T>>> activations;
+  std::vector<std::unique_ptr<DeviceOperand<float>>> vectors;
+  Tensors t = make_tensors(layer, items, batch, o, [&](const std::vector<float>& values, const Shape& shape, bool activation) {
+    if (activation) return activations.emplace_back(std::make_unique<DeviceOperand<T>>(shape, stored<T>(values)))->view();
+    return vectors.emplace_back(std::make_unique<DeviceOperand<float>>(shape, values))->view();
+  });
+  const DeviceOperand<std::int64_t> counter({}, {6}), ids({5}, kIds), epoch({1}, {kEpoch});
+  if (counts) t.buffers.push_back(counter.view());
+  DeviceContext c(layer.scratch_bytes(items, batch, DTypeOf<T>::value, 1, Device::Kind::kCuda));
+  c.context.epoch = reinterpret_cast<const std::uint64_t*>(epoch.view().data);
+  const Arena saved(layer.saved_bytes(items, batch, DTypeOf<T>::value) + 1, kDevice);
+  LayerRun run = make_run(c.context, t, o, {saved.data(), saved.bytes()});
+  run.epoch = 0;  // that of the context counts
+  run.sample_ids = {ids.view().as<std::int64_t>(), static_cast<std::size_t>(batch)};
+  OtherReplica other(o.other_rows);
+  if (o.other_rows >= 0) run.replicas = &other;
+  const auto execute = [&] {
+    layer.forward(run);
+    if (o.training) layer.backward(run);
+  };
+  if (layer.synchronizes_host() && run.replicas != nullptr) {
+    execute();
+    EXPECT_EQ(other.calls, o.training ? 2 : 0);
+  } else {
+    engine::cuda::StepGraph::begin_capture(c.context.stream);
+    execute();
+    engine::cuda::StepGraph::end_capture(c.context.stream).launch(c.context.stream);
+  }
+  c.finish();
+  if (counts) {
+    EXPECT_EQ(counter.values()[0], host_counter);
+    t.buffers.pop_back();
+  }
+  std::size_t i = 0;
+  for_each_result(t, o, [&](const char* what, const TensorView& view) {
+    const bool wide = view.dtype == DType::kF32;
+    const std::vector<double> found = wide ? brought<float>(view) : brought<T>(view);
+    EXPECT_LT(relative_error(found, expected[i++], 1), wide ? 1e-5 : storage_error<T>()) << what;
+  });
+  EXPECT_EQ(i, expected.size());
+}
+
+template <class T>
+class ImageLayersCuda : public CudaTest {};
+using Storages = ::testing::Types<float, bf16, f16>;
+TYPED_TEST_SUITE(ImageLayersCuda, Storages);
+
+TYPED_TEST(ImageLayersCuda, AgreeWithFloat64) {
+  const LayerPtr all[] = {layers::relu(),
+                          layers::dropout(0.3),
+                          layers::flatten(),
+                          layers::pad_channels(2, 3),
+                          layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}),
+                          layers::average_pool2d({.window = 2, .stride = 2, .ceil_mode = true}),
+                          layers::global_average_pool()};
+  for (const Shape& item : {Shape{5, 7, 6}, Shape{8, 8, 16}})
+    for (const LayerPtr& layer : all)
+      for (const std::int64_t batch : {0, 1, 5})
+        for (const Write write : {Write::kOverwrite, Write::kAdd})
+          for (const bool training : {true, false})
+            compare<TypeParam>(*layer, {item}, batch, {.training = training, .write = write});
+  compare<TypeParam>(*layers::add(), {{5, 7, 6}, {5, 7, 6}}, 3, {});
+  compare<TypeParam>(*layers::add(), {{5, 7, 6}, {5, 7, 6}}, 3, {.write = Write::kAdd});
+}
+
+TYPED_TEST(ImageLayersCuda, BatchNormAgreesWithFloat64) {
+  const LayerPtr layer = layers::batch_norm2d({});
+  for (const Shape& item : {Shape{5, 7, 6}, Shape{8, 8, 16}, Shape{3, 3, 40}})
+    for (const std::int64_t batch : {0, 2, 5})
+      for (int k = 0; k < 8; ++k) {
+        const Options o{.relu = (k & 1) != 0, .residual = (k & 2) != 0, .write = (k & 4) != 0 ? Write::kAdd : Write::kOverwrite};
+        compare<TypeParam>(*layer, {item}, batch, o);
+        compare<TypeParam>(*layer, {item}, batch, {.training = false, .relu = o.relu, .residual = o.residual});
+      }
+}
+
+// Alone, with another replica, and without samples of its own beside one that has some.
+TYPED_TEST(ImageLayersCuda, SynchronisedBatchNormAgreesWithFloat64) {
+  const LayerPtr layer = layers::sync_batch_norm2d({});
+  EXPECT_TRUE(layer->synchronizes_host());
+  EXPECT_FALSE(layers::batch_norm2d({})->synchronizes_host());
+  for (const std::int64_t other : {-1, 0, 100})
+    for (const std::int64_t batch : {0, 3})
+      for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+        if (other == 0 && batch == 0) continue;
+        compare<TypeParam>(*layer, {{5, 7, 6}}, batch, {.relu = true, .write = write, .other_rows = other});
+        compare<TypeParam>(*layer, {{8, 8, 16}}, batch, {.residual = true, .write = write, .other_rows = other});
+        compare<TypeParam>(*layer, {{8, 8, 16}}, batch, {.training = false, .other_rows = other});
+      }
+}
+
+using ImageLayersCudaOnce = CudaTest;
+
+TEST_F(ImageLayersCudaOnce, SynchronisedBatchNormSaysHowMuchPinnedMemoryItNeeds) {
+  const LayerPtr layer = layers::sync_batch_norm2d({});
+  const std::vector<Shape> items{{1, 1, 8}};
+  const Options o{.other_rows = 4};
+  std::vector<std::unique_ptr<DeviceOperand<float>>> memory;
+  Tensors t = make_tensors(*layer, items, 2, o, [&](const std::vector<float>& values, const Shape& shape, bool) {
+    return memory.emplace_back(std::make_unique<DeviceOperand<float>>(shape, values))->view();
+  });
+  const DeviceOperand<std::int64_t> counter({}, {0});
+  t.buffers.push_back(counter.view());
+  DeviceContext c(layer->scratch_bytes(items, 2, DType::kF32, 1, Device::Kind::kCuda));
+  c.context.staging = c.context.staging.first(2 * 8 * sizeof(double));
+  const Arena saved(layer->saved_bytes(items, 2, DType::kF32), kDevice);
+  LayerRun run = make_run(c.context, t, o, {saved.data(), saved.bytes()});
+  OtherReplica other(4);
+  run.replicas = &other;
+  EXPECT_THROW(layer->forward(run), Error);
+  c.finish();
+}
+
+}  // namespace
+}  // namespace engine

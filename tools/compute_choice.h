@@ -1,0 +1,38 @@
+// Where and how a rank computes: device, storage of activations, matrix products, loss scale.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/group.h"
+#include "engine/core/device.h"
+#include "engine/core/dtype.h"
+#include "engine/kernels/kernel_context.h"
+#include "engine/kernels/step_numbers.h"
+#include "io/config/run_config.h"
+
+namespace tools {
+
+struct Compute {
+  engine::Device device;
+  engine::DType storage = engine::DType::kF32;  // of activations
+  engine::Products products = engine::Products::kF32;
+  engine::LossScaleRule loss_scale;
+  bool graph = true, pinned = true, non_blocking = true;
+  std::string reason;  // why `auto` took this device; "" where it was named
+
+  bool cuda() const { return device.kind == engine::Device::Kind::kCuda; }
+};
+
+// Collective over the group. The device is choose_device()'s (device_choice.h); ranks of one host have different ones. Makes no
+// context on any device. Throws io::ConfigError for a combination that cannot be computed.
+Compute choose_compute(const io::RunConfig& config, backends::Group& group);
+
+// For host memory, whatever the group's backend is for. Collective over `members`; empty: over the group.
+std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group, const std::vector<int>& members = {});
+
+// "cuda:0 (NVIDIA H200, sm_90), bf16": for the line that a run starts with. On the CPU: threads and instruction set.
+std::string compute_text(const Compute& compute, int threads);
+
+}  // namespace tools
