@@ -133,7 +133,7 @@ struct TrainSession::Impl {
   std::unique_ptr<backends::DeviceCommunicator> make_device_wire() const {
     const bool plain_gradients = config.sync == "grad" && (config.compress.empty() || config.compress == "none");
     const bool chosen = config.backend == "nccl" || config.backend == "auto";
-    if (!compute.cuda() || group.world_size() == 1 || !plain_gradients || !chosen || group.backend() == "inproc") return nullptr;
+    if (!compute.cuda() || group.world_size() == 1 || !plain_gradients || !chosen) return nullptr;
     engine::cuda::use_device(compute.device.index);
     backends::CommunicatorRequest request;
     request.backend = config.backend;
