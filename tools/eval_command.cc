@@ -11,6 +11,7 @@
 #include "models/model_catalog.h"
 #include "tools/command.h"
 #include "tools/command_line.h"
+#include "tools/compute_choice.h"
 #include "tools/console_observer.h"
 #include "tools/data_choice.h"
 #include "tools/exit_codes.h"
@@ -42,17 +43,20 @@ void print(const engine::EvalReport& report, const std::string& path, const std:
 
 int eval_rank(const io::RunConfig& config, const std::string& path, const std::string& split, const std::string& format,
               backends::Group& group) {
-  const auto control = group.make_communicator();
+  const Compute compute = choose_compute(config, group);
+  const auto control = host_communicator(group);
   const io::DatasetSplits data = io::load_dataset(dataset_options(config));
   const io::Dataset& set = split == "train" ? data.train : data.test;
   const engine::Graph graph = models::build_model(config.model, {.sample_shape = sample_shape(set), .classes = set.classes});
-  const engine::DType dtype = config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32;
-  engine::ModelState state = engine::ModelState::allocate(graph, dtype);
+  engine::ModelState state = engine::ModelState::allocate(graph, engine::state_dtype(compute.storage));
   state.initialize(graph, 0);
   engine::init_from(*control, path, io::load_arrays, exit_code_of, state);
   engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group));
   engine::Evaluator evaluator(*control, graph, state, pool, set,
-                              {.normalization = normalization(config, data.train), .dtype = dtype});
+                              {.normalization = normalization(config, data.train),
+                               .dtype = compute.storage,
+                               .device = compute.device,
+                               .products = compute.products});
   const engine::EvalReport report = evaluator.run();
   if (group.rank() != 0) return kExitOk;
   print(report, path, split, set.name, format == "json");
@@ -70,8 +74,8 @@ int eval_command(const Arguments& arguments) {
       ->check(CLI::IsMember({"test", "val", "train"}))
       ->default_str("test");
   app.add_option("--format", format, "text or json")->check(CLI::IsMember({"text", "json"}))->default_str("text");
-  std::vector<std::string> options{"limit",      "threads", "backend", "init-method",  "rank",   "world-size",
-                                   "local-rank", "spawn",   "iface",   "rdzv-timeout", "timeout"};
+  std::vector<std::string> options{"limit", "threads", "backend",      "init-method", "rank",   "world-size", "local-rank",
+                                   "spawn", "iface",   "rdzv-timeout", "timeout",     "device", "amp"};
   options.insert(options.end(), saved_options().begin(), saved_options().end());
   add_table_options(app, values, options);
   if (!parse(app, arguments)) return kExitOk;

@@ -85,7 +85,11 @@ struct TrainSession::Impl {
       if (policy->local_parameters())
         throw io::ConfigError("verify-every compares replicas, but --sync " + c.sync + " never brings them together");
       desync = std::make_unique<engine::DesyncCheck>(
-          *control, state, engine::DesyncOptions{.every = c.verify_every, .action = on_desync(c), .equal_statistics = c.sync_bn});
+          *control, state,
+          engine::DesyncOptions{.every = c.verify_every,
+                                .action = on_desync(c),
+                                .remember = !compute.cuda(),  // each digest would fetch the state
+                                .equal_statistics = c.sync_bn});
     }
   }
 
@@ -278,7 +282,8 @@ std::vector<std::string> TrainSession::plan_lines() const {
 
 std::string TrainSession::graph_line() const {
   const auto* work = dynamic_cast<const engine::DeviceWork*>(impl_->work.get());
-  return work == nullptr ? "" : work->graph_text();
+  if (work == nullptr) return "";
+  return impl_->policy->changes_gradients() ? "not captured: gradients pass through host memory" : work->graph_text();
 }
 
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) {

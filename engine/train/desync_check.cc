@@ -82,11 +82,18 @@ const DesyncReport* DesyncCheck::start() {
   return state_.policy.together() ? compare(/*statistics=*/false) : nullptr;
 }
 
+bool DesyncCheck::averages_statistics(bool synchronized) const {
+  return synchronized && state_.buffers != BufferMode::kLocal && state_.model.running.bytes() > 0;
+}
+
+bool DesyncCheck::compares(bool synchronized) const {
+  return state_.policy.together() &&
+         (averages_statistics(synchronized) || state_.progress.global_step - last_check_ >= options_.every);
+}
+
 const DesyncReport* DesyncCheck::after_step(bool synchronized) {
-  if (!state_.policy.together()) return nullptr;
-  const bool statistics = synchronized && state_.buffers != BufferMode::kLocal && state_.model.running.bytes() > 0;
-  if (statistics || state_.progress.global_step - last_check_ >= options_.every) return compare(statistics);
-  remember();
+  if (compares(synchronized)) return compare(averages_statistics(synchronized));
+  if (options_.remember && state_.policy.together()) remember();
   return nullptr;
 }
 

@@ -16,6 +16,7 @@ namespace engine {
 struct DesyncOptions {
   std::int64_t every = 100;  // K global steps
   OnDesync action = OnDesync::kAbort;
+  bool remember = true;           // hash the state between checks, too: to name the first bad step
   bool equal_statistics = false;  // BatchNorm's running statistics are the same on all ranks in every step (synchronised ones)
 };
 
@@ -37,6 +38,8 @@ class DesyncCheck {
 
   // Before the first step.
   const DesyncReport* start();
+  // Whether the next after_step() will compare, and so reads the state.
+  bool compares(bool synchronized) const;
   // After every step: compares when it is time. `synchronized`: synchronize() has brought the replicas together since the step.
   const DesyncReport* after_step(bool synchronized);
   // At the end, after synchronize(): compares unless the last step was compared.
@@ -57,6 +60,7 @@ class DesyncCheck {
     StateDigest digest;
   };
 
+  bool averages_statistics(bool synchronized) const;
   StateDigest hash(bool statistics);
   void remember();
   const DesyncReport* compare(bool statistics);

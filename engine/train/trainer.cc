@@ -45,7 +45,7 @@ TrainResult Trainer::run() {
       timer.lap(phases_since_report_.communication);
     }
     if (p_.desync) {
-      p_.work.to_host();
+      if (p_.desync->compares(epoch_end)) p_.work.to_host();
       tell(p_.desync->after_step(epoch_end));
     }
     exchange();

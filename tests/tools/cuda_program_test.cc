@@ -66,6 +66,28 @@ TEST_F(CudaProgram, EveryWayOfAveragingGivesEqualReplicas) {
   EXPECT_EQ(apart.exit_code, 0) << apart.out << apart.err;
 }
 
+// What a line of `engine eval --format json` says of the key.
+std::string value_of(const std::string& json, const std::string& key) {
+  const auto at = json.find("\"" + key + "\":");
+  return at == std::string::npos ? "" : json.substr(at + key.size() + 3, json.find_first_of(",}", at) - at - key.size() - 3);
+}
+
+TEST_F(CudaProgram, EvaluatesOnTheDevice) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(train(folder / "a", {"--device", "cpu"}).exit_code, 0);
+  const auto eval = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> argv{engine_binary(), "eval", rank_model(folder / "a", 0), "--split", "train", "--format", "json"};
+    argv.insert(argv.end(), more.begin(), more.end());
+    return run_command(argv, kEnvironment);
+  };
+  const CommandResult cpu = eval({"--device", "cpu"}), cuda = eval({"--device", "cuda"}),
+                      half = eval({"--device", "cuda", "--amp", "bf16"});
+  ASSERT_EQ(cpu.exit_code + cuda.exit_code + half.exit_code, 0) << cpu.err << cuda.err << half.err;
+  EXPECT_EQ(value_of(cpu.out, "correct"), value_of(cuda.out, "correct"));
+  EXPECT_NEAR(std::stod(value_of(cpu.out, "loss")), std::stod(value_of(cuda.out, "loss")), 1e-5);
+  EXPECT_NEAR(std::stod(value_of(cpu.out, "loss")), std::stod(value_of(half.out, "loss")), 0.05);
+}
+
 TEST_F(CudaProgram, ARankThatDiesEndsTheOthersSoon) {
   const TemporaryDirectory folder;
   const std::string script =
