@@ -85,7 +85,8 @@ class Group {
 std::unique_ptr<Group> join_group(const GroupOptions& options);
 
 // `world_size` groups that meet in this process, one a thread (backend inproc). Element r is rank r's.
-std::vector<std::unique_ptr<Group>> make_inproc_groups(int world_size, int timeout_ms);
+std::vector<std::unique_ptr<Group>> make_inproc_groups(int world_size, int timeout_ms,
+                                                       std::function<void(const std::string&)> notice = {});
 
 // Backends of this build: name, whether usable on this machine, and why not.
 struct BackendInfo {

@@ -23,6 +23,7 @@ int train_rank(const io::RunConfig& config, backends::Group& group, const std::a
   const std::string start = session.start_state();
   if (root) {
     std::cout << session.start_line() << " | " << start << std::endl;
+    if (const std::string line = session.graph_line(); !line.empty()) std::cout << "Steps on the device: " << line << std::endl;
     for (const std::string& line : session.plan_lines()) std::cout << "Averaging: " << line << std::endl;
     session.add_observer(make_console_observer({.steps_per_epoch = session.steps_per_epoch(),
                                                 .total_steps = session.total_steps(),

@@ -136,7 +136,7 @@ struct TrainSession::Impl {
   std::unique_ptr<backends::DeviceCommunicator> make_device_wire() const {
     const bool plain_gradients = config.sync == "grad" && (config.compress.empty() || config.compress == "none");
     const bool chosen = config.backend == "nccl" || config.backend == "auto";
-    if (!compute.cuda() || group.world_size() == 1 || !plain_gradients || !chosen || group.backend() == "inproc") return nullptr;
+    if (!compute.cuda() || group.world_size() == 1 || !plain_gradients || !chosen) return nullptr;
     engine::cuda::use_device(compute.device.index);
     backends::CommunicatorRequest request;
     request.backend = config.backend;
@@ -276,6 +276,11 @@ std::vector<std::string> TrainSession::plan_lines() const {
   const Impl& s = *impl_;
   return averaging_plan_lines(s.config, s.group, impl_->model, *s.optimizer, s.state.progress.global_step,
                               s.sampler.steps_per_epoch(), s.total_steps);
+}
+
+std::string TrainSession::graph_line() const {
+  const auto* work = dynamic_cast<const engine::DeviceWork*>(impl_->work.get());
+  return work == nullptr ? "" : work->graph_text();
 }
 
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) {

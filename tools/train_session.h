@@ -27,6 +27,8 @@ class TrainSession {
   std::string shard_line() const;
   // What the averaging will amount to, and what in it may not be as wanted; call it after start_state().
   std::vector<std::string> plan_lines() const;
+  // How steps run on a CUDA device: "captured as a graph from the third step on", or why not; "" on the CPU.
+  std::string graph_line() const;
   engine::TrainResult run(const std::atomic<int>& stop_signal);
 
   engine::Trainer make_trainer(const std::atomic<int>& stop_signal);

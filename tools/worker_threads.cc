@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "tools/console_observer.h"
 
 namespace tools {
 
@@ -40,7 +41,7 @@ int run_worker_threads(int count, const std::function<int(int index)>& body) {
 }
 
 int run_inproc_ranks(int count, int timeout_ms, const std::function<int(std::unique_ptr<backends::Group>)>& body) {
-  auto groups = backends::make_inproc_groups(count, timeout_ms);
+  auto groups = backends::make_inproc_groups(count, timeout_ms, print_notice);
   return run_worker_threads(count, [&](int rank) { return body(std::move(groups[static_cast<std::size_t>(rank)])); });
 }
 

@@ -11,6 +11,8 @@
 #include "backends/group.h"
 #include "backends/guarded_communicator.h"
 #include "backends/inproc/inproc_exchange.h"
+#include "backends/inproc/inproc_store.h"
+#include "backends/nccl/nccl_backend.h"
 #include "backends/rendezvous/host_identity.h"
 
 namespace backends {
@@ -19,8 +21,11 @@ namespace {
 // What the ranks of one group share.
 class InprocJob final : public FailureWatch {
  public:
-  InprocJob(int world_size, int timeout_ms)
-      : timeout_ms_(timeout_ms), left_(static_cast<std::size_t>(world_size), false), activities_(left_.size()) {}
+  InprocJob(int world_size, int timeout_ms, std::function<void(const std::string&)> notice)
+      : timeout_ms_(timeout_ms),
+        notice_(std::move(notice)),
+        left_(static_cast<std::size_t>(world_size), false),
+        activities_(left_.size()) {}
 
   // The exchange of the `index`-th communicator of these ranks.
   std::shared_ptr<InprocExchange> exchange(const std::vector<int>& members, std::size_t index) {
@@ -31,6 +36,8 @@ class InprocJob final : public FailureWatch {
     return found;
   }
   int timeout_ms() const { return timeout_ms_; }
+  const std::function<void(const std::string&)>& notice() const { return notice_; }
+  Store& store() { return store_; }
   void set_activity(int rank, std::string_view activity) {
     const std::lock_guard lock(mutex_);
     activities_[static_cast<std::size_t>(rank)].assign(activity);
@@ -51,14 +58,23 @@ class InprocJob final : public FailureWatch {
     failure_ =
         "rank " + std::to_string(rank) + " ended before the others; last activity: " + (activity.empty() ? "unknown" : activity);
     for (const auto& [made, exchange] : exchanges_) exchange->abort(*failure_);
+    for (Communicator* c : enlisted_) c->abort(*failure_);
+    store_.fail(*failure_);
   }
   // The threads abort their exchanges themselves, at once: there is nothing to wait for.
   std::optional<std::string> known_failure(std::chrono::milliseconds) override {
     const std::lock_guard lock(mutex_);
     return failure_;
   }
-  void enlist(Communicator&) override {}
-  void dismiss(Communicator&) noexcept override {}
+  void enlist(Communicator& communicator) override {
+    const std::lock_guard lock(mutex_);
+    enlisted_.push_back(&communicator);
+    if (failure_) communicator.abort(*failure_);
+  }
+  void dismiss(Communicator& communicator) noexcept override {
+    const std::lock_guard lock(mutex_);
+    std::erase(enlisted_, &communicator);
+  }
   void keep_until_goodbye(std::shared_ptr<void>) noexcept override {}
   void check() const {
     const std::lock_guard lock(mutex_);
@@ -67,7 +83,10 @@ class InprocJob final : public FailureWatch {
 
  private:
   const int timeout_ms_;
+  const std::function<void(const std::string&)> notice_;
+  InprocStore store_;  // where NCCL's ranks meet
   mutable std::mutex mutex_;
+  std::vector<Communicator*> enlisted_;
   std::vector<bool> left_;
   std::vector<std::string> activities_;
   std::map<std::pair<std::vector<int>, std::size_t>, std::shared_ptr<InprocExchange>> exchanges_;
@@ -94,7 +113,17 @@ class InprocGroup final : public Group {
   using Group::make_device_communicator;
   std::unique_ptr<DeviceCommunicator> make_device_communicator(const CommunicatorRequest& request) override {
     const std::vector<int> members = members_of(request);
-    return guard_device(stage_for_device(exchange_of(request, members), std::chrono::milliseconds(job_->timeout_ms()), members),
+    const DeviceChoice choice = choose_for_device(request.backend, "auto");
+    CommunicatorRequest host = request;
+    host.backend = choice.host;
+    if (choice.nccl && members.size() > 1) {
+      std::string refusal;
+      if (auto communicator = try_nccl(members, refusal)) return guard_device(std::move(communicator), next_guard());
+      if (choice.host.empty()) throw ConfigurationError("backend nccl cannot be used: " + refusal);
+      if (rank_ == members.front() && job_->notice())
+        job_->notice()("no NCCL: " + refusal + "; device memory goes through pinned host memory instead");
+    }
+    return guard_device(stage_for_device(exchange_of(host, members), std::chrono::milliseconds(job_->timeout_ms()), members),
                         next_guard());
   }
   std::string flight_record(const std::string& reason) const override {
@@ -114,7 +143,7 @@ class InprocGroup final : public Group {
   }
   std::unique_ptr<Communicator> exchange_of(const CommunicatorRequest& request, const std::vector<int>& members) {
     const std::string& backend = request.backend;
-    if (!backend.empty() && backend != "inproc" && backend != "auto" && backend != "staged" && backend != "staged:inproc")
+    if (!backend.empty() && backend != "inproc" && backend != "auto")
       throw ConfigurationError("backend " + backend + " joins processes, but these ranks are threads (inproc)");
     const auto self = std::ranges::find(members, rank_);
     if (self == members.end())
@@ -122,21 +151,40 @@ class InprocGroup final : public Group {
     auto exchange = job_->exchange(members, made_of_members_[members]++);
     return make_inproc_communicator(std::move(exchange), static_cast<int>(self - members.begin()));
   }
+  std::unique_ptr<DeviceCommunicator> try_nccl(const std::vector<int>& members, std::string& refusal) {
+    std::string prefix = "nccl of";
+    for (const int r : members) prefix += " " + std::to_string(r);
+    const auto self = std::ranges::find(members, rank_);
+    if (self == members.end())
+      throw ConfigurationError("rank " + std::to_string(rank_) + " is no member of the communicator that it asks for");
+    const BackendContext context{.rank = static_cast<int>(self - members.begin()),
+                                 .world_size = static_cast<int>(members.size()),
+                                 .members = members,
+                                 .store = job_->store(),
+                                 .watch = *job_,
+                                 .prefix = prefix + "#" + std::to_string(nccl_of_members_[members]++),
+                                 .address = {},
+                                 .secret = {},
+                                 .timeout = std::chrono::milliseconds(job_->timeout_ms()),
+                                 .notice = job_->notice()};
+    return try_nccl_communicator(context, refusal);
+  }
   Guard next_guard() { return {job_, recorder_, communicators_++, rank_, world_size()}; }
 
   std::shared_ptr<InprocJob> job_;
   const int rank_;
   const std::shared_ptr<FlightRecorder> recorder_ = std::make_shared<FlightRecorder>();
   int communicators_ = 0;
-  std::map<std::vector<int>, std::size_t> made_of_members_;
+  std::map<std::vector<int>, std::size_t> made_of_members_, nccl_of_members_;
   std::vector<PeerInfo> peers_;
 };
 
 }  // namespace
 
-std::vector<std::unique_ptr<Group>> make_inproc_groups(int world_size, int timeout_ms) {
+std::vector<std::unique_ptr<Group>> make_inproc_groups(int world_size, int timeout_ms,
+                                                       std::function<void(const std::string&)> notice) {
   if (world_size < 1) throw ConfigurationError("world size " + std::to_string(world_size) + ": expected 1 or more");
-  const auto job = std::make_shared<InprocJob>(world_size, timeout_ms);
+  const auto job = std::make_shared<InprocJob>(world_size, timeout_ms, std::move(notice));
   std::vector<std::unique_ptr<Group>> groups;
   for (int r = 0; r < world_size; ++r) groups.push_back(std::make_unique<InprocGroup>(job, r, world_size));
   return groups;

@@ -142,7 +142,9 @@ class NcclCommunicator final : public DeviceCommunicator {
       verdict.insert(0, "=");
       store_.set(key, verdict);
     }
-    if (verdict.size() > 1) throw MismatchError(verdict.substr(1));
+    if (verdict.size() == 1) return;
+    wait_until_all_know(store_, key, rank_, size_);
+    throw MismatchError(verdict.substr(1));
   }
 
   void check() override {

@@ -101,6 +101,7 @@ NcclInvitation meet_for_nccl(const BackendContext& context) {
     const std::string answer = context.store.get(key, context.timeout);
     if (!answer.empty() && answer[0] == '-') {
       invitation.refusal = answer.substr(1);
+      wait_until_all_know(context.store, key, context.rank, context.world_size);
     } else if (answer.size() == 1 + sizeof invitation.id) {
       std::memcpy(&invitation.id, answer.data() + 1, sizeof invitation.id);
     } else {
@@ -119,7 +120,23 @@ NcclInvitation meet_for_nccl(const BackendContext& context) {
     answer = "+" + std::string(reinterpret_cast<const char*>(&invitation.id), sizeof invitation.id);
   }
   context.store.set(key, answer);
+  if (!invitation.refusal.empty()) wait_until_all_know(context.store, key, 0, context.world_size);
   return invitation;
+}
+
+void wait_until_all_know(Store& store, const std::string& key, int rank, int world_size) noexcept {
+  constexpr auto kPatience = std::chrono::seconds(3);
+  try {
+    if (rank != 0) {
+      store.set(key + "/knows/" + std::to_string(rank), "1");
+      store.get(key + "/all know", kPatience);
+      return;
+    }
+    for (int r = 1; r < world_size; ++r) store.get(key + "/knows/" + std::to_string(r), kPatience);
+    store.set(key + "/all know", "1");
+  } catch (const std::exception&) {
+    // Somebody has ended already: this rank knows what it has to say all the same.
+  }
 }
 
 }  // namespace backends

@@ -52,8 +52,7 @@ DeviceInfo device_info(int index) {
     const auto value = static_cast<unsigned char>(byte);
     uuid += {"0123456789abcdef"[value >> 4], "0123456789abcdef"[value & 15]};
   }
-  return {properties.name,  properties.totalGlobalMem, properties.multiProcessorCount,
-          properties.major, properties.minor,          uuid};
+  return {properties.name, properties.totalGlobalMem, properties.multiProcessorCount, properties.major, properties.minor, uuid};
 }
 
 std::string versions() {

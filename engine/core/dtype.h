@@ -12,7 +12,7 @@ namespace engine {
 // kBF16 and kF16 (half_types.h) are storage of activations and of copies of weights on CUDA devices.
 enum class DType : std::uint8_t { kF32, kF64, kI32, kI64, kU8, kBF16, kF16 };
 
-std::size_t size_of(DType dtype);         // bytes of one element
+std::size_t size_of(DType dtype);  // bytes of one element
 constexpr bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 // What parameters are kept in where activations are stored as `compute`: f32 beside the halves, else the same.
 constexpr DType state_dtype(DType compute) { return is_half(compute) ? DType::kF32 : compute; }

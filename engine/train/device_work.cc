@@ -133,8 +133,8 @@ class Work final : public DeviceWork {
   std::string graph_text() const override {
     if (!why_straight_.empty()) return "off: " + why_straight_;
     for (const CapturedStep& step : captured_)
-      if (step.graph) return "captured (" + std::to_string(step.graph.nodes()) + " nodes)";
-    return "on";
+      if (step.graph) return "captured, " + std::to_string(step.graph.nodes()) + " nodes";
+    return "captured from step " + std::to_string(kStepsBeforeCapture + 1) + " on";
   }
 
  private:

@@ -47,7 +47,7 @@ struct DeviceWorkOptions {
 
 class DeviceWork : public StepWork {
  public:
-  // "captured (212 kernels)", or why not: "off: --cuda-graph off".
+  // "captured from step 3 on", then "captured, 212 nodes"; or why not: "off: --cuda-graph off".
   virtual std::string graph_text() const = 0;
 };
 

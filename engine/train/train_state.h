@@ -31,7 +31,7 @@ struct TrainState {
   std::int64_t global_batch = 0, dataset_size = 0;
   BufferMode buffers = BufferMode::kLocal;
   std::int64_t steps_per_epoch = 0;
-  LossScaleRule loss_scale;
+  LossScaleRule loss_scale = {};
   StepControl* control = nullptr;  // of the loss scale; null: there is none
 };
 

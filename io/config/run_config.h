@@ -51,9 +51,9 @@ struct RunConfig {
   int powersgd_rank = 4;
   double bucket_cap_mb = 25;
   bool delay_allreduce = false;
-  bool sum_losses = false;   // --reduction
-  bool canonical = false;    // --reduction-order
-  int reduction_shards = 8;  // of canonical
+  bool sum_losses = false;        // --reduction
+  bool canonical = false;         // --reduction-order
+  int reduction_shards = 8;       // of canonical
   std::int64_t verify_every = 0;  // 0 = never
   std::string on_desync;          // abort, warn, repair
   // batch

@@ -39,7 +39,7 @@ struct EmulatedStream {
   std::recursive_mutex mutex;  // held while its work runs
   std::mutex queue_mutex;
   std::deque<Work> queue;
-  std::uint64_t issued = 0, done = 0;
+  std::atomic<std::uint64_t> issued{0}, done{0};
   std::shared_ptr<EmulatedGraph> capture;
   bool captures_itself = false;  // EndCapture is called on this one
 };
@@ -119,6 +119,7 @@ bool run_one(EmulatedStream& stream) {
   Work* work = nullptr;  // stays where it is: a deque's elements do not move when others are added behind
   {
     const std::lock_guard lock(stream.queue_mutex);
+    if (stream.queue.empty()) return false;  // another thread has done it meanwhile
     work = &stream.queue.front();
   }
   try {
@@ -134,10 +135,12 @@ bool run_one(EmulatedStream& stream) {
 
 // As far as it goes without waiting; true: there.
 bool try_until(EmulatedStream& stream, std::uint64_t position) {
-  const std::lock_guard lock(stream.mutex);
-  while (stream.done < position)
+  // Where another thread drives the stream, that one gets it further: waiting for it here, while a stream of ours is held,
+  // could be waiting in a ring.
+  const std::unique_lock lock(stream.mutex, std::try_to_lock);
+  while (lock && stream.done < position)
     if (!run_one(stream)) return false;
-  return true;
+  return stream.done >= position;
 }
 
 void run_until(EmulatedStream& stream, std::uint64_t position) {
@@ -304,7 +307,7 @@ cudaError_t cudaDeviceSynchronize() {
   std::vector<EmulatedStream*> streams;
   {
     const std::lock_guard lock(machine().streams_mutex);
-    for (EmulatedStream* stream : machine().streams)  // others' threads may end theirs at any time
+    for (EmulatedStream* stream : machine().streams)
       if (stream->device == current_device) streams.push_back(stream);
   }
   for (EmulatedStream* stream : streams) drain(*stream, stream->issued);

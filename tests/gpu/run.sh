@@ -65,6 +65,7 @@ else
   engine="$build/tools/engine"
   cp "$build/gpu_tests.txt" "$tests" 2>/dev/null
 fi
+[ -z "$build" ] || build=$(cd "$build" && pwd)
 [ -x "$engine" ] || die "no program $engine"
 export ENGINE_BINARY="$engine"
 
@@ -185,6 +186,11 @@ trace() {  # MODEL AMP STEPS FIRST ALL: the same steps on the CPU and on the dev
     train "$model" cpu "$steps" --log-every 1 --metrics "$scratch/$model.cpu.jsonl" || return 1
   # shellcheck disable=SC2046
   train "$model" "$device" "$steps" --log-every 1 $(amp "$amp") --metrics "$scratch/$model.$amp.jsonl" || return 1
+  if [ "$amp" != off ] && [ -s "$scratch/$model.off.jsonl" ] &&
+    cmp -s <(losses "$scratch/$model.off.jsonl") <(losses "$scratch/$model.$amp.jsonl"); then
+    note "the same losses as with --amp off: it does nothing"
+    return 1
+  fi
   cp "$scratch/$model.cpu.jsonl" "$output/trace-$model-cpu.jsonl"
   cp "$scratch/$model.$amp.jsonl" "$output/trace-$model-$amp.jsonl"
   compare "$scratch/$model.cpu.jsonl" "$scratch/$model.$amp.jsonl" "$4" "$5"
@@ -217,6 +223,11 @@ moves() {  # MODEL: what a device saved goes on on the CPU and the other way
 # ---- Ranks.
 find_nccl() {
   [ -n "${ENGINE_NCCL_LIBRARY:-}" ] && return 0
+  if [ "$emulated" = yes ]; then  # a real one would look for a real device
+    export ENGINE_NCCL_LIBRARY="$build/cuda_on_cpu/libnccl_on_cpu.so"
+    [ -n "$build" ] && [ -f "$ENGINE_NCCL_LIBRARY" ]
+    return
+  fi
   ldconfig -p 2>/dev/null | grep -q 'libnccl\.so\.2' && return 0
   local found
   found=$("${PEER_PYTHON:-python3}" -c 'import nvidia.nccl, os; print(os.path.join(list(nvidia.nccl.__path__)[0], "lib", "libnccl.so.2"))' 2>/dev/null)
@@ -226,10 +237,9 @@ find_nccl() {
 }
 ranks() {  # MODEL BACKEND: two ranks on one device stay equal
   if [ "$2" = nccl ]; then
-    find_nccl || skip "no libnccl.so.2"
-    [ "$emulated" = no ] || [ -n "${ENGINE_NCCL_LIBRARY:-}" ] || skip "no NCCL for the stand-in (ENGINE_NCCL_LIBRARY)"
-    export ENGINE_ALLOW_SHARED_GPU=1  # two ranks on one device: right, but slow
+    find_nccl || skip "no NCCL (ENGINE_NCCL_LIBRARY)"
   fi
+  export ENGINE_ALLOW_SHARED_GPU=1  # two ranks on one device: right, but slow
   local folder="$scratch/ranks-$1-$2"
   train "$1" "$device" "$(choose 50 20 2)" --spawn 2 --backend "$2" --save-dir "$folder" --save-rank-models || return 1
   same "$folder/final_model_rank_0.ckpt" "$folder/final_model_rank_1.ckpt" params "2 ranks over $2 on one device:"
@@ -242,8 +252,7 @@ bench_kernels() {  # AMP
     $(choose "" "--seconds 0.05" "--seconds 0.001 --batch 1 --model convnet,gpt-nano,resnet20-cifar")
 }
 bench_comm() {
-  find_nccl || skip "no libnccl.so.2"
-  [ "$emulated" = no ] || [ -n "${ENGINE_NCCL_LIBRARY:-}" ] || skip "no NCCL for the stand-in (ENGINE_NCCL_LIBRARY)"
+  find_nccl || skip "no NCCL (ENGINE_NCCL_LIBRARY)"
   export ENGINE_ALLOW_SHARED_GPU=1
   "$engine" bench comm --op all --backends nccl --ranks 2 --sizes "$(choose 8:256M:8 8:16M:64 8:4K:8)" --format md
 }

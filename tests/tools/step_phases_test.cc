@@ -25,6 +25,10 @@ class SlowOptimizer : public engine::Optimizer {
     std::this_thread::sleep_for(delay_);
     sgd_->step(context, lr, scale, gradients, values);
   }
+  void step_on_device(engine::KernelContext&, const engine::StepNumbers*, engine::StepControl*, const engine::FlatBuffer&,
+                      engine::FlatBuffer&, void*, engine::DType) override {
+    throw engine::Error("steps on the CPU only");
+  }
   std::vector<State> state() override { return sgd_->state(); }
 
  private:

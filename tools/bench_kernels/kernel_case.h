@@ -41,7 +41,7 @@ struct KernelCase {
   std::string op, model, shape;
   bool cuda = false;  // the operator has a kernel for CUDA devices
   double flops = 0;   // of a call; 0: bound by bytes alone
-  double moved = 0;  // activations that it must read and write; 0: all of its operands
+  double moved = 0;   // activations that it must read and write; 0: all of its operands
   std::vector<OperandSpec> operands;
   Call call;
   Call prepare = nullptr;  // once, before: what backward needs from forward

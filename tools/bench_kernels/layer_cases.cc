@@ -1,4 +1,6 @@
 // The other operators of the models: normalisation, pooling, activations, text, loss, optimizers.
+#include <algorithm>
+
 #include "engine/kernels/attention.h"
 #include "engine/kernels/batch_norm.h"
 #include "engine/kernels/elementwise.h"
@@ -21,8 +23,8 @@ using Views = KernelCase::Views;
 using Operands = std::vector<OperandSpec>;
 namespace k = engine::kernels;
 
-constexpr bool kBatchNormOnCuda = false, kElementwiseOnCuda = false, kPoolOnCuda = false, kTextOnCuda = false,
-               kAttentionOnCuda = false, kLossOnCuda = false, kOptimizersOnCuda = false;
+constexpr bool kBatchNormOnCuda = true, kElementwiseOnCuda = true, kPoolOnCuda = true, kTextOnCuda = true,
+               kAttentionOnCuda = true, kLossOnCuda = true, kOptimizersOnCuda = false;
 
 OperandSpec out(const Shape& shape) { return {shape, Storage::kActivation, Use::kOut}; }
 OperandSpec vector(std::int64_t count, Use use = Use::kIn, double low = -1) { return {{count}, Storage::kVector, use, low}; }
@@ -107,6 +109,7 @@ void add_attention(std::vector<KernelCase>& cases, const char* model, std::int64
 
 void add_text(std::vector<KernelCase>& cases, const char* model, std::int64_t n, std::int64_t t, std::int64_t width,
               std::int64_t vocabulary) {
+  const std::size_t first = cases.size();
   const Shape x{n, t, width}, wide{n, t, 4 * width}, table{vocabulary, width};
   const OperandSpec tokens{{n, t}, Storage::kIndex, Use::kIn, 0, static_cast<double>(vocabulary)};
   const OperandSpec statistics{{2, n * t}, Storage::kVector, Use::kOut};
@@ -135,6 +138,10 @@ void add_text(std::vector<KernelCase>& cases, const char* model, std::int64_t n,
   cases.push_back(make_case(
       "gelu_backward", model, wide, kTextOnCuda, {{wide}, {wide}, out(wide)},
       [](KernelContext& c, const Views& v) { k::gelu_backward(c, v[0], v[1], k::GeluKind::kTanh, v[2], Write::kOverwrite); }));
+  for (std::size_t i = first; i < cases.size(); ++i)
+    cases[i].scratch_bytes = [=](engine::DType, int, engine::Device::Kind device) {
+      return std::max(k::embedding_scratch_bytes(n * t, vocabulary, device), k::layer_norm_scratch_bytes(width, device));
+    };
 }
 
 void add_loss(std::vector<KernelCase>& cases, const char* model, std::int64_t rows, std::int64_t classes) {

@@ -12,7 +12,7 @@ using engine::Write;
 using engine::kernels::Conv2dGeometry;
 using Views = KernelCase::Views;
 
-constexpr bool kDenseOnCuda = false, kConvolutionOnCuda = false;
+constexpr bool kDenseOnCuda = true, kConvolutionOnCuda = true;
 
 void add_dense(std::vector<KernelCase>& cases, const char* model, std::int64_t n, std::int64_t in, std::int64_t out) {
   KernelCase base;

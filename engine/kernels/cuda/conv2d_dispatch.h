@@ -14,12 +14,14 @@
 
 namespace engine::kernels::cuda {
 
-// Throws Error for pixels that 31 bits cannot number.
+// Throws Error for pixels that 31 bits cannot number, and for coordinates beyond 15 bits.
 inline void require_countable(const Conv2dGeometry& g, std::int64_t n) {
-  const std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  require(n * (g.in_h + 1) * (g.in_w + 1) <= most && n * g.out_h() * g.out_w() <= most &&
-              g.kernel_h * g.kernel_w * std::max(g.in_channels, g.out_channels) <= most,
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max(), kMostAcross = 32000;
+  require(n * (g.in_h + 1) * (g.in_w + 1) <= kMost && n * g.out_h() * g.out_w() <= kMost &&
+              g.kernel_h * g.kernel_w * std::max(g.in_channels, g.out_channels) <= kMost,
           "a convolution on a CUDA device has fewer than 2^31 pixels in a batch");
+  require(std::max({g.in_h, g.in_w, g.out_h(), g.out_w()}) + 2 * g.padding <= kMostAcross,
+          "a convolution on a CUDA device has images of up to 32000 x 32000 pixels, padding included");
 }
 
 // Places are output pixels, the map is x.
@@ -43,7 +45,7 @@ void with_tensor_tile(TileChoice choice, Call call) {
   if (choice == TileChoice::kTall) {
     return call(static_cast<TensorProduct<Factors, Result, Tile<128, 64, 128, 3>, 2, 2, kLinesA, kLinesB>*>(nullptr));
   }
-  call(static_cast<TensorProduct<Factors, Result, Tile<64, 64, 128, 5>, 2, 2, kLinesA, kLinesB>*>(nullptr));
+  call(static_cast<TensorProduct<Factors, Result, Tile<64, 64, 128, 4>, 2, 2, kLinesA, kLinesB>*>(nullptr));
 }
 
 // Calls call(S{}, Math*): S for this dtype, Math for these products and this tile. Result: what results are stored as, void: as

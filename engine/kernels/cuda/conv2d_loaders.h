@@ -9,9 +9,8 @@
 namespace engine::kernels::cuda {
 
 // Who copies what of a tile.
-template <class S, int kRows, int kLine, int kPitch, int kBlockThreads>
+template <class S, int kRows, int kLine, int kPitch, int kThreads>
 struct TileShare {
-  static constexpr int kThreads = kBlockThreads;
   static constexpr int kPiece = 16 / static_cast<int>(sizeof(S)), kPieces = kLine / kPiece, kStep = kThreads / kPieces,
                        kEach = kRows / kStep;
   static_assert(kLine % kPiece == 0 && kThreads % kPieces == 0 && kRows % kStep == 0 && kEach >= 1);
@@ -20,9 +19,10 @@ struct TileShare {
   static __device__ __forceinline__ S* at(S* tile, int i) { return tile + row(i) * kPitch + column(); }
 };
 
+// Nothing is read where it is not valid.
 template <class S>
-__device__ __forceinline__ void copy_piece(S* to, const S* from, bool valid, const S* readable) {
-  copy_async_16(to, valid ? from : readable, valid ? 16 : 0);
+__device__ __forceinline__ void copy_piece(S* to, const S* from, bool valid) {
+  copy_async_16(to, from, valid ? 16 : 0);
 }
 
 // The same pieces of each of a thread's rows element by element: floats as asynchronous copies of 4 bytes, smaller ones through
@@ -30,9 +30,9 @@ __device__ __forceinline__ void copy_piece(S* to, const S* from, bool valid, con
 template <class S, class Share>
 class Elements {
  public:
-  static constexpr int kTogether = Share::kThreads < 256 ? 4 : 2;
+  static constexpr int kTogether = 2;
 
-  __device__ __forceinline__ Elements(S* tile, const S* readable) : tile_(tile), readable_(readable) {}
+  __device__ __forceinline__ explicit Elements(S* tile) : tile_(tile) {}
   // Calls each(e, copy) for every element e of a piece, which calls copy(i, address, whether it is there) for every row i.
   template <class Each>
   __device__ __forceinline__ void run(const Each& each) {
@@ -42,25 +42,24 @@ class Elements {
       for (int e = 0; e < kTogether; ++e)
         each(first + e, [&](int i, const S* from, bool valid) {
           if constexpr (sizeof(S) == 4) {
-            copy_async_4(Share::at(tile_, i) + first + e, valid ? from : readable_, valid ? 4 : 0);
+            copy_async_4(Share::at(tile_, i) + first + e, from, valid ? 4 : 0);
           } else {
-            four_[i].at[e] = valid ? *from : from_float<S>(0);
+            few_[i].at[e] = valid ? *from : from_float<S>(0);
           }
         });
       if constexpr (sizeof(S) != 4) {
 #pragma unroll
-        for (int i = 0; i < Share::kEach; ++i) *reinterpret_cast<Four*>(Share::at(tile_, i) + first) = four_[i];
+        for (int i = 0; i < Share::kEach; ++i) *reinterpret_cast<Few*>(Share::at(tile_, i) + first) = few_[i];
       }
     }
   }
 
  private:
-  struct alignas(kTogether * sizeof(S)) Four {
+  struct alignas(kTogether * sizeof(S)) Few {
     S at[kTogether];
   };
   S* tile_;
-  const S* readable_;
-  Four four_[Share::kEach];
+  Few few_[Share::kEach];
 };
 
 // Rows are places, a line runs along (tap, channel): the gathered operand of forward and of backward to the input.
@@ -68,45 +67,43 @@ template <class S, class Share>
 class PlaceRows {
  public:
   __device__ __forceinline__ PlaceRows(const Window& window, const S* map, bool vector, int first_place)
-      : window_(window), map_(map), vector_(vector) {
+      : window_(window), vector_(vector) {
 #pragma unroll
     for (int i = 0; i < Share::kEach; ++i) {
       const int number = first_place + Share::row(i);
       const Place place = window.place(number < window.places ? number : 0);
-      y_[i] = number < window.places ? window.map_y(place) : kNowhere;
-      x_[i] = window.map_x(place);
-      offset_[i] = window.offset(place.image, window.map_y(place), x_[i]);
+      y_[i] = static_cast<short>(number < window.places ? window.map_y(place) : kNowhere);
+      x_[i] = static_cast<short>(window.map_x(place));
+      corner_[i] = map + window.offset(place.image, window.map_y(place), window.map_x(place));
     }
   }
 
   __device__ __forceinline__ void load(S* tile, int depth, int end) const {
     const int at = depth + Share::column();
     if (vector_) {
-      each_row(at, end, [&](int i, const S* from, bool valid) { copy_piece(Share::at(tile, i), from, valid, map_); });
+      each_row(at, end, [&](int i, const S* from, bool valid) { copy_piece(Share::at(tile, i), from, valid); });
       return;
     }
-    Elements<S, Share>(tile, map_).run([&](int e, const auto& copy) { each_row(at + e, end, copy); });
+    Elements<S, Share>(tile).run([&](int e, const auto& copy) { each_row(at + e, end, copy); });
   }
 
  private:
-  static constexpr int kNowhere = -(1 << 30);
+  static constexpr int kNowhere = -32768;
 
   // Calls copy(i, address, whether it is there) for pair `at` of (tap, channel) in each of this thread's rows.
   template <class Copy>
   __device__ __forceinline__ void each_row(int at, int end, const Copy& copy) const {
     const Tap tap = tap_of(window_, at < end ? at : 0);
     const int down = window_.direction * tap.y, right = window_.direction * tap.x;
-    const std::int64_t shift = std::int64_t{down * window_.map_w + right} * window_.channels + tap.channel;
+    const int shift = (down * window_.map_w + right) * window_.channels + tap.channel;
 #pragma unroll
-    for (int i = 0; i < Share::kEach; ++i)
-      copy(i, map_ + offset_[i] + shift, at < end && window_.inside(y_[i] + down, x_[i] + right));
+    for (int i = 0; i < Share::kEach; ++i) copy(i, corner_[i] + shift, at < end && window_.inside(y_[i] + down, x_[i] + right));
   }
 
   const Window& window_;
-  const S* map_;
   bool vector_;
-  int y_[Share::kEach], x_[Share::kEach];
-  std::int64_t offset_[Share::kEach];
+  short y_[Share::kEach], x_[Share::kEach];  // two to a register
+  const S* corner_[Share::kEach];            // where tap (0, 0) reads, in the map or not
 };
 
 // Rows are places, a line runs along (tap, channel) too, but here the rows move on and the line stays: the gathered operand of
@@ -131,10 +128,10 @@ class TapLines {
     const auto there = [&](int i, const Shift& tap) { return tap.valid && window_.inside(y[i] + tap.y, x[i] + tap.x); };
     if (vector_) {
 #pragma unroll
-      for (int i = 0; i < Share::kEach; ++i) copy_piece(Share::at(tile, i), corner[i] + tap_.shift, there(i, tap_), map_);
+      for (int i = 0; i < Share::kEach; ++i) copy_piece(Share::at(tile, i), corner[i] + tap_.shift, there(i, tap_));
       return;
     }
-    Elements<S, Share>(tile, map_).run([&](int e, const auto& copy) {
+    Elements<S, Share>(tile).run([&](int e, const auto& copy) {
       const Shift tap(window_, line_ + e);
 #pragma unroll
       for (int i = 0; i < Share::kEach; ++i) copy(i, corner[i] + tap.shift, there(i, tap));
@@ -145,11 +142,11 @@ class TapLines {
   struct Shift {
     bool valid;
     int y, x;
-    std::int64_t shift;
+    int shift;
     __device__ __forceinline__ Shift(const Window& window, int line) : valid(line < window.depth) {
       const Tap tap = tap_of(window, valid ? line : 0);
       y = tap.y, x = tap.x;
-      shift = std::int64_t{y * window.map_w + x} * window.channels + tap.channel;
+      shift = (y * window.map_w + x) * window.channels + tap.channel;
     }
   };
 
@@ -167,28 +164,30 @@ template <class S, class Share>
 class MatrixRows {
  public:
   __device__ __forceinline__ MatrixRows(const S* matrix, int columns, bool vector, int first_column)
-      : matrix_(matrix), columns_(columns), column_(first_column + Share::column()), vector_(vector) {}
+      : start_(matrix + std::int64_t{Share::row(0)} * columns + first_column + Share::column()),
+        columns_(columns),
+        room_(columns - first_column - Share::column()),
+        vector_(vector) {}
 
   __device__ __forceinline__ void load(S* tile, int first_row, int end) const {
-    const S* corner = matrix_ + std::int64_t{first_row + Share::row(0)} * columns_ + column_;
+    const S* corner = start_ + std::int64_t{first_row} * columns_;
     if (vector_) {
 #pragma unroll
       for (int i = 0; i < Share::kEach; ++i)
         copy_piece(Share::at(tile, i), corner + std::int64_t{i * Share::kStep} * columns_,
-                   first_row + Share::row(i) < end && column_ < columns_, matrix_);
+                   first_row + Share::row(i) < end && room_ > 0);
       return;
     }
-    Elements<S, Share>(tile, matrix_).run([&](int e, const auto& copy) {
+    Elements<S, Share>(tile).run([&](int e, const auto& copy) {
 #pragma unroll
       for (int i = 0; i < Share::kEach; ++i)
-        copy(i, corner + std::int64_t{i * Share::kStep} * columns_ + e,
-             first_row + Share::row(i) < end && column_ + e < columns_);
+        copy(i, corner + std::int64_t{i * Share::kStep} * columns_ + e, first_row + Share::row(i) < end && e < room_);
     });
   }
 
  private:
-  const S* matrix_;
-  int columns_, column_;
+  const S* start_;      // this thread's place in the first row
+  int columns_, room_;  // room_: columns from there to the end of a row
   bool vector_;
 };
 
@@ -208,10 +207,10 @@ class WeightRows {
   __device__ __forceinline__ void load(S* tile, int depth, int end) const {
     const int at = depth + Share::column();
     if (vector_) {
-      each_row(at, end, [&](int i, const S* from, bool valid) { copy_piece(Share::at(tile, i), from, valid, weight_); });
+      each_row(at, end, [&](int i, const S* from, bool valid) { copy_piece(Share::at(tile, i), from, valid); });
       return;
     }
-    Elements<S, Share>(tile, weight_).run([&](int e, const auto& copy) { each_row(at + e, end, copy); });
+    Elements<S, Share>(tile).run([&](int e, const auto& copy) { each_row(at + e, end, copy); });
   }
 
  private:

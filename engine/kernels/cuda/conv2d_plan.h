@@ -1,11 +1,12 @@
 // Which tile a convolution's product gets, and into how many parts the sum over its depth is cut: the cheapest by a rough model
 // of a device with 132 processors. Reasoned, not measured.
 //
-// A tile of 128 x 128 reads least from L2 and runs 8 warps, two of it fit a processor (128 registers a thread, 80 KiB of shared
+// A tile of 128 x 128 reads least from L2 and runs 8 warps, two of it fit a processor (128 registers a thread, 75 KiB of shared
 // memory); 128 x 64 has the same 64 x 32 a warp, 4 warps, three fit; 64 x 64 has 32 x 32 a warp, so more reads of shared memory
-// for the same flops, 4 warps, five fit. What decides is how many blocks the busiest processor gets: maps of 4 x 4 and 8 x 8 have
-// few pixels (2048 and 8192 of 128 images; all images' pixels fill tiles together), so there the small tile wins although it is
-// the slower one; at 16 x 16 and above the large ones do. Processors with fewer than 16 warps hide less latency.
+// for the same flops, 4 warps, four fit. What decides is how many blocks the busiest processor gets. All images' pixels fill
+// tiles together, but maps of 4 x 4 have few (2048 of 128 images; 8 x 8 as few of 32): there the small tile wins although it is
+// the slower one. With more pixels the large one does, with 64 columns or fewer the one between. Processors with fewer than 16
+// warps hide less latency.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@ struct TileFacts {
   int warps, resident;  // of a block; blocks of a processor
   double rate;          // compared with the large tile's
 };
-inline constexpr std::array<TileFacts, 3> kTensorTiles{{{128, 128, 8, 2, 1.0}, {128, 64, 4, 3, 0.95}, {64, 64, 4, 5, 0.75}}};
+inline constexpr std::array<TileFacts, 3> kTensorTiles{{{128, 128, 8, 2, 1.0}, {128, 64, 4, 3, 0.95}, {64, 64, 4, 4, 0.75}}};
 // In float32 arithmetic, where there is none between the large and the small one.
 inline constexpr std::array<TileFacts, 3> kSimtTiles{{{128, 128, 8, 2, 1.0}, {}, {64, 64, 8, 3, 0.8}}};
 

@@ -29,9 +29,11 @@ struct OperandTile {
   using Share = TileShare<S, kRows, kLine, kPitch, kThreads>;
 };
 
-// Depth of a stage: 64 bytes of an operand's line.
+// Depth of a stage: 128 bytes of an operand's line. A stage is long enough to hide what its copies take, so two are enough; with
+// shorter ones half of all instructions would compute addresses.
 template <class S>
-inline constexpr int kStageDepth = 64 / static_cast<int>(sizeof(S));
+inline constexpr int kStageDepth = 128 / static_cast<int>(sizeof(S));
+inline constexpr int kProductStages = 2;
 
 // A block runs through depths [first, last) of its tile. Math: see conv2d_simt.h for its members.
 template <class Math, class LoaderA, class LoaderB>

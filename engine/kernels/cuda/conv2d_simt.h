@@ -10,7 +10,8 @@ class SimtProduct {
  public:
   using Storage = float;
   using Shape = TileShape;
-  static constexpr int kThreads = Shape::kThreads, kResident = Shape::kResident, kDepth = kStageDepth<float>, kStages = 3;
+  static constexpr int kThreads = Shape::kThreads, kResident = Shape::kResident, kDepth = kStageDepth<float>,
+                       kStages = kProductStages;
   // Four floats between lines: eight lanes that read 16 bytes of eight lines each meet all 32 banks.
   using A = OperandTile<float, kLinesA, Shape::kM, kDepth, 4, kThreads>;
   using B = OperandTile<float, kLinesB, Shape::kN, kDepth, 4, kThreads>;

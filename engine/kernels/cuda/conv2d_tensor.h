@@ -138,7 +138,8 @@ class TensorProduct {
  public:
   using Storage = typename Factors::Storage;
   using Shape = TileShape;
-  static constexpr int kThreads = Shape::kThreads, kResident = Shape::kResident, kDepth = kStageDepth<Storage>, kStages = 4;
+  static constexpr int kThreads = Shape::kThreads, kResident = Shape::kResident, kDepth = kStageDepth<Storage>,
+                       kStages = kProductStages;
   template <Lines kLines>
   static constexpr int kPad = kLines == Lines::kAlongDepth ? Factors::kPadAlong : Factors::kPadAcross;
   using A = OperandTile<Storage, kLinesA, Shape::kM, kDepth, kPad<kLinesA>, kThreads>;

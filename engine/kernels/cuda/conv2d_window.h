@@ -48,8 +48,9 @@ struct Window {
   ENGINE_HOST_DEVICE bool inside(int y, int x) const {
     return static_cast<unsigned>(y) < static_cast<unsigned>(map_h) && static_cast<unsigned>(x) < static_cast<unsigned>(map_w);
   }
+  // Of a map element, which may lie outside.
   ENGINE_HOST_DEVICE std::int64_t offset(int image, int y, int x) const {
-    return ((std::int64_t{image} * map_h + y) * map_w + x) * channels;
+    return std::int64_t{(image * map_h + y) * map_w + x} * channels;
   }
 };
 

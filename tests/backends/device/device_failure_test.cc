@@ -310,6 +310,59 @@ TEST_F(DeviceFailure, MembersHaveCommunicatorsOfTheirOwn) {
   }
 }
 
+// Devices of one process: a group of threads has the same two ways.
+TEST_F(DeviceFailure, ThreadsOfOneProcessHaveBothWays) {
+  std::mutex mutex;
+  std::string notices;
+  const auto keep = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    notices += text + "\n";
+  };
+  const std::string expected = nccl_note().find("NCCL 2.") != std::string::npos ? "nccl" : "staged:inproc";
+  for (const bool one_device : {false, true}) {
+    const auto outcomes = run_threads(3, {.one_device = one_device, .inproc = true, .notice = keep}, [&](Group& group) {
+      const auto by_choice = group.make_device_communicator();
+      EXPECT_EQ(by_choice->name(), one_device ? "staged:inproc" : expected);
+      const auto staged = group.make_device_communicator({.backend = "staged"});
+      EXPECT_EQ(staged->name(), "staged:inproc");
+      for (DeviceCommunicator* c : {by_choice.get(), staged.get()}) {
+        const Stream stream;
+        const DeviceBytes data(Bytes(kCount * 4, 0));
+        reduce_on(*c, stream, data);
+        const ControlWord word = backends::transfer_word(Operation::kBroadcast, 1, 12);
+        c->agree({&word, 1});
+      }
+    });
+    for (const std::string& outcome : outcomes) EXPECT_EQ(outcome, "");
+  }
+  expect_has(notices, "no NCCL: rank 0 and rank 1 use one GPU");
+  EXPECT_EQ(run_threads(2, {.one_device = true, .inproc = true},
+                        [](Group& group) { group.make_device_communicator({.backend = "nccl"}); })[1]
+                .rfind("configuration: backend nccl cannot be used: ", 0),
+            0u);
+}
+
+TEST_F(DeviceFailure, AThreadThatEndsIsNamedByThoseWhoWaitForIt) {
+  for (const char* way : {"nccl", "staged"}) {
+    const auto start = Clock::now();
+    const auto outcomes = run_threads(3, {.inproc = true}, [&](Group& group) {
+      const auto c = group.make_device_communicator({.backend = way});
+      const Stream stream;
+      const DeviceBytes data(kCount * 4);
+      group.set_activity("step 7");
+      reduce_on(*c, stream, data);
+      if (group.rank() == 1) throw std::runtime_error("enough");
+      for (;;) reduce_on(*c, stream, data);
+    });
+    EXPECT_LT(Clock::now() - start, 8s);
+    EXPECT_EQ(outcomes[1], "other: enough");
+    for (const std::size_t survivor : {0u, 2u}) {
+      expect_has(outcomes[survivor], std::string("peer: backend ") + way);
+      expect_has(outcomes[survivor], "rank 1 ended before the others; last activity: step 7");
+    }
+  }
+}
+
 // NCCL joins ranks with a GPU each. `auto` says so and goes through pinned memory; for tests sharing can be allowed.
 TEST(SharedGpu, IsRefusedOrSaid) {
   skip_without(1);

@@ -46,14 +46,7 @@ std::string finish(const Child& child) {
   return text.empty() ? "ended with status " + std::to_string(status) : text;
 }
 
-void run_rank(int rank, int world_size, const RankOptions& options, const group_harness::Door& door, const Body& body) {
-  expect(cudaSetDevice(options.one_device ? 0 : rank));
-  backends::GroupOptions o = group_harness::options_for(rank, world_size, door.port);
-  o.timeout_ms = options.timeout_ms;
-  o.heartbeat_ms = 300;
-  o.notice = options.notice;
-  if (rank == 0) o.listen_fd = door.fd;
-  auto group = backends::join_group(o);
+void run_in_group(std::unique_ptr<backends::Group> group, const Body& body) {
   try {
     body(*group);
     group->leave();
@@ -61,6 +54,16 @@ void run_rank(int rank, int world_size, const RankOptions& options, const group_
     group.reset();  // at once, so that the others hear of it
     throw;
   }
+}
+
+void run_rank(int rank, int world_size, const RankOptions& options, const group_harness::Door& door, const Body& body) {
+  expect(cudaSetDevice(options.one_device ? 0 : rank));
+  backends::GroupOptions o = group_harness::options_for(rank, world_size, door.port);
+  o.timeout_ms = options.timeout_ms;
+  o.heartbeat_ms = 300;
+  o.notice = options.notice;
+  if (rank == 0) o.listen_fd = door.fd;
+  run_in_group(backends::join_group(o), body);
 }
 
 }  // namespace
@@ -90,6 +93,13 @@ Stream::Stream() { expect(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlock
 Stream::~Stream() { cudaStreamDestroy(stream_); }
 
 std::vector<std::string> run_threads(int world_size, const RankOptions& options, const Body& body) {
+  if (options.inproc) {
+    auto groups = backends::make_inproc_groups(world_size, options.timeout_ms, options.notice);
+    return group_harness::outcomes(world_size, [&](int rank) {
+      expect(cudaSetDevice(options.one_device ? 0 : rank));
+      run_in_group(std::move(groups[static_cast<std::size_t>(rank)]), body);
+    });
+  }
   const group_harness::Door door = world_size > 1 ? group_harness::open_door() : group_harness::Door{};
   return group_harness::outcomes(world_size, [&](int rank) { run_rank(rank, world_size, options, door, body); });
 }

@@ -51,6 +51,7 @@ class Stream {
 struct RankOptions {
   int timeout_ms = 20'000;
   bool one_device = false;  // all ranks use device 0
+  bool inproc = false;      // run_threads(): a group of threads instead of groups that meet over TCP
   std::function<void(const std::string&)> notice = {};
 };
 

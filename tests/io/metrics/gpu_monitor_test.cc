@@ -94,12 +94,11 @@ TEST(GpuMonitor, TheProgramWritesThemEveryNSteps) {
   for (std::string line; std::getline(in, line);)
     if (line.find("\"event\":\"gpu\"") != std::string::npos) lines.push_back(line);
   ASSERT_EQ(lines.size(), 4u);  // two devices, after steps 2 and 4
-  EXPECT_EQ(
-      lines[2],
-      "{\"schema\":1,\"event\":\"gpu\",\"step\":4,\"epoch\":0,\"device\":0,\"name\":\"GPU number "
-      "0\",\"bus\":\"00000000:01:00.0\","
-      "\"utilization\":90,\"memory_utilization\":40,\"memory_used\":1e+09,\"memory_total\":1.5e+11,\"sm_mhz\":1980,"
-      "\"memory_mhz\":3201,\"watts\":412.5,\"celsius\":55}");
+  EXPECT_EQ(lines[2],
+            "{\"schema\":1,\"event\":\"gpu\",\"step\":4,\"epoch\":0,\"device\":0,\"name\":\"GPU number "
+            "0\",\"bus\":\"00000000:01:00.0\","
+            "\"utilization\":90,\"memory_utilization\":40,\"memory_used\":1e+09,\"memory_total\":1.5e+11,\"sm_mhz\":1980,"
+            "\"memory_mhz\":3201,\"watts\":412.5,\"celsius\":55}");
 
   const auto missing = test_support::run_command(command, {{"ENGINE_NVML_LIBRARY", "/nonexistent.so"}}, 60'000);
   EXPECT_EQ(missing.exit_code, 78) << missing.err;
