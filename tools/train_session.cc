@@ -137,6 +137,7 @@ struct TrainSession::Impl {
     const bool plain_gradients = config.sync == "grad" && (config.compress.empty() || config.compress == "none");
     const bool chosen = config.backend == "nccl" || config.backend == "auto";
     if (!compute.cuda() || group.world_size() == 1 || !plain_gradients || !chosen) return nullptr;
+    if (group.backend() == "inproc" && config.devices.size() < 2) return nullptr;  // threads that share one device
     engine::cuda::use_device(compute.device.index);
     backends::CommunicatorRequest request;
     request.backend = config.backend;

@@ -35,7 +35,7 @@ TEST_P(CudaModels, TakeTheStepsOfTheCpu) {
   // No farther from float64 than a few times what float32 on the CPU is: deep networks make much of rounding.
   const double loss = exact[0].losses.at(0), cpu_error = std::abs(cpu[0].losses.at(0) - loss);
   EXPECT_NEAR(cuda[0].losses.at(0), loss, 5 * cpu_error + 1e-5 * std::abs(loss));
-  EXPECT_LE(distance(exact[0], cuda[0]), 5 * distance(exact[0], cpu[0]) + 1e-5);
+  EXPECT_LE(distance(exact[0], cuda[0]), 5 * distance(exact[0], cpu[0]) + 5e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaModels,

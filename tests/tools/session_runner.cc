@@ -59,6 +59,10 @@ class OnOtherHosts final : public backends::Group {
   std::unique_ptr<backends::Communicator> make_communicator(const backends::CommunicatorRequest& request) override {
     return group_->make_communicator(request);
   }
+  using Group::make_device_communicator;
+  std::unique_ptr<backends::DeviceCommunicator> make_device_communicator(const backends::CommunicatorRequest& request) override {
+    return group_->make_device_communicator(request);
+  }
   std::string flight_record(const std::string& reason) const override { return group_->flight_record(reason); }
   void set_activity(std::string_view activity) noexcept override { group_->set_activity(activity); }
   void check() override { group_->check(); }
