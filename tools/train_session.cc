@@ -7,6 +7,7 @@
 #include "engine/core/cuda_runtime.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/device_averaging.h"
+#include "engine/train/loaded_batch.h"
 #include "io/checkpoint/device_map.h"
 #include "io/interchange/array_files.h"
 #include "tools/averaging_choice.h"
@@ -65,7 +66,8 @@ struct TrainSession::Impl {
                {.normalization = normalization(c, data.train),
                 .workers = c.workers,
                 .prefetch = c.prefetch,
-                .augmentation = augmentation(c)}),
+                .augmentation = augmentation(c),
+                .bytes = engine::sends_bytes(data.train, compute.device)}),
         keeper(*control, {.directory = c.save_dir,
                           .keep_last = c.keep_last,
                           .background = c.save_async,
@@ -115,6 +117,7 @@ struct TrainSession::Impl {
            .graph = compute.graph,
            .pinned = compute.pinned,
            .non_blocking = compute.non_blocking,
+           .image_table = engine::image_table(data.train, normalization(config, data.train), compute.device),
            .replicas = replicas.get(),
            .make_sum = device_sum(),
            .agreement = skips_apart() ? control.get() : nullptr,

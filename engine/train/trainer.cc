@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "engine/averaging/ordered_tree.h"
+#include "engine/train/loaded_batch.h"
 
 namespace engine {
 namespace {
@@ -24,7 +25,9 @@ Trainer::Trainer(const TrainerOptions& options, const TrainerParts& parts, const
       p_(parts),
       stop_signal_(stop_signal),
       rank_phases_(static_cast<std::size_t>(parts.control.world_size())),
-      own_seconds_(rank_phases_.size()) {}
+      own_seconds_(rank_phases_.size()) {
+  draws_.reserve(static_cast<std::size_t>(parts.sampler.max_local_count()));
+}
 
 TrainResult Trainer::run() {
   TrainProgress& progress = p_.state.progress;
@@ -81,12 +84,7 @@ void Trainer::step() {
   const StepCounts counts = step_counts(batch);
   AveragingPolicy& policy = p_.state.policy;
   lr_ = p_.learning_rate.at(p_.state.progress.global_step);
-  const BatchView view{.count = batch.count(),
-                       .samples = batch.samples,
-                       .tokens = batch.tokens,
-                       .labels = batch.labels,
-                       .sample_ids = batch.sample_ids,
-                       .epoch = static_cast<std::uint64_t>(batch.epoch)};
+  const BatchView view = view_of(batch, draws_);
   p_.work.run(
       {.batch = view,
        .global_count = counts.global,

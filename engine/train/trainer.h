@@ -79,6 +79,7 @@ class Trainer {
   TrainerParts p_;
   const std::atomic<int>& stop_signal_;
 
+  std::vector<kernels::ImageDraw> draws_;  // of the batch under way
   double lr_ = 0;
   std::int64_t saved_step_ = -1;
   std::int64_t next_exchange_ = 0;  // global step at which ranks talk next
