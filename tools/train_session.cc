@@ -105,7 +105,9 @@ struct TrainSession::Impl {
   }
 
   std::unique_ptr<engine::StepWork> make_work() {
-    if (compute.cuda())
+    if (compute.cuda()) {
+      engine::cuda::use_device(compute.device.index);
+      apply_warpgroup_switch();
       return engine::make_device_work(
           plan, model, *optimizer,
           {.device = compute.device,
@@ -122,6 +124,7 @@ struct TrainSession::Impl {
            .make_sum = device_sum(),
            .agreement = skips_apart() ? control.get() : nullptr,
            .make_optimizer = [this](const engine::FlatBuffer& values) { return make_optimizer(config, values); }});
+    }
     if (!config.canonical)
       return engine::make_accumulated_work(plan, model, pool,
                                            {.micro_batches = config.grad_accum, .seed = config.seed, .replicas = replicas.get()});
@@ -323,6 +326,7 @@ void TrainSession::add_observer(std::unique_ptr<engine::TrainObserver> observer)
 std::int64_t TrainSession::global_batch() const { return impl_->state.global_batch; }
 std::int64_t TrainSession::steps_per_epoch() const { return impl_->sampler.steps_per_epoch(); }
 std::int64_t TrainSession::total_steps() const { return impl_->total_steps; }
+bool TrainSession::on_device() const { return impl_->compute.cuda(); }
 bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }
 engine::TrainState& TrainSession::state() { return impl_->state; }
 engine::CheckpointKeeper& TrainSession::keeper() { return impl_->keeper; }

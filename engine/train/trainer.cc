@@ -110,6 +110,8 @@ void Trainer::step() {
   phases_since_report_ += phases_;
 }
 
+void Trainer::settle() { static_cast<void>(p_.work.results()); }
+
 bool Trainer::advance() {
   TrainProgress& progress = p_.state.progress;
   progress.samples_seen += p_.sampler.global_count(progress.step_in_epoch);

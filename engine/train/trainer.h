@@ -59,6 +59,8 @@ class Trainer {
 
   // One step on the next batch of the loader, without reports. For benchmarks and tests; run() calls it.
   void step();
+  // Waits until the steps so far have ended: on a device step() only issues them.
+  void settle();
   // Of the last step().
   const StepPhases& phases() const { return phases_; }
 
