@@ -78,7 +78,11 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
   const std::string path = (fs::path(directory) / name).string();
   save_checkpoint(checkpoint, path);
   write_file_atomically((fs::path(directory) / kLatest).string(), name + "\n");
-  if (keep_last > 0) prune(directory, checkpoint.global_step, keep_last);
+  try {
+    if (keep_last > 0) prune(directory, checkpoint.global_step, keep_last);
+  } catch (const MissingFileError& gone) {  // the folder went away meanwhile, and the snapshot with it
+    throw CannotCreateError(gone.what());
+  }
   return path;
 }
 
