@@ -3,10 +3,11 @@
 
 Usage: torch_kernels.py [--device cuda] [--set gemm,conv] [--dtype bf16,tf32,f32] [--sizes 512,1024] [--batch 128]
                         [--shape TEXT] [--seconds 0.2]
-One line of JSON for each: op, shape (named as `engine bench kernels` names them), dtype, ms (of a call, the median of rounds), tflops.
-gemm is a b^T, as a dense layer computes it. Convolutions are channels_last, with cudnn.benchmark, without bias. f32 is without tensor
-cores, tf32 with them, both on f32 operands. Each round is many calls between two CUDA events, from one captured graph where
-that works, as the engine's are; values are random. Exits with 77 where there is no PyTorch, or none that sees the device.
+One line of JSON for each: op, shape (both as `engine bench kernels` names them), dtype, ms (of a call, the median of rounds),
+tflops. gemm is a b^T, as a dense layer computes it. Convolutions are channels_last, with cudnn.benchmark, without bias. f32 is
+without tensor cores, tf32 with them, both on f32 operands. Each round is many calls between two CUDA events, from one captured
+graph where that works, as the engine's are; values are random. Exits with 77 where there is no PyTorch, or none that sees the
+device.
 """
 import argparse
 import json
