@@ -54,9 +54,11 @@ beside_step() {  # MODEL BATCH AMP
     if ! has_peer || [ ! -f "$peers/torch_peer.py" ]; then continue; fi
     if [ "$round" -eq 1 ]; then  # all variants; then the best
       while read -r option; do
+        rm -f "$scratch/variant.json"
         # shellcheck disable=SC2086
         peer_step "$1" "$2" "$3" "$scratch/variant.json" $option </dev/null || { echo "PyTorch failed: $option"; continue; }
         ms=$(step_ms "$scratch/variant.json")
+        [ -n "$ms" ] || { echo "PyTorch said nothing: $option"; continue; }
         echo "PyTorch ${option:-eager}: $ms ms"
         [ -z "$best_ms" ] || awk "BEGIN { exit !($ms < $best_ms) }" || continue
         best_ms=$ms best=$option
@@ -64,7 +66,7 @@ beside_step() {  # MODEL BATCH AMP
       done < <(peer_variants "$1")
     elif [ -n "$best_ms" ]; then
       # shellcheck disable=SC2086
-      peer_step "$1" "$2" "$3" "$peer" $best || return 1
+      peer_step "$1" "$2" "$3" "$peer" $best || echo "PyTorch failed in round $round"
     fi
   done
   found=$(while read -r option; do step_ms <(echo "$option"); done <"$ours" | median)
@@ -147,12 +149,12 @@ ratio_note() {  # TABLE: the geometric mean of a column's ratios
     NR > 2 { add(9); add(13) }
     END {
       printf "%d shapes", NR - 2
-      if (c[9]) printf ", %.2f of PyTorch (geometric mean)", exp(s[9] / c[9])
+      if (c[9]) printf ", %.2f times as fast as PyTorch (geometric mean)", exp(s[9] / c[9])
       if (c[13]) printf ", with warpgroup products %.2f", exp(s[13] / c[13])
     }' "$1"
 }
 beside_operators() {  # SET AMP BATCH
-  local base="$output/$1-$2" type=$2 round limit warp=0
+  local base="$output/$1-$2" type=$2 round limit warp=0 peer=0
   [ "$1" = gemm ] || base="$output/$1-b$3-$2"
   case $2 in off) type=f32 limit=1e-5 ;; tf32) limit=5e-3 ;; *) limit=3e-2 ;; esac
   rm -f "$base".{ours.csv,warpgroup.csv,peer.jsonl}
@@ -162,7 +164,7 @@ beside_operators() {  # SET AMP BATCH
       ENGINE_WARPGROUP_PRODUCTS=1 operators "$1" "$2" "$3" "$base.warpgroup.csv" || { warp=1; echo "warpgroup products failed"; }
     fi
     if has_peer; then
-      peer_operators "$1" "$type" "$3" "$base.peer.jsonl" || return 1
+      peer_operators "$1" "$type" "$3" "$base.peer.jsonl" || { peer=1; echo "PyTorch failed"; }
     fi
   done
   join_operators "$base.ours.csv" "$base.warpgroup.csv" "$base.peer.jsonl" "$limit" >"$base.md"
@@ -171,6 +173,7 @@ beside_operators() {  # SET AMP BATCH
   local complaint=""
   [ "$status" -eq 0 ] || complaint="an error above $limit; "
   [ "$warp" -eq 0 ] || complaint+="warpgroup products failed; "
+  [ "$peer" -eq 0 ] || complaint+="PyTorch failed; "
   note "$complaint$(ratio_note "$base.md")"
   return $((status + warp))
 }

@@ -3,7 +3,7 @@
 # ranks over NCCL, resuming, benchmarks. Writes one folder: summary.md, and a log of each step.
 #
 # Usage: tests/gpu/run.sh [OPTIONS]
-#   --quick          fewer steps and shorter measurements: about five minutes
+#   --quick          fewer steps and shorter measurements: about five minutes without PyTorch beside it
 #   --only REGEX     only steps whose names match; --list prints the names
 #   --output DIR     where to write (default: gpu-results-DATE)
 #   --bundle FILE    unpack this bundle (tools/bundle.sh) and test it; within an unpacked bundle that one is tested

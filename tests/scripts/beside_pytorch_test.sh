@@ -48,8 +48,9 @@ mkdir -p "$work/build/tools" "$work/peers"
 cat >"$work/build/tools/engine" <<END
 #!/usr/bin/env bash
 arguments=()
+[ "\$2" != kernels ] || echo "warpgroup products \${ENGINE_WARPGROUP_PRODUCTS:-0}" >>"$work/calls"
 while [ \$# -gt 0 ]; do
-  case \$1 in --amp) shift ;; *) arguments+=("\$1") ;; esac
+  case \$1 in --amp) shift ;; --sizes) arguments+=(--sizes "32,64"); shift ;; *) arguments+=("\$1") ;; esac
   shift
 done
 exec "$program" "\${arguments[@]}"
@@ -64,16 +65,27 @@ esac
 END
 chmod +x "$work/python" "$work/build/tools/engine"
 touch "$work/peers/torch_peer.py" "$work/build/gpu_tests.txt"
-run() {
-  PEER_PYTHON="$work/python" ENGINE_PEERS="$work/peers" ENGINE_PEER_DEVICE=cpu "$source/tests/gpu/run.sh" --emulated \
-    --device cpu --build "$work/build" --output "$work/results" --only 'beside (gemm|conv|step (mlp|gpt-nano))' || fail "the run failed"
+run() {  # OPTION...
+  PEER_PYTHON="$work/python" ENGINE_PEERS="$work/peers" ENGINE_PEER_DEVICE=cpu "$source/tests/gpu/run.sh" \
+    --device cpu --build "$work/build" --output "$work/results" "$@" || fail "the run failed"
 }
-run
+some='beside (gemm|conv|step (mlp|gpt-nano))'
+run --emulated --only "$some"
 summary="$work/results/summary.md"
 has '4 steps passed, 0 failed' "$summary"
 has '| 5000.00 |' "$summary"
 grep -qE '^\| mlp \| 4 \| off \| [0-9.]+ \| [0-9.e+]+ \| 10000 \| eager \| [0-9.e+]+ \|$' "$summary" || fail "no ratio of steps"
 grep -qE '^\| conv2d_forward \| 1x32x32x3->64 k3 s1 \| .* \| - \| - \|' "$summary" || fail "no convolution without a peer"
-NO_TORCH=1 run
+NO_TORCH=1 run --emulated --only "$some"
 has '4 steps passed, 0 failed' "$summary"
 grep -qE '^\| mlp \| 4 \| off \| [0-9.]+ \| [0-9.e+]+ \| - \|' "$summary" || fail "not measured without PyTorch"
+
+# ---- A device of compute capability 9.0: a second time with warpgroup products.
+! grep -q 1 "$work/calls" || fail "warpgroup products where there are none"
+printf '#!/bin/sh\necho 9.0\n' >"$work/nvidia-smi"
+chmod +x "$work/nvidia-smi"
+rm -r "$work/calls" "$work/results"
+PATH="$work:$PATH" run --quick --only 'beside gemm bf16'
+[ "$(tr '\n' ' ' <"$work/calls")" = "warpgroup products 0 warpgroup products 1 " ] || fail "$(cat "$work/calls")"
+number='[0-9.e+-]*[0-9]'
+grep -qE "^\| gemm \| 64x64x64 \|( $number( %)? \|){10}\$" "$summary" || fail "no columns of warpgroup products"
