@@ -13,7 +13,8 @@ namespace tools {
 namespace {
 
 struct KernelFlags {
-  std::string ops, models, shape, device = "cpu", amp = "off", format = "table";
+  std::string set = "models", ops, models, shape, device = "cpu", amp = "off", format = "table";
+  std::vector<std::int64_t> sides{512, 1024, 2048, 4096, 8192};
   int threads = 0, batch = 0;
   double seconds = 0.2;
   bool list = false;
@@ -55,7 +56,21 @@ std::string device_text(const KernelBenchOptions& options) {
          engine::cuda::versions() + ", --amp " + options.amp;
 }
 
+std::vector<KernelCase> cases_of(const KernelFlags& flags, std::int64_t images) {
+  const BatchSizes sizes{.images = images, .texts = std::max<std::int64_t>(images / 4, 1)};
+  if (flags.set == "gemm") return square_cases(flags.sides);
+  return flags.set == "conv" ? resnet_convolution_cases(sizes) : kernel_cases(sizes);
+}
+
 void add_options(CLI::App& app, KernelFlags& flags) {
+  app.add_option("--set", flags.set,
+                 "models: operators as the models call them; gemm: square products; conv: ResNet's convolutions")
+      ->check(CLI::IsMember({"models", "gemm", "conv"}))
+      ->capture_default_str();
+  app.add_option("--sizes", flags.sides, "sides of the squares of --set gemm: 512,1024")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--op", flags.ops, "only operators with one of these in their names: dense,conv2d_forward");
   app.add_option("--model", flags.models, "only shapes of these models: convnet,gpt-nano");
   app.add_option("--shape", flags.shape, "only shapes with this in their text: 32x32x64");
@@ -90,9 +105,9 @@ int bench_kernels_command(const Arguments& arguments) {
                                    .seconds = flags.seconds};
   const bool cuda = options.device.kind == engine::Device::Kind::kCuda;
   const std::int64_t images = flags.batch > 0 ? flags.batch : cuda ? 256 : 32;
-  const std::vector<KernelCase> cases = kernel_cases({.images = images, .texts = std::max<std::int64_t>(images / 4, 1)});
+  const std::vector<KernelCase> cases = cases_of(flags, images);
   // Errors are measured with a small batch: the float64 reference takes its time.
-  const std::vector<KernelCase> small = kernel_cases({.images = std::min<std::int64_t>(images, 2), .texts = 1});
+  const std::vector<KernelCase> small = cases_of(flags, std::min<std::int64_t>(images, 2));
   std::vector<std::size_t> chosen;
   for (std::size_t i = 0; i < cases.size(); ++i)
     if (wanted(flags, cases[i]) && (!cuda || cases[i].cuda)) chosen.push_back(i);

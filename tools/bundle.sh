@@ -69,9 +69,10 @@ if [ "$tests" = yes ]; then
     echo "$limit $(basename "$file")" >>"$bundle/tests/gpu_tests.txt"
     programs+=("$file")
   done < <(grep . "$build/gpu_tests.txt")
-  mkdir -p "$bundle/tests/parity"
+  mkdir -p "$bundle/tests/parity" "$bundle/tests/peers"
   cp -r "$root/tests/parity/data" "$bundle/tests/parity/"
   cp "$root"/tests/gpu/*.sh "$bundle/tests/gpu/"
+  cp "$root/tests/peers/torch_kernels.py" "$bundle/tests/peers/"
 fi
 cp -r "$root/docs/examples" "$bundle/"
 cp "$root/README.md" "$root/LICENSE" "$bundle/"

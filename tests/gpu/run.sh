@@ -3,14 +3,15 @@
 # ranks over NCCL, resuming, benchmarks. Writes one folder: summary.md, and a log of each step.
 #
 # Usage: tests/gpu/run.sh [OPTIONS]
-#   --quick          fewer steps and shorter measurements: about five minutes
+#   --quick          fewer steps and shorter measurements: about five minutes without PyTorch beside it
 #   --only REGEX     only steps whose names match; --list prints the names
 #   --output DIR     where to write (default: gpu-results-DATE)
 #   --bundle FILE    unpack this bundle (tools/bundle.sh) and test it; within an unpacked bundle that one is tested
 #   --build DIR      test this build as it is; by default build/release is built first
 #   --emulated       with the stand-in for a GPU (build/emulated), on any machine: a test of this script and of the whole path
 #   --device NAME    default: cuda:0
-#   ENGINE_PEERS     a folder with torch_peer.py, for steps beside PyTorch, where PEER_PYTHON (python3) has one that sees the GPU
+#   PEER_PYTHON      a Python (python3) whose PyTorch sees the GPU, for steps "beside" it; ENGINE_PEERS: the folder of torch_peer.py
+#   ENGINE_PEER_DEVICE   cuda; cpu, to try these steps without a GPU
 # A step that takes longer than its limit is ended. Exits with 0 only if nothing has failed; what the machine lacks is skipped.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -233,7 +234,8 @@ find_nccl() {
   found=$("${PEER_PYTHON:-python3}" -c 'import nvidia.nccl, os; print(os.path.join(list(nvidia.nccl.__path__)[0], "lib", "libnccl.so.2"))' 2>/dev/null)
   [ -f "$found" ] || found=$(find / -xdev -name 'libnccl.so.2' -not -path '/proc/*' 2>/dev/null | head -n 1)
   [ -f "$found" ] || return 1
-  export ENGINE_NCCL_LIBRARY="$found" LD_LIBRARY_PATH="$(dirname "$found")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  ENGINE_NCCL_LIBRARY=$found LD_LIBRARY_PATH="$(dirname "$found")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  export ENGINE_NCCL_LIBRARY LD_LIBRARY_PATH
 }
 ranks() {  # MODEL BACKEND: two ranks on one device stay equal
   if [ "$2" = nccl ]; then
@@ -256,28 +258,8 @@ bench_comm() {
   export ENGINE_ALLOW_SHARED_GPU=1
   "$engine" bench comm --op all --backends nccl --ranks 2 --sizes "$(choose 8:256M:8 8:16M:64 8:4K:8)" --format md
 }
-rate_of() { sed -n 's/.*"samples_per_s":\([0-9.e+]*\).*/\1/p' "$1" | head -n 1; }
-bench_step() {  # MODEL BATCH AMP
-  local report="$scratch/bench-$1-$3.json" model=(--model "$1")
-  # shellcheck disable=SC2046
-  "$engine" bench step "${model[@]}" --batch "$2" --device "$device" $(amp "$3") --seconds "$(choose 5 2 0.1)" \
-    --warmup "$(choose 20 10 1)" --format json >"$report" || return 1
-  cat "$report"
-  note "$(rate_of "$report") samples/s, batch $2"
-}
-bench_peer() {  # MODEL BATCH AMP: PyTorch's best of its variants
-  local python=${PEER_PYTHON:-python3} peer="${ENGINE_PEERS:-$here/../shared/peers}/torch_peer.py" best="" line options
-  [ -f "$peer" ] || skip "no torch_peer.py (ENGINE_PEERS)"
-  "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null || skip "no PyTorch that sees a GPU"
-  for options in "" "--channels-last" "--compile default"; do
-    # shellcheck disable=SC2086
-    line=$("$python" "$peer" throughput --model "$1" --batch "$2" --device cuda --amp "$3" --seconds "$(choose 5 2 1)" \
-      --warmup 20 --chunk 10 $options | tail -n 1) || continue
-    echo "$options: $line"
-    best+=$(grep -oE '"[a-z_]*per_s[a-z_]*": *[0-9.]+' <<<"$line" | head -n 1 | grep -oE '[0-9.]+$')" ${options:-plain}"$'\n'
-  done
-  note "PyTorch's best: $(sort -rn <<<"$best" | head -n 1)"
-}
+# shellcheck source=tests/gpu/beside_pytorch.sh
+. "$here/tests/gpu/beside_pytorch.sh"
 
 # ---- All of it.
 step device 60 show_device
@@ -307,13 +289,7 @@ for amp in $(choose "off tf32 O2 bf16" "off bf16" "off bf16"); do
   step "bench kernels $amp" 300 bench_kernels "$amp"
 done
 step "bench comm" 180 bench_comm
-while read -r model batch amps; do
-  for amp in $amps; do
-    step "bench step $model $amp" 120 bench_step "$model" "$batch" "$amp"
-    [ "$emulated" = yes ] || step "bench peer $model $amp" 400 bench_peer "$model" "$batch" "$amp"
-  done
-done < <(choose $'mlp 512 off bf16\nconvnet 512 off bf16\nresnet18-cifar 512 off bf16\ngpt-nano 256 off bf16' \
-  $'convnet 512 off bf16\nresnet18-cifar 512 off bf16\ngpt-nano 256 off bf16' $'mlp 4 off\nconvnet 2 off')
+beside_steps
 # Last: these take longest.
 if [ "$emulated" = no ]; then
   while read -r limit program; do
@@ -346,6 +322,7 @@ fi
   for log in bench_kernels_off bench_kernels_tf32 bench_kernels_O2 bench_kernels_bf16 bench_comm; do
     [ ! -s "$output/$log.log" ] || { echo; echo "## ${log//_/ }"; echo; grep -v '^note: ' "$output/$log.log"; }
   done
+  beside_summary
 } >"$output/summary.md"
 say "$output/summary.md: $passes passed, $failures failed, $skips skipped"
 [ "$failures" -eq 0 ]

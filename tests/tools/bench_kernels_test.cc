@@ -1,6 +1,7 @@
 // engine bench kernels: every operator agrees with float64, and the report of the real program.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -104,6 +105,61 @@ TEST(BenchKernels, FormatsAndErrors) {
   EXPECT_NE(bench({"--device", "cuda:77"}).err.find("cuda:77"), std::string::npos);
   const CommandResult list = bench({"--list", "--shape", "32x32x64"});
   EXPECT_NE(list.out.find("conv2d_forward resnet18-cifar 2x32x32x64->64 k3 s1"), std::string::npos) << list.out;
+}
+
+TEST(BenchKernels, SquaresAreHeldAgainstSamples) {
+  const CommandResult result = bench({"--set", "gemm", "--sizes", "7,64", "--threads", "1", "--format", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json rows = Json::parse(result.out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["shape"], "7x7x7");
+  EXPECT_EQ(rows[1]["op"], "gemm");
+  EXPECT_EQ(rows[1]["shape"], "64x64x64");
+  for (const Json& row : rows) {
+    EXPECT_GT(row["error"].get<double>(), 0) << "float32 rounds";
+    EXPECT_LE(row["error"].get<double>(), 2e-6);
+    EXPECT_GT(row["gflops"].get<double>(), 0);
+  }
+  EXPECT_NE(bench({"--set", "gemm", "--list"}).out.find("gemm gemm 8192x8192x8192\n"), std::string::npos);
+  EXPECT_EQ(bench({"--set", "gemm", "--sizes", "0"}).exit_code, kExitUsage);
+  EXPECT_EQ(bench({"--set", "no_such"}).exit_code, kExitUsage);
+}
+
+TEST(BenchKernels, SamplesShowAWrongElement) {
+  std::vector<KernelCase> squares = square_cases({48});
+  KernelBench bench({.threads = 1, .seconds = 0.001});
+  EXPECT_LE(bench.error(squares[0]), 2e-6);
+  for (const std::int64_t wrong : {0, 48 * 48 - 1}) {
+    KernelCase broken = squares[0];
+    broken.call = [call = squares[0].call, wrong](engine::KernelContext& context, const KernelCase::Views& views) {
+      call(context, views);
+      views[2].span<float>()[static_cast<std::size_t>(wrong)] += 100;
+    };
+    EXPECT_GT(bench.error(broken), 1) << wrong;
+    broken.call = [call = squares[0].call, wrong](engine::KernelContext& context, const KernelCase::Views& views) {
+      call(context, views);
+      views[2].span<float>()[static_cast<std::size_t>(wrong)] = NAN;
+    };
+    EXPECT_EQ(bench.error(broken), INFINITY) << wrong;
+  }
+}
+
+TEST(BenchKernels, ConvolutionsOfResNetAtABatch) {
+  const std::string program = test_support::engine_binary();
+  const CommandResult list =
+      test_support::run_command({program, "bench", "kernels", "--set", "conv", "--batch", "128", "--list"}, {}, 60'000);
+  EXPECT_EQ(std::count(list.out.begin(), list.out.end(), '\n'), 23) << "the first layer has no gradient of its input";
+  EXPECT_NE(list.out.find("conv2d_backward_data conv 128x32x32x64->128 k3 s2\n"), std::string::npos) << list.out;
+  const CommandResult result = bench({"--set", "conv", "--shape", "4x4x512", "--op", "forward", "--format", "csv"});
+  EXPECT_NE(result.out.find("\nconv2d_forward,conv,2x4x4x512->512 k3 s1,f32,"), std::string::npos) << result.out << result.err;
+}
+
+TEST(BenchKernels, SquaresOnADevice) {
+  if (const std::string missing = engine::cuda::missing(); !missing.empty()) GTEST_SKIP() << missing;
+  for (const auto& [amp, limit] : {std::pair{"off", 2e-6}, {"tf32", 2e-3}, {"bf16", 3e-2}}) {
+    KernelBench bench({.device = {engine::Device::Kind::kCuda, 0}, .amp = amp, .seconds = 0.001});
+    EXPECT_LE(bench.error(square_cases({72})[0]), limit) << amp;
+  }
 }
 
 TEST(BenchKernels, TheProgramOnADevice) {

@@ -105,6 +105,12 @@ std::vector<double> as_doubles(const std::vector<std::byte>& bytes, DType dtype)
 
 double clock_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+double element(const std::vector<std::byte>& bytes, DType dtype, std::size_t i) {
+  double value = 0;
+  with_type(dtype, [&]<class T>(T) { value = to_double(reinterpret_cast<const T*>(bytes.data())[i]); });
+  return value;
+}
+
 double relative_error(const std::vector<double>& found, const std::vector<double>& expected) {
   double largest = 0, difference = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -142,7 +148,8 @@ class KernelBench::Operands {
     }
   }
   const KernelCase::Views& views() const { return views_; }
-  std::vector<double> values(std::size_t i) const {
+  std::vector<double> values(std::size_t i) const { return as_doubles(bytes(i), views_[i].dtype); }
+  std::vector<std::byte> bytes(std::size_t i) const {
     std::vector<std::byte> bytes(views_[i].bytes());
     if (is_cuda(views_[i].device)) {
       engine::cuda::synchronize_device();
@@ -151,7 +158,18 @@ class KernelBench::Operands {
     } else {
       std::memcpy(bytes.data(), views_[i].data, bytes.size());
     }
-    return as_doubles(bytes, views_[i].dtype);
+    return bytes;
+  }
+  // Of the elements that the case samples.
+  double sampled_error() const {
+    std::vector<std::vector<std::byte>> all;
+    for (std::size_t i = 0; i < views_.size(); ++i) all.push_back(bytes(i));
+    std::vector<double> found, expected;
+    for (const Sample& each : test_.sample([&](std::size_t i, std::size_t j) { return element(all[i], views_[i].dtype, j); })) {
+      found.push_back(element(all.back(), views_.back().dtype, each.element));
+      expected.push_back(each.value);
+    }
+    return relative_error(found, expected);
   }
   void prepare(KernelContext& context) const {
     if (test_.prepare) test_.prepare(context, views_);
@@ -256,6 +274,7 @@ double KernelBench::error(const KernelCase& test) {
   KernelContext c = context(scratch);
   operands.prepare(c);
   operands.call(c);
+  if (test.sample) return operands.sampled_error();
 
   const Operands reference(test, kHost, DType::kF64, DType::kF64, stored_);
   const Arena wide(test.scratch_bytes ? test.scratch_bytes(DType::kF64, options_.threads, Device::Kind::kCpu) : 0);

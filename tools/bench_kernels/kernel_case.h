@@ -34,6 +34,13 @@ struct OperandSpec {
   double low = -1, high = 1;
 };
 
+// Some elements of the last operand, in float64: `at(i, j)` is element j of operand i.
+struct Sample {
+  std::size_t element = 0;
+  double value = 0;
+};
+using Sampler = std::function<std::vector<Sample>(const std::function<double(std::size_t, std::size_t)>& at)>;
+
 struct KernelCase {
   using Views = std::vector<engine::TensorView>;  // of `operands`, in their order
   using Call = std::function<void(engine::KernelContext& context, const Views& views)>;
@@ -46,6 +53,7 @@ struct KernelCase {
   Call call;
   Call prepare = nullptr;  // once, before: what backward needs from forward
   std::function<std::size_t(engine::DType dtype, int threads, engine::Device::Kind device)> scratch_bytes = nullptr;
+  Sampler sample = nullptr;  // instead of the whole result in float64, where that takes too long
 };
 
 // Images and texts in a batch.
@@ -61,6 +69,10 @@ std::vector<KernelCase> convolution_cases(const BatchSizes& sizes);
 std::vector<KernelCase> image_cases(const BatchSizes& sizes);     // normalisation, pooling, activations
 std::vector<KernelCase> text_cases(const BatchSizes& sizes);      // embedding, layer norm, gelu, attention
 std::vector<KernelCase> training_cases(const BatchSizes& sizes);  // loss, optimizers
+
+// Other sets, of the same names and shapes as in tests/peers/torch_kernels.py.
+std::vector<KernelCase> square_cases(const std::vector<std::int64_t>& sides);  // products of two square matrices
+std::vector<KernelCase> resnet_convolution_cases(const BatchSizes& sizes);
 
 // "32x28x28x1"
 std::string extents_text(const engine::Shape& shape);

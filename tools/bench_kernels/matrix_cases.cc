@@ -1,4 +1,6 @@
 // Dense layers and convolutions of the models.
+#include <algorithm>
+
 #include "engine/kernels/conv2d.h"
 #include "engine/kernels/dense.h"
 #include "tools/bench_kernels/kernel_case.h"
@@ -84,7 +86,59 @@ void add_convolution(std::vector<KernelCase>& cases, const Convolution& k, std::
   cases.push_back(std::move(weights));
 }
 
+// Elements of c = a b^T, all [side, side]: of 16 rows and 16 columns, the first and the last among them, the others at changing
+// places within tiles.
+std::vector<Sample> square_samples(std::int64_t side, const std::function<double(std::size_t, std::size_t)>& at) {
+  const auto place = [side](std::int64_t k) {
+    return k == 15 ? side - 1 : k * (side / 16) + 37 * k % std::max<std::int64_t>(side / 16, 1);
+  };
+  std::vector<Sample> samples;
+  for (std::int64_t i = 0; i < 16; ++i)
+    for (std::int64_t j = 0; j < 16; ++j) {
+      const std::int64_t row = place(i), column = place(j);
+      double sum = 0;
+      for (std::int64_t k = 0; k < side; ++k)
+        sum += at(0, static_cast<std::size_t>(row * side + k)) * at(1, static_cast<std::size_t>(column * side + k));
+      samples.push_back({static_cast<std::size_t>(row * side + column), sum});
+    }
+  return samples;
+}
+
 }  // namespace
+
+std::vector<KernelCase> square_cases(const std::vector<std::int64_t>& sides) {
+  std::vector<KernelCase> cases;
+  for (const std::int64_t side : sides) {
+    KernelCase test;
+    const Shape square{side, side};
+    test.op = test.model = "gemm";
+    test.shape = extents_text({side, side, side});
+    test.cuda = kDenseOnCuda;
+    test.flops = 2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side);
+    test.operands = {{square}, {square}, {square, Storage::kActivation, Use::kOut}};
+    test.call = [](KernelContext& c, const Views& v) { engine::kernels::dense_forward(c, v[0], v[1], {}, false, v[2]); };
+    test.scratch_bytes = [side](engine::DType dtype, int threads, engine::Device::Kind device) {
+      return engine::kernels::dense_scratch_bytes(side, side, side, dtype, threads, device);
+    };
+    test.sample = [side](const auto& at) { return square_samples(side, at); };
+    cases.push_back(std::move(test));
+  }
+  return cases;
+}
+
+std::vector<KernelCase> resnet_convolution_cases(const BatchSizes& sizes) {
+  std::vector<KernelCase> cases;
+  for (const Convolution& each : {Convolution{"conv", 32, 3, 64, 3, 1, 1},
+                                  {"conv", 32, 64, 64, 3, 1, 1},
+                                  {"conv", 32, 64, 128, 3, 2, 1},
+                                  {"conv", 16, 128, 128, 3, 1, 1},
+                                  {"conv", 8, 256, 256, 3, 1, 1},
+                                  {"conv", 4, 512, 512, 3, 1, 1},
+                                  {"conv", 32, 64, 256, 1, 1, 0},
+                                  {"conv", 8, 1024, 256, 1, 1, 0}})
+    add_convolution(cases, each, sizes.images);
+  return cases;
+}
 
 std::vector<KernelCase> dense_cases(const BatchSizes& sizes) {
   std::vector<KernelCase> cases;

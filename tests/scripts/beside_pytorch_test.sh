@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# The steps "beside" PyTorch of tests/gpu/run.sh, with the real program on the CPU and a PyTorch that is played: names and shapes
+# agree, ratios are those of the medians, wrong results fail. Usage: beside_pytorch_test.sh SOURCE_DIR ENGINE
+set -euo pipefail
+source=$1 program=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "beside_pytorch_test.sh: $*" >&2; exit 1; }
+has() { grep -qF -- "$1" "$2" || { cat "$2" >&2; fail "not in $2: $1"; }; }
+
+# ---- The table of operators.
+cat >"$work/join.sh" <<'END'
+emulated=yes list=yes
+. "$1/tests/gpu/beside_pytorch.sh"
+shift
+"$@"
+END
+head='op,model,shape,type,us,gflops,gbs,bound,share,error'
+printf '%s\n' "$head" 'gemm,gemm,8x8x8,bf16,30.00,1000.0,1.0,flops,0.5000,2.0e-03' "$head" \
+  'gemm,gemm,8x8x8,bf16,10.00,3000.0,1.0,flops,0.5000,1.0e-03' "$head" \
+  'gemm,gemm,8x8x8,bf16,20.00,1500.0,1.0,flops,0.5000,1.0e-03' \
+  >"$work/ours.csv"
+printf '%s\n' "$head" 'gemm,gemm,8x8x8,bf16,5.00,6000.0,1.0,flops,0.9000,3.0e-03' >"$work/warp.csv"
+for ms in 0.01 0.04; do
+  echo '{"op": "gemm", "shape": "8x8x8", "dtype": "bf16", "ms": '$ms', "tflops": 1.0}'
+done >"$work/peer.jsonl"
+join() { bash "$work/join.sh" "$source" join_operators "$work/ours.csv" "$work/warp.csv" "$work/peer.jsonl" "$1"; }
+join 1e-2 >"$work/table" || fail "refuses right results"
+has '| gemm | 8x8x8 | 20.00 | 1.5 | 50 % | 2.0e-03 | 25.00 | 1.25 | 5.00 | 6 | 3.0e-03 | 5 |' "$work/table"
+! join 2.5e-3 >/dev/null || fail "takes an error above the limit"
+sed -i 's/2.0e-03/inf/' "$work/ours.csv"
+! join 1e-2 >"$work/table" || fail "takes an infinite error"
+has '| inf |' "$work/table"
+: >"$work/ours.csv"
+! join 1e-2 >/dev/null || fail "takes an empty run"
+
+# ---- The names and shapes of both sides.
+if command -v python3 >/dev/null; then
+  PYTHONPATH="$source/tests/peers" PYTHONDONTWRITEBYTECODE=1 python3 -c '
+import torch_kernels as t
+for op, shape, flops, build in [*t.gemm_cases(map(int, t.SIZES.split(","))), *t.conv_cases(128)]: print(op, shape)' >"$work/peer"
+  for set in gemm conv; do "$program" bench kernels --set "$set" --batch 128 --list; done | sed 's/ [a-z]* / /' >"$work/ours"
+  cmp "$work/peer" "$work/ours" || fail "torch_kernels.py and engine bench kernels measure other shapes"
+fi
+
+# ---- The whole way. The program on the CPU, called as one on a device is.
+mkdir -p "$work/build/tools" "$work/peers"
+cat >"$work/build/tools/engine" <<END
+#!/usr/bin/env bash
+arguments=()
+[ "\$2" != kernels ] || echo "warpgroup products \${ENGINE_WARPGROUP_PRODUCTS:-0}" >>"$work/calls"
+while [ \$# -gt 0 ]; do
+  case \$1 in --amp) shift ;; --sizes) arguments+=(--sizes "32,64"); shift ;; *) arguments+=("\$1") ;; esac
+  shift
+done
+exec "$program" "\${arguments[@]}"
+END
+cat >"$work/python" <<'END'
+#!/usr/bin/env bash
+case "$*" in
+  -c*) exit "${NO_TORCH:-0}" ;;
+  *torch_peer.py*) echo '{"peer": "torch", "step_ms": 10000, "step_ms_min": 1.0}' ;;
+  *torch_kernels.py*"--set gemm"*) echo '{"op": "gemm", "shape": "64x64x64", "dtype": "bf16", "ms": 5.0, "tflops": 1.0}' ;;
+esac
+END
+chmod +x "$work/python" "$work/build/tools/engine"
+touch "$work/peers/torch_peer.py" "$work/build/gpu_tests.txt"
+run() {  # OPTION...
+  PEER_PYTHON="$work/python" ENGINE_PEERS="$work/peers" ENGINE_PEER_DEVICE=cpu "$source/tests/gpu/run.sh" \
+    --device cpu --build "$work/build" --output "$work/results" "$@" || fail "the run failed"
+}
+some='beside (gemm|conv|step (mlp|gpt-nano))'
+run --emulated --only "$some"
+summary="$work/results/summary.md"
+has '4 steps passed, 0 failed' "$summary"
+has '| 5000.00 |' "$summary"
+grep -qE '^\| mlp \| 4 \| off \| [0-9.]+ \| [0-9.e+]+ \| 10000 \| eager \| [0-9.e+]+ \|$' "$summary" || fail "no ratio of steps"
+grep -qE '^\| conv2d_forward \| 1x32x32x3->64 k3 s1 \| .* \| - \| - \|' "$summary" || fail "no convolution without a peer"
+NO_TORCH=1 run --emulated --only "$some"
+has '4 steps passed, 0 failed' "$summary"
+grep -qE '^\| mlp \| 4 \| off \| [0-9.]+ \| [0-9.e+]+ \| - \|' "$summary" || fail "not measured without PyTorch"
+
+# ---- A device of compute capability 9.0: a second time with warpgroup products.
+! grep -q 1 "$work/calls" || fail "warpgroup products where there are none"
+printf '#!/bin/sh\necho 9.0\n' >"$work/nvidia-smi"
+chmod +x "$work/nvidia-smi"
+rm -r "$work/calls" "$work/results"
+PATH="$work:$PATH" run --quick --only 'beside gemm bf16'
+[ "$(tr '\n' ' ' <"$work/calls")" = "warpgroup products 0 warpgroup products 1 " ] || fail "$(cat "$work/calls")"
+number='[0-9.e+-]*[0-9]'
+grep -qE "^\| gemm \| 64x64x64 \|( $number( %)? \|){10}\$" "$summary" || fail "no columns of warpgroup products"
