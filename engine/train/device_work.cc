@@ -253,6 +253,7 @@ class Work final : public DeviceWork {
     const std::int64_t first = batch.count * m / options_.micro_batches, last = batch.count * (m + 1) / options_.micro_batches;
     const bool final = m + 1 == options_.micro_batches;
     const int slot = executor_.stage(batch.slice(first, last - first), numbers_, true);
+    if (m == 0 && options_.replicas != nullptr) wait(stream_.handle());  // layers wait for the stream, and have no deadline
     executor_.forward(slot, true, /*continues=*/m > 0);
     timer.lap(phases.forward);
     const Write write = m == 0 ? Write::kOverwrite : Write::kAdd;
