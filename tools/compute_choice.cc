@@ -1,8 +1,12 @@
 // From --device, --amp and their like to what the engine takes.
 #include "tools/compute_choice.h"
 
+#include <cstdlib>
+#include <string_view>
+
 #include "engine/core/cuda_runtime.h"
 #include "engine/kernels/cpu_dispatch.h"
+#include "engine/kernels/cuda/dense_cuda.h"
 #include "engine/optim/loss_scale.h"
 #include "tools/device_choice.h"
 
@@ -30,6 +34,13 @@ std::string precision_text(const Compute& compute) {
 }
 
 }  // namespace
+
+void apply_warpgroup_switch() {
+  const char* wanted = std::getenv("ENGINE_WARPGROUP_PRODUCTS");
+  if constexpr (engine::cuda::kBuilt) {
+    if (wanted != nullptr && std::string_view(wanted) == "1") engine::kernels::cuda::allow_warpgroup_products(true);
+  }
+}
 
 std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group, const std::vector<int>& members) {
   backends::CommunicatorRequest request;

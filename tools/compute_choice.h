@@ -29,6 +29,10 @@ struct Compute {
 // context on any device. Throws io::ConfigError for a combination that cannot be computed.
 Compute choose_compute(const io::RunConfig& config, backends::Group& group);
 
+// Lets large products of bf16 and f16 use sm_90a's warpgroup instructions where ENGINE_WARPGROUP_PRODUCTS=1: off otherwise, as
+// they have not run on a device yet. The calling thread's device counts. Throws engine::cuda::CudaError where it has none.
+void apply_warpgroup_switch();
+
 // For host memory, whatever the group's backend is for. Collective over `members`; empty: over the group.
 std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group, const std::vector<int>& members = {});
 

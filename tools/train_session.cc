@@ -7,6 +7,7 @@
 #include "engine/core/cuda_runtime.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/device_averaging.h"
+#include "engine/train/loaded_batch.h"
 #include "io/checkpoint/device_map.h"
 #include "io/interchange/array_files.h"
 #include "tools/averaging_choice.h"
@@ -65,7 +66,8 @@ struct TrainSession::Impl {
                {.normalization = normalization(c, data.train),
                 .workers = c.workers,
                 .prefetch = c.prefetch,
-                .augmentation = augmentation(c)}),
+                .augmentation = augmentation(c),
+                .bytes = engine::sends_bytes(data.train, compute.device)}),
         keeper(*control, {.directory = c.save_dir,
                           .keep_last = c.keep_last,
                           .background = c.save_async,
@@ -103,7 +105,9 @@ struct TrainSession::Impl {
   }
 
   std::unique_ptr<engine::StepWork> make_work() {
-    if (compute.cuda())
+    if (compute.cuda()) {
+      engine::cuda::use_device(compute.device.index);
+      apply_warpgroup_switch();
       return engine::make_device_work(
           plan, model, *optimizer,
           {.device = compute.device,
@@ -115,10 +119,12 @@ struct TrainSession::Impl {
            .graph = compute.graph,
            .pinned = compute.pinned,
            .non_blocking = compute.non_blocking,
+           .image_table = engine::image_table(data.train, normalization(config, data.train), compute.device),
            .replicas = replicas.get(),
            .make_sum = device_sum(),
            .agreement = skips_apart() ? control.get() : nullptr,
            .make_optimizer = [this](const engine::FlatBuffer& values) { return make_optimizer(config, values); }});
+    }
     if (!config.canonical)
       return engine::make_accumulated_work(plan, model, pool,
                                            {.micro_batches = config.grad_accum, .seed = config.seed, .replicas = replicas.get()});
@@ -320,6 +326,7 @@ void TrainSession::add_observer(std::unique_ptr<engine::TrainObserver> observer)
 std::int64_t TrainSession::global_batch() const { return impl_->state.global_batch; }
 std::int64_t TrainSession::steps_per_epoch() const { return impl_->sampler.steps_per_epoch(); }
 std::int64_t TrainSession::total_steps() const { return impl_->total_steps; }
+bool TrainSession::on_device() const { return impl_->compute.cuda(); }
 bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }
 engine::TrainState& TrainSession::state() { return impl_->state; }
 engine::CheckpointKeeper& TrainSession::keeper() { return impl_->keeper; }

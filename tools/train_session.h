@@ -37,6 +37,7 @@ class TrainSession {
   std::int64_t steps_per_epoch() const;
   std::int64_t total_steps() const;
   bool resumed() const;
+  bool on_device() const;  // whether steps run on a CUDA device, beside the host
   engine::TrainState& state();
   engine::CheckpointKeeper& keeper();
 

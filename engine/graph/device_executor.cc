@@ -1,4 +1,4 @@
-// Slots: one block of memory each, [numbers | sample ids | labels | samples or tokens], sent in one copy.
+// Slots: one block of memory each, [numbers | sample ids | labels | draws | samples, tokens or pixels], sent in one copy.
 #include "engine/graph/device_executor.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class HostBlock {
 
 // Offsets within a slot, for the plan's largest batch.
 struct SlotLayout {
-  std::size_t ids = 0, labels = 0, samples = 0, bytes = 0;
+  std::size_t ids = 0, labels = 0, draws = 0, samples = 0, bytes = 0;
 };
 
 struct Slot {
@@ -81,9 +81,27 @@ struct DeviceExecutor::Impl {
     };
     layout.ids = align_up(sizeof(StepNumbers));
     layout.labels = layout.ids + align_up(sizeof(std::int64_t) * static_cast<std::size_t>(plan.options.max_batch));
-    layout.samples = layout.labels + align_up(sizeof(std::int32_t) * item(1));
-    layout.bytes = layout.samples + align_up(sizeof(float) * item(0));  // tokens have the same size
+    const bool images = !options.image_table.empty();
+    layout.draws = layout.labels + align_up(sizeof(std::int32_t) * item(1));
+    layout.samples =
+        layout.draws + align_up(images ? sizeof(kernels::ImageDraw) * static_cast<std::size_t>(plan.options.max_batch) : 0);
+    layout.bytes = layout.samples + align_up((images ? 1 : sizeof(float)) * item(0));  // tokens have the size of numbers
+    if (images) set_image_table(plan, item(0));
     for (int s = 0; s < options.slots; ++s) slots.push_back(std::make_unique<Slot>(layout, options.pinned, context.device));
+  }
+
+  void set_image_table(const Plan& plan, std::size_t elements) {
+    const std::size_t bytes = options.image_table.size() * sizeof(float);
+    image_table = Arena(bytes, report.device());
+    cuda::copy_async(image_table.data(), options.image_table.data(), bytes, stream);
+    cuda::synchronize_stream(stream);
+    executor.set_image_table(
+        {image_table.data(),
+         DType::kF32,
+         {static_cast<std::int64_t>(options.image_table.size()) / kernels::kImageTableRow, kernels::kImageTableRow},
+         report.device()});
+    // Prepared and read by the compute stream alone: one for all slots.
+    if (plan.options.dtype == DType::kF32) prepared = Arena(elements * sizeof(float), report.device());
   }
 
   Slot& slot(int index) { return *slots[static_cast<std::size_t>(index)]; }
@@ -98,14 +116,19 @@ struct DeviceExecutor::Impl {
     std::memcpy(host, &numbers_of_step, sizeof numbers_of_step);
     put(layout.ids, batch.sample_ids);
     put(layout.labels, batch.labels);
+    put(layout.draws, batch.draws);
     put(layout.samples, batch.samples);
+    put(layout.samples, batch.pixels);
     put(layout.samples, batch.tokens);
     to.on_device = {.count = batch.count,
                     .samples = on_device<float>(to.device_memory, layout.samples, batch.samples.size()),
+                    .pixels = on_device<std::uint8_t>(to.device_memory, layout.samples, batch.pixels.size()),
+                    .draws = on_device<kernels::ImageDraw>(to.device_memory, layout.draws, batch.draws.size()),
                     .tokens = on_device<std::int32_t>(to.device_memory, layout.samples, batch.tokens.size()),
                     .labels = on_device<std::int32_t>(to.device_memory, layout.labels, batch.labels.size()),
                     .sample_ids = on_device<std::int64_t>(to.device_memory, layout.ids, batch.sample_ids.size()),
                     .epoch = batch.epoch};
+    if (prepared.data() != nullptr) to.on_device.samples = on_device<float>(prepared, 0, batch.pixels.size());
   }
 
   // The step of `index` from now on.
@@ -132,6 +155,7 @@ struct DeviceExecutor::Impl {
   int next = 0;
   Arena report;
   HostBlock host_report;
+  Arena image_table, prepared;  // prepared: the input of a plan that reads samples in place
   const StepControl* control = nullptr;
   Executor executor;
 };
@@ -160,7 +184,7 @@ int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bo
   e.fill(slot, batch, numbers);
   slot.used.make_wait(e.copies.handle());
   if (!e.options.pinned) e.wait(e.copies.handle());  // the copy itself would wait here, with no deadline
-  const std::size_t bytes = e.layout.samples + std::max(batch.samples.size_bytes(), batch.tokens.size_bytes());
+  const std::size_t bytes = e.layout.samples + batch.samples.size_bytes() + batch.tokens.size_bytes() + batch.pixels.size_bytes();
   cuda::copy_async(slot.device_memory.data(), slot.host.data(), bytes, e.copies.handle());
   slot.arrived.record(e.copies.handle());
   slot.arrived.make_wait(e.stream);

@@ -1,8 +1,8 @@
 // An executor on a CUDA device, and the way of batches to it.
 //
 // A batch is copied into one of a few slots of pinned memory and from there by a stream of its own into the slot's twin on the
-// device, while earlier batches are computed. A slot's addresses never change, so a step that reads from one can be captured as
-// a graph, once for each slot.
+// device, while earlier batches are computed. Images may come as bytes: a quarter of the way's load. A slot's addresses never
+// change, so a step that reads from one can be captured as a graph, once for each slot.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,9 @@ struct DeviceExecutorOptions {
   int slots = 2;             // batches under way at once
   bool pinned = true;        // --pin-memory
   bool non_blocking = true;  // --non-blocking: the caller does not wait for a batch's copy
+  // Images come as bytes and are prepared on the device: the table for it, [channels, kernels::kImageTableRow]. Empty: samples
+  // come as numbers.
+  std::vector<float> image_table = {};
   // Waits until a stream is idle. Empty: as long as it takes; where other ranks take part in the stream's work, with a deadline.
   std::function<void(void* stream)> wait = {};
 };

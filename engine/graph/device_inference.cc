@@ -1,6 +1,8 @@
 // DeviceInference: a state, a stream and an executor.
 #include "engine/graph/device_inference.h"
 
+#include <utility>
+
 #include "engine/kernels/device_step.h"
 
 namespace engine {
@@ -13,11 +15,11 @@ Device chosen(Device device) {
 
 }  // namespace
 
-DeviceInference::DeviceInference(const Plan& plan, Device device, Products products)
+DeviceInference::DeviceInference(const Plan& plan, Device device, Products products, std::vector<float> image_table)
     : device_(chosen(device)),
       state_(ModelState::allocate(*plan.graph, plan.options.dtype, device)),
       context_(make_context(products)),
-      executor_(plan, state_, context_, {}) {}
+      executor_(plan, state_, context_, {.image_table = std::move(image_table)}) {}
 
 KernelContext DeviceInference::make_context(Products products) const {
   KernelContext context;

@@ -46,7 +46,8 @@ struct Executor::Impl {
   std::vector<Step> steps;
   std::vector<Binding> bindings;
   TensorView samples, labels, logits, loss, loss_gradient;  // samples: the caller's, f32; or tokens, i32
-  TensorView cast_samples;                                  // the arena's copy in an f64 plan; else absent
+  TensorView cast_samples;                                  // the arena's, where the plan is not f32; else absent
+  TensorView image_table;                                   // absent: batches carry samples
   std::int64_t sample_items = 0, label_items = 0;           // elements of one sample
   DeviceStep device_step;
   std::int64_t bound_count = -1;
@@ -100,6 +101,15 @@ struct Executor::Impl {
   }
 
   bool reads_tokens() const { return samples.dtype == DType::kI32; }
+  bool reads_pixels() const { return static_cast<bool>(image_table); }
+
+  void set_image_table(const TensorView& table) {
+    require(on_cuda(context), "images are prepared on CUDA devices only");
+    if (reads_tokens() || samples.shape.rank() != 4 || table.count() != samples.shape[3] * kernels::kImageTableRow)
+      throw ModelError("the model reads samples of the shape " + samples.shape.to_string() + ", not images with " +
+                       std::to_string(table.count() / kernels::kImageTableRow) + " channels");
+    image_table = table;
+  }
 
   // Per node: where its parameters and then its buffers start in the state's entries.
   std::vector<std::size_t> first_entries() const {
@@ -171,9 +181,14 @@ struct Executor::Impl {
     require(batch.count >= 0 && batch.count <= plan.options.max_batch, "a batch is larger than the plan's");
     require(!training || plan.options.training, "training needs a training plan");
     const std::int64_t sample_count = batch.count * sample_items, label_count = batch.count * label_items;
-    const std::int64_t values = reads_tokens() ? 0 : sample_count, ids = reads_tokens() ? sample_count : 0;
+    const std::int64_t ids = reads_tokens() ? sample_count : 0, bytes = reads_pixels() ? sample_count : 0;
+    const std::int64_t values = sample_count - ids - bytes;
     if (static_cast<std::int64_t>(batch.samples.size()) != values)
       wrong_batch("sample values", batch.samples.size(), values, batch.count);
+    if (static_cast<std::int64_t>(batch.pixels.size()) != bytes)
+      wrong_batch("bytes of images", batch.pixels.size(), bytes, batch.count);
+    if (const std::int64_t draws = reads_pixels() ? batch.count : 0; static_cast<std::int64_t>(batch.draws.size()) != draws)
+      wrong_batch("draws of images", batch.draws.size(), draws, batch.count);
     if (static_cast<std::int64_t>(batch.tokens.size()) != ids) wrong_batch("tokens", batch.tokens.size(), ids, batch.count);
     if (static_cast<std::int64_t>(batch.labels.size()) != label_count)
       wrong_batch("labels", batch.labels.size(), label_count, batch.count);
@@ -219,7 +234,15 @@ struct Executor::Impl {
     set_batch(labels, batch.count);
     samples.data = const_cast<void*>(sample_data);
     set_batch(samples, batch.count);
-    if (cast_samples) kernels::cast(context, samples, cast_samples);
+    if (reads_pixels() && batch.count > 0)
+      prepare_images(batch);
+    else if (cast_samples)
+      kernels::cast(context, samples, cast_samples);
+  }
+
+  void prepare_images(const BatchView& batch) {
+    const TensorView pixels{const_cast<std::uint8_t*>(batch.pixels.data()), DType::kU8, samples.shape, samples.device};
+    kernels::prepare_images(context, pixels, batch.draws.data(), image_table, cast_samples ? cast_samples : samples);
   }
 
   BatchResult forward(const BatchView& batch, bool training) {
@@ -284,7 +307,7 @@ BatchView BatchView::slice(std::int64_t first, std::int64_t taken) const {
     const std::size_t each = count == 0 ? 0 : values.size() / static_cast<std::size_t>(count);
     return values.subspan(static_cast<std::size_t>(first) * each, static_cast<std::size_t>(taken) * each);
   };
-  return {taken, part(samples), part(tokens), part(labels), part(sample_ids), epoch};
+  return {taken, part(samples), part(pixels), part(draws), part(tokens), part(labels), part(sample_ids), epoch};
 }
 
 Executor::Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed)
@@ -303,6 +326,8 @@ void Executor::set_device_step(const DeviceStep& step) {
   impl_->device_step = step;
   impl_->context.epoch = step.numbers == nullptr ? nullptr : &step.numbers->epoch;
 }
+
+void Executor::set_image_table(TensorView table) { impl_->set_image_table(table); }
 
 void Executor::check(const BatchView& batch, bool training) const { impl_->check(batch, training); }
 

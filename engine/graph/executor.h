@@ -10,6 +10,7 @@
 #include "engine/core/thread_pool.h"
 #include "engine/graph/model_state.h"
 #include "engine/graph/plan.h"
+#include "engine/kernels/prepare_images.h"
 #include "engine/kernels/softmax_cross_entropy.h"
 #include "engine/kernels/step_numbers.h"
 
@@ -18,7 +19,10 @@ namespace engine {
 // One mini-batch in host memory, as the loader hands it over. `count` <= max_batch; 0 is a valid batch.
 struct BatchView {
   std::int64_t count = 0;
-  std::span<const float> samples;            // count * item count, NHWC; read in place when the plan is f32
+  std::span<const float> samples;  // count * item count, NHWC; read in place when the plan is f32
+  // Instead of samples, after set_image_table(): images as bytes, NHWC, and what was drawn for each of them.
+  std::span<const std::uint8_t> pixels{};
+  std::span<const kernels::ImageDraw> draws{};
   std::span<const std::int32_t> tokens{};    // instead of samples, for a model that reads token ids: count * context
   std::span<const std::int32_t> labels;      // count (times positions)
   std::span<const std::int64_t> sample_ids;  // count: places in the data set, for randomness by sample
@@ -69,6 +73,10 @@ class Executor {
   ~Executor();
 
   void set_device_step(const DeviceStep& step);
+  // On a CUDA device: from now on batches carry pixels and draws, and each forward() makes the model's input of them, with this
+  // table (kernels::prepare_images), in device memory that outlives the executor. Where the plan has no place of its own for
+  // the input, that is `samples` of the batch. Throws ModelError unless the model reads images of the table's channels.
+  void set_image_table(TensorView table);
   // What forward() would refuse of a batch in host memory. Throws InputError.
   void check(const BatchView& batch, bool training) const;
 

@@ -170,10 +170,11 @@ class Work final : public DeviceWork {
   }
 
   DeviceExecutorOptions executor_options() {
-    return {
-        .seed = options_.seed, .pinned = options_.pinned, .non_blocking = options_.non_blocking, .wait = [this](void* stream) {
-          wait(stream);
-        }};
+    return {.seed = options_.seed,
+            .pinned = options_.pinned,
+            .non_blocking = options_.non_blocking,
+            .image_table = options_.image_table,
+            .wait = [this](void* stream) { wait(stream); }};
   }
 
   StepControl* device_control() const { return reinterpret_cast<StepControl*>(control_memory_.data()); }

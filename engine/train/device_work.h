@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/communicator.h"
 #include "engine/graph/device_executor.h"
@@ -36,6 +37,7 @@ struct DeviceWorkOptions {
   StepControl* control = nullptr;  // in host memory: what to_host() and to_device() copy; outlives the work
   bool graph = true;               // capture the step, where possible
   bool pinned = true, non_blocking = true;
+  std::vector<float> image_table = {};  // not empty: batches carry bytes (DeviceExecutorOptions)
   ReplicaExchange* replicas = nullptr;  // null: no layer exchanges statistics
   // Empty: gradients stay this rank's, or are summed in host memory.
   std::function<std::unique_ptr<DeviceGradientSum>(const FlatBuffer& gradients)> make_sum = {};

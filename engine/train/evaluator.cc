@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/graph/device_inference.h"
+#include "engine/train/loaded_batch.h"
 
 namespace engine {
 namespace {
@@ -38,10 +39,14 @@ struct Evaluator::Impl {
                                    .training = false})),
         own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype) : ModelState{}),
         loader(dataset, chunks(dataset, chunk_size(dataset, options.batch)),
-               {.normalization = options.normalization, .workers = 0, .prefetch = 1}) {
+               {.normalization = options.normalization,
+                .workers = 0,
+                .prefetch = 1,
+                .bytes = sends_bytes(dataset, options.device)}) {
     const auto world = static_cast<std::size_t>(c.world_size());
     if (options.device.kind == Device::Kind::kCuda)
-      on_device = std::make_unique<DeviceInference>(plan, options.device, options.products);
+      on_device = std::make_unique<DeviceInference>(plan, options.device, options.products,
+                                                    image_table(dataset, options.normalization, options.device));
     else
       executor = std::make_unique<Executor>(plan, state(), threads, 0);
     own_losses.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
@@ -72,6 +77,7 @@ struct Evaluator::Impl {
   std::unique_ptr<Executor> executor;  // one of these two
   std::unique_ptr<DeviceInference> on_device;
   io::BatchLoader loader;
+  std::vector<kernels::ImageDraw> draws;   // none in evaluation, but a place for each image
   std::vector<double> own_losses, losses;  // by chunk: this rank's, all ranks'
 };
 
@@ -92,11 +98,7 @@ EvalReport Evaluator::run() {
   for (std::int64_t chunk = e.communicator.rank(); chunk < e.sampler.steps_per_epoch(); chunk += world) {
     e.loader.seek(0, chunk);
     const io::Batch& batch = e.loader.next();
-    const BatchResult result = e.forward({.count = batch.count(),
-                                          .samples = batch.samples,
-                                          .tokens = batch.tokens,
-                                          .labels = batch.labels,
-                                          .sample_ids = batch.sample_ids});
+    const BatchResult result = e.forward(view_of(batch, e.draws));
     e.own_losses[own++] = result.loss_sum;
     counts[0] += batch.count();
     counts[1] += result.rows;

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "engine/averaging/ordered_tree.h"
+#include "engine/train/loaded_batch.h"
 
 namespace engine {
 namespace {
@@ -24,7 +25,9 @@ Trainer::Trainer(const TrainerOptions& options, const TrainerParts& parts, const
       p_(parts),
       stop_signal_(stop_signal),
       rank_phases_(static_cast<std::size_t>(parts.control.world_size())),
-      own_seconds_(rank_phases_.size()) {}
+      own_seconds_(rank_phases_.size()) {
+  draws_.reserve(static_cast<std::size_t>(parts.sampler.max_local_count()));
+}
 
 TrainResult Trainer::run() {
   TrainProgress& progress = p_.state.progress;
@@ -88,12 +91,7 @@ void Trainer::step() {
   const StepCounts counts = step_counts(batch);
   AveragingPolicy& policy = p_.state.policy;
   lr_ = p_.learning_rate.at(p_.state.progress.global_step);
-  const BatchView view{.count = batch.count(),
-                       .samples = batch.samples,
-                       .tokens = batch.tokens,
-                       .labels = batch.labels,
-                       .sample_ids = batch.sample_ids,
-                       .epoch = static_cast<std::uint64_t>(batch.epoch)};
+  const BatchView view = view_of(batch, draws_);
   if (policy.reads_parameters()) p_.work.to_host();
   p_.work.run(
       {.batch = view,
@@ -120,6 +118,8 @@ void Trainer::step() {
   timer.lap(phases_.communication);
   phases_since_report_ += phases_;
 }
+
+void Trainer::settle() { static_cast<void>(p_.work.results()); }
 
 bool Trainer::advance() {
   TrainProgress& progress = p_.state.progress;

@@ -59,6 +59,8 @@ class Trainer {
 
   // One step on the next batch of the loader, without reports. For benchmarks and tests; run() calls it.
   void step();
+  // Waits until the steps so far have ended: on a device step() only issues them.
+  void settle();
   // Of the last step().
   const StepPhases& phases() const { return phases_; }
 
@@ -80,6 +82,7 @@ class Trainer {
   TrainerParts p_;
   const std::atomic<int>& stop_signal_;
 
+  std::vector<kernels::ImageDraw> draws_;  // of the batch under way
   double lr_ = 0;
   std::int64_t saved_step_ = -1;
   std::int64_t next_exchange_ = 0;  // global step at which ranks talk next

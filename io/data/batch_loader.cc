@@ -38,6 +38,7 @@ void check(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOp
     throw ConfigError("a loader with " + std::to_string(options.workers) + " workers and " + std::to_string(options.prefetch) +
                       " batches ahead: expected 0 or more");
   }
+  if (options.bytes && !has_bytes(dataset)) throw ConfigError("data set " + dataset.name + " holds no images as bytes");
 }
 
 std::optional<ImagePreparer> make_preparer(const Dataset& dataset, const LoaderOptions& options) {
@@ -50,9 +51,13 @@ std::optional<ImagePreparer> make_preparer(const Dataset& dataset, const LoaderO
 
 }  // namespace
 
+bool has_bytes(const Dataset& dataset) { return dataset.kind == SampleKind::kImages && !dataset.source; }
+
 struct BatchLoader::Impl {
   struct Slot {
     std::vector<float> samples;
+    std::vector<std::uint8_t> pixels;  // and their draws: instead of samples
+    std::vector<AugmentationDraw> draws;
     std::vector<std::uint8_t> image;  // one, on its way from the source
     std::vector<std::int32_t> tokens, labels;
     std::vector<std::int64_t> ids;
@@ -69,13 +74,14 @@ struct BatchLoader::Impl {
   Slot& take_ticket();
   void fill(Slot& slot) const;
   void fill_image(Slot& slot, std::size_t id, float* out) const;
+  void fill_bytes(Slot& slot, std::size_t id, std::size_t place) const;
   void fill_tokens(Slot& slot) const;
   std::int32_t checked(std::int32_t label, std::size_t id) const;
   void work();
 
   const Dataset& dataset;
   const std::optional<ImagePreparer> preparer;  // of images
-  const bool resized_crop;
+  const bool resized_crop, bytes;
   const std::uint64_t seed;
   std::vector<std::thread> threads;
 
@@ -93,6 +99,7 @@ BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_option
     : dataset(set),
       preparer(make_preparer(set, options)),
       resized_crop(options.augmentation.resized_crop),
+      bytes(options.bytes),
       seed(sampler_options.seed),
       sampler(sampler_options) {
   const auto most = static_cast<std::size_t>(sampler.max_local_count());
@@ -102,8 +109,11 @@ BatchLoader::Impl::Impl(const Dataset& set, const SamplerOptions& sampler_option
     const std::size_t elements = most * static_cast<std::size_t>(set.sample_count());
     if (set.kind == SampleKind::kTokens)
       slot.tokens.resize(elements);
+    else if (bytes)
+      slot.pixels.resize(elements);
     else
       slot.samples.resize(elements);
+    if (bytes) slot.draws.resize(most);
     if (set.source) slot.image.resize(static_cast<std::size_t>(set.sample_count()));
     slot.labels.resize(most * static_cast<std::size_t>(set.positions()));
     slot.ids.resize(most);
@@ -139,8 +149,11 @@ BatchLoader::Impl::Slot& BatchLoader::Impl::take_ticket() {
   slot.batch.labels = std::span(slot.labels).first(ids.size() * static_cast<std::size_t>(dataset.positions()));
   if (dataset.kind == SampleKind::kTokens)
     slot.batch.tokens = std::span(slot.tokens).first(elements);
+  else if (bytes)
+    slot.batch.pixels = std::span(slot.pixels).first(elements);
   else
     slot.batch.samples = std::span(slot.samples).first(elements);
+  if (bytes) slot.batch.draws = std::span(slot.draws).first(ids.size());
   if (++step == sampler.steps_per_epoch()) {
     step = 0;
     ++epoch;
@@ -155,11 +168,12 @@ void BatchLoader::Impl::fill(Slot& slot) const {
   for (std::size_t i = 0; i < slot.batch.sample_ids.size(); ++i) {
     const auto id = static_cast<std::size_t>(slot.ids[i]);
     slot.labels[i] = checked(dataset.labels[id], id);
-    float* out = slot.samples.data() + i * elements;
-    if (dataset.kind == SampleKind::kImages)
-      fill_image(slot, id, out);
+    if (bytes)
+      fill_bytes(slot, id, i);
+    else if (dataset.kind == SampleKind::kImages)
+      fill_image(slot, id, slot.samples.data() + i * elements);
     else
-      std::copy_n(dataset.features.data() + id * elements, elements, out);
+      std::copy_n(dataset.features.data() + id * elements, elements, slot.samples.data() + i * elements);
   }
 }
 
@@ -172,6 +186,12 @@ void BatchLoader::Impl::fill_image(Slot& slot, std::size_t id, float* out) const
     in = slot.image.data();
   }
   preparer->prepare(in, augmentation_random(seed, slot.batch.epoch, sample), out);
+}
+
+void BatchLoader::Impl::fill_bytes(Slot& slot, std::size_t id, std::size_t place) const {
+  const auto elements = static_cast<std::size_t>(dataset.sample_count());
+  std::copy_n(dataset.samples.data() + id * elements, elements, slot.pixels.data() + place * elements);
+  slot.draws[place] = preparer->draw(augmentation_random(seed, slot.batch.epoch, static_cast<std::int64_t>(id)));
 }
 
 void BatchLoader::Impl::fill_tokens(Slot& slot) const {

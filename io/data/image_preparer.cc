@@ -33,15 +33,28 @@ ImagePreparer::ImagePreparer(const Dataset& dataset, Normalization normalization
 }
 
 void ImagePreparer::prepare(const std::uint8_t* in, SplitMix random, float* out) const {
-  if (!augmentation_.crop && !augmentation_.flip && !augmentation_.cutout) return convert(in, height_ * width_, out);
-  const AugmentationDraw draw = draw_augmentation(augmentation_, height_, width_, random);
+  if (!draws()) return convert(in, height_ * width_, out);
+  const AugmentationDraw drawn = draw(random);
   const std::int64_t row = width_ * channels_;
   for (std::int64_t y = 0; y < height_; ++y) {
-    const std::int64_t from = y + draw.shift_y;
+    const std::int64_t from = y + drawn.shift_y;
     const bool inside = from >= 0 && from < height_;
-    convert_row(inside ? in + from * row : nullptr, draw, out + y * row);
+    convert_row(inside ? in + from * row : nullptr, drawn, out + y * row);
   }
-  cut_hole(draw, out);
+  cut_hole(drawn, out);
+}
+
+AugmentationDraw ImagePreparer::draw(SplitMix random) const {
+  return draws() ? draw_augmentation(augmentation_, height_, width_, random) : AugmentationDraw{};
+}
+
+std::vector<float> ImagePreparer::table() const {
+  std::vector<float> result;
+  for (std::size_t c = 0; c < tables_.size(); ++c) {
+    result.insert(result.end(), tables_[c].begin(), tables_[c].end());
+    result.push_back(means_[c]);
+  }
+  return result;
 }
 
 void ImagePreparer::convert(const std::uint8_t* in, std::int64_t pixels, float* out) const {

@@ -19,11 +19,17 @@ class ImagePreparer {
 
   // in and out: height * width * channels. `random` is augmentation_random() of the sample, used only where augmenting.
   void prepare(const std::uint8_t* in, SplitMix random, float* out) const;
+  // What prepare() draws; nothing where it does not augment.
+  AugmentationDraw draw(SplitMix random) const;
+  // [channels, 257]: by channel, what prepare() makes of each byte, then what it fills holes with.
+  std::vector<float> table() const;
 
  private:
   void convert(const std::uint8_t* in, std::int64_t pixels, float* out) const;
   void convert_row(const std::uint8_t* in, const AugmentationDraw& draw, float* out) const;
   void cut_hole(const AugmentationDraw& draw, float* out) const;
+
+  bool draws() const { return augmentation_.crop || augmentation_.flip || augmentation_.cutout; }
 
   std::int64_t height_, width_, channels_;
   Augmentation augmentation_;

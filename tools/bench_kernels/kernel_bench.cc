@@ -1,5 +1,6 @@
 // Operands, timing and errors.
 #include "tools/bench_kernels/kernel_bench.h"
+#include "tools/compute_choice.h"
 
 #include <algorithm>
 #include <chrono>
@@ -166,6 +167,7 @@ class KernelBench::Operands {
 KernelBench::KernelBench(const KernelBenchOptions& options) : options_(options), pool_(options.threads) {
   if (!is_cuda(options.device)) return;
   engine::cuda::use_device(options.device.index);
+  apply_warpgroup_switch();
   stream_ = std::make_unique<engine::cuda::Stream>();
   numbers_ = Arena(256, options.device);
   using engine::Products;

@@ -7,6 +7,7 @@
 #include "backends/rendezvous/identity.h"
 #include "models/model_catalog.h"
 #include "tools/bench_step/bench_step.h"
+#include "tools/compute_choice.h"
 #include "tools/exit_codes.h"
 #include "tools/train_session.h"
 
@@ -14,6 +15,8 @@ namespace tools {
 namespace {
 
 constexpr int kStepsADecision = 4;  // so that deciding costs nothing that shows
+constexpr int kStepsOnDevice = 20;  // likewise, for waiting until a device has done them
+constexpr int kWarmupOnDevice = 6;  // a step is captured as a graph in the third and fourth
 
 // Ranks of the group that this configuration will run in.
 std::int64_t world_of(const io::RunConfig& config) {
@@ -80,8 +83,10 @@ StepTimes measure_steps(const io::RunConfig& config, const StepBench& bench, bac
   static_cast<void>(session.start_state());
   const std::atomic<int> never{0};
   engine::Trainer trainer = session.make_trainer(never);
-  const auto control = group.make_communicator();
-  for (int i = 0; i < bench.warmup; ++i) trainer.step();
+  const auto control = host_communicator(group);
+  const bool device = session.on_device();
+  for (int i = 0; i < (device ? std::max(bench.warmup, kWarmupOnDevice) : bench.warmup); ++i) trainer.step();
+  trainer.settle();
   std::vector<engine::StepPhases> own;
   own.reserve(1 << 14);
   control->barrier();
@@ -91,10 +96,18 @@ StepTimes measure_steps(const io::RunConfig& config, const StepBench& bench, bac
     double more = bench.steps > 0 ? static_cast<double>(own.size()) < static_cast<double>(bench.steps) : time_left;
     if (group.world_size() > 1) control->broadcast(&more, sizeof more, 0);
     if (more == 0) break;
-    for (int i = 0; i < kStepsADecision && (bench.steps == 0 || own.size() < static_cast<std::size_t>(bench.steps)); ++i) {
+    const std::size_t first = own.size();
+    const auto began = Clock::now();
+    for (int i = 0; i < (device ? kStepsOnDevice : kStepsADecision); ++i) {
+      if (bench.steps > 0 && own.size() >= static_cast<std::size_t>(bench.steps)) break;
       trainer.step();
       own.push_back(trainer.phases());
     }
+    if (!device) continue;
+    // The host only issues steps: what each takes is known for all of them together, and stands under forward.
+    trainer.settle();
+    const double each = std::chrono::duration<double>(Clock::now() - began).count() / static_cast<double>(own.size() - first);
+    for (std::size_t i = first; i < own.size(); ++i) own[i] = {.forward = each};
   }
   StepTimes times{session.start_line(), group.backend(), session.global_batch(), {}};
   std::vector<engine::StepPhases> all(own.size() * static_cast<std::size_t>(group.world_size()));

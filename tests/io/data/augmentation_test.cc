@@ -98,6 +98,44 @@ TEST(Augmentation, PixelsAreThoseOfTheDefinition) {
   }
 }
 
+// Bytes and draws are the same fates, left to somebody else to carry out.
+TEST(Augmentation, BytesComeWithTheDrawsThatMakeTheFloats) {
+  const Dataset set = random_images(20, {8, 9, 3});
+  const auto elements = static_cast<std::size_t>(set.sample_count());
+  for (const bool augmented : {true, false}) {
+    const Fates expected = fates(set, 1, 0, 5);
+    for (const int workers : {0, 2}) {
+      const SamplerOptions order{.size = set.size(), .global_batch = 7, .seed = 5, .shuffle = true};
+      BatchLoader loader(set, order, {.workers = workers, .augmentation = augmented ? kAll : Augmentation{}, .bytes = true});
+      for (int step = 0; step < 9; ++step) {
+        const Batch& batch = loader.next();
+        ASSERT_TRUE(batch.samples.empty());
+        ASSERT_EQ(batch.draws.size(), batch.sample_ids.size());
+        ASSERT_EQ(batch.pixels.size(), batch.sample_ids.size() * elements);
+        for (std::size_t i = 0; i < batch.draws.size(); ++i) {
+          const std::uint8_t* image = set.samples.data() + static_cast<std::size_t>(batch.sample_ids[i]) * elements;
+          ASSERT_TRUE(std::equal(image, image + elements, batch.pixels.data() + i * elements));
+          const std::vector<float> found = naive(set, image, batch.draws[i], true);
+          ASSERT_EQ(found, augmented ? expected.at({batch.epoch, batch.sample_ids[i]}) : naive(set, image, {}, true));
+        }
+      }
+    }
+  }
+}
+
+TEST(Augmentation, TableHasTheValueOfEachByteAndOfHoles) {
+  const Dataset set = random_images(1, {1, 1, 2});
+  for (const bool standard : {false, true}) {
+    const std::vector<float> table = ImagePreparer(set, standard ? Normalization::kStandard : Normalization::kUnit, {}).table();
+    ASSERT_EQ(table.size(), 2u * 257);
+    const std::vector<std::uint8_t> bytes{7, 255};
+    const std::vector<float> values = naive(set, bytes.data(), {}, standard);
+    const std::vector<float> hole = naive(set, bytes.data(), {.hole_bottom = 1, .hole_right = 1}, standard);
+    EXPECT_EQ((std::vector<float>{table[7], table[257 + 255]}), values);
+    EXPECT_EQ((std::vector<float>{table[256], table[257 + 256]}), hole);
+  }
+}
+
 TEST(Augmentation, NoneIsTheImageItself) {
   const Dataset set = random_images(1, {6, 6, 3});
   std::vector<float> out(set.samples.size());
@@ -157,6 +195,8 @@ TEST(Augmentation, NeedsImages) {
   set.labels = {0, 0};
   set.classes = 1;
   EXPECT_THROW(BatchLoader(set, {.size = 2, .global_batch = 1}, {Normalization::kUnit, 0, 1, kAll}), ConfigError);
+  EXPECT_FALSE(has_bytes(set));
+  EXPECT_THROW(BatchLoader(set, {.size = 2, .global_batch = 1}, {.bytes = true}), ConfigError);
 }
 
 }  // namespace

@@ -1,0 +1,10 @@
+// Images from bytes on a CUDA device; operands as in prepare_images.h, checked there. Bound: bytes.
+#pragma once
+
+#include "engine/kernels/prepare_images.h"
+
+namespace engine::kernels::cuda {
+
+void prepare_images(KernelContext& context, TensorView images, const ImageDraw* draws, TensorView table, TensorView out);
+
+}  // namespace engine::kernels::cuda
