@@ -2,8 +2,11 @@
 //
 // The communicator is a nonblocking one of NCCL's: no call waits inside the library, where no deadline would reach it.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <thread>
 
 #include "backends/cuda_calls.h"
 #include "backends/nccl/nccl_backend.h"
@@ -57,9 +60,11 @@ class NcclCommunicator final : public DeviceCommunicator {
   ~NcclCommunicator() override {
     if (comm_ != nullptr) {
       deregister_all();
-      if (!end_in_order()) nccl_.ncclCommAbort(comm_);
+      if (end_in_order()) comm_ = nullptr;
     }
-    comm_ = nullptr;
+    break_off();
+    wait_for_abort();
+    if (aborter_.joinable()) *aborted_ ? aborter_.join() : aborter_.detach();
     while (!allocated_.empty()) release(allocated_.begin()->first);
     cudaFree(device_words_);
   }
@@ -265,16 +270,37 @@ class NcclCommunicator final : public DeviceCommunicator {
       call();
     } catch (const PeerError&) {
       broken_ = true;
-      if (comm_ != nullptr) {
-        deregister_all();
-        nccl_.ncclCommAbort(comm_);
-        comm_ = nullptr;
-      }
+      break_off();
       const auto until = Clock::now() + kGoodbyeTime;
       while (stream != nullptr && cudaStreamQuery(stream) == cudaErrorNotReady && Clock::now() < until)
         std::this_thread::sleep_for(std::chrono::microseconds(200));
+      if (stream == nullptr) wait_for_abort();
       throw;
     }
+  }
+
+  // Ends the kernels that wait for a peer. ncclCommAbort tells them to quit and then waits until every graph with a call of this
+  // communicator is gone. Those are the caller's, who lets go of them when the error has reached it: so a thread waits instead.
+  // What is registered stays so until then, for kernels use it to their end.
+  void break_off() noexcept {
+    if (comm_ == nullptr) return;
+    registered_.clear();
+    const auto abort = [call = nccl_.ncclCommAbort, comm = comm_, device = device_, done = aborted_] {
+      cudaSetDevice(device);
+      call(comm);
+      *done = true;
+    };
+    comm_ = nullptr;
+    try {
+      aborter_ = std::thread(abort);
+    } catch (const std::exception&) {
+      abort();
+    }
+  }
+
+  void wait_for_abort() const noexcept {
+    const auto until = Clock::now() + kGoodbyeTime;
+    while (aborter_.joinable() && !*aborted_ && Clock::now() < until) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 
   // NCCL does not tell who is missing.
@@ -318,6 +344,8 @@ class NcclCommunicator final : public DeviceCommunicator {
   int plans_ = 0;
   std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle, in order
   std::map<void*, bool> allocated_;                  // true: by NCCL
+  std::thread aborter_;                              // of break_off()
+  const std::shared_ptr<std::atomic<bool>> aborted_ = std::make_shared<std::atomic<bool>>(false);  // it has ended
 };
 
 std::unique_ptr<DeviceCommunicator> connect(const BackendContext& context, const ncclUniqueId& id) {

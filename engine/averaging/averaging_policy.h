@@ -51,6 +51,8 @@ class AveragingPolicy {
   // Whether the next after_update() reads or writes anything of the state that an update changes. Where it does not, a state on
   // a device need not be brought to host memory.
   virtual bool update_touches_state() const { return true; }
+  // Whether finish_gradients() of the step to come reads the parameters, as they are before that step.
+  virtual bool reads_parameters() const { return false; }
   // Brings replicas together now: at the end of an epoch, before saving, at exit. Nothing to do where they are together.
   virtual void synchronize() {}
   // Whether replicas' optimizer states may differ: a checkpoint must then hold every rank's.

@@ -43,6 +43,7 @@ class MixedAveraging : public AveragingPolicy {
   }
   bool changes_gradients() const override { return of_gradients() != nullptr; }
   bool update_touches_state() const override { return !warming_up() && p_.parameters->update_touches_state(); }
+  bool reads_parameters() const override { return !warming_up() && p_.parameters->reads_parameters(); }
   void synchronize() override { p_.parameters->synchronize(); }  // nothing to do during the warm-up
   bool together() const override { return p_.parameters->together(); }
   bool local_optimizer_state() const override { return p_.parameters->local_optimizer_state(); }

@@ -20,6 +20,7 @@ class OuterStep {
 
   // Remembers where the replicas start, once. Called before the first update.
   void start();
+  bool started() const { return started_; }
   // The values hold the replicas' mean, and then the result. Overwrites the gradients. With a rate of 0 where the inner rate
   // divides, the mean is the result.
   void apply(double inner_lr);

@@ -41,6 +41,7 @@ class ParameterAveraging : public AveragingPolicy {
     if (outer_) outer_->apply(lr);
   }
   bool update_touches_state() const override { return options_.schedule.due(updates_ + 1); }
+  bool reads_parameters() const override { return outer_ && !outer_->started(); }
   void synchronize() override {
     if (!apart_) return;
     // Every sample counts once. Where the data set is smaller than the world and nobody has seen any, all count alike.

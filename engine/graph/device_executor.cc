@@ -183,6 +183,7 @@ int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bo
   if (!slot.arrived.done()) e.wait(e.copies.handle());  // else the copy before might still read what is overwritten now
   e.fill(slot, batch, numbers);
   slot.used.make_wait(e.copies.handle());
+  if (!e.options.pinned) e.wait(e.copies.handle());  // the copy itself would wait here, with no deadline
   const std::size_t bytes = e.layout.samples + batch.samples.size_bytes() + batch.tokens.size_bytes() + batch.pixels.size_bytes();
   cuda::copy_async(slot.device_memory.data(), slot.host.data(), bytes, e.copies.handle());
   slot.arrived.record(e.copies.handle());

@@ -32,6 +32,8 @@ class Sum final : public DeviceGradientSum {
     communicator.register_memory(data_, gradients.bytes());
   }
 
+  ~Sum() override { communicator_.release(data_); }  // before the memory goes
+
   void ready(std::int64_t elements, void* stream) override {
     if (overlap_) send(elements, stream);
   }
@@ -44,7 +46,10 @@ class Sum final : public DeviceGradientSum {
   }
 
   bool capturable() const override { return communicator_.capturable(); }
-  void wait(void* stream) override { communicator_.wait(stream); }
+  void wait(void* stream) override {
+    communicator_.wait(stream_.handle());  // a step that failed on the way has not joined the two
+    communicator_.wait(stream);
+  }
 
  private:
   void send(std::int64_t elements, void* stream) {

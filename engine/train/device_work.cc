@@ -72,19 +72,28 @@ class Work final : public DeviceWork {
     to_device();
   }
 
-  ~Work() override { cuda::release_pinned(pinned_); }
+  // To free memory of the device waits for all of its kernels, and for ever where one waits for a rank that is lost.
+  ~Work() override {
+    try {
+      cuda::use_device(options_.device.index);
+      wait(stream_.handle());
+    } catch (const std::exception&) {
+      // Nothing on the device waits for another rank any more; why this ends is known already.
+    }
+    cuda::release_pinned(pinned_);
+  }
 
   void run(const StepRequest& request, const std::function<void(std::int64_t)>& ready, StepPhases& phases) override {
     cuda::use_device(options_.device.index);
     PhaseTimer timer;
     host_gradients_ = request.host_gradients;
-    updated_ = false;
+    updated_ = mirrored_ = false;
     numbers_ = {.epoch = request.batch.epoch,
                 .loss_gradient = static_cast<float>(request.scale / rows_of_sample_),
                 .max_norm = std::max(0.0, request.clip_grad),
                 .lr = request.lr};
     if (options_.micro_batches == 1 && !host_gradients_ && why_straight_.empty()) {
-      captured_step(request.batch);
+      captured_step(request);
       timer.lap(phases.forward);
       return;
     }
@@ -107,7 +116,9 @@ class Work final : public DeviceWork {
   StepResults results() override { return executor_.results(); }
 
   void to_host() override {
+    if (mirrored_) return;
     cuda::use_device(options_.device.index);
+    wait(stream_.handle());  // a copy to memory that is not pinned would itself wait for the stream, with no deadline
     for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
       cuda::copy_async(here.data(), there.data(), here.bytes(), stream_.handle());
     });
@@ -115,6 +126,7 @@ class Work final : public DeviceWork {
     wait(stream_.handle());
     std::memcpy(options_.control, pinned_, sizeof(StepControl));
     host_optimizer_.set_step_count(options_.control->applied_steps);
+    mirrored_ = true;
   }
 
   void to_device() override {
@@ -128,6 +140,7 @@ class Work final : public DeviceWork {
     cuda::copy_async(control_memory_.data(), pinned_, sizeof(StepControl), stream_.handle());
     if (const TensorView half = model_.half_flat()) kernels::copy_to_half(context_, model_.parameters.values.flat(), half);
     wait(stream_.handle());  // the mirror may be written again
+    mirrored_ = true;
   }
 
   std::string graph_text() const override {
@@ -201,8 +214,10 @@ class Work final : public DeviceWork {
     sum_->finish(stream_.handle());
   }
 
-  // The whole step, as one graph from the third on.
-  void captured_step(const BatchView& batch) {
+  // The whole step, as one graph from the third on. For NCCL a call is captured, and a graph with it started, on all ranks or on
+  // none: they decide alike, because they do so only where all have as many samples.
+  void captured_step(const StepRequest& request) {
+    const BatchView& batch = request.batch;
     const int slot = executor_.stage(batch, numbers_, true);
     const auto issue = [&] {
       executor_.forward(slot, true);
@@ -210,14 +225,12 @@ class Work final : public DeviceWork {
       finish_step(executor_.numbers(slot));
     };
     CapturedStep& captured = captured_[static_cast<std::size_t>(slot)];
-    if (captured.graph && captured.count == batch.count) {
-      captured.graph.launch(stream_.handle());
-    } else if (++straight_steps_ <= kStepsBeforeCapture) {
-      issue();
-    } else if (captured.graph) {
-      issue();  // a batch of another size, at the end of an epoch
+    const bool alike = sum_ == nullptr || request.equal_shares;
+    if (!alike || straight_steps_ < kStepsBeforeCapture || batch.count < captured.count) {
+      issue();  // later on: a smaller batch, at the end of an epoch
+      straight_steps_ = std::min(straight_steps_ + 1, kStepsBeforeCapture);
     } else {
-      capture(captured, batch.count, issue);
+      if (batch.count > captured.count) capture(captured, batch.count, issue);
       captured.graph.launch(stream_.handle());
     }
     executor_.release(slot);
@@ -241,6 +254,7 @@ class Work final : public DeviceWork {
     const std::int64_t first = batch.count * m / options_.micro_batches, last = batch.count * (m + 1) / options_.micro_batches;
     const bool final = m + 1 == options_.micro_batches;
     const int slot = executor_.stage(batch.slice(first, last - first), numbers_, true);
+    if (m == 0 && options_.replicas != nullptr) wait(stream_.handle());  // layers wait for the stream, and have no deadline
     executor_.forward(slot, true, /*continues=*/m > 0);
     timer.lap(phases.forward);
     const Write write = m == 0 ? Write::kOverwrite : Write::kAdd;
@@ -324,6 +338,7 @@ class Work final : public DeviceWork {
   double rows_of_sample_ = 1;
   int last_slot_ = 0, straight_steps_ = 0;
   bool host_gradients_ = false, updated_ = false;
+  bool mirrored_ = false;  // no step since mirror and device were made equal
 };
 
 }  // namespace

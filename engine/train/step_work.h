@@ -16,6 +16,7 @@ struct StepRequest {
   std::int64_t global_count = 0;  // over all ranks
   double scale = 1;               // of the sum of this rank's losses
   double lr = 0, clip_grad = 0;   // of the update; for works that do it themselves
+  bool equal_shares = true;       // every rank has as many samples
   bool host_gradients = false;    // somebody changes the gradients in host memory between run() and update()
 };
 

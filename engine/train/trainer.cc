@@ -76,6 +76,13 @@ StepCounts Trainer::step_counts(const io::Batch& batch) const {
   return counts;
 }
 
+bool Trainer::equal_shares(std::int64_t step) const {
+  const std::int64_t first = p_.sampler.local_count(step, 0);
+  for (int rank = 1; rank < p_.control.world_size(); ++rank)
+    if (p_.sampler.local_count(step, rank) != first) return false;
+  return true;
+}
+
 void Trainer::step() {
   PhaseTimer timer;
   phases_ = {};
@@ -85,12 +92,14 @@ void Trainer::step() {
   AveragingPolicy& policy = p_.state.policy;
   lr_ = p_.learning_rate.at(p_.state.progress.global_step);
   const BatchView view = view_of(batch, draws_);
+  if (policy.reads_parameters()) p_.work.to_host();
   p_.work.run(
       {.batch = view,
        .global_count = counts.global,
        .scale = options_.losses_of_a_sample > 0 ? options_.losses_of_a_sample : policy.loss_scale(counts),
        .lr = lr_,
        .clip_grad = options_.clip_grad,
+       .equal_shares = equal_shares(batch.step),
        .host_gradients = policy.changes_gradients()},
       [&policy](std::int64_t elements) { policy.gradients_ready(elements); }, phases_);
   timer.skip();

@@ -66,7 +66,8 @@ class Trainer {
 
  private:
   StepCounts step_counts(const io::Batch& batch) const;
-  bool advance();  // counts the step just done; true at the end of an epoch
+  bool equal_shares(std::int64_t step) const;  // whether every rank has as many samples in a step of the epoch
+  bool advance();                              // counts the step just done; true at the end of an epoch
   void sum_over_ranks(std::span<double> values, double& signal);
   void bring_together();  // synchronize(), wherever the state is
   void exchange();        // agrees on stopping, reports when it is time

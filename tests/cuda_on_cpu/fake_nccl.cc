@@ -2,7 +2,8 @@
 //
 // As unhelpful as the real one may be: a call that no peer answers never ends, and neither does one that the ranks disagree
 // on; a peer's death is not noticed; two ranks on one GPU are refused unless their NCCL_HOSTID differs; host memory is
-// refused. Sums are folded in the order of ranks, rounded at each step; NaN loses in max and min; u8 sums wrap.
+// refused; a call that is captured on some ranks only never ends; abort waits until no graph has a call of the communicator.
+// Sums are folded in the order of ranks, rounded at each step; NaN loses in max and min; u8 sums wrap.
 //
 // NCCL_ON_CPU_FAULT=KIND[:N][@RANK] brings about, on one rank or on all:
 //   refuse_init      the communicator is not made (ncclSystemError)
@@ -13,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -109,11 +111,29 @@ ncclResult_t issue(ncclComm_t comm, Call call, const void* in, void* out, cudaSt
   if (call.op != ncclSum && call.op != ncclMax && call.op != ncclMin) return fail(ncclInvalidArgument, "no such reduction here");
   if (!on_device(in, s.device) || !on_device(out, s.device))
     return fail(ncclInvalidArgument, "the memory is not that of the communicator's device");
-  simt::enqueue_until_done(stream, [running = Running(comm->state, call, in, out)]() mutable { return running.step(); });
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(stream, &status);
+  call.captured = status != cudaStreamCaptureStatusNone;
+  const std::shared_ptr<int> graph = call.captured ? s.graphs : nullptr;
+  simt::enqueue_until_done(stream, [running = Running(comm->state, call, in, out), graph]() mutable { return running.step(); });
   // Handing over takes its time now and then, as it may where the communicator does not block.
   if (s.blocking || s.issued++ % 3 != 0) return ncclSuccess;
   s.unsettled = 2;
   return ncclInProgress;
+}
+
+struct Registry {
+  std::mutex mutex;
+  std::set<void*> registered;
+};
+Registry& registry() {
+  static Registry* r = new Registry;
+  return *r;
+}
+void forget_registered(State& s) {
+  const std::lock_guard lock(registry().mutex);
+  for (const auto& [memory, bytes] : s.registered) registry().registered.erase(memory);
+  s.registered.clear();
 }
 
 }  // namespace
@@ -188,25 +208,16 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  if (!comm->state->registered.empty()) std::fprintf(stderr, "nccl_on_cpu: aborted with memory registered\n");
-  comm->state->aborted = true;
-  shm_unlink(comm->state->name.c_str());  // in case that not all have come
+  State& s = *comm->state;
+  s.aborted = true;
+  shm_unlink(s.name.c_str());  // in case that not all have come
+  forget_registered(s);
+  while (s.graphs.use_count() > 1) std::this_thread::sleep_for(std::chrono::microseconds(100));
   delete comm;
   return ncclSuccess;
 }
 
 #if !defined(NCCL_ON_CPU_IS_OLD)
-namespace {
-struct Registry {
-  std::mutex mutex;
-  std::set<void*> registered;
-};
-Registry& registry() {
-  static Registry* r = new Registry;
-  return *r;
-}
-}  // namespace
-
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* memory, std::size_t bytes, void** handle) {
   if (!on_device(memory, comm->state->device)) return fail(ncclInvalidArgument, "not the device's memory");
   comm->state->registered[memory] = bytes;

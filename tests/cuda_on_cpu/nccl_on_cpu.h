@@ -24,6 +24,7 @@ struct Call {
   ncclRedOp_t op = ncclSum;
   int root = 0;
   std::size_t count = 0;  // elements that each rank sends
+  bool captured = false;
   bool operator==(const Call&) const = default;
 };
 
@@ -56,11 +57,12 @@ struct State {
   std::string error;
   Fault fault;
   std::atomic<bool> aborted{false}, failed{false};
-  int unsettled = 0;                        // queries until the last call counts as handed over
-  std::uint64_t pieces = 0;                 // of this rank
-  long calls = 0, issued = 0;               // that began to run; that were put on a stream
-  const void* running = nullptr;            // the call that has the communicator
-  std::map<void*, std::size_t> registered;  // by address
+  int unsettled = 0;                                       // queries until the last call counts as handed over
+  std::uint64_t pieces = 0;                                // of this rank
+  long calls = 0, issued = 0;                              // that began to run; that were put on a stream
+  const void* running = nullptr;                           // the call that has the communicator
+  std::map<void*, std::size_t> registered;                 // by address
+  std::shared_ptr<int> graphs = std::make_shared<int>(0);  // held by every captured call
 
   ~State() {
     if (segment != nullptr) munmap(segment, sizeof(Segment));

@@ -51,6 +51,18 @@ TEST_F(CudaProgram, RanksOverNcclEndBitIdentical) {
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
 }
 
+// Of 13 samples one rank has 5 and two have 4, each in its turn: no step may be a graph on some ranks only.
+TEST_F(CudaProgram, RanksWithUnequalSharesAverageOverNccl) {
+  const TemporaryDirectory folder;
+  const CommandResult result = train(folder / "a", {"--device", "cuda", "--backend", "nccl", "--spawn", "3", "--batch-size", "13",
+                                                    "--epochs", "2", "--timeout", "20"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  for (const int rank : {1, 2}) {
+    const CommandResult verified = verify(rank_model(folder / "a", 0), rank_model(folder / "a", rank));
+    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  }
+}
+
 TEST_F(CudaProgram, EveryWayOfAveragingGivesEqualReplicas) {
   const TemporaryDirectory folder;
   for (const char* backend : {"gloo", "shm"}) {

@@ -109,9 +109,10 @@ TEST_F(CudaTrain, SynchronisedStatisticsMakeReplicasEqual) {
 }
 
 TEST_F(CudaTrain, ParameterAveragingWorksOnTheDevicesState) {
-  for (const char* sync : {"params", "diloco", "slowmo", "post-local"}) {
-    Options options = with(kMlp, {{"batch-size", "12"}, {"sync", sync}, {"sync-every", "2"}});
-    if (std::string(sync) == "post-local") options["sync-warmup"] = "2";
+  const std::pair<const char*, const char*> ways[] = {{"params", "0"},     {"diloco", "0"}, {"slowmo", "0"},
+                                                      {"post-local", "2"}, {"diloco", "2"}, {"slowmo", "2"}};
+  for (const auto& [sync, warmup] : ways) {
+    const Options options = with(kMlp, {{"batch-size", "12"}, {"sync", sync}, {"sync-every", "2"}, {"sync-warmup", warmup}});
     const auto cuda = train(2, options), cpu = train(2, on_cpu(options));
     EXPECT_LT(distance(cpu[0], cuda[0]), 1e-5) << sync;
     EXPECT_TRUE(same_bits(cuda[0], cuda[1], io::Section::kParameter)) << sync;

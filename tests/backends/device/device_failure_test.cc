@@ -188,6 +188,37 @@ TEST_F(DeviceFailure, AKilledRankIsNamedByThoseWhoWaitForIt) {
   }
 }
 
+// NCCL's own abort returns only once no graph has a call of the communicator any more.
+TEST_F(DeviceFailure, ACapturedStepDoesNotHoldUpTheNews) {
+  const auto start = Clock::now();
+  const auto outcomes = run_forked(2, {}, [&](Group& group) {
+    const auto c = group.make_device_communicator({.backend = "nccl"});
+    const Stream stream;
+    const DeviceBytes data(kCount * 4);
+    reduce_on(*c, stream, data);
+    struct Graph {
+      cudaGraph_t graph = nullptr;
+      cudaGraphExec_t executable = nullptr;
+      ~Graph() {
+        if (executable != nullptr) cudaGraphExecDestroy(executable);
+        if (graph != nullptr) cudaGraphDestroy(graph);
+      }
+    } step;
+    cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal);
+    c->all_reduce_on(stream.get(), data.get(), kCount, DataType::kF32, ReduceOp::kSum);
+    cudaStreamEndCapture(stream.get(), &step.graph);
+    cudaGraphInstantiate(&step.executable, step.graph, 0);
+    for (int i = 0;; ++i) {
+      if (i == 3 && group.rank() == 1) kill(getpid(), SIGKILL);
+      cudaGraphLaunch(step.executable, stream.get());
+      c->wait(stream.get());
+    }
+  });
+  EXPECT_LT(Clock::now() - start, 8s);
+  expect_has(outcomes[0], "peer: backend nccl");
+  expect_has(outcomes[0], "died");
+}
+
 TEST_F(DeviceFailure, AbortWakesWhoWaits) {
   for (const char* way : {"nccl", "staged:gloo"}) {
     const auto outcomes = run_threads(2, {}, [&](Group& group) {
