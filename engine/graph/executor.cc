@@ -31,11 +31,6 @@ void set_batch(TensorView& view, std::int64_t count) {
   if (view.shape.rank() > 0) view.shape[0] = count;
 }
 
-[[noreturn]] void wrong_batch(const char* what, std::size_t found, std::int64_t expected, std::int64_t count) {
-  throw InputError("a batch of " + std::to_string(count) + " samples has " + std::to_string(found) + " " + what + ", expected " +
-                   std::to_string(expected));
-}
-
 }  // namespace
 
 struct Executor::Impl {
@@ -180,34 +175,15 @@ struct Executor::Impl {
   void check(const BatchView& batch, bool training) const {
     require(batch.count >= 0 && batch.count <= plan.options.max_batch, "a batch is larger than the plan's");
     require(!training || plan.options.training, "training needs a training plan");
-    const std::int64_t sample_count = batch.count * sample_items, label_count = batch.count * label_items;
-    const std::int64_t ids = reads_tokens() ? sample_count : 0, bytes = reads_pixels() ? sample_count : 0;
-    const std::int64_t values = sample_count - ids - bytes;
-    if (static_cast<std::int64_t>(batch.samples.size()) != values)
-      wrong_batch("sample values", batch.samples.size(), values, batch.count);
-    if (static_cast<std::int64_t>(batch.pixels.size()) != bytes)
-      wrong_batch("bytes of images", batch.pixels.size(), bytes, batch.count);
-    if (const std::int64_t draws = reads_pixels() ? batch.count : 0; static_cast<std::int64_t>(batch.draws.size()) != draws)
-      wrong_batch("draws of images", batch.draws.size(), draws, batch.count);
-    if (static_cast<std::int64_t>(batch.tokens.size()) != ids) wrong_batch("tokens", batch.tokens.size(), ids, batch.count);
-    if (static_cast<std::int64_t>(batch.labels.size()) != label_count)
-      wrong_batch("labels", batch.labels.size(), label_count, batch.count);
-    if ((training || !batch.sample_ids.empty()) && static_cast<std::int64_t>(batch.sample_ids.size()) != batch.count)
-      wrong_batch("sample ids", batch.sample_ids.size(), batch.count, batch.count);
-    check_labels(batch);
-  }
-
-  // Before anything runs, so that a wrong label leaves the running statistics alone.
-  void check_labels(const BatchView& batch) const {
-    const std::int64_t classes = logits.shape[logits.shape.rank() - 1];
-    for (std::size_t i = 0; i < batch.labels.size(); ++i) {
-      if (batch.labels[i] >= 0 && batch.labels[i] < classes) continue;
-      const std::size_t sample = i / static_cast<std::size_t>(label_items);
-      const std::string who = batch.sample_ids.empty() ? "row " + std::to_string(sample) + " of the batch"
-                                                       : "sample " + std::to_string(batch.sample_ids[sample]);
-      throw InputError("label " + std::to_string(batch.labels[i]) + " of " + who + " is out of range: the model has " +
-                       std::to_string(classes) + " classes, labels 0 to " + std::to_string(classes - 1));
-    }
+    using Samples = BatchShape::Samples;
+    check_batch(batch,
+                {.samples = reads_tokens()   ? Samples::kTokens
+                            : reads_pixels() ? Samples::kPixels
+                                             : Samples::kValues,
+                 .sample_items = sample_items,
+                 .label_items = label_items,
+                 .classes = logits.shape[logits.shape.rank() - 1]},
+                training);
   }
 
   void set_count(std::int64_t count) {
@@ -300,15 +276,6 @@ struct Executor::Impl {
     }
   }
 };
-
-BatchView BatchView::slice(std::int64_t first, std::int64_t taken) const {
-  require(first >= 0 && taken >= 0 && first + taken <= count, "a slice lies within its batch");
-  const auto part = [&](const auto& values) {
-    const std::size_t each = count == 0 ? 0 : values.size() / static_cast<std::size_t>(count);
-    return values.subspan(static_cast<std::size_t>(first) * each, static_cast<std::size_t>(taken) * each);
-  };
-  return {taken, part(samples), part(pixels), part(draws), part(tokens), part(labels), part(sample_ids), epoch};
-}
 
 Executor::Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed)
     : Executor(plan, state, KernelContext{.device = {}, .threads = &threads}, seed) {}

@@ -4,52 +4,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 
 #include "engine/core/arena.h"
 #include "engine/core/thread_pool.h"
+#include "engine/graph/batch_view.h"
 #include "engine/graph/model_state.h"
 #include "engine/graph/plan.h"
-#include "engine/kernels/prepare_images.h"
 #include "engine/kernels/softmax_cross_entropy.h"
 #include "engine/kernels/step_numbers.h"
 
 namespace engine {
-
-// One mini-batch in host memory, as the loader hands it over. `count` <= max_batch; 0 is a valid batch.
-struct BatchView {
-  std::int64_t count = 0;
-  std::span<const float> samples;  // count * item count, NHWC; read in place when the plan is f32
-  // Instead of samples, after set_image_table(): images as bytes, NHWC, and what was drawn for each of them.
-  std::span<const std::uint8_t> pixels{};
-  std::span<const kernels::ImageDraw> draws{};
-  std::span<const std::int32_t> tokens{};    // instead of samples, for a model that reads token ids: count * context
-  std::span<const std::int32_t> labels;      // count (times positions)
-  std::span<const std::int64_t> sample_ids;  // count: places in the data set, for randomness by sample
-  std::uint64_t epoch = 0;
-
-  BatchView slice(std::int64_t first, std::int64_t samples) const;  // samples [first, first + samples)
-};
-
-struct BatchResult {
-  double loss_sum = 0;       // over samples (and positions)
-  std::int64_t correct = 0;  // rows whose first largest logit is the label
-  std::int64_t rows = 0;     // samples times positions
-  std::int64_t top5 = 0;     // rows whose label is among the five largest logits; counted in inference mode only
-};
-
-// Sums of the last step and of all steps so far.
-struct StepResults {
-  BatchResult last, total;
-
-  void add(const BatchResult& step) {
-    last = step;
-    total.loss_sum += step.loss_sum;
-    total.correct += step.correct;
-    total.rows += step.rows;
-    total.top5 += step.top5;
-  }
-};
 
 // Where a step on a CUDA device finds its numbers and leaves its results; all in device memory, all outlive the step.
 struct DeviceStep {
