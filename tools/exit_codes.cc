@@ -4,6 +4,7 @@
 #include <new>
 
 #include "backends/backend_error.h"
+#include "engine/core/cuda_runtime.h"
 #include "engine/core/error.h"
 #include "engine/train/replica_sync.h"
 #include "io/io_error.h"
@@ -29,7 +30,7 @@ int exit_code_of(const std::exception& error) {
   if (is<io::Error>(error)) return kExitIo;
   if (is<engine::DesyncError>(error) || is<backends::MismatchError>(error)) return kExitMismatch;
   if (is<backends::AuthenticationError>(error)) return kExitAuthentication;
-  if (is<backends::Error>(error)) return kExitUnavailable;
+  if (is<backends::Error>(error) || is<engine::cuda::CudaError>(error)) return kExitUnavailable;
   return kExitInternal;
 }
 

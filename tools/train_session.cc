@@ -289,6 +289,8 @@ std::vector<std::string> TrainSession::plan_lines() const {
 std::string TrainSession::graph_line() const {
   const auto* work = dynamic_cast<const engine::DeviceWork*>(impl_->work.get());
   if (work == nullptr) return "";
+  if (impl_->device_wire && impl_->state.global_batch % impl_->group.world_size() != 0)
+    return "not captured: the ranks' shares of a batch are unequal";
   return impl_->policy->changes_gradients() ? "not captured: gradients pass through host memory" : work->graph_text();
 }
 

@@ -20,9 +20,8 @@ constexpr int kStepsBeforeCapture = 2;                  // a kernel's first laun
 // Memory pinned for as long as this lives.
 class Pin {
  public:
-  explicit Pin(const FlatBuffer& buffer) : memory_(buffer.data()) {
-    if (buffer.bytes() > 0) cuda::pin(memory_, buffer.bytes());
-    if (buffer.bytes() == 0) memory_ = nullptr;
+  Pin(const FlatBuffer& buffer, bool wanted) : memory_(wanted && buffer.bytes() > 0 ? buffer.data() : nullptr) {
+    if (memory_ != nullptr) cuda::pin(memory_, buffer.bytes());
   }
   ~Pin() {
     if (memory_ != nullptr) cuda::unpin(memory_);
@@ -51,8 +50,8 @@ class Work final : public DeviceWork {
       : options_(on(options)),
         host_(host),
         host_optimizer_(host_optimizer),
-        pin_values_(host.parameters.values),
-        pin_gradients_(host.parameters.gradients),
+        pin_values_(host.parameters.values, true),
+        pin_gradients_(host.parameters.gradients, !options.make_sum),  // else they never leave the device
         model_(ModelState::allocate(*plan.graph, plan.options.dtype, options.device)),
         optimizer_(options.make_optimizer(model_.parameters.values)),
         control_memory_(sizeof(StepControl), options.device),
