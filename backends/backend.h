@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "backends/communicator.h"
-#include "backends/rendezvous/secret.h"
-#include "backends/rendezvous/store.h"
+#include "backends/store/secret.h"
+#include "backends/store/store.h"
 
 namespace backends {
 
@@ -23,13 +23,15 @@ class FailureWatch {
   // While enlisted, a communicator is aborted as soon as a member fails.
   virtual void enlist(Communicator& communicator) = 0;
   virtual void dismiss(Communicator& communicator) noexcept = 0;
-  // Holds what the others may still need although its communicator is destroyed, until all have said goodbye.
+  // Holds what the others may still need although its communicator is destroyed, until all have
+  // said goodbye.
   virtual void keep_until_goodbye(std::shared_ptr<void> resource) noexcept = 0;
 };
 
 class Enlistment {
  public:
-  Enlistment(FailureWatch& watch, Communicator& communicator) : watch_(watch), communicator_(communicator) {
+  Enlistment(FailureWatch& watch, Communicator& communicator)
+      : watch_(watch), communicator_(communicator) {
     watch_.enlist(communicator_);
   }
   ~Enlistment() { watch_.dismiss(communicator_); }
@@ -41,13 +43,15 @@ class Enlistment {
   Communicator& communicator_;
 };
 
-// What a backend gets to make one communicator of ranks that are processes: of all ranks of the group, or of some.
+// What a backend gets to make one communicator of ranks that are processes: of all ranks of the
+// group, or of some.
 struct BackendContext {
   int rank = 0, world_size = 1;  // within this communicator
   std::vector<int> members;      // the group's rank of each of its ranks; for messages
   Store& store;
   FailureWatch& watch;  // outlives the communicator
-  std::string prefix;   // of this communicator's keys in the store; equal on all its ranks, used once
+  std::string
+      prefix;  // of this communicator's keys in the store; equal on all its ranks, used once
   std::string address;  // of this rank, the one to listen on; all ranks can reach it
   Secret secret;        // the job's; every connection of our own proves it
   int streams = 1;      // connections per peer, where a backend stripes
@@ -68,13 +72,16 @@ struct Backend {
   Reach reach;
   bool usable;       // built in
   const char* note;  // why not, and what to install; or what it is
-  // Collective over the context's ranks. May throw any std::exception: the group adds who and where. Every payload is
-  // preceded by the call's ControlWord, and a peer's word that differs is a MismatchError before its payload is used.
+  // Collective over the context's ranks. May throw any std::exception: the group adds who and
+  // where. Every payload is preceded by the call's ControlWord, and a peer's word that differs is a
+  // MismatchError before its payload is used.
   std::unique_ptr<Communicator> (*create)(const BackendContext& context);
-  // What this machine lacks for a backend that is built in: "" nothing. nullptr: nothing can be missing. Any thread.
+  // What this machine lacks for a backend that is built in: "" nothing. nullptr: nothing can be
+  // missing. Any thread.
   const std::string& (*missing)() = nullptr;
   std::string (*describe)() = nullptr;  // what was found, where nothing is missing
-  bool device_memory = false;           // its calls take memory of a GPU, never of the host: `auto` and host stages leave it out
+  bool device_memory = false;  // its calls take memory of a GPU, never of the host: `auto` and host
+                               // stages leave it out
 };
 
 }  // namespace backends

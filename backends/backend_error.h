@@ -1,4 +1,5 @@
-// Errors of the communication layer. Caught in tools/engine_main.cc, which turns them into exit codes.
+// Errors of the communication layer. Caught in tools/engine_main.cc, which turns them into exit
+// codes.
 #pragma once
 
 #include <stdexcept>

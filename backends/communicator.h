@@ -1,9 +1,10 @@
 // The collectives of one group of ranks.
 //
-// Blocking, in order, one caller at a time per communicator; every rank calls the same operations in the same order
-// with the same counts. In place. Host memory is done on return. Every call has a deadline (the group's timeout);
-// failure throws PeerError, whose text says backend, operation, count, rank and, where known, who is missing.
-// After a failure or abort() only destruction is allowed.
+// Blocking, in order, one caller at a time per communicator; every rank calls the same operations
+// in the same order with the same counts. In place. Host memory is done on return. Every call has a
+// deadline (the group's timeout); failure throws PeerError, whose text says backend, operation,
+// count, rank and, where known, who is missing. After a failure or abort() only destruction is
+// allowed.
 #pragma once
 
 #include <cstddef>
@@ -28,16 +29,19 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  // `count` elements at `data` become the reduction over all ranks: the same bits on every rank and in every run.
+  // `count` elements at `data` become the reduction over all ranks: the same bits on every rank and
+  // in every run.
   virtual void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) = 0;
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
   // `bytes` from each rank, concatenated in rank order into `output` (world_size * bytes).
   virtual void all_gather(const void* input, std::size_t bytes, void* output) = 0;
-  // Rank r gets elements [r*count/n, (r+1)*count/n) of the reduction, in place at that range; the rest is undefined.
+  // Rank r gets elements [r*count/n, (r+1)*count/n) of the reduction, in place at that range; the
+  // rest is undefined.
   virtual void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) = 0;
   virtual void barrier() = 0;
 
-  // Makes current and future calls on this rank throw soon. May be called from any thread. Does not throw.
+  // Makes current and future calls on this rank throw soon. May be called from any thread. Does not
+  // throw.
   virtual void abort(std::string_view reason) noexcept = 0;
 };
 

@@ -25,11 +25,14 @@ std::string_view to_string(Operation operation) {
   return "?";
 }
 
-ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count, DataType type, ReduceOp op) {
-  return {count, sequence, operation, static_cast<std::uint8_t>(static_cast<int>(type) * 16 + static_cast<int>(op)), 0};
+ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count,
+                           DataType type, ReduceOp op) {
+  return {count, sequence, operation,
+          static_cast<std::uint8_t>(static_cast<int>(type) * 16 + static_cast<int>(op)), 0};
 }
 
-ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes, int root) {
+ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes,
+                          int root) {
   return {bytes, sequence, operation, 0, static_cast<std::uint16_t>(root)};
 }
 
@@ -47,7 +50,8 @@ std::string to_string(const ControlWord& word) {
           .append(" ")
           .append(to_string(type));
     case Operation::kBroadcast:
-      return text + " of " + std::to_string(word.count) + " bytes from rank " + std::to_string(word.root);
+      return text + " of " + std::to_string(word.count) + " bytes from rank " +
+             std::to_string(word.root);
     case Operation::kAllGather:
     case Operation::kRegister:
       return text + " of " + std::to_string(word.count) + " bytes";
@@ -57,26 +61,30 @@ std::string to_string(const ControlWord& word) {
   return "something unknown (operation " + std::to_string(static_cast<int>(word.operation)) + ")";
 }
 
-void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& theirs, int their_rank) {
+void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& theirs,
+                    int their_rank) {
   const bool own_first = own_rank < their_rank;
   const ControlWord &first = own_first ? own : theirs, &second = own_first ? theirs : own;
   std::string order = " (collective " + std::to_string(first.sequence);
   if (first.sequence != second.sequence) order += " and " + std::to_string(second.sequence);
-  throw MismatchError("ranks disagree: rank " + std::to_string(own_first ? own_rank : their_rank) + " called " +
-                      to_string(first) + ", rank " + std::to_string(own_first ? their_rank : own_rank) + " " + to_string(second) +
+  throw MismatchError("ranks disagree: rank " + std::to_string(own_first ? own_rank : their_rank) +
+                      " called " + to_string(first) + ", rank " +
+                      std::to_string(own_first ? their_rank : own_rank) + " " + to_string(second) +
                       order + " of this communicator)");
 }
 
-void expect_equal_plans(std::span<const ControlWord> own, int own_rank, std::span<const ControlWord> theirs, int their_rank) {
+void expect_equal_plans(std::span<const ControlWord> own, int own_rank,
+                        std::span<const ControlWord> theirs, int their_rank) {
   const std::size_t common = std::min(own.size(), theirs.size());
   for (std::size_t i = 0; i < common; ++i) expect_equal(own[i], own_rank, theirs[i], their_rank);
   if (own.size() == theirs.size()) return;
   const bool own_longer = own.size() > theirs.size();
   const ControlWord& extra = own_longer ? own[common] : theirs[common];
-  throw MismatchError("ranks disagree: rank " + std::to_string(own_rank) + " plans " + std::to_string(own.size()) +
-                      " collectives, rank " + std::to_string(their_rank) + " " + std::to_string(theirs.size()) + "; only rank " +
-                      std::to_string(own_longer ? own_rank : their_rank) + " plans " + to_string(extra) + " (collective " +
-                      std::to_string(extra.sequence) + ")");
+  throw MismatchError(
+      "ranks disagree: rank " + std::to_string(own_rank) + " plans " + std::to_string(own.size()) +
+      " collectives, rank " + std::to_string(their_rank) + " " + std::to_string(theirs.size()) +
+      "; only rank " + std::to_string(own_longer ? own_rank : their_rank) + " plans " +
+      to_string(extra) + " (collective " + std::to_string(extra.sequence) + ")");
 }
 
 }  // namespace backends

@@ -1,5 +1,6 @@
-// What a collective call is, in 16 bytes: goes before every rank's payload, so that ranks that disagree on the operation,
-// its type, its count or its place in the order find out before anybody's data is touched.
+// What a collective call is, in 16 bytes: goes before every rank's payload, so that ranks that
+// disagree on the operation, its type, its count or its place in the order find out before
+// anybody's data is touched.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,14 @@
 
 namespace backends {
 
-enum class Operation : std::uint8_t { kAllReduce = 1, kBroadcast, kAllGather, kReduceScatter, kBarrier, kRegister };
+enum class Operation : std::uint8_t {
+  kAllReduce = 1,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kBarrier,
+  kRegister
+};
 
 std::string_view to_string(Operation operation);
 
@@ -25,23 +33,31 @@ struct ControlWord {
 };
 static_assert(sizeof(ControlWord) == 16);
 
-ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count, DataType type, ReduceOp op);
+ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count,
+                           DataType type, ReduceOp op);
 // kBroadcast, kAllGather, kBarrier, kRegister (memory for later calls).
-ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes, int root = 0);
+ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes,
+                          int root = 0);
 
-// "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"; bytes that are no word of ours: "something unknown (…)".
+// "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"; bytes that are no word of ours:
+// "something unknown (…)".
 std::string to_string(const ControlWord& word);
 
-// Throws MismatchError: "rank 0 called all_reduce sum of 7 f32, rank 1 all_reduce sum of 8 f32 (collective 3)".
-[[noreturn]] void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& theirs, int their_rank);
+// Throws MismatchError: "rank 0 called all_reduce sum of 7 f32, rank 1 all_reduce sum of 8 f32
+// (collective 3)".
+[[noreturn]] void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& theirs,
+                                 int their_rank);
 
 // What every backend calls on a peer's word before it uses what follows.
-inline void expect_equal(const ControlWord& own, int own_rank, const ControlWord& theirs, int their_rank) {
+inline void expect_equal(const ControlWord& own, int own_rank, const ControlWord& theirs,
+                         int their_rank) {
   if (!(own == theirs)) [[unlikely]]
     throw_mismatch(own, own_rank, theirs, their_rank);
 }
 
-// The same for the calls of a whole step: a MismatchError names the first call that differs, or the first that only one makes.
-void expect_equal_plans(std::span<const ControlWord> own, int own_rank, std::span<const ControlWord> theirs, int their_rank);
+// The same for the calls of a whole step: a MismatchError names the first call that differs, or the
+// first that only one makes.
+void expect_equal_plans(std::span<const ControlWord> own, int own_rank,
+                        std::span<const ControlWord> theirs, int their_rank);
 
 }  // namespace backends

@@ -16,11 +16,14 @@ bool leave_core(int core) noexcept {
   if (core < 0 || core >= CPU_SETSIZE || now - last < std::chrono::milliseconds(10)) return false;
   last = now;
   cpu_set_t allowed, others;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || !CPU_ISSET(core, &allowed) || CPU_COUNT(&allowed) < 2) return false;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || !CPU_ISSET(core, &allowed) ||
+      CPU_COUNT(&allowed) < 2)
+    return false;
   others = allowed;
   CPU_CLR(core, &others);
   if (sched_setaffinity(0, sizeof others, &others) != 0) return false;
-  static_cast<void>(sched_setaffinity(0, sizeof allowed, &allowed));  // what was allowed a moment ago is allowed now
+  static_cast<void>(sched_setaffinity(0, sizeof allowed,
+                                      &allowed));  // what was allowed a moment ago is allowed now
   return true;
 }
 

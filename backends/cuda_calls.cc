@@ -9,10 +9,18 @@ void check_cuda(cudaError_t code, const char* call) {
   throw PeerError(std::string(call) + ": " + cudaGetErrorString(code));
 }
 
-CudaStream::CudaStream() { check_cuda(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+CudaStream::CudaStream() {
+  check_cuda(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking),
+             "cudaStreamCreateWithFlags");
+}
 
-CudaEvent::CudaEvent() { check_cuda(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
-void CudaEvent::record(cudaStream_t stream) { check_cuda(cudaEventRecord(handle_, stream), "cudaEventRecord"); }
+CudaEvent::CudaEvent() {
+  check_cuda(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming),
+             "cudaEventCreateWithFlags");
+}
+void CudaEvent::record(cudaStream_t stream) {
+  check_cuda(cudaEventRecord(handle_, stream), "cudaEventRecord");
+}
 void CudaEvent::make_wait(cudaStream_t stream) const {
   check_cuda(cudaStreamWaitEvent(stream, handle_, 0), "cudaStreamWaitEvent");
 }
@@ -22,10 +30,13 @@ bool CudaEvent::done() const {
   return code == cudaSuccess;
 }
 
-PinnedMemory::PinnedMemory(std::size_t bytes) { check_cuda(cudaHostAlloc(&data_, bytes, cudaHostAllocDefault), "cudaHostAlloc"); }
+PinnedMemory::PinnedMemory(std::size_t bytes) {
+  check_cuda(cudaHostAlloc(&data_, bytes, cudaHostAllocDefault), "cudaHostAlloc");
+}
 
 void copy_on(cudaStream_t stream, void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0) check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+  if (bytes > 0)
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
 }
 
 bool stream_is_idle(cudaStream_t stream) {
@@ -44,8 +55,9 @@ void require_device_memory(const void* data, int device, const char* backend) {
   cudaPointerAttributes found{};
   check_cuda(cudaPointerGetAttributes(&found, data), "cudaPointerGetAttributes");
   if (found.type != cudaMemoryTypeDevice && found.type != cudaMemoryTypeManaged)
-    throw ConfigurationError("backend " + std::string(backend) + " got host memory, expected memory of CUDA device " +
-                             std::to_string(device) + ": choose another backend for training on the CPU");
+    throw ConfigurationError(
+        "backend " + std::string(backend) + " got host memory, expected memory of CUDA device " +
+        std::to_string(device) + ": choose another backend for training on the CPU");
 }
 
 std::string no_device_reason() {
@@ -54,7 +66,8 @@ std::string no_device_reason() {
   if (code == cudaSuccess) code = cudaGetDevice(&device);
   if (code == cudaSuccess && count > 0) return "";
   cudaGetLastError();
-  return std::string("no CUDA device (") + (code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code)) + ")";
+  return std::string("no CUDA device (") +
+         (code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code)) + ")";
 }
 
 void Patience::abort(std::string_view reason) noexcept {

@@ -1,4 +1,5 @@
-// CUDA's runtime as communicators use it: errors that name the call, and streams, events and memory that end by themselves.
+// CUDA's runtime as communicators use it: errors that name the call, and streams, events and memory
+// that end by themselves.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -38,7 +39,8 @@ class CudaEvent {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
   void record(cudaStream_t stream);
-  void make_wait(cudaStream_t stream) const;  // what comes on `stream` waits for what was before the last record, if any
+  void make_wait(cudaStream_t stream)
+      const;  // what comes on `stream` waits for what was before the last record, if any
   bool done() const;
 
  private:
@@ -57,12 +59,14 @@ class PinnedMemory {
   void* data_ = nullptr;
 };
 
-void copy_on(cudaStream_t stream, void* to, const void* from, std::size_t bytes);  // either side may be the device's
+void copy_on(cudaStream_t stream, void* to, const void* from,
+             std::size_t bytes);  // either side may be the device's
 bool stream_is_idle(cudaStream_t stream);
 bool is_capturing(cudaStream_t stream);
 // Throws ConfigurationError unless `data` is a device's memory; `backend` is who says so.
 void require_device_memory(const void* data, int device, const char* backend);
-// "" where CUDA has a device for the calling thread, else why not. Makes CUDA start in this process.
+// "" where CUDA has a device for the calling thread, else why not. Makes CUDA start in this
+// process.
 std::string no_device_reason();
 
 // A wait with a deadline that another thread can end.
@@ -73,7 +77,8 @@ class Patience {
   bool aborted() const { return aborted_; }
   // Throws PeerError "aborted: WHY".
   void throw_if_aborted() const;
-  // Until done() is true. Throws PeerError when aborted, and "timeout after N ms in WHAT", WHAT being what() returns.
+  // Until done() is true. Throws PeerError when aborted, and "timeout after N ms in WHAT", WHAT
+  // being what() returns.
   template <typename What, typename Done>
   void until(const What& what, const Done& done) const {
     const auto deadline = std::chrono::steady_clock::now() + timeout_;

@@ -9,7 +9,9 @@ namespace backends {
 namespace {
 
 std::int64_t now_us() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 std::string quoted(const std::string& text) {
@@ -33,7 +35,8 @@ std::string details(const ControlWord& w) {
   switch (w.operation) {
     case Operation::kAllReduce:
     case Operation::kReduceScatter:
-      return ",\"type\":" + quoted(std::string(to_string(static_cast<DataType>(w.type_and_op / 16)))) +
+      return ",\"type\":" +
+             quoted(std::string(to_string(static_cast<DataType>(w.type_and_op / 16)))) +
              ",\"op\":" + quoted(std::string(to_string(static_cast<ReduceOp>(w.type_and_op % 16))));
     case Operation::kBroadcast:
       return ",\"type\":\"u8\",\"root\":" + std::to_string(w.root);
@@ -66,17 +69,21 @@ void FlightRecorder::end(Ticket ticket, bool failed) noexcept {
 }
 
 std::string FlightRecorder::to_json(const Header& h) const {
-  std::string out = "{\"schema\":1,\"rank\":" + std::to_string(h.rank) + ",\"world_size\":" + std::to_string(h.world_size) +
-                    ",\"host\":" + quoted(h.host) + ",\"pid\":" + std::to_string(h.pid) + ",\"backend\":" + quoted(h.backend) +
-                    ",\"reason\":" + quoted(h.reason) + ",\"activity\":" + quoted(h.activity) +
+  std::string out = "{\"schema\":1,\"rank\":" + std::to_string(h.rank) +
+                    ",\"world_size\":" + std::to_string(h.world_size) +
+                    ",\"host\":" + quoted(h.host) + ",\"pid\":" + std::to_string(h.pid) +
+                    ",\"backend\":" + quoted(h.backend) + ",\"reason\":" + quoted(h.reason) +
+                    ",\"activity\":" + quoted(h.activity) +
                     ",\"written_us\":" + std::to_string(now_us()) + ",\"collectives\":[";
   const std::lock_guard lock(mutex_);
   for (Ticket t = next_ - std::min<Ticket>(next_, kCapacity); t < next_; ++t) {
     const Entry& e = entries_[t % kCapacity];
     if (out.back() == '}') out += ',';
-    out += "\n{\"communicator\":" + std::to_string(e.communicator) + ",\"sequence\":" + std::to_string(e.call.sequence) +
-           ",\"operation\":" + quoted(std::string(to_string(e.call.operation))) + ",\"count\":" + std::to_string(e.call.count) +
-           details(e.call) + ",\"begin_us\":" + std::to_string(e.begin_us) +
+    out += "\n{\"communicator\":" + std::to_string(e.communicator) +
+           ",\"sequence\":" + std::to_string(e.call.sequence) +
+           ",\"operation\":" + quoted(std::string(to_string(e.call.operation))) +
+           ",\"count\":" + std::to_string(e.call.count) + details(e.call) +
+           ",\"begin_us\":" + std::to_string(e.begin_us) +
            ",\"end_us\":" + (e.end_us == 0 ? "null" : std::to_string(e.end_us)) + ",\"state\":" +
            (e.end_us == 0 ? "\"running\""
             : e.failed    ? "\"failed\""

@@ -1,4 +1,5 @@
-// The last collectives of a rank, kept in memory and written out when something fails: what this rank was waiting for.
+// The last collectives of a rank, kept in memory and written out when something fails: what this
+// rank was waiting for.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,10 @@ class FlightRecorder {
     int rank = 0, world_size = 1, pid = 0;
     std::string host, backend, reason, activity;
   };
-  // {"schema":1,"rank":…,…,"collectives":[{"communicator":0,"sequence":1,"operation":"all_reduce","count":7,"type":"f32",
-  // "op":"sum","begin_us":…,"end_us":…|null,"state":"done|running|failed"},…]}, oldest first; times since the epoch.
+  // {"schema":1,"rank":0,...,"collectives":[...]}, oldest first, times since the epoch; a
+  // collective is
+  // {"communicator":0,"sequence":1,"operation":"all_reduce","count":7,"type":"f32","op":"sum",
+  // "begin_us":5,"end_us":9|null,"state":"done|running|failed"}.
   std::string to_json(const Header& header) const;
 
  private:

@@ -1,4 +1,5 @@
-// Joining a group: from a resolved identity (rank, world, where to meet) to communicators, with a watch over the peers.
+// Joining a group: from a resolved identity (rank, world, where to meet) to communicators, with a
+// watch over the peers.
 #pragma once
 
 #include <functional>
@@ -15,24 +16,35 @@ namespace backends {
 struct GroupOptions {
   std::string init_method = "env://";  // env://, tcp://HOST:PORT, file:///PATH
   int rank = 0, world_size = 1, local_rank = 0;
-  int local_world_size = 0;          // ranks on this host; 0: unknown. Equal to world_size: rank 0 listens on loopback (file://)
-  std::string backend = "auto";      // "auto", a name of list_backends(), "checked:A,B" or the path of a plug-in
-  std::string local_stage = "auto";  // shared memory among ranks of one host: auto (where backend is auto), shm, off
-  int streams = 1;                   // connections per peer, where the backend stripes
-  int port_window = 1;               // ports from the given one on among which rank 0 may listen; > 1 needs a job id
-  std::string interface;             // "" = the one that routes to the master
-  std::string job_id;                // part of the handshake; "" allowed
-  std::string build_id = {};         // part of the handshake; "" allowed
-  std::string secret = {};           // hexadecimal, 32 digits or more; "": ENGINE_SECRET_FILE, ENGINE_SECRET, ... (secret.h)
-  std::string config_digest;         // must be equal on all ranks: a difference is a MismatchError naming both ranks
+  int local_world_size = 0;  // ranks on this host; 0: unknown. Equal to world_size: rank 0 listens
+                             // on loopback (file://)
+  std::string backend =
+      "auto";  // "auto", a name of list_backends(), "checked:A,B" or the path of a plug-in
+  std::string local_stage =
+      "auto";       // shared memory among ranks of one host: auto (where backend is auto), shm, off
+  int streams = 1;  // connections per peer, where the backend stripes
+  int port_window =
+      1;  // ports from the given one on among which rank 0 may listen; > 1 needs a job id
+  std::string interface;      // "" = the one that routes to the master
+  std::string job_id;         // part of the handshake; "" allowed
+  std::string build_id = {};  // part of the handshake; "" allowed
+  std::string secret =
+      {};  // hexadecimal, 32 digits or more; "": ENGINE_SECRET_FILE, ENGINE_SECRET, ... (secret.h)
+  std::string config_digest;  // must be equal on all ranks: a difference is a MismatchError naming
+                              // both ranks
   int rendezvous_timeout_ms = 300'000;
   int timeout_ms = 600'000;  // of every collective
   int heartbeat_ms = 1000;
-  std::string host_id = {};  // which ranks share a host, where the caller knows better; "": found out (host_identity.h)
-  int listen_fd = -1;        // rank 0: a bound, listening socket handed over by the launcher, owned from here on; -1: bind here
-  bool restarted = false;    // after a failure: the group of before may still be ending, and is waited for
-  std::function<bool()> cancelled = {};            // asked while joining, from its thread: true ends it with CancelledError
-  std::function<void(const std::string&)> notice;  // progress lines for the user, from any thread; may be empty
+  std::string host_id = {};  // which ranks share a host, where the caller knows better; "": found
+                             // out (host_identity.h)
+  int listen_fd = -1;  // rank 0: a bound, listening socket handed over by the launcher, owned from
+                       // here on; -1: bind here
+  bool restarted =
+      false;  // after a failure: the group of before may still be ending, and is waited for
+  std::function<bool()> cancelled =
+      {};  // asked while joining, from its thread: true ends it with CancelledError
+  std::function<void(const std::string&)>
+      notice;  // progress lines for the user, from any thread; may be empty
 };
 
 struct PeerInfo {
@@ -57,36 +69,46 @@ class Group {
   virtual const std::vector<PeerInfo>& peers() const = 0;
   virtual std::string backend() const = 0;         // the chosen one: "gloo", "shm", "shm+gloo"
   virtual std::string backend_reason() const = 0;  // "auto: all ranks are on one host"
-  // For reports: where the ranks met ("10.0.0.1:29500") and where the others reach this one. "" where nothing listens.
+  // For reports: where the ranks met ("10.0.0.1:29500") and where the others reach this one. ""
+  // where nothing listens.
   virtual std::string meeting_place() const { return {}; }
   virtual std::string address() const { return {}; }
 
   // A further communicator. Collective over its members: each of them calls it in the same order.
   virtual std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) = 0;
   std::unique_ptr<Communicator> make_communicator() { return make_communicator({}); }
-  // One for memory of the calling thread's CUDA device: nccl, staged, staged:NAME, auto (device_factory.h says what each
-  // means). Collective as above. Where the group's own backend is nccl, host memory needs make_communicator({"auto"}).
-  virtual std::unique_ptr<DeviceCommunicator> make_device_communicator(const CommunicatorRequest& request);
-  std::unique_ptr<DeviceCommunicator> make_device_communicator() { return make_device_communicator({}); }
+  // One for memory of the calling thread's CUDA device: nccl, staged, staged:NAME, auto
+  // (device_factory.h says what each means). Collective as above. Where the group's own backend is
+  // nccl, host memory needs make_communicator({"auto"}).
+  virtual std::unique_ptr<DeviceCommunicator> make_device_communicator(
+      const CommunicatorRequest& request);
+  std::unique_ptr<DeviceCommunicator> make_device_communicator() {
+    return make_device_communicator({});
+  }
 
-  // The last collectives of this rank as JSON, for `engine inspect --flight` (flight_recorder.h). Any thread.
+  // The last collectives of this rank as JSON, for `engine inspect --flight` (flight_recorder.h).
+  // Any thread.
   virtual std::string flight_record(const std::string& reason) const = 0;
 
-  // What this rank is doing, for the other ranks' messages should it die ("step 120, all_reduce"). Cheap; any thread.
+  // What this rank is doing, for the other ranks' messages should it die ("step 120, all_reduce").
+  // Cheap; any thread.
   virtual void set_activity(std::string_view activity) noexcept = 0;
-  // Throws PeerError with the first known failure ("rank 1 (host n7, pid 42) died: connection closed; last: step 120").
+  // Throws PeerError with the first known failure ("rank 1 (host n7, pid 42) died: connection
+  // closed; last: step 120").
   virtual void check() = 0;
-  // Says goodbye so that leaving is not taken for dying. Collective, with a deadline of a few seconds; then leave.
+  // Says goodbye so that leaving is not taken for dying. Collective, with a deadline of a few
+  // seconds; then leave.
   virtual void leave() = 0;
 };
 
-// Blocks until all ranks have joined; says every 5 s through `notice` who is missing; throws PeerError naming the
-// missing ranks at the rendezvous timeout.
+// Blocks until all ranks have joined; says every 5 s through `notice` who is missing; throws
+// PeerError naming the missing ranks at the rendezvous timeout.
 std::unique_ptr<Group> join_group(const GroupOptions& options);
 
-// `world_size` groups that meet in this process, one a thread (backend inproc). Element r is rank r's.
-std::vector<std::unique_ptr<Group>> make_inproc_groups(int world_size, int timeout_ms,
-                                                       std::function<void(const std::string&)> notice = {});
+// `world_size` groups that meet in this process, one a thread (backend inproc). Element r is rank
+// r's.
+std::vector<std::unique_ptr<Group>> make_inproc_groups(
+    int world_size, int timeout_ms, std::function<void(const std::string&)> notice = {});
 
 // Backends of this build: name, whether usable on this machine, and why not.
 struct BackendInfo {

@@ -1,4 +1,5 @@
-// Chooses the loops for this processor, and folds more than two parts through a strip that stays in the first-level cache.
+// Chooses the loops for this processor, and folds more than two parts through a strip that stays in
+// the first-level cache.
 #include "backends/reduction.h"
 
 #include <cstring>
@@ -23,7 +24,8 @@ constexpr std::size_t kStripBytes = 8 << 10;
 
 }  // namespace
 
-void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type, ReduceOp op) {
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type,
+                 ReduceOp op) {
   kPair(out, a, b, count, type, op);
 }
 
@@ -31,7 +33,8 @@ void reduce_into(void* into, const void* from, std::size_t count, DataType type,
   kPair(into, into, from, count, type, op);
 }
 
-void reduce_parts(void* out, const void* const* parts, int part_count, std::size_t count, DataType type, ReduceOp op) {
+void reduce_parts(void* out, const void* const* parts, int part_count, std::size_t count,
+                  DataType type, ReduceOp op) {
   const std::size_t width = size_of(type);
   if (part_count == 2) return kPair(out, parts[0], parts[1], count, type, op);
   if (part_count == 1) {

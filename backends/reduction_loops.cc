@@ -1,5 +1,6 @@
-// The loops of the reductions, compiled once for every x86-64 and once for AVX2: ENGINE_REDUCTION_ISA names the namespace.
-// Loads and stores go through memcpy into registers, which allows any alignment and vectorizes.
+// The loops of the reductions, compiled once for every x86-64 and once for AVX2:
+// ENGINE_REDUCTION_ISA names the namespace. Loads and stores go through memcpy into registers,
+// which allows any alignment and vectorizes.
 #include "backends/reduction_loops.h"
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 namespace backends::ENGINE_REDUCTION_ISA {
 namespace {
 
-// Plain functions would be merged by the linker with their twins of the other instruction set; these are local.
+// Plain functions would be merged by the linker with their twins of the other instruction set;
+// these are local.
 template <typename T>
 T load(const char* from) {
   T value;
@@ -64,12 +66,14 @@ template <typename T, typename Op>
 void loop(char* out, const char* a, const char* b, std::size_t count, Op op) {
   using A = Arithmetic<T>;
   for (std::size_t i = 0; i < count; ++i) {
-    const T result = A::narrow(op(A::widen(load<T>(a + i * sizeof(T))), A::widen(load<T>(b + i * sizeof(T)))));
+    const T result =
+        A::narrow(op(A::widen(load<T>(a + i * sizeof(T))), A::widen(load<T>(b + i * sizeof(T)))));
     __builtin_memcpy(out + i * sizeof(T), &result, sizeof result);
   }
 }
 
-// The compiler cannot know that `out` is `a`, `b` or neither; told apart, each loop vectorizes without a check.
+// The compiler cannot know that `out` is `a`, `b` or neither; told apart, each loop vectorizes
+// without a check.
 template <typename T, typename Op>
 void combine(void* out, const void* a, const void* b, std::size_t count, Op op) {
   auto* to = static_cast<char*>(out);
@@ -93,7 +97,8 @@ void by_op(void* out, const void* a, const void* b, std::size_t count, ReduceOp 
 
 }  // namespace
 
-void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type, ReduceOp op) {
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type,
+                 ReduceOp op) {
   switch (type) {
     case DataType::kF32:
       return by_op<float>(out, a, b, count, op);

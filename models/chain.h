@@ -20,21 +20,26 @@ class Chain {
     at_ = graph_->add(std::move(name), std::move(layer), {at_});
     return *this;
   }
-  Chain& then(engine::LayerPtr layer) { return then("", std::move(layer)); }  // for layers without parameters
+  Chain& then(engine::LayerPtr layer) {
+    return then("", std::move(layer));
+  }  // for layers without parameters
   Chain& add(const Chain& other) {
     at_ = graph_->add("", engine::layers::add(), {at_, other.at_});
     return *this;
   }
 
   engine::NodeId at() const { return at_; }
-  const engine::Shape& shape() const { return graph_->nodes()[static_cast<std::size_t>(at_)].shape; }
+  const engine::Shape& shape() const {
+    return graph_->nodes()[static_cast<std::size_t>(at_)].shape;
+  }
 
  private:
   engine::Graph* graph_;
   engine::NodeId at_;
 };
 
-// The two ends that all classifiers share: inputs "input" [h, w, c] and "labels", and the loss after the logits.
+// The two ends that all classifiers share: inputs "input" [h, w, c] and "labels", and the loss
+// after the logits.
 struct Ends {
   engine::NodeId input, labels;
   double label_smoothing = 0;

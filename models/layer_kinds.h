@@ -8,8 +8,9 @@
 
 namespace models {
 
-// `classes` is what the word "classes" stands for. Throws engine::ModelError "FILE:LINE: ..." for an unknown kind, with the
-// nearest, and for an option that is missing or of the wrong type; the caller asks for options that no kind knows.
+// `classes` is what the word "classes" stands for. Throws engine::ModelError "FILE:LINE: ..." for
+// an unknown kind, with the nearest, and for an option that is missing or of the wrong type; the
+// caller asks for options that no kind knows.
 engine::LayerPtr make_layer(const std::string& kind, Options& options, std::int64_t classes);
 
 }  // namespace models

@@ -1,15 +1,16 @@
-// A model from a TOML file: one [[layer]] table a layer, in the order of the parameters in checkpoints.
+// A model from a TOML file: one [[layer]] table a layer, in the order of the parameters in
+// checkpoints.
 //
-//   sample_shape = [28, 28, 1]       for runs without a data set; else the data set says it. Text: [context]
-//   classes = 10                     likewise
-//   logits = "fc"                    the layer that predictions are read from; default: the last one
+//   sample_shape = [28, 28, 1]       for runs without a data set; else the data set says it. Text:
+//   [context] classes = 10                     likewise logits = "fc"                    the layer
+//   that predictions are read from; default: the last one
 //
 //   [[layer]]
 //   kind = "conv2d"                  required
 //   name = "conv1"                   required for layers with parameters: "conv1.weight", ...
 //   inputs = ["input"]               default: the layer before; "input" is the sample
-//   tied = "wte"                     the earlier layer whose parameters it uses; default: it has its own
-//   out_channels = 16                the kind's own options: see layer_kinds.cc
+//   tied = "wte"                     the earlier layer whose parameters it uses; default: it has
+//   its own out_channels = 16                the kind's own options: see layer_kinds.cc
 //
 // The loss, softmax cross entropy, is added behind the logits.
 #include <map>
@@ -26,7 +27,8 @@ namespace {
 
 Ends begin(engine::Graph& graph, const ModelOptions& options) {
   const engine::Shape& shape = options.sample_shape;
-  return shape.rank() == 1 ? begin_token_model(graph, shape[0], options.label_smoothing) : begin_classifier(graph, options);
+  return shape.rank() == 1 ? begin_token_model(graph, shape[0], options.label_smoothing)
+                           : begin_classifier(graph, options);
 }
 
 class Builder {
@@ -52,12 +54,14 @@ class Builder {
     try {
       engine::LayerPtr layer = make_layer(*kind, options, options_.classes);
       options.refuse_other_keys("a layer of kind '" + *kind + "'");
-      last_ = owner < 0 ? graph_.add(name, std::move(layer), inputs) : graph_.add_tied(name, std::move(layer), inputs, owner);
+      last_ = owner < 0 ? graph_.add(name, std::move(layer), inputs)
+                        : graph_.add_tied(name, std::move(layer), inputs, owner);
     } catch (const engine::ShapeError& error) {
       throw engine::ShapeError(place(path_, table.source()) + error.what());
     } catch (const engine::ModelError& error) {
       const std::string text = error.what();
-      throw engine::ModelError(text.starts_with(path_ + ":") ? text : place(path_, table.source()) + text);
+      throw engine::ModelError(text.starts_with(path_ + ":") ? text
+                                                             : place(path_, table.source()) + text);
     }
     if (!name.empty()) ids_[name] = last_;
   }
@@ -69,8 +73,9 @@ class Builder {
     engine::Shape expected{options_.classes};
     if (options_.sample_shape.rank() == 1) expected = {options_.sample_shape[0], options_.classes};
     if (!(shape == expected))
-      throw engine::ShapeError(path_ + ": " + graph_.describe(logits) + ", which gives the logits: expected shape " +
-                               expected.to_string() + " (the classes), got " + shape.to_string());
+      throw engine::ShapeError(path_ + ": " + graph_.describe(logits) +
+                               ", which gives the logits: expected shape " + expected.to_string() +
+                               " (the classes), got " + shape.to_string());
     end_classifier(graph_, ends_, logits);
     return std::move(graph_);
   }
@@ -81,7 +86,8 @@ class Builder {
     if (found != ids_.end()) return found->second;
     std::vector<std::string> names;
     for (const auto& [known, id] : ids_) names.push_back(known);
-    options.refuse(key, "no layer '" + name + "' before this one: did you mean '" + nearest_name(name, names) + "'?");
+    options.refuse(key,
+                   "no layer '" + name + "' before this one" + base::did_you_mean(name, names));
   }
 
   const std::string& path_;
@@ -96,7 +102,8 @@ toml::table parse(const std::string& path) {
   try {
     return toml::parse_file(path);
   } catch (const toml::parse_error& error) {
-    if (error.source().begin.line == 0) throw engine::ModelError(path + ": " + std::string(error.description()));
+    if (error.source().begin.line == 0)
+      throw engine::ModelError(path + ": " + std::string(error.description()));
     fail(path, error.source(), std::string(error.description()));
   }
 }
@@ -112,10 +119,12 @@ engine::Graph build_layer_list(const std::string& path, const ModelOptions& opti
   top.allow("layer");
   top.refuse_other_keys("the file");
   const toml::array* list = file["layer"].as_array();
-  if (list == nullptr || list->empty()) throw engine::ModelError(path + ": expected at least one [[layer]] table");
+  if (list == nullptr || list->empty())
+    throw engine::ModelError(path + ": expected at least one [[layer]] table");
   Builder builder(path, options);
   for (const toml::node& node : *list) {
-    if (!node.is_table()) fail(path, node.source(), "'layer' must be a list of tables: write [[layer]]");
+    if (!node.is_table())
+      fail(path, node.source(), "'layer' must be a list of tables: write [[layer]]");
     builder.add(*node.as_table());
   }
   return builder.finish(top);
@@ -127,7 +136,8 @@ ModelOptions layer_list_options(const std::string& path) {
   const auto shape = top.list<std::int64_t>("sample_shape", "integers");
   if (!shape || (shape->size() != 3 && shape->size() != 1))
     throw engine::ModelError(path +
-                             ": without a data set the file must say sample_shape = [height, width, channels], or [context]");
+                             ": without a data set the file must say sample_shape = [height, "
+                             "width, channels], or [context]");
   return {.sample_shape = engine::Shape(*shape), .classes = top.integer("classes")};
 }
 

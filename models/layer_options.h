@@ -10,7 +10,7 @@
 #include <toml++/toml.h>
 
 #include "engine/core/error.h"
-#include "models/nearest.h"
+#include "io/base/nearest.h"
 
 namespace models {
 
@@ -19,7 +19,8 @@ inline std::string place(const std::string& path, const toml::source_region& reg
   return path + ":" + std::to_string(region.begin.line) + ": ";
 }
 
-[[noreturn]] inline void fail(const std::string& path, const toml::source_region& region, const std::string& text) {
+[[noreturn]] inline void fail(const std::string& path, const toml::source_region& region,
+                              const std::string& text) {
   throw engine::ModelError(place(path, region) + text);
 }
 
@@ -50,8 +51,12 @@ class Options {
     if (node != nullptr && node->is_integer()) return static_cast<double>(integer(key));
     return find<double>(key, "a number").value_or(otherwise);
   }
-  bool boolean(const std::string& key, bool otherwise) { return find<bool>(key, "true or false").value_or(otherwise); }
-  std::optional<std::string> text(const std::string& key) { return find<std::string>(key, "a string"); }
+  bool boolean(const std::string& key, bool otherwise) {
+    return find<bool>(key, "true or false").value_or(otherwise);
+  }
+  std::optional<std::string> text(const std::string& key) {
+    return find<std::string>(key, "a string");
+  }
 
   template <class T>
   std::optional<std::vector<T>> list(const std::string& key, const char* type) {
@@ -69,18 +74,22 @@ class Options {
     return values;
   }
   void allow(const std::string& key) { asked_.push_back(key); }
-  bool is_text(const std::string& key) const { return table_.get(key) != nullptr && table_.get(key)->is_string(); }
+  bool is_text(const std::string& key) const {
+    return table_.get(key) != nullptr && table_.get(key)->is_string();
+  }
 
   void refuse_other_keys(const std::string& where) const {
     for (const auto& [key, node] : table_) {
       const std::string name(key.str());
       if (std::find(asked_.begin(), asked_.end(), name) == asked_.end())
         fail(path_, key.source(),
-             "unknown key '" + name + "' in " + where + ": did you mean '" + nearest_name(name, asked_) +
-                 "'? Known here: " + join_names(asked_));
+             "unknown key '" + name + "' in " + where + base::did_you_mean(name, asked_) +
+                 " (known: " + base::join_names(asked_) + ")");
     }
   }
-  [[noreturn]] void missing(const std::string& key) const { fail(path_, table_.source(), "'" + key + "' is missing"); }
+  [[noreturn]] void missing(const std::string& key) const {
+    fail(path_, table_.source(), "'" + key + "' is missing");
+  }
   [[noreturn]] void refuse(const std::string& key, const std::string& text) const {
     fail(path_, table_.get(key) != nullptr ? table_.get(key)->source() : table_.source(), text);
   }

@@ -1,4 +1,5 @@
-// mingpt: pre-norm transformer blocks with learned positions, GELU by tanh, and the token embedding as the output layer.
+// mingpt: pre-norm transformer blocks with learned positions, GELU by tanh, and the token embedding
+// as the output layer.
 #include "models/mingpt.h"
 
 #include <cmath>
@@ -19,11 +20,15 @@ struct Block {
   const GptOptions& options;
   std::string name;  // "transformer.h.0"
 
-  engine::LayerPtr projection(std::int64_t out) const { return layers::dense({.out = out, .deviation = kDeviation}); }
-  // The layer that ends a branch: 2 * layers of them are summed up, and their weights start smaller for it.
+  engine::LayerPtr projection(std::int64_t out) const {
+    return layers::dense({.out = out, .deviation = kDeviation});
+  }
+  // The layer that ends a branch: 2 * layers of them are summed up, and their weights start smaller
+  // for it.
   engine::LayerPtr last_projection() const {
     const double branches = 2 * static_cast<double>(options.size.layers);
-    return layers::dense({.out = options.size.width, .deviation = kDeviation / std::sqrt(branches)});
+    return layers::dense(
+        {.out = options.size.width, .deviation = kDeviation / std::sqrt(branches)});
   }
 
   void append_to(Chain& x) const {
@@ -38,7 +43,7 @@ struct Block {
     const Chain before_mlp = x;
     x.then(name + ".ln_2", layers::layer_norm())
         .then(name + ".mlp.c_fc", projection(4 * width))
-        .then(name + ".mlp.act", layers::gelu(engine::kernels::GeluKind::kTanh))
+        .then(name + ".mlp.act", layers::gelu(engine::ops::GeluKind::kTanh))
         .then(name + ".mlp.c_proj", last_projection())
         .then(name + ".mlp.dropout", layers::dropout(options.dropout))
         .add(before_mlp);
@@ -47,7 +52,8 @@ struct Block {
 
 engine::Graph build_preset(const GptSize& size, const ModelOptions& options) {
   if (options.sample_shape.rank() != 1)
-    throw engine::ModelError("this model reads token ids, [context], not samples of shape " + options.sample_shape.to_string() +
+    throw engine::ModelError("this model reads token ids, [context], not samples of shape " +
+                             options.sample_shape.to_string() +
                              ": use a data set of text or tokens");
   return build_gpt({.size = size,
                     .vocabulary = options.classes,
@@ -60,16 +66,19 @@ engine::Graph build_preset(const GptSize& size, const ModelOptions& options) {
 
 engine::Graph build_gpt(const GptOptions& options) {
   engine::Graph graph;
-  const Ends ends =
-      begin_token_model(graph, options.positions > 0 ? options.positions : options.context, options.label_smoothing);
+  const Ends ends = begin_token_model(
+      graph, options.positions > 0 ? options.positions : options.context, options.label_smoothing);
   Chain x(graph, ends.input);
   x.then("transformer.wte", layers::embedding(options.vocabulary, options.size.width, kDeviation));
   const engine::NodeId tokens = x.at();
   x.then("transformer.wpe", layers::position_embedding(options.context, kDeviation))
       .then("transformer.drop", layers::dropout(options.dropout));
-  for (std::int64_t i = 0; i < options.size.layers; ++i) Block{options, "transformer.h." + std::to_string(i)}.append_to(x);
+  for (std::int64_t i = 0; i < options.size.layers; ++i)
+    Block{options, "transformer.h." + std::to_string(i)}.append_to(x);
   x.then("transformer.ln_f", layers::layer_norm());
-  end_classifier(graph, ends, graph.add_tied("lm_head", layers::dense(options.vocabulary, false), {x.at()}, tokens));
+  end_classifier(
+      graph, ends,
+      graph.add_tied("lm_head", layers::dense(options.vocabulary, false), {x.at()}, tokens));
   return graph;
 }
 
@@ -79,6 +88,8 @@ engine::Graph build_gpt_nano(const ModelOptions& options) {
 engine::Graph build_gpt_mini(const ModelOptions& options) {
   return build_preset({.layers = 6, .heads = 6, .width = 192}, options);
 }
-engine::Graph build_gpt2(const ModelOptions& options) { return build_preset({.layers = 12, .heads = 12, .width = 768}, options); }
+engine::Graph build_gpt2(const ModelOptions& options) {
+  return build_preset({.layers = 12, .heads = 12, .width = 768}, options);
+}
 
 }  // namespace models

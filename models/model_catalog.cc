@@ -4,8 +4,8 @@
 #include <array>
 #include <span>
 
+#include "io/base/nearest.h"
 #include "models/model_families.h"
-#include "models/nearest.h"
 
 namespace models {
 namespace {
@@ -42,17 +42,21 @@ bool is_layer_list(const std::string& name) { return name.ends_with(".toml"); }
 const CatalogEntry& find(const std::string& name) {
   for (const CatalogEntry& entry : kCatalog)
     if (name == entry.name) return entry;
-  throw engine::ModelError("unknown model '" + name + "': did you mean '" + nearest_name(name, model_names()) + "'? There are " +
-                           join_names(model_names()) + ", and FILE.toml for a list of layers");
+  throw engine::ModelError(
+      "unknown model '" + name + "'" + base::did_you_mean(name, model_names()) +
+      " (known: " + base::join_names(model_names()) + ", or FILE.toml for a list of layers)");
 }
 
 }  // namespace
 
 engine::Graph build_model(const std::string& name, const ModelOptions& options) {
-  if (options.classes < 1) throw engine::ModelError("a model needs at least 1 class, not " + std::to_string(options.classes));
+  if (options.classes < 1)
+    throw engine::ModelError("a model needs at least 1 class, not " +
+                             std::to_string(options.classes));
   if (options.dropout != 0 && (is_layer_list(name) || !find(name).text))
-    throw engine::ModelError("dropout " + std::to_string(options.dropout) + " for the model '" + name +
-                             "': only mingpt, gpt-nano, gpt-mini and gpt2 take it; a list of layers names its own");
+    throw engine::ModelError(
+        "dropout " + std::to_string(options.dropout) + " for the model '" + name +
+        "': only mingpt, gpt-nano, gpt-mini and gpt2 take it; a list of layers names its own");
   return is_layer_list(name) ? build_layer_list(name, options) : find(name).build(options);
 }
 
@@ -66,7 +70,8 @@ ModelOptions default_options(const std::string& name) {
   if (is_layer_list(name)) return layer_list_options(name);
   const CatalogEntry& entry = find(name);
   const auto rank = entry.text ? std::size_t{1} : entry.sample_shape.size();
-  return {.sample_shape = engine::Shape(std::span(entry.sample_shape).first(rank)), .classes = entry.classes};
+  return {.sample_shape = engine::Shape(std::span(entry.sample_shape).first(rank)),
+          .classes = entry.classes};
 }
 
 }  // namespace models

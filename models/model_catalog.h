@@ -11,20 +11,22 @@
 namespace models {
 
 struct ModelOptions {
-  engine::Shape sample_shape;  // of one sample of the data set: [h, w, c]; features [1, 1, columns]; tokens [context]
+  engine::Shape sample_shape;  // of one sample of the data set: [h, w, c]; features [1, 1,
+                               // columns]; tokens [context]
   std::int64_t classes = 10;
   double label_smoothing = 0;  // of the training loss, in [0, 1)
   double dropout = 0;          // of the models that have it (mingpt's), in [0, 1)
 };
 
 // A name of model_names() or the path of a TOML layer list (ends in .toml).
-// Throws engine::ModelError (unknown name, with the nearest; dropout for a model without it) and engine::ShapeError (a layer
-// that does not fit).
+// Throws engine::ModelError (unknown name, with the nearest; dropout for a model without it) and
+// engine::ShapeError (a layer that does not fit).
 engine::Graph build_model(const std::string& name, const ModelOptions& options);
 
 std::vector<std::string> model_names();
 
-// What a model wants when no data set says so (engine bench): the sample shape it was made for and its classes.
+// What a model wants when no data set says so (engine bench): the sample shape it was made for and
+// its classes.
 ModelOptions default_options(const std::string& name);
 
 }  // namespace models

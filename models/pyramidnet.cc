@@ -1,4 +1,5 @@
-// PyramidNet: residual blocks that widen a little each, with zeros for the new channels in the shortcut.
+// PyramidNet: residual blocks that widen a little each, with zeros for the new channels in the
+// shortcut.
 #include "models/chain.h"
 #include "models/model_families.h"
 
@@ -9,7 +10,8 @@ namespace layers = engine::layers;
 namespace {
 
 engine::LayerPtr convolution(std::int64_t channels, std::int64_t stride) {
-  return layers::conv2d({.out_channels = channels, .kernel = 3, .stride = stride, .padding = 1, .bias = false});
+  return layers::conv2d(
+      {.out_channels = channels, .kernel = 3, .stride = stride, .padding = 1, .bias = false});
 }
 
 // The zeros are appended after the averages: the sum is the same, and fewer pixels are touched.
@@ -19,8 +21,8 @@ Chain shortcut(Chain x, std::int64_t channels, std::int64_t stride) {
   return x.then(layers::pad_channels(0, missing));
 }
 
-// No ReLU before the first convolution nor behind the addition. The shortcut comes first in the graph, so that the last batch
-// norm can add it.
+// No ReLU before the first convolution nor behind the addition. The shortcut comes first in the
+// graph, so that the last batch norm can add it.
 void block(Chain& x, const std::string& name, std::int64_t channels, std::int64_t stride) {
   const Chain start = shortcut(x, channels, stride);
   x.then(name + ".bn1", layers::batch_norm2d())
@@ -43,7 +45,8 @@ engine::Graph build_pyramidnet110(const ModelOptions& options) {
   std::int64_t width = kFirstWidth;
   for (std::int64_t stage = 0; stage < kStages; ++stage)
     for (std::int64_t i = 0; i < kBlocks; ++i)
-      block(x, "layer" + std::to_string(stage + 1) + "." + std::to_string(i), width += kWidening, stage > 0 && i == 0 ? 2 : 1);
+      block(x, "layer" + std::to_string(stage + 1) + "." + std::to_string(i), width += kWidening,
+            stage > 0 && i == 0 ? 2 : 1);
   x.then("bn_out", layers::batch_norm2d())
       .then("relu", layers::relu())
       .then("avgpool", layers::global_average_pool())

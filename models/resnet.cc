@@ -11,8 +11,10 @@ namespace layers = engine::layers;
 
 namespace {
 
-// Adds one block at the end of `x`, its parameters under `name`. `width` is the stage's number of channels.
-using Block = void (*)(Chain& x, const std::string& name, std::int64_t width, std::int64_t stride, layers::ConvInit init);
+// Adds one block at the end of `x`, its parameters under `name`. `width` is the stage's number of
+// channels.
+using Block = void (*)(Chain& x, const std::string& name, std::int64_t width, std::int64_t stride,
+                       layers::ConvInit init);
 using Stem = void (*)(Chain& x, layers::ConvInit init);
 
 struct ResNet {
@@ -23,19 +25,27 @@ struct ResNet {
 };
 
 // Convolutions before a batch norm have no bias: the norm would take it away again.
-engine::LayerPtr convolution(std::int64_t channels, std::int64_t kernel, std::int64_t stride, layers::ConvInit init) {
-  return layers::conv2d(
-      {.out_channels = channels, .kernel = kernel, .stride = stride, .padding = kernel / 2, .bias = false, .init = init});
+engine::LayerPtr convolution(std::int64_t channels, std::int64_t kernel, std::int64_t stride,
+                             layers::ConvInit init) {
+  return layers::conv2d({.out_channels = channels,
+                         .kernel = kernel,
+                         .stride = stride,
+                         .padding = kernel / 2,
+                         .bias = false,
+                         .init = init});
 }
 
 // x itself, or a 1x1 convolution of it where the block changes its shape.
-Chain shortcut(Chain x, const std::string& name, std::int64_t channels, std::int64_t stride, layers::ConvInit init) {
+Chain shortcut(Chain x, const std::string& name, std::int64_t channels, std::int64_t stride,
+               layers::ConvInit init) {
   if (stride != 1 || x.shape()[2] != channels)
-    x.then(name + ".downsample.0", convolution(channels, 1, stride, init)).then(name + ".downsample.1", layers::batch_norm2d());
+    x.then(name + ".downsample.0", convolution(channels, 1, stride, init))
+        .then(name + ".downsample.1", layers::batch_norm2d());
   return x;
 }
 
-void basic_block(Chain& x, const std::string& name, std::int64_t width, std::int64_t stride, layers::ConvInit init) {
+void basic_block(Chain& x, const std::string& name, std::int64_t width, std::int64_t stride,
+                 layers::ConvInit init) {
   const Chain start = x;
   x.then(name + ".conv1", convolution(width, 3, stride, init))
       .then(name + ".bn1", layers::batch_norm2d())
@@ -45,7 +55,8 @@ void basic_block(Chain& x, const std::string& name, std::int64_t width, std::int
   x.add(shortcut(start, name, width, stride, init)).then(layers::relu());
 }
 
-void bottleneck(Chain& x, const std::string& name, std::int64_t width, std::int64_t stride, layers::ConvInit init) {
+void bottleneck(Chain& x, const std::string& name, std::int64_t width, std::int64_t stride,
+                layers::ConvInit init) {
   const Chain start = x;
   x.then(name + ".conv1", convolution(width, 1, 1, init))
       .then(name + ".bn1", layers::batch_norm2d())
@@ -59,12 +70,16 @@ void bottleneck(Chain& x, const std::string& name, std::int64_t width, std::int6
 }
 
 void imagenet_stem(Chain& x, layers::ConvInit init) {
-  x.then("conv1", convolution(64, 7, 2, init)).then("bn1", layers::batch_norm2d()).then("relu", layers::relu());
+  x.then("conv1", convolution(64, 7, 2, init))
+      .then("bn1", layers::batch_norm2d())
+      .then("relu", layers::relu());
   x.then("maxpool", layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}));
 }
 
 void cifar_stem(Chain& x, layers::ConvInit init) {
-  x.then("conv1", convolution(64, 3, 1, init)).then("bn1", layers::batch_norm2d()).then("relu", layers::relu());
+  x.then("conv1", convolution(64, 3, 1, init))
+      .then("bn1", layers::batch_norm2d())
+      .then("relu", layers::relu());
 }
 
 engine::Graph build_resnet(const ResNet& net, const ModelOptions& options) {

@@ -17,7 +17,8 @@ engine::LayerPtr convolution(std::int64_t channels, std::int64_t stride) {
                          .init = layers::ConvInit::kNormalFanOut});
 }
 
-// Option A: where the block halves the map and doubles the channels, every second pixel with zeros around its channels.
+// Option A: where the block halves the map and doubles the channels, every second pixel with zeros
+// around its channels.
 Chain shortcut(Chain x, std::int64_t channels, std::int64_t stride) {
   const std::int64_t missing = channels - x.shape()[2];
   if (stride != 1) x.then(layers::average_pool2d({.window = 1, .stride = stride}));
@@ -38,11 +39,13 @@ engine::Graph build(int blocks_of_a_stage, const ModelOptions& options) {
   engine::Graph graph;
   const Ends ends = begin_classifier(graph, options);
   Chain x(graph, ends.input);
-  x.then("conv1", convolution(16, 1)).then("bn1", layers::batch_norm2d()).then("relu", layers::relu());
+  x.then("conv1", convolution(16, 1))
+      .then("bn1", layers::batch_norm2d())
+      .then("relu", layers::relu());
   for (int stage = 0; stage < 3; ++stage)
     for (int i = 0; i < blocks_of_a_stage; ++i)
-      block(x, "layer" + std::to_string(stage + 1) + "." + std::to_string(i), std::int64_t{16} << stage,
-            stage > 0 && i == 0 ? 2 : 1);
+      block(x, "layer" + std::to_string(stage + 1) + "." + std::to_string(i),
+            std::int64_t{16} << stage, stage > 0 && i == 0 ? 2 : 1);
   x.then("avgpool", layers::global_average_pool()).then("linear", layers::dense(options.classes));
   end_classifier(graph, ends, x.at());
   return graph;

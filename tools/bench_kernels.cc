@@ -1,9 +1,11 @@
-// Times single kernels, one request per line on standard input, for tools/bench_kernels.py, which holds them against PyTorch.
+// Times single kernels, one request per line on standard input, for tools/bench_kernels.py, which
+// holds them against PyTorch.
 //
-//   THREADS OP n in out                                 OP = dense_forward | dense_backward_data | dense_backward_weights
-//   THREADS OP n h w in out kernel stride padding       OP = conv_forward | conv_backward_data | conv_backward_weights
-//   1 fma                                               the rate of independent multiply-adds
-// Answers one line: seconds per call (the median of repeated timings over about 0.2 s), or for fma the flop/s.
+//   THREADS OP n in out                                 OP = dense_forward | dense_backward_data |
+//   dense_backward_weights THREADS OP n h w in out kernel stride padding       OP = conv_forward |
+//   conv_backward_data | conv_backward_weights 1 fma the rate of independent multiply-adds
+// Answers one line: seconds per call (the median of repeated timings over about 0.2 s), or for fma
+// the flop/s.
 #include <time.h>
 
 #include <algorithm>
@@ -17,9 +19,9 @@
 #include <vector>
 
 #include "engine/core/arena.h"
-#include "engine/kernels/conv2d.h"
-#include "engine/kernels/dense.h"
-#include "tools/bench_kernels/kernel_bench.h"
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/gemm/dense.h"
+#include "tools/bench/kernels/kernel_bench.h"
 
 namespace {
 
@@ -33,7 +35,9 @@ using engine::Write;
 bool use_cpu_time = true;
 
 double seconds_now() {
-  if (!use_cpu_time) return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  if (!use_cpu_time)
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
@@ -61,7 +65,8 @@ struct Operand {
   Arena memory;
   TensorView view;
 
-  explicit Operand(const Shape& shape) : memory(static_cast<std::size_t>(shape.count()) * sizeof(float)) {
+  explicit Operand(const Shape& shape)
+      : memory(static_cast<std::size_t>(shape.count()) * sizeof(float)) {
     view = {memory.data(), engine::DType::kF32, shape, {}};
     std::uint32_t state = 12345;
     for (float& value : view.span<float>()) {
@@ -75,37 +80,40 @@ double time_dense(const std::string& op, int threads, std::istream& sizes) {
   std::int64_t n = 0, in = 0, out = 0;
   sizes >> n >> in >> out;
   engine::ThreadPool pool(threads);
-  Arena scratch(engine::kernels::dense_scratch_bytes(n, in, out, engine::DType::kF32, threads));
+  Arena scratch(engine::ops::dense_scratch_bytes(n, in, out, engine::DType::kF32, threads));
   KernelContext context{{}, &pool, {scratch.data(), scratch.bytes()}};
   const Operand x({n, in}), y({n, out}), weight({out, in}), bias({out});
   return median_seconds([&] {
     if (op == "dense_forward") {
-      engine::kernels::dense_forward(context, x.view, weight.view, bias.view, false, y.view);
+      engine::ops::dense_forward(context, x.view, weight.view, bias.view, false, y.view);
     } else if (op == "dense_backward_data") {
-      engine::kernels::dense_backward_data(context, y.view, weight.view, x.view, Write::kOverwrite);
+      engine::ops::dense_backward_data(context, y.view, weight.view, x.view, Write::kOverwrite);
     } else {
-      engine::kernels::dense_backward_weights(context, x.view, y.view, weight.view, bias.view, Write::kOverwrite);
+      engine::ops::dense_backward_weights(context, x.view, y.view, weight.view, bias.view,
+                                          Write::kOverwrite);
     }
   });
 }
 
 double time_conv(const std::string& op, int threads, std::istream& sizes) {
   std::int64_t n = 0, kernel = 0;
-  engine::kernels::Conv2dGeometry g;
-  sizes >> n >> g.in_h >> g.in_w >> g.in_channels >> g.out_channels >> kernel >> g.stride >> g.padding;
+  engine::ops::Conv2dGeometry g;
+  sizes >> n >> g.in_h >> g.in_w >> g.in_channels >> g.out_channels >> kernel >> g.stride >>
+      g.padding;
   g.kernel_h = g.kernel_w = kernel;
   engine::ThreadPool pool(threads);
-  Arena scratch(engine::kernels::conv2d_scratch_bytes(g, n, engine::DType::kF32, threads));
+  Arena scratch(engine::ops::conv2d_scratch_bytes(g, n, engine::DType::kF32, threads));
   KernelContext context{{}, &pool, {scratch.data(), scratch.bytes()}};
   const Operand x({n, g.in_h, g.in_w, g.in_channels}), y({n, g.out_h(), g.out_w(), g.out_channels});
   const Operand weight({kernel, kernel, g.in_channels, g.out_channels}), bias({g.out_channels});
   return median_seconds([&] {
     if (op == "conv_forward") {
-      engine::kernels::conv2d_forward(context, g, x.view, weight.view, bias.view, y.view);
+      engine::ops::conv2d_forward(context, g, x.view, weight.view, bias.view, y.view);
     } else if (op == "conv_backward_data") {
-      engine::kernels::conv2d_backward_data(context, g, y.view, weight.view, x.view, Write::kOverwrite);
+      engine::ops::conv2d_backward_data(context, g, y.view, weight.view, x.view, Write::kOverwrite);
     } else {
-      engine::kernels::conv2d_backward_weights(context, g, x.view, y.view, weight.view, bias.view, Write::kOverwrite);
+      engine::ops::conv2d_backward_weights(context, g, x.view, y.view, weight.view, bias.view,
+                                           Write::kOverwrite);
     }
   });
 }

@@ -3,16 +3,16 @@
 #include <cstdio>
 #include <iostream>
 
-#include "io/config/option_table.h"
-#include "tools/command.h"
-#include "tools/exit_codes.h"
+#include "tools/commands/command.h"
+#include "tools/options/option_table.h"
+#include "tools/report/exit_codes.h"
 
 namespace tools {
 namespace {
 
 void print_overview() {
-  std::cout
-      << "engine - data-parallel training with gradient or parameter averaging\n\nUsage: engine COMMAND [OPTIONS]\n\nCommands:\n";
+  std::cout << "engine - data-parallel training with gradient or parameter averaging\n\nUsage: "
+               "engine COMMAND [OPTIONS]\n\nCommands:\n";
   for (const Command& c : commands()) {
     std::string name = c.name;
     name.resize(10, ' ');
@@ -28,8 +28,9 @@ const Command& find_command(const std::string& name) {
     if (c.name == name) return c;
   std::vector<std::string> names{"help"};
   for (const Command& c : commands()) names.emplace_back(c.name);
-  const std::string near = io::nearest_name(name, names);
-  throw UsageError("unknown command '" + name + "'" + (near.empty() ? "" : ": did you mean '" + near + "'?") +
+  const std::string near = base::nearest_name(name, names);
+  throw UsageError("unknown command '" + name + "'" +
+                   (near.empty() ? "" : ": did you mean '" + near + "'?") +
                    " (engine help lists them)");
 }
 

@@ -22,7 +22,7 @@ run=build/quickstart
 
 if [ "$install" = yes ]; then
   step "1/4 Packages"
-  tools/install_dependencies.sh
+  tools/scripts/install_dependencies.sh
 fi
 
 step "2/4 Release build"

@@ -5,7 +5,7 @@
 #   --sanitize address,undefined | thread   build and test with these sanitizers (build/asan, build/tsan)
 #   --clang                                 with clang, warnings being errors (build/clang)
 #   --coverage                              count the lines of engine/ and io/ that run; less than 90 % is a failure
-#   --emulated                              CUDA kernels run on the CPU, against tests/cuda_on_cpu (build/emulated)
+#   --emulated                              CUDA kernels run on the CPU, against io/gpu/stand_in (build/emulated)
 #   --minimal                               with every optional dependency switched off (build/minimal)
 #   --label REGEX, --exclude-label REGEX    only, or without, tests of these labels: unit comm cli gpu cluster slow
 #   --match REGEX                           only tests of these names
@@ -52,7 +52,7 @@ done
 
 if [ "$install" = yes ]; then
   step "Packages"
-  "$root/tools/install_dependencies.sh" "${packages[@]}"
+  "$root/tools/scripts/install_dependencies.sh" "${packages[@]}"
 fi
 
 # The thread sanitizer cannot place its shadow memory where the kernel randomises addresses widely.

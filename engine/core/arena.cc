@@ -1,5 +1,5 @@
-// Arena on the CPU: anonymous mapping for large blocks (huge pages where the kernel gives them). On a CUDA device: one
-// allocation.
+// Arena on the CPU: anonymous mapping for large blocks (huge pages where the kernel gives them). On
+// a CUDA device: one allocation.
 #include "engine/core/arena.h"
 
 #include <sys/mman.h>
@@ -22,7 +22,8 @@ Arena::Arena(std::size_t bytes, Device device) : bytes_(bytes), device_(device) 
     return;
   }
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (block == MAP_FAILED) throw Error("out of memory: " + std::to_string(bytes) + " bytes asked for");
+  if (block == MAP_FAILED)
+    throw Error("out of memory: " + std::to_string(bytes) + " bytes asked for");
   madvise(block, bytes, MADV_HUGEPAGE);  // advice only: without huge pages it is merely slower
   data_ = static_cast<std::byte*>(block);
 }
@@ -36,7 +37,9 @@ Arena::~Arena() {
 }
 
 Arena::Arena(Arena&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), device_(other.device_) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      device_(other.device_) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(data_, other.data_);

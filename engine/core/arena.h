@@ -9,7 +9,9 @@ namespace engine {
 
 inline constexpr std::size_t kAlignment = 64;
 
-constexpr std::size_t align_up(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+constexpr std::size_t align_up(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 class Arena {
  public:

@@ -13,7 +13,9 @@ cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
 
 void expect(cudaError_t code, const char* call) { check(static_cast<int>(code), call); }
 
-std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
 
 }  // namespace
 
@@ -21,8 +23,8 @@ void check(int code, const char* call, const char* what) {
   const auto error = static_cast<cudaError_t>(code);
   if (error == cudaSuccess) return;
   cudaGetLastError();  // else the next call that asks reports this one again
-  throw CudaError(std::string(call) + (what == nullptr ? "" : " of " + std::string(what)) + ": " + cudaGetErrorString(error) +
-                  " (" + cudaGetErrorName(error) + ")");
+  throw CudaError(std::string(call) + (what == nullptr ? "" : " of " + std::string(what)) + ": " +
+                  cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")");
 }
 
 std::string missing() {
@@ -31,8 +33,10 @@ std::string missing() {
   if (code == cudaSuccess && count > 0) return "";
   cudaGetLastError();
   int driver = 0;
-  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) return "no CUDA device (no NVIDIA driver is installed)";
-  return std::string("no CUDA device (") + (code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code)) + ")";
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
+    return "no CUDA device (no NVIDIA driver is installed)";
+  return std::string("no CUDA device (") +
+         (code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code)) + ")";
 }
 
 int device_count() {
@@ -52,7 +56,8 @@ DeviceInfo device_info(int index) {
     const auto value = static_cast<unsigned char>(byte);
     uuid += {"0123456789abcdef"[value >> 4], "0123456789abcdef"[value & 15]};
   }
-  return {properties.name, properties.totalGlobalMem, properties.multiProcessorCount, properties.major, properties.minor, uuid};
+  return {properties.name,  properties.totalGlobalMem, properties.multiProcessorCount,
+          properties.major, properties.minor,          uuid};
 }
 
 std::string versions() {
@@ -84,8 +89,9 @@ void* allocate(std::size_t bytes) {
   if (code == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     const auto [left, total] = free_and_total_memory();
-    throw CudaError("out of device memory: " + std::to_string(bytes) + " bytes asked for, " + std::to_string(left) + " of " +
-                    std::to_string(total) + " free on cuda:" + std::to_string(current_device()));
+    throw CudaError("out of device memory: " + std::to_string(bytes) + " bytes asked for, " +
+                    std::to_string(left) + " of " + std::to_string(total) +
+                    " free on cuda:" + std::to_string(current_device()));
   }
   expect(code, "cudaMalloc");
   return memory;
@@ -118,7 +124,9 @@ Stream::Stream() {
   handle_ = made;
 }
 Stream::~Stream() { cudaStreamDestroy(stream_of(handle_)); }
-void synchronize_stream(void* stream) { expect(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize"); }
+void synchronize_stream(void* stream) {
+  expect(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
+}
 void Stream::synchronize() const { synchronize_stream(handle_); }
 bool Stream::idle() const {
   const cudaError_t code = cudaStreamQuery(stream_of(handle_));
@@ -129,17 +137,22 @@ bool Stream::idle() const {
 
 Event::Event(bool timing) {
   cudaEvent_t made = nullptr;
-  expect(cudaEventCreateWithFlags(&made, timing ? cudaEventDefault : cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  expect(cudaEventCreateWithFlags(&made, timing ? cudaEventDefault : cudaEventDisableTiming),
+         "cudaEventCreateWithFlags");
   handle_ = made;
 }
 Event::~Event() {
   if (handle_ != nullptr) cudaEventDestroy(event_of(handle_));
 }
-void Event::record(void* stream) { expect(cudaEventRecord(event_of(handle_), stream_of(stream)), "cudaEventRecord"); }
+void Event::record(void* stream) {
+  expect(cudaEventRecord(event_of(handle_), stream_of(stream)), "cudaEventRecord");
+}
 void Event::make_wait(void* stream) const {
   expect(cudaStreamWaitEvent(stream_of(stream), event_of(handle_), 0), "cudaStreamWaitEvent");
 }
-void Event::synchronize() const { expect(cudaEventSynchronize(event_of(handle_)), "cudaEventSynchronize"); }
+void Event::synchronize() const {
+  expect(cudaEventSynchronize(event_of(handle_)), "cudaEventSynchronize");
+}
 bool Event::done() const {
   const cudaError_t code = cudaEventQuery(event_of(handle_));
   if (code == cudaErrorNotReady) return false;
@@ -148,12 +161,15 @@ bool Event::done() const {
 }
 double Event::seconds_since(const Event& start) const {
   float milliseconds = 0;
-  expect(cudaEventElapsedTime(&milliseconds, event_of(start.handle_), event_of(handle_)), "cudaEventElapsedTime");
+  expect(cudaEventElapsedTime(&milliseconds, event_of(start.handle_), event_of(handle_)),
+         "cudaEventElapsedTime");
   return static_cast<double>(milliseconds) * 1e-3;
 }
 
 void copy_async(void* to, const void* from, std::size_t bytes, void* stream) {
-  if (bytes > 0) expect(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)), "cudaMemcpyAsync");
+  if (bytes > 0)
+    expect(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
+           "cudaMemcpyAsync");
 }
 void set_bytes_async(void* to, int value, std::size_t bytes, void* stream) {
   if (bytes > 0) expect(cudaMemsetAsync(to, value, bytes, stream_of(stream)), "cudaMemsetAsync");
@@ -163,7 +179,8 @@ StepGraph::~StepGraph() {
   if (handle_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(handle_));
 }
 void StepGraph::begin_capture(void* stream) {
-  expect(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  expect(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal),
+         "cudaStreamBeginCapture");
 }
 StepGraph StepGraph::end_capture(void* stream) {
   cudaGraph_t graph = nullptr;
@@ -179,11 +196,13 @@ StepGraph StepGraph::end_capture(void* stream) {
 }
 void StepGraph::drop_capture(void* stream) noexcept {
   cudaGraph_t graph = nullptr;
-  if (cudaStreamEndCapture(stream_of(stream), &graph) == cudaSuccess && graph != nullptr) cudaGraphDestroy(graph);
+  if (cudaStreamEndCapture(stream_of(stream), &graph) == cudaSuccess && graph != nullptr)
+    cudaGraphDestroy(graph);
   cudaGetLastError();
 }
 void StepGraph::launch(void* stream) const {
-  expect(cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle_), stream_of(stream)), "cudaGraphLaunch");
+  expect(cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle_), stream_of(stream)),
+         "cudaGraphLaunch");
 }
 
 }  // namespace engine::cuda

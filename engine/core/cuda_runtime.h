@@ -1,8 +1,10 @@
-// CUDA's runtime as the engine uses it: memory, streams, events, captured graphs, and errors that name the call.
-// Without CUDA (ENGINE_WITH_CUDA=OFF) everything here throws CudaError, and kBuilt tells so beforehand.
+// CUDA's runtime as the engine uses it: memory, streams, events, captured graphs, and errors that
+// name the call. Without CUDA (ENGINE_WITH_CUDA=OFF) everything here throws CudaError, and kBuilt
+// tells so beforehand.
 //
-// A thread works on the device that it has chosen by use_device(); streams, events and memory belong to the device that was
-// chosen when they were made. Handles are the runtime's own, passed on as void*.
+// A thread works on the device that it has chosen by use_device(); streams, events and memory
+// belong to the device that was chosen when they were made. Handles are the runtime's own, passed
+// on as void*.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +26,8 @@ class CudaError : public Error {
   using Error::Error;
 };
 
-// Throws CudaError "CALL (what): TEXT (NAME)" unless `code`, a cudaError_t, is success. `what` may be null.
+// Throws CudaError "CALL (what): TEXT (NAME)" unless `code`, a cudaError_t, is success. `what` may
+// be null.
 void check(int code, const char* call, const char* what = nullptr);
 
 struct DeviceInfo {
@@ -32,11 +35,11 @@ struct DeviceInfo {
   std::size_t memory_bytes = 0;
   int processors = 0;        // streaming multiprocessors
   int major = 0, minor = 0;  // compute capability
-  std::string uuid;          // "GPU-...", in hexadecimal: the same device for every process of a host
+  std::string uuid;  // "GPU-...", in hexadecimal: the same device for every process of a host
 };
 
-// Why no device can be used: "" where one can; "this build has no CUDA", "no CUDA device (...)". Does not throw; makes no
-// context on any device.
+// Why no device can be used: "" where one can; "this build has no CUDA", "no CUDA device (...)".
+// Does not throw; makes no context on any device.
 std::string missing();
 int device_count();  // 0 where missing() says something
 DeviceInfo device_info(int index);
@@ -45,11 +48,13 @@ std::string versions();  // "runtime 13.0, driver 13.0"
 // The device of the calling thread from now on.
 void use_device(int index);
 int current_device();
-std::pair<std::size_t, std::size_t> free_and_total_memory();  // bytes, of the calling thread's device
+std::pair<std::size_t, std::size_t>
+free_and_total_memory();  // bytes, of the calling thread's device
 void synchronize_device();
 void synchronize_stream(void* stream);  // until everything on it has ended
 
-// Device memory, and host memory that copies can reach without a stop (pinned). Never inside a step.
+// Device memory, and host memory that copies can reach without a stop (pinned). Never inside a
+// step.
 void* allocate(std::size_t bytes);  // not filled; throws with the size and what is free
 void release(void* memory) noexcept;
 void* allocate_pinned(std::size_t bytes);  // zeros
@@ -78,7 +83,8 @@ class Event {
   Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   Event& operator=(Event&&) = delete;
   void record(void* stream);
-  void make_wait(void* stream) const;  // what comes on `stream` waits for what was before the record
+  void make_wait(
+      void* stream) const;  // what comes on `stream` waits for what was before the record
   void synchronize() const;
   bool done() const;
   double seconds_since(const Event& start) const;  // REQUIRES: both with timing, and done
@@ -88,12 +94,13 @@ class Event {
   void* handle_ = nullptr;
 };
 
-// Device memory of `device` to host memory and so on; the kind follows from the addresses. Host memory of copies that shall not
-// stop the caller is pinned.
+// Device memory of `device` to host memory and so on; the kind follows from the addresses. Host
+// memory of copies that shall not stop the caller is pinned.
 void copy_async(void* to, const void* from, std::size_t bytes, void* stream);
 void set_bytes_async(void* to, int value, std::size_t bytes, void* stream);
 
-// Everything that is issued between begin and end on the stream (and on streams that wait for its events), as one thing to start.
+// Everything that is issued between begin and end on the stream (and on streams that wait for its
+// events), as one thing to start.
 class StepGraph {
  public:
   StepGraph() = default;

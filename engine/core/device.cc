@@ -18,13 +18,16 @@ Device parse_device(std::string_view text) {
   if (kind == "cuda") {
     device.kind = Device::Kind::kCuda;
   } else if (kind != "cpu") {
-    throw ModelError("unknown device '" + std::string(text) + "': expected cpu, cpu:N, cuda or cuda:N");
+    throw ModelError("unknown device '" + std::string(text) +
+                     "': expected cpu, cpu:N, cuda or cuda:N");
   }
   if (colon != std::string_view::npos) {
     const std::string_view digits = text.substr(colon + 1);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
     if (error != std::errc() || end != digits.data() + digits.size() || device.index < 0)
-      throw ModelError("device '" + std::string(text) + "' has no valid index: expected cpu:N or cuda:N");
+      throw ModelError("device '" + std::string(text) +
+                       "' has no valid index: expected cpu:N or cuda:N");
   }
   return device;
 }

@@ -9,12 +9,14 @@
 
 namespace engine {
 
-// kBF16 and kF16 (half_types.h) are storage of activations and of copies of weights on CUDA devices.
+// kBF16 and kF16 (half_types.h) are storage of activations and of copies of weights on CUDA
+// devices.
 enum class DType : std::uint8_t { kF32, kF64, kI32, kI64, kU8, kBF16, kF16 };
 
 std::size_t size_of(DType dtype);  // bytes of one element
 constexpr bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
-// What parameters are kept in where activations are stored as `compute`: f32 beside the halves, else the same.
+// What parameters are kept in where activations are stored as `compute`: f32 beside the halves,
+// else the same.
 constexpr DType state_dtype(DType compute) { return is_half(compute) ? DType::kF32 : compute; }
 std::string_view to_string(DType dtype);  // "f32", "f64", "i32", "i64", "u8", "bf16", "f16"
 

@@ -36,7 +36,8 @@ class DesyncError : public Error {
   using Error::Error;
 };
 
-// Throws Error("internal: " + what) when `condition` is false: a broken REQUIRES, never a user's mistake.
+// Throws Error("internal: " + what) when `condition` is false: a broken REQUIRES, never a user's
+// mistake.
 void require(bool condition, const char* what);
 
 }  // namespace engine

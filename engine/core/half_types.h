@@ -1,5 +1,5 @@
-// 16-bit floating-point numbers as storage: bf16 (the upper half of a binary32) and f16 (IEEE binary16). Arithmetic is float32.
-// Usable in host code and in kernels.
+// 16-bit floating-point numbers as storage: bf16 (the upper half of a binary32) and f16 (IEEE
+// binary16). Arithmetic is float32. Usable in host code and in kernels.
 #pragma once
 
 #include <bit>
@@ -40,15 +40,19 @@ ENGINE_HOST_DEVICE float float_of(std::uint32_t bits) {
 }  // namespace half_detail
 
 ENGINE_HOST_DEVICE float to_float(float value) { return value; }
-ENGINE_HOST_DEVICE float to_float(bf16 value) { return half_detail::float_of(std::uint32_t{value.bits} << 16); }
+ENGINE_HOST_DEVICE float to_float(bf16 value) {
+  return half_detail::float_of(std::uint32_t{value.bits} << 16);
+}
 ENGINE_HOST_DEVICE float to_float(f16 value) {
 #if defined(__CUDA_ARCH__)
   return __half2float(__ushort_as_half(value.bits));
 #else
-  const std::uint32_t sign = std::uint32_t{value.bits & 0x8000u} << 16, exponent = (value.bits >> 10) & 31u;
+  const std::uint32_t sign = std::uint32_t{value.bits & 0x8000u} << 16,
+                      exponent = (value.bits >> 10) & 31u;
   std::uint32_t fraction = value.bits & 0x3ffu;
   if (exponent == 31) return half_detail::float_of(sign | 0x7f800000u | (fraction << 13));
-  if (exponent > 0) return half_detail::float_of(sign | ((exponent + 112) << 23) | (fraction << 13));
+  if (exponent > 0)
+    return half_detail::float_of(sign | ((exponent + 112) << 23) | (fraction << 13));
   const float small = static_cast<float>(fraction) * 0x1p-24f;  // subnormal, exact
   return sign != 0 ? -small : small;
 #endif
@@ -82,7 +86,8 @@ ENGINE_HOST_DEVICE f16 from_float<f16>(float value) {
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return {static_cast<std::uint16_t>(sign | 0x7e00u)};
   if (magnitude >= 0x477ff000u) return {static_cast<std::uint16_t>(sign | 0x7c00u)};
-  if (magnitude < 0x38800000u) {  // subnormal: adding 0.5 leaves the rounded multiple of 2^-24 in the lowest bits
+  if (magnitude < 0x38800000u) {  // subnormal: adding 0.5 leaves the rounded multiple of 2^-24 in
+                                  // the lowest bits
     const std::uint32_t shifted = half_detail::bits_of(half_detail::float_of(magnitude) + 0.5f);
     return {static_cast<std::uint16_t>(sign | (shifted - 0x3f000000u))};
   }

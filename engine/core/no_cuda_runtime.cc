@@ -4,7 +4,8 @@
 namespace engine::cuda {
 namespace {
 
-constexpr const char* kNone = "this build has no CUDA: build with ENGINE_WITH_CUDA=ON where nvcc 12.4 or newer is installed";
+constexpr const char* kNone =
+    "this build has no CUDA: build with ENGINE_WITH_CUDA=ON where nvcc 12.4 or newer is installed";
 [[noreturn]] void refuse() { throw CudaError(kNone); }
 
 }  // namespace

@@ -3,7 +3,8 @@
 
 namespace engine {
 
-FlatBuffer::FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Device device) : dtype_(dtype) {
+FlatBuffer::FlatBuffer(DType dtype, const std::vector<NamedLayout>& tensors, Device device)
+    : dtype_(dtype) {
   const auto unit = static_cast<std::int64_t>(kAlignment / size_of(dtype));
   for (const NamedLayout& tensor : tensors) {
     require(tensor.dtype == dtype, "a flat buffer has one dtype");
@@ -23,11 +24,14 @@ FlatBuffer FlatBuffer::like(const FlatBuffer& other) {
   return buffer;
 }
 
-TensorView FlatBuffer::flat() const { return {arena_.data(), dtype_, Shape{size_}, arena_.device()}; }
+TensorView FlatBuffer::flat() const {
+  return {arena_.data(), dtype_, Shape{size_}, arena_.device()};
+}
 
 TensorView FlatBuffer::view(std::size_t slot) const {
   const Slot& s = slots_.at(slot);
-  return {arena_.data() + static_cast<std::size_t>(s.offset) * size_of(dtype_), dtype_, s.layout.memory_shape(), arena_.device()};
+  return {arena_.data() + static_cast<std::size_t>(s.offset) * size_of(dtype_), dtype_,
+          s.layout.memory_shape(), arena_.device()};
 }
 
 }  // namespace engine

@@ -1,5 +1,5 @@
-// All parameters of a model in one allocation, all gradients in another, in the order in which backward
-// completes the gradients. What is averaged, stepped and digested is a span of these.
+// All parameters of a model in one allocation, all gradients in another, in the order in which
+// backward completes the gradients. What is averaged, stepped and digested is a span of these.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,8 @@ class FlatBuffer {
 // Values and gradients with the same slots.
 struct ParameterBuffer {
   ParameterBuffer() = default;
-  ParameterBuffer(DType dtype, const std::vector<NamedLayout>& in_completion_order, Device device = {})
+  ParameterBuffer(DType dtype, const std::vector<NamedLayout>& in_completion_order,
+                  Device device = {})
       : values(dtype, in_completion_order, device), gradients(dtype, in_completion_order, device) {}
 
   FlatBuffer values;

@@ -7,10 +7,12 @@
 
 namespace engine {
 
-Shape::Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+Shape::Shape(std::initializer_list<std::int64_t> dims)
+    : Shape(std::span(dims.begin(), dims.size())) {}
 
 Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
-  if (dims.size() > kMaxRank) throw ShapeError("a tensor has at most 8 dimensions, not " + std::to_string(dims.size()));
+  if (dims.size() > kMaxRank)
+    throw ShapeError("a tensor has at most 8 dimensions, not " + std::to_string(dims.size()));
   for (std::int64_t d : dims)
     if (d < 0) throw ShapeError("a dimension is negative: " + std::to_string(d));
   std::copy(dims.begin(), dims.end(), dims_.begin());

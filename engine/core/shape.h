@@ -1,4 +1,5 @@
-// The extents of a tensor: up to eight dimensions, outermost first, stored in place (never allocates).
+// The extents of a tensor: up to eight dimensions, outermost first, stored in place (never
+// allocates).
 #pragma once
 
 #include <array>
@@ -21,7 +22,9 @@ class Shape {
   std::int64_t operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
   std::int64_t& operator[](int i) { return dims_[static_cast<std::size_t>(i)]; }
   std::int64_t count() const;  // product of the extents
-  std::span<const std::int64_t> dims() const { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
+  std::span<const std::int64_t> dims() const {
+    return {dims_.data(), static_cast<std::size_t>(rank_)};
+  }
 
   Shape with_batch(std::int64_t n) const;  // {n, this...}
   std::string to_string() const;           // "[100, 28, 28, 1]"

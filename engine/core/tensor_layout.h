@@ -1,5 +1,6 @@
-// How one parameter lies in memory and how it lies in files. Files follow PyTorch (convolution OIHW, dense OI);
-// memory follows the kernels. Both hold the same elements: memory is the file's dimensions permuted.
+// How one parameter lies in memory and how it lies in files. Files follow PyTorch (convolution
+// OIHW, dense OI); memory follows the kernels. Both hold the same elements: memory is the file's
+// dimensions permuted.
 #pragma once
 
 #include <array>
@@ -10,8 +11,9 @@
 namespace engine {
 
 struct TensorLayout {
-  Shape file_shape;                                                      // what PyTorch's state_dict says
-  std::array<int, Shape::kMaxRank> permutation{0, 1, 2, 3, 4, 5, 6, 7};  // memory dimension i is file dimension permutation[i]
+  Shape file_shape;  // what PyTorch's state_dict says
+  std::array<int, Shape::kMaxRank> permutation{
+      0, 1, 2, 3, 4, 5, 6, 7};  // memory dimension i is file dimension permutation[i]
 
   static TensorLayout plain(const Shape& shape) { return {.file_shape = shape}; }
 

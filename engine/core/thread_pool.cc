@@ -41,7 +41,8 @@ struct ThreadPool::State {
   std::vector<std::thread> workers;
 
   void share(int thread) const {
-    for (int s = thread; s < shares; s += threads) call(body, count * s / shares, count * (s + 1) / shares, s);
+    for (int s = thread; s < shares; s += threads)
+      call(body, count * s / shares, count * (s + 1) / shares, s);
   }
 
   void work(int thread) {
@@ -57,11 +58,13 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(int threads, int shares) : state_(std::make_unique<State>()) {
-  require(threads >= 1 && shares >= 0, "a thread pool has at least one thread and cuts work into at least one share");
+  require(threads >= 1 && shares >= 0,
+          "a thread pool has at least one thread and cuts work into at least one share");
   state_->shares = shares == 0 ? threads : shares;
   threads = std::min(threads, state_->shares);
   state_->threads = threads;
-  for (int t = 1; t < threads; ++t) state_->workers.emplace_back([s = state_.get(), t] { s->work(t); });
+  for (int t = 1; t < threads; ++t)
+    state_->workers.emplace_back([s = state_.get(), t] { s->work(t); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -85,7 +88,8 @@ void ThreadPool::run_erased(std::int64_t count, Call call, void* body) {
   s.epoch.fetch_add(1, std::memory_order_release);
   s.epoch.notify_all();
   s.share(0);
-  for (std::uint32_t left; (left = s.running.load(std::memory_order_acquire)) != 0;) wait_while_equal(s.running, left);
+  for (std::uint32_t left; (left = s.running.load(std::memory_order_acquire)) != 0;)
+    wait_while_equal(s.running, left);
 }
 
 }  // namespace engine

@@ -1,5 +1,5 @@
-// A fixed set of threads that run one loop at a time. Work is cut statically, so results that depend
-// on the cut (partial sums) are the same in every run with the same number of shares.
+// A fixed set of threads that run one loop at a time. Work is cut statically, so results that
+// depend on the cut (partial sums) are the same in every run with the same number of shares.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,20 @@ namespace engine {
 
 class ThreadPool {
  public:
-  // `threads` >= 1 counts the caller, which always takes part; 1 starts none. Work is cut into `shares`; 0: one a thread.
-  // A number of shares that does not depend on the machine makes results that do not depend on its threads.
+  // `threads` >= 1 counts the caller, which always takes part; 1 starts none. Work is cut into
+  // `shares`; 0: one a thread. A number of shares that does not depend on the machine makes results
+  // that do not depend on its threads.
   explicit ThreadPool(int threads, int shares = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const;           // the shares that work is cut into: what kernels and plans must know
+  int threads() const;  // the shares that work is cut into: what kernels and plans must know
   int physical_threads() const;  // that run them
 
-  // Calls body(first, last, share) for each contiguous share of [0, count); returns when all are done.
-  // Shares are [count*t/threads, count*(t+1)/threads). Does not allocate. One caller at a time.
-  // REQUIRES: body does not throw and does not call run() on this pool.
+  // Calls body(first, last, share) for each contiguous share of [0, count); returns when all are
+  // done. Shares are [count*t/threads, count*(t+1)/threads). Does not allocate. One caller at a
+  // time. REQUIRES: body does not throw and does not call run() on this pool.
   template <class Body>
   void run(std::int64_t count, Body body) {
     if (threads() == 1 || count <= 1) {
@@ -29,7 +30,10 @@ class ThreadPool {
       return;
     }
     run_erased(
-        count, [](void* b, std::int64_t first, std::int64_t last, int thread) { (*static_cast<Body*>(b))(first, last, thread); },
+        count,
+        [](void* b, std::int64_t first, std::int64_t last, int thread) {
+          (*static_cast<Body*>(b))(first, last, thread);
+        },
         &body);
   }
 

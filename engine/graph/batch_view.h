@@ -4,30 +4,36 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/kernels/prepare_images.h"
+#include "engine/ops/images/prepare_images.h"
 
 namespace engine {
 
-// One mini-batch in host memory, as the loader hands it over. `count` <= max_batch; 0 is a valid batch.
+// One mini-batch in host memory, as the loader hands it over. `count` <= max_batch; 0 is a valid
+// batch.
 struct BatchView {
   std::int64_t count = 0;
   std::span<const float> samples;  // count * item count, NHWC; read in place when the plan is f32
-  // Instead of samples, after set_image_table(): images as bytes, NHWC, and what was drawn for each of them.
+  // Instead of samples, after set_image_table(): images as bytes, NHWC, and what was drawn for each
+  // of them.
   std::span<const std::uint8_t> pixels{};
-  std::span<const kernels::ImageDraw> draws{};
-  std::span<const std::int32_t> tokens{};    // instead of samples, for a model that reads token ids: count * context
-  std::span<const std::int32_t> labels;      // count (times positions)
-  std::span<const std::int64_t> sample_ids;  // count: places in the data set, for randomness by sample
+  std::span<const ops::ImageDraw> draws{};
+  std::span<const std::int32_t>
+      tokens{};  // instead of samples, for a model that reads token ids: count * context
+  std::span<const std::int32_t> labels;  // count (times positions)
+  std::span<const std::int64_t>
+      sample_ids;  // count: places in the data set, for randomness by sample
   std::uint64_t epoch = 0;
 
-  BatchView slice(std::int64_t first, std::int64_t samples) const;  // samples [first, first + samples)
+  BatchView slice(std::int64_t first,
+                  std::int64_t samples) const;  // samples [first, first + samples)
 };
 
 struct BatchResult {
   double loss_sum = 0;       // over samples (and positions)
   std::int64_t correct = 0;  // rows whose first largest logit is the label
   std::int64_t rows = 0;     // samples times positions
-  std::int64_t top5 = 0;     // rows whose label is among the five largest logits; counted in inference mode only
+  std::int64_t top5 =
+      0;  // rows whose label is among the five largest logits; counted in inference mode only
 };
 
 // Sums of the last step and of all steps so far.
@@ -51,8 +57,8 @@ struct BatchShape {
   std::int64_t classes = 0;
 };
 
-// Throws InputError, naming the sample where there is one, for a batch of another size than its count says and for a label
-// outside [0, classes). `ids`: sample ids must be there.
+// Throws InputError, naming the sample where there is one, for a batch of another size than its
+// count says and for a label outside [0, classes). `ids`: sample ids must be there.
 void check_batch(const BatchView& batch, const BatchShape& shape, bool ids);
 
 }  // namespace engine

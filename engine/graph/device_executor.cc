@@ -1,4 +1,5 @@
-// Slots: one block of memory each, [numbers | sample ids | labels | draws | samples, tokens or pixels], sent in one copy.
+// Slots: one block of memory each, [numbers | sample ids | labels | draws | samples, tokens or
+// pixels], sent in one copy.
 #include "engine/graph/device_executor.h"
 
 #include <algorithm>
@@ -38,7 +39,8 @@ struct SlotLayout {
 };
 
 struct Slot {
-  Slot(const SlotLayout& layout, bool pinned, Device device) : host(layout.bytes, pinned), device_memory(layout.bytes, device) {}
+  Slot(const SlotLayout& layout, bool pinned, Device device)
+      : host(layout.bytes, pinned), device_memory(layout.bytes, device) {}
   HostBlock host;
   Arena device_memory;
   cuda::Event arrived, used;
@@ -47,7 +49,7 @@ struct Slot {
 
 // What the device adds up and reports.
 struct Report {
-  kernels::BatchTotals last, total;
+  ops::BatchTotals last, total;
   DeviceFault fault;
 };
 
@@ -56,8 +58,11 @@ std::span<const T> on_device(const Arena& memory, std::size_t offset, std::size_
   return {reinterpret_cast<const T*>(memory.data() + offset), count};
 }
 
-BatchResult to_result(const kernels::BatchTotals& totals) {
-  return {.loss_sum = totals.loss_sum, .correct = totals.correct, .rows = totals.rows, .top5 = totals.top5};
+BatchResult to_result(const ops::BatchTotals& totals) {
+  return {.loss_sum = totals.loss_sum,
+          .correct = totals.correct,
+          .rows = totals.rows,
+          .top5 = totals.top5};
 }
 
 KernelContext with_fault(KernelContext context, const Arena& report) {
@@ -68,7 +73,8 @@ KernelContext with_fault(KernelContext context, const Arena& report) {
 }  // namespace
 
 struct DeviceExecutor::Impl {
-  Impl(const Plan& plan, ModelState& state, const KernelContext& context, const DeviceExecutorOptions& the_options)
+  Impl(const Plan& plan, ModelState& state, const KernelContext& context,
+       const DeviceExecutorOptions& the_options)
       : options(the_options),
         stream(context.stream),
         report(sizeof(Report), context.device),
@@ -76,18 +82,24 @@ struct DeviceExecutor::Impl {
         executor(plan, state, with_fault(context, report), the_options.seed) {
     const auto item = [&](int input) {
       return static_cast<std::size_t>(
-          plan.tensors[static_cast<std::size_t>(plan.inputs[static_cast<std::size_t>(input)])].item_shape.count() *
+          plan.tensors[static_cast<std::size_t>(plan.inputs[static_cast<std::size_t>(input)])]
+              .item_shape.count() *
           plan.options.max_batch);
     };
     layout.ids = align_up(sizeof(StepNumbers));
-    layout.labels = layout.ids + align_up(sizeof(std::int64_t) * static_cast<std::size_t>(plan.options.max_batch));
+    layout.labels = layout.ids + align_up(sizeof(std::int64_t) *
+                                          static_cast<std::size_t>(plan.options.max_batch));
     const bool images = !options.image_table.empty();
     layout.draws = layout.labels + align_up(sizeof(std::int32_t) * item(1));
     layout.samples =
-        layout.draws + align_up(images ? sizeof(kernels::ImageDraw) * static_cast<std::size_t>(plan.options.max_batch) : 0);
-    layout.bytes = layout.samples + align_up((images ? 1 : sizeof(float)) * item(0));  // tokens have the size of numbers
+        layout.draws +
+        align_up(images ? sizeof(ops::ImageDraw) * static_cast<std::size_t>(plan.options.max_batch)
+                        : 0);
+    layout.bytes = layout.samples + align_up((images ? 1 : sizeof(float)) *
+                                             item(0));  // tokens have the size of numbers
     if (images) set_image_table(plan, item(0));
-    for (int s = 0; s < options.slots; ++s) slots.push_back(std::make_unique<Slot>(layout, options.pinned, context.device));
+    for (int s = 0; s < options.slots; ++s)
+      slots.push_back(std::make_unique<Slot>(layout, options.pinned, context.device));
   }
 
   void set_image_table(const Plan& plan, std::size_t elements) {
@@ -98,14 +110,18 @@ struct DeviceExecutor::Impl {
     executor.set_image_table(
         {image_table.data(),
          DType::kF32,
-         {static_cast<std::int64_t>(options.image_table.size()) / kernels::kImageTableRow, kernels::kImageTableRow},
+         {static_cast<std::int64_t>(options.image_table.size()) / ops::kImageTableRow,
+          ops::kImageTableRow},
          report.device()});
     // Prepared and read by the compute stream alone: one for all slots.
-    if (plan.options.dtype == DType::kF32) prepared = Arena(elements * sizeof(float), report.device());
+    if (plan.options.dtype == DType::kF32)
+      prepared = Arena(elements * sizeof(float), report.device());
   }
 
   Slot& slot(int index) { return *slots[static_cast<std::size_t>(index)]; }
-  const StepNumbers* numbers(int index) { return reinterpret_cast<const StepNumbers*>(slot(index).device_memory.data()); }
+  const StepNumbers* numbers(int index) {
+    return reinterpret_cast<const StepNumbers*>(slot(index).device_memory.data());
+  }
   Report* device_report() const { return reinterpret_cast<Report*>(report.data()); }
 
   void fill(Slot& to, const BatchView& batch, const StepNumbers& numbers_of_step) const {
@@ -120,15 +136,18 @@ struct DeviceExecutor::Impl {
     put(layout.samples, batch.samples);
     put(layout.samples, batch.pixels);
     put(layout.samples, batch.tokens);
-    to.on_device = {.count = batch.count,
-                    .samples = on_device<float>(to.device_memory, layout.samples, batch.samples.size()),
-                    .pixels = on_device<std::uint8_t>(to.device_memory, layout.samples, batch.pixels.size()),
-                    .draws = on_device<kernels::ImageDraw>(to.device_memory, layout.draws, batch.draws.size()),
-                    .tokens = on_device<std::int32_t>(to.device_memory, layout.samples, batch.tokens.size()),
-                    .labels = on_device<std::int32_t>(to.device_memory, layout.labels, batch.labels.size()),
-                    .sample_ids = on_device<std::int64_t>(to.device_memory, layout.ids, batch.sample_ids.size()),
-                    .epoch = batch.epoch};
-    if (prepared.data() != nullptr) to.on_device.samples = on_device<float>(prepared, 0, batch.pixels.size());
+    to.on_device = {
+        .count = batch.count,
+        .samples = on_device<float>(to.device_memory, layout.samples, batch.samples.size()),
+        .pixels = on_device<std::uint8_t>(to.device_memory, layout.samples, batch.pixels.size()),
+        .draws = on_device<ops::ImageDraw>(to.device_memory, layout.draws, batch.draws.size()),
+        .tokens = on_device<std::int32_t>(to.device_memory, layout.samples, batch.tokens.size()),
+        .labels = on_device<std::int32_t>(to.device_memory, layout.labels, batch.labels.size()),
+        .sample_ids =
+            on_device<std::int64_t>(to.device_memory, layout.ids, batch.sample_ids.size()),
+        .epoch = batch.epoch};
+    if (prepared.data() != nullptr)
+      to.on_device.samples = on_device<float>(prepared, 0, batch.pixels.size());
   }
 
   // The step of `index` from now on.
@@ -166,10 +185,14 @@ DeviceExecutor::DeviceExecutor(const Plan& plan, ModelState& state, const Kernel
 
 DeviceExecutor::~DeviceExecutor() = default;
 
-void DeviceExecutor::set_replicas(ReplicaExchange* replicas) { impl_->executor.set_replicas(replicas); }
+void DeviceExecutor::set_replicas(ReplicaExchange* replicas) {
+  impl_->executor.set_replicas(replicas);
+}
 void DeviceExecutor::set_control(const StepControl* control) { impl_->control = control; }
 const StepNumbers* DeviceExecutor::numbers(int slot) const { return impl_->numbers(slot); }
-std::int64_t DeviceExecutor::staged_count(int slot) const { return impl_->slot(slot).on_device.count; }
+std::int64_t DeviceExecutor::staged_count(int slot) const {
+  return impl_->slot(slot).on_device.count;
+}
 int DeviceExecutor::slots() const { return impl_->options.slots; }
 const Plan& DeviceExecutor::plan() const { return impl_->executor.plan(); }
 TensorView DeviceExecutor::logits() const { return impl_->executor.logits(); }
@@ -180,11 +203,14 @@ int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bo
   const int index = e.next;
   e.next = (e.next + 1) % e.options.slots;
   Slot& slot = e.slot(index);
-  if (!slot.arrived.done()) e.wait(e.copies.handle());  // else the copy before might still read what is overwritten now
+  if (!slot.arrived.done())
+    e.wait(e.copies.handle());  // else the copy before might still read what is overwritten now
   e.fill(slot, batch, numbers);
   slot.used.make_wait(e.copies.handle());
-  if (!e.options.pinned) e.wait(e.copies.handle());  // the copy itself would wait here, with no deadline
-  const std::size_t bytes = e.layout.samples + batch.samples.size_bytes() + batch.tokens.size_bytes() + batch.pixels.size_bytes();
+  if (!e.options.pinned)
+    e.wait(e.copies.handle());  // the copy itself would wait here, with no deadline
+  const std::size_t bytes = e.layout.samples + batch.samples.size_bytes() +
+                            batch.tokens.size_bytes() + batch.pixels.size_bytes();
   cuda::copy_async(slot.device_memory.data(), slot.host.data(), bytes, e.copies.handle());
   slot.arrived.record(e.copies.handle());
   slot.arrived.make_wait(e.stream);
@@ -199,7 +225,8 @@ void DeviceExecutor::forward(int slot, bool training, bool continues) {
   impl_->executor.forward(impl_->slot(slot).on_device, training);
 }
 
-void DeviceExecutor::backward(int, Write parameter_write, const std::function<void(std::int64_t)>& ready) {
+void DeviceExecutor::backward(int, Write parameter_write,
+                              const std::function<void(std::int64_t)>& ready) {
   impl_->executor.backward(/*scale: in the step's numbers*/ 1, parameter_write, ready);
 }
 
@@ -209,8 +236,9 @@ StepResults DeviceExecutor::results() {
   cuda::copy_async(report, e.report.data(), sizeof *report, e.stream);
   e.wait(e.stream);
   if (const DeviceFault& fault = report->fault; fault.found != 0) {
-    throw InputError("token or label " + std::to_string(fault.value) + " at place " + std::to_string(fault.at) +
-                     " of a batch is out of range: expected 0 to " + std::to_string(fault.limit - 1));
+    throw InputError("token or label " + std::to_string(fault.value) + " at place " +
+                     std::to_string(fault.at) + " of a batch is out of range: expected 0 to " +
+                     std::to_string(fault.limit - 1));
   }
   return {to_result(report->last), to_result(report->total)};
 }

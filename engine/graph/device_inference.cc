@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "engine/kernels/device_step.h"
+#include "engine/ops/optim_step/device_step.h"
 
 namespace engine {
 namespace {
@@ -15,7 +15,8 @@ Device chosen(Device device) {
 
 }  // namespace
 
-DeviceInference::DeviceInference(const Plan& plan, Device device, Products products, std::vector<float> image_table)
+DeviceInference::DeviceInference(const Plan& plan, Device device, Products products,
+                                 std::vector<float> image_table)
     : device_(chosen(device)),
       state_(ModelState::allocate(*plan.graph, plan.options.dtype, device)),
       context_(make_context(products)),
@@ -32,9 +33,13 @@ KernelContext DeviceInference::make_context(Products products) const {
 void DeviceInference::load(const ModelState& host) {
   cuda::use_device(device_.index);
   const std::pair<const FlatBuffer*, const FlatBuffer*> pairs[] = {
-      {&host.parameters.values, &state_.parameters.values}, {&host.running, &state_.running}, {&host.counters, &state_.counters}};
-  for (const auto& [from, to] : pairs) cuda::copy_async(to->data(), from->data(), to->bytes(), stream_.handle());
-  if (const TensorView half = state_.half_flat()) kernels::copy_to_half(context_, state_.parameters.values.flat(), half);
+      {&host.parameters.values, &state_.parameters.values},
+      {&host.running, &state_.running},
+      {&host.counters, &state_.counters}};
+  for (const auto& [from, to] : pairs)
+    cuda::copy_async(to->data(), from->data(), to->bytes(), stream_.handle());
+  if (const TensorView half = state_.half_flat())
+    ops::copy_to_half(context_, state_.parameters.values.flat(), half);
   stream_.synchronize();
 }
 

@@ -7,9 +7,10 @@ namespace engine {
 
 class DeviceInference {
  public:
-  // `plan` is an inference plan for a CUDA device and outlives this. The calling thread makes all calls. With `image_table`
-  // (DeviceExecutorOptions) batches carry bytes.
-  DeviceInference(const Plan& plan, Device device, Products products, std::vector<float> image_table = {});
+  // `plan` is an inference plan for a CUDA device and outlives this. The calling thread makes all
+  // calls. With `image_table` (DeviceExecutorOptions) batches carry bytes.
+  DeviceInference(const Plan& plan, Device device, Products products,
+                  std::vector<float> image_table = {});
 
   // Takes over the values and statistics of a state in host memory, of the same graph.
   void load(const ModelState& host);

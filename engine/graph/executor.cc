@@ -1,4 +1,5 @@
-// Executor: the views of every step are made once; a run changes batch extents and the places of inputs, nothing else.
+// Executor: the views of every step are made once; a run changes batch extents and the places of
+// inputs, nothing else.
 #include "engine/graph/executor.h"
 
 #include <array>
@@ -6,9 +7,9 @@
 
 #include "engine/core/cuda_runtime.h"
 #include "engine/core/random.h"
-#include "engine/kernels/device_step.h"
-#include "engine/kernels/elementwise.h"
-#include "engine/kernels/softmax_cross_entropy.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/loss/softmax_cross_entropy.h"
+#include "engine/ops/optim_step/device_step.h"
 
 namespace engine {
 namespace {
@@ -40,24 +41,28 @@ struct Executor::Impl {
   KernelContext context;
   std::vector<Step> steps;
   std::vector<Binding> bindings;
-  TensorView samples, labels, logits, loss, loss_gradient;  // samples: the caller's, f32; or tokens, i32
-  TensorView cast_samples;                                  // the arena's, where the plan is not f32; else absent
-  TensorView image_table;                                   // absent: batches carry samples
-  std::int64_t sample_items = 0, label_items = 0;           // elements of one sample
+  TensorView samples, labels, logits, loss,
+      loss_gradient;        // samples: the caller's, f32; or tokens, i32
+  TensorView cast_samples;  // the arena's, where the plan is not f32; else absent
+  TensorView image_table;   // absent: batches carry samples
+  std::int64_t sample_items = 0, label_items = 0;  // elements of one sample
   DeviceStep device_step;
   std::int64_t bound_count = -1;
   bool backward_allowed = false;
 
-  Impl(const Plan& the_plan, ModelState& the_state, const KernelContext& the_context, std::uint64_t seed)
+  Impl(const Plan& the_plan, ModelState& the_state, const KernelContext& the_context,
+       std::uint64_t seed)
       : plan(the_plan),
         state(the_state),
         arena(plan.arena_bytes, the_context.device),
         scratch(plan.scratch_bytes, the_context.device),
         context(the_context) {
-    require(state.parameters.values.dtype() == state_dtype(plan.options.dtype), "plan and state have different dtypes");
+    require(state.parameters.values.dtype() == state_dtype(plan.options.dtype),
+            "plan and state have different dtypes");
     require(!is_half(plan.options.dtype) || state.half_dtype == plan.options.dtype,
             "the state has no halves of the plan's dtype");
-    require(plan.options.device == context.device.kind, "the plan was made for another kind of device");
+    require(plan.options.device == context.device.kind,
+            "the plan was made for another kind of device");
     require(on_cuda(context) || context.threads->threads() == plan.options.threads,
             "the plan was made for another number of threads");
     context.scratch = {scratch.data(), scratch.bytes()};
@@ -78,13 +83,16 @@ struct Executor::Impl {
   }
   TensorView view(int i) const { return at(i, tensor(i).offset); }
   TensorView gradient(int i) const {
-    return tensor(i).gradient_offset == PlanTensor::kNone ? TensorView{} : at(i, tensor(i).gradient_offset);
+    return tensor(i).gradient_offset == PlanTensor::kNone ? TensorView{}
+                                                          : at(i, tensor(i).gradient_offset);
   }
 
   void bind_inputs() {
     if (plan.inputs.size() != 2 || tensor(plan.inputs[1]).dtype != DType::kI32)
-      throw ModelError("a model reads one input of samples or tokens and then one of labels (i32); this one has " +
-                       std::to_string(plan.inputs.size()) + " inputs");
+      throw ModelError(
+          "a model reads one input of samples or tokens and then one of labels (i32); this one "
+          "has " +
+          std::to_string(plan.inputs.size()) + " inputs");
     samples = view(plan.inputs[0]);
     sample_items = tensor(plan.inputs[0]).item_shape.count();
     if (samples.dtype != DType::kI32) {
@@ -100,9 +108,11 @@ struct Executor::Impl {
 
   void set_image_table(const TensorView& table) {
     require(on_cuda(context), "images are prepared on CUDA devices only");
-    if (reads_tokens() || samples.shape.rank() != 4 || table.count() != samples.shape[3] * kernels::kImageTableRow)
-      throw ModelError("the model reads samples of the shape " + samples.shape.to_string() + ", not images with " +
-                       std::to_string(table.count() / kernels::kImageTableRow) + " channels");
+    if (reads_tokens() || samples.shape.rank() != 4 ||
+        table.count() != samples.shape[3] * ops::kImageTableRow)
+      throw ModelError("the model reads samples of the shape " + samples.shape.to_string() +
+                       ", not images with " + std::to_string(table.count() / ops::kImageTableRow) +
+                       " channels");
     image_table = table;
   }
 
@@ -121,7 +131,8 @@ struct Executor::Impl {
     return first;
   }
 
-  void make_step(const PlanStep& from, std::uint64_t seed, const std::vector<std::size_t>& first_entry) {
+  void make_step(const PlanStep& from, std::uint64_t seed,
+                 const std::vector<std::size_t>& first_entry) {
     Step& step = steps.emplace_back(context);
     for (const int input : from.inputs) {
       step.inputs.push_back(view(input));
@@ -146,18 +157,23 @@ struct Executor::Impl {
     }
     const std::string& name = plan.graph->nodes()[static_cast<std::size_t>(from.node)].name;
     run.key = stream_key(seed, name.empty() ? "#" + std::to_string(from.node) : name);
-    for (std::size_t k = 0; k < from.inputs.size(); ++k) remember_if_bound(from.inputs[k], step.inputs[k]);
+    for (std::size_t k = 0; k < from.inputs.size(); ++k)
+      remember_if_bound(from.inputs[k], step.inputs[k]);
     if (from.residual >= 0) remember_if_bound(from.residual, run.residual);
   }
 
-  void bind_state(const PlanStep& from, const std::vector<std::size_t>& first_entry, Step& step) const {
+  void bind_state(const PlanStep& from, const std::vector<std::size_t>& first_entry,
+                  Step& step) const {
     const std::vector<Shape> shapes = plan.graph->input_shapes(from.node);
-    std::size_t parameter = first_entry[static_cast<std::size_t>(plan.graph->parameter_node(from.node))];
+    std::size_t parameter =
+        first_entry[static_cast<std::size_t>(plan.graph->parameter_node(from.node))];
     for (std::size_t k = from.layer->parameters(shapes).size(); k > 0; --k, ++parameter) {
       step.parameters.push_back(parameter_view(state.entries[parameter]));
-      step.parameter_gradients.push_back(state.parameters.gradients.view(state.entries[parameter].slot));
+      step.parameter_gradients.push_back(
+          state.parameters.gradients.view(state.entries[parameter].slot));
     }
-    std::size_t buffer = first_entry[static_cast<std::size_t>(from.node)] + plan.graph->own_parameters(from.node).size();
+    std::size_t buffer = first_entry[static_cast<std::size_t>(from.node)] +
+                         plan.graph->own_parameters(from.node).size();
     for (std::size_t k = from.layer->buffers(shapes).size(); k > 0; --k, ++buffer)
       step.buffers.push_back(state.view(state.entries[buffer]));
   }
@@ -165,15 +181,18 @@ struct Executor::Impl {
   // Matrices are read in the dtype of the activations, vectors always in f32 or f64.
   TensorView parameter_view(const ModelState::Entry& entry) const {
     const TensorView view_of_entry = state.view(entry);
-    return is_half(plan.options.dtype) && view_of_entry.shape.rank() >= 2 ? state.half_view(entry) : view_of_entry;
+    return is_half(plan.options.dtype) && view_of_entry.shape.rank() >= 2 ? state.half_view(entry)
+                                                                          : view_of_entry;
   }
 
   void remember_if_bound(int i, TensorView& view_of_input) {
-    if (tensor(i).offset == PlanTensor::kNone) bindings.push_back({&view_of_input, i == plan.inputs[1]});
+    if (tensor(i).offset == PlanTensor::kNone)
+      bindings.push_back({&view_of_input, i == plan.inputs[1]});
   }
 
   void check(const BatchView& batch, bool training) const {
-    require(batch.count >= 0 && batch.count <= plan.options.max_batch, "a batch is larger than the plan's");
+    require(batch.count >= 0 && batch.count <= plan.options.max_batch,
+            "a batch is larger than the plan's");
     require(!training || plan.options.training, "training needs a training plan");
     using Samples = BatchShape::Samples;
     check_batch(batch,
@@ -193,9 +212,12 @@ struct Executor::Impl {
       for (TensorView& view_of_input : step.inputs) set_batch(view_of_input, count);
       for (TensorView& view_of_gradient : step.input_gradients) set_batch(view_of_gradient, count);
       LayerRun& run = step.run;
-      for (TensorView* each : {&run.output, &run.output_gradient, &run.residual, &run.residual_gradient}) set_batch(*each, count);
+      for (TensorView* each :
+           {&run.output, &run.output_gradient, &run.residual, &run.residual_gradient})
+        set_batch(*each, count);
     }
-    for (TensorView* each : {&logits, &loss, &loss_gradient, &cast_samples}) set_batch(*each, count);
+    for (TensorView* each : {&logits, &loss, &loss_gradient, &cast_samples})
+      set_batch(*each, count);
   }
 
   void bind(const BatchView& batch) {
@@ -203,9 +225,13 @@ struct Executor::Impl {
     // An empty batch has no memory of its own, but its views must not count as absent.
     static const std::array<float, 1> kNothing{};
     const void* sample_data = kNothing.data();
-    if (batch.count > 0) sample_data = reads_tokens() ? static_cast<const void*>(batch.tokens.data()) : batch.samples.data();
-    const void* label_data = batch.count > 0 ? static_cast<const void*>(batch.labels.data()) : kNothing.data();
-    for (const Binding& binding : bindings) binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
+    if (batch.count > 0)
+      sample_data =
+          reads_tokens() ? static_cast<const void*>(batch.tokens.data()) : batch.samples.data();
+    const void* label_data =
+        batch.count > 0 ? static_cast<const void*>(batch.labels.data()) : kNothing.data();
+    for (const Binding& binding : bindings)
+      binding.view->data = const_cast<void*>(binding.labels ? label_data : sample_data);
     labels.data = const_cast<void*>(label_data);
     set_batch(labels, batch.count);
     samples.data = const_cast<void*>(sample_data);
@@ -213,12 +239,14 @@ struct Executor::Impl {
     if (reads_pixels() && batch.count > 0)
       prepare_images(batch);
     else if (cast_samples)
-      kernels::cast(context, samples, cast_samples);
+      ops::cast(context, samples, cast_samples);
   }
 
   void prepare_images(const BatchView& batch) {
-    const TensorView pixels{const_cast<std::uint8_t*>(batch.pixels.data()), DType::kU8, samples.shape, samples.device};
-    kernels::prepare_images(context, pixels, batch.draws.data(), image_table, cast_samples ? cast_samples : samples);
+    const TensorView pixels{const_cast<std::uint8_t*>(batch.pixels.data()), DType::kU8,
+                            samples.shape, samples.device};
+    ops::prepare_images(context, pixels, batch.draws.data(), image_table,
+                        cast_samples ? cast_samples : samples);
   }
 
   BatchResult forward(const BatchView& batch, bool training) {
@@ -241,10 +269,10 @@ struct Executor::Impl {
       leave_totals(rows, row_labels, !training);
       return {};
     }
-    return {.loss_sum = kernels::sum_f64(loss),
-            .correct = kernels::count_correct(rows, row_labels),
+    return {.loss_sum = ops::sum_f64(loss),
+            .correct = ops::count_correct(rows, row_labels),
             .rows = loss.count(),
-            .top5 = training ? 0 : kernels::count_among_largest(rows, row_labels, 5)};
+            .top5 = training ? 0 : ops::count_among_largest(rows, row_labels, 5)};
   }
 
   void leave_totals(const TensorView& rows, const TensorView& row_labels, bool top5) {
@@ -252,18 +280,20 @@ struct Executor::Impl {
     row_losses.shape = {loss.count()};
     if (device_step.last != nullptr && !device_step.continues)
       cuda::set_bytes_async(device_step.last, 0, sizeof *device_step.last, context.stream);
-    for (kernels::BatchTotals* totals : {device_step.last, device_step.total})
-      if (totals != nullptr) kernels::add_batch_totals(context, rows, row_labels, row_losses, top5, totals);
+    for (ops::BatchTotals* totals : {device_step.last, device_step.total})
+      if (totals != nullptr)
+        ops::add_batch_totals(context, rows, row_labels, row_losses, top5, totals);
   }
 
-  void backward(double scale, Write parameter_write, const std::function<void(std::int64_t)>& ready) {
+  void backward(double scale, Write parameter_write,
+                const std::function<void(std::int64_t)>& ready) {
     require(backward_allowed, "backward needs a training forward before it");
     backward_allowed = false;
     if (loss_gradient) {
       if (on_cuda(context))
-        kernels::fill_loss_gradient(context, device_step.numbers, device_step.control, loss_gradient);
+        ops::fill_loss_gradient(context, device_step.numbers, device_step.control, loss_gradient);
       else
-        kernels::fill(context, scale, loss_gradient);
+        ops::fill(context, scale, loss_gradient);
     }
     for (std::size_t i = steps.size(); i-- > 0;) {
       Step& step = steps[i];
@@ -271,7 +301,8 @@ struct Executor::Impl {
       if (plan.steps[i].backward)
         plan.steps[i].layer->backward(step.run);
       else if (step.run.parameter_write == Write::kOverwrite)
-        for (const TensorView& gradient_view : step.parameter_gradients) kernels::zero(context, gradient_view);
+        for (const TensorView& gradient_view : step.parameter_gradients)
+          ops::zero(context, gradient_view);
       if (ready && !step.parameters.empty()) ready(plan.steps[i].gradients_complete);
     }
   }
@@ -280,7 +311,8 @@ struct Executor::Impl {
 Executor::Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed)
     : Executor(plan, state, KernelContext{.device = {}, .threads = &threads}, seed) {}
 
-Executor::Executor(const Plan& plan, ModelState& state, const KernelContext& context, std::uint64_t seed)
+Executor::Executor(const Plan& plan, ModelState& state, const KernelContext& context,
+                   std::uint64_t seed)
     : impl_(std::make_unique<Impl>(plan, state, context, seed)) {}
 
 Executor::~Executor() = default;
@@ -298,9 +330,12 @@ void Executor::set_image_table(TensorView table) { impl_->set_image_table(table)
 
 void Executor::check(const BatchView& batch, bool training) const { impl_->check(batch, training); }
 
-BatchResult Executor::forward(const BatchView& batch, bool training) { return impl_->forward(batch, training); }
+BatchResult Executor::forward(const BatchView& batch, bool training) {
+  return impl_->forward(batch, training);
+}
 
-void Executor::backward(double scale, Write parameter_write, const std::function<void(std::int64_t)>& ready) {
+void Executor::backward(double scale, Write parameter_write,
+                        const std::function<void(std::int64_t)>& ready) {
   impl_->backward(scale, parameter_write, ready);
 }
 

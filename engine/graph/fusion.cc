@@ -4,9 +4,10 @@
 //   Q is a ReLU                              P = dense or batch_norm2d    y = relu(P(x))
 //   Q is an addition P + z                   P = batch_norm2d             y = P(x) + z
 //   Q is such an addition and then a ReLU    P = batch_norm2d             y = relu(P(x) + z)
-// The fused step runs at P's place, so z must have been computed by then: z comes before P in the order of the nodes.
-// Where both operands of an addition could take it over, only the later one can. Outputs of the graph are never folded
-// away. Nodes keep their order, so the order in which gradients are completed is that of the graph.
+// The fused step runs at P's place, so z must have been computed by then: z comes before P in the
+// order of the nodes. Where both operands of an addition could take it over, only the later one
+// can. Outputs of the graph are never folded away. Nodes keep their order, so the order in which
+// gradients are completed is that of the graph.
 #include "engine/graph/fusion.h"
 
 namespace engine {
@@ -15,7 +16,10 @@ namespace {
 class Fuser {
  public:
   explicit Fuser(const Graph& graph)
-      : graph_(graph), nodes_(graph.nodes()), readers_(nodes_.size()), folded_(nodes_.size(), false) {
+      : graph_(graph),
+        nodes_(graph.nodes()),
+        readers_(nodes_.size()),
+        folded_(nodes_.size(), false) {
     for (NodeId id = 0; id < count(); ++id)
       for (const NodeId input : node(id).inputs) readers_[index(input)].push_back(id);
   }
@@ -25,7 +29,8 @@ class Fuser {
     used[index(graph_.logits())] = used[index(graph_.loss())] = true;
     for (NodeId id = count() - 1; id >= 0; --id) {
       if (!used[index(id)] && node(id).layer)
-        throw ModelError(graph_.describe(id) + " feeds neither the logits nor the loss: connect it or leave it out");
+        throw ModelError(graph_.describe(id) +
+                         " feeds neither the logits nor the loss: connect it or leave it out");
       if (used[index(id)])
         for (const NodeId input : node(id).inputs) used[index(input)] = true;
     }

@@ -16,10 +16,11 @@ struct FusedStep {
 
 struct FusionResult {
   std::vector<FusedStep> steps;  // in the order of `node`; alias nodes have none
-  std::vector<NodeId> root;      // per node: the node whose memory it shows (itself unless an alias)
+  std::vector<NodeId> root;  // per node: the node whose memory it shows (itself unless an alias)
 };
 
-// Throws ModelError for a layer that feeds neither the logits nor the loss. With fuse == false only aliases are resolved.
+// Throws ModelError for a layer that feeds neither the logits nor the loss. With fuse == false only
+// aliases are resolved.
 FusionResult fuse_steps(const Graph& graph, bool fuse);
 
 }  // namespace engine

@@ -11,13 +11,15 @@ std::string label(const std::string& name, std::size_t index, const Layer& layer
   return "layer " + who + " (" + std::string(layer.kind()) + ")";
 }
 
-void check_name(const std::vector<Graph::Node>& nodes, const std::string& name, const std::string& who) {
-  const bool taken = std::any_of(nodes.begin(), nodes.end(), [&](const Graph::Node& node) { return node.name == name; });
+void check_name(const std::vector<Graph::Node>& nodes, const std::string& name,
+                const std::string& who) {
+  const bool taken = std::any_of(nodes.begin(), nodes.end(),
+                                 [&](const Graph::Node& node) { return node.name == name; });
   if (!name.empty() && taken) throw ModelError(who + ": the name is used twice; names must differ");
 }
 
-void check_tied(const std::string& who, const std::vector<ParameterSpec>& wanted, const std::string& owner,
-                const std::vector<ParameterSpec>& owned) {
+void check_tied(const std::string& who, const std::vector<ParameterSpec>& wanted,
+                const std::string& owner, const std::vector<ParameterSpec>& owned) {
   const auto shapes = [](const std::vector<ParameterSpec>& specs) {
     std::string text;
     for (const ParameterSpec& spec : specs)
@@ -26,10 +28,11 @@ void check_tied(const std::string& who, const std::vector<ParameterSpec>& wanted
   };
   bool same = wanted.size() == owned.size();
   for (std::size_t i = 0; same && i < wanted.size(); ++i)
-    same =
-        wanted[i].layout.file_shape == owned[i].layout.file_shape && wanted[i].layout.permutation == owned[i].layout.permutation;
+    same = wanted[i].layout.file_shape == owned[i].layout.file_shape &&
+           wanted[i].layout.permutation == owned[i].layout.permutation;
   if (!same)
-    throw ModelError(who + ": tied to " + owner + ", expected its parameters (" + shapes(owned) + "), got " + shapes(wanted));
+    throw ModelError(who + ": tied to " + owner + ", expected its parameters (" + shapes(owned) +
+                     "), got " + shapes(wanted));
 }
 
 }  // namespace
@@ -37,8 +40,13 @@ void check_tied(const std::string& who, const std::vector<ParameterSpec>& wanted
 NodeId Graph::input(std::string name, const Shape& item_shape, DType dtype) {
   const std::string who = "input '" + name + "'";
   check_name(nodes_, name, who);
-  if (item_shape.count() < 1) throw ShapeError(who + ": expected extents of at least 1, got " + item_shape.to_string());
-  nodes_.push_back({.name = std::move(name), .layer = nullptr, .inputs = {}, .shape = item_shape, .dtype = dtype});
+  if (item_shape.count() < 1)
+    throw ShapeError(who + ": expected extents of at least 1, got " + item_shape.to_string());
+  nodes_.push_back({.name = std::move(name),
+                    .layer = nullptr,
+                    .inputs = {},
+                    .shape = item_shape,
+                    .dtype = dtype});
   return static_cast<NodeId>(nodes_.size()) - 1;
 }
 
@@ -50,7 +58,8 @@ NodeId Graph::add_tied(std::string name, LayerPtr layer, std::vector<NodeId> inp
   require(layer != nullptr, "a graph node needs a layer");
   const std::string who = label(name, nodes_.size(), *layer);
   if (owner < 0 || owner >= static_cast<NodeId>(nodes_.size()) || own_parameters(owner).empty())
-    throw ModelError(who + ": tied to node " + std::to_string(owner) + ", which has no parameters of its own");
+    throw ModelError(who + ": tied to node " + std::to_string(owner) +
+                     ", which has no parameters of its own");
   return append(std::move(name), std::move(layer), std::move(inputs), owner);
 }
 
@@ -61,13 +70,15 @@ NodeId Graph::append(std::string name, LayerPtr layer, std::vector<NodeId> input
   std::vector<Shape> shapes;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] < 0 || inputs[i] >= static_cast<NodeId>(nodes_.size()))
-      throw ModelError(who + ": input " + std::to_string(i) + " is node " + std::to_string(inputs[i]) + ", but there are " +
+      throw ModelError(who + ": input " + std::to_string(i) + " is node " +
+                       std::to_string(inputs[i]) + ", but there are " +
                        std::to_string(nodes_.size()) + " nodes so far");
     const Node& from = nodes_[static_cast<std::size_t>(inputs[i])];
     const DType expected = layer->input_dtype(static_cast<int>(i));
     if (from.dtype != expected)
-      throw ModelError(who + ": expected " + std::string(to_string(expected)) + " for input " + std::to_string(i) + ", got " +
-                       std::string(to_string(from.dtype)) + " from " + describe(inputs[i]));
+      throw ModelError(who + ": expected " + std::string(to_string(expected)) + " for input " +
+                       std::to_string(i) + ", got " + std::string(to_string(from.dtype)) +
+                       " from " + describe(inputs[i]));
     shapes.push_back(from.shape);
   }
   Shape shape;
@@ -76,8 +87,10 @@ NodeId Graph::append(std::string name, LayerPtr layer, std::vector<NodeId> input
   } catch (const ShapeError& error) {
     throw ShapeError(who + ": " + error.what());
   }
-  if (owner >= 0) check_tied(who, layer->parameters(shapes), describe(owner), own_parameters(owner));
-  if (name.empty() && !((owner >= 0 || layer->parameters(shapes).empty()) && layer->buffers(shapes).empty()))
+  if (owner >= 0)
+    check_tied(who, layer->parameters(shapes), describe(owner), own_parameters(owner));
+  if (name.empty() &&
+      !((owner >= 0 || layer->parameters(shapes).empty()) && layer->buffers(shapes).empty()))
     throw ModelError(who + ": a layer with parameters needs a name");
   nodes_.push_back({.name = std::move(name),
                     .layer = std::move(layer),
@@ -97,14 +110,17 @@ int Graph::synchronize_statistics() {
 }
 
 int Graph::layers_that_use_replicas() const {
-  return static_cast<int>(
-      std::count_if(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.layer && node.layer->uses_replicas(); }));
+  return static_cast<int>(std::count_if(nodes_.begin(), nodes_.end(), [](const Node& node) {
+    return node.layer && node.layer->uses_replicas();
+  }));
 }
 
 void Graph::set_outputs(NodeId logits, NodeId loss) {
   for (const NodeId id : {logits, loss})
-    if (id < 0 || id >= static_cast<NodeId>(nodes_.size()) || nodes_[static_cast<std::size_t>(id)].layer == nullptr)
-      throw ModelError("an output of the graph must be one of its layers, not node " + std::to_string(id));
+    if (id < 0 || id >= static_cast<NodeId>(nodes_.size()) ||
+        nodes_[static_cast<std::size_t>(id)].layer == nullptr)
+      throw ModelError("an output of the graph must be one of its layers, not node " +
+                       std::to_string(id));
   logits_ = logits;
   loss_ = loss;
 }
@@ -118,12 +134,14 @@ std::vector<Shape> Graph::input_shapes(NodeId node) const {
 
 std::vector<ParameterSpec> Graph::own_parameters(NodeId id) const {
   const Node& node = nodes_.at(static_cast<std::size_t>(id));
-  return node.layer && node.owner < 0 ? node.layer->parameters(input_shapes(id)) : std::vector<ParameterSpec>{};
+  return node.layer && node.owner < 0 ? node.layer->parameters(input_shapes(id))
+                                      : std::vector<ParameterSpec>{};
 }
 
 std::string Graph::describe(NodeId id) const {
   const Node& node = nodes_.at(static_cast<std::size_t>(id));
-  return node.layer ? label(node.name, static_cast<std::size_t>(id), *node.layer) : "input '" + node.name + "'";
+  return node.layer ? label(node.name, static_cast<std::size_t>(id), *node.layer)
+                    : "input '" + node.name + "'";
 }
 
 }  // namespace engine

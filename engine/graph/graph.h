@@ -1,4 +1,5 @@
-// A model as a directed acyclic graph of named layers. Wiring only: no memory, no batch size, no device.
+// A model as a directed acyclic graph of named layers. Wiring only: no memory, no batch size, no
+// device.
 #pragma once
 
 #include <string>
@@ -13,7 +14,8 @@ using NodeId = int;
 class Graph {
  public:
   struct Node {
-    std::string name;  // "layer1.0"; parameters are "layer1.0.weight". Unique; without parameters also "" (unnamed)
+    std::string name;  // "layer1.0"; parameters are "layer1.0.weight". Unique; without parameters
+                       // also "" (unnamed)
     LayerPtr layer;    // null for inputs
     std::vector<NodeId> inputs;
     Shape shape;        // of one item
@@ -22,29 +24,33 @@ class Graph {
   };
 
   NodeId input(std::string name, const Shape& item_shape, DType dtype = DType::kF32);
-  // Infers the shape. Throws ShapeError "layer 'fc' (dense): expected ..., got ..." and ModelError for a name used twice,
-  // an input that is not there or has the wrong dtype, and a layer with parameters or buffers but no name.
+  // Infers the shape. Throws ShapeError "layer 'fc' (dense): expected ..., got ..." and ModelError
+  // for a name used twice, an input that is not there or has the wrong dtype, and a layer with
+  // parameters or buffers but no name.
   NodeId add(std::string name, LayerPtr layer, std::vector<NodeId> inputs);
 
-  // A layer that has no parameters of its own but uses those of an earlier node, which must want the same shapes: tied weights.
-  // The gradients of both uses add up; the state lists the parameters once, under the owner's name. Throws as add() does, and
-  // ModelError when the shapes differ or the owner has no parameters of its own.
+  // A layer that has no parameters of its own but uses those of an earlier node, which must want
+  // the same shapes: tied weights. The gradients of both uses add up; the state lists the
+  // parameters once, under the owner's name. Throws as add() does, and ModelError when the shapes
+  // differ or the owner has no parameters of its own.
   NodeId add_tied(std::string name, LayerPtr layer, std::vector<NodeId> inputs, NodeId owner);
 
-  // Replaces every layer that has a synchronized() form by it; returns how many now use statistics of all replicas.
-  // Before the first plan.
+  // Replaces every layer that has a synchronized() form by it; returns how many now use statistics
+  // of all replicas. Before the first plan.
   int synchronize_statistics();
   int layers_that_use_replicas() const;
 
-  // The tensor that predictions are read from, and the per-sample loss that training starts backward at.
+  // The tensor that predictions are read from, and the per-sample loss that training starts
+  // backward at.
   void set_outputs(NodeId logits, NodeId loss);
 
   const std::vector<Node>& nodes() const {
     return nodes_;
-  }                                                    // in the order added, which is a topological order and
-                                                       // the model order of the state
+  }  // in the order added, which is a topological order and
+     // the model order of the state
   std::vector<Shape> input_shapes(NodeId node) const;  // item shapes of what the node reads
-  std::string describe(NodeId node) const;             // "layer 'fc' (dense)", "layer #7 (relu)", "input 'images'"
+  std::string describe(
+      NodeId node) const;  // "layer 'fc' (dense)", "layer #7 (relu)", "input 'images'"
 
   // The node whose parameters the layer of `node` uses: itself, unless it is tied to another.
   NodeId parameter_node(NodeId node) const {

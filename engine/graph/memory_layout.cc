@@ -1,6 +1,7 @@
-// Greedy by size, best fit: large blocks first, each into the tightest gap between those already placed that live at the
-// same time. Method: Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020 (arXiv 2001.03288),
-// their "greedy by size for offset calculation".
+// Greedy by size, best fit: large blocks first, each into the tightest gap between those already
+// placed that live at the same time. Method: Pisarchyk and Lee, "Efficient memory management for
+// deep neural net inference", 2020 (arXiv 2001.03288), their "greedy by size for offset
+// calculation".
 #include "engine/graph/memory_layout.h"
 
 #include <algorithm>
@@ -11,7 +12,9 @@
 namespace engine {
 namespace {
 
-bool share_time(const MemoryBlock& a, const MemoryBlock& b) { return a.first <= b.last && b.first <= a.last; }
+bool share_time(const MemoryBlock& a, const MemoryBlock& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
 
 // `placed` is sorted by offset.
 std::size_t best_offset(const MemoryBlock& block, const std::vector<const MemoryBlock*>& placed) {
@@ -36,14 +39,18 @@ std::size_t best_offset(const MemoryBlock& block, const std::vector<const Memory
 std::size_t place_blocks(std::vector<MemoryBlock>& blocks) {
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return blocks[a].bytes > blocks[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return blocks[a].bytes > blocks[b].bytes; });
   std::vector<const MemoryBlock*> placed;
   std::size_t arena = 0;
   for (const std::size_t i : order) {
     blocks[i].offset = best_offset(blocks[i], placed);
     arena = std::max(arena, blocks[i].offset + align_up(blocks[i].bytes));
-    const auto by_offset = [](const MemoryBlock* a, const MemoryBlock* b) { return a->offset < b->offset; };
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), &blocks[i], by_offset), &blocks[i]);
+    const auto by_offset = [](const MemoryBlock* a, const MemoryBlock* b) {
+      return a->offset < b->offset;
+    };
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), &blocks[i], by_offset),
+                  &blocks[i]);
   }
   return arena;
 }

@@ -1,4 +1,5 @@
-// ModelState: slots in completion order, names in model order, and initial values drawn in file order.
+// ModelState: slots in completion order, names in model order, and initial values drawn in file
+// order.
 #include "engine/graph/model_state.h"
 
 #include <cmath>
@@ -11,9 +12,12 @@
 namespace engine {
 namespace {
 
-std::string full_name(const Graph::Node& node, const std::string& name) { return node.name + "." + name; }
+std::string full_name(const Graph::Node& node, const std::string& name) {
+  return node.name + "." + name;
+}
 
-// Element i of the parameter's own stream; always rounded to float, so that f32 and f64 runs start alike.
+// Element i of the parameter's own stream; always rounded to float, so that f32 and f64 runs start
+// alike.
 float initial_value(const Initializer& initializer, std::uint64_t key, std::uint64_t i) {
   switch (initializer.kind) {
     case Initializer::Kind::kConstant:
@@ -26,20 +30,23 @@ float initial_value(const Initializer& initializer, std::uint64_t key, std::uint
       const auto words = philox(key, 0, i / 2);
       const double u = 1 - static_cast<double>(uniform_float(words[i % 2 * 2]));  // in (0, 1]
       const double v = uniform_float(words[i % 2 * 2 + 1]);
-      return static_cast<float>(initializer.value * std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
+      return static_cast<float>(initializer.value * std::sqrt(-2 * std::log(u)) *
+                                std::cos(2 * std::numbers::pi * v));
     }
   }
   throw Error("internal: unknown initializer");
 }
 
 template <class T>
-void fill(const TensorView& view, const TensorLayout& layout, const Initializer& initializer, std::uint64_t key) {
+void fill(const TensorView& view, const TensorLayout& layout, const Initializer& initializer,
+          std::uint64_t key) {
   std::vector<T> file(static_cast<std::size_t>(view.count()));
   for (std::size_t i = 0; i < file.size(); ++i) file[i] = initial_value(initializer, key, i);
   layout.to_memory(file.data(), view.data, sizeof(T));
 }
 
-void fill(const TensorView& view, const TensorLayout& layout, const Initializer& initializer, std::uint64_t key) {
+void fill(const TensorView& view, const TensorLayout& layout, const Initializer& initializer,
+          std::uint64_t key) {
   if (view.dtype == DType::kF64)
     fill<double>(view, layout, initializer, key);
   else if (view.dtype == DType::kI64)
@@ -62,7 +69,8 @@ std::vector<OrderedParameter> completion_order(const Graph& graph, DType dtype) 
     if (!node.layer) continue;
     int index = 0;
     for (const ParameterSpec& spec : graph.own_parameters(id))
-      order.push_back({id, index++, {full_name(node, spec.name), spec.layout, dtype}, spec.initializer});
+      order.push_back(
+          {id, index++, {full_name(node, spec.name), spec.layout, dtype}, spec.initializer});
   }
   return order;
 }
@@ -87,8 +95,10 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
     }
     for (const BufferSpec& spec : node.layer->buffers(shapes)) {
       std::vector<NamedLayout>& list = spec.counter ? counters : running;
-      state.entries.push_back({full_name(node, spec.name), spec.counter ? Kind::kCounter : Kind::kRunning, list.size()});
-      list.push_back({full_name(node, spec.name), TensorLayout::plain(spec.shape), spec.counter ? DType::kI64 : dtype});
+      state.entries.push_back({full_name(node, spec.name),
+                               spec.counter ? Kind::kCounter : Kind::kRunning, list.size()});
+      list.push_back({full_name(node, spec.name), TensorLayout::plain(spec.shape),
+                      spec.counter ? DType::kI64 : dtype});
     }
   }
   state.parameters = ParameterBuffer(dtype, parameters, device);
@@ -96,7 +106,8 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
   state.counters = FlatBuffer(DType::kI64, counters, device);
   if (is_half(compute)) {
     state.half_dtype = compute;
-    state.half = Arena(static_cast<std::size_t>(state.parameters.values.size()) * size_of(compute), device);
+    state.half =
+        Arena(static_cast<std::size_t>(state.parameters.values.size()) * size_of(compute), device);
   }
   return state;
 }
@@ -118,10 +129,13 @@ void ModelState::initialize(const Graph& graph, std::uint64_t seed) {
       fill(view(entry), layout(entry), {Initializer::Kind::kConstant, spec.initial}, 0);
     }
   }
-  if (parameters.gradients.bytes() > 0) std::memset(parameters.gradients.data(), 0, parameters.gradients.bytes());
+  if (parameters.gradients.bytes() > 0)
+    std::memset(parameters.gradients.data(), 0, parameters.gradients.bytes());
 }
 
-TensorView ModelState::view(const Entry& entry) const { return buffer_of(*this, entry.kind).view(entry.slot); }
+TensorView ModelState::view(const Entry& entry) const {
+  return buffer_of(*this, entry.kind).view(entry.slot);
+}
 
 const TensorLayout& ModelState::layout(const Entry& entry) const {
   return buffer_of(*this, entry.kind).slots()[entry.slot].layout;
@@ -134,10 +148,11 @@ std::int64_t ModelState::parameter_count() const {
 }
 
 TensorView ModelState::half_view(const Entry& entry) const {
-  require(entry.kind == Kind::kParameter && half_dtype != DType::kF32, "halves are copies of parameters");
+  require(entry.kind == Kind::kParameter && half_dtype != DType::kF32,
+          "halves are copies of parameters");
   const FlatBuffer::Slot& slot = parameters.values.slots()[entry.slot];
-  return {half.data() + static_cast<std::size_t>(slot.offset) * size_of(half_dtype), half_dtype, slot.layout.memory_shape(),
-          half.device()};
+  return {half.data() + static_cast<std::size_t>(slot.offset) * size_of(half_dtype), half_dtype,
+          slot.layout.memory_shape(), half.device()};
 }
 
 TensorView ModelState::half_flat() const {

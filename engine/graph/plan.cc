@@ -1,21 +1,30 @@
 // Plan::compile: from a graph to steps with memory.
 //
-// 1. Fusion (fusion.cc) says which nodes become steps; they keep the order of the graph. Tensor i belongs to node i.
-// 2. Gradients: a tensor has one when it depends on a parameter and the loss depends on it; so inputs have none and the first
-//    convolution computes no gradient of its input. A step runs backward when its output has a gradient.
-// 3. Writes: backward runs the steps from the end. The first to write a tensor's gradient overwrites, the others add. Within a
+// 1. Fusion (fusion.cc) says which nodes become steps; they keep the order of the graph. Tensor i
+// belongs to node i.
+// 2. Gradients: a tensor has one when it depends on a parameter and the loss depends on it; so
+// inputs have none and the first
+//    convolution computes no gradient of its input. A step runs backward when its output has a
+//    gradient.
+// 3. Writes: backward runs the steps from the end. The first to write a tensor's gradient
+// overwrites, the others add. Within a
 //    step the residual's gradient is written first, then the inputs' in order.
 //    The same holds for the gradients of parameters that several steps are tied to.
-// 4. Time: forward of step i is time i, its backward 2S-1-i, for S steps; 2S is after everything. Each tensor, gradient and
+// 4. Time: forward of step i is time i, its backward 2S-1-i, for S steps; 2S is after everything.
+// Each tensor, gradient and
 //    saved area is a block that lives from the first write to the last read:
-//      tensor     from its step's forward to the last forward that reads it, or the last backward that needs it
-//                 (Layer::backward_needs; a fused ReLU needs the step's output). The logits stay to the end.
+//      tensor     from its step's forward to the last forward that reads it, or the last backward
+//      that needs it
+//                 (Layer::backward_needs; a fused ReLU needs the step's output). The logits stay to
+//                 the end.
 //      gradient   from the backward of its last reader to the backward of its own step
 //      saved      from its step's forward to its backward
 //    An inference plan has forward times only and no gradients or saved areas.
-// 5. In place: a step that allows it writes over input 0 (and in backward over the gradient of its output) when nobody reads
+// 5. In place: a step that allows it writes over input 0 (and in backward over the gradient of its
+// output) when nobody reads
 //    that memory later; the two blocks then become one.
-// 6. memory_layout.cc places the blocks; blocks of activations, gradients and saved areas share the arena wherever their times
+// 6. memory_layout.cc places the blocks; blocks of activations, gradients and saved areas share the
+// arena wherever their times
 //    allow it.
 #include "engine/graph/plan.h"
 
@@ -31,7 +40,8 @@ namespace {
 
 class Compiler {
  public:
-  Compiler(const Graph& graph, const PlanOptions& options) : graph_(graph), fused_(fuse_steps(graph, options.fuse)) {
+  Compiler(const Graph& graph, const PlanOptions& options)
+      : graph_(graph), fused_(fuse_steps(graph, options.fuse)) {
     plan_.options = options;
     plan_.graph = &graph;
   }
@@ -68,11 +78,13 @@ class Compiler {
 
   // A graph input of the data's own dtype is read where the caller has it.
   bool bound_at_run_time(int i) const {
-    return node(i).layer == nullptr && (node(i).dtype != DType::kF32 || plan_.options.dtype == DType::kF32);
+    return node(i).layer == nullptr &&
+           (node(i).dtype != DType::kF32 || plan_.options.dtype == DType::kF32);
   }
 
   std::size_t bytes(int i) const {
-    return static_cast<std::size_t>(tensor(i).item_shape.count() * plan_.options.max_batch) * size_of(tensor(i).dtype);
+    return static_cast<std::size_t>(tensor(i).item_shape.count() * plan_.options.max_batch) *
+           size_of(tensor(i).dtype);
   }
 
   // Losses are never stored in half.
@@ -84,8 +96,9 @@ class Compiler {
   void make_tensors() {
     for (int i = 0; i < static_cast<int>(graph_.nodes().size()); ++i) {
       const Graph::Node& from = node(i);
-      plan_.tensors.push_back(
-          {.item_shape = from.shape, .dtype = tensor_dtype(i), .root = fused_.root[static_cast<std::size_t>(i)]});
+      plan_.tensors.push_back({.item_shape = from.shape,
+                               .dtype = tensor_dtype(i),
+                               .root = fused_.root[static_cast<std::size_t>(i)]});
       if (!from.layer) plan_.inputs.push_back(i);
     }
     plan_.logits = graph_.logits();
@@ -125,7 +138,8 @@ class Compiler {
       if (wanted[static_cast<std::size_t>(step(i).output)])
         for_each_read(step(i), [&](int r) { wanted[static_cast<std::size_t>(r)] = true; });
     has_gradient_.resize(plan_.tensors.size());
-    for (std::size_t i = 0; i < has_gradient_.size(); ++i) has_gradient_[i] = trained[i] && wanted[i];
+    for (std::size_t i = 0; i < has_gradient_.size(); ++i)
+      has_gradient_[i] = trained[i] && wanted[i];
     for (PlanStep& s : plan_.steps) s.backward = has_gradient(s.output);
   }
 
@@ -140,7 +154,8 @@ class Compiler {
       PlanStep& s = step(i);
       if (!s.backward) continue;
       if (s.residual >= 0) s.residual_write = next_write(root(s.residual));
-      for (std::size_t k = 0; k < s.inputs.size(); ++k) s.input_writes[k] = next_write(root(s.inputs[k]));
+      for (std::size_t k = 0; k < s.inputs.size(); ++k)
+        s.input_writes[k] = next_write(root(s.inputs[k]));
     }
     std::vector<bool> used(graph_.nodes().size(), false);  // per owner of parameters
     for (int i = step_count() - 1; i >= 0; --i) {
@@ -154,9 +169,11 @@ class Compiler {
     const PlanOptions& options = plan_.options;
     for (PlanStep& s : plan_.steps) {
       const std::vector<Shape> shapes = graph_.input_shapes(s.node);
-      if (training()) s.saved_bytes = s.layer->saved_bytes(shapes, options.max_batch, options.dtype);
+      if (training())
+        s.saved_bytes = s.layer->saved_bytes(shapes, options.max_batch, options.dtype);
       plan_.scratch_bytes = std::max(
-          plan_.scratch_bytes, s.layer->scratch_bytes(shapes, options.max_batch, options.dtype, options.threads, options.device));
+          plan_.scratch_bytes, s.layer->scratch_bytes(shapes, options.max_batch, options.dtype,
+                                                      options.threads, options.device));
     }
   }
 
@@ -178,14 +195,17 @@ class Compiler {
     value_block_.assign(plan_.tensors.size(), kNoBlock);
     gradient_block_.assign(plan_.tensors.size(), kNoBlock);
     for (const int i : plan_.inputs)
-      if (!bound_at_run_time(i)) value_block_[static_cast<std::size_t>(i)] = new_block(bytes(i), 0, last_read(i));
+      if (!bound_at_run_time(i))
+        value_block_[static_cast<std::size_t>(i)] = new_block(bytes(i), 0, last_read(i));
     for (int i = 0; i < step_count(); ++i) place_values(i);
     if (training())
       for (int i = step_count() - 1; i >= 0; --i) place_gradient(i);
     std::vector<int> saved_block;
     for (int i = 0; i < step_count(); ++i)
       saved_block.push_back(
-          step(i).saved_bytes == 0 ? kNoBlock : new_block(step(i).saved_bytes, i, step(i).backward ? backward_time(i) : i));
+          step(i).saved_bytes == 0
+              ? kNoBlock
+              : new_block(step(i).saved_bytes, i, step(i).backward ? backward_time(i) : i));
     plan_.arena_bytes = place_blocks(blocks_);
     for (int i = 0; i < static_cast<int>(plan_.tensors.size()); ++i) {
       tensor(i).offset = offset_of(value_block_[static_cast<std::size_t>(root(i))]);
@@ -216,7 +236,8 @@ class Compiler {
       if (reads_input || (s.residual >= 0 && root(s.residual) == r)) last = std::max(last, i);
       if (!s.backward) continue;
       const BackwardNeeds needs = s.layer->backward_needs();
-      if ((reads_input && needs.inputs) || (s.output == r && (needs.output || s.relu))) last = std::max(last, backward_time(i));
+      if ((reads_input && needs.inputs) || (s.output == r && (needs.output || s.relu)))
+        last = std::max(last, backward_time(i));
     }
     return last;
   }
@@ -227,7 +248,8 @@ class Compiler {
     const int last = last_read(s.output);
     if (s.layer->may_run_in_place() && s.output == s.node) {
       const int from = root(s.inputs[0]), from_block = value_block_[static_cast<std::size_t>(from)];
-      if (from_block != kNoBlock && node(from).layer && last_read(from) == i && bytes(from) == bytes(s.output)) {
+      if (from_block != kNoBlock && node(from).layer && last_read(from) == i &&
+          bytes(from) == bytes(s.output)) {
         block = from_block;
         blocks_[static_cast<std::size_t>(block)].last = std::max(i, last);
         return;
@@ -236,24 +258,29 @@ class Compiler {
     block = new_block(bytes(s.output), i, last);
   }
 
-  // Called from the last step to the first: the gradient of a step's output already has its block, those of what it reads
-  // get theirs here, when it is the first to write them.
+  // Called from the last step to the first: the gradient of a step's output already has its block,
+  // those of what it reads get theirs here, when it is the first to write them.
   void place_gradient(int i) {
     const PlanStep& s = step(i);
     if (!s.backward) return;
     int& own = gradient_block_[static_cast<std::size_t>(s.output)];
-    if (own == kNoBlock) own = new_block(bytes(s.output), step_count(), backward_time(i));  // the loss: filled before backward
+    if (own == kNoBlock)
+      own = new_block(bytes(s.output), step_count(),
+                      backward_time(i));  // the loss: filled before backward
     blocks_[static_cast<std::size_t>(own)].last = backward_time(i);
     const int own_block = own;
-    if (gradient_in_place(s)) gradient_block_[static_cast<std::size_t>(root(s.inputs[0]))] = own_block;
+    if (gradient_in_place(s))
+      gradient_block_[static_cast<std::size_t>(root(s.inputs[0]))] = own_block;
     for_each_read(s, [&](int r) {
       int& block = gradient_block_[static_cast<std::size_t>(r)];
-      if (has_gradient(r) && block == kNoBlock) block = new_block(bytes(r), backward_time(i), backward_time(i));
+      if (has_gradient(r) && block == kNoBlock)
+        block = new_block(bytes(r), backward_time(i), backward_time(i));
     });
   }
 
   bool gradient_in_place(const PlanStep& s) const {
-    if (!s.layer->may_run_in_place() || s.output != s.node || s.input_writes[0] == Write::kAdd) return false;
+    if (!s.layer->may_run_in_place() || s.output != s.node || s.input_writes[0] == Write::kAdd)
+      return false;
     const int to = root(s.inputs[0]);
     for (std::size_t k = 1; k < s.inputs.size(); ++k)
       if (root(s.inputs[k]) == to) return false;
@@ -269,7 +296,8 @@ class Compiler {
 };
 
 void check_options(const Graph& graph, const PlanOptions& options) {
-  if (graph.logits() < 0 || graph.loss() < 0) throw ModelError("the graph has no outputs: set_outputs() names logits and loss");
+  if (graph.logits() < 0 || graph.loss() < 0)
+    throw ModelError("the graph has no outputs: set_outputs() names logits and loss");
   require(options.max_batch >= 1 && options.threads >= 1, "a plan needs a batch and a thread");
   const bool cuda = options.device == Device::Kind::kCuda;
   require(options.dtype == DType::kF32 || options.dtype == (cuda ? DType::kBF16 : DType::kF64) ||

@@ -22,8 +22,8 @@ struct PlanTensor {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   Shape item_shape;
   DType dtype = DType::kF32;
-  int root = -1;                        // the tensor whose memory this is: itself, unless its node is an alias
-  std::size_t offset = kNone;           // kNone: bound at run time (inputs read in place) or folded away
+  int root = -1;  // the tensor whose memory this is: itself, unless its node is an alias
+  std::size_t offset = kNone;  // kNone: bound at run time (inputs read in place) or folded away
   std::size_t gradient_offset = kNone;  // kNone: no gradient is needed
 };
 
@@ -38,9 +38,11 @@ struct PlanStep {
   std::size_t saved_offset = 0, saved_bytes = 0;
   std::vector<Write> input_writes;  // how backward writes each input's gradient
   Write residual_write = Write::kOverwrite;
-  bool adds_to_parameters = false;      // a later step, tied to the same parameters, has written their gradients before
-  std::int64_t gradients_complete = 0;  // elements at the front of the gradient buffer that are final after this
-                                        // step's backward (also when it has none: then its gradients are zero)
+  bool adds_to_parameters =
+      false;  // a later step, tied to the same parameters, has written their gradients before
+  std::int64_t gradients_complete =
+      0;  // elements at the front of the gradient buffer that are final after this
+          // step's backward (also when it has none: then its gradients are zero)
 };
 
 struct Plan {
@@ -53,7 +55,8 @@ struct Plan {
   std::size_t arena_bytes = 0;    // activations, gradients and saved
   std::size_t scratch_bytes = 0;  // the largest of any step, allocated besides
 
-  // The graph must have its outputs set. Throws ModelError; also for a layer that feeds neither of them.
+  // The graph must have its outputs set. Throws ModelError; also for a layer that feeds neither of
+  // them.
   static Plan compile(const Graph& graph, const PlanOptions& options);
 };
 

@@ -1,11 +1,11 @@
 // Causal self-attention on the fused queries, keys and values. Saves the log-sum-exp of each row.
-#include "engine/kernels/attention.h"
+#include "engine/ops/attention/attention.h"
 
 #include <string>
 
-#include "engine/kernels/operand_checks.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/common/operand_checks.h"
 
 namespace engine::layers {
 namespace {
@@ -15,7 +15,8 @@ class CausalSelfAttention final : public Layer {
   CausalSelfAttention(std::int64_t heads, double dropout) : heads_(heads), dropout_(dropout) {
     expect_at_least("causal_self_attention", "heads", heads, 1);
     if (!(dropout >= 0 && dropout < 1))
-      throw ModelError("causal_self_attention: dropout must lie in [0, 1), not " + std::to_string(dropout));
+      throw ModelError("causal_self_attention: dropout must lie in [0, 1), not " +
+                       std::to_string(dropout));
   }
   std::string_view kind() const override { return "causal_self_attention"; }
 
@@ -23,36 +24,42 @@ class CausalSelfAttention final : public Layer {
     expect_inputs(inputs, 1);
     expect_rank(inputs[0], 2, "[positions, 3 * width]");
     if (inputs[0][1] % (3 * heads_) != 0)
-      throw ShapeError("expected [positions, 3 * width] with a width that " + std::to_string(heads_) + " heads divide, got " +
-                       inputs[0].to_string());
+      throw ShapeError("expected [positions, 3 * width] with a width that " +
+                       std::to_string(heads_) + " heads divide, got " + inputs[0].to_string());
     return {inputs[0][0], inputs[0][1] / 3};
   }
-  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype) const override {
-    return static_cast<std::size_t>(batch * heads_ * inputs[0][0]) * size_of(kernels::wide_dtype(dtype));
+  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch,
+                          DType dtype) const override {
+    return static_cast<std::size_t>(batch * heads_ * inputs[0][0]) *
+           size_of(ops::wide_dtype(dtype));
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads,
-                            Device::Kind device) const override {
-    return kernels::attention_scratch_bytes(batch, inputs[0][0], inputs[0][1] / 3, heads_, dtype, threads, device);
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
+                            int threads, Device::Kind device) const override {
+    return ops::attention_scratch_bytes(batch, inputs[0][0], inputs[0][1] / 3, heads_, dtype,
+                                        threads, device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true, .output = true}; }
 
   void forward(const LayerRun& run) const override {
-    kernels::causal_attention_forward(run.kernels, run.inputs[0], heads_,
-                                      run.training ? dropout(run) : kernels::AttentionDropout{}, run.output,
-                                      run.training ? saved(run) : TensorView{});
+    ops::causal_attention_forward(run.kernels, run.inputs[0], heads_,
+                                  run.training ? dropout(run) : ops::AttentionDropout{}, run.output,
+                                  run.training ? saved(run) : TensorView{});
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      kernels::causal_attention_backward(run.kernels, run.inputs[0], heads_, dropout(run), run.output, saved(run),
-                                         run.output_gradient, run.input_gradients[0], run.input_writes[0]);
+      ops::causal_attention_backward(run.kernels, run.inputs[0], heads_, dropout(run), run.output,
+                                     saved(run), run.output_gradient, run.input_gradients[0],
+                                     run.input_writes[0]);
   }
 
  private:
-  kernels::AttentionDropout dropout(const LayerRun& run) const { return {dropout_, run.key, run.epoch, run.sample_ids}; }
+  ops::AttentionDropout dropout(const LayerRun& run) const {
+    return {dropout_, run.key, run.epoch, run.sample_ids};
+  }
   TensorView saved(const LayerRun& run) const {
     TensorView view = run.output;
     view.shape = {run.output.shape[0], heads_, run.output.shape[1]};
-    view.dtype = kernels::wide_dtype(view.dtype);
+    view.dtype = ops::wide_dtype(view.dtype);
     view.data = run.saved.data();
     return view;
   }

@@ -1,29 +1,38 @@
-// Batch normalisation of images, with an optional fused addition and ReLU, over this replica's samples or those of all.
-// Saved from forward to backward: mean and inverse standard deviation per channel, in f32 whatever narrower type x has, and, of
-// synchronised statistics, how many rows they are of.
+// Batch normalisation of images, with an optional fused addition and ReLU, over this replica's
+// samples or those of all. Saved from forward to backward: mean and inverse standard deviation per
+// channel, in f32 whatever narrower type x has, and, of synchronised statistics, how many rows they
+// are of.
 //
-// One value per channel (a last batch of one sample behind a global pool) is no error, as it is in PyTorch: the output is the
-// bias, the gradient of the input is 0, and the running variance, of which one value says nothing, stays as it is.
-#include "engine/kernels/batch_norm.h"
+// One value per channel (a last batch of one sample behind a global pool) is no error, as it is in
+// PyTorch: the output is the bias, the gradient of the input is 0, and the running variance, of
+// which one value says nothing, stays as it is.
+#include "engine/ops/norm/batch_norm.h"
 
 #include "engine/core/cuda_runtime.h"
-#include "engine/kernels/elementwise.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/elementwise/elementwise.h"
 
 namespace engine::layers {
 namespace {
 
 class BatchNorm2d final : public Layer {
  public:
-  BatchNorm2d(const BatchNormOptions& options, bool synchronized) : options_(options), synchronized_(synchronized) {
-    if (!(options.eps > 0)) throw ModelError("batch_norm2d: eps must be above 0, not " + std::to_string(options.eps));
+  BatchNorm2d(const BatchNormOptions& options, bool synchronized)
+      : options_(options), synchronized_(synchronized) {
+    if (!(options.eps > 0))
+      throw ModelError("batch_norm2d: eps must be above 0, not " + std::to_string(options.eps));
     if (!(options.momentum >= 0 && options.momentum <= 1))
-      throw ModelError("batch_norm2d: momentum must lie in [0, 1], not " + std::to_string(options.momentum));
+      throw ModelError("batch_norm2d: momentum must lie in [0, 1], not " +
+                       std::to_string(options.momentum));
   }
 
-  std::string_view kind() const override { return synchronized_ ? "sync_batch_norm2d" : "batch_norm2d"; }
-  LayerPtr synchronized() const override { return synchronized_ ? nullptr : sync_batch_norm2d(options_); }
+  std::string_view kind() const override {
+    return synchronized_ ? "sync_batch_norm2d" : "batch_norm2d";
+  }
+  LayerPtr synchronized() const override {
+    return synchronized_ ? nullptr : sync_batch_norm2d(options_);
+  }
   bool uses_replicas() const override { return synchronized_; }
   bool synchronizes_host() const override { return synchronized_; }
 
@@ -35,7 +44,8 @@ class BatchNorm2d final : public Layer {
 
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
     const TensorLayout layout = TensorLayout::plain({inputs[0][2]});
-    return {{"weight", layout, {Initializer::Kind::kConstant, 1}}, {"bias", layout, {Initializer::Kind::kConstant, 0}}};
+    return {{"weight", layout, {Initializer::Kind::kConstant, 1}},
+            {"bias", layout, {Initializer::Kind::kConstant, 0}}};
   }
 
   std::vector<BufferSpec> buffers(std::span<const Shape> inputs) const override {
@@ -48,11 +58,12 @@ class BatchNorm2d final : public Layer {
   std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t, DType dtype) const override {
     return 2 * statistic_bytes(inputs[0][2], dtype) + kAlignment;
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads,
-                            Device::Kind device) const override {
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
+                            int threads, Device::Kind device) const override {
     const std::int64_t channels = inputs[0][2], rows = batch * inputs[0][0] * inputs[0][1];
-    return align_up(static_cast<std::size_t>(2 * channels) * sizeof(double)) + 2 * statistic_bytes(channels, dtype) +
-           kernels::batch_norm_scratch_bytes(rows, channels, dtype, threads, device);
+    return align_up(static_cast<std::size_t>(2 * channels) * sizeof(double)) +
+           2 * statistic_bytes(channels, dtype) +
+           ops::batch_norm_scratch_bytes(rows, channels, dtype, threads, device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
   Fusions fusions() const override { return {.relu = true, .residual = true}; }
@@ -64,20 +75,23 @@ class BatchNorm2d final : public Layer {
     if (run.training) {
       statistics = saved(run);
       const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
-      kernels::batch_norm_statistics(context, x, sums);
-      const std::int64_t group = exchanges(run) ? merge_moments(run, sums, statistics.rows) : rows(x);
-      kernels::batch_norm_finish_statistics(context, sums, group, options_.eps, options_.momentum, statistics.mean,
-                                            statistics.inverse_std, run.buffers[0], run.buffers[1]);
+      ops::batch_norm_statistics(context, x, sums);
+      const std::int64_t group =
+          exchanges(run) ? merge_moments(run, sums, statistics.rows) : rows(x);
+      ops::batch_norm_finish_statistics(context, sums, group, options_.eps, options_.momentum,
+                                        statistics.mean, statistics.inverse_std, run.buffers[0],
+                                        run.buffers[1]);
       // Counted for an empty batch too: counters stay equal on all ranks.
-      kernels::increment(context, run.buffers[2]);
+      ops::increment(context, run.buffers[2]);
     } else {
       statistics.mean = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
       statistics.inverse_std = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
-      kernels::batch_norm_from_running(context, run.buffers[0], run.buffers[1], options_.eps, statistics.mean,
-                                       statistics.inverse_std);
+      ops::batch_norm_from_running(context, run.buffers[0], run.buffers[1], options_.eps,
+                                   statistics.mean, statistics.inverse_std);
     }
-    kernels::batch_norm_normalize(context, x, statistics.mean, statistics.inverse_std, run.parameters[0], run.parameters[1],
-                                  run.residual, run.relu, run.output);
+    ops::batch_norm_normalize(context, x, statistics.mean, statistics.inverse_std,
+                              run.parameters[0], run.parameters[1], run.residual, run.relu,
+                              run.output);
   }
 
   void backward(const LayerRun& run) const override {
@@ -85,19 +99,23 @@ class BatchNorm2d final : public Layer {
     const Statistics statistics = saved(run);
     KernelContext context = run.kernels;
     const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
-    kernels::batch_norm_backward_sums(context, x, run.output, run.relu, run.output_gradient, statistics.mean,
-                                      statistics.inverse_std, sums, run.residual_gradient, run.residual_write);
-    kernels::batch_norm_backward_parameters(context, sums, run.parameter_gradients[0], run.parameter_gradients[1],
-                                            run.parameter_write);
-    // Behind the parameters' gradients, which are summed over the replicas with all others; and where nobody wants the input's
-    // gradient too, since the others may.
+    ops::batch_norm_backward_sums(context, x, run.output, run.relu, run.output_gradient,
+                                  statistics.mean, statistics.inverse_std, sums,
+                                  run.residual_gradient, run.residual_write);
+    ops::batch_norm_backward_parameters(context, sums, run.parameter_gradients[0],
+                                        run.parameter_gradients[1], run.parameter_write);
+    // Behind the parameters' gradients, which are summed over the replicas with all others; and
+    // where nobody wants the input's gradient too, since the others may.
     const std::int64_t group = exchanges(run) ? add_sums(run, sums, statistics.rows) : rows(x);
     if (!run.input_gradients[0]) return;
-    // The residual's gradient is the masked one: on a device, where this pass is bound by what it reads, without reading y.
-    const bool masked = on_cuda(context) && run.relu && run.residual_gradient && run.residual_write == Write::kOverwrite;
-    kernels::batch_norm_backward_data(
-        context, x, run.output, run.relu && !masked, masked ? run.residual_gradient : run.output_gradient, statistics.mean,
-        statistics.inverse_std, run.parameters[0], sums, group, run.input_gradients[0], run.input_writes[0]);
+    // The residual's gradient is the masked one: on a device, where this pass is bound by what it
+    // reads, without reading y.
+    const bool masked = on_cuda(context) && run.relu && run.residual_gradient &&
+                        run.residual_write == Write::kOverwrite;
+    ops::batch_norm_backward_data(context, x, run.output, run.relu && !masked,
+                                  masked ? run.residual_gradient : run.output_gradient,
+                                  statistics.mean, statistics.inverse_std, run.parameters[0], sums,
+                                  group, run.input_gradients[0], run.input_writes[0]);
   }
 
  private:
@@ -108,7 +126,9 @@ class BatchNorm2d final : public Layer {
 
   static std::int64_t channels(const TensorView& x) { return x.shape[3]; }
   static std::int64_t rows(const TensorView& x) { return x.shape[0] * x.shape[1] * x.shape[2]; }
-  static DType statistic_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+  static DType statistic_dtype(DType dtype) {
+    return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  }
   static std::size_t statistic_bytes(std::int64_t channels, DType dtype) {
     return align_up(static_cast<std::size_t>(channels) * size_of(statistic_dtype(dtype)));
   }
@@ -117,14 +137,18 @@ class BatchNorm2d final : public Layer {
     const TensorView mean{run.saved.data(), statistic_dtype(x.dtype), {channels(x)}, x.device};
     TensorView inverse_std = mean;
     inverse_std.data = run.saved.data() + statistic_bytes(channels(x), x.dtype);
-    return {mean, inverse_std, reinterpret_cast<std::int64_t*>(run.saved.data() + 2 * statistic_bytes(channels(x), x.dtype))};
+    return {mean, inverse_std,
+            reinterpret_cast<std::int64_t*>(run.saved.data() +
+                                            2 * statistic_bytes(channels(x), x.dtype))};
   }
   bool exchanges(const LayerRun& run) const { return run.replicas != nullptr && synchronized_; }
 
   // Both return how many rows all replicas have, which forward keeps in `saved_rows` for backward.
-  static std::int64_t merge_moments(const LayerRun& run, const TensorView& sums, std::int64_t* saved_rows) {
+  static std::int64_t merge_moments(const LayerRun& run, const TensorView& sums,
+                                    std::int64_t* saved_rows) {
     const std::int64_t own = rows(run.inputs[0]);
-    if (!on_cuda(run.kernels)) return *saved_rows = run.replicas->merge_moments(own, sums.span<double>());
+    if (!on_cuda(run.kernels))
+      return *saved_rows = run.replicas->merge_moments(own, sums.span<double>());
     const Staging staging(run.kernels, sums);
     staging.bring(sums.data, staging.sums.data(), sums.bytes());
     cuda::synchronize_stream(run.kernels.stream);
@@ -133,7 +157,8 @@ class BatchNorm2d final : public Layer {
     staging.bring(staging.rows, saved_rows, sizeof *saved_rows);
     return *staging.rows;
   }
-  static std::int64_t add_sums(const LayerRun& run, const TensorView& sums, const std::int64_t* saved_rows) {
+  static std::int64_t add_sums(const LayerRun& run, const TensorView& sums,
+                               const std::int64_t* saved_rows) {
     if (!on_cuda(run.kernels)) {
       run.replicas->add(sums.span<double>());
       return *saved_rows;
@@ -147,17 +172,22 @@ class BatchNorm2d final : public Layer {
     return *staging.rows;
   }
 
-  // The context's pinned memory, through which device memory reaches the other replicas: the sums, then the rows.
+  // The context's pinned memory, through which device memory reaches the other replicas: the sums,
+  // then the rows.
   struct Staging {
     Staging(const KernelContext& context, const TensorView& like)
         : stream(context.stream),
-          sums(reinterpret_cast<double*>(context.staging.data()), static_cast<std::size_t>(like.count())),
+          sums(reinterpret_cast<double*>(context.staging.data()),
+               static_cast<std::size_t>(like.count())),
           rows(reinterpret_cast<std::int64_t*>(context.staging.data() + like.bytes())) {
       if (context.staging.size() >= like.bytes() + sizeof *rows) return;
       throw Error("sync_batch_norm2d: " + std::to_string(context.staging.size()) +
-                  " bytes of pinned memory for the exchange, needs " + std::to_string(like.bytes() + sizeof *rows));
+                  " bytes of pinned memory for the exchange, needs " +
+                  std::to_string(like.bytes() + sizeof *rows));
     }
-    void bring(const void* from, void* to, std::size_t bytes) const { cuda::copy_async(to, from, bytes, stream); }
+    void bring(const void* from, void* to, std::size_t bytes) const {
+      cuda::copy_async(to, from, bytes, stream);
+    }
 
     void* stream;
     std::span<double> sums;
@@ -170,7 +200,11 @@ class BatchNorm2d final : public Layer {
 
 }  // namespace
 
-LayerPtr batch_norm2d(const BatchNormOptions& options) { return std::make_unique<BatchNorm2d>(options, false); }
-LayerPtr sync_batch_norm2d(const BatchNormOptions& options) { return std::make_unique<BatchNorm2d>(options, true); }
+LayerPtr batch_norm2d(const BatchNormOptions& options) {
+  return std::make_unique<BatchNorm2d>(options, false);
+}
+LayerPtr sync_batch_norm2d(const BatchNormOptions& options) {
+  return std::make_unique<BatchNorm2d>(options, true);
+}
 
 }  // namespace engine::layers

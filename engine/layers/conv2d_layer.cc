@@ -1,9 +1,10 @@
-// Two-dimensional convolution. Files hold the weight as [out, in, kh, kw], memory as [kh, kw, in, out].
+// Two-dimensional convolution. Files hold the weight as [out, in, kh, kw], memory as [kh, kw, in,
+// out].
 #include <cmath>
 
-#include "engine/kernels/conv2d.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/conv2d/conv2d.h"
 
 namespace engine::layers {
 namespace {
@@ -22,44 +23,50 @@ class Conv2d final : public Layer {
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     expect_window(inputs[0], options_.kernel, options_.padding);
-    const kernels::Conv2dGeometry g = geometry(inputs[0]);
+    const ops::Conv2dGeometry g = geometry(inputs[0]);
     return {g.out_h(), g.out_w(), g.out_channels};
   }
 
   // fan_in = in * kh * kw, fan_out = out * kh * kw. A bias starts as PyTorch's in any case.
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
     const std::int64_t in = inputs[0][2], k = options_.kernel;
-    const Initializer uniform{Initializer::Kind::kUniform, 1 / std::sqrt(static_cast<double>(in * k * k))};
-    const Initializer normal{Initializer::Kind::kNormal, std::sqrt(2 / static_cast<double>(options_.out_channels * k * k))};
+    const Initializer uniform{Initializer::Kind::kUniform,
+                              1 / std::sqrt(static_cast<double>(in * k * k))};
+    const Initializer normal{Initializer::Kind::kNormal,
+                             std::sqrt(2 / static_cast<double>(options_.out_channels * k * k))};
     TensorLayout weight{.file_shape = {options_.out_channels, in, k, k}};
     weight.permutation = {2, 3, 1, 0, 4, 5, 6, 7};
-    std::vector<ParameterSpec> specs{{"weight", weight, options_.init == ConvInit::kNormalFanOut ? normal : uniform}};
-    if (options_.bias) specs.push_back({"bias", TensorLayout::plain({options_.out_channels}), uniform});
+    std::vector<ParameterSpec> specs{
+        {"weight", weight, options_.init == ConvInit::kNormalFanOut ? normal : uniform}};
+    if (options_.bias)
+      specs.push_back({"bias", TensorLayout::plain({options_.out_channels}), uniform});
     return specs;
   }
 
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads,
-                            Device::Kind device) const override {
-    return kernels::conv2d_scratch_bytes(geometry(inputs[0]), batch, dtype, threads, device);
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
+                            int threads, Device::Kind device) const override {
+    return ops::conv2d_scratch_bytes(geometry(inputs[0]), batch, dtype, threads, device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 
   void forward(const LayerRun& run) const override {
-    kernels::conv2d_forward(run.kernels, geometry_of_batch(run.inputs[0].shape), run.inputs[0], run.parameters[0],
-                            options_.bias ? run.parameters[1] : TensorView{}, run.output);
+    ops::conv2d_forward(run.kernels, geometry_of_batch(run.inputs[0].shape), run.inputs[0],
+                        run.parameters[0], options_.bias ? run.parameters[1] : TensorView{},
+                        run.output);
   }
 
   void backward(const LayerRun& run) const override {
-    const kernels::Conv2dGeometry g = geometry_of_batch(run.inputs[0].shape);
-    kernels::conv2d_backward_weights(run.kernels, g, run.inputs[0], run.output_gradient, run.parameter_gradients[0],
-                                     options_.bias ? run.parameter_gradients[1] : TensorView{}, run.parameter_write);
+    const ops::Conv2dGeometry g = geometry_of_batch(run.inputs[0].shape);
+    ops::conv2d_backward_weights(
+        run.kernels, g, run.inputs[0], run.output_gradient, run.parameter_gradients[0],
+        options_.bias ? run.parameter_gradients[1] : TensorView{}, run.parameter_write);
     if (run.input_gradients[0])
-      kernels::conv2d_backward_data(run.kernels, g, run.output_gradient, run.parameters[0], run.input_gradients[0],
-                                    run.input_writes[0]);
+      ops::conv2d_backward_data(run.kernels, g, run.output_gradient, run.parameters[0],
+                                run.input_gradients[0], run.input_writes[0]);
   }
 
  private:
-  kernels::Conv2dGeometry geometry(const Shape& item) const {
+  ops::Conv2dGeometry geometry(const Shape& item) const {
     return {.in_h = item[0],
             .in_w = item[1],
             .in_channels = item[2],
@@ -69,7 +76,9 @@ class Conv2d final : public Layer {
             .stride = options_.stride,
             .padding = options_.padding};
   }
-  kernels::Conv2dGeometry geometry_of_batch(const Shape& x) const { return geometry({x[1], x[2], x[3]}); }
+  ops::Conv2dGeometry geometry_of_batch(const Shape& x) const {
+    return geometry({x[1], x[2], x[3]});
+  }
 
   Conv2dOptions options_;
 };

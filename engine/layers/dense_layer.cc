@@ -1,18 +1,20 @@
-// Fully connected layer, with an optional fused ReLU, over one vector or over each position of a sequence.
+// Fully connected layer, with an optional fused ReLU, over one vector or over each position of a
+// sequence.
 #include <cmath>
 #include <string>
 
-#include "engine/kernels/dense.h"
-#include "engine/kernels/elementwise.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/gemm/dense.h"
 
 namespace engine::layers {
 namespace {
 
 class Dense final : public Layer {
  public:
-  explicit Dense(const DenseOptions& options) : out_(options.out), bias_(options.bias), deviation_(options.deviation) {
+  explicit Dense(const DenseOptions& options)
+      : out_(options.out), bias_(options.bias), deviation_(options.deviation) {
     expect_at_least("dense", "out", out_, 1);
   }
 
@@ -26,36 +28,42 @@ class Dense final : public Layer {
     return in.rank() == 1 ? Shape{out_} : Shape{in[0], out_};
   }
 
-  // PyTorch's Linear.reset_parameters(): kaiming_uniform with a = sqrt(5) is uniform within 1 / sqrt(fan_in).
+  // PyTorch's Linear.reset_parameters(): kaiming_uniform with a = sqrt(5) is uniform within 1 /
+  // sqrt(fan_in).
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
     const std::int64_t in = inputs[0].dims().back();
     const Initializer uniform{Initializer::Kind::kUniform, 1 / std::sqrt(static_cast<double>(in))};
     const Initializer normal{Initializer::Kind::kNormal, deviation_}, zero;
-    std::vector<ParameterSpec> specs{{"weight", TensorLayout::plain({out_, in}), deviation_ > 0 ? normal : uniform}};
-    if (bias_) specs.push_back({"bias", TensorLayout::plain({out_}), deviation_ > 0 ? zero : uniform});
+    std::vector<ParameterSpec> specs{
+        {"weight", TensorLayout::plain({out_, in}), deviation_ > 0 ? normal : uniform}};
+    if (bias_)
+      specs.push_back({"bias", TensorLayout::plain({out_}), deviation_ > 0 ? zero : uniform});
     return specs;
   }
 
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype, int threads,
-                            Device::Kind device) const override {
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
+                            int threads, Device::Kind device) const override {
     const std::int64_t in = inputs[0].dims().back();
-    return kernels::dense_scratch_bytes(batch * (inputs[0].count() / in), in, out_, dtype, threads, device);
+    return ops::dense_scratch_bytes(batch * (inputs[0].count() / in), in, out_, dtype, threads,
+                                    device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
   Fusions fusions() const override { return {.relu = true}; }
 
   void forward(const LayerRun& run) const override {
-    kernels::dense_forward(run.kernels, rows(run.inputs[0]), run.parameters[0], bias_ ? run.parameters[1] : TensorView{},
-                           run.relu, rows(run.output));
+    ops::dense_forward(run.kernels, rows(run.inputs[0]), run.parameters[0],
+                       bias_ ? run.parameters[1] : TensorView{}, run.relu, rows(run.output));
   }
 
   void backward(const LayerRun& run) const override {
     const TensorView dy = rows(run.output_gradient);
-    if (run.relu) kernels::relu_backward(run.kernels, rows(run.output), dy, dy, Write::kOverwrite);
-    kernels::dense_backward_weights(run.kernels, rows(run.inputs[0]), dy, run.parameter_gradients[0],
-                                    bias_ ? run.parameter_gradients[1] : TensorView{}, run.parameter_write);
+    if (run.relu) ops::relu_backward(run.kernels, rows(run.output), dy, dy, Write::kOverwrite);
+    ops::dense_backward_weights(run.kernels, rows(run.inputs[0]), dy, run.parameter_gradients[0],
+                                bias_ ? run.parameter_gradients[1] : TensorView{},
+                                run.parameter_write);
     if (run.input_gradients[0])
-      kernels::dense_backward_data(run.kernels, dy, run.parameters[0], rows(run.input_gradients[0]), run.input_writes[0]);
+      ops::dense_backward_data(run.kernels, dy, run.parameters[0], rows(run.input_gradients[0]),
+                               run.input_writes[0]);
   }
 
  private:

@@ -1,9 +1,9 @@
 // Layers whose output has the shape of their inputs: relu, add, dropout.
 #include <string>
 
-#include "engine/kernels/elementwise.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/elementwise/elementwise.h"
 
 namespace engine::layers {
 namespace {
@@ -18,10 +18,13 @@ class Relu final : public Layer {
   BackwardNeeds backward_needs() const override { return {.output = true}; }
   bool may_run_in_place() const override { return true; }
 
-  void forward(const LayerRun& run) const override { kernels::relu_forward(run.kernels, run.inputs[0], run.output); }
+  void forward(const LayerRun& run) const override {
+    ops::relu_forward(run.kernels, run.inputs[0], run.output);
+  }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      kernels::relu_backward(run.kernels, run.output, run.output_gradient, run.input_gradients[0], run.input_writes[0]);
+      ops::relu_backward(run.kernels, run.output, run.output_gradient, run.input_gradients[0],
+                         run.input_writes[0]);
   }
 };
 
@@ -31,19 +34,20 @@ class Add final : public Layer {
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 2);
     if (!(inputs[0] == inputs[1]))
-      throw ShapeError("expected two inputs of one shape, got " + inputs[0].to_string() + " and " + inputs[1].to_string());
+      throw ShapeError("expected two inputs of one shape, got " + inputs[0].to_string() + " and " +
+                       inputs[1].to_string());
     return inputs[0];
   }
   bool may_run_in_place() const override { return true; }
 
   void forward(const LayerRun& run) const override {
-    kernels::add_forward(run.kernels, run.inputs[0], run.inputs[1], false, run.output);
+    ops::add_forward(run.kernels, run.inputs[0], run.inputs[1], false, run.output);
   }
   void backward(const LayerRun& run) const override {
     for (std::size_t i = 0; i < 2; ++i) {
       const TensorView to = run.input_gradients[i];
       if (to && to.data != run.output_gradient.data)
-        kernels::copy_or_add(run.kernels, run.output_gradient, to, run.input_writes[i]);
+        ops::copy_or_add(run.kernels, run.output_gradient, to, run.input_writes[i]);
     }
   }
 };
@@ -52,7 +56,8 @@ class Add final : public Layer {
 class Dropout final : public Layer {
  public:
   explicit Dropout(double rate) : rate_(rate) {
-    if (!(rate >= 0 && rate < 1)) throw ModelError("dropout: rate must lie in [0, 1), not " + std::to_string(rate));
+    if (!(rate >= 0 && rate < 1))
+      throw ModelError("dropout: rate must lie in [0, 1), not " + std::to_string(rate));
   }
   std::string_view kind() const override { return "dropout"; }
   Shape output_shape(std::span<const Shape> inputs) const override {
@@ -63,14 +68,15 @@ class Dropout final : public Layer {
 
   void forward(const LayerRun& run) const override {
     if (run.training)
-      kernels::dropout_forward(run.kernels, run.inputs[0], rate_, run.key, run.epoch, run.sample_ids, run.output);
+      ops::dropout_forward(run.kernels, run.inputs[0], rate_, run.key, run.epoch, run.sample_ids,
+                           run.output);
     else
-      kernels::copy_or_add(run.kernels, run.inputs[0], run.output, Write::kOverwrite);
+      ops::copy_or_add(run.kernels, run.inputs[0], run.output, Write::kOverwrite);
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      kernels::dropout_backward(run.kernels, run.output_gradient, rate_, run.key, run.epoch, run.sample_ids,
-                                run.input_gradients[0], run.input_writes[0]);
+      ops::dropout_backward(run.kernels, run.output_gradient, rate_, run.key, run.epoch,
+                            run.sample_ids, run.input_gradients[0], run.input_writes[0]);
   }
 
  private:

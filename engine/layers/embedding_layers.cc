@@ -1,10 +1,10 @@
 // Token embedding, and learned positions.
 #include <string>
 
-#include "engine/kernels/elementwise.h"
-#include "engine/kernels/embedding.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/elementwise/elementwise.h"
+#include "engine/ops/embedding/embedding.h"
 
 namespace engine::layers {
 namespace {
@@ -25,18 +25,22 @@ class Embedding final : public Layer {
     return {inputs[0][0], width_};
   }
   std::vector<ParameterSpec> parameters(std::span<const Shape>) const override {
-    return {{"weight", TensorLayout::plain({vocabulary_, width_}), {Initializer::Kind::kNormal, deviation_}}};
+    return {{"weight",
+             TensorLayout::plain({vocabulary_, width_}),
+             {Initializer::Kind::kNormal, deviation_}}};
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType, int, Device::Kind device) const override {
-    return kernels::embedding_scratch_bytes(batch * inputs[0][0], vocabulary_, device);
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType, int,
+                            Device::Kind device) const override {
+    return ops::embedding_scratch_bytes(batch * inputs[0][0], vocabulary_, device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 
   void forward(const LayerRun& run) const override {
-    kernels::embedding_forward(run.kernels, run.inputs[0], run.parameters[0], run.output);
+    ops::embedding_forward(run.kernels, run.inputs[0], run.parameters[0], run.output);
   }
   void backward(const LayerRun& run) const override {
-    kernels::embedding_backward(run.kernels, run.inputs[0], run.output_gradient, run.parameter_gradients[0], run.parameter_write);
+    ops::embedding_backward(run.kernels, run.inputs[0], run.output_gradient,
+                            run.parameter_gradients[0], run.parameter_write);
   }
 
  private:
@@ -46,7 +50,8 @@ class Embedding final : public Layer {
 
 class PositionEmbedding final : public Layer {
  public:
-  PositionEmbedding(std::int64_t context, double deviation) : context_(context), deviation_(deviation) {
+  PositionEmbedding(std::int64_t context, double deviation)
+      : context_(context), deviation_(deviation) {
     expect_at_least("position_embedding", "context", context, 1);
   }
   std::string_view kind() const override { return "position_embedding"; }
@@ -55,21 +60,24 @@ class PositionEmbedding final : public Layer {
     expect_inputs(inputs, 1);
     expect_rank(inputs[0], 2, "[positions, width]");
     if (inputs[0][0] > context_)
-      throw ShapeError("expected at most " + std::to_string(context_) + " positions, got " + inputs[0].to_string());
+      throw ShapeError("expected at most " + std::to_string(context_) + " positions, got " +
+                       inputs[0].to_string());
     return inputs[0];
   }
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
-    return {{"weight", TensorLayout::plain({context_, inputs[0][1]}), {Initializer::Kind::kNormal, deviation_}}};
+    return {{"weight",
+             TensorLayout::plain({context_, inputs[0][1]}),
+             {Initializer::Kind::kNormal, deviation_}}};
   }
   bool may_run_in_place() const override { return true; }
 
   void forward(const LayerRun& run) const override {
-    kernels::add_positions_forward(run.kernels, run.inputs[0], run.parameters[0], run.output);
+    ops::add_positions_forward(run.kernels, run.inputs[0], run.parameters[0], run.output);
   }
   void backward(const LayerRun& run) const override {
     const TensorView dy = run.output_gradient, dx = run.input_gradients[0];
-    kernels::add_positions_backward(run.kernels, dy, run.parameter_gradients[0], run.parameter_write);
-    if (dx && dx.data != dy.data) kernels::copy_or_add(run.kernels, dy, dx, run.input_writes[0]);
+    ops::add_positions_backward(run.kernels, dy, run.parameter_gradients[0], run.parameter_write);
+    if (dx && dx.data != dy.data) ops::copy_or_add(run.kernels, dy, dx, run.input_writes[0]);
   }
 
  private:

@@ -1,7 +1,8 @@
-// Image to vector in PyTorch's channel-first order, so that the weights of the next dense layer move both ways.
-#include "engine/kernels/elementwise.h"
+// Image to vector in PyTorch's channel-first order, so that the weights of the next dense layer
+// move both ways.
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/elementwise/elementwise.h"
 
 namespace engine::layers {
 namespace {
@@ -21,11 +22,12 @@ class Flatten final : public Layer {
   }
 
   void forward(const LayerRun& run) const override {
-    kernels::nhwc_to_channel_first(run.kernels, run.inputs[0], run.output, Write::kOverwrite);
+    ops::nhwc_to_channel_first(run.kernels, run.inputs[0], run.output, Write::kOverwrite);
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      kernels::channel_first_to_nhwc(run.kernels, run.output_gradient, run.input_gradients[0], run.input_writes[0]);
+      ops::channel_first_to_nhwc(run.kernels, run.output_gradient, run.input_gradients[0],
+                                 run.input_writes[0]);
   }
 };
 

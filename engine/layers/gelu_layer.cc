@@ -1,5 +1,5 @@
 // gelu, exact or by tanh.
-#include "engine/kernels/gelu.h"
+#include "engine/ops/elementwise/gelu.h"
 
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
@@ -9,7 +9,7 @@ namespace {
 
 class Gelu final : public Layer {
  public:
-  explicit Gelu(kernels::GeluKind kind) : kind_(kind) {}
+  explicit Gelu(ops::GeluKind kind) : kind_(kind) {}
   std::string_view kind() const override { return "gelu"; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
@@ -18,18 +18,21 @@ class Gelu final : public Layer {
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
   bool may_run_in_place() const override { return true; }
 
-  void forward(const LayerRun& run) const override { kernels::gelu_forward(run.kernels, run.inputs[0], kind_, run.output); }
+  void forward(const LayerRun& run) const override {
+    ops::gelu_forward(run.kernels, run.inputs[0], kind_, run.output);
+  }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      kernels::gelu_backward(run.kernels, run.inputs[0], run.output_gradient, kind_, run.input_gradients[0], run.input_writes[0]);
+      ops::gelu_backward(run.kernels, run.inputs[0], run.output_gradient, kind_,
+                         run.input_gradients[0], run.input_writes[0]);
   }
 
  private:
-  kernels::GeluKind kind_;
+  ops::GeluKind kind_;
 };
 
 }  // namespace
 
-LayerPtr gelu(kernels::GeluKind kind) { return std::make_unique<Gelu>(kind); }
+LayerPtr gelu(ops::GeluKind kind) { return std::make_unique<Gelu>(kind); }
 
 }  // namespace engine::layers

@@ -1,6 +1,6 @@
 // One kind of node of the graph: output shape, parameter specs, forward, backward.
-// A layer is constant after construction, owns no memory, knows no rank and no batch size; one object may serve
-// several plans and threads at once.
+// A layer is constant after construction, owns no memory, knows no rank and no batch size; one
+// object may serve several plans and threads at once.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,17 @@
 #include "engine/core/replica_exchange.h"
 #include "engine/core/tensor_layout.h"
 #include "engine/core/tensor_view.h"
-#include "engine/kernels/kernel_context.h"
+#include "engine/ops/common/kernel_context.h"
 
 namespace engine {
 
-// Initial values of a parameter, drawn from its own stream of (seed, name) in file order: the same for every rank.
+// Initial values of a parameter, drawn from its own stream of (seed, name) in file order: the same
+// for every rank.
 struct Initializer {
   enum class Kind { kConstant, kUniform, kNormal };
   Kind kind = Kind::kConstant;
-  double value = 0;  // the constant; or the half-width of the uniform range; or the standard deviation
+  double value =
+      0;  // the constant; or the half-width of the uniform range; or the standard deviation
 };
 
 struct ParameterSpec {
@@ -30,7 +32,8 @@ struct ParameterSpec {
   Initializer initializer;
 };
 
-// State that is not trained: running statistics (in the compute dtype; f32 on a CUDA device) and counters (i64).
+// State that is not trained: running statistics (in the compute dtype; f32 on a CUDA device) and
+// counters (i64).
 struct BufferSpec {
   std::string name;  // "running_mean"
   Shape shape;
@@ -62,7 +65,8 @@ struct LayerRun {
   bool relu = false;             // fused
   TensorView residual{};         // fused; absent otherwise
 
-  // Randomness of this step: (seed, layer name) key, epoch, and the data set's ids of the batch's samples.
+  // Randomness of this step: (seed, layer name) key, epoch, and the data set's ids of the batch's
+  // samples.
   std::uint64_t key = 0, epoch = 0;
   std::span<const std::int64_t> sample_ids{};
 
@@ -70,13 +74,14 @@ struct LayerRun {
   ReplicaExchange* replicas = nullptr;
 
   // Backward only.
-  TensorView output_gradient{};                   // nobody reads it afterwards: backward may overwrite it
+  TensorView output_gradient{};  // nobody reads it afterwards: backward may overwrite it
   std::span<const TensorView> input_gradients{};  // absent where not needed
-  std::span<const Write> input_writes{};          // kAdd when another consumer has written there first
-  TensorView residual_gradient{};                 // absent when nothing is fused or not needed
+  std::span<const Write> input_writes{};  // kAdd when another consumer has written there first
+  TensorView residual_gradient{};         // absent when nothing is fused or not needed
   Write residual_write = Write::kOverwrite;
   std::span<const TensorView> parameter_gradients{};
-  Write parameter_write = Write::kOverwrite;  // kAdd while gradients are accumulated over micro-batches
+  Write parameter_write =
+      Write::kOverwrite;  // kAdd while gradients are accumulated over micro-batches
 };
 
 class Layer {
@@ -86,29 +91,35 @@ class Layer {
 
   // kF32 stands for the compute dtype; kI32 for labels and token ids.
   virtual DType input_dtype(int /*index*/) const { return DType::kF32; }
-  // Item shapes, without the batch. Throws ShapeError that says what was expected and what came; the graph adds the name.
+  // Item shapes, without the batch. Throws ShapeError that says what was expected and what came;
+  // the graph adds the name.
   virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
   virtual std::vector<ParameterSpec> parameters(std::span<const Shape>) const { return {}; }
   virtual std::vector<BufferSpec> buffers(std::span<const Shape>) const { return {}; }
 
-  virtual std::size_t saved_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType) const { return 0; }
-  virtual std::size_t scratch_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType, int /*threads*/, Device::Kind) const {
+  virtual std::size_t saved_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType) const {
+    return 0;
+  }
+  virtual std::size_t scratch_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType,
+                                    int /*threads*/, Device::Kind) const {
     return 0;
   }
   virtual BackwardNeeds backward_needs() const { return {}; }
   virtual Fusions fusions() const { return {}; }
-  // The same layer with its batch statistics taken over all replicas, under the same parameter and buffer names; null where
-  // nothing in it depends on other samples of the batch, or where it is that already.
+  // The same layer with its batch statistics taken over all replicas, under the same parameter and
+  // buffer names; null where nothing in it depends on other samples of the batch, or where it is
+  // that already.
   virtual std::unique_ptr<const Layer> synchronized() const { return nullptr; }
   // Whether it calls LayerRun::replicas.
   virtual bool uses_replicas() const { return false; }
-  // Whether on a CUDA device, where LayerRun::replicas is there, it waits for the context's stream, by way of its pinned memory:
-  // such a step cannot be captured as a graph.
+  // Whether on a CUDA device, where LayerRun::replicas is there, it waits for the context's stream,
+  // by way of its pinned memory: such a step cannot be captured as a graph.
   virtual bool synchronizes_host() const { return false; }
-  // The output is the input's memory, unchanged (flatten of one channel, dropout of rate 0): no buffer, no work.
+  // The output is the input's memory, unchanged (flatten of one channel, dropout of rate 0): no
+  // buffer, no work.
   virtual bool is_alias(std::span<const Shape>) const { return false; }
-  // The output may be written over input 0 when nobody else needs that input; and in backward the gradient of
-  // input 0 over the gradient of the output.
+  // The output may be written over input 0 when nobody else needs that input; and in backward the
+  // gradient of input 0 over the gradient of the output.
   virtual bool may_run_in_place() const { return false; }
 
   virtual void forward(const LayerRun& run) const = 0;

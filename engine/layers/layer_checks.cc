@@ -8,28 +8,31 @@ namespace engine::layers {
 
 void expect_inputs(std::span<const Shape> inputs, std::size_t count) {
   if (inputs.size() == count) return;
-  throw ShapeError("expected " + std::to_string(count) + (count == 1 ? " input" : " inputs") + ", got " +
-                   std::to_string(inputs.size()));
+  throw ShapeError("expected " + std::to_string(count) + (count == 1 ? " input" : " inputs") +
+                   ", got " + std::to_string(inputs.size()));
 }
 
 void expect_rank(const Shape& input, int rank, const char* meaning) {
   if (input.rank() == rank) return;
   const std::string suffix = meaning[0] == '\0' ? "" : std::string(" ") + meaning;
-  throw ShapeError("expected an input of rank " + std::to_string(rank) + suffix + ", got " + input.to_string());
+  throw ShapeError("expected an input of rank " + std::to_string(rank) + suffix + ", got " +
+                   input.to_string());
 }
 
-void expect_window(const Shape& input, std::int64_t window, std::int64_t padding, std::int64_t spare) {
+void expect_window(const Shape& input, std::int64_t window, std::int64_t padding,
+                   std::int64_t spare) {
   expect_rank(input, 3, "[h, w, c]");
   const std::int64_t least = std::max<std::int64_t>(1, window - 2 * padding - spare);
   if (input[0] >= least && input[1] >= least) return;
-  throw ShapeError("expected an input of at least " + Shape{least, least, input[2]}.to_string() + " (window " +
-                   std::to_string(window) + ", padding " + std::to_string(padding) + "), got " + input.to_string());
+  throw ShapeError("expected an input of at least " + Shape{least, least, input[2]}.to_string() +
+                   " (window " + std::to_string(window) + ", padding " + std::to_string(padding) +
+                   "), got " + input.to_string());
 }
 
 void expect_at_least(const char* kind, const char* option, std::int64_t value, std::int64_t least) {
   if (value >= least) return;
-  throw ModelError(std::string(kind) + ": " + option + " must be at least " + std::to_string(least) + ", not " +
-                   std::to_string(value));
+  throw ModelError(std::string(kind) + ": " + option + " must be at least " +
+                   std::to_string(least) + ", not " + std::to_string(value));
 }
 
 TensorView take_scratch(KernelContext& context, DType dtype, const Shape& shape) {

@@ -1,11 +1,11 @@
 // Layer normalisation over the last dimension. Saves mean and inverse deviation of each row.
-#include "engine/kernels/layer_norm.h"
+#include "engine/ops/norm/layer_norm.h"
 
 #include <string>
 
-#include "engine/kernels/operand_checks.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/common/operand_checks.h"
 
 namespace engine::layers {
 namespace {
@@ -19,41 +19,47 @@ class LayerNorm final : public Layer {
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
-    if (inputs[0].rank() < 1) throw ShapeError("expected an input of rank 1 or more, got " + inputs[0].to_string());
+    if (inputs[0].rank() < 1)
+      throw ShapeError("expected an input of rank 1 or more, got " + inputs[0].to_string());
     return inputs[0];
   }
   std::vector<ParameterSpec> parameters(std::span<const Shape> inputs) const override {
     const TensorLayout layout = TensorLayout::plain({inputs[0].dims().back()});
-    return {{"weight", layout, {Initializer::Kind::kConstant, 1}}, {"bias", layout, {Initializer::Kind::kConstant, 0}}};
+    return {{"weight", layout, {Initializer::Kind::kConstant, 1}},
+            {"bias", layout, {Initializer::Kind::kConstant, 0}}};
   }
-  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype) const override {
+  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch,
+                          DType dtype) const override {
     return static_cast<std::size_t>(2 * batch * (inputs[0].count() / inputs[0].dims().back())) *
-           size_of(kernels::wide_dtype(dtype));
+           size_of(ops::wide_dtype(dtype));
   }
-  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t, DType, int, Device::Kind device) const override {
-    return kernels::layer_norm_scratch_bytes(inputs[0].dims().back(), device);
+  std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t, DType, int,
+                            Device::Kind device) const override {
+    return ops::layer_norm_scratch_bytes(inputs[0].dims().back(), device);
   }
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 
   void forward(const LayerRun& run) const override {
-    kernels::layer_norm_forward(run.kernels, run.inputs[0], run.parameters[0], run.parameters[1], eps_, run.output,
-                                run.training ? saved(run) : TensorView{});
+    ops::layer_norm_forward(run.kernels, run.inputs[0], run.parameters[0], run.parameters[1], eps_,
+                            run.output, run.training ? saved(run) : TensorView{});
   }
   void backward(const LayerRun& run) const override {
     const TensorView x = run.inputs[0], dy = run.output_gradient, statistics = saved(run);
     if (run.input_gradients[0])
-      kernels::layer_norm_backward(run.kernels, x, run.parameters[0], statistics, dy, run.parameter_gradients[0],
-                                   run.parameter_gradients[1], run.parameter_write, run.input_gradients[0], run.input_writes[0]);
+      ops::layer_norm_backward(run.kernels, x, run.parameters[0], statistics, dy,
+                               run.parameter_gradients[0], run.parameter_gradients[1],
+                               run.parameter_write, run.input_gradients[0], run.input_writes[0]);
     else
-      kernels::layer_norm_backward_parameters(run.kernels, x, statistics, dy, run.parameter_gradients[0],
-                                              run.parameter_gradients[1], run.parameter_write);
+      ops::layer_norm_backward_parameters(run.kernels, x, statistics, dy,
+                                          run.parameter_gradients[0], run.parameter_gradients[1],
+                                          run.parameter_write);
   }
 
  private:
   static TensorView saved(const LayerRun& run) {
     TensorView view = run.inputs[0];
     view.shape = {2, view.count() / view.shape.dims().back()};
-    view.dtype = kernels::wide_dtype(view.dtype);
+    view.dtype = ops::wide_dtype(view.dtype);
     view.data = run.saved.data();
     return view;
   }

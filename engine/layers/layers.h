@@ -1,21 +1,25 @@
-// Factories of all layer kinds. Options and defaults are PyTorch's; so are the initial distributions.
+// Factories of all layer kinds. Options and defaults are PyTorch's; so are the initial
+// distributions.
 #pragma once
 
-#include "engine/kernels/gelu.h"
 #include "engine/layers/layer.h"
+#include "engine/ops/elementwise/gelu.h"
 
 namespace engine::layers {
 
 struct DenseOptions {
   std::int64_t out = 0;
   bool bias = true;
-  double deviation = 0;  // of normally distributed initial weights, with biases 0 (GPT-2); 0: PyTorch's uniform distribution
+  double deviation = 0;  // of normally distributed initial weights, with biases 0 (GPT-2); 0:
+                         // PyTorch's uniform distribution
 };
-LayerPtr dense(const DenseOptions& options);  // [in], or [t, in] position by position; parameters weight [out, in], bias [out]
+LayerPtr dense(const DenseOptions& options);  // [in], or [t, in] position by position; parameters
+                                              // weight [out, in], bias [out]
 LayerPtr dense(std::int64_t out, bool bias = true);
 
-// Initial values of a convolution's weight: PyTorch's default, uniform within 1 / sqrt(fan_in); or normal with variance
-// 2 / fan_out (He et al., "Delving deep into rectifiers", 2015), as torchvision starts its residual networks.
+// Initial values of a convolution's weight: PyTorch's default, uniform within 1 / sqrt(fan_in); or
+// normal with variance 2 / fan_out (He et al., "Delving deep into rectifiers", 2015), as
+// torchvision starts its residual networks.
 enum class ConvInit { kUniformFanIn, kNormalFanOut };
 
 struct Conv2dOptions {
@@ -30,15 +34,17 @@ struct BatchNormOptions {
 };
 // Parameters weight, bias; buffers running_mean, running_var, num_batches_tracked.
 LayerPtr batch_norm2d(const BatchNormOptions& options = {});
-// The same over the samples of all replicas: equal to batch_norm2d of one process on the whole batch, for any split of it,
-// with replicas that have no samples too. The running variance is unbiased by the count of all rows.
+// The same over the samples of all replicas: equal to batch_norm2d of one process on the whole
+// batch, for any split of it, with replicas that have no samples too. The running variance is
+// unbiased by the count of all rows.
 LayerPtr sync_batch_norm2d(const BatchNormOptions& options = {});
 
 LayerPtr relu();
 
 struct PoolOptions {
   std::int64_t window = 2, stride = 0 /* 0: the window */, padding = 0;
-  bool ceil_mode = false;  // the number of windows is rounded up, not down; the last ones are cut at the border
+  bool ceil_mode =
+      false;  // the number of windows is rounded up, not down; the last ones are cut at the border
 };
 LayerPtr max_pool2d(const PoolOptions& options);
 LayerPtr average_pool2d(const PoolOptions& options);
@@ -46,24 +52,28 @@ LayerPtr global_average_pool();  // [h, w, c] -> [c]
 
 LayerPtr flatten();  // [h, w, c] -> [c*h*w] in PyTorch's channel-first order
 LayerPtr add();      // two inputs of one shape
-// [h, w, c] -> [h, w, before + c + after], zeros around the channels: the shortcut without parameters of residual networks
-// (He et al., 2016, option A; Han et al., 2017).
+// [h, w, c] -> [h, w, before + c + after], zeros around the channels: the shortcut without
+// parameters of residual networks (He et al., 2016, option A; Han et al., 2017).
 LayerPtr pad_channels(std::int64_t before, std::int64_t after);
 LayerPtr dropout(double rate = 0.5);
 
-// For sequences of tokens. Initial weights of both embeddings are normal with this deviation (PyTorch's Embedding: 1).
-LayerPtr embedding(std::int64_t vocabulary, std::int64_t width, double deviation = 1);  // ids [t] of i32 -> [t, width]; weight
-LayerPtr position_embedding(std::int64_t context, double deviation = 1);  // adds weight[:t] of [context, width] to [t, width]
-LayerPtr layer_norm(double eps = 1e-5);                                   // over the last dimension; parameters weight, bias
+// For sequences of tokens. Initial weights of both embeddings are normal with this deviation
+// (PyTorch's Embedding: 1).
+LayerPtr embedding(std::int64_t vocabulary, std::int64_t width,
+                   double deviation = 1);  // ids [t] of i32 -> [t, width]; weight
+LayerPtr position_embedding(
+    std::int64_t context,
+    double deviation = 1);               // adds weight[:t] of [context, width] to [t, width]
+LayerPtr layer_norm(double eps = 1e-5);  // over the last dimension; parameters weight, bias
 
-LayerPtr gelu(kernels::GeluKind kind = kernels::GeluKind::kExact);
-// Input [t, 3 * width]: queries, keys and values, each of `heads` heads; output [t, width]. No parameters: the projections are
-// dense layers. `dropout` is that of the probabilities.
+LayerPtr gelu(ops::GeluKind kind = ops::GeluKind::kExact);
+// Input [t, 3 * width]: queries, keys and values, each of `heads` heads; output [t, width]. No
+// parameters: the projections are dense layers. `dropout` is that of the probabilities.
 LayerPtr causal_self_attention(std::int64_t heads, double dropout = 0);
 
-// Inputs: logits [classes] (or [t, classes]) and labels [] (or [t]) of i32. Output: the loss of each sample, [] (or [t]).
-// `label_smoothing` in [0, 1) is that of PyTorch's cross_entropy (Szegedy et al., 2016) and acts in training alone: in
-// inference the loss is the plain one.
+// Inputs: logits [classes] (or [t, classes]) and labels [] (or [t]) of i32. Output: the loss of
+// each sample, [] (or [t]). `label_smoothing` in [0, 1) is that of PyTorch's cross_entropy (Szegedy
+// et al., 2016) and acts in training alone: in inference the loss is the plain one.
 LayerPtr softmax_cross_entropy(double label_smoothing = 0);
 
 }  // namespace engine::layers

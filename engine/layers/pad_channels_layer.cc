@@ -1,7 +1,7 @@
 // Zeros around the channels, for shortcuts into wider blocks.
-#include "engine/kernels/pad_channels.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/pool/pad_channels.h"
 
 namespace engine::layers {
 namespace {
@@ -21,11 +21,12 @@ class PadChannels final : public Layer {
   bool is_alias(std::span<const Shape>) const override { return before_ + after_ == 0; }
 
   void forward(const LayerRun& run) const override {
-    kernels::pad_channels_forward(run.kernels, before_, run.inputs[0], run.output);
+    ops::pad_channels_forward(run.kernels, before_, run.inputs[0], run.output);
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      kernels::pad_channels_backward(run.kernels, before_, run.output_gradient, run.input_gradients[0], run.input_writes[0]);
+      ops::pad_channels_backward(run.kernels, before_, run.output_gradient, run.input_gradients[0],
+                                 run.input_writes[0]);
   }
 
  private:
@@ -34,6 +35,8 @@ class PadChannels final : public Layer {
 
 }  // namespace
 
-LayerPtr pad_channels(std::int64_t before, std::int64_t after) { return std::make_unique<PadChannels>(before, after); }
+LayerPtr pad_channels(std::int64_t before, std::int64_t after) {
+  return std::make_unique<PadChannels>(before, after);
+}
 
 }  // namespace engine::layers

@@ -1,9 +1,10 @@
-// Maximum, average and global average pooling. Maximum pooling saves the winner's place in each window, one byte each.
+// Maximum, average and global average pooling. Maximum pooling saves the winner's place in each
+// window, one byte each.
 #include <string>
 
-#include "engine/kernels/pool2d.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
+#include "engine/ops/pool/pool2d.h"
 
 namespace engine::layers {
 namespace {
@@ -16,10 +17,12 @@ class WindowPool : public Layer {
     expect_at_least(kind, "stride", options.stride, 0);
     expect_at_least(kind, "padding", options.padding, 0);
     if (options.window > 15)
-      throw ModelError(std::string(kind) + ": window must be at most 15, not " + std::to_string(options.window));
+      throw ModelError(std::string(kind) + ": window must be at most 15, not " +
+                       std::to_string(options.window));
     if (options.padding > options.window / 2)
-      throw ModelError(std::string(kind) + ": padding must be at most half the window (" + std::to_string(options.window / 2) +
-                       "), not " + std::to_string(options.padding));
+      throw ModelError(std::string(kind) + ": padding must be at most half the window (" +
+                       std::to_string(options.window / 2) + "), not " +
+                       std::to_string(options.padding));
     if (options_.stride == 0) options_.stride = options_.window;
   }
 
@@ -27,14 +30,15 @@ class WindowPool : public Layer {
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
-    const std::int64_t spare = options_.ceil_mode ? options_.stride - 1 : 0;  // a window may stick out by that
+    const std::int64_t spare =
+        options_.ceil_mode ? options_.stride - 1 : 0;  // a window may stick out by that
     expect_window(inputs[0], options_.window, options_.padding, spare);
-    const kernels::Pool2dGeometry g = geometry(inputs[0][0], inputs[0][1], inputs[0][2]);
+    const ops::Pool2dGeometry g = geometry(inputs[0][0], inputs[0][1], inputs[0][2]);
     return {g.out_h(), g.out_w(), g.channels};
   }
 
  protected:
-  kernels::Pool2dGeometry geometry(std::int64_t h, std::int64_t w, std::int64_t c) const {
+  ops::Pool2dGeometry geometry(std::int64_t h, std::int64_t w, std::int64_t c) const {
     return {.in_h = h,
             .in_w = w,
             .channels = c,
@@ -43,7 +47,9 @@ class WindowPool : public Layer {
             .padding = options_.padding,
             .ceil_mode = options_.ceil_mode};
   }
-  kernels::Pool2dGeometry geometry(const TensorView& x) const { return geometry(x.shape[1], x.shape[2], x.shape[3]); }
+  ops::Pool2dGeometry geometry(const TensorView& x) const {
+    return geometry(x.shape[1], x.shape[2], x.shape[3]);
+  }
 
  private:
   const char* kind_;
@@ -58,17 +64,19 @@ class MaxPool final : public WindowPool {
     return static_cast<std::size_t>(output_shape(inputs).count() * batch);
   }
   void forward(const LayerRun& run) const override {
-    kernels::max_pool2d_forward(run.kernels, geometry(run.inputs[0]), run.inputs[0], run.output,
-                                run.training ? argmax(run) : TensorView{});
+    ops::max_pool2d_forward(run.kernels, geometry(run.inputs[0]), run.inputs[0], run.output,
+                            run.training ? argmax(run) : TensorView{});
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      kernels::max_pool2d_backward(run.kernels, geometry(run.inputs[0]), run.output_gradient, argmax(run), run.input_gradients[0],
-                                   run.input_writes[0]);
+      ops::max_pool2d_backward(run.kernels, geometry(run.inputs[0]), run.output_gradient,
+                               argmax(run), run.input_gradients[0], run.input_writes[0]);
   }
 
  private:
-  static TensorView argmax(const LayerRun& run) { return {run.saved.data(), DType::kU8, run.output.shape, run.output.device}; }
+  static TensorView argmax(const LayerRun& run) {
+    return {run.saved.data(), DType::kU8, run.output.shape, run.output.device};
+  }
 };
 
 class AveragePool final : public WindowPool {
@@ -76,12 +84,12 @@ class AveragePool final : public WindowPool {
   explicit AveragePool(const PoolOptions& options) : WindowPool("average_pool2d", options) {}
 
   void forward(const LayerRun& run) const override {
-    kernels::average_pool2d_forward(run.kernels, geometry(run.inputs[0]), run.inputs[0], run.output);
+    ops::average_pool2d_forward(run.kernels, geometry(run.inputs[0]), run.inputs[0], run.output);
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      kernels::average_pool2d_backward(run.kernels, geometry(run.inputs[0]), run.output_gradient, run.input_gradients[0],
-                                       run.input_writes[0]);
+      ops::average_pool2d_backward(run.kernels, geometry(run.inputs[0]), run.output_gradient,
+                                   run.input_gradients[0], run.input_writes[0]);
   }
 };
 
@@ -94,18 +102,21 @@ class GlobalAveragePool final : public Layer {
     return {inputs[0][2]};
   }
   void forward(const LayerRun& run) const override {
-    kernels::global_average_pool_forward(run.kernels, run.inputs[0], run.output);
+    ops::global_average_pool_forward(run.kernels, run.inputs[0], run.output);
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      kernels::global_average_pool_backward(run.kernels, run.output_gradient, run.input_gradients[0], run.input_writes[0]);
+      ops::global_average_pool_backward(run.kernels, run.output_gradient, run.input_gradients[0],
+                                        run.input_writes[0]);
   }
 };
 
 }  // namespace
 
 LayerPtr max_pool2d(const PoolOptions& options) { return std::make_unique<MaxPool>(options); }
-LayerPtr average_pool2d(const PoolOptions& options) { return std::make_unique<AveragePool>(options); }
+LayerPtr average_pool2d(const PoolOptions& options) {
+  return std::make_unique<AveragePool>(options);
+}
 LayerPtr global_average_pool() { return std::make_unique<GlobalAveragePool>(); }
 
 }  // namespace engine::layers

@@ -1,5 +1,5 @@
 // Softmax and cross entropy in one node. Saves softmax(logits) - target in the forward pass.
-#include "engine/kernels/softmax_cross_entropy.h"
+#include "engine/ops/loss/softmax_cross_entropy.h"
 
 #include <string>
 
@@ -13,7 +13,8 @@ class SoftmaxCrossEntropy final : public Layer {
  public:
   explicit SoftmaxCrossEntropy(double label_smoothing) : label_smoothing_(label_smoothing) {
     if (!(label_smoothing >= 0 && label_smoothing < 1))
-      throw ModelError("softmax_cross_entropy: label smoothing must lie in [0, 1), not " + std::to_string(label_smoothing));
+      throw ModelError("softmax_cross_entropy: label smoothing must lie in [0, 1), not " +
+                       std::to_string(label_smoothing));
   }
   std::string_view kind() const override { return "softmax_cross_entropy"; }
   DType input_dtype(int index) const override { return index == 1 ? DType::kI32 : DType::kF32; }
@@ -22,30 +23,34 @@ class SoftmaxCrossEntropy final : public Layer {
     expect_inputs(inputs, 2);
     const Shape& logits = inputs[0];
     if (logits.rank() != 1 && logits.rank() != 2)
-      throw ShapeError("expected logits of shape [classes] or [positions, classes], got " + logits.to_string());
+      throw ShapeError("expected logits of shape [classes] or [positions, classes], got " +
+                       logits.to_string());
     const Shape rows(logits.dims().first(static_cast<std::size_t>(logits.rank() - 1)));
     if (!(inputs[1] == rows))
-      throw ShapeError("expected labels of shape " + rows.to_string() + " for logits of shape " + logits.to_string() + ", got " +
-                       inputs[1].to_string());
+      throw ShapeError("expected labels of shape " + rows.to_string() + " for logits of shape " +
+                       logits.to_string() + ", got " + inputs[1].to_string());
     return rows;
   }
 
-  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype) const override {
+  std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t batch,
+                          DType dtype) const override {
     return static_cast<std::size_t>(inputs[0].count() * batch) * size_of(dtype);
   }
-  std::size_t scratch_bytes(std::span<const Shape>, std::int64_t, DType, int, Device::Kind device) const override {
-    return kernels::batch_totals_scratch_bytes(device);  // for whoever counts what forward gave
+  std::size_t scratch_bytes(std::span<const Shape>, std::int64_t, DType, int,
+                            Device::Kind device) const override {
+    return ops::batch_totals_scratch_bytes(device);  // for whoever counts what forward gave
   }
 
   void forward(const LayerRun& run) const override {
-    kernels::softmax_cross_entropy_forward(run.kernels, by_rows(run.inputs[0]), by_rows(run.inputs[1], run),
-                                           by_rows(run.output, run), run.training ? saved(run) : TensorView{},
-                                           run.training ? label_smoothing_ : 0);
+    ops::softmax_cross_entropy_forward(
+        run.kernels, by_rows(run.inputs[0]), by_rows(run.inputs[1], run), by_rows(run.output, run),
+        run.training ? saved(run) : TensorView{}, run.training ? label_smoothing_ : 0);
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      kernels::softmax_cross_entropy_backward(run.kernels, saved(run), by_rows(run.output_gradient, run),
-                                              by_rows(run.input_gradients[0]), run.input_writes[0]);
+      ops::softmax_cross_entropy_backward(run.kernels, saved(run),
+                                          by_rows(run.output_gradient, run),
+                                          by_rows(run.input_gradients[0]), run.input_writes[0]);
   }
 
  private:
@@ -69,6 +74,8 @@ class SoftmaxCrossEntropy final : public Layer {
 
 }  // namespace
 
-LayerPtr softmax_cross_entropy(double label_smoothing) { return std::make_unique<SoftmaxCrossEntropy>(label_smoothing); }
+LayerPtr softmax_cross_entropy(double label_smoothing) {
+  return std::make_unique<SoftmaxCrossEntropy>(label_smoothing);
+}
 
 }  // namespace engine::layers

@@ -8,17 +8,21 @@
 namespace engine {
 
 double LearningRate::at(std::int64_t global_step) const {
-  if (global_step < warmup_steps) return base * static_cast<double>(global_step + 1) / static_cast<double>(warmup_steps);
+  if (global_step < warmup_steps)
+    return base * static_cast<double>(global_step + 1) / static_cast<double>(warmup_steps);
   switch (schedule) {
     case Schedule::kConstant:
       return base;
     case Schedule::kStep: {
-      const auto passed = std::count_if(milestones.begin(), milestones.end(), [&](std::int64_t m) { return global_step >= m; });
+      const auto passed = std::count_if(milestones.begin(), milestones.end(),
+                                        [&](std::int64_t m) { return global_step >= m; });
       return base * std::pow(gamma, static_cast<double>(passed));
     }
     case Schedule::kCosine: {
-      const auto length = static_cast<double>(std::max<std::int64_t>(1, total_steps - warmup_steps));
-      const double progress = std::min(1.0, static_cast<double>(global_step - warmup_steps) / length);
+      const auto length =
+          static_cast<double>(std::max<std::int64_t>(1, total_steps - warmup_steps));
+      const double progress =
+          std::min(1.0, static_cast<double>(global_step - warmup_steps) / length);
       return minimum + (base - minimum) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
     }
   }

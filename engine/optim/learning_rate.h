@@ -11,13 +11,17 @@ struct LearningRate {
 
   double base = 0.01;  // after scaling by the world size
   Schedule schedule = Schedule::kConstant;
-  std::int64_t warmup_steps = 0;         // linear from base / warmup_steps to base over the first steps (Goyal et al., 2017)
-  std::vector<std::int64_t> milestones;  // kStep: at each of these global steps the rate is multiplied by gamma
+  std::int64_t warmup_steps =
+      0;  // linear from base / warmup_steps to base over the first steps (Goyal et al., 2017)
+  std::vector<std::int64_t>
+      milestones;  // kStep: at each of these global steps the rate is multiplied by gamma
   double gamma = 0.1;
-  std::int64_t total_steps = 0;  // kCosine: the minimum is reached after this many steps (Loshchilov and Hutter, 2017)
-  double minimum = 0;            // kCosine
+  std::int64_t total_steps =
+      0;  // kCosine: the minimum is reached after this many steps (Loshchilov and Hutter, 2017)
+  double minimum = 0;  // kCosine
 
-  double at(std::int64_t global_step) const;  // for the update that follows `global_step` finished ones
+  double at(
+      std::int64_t global_step) const;  // for the update that follows `global_step` finished ones
 };
 
 }  // namespace engine

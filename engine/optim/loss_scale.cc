@@ -11,8 +11,8 @@ namespace engine {
 namespace {
 
 constexpr float kFirstScale = 65536;
-constexpr const char *kScale = "scaler.loss_scale", *kGood = "scaler.good_steps", *kSkipped = "scaler.skipped_steps",
-                     *kInARow = "scaler.skipped_in_a_row";
+constexpr const char *kScale = "scaler.loss_scale", *kGood = "scaler.good_steps",
+                     *kSkipped = "scaler.skipped_steps", *kInARow = "scaler.skipped_in_a_row";
 
 using Kind = LossScaleRule::Kind;
 
@@ -23,8 +23,10 @@ LossScaleRule parse_loss_scale(std::string_view text) {
   if (text == "dynamic") return {.kind = Kind::kDynamic, .initial = kFirstScale};
   float scale = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isnormal(scale) || scale < 0)
-    throw ModelError("loss scale '" + std::string(text) + "'; expected off, dynamic or a number above 0");
+  if (error != std::errc() || end != text.data() + text.size() || !std::isnormal(scale) ||
+      scale < 0)
+    throw ModelError("loss scale '" + std::string(text) +
+                     "'; expected off, dynamic or a number above 0");
   return {.kind = Kind::kFixed, .initial = scale};
 }
 
@@ -81,10 +83,15 @@ void restore_scale(const LossScaleRule& rule, const ScaleCounters& saved, StepCo
   if (!rule.on()) return;
   for (const auto& [name, value] : saved) {
     if (name == kSkipped) control.skipped_steps = std::max<std::int64_t>(0, value);
-    if (name == kInARow) control.skipped_in_a_row = static_cast<std::int32_t>(std::clamp<std::int64_t>(value, 0, 1 << 30));
+    if (name == kInARow)
+      control.skipped_in_a_row =
+          static_cast<std::int32_t>(std::clamp<std::int64_t>(value, 0, 1 << 30));
     if (rule.kind != Kind::kDynamic) continue;
-    if (name == kScale) control.loss_scale = std::clamp(static_cast<float>(value), rule.lowest, rule.highest);
-    if (name == kGood) control.good_steps = static_cast<std::int32_t>(std::clamp<std::int64_t>(value, 0, rule.interval));
+    if (name == kScale)
+      control.loss_scale = std::clamp(static_cast<float>(value), rule.lowest, rule.highest);
+    if (name == kGood)
+      control.good_steps =
+          static_cast<std::int32_t>(std::clamp<std::int64_t>(value, 0, rule.interval));
   }
 }
 

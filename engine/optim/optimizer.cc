@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/kernels/device_step.h"
-#include "engine/kernels/optimizer_step.h"
+#include "engine/ops/optim_step/device_step.h"
+#include "engine/ops/optim_step/optimizer_step.h"
 
 namespace engine {
 namespace {
@@ -20,23 +20,27 @@ class Sgd : public Optimizer {
     if (options.momentum != 0) velocity_ = FlatBuffer::like(values);
   }
   std::string_view name() const override { return "sgd"; }
-  void step(KernelContext& context, double lr, double gradient_scale, const FlatBuffer& gradients, FlatBuffer& values) override {
-    const kernels::SgdStep s{.lr = lr,
-                             .momentum = options_.momentum,
-                             .weight_decay = options_.weight_decay,
-                             .gradient_scale = gradient_scale,
-                             .nesterov = options_.nesterov,
-                             .first = step_count_ == 0};
+  void step(KernelContext& context, double lr, double gradient_scale, const FlatBuffer& gradients,
+            FlatBuffer& values) override {
+    const ops::SgdStep s{.lr = lr,
+                         .momentum = options_.momentum,
+                         .weight_decay = options_.weight_decay,
+                         .gradient_scale = gradient_scale,
+                         .nesterov = options_.nesterov,
+                         .first = step_count_ == 0};
     const TensorView velocity = options_.momentum != 0 ? velocity_.flat() : TensorView{};
-    kernels::sgd_step(context, s, gradients.flat(), velocity, values.flat());
+    ops::sgd_step(context, s, gradients.flat(), velocity, values.flat());
     ++step_count_;
   }
-  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control, const FlatBuffer& gradients,
-                      FlatBuffer& values, void* half_copy, DType half) override {
-    const kernels::SgdStep s{.momentum = options_.momentum, .weight_decay = options_.weight_decay, .nesterov = options_.nesterov};
+  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control,
+                      const FlatBuffer& gradients, FlatBuffer& values, void* half_copy,
+                      DType half) override {
+    const ops::SgdStep s{.momentum = options_.momentum,
+                         .weight_decay = options_.weight_decay,
+                         .nesterov = options_.nesterov};
     const TensorView velocity = options_.momentum != 0 ? velocity_.flat() : TensorView{};
-    kernels::sgd_step(context, s, numbers, control, gradients.flat(), velocity, values.flat(),
-                      half_view(half_copy, half, values));
+    ops::sgd_step(context, s, numbers, control, gradients.flat(), velocity, values.flat(),
+                  half_view(half_copy, half, values));
   }
   std::vector<State> state() override {
     if (options_.momentum == 0) return {};
@@ -53,23 +57,27 @@ class Adamw : public Optimizer {
   Adamw(const AdamwOptions& options, const FlatBuffer& values)
       : options_(options), first_(FlatBuffer::like(values)), second_(FlatBuffer::like(values)) {}
   std::string_view name() const override { return "adamw"; }
-  void step(KernelContext& context, double lr, double gradient_scale, const FlatBuffer& gradients, FlatBuffer& values) override {
-    const kernels::AdamwStep s{.lr = lr,
-                               .beta1 = options_.beta1,
-                               .beta2 = options_.beta2,
-                               .eps = options_.eps,
-                               .weight_decay = options_.weight_decay,
-                               .gradient_scale = gradient_scale,
-                               .count = step_count_ + 1};
-    kernels::adamw_step(context, s, gradients.flat(), first_.flat(), second_.flat(), values.flat());
+  void step(KernelContext& context, double lr, double gradient_scale, const FlatBuffer& gradients,
+            FlatBuffer& values) override {
+    const ops::AdamwStep s{.lr = lr,
+                           .beta1 = options_.beta1,
+                           .beta2 = options_.beta2,
+                           .eps = options_.eps,
+                           .weight_decay = options_.weight_decay,
+                           .gradient_scale = gradient_scale,
+                           .count = step_count_ + 1};
+    ops::adamw_step(context, s, gradients.flat(), first_.flat(), second_.flat(), values.flat());
     ++step_count_;
   }
-  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control, const FlatBuffer& gradients,
-                      FlatBuffer& values, void* half_copy, DType half) override {
-    const kernels::AdamwStep s{
-        .beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps, .weight_decay = options_.weight_decay};
-    kernels::adamw_step(context, s, numbers, control, gradients.flat(), first_.flat(), second_.flat(), values.flat(),
-                        half_view(half_copy, half, values));
+  void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control,
+                      const FlatBuffer& gradients, FlatBuffer& values, void* half_copy,
+                      DType half) override {
+    const ops::AdamwStep s{.beta1 = options_.beta1,
+                           .beta2 = options_.beta2,
+                           .eps = options_.eps,
+                           .weight_decay = options_.weight_decay};
+    ops::adamw_step(context, s, numbers, control, gradients.flat(), first_.flat(), second_.flat(),
+                    values.flat(), half_view(half_copy, half, values));
   }
   std::vector<State> state() override { return {{"exp_avg", &first_}, {"exp_avg_sq", &second_}}; }
 
@@ -90,7 +98,7 @@ std::unique_ptr<Optimizer> make_adamw(const AdamwOptions& options, const FlatBuf
 
 double clip_factor(KernelContext& context, const FlatBuffer& gradients, double max_norm) {
   if (max_norm <= 0) return 1;
-  const double norm = std::sqrt(kernels::sum_of_squares(context, gradients.flat()));
+  const double norm = std::sqrt(ops::sum_of_squares(context, gradients.flat()));
   const double factor = max_norm / (norm + 1e-6);
   return factor >= 1 ? 1 : factor;
 }

@@ -1,4 +1,5 @@
-// Optimizers over flat parameter memory. Formulas and defaults are PyTorch's (engine/kernels/optimizer_step.h).
+// Optimizers over flat parameter memory. Formulas and defaults are PyTorch's
+// (engine/ops/optim_step/optimizer_step.h).
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 #include <vector>
 
 #include "engine/core/parameter_buffer.h"
-#include "engine/kernels/kernel_context.h"
-#include "engine/kernels/step_numbers.h"
+#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/optim_step/step_numbers.h"
 
 namespace engine {
 
@@ -30,18 +31,22 @@ class Optimizer {
 
   virtual ~Optimizer() = default;
   virtual std::string_view name() const = 0;  // "sgd"
-  // One update of all values from gradient_scale * gradients. REQUIRES: the buffers have the slots given at construction.
-  virtual void step(KernelContext& context, double lr, double gradient_scale, const FlatBuffer& gradients,
-                    FlatBuffer& values) = 0;
-  // The same on the CUDA device of the buffers, after kernels::settle_step(): rate, scale and count are those of the structs in
-  // device memory, and a skipped step changes nothing. `half_copy`, in device memory, becomes the values rounded to `half` (bf16
-  // or f16), element by element in the values' order; null: none is kept. Only puts work on the context's stream.
-  virtual void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control,
-                              const FlatBuffer& gradients, FlatBuffer& values, void* half_copy, DType half) = 0;
+  // One update of all values from gradient_scale * gradients. REQUIRES: the buffers have the slots
+  // given at construction.
+  virtual void step(KernelContext& context, double lr, double gradient_scale,
+                    const FlatBuffer& gradients, FlatBuffer& values) = 0;
+  // The same on the CUDA device of the buffers, after ops::settle_step(): rate, scale and count are
+  // those of the structs in device memory, and a skipped step changes nothing. `half_copy`, in
+  // device memory, becomes the values rounded to `half` (bf16 or f16), element by element in the
+  // values' order; null: none is kept. Only puts work on the context's stream.
+  virtual void step_on_device(KernelContext& context, const StepNumbers* numbers,
+                              StepControl* control, const FlatBuffer& gradients, FlatBuffer& values,
+                              void* half_copy, DType half) = 0;
   virtual std::vector<State> state() = 0;  // on the device of the values given at construction
 
-  // Updates done; part of a checkpoint. step() counts; step_on_device() leaves it to StepControl::applied_steps, which whoever
-  // reads the control brings here, and takes from here when a training begins.
+  // Updates done; part of a checkpoint. step() counts; step_on_device() leaves it to
+  // StepControl::applied_steps, which whoever reads the control brings here, and takes from here
+  // when a training begins.
   std::int64_t step_count() const { return step_count_; }
   void set_step_count(std::int64_t count) { step_count_ = count; }
 
@@ -52,8 +57,9 @@ class Optimizer {
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options, const FlatBuffer& values);
 std::unique_ptr<Optimizer> make_adamw(const AdamwOptions& options, const FlatBuffer& values);
 
-// Factor that brings the Euclidean norm of `gradients` down to max_norm: min(1, max_norm / (norm + 1e-6)), as
-// torch.nn.utils.clip_grad_norm_. max_norm <= 0: 1. A norm that is not finite gives that NaN or 0 through: it is not hidden.
+// Factor that brings the Euclidean norm of `gradients` down to max_norm: min(1, max_norm / (norm +
+// 1e-6)), as torch.nn.utils.clip_grad_norm_. max_norm <= 0: 1. A norm that is not finite gives that
+// NaN or 0 through: it is not hidden.
 double clip_factor(KernelContext& context, const FlatBuffer& gradients, double max_norm);
 
 }  // namespace engine

@@ -10,11 +10,13 @@
 
 namespace engine {
 
-CheckpointKeeper::CheckpointKeeper(backends::Communicator& communicator, const KeeperOptions& options)
+CheckpointKeeper::CheckpointKeeper(backends::Communicator& communicator,
+                                   const KeeperOptions& options)
     : communicator_(communicator), options_(options) {
   if (enabled())
     run_on_root(
-        communicator_, [&] { io::ensure_writable_directory(options_.directory); }, options_.exit_code_of);
+        communicator_, [&] { io::ensure_writable_directory(options_.directory); },
+        options_.exit_code_of);
 }
 
 io::Checkpoint CheckpointKeeper::described() const {
@@ -28,22 +30,25 @@ void CheckpointKeeper::save(TrainState& state) {
   finish();
   io::Checkpoint checkpoint = described();
   capture(communicator_, state, checkpoint);
-  const auto now = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
-  history_.push_back({state.progress.global_step, now.count(), communicator_.world_size(), checkpoint.build});
+  const auto now = std::chrono::duration_cast<std::chrono::seconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  history_.push_back(
+      {state.progress.global_step, now.count(), communicator_.world_size(), checkpoint.build});
   checkpoint.history = history_;
   if (!options_.background) {
     run_on_root(
         communicator_,
         [&] {
-          saved_ = {state.progress, io::save_to_directory(checkpoint, options_.directory, options_.keep_last)};
+          saved_ = {state.progress,
+                    io::save_to_directory(checkpoint, options_.directory, options_.keep_last)};
         },
         options_.exit_code_of);
   } else if (communicator_.rank() == 0) {
     pending_progress_ = state.progress;
-    pending_ = std::async(std::launch::async,
-                          [checkpoint = std::move(checkpoint), directory = options_.directory, keep = options_.keep_last] {
-                            return io::save_to_directory(checkpoint, directory, keep);
-                          });
+    pending_ = std::async(
+        std::launch::async,
+        [checkpoint = std::move(checkpoint), directory = options_.directory,
+         keep = options_.keep_last] { return io::save_to_directory(checkpoint, directory, keep); });
   }
 }
 
@@ -68,7 +73,8 @@ void CheckpointKeeper::finish() {
 }
 
 std::optional<CheckpointKeeper::Saved> CheckpointKeeper::take_saved() {
-  if (pending_.valid() && pending_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) collect();
+  if (pending_.valid() && pending_.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+    collect();
   return std::exchange(saved_, std::nullopt);
 }
 
@@ -76,7 +82,8 @@ std::string CheckpointKeeper::save_rank_model(const TrainState& state) const {
   require(enabled(), "save without a folder");
   io::Checkpoint checkpoint = described();
   capture_model(state, communicator_.world_size(), checkpoint);
-  const std::string path = options_.directory + "/final_model_rank_" + std::to_string(communicator_.rank()) + ".ckpt";
+  const std::string path =
+      options_.directory + "/final_model_rank_" + std::to_string(communicator_.rank()) + ".ckpt";
   io::save_checkpoint(checkpoint, path);
   return path;
 }
@@ -95,7 +102,8 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
         }
         if (path.empty()) return;
         bytes = io::read_file(path);
-        static_cast<void>(io::parse_checkpoint(bytes, path));  // validated here, so that a bad file ends all ranks alike
+        static_cast<void>(io::parse_checkpoint(
+            bytes, path));  // validated here, so that a bad file ends all ranks alike
       },
       options_.exit_code_of);
   // The path travels in front of the content: with "auto" only rank 0 knows it.
@@ -109,7 +117,8 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
   const io::Checkpoint checkpoint = io::parse_checkpoint(bytes, path);
   if (!checkpoint.vocabulary.empty() && checkpoint.vocabulary != options_.description.vocabulary)
     throw io::DataError(path + ": its text has " + std::to_string(checkpoint.vocabulary.size()) +
-                        " different characters, that of this run " + std::to_string(options_.description.vocabulary.size()) +
+                        " different characters, that of this run " +
+                        std::to_string(options_.description.vocabulary.size()) +
                         ", or others: token ids would mean something else");
   if (options_.place)
     for (const io::NamedArray& array : checkpoint.arrays) options_.place(array.device);

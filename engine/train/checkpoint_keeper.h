@@ -14,19 +14,21 @@
 namespace engine {
 
 struct KeeperOptions {
-  std::string directory;                                   // "" = nothing is kept
-  int keep_last = 3;                                       // 0 = all
-  bool background = false;                                 // write while the training goes on; see save()
-  io::Checkpoint description;                              // model, dataset, config, build: copied into every snapshot
+  std::string directory;       // "" = nothing is kept
+  int keep_last = 3;           // 0 = all
+  bool background = false;     // write while the training goes on; see save()
+  io::Checkpoint description;  // model, dataset, config, build: copied into every snapshot
   std::function<int(const std::exception&)> exit_code_of;  // for RemoteError
-  // Told the device tag of each array that resume() is about to load; throws where the array cannot go. May be empty.
+  // Told the device tag of each array that resume() is about to load; throws where the array cannot
+  // go. May be empty.
   std::function<void(const std::string&)> place;
   std::function<void(const std::string&)> notice;  // one line for the user; may be empty
 };
 
 class CheckpointKeeper {
  public:
-  // Collective: rank 0 makes sure that the folder can be written, before any work is done. Throws io::CannotCreateError.
+  // Collective: rank 0 makes sure that the folder can be written, before any work is done. Throws
+  // io::CannotCreateError.
   CheckpointKeeper(backends::Communicator& communicator, const KeeperOptions& options);
 
   bool enabled() const { return !options_.directory.empty(); }
@@ -36,18 +38,22 @@ class CheckpointKeeper {
     std::string path;
   };
 
-  // Collective: takes a copy of the state; then writes it, or with `background` has it written after the write before has
-  // ended. Throws when that or (without `background`) this write failed. REQUIRES: enabled().
+  // Collective: takes a copy of the state; then writes it, or with `background` has it written
+  // after the write before has ended. Throws when that or (without `background`) this write failed.
+  // REQUIRES: enabled().
   void save(TrainState& state);
-  // Collective: waits for the last write; throws when it failed. Nothing to do without `background`.
+  // Collective: waits for the last write; throws when it failed. Nothing to do without
+  // `background`.
   void finish();
-  // The write that ended since the last call, on rank 0; never blocks, never throws (a failure is for save() and finish()).
+  // The write that ended since the last call, on rank 0; never blocks, never throws (a failure is
+  // for save() and finish()).
   std::optional<Saved> take_saved();
-  // This rank's own model as DIR/final_model_rank_R.ckpt, parameters and buffers only. Each rank writes. REQUIRES: enabled().
+  // This rank's own model as DIR/final_model_rank_R.ckpt, parameters and buffers only. Each rank
+  // writes. REQUIRES: enabled().
   std::string save_rank_model(const TrainState& state) const;
 
-  // Collective. `which`: a path, or "auto" (the newest snapshot of the folder that loads; a fresh start when there is none).
-  // Returns the file resumed from, "" for a fresh start.
+  // Collective. `which`: a path, or "auto" (the newest snapshot of the folder that loads; a fresh
+  // start when there is none). Returns the file resumed from, "" for a fresh start.
   std::string resume(const std::string& which, TrainState& state);
 
  private:
@@ -64,7 +70,8 @@ class CheckpointKeeper {
   std::future<std::string> pending_;  // the path; last: its end waits for the thread
 };
 
-// Collective: rank 0 reads and validates a weights file (.ckpt or .safetensors through `read`), all ranks import it.
+// Collective: rank 0 reads and validates a weights file (.ckpt or .safetensors through `read`), all
+// ranks import it.
 void init_from(backends::Communicator& communicator, const std::string& path,
                const std::function<std::vector<io::NamedArray>(const std::string&)>& read,
                const std::function<int(const std::exception&)>& exit_code_of, ModelState& state);

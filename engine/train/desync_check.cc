@@ -14,15 +14,17 @@ namespace {
 constexpr double kShareOfStep = 0.005;    // that digests in between may take
 constexpr std::int64_t kMostPast = 4096;  // digests in between
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // The largest group of equal ranks is right; where several are the largest, rank 0.
 DesyncTensor judge(const std::string& name, const std::vector<StateDigest>& of_ranks) {
   DesyncTensor tensor{.name = name, .ranks = {}};
   std::ptrdiff_t most = 0;
   for (std::size_t r = 0; r < of_ranks.size(); ++r) {
-    if (std::find(of_ranks.begin(), of_ranks.begin() + static_cast<std::ptrdiff_t>(r), of_ranks[r]) !=
-        of_ranks.begin() + static_cast<std::ptrdiff_t>(r))
+    if (std::find(of_ranks.begin(), of_ranks.begin() + static_cast<std::ptrdiff_t>(r),
+                  of_ranks[r]) != of_ranks.begin() + static_cast<std::ptrdiff_t>(r))
       continue;  // counted with its group
     const std::ptrdiff_t size = std::count(of_ranks.begin(), of_ranks.end(), of_ranks[r]);
     tensor.tie = size == most || (size < most && tensor.tie);
@@ -31,13 +33,15 @@ DesyncTensor judge(const std::string& name, const std::vector<StateDigest>& of_r
   }
   if (tensor.tie) tensor.source = 0;
   for (std::size_t r = 0; r < of_ranks.size(); ++r)
-    if (of_ranks[r] != of_ranks[static_cast<std::size_t>(tensor.source)]) tensor.ranks.push_back(static_cast<int>(r));
+    if (of_ranks[r] != of_ranks[static_cast<std::size_t>(tensor.source)])
+      tensor.ranks.push_back(static_cast<int>(r));
   return tensor;
 }
 
 }  // namespace
 
-DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState& state, const DesyncOptions& options)
+DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState& state,
+                         const DesyncOptions& options)
     : communicator_(communicator),
       state_(state),
       options_(options),
@@ -49,11 +53,13 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
   };
   for (const ModelState::Entry& e : model.entries)
     if (e.kind != ModelState::Kind::kCounter)
-      watch(e.name, model.view(e), e.kind == ModelState::Kind::kRunning && !options.equal_statistics);
+      watch(e.name, model.view(e),
+            e.kind == ModelState::Kind::kRunning && !options.equal_statistics);
   if (!state.policy.local_optimizer_state())
     for (const Optimizer::State& s : state.optimizer.state())
       for (const ModelState::Entry& e : model.entries)
-        if (e.kind == ModelState::Kind::kParameter) watch(std::string(s.name) + "/" + e.name, s.buffer->view(e.slot), false);
+        if (e.kind == ModelState::Kind::kParameter)
+          watch(std::string(s.name) + "/" + e.name, s.buffer->view(e.slot), false);
   const auto ranks = static_cast<std::size_t>(communicator.world_size());
   digests_.resize(watched_.size());
   gathered_.resize(watched_.size() * ranks);
@@ -87,8 +93,8 @@ bool DesyncCheck::averages_statistics(bool synchronized) const {
 }
 
 bool DesyncCheck::compares(bool synchronized) const {
-  return state_.policy.together() &&
-         (averages_statistics(synchronized) || state_.progress.global_step - last_check_ >= options_.every);
+  return state_.policy.together() && (averages_statistics(synchronized) ||
+                                      state_.progress.global_step - last_check_ >= options_.every);
 }
 
 const DesyncReport* DesyncCheck::after_step(bool synchronized) {
@@ -102,10 +108,12 @@ const DesyncReport* DesyncCheck::finish() {
   return compare(state_.buffers != BufferMode::kLocal);
 }
 
-// The distance is a power of two, so that where ranks choose differently, one's steps are among the other's.
+// The distance is a power of two, so that where ranks choose differently, one's steps are among the
+// other's.
 void DesyncCheck::remember() {
   const double step_seconds = now() - last_call_;
-  const double wanted = std::clamp(hash_seconds_ / std::max(kShareOfStep * step_seconds, 1e-12), 1.0, 1e9);
+  const double wanted =
+      std::clamp(hash_seconds_ / std::max(kShareOfStep * step_seconds, 1e-12), 1.0, 1e9);
   const std::int64_t distance = std::int64_t{1} << static_cast<int>(std::ceil(std::log2(wanted)));
   const std::int64_t step = state_.progress.global_step;
   if (step % distance == 0 && past_.size() < most_past_) past_.push_back({step, hash(false)});
@@ -116,7 +124,8 @@ const DesyncReport* DesyncCheck::compare(bool statistics) {
   const StateDigest own = hash(statistics);
   communicator_.all_gather(&own, sizeof own, whole_.data());
   ++checks_;
-  const bool equal = std::all_of(whole_.begin(), whole_.end(), [&](const StateDigest& d) { return d == own; });
+  const bool equal =
+      std::all_of(whole_.begin(), whole_.end(), [&](const StateDigest& d) { return d == own; });
   if (equal || report_.repaired) {
     report_ = {};
     report_.last_good = equal ? state_.progress.global_step : last_check_;
@@ -133,17 +142,19 @@ const DesyncReport* DesyncCheck::compare(bool statistics) {
 }
 
 void DesyncCheck::describe(bool statistics) {
-  communicator_.all_gather(digests_.data(), digests_.size() * sizeof(StateDigest), gathered_.data());
+  communicator_.all_gather(digests_.data(), digests_.size() * sizeof(StateDigest),
+                           gathered_.data());
   report_.action = options_.action;
   report_.step = state_.progress.global_step;
-  report_.compared =
-      std::count_if(watched_.begin(), watched_.end(), [&](const Watched& w) { return !w.statistic || statistics; });
+  report_.compared = std::count_if(watched_.begin(), watched_.end(),
+                                   [&](const Watched& w) { return !w.statistic || statistics; });
   report_.tensors.clear();
   report_.ranks.clear();
   report_.tie = false;
   std::vector<StateDigest> of_ranks(whole_.size());
   for (std::size_t i = 0; i < watched_.size(); ++i) {
-    for (std::size_t r = 0; r < of_ranks.size(); ++r) of_ranks[r] = gathered_[r * watched_.size() + i];
+    for (std::size_t r = 0; r < of_ranks.size(); ++r)
+      of_ranks[r] = gathered_[r * watched_.size() + i];
     DesyncTensor tensor = judge(watched_[i].name, of_ranks);
     if (tensor.ranks.empty()) continue;
     report_.tie = report_.tie || tensor.tie;
@@ -187,9 +198,11 @@ void DesyncCheck::repair(bool statistics) {
   }
   const StateDigest own = hash(statistics);
   communicator_.all_gather(&own, sizeof own, whole_.data());
-  const auto other = std::find_if(whole_.begin(), whole_.end(), [&](const StateDigest& d) { return d != whole_.front(); });
+  const auto other = std::find_if(whole_.begin(), whole_.end(),
+                                  [&](const StateDigest& d) { return d != whole_.front(); });
   if (other != whole_.end())
-    throw DesyncError("after the repair rank " + std::to_string(other - whole_.begin()) + " still differs from rank 0; " +
+    throw DesyncError("after the repair rank " + std::to_string(other - whole_.begin()) +
+                      " still differs from rank 0; " +
                       to_string(report_, communicator_.world_size()));
   report_.repaired = true;
 }
@@ -199,7 +212,8 @@ std::string DesyncCheck::summary() const {
   std::snprintf(share, sizeof share, " (hashing took %.2g %% of the time)",
                 100 * hashing_seconds_ / std::max(now() - started_, 1e-9));
   return "compared " + std::to_string(checks_) + (checks_ == 1 ? " time, " : " times, ") +
-         (bad_checks_ == 0 ? "always equal" : "different in " + std::to_string(bad_checks_)) + share;
+         (bad_checks_ == 0 ? "always equal" : "different in " + std::to_string(bad_checks_)) +
+         share;
 }
 
 }  // namespace engine

@@ -1,4 +1,5 @@
-// Whether replicas still are equal: digests of every tensor, compared between the ranks every K steps while the run goes on.
+// Whether replicas still are equal: digests of every tensor, compared between the ranks every K
+// steps while the run goes on.
 #pragma once
 
 #include <cstddef>
@@ -17,30 +18,36 @@ struct DesyncOptions {
   std::int64_t every = 100;  // K global steps
   OnDesync action = OnDesync::kAbort;
   bool remember = true;           // hash the state between checks, too: to name the first bad step
-  bool equal_statistics = false;  // BatchNorm's running statistics are the same on all ranks in every step (synchronised ones)
+  bool equal_statistics = false;  // BatchNorm's running statistics are the same on all ranks in
+                                  // every step (synchronised ones)
 };
 
-// Compares what must be equal: parameters; optimizer states where the policy keeps them equal; running statistics where they
-// are synchronised, or right after they were averaged. A policy that lets replicas drift is checked only right after it has
-// brought them together: a check that falls due between two averagings waits for the next one.
+// Compares what must be equal: parameters; optimizer states where the policy keeps them equal;
+// running statistics where they are synchronised, or right after they were averaged. A policy that
+// lets replicas drift is checked only right after it has brought them together: a check that falls
+// due between two averagings waits for the next one.
 //
-// A check hashes every tensor (XXH3, 128 bits), gathers one digest of all these digests, and only where that differs the
-// digests of the tensors. In between each rank keeps a digest of the whole state after every step, without exchanging it, so
-// that the first bad step is known afterwards. Where hashing would take more than 0.5 % of a step it does so after every 2nd,
-// 4th, ... step only: the first bad step is then known to lie in a range.
+// A check hashes every tensor (XXH3, 128 bits), gathers one digest of all these digests, and only
+// where that differs the digests of the tensors. In between each rank keeps a digest of the whole
+// state after every step, without exchanging it, so that the first bad step is known afterwards.
+// Where hashing would take more than 0.5 % of a step it does so after every 2nd, 4th, ... step
+// only: the first bad step is then known to lie in a range.
 class DesyncCheck {
  public:
   // Both outlive the check. All ranks make the same calls in the same order. Allocates here only.
-  DesyncCheck(backends::Communicator& communicator, const TrainState& state, const DesyncOptions& options);
+  DesyncCheck(backends::Communicator& communicator, const TrainState& state,
+              const DesyncOptions& options);
 
-  // All three return what differs, valid until the next call, or null. With kRepair the differing tensors are equal again on
-  // return: all ranks have the majority's (where there is none, rank 0's); DesyncError when that did not help. Collective.
+  // All three return what differs, valid until the next call, or null. With kRepair the differing
+  // tensors are equal again on return: all ranks have the majority's (where there is none, rank
+  // 0's); DesyncError when that did not help. Collective.
 
   // Before the first step.
   const DesyncReport* start();
   // Whether the next after_step() will compare, and so reads the state.
   bool compares(bool synchronized) const;
-  // After every step: compares when it is time. `synchronized`: synchronize() has brought the replicas together since the step.
+  // After every step: compares when it is time. `synchronized`: synchronize() has brought the
+  // replicas together since the step.
   const DesyncReport* after_step(bool synchronized);
   // At the end, after synchronize(): compares unless the last step was compared.
   const DesyncReport* finish();

@@ -10,8 +10,11 @@ constexpr std::size_t kMostNames = 5, kMostRanks = 8;
 
 std::string rank_list(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < std::min(ranks.size(), kMostRanks); ++i) text += (i ? ", " : "") + std::to_string(ranks[i]);
-  return ranks.size() > kMostRanks ? text + " and " + std::to_string(ranks.size() - kMostRanks) + " more" : text;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMostRanks); ++i)
+    text += (i ? ", " : "") + std::to_string(ranks[i]);
+  return ranks.size() > kMostRanks
+             ? text + " and " + std::to_string(ranks.size() - kMostRanks) + " more"
+             : text;
 }
 
 }  // namespace
@@ -21,22 +24,27 @@ std::string_view to_string(OnDesync action) {
 }
 
 std::string to_string(const DesyncReport& report, int world_size) {
-  std::string text = "desync after step " + std::to_string(report.step) + ": " + std::to_string(report.tensors.size()) + " of " +
+  std::string text = "desync after step " + std::to_string(report.step) + ": " +
+                     std::to_string(report.tensors.size()) + " of " +
                      std::to_string(report.compared) + " tensors differ: ";
   const std::size_t named = std::min(report.tensors.size(), kMostNames);
   for (std::size_t i = 0; i < named; ++i)
     text += (i ? ", " : "") + report.tensors[i].name + " on " + rank_list(report.tensors[i].ranks);
-  if (report.tensors.size() > named) text += ", and " + std::to_string(report.tensors.size() - named) + " more";
-  text += report.tie ? "; no majority among " + std::to_string(world_size) + " ranks (a tie): compared with rank 0"
+  if (report.tensors.size() > named)
+    text += ", and " + std::to_string(report.tensors.size() - named) + " more";
+  text += report.tie ? "; no majority among " + std::to_string(world_size) +
+                           " ranks (a tie): compared with rank 0"
                      : "; compared with the majority of " + std::to_string(world_size) + " ranks";
   const std::string after = " (equal after step " + std::to_string(report.last_good) + ")";
   if (report.first_bad <= report.last_good)
     text += "; already so before the first step of this run";
   else
-    text += report.first_bad == report.last_good + 1 ? "; first bad step " + std::to_string(report.first_bad) + after
-                                                     : "; first bad step in " + std::to_string(report.last_good + 1) + " to " +
-                                                           std::to_string(report.first_bad) + after;
-  if (report.repaired) text += report.tie ? "; repaired from rank 0" : "; repaired from the majority";
+    text += report.first_bad == report.last_good + 1
+                ? "; first bad step " + std::to_string(report.first_bad) + after
+                : "; first bad step in " + std::to_string(report.last_good + 1) + " to " +
+                      std::to_string(report.first_bad) + after;
+  if (report.repaired)
+    text += report.tie ? "; repaired from rank 0" : "; repaired from the majority";
   return text;
 }
 

@@ -7,27 +7,34 @@
 #include <vector>
 
 #include "engine/graph/device_inference.h"
-#include "engine/train/loaded_batch.h"
+#include "engine/train/work/loaded_batch.h"
 
 namespace engine {
 namespace {
 
-constexpr std::int64_t kMostLogits = 1 << 22;  // of a chunk: text with a large vocabulary goes in small ones
+constexpr std::int64_t kMostLogits =
+    1 << 22;  // of a chunk: text with a large vocabulary goes in small ones
 
 std::int64_t chunk_size(const io::Dataset& dataset, std::int64_t most) {
-  return std::clamp<std::int64_t>(kMostLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes), 1, most);
+  return std::clamp<std::int64_t>(
+      kMostLogits / std::max<std::int64_t>(1, dataset.positions() * dataset.classes), 1, most);
 }
 
 // Step c of it is chunk c, on every rank.
 io::SamplerOptions chunks(const io::Dataset& dataset, std::int64_t chunk) {
-  return {.size = dataset.size(), .global_batch = chunk, .rank = 0, .world_size = 1, .seed = 0, .shuffle = false};
+  return {.size = dataset.size(),
+          .global_batch = chunk,
+          .rank = 0,
+          .world_size = 1,
+          .seed = 0,
+          .shuffle = false};
 }
 
 }  // namespace
 
 struct Evaluator::Impl {
-  Impl(backends::Communicator& c, const Graph& graph, ModelState& s, ThreadPool& threads, const io::Dataset& dataset,
-       const EvaluatorOptions& options)
+  Impl(backends::Communicator& c, const Graph& graph, ModelState& s, ThreadPool& threads,
+       const io::Dataset& dataset, const EvaluatorOptions& options)
       : communicator(c),
         training(s),
         text(dataset.kind == io::SampleKind::kTokens),
@@ -45,8 +52,9 @@ struct Evaluator::Impl {
                 .bytes = sends_bytes(dataset, options.device)}) {
     const auto world = static_cast<std::size_t>(c.world_size());
     if (options.device.kind == Device::Kind::kCuda)
-      on_device = std::make_unique<DeviceInference>(plan, options.device, options.products,
-                                                    image_table(dataset, options.normalization, options.device));
+      on_device = std::make_unique<DeviceInference>(
+          plan, options.device, options.products,
+          image_table(dataset, options.normalization, options.device));
     else
       executor = std::make_unique<Executor>(plan, state(), threads, 0);
     own_losses.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
@@ -54,13 +62,17 @@ struct Evaluator::Impl {
   }
 
   ModelState& state() { return communicator.world_size() > 1 ? own : training; }
-  BatchResult forward(const BatchView& batch) { return on_device ? on_device->forward(batch) : executor->forward(batch, false); }
+  BatchResult forward(const BatchView& batch) {
+    return on_device ? on_device->forward(batch) : executor->forward(batch, false);
+  }
 
-  // Ranks' models may differ (running statistics, or parameters between averagings): all of them evaluate rank 0's.
+  // Ranks' models may differ (running statistics, or parameters between averagings): all of them
+  // evaluate rank 0's.
   void take_rank_0() {
-    const std::pair<const FlatBuffer*, const FlatBuffer*> pairs[] = {{&training.parameters.values, &own.parameters.values},
-                                                                     {&training.running, &own.running},
-                                                                     {&training.counters, &own.counters}};
+    const std::pair<const FlatBuffer*, const FlatBuffer*> pairs[] = {
+        {&training.parameters.values, &own.parameters.values},
+        {&training.running, &own.running},
+        {&training.counters, &own.counters}};
     for (const auto& [from, to] : pairs) {
       if (to->bytes() == 0) continue;
       if (communicator.rank() == 0) std::memcpy(to->data(), from->data(), to->bytes());
@@ -77,12 +89,13 @@ struct Evaluator::Impl {
   std::unique_ptr<Executor> executor;  // one of these two
   std::unique_ptr<DeviceInference> on_device;
   io::BatchLoader loader;
-  std::vector<kernels::ImageDraw> draws;   // none in evaluation, but a place for each image
+  std::vector<ops::ImageDraw> draws;       // none in evaluation, but a place for each image
   std::vector<double> own_losses, losses;  // by chunk: this rank's, all ranks'
 };
 
-Evaluator::Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state, ThreadPool& threads,
-                     const io::Dataset& dataset, const EvaluatorOptions& options)
+Evaluator::Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state,
+                     ThreadPool& threads, const io::Dataset& dataset,
+                     const EvaluatorOptions& options)
     : impl_(std::make_unique<Impl>(communicator, graph, state, threads, dataset, options)) {}
 
 Evaluator::~Evaluator() = default;
@@ -95,7 +108,8 @@ EvalReport Evaluator::run() {
   std::array<std::int64_t, 4> counts{};  // samples, rows, right, among the first five
   std::size_t own = 0;
   std::fill(e.own_losses.begin(), e.own_losses.end(), 0.0);
-  for (std::int64_t chunk = e.communicator.rank(); chunk < e.sampler.steps_per_epoch(); chunk += world) {
+  for (std::int64_t chunk = e.communicator.rank(); chunk < e.sampler.steps_per_epoch();
+       chunk += world) {
     e.loader.seek(0, chunk);
     const io::Batch& batch = e.loader.next();
     const BatchResult result = e.forward(view_of(batch, e.draws));
@@ -107,12 +121,15 @@ EvalReport Evaluator::run() {
   }
   std::copy(e.own_losses.begin(), e.own_losses.end(), e.losses.begin());
   if (world > 1) {
-    e.communicator.all_gather(e.own_losses.data(), e.own_losses.size() * sizeof(double), e.losses.data());
-    e.communicator.all_reduce(counts.data(), counts.size(), backends::DataType::kI64, backends::ReduceOp::kSum);
+    e.communicator.all_gather(e.own_losses.data(), e.own_losses.size() * sizeof(double),
+                              e.losses.data());
+    e.communicator.all_reduce(counts.data(), counts.size(), backends::DataType::kI64,
+                              backends::ReduceOp::kSum);
   }
   double loss = 0;
   for (std::size_t i = 0; i < e.own_losses.size(); ++i)  // chunk i * world + r is rank r's i-th
-    for (std::size_t r = 0; r < static_cast<std::size_t>(world); ++r) loss += e.losses[r * e.own_losses.size() + i];
+    for (std::size_t r = 0; r < static_cast<std::size_t>(world); ++r)
+      loss += e.losses[r * e.own_losses.size() + i];
   const TensorView logits = e.on_device ? e.on_device->logits() : e.executor->logits();
   return {.progress = {},
           .split = "test",

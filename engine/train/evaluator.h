@@ -7,7 +7,7 @@
 #include "backends/communicator.h"
 #include "engine/graph/executor.h"
 #include "engine/train/train_observer.h"
-#include "io/data/batch_loader.h"
+#include "io/data/loader/batch_loader.h"
 
 namespace engine {
 
@@ -21,15 +21,17 @@ struct EvaluatorOptions {
 
 class Evaluator {
  public:
-  // Everything given outlives the evaluator. Allocates a copy of the state when the world has several ranks.
-  Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state, ThreadPool& threads,
-            const io::Dataset& dataset, const EvaluatorOptions& options);
+  // Everything given outlives the evaluator. Allocates a copy of the state when the world has
+  // several ranks.
+  Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state,
+            ThreadPool& threads, const io::Dataset& dataset, const EvaluatorOptions& options);
   ~Evaluator();
 
-  // Evaluates rank 0's model as it stands on this set; ranks take its chunks of samples in turn. The cut into chunks depends
-  // on the set and the options only, and their losses are added in their order: the report is the same, bit by bit, for any
-  // world size (with the same number of threads and instruction set). Changes no byte of the state. Collective.
-  // `progress` in the report is empty, `split` is "test".
+  // Evaluates rank 0's model as it stands on this set; ranks take its chunks of samples in turn.
+  // The cut into chunks depends on the set and the options only, and their losses are added in
+  // their order: the report is the same, bit by bit, for any world size (with the same number of
+  // threads and instruction set). Changes no byte of the state. Collective. `progress` in the
+  // report is empty, `split` is "test".
   EvalReport run();
 
  private:

@@ -11,10 +11,13 @@
 namespace engine {
 namespace {
 
-// What must be equal before any tensor is exchanged: a line for the dtype, then one for each tensor.
+// What must be equal before any tensor is exchanged: a line for the dtype, then one for each
+// tensor.
 std::vector<std::string> describe(const ModelState& state) {
-  std::vector<std::string> lines{"dtype " + std::string(to_string(state.parameters.values.dtype()))};
-  for (const ModelState::Entry& e : state.entries) lines.push_back(e.name + " " + state.layout(e).file_shape.to_string());
+  std::vector<std::string> lines{"dtype " +
+                                 std::string(to_string(state.parameters.values.dtype()))};
+  for (const ModelState::Entry& e : state.entries)
+    lines.push_back(e.name + " " + state.layout(e).file_shape.to_string());
   return lines;
 }
 
@@ -29,9 +32,11 @@ std::string first_difference(const std::vector<std::string>& own, const std::str
   std::size_t at = 0;
   for (std::size_t i = 0;; ++i) {
     const std::size_t end = of_root.find('\n', at);
-    const std::string theirs = end == std::string::npos ? "no further tensor" : of_root.substr(at, end - at);
+    const std::string theirs =
+        end == std::string::npos ? "no further tensor" : of_root.substr(at, end - at);
     const std::string mine = i < own.size() ? own[i] : "no further tensor";
-    if (mine != theirs || end == std::string::npos) return "it has " + mine + " where rank 0 has " + theirs;
+    if (mine != theirs || end == std::string::npos)
+      return "it has " + mine + " where rank 0 has " + theirs;
     at = end + 1;
   }
 }
@@ -43,7 +48,8 @@ void require_equal_models(backends::Communicator& communicator, const ModelState
   const StateDigest mine = digest(text.data(), text.size());
   std::vector<StateDigest> all(static_cast<std::size_t>(communicator.world_size()));
   communicator.all_gather(&mine, sizeof mine, all.data());
-  const auto other = std::find_if(all.begin(), all.end(), [&](const StateDigest& d) { return d != all.front(); });
+  const auto other =
+      std::find_if(all.begin(), all.end(), [&](const StateDigest& d) { return d != all.front(); });
   if (other == all.end()) return;
   const int rank = static_cast<int>(other - all.begin());
   std::vector<std::byte> root(text.size());
@@ -55,22 +61,29 @@ void require_equal_models(backends::Communicator& communicator, const ModelState
     std::strncpy(frame.data(), first_difference(own, of_root).c_str(), frame.size() - 1);
   }
   communicator.broadcast(frame.data(), frame.size(), rank);
-  throw DesyncError("the model of rank " + std::to_string(rank) + " differs from rank 0's: " + frame.data());
+  throw DesyncError("the model of rank " + std::to_string(rank) +
+                    " differs from rank 0's: " + frame.data());
 }
 
-void require_equal(backends::Communicator& communicator, const StateDigest& mine, const std::string& what) {
+void require_equal(backends::Communicator& communicator, const StateDigest& mine,
+                   const std::string& what) {
   std::vector<StateDigest> all(static_cast<std::size_t>(communicator.world_size()));
   communicator.all_gather(&mine, sizeof mine, all.data());
-  const auto other = std::find_if(all.begin(), all.end(), [&](const StateDigest& d) { return d != all.front(); });
-  if (other != all.end()) throw DesyncError(what + " of rank " + std::to_string(other - all.begin()) + " differs from rank 0's");
+  const auto other =
+      std::find_if(all.begin(), all.end(), [&](const StateDigest& d) { return d != all.front(); });
+  if (other != all.end())
+    throw DesyncError(what + " of rank " + std::to_string(other - all.begin()) +
+                      " differs from rank 0's");
 }
 
 }  // namespace
 
-void broadcast_blocks(backends::Communicator& communicator, void* data, std::size_t bytes, int root) {
+void broadcast_blocks(backends::Communicator& communicator, void* data, std::size_t bytes,
+                      int root) {
   constexpr std::size_t kBlock = std::size_t{64} << 20;
   auto* p = static_cast<std::byte*>(data);
-  for (std::size_t at = 0; at < bytes; at += kBlock) communicator.broadcast(p + at, std::min(kBlock, bytes - at), root);
+  for (std::size_t at = 0; at < bytes; at += kBlock)
+    communicator.broadcast(p + at, std::min(kBlock, bytes - at), root);
 }
 
 void broadcast_state(backends::Communicator& communicator, ModelState& state) {
@@ -78,7 +91,8 @@ void broadcast_state(backends::Communicator& communicator, ModelState& state) {
   require_equal_models(communicator, state);
   for (FlatBuffer* buffer : {&state.parameters.values, &state.running, &state.counters})
     if (buffer->bytes() > 0) broadcast_blocks(communicator, buffer->data(), buffer->bytes(), 0);
-  require_equal(communicator, digest(state.parameters.values), "after the broadcast, the digest of the parameters");
+  require_equal(communicator, digest(state.parameters.values),
+                "after the broadcast, the digest of the parameters");
 }
 
 void broadcast_bytes(backends::Communicator& communicator, std::vector<std::byte>& bytes) {

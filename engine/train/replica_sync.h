@@ -9,26 +9,31 @@
 
 namespace engine {
 
-// Checks that all ranks have the same model (names, shapes, dtype: DesyncError names the first rank that differs, the first
-// tensor and both shapes), gives all of them rank 0's parameters and buffers, and compares digests afterwards (DesyncError).
-// Collective.
+// Checks that all ranks have the same model (names, shapes, dtype: DesyncError names the first rank
+// that differs, the first tensor and both shapes), gives all of them rank 0's parameters and
+// buffers, and compares digests afterwards (DesyncError). Collective.
 void broadcast_state(backends::Communicator& communicator, ModelState& state);
 
-// Sends the root's memory to all, in pieces: a frame's size is then no limit of any backend. Collective.
-void broadcast_blocks(backends::Communicator& communicator, void* data, std::size_t bytes, int root);
+// Sends the root's memory to all, in pieces: a frame's size is then no limit of any backend.
+// Collective.
+void broadcast_blocks(backends::Communicator& communicator, void* data, std::size_t bytes,
+                      int root);
 
-// Sends a block of rank 0's bytes to all. `bytes` is read on rank 0 and replaced elsewhere. Collective.
+// Sends a block of rank 0's bytes to all. `bytes` is read on rank 0 and replaced elsewhere.
+// Collective.
 void broadcast_bytes(backends::Communicator& communicator, std::vector<std::byte>& bytes);
 
-// An error that happened on rank 0 and ends the run everywhere. Rank 0 throws the original; the others throw this.
+// An error that happened on rank 0 and ends the run everywhere. Rank 0 throws the original; the
+// others throw this.
 class RemoteError : public Error {
  public:
   RemoteError(int code, const std::string& what) : Error(what), exit_code(code) {}
   int exit_code;
 };
 
-// Runs `work` on rank 0 only; all ranks return together, or fail together with rank 0's error: rank 0 rethrows it, the others
-// throw RemoteError with the exit code that `exit_code_of` gives for it. Collective.
+// Runs `work` on rank 0 only; all ranks return together, or fail together with rank 0's error: rank
+// 0 rethrows it, the others throw RemoteError with the exit code that `exit_code_of` gives for it.
+// Collective.
 void run_on_root(backends::Communicator& communicator, const std::function<void()>& work,
                  const std::function<int(const std::exception&)>& exit_code_of);
 

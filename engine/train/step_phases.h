@@ -8,9 +8,10 @@ namespace engine {
 struct StepPhases {  // seconds
   double data = 0;   // waiting for the batch
   double forward = 0;
-  double backward = 0;       // averaging that goes on meanwhile costs nothing here
-  double communication = 0;  // blocked in the averaging when the rank has nothing else to do: not hidden by backward
-  double update = 0;         // the optimizer
+  double backward = 0;  // averaging that goes on meanwhile costs nothing here
+  double communication =
+      0;  // blocked in the averaging when the rank has nothing else to do: not hidden by backward
+  double update = 0;  // the optimizer
 
   double total() const { return data + forward + backward + communication + update; }
   // Without what others make this rank wait for: who has most of it is the slow one.

@@ -1,4 +1,5 @@
-// What a training run tells the outside. Everything that prints, logs or plots is an observer; the loop itself is silent.
+// What a training run tells the outside. Everything that prints, logs or plots is an observer; the
+// loop itself is silent.
 #pragma once
 
 #include <cmath>
@@ -20,18 +21,20 @@ struct TrainProgress {
 
 struct StepReport {
   TrainProgress progress;
-  double loss = 0;            // mean over the global batch of this step
-  double train_accuracy = 0;  // share of right predictions since the run (or its resumption) began, over all ranks
+  double loss = 0;  // mean over the global batch of this step
+  double train_accuracy =
+      0;  // share of right predictions since the run (or its resumption) began, over all ranks
   double lr = 0;
   double samples_per_s = 0;  // over all ranks, since the last report
   // Means over the steps since the last report: of all ranks together, and of each rank.
   StepPhases phases{};
   std::span<const StepPhases> ranks{};
-  // The rank with the most work of its own a step, and how many times the median of the other ranks that is; 1 with one rank.
+  // The rank with the most work of its own a step, and how many times the median of the other ranks
+  // that is; 1 with one rank.
   int slowest_rank = 0;
   double slowest_ratio = 1;
   std::int64_t averagings = 0, bytes_sent = 0;  // as AveragingPolicy counts them
-  std::optional<double> spread{};               // of the replicas, where it was measured since the last report
+  std::optional<double> spread{};  // of the replicas, where it was measured since the last report
 };
 
 struct EvalReport {
@@ -41,14 +44,17 @@ struct EvalReport {
   std::int64_t samples = 0;  // each counted once
   std::int64_t rows = 0;     // predictions: samples, or for text samples times positions
   std::int64_t correct = 0;  // rows
-  std::int64_t top5 = -1;    // rows whose label is among the five largest logits; -1: up to five classes, so no news
-  bool text = false;         // the data are tokens
+  std::int64_t top5 =
+      -1;  // rows whose label is among the five largest logits; -1: up to five classes, so no news
+  bool text = false;  // the data are tokens
   double accuracy() const { return share(correct); }
   double top5_accuracy() const { return share(top5); }
   double perplexity() const { return std::exp(loss); }  // of a row; said of text
 
  private:
-  double share(std::int64_t part) const { return rows == 0 ? 0 : static_cast<double>(part) / static_cast<double>(rows); }
+  double share(std::int64_t part) const {
+    return rows == 0 ? 0 : static_cast<double>(part) / static_cast<double>(rows);
+  }
 };
 
 struct TrainResult {
@@ -65,7 +71,8 @@ class TrainObserver {
   virtual void on_step(const TrainProgress&) {}  // after every step of this rank; must be cheap
   virtual void on_report(const StepReport&) {}   // every log_every steps, on every rank
   virtual void on_eval(const EvalReport&) {}
-  virtual void on_desync(const TrainProgress&, const DesyncReport&) {}  // replicas differ; with kAbort the run ends next
+  virtual void on_desync(const TrainProgress&, const DesyncReport&) {
+  }  // replicas differ; with kAbort the run ends next
   virtual void on_save(const TrainProgress&, const std::string& /*path*/) {}
   virtual void on_end(const TrainResult&) {}
 };

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include "engine/averaging/flat_math.h"
+#include "engine/averaging/sums/flat_math.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/weights.h"
 
@@ -22,7 +22,8 @@ std::string policy_prefix(const PolicyState& s) { return s.name + "/"; }
 std::vector<LocalBuffer> local_buffers(TrainState& state) {
   std::vector<LocalBuffer> all{{&state.model.running, ModelState::Kind::kRunning, ""},
                                {&state.model.counters, ModelState::Kind::kCounter, ""}};
-  if (state.policy.local_parameters()) all.push_back({&state.model.parameters.values, ModelState::Kind::kParameter, ""});
+  if (state.policy.local_parameters())
+    all.push_back({&state.model.parameters.values, ModelState::Kind::kParameter, ""});
   if (state.policy.local_optimizer_state())
     for (const Optimizer::State& s : state.optimizer.state())
       all.push_back({s.buffer, ModelState::Kind::kParameter, std::string(s.name) + "/"});
@@ -35,18 +36,23 @@ std::string rank_prefix(int rank) { return "rank" + std::to_string(rank) + "/"; 
 
 constexpr const char* kPolicyPrefix = "averaging.";
 
-void check_continuation(const io::Checkpoint& checkpoint, const std::string& source, const TrainState& state) {
+void check_continuation(const io::Checkpoint& checkpoint, const std::string& source,
+                        const TrainState& state) {
   if (checkpoint.step_in_epoch == 0) return;  // at an epoch's boundary every order is a fresh one
-  const std::int64_t batch = find_counter(checkpoint.counters, "trainer.global_batch", state.global_batch);
+  const std::int64_t batch =
+      find_counter(checkpoint.counters, "trainer.global_batch", state.global_batch);
   const auto refuse = [&](const char* what, std::int64_t saved, std::int64_t now) {
-    throw ModelError(source + " was saved in the middle of an epoch with " + what + " " + std::to_string(saved) +
-                     ", this run has " + std::to_string(now) + ": resume with the same, or from the end of an epoch");
+    throw ModelError(source + " was saved in the middle of an epoch with " + what + " " +
+                     std::to_string(saved) + ", this run has " + std::to_string(now) +
+                     ": resume with the same, or from the end of an epoch");
   };
   if (batch != state.global_batch) refuse("global batch size", batch, state.global_batch);
-  const std::int64_t steps = find_counter(checkpoint.counters, "trainer.steps_per_epoch", state.steps_per_epoch);
+  const std::int64_t steps =
+      find_counter(checkpoint.counters, "trainer.steps_per_epoch", state.steps_per_epoch);
   if (steps != state.steps_per_epoch) refuse("steps per epoch", steps, state.steps_per_epoch);
   if (checkpoint.seed != state.seed)
-    refuse("seed", static_cast<std::int64_t>(checkpoint.seed), static_cast<std::int64_t>(state.seed));
+    refuse("seed", static_cast<std::int64_t>(checkpoint.seed),
+           static_cast<std::int64_t>(state.seed));
 }
 
 }  // namespace
@@ -54,10 +60,12 @@ void check_continuation(const io::Checkpoint& checkpoint, const std::string& sou
 void synchronize(backends::Communicator& communicator, TrainState& state) {
   state.policy.synchronize();
   const FlatBuffer& running = state.model.running;
-  if (communicator.world_size() == 1 || state.buffers == BufferMode::kLocal || running.bytes() == 0) return;
-  if (state.buffers == BufferMode::kRank0) return communicator.broadcast(running.data(), running.bytes(), 0);
-  communicator.all_reduce(running.data(), static_cast<std::size_t>(running.size()), wire_type(running.dtype()),
-                          backends::ReduceOp::kSum);
+  if (communicator.world_size() == 1 || state.buffers == BufferMode::kLocal || running.bytes() == 0)
+    return;
+  if (state.buffers == BufferMode::kRank0)
+    return communicator.broadcast(running.data(), running.bytes(), 0);
+  communicator.all_reduce(running.data(), static_cast<std::size_t>(running.size()),
+                          wire_type(running.dtype()), backends::ReduceOp::kSum);
   with_element_type(running.dtype(), [&]<class T>(T) {
     for (T& v : running.span<T>()) v /= static_cast<T>(communicator.world_size());
   });
@@ -86,12 +94,14 @@ void capture(backends::Communicator& communicator, TrainState& state, io::Checkp
       const ScaleCounters scale = scale_counters(state.loss_scale, *state.control);
       checkpoint.counters.insert(checkpoint.counters.end(), scale.begin(), scale.end());
     }
-    for (const auto& [name, value] : state.policy.counters()) checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
+    for (const auto& [name, value] : state.policy.counters())
+      checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
     for (const Optimizer::State& s : state.optimizer.state())
-      export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, std::string(s.name) + "/", io::Section::kOptimizer,
-                    state.device, checkpoint.arrays);
+      export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, std::string(s.name) + "/",
+                    io::Section::kOptimizer, state.device, checkpoint.arrays);
     for (const PolicyState& s : state.policy.state())
-      export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device, checkpoint.arrays);
+      export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device,
+                   checkpoint.arrays);
   }
   for (int rank = 1; rank < communicator.world_size(); ++rank) {
     for (const LocalBuffer& local : local_buffers(state)) {
@@ -102,7 +112,8 @@ void capture(backends::Communicator& communicator, TrainState& state, io::Checkp
       if (!root) continue;
       const std::string prefix = rank_prefix(rank) + local.prefix;
       if (local.kind)
-        export_buffer(copy, state.model, *local.kind, prefix, io::Section::kRankState, state.device, checkpoint.arrays);
+        export_buffer(copy, state.model, *local.kind, prefix, io::Section::kRankState, state.device,
+                      checkpoint.arrays);
       else
         export_slots(copy, prefix, io::Section::kRankState, state.device, checkpoint.arrays);
     }
@@ -111,21 +122,24 @@ void capture(backends::Communicator& communicator, TrainState& state, io::Checkp
 
 namespace {
 
-// What the averaging remembers. A snapshot of another policy has none of it: then it starts anew, and the user is told. Memory
-// of single ranks means nothing to a world of another size.
-void restore_policy(const io::Checkpoint& checkpoint, const std::string& source, bool same_world, TrainState& state,
-                    const std::function<void(const std::string&)>& notice) {
+// What the averaging remembers. A snapshot of another policy has none of it: then it starts anew,
+// and the user is told. Memory of single ranks means nothing to a world of another size.
+void restore_policy(const io::Checkpoint& checkpoint, const std::string& source, bool same_world,
+                    TrainState& state, const std::function<void(const std::string&)>& notice) {
   PolicyCounters counters{{"updates", checkpoint.global_step}};
   for (const auto& [name, value] : checkpoint.counters)
-    if (name.starts_with(kPolicyPrefix)) counters.emplace_back(name.substr(std::strlen(kPolicyPrefix)), value);
+    if (name.starts_with(kPolicyPrefix))
+      counters.emplace_back(name.substr(std::strlen(kPolicyPrefix)), value);
   for (const PolicyState& s : state.policy.state()) {
     if (s.buffer->slots().empty()) continue;
     const std::string first = policy_prefix(s) + s.buffer->slots().front().name;
     const bool there = checkpoint.find(io::Section::kAveraging, first) != nullptr;
     if (there && (same_world || !s.local)) {
-      import_buffer(checkpoint.arrays, source, policy_prefix(s), io::Section::kAveraging, *s.buffer);
+      import_buffer(checkpoint.arrays, source, policy_prefix(s), io::Section::kAveraging,
+                    *s.buffer);
     } else if (notice) {
-      notice(there ? "the averaging's " + s.name + " belongs to single ranks: it starts at zero in another world"
+      notice(there ? "the averaging's " + s.name +
+                         " belongs to single ranks: it starts at zero in another world"
                    : source + " has no " + s.name + " of the averaging: it starts anew");
     }
   }
@@ -134,30 +148,39 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
 
 }  // namespace
 
-void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size, TrainState& state,
-             const std::function<void(const std::string&)>& notice) {
+void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
+             TrainState& state, const std::function<void(const std::string&)>& notice) {
   check_continuation(checkpoint, source, state);
   import_state(checkpoint.arrays, source, /*exact=*/true, state.model);
   for (const Optimizer::State& s : state.optimizer.state())
-    import_buffer(checkpoint.arrays, source, std::string(s.name) + "/", io::Section::kOptimizer, *s.buffer);
+    import_buffer(checkpoint.arrays, source, std::string(s.name) + "/", io::Section::kOptimizer,
+                  *s.buffer);
   restore_policy(checkpoint, source, checkpoint.world_size == world_size, state, notice);
   if (checkpoint.world_size != world_size) {
     if (notice)
-      notice(source + " was saved by " + std::to_string(checkpoint.world_size) + " ranks, this run has " +
-             std::to_string(world_size) + ": all ranks take rank 0's state");
+      notice(source + " was saved by " + std::to_string(checkpoint.world_size) +
+             " ranks, this run has " + std::to_string(world_size) +
+             ": all ranks take rank 0's state");
   } else if (rank > 0) {
     for (const LocalBuffer& local : local_buffers(state)) {
-      // Where the ranks that saved had it in common (another policy), rank 0's, which is in place already, is everybody's.
+      // Where the ranks that saved had it in common (another policy), rank 0's, which is in place
+      // already, is everybody's.
       const std::string prefix = rank_prefix(rank) + local.prefix;
       const auto slots = local.buffer->slots();
-      const bool may_miss = local.kind == std::nullopt || local.kind == ModelState::Kind::kParameter;
-      if (may_miss && checkpoint.find(io::Section::kRankState, prefix + slots.front().name) == nullptr) continue;
+      const bool may_miss =
+          local.kind == std::nullopt || local.kind == ModelState::Kind::kParameter;
+      if (may_miss &&
+          checkpoint.find(io::Section::kRankState, prefix + slots.front().name) == nullptr)
+        continue;
       import_buffer(checkpoint.arrays, source, prefix, io::Section::kRankState, *local.buffer);
     }
   }
-  if (state.control != nullptr) restore_scale(state.loss_scale, checkpoint.counters, *state.control);
-  state.optimizer.set_step_count(find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
-  state.progress = {checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch, checkpoint.samples_seen};
+  if (state.control != nullptr)
+    restore_scale(state.loss_scale, checkpoint.counters, *state.control);
+  state.optimizer.set_step_count(
+      find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
+  state.progress = {checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch,
+                    checkpoint.samples_seen};
 }
 
 }  // namespace engine

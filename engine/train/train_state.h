@@ -5,7 +5,7 @@
 #include <string>
 
 #include "backends/communicator.h"
-#include "engine/averaging/averaging_policy.h"
+#include "engine/averaging/policies/averaging_policy.h"
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/train_observer.h"
@@ -41,14 +41,16 @@ void synchronize(backends::Communicator& communicator, TrainState& state);
 // This replica alone: progress, parameters and buffers. No communication.
 void capture_model(const TrainState& state, int world_size, io::Checkpoint& checkpoint);
 
-// Rank 0's snapshot, plus what differs between ranks (running statistics; optimizer states where the policy keeps them
-// local) as arrays "rankR/...". Collective; `checkpoint` is filled on rank 0 only. Synchronises first.
+// Rank 0's snapshot, plus what differs between ranks (running statistics; optimizer states where
+// the policy keeps them local) as arrays "rankR/...". Collective; `checkpoint` is filled on rank 0
+// only. Synchronises first.
 void capture(backends::Communicator& communicator, TrainState& state, io::Checkpoint& checkpoint);
 
-// Puts a snapshot back. Each rank calls it with the same checkpoint; `source` names the file in messages. Where the world has
-// another size than at the save, every rank takes rank 0's local state and notice() says so.
-// Throws io::DataError (does not fit the model) and ModelError (another batch size or seed in the middle of an epoch).
-void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size, TrainState& state,
-             const std::function<void(const std::string&)>& notice);
+// Puts a snapshot back. Each rank calls it with the same checkpoint; `source` names the file in
+// messages. Where the world has another size than at the save, every rank takes rank 0's local
+// state and notice() says so. Throws io::DataError (does not fit the model) and ModelError (another
+// batch size or seed in the middle of an epoch).
+void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
+             TrainState& state, const std::function<void(const std::string&)>& notice);
 
 }  // namespace engine

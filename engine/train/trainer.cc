@@ -6,21 +6,25 @@
 #include <chrono>
 #include <cstdio>
 
-#include "engine/averaging/ordered_tree.h"
-#include "engine/train/loaded_batch.h"
+#include "engine/averaging/sums/ordered_tree.h"
+#include "engine/train/work/loaded_batch.h"
 
 namespace engine {
 namespace {
 
-// How long an orderly stop may take to be noticed by all ranks, and hence how often they talk about it.
+// How long an orderly stop may take to be noticed by all ranks, and hence how often they talk about
+// it.
 constexpr double kExchangeSeconds = 0.25;
 constexpr std::int64_t kMaxStepsBetweenExchanges = 1000;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
-Trainer::Trainer(const TrainerOptions& options, const TrainerParts& parts, const std::atomic<int>& stop_signal)
+Trainer::Trainer(const TrainerOptions& options, const TrainerParts& parts,
+                 const std::atomic<int>& stop_signal)
     : options_(options),
       p_(parts),
       stop_signal_(stop_signal),
@@ -35,14 +39,17 @@ TrainResult Trainer::run() {
   reported_samples_ = progress.samples_seen;
   reported_step_ = exchanged_step_ = progress.global_step;
   next_exchange_ = progress.global_step + 1;
-  saved_step_ = progress.global_step > 0 ? progress.global_step : -1;  // a resumed state is on disk already
+  saved_step_ =
+      progress.global_step > 0 ? progress.global_step : -1;  // a resumed state is on disk already
   p_.loader.seek(progress.epoch, progress.step_in_epoch);
   if (options_.log_every > 0) p_.state.policy.measure_spread();
   if (p_.desync) tell(p_.desync->start());
   while (progress.global_step < options_.total_steps && stop_ == 0) {
     step();
     const bool epoch_end = advance();
-    if (epoch_end || progress.global_step == options_.total_steps) {  // the last step: what is evaluated is what remains
+    if (epoch_end ||
+        progress.global_step ==
+            options_.total_steps) {  // the last step: what is evaluated is what remains
       PhaseTimer timer;
       bring_together();
       timer.lap(phases_since_report_.communication);
@@ -64,14 +71,16 @@ TrainResult Trainer::run() {
   if (p_.keeper != nullptr) p_.keeper->finish();
   report_saved();
   const AveragingPolicy& policy = p_.state.policy;
-  TrainResult result{progress, now() - start, stop_, policy.coverage(), policy.averagings(), policy.bytes_sent()};
+  TrainResult result{progress,          now() - start,       stop_,
+                     policy.coverage(), policy.averagings(), policy.bytes_sent()};
   if (p_.desync) result.coverage += "; " + p_.desync->summary();
   for (TrainObserver* o : p_.observers) o->on_end(result);
   return result;
 }
 
 StepCounts Trainer::step_counts(const io::Batch& batch) const {
-  StepCounts counts{.local = batch.count(), .global = p_.sampler.global_count(batch.step), .island = 0};
+  StepCounts counts{
+      .local = batch.count(), .global = p_.sampler.global_count(batch.step), .island = 0};
   for (const int rank : p_.island) counts.island += p_.sampler.local_count(batch.step, rank);
   return counts;
 }
@@ -96,7 +105,8 @@ void Trainer::step() {
   p_.work.run(
       {.batch = view,
        .global_count = counts.global,
-       .scale = options_.losses_of_a_sample > 0 ? options_.losses_of_a_sample : policy.loss_scale(counts),
+       .scale = options_.losses_of_a_sample > 0 ? options_.losses_of_a_sample
+                                                : policy.loss_scale(counts),
        .lr = lr_,
        .clip_grad = options_.clip_grad,
        .equal_shares = equal_shares(batch.step),
@@ -107,7 +117,8 @@ void Trainer::step() {
   timer.lap(phases_.communication);
   if (!p_.work.update()) {
     ParameterBuffer& parameters = p_.state.model.parameters;
-    p_.state.optimizer.step(p_.context, lr_, clip_factor(p_.context, parameters.gradients, options_.clip_grad),
+    p_.state.optimizer.step(p_.context, lr_,
+                            clip_factor(p_.context, parameters.gradients, options_.clip_grad),
                             parameters.gradients, parameters.values);
   }
   timer.lap(phases_.update);
@@ -127,7 +138,8 @@ bool Trainer::advance() {
   ++progress.global_step;
   if (p_.activity) {
     char text[48];
-    const int length = std::snprintf(text, sizeof text, "step %lld done", static_cast<long long>(progress.global_step));
+    const int length = std::snprintf(text, sizeof text, "step %lld done",
+                                     static_cast<long long>(progress.global_step));
     p_.activity(std::string_view(text, static_cast<std::size_t>(length)));
   }
   if (++progress.step_in_epoch < p_.sampler.steps_per_epoch()) return false;
@@ -136,8 +148,8 @@ bool Trainer::advance() {
   return true;
 }
 
-// In the order of the tree, so that the reported loss is the same for every world where its parts are (canonical order).
-// `signal`, one of the values, becomes the greatest instead.
+// In the order of the tree, so that the reported loss is the same for every world where its parts
+// are (canonical order). `signal`, one of the values, becomes the greatest instead.
 void Trainer::sum_over_ranks(std::span<double> values, double& signal) {
   const auto world = static_cast<std::size_t>(p_.control.world_size());
   if (world == 1) return;
@@ -162,7 +174,8 @@ void Trainer::bring_together() {
 
 void Trainer::exchange() {
   const TrainProgress& progress = p_.state.progress;
-  const std::int64_t step_in_epoch = progress.step_in_epoch == 0 ? p_.sampler.steps_per_epoch() : progress.step_in_epoch;
+  const std::int64_t step_in_epoch =
+      progress.step_in_epoch == 0 ? p_.sampler.steps_per_epoch() : progress.step_in_epoch;
   const bool report_due = options_.log_every > 0 && step_in_epoch % options_.log_every == 0;
   const bool last = progress.global_step == options_.total_steps;
   if (!report_due && !last && progress.global_step < next_exchange_) return;
@@ -174,7 +187,8 @@ void Trainer::exchange() {
   // One small sum: the step's loss, the running accuracy, and whether anybody was asked to stop.
   const double seconds = now();
   const double step_seconds =
-      (seconds - exchanged_at_) / static_cast<double>(std::max<std::int64_t>(1, progress.global_step - exchanged_step_));
+      (seconds - exchanged_at_) /
+      static_cast<double>(std::max<std::int64_t>(1, progress.global_step - exchanged_step_));
   std::array<double, 6> sums{results.last.loss_sum,
                              static_cast<double>(results.last.rows),
                              static_cast<double>(results.total.correct),
@@ -184,25 +198,34 @@ void Trainer::exchange() {
   sum_over_ranks(sums, sums[4]);
   stop_ = static_cast<int>(sums[4]);
   const double mean_step = std::max(sums[5] / p_.control.world_size(), 1e-6);
-  next_exchange_ = progress.global_step + std::clamp<std::int64_t>(static_cast<std::int64_t>(kExchangeSeconds / mean_step), 1,
-                                                                   kMaxStepsBetweenExchanges);
+  next_exchange_ = progress.global_step +
+                   std::clamp<std::int64_t>(static_cast<std::int64_t>(kExchangeSeconds / mean_step),
+                                            1, kMaxStepsBetweenExchanges);
   exchanged_at_ = seconds;
   exchanged_step_ = progress.global_step;
-  if (report_due) report(sums[1] > 0 ? sums[0] / sums[1] : 0, sums[3] > 0 ? sums[2] / sums[3] : 0, seconds);
+  if (report_due)
+    report(sums[1] > 0 ? sums[0] / sums[1] : 0, sums[3] > 0 ? sums[2] / sums[3] : 0, seconds);
 }
 
 void Trainer::report(double loss, double accuracy, double seconds) {
   const TrainProgress& progress = p_.state.progress;
-  const StepPhases own = phases_since_report_.over(static_cast<double>(progress.global_step - reported_step_));
+  const StepPhases own =
+      phases_since_report_.over(static_cast<double>(progress.global_step - reported_step_));
   rank_phases_.front() = own;
   if (p_.control.world_size() > 1) p_.control.all_gather(&own, sizeof own, rank_phases_.data());
 
-  StepReport report{.progress = progress, .loss = loss, .train_accuracy = accuracy, .lr = lr_, .ranks = rank_phases_};
-  report.samples_per_s = static_cast<double>(progress.samples_seen - reported_samples_) / std::max(seconds - reported_at_, 1e-9);
+  StepReport report{.progress = progress,
+                    .loss = loss,
+                    .train_accuracy = accuracy,
+                    .lr = lr_,
+                    .ranks = rank_phases_};
+  report.samples_per_s = static_cast<double>(progress.samples_seen - reported_samples_) /
+                         std::max(seconds - reported_at_, 1e-9);
   for (std::size_t r = 0; r < rank_phases_.size(); ++r) {
     report.phases += rank_phases_[r];
     own_seconds_[r] = rank_phases_[r].own();
-    if (own_seconds_[r] > own_seconds_[static_cast<std::size_t>(report.slowest_rank)]) report.slowest_rank = static_cast<int>(r);
+    if (own_seconds_[r] > own_seconds_[static_cast<std::size_t>(report.slowest_rank)])
+      report.slowest_rank = static_cast<int>(r);
   }
   report.phases = report.phases.over(static_cast<double>(rank_phases_.size()));
   if (const std::size_t others = own_seconds_.size() - 1; others > 0) {
@@ -226,7 +249,8 @@ void Trainer::tell(const DesyncReport* found) {
   if (found == nullptr) return;
   if (found->action == OnDesync::kRepair) p_.work.to_device();
   for (TrainObserver* o : p_.observers) o->on_desync(p_.state.progress, *found);
-  if (found->action == OnDesync::kAbort) throw DesyncError(to_string(*found, p_.control.world_size()));
+  if (found->action == OnDesync::kAbort)
+    throw DesyncError(to_string(*found, p_.control.world_size()));
 }
 
 bool Trainer::due(const Every& every, bool epoch_end) const {

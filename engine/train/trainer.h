@@ -12,9 +12,9 @@
 #include "engine/train/checkpoint_keeper.h"
 #include "engine/train/desync_check.h"
 #include "engine/train/evaluator.h"
-#include "engine/train/step_work.h"
 #include "engine/train/train_observer.h"
-#include "io/data/batch_loader.h"
+#include "engine/train/work/step_work.h"
+#include "io/data/loader/batch_loader.h"
 
 namespace engine {
 
@@ -28,7 +28,8 @@ struct TrainerOptions {
   std::int64_t log_every = 100;
   Every evaluate, save;
   double clip_grad = 0;
-  // > 0: gradients are those of the sum of all losses of a step instead of their mean; as many losses as a sample has.
+  // > 0: gradients are those of the sum of all losses of a step instead of their mean; as many
+  // losses as a sample has.
   double losses_of_a_sample = 0;
 };
 
@@ -45,19 +46,24 @@ struct TrainerParts {
   CheckpointKeeper* keeper = nullptr;  // null: never saves
   DesyncCheck* desync = nullptr;       // null: replicas are not compared
   std::vector<TrainObserver*> observers;
-  std::vector<int> island;  // the ranks that count as one replica with this one, itself among them; empty: itself
+  std::vector<int> island;  // the ranks that count as one replica with this one, itself among them;
+                            // empty: itself
   std::function<void(std::string_view)> activity;  // told what this rank is doing; may be empty
 };
 
 class Trainer {
  public:
-  // `stop_signal` becomes a signal's number when the user asks to stop in order; all ranks then stop after the same step.
-  Trainer(const TrainerOptions& options, const TrainerParts& parts, const std::atomic<int>& stop_signal);
+  // `stop_signal` becomes a signal's number when the user asks to stop in order; all ranks then
+  // stop after the same step.
+  Trainer(const TrainerOptions& options, const TrainerParts& parts,
+          const std::atomic<int>& stop_signal);
 
-  // From state.progress to the last step. Replicas are together afterwards, and the last state is saved where a keeper is.
+  // From state.progress to the last step. Replicas are together afterwards, and the last state is
+  // saved where a keeper is.
   TrainResult run();
 
-  // One step on the next batch of the loader, without reports. For benchmarks and tests; run() calls it.
+  // One step on the next batch of the loader, without reports. For benchmarks and tests; run()
+  // calls it.
   void step();
   // Waits until the steps so far have ended: on a device step() only issues them.
   void settle();
@@ -66,8 +72,9 @@ class Trainer {
 
  private:
   StepCounts step_counts(const io::Batch& batch) const;
-  bool equal_shares(std::int64_t step) const;  // whether every rank has as many samples in a step of the epoch
-  bool advance();                              // counts the step just done; true at the end of an epoch
+  bool equal_shares(
+      std::int64_t step) const;  // whether every rank has as many samples in a step of the epoch
+  bool advance();                // counts the step just done; true at the end of an epoch
   void sum_over_ranks(std::span<double> values, double& signal);
   void bring_together();  // synchronize(), wherever the state is
   void exchange();        // agrees on stopping, reports when it is time
@@ -82,7 +89,7 @@ class Trainer {
   TrainerParts p_;
   const std::atomic<int>& stop_signal_;
 
-  std::vector<kernels::ImageDraw> draws_;  // of the batch under way
+  std::vector<ops::ImageDraw> draws_;  // of the batch under way
   double lr_ = 0;
   std::int64_t saved_step_ = -1;
   std::int64_t next_exchange_ = 0;  // global step at which ranks talk next

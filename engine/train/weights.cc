@@ -11,9 +11,12 @@
 namespace engine {
 namespace {
 
-std::string shape_text(const std::vector<std::int64_t>& shape) { return Shape(std::span<const std::int64_t>(shape)).to_string(); }
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return Shape(std::span<const std::int64_t>(shape)).to_string();
+}
 
-io::NamedArray to_array(const FlatBuffer& buffer, std::size_t slot, std::string name, io::Section section, Device device) {
+io::NamedArray to_array(const FlatBuffer& buffer, std::size_t slot, std::string name,
+                        io::Section section, Device device) {
   const FlatBuffer::Slot& s = buffer.slots()[slot];
   const TensorView view = buffer.view(slot);
   io::NamedArray array{.name = std::move(name),
@@ -55,29 +58,32 @@ std::vector<std::byte> converted(const io::NamedArray& array, DType dtype) {
   for (std::size_t i = 0; i < count; ++i) {
     const double value = element(array, i);
     const auto narrow = static_cast<float>(value);
-    std::memcpy(out.data() + i * size_of(dtype), dtype == DType::kF64 ? static_cast<const void*>(&value) : &narrow,
-                size_of(dtype));
+    std::memcpy(out.data() + i * size_of(dtype),
+                dtype == DType::kF64 ? static_cast<const void*>(&value) : &narrow, size_of(dtype));
   }
   return out;
 }
 
 bool is_floating(io::ArrayType type) {
-  return type == io::ArrayType::kF32 || type == io::ArrayType::kF64 || type == io::ArrayType::kF16 ||
-         type == io::ArrayType::kBf16;
+  return type == io::ArrayType::kF32 || type == io::ArrayType::kF64 ||
+         type == io::ArrayType::kF16 || type == io::ArrayType::kBf16;
 }
 
-void from_array(const io::NamedArray& array, const std::string& source, bool exact, const FlatBuffer& buffer, std::size_t slot) {
+void from_array(const io::NamedArray& array, const std::string& source, bool exact,
+                const FlatBuffer& buffer, std::size_t slot) {
   const FlatBuffer::Slot& s = buffer.slots()[slot];
   const auto dims = s.layout.file_shape.dims();
   if (!std::equal(dims.begin(), dims.end(), array.shape.begin(), array.shape.end()))
-    throw io::DataError(source + ": '" + array.name + "' has shape " + shape_text(array.shape) + ", the model wants " +
-                        s.layout.file_shape.to_string());
+    throw io::DataError(source + ": '" + array.name + "' has shape " + shape_text(array.shape) +
+                        ", the model wants " + s.layout.file_shape.to_string());
   const bool same = array.type == array_type(buffer.dtype());
   if (!same && (exact || !is_floating(array.type) || buffer.dtype() == DType::kI64))
-    throw io::DataError(source + ": '" + array.name + "' has type " + io::to_string(array.type) + ", the run wants " +
-                        std::string(to_string(buffer.dtype())));
-  const std::vector<std::byte> other = same ? std::vector<std::byte>{} : converted(array, buffer.dtype());
-  s.layout.to_memory(same ? array.data.data() : other.data(), buffer.view(slot).data, size_of(buffer.dtype()));
+    throw io::DataError(source + ": '" + array.name + "' has type " + io::to_string(array.type) +
+                        ", the run wants " + std::string(to_string(buffer.dtype())));
+  const std::vector<std::byte> other =
+      same ? std::vector<std::byte>{} : converted(array, buffer.dtype());
+  s.layout.to_memory(same ? array.data.data() : other.data(), buffer.view(slot).data,
+                     size_of(buffer.dtype()));
 }
 
 const FlatBuffer& buffer_of(const ModelState& state, ModelState::Kind kind) {
@@ -117,8 +123,10 @@ std::vector<io::NamedArray> export_state(const ModelState& state, Device device)
   std::vector<io::NamedArray> arrays;
   arrays.reserve(state.entries.size());
   for (const ModelState::Entry& e : state.entries)
-    arrays.push_back(to_array(buffer_of(state, e.kind), e.slot, e.name,
-                              e.kind == ModelState::Kind::kParameter ? io::Section::kParameter : io::Section::kBuffer, device));
+    arrays.push_back(to_array(
+        buffer_of(state, e.kind), e.slot, e.name,
+        e.kind == ModelState::Kind::kParameter ? io::Section::kParameter : io::Section::kBuffer,
+        device));
   return arrays;
 }
 
@@ -135,7 +143,8 @@ std::string plain_name(const std::string& name) {
   return std::string(rest);
 }
 
-void import_state(const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact, ModelState& state) {
+void import_state(const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
+                  ModelState& state) {
   std::unordered_map<std::string, const io::NamedArray*> by_name;
   for (const io::NamedArray& array : arrays)
     if (array.section == io::Section::kParameter || array.section == io::Section::kBuffer)
@@ -154,31 +163,35 @@ void import_state(const std::vector<io::NamedArray>& arrays, const std::string& 
     by_name.erase(found);
   }
   if (!by_name.empty())
-    throw io::DataError(source + ": '" + by_name.begin()->second->name + "' is not of this model (" +
-                        std::to_string(by_name.size()) + " arrays are not used, " + std::to_string(used) + " are)");
+    throw io::DataError(source + ": '" + by_name.begin()->second->name +
+                        "' is not of this model (" + std::to_string(by_name.size()) +
+                        " arrays are not used, " + std::to_string(used) + " are)");
 }
 
-void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState::Kind kind, const std::string& prefix,
-                   io::Section section, Device device, std::vector<io::NamedArray>& arrays) {
+void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState::Kind kind,
+                   const std::string& prefix, io::Section section, Device device,
+                   std::vector<io::NamedArray>& arrays) {
   for (const ModelState::Entry& e : state.entries)
-    if (e.kind == kind) arrays.push_back(to_array(buffer, e.slot, prefix + e.name, section, device));
+    if (e.kind == kind)
+      arrays.push_back(to_array(buffer, e.slot, prefix + e.name, section, device));
 }
 
-void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Section section, Device device,
-                  std::vector<io::NamedArray>& arrays) {
+void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Section section,
+                  Device device, std::vector<io::NamedArray>& arrays) {
   for (std::size_t slot = 0; slot < buffer.slots().size(); ++slot)
     arrays.push_back(to_array(buffer, slot, prefix + buffer.slots()[slot].name, section, device));
 }
 
-void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source, const std::string& prefix,
-                   io::Section section, FlatBuffer& buffer) {
+void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source,
+                   const std::string& prefix, io::Section section, FlatBuffer& buffer) {
   std::unordered_map<std::string, const io::NamedArray*> by_name;
   for (const io::NamedArray& array : arrays)
     if (array.section == section) by_name[array.name] = &array;
   for (std::size_t slot = 0; slot < buffer.slots().size(); ++slot) {
     const std::string name = prefix + buffer.slots()[slot].name;
     const auto found = by_name.find(name);
-    if (found == by_name.end()) throw io::DataError(source + ": no " + io::to_string(section) + " state '" + name + "'");
+    if (found == by_name.end())
+      throw io::DataError(source + ": no " + io::to_string(section) + " state '" + name + "'");
     from_array(*found->second, source, /*exact=*/true, buffer, slot);
   }
 }

@@ -12,25 +12,30 @@ namespace engine {
 
 io::ArrayType array_type(DType dtype);
 
-// All parameters and buffers in model order, as PyTorch's state_dict has them. `device` becomes their tag.
+// All parameters and buffers in model order, as PyTorch's state_dict has them. `device` becomes
+// their tag.
 std::vector<io::NamedArray> export_state(const ModelState& state, Device device);
 
 // Names that files of wrapped models carry: without "module." and "_orig_mod." in front.
 std::string plain_name(const std::string& name);
 
-// Fills `state` from arrays found by (section, plain name); `source` stands for the file in messages. Every parameter must be
-// there. With `exact`, buffers too, and dtypes must be the state's; otherwise buffers are optional and f16, bf16, f32 and f64
-// convert. Throws io::DataError that names the array and both shapes (or dtypes, or the missing and the unused names).
-void import_state(const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact, ModelState& state);
+// Fills `state` from arrays found by (section, plain name); `source` stands for the file in
+// messages. Every parameter must be there. With `exact`, buffers too, and dtypes must be the
+// state's; otherwise buffers are optional and f16, bf16, f32 and f64 convert. Throws io::DataError
+// that names the array and both shapes (or dtypes, or the missing and the unused names).
+void import_state(const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
+                  ModelState& state);
 
-// One flat buffer with the slots of `kind` as arrays named prefix + slot name, in model order; and back (exact dtype, shape).
-void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState::Kind kind, const std::string& prefix,
-                   io::Section section, Device device, std::vector<io::NamedArray>& arrays);
+// One flat buffer with the slots of `kind` as arrays named prefix + slot name, in model order; and
+// back (exact dtype, shape).
+void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState::Kind kind,
+                   const std::string& prefix, io::Section section, Device device,
+                   std::vector<io::NamedArray>& arrays);
 // All slots of a buffer, in its order, whatever they are named after.
-void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Section section, Device device,
-                  std::vector<io::NamedArray>& arrays);
-void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source, const std::string& prefix,
-                   io::Section section, FlatBuffer& buffer);
+void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Section section,
+                  Device device, std::vector<io::NamedArray>& arrays);
+void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source,
+                   const std::string& prefix, io::Section section, FlatBuffer& buffer);
 
 // XXH3 128-bit digest of memory; of a whole buffer.
 struct StateDigest {

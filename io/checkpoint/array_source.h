@@ -1,4 +1,5 @@
-// Named arrays of a file that are read piece by piece, whatever the file's format: for files larger than memory.
+// Named arrays of a file that are read piece by piece, whatever the file's format: for files larger
+// than memory.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +33,12 @@ class ArraySource {
   virtual bool has_sections() const { return false; }
   virtual bool in_model_order() const { return true; }
 
-  // Bytes of array `index` from `offset` on, row-major and little-endian. Fast when read front to back in the order of the
-  // entries. REQUIRES: within the array. Throws DataError for damage that shows, Error when the medium fails.
+  // Bytes of array `index` from `offset` on, row-major and little-endian. Fast when read front to
+  // back in the order of the entries. REQUIRES: within the array. Throws DataError for damage that
+  // shows, Error when the medium fails.
   virtual void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) = 0;
-  // To be called after the last read: reads what no read() has touched and holds the file against its digests and sums.
-  // Throws DataError.
+  // To be called after the last read: reads what no read() has touched and holds the file against
+  // its digests and sums. Throws DataError.
   virtual void finish() = 0;
 
  protected:

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/io_error.h"
+#include "io/base/io_error.h"
 
 namespace io {
 namespace {
@@ -28,7 +28,8 @@ std::string folder_of(const std::string& path) {
 
 bool is_no_space(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
-// What is wrong with the medium is an I/O error; what the user can put right is an output that cannot be created.
+// What is wrong with the medium is an I/O error; what the user can put right is an output that
+// cannot be created.
 [[noreturn]] void fail(const std::string& action, const std::string& path, int error) {
   const std::string text = "cannot " + action + " " + path + ": " + std::strerror(error);
   if (error == EIO) throw Error(text);
@@ -43,15 +44,18 @@ bool is_temporary(std::string_view name) {
   return !number.empty() && number.find_first_not_of("0123456789-") == std::string_view::npos;
 }
 
-// The mode that a plain open() would give. Reading the umask through umask() would change it for other threads meanwhile.
+// The mode that a plain open() would give. Reading the umask through umask() would change it for
+// other threads meanwhile.
 mode_t plain_mode() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
-    if (line.starts_with("Umask:")) return 0666 & ~static_cast<mode_t>(std::stoul(line.substr(6), nullptr, 8));
+    if (line.starts_with("Umask:"))
+      return 0666 & ~static_cast<mode_t>(std::stoul(line.substr(6), nullptr, 8));
   return 0600;
 }
 
-// Whether the file behind `fd` is still in a folder, and now locked by us. File systems without locks count as locked.
+// Whether the file behind `fd` is still in a folder, and now locked by us. File systems without
+// locks count as locked.
 bool hold(int fd) {
   struct stat status {};
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
@@ -63,12 +67,14 @@ void sync_folder(const std::string& folder) {
   if (fd < 0) fail("open folder", folder, errno);
   const int error = fsync(fd) == 0 ? 0 : errno;
   close(fd);
-  if (error != 0 && error != EINVAL) fail("make durable the names in folder", folder, error);  // EINVAL: has no such notion
+  if (error != 0 && error != EINVAL)
+    fail("make durable the names in folder", folder, error);  // EINVAL: has no such notion
 }
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path, std::uint64_t bytes) : path_(path), folder_(folder_of(path)) {
+AtomicFile::AtomicFile(const std::string& path, std::uint64_t bytes)
+    : path_(path), folder_(folder_of(path)) {
   create();
   try {
     reserve(bytes);
@@ -84,7 +90,8 @@ void AtomicFile::create() {
   const std::string name = std::filesystem::path(path_).filename().string();
   if (name.empty()) throw CannotCreateError("cannot create '" + path_ + "': it names no file");
   for (int attempt = 0; attempt < 1000; ++attempt) {
-    const std::string number = std::to_string(getpid()) + "-" + std::to_string(counter.fetch_add(1));
+    const std::string number =
+        std::to_string(getpid()) + "-" + std::to_string(counter.fetch_add(1));
     temporary_ = folder_ + "/." + name + std::string(kTemporaryMark) + number;
     fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd_ < 0 && errno != EEXIST) fail("create", path_, errno);
@@ -92,7 +99,8 @@ void AtomicFile::create() {
     if (fd_ >= 0) close(fd_);  // a cleaner took it for abandoned
     fd_ = -1;
   }
-  throw CannotCreateError("cannot create " + path_ + ": too many abandoned temporary files beside it");
+  throw CannotCreateError("cannot create " + path_ +
+                          ": too many abandoned temporary files beside it");
 }
 
 void AtomicFile::reserve(std::uint64_t bytes) {
@@ -103,8 +111,8 @@ void AtomicFile::reserve(std::uint64_t bytes) {
   std::error_code unknown;
   const auto space = std::filesystem::space(folder_, unknown);
   const std::string available = unknown ? "" : ", " + std::to_string(space.available) + " are free";
-  throw CannotCreateError("cannot create " + path_ + ": " + std::strerror(error) + ": it takes " + std::to_string(bytes) +
-                          " bytes" + available);
+  throw CannotCreateError("cannot create " + path_ + ": " + std::strerror(error) + ": it takes " +
+                          std::to_string(bytes) + " bytes" + available);
 }
 
 AtomicFile::~AtomicFile() {

@@ -8,9 +8,10 @@
 
 namespace io {
 
-// Writes go to a temporary file in the same folder: made with O_EXCL | O_NOFOLLOW and mode 0600, locked while its writer lives,
-// named ".NAME.tmp-PID-N". commit() gives it the mode of the umask, makes it durable (fsync), renames it to `path`, and makes the
-// name durable (fsync of the folder). Without commit() the destructor removes it. One thread at a time.
+// Writes go to a temporary file in the same folder: made with O_EXCL | O_NOFOLLOW and mode 0600,
+// locked while its writer lives, named ".NAME.tmp-PID-N". commit() gives it the mode of the umask,
+// makes it durable (fsync), renames it to `path`, and makes the name durable (fsync of the folder).
+// Without commit() the destructor removes it. One thread at a time.
 class AtomicFile {
  public:
   // Reserves `bytes` at once, so that a full disk is found before anything is written.
@@ -22,7 +23,8 @@ class AtomicFile {
 
   // Appends. Throws Error, or CannotCreateError when the disk is full after all.
   void write(std::span<const std::byte> bytes);
-  // Throws Error or CannotCreateError. Only when the very last fsync, of the folder, fails is `path` the new file by then.
+  // Throws Error or CannotCreateError. Only when the very last fsync, of the folder, fails is
+  // `path` the new file by then.
   void commit();
 
  private:
@@ -37,7 +39,8 @@ class AtomicFile {
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::string& path, std::string_view text);
 
-// Deletes temporary files in `folder` whose writers are gone (killed in the middle); best effort, throws nothing.
+// Deletes temporary files in `folder` whose writers are gone (killed in the middle); best effort,
+// throws nothing.
 void remove_abandoned_temporaries(const std::string& folder) noexcept;
 
 }  // namespace io

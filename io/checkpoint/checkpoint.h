@@ -1,4 +1,5 @@
-// A snapshot of a run: named arrays with digests and device tags, plus plain metadata. Format: docs/checkpoint-format.md.
+// A snapshot of a run: named arrays with digests and device tags, plus plain metadata. Format:
+// docs/checkpoint-format.md.
 #pragma once
 
 #include <cstdint>
@@ -6,25 +7,41 @@
 #include <utility>
 #include <vector>
 
-#include "io/io_error.h"
+#include "io/base/io_error.h"
 
 namespace io {
 
-enum class ArrayType : std::uint8_t { kF32 = 1, kF64 = 2, kI64 = 3, kU8 = 4, kI32 = 5, kF16 = 6, kBf16 = 7 };
+enum class ArrayType : std::uint8_t {
+  kF32 = 1,
+  kF64 = 2,
+  kI64 = 3,
+  kU8 = 4,
+  kI32 = 5,
+  kF16 = 6,
+  kBf16 = 7
+};
 std::size_t size_of(ArrayType type);
 std::string to_string(ArrayType type);  // "f32"
 
 // What an array is for; verify and partial loads go by this.
-enum class Section : std::uint8_t { kParameter = 1, kBuffer = 2, kOptimizer = 3, kAveraging = 4, kRankState = 5 };
+enum class Section : std::uint8_t {
+  kParameter = 1,
+  kBuffer = 2,
+  kOptimizer = 3,
+  kAveraging = 4,
+  kRankState = 5
+};
 std::string to_string(Section section);  // "parameter"
 
 struct NamedArray {
-  std::string name;  // unique within its section; PyTorch's state_dict name for parameters and buffers
+  std::string
+      name;  // unique within its section; PyTorch's state_dict name for parameters and buffers
   Section section = Section::kParameter;
   ArrayType type = ArrayType::kF32;
-  std::vector<std::int64_t> shape;  // file shape (convolution OIHW), row-major, at most 8 dimensions
-  std::string device = "cpu:0";     // where it lived when it was saved
-  std::vector<std::byte> data;      // little-endian
+  std::vector<std::int64_t>
+      shape;                     // file shape (convolution OIHW), row-major, at most 8 dimensions
+  std::string device = "cpu:0";  // where it lived when it was saved
+  std::vector<std::byte> data;   // little-endian
 };
 
 struct SaveRecord {  // one line of the history
@@ -42,7 +59,8 @@ struct Checkpoint {
   std::string model, dataset;  // names as on the command line
   std::string config;          // resolved configuration, TOML text
   std::string build;           // version and commit
-  std::string vocabulary;      // of a model on text: the bytes in the order of their ids, each once; "" for others
+  std::string vocabulary;  // of a model on text: the bytes in the order of their ids, each once; ""
+                           // for others
   // Policy-specific scalars ("averaging.steps_since_sync" ...), in order.
   std::vector<std::pair<std::string, std::int64_t>> counters;
   std::vector<SaveRecord> history;
@@ -51,22 +69,28 @@ struct Checkpoint {
   const NamedArray* find(Section section, const std::string& name) const;  // nullptr when absent
 };
 
-// Writes `path` atomically: temporary file in the same folder, space reserved, fsync, rename, fsync of the folder.
-// Throws CannotCreateError or Error; then `path` is as it was before and no temporary file is left.
+// Writes `path` atomically: temporary file in the same folder, space reserved, fsync, rename, fsync
+// of the folder. Throws CannotCreateError or Error; then `path` is as it was before and no
+// temporary file is left.
 void save_checkpoint(const Checkpoint& checkpoint, const std::string& path);
 
-// Validates everything (bounds, digests) before returning. Throws MissingFileError or DataError naming the file and the fault.
+// Validates everything (bounds, digests) before returning. Throws MissingFileError or DataError
+// naming the file and the fault.
 Checkpoint load_checkpoint(const std::string& path);
-// The same from memory, for a snapshot that rank 0 read and broadcast. `name` stands for the file in messages.
+// The same from memory, for a snapshot that rank 0 read and broadcast. `name` stands for the file
+// in messages.
 Checkpoint parse_checkpoint(const std::vector<std::byte>& bytes, const std::string& name);
 std::vector<std::byte> read_file(const std::string& path);
 
 // Naming inside a save folder: step-00000600.ckpt; `latest` holds the newest one's name.
 std::string checkpoint_file_name(std::int64_t global_step);
-// Writes DIR/step-N.ckpt, then `latest` the same way, then deletes all but the newest keep_last (0 = keep all). Returns the path.
-std::string save_to_directory(const Checkpoint& checkpoint, const std::string& directory, int keep_last);
-// The newest snapshot of a folder that loads: `latest` first, then by step number. Returns "" when there is none at all;
-// damaged ones are skipped and reported through `skipped`. Throws DataError when all that is there is damaged.
+// Writes DIR/step-N.ckpt, then `latest` the same way, then deletes all but the newest keep_last (0
+// = keep all). Returns the path.
+std::string save_to_directory(const Checkpoint& checkpoint, const std::string& directory,
+                              int keep_last);
+// The newest snapshot of a folder that loads: `latest` first, then by step number. Returns "" when
+// there is none at all; damaged ones are skipped and reported through `skipped`. Throws DataError
+// when all that is there is damaged.
 std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped);
 // Throws CannotCreateError unless a file can be made in `directory` (created when missing).
 void ensure_writable_directory(const std::string& directory);

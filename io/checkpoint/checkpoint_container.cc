@@ -1,4 +1,5 @@
-// Around the header: preamble, checksum and padding; and what readers of the rest say when something is wrong.
+// Around the header: preamble, checksum and padding; and what readers of the rest say when
+// something is wrong.
 #include <zlib.h>
 
 #include <algorithm>
@@ -24,39 +25,49 @@ T get(Bytes bytes, std::size_t at) {
   return value;
 }
 
-std::uint64_t round_up(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::uint64_t round_up(std::uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // Over the preamble up to the sum itself, and the header.
 std::uint32_t header_crc(Bytes preamble, Bytes header) {
   const auto update = [](uLong crc, Bytes part) {
     return crc32_z(crc, reinterpret_cast<const Bytef*>(part.data()), part.size());
   };
-  return static_cast<std::uint32_t>(update(update(crc32_z(0, nullptr, 0), preamble.first(kPreambleBytes - 4)), header));
+  return static_cast<std::uint32_t>(
+      update(update(crc32_z(0, nullptr, 0), preamble.first(kPreambleBytes - 4)), header));
 }
 
 // The header's length, after all that the preamble can say about it.
 std::uint64_t check_preamble(Bytes preamble, std::uint64_t file_bytes, const std::string& file) {
-  if (preamble.size() < kMagic.size() || std::memcmp(preamble.data(), kMagic.data(), kMagic.size()) != 0)
-    throw DataError(file + ": not a checkpoint of engine" + (file_bytes == 0 ? ": the file is empty" : ": wrong first bytes"));
+  if (preamble.size() < kMagic.size() ||
+      std::memcmp(preamble.data(), kMagic.data(), kMagic.size()) != 0)
+    throw DataError(file + ": not a checkpoint of engine" +
+                    (file_bytes == 0 ? ": the file is empty" : ": wrong first bytes"));
   if (file_bytes < kPreambleBytes + kTrailerBytes)
-    throw DataError(file + ": truncated: " + std::to_string(file_bytes) + " bytes are less than any checkpoint has");
+    throw DataError(file + ": truncated: " + std::to_string(file_bytes) +
+                    " bytes are less than any checkpoint has");
   const auto version = get<std::uint32_t>(preamble, 8);
   if (version != kPlainVersion && version != kTextVersion)
-    throw DataError(file + ": format version " + std::to_string(version) + "; this build reads versions " +
-                    std::to_string(kPlainVersion) + " and " + std::to_string(kTextVersion));
+    throw DataError(file + ": format version " + std::to_string(version) +
+                    "; this build reads versions " + std::to_string(kPlainVersion) + " and " +
+                    std::to_string(kTextVersion));
   const auto length = get<std::uint64_t>(preamble, 12);
-  if (length > kLargestHeader) throw DataError(file + ": a header of " + std::to_string(length) + " bytes; at most 100000000");
+  if (length > kLargestHeader)
+    throw DataError(file + ": a header of " + std::to_string(length) + " bytes; at most 100000000");
   if (round_up(kPreambleBytes + length) > file_bytes - kTrailerBytes)
-    throw DataError(file + ": truncated: " + std::to_string(file_bytes) + " bytes cannot hold a header of " +
-                    std::to_string(length));
+    throw DataError(file + ": truncated: " + std::to_string(file_bytes) +
+                    " bytes cannot hold a header of " + std::to_string(length));
   return length;
 }
 
 }  // namespace
 
-std::vector<std::byte> encode_head(const Checkpoint& checkpoint, const std::vector<Placement>& placements) {
+std::vector<std::byte> encode_head(const Checkpoint& checkpoint,
+                                   const std::vector<Placement>& placements) {
   const std::vector<std::byte> header = encode_header(checkpoint, placements);
-  if (header.size() > kLargestHeader) throw Error("cannot save a header of " + std::to_string(header.size()) + " bytes");
+  if (header.size() > kLargestHeader)
+    throw Error("cannot save a header of " + std::to_string(header.size()) + " bytes");
   std::vector<std::byte> head;
   head.reserve(round_up(kPreambleBytes + header.size()));
   const auto magic = std::as_bytes(std::span(kMagic));
@@ -83,11 +94,13 @@ std::vector<std::byte> encode_trailer(const Digest& content) {
 
 Head read_head(const ByteSource& source) {
   const std::string& file = source.name();
-  const std::vector<std::byte> preamble = source.bytes(0, std::min<std::uint64_t>(source.size(), kPreambleBytes));
+  const std::vector<std::byte> preamble =
+      source.bytes(0, std::min<std::uint64_t>(source.size(), kPreambleBytes));
   const std::uint64_t length = check_preamble(preamble, source.size(), file);
   Head head;
   head.tensors_begin = round_up(kPreambleBytes + length);
-  const std::vector<std::byte> rest = source.bytes(kPreambleBytes, head.tensors_begin - kPreambleBytes);
+  const std::vector<std::byte> rest =
+      source.bytes(kPreambleBytes, head.tensors_begin - kPreambleBytes);
   const Bytes header = Bytes(rest).first(length), padding = Bytes(rest).subspan(length);
   if (header_crc(preamble, header) != get<std::uint32_t>(preamble, kPreambleBytes - 4))
     throw DataError(file + ": the header is damaged (its checksum does not match)");
@@ -99,11 +112,13 @@ Head read_head(const ByteSource& source) {
 
 void check_length(std::uint64_t claimed, std::uint64_t found, const std::string& file) {
   if (claimed != found)
-    throw DataError(file + (claimed > found ? ": truncated: " : ": too long: ") + std::to_string(found) +
-                    " bytes of tensors; the header says " + std::to_string(claimed));
+    throw DataError(file + (claimed > found ? ": truncated: " : ": too long: ") +
+                    std::to_string(found) + " bytes of tensors; the header says " +
+                    std::to_string(claimed));
 }
 
-void check_trailer(std::span<const std::byte> trailer, const Digest& content, const std::string& file) {
+void check_trailer(std::span<const std::byte> trailer, const Digest& content,
+                   const std::string& file) {
   if (std::memcmp(trailer.data() + 16, kMagic.data(), kMagic.size()) != 0)
     throw DataError(file + ": the end of the file is damaged");
   if (content != Digest{get<std::uint64_t>(trailer, 0), get<std::uint64_t>(trailer, 8)})
@@ -111,7 +126,8 @@ void check_trailer(std::span<const std::byte> trailer, const Digest& content, co
 }
 
 void fail_array(Section section, const std::string& name, const std::string& file) {
-  throw DataError(file + ": " + to_string(section) + " '" + name + "' is damaged (its digest does not match)");
+  throw DataError(file + ": " + to_string(section) + " '" + name +
+                  "' is damaged (its digest does not match)");
 }
 
 }  // namespace io::format

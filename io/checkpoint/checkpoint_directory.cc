@@ -20,17 +20,21 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   constexpr std::string_view kHead = "step-", kTail = ".ckpt";
   if (!name.starts_with(kHead) || !name.ends_with(kTail)) return std::nullopt;
   const std::string digits = name.substr(kHead.size(), name.size() - kHead.size() - kTail.size());
-  if (digits.empty() || digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  if (digits.empty() || digits.size() > 18 ||
+      digits.find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
   const std::int64_t step = std::stoll(digits);
   return checkpoint_file_name(step) == name ? std::optional(step) : std::nullopt;
 }
 
-// The steps of a folder's snapshots, best first as seen from step `current`: from there downwards, then those beyond it. Those
-// beyond belong to a run that was given up, for a later save would have moved `latest` there.
+// The steps of a folder's snapshots, best first as seen from step `current`: from there downwards,
+// then those beyond it. Those beyond belong to a run that was given up, for a later save would have
+// moved `latest` there.
 std::vector<std::int64_t> steps_by_rank(const std::string& directory, std::int64_t current) {
   std::vector<std::int64_t> steps;
   std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error))
     if (const auto step = step_of(entry->path().filename().string())) steps.push_back(*step);
   if (error) throw MissingFileError("cannot list folder " + directory + ": " + error.message());
   std::sort(steps.begin(), steps.end(), [&](std::int64_t a, std::int64_t b) {
@@ -45,7 +49,8 @@ std::optional<std::int64_t> latest_step(const std::string& directory) {
   constexpr std::size_t kLongest = 64;
   std::error_code unknown;
   const std::string path = (fs::path(directory) / kLatest).string();
-  if (!fs::is_regular_file(path, unknown) || fs::file_size(path, unknown) > kLongest) return std::nullopt;
+  if (!fs::is_regular_file(path, unknown) || fs::file_size(path, unknown) > kLongest)
+    return std::nullopt;
   std::string name;
   try {
     for (const std::byte byte : read_file(path)) name += static_cast<char>(byte);
@@ -72,7 +77,8 @@ std::string checkpoint_file_name(std::int64_t global_step) {
   return name;
 }
 
-std::string save_to_directory(const Checkpoint& checkpoint, const std::string& directory, int keep_last) {
+std::string save_to_directory(const Checkpoint& checkpoint, const std::string& directory,
+                              int keep_last) {
   remove_abandoned_temporaries(directory);
   const std::string name = checkpoint_file_name(checkpoint.global_step);
   const std::string path = (fs::path(directory) / name).string();
@@ -80,17 +86,20 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
   write_file_atomically((fs::path(directory) / kLatest).string(), name + "\n");
   try {
     if (keep_last > 0) prune(directory, checkpoint.global_step, keep_last);
-  } catch (const MissingFileError& gone) {  // the folder went away meanwhile, and the snapshot with it
+  } catch (
+      const MissingFileError& gone) {  // the folder went away meanwhile, and the snapshot with it
     throw CannotCreateError(gone.what());
   }
   return path;
 }
 
-std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped) {
+std::string find_newest_checkpoint(const std::string& directory,
+                                   std::vector<std::string>* skipped) {
   std::error_code unknown;
   if (fs::status(directory, unknown).type() == fs::file_type::not_found) return "";
   std::string first_fault;
-  const std::int64_t current = latest_step(directory).value_or(std::numeric_limits<std::int64_t>::max());
+  const std::int64_t current =
+      latest_step(directory).value_or(std::numeric_limits<std::int64_t>::max());
   for (const std::int64_t step : steps_by_rank(directory, current)) {
     const std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
     try {
@@ -110,7 +119,8 @@ void ensure_writable_directory(const std::string& directory) {
   fs::create_directories(directory, error);
   std::error_code unknown;
   if (!fs::is_directory(directory, unknown))
-    throw CannotCreateError("cannot create folder " + directory + (error ? ": " + error.message() : ": a file is in its place"));
+    throw CannotCreateError("cannot create folder " + directory +
+                            (error ? ": " + error.message() : ": a file is in its place"));
   try {
     const AtomicFile probe((fs::path(directory) / kLatest).string(), 0);
   } catch (const CannotCreateError& fault) {

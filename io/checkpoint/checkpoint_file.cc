@@ -22,8 +22,10 @@ std::vector<Placement> place(const Checkpoint& checkpoint) {
   return placements;
 }
 
-void take_arrays(Bytes tensors, const std::vector<Placement>& placements, const std::string& file, Checkpoint& checkpoint) {
-  const std::uint64_t end = placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
+void take_arrays(Bytes tensors, const std::vector<Placement>& placements, const std::string& file,
+                 Checkpoint& checkpoint) {
+  const std::uint64_t end =
+      placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
   check_length(end, tensors.size(), file);
   for (std::size_t i = 0; i < placements.size(); ++i) {
     NamedArray& array = checkpoint.arrays[i];
@@ -39,7 +41,8 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::string& path) {
   const std::vector<Placement> placements = place(checkpoint);
   check_header(checkpoint, placements, path);
   const std::vector<std::byte> head = encode_head(checkpoint, placements);
-  const std::uint64_t tensors = placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
+  const std::uint64_t tensors =
+      placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
 
   AtomicFile file(path, head.size() + tensors + kTrailerBytes);
   StreamDigest digest;
@@ -60,7 +63,8 @@ std::vector<std::byte> read_file(const std::string& path) {
 
 Checkpoint load_checkpoint(const std::string& path) {
   const std::unique_ptr<ByteSource> file = open_bytes(path);
-  if (!is_checkpoint(*file)) static_cast<void>(read_head(*file));  // throws: a foreign file, however large, is told at once
+  if (!is_checkpoint(*file))
+    static_cast<void>(read_head(*file));  // throws: a foreign file, however large, is told at once
   return parse_checkpoint(file->bytes(0, file->size()), path);
 }
 

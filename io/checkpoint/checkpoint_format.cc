@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "io/text_format.h"
+#include "io/base/text_format.h"
 
 namespace io {
 
@@ -67,39 +67,46 @@ std::string to_string(Section section) {
 }
 
 const NamedArray* Checkpoint::find(Section section, const std::string& name) const {
-  const auto found = std::find_if(arrays.begin(), arrays.end(),
-                                  [&](const NamedArray& array) { return array.section == section && array.name == name; });
+  const auto found = std::find_if(arrays.begin(), arrays.end(), [&](const NamedArray& array) {
+    return array.section == section && array.name == name;
+  });
   return found == arrays.end() ? nullptr : &*found;
 }
 
 namespace format {
 namespace {
 
-void check_text(const std::string& text, const char* what, const std::string& file, std::size_t longest) {
+void check_text(const std::string& text, const char* what, const std::string& file,
+                std::size_t longest) {
   if (text.size() > longest)
-    throw DataError(file + ": " + what + " of " + std::to_string(text.size()) + " bytes; at most " + std::to_string(longest));
+    throw DataError(file + ": " + what + " of " + std::to_string(text.size()) + " bytes; at most " +
+                    std::to_string(longest));
   if (!is_utf8(text)) throw DataError(file + ": " + what + " is not UTF-8");
 }
 
 void check_progress(const Checkpoint& c, const std::string& file) {
-  for (const auto& [what, value] :
-       {std::pair{"step", c.global_step}, std::pair{"epoch", c.epoch}, std::pair{"step in the epoch", c.step_in_epoch},
-        std::pair{"number of samples", c.samples_seen}})
-    if (value < 0) throw DataError(file + ": " + what + " " + std::to_string(value) + " is negative");
-  if (c.world_size < 1) throw DataError(file + ": world size " + std::to_string(c.world_size) + " is below 1");
+  for (const auto& [what, value] : {std::pair{"step", c.global_step}, std::pair{"epoch", c.epoch},
+                                    std::pair{"step in the epoch", c.step_in_epoch},
+                                    std::pair{"number of samples", c.samples_seen}})
+    if (value < 0)
+      throw DataError(file + ": " + what + " " + std::to_string(value) + " is negative");
+  if (c.world_size < 1)
+    throw DataError(file + ": world size " + std::to_string(c.world_size) + " is below 1");
   check_text(c.model, "model name", file, kLongestName);
   check_text(c.dataset, "data set name", file, kLongestName);
   check_text(c.build, "build name", file, kLongestName);
   check_text(c.config, "configuration", file, kLargestHeader);
   for (const auto& [name, value] : c.counters) check_text(name, "counter name", file, kLongestName);
-  for (const SaveRecord& record : c.history) check_text(record.build, "build name", file, kLongestName);
+  for (const SaveRecord& record : c.history)
+    check_text(record.build, "build name", file, kLongestName);
   if (c.vocabulary.size() > kLargestVocabulary)
-    throw DataError(file + ": a vocabulary of " + std::to_string(c.vocabulary.size()) + " characters; at most " +
-                    std::to_string(kLargestVocabulary));
+    throw DataError(file + ": a vocabulary of " + std::to_string(c.vocabulary.size()) +
+                    " characters; at most " + std::to_string(kLargestVocabulary));
   std::bitset<256> seen;
   for (const char c8 : c.vocabulary) {
     const auto code = static_cast<unsigned char>(c8);
-    if (seen[code]) throw DataError(file + ": byte " + std::to_string(code) + " stands twice in the vocabulary");
+    if (seen[code])
+      throw DataError(file + ": byte " + std::to_string(code) + " stands twice in the vocabulary");
     seen[code] = true;
   }
 }
@@ -118,18 +125,24 @@ StreamDigest::StreamDigest() : state_(XXH3_createState()) {
 
 void StreamDigest::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
 
-void StreamDigest::add(std::span<const std::byte> bytes) { XXH3_128bits_update(state_.get(), bytes.data(), bytes.size()); }
+void StreamDigest::add(std::span<const std::byte> bytes) {
+  XXH3_128bits_update(state_.get(), bytes.data(), bytes.size());
+}
 
 Digest StreamDigest::value() const {
   const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
   return {hash.low64, hash.high64};
 }
 
-std::uint32_t version_of(const Checkpoint& checkpoint) { return checkpoint.vocabulary.empty() ? kPlainVersion : kTextVersion; }
+std::uint32_t version_of(const Checkpoint& checkpoint) {
+  return checkpoint.vocabulary.empty() ? kPlainVersion : kTextVersion;
+}
 
-std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type, const std::string& what) {
+std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type,
+                          const std::string& what) {
   if (shape.size() > kHighestRank)
-    throw DataError(what + " has " + std::to_string(shape.size()) + " dimensions; at most " + std::to_string(kHighestRank));
+    throw DataError(what + " has " + std::to_string(shape.size()) + " dimensions; at most " +
+                    std::to_string(kHighestRank));
   std::uint64_t bytes = size_of(type);
   for (const std::int64_t size : shape) {
     if (size < 0) throw DataError(what + " has a negative dimension: " + std::to_string(size));
@@ -139,7 +152,8 @@ std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type
   return bytes;
 }
 
-void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements, const std::string& file) {
+void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements,
+                  const std::string& file) {
   check_progress(checkpoint, file);
   std::set<std::pair<Section, std::string_view>> seen;
   std::uint64_t expected_offset = 0;
@@ -153,12 +167,13 @@ void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& pl
     if (!seen.emplace(array.section, array.name).second) throw DataError(what + " occurs twice");
     const std::uint64_t bytes = array_bytes(array.shape, array.type, what);
     if (bytes != placement.bytes)
-      throw DataError(what + " has " + std::to_string(placement.bytes) + " bytes; its shape and type take " +
-                      std::to_string(bytes));
+      throw DataError(what + " has " + std::to_string(placement.bytes) +
+                      " bytes; its shape and type take " + std::to_string(bytes));
     if (placement.offset != expected_offset)
-      throw DataError(what + " begins at " + std::to_string(placement.offset) + "; expected " + std::to_string(expected_offset) +
-                      ", where the one before ends");
-    if (__builtin_add_overflow(expected_offset, bytes, &expected_offset)) throw DataError(what + " has an impossible place");
+      throw DataError(what + " begins at " + std::to_string(placement.offset) + "; expected " +
+                      std::to_string(expected_offset) + ", where the one before ends");
+    if (__builtin_add_overflow(expected_offset, bytes, &expected_offset))
+      throw DataError(what + " has an impossible place");
   }
 }
 

@@ -1,4 +1,5 @@
-// The container of a snapshot: sizes, and the header's text. For the files of this folder; grammar in docs/checkpoint-format.md.
+// The container of a snapshot: sizes, and the header's text. For the files of this folder; grammar
+// in docs/checkpoint-format.md.
 #pragma once
 
 #include <array>
@@ -15,9 +16,11 @@ struct XXH3_state_s;
 
 namespace io::format {
 
-// magic(8) version(4) header_length(8) header_crc(4) | header | zeros to 64 | tensors | digest(16) magic(8)
+// magic(8) version(4) header_length(8) header_crc(4) | header | zeros to 64 | tensors | digest(16)
+// magic(8)
 constexpr std::array<unsigned char, 8> kMagic = {0x89, 'E', 'N', 'G', 'C', 'K', '\r', '\n'};
-constexpr std::uint32_t kPlainVersion = 1, kTextVersion = 2;  // 2: a text model's vocabulary follows the arrays
+constexpr std::uint32_t kPlainVersion = 1,
+                        kTextVersion = 2;  // 2: a text model's vocabulary follows the arrays
 constexpr std::size_t kPreambleBytes = 8 + 4 + 8 + 4;
 constexpr std::size_t kTrailerBytes = 16 + 8;
 constexpr std::size_t kAlignment = 64;                 // of the first tensor
@@ -50,29 +53,37 @@ struct Placement {  // of one array's bytes; offsets count from the first tensor
   Digest digest;
 };
 
-// Bytes of shape * type. Throws DataError with `what` when a dimension is negative, there are more than 8, or it overflows.
-std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type, const std::string& what);
+// Bytes of shape * type. Throws DataError with `what` when a dimension is negative, there are more
+// than 8, or it overflows.
+std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type,
+                          const std::string& what);
 
-// Names (unique in their section, UTF-8, length), shapes against placements, contiguous placements, sane progress.
-// Throws DataError that begins with `file`.
-void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements, const std::string& file);
+// Names (unique in their section, UTF-8, length), shapes against placements, contiguous placements,
+// sane progress. Throws DataError that begins with `file`.
+void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements,
+                  const std::string& file);
 
 // The version that a snapshot is written in: the oldest that can hold it.
 std::uint32_t version_of(const Checkpoint& checkpoint);
 
 // Everything of a snapshot but the arrays' data. REQUIRES: one placement per array.
-std::vector<std::byte> encode_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements);
-// From a buffer that ends where the header ends. No size in it is believed before so many bytes are there: memory stays
-// within a small multiple of the buffer. Throws DataError that begins with `file`. Calls check_header.
-void decode_header(std::span<const std::byte> bytes, std::uint32_t version, const std::string& file, Checkpoint& checkpoint,
-                   std::vector<Placement>& placements);
+std::vector<std::byte> encode_header(const Checkpoint& checkpoint,
+                                     const std::vector<Placement>& placements);
+// From a buffer that ends where the header ends. No size in it is believed before so many bytes are
+// there: memory stays within a small multiple of the buffer. Throws DataError that begins with
+// `file`. Calls check_header.
+void decode_header(std::span<const std::byte> bytes, std::uint32_t version, const std::string& file,
+                   Checkpoint& checkpoint, std::vector<Placement>& placements);
 
-// Preamble, header and padding: all that comes before the tensors. REQUIRES: as encode_header. Throws Error: too long.
-std::vector<std::byte> encode_head(const Checkpoint& checkpoint, const std::vector<Placement>& placements);
+// Preamble, header and padding: all that comes before the tensors. REQUIRES: as encode_header.
+// Throws Error: too long.
+std::vector<std::byte> encode_head(const Checkpoint& checkpoint,
+                                   const std::vector<Placement>& placements);
 // `content`: of all that comes before.
 std::vector<std::byte> encode_trailer(const Digest& content);
 
-// All that comes before the tensors, checked; `checkpoint` has everything but the arrays' data. Throws DataError.
+// All that comes before the tensors, checked; `checkpoint` has everything but the arrays' data.
+// Throws DataError.
 struct Head {
   Checkpoint checkpoint;
   std::vector<Placement> placements;
@@ -81,8 +92,10 @@ struct Head {
 Head read_head(const ByteSource& file);
 
 // What readers say, so that all of them say the same. Throw DataError.
-void check_length(std::uint64_t claimed, std::uint64_t found, const std::string& file);  // of all tensors
-void check_trailer(std::span<const std::byte> trailer, const Digest& content, const std::string& file);
+void check_length(std::uint64_t claimed, std::uint64_t found,
+                  const std::string& file);  // of all tensors
+void check_trailer(std::span<const std::byte> trailer, const Digest& content,
+                   const std::string& file);
 [[noreturn]] void fail_array(Section section, const std::string& name, const std::string& file);
 
 }  // namespace io::format

@@ -1,4 +1,5 @@
-// The header through cereal, and the only file that sees cereal. Plain structs alone: no pointers, no maps, no polymorphism.
+// The header through cereal, and the only file that sees cereal. Plain structs alone: no pointers,
+// no maps, no polymorphism.
 #include <cereal/archives/portable_binary.hpp>
 #include <cereal/types/string.hpp>
 #include <cereal/types/vector.hpp>
@@ -54,8 +55,8 @@ struct Header {
 
   template <class Archive>
   void serialize(Archive& archive) {
-    archive(global_step, epoch, step_in_epoch, world_size, samples_seen, seed, model, dataset, config, build, counters, history,
-            tensors);
+    archive(global_step, epoch, step_in_epoch, world_size, samples_seen, seed, model, dataset,
+            config, build, counters, history, tensors);
   }
 };
 
@@ -69,12 +70,16 @@ constexpr std::size_t kLeastBytes<CounterEntry> = 8 + 8;
 template <>
 constexpr std::size_t kLeastBytes<SaveEntry> = 3 * 8 + 8;
 
-// Reads what PortableBinaryOutputArchive wrote, little-endian, from memory. cereal's own input archive resizes a container to
-// whatever length the file claims; this one first compares it with the bytes that are left.
-class BoundedInputArchive : public cereal::InputArchive<BoundedInputArchive, cereal::AllowEmptyClassElision> {
+// Reads what PortableBinaryOutputArchive wrote, little-endian, from memory. cereal's own input
+// archive resizes a container to whatever length the file claims; this one first compares it with
+// the bytes that are left.
+class BoundedInputArchive
+    : public cereal::InputArchive<BoundedInputArchive, cereal::AllowEmptyClassElision> {
  public:
   BoundedInputArchive(std::span<const std::byte> bytes, const std::string& file)
-      : cereal::InputArchive<BoundedInputArchive, cereal::AllowEmptyClassElision>(this), left_(bytes), file_(file) {}
+      : cereal::InputArchive<BoundedInputArchive, cereal::AllowEmptyClassElision>(this),
+        left_(bytes),
+        file_(file) {}
 
   void read(void* target, std::size_t count) {
     if (count > left_.size()) throw DataError(file_ + ": the header ends in the middle of a value");
@@ -113,7 +118,8 @@ void load(BoundedInputArchive& archive, std::vector<T>& items) {
   for (std::size_t i = 0; i < length; ++i) archive(items.emplace_back());
 }
 
-static_assert(std::endian::native == std::endian::little, "tensors and header are stored as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "tensors and header are stored as they lie in memory");
 
 Header header_of(const Checkpoint& c, const std::vector<Placement>& placements) {
   Header header{c.global_step,
@@ -130,22 +136,26 @@ Header header_of(const Checkpoint& c, const std::vector<Placement>& placements) 
                 {},
                 {}};
   for (const auto& [name, value] : c.counters) header.counters.push_back({name, value});
-  for (const SaveRecord& r : c.history) header.history.push_back({r.step, r.unix_seconds, r.world_size, r.build});
+  for (const SaveRecord& r : c.history)
+    header.history.push_back({r.step, r.unix_seconds, r.world_size, r.build});
   for (std::size_t i = 0; i < c.arrays.size(); ++i) {
     const NamedArray& a = c.arrays[i];
     const Placement& p = placements[i];
-    header.tensors.push_back({a.name, static_cast<std::uint8_t>(a.section), static_cast<std::uint8_t>(a.type), a.shape, a.device,
-                              p.offset, p.bytes, p.digest.low, p.digest.high});
+    header.tensors.push_back({a.name, static_cast<std::uint8_t>(a.section),
+                              static_cast<std::uint8_t>(a.type), a.shape, a.device, p.offset,
+                              p.bytes, p.digest.low, p.digest.high});
   }
   return header;
 }
 
 int world_size_of(std::int64_t value, const std::string& file) {
-  if (value < 1 || value > 1'000'000) throw DataError(file + ": world size " + std::to_string(value) + "; expected 1 to 1000000");
+  if (value < 1 || value > 1'000'000)
+    throw DataError(file + ": world size " + std::to_string(value) + "; expected 1 to 1000000");
   return static_cast<int>(value);
 }
 
-void take_header(Header&& header, const std::string& file, Checkpoint& c, std::vector<Placement>& placements) {
+void take_header(Header&& header, const std::string& file, Checkpoint& c,
+                 std::vector<Placement>& placements) {
   c.global_step = header.global_step;
   c.epoch = header.epoch;
   c.step_in_epoch = header.step_in_epoch;
@@ -158,10 +168,13 @@ void take_header(Header&& header, const std::string& file, Checkpoint& c, std::v
   c.build = std::move(header.build);
   for (CounterEntry& e : header.counters) c.counters.emplace_back(std::move(e.name), e.value);
   for (SaveEntry& e : header.history)
-    c.history.push_back({e.step, e.unix_seconds, world_size_of(e.world_size, file), std::move(e.build)});
+    c.history.push_back(
+        {e.step, e.unix_seconds, world_size_of(e.world_size, file), std::move(e.build)});
   for (TensorEntry& e : header.tensors) {
-    if (e.section < 1 || e.section > 5) throw DataError(file + ": unknown section " + std::to_string(e.section));
-    if (e.type < 1 || e.type > 7) throw DataError(file + ": unknown array type " + std::to_string(e.type));
+    if (e.section < 1 || e.section > 5)
+      throw DataError(file + ": unknown section " + std::to_string(e.section));
+    if (e.type < 1 || e.type > 7)
+      throw DataError(file + ": unknown array type " + std::to_string(e.type));
     c.arrays.push_back({std::move(e.name),
                         static_cast<Section>(e.section),
                         static_cast<ArrayType>(e.type),
@@ -174,7 +187,8 @@ void take_header(Header&& header, const std::string& file, Checkpoint& c, std::v
 
 }  // namespace
 
-std::vector<std::byte> encode_header(const Checkpoint& checkpoint, const std::vector<Placement>& placements) {
+std::vector<std::byte> encode_header(const Checkpoint& checkpoint,
+                                     const std::vector<Placement>& placements) {
   std::ostringstream stream(std::ios::binary);
   {
     using Archive = cereal::PortableBinaryOutputArchive;
@@ -187,8 +201,8 @@ std::vector<std::byte> encode_header(const Checkpoint& checkpoint, const std::ve
   return {bytes.begin(), bytes.end()};
 }
 
-void decode_header(std::span<const std::byte> bytes, std::uint32_t version, const std::string& file, Checkpoint& checkpoint,
-                   std::vector<Placement>& placements) {
+void decode_header(std::span<const std::byte> bytes, std::uint32_t version, const std::string& file,
+                   Checkpoint& checkpoint, std::vector<Placement>& placements) {
   BoundedInputArchive archive(bytes, file);
   std::uint8_t little_endian = 0;
   Header header;
@@ -197,10 +211,12 @@ void decode_header(std::span<const std::byte> bytes, std::uint32_t version, cons
   archive(header);
   if (version == kTextVersion) {
     archive(checkpoint.vocabulary);
-    if (checkpoint.vocabulary.empty()) throw DataError(file + ": version 2, but the vocabulary is empty");
+    if (checkpoint.vocabulary.empty())
+      throw DataError(file + ": version 2, but the vocabulary is empty");
   }
   if (archive.bytes_left() != 0)
-    throw DataError(file + ": " + std::to_string(archive.bytes_left()) + " bytes follow the header's last value");
+    throw DataError(file + ": " + std::to_string(archive.bytes_left()) +
+                    " bytes follow the header's last value");
   take_header(std::move(header), file, checkpoint, placements);
   check_header(checkpoint, placements, file);
 }

@@ -1,4 +1,5 @@
-// A checkpoint as a source of arrays: its digest is taken along while the arrays are read in the file's order.
+// A checkpoint as a source of arrays: its digest is taken along while the arrays are read in the
+// file's order.
 #include <algorithm>
 #include <cstring>
 
@@ -17,11 +18,13 @@ class CheckpointSource : public ArraySource {
     placements_ = std::move(head.placements);
     begin_ = head.tensors_begin;
     end_ = bytes_->size() - format::kTrailerBytes;
-    const std::uint64_t last = placements_.empty() ? 0 : placements_.back().offset + placements_.back().bytes;
+    const std::uint64_t last =
+        placements_.empty() ? 0 : placements_.back().offset + placements_.back().bytes;
     format::check_length(last, end_ - begin_, name());
     for (std::size_t i = 0; i < placements_.size(); ++i) {
       NamedArray& array = head.checkpoint.arrays[i];
-      entries_.push_back({std::move(array.name), array.section, array.type, std::move(array.shape), placements_[i].bytes});
+      entries_.push_back({std::move(array.name), array.section, array.type, std::move(array.shape),
+                          placements_[i].bytes});
     }
     advance(begin_);
   }
@@ -53,7 +56,8 @@ class CheckpointSource : public ArraySource {
   void advance(std::uint64_t until) {
     std::vector<std::byte> block(std::min<std::uint64_t>(kBlock, until - digested_));
     while (digested_ < until) {
-      const auto part = std::span(block).first(std::min<std::uint64_t>(block.size(), until - digested_));
+      const auto part =
+          std::span(block).first(std::min<std::uint64_t>(block.size(), until - digested_));
       bytes_->read(digested_, part);
       digest_.add(part);
       digested_ += part.size();
@@ -66,12 +70,14 @@ class CheckpointSource : public ArraySource {
     for (std::size_t i = 0; i < placements_.size(); ++i) {
       format::StreamDigest digest;
       for (std::uint64_t at = 0; at < placements_[i].bytes;) {
-        const auto part = std::span(block).first(std::min<std::uint64_t>(kBlock, placements_[i].bytes - at));
+        const auto part =
+            std::span(block).first(std::min<std::uint64_t>(kBlock, placements_[i].bytes - at));
         bytes_->read(begin_ + placements_[i].offset + at, part);
         digest.add(part);
         at += part.size();
       }
-      if (digest.value() != placements_[i].digest) format::fail_array(entries_[i].section, entries_[i].name, name());
+      if (digest.value() != placements_[i].digest)
+        format::fail_array(entries_[i].section, entries_[i].name, name());
     }
   }
 
@@ -98,8 +104,12 @@ std::vector<NamedArray> read_arrays(ArraySource& source) {
   std::vector<NamedArray> arrays;
   for (std::size_t i = 0; i < source.entries().size(); ++i) {
     const ArrayEntry& entry = source.entries()[i];
-    NamedArray array{
-        .name = entry.name, .section = entry.section, .type = entry.type, .shape = entry.shape, .device = "cpu:0", .data = {}};
+    NamedArray array{.name = entry.name,
+                     .section = entry.section,
+                     .type = entry.type,
+                     .shape = entry.shape,
+                     .device = "cpu:0",
+                     .data = {}};
     // A compressed array is not believed to be as large as it says before so much of it is there.
     const std::uint64_t step = std::max<std::uint64_t>(16 << 20, source.file_bytes());
     for (std::uint64_t at = 0; at < entry.bytes;) {

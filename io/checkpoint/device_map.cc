@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "io/io_error.h"
+#include "io/base/io_error.h"
 
 namespace io {
 namespace {
@@ -16,8 +16,9 @@ std::string canonical_device(const std::string& text) {
   if (kind != "cpu" && kind != "cuda") return "";
   if (colon == std::string::npos) return kind + ":0";
   const std::string index = text.substr(colon + 1);
-  const bool digits = !index.empty() && index.size() <= 4 &&
-                      std::all_of(index.begin(), index.end(), [](unsigned char c) { return std::isdigit(c); });
+  const bool digits =
+      !index.empty() && index.size() <= 4 &&
+      std::all_of(index.begin(), index.end(), [](unsigned char c) { return std::isdigit(c); });
   return digits ? kind + ":" + std::to_string(std::stoi(index)) : "";
 }
 
@@ -42,11 +43,14 @@ DeviceMap DeviceMap::parse(const std::string& spec) {
       const auto end = std::min(spec.find(',', at), spec.size());
       const std::string pair = spec.substr(at, end - at);
       const auto equals = pair.find('=');
-      if (equals == std::string::npos) throw ConfigError("map-location '" + spec + "': '" + pair + "' lacks its =target");
-      const std::string from = device_or_throw(pair.substr(0, equals), spec), to = device_or_throw(pair.substr(equals + 1), spec);
+      if (equals == std::string::npos)
+        throw ConfigError("map-location '" + spec + "': '" + pair + "' lacks its =target");
+      const std::string from = device_or_throw(pair.substr(0, equals), spec),
+                        to = device_or_throw(pair.substr(equals + 1), spec);
       for (const auto& [known, target] : map.pairs_)
         if (known == from)
-          throw ConfigError("map-location '" + spec + "': " + from + " is mapped twice, to " + target + " and " + to);
+          throw ConfigError("map-location '" + spec + "': " + from + " is mapped twice, to " +
+                            target + " and " + to);
       map.pairs_.emplace_back(from, to);
       at = end + 1;
     }

@@ -12,8 +12,8 @@ class DeviceMap {
  public:
   // Throws ConfigError with the offending part of `spec`.
   static DeviceMap parse(const std::string& spec);
-  // The target for an array saved from `saved` on a rank whose own device is `own`. Throws ConfigError when a list does not
-  // mention `saved`.
+  // The target for an array saved from `saved` on a rank whose own device is `own`. Throws
+  // ConfigError when a list does not mention `saved`.
   std::string target(const std::string& saved, const std::string& own) const;
 
  private:

@@ -14,8 +14,8 @@ namespace {
 
 // "\x80" and the protocol begin a pickle, as older PyTorch wrote it.
 bool is_pickle(std::span<const std::byte> first) {
-  return first.size() >= 2 && first[0] == std::byte{0x80} && first[1] >= std::byte{2} && first[1] <= std::byte{5} &&
-         (first.size() < 9 || first[8] != std::byte{'{'});
+  return first.size() >= 2 && first[0] == std::byte{0x80} && first[1] >= std::byte{2} &&
+         first[1] <= std::byte{5} && (first.size() < 9 || first[8] != std::byte{'{'});
 }
 
 template <class T>
@@ -28,7 +28,8 @@ double get(const NamedArray& array, std::size_t i) {
 // f64 to float so that the second rounding, to half, is right: to odd.
 float to_float_odd(double value) {
   const auto nearest = static_cast<float>(value);
-  if (static_cast<double>(nearest) == value || !std::isfinite(value) || !std::isfinite(nearest)) return nearest;
+  if (static_cast<double>(nearest) == value || !std::isfinite(value) || !std::isfinite(nearest))
+    return nearest;
   const bool too_far = std::abs(static_cast<double>(nearest)) > std::abs(value);
   auto bits = std::bit_cast<std::uint32_t>(nearest);
   if (too_far) --bits;  // towards zero
@@ -44,14 +45,19 @@ std::unique_ptr<ArraySource> open_arrays(std::unique_ptr<ByteSource> bytes) {
   const std::vector<std::byte> first = bytes->bytes(0, std::min<std::uint64_t>(bytes->size(), 16));
   if (first.empty()) throw DataError(name + ": the file is empty");
   if (is_pickle(first))
-    throw DataError(name + ": a pickle; pickles are never read, save it as .safetensors (docs/interchange.md)");
+    throw DataError(
+        name + ": a pickle; pickles are never read, save it as .safetensors (docs/interchange.md)");
   if (first.size() >= 6 && std::memcmp(first.data(), "\x93NUMPY", 6) == 0)
     throw DataError(name + ": a single .npy array; expected an .npz with an array for each name");
   if (first.size() > 8 && first[8] == std::byte{'{'}) return open_safetensors(std::move(bytes));
-  throw DataError(name + ": neither a checkpoint of engine nor .safetensors nor .npz, or damaged in its first bytes");
+  throw DataError(
+      name +
+      ": neither a checkpoint of engine nor .safetensors nor .npz, or damaged in its first bytes");
 }
 
-std::unique_ptr<ArraySource> open_arrays(const std::string& path) { return open_arrays(open_bytes(path)); }
+std::unique_ptr<ArraySource> open_arrays(const std::string& path) {
+  return open_arrays(open_bytes(path));
+}
 
 std::vector<NamedArray> load_arrays(const std::string& path) {
   std::unique_ptr<ByteSource> bytes = open_bytes(path);
@@ -61,10 +67,13 @@ std::vector<NamedArray> load_arrays(const std::string& path) {
   return arrays;
 }
 
-bool is_running_statistic(const std::string& name) { return name.ends_with("running_mean") || name.ends_with("running_var"); }
+bool is_running_statistic(const std::string& name) {
+  return name.ends_with("running_mean") || name.ends_with("running_var");
+}
 
 Section section_of_name(const std::string& name) {
-  return is_running_statistic(name) || name.ends_with("num_batches_tracked") ? Section::kBuffer : Section::kParameter;
+  return is_running_statistic(name) || name.ends_with("num_batches_tracked") ? Section::kBuffer
+                                                                             : Section::kParameter;
 }
 
 void save_arrays(const std::vector<NamedArray>& arrays, const std::string& path) {
@@ -75,18 +84,25 @@ void save_arrays(const std::vector<NamedArray>& arrays, const std::string& path)
 
 NamedArray to_half(const NamedArray& array, ArrayType half, const std::string& what) {
   if (array.type != ArrayType::kF32 && array.type != ArrayType::kF64) return array;
-  NamedArray out{
-      .name = array.name, .section = array.section, .type = half, .shape = array.shape, .device = array.device, .data = {}};
+  NamedArray out{.name = array.name,
+                 .section = array.section,
+                 .type = half,
+                 .shape = array.shape,
+                 .device = array.device,
+                 .data = {}};
   const std::size_t count = array.data.size() / size_of(array.type);
   out.data.resize(count * sizeof(std::uint16_t));
   for (std::size_t i = 0; i < count; ++i) {
-    const double value = array.type == ArrayType::kF32 ? get<float>(array, i) : get<double>(array, i);
+    const double value =
+        array.type == ArrayType::kF32 ? get<float>(array, i) : get<double>(array, i);
     const float narrow = to_float_odd(value);
-    const std::uint16_t bits = half == ArrayType::kF16 ? f16_of_float(narrow) : bf16_of_float(narrow);
+    const std::uint16_t bits =
+        half == ArrayType::kF16 ? f16_of_float(narrow) : bf16_of_float(narrow);
     const float back = half == ArrayType::kF16 ? float_of_f16(bits) : float_of_bf16(bits);
     if (std::isinf(back) && std::isfinite(value))
-      throw DataError(what + ": '" + array.name + "' holds " + std::to_string(value) + ", beyond the range of " +
-                      to_string(half) + (half == ArrayType::kF16 ? " (65504); bf16 reaches as far as f32" : ""));
+      throw DataError(what + ": '" + array.name + "' holds " + std::to_string(value) +
+                      ", beyond the range of " + to_string(half) +
+                      (half == ArrayType::kF16 ? " (65504); bf16 reaches as far as f32" : ""));
     std::memcpy(out.data.data() + i * sizeof bits, &bits, sizeof bits);
   }
   return out;

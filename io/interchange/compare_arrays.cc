@@ -10,7 +10,8 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kBlock = 1 << 18;  // stays in a core's cache while it is compared; a multiple of every element's size
+constexpr std::size_t kBlock =
+    1 << 18;  // stays in a core's cache while it is compared; a multiple of every element's size
 constexpr std::size_t kNone = ~std::size_t{0};
 
 using Key = std::pair<Section, std::string>;
@@ -26,25 +27,31 @@ std::string plain(std::string name, const CompareOptions& options) {
   for (const std::string& prefix : options.strip_prefix)
     if (name.starts_with(prefix) && name.size() > prefix.size()) name.erase(0, prefix.size());
   for (const auto& [from, to] : options.rename)
-    if (name.starts_with(from) && (name.size() == from.size() || from.ends_with('.') || name[from.size()] == '.'))
+    if (name.starts_with(from) &&
+        (name.size() == from.size() || from.ends_with('.') || name[from.size()] == '.'))
       return to + name.substr(from.size());
   return name;
 }
 
 bool selected(const Key& key, const CompareOptions& options) {
-  return std::find(options.sections.begin(), options.sections.end(), key.first) != options.sections.end() &&
+  return std::find(options.sections.begin(), options.sections.end(), key.first) !=
+             options.sections.end() &&
          std::none_of(options.ignore.begin(), options.ignore.end(),
                       [&](const std::string& glob) { return glob_matches(glob, key.second); });
 }
 
 class Table {  // which array of which file bears which name
  public:
-  Table(const std::vector<ArraySource*>& files, const CompareOptions& options) : files_(files), options_(options) {
+  Table(const std::vector<ArraySource*>& files, const CompareOptions& options)
+      : files_(files), options_(options) {
     std::vector<std::size_t> order(files.size());
     for (std::size_t f = 0; f < files.size(); ++f) order[f] = f;
     // Checkpoints first: they know sections and model order.
-    const auto rank = [&](std::size_t f) { return files[f]->has_sections() ? 0 : files[f]->in_model_order() ? 1 : 2; };
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
+    const auto rank = [&](std::size_t f) {
+      return files[f]->has_sections() ? 0 : files[f]->in_model_order() ? 1 : 2;
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
     for (const std::size_t f : order) add(f);
   }
 
@@ -60,8 +67,8 @@ class Table {  // which array of which file bears which name
       const auto [row, fresh] = rows_.try_emplace(std::move(key), files_.size(), kNone);
       if (fresh) order_.emplace_back(&row->first, &row->second);
       if (row->second[f] != kNone)
-        throw DataError(files_[f]->name() + ": '" + files_[f]->entries()[row->second[f]].name + "' and '" + entry.name +
-                        "' both become '" + row->first.second + "'");
+        throw DataError(files_[f]->name() + ": '" + files_[f]->entries()[row->second[f]].name +
+                        "' and '" + entry.name + "' both become '" + row->first.second + "'");
       row->second[f] = i;
     }
   }
@@ -88,8 +95,10 @@ class RowComparer {
     for (std::size_t f = 1; f < files_.size(); ++f) all.push_back(f);
     const auto [same, differing] = split(columns, 0, all);
     if (differing.empty()) return;
-    const std::size_t holder = static_cast<std::size_t>(
-        std::find_if(columns.begin(), columns.end(), [](std::size_t column) { return column != kNone; }) - columns.begin());
+    const std::size_t holder =
+        static_cast<std::size_t>(std::find_if(columns.begin(), columns.end(),
+                                              [](std::size_t column) { return column != kNone; }) -
+                                 columns.begin());
     const ArrayEntry& entry = files_[holder]->entries()[columns[holder]];
     ArrayDifference d{.name = key.second,
                       .section = key.first,
@@ -119,12 +128,14 @@ class RowComparer {
 
   // Why the two cannot even be compared; "" when they can.
   std::string mismatch(const Columns& columns, std::size_t a, std::size_t b) const {
-    if (columns[a] == kNone || columns[b] == kNone) return columns[a] == columns[b] ? "" : "missing";
+    if (columns[a] == kNone || columns[b] == kNone)
+      return columns[a] == columns[b] ? "" : "missing";
     const ArrayEntry &x = files_[a]->entries()[columns[a]], &y = files_[b]->entries()[columns[b]];
     return x.type != y.type ? "type" : x.shape != y.shape ? "shape" : "";
   }
 
-  // Which of `others` equal file `one`, and which do not; reports_ says how the latter differ, in their order.
+  // Which of `others` equal file `one`, and which do not; reports_ says how the latter differ, in
+  // their order.
   std::pair<Files, Files> split(const Columns& columns, std::size_t one, const Files& others) {
     Files open, same, differing;
     std::vector<ValueReport> reports(files_.size());
@@ -140,7 +151,8 @@ class RowComparer {
     return {same, differing};
   }
 
-  void compare_blocks(const Columns& columns, std::size_t one, const Files& others, std::vector<ValueReport>& reports) {
+  void compare_blocks(const Columns& columns, std::size_t one, const Files& others,
+                      std::vector<ValueReport>& reports) {
     const ArrayEntry& entry = files_[one]->entries()[columns[one]];
     for (std::uint64_t at = 0; at < entry.bytes; at += kBlock) {
       const std::size_t part = std::min<std::uint64_t>(kBlock, entry.bytes - at);
@@ -148,7 +160,8 @@ class RowComparer {
       files_[one]->read(columns[one], at, a);
       for (const std::size_t f : others) {
         files_[f]->read(columns[f], at, b);
-        compare_values(entry.type, a, b, static_cast<std::int64_t>(at / size_of(entry.type)), options_.tolerance, reports[f]);
+        compare_values(entry.type, a, b, static_cast<std::int64_t>(at / size_of(entry.type)),
+                       options_.tolerance, reports[f]);
       }
     }
   }
@@ -166,7 +179,8 @@ class RowComparer {
       left = std::move(differing);
     }
     const auto largest =
-        std::max_element(classes.begin(), classes.end(), [](const Files& a, const Files& b) { return a.size() < b.size(); });
+        std::max_element(classes.begin(), classes.end(),
+                         [](const Files& a, const Files& b) { return a.size() < b.size(); });
     std::vector<int> files;
     for (auto c = classes.begin(); c != classes.end(); ++c)
       if (c != largest)

@@ -9,8 +9,9 @@
 
 namespace io {
 
-// All zero: bit by bit (a NaN equals the same NaN, -0 differs from +0). Otherwise two numbers are equal when any of the
-// tolerances that are set says so; NaN equals NaN then, and an infinity only itself. Integers are always compared bit by bit.
+// All zero: bit by bit (a NaN equals the same NaN, -0 differs from +0). Otherwise two numbers are
+// equal when any of the tolerances that are set says so; NaN equals NaN then, and an infinity only
+// itself. Integers are always compared bit by bit.
 struct Tolerance {
   double relative = 0, absolute = 0;  // |a - b| <= absolute + relative * |b|
   std::int64_t ulp = 0;               // at most so many representable numbers apart
@@ -24,8 +25,9 @@ struct ValueReport {
   std::int64_t first_index = -1;  // the first element that differs
 };
 
-// Adds what `a` and `b` show, whose first element has index `first`. REQUIRES: same length, whole elements.
-void compare_values(ArrayType type, std::span<const std::byte> a, std::span<const std::byte> b, std::int64_t first,
-                    const Tolerance& tolerance, ValueReport& report);
+// Adds what `a` and `b` show, whose first element has index `first`. REQUIRES: same length, whole
+// elements.
+void compare_values(ArrayType type, std::span<const std::byte> a, std::span<const std::byte> b,
+                    std::int64_t first, const Tolerance& tolerance, ValueReport& report);
 
 }  // namespace io

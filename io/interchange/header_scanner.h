@@ -1,4 +1,5 @@
-// What the readers of text headers share: a place in the text, blanks, single characters, whole numbers, and the error's words.
+// What the readers of text headers share: a place in the text, blanks, single characters, whole
+// numbers, and the error's words.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +8,23 @@
 #include <string>
 #include <string_view>
 
-#include "io/io_error.h"
+#include "io/base/io_error.h"
 
 namespace io {
 
 class HeaderScanner {
  protected:
   // `kind` ("bad .npy header") and `file` stand in messages; text and file outlive the scanner.
-  HeaderScanner(std::string_view text, const std::string& file, const char* kind) : text_(text), file_(file), kind_(kind) {}
+  HeaderScanner(std::string_view text, const std::string& file, const char* kind)
+      : text_(text), file_(file), kind_(kind) {}
 
   [[noreturn]] void fail(const std::string& fault) const {
     throw DataError(file_ + ": " + kind_ + " at byte " + std::to_string(at_) + ": " + fault);
   }
   void space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
+      ++at_;
   }
   bool take(char c) {
     space();
@@ -38,7 +42,8 @@ class HeaderScanner {
     std::int64_t value = 0;
     while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
       const std::int64_t digit = text_[at_] - '0';
-      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10) fail("a number that does not fit into 63 bits");
+      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10)
+        fail("a number that does not fit into 63 bits");
       value = value * 10 + digit;
       ++at_;
     }

@@ -12,13 +12,14 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::uint64_t kLongestText = 65536;
 constexpr std::size_t kMostDimensions = 8;
-constexpr std::pair<std::string_view, ArrayType> kTypes[] = {{"<f2", ArrayType::kF16}, {"<f4", ArrayType::kF32},
-                                                             {"<f8", ArrayType::kF64}, {"<i4", ArrayType::kI32},
-                                                             {"<i8", ArrayType::kI64}, {"|u1", ArrayType::kU8}};
+constexpr std::pair<std::string_view, ArrayType> kTypes[] = {
+    {"<f2", ArrayType::kF16}, {"<f4", ArrayType::kF32}, {"<f8", ArrayType::kF64},
+    {"<i4", ArrayType::kI32}, {"<i8", ArrayType::kI64}, {"|u1", ArrayType::kU8}};
 
 class DictionaryReader : private HeaderScanner {
  public:
-  DictionaryReader(std::string_view text, const std::string& what) : HeaderScanner(text, what, "bad .npy header") {}
+  DictionaryReader(std::string_view text, const std::string& what)
+      : HeaderScanner(text, what, "bad .npy header") {}
 
   NpyHeader read() {
     NpyHeader header;
@@ -50,7 +51,8 @@ class DictionaryReader : private HeaderScanner {
     }
     space();
     if (at_ != text_.size()) fail("text after the dictionary");
-    if (!has_descr || !has_order || !has_shape) fail("one of descr, fortran_order, shape is missing");
+    if (!has_descr || !has_order || !has_shape)
+      fail("one of descr, fortran_order, shape is missing");
     return header;
   }
 
@@ -62,26 +64,31 @@ class DictionaryReader : private HeaderScanner {
     const std::size_t end = text_.find(quote, at_);
     if (end == std::string_view::npos) fail("a string without end");
     std::string out(text_.substr(at_, end - at_));
-    if (std::any_of(out.begin(), out.end(), [](char c) { return c < 0x20 || c == '\\'; })) fail("an escape in a string");
+    if (std::any_of(out.begin(), out.end(), [](char c) { return c < 0x20 || c == '\\'; }))
+      fail("an escape in a string");
     at_ = end + 1;
     return out;
   }
 
   ArrayType type() {
     space();
-    if (at_ < text_.size() && text_[at_] == '[') fail("a structured dtype; save each field as an array of its own");
+    if (at_ < text_.size() && text_[at_] == '[')
+      fail("a structured dtype; save each field as an array of its own");
     const std::string descr = string();
     for (const auto& [name, known] : kTypes)
       if (descr == name) return known;
     if (descr.find('O') != std::string::npos)
-      fail("dtype '" + descr + "': an array of Python objects is a pickle, and pickles are never read");
-    if (descr.starts_with('>')) fail("dtype '" + descr + "' is big-endian; save it after .astype(a.dtype.newbyteorder('<'))");
+      fail("dtype '" + descr +
+           "': an array of Python objects is a pickle, and pickles are never read");
+    if (descr.starts_with('>'))
+      fail("dtype '" + descr + "' is big-endian; save it after .astype(a.dtype.newbyteorder('<'))");
     fail("dtype '" + descr + "'; known are <f2 <f4 <f8 <i4 <i8 |u1");
   }
 
   bool boolean() {
     space();
-    for (const auto& [word, value] : {std::pair{std::string_view("True"), true}, std::pair{std::string_view("False"), false}})
+    for (const auto& [word, value] :
+         {std::pair{std::string_view("True"), true}, std::pair{std::string_view("False"), false}})
       if (text_.substr(at_).starts_with(word)) {
         at_ += word.size();
         return value;
@@ -114,16 +121,20 @@ std::uint64_t npy_header_length(std::span<const std::byte> first, const std::str
   const auto byte = [&](std::size_t i) { return std::to_integer<std::uint64_t>(first[i]); };
   const std::uint64_t major = byte(6), minor = byte(7);
   if (major < 1 || major > 3 || minor != 0)
-    throw DataError(what + ": .npy version " + std::to_string(major) + "." + std::to_string(minor) + "; known are 1.0, 2.0, 3.0");
+    throw DataError(what + ": .npy version " + std::to_string(major) + "." + std::to_string(minor) +
+                    "; known are 1.0, 2.0, 3.0");
   if (major > 1 && first.size() < 12) throw DataError(what + ": truncated .npy header");
-  const std::uint64_t text = byte(8) | byte(9) << 8 | (major > 1 ? byte(10) << 16 | byte(11) << 24 : 0);
+  const std::uint64_t text =
+      byte(8) | byte(9) << 8 | (major > 1 ? byte(10) << 16 | byte(11) << 24 : 0);
   if (text > kLongestText)
-    throw DataError(what + ": a .npy header of " + std::to_string(text) + " bytes; at most " + std::to_string(kLongestText));
+    throw DataError(what + ": a .npy header of " + std::to_string(text) + " bytes; at most " +
+                    std::to_string(kLongestText));
   return (major > 1 ? 12 : 10) + text;
 }
 
 NpyHeader parse_npy_header(std::span<const std::byte> header, const std::string& what) {
-  const std::uint64_t length = npy_header_length(header.first(std::min(header.size(), kNpyPrefix)), what);
+  const std::uint64_t length =
+      npy_header_length(header.first(std::min(header.size(), kNpyPrefix)), what);
   if (header.size() < length) throw DataError(what + ": truncated .npy header");
   const std::size_t begin = std::to_integer<int>(header[6]) == 1 ? 10 : 12;
   const std::string_view text(reinterpret_cast<const char*>(header.data()) + begin, length - begin);
@@ -132,18 +143,24 @@ NpyHeader parse_npy_header(std::span<const std::byte> header, const std::string&
   return result;
 }
 
-std::string write_npy_header(ArrayType type, const std::vector<std::int64_t>& shape, const std::string& what) {
-  const auto known = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& t) { return t.second == type; });
-  if (known == std::end(kTypes)) throw DataError(what + " is " + to_string(type) + ", which .npy files cannot hold");
-  std::string text = "{'descr': '" + std::string(known->first) + "', 'fortran_order': False, 'shape': (";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+std::string write_npy_header(ArrayType type, const std::vector<std::int64_t>& shape,
+                             const std::string& what) {
+  const auto known = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                  [&](const auto& t) { return t.second == type; });
+  if (known == std::end(kTypes))
+    throw DataError(what + " is " + to_string(type) + ", which .npy files cannot hold");
+  std::string text =
+      "{'descr': '" + std::string(known->first) + "', 'fortran_order': False, 'shape': (";
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
   text += shape.size() == 1 ? ",), }" : "), }";
   constexpr std::size_t kAlignment = 64, kFixed = 10;
   const std::size_t all = (kFixed + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
   text.resize(all - kFixed - 1, ' ');
   text += '\n';
   std::string header(kMagic);
-  header += {'\x01', '\x00', static_cast<char>(text.size() & 0xFF), static_cast<char>(text.size() >> 8)};
+  header +=
+      {'\x01', '\x00', static_cast<char>(text.size() & 0xFF), static_cast<char>(text.size() >> 8)};
   return header + text;
 }
 

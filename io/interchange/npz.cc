@@ -5,11 +5,11 @@
 #include <cstring>
 #include <set>
 
+#include "io/base/text_format.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/interchange/npy_header.h"
 #include "io/interchange/zip_archive.h"
-#include "io/text_format.h"
 
 namespace io {
 namespace {
@@ -17,11 +17,12 @@ namespace {
 constexpr std::string_view kEnding = ".npy";
 
 // Elements of `fortran` (first index fastest) in C order (last index fastest).
-std::vector<std::byte> to_c_order(const std::vector<std::byte>& fortran, const std::vector<std::int64_t>& shape,
-                                  std::size_t element) {
+std::vector<std::byte> to_c_order(const std::vector<std::byte>& fortran,
+                                  const std::vector<std::int64_t>& shape, std::size_t element) {
   std::vector<std::byte> out(fortran.size());
   std::vector<std::uint64_t> stride(shape.size(), 1), index(shape.size(), 0);
-  for (std::size_t d = 1; d < shape.size(); ++d) stride[d] = stride[d - 1] * static_cast<std::uint64_t>(shape[d - 1]);
+  for (std::size_t d = 1; d < shape.size(); ++d)
+    stride[d] = stride[d - 1] * static_cast<std::uint64_t>(shape[d - 1]);
   std::uint64_t from = 0;
   for (std::size_t at = 0; at < out.size(); at += element) {
     std::memcpy(out.data() + at, fortran.data() + from * element, element);
@@ -37,11 +38,13 @@ std::vector<std::byte> to_c_order(const std::vector<std::byte>& fortran, const s
 
 class NpzSource : public ArraySource {
  public:
-  explicit NpzSource(std::unique_ptr<ByteSource> bytes) : ArraySource(std::move(bytes)), zip_(*bytes_) {
+  explicit NpzSource(std::unique_ptr<ByteSource> bytes)
+      : ArraySource(std::move(bytes)), zip_(*bytes_) {
     for (const ZipMember& member : zip_.members()) {  // before any header: the clearer message
       if (member.name.ends_with("/data.pkl"))
         throw DataError(name() + ": holds '" + member.name +
-                        "': a PyTorch pickle; pickles are never read, save it as .safetensors (docs/interchange.md)");
+                        "': a PyTorch pickle; pickles are never read, save it as .safetensors "
+                        "(docs/interchange.md)");
       if (!member.name.ends_with(kEnding) || member.name.size() == kEnding.size())
         throw DataError(name() + ": '" + member.name + "' is no .npy array; not an .npz file");
     }
@@ -49,7 +52,8 @@ class NpzSource : public ArraySource {
   }
 
   void read(std::size_t index, std::uint64_t offset, std::span<std::byte> target) override {
-    if (!headers_[index].fortran_order) return zip_.read(index, headers_[index].header_bytes + offset, target);
+    if (!headers_[index].fortran_order)
+      return zip_.read(index, headers_[index].header_bytes + offset, target);
     if (turned_index_ != index) turn(index);
     if (!target.empty()) std::memcpy(target.data(), turned_.data() + offset, target.size());
   }
@@ -68,19 +72,24 @@ class NpzSource : public ArraySource {
     zip_.read(index, first, std::span(header).subspan(first));
     headers_.push_back(parse_npy_header(header, what));
     NpyHeader& h = headers_.back();
-    const std::uint64_t wanted = format::array_bytes(h.shape, h.type, what), found = member.size - length;
+    const std::uint64_t wanted = format::array_bytes(h.shape, h.type, what),
+                        found = member.size - length;
     if (wanted != found)
-      throw DataError(what + " has " + std::to_string(found) + " bytes, its shape and dtype want " + std::to_string(wanted));
-    const auto longer = std::count_if(h.shape.begin(), h.shape.end(), [](std::int64_t d) { return d > 1; });
+      throw DataError(what + " has " + std::to_string(found) + " bytes, its shape and dtype want " +
+                      std::to_string(wanted));
+    const auto longer =
+        std::count_if(h.shape.begin(), h.shape.end(), [](std::int64_t d) { return d > 1; });
     if (longer < 2) h.fortran_order = false;  // the same in both orders
-    entries_.push_back({member.name.substr(0, member.name.size() - kEnding.size()), Section::kParameter, h.type, h.shape, found});
+    entries_.push_back({member.name.substr(0, member.name.size() - kEnding.size()),
+                        Section::kParameter, h.type, h.shape, found});
   }
 
   void turn(std::size_t index) {
     turned_index_ = kNone;
     std::vector<std::byte> fortran;
     constexpr std::uint64_t kStep = 16 << 20;
-    for (std::uint64_t at = 0, all = entries_[index].bytes; at < all;) {  // grows only as far as there is data
+    for (std::uint64_t at = 0, all = entries_[index].bytes;
+         at < all;) {  // grows only as far as there is data
       const std::uint64_t part = std::min(all - at, std::max<std::uint64_t>(kStep, at));
       fortran.resize(at + part);
       zip_.read(index, headers_[index].header_bytes + at, std::span(fortran).subspan(at));
@@ -101,15 +110,18 @@ class NpzSource : public ArraySource {
 void check_name(const std::string& name, std::set<std::string>& names, const std::string& what) {
   const std::string path = "/" + name + std::string(kEnding) + "/";
   if (name.empty() || name.size() > format::kLongestName - kEnding.size() || !is_utf8(name) ||
-      name.find('\0') != std::string::npos || name.find('\\') != std::string::npos || name.front() == '/' ||
-      path.find("/../") != std::string::npos || path.find("/./") != std::string::npos)
+      name.find('\0') != std::string::npos || name.find('\\') != std::string::npos ||
+      name.front() == '/' || path.find("/../") != std::string::npos ||
+      path.find("/./") != std::string::npos)
     throw DataError(what + " cannot be saved under this name in an .npz");
   if (!names.insert(name).second) throw DataError(what + " occurs twice");
 }
 
 }  // namespace
 
-std::unique_ptr<ArraySource> open_npz(std::unique_ptr<ByteSource> bytes) { return std::make_unique<NpzSource>(std::move(bytes)); }
+std::unique_ptr<ArraySource> open_npz(std::unique_ptr<ByteSource> bytes) {
+  return std::make_unique<NpzSource>(std::move(bytes));
+}
 
 void save_npz(const std::vector<NamedArray>& arrays, const std::string& path) {
   std::vector<std::string> headers;
@@ -119,9 +131,11 @@ void save_npz(const std::vector<NamedArray>& arrays, const std::string& path) {
     const std::string what = path + ": '" + array.name + "'";
     check_name(array.name, names, what);
     if (format::array_bytes(array.shape, array.type, what) != array.data.size())
-      throw DataError(what + " cannot be saved: " + std::to_string(array.data.size()) + " bytes do not fit its shape and type");
+      throw DataError(what + " cannot be saved: " + std::to_string(array.data.size()) +
+                      " bytes do not fit its shape and type");
     headers.push_back(write_npy_header(array.type, array.shape, what));
-    members.emplace_back(array.name + std::string(kEnding), headers.back().size() + array.data.size());
+    members.emplace_back(array.name + std::string(kEnding),
+                         headers.back().size() + array.data.size());
   }
   AtomicFile file(path, ZipWriter::total_bytes(members));
   ZipWriter writer([&](std::span<const std::byte> bytes) { file.write(bytes); });

@@ -1,4 +1,5 @@
-// Reading: bounds first, then pieces where they lie. Writing: a header padded to 8 bytes, then the data.
+// Reading: bounds first, then pieces where they lie. Writing: a header padded to 8 bytes, then the
+// data.
 #include "io/interchange/safetensors.h"
 
 #include <algorithm>
@@ -13,13 +14,15 @@ namespace {
 
 constexpr std::uint64_t kLargestHeader = 100'000'000;  // the format's own cap
 constexpr std::pair<std::string_view, ArrayType> kTypes[] = {
-    {"F32", ArrayType::kF32}, {"F64", ArrayType::kF64}, {"F16", ArrayType::kF16}, {"BF16", ArrayType::kBf16},
-    {"I64", ArrayType::kI64}, {"I32", ArrayType::kI32}, {"U8", ArrayType::kU8}};
+    {"F32", ArrayType::kF32},   {"F64", ArrayType::kF64}, {"F16", ArrayType::kF16},
+    {"BF16", ArrayType::kBf16}, {"I64", ArrayType::kI64}, {"I32", ArrayType::kI32},
+    {"U8", ArrayType::kU8}};
 
 ArrayType type_of(const SafetensorsEntry& entry, const std::string& file) {
   for (const auto& [name, type] : kTypes)
     if (entry.dtype == name) return type;
-  throw DataError(file + ": '" + entry.name + "' has dtype " + entry.dtype + "; known are F32, F64, F16, BF16, I64, I32, U8");
+  throw DataError(file + ": '" + entry.name + "' has dtype " + entry.dtype +
+                  "; known are F32, F64, F16, BF16, I64, I32, U8");
 }
 
 std::uint64_t byte_count(const SafetensorsEntry& entry, ArrayType type, const std::string& file) {
@@ -35,21 +38,25 @@ class SafetensorsSource : public ArraySource {
   explicit SafetensorsSource(std::unique_ptr<ByteSource> bytes) : ArraySource(std::move(bytes)) {
     const std::uint64_t size = bytes_->size();
     std::uint64_t header = 0;
-    if (size < sizeof header) throw DataError(name() + ": not a safetensors file: " + std::to_string(size) + " bytes long");
-    bytes_->read(0, std::as_writable_bytes(std::span(&header, 1)));  // little-endian, as the machine
+    if (size < sizeof header)
+      throw DataError(name() + ": not a safetensors file: " + std::to_string(size) + " bytes long");
+    bytes_->read(0,
+                 std::as_writable_bytes(std::span(&header, 1)));  // little-endian, as the machine
     if (header > kLargestHeader || header > size - sizeof header)
-      throw DataError(name() + ": not a safetensors file, or truncated: a header of " + std::to_string(header) +
-                      " bytes in a file of " + std::to_string(size));
+      throw DataError(name() + ": not a safetensors file, or truncated: a header of " +
+                      std::to_string(header) + " bytes in a file of " + std::to_string(size));
     data_ = sizeof header + header;
     const std::vector<std::byte> text = bytes_->bytes(sizeof header, header);
     std::vector<SafetensorsEntry> found =
         parse_safetensors_header({reinterpret_cast<const char*>(text.data()), text.size()}, name());
-    std::stable_sort(found.begin(), found.end(),
-                     [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+    });
     std::uint64_t at = 0;
     for (SafetensorsEntry& entry : found) at = take(entry, at);
     if (at != size - data_)
-      throw DataError(name() + ": " + std::to_string(size - data_ - at) + " bytes after the last tensor belong to none");
+      throw DataError(name() + ": " + std::to_string(size - data_ - at) +
+                      " bytes after the last tensor belong to none");
   }
 
   bool in_model_order() const override { return false; }  // PyTorch's writer sorts by type and name
@@ -64,15 +71,18 @@ class SafetensorsSource : public ArraySource {
     const ArrayType type = type_of(entry, name());
     const std::uint64_t data_size = bytes_->size() - data_;
     if (entry.begin != at || entry.end < entry.begin || entry.end > data_size)
-      throw DataError(name() + ": '" + entry.name + "' lies at bytes " + std::to_string(entry.begin) + " to " +
-                      std::to_string(entry.end) + ", expected to start at " + std::to_string(at) + " and to end by " +
+      throw DataError(name() + ": '" + entry.name + "' lies at bytes " +
+                      std::to_string(entry.begin) + " to " + std::to_string(entry.end) +
+                      ", expected to start at " + std::to_string(at) + " and to end by " +
                       std::to_string(data_size));
     const std::uint64_t wanted = byte_count(entry, type, name());
     if (entry.end - entry.begin != wanted)
-      throw DataError(name() + ": '" + entry.name + "' has " + std::to_string(entry.end - entry.begin) +
+      throw DataError(name() + ": '" + entry.name + "' has " +
+                      std::to_string(entry.end - entry.begin) +
                       " bytes, its shape and dtype want " + std::to_string(wanted));
     begins_.push_back(data_ + entry.begin);
-    entries_.push_back({std::move(entry.name), Section::kParameter, type, std::move(entry.shape), wanted});
+    entries_.push_back(
+        {std::move(entry.name), Section::kParameter, type, std::move(entry.shape), wanted});
     return entry.end;
   }
 
@@ -86,29 +96,36 @@ std::unique_ptr<ArraySource> open_safetensors(std::unique_ptr<ByteSource> bytes)
   return std::make_unique<SafetensorsSource>(std::move(bytes));
 }
 
-std::vector<NamedArray> parse_safetensors(const std::vector<std::byte>& bytes, const std::string& name) {
+std::vector<NamedArray> parse_safetensors(const std::vector<std::byte>& bytes,
+                                          const std::string& name) {
   return read_arrays(*open_safetensors(memory_bytes(bytes, name)));
 }
 
-std::vector<NamedArray> load_safetensors(const std::string& path) { return read_arrays(*open_safetensors(open_bytes(path))); }
+std::vector<NamedArray> load_safetensors(const std::string& path) {
+  return read_arrays(*open_safetensors(open_bytes(path)));
+}
 
 void save_safetensors(const std::vector<NamedArray>& arrays, const std::string& path) {
   std::vector<SafetensorsEntry> entries;
   std::uint64_t at = 0;
   for (const NamedArray& array : arrays) {
-    const auto type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& t) { return t.second == array.type; });
-    if (type == std::end(kTypes)) throw DataError(path + ": '" + array.name + "' has no safetensors type");
-    entries.push_back({array.name, std::string(type->first), array.shape, at, at + array.data.size()});
+    const auto type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                   [&](const auto& t) { return t.second == array.type; });
+    if (type == std::end(kTypes))
+      throw DataError(path + ": '" + array.name + "' has no safetensors type");
+    entries.push_back(
+        {array.name, std::string(type->first), array.shape, at, at + array.data.size()});
     if (byte_count(entries.back(), array.type, path) != array.data.size())
-      throw DataError(path + ": '" + array.name + "' cannot be saved: " + std::to_string(array.data.size()) +
-                      " bytes do not fit its shape and type");
+      throw DataError(path + ": '" + array.name + "' cannot be saved: " +
+                      std::to_string(array.data.size()) + " bytes do not fit its shape and type");
     at += array.data.size();
   }
   std::string header = write_safetensors_header(entries);
   header.resize((header.size() + 7) / 8 * 8, ' ');
   static_cast<void>(parse_safetensors_header(header, path));  // never writes what it would not read
   std::byte length[8];
-  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<std::byte>(static_cast<std::uint64_t>(header.size()) >> (8 * i));
+  for (std::size_t i = 0; i < 8; ++i)
+    length[i] = static_cast<std::byte>(static_cast<std::uint64_t>(header.size()) >> (8 * i));
 
   AtomicFile file(path, sizeof length + header.size() + at);
   file.write(length);

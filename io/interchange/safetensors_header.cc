@@ -1,10 +1,11 @@
-// A recursive-descent reader for exactly the header's grammar; depth is bounded by the grammar itself.
+// A recursive-descent reader for exactly the header's grammar; depth is bounded by the grammar
+// itself.
 #include "io/interchange/safetensors_header.h"
 
 #include <unordered_set>
 
+#include "io/base/text_format.h"
 #include "io/interchange/header_scanner.h"
-#include "io/text_format.h"
 
 namespace io {
 namespace {
@@ -13,7 +14,8 @@ constexpr std::size_t kLongestName = 4096;
 
 class HeaderReader : private HeaderScanner {
  public:
-  HeaderReader(std::string_view text, const std::string& file) : HeaderScanner(text, file, "bad safetensors header") {}
+  HeaderReader(std::string_view text, const std::string& file)
+      : HeaderScanner(text, file, "bad safetensors header") {}
 
   std::vector<SafetensorsEntry> read() {
     if (!text_.starts_with('{')) fail("expected '{'");  // the format allows blanks at the end alone
@@ -74,7 +76,8 @@ class HeaderReader : private HeaderScanner {
     if (c != 'u') fail("an unknown escape");
     std::uint32_t code = hex4();
     if (code >= 0xD800 && code < 0xDC00) {  // the first half of a pair
-      if (!(at_ + 1 < text_.size() && text_[at_] == '\\' && text_[at_ + 1] == 'u')) fail("half a surrogate pair");
+      if (!(at_ + 1 < text_.size() && text_[at_] == '\\' && text_[at_ + 1] == 'u'))
+        fail("half a surrogate pair");
       at_ += 2;
       const std::uint32_t low = hex4();
       if (low < 0xDC00 || low > 0xDFFF) fail("half a surrogate pair");
@@ -146,14 +149,16 @@ class HeaderReader : private HeaderScanner {
         fail("unknown key '" + key + "' of '" + name + "'");
       }
     });
-    if (!has_dtype || !has_shape || !has_offsets) fail("'" + name + "' lacks one of dtype, shape, data_offsets");
+    if (!has_dtype || !has_shape || !has_offsets)
+      fail("'" + name + "' lacks one of dtype, shape, data_offsets");
     return e;
   }
 };
 
 }  // namespace
 
-std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, const std::string& file) {
+std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text,
+                                                       const std::string& file) {
   return HeaderReader(text, file).read();
 }
 
@@ -161,8 +166,10 @@ std::string write_safetensors_header(const std::vector<SafetensorsEntry>& entrie
   std::string text = R"({"__metadata__":{"format":"pt"})";  // some loaders ask for it
   for (const SafetensorsEntry& entry : entries) {
     text += ',' + json_string(entry.name) + ":{\"dtype\":\"" + entry.dtype + "\",\"shape\":[";
-    for (std::size_t i = 0; i < entry.shape.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(entry.shape[i]);
-    text += "],\"data_offsets\":[" + std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]}";
+    for (std::size_t i = 0; i < entry.shape.size(); ++i)
+      text += (i > 0 ? "," : "") + std::to_string(entry.shape[i]);
+    text += "],\"data_offsets\":[" + std::to_string(entry.begin) + "," + std::to_string(entry.end) +
+            "]}";
   }
   return text + "}";
 }

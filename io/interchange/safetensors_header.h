@@ -14,10 +14,12 @@ struct SafetensorsEntry {
   std::uint64_t begin = 0, end = 0;  // bytes, from the end of the header
 };
 
-// Entries in the order of the text; "__metadata__" is checked and left out. Throws DataError "`file`: ..." for anything that is
-// not an object of {dtype, shape, data_offsets} objects: unknown or repeated keys, repeated names, numbers that overflow.
-// By hand: no JSON library is among the dependencies, and a general one would accept what the format forbids.
-std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, const std::string& file);
+// Entries in the order of the text; "__metadata__" is checked and left out. Throws DataError
+// "`file`: ..." for anything that is not an object of {dtype, shape, data_offsets} objects: unknown
+// or repeated keys, repeated names, numbers that overflow. By hand: no JSON library is among the
+// dependencies, and a general one would accept what the format forbids.
+std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text,
+                                                       const std::string& file);
 
 // The same as text, with the "__metadata__" that says that names and layouts are PyTorch's.
 std::string write_safetensors_header(const std::vector<SafetensorsEntry>& entries);

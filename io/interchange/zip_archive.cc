@@ -11,14 +11,16 @@ namespace {
 
 constexpr std::size_t kBlock = 1 << 18;
 constexpr std::uint64_t kLargest32 = 0xFFFFFFFE;  // what needs more stands in a zip64 field
-constexpr std::uint64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocator64Bytes = 20;
+constexpr std::uint64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56,
+                        kLocator64Bytes = 20;
 constexpr std::uint64_t kLocal64Bytes = 20, kCentral64Bytes = 28;  // extra fields
 constexpr std::size_t kMostMembers = 0xFFFE;
 constexpr std::uint16_t kUtf8 = 1 << 11, kFirstDay = 1 << 5 | 1;  // 1980-01-01
 
 std::uint32_t add_crc(std::uint32_t crc, std::span<const std::byte> bytes) {
   if (bytes.empty()) return crc;  // zlib takes a null pointer for a new beginning
-  return static_cast<std::uint32_t>(crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  return static_cast<std::uint32_t>(
+      crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
 class Record {  // numbers, little-endian, one after the other
@@ -49,7 +51,10 @@ bool needs64(std::uint64_t size, std::uint64_t at) { return size > kLargest32 ||
 class ZipReader::Inflater {  // one deflated member, front to back
  public:
   Inflater(const ByteSource& file, std::size_t index, const ZipMember& member)
-      : index_(index), file_(file), member_(member), input_(std::min<std::uint64_t>(kBlock, member.compressed)) {
+      : index_(index),
+        file_(file),
+        member_(member),
+        input_(std::min<std::uint64_t>(kBlock, member.compressed)) {
     if (inflateInit2(&stream_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
   }
   ~Inflater() { inflateEnd(&stream_); }
@@ -77,11 +82,13 @@ class ZipReader::Inflater {  // one deflated member, front to back
 
  private:
   [[noreturn]] void fail() const {
-    throw DataError(file_.name() + ": '" + member_.name + "' is damaged: its data does not inflate to " +
-                    std::to_string(member_.size) + " bytes");
+    throw DataError(file_.name() + ": '" + member_.name +
+                    "' is damaged: its data does not inflate to " + std::to_string(member_.size) +
+                    " bytes");
   }
   void refill() {
-    const auto part = std::span(input_).first(std::min<std::uint64_t>(input_.size(), member_.compressed - taken_));
+    const auto part = std::span(input_).first(
+        std::min<std::uint64_t>(input_.size(), member_.compressed - taken_));
     file_.read(member_.begin + taken_, part);
     taken_ += part.size();
     stream_.next_in = reinterpret_cast<Bytef*>(part.data());
@@ -110,10 +117,12 @@ class ZipReader::Inflater {  // one deflated member, front to back
   z_stream stream_{};
 };
 
-ZipReader::ZipReader(const ByteSource& file) : file_(file), members_(read_zip_directory(file)), progress_(members_.size()) {
+ZipReader::ZipReader(const ByteSource& file)
+    : file_(file), members_(read_zip_directory(file)), progress_(members_.size()) {
   for (std::size_t i = 0; i < members_.size(); ++i)
     if (members_[i].size == 0 && members_[i].crc != 0)
-      throw DataError(file_.name() + ": '" + members_[i].name + "' is damaged: empty, but with a sum");
+      throw DataError(file_.name() + ": '" + members_[i].name +
+                      "' is damaged: empty, but with a sum");
 }
 ZipReader::~ZipReader() = default;
 
@@ -123,7 +132,8 @@ void ZipReader::sum(std::size_t member, std::uint64_t offset, std::span<const st
   p.crc = add_crc(p.crc, bytes.subspan(p.summed - offset));
   p.summed = offset + bytes.size();
   if (p.summed == members_[member].size && p.crc != members_[member].crc)
-    throw DataError(file_.name() + ": '" + members_[member].name + "' is damaged (its CRC-32 does not match)");
+    throw DataError(file_.name() + ": '" + members_[member].name +
+                    "' is damaged (its CRC-32 does not match)");
 }
 
 void ZipReader::read(std::size_t member, std::uint64_t offset, std::span<std::byte> target) {
@@ -150,7 +160,8 @@ void ZipReader::finish() {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     do {  // once for an empty one too: it can be deflated
       block.resize(std::min<std::uint64_t>(kBlock, members_[i].size - progress_[i].summed));
-      if (!block.empty() || (members_[i].deflated && members_[i].size == 0)) read(i, progress_[i].summed, block);
+      if (!block.empty() || (members_[i].deflated && members_[i].size == 0))
+        read(i, progress_[i].summed, block);
     } while (progress_[i].summed < members_[i].size);
   }
 }
@@ -169,7 +180,13 @@ void ZipWriter::add(const std::string& name, const std::vector<std::span<const s
   const bool large = needs64(member.size, 0);
   const std::uint64_t size = large ? 0xFFFFFFFF : member.size;
   Record r;
-  r.put32(0x04034b50).put16(large ? 45 : 20).put16(kUtf8).put16(0).put16(0).put16(kFirstDay).put(member.crc);
+  r.put32(0x04034b50)
+      .put16(large ? 45 : 20)
+      .put16(kUtf8)
+      .put16(0)
+      .put16(0)
+      .put16(kFirstDay)
+      .put(member.crc);
   r.put32(size).put32(size).put16(name.size()).put16(large ? kLocal64Bytes : 0).text(name);
   if (large) r.put16(1).put16(16).put(member.size).put(member.size);
   write(r.bytes());
@@ -183,8 +200,21 @@ void ZipWriter::finish() {
     const bool large = needs64(m.size, m.at);
     const std::uint64_t size = large ? 0xFFFFFFFF : m.size;
     Record r;
-    r.put32(0x02014b50).put16(3 << 8 | 45).put16(large ? 45 : 20).put16(kUtf8).put16(0).put16(0).put16(kFirstDay).put(m.crc);
-    r.put32(size).put32(size).put16(m.name.size()).put16(large ? kCentral64Bytes : 0).put16(0).put16(0).put16(0);
+    r.put32(0x02014b50)
+        .put16(3 << 8 | 45)
+        .put16(large ? 45 : 20)
+        .put16(kUtf8)
+        .put16(0)
+        .put16(0)
+        .put16(kFirstDay)
+        .put(m.crc);
+    r.put32(size)
+        .put32(size)
+        .put16(m.name.size())
+        .put16(large ? kCentral64Bytes : 0)
+        .put16(0)
+        .put16(0)
+        .put16(0);
     r.put32(0100600u << 16).put32(large ? 0xFFFFFFFF : m.at).text(m.name);
     if (large) r.put16(1).put16(24).put(m.size).put(m.size).put(m.at);
     write(r.bytes());
@@ -203,7 +233,8 @@ void ZipWriter::finish() {
   write(r.bytes());
 }
 
-std::uint64_t ZipWriter::total_bytes(const std::vector<std::pair<std::string, std::uint64_t>>& members) {
+std::uint64_t ZipWriter::total_bytes(
+    const std::vector<std::pair<std::string, std::uint64_t>>& members) {
   std::uint64_t data = 0, directory = 0;
   for (const auto& [name, size] : members) {
     directory += kCentralBytes + name.size() + (needs64(size, data) ? kCentral64Bytes : 0);

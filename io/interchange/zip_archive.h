@@ -1,5 +1,5 @@
-// Zip archives as far as .npz needs them: members stored or deflated, sizes up to 2^63 (zip64). Written from PKWARE's
-// APPNOTE 6.3. Why by hand: docs/adr/0015-zip-archives-by-hand.md.
+// Zip archives as far as .npz needs them: members stored or deflated, sizes up to 2^63 (zip64).
+// Written from PKWARE's APPNOTE 6.3. Why by hand: docs/adr/0015-zip-archives-by-hand.md.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,22 @@ struct ZipMember {
 
 bool is_zip(const ByteSource& file);  // by its first bytes
 
-// The members in the order of the directory. Both headers of a member are read and must agree; members may not overlap; the
-// directory must reach to the end of the file. Throws DataError, also for encrypted members, other methods, archives in parts,
-// and a comment behind the directory (it makes the directory's place a guess).
+// The members in the order of the directory. Both headers of a member are read and must agree;
+// members may not overlap; the directory must reach to the end of the file. Throws DataError, also
+// for encrypted members, other methods, archives in parts, and a comment behind the directory (it
+// makes the directory's place a guess).
 std::vector<ZipMember> read_zip_directory(const ByteSource& file);
 
-// Reads members front to back, each as often as one likes, and holds them against their sums. One thread at a time.
+// Reads members front to back, each as often as one likes, and holds them against their sums. One
+// thread at a time.
 class ZipReader {
  public:
   explicit ZipReader(const ByteSource& file);
   ~ZipReader();
   const std::vector<ZipMember>& members() const { return members_; }
-  // Bytes of a member from `offset` on. REQUIRES: within its size. Going back in a deflated member inflates it from the start.
-  // Throws DataError for damaged data, and for a wrong sum once the member's last byte has been read.
+  // Bytes of a member from `offset` on. REQUIRES: within its size. Going back in a deflated member
+  // inflates it from the start. Throws DataError for damaged data, and for a wrong sum once the
+  // member's last byte has been read.
   void read(std::size_t member, std::uint64_t offset, std::span<std::byte> target);
   // Reads to the end what was not read yet, and so checks every sum. Throws DataError.
   void finish();
@@ -54,7 +57,8 @@ class ZipReader {
   std::unique_ptr<Inflater> inflater_;  // of the member read last, when deflated
 };
 
-// Writes an archive of stored members front to back. No time of day goes into it: same content, same bytes.
+// Writes an archive of stored members front to back. No time of day goes into it: same content,
+// same bytes.
 class ZipWriter {
  public:
   using Output = std::function<void(std::span<const std::byte>)>;
@@ -63,7 +67,8 @@ class ZipWriter {
   void add(const std::string& name, const std::vector<std::span<const std::byte>>& parts);
   void finish();
   // Bytes that an archive with these members takes.
-  static std::uint64_t total_bytes(const std::vector<std::pair<std::string, std::uint64_t>>& members);
+  static std::uint64_t total_bytes(
+      const std::vector<std::pair<std::string, std::uint64_t>>& members);
 
  private:
   struct Written {

@@ -1,17 +1,19 @@
-// Reading of a zip directory. Nothing in it is believed before it is held against the size of the file and the local headers.
+// Reading of a zip directory. Nothing in it is believed before it is held against the size of the
+// file and the local headers.
 #include <algorithm>
 #include <cstring>
 #include <set>
 
+#include "io/base/text_format.h"
 #include "io/interchange/zip_archive.h"
-#include "io/text_format.h"
 
 namespace io {
 namespace {
 
-constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50,
-                        kLocator64 = 0x07064b50;
-constexpr std::uint64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocator64Bytes = 20;
+constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50,
+                        kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
+constexpr std::uint64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56,
+                        kLocator64Bytes = 20;
 constexpr std::uint32_t kMasked32 = 0xFFFFFFFF;  // the number stands in a zip64 field
 constexpr std::uint16_t kMasked16 = 0xFFFF;
 constexpr std::uint64_t kLargestDirectory = 100'000'000, kLongestName = 4096;
@@ -43,9 +45,11 @@ class DirectoryReader {
     Bytes left(bytes);
     for (std::uint64_t i = 0; i < directory.count; ++i) {
       members.push_back(entry(left));
-      if (!names.insert(members.back().name).second) fail("'" + members.back().name + "' is in the archive twice");
+      if (!names.insert(members.back().name).second)
+        fail("'" + members.back().name + "' is in the archive twice");
     }
-    if (!left.empty()) fail(std::to_string(left.size()) + " bytes of the directory belong to no member");
+    if (!left.empty())
+      fail(std::to_string(left.size()) + " bytes of the directory belong to no member");
     check_places(members, directory.begin);
     return members;
   }
@@ -55,7 +59,9 @@ class DirectoryReader {
     std::uint64_t begin, end;
   };
 
-  [[noreturn]] void fail(const std::string& fault) const { throw DataError(file_.name() + ": bad zip archive: " + fault); }
+  [[noreturn]] void fail(const std::string& fault) const {
+    throw DataError(file_.name() + ": bad zip archive: " + fault);
+  }
 
   Directory find() const {
     const std::uint64_t size = file_.size();
@@ -63,31 +69,40 @@ class DirectoryReader {
     const std::vector<std::byte> end = file_.bytes(size - kEndBytes, kEndBytes);
     if (get<std::uint32_t>(end, 0) != kEnd || get<std::uint16_t>(end, 20) != 0)
       fail("its directory does not stand at the end of the file (truncated, or a comment follows)");
-    Directory d{.begin = get<std::uint32_t>(end, 16), .bytes = get<std::uint32_t>(end, 12), .count = get<std::uint16_t>(end, 10)};
+    Directory d{.begin = get<std::uint32_t>(end, 16),
+                .bytes = get<std::uint32_t>(end, 12),
+                .count = get<std::uint16_t>(end, 10)};
     std::uint64_t limit = size - kEndBytes;
-    if (get<std::uint16_t>(end, 4) != 0 || get<std::uint16_t>(end, 6) != 0 || get<std::uint16_t>(end, 8) != d.count)
+    if (get<std::uint16_t>(end, 4) != 0 || get<std::uint16_t>(end, 6) != 0 ||
+        get<std::uint16_t>(end, 8) != d.count)
       fail("it is one of several parts");
-    if (d.begin == kMasked32 || d.bytes == kMasked32 || d.count == kMasked16 || has_locator(limit)) {
+    if (d.begin == kMasked32 || d.bytes == kMasked32 || d.count == kMasked16 ||
+        has_locator(limit)) {
       const Directory d64 = find64(limit);  // some writers add it to every archive
-      if ((d.begin != kMasked32 && d.begin != d64.begin) || (d.bytes != kMasked32 && d.bytes != d64.bytes) ||
+      if ((d.begin != kMasked32 && d.begin != d64.begin) ||
+          (d.bytes != kMasked32 && d.bytes != d64.bytes) ||
           (d.count != kMasked16 && d.count != d64.count))
         fail("its two ends of the directory disagree");
       d = d64;
     }
     if (d.bytes > limit || d.begin != limit - d.bytes)
-      fail("a directory of " + std::to_string(d.bytes) + " bytes at " + std::to_string(d.begin) + " does not end at " +
-           std::to_string(limit));
-    if (d.bytes > kLargestDirectory) fail("a directory of " + std::to_string(d.bytes) + " bytes; at most 100000000");
+      fail("a directory of " + std::to_string(d.bytes) + " bytes at " + std::to_string(d.begin) +
+           " does not end at " + std::to_string(limit));
+    if (d.bytes > kLargestDirectory)
+      fail("a directory of " + std::to_string(d.bytes) + " bytes; at most 100000000");
     if (d.count > d.bytes / kCentralBytes)
-      fail(std::to_string(d.count) + " members do not fit into a directory of " + std::to_string(d.bytes) + " bytes");
+      fail(std::to_string(d.count) + " members do not fit into a directory of " +
+           std::to_string(d.bytes) + " bytes");
     return d;
   }
 
   bool has_locator(std::uint64_t limit) const {
-    return limit >= kLocator64Bytes && get<std::uint32_t>(file_.bytes(limit - kLocator64Bytes, 4), 0) == kLocator64;
+    return limit >= kLocator64Bytes &&
+           get<std::uint32_t>(file_.bytes(limit - kLocator64Bytes, 4), 0) == kLocator64;
   }
 
-  // zip64: the locator stands before the end record and says where the larger one is. `limit` becomes the larger one's place.
+  // zip64: the locator stands before the end record and says where the larger one is. `limit`
+  // becomes the larger one's place.
   Directory find64(std::uint64_t& limit) const {
     if (limit < kLocator64Bytes + kEnd64Bytes) fail("truncated: no zip64 directory");
     const std::vector<std::byte> locator = file_.bytes(limit - kLocator64Bytes, kLocator64Bytes);
@@ -95,18 +110,23 @@ class DirectoryReader {
     if (get<std::uint32_t>(locator, 0) != kLocator64 || get<std::uint64_t>(locator, 8) != at)
       fail("no zip64 locator where there should be one");
     const std::vector<std::byte> end = file_.bytes(at, kEnd64Bytes);
-    if (get<std::uint32_t>(end, 0) != kEnd64 || get<std::uint64_t>(end, 4) != kEnd64Bytes - 12) fail("no zip64 end of directory");
-    if (get<std::uint32_t>(locator, 4) != 0 || get<std::uint32_t>(locator, 16) > 1 || get<std::uint32_t>(end, 16) != 0 ||
-        get<std::uint32_t>(end, 20) != 0 || get<std::uint64_t>(end, 24) != get<std::uint64_t>(end, 32))
+    if (get<std::uint32_t>(end, 0) != kEnd64 || get<std::uint64_t>(end, 4) != kEnd64Bytes - 12)
+      fail("no zip64 end of directory");
+    if (get<std::uint32_t>(locator, 4) != 0 || get<std::uint32_t>(locator, 16) > 1 ||
+        get<std::uint32_t>(end, 16) != 0 || get<std::uint32_t>(end, 20) != 0 ||
+        get<std::uint64_t>(end, 24) != get<std::uint64_t>(end, 32))
       fail("it is one of several parts");
     limit = at;
-    return {.begin = get<std::uint64_t>(end, 48), .bytes = get<std::uint64_t>(end, 40), .count = get<std::uint64_t>(end, 32)};
+    return {.begin = get<std::uint64_t>(end, 48),
+            .bytes = get<std::uint64_t>(end, 40),
+            .count = get<std::uint64_t>(end, 32)};
   }
 
   // The zip64 numbers that stand for masked ones, in their fixed order.
   void unmask(Bytes extra, const std::string& name, std::vector<std::uint64_t*> masked) const {
     while (!extra.empty()) {
-      if (extra.size() < 4 || get<std::uint16_t>(extra, 2) > extra.size() - 4) fail("a broken extra field of '" + name + "'");
+      if (extra.size() < 4 || get<std::uint16_t>(extra, 2) > extra.size() - 4)
+        fail("a broken extra field of '" + name + "'");
       const auto kind = get<std::uint16_t>(extra, 0);
       Bytes field = extra.subspan(4, get<std::uint16_t>(extra, 2));
       extra = extra.subspan(4 + field.size());
@@ -122,20 +142,24 @@ class DirectoryReader {
   }
 
   void check_name(const std::string& name, std::uint16_t flags) const {
-    const bool ascii = std::all_of(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+    const bool ascii = std::all_of(name.begin(), name.end(),
+                                   [](char c) { return static_cast<unsigned char>(c) < 0x80; });
     if (name.empty() || name.size() > kLongestName)
       fail("a name of " + std::to_string(name.size()) + " bytes; expected 1 to 4096");
     if (!is_utf8(name) || (!ascii && (flags & kUtf8) == 0)) fail("a name that is not UTF-8");
-    if (name.find('\0') != std::string::npos || name.find('\\') != std::string::npos) fail("a name with a zero or a backslash");
+    if (name.find('\0') != std::string::npos || name.find('\\') != std::string::npos)
+      fail("a name with a zero or a backslash");
     if (name.front() == '/' || ("/" + name + "/").find("/../") != std::string::npos ||
         ("/" + name + "/").find("/./") != std::string::npos)
       fail("the name '" + name + "' leads out of the archive");
   }
 
   ZipMember entry(Bytes& left) {
-    if (left.size() < kCentralBytes || get<std::uint32_t>(left, 0) != kCentral) fail("a directory entry is missing");
+    if (left.size() < kCentralBytes || get<std::uint32_t>(left, 0) != kCentral)
+      fail("a directory entry is missing");
     const auto flags = get<std::uint16_t>(left, 8), method = get<std::uint16_t>(left, 10);
-    const std::uint64_t name_bytes = get<std::uint16_t>(left, 28), extra_bytes = get<std::uint16_t>(left, 30),
+    const std::uint64_t name_bytes = get<std::uint16_t>(left, 28),
+                        extra_bytes = get<std::uint16_t>(left, 30),
                         comment_bytes = get<std::uint16_t>(left, 32),
                         all = kCentralBytes + name_bytes + extra_bytes + comment_bytes;
     if (all > left.size()) fail("a directory entry ends beyond the directory");
@@ -143,9 +167,11 @@ class DirectoryReader {
     member.name.assign(reinterpret_cast<const char*>(left.data()) + kCentralBytes, name_bytes);
     check_name(member.name, flags);
     if ((flags & ~(kDescriptor | kUtf8 | 6)) != 0)  // 6: how hard deflate tried
-      fail("'" + member.name + "' is " + ((flags & kEncrypted) != 0 ? "encrypted" : "of a kind unknown to this reader"));
+      fail("'" + member.name + "' is " +
+           ((flags & kEncrypted) != 0 ? "encrypted" : "of a kind unknown to this reader"));
     if (method != 0 && method != 8)
-      fail("'" + member.name + "' is compressed by method " + std::to_string(method) + "; known are 0 (stored) and 8 (deflated)");
+      fail("'" + member.name + "' is compressed by method " + std::to_string(method) +
+           "; known are 0 (stored) and 8 (deflated)");
     if (get<std::uint16_t>(left, 34) != 0) fail("'" + member.name + "' is in another part");
     member.deflated = method == 8;
     member.crc = get<std::uint32_t>(left, 16);
@@ -157,25 +183,29 @@ class DirectoryReader {
       if (*number == kMasked32) masked.push_back(number);
     unmask(left.subspan(kCentralBytes + name_bytes, extra_bytes), member.name, masked);
     if (!member.deflated && member.compressed != member.size)
-      fail("'" + member.name + "' is stored, but in " + std::to_string(member.compressed) + " bytes instead of " +
-           std::to_string(member.size));
+      fail("'" + member.name + "' is stored, but in " + std::to_string(member.compressed) +
+           " bytes instead of " + std::to_string(member.size));
     if (member.deflated && member.size / kDeflateRatio > member.compressed)
-      fail("'" + member.name + "' would grow from " + std::to_string(member.compressed) + " to " + std::to_string(member.size) +
-           " bytes, more than deflate can");
+      fail("'" + member.name + "' would grow from " + std::to_string(member.compressed) + " to " +
+           std::to_string(member.size) + " bytes, more than deflate can");
     check_local(member, header, flags, method);
     left = left.subspan(all);
     return member;
   }
 
-  // The header before the data; it says where the data begins, and must say the same as the directory.
+  // The header before the data; it says where the data begins, and must say the same as the
+  // directory.
   void check_local(ZipMember& member, std::uint64_t at, std::uint16_t flags, std::uint16_t method) {
     const std::uint64_t size = file_.size();
-    if (at > size || size - at < kLocalBytes) fail("'" + member.name + "' begins beyond the end of the file");
+    if (at > size || size - at < kLocalBytes)
+      fail("'" + member.name + "' begins beyond the end of the file");
     std::byte fixed[kLocalBytes];
     file_.read(at, fixed);
-    const std::uint64_t name_bytes = get<std::uint16_t>(fixed, 26), extra_bytes = get<std::uint16_t>(fixed, 28);
+    const std::uint64_t name_bytes = get<std::uint16_t>(fixed, 26),
+                        extra_bytes = get<std::uint16_t>(fixed, 28);
     member.begin = at + kLocalBytes + name_bytes + extra_bytes;
-    if (get<std::uint32_t>(fixed, 0) != kLocal || member.begin > size || member.compressed > size - member.begin)
+    if (get<std::uint32_t>(fixed, 0) != kLocal || member.begin > size ||
+        member.compressed > size - member.begin)
       fail("no data of '" + member.name + "' at " + std::to_string(at));
     const std::vector<std::byte> name = file_.bytes(at + kLocalBytes, name_bytes + extra_bytes);
     std::uint64_t compressed = get<std::uint32_t>(fixed, 18), whole = get<std::uint32_t>(fixed, 22);
@@ -183,19 +213,25 @@ class DirectoryReader {
     if (whole == kMasked32) masked.push_back(&whole);
     if (compressed == kMasked32) masked.push_back(&compressed);
     unmask(Bytes(name).subspan(name_bytes), member.name, masked);
-    const bool later = (flags & kDescriptor) != 0;  // sum and sizes may follow the data, and are zero here then
+    const bool later =
+        (flags & kDescriptor) != 0;  // sum and sizes may follow the data, and are zero here then
     const auto crc = get<std::uint32_t>(fixed, 14);
-    if (get<std::uint16_t>(fixed, 6) != flags || get<std::uint16_t>(fixed, 8) != method || name_bytes != member.name.size() ||
-        std::memcmp(name.data(), member.name.data(), name_bytes) != 0 || (crc != member.crc && !(later && crc == 0)) ||
-        (compressed != member.compressed && !(later && compressed == 0)) || (whole != member.size && !(later && whole == 0)))
+    if (get<std::uint16_t>(fixed, 6) != flags || get<std::uint16_t>(fixed, 8) != method ||
+        name_bytes != member.name.size() ||
+        std::memcmp(name.data(), member.name.data(), name_bytes) != 0 ||
+        (crc != member.crc && !(later && crc == 0)) ||
+        (compressed != member.compressed && !(later && compressed == 0)) ||
+        (whole != member.size && !(later && whole == 0)))
       fail("the two headers of '" + member.name + "' disagree");
     places_.push_back({at, member.begin + member.compressed});
   }
 
   void check_places(const std::vector<ZipMember>& members, std::uint64_t directory) {
-    std::sort(places_.begin(), places_.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
+    std::sort(places_.begin(), places_.end(),
+              [](const Span& a, const Span& b) { return a.begin < b.begin; });
     for (std::size_t i = 0; i < members.size(); ++i)
-      if (places_[i].end > (i + 1 < places_.size() ? places_[i + 1].begin : directory)) fail("members overlap");
+      if (places_[i].end > (i + 1 < places_.size() ? places_[i + 1].begin : directory))
+        fail("members overlap");
   }
 
   const ByteSource& file_;
@@ -212,6 +248,8 @@ bool is_zip(const ByteSource& file) {
   return magic == kLocal || magic == kEnd;
 }
 
-std::vector<ZipMember> read_zip_directory(const ByteSource& file) { return DirectoryReader(file).read(); }
+std::vector<ZipMember> read_zip_directory(const ByteSource& file) {
+  return DirectoryReader(file).read();
+}
 
 }  // namespace io

@@ -1,11 +1,12 @@
-// The few functions of NVML that are called, declared by its documented C interface (NVML API reference, driver 525 and newer).
+// The few functions of NVML that are called, declared by its documented C interface (NVML API
+// reference, driver 525 and newer).
 #include "io/metrics/gpu_monitor.h"
 
 #include <dlfcn.h>
 
 #include <cstdlib>
 
-#include "io/io_error.h"
+#include "io/base/io_error.h"
 
 namespace io {
 namespace {
@@ -50,7 +51,8 @@ struct GpuMonitor::Library {
   template <class F>
   void find(F*& function, const char* symbol) {
     function = reinterpret_cast<F*>(dlsym(file, symbol));
-    if (function == nullptr) throw ConfigError(std::string("--log-gpu: this libnvidia-ml has no ") + symbol);
+    if (function == nullptr)
+      throw ConfigError(std::string("--log-gpu: this libnvidia-ml has no ") + symbol);
   }
   void expect(Code code, const char* what) const {
     if (code != 0) throw ConfigError(std::string("--log-gpu: ") + what + ": " + text(code));
@@ -64,10 +66,11 @@ struct GpuMonitor::Library {
 GpuMonitor::GpuMonitor() : library_(std::make_unique<Library>()) {
   Library& l = *library_;
   const char* chosen = std::getenv("ENGINE_NVML_LIBRARY");
-  l.file = dlopen(chosen != nullptr && *chosen != '\0' ? chosen : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  l.file = dlopen(chosen != nullptr && *chosen != '\0' ? chosen : "libnvidia-ml.so.1",
+                  RTLD_NOW | RTLD_LOCAL);
   if (l.file == nullptr)
-    throw ConfigError(std::string("--log-gpu needs the NVIDIA driver's management library: ") + dlerror() +
-                      " (ENGINE_NVML_LIBRARY names another file)");
+    throw ConfigError(std::string("--log-gpu needs the NVIDIA driver's management library: ") +
+                      dlerror() + " (ENGINE_NVML_LIBRARY names another file)");
   l.find(l.text, "nvmlErrorString");
   l.find(l.start, "nvmlInit_v2");
   l.find(l.count, "nvmlDeviceGetCount_v2");

@@ -1,5 +1,6 @@
-// What NVIDIA's GPUs of this host are busy with, from the driver's management library (NVML), which is loaded at run time:
-// libnvidia-ml.so.1, or the file that ENGINE_NVML_LIBRARY names. Nothing of it is needed to build.
+// What NVIDIA's GPUs of this host are busy with, from the driver's management library (NVML), which
+// is loaded at run time: libnvidia-ml.so.1, or the file that ENGINE_NVML_LIBRARY names. Nothing of
+// it is needed to build.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,9 @@ namespace io {
 struct GpuSample {
   int device = 0;                 // the driver's number
   std::string name, bus;          // "NVIDIA H200", "00000000:01:00.0"
-  MetricsWriter::Numbers values;  // what the device tells of: utilization and memory_utilization (percent of the last sample
-                                  // period), memory_used and memory_total (bytes), sm_mhz, memory_mhz, watts, celsius
+  MetricsWriter::Numbers values;  // what the device tells of: utilization and memory_utilization
+                                  // (percent of the last sample period), memory_used and
+                                  // memory_total (bytes), sm_mhz, memory_mhz, watts, celsius
 };
 
 class GpuMonitor {
@@ -25,7 +27,8 @@ class GpuMonitor {
   GpuMonitor(const GpuMonitor&) = delete;
   GpuMonitor& operator=(const GpuMonitor&) = delete;
 
-  // Of every device that the driver shows to this process. Takes milliseconds. What cannot be read is left out.
+  // Of every device that the driver shows to this process. Takes milliseconds. What cannot be read
+  // is left out.
   std::vector<GpuSample> sample() const;
 
  private:

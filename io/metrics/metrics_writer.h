@@ -16,22 +16,25 @@ class MetricsWriter {
   MetricsWriter(const std::string& path, bool append);
   ~MetricsWriter();
 
-  // `loss`: mean over the global batch of the step, written in the shortest form that reads back exactly; NaN and infinity
-  // become null, for JSON has neither. `more`: further keys, written in their order. Throws io::Error when the disk takes no
-  // more.
+  // `loss`: mean over the global batch of the step, written in the shortest form that reads back
+  // exactly; NaN and infinity become null, for JSON has neither. `more`: further keys, written in
+  // their order. Throws io::Error when the disk takes no more.
   using Numbers = std::vector<std::pair<const char*, double>>;
-  void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s, const Numbers& more = {});
-  void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss, double accuracy, std::int64_t samples,
+  void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s,
             const Numbers& more = {});
-  // Replicas differ: `compared` tensors, the names of those that do, the ranks that do, and what is done about it ("abort").
-  void desync(std::int64_t step, std::int64_t epoch, std::int64_t last_good, std::int64_t first_bad, std::int64_t compared,
-              const std::vector<std::string>& tensors, const std::vector<int>& ranks, const std::string& action);
+  void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss,
+            double accuracy, std::int64_t samples, const Numbers& more = {});
+  // Replicas differ: `compared` tensors, the names of those that do, the ranks that do, and what is
+  // done about it ("abort").
+  void desync(std::int64_t step, std::int64_t epoch, std::int64_t last_good, std::int64_t first_bad,
+              std::int64_t compared, const std::vector<std::string>& tensors,
+              const std::vector<int>& ranks, const std::string& action);
   // Averagings and bytes sent so far; the spread of the replicas where it was measured.
-  void averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings, std::int64_t bytes_sent,
-                 std::optional<double> spread);
+  void averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,
+                 std::int64_t bytes_sent, std::optional<double> spread);
   // A sample of one GPU (gpu_monitor.h).
-  void gpu(std::int64_t step, std::int64_t epoch, int device, const std::string& name, const std::string& bus,
-           const Numbers& values);
+  void gpu(std::int64_t step, std::int64_t epoch, int device, const std::string& name,
+           const std::string& bus, const Numbers& values);
   void end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code);
 
  private:

@@ -1,4 +1,5 @@
-// One suite for every backend: what each collective must give, bit for bit, on every rank and in every run.
+// One suite for every backend: what each collective must give, bit for bit, on every rank and in
+// every run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +22,8 @@ using backends::Group;
 using backends::ReduceOp;
 using Bytes = std::vector<unsigned char>;
 
-constexpr DataType kTypes[] = {DataType::kF32, DataType::kF64, DataType::kI64, DataType::kU8, DataType::kF16, DataType::kBF16};
+constexpr DataType kTypes[] = {DataType::kF32, DataType::kF64, DataType::kI64,
+                               DataType::kU8,  DataType::kF16, DataType::kBF16};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin};
 
 template <typename T>
@@ -32,20 +34,28 @@ void store(Bytes& bytes, std::size_t i, T value) {
 template <typename T>
 T special(std::size_t which) {
   using Limits = std::numeric_limits<T>;
-  const T values[] = {
-      Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN(), Limits::denorm_min(), -Limits::denorm_min(), T(0), -T(0),
-      Limits::max()};
+  const T values[] = {Limits::infinity(),
+                      -Limits::infinity(),
+                      Limits::quiet_NaN(),
+                      Limits::denorm_min(),
+                      -Limits::denorm_min(),
+                      T(0),
+                      -T(0),
+                      Limits::max()};
   return values[which % 8];
 }
 
-// What rank `rank` brings: numbers of very different sizes, so that the order of additions shows, and special values.
+// What rank `rank` brings: numbers of very different sizes, so that the order of additions shows,
+// and special values.
 Bytes input_of(int rank, std::size_t count, DataType type) {
-  std::mt19937_64 random(1000 * static_cast<std::uint64_t>(rank) + count + 7 * static_cast<std::uint64_t>(type));
+  std::mt19937_64 random(1000 * static_cast<std::uint64_t>(rank) + count +
+                         7 * static_cast<std::uint64_t>(type));
   Bytes bytes(count * backends::size_of(type));
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t r = random();
     const bool is_special = i % 97 == 5 && (r & 1) != 0;
-    const double number = std::ldexp(static_cast<double>(static_cast<std::int64_t>(r)), static_cast<int>(r % 31) - 70);
+    const double number = std::ldexp(static_cast<double>(static_cast<std::int64_t>(r)),
+                                     static_cast<int>(r % 31) - 70);
     switch (type) {
       case DataType::kF32:
         store(bytes, i, is_special ? special<float>(r >> 8) : static_cast<float>(number));
@@ -61,8 +71,10 @@ Bytes input_of(int rank, std::size_t count, DataType type) {
         break;
       case DataType::kF16:
       case DataType::kBF16:
-        // Every kind of value by its bits: normal, subnormal, infinite, NaN. Most are kept moderate.
-        store(bytes, i, static_cast<std::uint16_t>(is_special ? r >> 16 : (r >> 16 & 0xbfff) | 0x2000));
+        // Every kind of value by its bits: normal, subnormal, infinite, NaN. Most are kept
+        // moderate.
+        store(bytes, i,
+              static_cast<std::uint16_t>(is_special ? r >> 16 : (r >> 16 & 0xbfff) | 0x2000));
         break;
     }
   }
@@ -84,7 +96,8 @@ T combine(T a, T b, ReduceOp op) {
   return op == ReduceOp::kMax ? (b > a ? b : a) : (b < a ? b : a);
 }
 
-// 16-bit formats by their definition: sign, exponent, fraction, in double, where every sum of two is exact.
+// 16-bit formats by their definition: sign, exponent, fraction, in double, where every sum of two
+// is exact.
 struct Half {
   std::uint16_t bits;
 };
@@ -93,17 +106,20 @@ struct Brain {
 };
 double decode(std::uint16_t bits, int exponent_bits) {
   const int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
-  const int exponent = (bits & 0x7fff) >> fraction_bits, fraction = bits & ((1 << fraction_bits) - 1);
+  const int exponent = (bits & 0x7fff) >> fraction_bits,
+            fraction = bits & ((1 << fraction_bits) - 1);
   const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
   if (exponent == (1 << exponent_bits) - 1)
-    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
+    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN()
+                         : sign * std::numeric_limits<double>::infinity();
   if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - fraction_bits);
   return sign * std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
 }
 // The nearest value, ties to even, found by search over the format's ordered bit patterns.
 std::uint16_t encode(double value, int exponent_bits) {
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  const auto infinity = static_cast<std::uint16_t>(((1 << exponent_bits) - 1) << (15 - exponent_bits));
+  const auto infinity =
+      static_cast<std::uint16_t>(((1 << exponent_bits) - 1) << (15 - exponent_bits));
   if (std::isnan(value)) return static_cast<std::uint16_t>(sign | infinity | 1);
   value = std::fabs(value);
   std::uint16_t low = 0, high = infinity;
@@ -111,12 +127,15 @@ std::uint16_t encode(double value, int exponent_bits) {
     const auto middle = static_cast<std::uint16_t>((low + high) / 2);
     (decode(middle, exponent_bits) <= value ? low : high) = middle;
   }
-  if (value == std::numeric_limits<double>::infinity()) return static_cast<std::uint16_t>(sign | infinity);
+  if (value == std::numeric_limits<double>::infinity())
+    return static_cast<std::uint16_t>(sign | infinity);
   const double below = decode(low, exponent_bits);
   // Past the largest number the next step would have been as long as the last one.
-  const double above =
-      high == infinity ? 2 * below - decode(static_cast<std::uint16_t>(low - 1), exponent_bits) : decode(high, exponent_bits);
-  const bool up = value - below > above - value || (value - below == above - value && (low & 1) != 0);
+  const double above = high == infinity
+                           ? 2 * below - decode(static_cast<std::uint16_t>(low - 1), exponent_bits)
+                           : decode(high, exponent_bits);
+  const bool up =
+      value - below > above - value || (value - below == above - value && (low & 1) != 0);
   return static_cast<std::uint16_t>(sign | (up ? high : low));
 }
 
@@ -148,8 +167,8 @@ bool same_value(const unsigned char* a, const unsigned char* b) {
 using Hosts = std::vector<std::vector<int>>;
 
 template <typename T>
-::testing::AssertionResult is_fold(const Bytes& result, const Hosts& hosts, std::size_t count, DataType type, ReduceOp op,
-                                   std::size_t begin, std::size_t end) {
+::testing::AssertionResult is_fold(const Bytes& result, const Hosts& hosts, std::size_t count,
+                                   DataType type, ReduceOp op, std::size_t begin, std::size_t end) {
   std::vector<Bytes> inputs;
   for (const std::vector<int>& ranks : hosts) {
     for (const int r : ranks) inputs.push_back(input_of(r, count, type));
@@ -159,21 +178,23 @@ template <typename T>
     for (std::size_t h = 0; h < hosts.size(); ++h) {
       T of_host{}, next{};
       for (std::size_t r = 0; r < hosts[h].size(); ++r) {
-        std::memcpy(&next, inputs[static_cast<std::size_t>(hosts[h][r])].data() + i * sizeof(T), sizeof(T));
+        std::memcpy(&next, inputs[static_cast<std::size_t>(hosts[h][r])].data() + i * sizeof(T),
+                    sizeof(T));
         of_host = r == 0 ? next : combine(of_host, next, op);
       }
       sum = h == 0 ? of_host : combine(sum, of_host, op);
     }
     if (!same_value<T>(result.data() + i * sizeof(T), reinterpret_cast<unsigned char*>(&sum))) {
-      return ::testing::AssertionFailure() << "element " << i << " of " << count << ' ' << to_string(type) << ' '
-                                           << to_string(op);
+      return ::testing::AssertionFailure() << "element " << i << " of " << count << ' '
+                                           << to_string(type) << ' ' << to_string(op);
     }
   }
   return ::testing::AssertionSuccess();
 }
 
-::testing::AssertionResult is_reduction(const Bytes& result, const Hosts& hosts, std::size_t count, DataType type, ReduceOp op,
-                                        std::size_t begin, std::size_t end) {
+::testing::AssertionResult is_reduction(const Bytes& result, const Hosts& hosts, std::size_t count,
+                                        DataType type, ReduceOp op, std::size_t begin,
+                                        std::size_t end) {
   switch (type) {
     case DataType::kF32:
       return is_fold<float>(result, hosts, count, type, op, begin, end);
@@ -219,8 +240,8 @@ class Conformance : public ::testing::TestWithParam<Case> {
   Hosts hosts() const {
     Hosts hosts(1);
     for (int r = 0; r < world(); ++r) {
-      const auto host =
-          static_cast<std::size_t>(GetParam().backend.rfind("shm+", 0) == 0 ? group_harness::host_of(r, world()) : 0);
+      const auto host = static_cast<std::size_t>(
+          GetParam().backend.rfind("shm+", 0) == 0 ? group_harness::host_of(r, world()) : 0);
       hosts.resize(std::max(hosts.size(), host + 1));
       hosts[host].push_back(r);
     }
@@ -261,7 +282,8 @@ TEST_P(Conformance, AllReduceIsTheFoldInRankOrderWithEqualBitsEverywhere) {
   const int here = group_harness::only_rank().value_or(0);
   const std::vector<Bytes>& one = results[static_cast<std::size_t>(here)];
   for (int r = 0; r < world() && !group_harness::only_rank(); ++r)
-    EXPECT_TRUE(results[static_cast<std::size_t>(r)] == one) << "rank " << r << " has other bits than rank 0";
+    EXPECT_TRUE(results[static_cast<std::size_t>(r)] == one)
+        << "rank " << r << " has other bits than rank 0";
   std::size_t call = 0;
   for (const std::size_t count : counts_for(world())) {
     for (const DataType type : kTypes) {
@@ -280,7 +302,8 @@ TEST_P(Conformance, AllReduceWorksOnUnalignedMemory) {
     const Bytes input = input_of(c.rank(), count, DataType::kF32);
     std::copy(input.begin(), input.end(), room.begin() + 1);
     c.all_reduce(room.data() + 1, count, DataType::kF32, ReduceOp::kSum);
-    EXPECT_TRUE(is_reduction(Bytes(room.begin() + 1, room.end()), hosts(), count, DataType::kF32, ReduceOp::kSum, 0, count));
+    EXPECT_TRUE(is_reduction(Bytes(room.begin() + 1, room.end()), hosts(), count, DataType::kF32,
+                             ReduceOp::kSum, 0, count));
   });
 }
 
@@ -290,7 +313,8 @@ TEST_P(Conformance, ReduceScatterGivesEachRankItsShare) {
       Bytes data = input_of(c.rank(), count, DataType::kF64);
       c.reduce_scatter(data.data(), count, DataType::kF64, ReduceOp::kSum);
       const auto n = static_cast<std::size_t>(world()), r = static_cast<std::size_t>(c.rank());
-      EXPECT_TRUE(is_reduction(data, hosts(), count, DataType::kF64, ReduceOp::kSum, r * count / n, (r + 1) * count / n));
+      EXPECT_TRUE(is_reduction(data, hosts(), count, DataType::kF64, ReduceOp::kSum, r * count / n,
+                               (r + 1) * count / n));
     }
   });
 }
@@ -325,7 +349,9 @@ TEST_P(Conformance, AllGatherConcatenatesInRankOrder) {
 
 // By the clock, which all processes of a host share.
 TEST_P(Conformance, NobodyPassesABarrierEarly) {
-  const auto now = [] { return static_cast<std::int64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); };
+  const auto now = [] {
+    return static_cast<std::int64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  };
   each_rank([&](Communicator& c) {
     for (int round = 0; round < 20; ++round) {
       if (round % world() == c.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -379,9 +405,11 @@ TEST_P(ProcessConformance, RanksThatAreProcessesGiveTheSameBits) {
       if (data != again) wrong = "another run, other bits";
       all = fingerprint(data, all);
       // Each rank checks a part: the fingerprints say that the rest is the same.
-      const std::size_t n = static_cast<std::size_t>(world()), r = static_cast<std::size_t>(c->rank());
+      const std::size_t n = static_cast<std::size_t>(world()),
+                        r = static_cast<std::size_t>(c->rank());
       const std::size_t begin = r * count / n, end = std::min((r + 1) * count / n, begin + 20'000);
-      if (const auto fold = is_reduction(data, hosts(), count, type, op, begin, end); !fold) wrong = fold.message();
+      if (const auto fold = is_reduction(data, hosts(), count, type, op, begin, end); !fold)
+        wrong = fold.message();
     };
     for (const DataType type : kTypes) {
       for (const ReduceOp op : kOps) reduce(10007, type, op);
@@ -390,7 +418,8 @@ TEST_P(ProcessConformance, RanksThatAreProcessesGiveTheSameBits) {
     reduce(1'000'000, DataType::kBF16, ReduceOp::kSum);
     return std::to_string(all) + " " + wrong;
   };
-  const std::vector<std::string> answers = group_harness::run_processes(GetParam().backend, world(), work);
+  const std::vector<std::string> answers =
+      group_harness::run_processes(GetParam().backend, world(), work);
   for (const std::string& answer : answers) EXPECT_EQ(answer, answers[0]);
   EXPECT_EQ(answers[0].back(), ' ') << answers[0];
 }
@@ -403,11 +432,14 @@ std::string case_name(const ::testing::TestParamInfo<Case>& which) {
 
 std::vector<Case> process_cases() {
   std::vector<Case> all = cases();
-  std::erase_if(all, [](const Case& c) { return c.backend == "single" || c.backend == "inproc" || c.backend == "external"; });
+  std::erase_if(all, [](const Case& c) {
+    return c.backend == "single" || c.backend == "inproc" || c.backend == "external";
+  });
   return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Conformance, ::testing::ValuesIn(cases()), case_name);
-INSTANTIATE_TEST_SUITE_P(Backends, ProcessConformance, ::testing::ValuesIn(process_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Backends, ProcessConformance, ::testing::ValuesIn(process_cases()),
+                         case_name);
 
 }  // namespace

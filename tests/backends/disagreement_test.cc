@@ -1,5 +1,5 @@
-// Ranks that call different collectives: every one of them learns of it, at once, whatever the sizes, and nobody's data is
-// touched.
+// Ranks that call different collectives: every one of them learns of it, at once, whatever the
+// sizes, and nobody's data is touched.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -29,23 +29,30 @@ const Call kUsual[] = {
     {"small_reduce", [](Communicator& c, Data& d) { reduce(c, d, kSmall); }},
     {"large_reduce", [](Communicator& c, Data& d) { reduce(c, d, kLarge); }},
     {"large_broadcast", [](Communicator& c, Data& d) { c.broadcast(d.data(), kLarge * 4, 0); }},
-    {"large_gather", [](Communicator& c, Data& d) { c.all_gather(d.data(), kLarge, Data(kLarge).data()); }},
+    {"large_gather",
+     [](Communicator& c, Data& d) { c.all_gather(d.data(), kLarge, Data(kLarge).data()); }},
 };
 const Call kOther[] = {
     {"barrier", [](Communicator& c, Data&) { c.barrier(); }},
     {"small_max", [](Communicator& c, Data& d) { reduce(c, d, kSmall, ReduceOp::kMax); }},
     {"longer_reduce", [](Communicator& c, Data& d) { reduce(c, d, kLarge + 1); }},
     {"other_root", [](Communicator& c, Data& d) { c.broadcast(d.data(), kLarge * 4, 1); }},
-    {"shorter_gather", [](Communicator& c, Data& d) { c.all_gather(d.data(), kLarge - 4, Data(kLarge).data()); }},
-    {"scatter", [](Communicator& c, Data& d) { c.reduce_scatter(d.data(), kLarge, DataType::kF32, ReduceOp::kSum); }},
+    {"shorter_gather",
+     [](Communicator& c, Data& d) { c.all_gather(d.data(), kLarge - 4, Data(kLarge).data()); }},
+    {"scatter",
+     [](Communicator& c, Data& d) {
+       c.reduce_scatter(d.data(), kLarge, DataType::kF32, ReduceOp::kSum);
+     }},
 };
 
 class Disagreement : public ::testing::TestWithParam<std::string> {};
 
 enum class End { kInOrder, kAtOnce };
 
-// Rank 1 of 3 calls `other`, after a good call; each rank's outcome. kAtOnce: its connections end while others may still wait.
-std::vector<std::string> disagree(const std::string& backend, const Call& usual, const Call& other, End end) {
+// Rank 1 of 3 calls `other`, after a good call; each rank's outcome. kAtOnce: its connections end
+// while others may still wait.
+std::vector<std::string> disagree(const std::string& backend, const Call& usual, const Call& other,
+                                  End end) {
   std::vector<std::unique_ptr<backends::Group>> groups(3);
   group_harness::Door door;
   if (backend == "inproc")
@@ -78,7 +85,8 @@ void expect_named(const std::string& backend, const Call& usual, const Call& oth
   for (int rank = 0; rank < 3; ++rank) {
     if (group_harness::only_rank().value_or(rank) != rank) continue;
     const std::string& error = errors[static_cast<std::size_t>(rank)];
-    EXPECT_EQ(error.rfind("mismatch: ", 0), 0u) << usual.name << " and " << other.name << ", rank " << rank << ": " << error;
+    EXPECT_EQ(error.rfind("mismatch: ", 0), 0u)
+        << usual.name << " and " << other.name << ", rank " << rank << ": " << error;
     EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
   }
 }
@@ -86,19 +94,22 @@ void expect_named(const std::string& backend, const Call& usual, const Call& oth
 TEST_P(Disagreement, IsNamedOnEveryRank) {
   for (const Call& usual : kUsual) {
     for (const Call& other : kOther) {
-      if (std::string(usual.name) != other.name) expect_named(GetParam(), usual, other, End::kInOrder);
+      if (std::string(usual.name) != other.name)
+        expect_named(GetParam(), usual, other, End::kInOrder);
     }
   }
 }
 
 TEST_P(Disagreement, IsNamedOnEveryRankThoughTheFirstToSeeItEnds) {
-  for (const Call& usual : {kUsual[0], kUsual[2], kUsual[4]}) expect_named(GetParam(), usual, kOther[2], End::kAtOnce);
+  for (const Call& usual : {kUsual[0], kUsual[2], kUsual[4]})
+    expect_named(GetParam(), usual, kOther[2], End::kAtOnce);
 }
 
 std::vector<std::string> plain_backends() {
   std::vector<std::string> names;
   for (const std::string& name : group_harness::backend_names()) {
-    if (name != "single" && group_harness::backend_fits(name, 3) && name.rfind("shm+", 0) != 0) names.push_back(name);
+    if (name != "single" && group_harness::backend_fits(name, 3) && name.rfind("shm+", 0) != 0)
+      names.push_back(name);
   }
   return names;
 }

@@ -18,15 +18,18 @@ std::size_t occurrences(const std::string& text, const std::string& part) {
 
 TEST(FlightRecorder, TellsEachCallAndItsState) {
   FlightRecorder recorder;
-  recorder.end(recorder.begin(0, backends::reduction_word(Operation::kAllReduce, 1, 7, DataType::kBF16, ReduceOp::kMax)), false);
+  recorder.end(recorder.begin(0, backends::reduction_word(Operation::kAllReduce, 1, 7,
+                                                          DataType::kBF16, ReduceOp::kMax)),
+               false);
   recorder.end(recorder.begin(1, backends::transfer_word(Operation::kBroadcast, 1, 12, 3)), true);
   recorder.begin(0, backends::transfer_word(Operation::kBarrier, 2, 0));
   const std::string json = recorder.to_json({2, 4, 99, "n\"7", "shm", "rank 1 died\n", "step 5"});
-  for (const char* part : {"\"schema\":1", "\"rank\":2", "\"world_size\":4", "\"pid\":99", "\"host\":\"n\\\"7\"",
-                           "\"reason\":\"rank 1 died\\u000a\"", "\"activity\":\"step 5\"",
-                           "\"operation\":\"all_reduce\",\"count\":7,\"type\":\"bf16\",\"op\":\"max\"",
-                           "\"operation\":\"broadcast\",\"count\":12,\"type\":\"u8\",\"root\":3", "\"state\":\"done\"",
-                           "\"state\":\"failed\"", "\"end_us\":null,\"state\":\"running\""})
+  for (const char* part :
+       {"\"schema\":1", "\"rank\":2", "\"world_size\":4", "\"pid\":99", "\"host\":\"n\\\"7\"",
+        "\"reason\":\"rank 1 died\\u000a\"", "\"activity\":\"step 5\"",
+        "\"operation\":\"all_reduce\",\"count\":7,\"type\":\"bf16\",\"op\":\"max\"",
+        "\"operation\":\"broadcast\",\"count\":12,\"type\":\"u8\",\"root\":3", "\"state\":\"done\"",
+        "\"state\":\"failed\"", "\"end_us\":null,\"state\":\"running\""})
     EXPECT_NE(json.find(part), std::string::npos) << part << "\n" << json;
   EXPECT_EQ(occurrences(json, "\"communicator\":"), 3u);
 }

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "backends/rendezvous/tcp_socket.h"
+#include "backends/store/tcp_socket.h"
 
 namespace group_harness {
 
@@ -19,7 +19,9 @@ Door open_door() {
   return {dup(listener.fd()), backends::local_endpoint(listener.fd()).port};
 }
 
-int free_port() { return backends::local_endpoint(backends::listen_on({"127.0.0.1", 0}).fd()).port; }
+int free_port() {
+  return backends::local_endpoint(backends::listen_on({"127.0.0.1", 0}).fd()).port;
+}
 
 backends::GroupOptions options_for(int rank, int world_size, int port) {
   backends::GroupOptions o;
@@ -66,7 +68,9 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
-int host_of(int rank, int world_size) { return rank / (world_size % 2 == 0 || world_size < 5 ? 2 : 3); }
+int host_of(int rank, int world_size) {
+  return rank / (world_size % 2 == 0 || world_size < 5 ? 2 : 3);
+}
 
 void choose_backend(backends::GroupOptions& options, const std::string& backend) {
   if (backend == kExternal) {
@@ -83,18 +87,21 @@ void choose_backend(backends::GroupOptions& options, const std::string& backend)
 
 bool backend_fits(const std::string& backend, int world_size) {
   if (backend == kExternal) return world_size == external_number("ENGINE_TEST_WORLD_SIZE");
-  if (backend.rfind("shm+", 0) == 0) return world_size > 2;  // more than one host, and more ranks than hosts
+  if (backend.rfind("shm+", 0) == 0)
+    return world_size > 2;  // more than one host, and more ranks than hosts
   return (backend == "single") == (world_size == 1) || backend == "inproc";
 }
 
-std::unique_ptr<backends::Group> join(const std::string& backend, int rank, int world_size, const Door& door) {
+std::unique_ptr<backends::Group> join(const std::string& backend, int rank, int world_size,
+                                      const Door& door) {
   backends::GroupOptions o = options_for(rank, world_size, door.port);
   choose_backend(o, backend);
   if (rank == 0) o.listen_fd = door.fd;
   return backends::join_group(o);
 }
 
-void run_ranks(const std::string& backend, int world_size, const std::function<void(backends::Group&)>& body) {
+void run_ranks(const std::string& backend, int world_size,
+               const std::function<void(backends::Group&)>& body) {
   std::vector<std::unique_ptr<backends::Group>> groups(static_cast<std::size_t>(world_size));
   Door door;
   if (backend == "inproc") {
@@ -167,12 +174,14 @@ std::vector<std::string> run_processes(const std::string& backend, int world_siz
   for (const auto& [pid, in] : ranks) {
     std::string answer;
     char piece[4096];
-    for (ssize_t n = 0; (n = read(in, piece, sizeof piece)) > 0;) answer.append(piece, static_cast<std::size_t>(n));
+    for (ssize_t n = 0; (n = read(in, piece, sizeof piece)) > 0;)
+      answer.append(piece, static_cast<std::size_t>(n));
     close(in);
     int status = 0;
     waitpid(pid, &status, 0);
     if (answer.empty()) answer = "-ended with status " + std::to_string(status);
-    if (answer[0] == '-' && failed.empty()) failed = "rank " + std::to_string(answers.size()) + ": " + answer.substr(1);
+    if (answer[0] == '-' && failed.empty())
+      failed = "rank " + std::to_string(answers.size()) + ": " + answer.substr(1);
     answers.push_back(answer.substr(1));
   }
   if (!failed.empty()) throw std::runtime_error(failed);

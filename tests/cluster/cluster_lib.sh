@@ -10,7 +10,7 @@ need_root() { [ "$(id -u)" -eq 0 ] || skip "needs root"; }
 need_tools() {
   local tool
   for tool in "$@"; do
-    command -v "$tool" >/dev/null || skip "no $tool here (tools/install_dependencies.sh --tests --cluster)"
+    command -v "$tool" >/dev/null || skip "no $tool here (tools/scripts/install_dependencies.sh --tests --cluster)"
   done
 }
 

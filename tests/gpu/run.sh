@@ -6,7 +6,7 @@
 #   --quick          fewer steps and shorter measurements: about five minutes without PyTorch beside it
 #   --only REGEX     only steps whose names match; --list prints the names
 #   --output DIR     where to write (default: gpu-results-DATE)
-#   --bundle FILE    unpack this bundle (tools/bundle.sh) and test it; within an unpacked bundle that one is tested
+#   --bundle FILE    unpack this bundle (tools/scripts/bundle.sh) and test it; within an unpacked bundle that one is tested
 #   --build DIR      test this build as it is; by default build/release is built first
 #   --emulated       with the stand-in for a GPU (build/emulated), on any machine: a test of this script and of the whole path
 #   --device NAME    default: cuda:0
@@ -59,7 +59,7 @@ else
   if [ -z "$build" ]; then
     build="$here/build/$preset"
     if [ "$list" = no ]; then
-      (. "$here/tools/lib.sh" && configure_and_build "$preset" gpu_tests -DENGINE_BUILD_TESTS=ON) >"$output/build.log" 2>&1 ||
+      (. "$here/tools/scripts/lib.sh" && configure_and_build "$preset" gpu_tests -DENGINE_BUILD_TESTS=ON) >"$output/build.log" 2>&1 ||
         { tail -n 20 "$output/build.log" >&2; die "the build failed, see $output/build.log"; }
     fi
   fi
@@ -225,7 +225,7 @@ moves() {  # MODEL: what a device saved goes on on the CPU and the other way
 find_nccl() {
   [ -n "${ENGINE_NCCL_LIBRARY:-}" ] && return 0
   if [ "$emulated" = yes ]; then  # a real one would look for a real device
-    export ENGINE_NCCL_LIBRARY="$build/cuda_on_cpu/libnccl_on_cpu.so"
+    export ENGINE_NCCL_LIBRARY="$build/gpu_stand_in/libnccl_on_cpu.so"
     [ -n "$build" ] && [ -f "$ENGINE_NCCL_LIBRARY" ]
     return
   fi

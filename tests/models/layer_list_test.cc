@@ -17,8 +17,8 @@ class LayerList : public testing::Test {
     test_support::write_text(path, text);
     return path;
   }
-  engine::Graph build(const std::string& text,
-                      const models::ModelOptions& options = {.sample_shape = {8, 8, 2}, .classes = 3}) const {
+  engine::Graph build(const std::string& text, const models::ModelOptions& options = {
+                                                   .sample_shape = {8, 8, 2}, .classes = 3}) const {
     return models::build_model(write(text), options);
   }
   // The message without the folder; "m.toml:LINE: ..."
@@ -118,7 +118,10 @@ TEST_F(LayerList, TakesEveryKindAndRuns) {
   const std::vector<float> samples(2 * 8 * 8 * 2, 0.5F);
   const std::vector<std::int32_t> labels{0, 2};
   const std::vector<std::int64_t> ids{0, 1};
-  EXPECT_GT(executor.forward({.count = 2, .samples = samples, .labels = labels, .sample_ids = ids}, true).loss_sum, 0);
+  EXPECT_GT(
+      executor.forward({.count = 2, .samples = samples, .labels = labels, .sample_ids = ids}, true)
+          .loss_sum,
+      0);
 }
 
 TEST_F(LayerList, TheExampleBuilds) {
@@ -145,8 +148,8 @@ TEST_F(LayerList, TheExampleOfTextBuildsWithItsOutputTied) {
   engine::Executor executor(plan, state, threads, 1);
   const std::vector<std::int32_t> tokens(2 * 16, 29), labels(2 * 16, 3);
   const std::vector<std::int64_t> ids{0, 1};
-  const engine::BatchResult result =
-      executor.forward({.count = 2, .samples = {}, .tokens = tokens, .labels = labels, .sample_ids = ids}, true);
+  const engine::BatchResult result = executor.forward(
+      {.count = 2, .samples = {}, .tokens = tokens, .labels = labels, .sample_ids = ids}, true);
   EXPECT_EQ(result.rows, 32);
   EXPECT_NEAR(result.loss_sum / 32, std::log(30.0), 0.5);
   executor.backward(1, engine::Write::kOverwrite, {});
@@ -155,7 +158,8 @@ TEST_F(LayerList, TheExampleOfTextBuildsWithItsOutputTied) {
 TEST_F(LayerList, MistakesInModelsOfTextNameTheLine) {
   const auto text_error = [&](const std::string& layers) -> std::string {
     try {
-      build("[[layer]]\nkind = \"embedding\"\nname = \"e\"\nvocabulary = \"classes\"\nwidth = 6\n" + layers,
+      build("[[layer]]\nkind = \"embedding\"\nname = \"e\"\nvocabulary = \"classes\"\nwidth = 6\n" +
+                layers,
             {.sample_shape = {5}, .classes = 3});
     } catch (const engine::Error& error) {
       const std::string message = error.what();
@@ -164,57 +168,76 @@ TEST_F(LayerList, MistakesInModelsOfTextNameTheLine) {
     return "no error";
   };
   EXPECT_EQ(text_error(""),
-            "m.toml: layer 'e' (embedding), which gives the logits: expected shape [5, 3] (the classes), got [5, 6]");
+            "m.toml: layer 'e' (embedding), which gives the logits: expected shape [5, 3] (the "
+            "classes), got [5, 6]");
   EXPECT_EQ(text_error("[[layer]]\nkind = \"gelu\"\napproximate = \"erf\"\n"),
             "m.toml:8: 'approximate' must be \"none\" or \"tanh\", not \"erf\"");
-  EXPECT_EQ(text_error("[[layer]]\nkind = \"causal_self_attention\"\n"), "m.toml:6: 'heads' is missing");
+  EXPECT_EQ(text_error("[[layer]]\nkind = \"causal_self_attention\"\n"),
+            "m.toml:6: 'heads' is missing");
   EXPECT_EQ(text_error("[[layer]]\nkind = \"dense\"\nout = 3\ntied = \"f\"\n"),
             "m.toml:9: no layer 'f' before this one: did you mean 'e'?");
-  EXPECT_EQ(
-      text_error("[[layer]]\nkind = \"dense\"\nout = 3\ntied = \"e\"\n"),
-      "m.toml:6: layer #3 (dense): tied to layer 'e' (embedding), expected its parameters (weight [3, 6]), got weight [3, 6], "
-      "bias [3]");
-  EXPECT_EQ(text_error("[[layer]]\nkind = \"dense\"\nout = 3\nbias = false\ntied = \"e\"\n"), "no error");
+  EXPECT_EQ(text_error("[[layer]]\nkind = \"dense\"\nout = 3\ntied = \"e\"\n"),
+            "m.toml:6: layer #3 (dense): tied to layer 'e' (embedding), expected its parameters "
+            "(weight [3, 6]), got weight [3, 6], "
+            "bias [3]");
+  EXPECT_EQ(text_error("[[layer]]\nkind = \"dense\"\nout = 3\nbias = false\ntied = \"e\"\n"),
+            "no error");
 }
 
 TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
   EXPECT_EQ(error_of("[[layer]]\nkind = \"convd\"\n"),
-            "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? There are dense, conv2d, batch_norm2d, sync_batch_norm2d, "
-            "relu, max_pool2d, average_pool2d, pad_channels, global_average_pool, flatten, add, dropout, embedding, "
-            "position_embedding, layer_norm, gelu, causal_self_attention");
+            "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? (known: dense, conv2d, "
+            "batch_norm2d, sync_batch_norm2d, "
+            "relu, max_pool2d, average_pool2d, pad_channels, global_average_pool, flatten, add, "
+            "dropout, embedding, "
+            "position_embedding, layer_norm, gelu, causal_self_attention)");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 3\nbais = true\n"),
-            "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? Known here: kind, name, inputs, "
-            "tied, out, bias");
+            "m.toml:5: unknown key 'bais' in a layer of kind 'dense': did you mean 'bias'? (known: "
+            "kind, name, inputs, "
+            "tied, out, bias)");
   EXPECT_EQ(error_of("logit = \"a\"\n[[layer]]\nkind = \"relu\"\n"),
-            "m.toml:1: unknown key 'logit' in the file: did you mean 'logits'? Known here: sample_shape, classes, logits, layer");
+            "m.toml:1: unknown key 'logit' in the file: did you mean 'logits'? (known: "
+            "sample_shape, classes, logits, layer)");
 }
 
 TEST_F(LayerList, WrongValuesNameTheLine) {
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nout = 2.5\n"), "m.toml:3: 'out' must be an integer");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nout = \"all\"\n"), "m.toml:3: 'out' must be an integer or \"classes\"");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nout = 2.5\n"),
+            "m.toml:3: 'out' must be an integer");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"dense\"\nout = \"all\"\n"),
+            "m.toml:3: 'out' must be an integer or \"classes\"");
   EXPECT_EQ(error_of("[[layer]]\nname = \"a\"\n"), "m.toml:1: 'kind' is missing");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\n"), "m.toml:1: 'out_channels' is missing");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"dropout\"\nrate = 1.5\n"), "m.toml:1: dropout: rate must lie in [0, 1), not 1.500000");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"conv2d\"\nname = \"a\"\n"),
+            "m.toml:1: 'out_channels' is missing");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"dropout\"\nrate = 1.5\n"),
+            "m.toml:1: dropout: rate must lie in [0, 1), not 1.500000");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"batch_norm2d\"\n"),
             "m.toml:1: layer #2 (batch_norm2d): a layer with parameters needs a name");
   EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\ninputs = [\"inptu\"]\n"),
             "m.toml:3: no layer 'inptu' before this one: did you mean 'input'?");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\ninputs = \"input\"\n"), "m.toml:3: 'inputs' must be a list of layer names");
-  EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\nname = \"a\"\n[[layer]]\nkind = \"relu\"\nname = \"a\"\n"),
-            "m.toml:6: the name 'a' is used twice");
+  EXPECT_EQ(error_of("[[layer]]\nkind = \"relu\"\ninputs = \"input\"\n"),
+            "m.toml:3: 'inputs' must be a list of layer names");
+  EXPECT_EQ(
+      error_of(
+          "[[layer]]\nkind = \"relu\"\nname = \"a\"\n[[layer]]\nkind = \"relu\"\nname = \"a\"\n"),
+      "m.toml:6: the name 'a' is used twice");
   EXPECT_TRUE(error_of("[[layer]\n").starts_with("m.toml:1: ")) << error_of("[[layer]\n");
   EXPECT_EQ(error_of("classes = 3\n"), "m.toml: expected at least one [[layer]] table");
 }
 
 TEST_F(LayerList, ShapeErrorsNameTheLineTheLayerAndBothShapes) {
   EXPECT_EQ(error_of<engine::ShapeError>("[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 3\n"),
-            "m.toml:1: layer 'fc' (dense): expected an input of shape [in] or [positions, in], got [8, 8, 2]");
-  EXPECT_EQ(error_of<engine::ShapeError>("[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 4\n"),
-            "m.toml: layer 'fc' (dense), which gives the logits: expected shape [3] (the classes), got [4]");
+            "m.toml:1: layer 'fc' (dense): expected an input of shape [in] or [positions, in], got "
+            "[8, 8, 2]");
+  EXPECT_EQ(
+      error_of<engine::ShapeError>(
+          "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 4\n"),
+      "m.toml: layer 'fc' (dense), which gives the logits: expected shape [3] (the classes), got "
+      "[4]");
 }
 
 TEST_F(LayerList, MissingFileAndMissingDefaults) {
-  EXPECT_THROW(models::build_model(folder_ / "none.toml", {.sample_shape = {1}}), engine::ModelError);
+  EXPECT_THROW(models::build_model(folder_ / "none.toml", {.sample_shape = {1}}),
+               engine::ModelError);
   EXPECT_THROW(models::default_options(write("[[layer]]\nkind = \"relu\"\n")), engine::ModelError);
 }
 

@@ -1,5 +1,6 @@
-// mingpt: PyTorch's names, shapes, initial values, logits and losses (gpt_reference.txt; gpt_reference.py writes it and defines
-// the formulas used here), the tied output layer, dropout, and the next token of a short text.
+// mingpt: PyTorch's names, shapes, initial values, logits and losses (gpt_reference.txt;
+// gpt_reference.py writes it and defines the formulas used here), the tied output layer, dropout,
+// and the next token of a short text.
 #include "models/mingpt.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,8 @@ using engine::Shape;
 
 // The numbers of the lines of gpt_reference.txt that start with "KIND KEY".
 std::vector<double> reference(const std::string& kind, const std::string& key) {
-  std::istringstream text(test_support::read_text(test_support::source_directory() + "/tests/models/gpt_reference.txt"));
+  std::istringstream text(test_support::read_text(test_support::source_directory() +
+                                                  "/tests/models/gpt_reference.txt"));
   std::vector<double> numbers;
   for (std::string line, a, b, number; std::getline(text, line);) {
     std::istringstream words(line);
@@ -55,13 +57,15 @@ class GptPreset : public testing::TestWithParam<std::pair<const char*, std::int6
 TEST_P(GptPreset, HasPyTorchsStateDictWithTheTiedWeightOnce) {
   const auto [name, count] = GetParam();
   const Graph graph = models::build_model(name, models::default_options(name));
-  std::istringstream text(test_support::read_text(test_support::source_directory() + "/tests/models/state_dicts.txt"));
+  std::istringstream text(
+      test_support::read_text(test_support::source_directory() + "/tests/models/state_dicts.txt"));
   std::vector<std::string> stored;
   const std::string mark = std::string(name == std::string("mingpt") ? "gpt-nano" : name) + " ";
   for (std::string line; std::getline(text, line);)
     if (line.starts_with(mark)) stored.push_back(line.substr(mark.size()));
   EXPECT_FALSE(stored.empty());
-  std::vector<std::string> found = state_dict(graph);  // in minGPT's order: of a block ln_1, attn, ln_2, mlp
+  std::vector<std::string> found =
+      state_dict(graph);  // in minGPT's order: of a block ln_1, attn, ln_2, mlp
   std::sort(found.begin(), found.end());
   std::sort(stored.begin(), stored.end());
   EXPECT_EQ(found, stored);
@@ -69,7 +73,8 @@ TEST_P(GptPreset, HasPyTorchsStateDictWithTheTiedWeightOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GptPreset,
-                         testing::Values(std::pair{"mingpt", std::int64_t{809'856}}, std::pair{"gpt-nano", std::int64_t{809'856}},
+                         testing::Values(std::pair{"mingpt", std::int64_t{809'856}},
+                                         std::pair{"gpt-nano", std::int64_t{809'856}},
                                          std::pair{"gpt-mini", std::int64_t{2'706'624}},
                                          std::pair{"gpt2", std::int64_t{124'439'808}}));
 
@@ -81,7 +86,8 @@ TEST(MinGpt, TakesVocabularyAndContextFromTheData) {
 }
 
 TEST(MinGpt, RefusesImagesAndDropoutOfOtherModels) {
-  const auto error_of = [](const std::string& name, const models::ModelOptions& options) -> std::string {
+  const auto error_of = [](const std::string& name,
+                           const models::ModelOptions& options) -> std::string {
     try {
       models::build_model(name, options);
     } catch (const engine::ModelError& error) {
@@ -90,8 +96,10 @@ TEST(MinGpt, RefusesImagesAndDropoutOfOtherModels) {
     return "no error";
   };
   EXPECT_EQ(error_of("gpt-nano", {.sample_shape = {28, 28, 1}}),
-            "this model reads token ids, [context], not samples of shape [28, 28, 1]: use a data set of text or tokens");
-  EXPECT_NE(error_of("mlp", {.sample_shape = {28, 28, 1}, .dropout = 0.1}).find("dropout 0.1"), std::string::npos);
+            "this model reads token ids, [context], not samples of shape [28, 28, 1]: use a data "
+            "set of text or tokens");
+  EXPECT_NE(error_of("mlp", {.sample_shape = {28, 28, 1}, .dropout = 0.1}).find("dropout 0.1"),
+            std::string::npos);
   EXPECT_EQ(error_of("gpt-nano", {.sample_shape = {16}, .dropout = 0.1}), "no error");
   EXPECT_NE(error_of("gpt-nano", {.sample_shape = {16}, .dropout = 1}), "no error");
 }
@@ -129,7 +137,8 @@ struct Setting {
 
   Setting(DType dtype, Graph the_graph, int thread_count = 1)
       : graph(std::move(the_graph)),
-        plan(engine::Plan::compile(graph, {.max_batch = kCount, .dtype = dtype, .threads = thread_count})),
+        plan(engine::Plan::compile(graph,
+                                   {.max_batch = kCount, .dtype = dtype, .threads = thread_count})),
         state(ModelState::allocate(graph, dtype)),
         threads(thread_count),
         executor(plan, state, threads, 0) {
@@ -144,7 +153,8 @@ struct Setting {
   // Samples [first, first + n).
   engine::BatchView batch(std::int64_t first = 0, std::int64_t n = kCount) const {
     const auto part = [&](const auto& all, std::int64_t items) {
-      return std::span(all).subspan(static_cast<std::size_t>(first * items), static_cast<std::size_t>(n * items));
+      return std::span(all).subspan(static_cast<std::size_t>(first * items),
+                                    static_cast<std::size_t>(n * items));
     };
     return {.count = n,
             .samples = {},
@@ -163,7 +173,9 @@ struct Setting {
                    offset = !matrix && entry.name.ends_with("weight") ? 1 : 0;
       const auto values = state.view(entry).span<T>();
       for (std::size_t i = 0; i < values.size(); ++i) {
-        const double u = static_cast<double>((static_cast<std::int64_t>(i) * 7919 + 131 * k) % 1009) / 1009 - 0.5;
+        const double u =
+            static_cast<double>((static_cast<std::int64_t>(i) * 7919 + 131 * k) % 1009) / 1009 -
+            0.5;
         values[i] = static_cast<T>(u / std::sqrt(fan_in) * (matrix ? 2.0 : 0.2) + offset);
       }
       ++k;
@@ -178,7 +190,8 @@ struct Setting {
 
   std::vector<double> train(int steps, double weight_decay) {
     const auto optimizer =
-        engine::make_sgd({.momentum = 0.9, .weight_decay = weight_decay, .nesterov = false}, state.parameters.values);
+        engine::make_sgd({.momentum = 0.9, .weight_decay = weight_decay, .nesterov = false},
+                         state.parameters.values);
     engine::KernelContext context{.device = {}, .threads = &threads, .scratch = {}};
     std::vector<double> losses;
     for (int step = 0; step < steps; ++step) {
@@ -191,18 +204,21 @@ struct Setting {
 };
 
 Graph nano(double dropout = 0) {
-  return models::build_model("gpt-nano", {.sample_shape = {kContext}, .classes = kVocabulary, .dropout = dropout});
+  return models::build_model(
+      "gpt-nano", {.sample_shape = {kContext}, .classes = kVocabulary, .dropout = dropout});
 }
 
 TEST(MinGpt, LogitsOfGivenWeightsArePyTorchs) {
-  for (const auto& [dtype, tolerance] : {std::pair{DType::kF64, 1e-12}, std::pair{DType::kF32, 1e-5}}) {
+  for (const auto& [dtype, tolerance] :
+       {std::pair{DType::kF64, 1e-12}, std::pair{DType::kF32, 1e-5}}) {
     Setting s(dtype, nano(), 2);
     s.executor.forward(s.batch(), false);
     for (const std::size_t position : {0, 17, 63}) {
       const std::vector<double> expected = reference("logits", std::to_string(position));
       ASSERT_EQ(expected.size(), static_cast<std::size_t>(kVocabulary));
       for (std::size_t token = 0; token < expected.size(); ++token)
-        ASSERT_NEAR(s.logit(2, position, token), expected[token], tolerance) << "position " << position << ", token " << token;
+        ASSERT_NEAR(s.logit(2, position, token), expected[token], tolerance)
+            << "position " << position << ", token " << token;
     }
   }
 }
@@ -247,13 +263,18 @@ TEST(MinGpt, DropoutIsOffInInferenceAndOnInTraining) {
 
 TEST(MinGpt, ShorterSamplesUseTheSameState) {
   Setting s(DType::kF64, nano());
-  const Graph shorter = models::build_gpt(
-      {.size = {}, .vocabulary = kVocabulary, .context = kContext, .positions = 10, .dropout = 0, .label_smoothing = 0});
+  const Graph shorter = models::build_gpt({.size = {},
+                                           .vocabulary = kVocabulary,
+                                           .context = kContext,
+                                           .positions = 10,
+                                           .dropout = 0,
+                                           .label_smoothing = 0});
   EXPECT_EQ(state_dict(shorter), state_dict(s.graph));
   s.executor.forward(s.batch(), false);
   models::NextToken next(shorter, s.state, s.threads);
   const auto logits = next.logits_after(std::span(s.tokens).first(7));
-  for (std::size_t token = 0; token < logits.size(); ++token) ASSERT_NEAR(logits[token], s.logit(0, 6, token), 1e-12);
+  for (std::size_t token = 0; token < logits.size(); ++token)
+    ASSERT_NEAR(logits[token], s.logit(0, 6, token), 1e-12);
 }
 
 TEST(NextToken, IsThatOfTheWholeSampleAtItsLastPosition) {

@@ -1,4 +1,5 @@
-// Built-in models: PyTorch's names, shapes and counts, and what happens with other names and samples.
+// Built-in models: PyTorch's names, shapes and counts, and what happens with other names and
+// samples.
 #include "models/model_catalog.h"
 
 #include <gtest/gtest.h>
@@ -9,9 +10,9 @@
 
 #include "engine/core/error.h"
 #include "engine/graph/model_state.h"
-#include "io/config/option_table.h"
-#include "models/nearest.h"
+#include "io/base/nearest.h"
 #include "tests/support/test_support.h"
+#include "tools/options/option_table.h"
 
 namespace {
 
@@ -27,7 +28,8 @@ std::vector<std::string> state_dict(const engine::Graph& graph) {
 }
 
 std::vector<std::string> stored_state_dict(const std::string& model) {
-  std::istringstream text(test_support::read_text(test_support::source_directory() + "/tests/models/state_dicts.txt"));
+  std::istringstream text(
+      test_support::read_text(test_support::source_directory() + "/tests/models/state_dicts.txt"));
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);)
     if (line.starts_with(model + " ")) lines.push_back(line.substr(model.size() + 1));
@@ -46,17 +48,19 @@ TEST_P(BuiltInModel, HasPyTorchsStateDict) {
   EXPECT_EQ(state_dict(graph), stored_state_dict(name));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BuiltInModel,
-                         testing::Values(Count{"mlp", 669'706}, Count{"convnet", 29'034}, Count{"resnet18", 11'689'512},
-                                         Count{"resnet34", 21'797'672}, Count{"resnet50", 25'557'032},
-                                         Count{"resnet101", 44'549'160}, Count{"resnet152", 60'192'808},
-                                         Count{"resnet18-cifar", 11'173'962}, Count{"resnet50-cifar", 23'520'842},
-                                         Count{"resnet20-cifar", 269'722}, Count{"resnet56-cifar", 853'018},
-                                         Count{"pyramidnet110", 24'253'410}));
+INSTANTIATE_TEST_SUITE_P(
+    All, BuiltInModel,
+    testing::Values(Count{"mlp", 669'706}, Count{"convnet", 29'034}, Count{"resnet18", 11'689'512},
+                    Count{"resnet34", 21'797'672}, Count{"resnet50", 25'557'032},
+                    Count{"resnet101", 44'549'160}, Count{"resnet152", 60'192'808},
+                    Count{"resnet18-cifar", 11'173'962}, Count{"resnet50-cifar", 23'520'842},
+                    Count{"resnet20-cifar", 269'722}, Count{"resnet56-cifar", 853'018},
+                    Count{"pyramidnet110", 24'253'410}));
 
 // 415 parameters, 310 running statistics and 155 counters, and what the last entries are.
 TEST(PyramidNet, HasItsKindsOfEntriesInOrder) {
-  const engine::Graph graph = models::build_model("pyramidnet110", models::default_options("pyramidnet110"));
+  const engine::Graph graph =
+      models::build_model("pyramidnet110", models::default_options("pyramidnet110"));
   const ModelState state = ModelState::allocate(graph, engine::DType::kF32);
   std::map<ModelState::Kind, int> kinds;
   for (const ModelState::Entry& entry : state.entries) ++kinds[entry.kind];
@@ -65,19 +69,22 @@ TEST(PyramidNet, HasItsKindsOfEntriesInOrder) {
   EXPECT_EQ(kinds[ModelState::Kind::kCounter], 155);
   const std::vector<std::string> entries = state_dict(graph);
   EXPECT_EQ(std::vector(entries.end() - 5, entries.end()),
-            (std::vector<std::string>{"bn_out.running_mean [271]", "bn_out.running_var [271]", "bn_out.num_batches_tracked []",
-                                      "fc_out.weight [10, 271]", "fc_out.bias [10]"}));
+            (std::vector<std::string>{"bn_out.running_mean [271]", "bn_out.running_var [271]",
+                                      "bn_out.num_batches_tracked []", "fc_out.weight [10, 271]",
+                                      "fc_out.bias [10]"}));
 }
 
-// torchvision's residual networks start with convolutions that are normal by fan-out; those for small images with PyTorch's
-// default, uniform by fan-in. A uniform distribution has no value beyond 1.74 deviations.
+// torchvision's residual networks start with convolutions that are normal by fan-out; those for
+// small images with PyTorch's default, uniform by fan-in. A uniform distribution has no value
+// beyond 1.74 deviations.
 TEST(ResNet, InitialConvolutionsAreTorchvisionsOrPyTorchs) {
   const auto largest_in_deviations = [](const std::string& name) {
     const engine::Graph graph = models::build_model(name, models::default_options(name));
     ModelState state = ModelState::allocate(graph, engine::DType::kF32);
     state.initialize(graph, 1);
     double squares = 0, largest = 0;
-    const auto weight = state.view(state.entries[6]).span<float>();  // of the first block, behind conv1 and bn1
+    const auto weight =
+        state.view(state.entries[6]).span<float>();  // of the first block, behind conv1 and bn1
     EXPECT_TRUE(state.entries[6].name.ends_with("conv1.weight")) << state.entries[6].name;
     for (const float value : weight) {
       squares += double{value} * value;
@@ -100,19 +107,21 @@ std::string error_of(const std::string& name, const models::ModelOptions& option
 }
 
 TEST(ModelCatalog, SaysWhichNameIsNearest) {
-  EXPECT_EQ(error_of("convnett", {.sample_shape = {28, 28, 1}}), "unknown model 'convnett': did you mean 'convnet'? There are " +
-                                                                     models::join_names(models::model_names()) +
-                                                                     ", and FILE.toml for a list of layers");
+  EXPECT_EQ(error_of("convnett", {.sample_shape = {28, 28, 1}}),
+            "unknown model 'convnett': did you mean 'convnet'? (known: " +
+                base::join_names(models::model_names()) + ", or FILE.toml for a list of layers)");
   EXPECT_THROW(models::default_options("resnet"), engine::ModelError);
   EXPECT_EQ(error_of("mlp", {.sample_shape = engine::Shape{64}, .classes = 65}),
-            "this model reads images or rows of numbers, [h, w, c], not samples of shape [64] (token ids)");
-  EXPECT_EQ(models::nearest_name("resnet55-cifar", models::model_names()), "resnet50-cifar");
-  EXPECT_EQ(models::nearest_name("pyramidnet", models::model_names()), "pyramidnet110");
+            "this model reads images or rows of numbers, [h, w, c], not samples of shape [64] "
+            "(token ids)");
+  EXPECT_EQ(base::nearest_name("resnet55-cifar", models::model_names()), "resnet50-cifar");
+  EXPECT_EQ(base::nearest_name("pyramidnet", models::model_names()), "pyramidnet110");
 }
 
-// The option's help is written by hand, below models/ in the order of folders: this keeps the two together.
+// The option's help is written by hand, below models/ in the order of folders: this keeps the two
+// together.
 TEST(ModelCatalog, TheOptionsHelpNamesEveryModel) {
-  const std::string help = io::find_option("model")->help;
+  const std::string help = tools::find_option("model")->help;
   std::string expected;
   for (const std::string& name : models::model_names()) expected += name + ", ";
   EXPECT_EQ(help, expected + "or a layer list FILE.toml");
@@ -122,8 +131,10 @@ TEST(ModelCatalog, TakesTheDataSetsShapeAndClasses) {
   const auto last = [](const std::string& name, const models::ModelOptions& options) {
     return state_dict(models::build_model(name, options));
   };
-  EXPECT_EQ(last("mlp", {.sample_shape = {32, 32, 3}, .classes = 100})[0], "layers.0.weight [512, 3072]");
-  EXPECT_EQ(last("mlp", {.sample_shape = {32, 32, 3}, .classes = 100}).back(), "layers.2.bias [100]");
+  EXPECT_EQ(last("mlp", {.sample_shape = {32, 32, 3}, .classes = 100})[0],
+            "layers.0.weight [512, 3072]");
+  EXPECT_EQ(last("mlp", {.sample_shape = {32, 32, 3}, .classes = 100}).back(),
+            "layers.2.bias [100]");
   EXPECT_EQ(last("convnet", {.sample_shape = {32, 32, 3}})[0], "layer1.0.weight [16, 3, 5, 5]");
   EXPECT_EQ(last("resnet18-cifar", {.sample_shape = {28, 28, 1}})[0], "conv1.weight [64, 1, 3, 3]");
   EXPECT_EQ(last("resnet50", {.sample_shape = {32, 32, 3}, .classes = 10}).back(), "fc.bias [10]");
@@ -132,8 +143,10 @@ TEST(ModelCatalog, TakesTheDataSetsShapeAndClasses) {
 
 TEST(ModelCatalog, SamplesThatAreTooSmallNameTheLayerAndBothShapes) {
   EXPECT_EQ(error_of("convnet", {.sample_shape = {3, 3, 1}}),
-            "layer 'layer2.3' (max_pool2d): expected an input of at least [2, 2, 32] (window 2, padding 0), got [1, 1, 32]");
-  EXPECT_EQ(error_of("mlp", {.sample_shape = {28, 28, 1}, .classes = 0}), "a model needs at least 1 class, not 0");
+            "layer 'layer2.3' (max_pool2d): expected an input of at least [2, 2, 32] (window 2, "
+            "padding 0), got [1, 1, 32]");
+  EXPECT_EQ(error_of("mlp", {.sample_shape = {28, 28, 1}, .classes = 0}),
+            "a model needs at least 1 class, not 0");
 }
 
 }  // namespace

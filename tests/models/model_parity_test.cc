@@ -1,5 +1,6 @@
-// A few steps of every built-in model in float64 against PyTorch's losses from the same weights and samples
-// (reference_losses.txt; pytorch_reference.py writes it and defines the formulas used here).
+// A few steps of every built-in model in float64 against PyTorch's losses from the same weights and
+// samples (reference_losses.txt; pytorch_reference.py writes it and defines the formulas used
+// here).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,11 +24,13 @@ void fill_by_formula(ModelState& state) {
     if (entry.kind != ModelState::Kind::kParameter) continue;
     const engine::TensorLayout& layout = state.layout(entry);
     const bool matrix = layout.file_shape.rank() > 1;
-    const double fan_in = matrix ? static_cast<double>(layout.file_shape.count() / layout.file_shape[0]) : 1;
+    const double fan_in =
+        matrix ? static_cast<double>(layout.file_shape.count() / layout.file_shape[0]) : 1;
     const double offset = !matrix && entry.name.ends_with("weight") ? 1 : 0;
     std::vector<T> file(static_cast<std::size_t>(layout.file_shape.count()));
     for (std::size_t i = 0; i < file.size(); ++i) {
-      const double u = static_cast<double>((static_cast<std::int64_t>(i) * 7919 + 131 * k) % 1009) / 1009 - 0.5;
+      const double u =
+          static_cast<double>((static_cast<std::int64_t>(i) * 7919 + 131 * k) % 1009) / 1009 - 0.5;
       file[i] = static_cast<T>(u / std::sqrt(fan_in) * (matrix ? 2.0 : 0.2) + offset);
     }
     layout.to_memory(file.data(), state.view(entry).data, sizeof(T));
@@ -41,7 +44,8 @@ void fill_running_statistics(ModelState& state) {
     const bool mean = entry.name.ends_with("running_mean");
     const auto values = state.view(entry).span<float>();
     for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = mean ? static_cast<float>(i * 31 % 17) / 17.0F - 0.5F : 1 + static_cast<float>(i * 13 % 7) / 7.0F;
+      values[i] = mean ? static_cast<float>(i * 31 % 17) / 17.0F - 0.5F
+                       : 1 + static_cast<float>(i * 13 % 7) / 7.0F;
   }
 }
 
@@ -54,14 +58,17 @@ struct TestBatch {
     for (std::int64_t i = 0; i < kCount * sample.count(); ++i)
       samples.push_back(static_cast<float>((i * i + 31 * i) % 256) / 255.0F);
   }
-  engine::BatchView view() const { return {.count = kCount, .samples = samples, .labels = labels, .sample_ids = ids}; }
+  engine::BatchView view() const {
+    return {.count = kCount, .samples = samples, .labels = labels, .sample_ids = ids};
+  }
 };
 
 // The losses of the training steps, then of the trained model in inference mode.
 std::vector<double> losses(const std::string& name, const engine::Shape& sample, int steps) {
-  const engine::Graph graph =
-      models::build_model(name, {.sample_shape = sample, .classes = models::default_options(name).classes});
-  const engine::Plan plan = engine::Plan::compile(graph, {.max_batch = kCount, .dtype = engine::DType::kF64, .threads = 2});
+  const engine::Graph graph = models::build_model(
+      name, {.sample_shape = sample, .classes = models::default_options(name).classes});
+  const engine::Plan plan = engine::Plan::compile(
+      graph, {.max_batch = kCount, .dtype = engine::DType::kF64, .threads = 2});
   ModelState state = ModelState::allocate(graph, engine::DType::kF64);
   state.initialize(graph, 0);
   fill_by_formula<double>(state);
@@ -72,7 +79,8 @@ std::vector<double> losses(const std::string& name, const engine::Shape& sample,
   for (int step = 0; step < steps; ++step) {
     result.push_back(executor.forward(batch.view(), true).loss_sum / kCount);
     executor.backward(1.0 / kCount, engine::Write::kOverwrite, {});
-    const auto values = state.parameters.values.span<double>(), gradients = state.parameters.gradients.span<double>();
+    const auto values = state.parameters.values.span<double>(),
+               gradients = state.parameters.gradients.span<double>();
     for (std::size_t i = 0; i < values.size(); ++i) values[i] -= kRate * gradients[i];
   }
   result.push_back(executor.forward(batch.view(), false).loss_sum / kCount);
@@ -81,8 +89,8 @@ std::vector<double> losses(const std::string& name, const engine::Shape& sample,
 
 // The first ten logits of each sample in inference mode, in float32.
 std::vector<double> logits(const std::string& name, const engine::Shape& sample) {
-  const engine::Graph graph =
-      models::build_model(name, {.sample_shape = sample, .classes = models::default_options(name).classes});
+  const engine::Graph graph = models::build_model(
+      name, {.sample_shape = sample, .classes = models::default_options(name).classes});
   const engine::Plan plan = engine::Plan::compile(graph, {.max_batch = kCount, .training = false});
   ModelState state = ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 0);
@@ -101,7 +109,8 @@ std::vector<double> logits(const std::string& name, const engine::Shape& sample)
 
 // The numbers behind the model's name in a file beside this one.
 std::vector<double> stored(const std::string& file, const std::string& model) {
-  std::istringstream text(test_support::read_text(test_support::source_directory() + "/tests/models/" + file));
+  std::istringstream text(
+      test_support::read_text(test_support::source_directory() + "/tests/models/" + file));
   std::vector<double> values;
   for (std::string line, word; std::getline(text, line);) {
     std::istringstream words(line);
@@ -136,12 +145,15 @@ TEST_P(ModelParity, LogitsOfGivenWeightsAgreeInSinglePrecision) {
   ASSERT_EQ(found.size(), 40U);
   double largest = 0;
   for (const double value : expected) largest = std::max(largest, std::abs(value));
-  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * largest) << "logit " << i;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i], 1e-5 * largest) << "logit " << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ModelParity,
-                         testing::Values(Reference{"mlp", {28, 28, 1}, 1e-12}, Reference{"convnet", {28, 28, 1}, 1e-11},
-                                         Reference{"resnet18", {40, 40, 3}, 1e-9}, Reference{"resnet50", {40, 40, 3}, 1e-9},
+                         testing::Values(Reference{"mlp", {28, 28, 1}, 1e-12},
+                                         Reference{"convnet", {28, 28, 1}, 1e-11},
+                                         Reference{"resnet18", {40, 40, 3}, 1e-9},
+                                         Reference{"resnet50", {40, 40, 3}, 1e-9},
                                          Reference{"resnet18-cifar", {8, 8, 3}, 1e-9},
                                          Reference{"resnet20-cifar", {9, 9, 3}, 1e-9},
                                          Reference{"pyramidnet110", {10, 10, 3}, 1e-9}));

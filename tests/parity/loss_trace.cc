@@ -20,18 +20,21 @@ double number_of(const std::string& line, const std::string& key) {
   return std::strtod(line.c_str() + at + mark.size(), nullptr);
 }
 
-std::optional<std::string> missing_steps(const std::vector<double>& expected, const std::vector<double>& got, std::size_t steps) {
+std::optional<std::string> missing_steps(const std::vector<double>& expected,
+                                         const std::vector<double>& got, std::size_t steps) {
   if (expected.size() >= steps && got.size() >= steps) return std::nullopt;
-  return "expected " + std::to_string(steps) + " steps, got " + std::to_string(got.size()) + " and " +
-         std::to_string(expected.size()) + " stored ones";
+  return "expected " + std::to_string(steps) + " steps, got " + std::to_string(got.size()) +
+         " and " + std::to_string(expected.size()) + " stored ones";
 }
 
-std::optional<std::string> difference_at(std::size_t i, double expected, double got, double relative) {
+std::optional<std::string> difference_at(std::size_t i, double expected, double got,
+                                         double relative) {
   const double difference = std::abs(got - expected) / std::abs(expected);
   if (difference <= relative) return std::nullopt;  // not for NaN
   char text[160];
-  std::snprintf(text, sizeof text, "step %zu: loss %.17g, expected %.17g: relative difference %.3g, allowed %.3g", i + 1, got,
-                expected, difference, relative);
+  std::snprintf(text, sizeof text,
+                "step %zu: loss %.17g, expected %.17g: relative difference %.3g, allowed %.3g",
+                i + 1, got, expected, difference, relative);
   return text;
 }
 
@@ -59,19 +62,22 @@ std::vector<double> read_step_losses(const std::string& path) {
   return losses;
 }
 
-std::optional<std::string> first_difference(const std::vector<double>& expected, const std::vector<double>& got,
-                                            std::size_t steps, double relative) {
+std::optional<std::string> first_difference(const std::vector<double>& expected,
+                                            const std::vector<double>& got, std::size_t steps,
+                                            double relative) {
   if (const auto missing = missing_steps(expected, got, steps)) return missing;
   for (std::size_t i = 0; i < steps; ++i)
     if (const auto difference = difference_at(i, expected[i], got[i], relative)) return difference;
   return std::nullopt;
 }
 
-std::optional<std::string> first_stray(const std::vector<double>& exact, const std::vector<double>& peer,
+std::optional<std::string> first_stray(const std::vector<double>& exact,
+                                       const std::vector<double>& peer,
                                        const std::vector<double>& got, std::size_t steps) {
   if (const auto missing = missing_steps(exact, peer, steps)) return missing;
   double allowed = 1e-6;
-  for (std::size_t i = 0; i < steps; ++i) allowed = std::max(allowed, 5 * std::abs(peer[i] - exact[i]) / std::abs(exact[i]));
+  for (std::size_t i = 0; i < steps; ++i)
+    allowed = std::max(allowed, 5 * std::abs(peer[i] - exact[i]) / std::abs(exact[i]));
   return first_difference(exact, got, steps, allowed);
 }
 

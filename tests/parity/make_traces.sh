@@ -11,7 +11,7 @@
 # The test needs none of these: it reads the stored traces. One file a trace, one loss a line. parity_test.cc lists the traces
 # with the same options.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../../tools/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../../tools/scripts/lib.sh"
 
 python=${PEER_PYTHON:-python3}
 peer=${ENGINE_PEERS:-$root/../shared/peers}/torch_peer.py

@@ -1,5 +1,6 @@
-// The real program against stored PyTorch losses: same weights, same batches, same numbers, on one rank and on two.
-// float64 within 1e-9. float32 no further from PyTorch's float64 than five times as far as PyTorch's own float32 is.
+// The real program against stored PyTorch losses: same weights, same batches, same numbers, on one
+// rank and on two. float64 within 1e-9. float32 no further from PyTorch's float64 than five times
+// as far as PyTorch's own float32 is.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +19,8 @@ namespace {
 TEST(LossTraceTest, TellsTheFirstStepThatDiffers) {
   EXPECT_FALSE(first_difference({1, 2, 3}, {1, 2, 3 + 1e-12}, 3, 1e-9));
   EXPECT_FALSE(first_difference({1, 2, 3}, {1, 2, 9}, 2, 1e-9));
-  EXPECT_NE(first_difference({1, 2, 3}, {1, 2.1, 9}, 3, 1e-9).value_or("").find("step 2"), std::string::npos);
+  EXPECT_NE(first_difference({1, 2, 3}, {1, 2.1, 9}, 3, 1e-9).value_or("").find("step 2"),
+            std::string::npos);
 }
 
 TEST(LossTraceTest, NanAndMissingStepsAreDifferences) {
@@ -43,7 +45,9 @@ struct Trace {
   const char* options;  // as make_traces.sh gives them, with blanks between
 };
 
-void PrintTo(const Trace& trace, std::ostream* out) { *out << trace.model << trace.variant; }  // for the test library
+void PrintTo(const Trace& trace, std::ostream* out) {
+  *out << trace.model << trace.variant;
+}  // for the test library
 
 using Comparison = std::tuple<Trace, const char*, int>;  // with dtype and ranks
 
@@ -52,12 +56,15 @@ std::string name_of(const Comparison& c, const std::string& dtype) {
   return std::string(trace.model) + trace.variant + "-" + dtype + "-" + std::to_string(ranks);
 }
 
-bool sync_bn(const Comparison& c) { return std::string(std::get<0>(c).options).find("--sync-bn") != std::string::npos; }
+bool sync_bn(const Comparison& c) {
+  return std::string(std::get<0>(c).options).find("--sync-bn") != std::string::npos;
+}
 
 // With synchronised batch norm several ranks have the losses of one.
 std::vector<double> stored_trace(Comparison c, const std::string& dtype) {
   if (sync_bn(c)) std::get<int>(c) = 1;
-  return read_trace(test_support::source_directory() + "/tests/parity/data/" + name_of(c, dtype) + ".txt");
+  return read_trace(test_support::source_directory() + "/tests/parity/data/" + name_of(c, dtype) +
+                    ".txt");
 }
 
 class ParityTest : public testing::TestWithParam<Comparison> {
@@ -76,8 +83,10 @@ class ParityTest : public testing::TestWithParam<Comparison> {
   std::string data() const {
     const std::string from = test_support::data_directory(data_set());
     if (from.empty() || data_set() != "cifar10") return from;
-    const std::string shell = "cd '" + from + "' && if [ -f data_batch_1.bin ]; then cat data_batch_1.bin; " +
-                              "else xz -dc data_batch_1.bin.xz; fi | head -c 147504 >'" + (folder_ / "data_batch_1.bin") + "'";
+    const std::string shell = "cd '" + from +
+                              "' && if [ -f data_batch_1.bin ]; then cat data_batch_1.bin; " +
+                              "else xz -dc data_batch_1.bin.xz; fi | head -c 147504 >'" +
+                              (folder_ / "data_batch_1.bin") + "'";
     const test_support::CommandResult result = test_support::run_command({"/bin/sh", "-c", shell});
     EXPECT_EQ(std::filesystem::file_size(folder_ / "data_batch_1.bin"), 147504U) << result.err;
     std::filesystem::copy_file(folder_ / "data_batch_1.bin", folder_ / "test_batch.bin");
@@ -85,9 +94,13 @@ class ParityTest : public testing::TestWithParam<Comparison> {
   }
   std::vector<std::string> command(const std::string& data) const {
     const auto& [trace, dtype, ranks] = GetParam();
-    std::vector<std::string> words = {test_support::engine_binary(), "train", "--no-shuffle", "--model", trace.model};
-    const auto add = [&words](std::initializer_list<std::string> more) { words.insert(words.end(), more); };
-    add({"--dataset", data_set(), "--data-dir", data, "--init-from", folder_ / "initial.safetensors"});
+    std::vector<std::string> words = {test_support::engine_binary(), "train", "--no-shuffle",
+                                      "--model", trace.model};
+    const auto add = [&words](std::initializer_list<std::string> more) {
+      words.insert(words.end(), more);
+    };
+    add({"--dataset", data_set(), "--data-dir", data, "--init-from",
+         folder_ / "initial.safetensors"});
     if (data_set() == "tinyshakespeare")
       add({"--context", "64", "--batch-size", "12"});
     else
@@ -111,10 +124,12 @@ TEST_P(ParityTest, LossesAreThoseOfPyTorch) {
   const test_support::CommandResult result = test_support::run_command(command(from), {}, 280'000);
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
 
-  const std::vector<double> got = read_step_losses(folder_ / "metrics.jsonl"), exact = stored_trace(GetParam(), "f64");
-  const auto difference = std::string_view(dtype) == "f64"
-                              ? first_difference(exact, got, trace.steps, 1e-9)
-                              : first_stray(exact, stored_trace(GetParam(), "f32"), got, trace.steps);
+  const std::vector<double> got = read_step_losses(folder_ / "metrics.jsonl"),
+                            exact = stored_trace(GetParam(), "f64");
+  const auto difference =
+      std::string_view(dtype) == "f64"
+          ? first_difference(exact, got, trace.steps, 1e-9)
+          : first_stray(exact, stored_trace(GetParam(), "f32"), got, trace.steps);
   EXPECT_FALSE(difference) << *difference;
 }
 
@@ -142,7 +157,8 @@ std::string test_name(const testing::TestParamInfo<Comparison>& i) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Traces, ParityTest,
-                         testing::Combine(testing::ValuesIn(kTraces), testing::Values("f64", "f32"), testing::Values(1, 2)),
+                         testing::Combine(testing::ValuesIn(kTraces), testing::Values("f64", "f32"),
+                                          testing::Values(1, 2)),
                          test_name);
 
 constexpr Trace kSyncBnTraces[] = {
@@ -151,7 +167,8 @@ constexpr Trace kSyncBnTraces[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(SyncBn, ParityTest,
-                         testing::Combine(testing::ValuesIn(kSyncBnTraces), testing::Values("f64"), testing::Values(2)),
+                         testing::Combine(testing::ValuesIn(kSyncBnTraces), testing::Values("f64"),
+                                          testing::Values(2)),
                          test_name);
 
 }  // namespace

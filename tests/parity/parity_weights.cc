@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "io/data/split_mix.h"
+#include "io/data/order/split_mix.h"
 #include "tests/support/test_support.h"
 
 static_assert(std::endian::native == std::endian::little, "the file format is little-endian");
@@ -28,7 +28,8 @@ struct Entry {
 
 // The entries of tests/models/state_dicts.txt, lines "MODEL NAME [d, d]".
 std::vector<Entry> state_dict(const std::string& model) {
-  std::istringstream text(test_support::read_text(test_support::source_directory() + "/tests/models/state_dicts.txt"));
+  std::istringstream text(
+      test_support::read_text(test_support::source_directory() + "/tests/models/state_dicts.txt"));
   std::vector<Entry> entries;
   for (std::string line; std::getline(text, line);) {
     if (!line.starts_with(model + " ")) continue;
@@ -44,10 +45,13 @@ std::vector<Entry> state_dict(const std::string& model) {
 }
 
 // As SEEDS in parity_weights.py.
-std::uint64_t seed_of(const std::string& model) { return model == "mlp" ? 14 : model == "convnet" ? 8 : 1; }
+std::uint64_t seed_of(const std::string& model) {
+  return model == "mlp" ? 14 : model == "convnet" ? 8 : 1;
+}
 
 std::int64_t product(const Dimensions& shape, std::size_t first = 0) {
-  return std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(first), shape.end(), std::int64_t{1}, std::multiplies<>());
+  return std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(first), shape.end(),
+                         std::int64_t{1}, std::multiplies<>());
 }
 
 // Values in [-1, 1), multiples of 2^-23.
@@ -67,13 +71,15 @@ class SplitMix64 {
 class SafetensorsFile {
  public:
   template <class T>
-  void add(const std::string& name, const char* dtype, const Dimensions& shape, const std::vector<T>& values) {
+  void add(const std::string& name, const char* dtype, const Dimensions& shape,
+           const std::vector<T>& values) {
     std::string sizes;
     for (const std::int64_t d : shape) sizes += (sizes.empty() ? "" : ",") + std::to_string(d);
     const std::size_t begin = data_.size();
     data_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-    header_ += (header_.empty() ? "{\"" : ",\"") + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + sizes +
-               "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(data_.size()) + "]}";
+    header_ += (header_.empty() ? "{\"" : ",\"") + name + "\":{\"dtype\":\"" + dtype +
+               "\",\"shape\":[" + sizes + "],\"data_offsets\":[" + std::to_string(begin) + "," +
+               std::to_string(data_.size()) + "]}";
   }
 
   void write(const std::string& path) const {
@@ -111,7 +117,8 @@ void write_initial_weights(const std::string& model, const std::string& path) {
     } else if (entry.name.ends_with(".num_batches_tracked")) {
       file.add(entry.name, "I64", {}, std::vector<std::int64_t>{0});
     } else {
-      file.add(entry.name, "F32", entry.shape, std::vector<float>(count, entry.name.ends_with("running_var") ? 1.0f : 0.0f));
+      file.add(entry.name, "F32", entry.shape,
+               std::vector<float>(count, entry.name.ends_with("running_var") ? 1.0f : 0.0f));
     }
   }
   file.write(path);

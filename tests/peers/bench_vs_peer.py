@@ -1,4 +1,4 @@
-"""Alternating rounds of `engine bench step` and torch_peer.py, as a Markdown table. Run by tools/bench_vs_peer.sh."""
+"""Alternating rounds of `engine bench step` and torch_peer.py, as a Markdown table. Run by tools/scripts/bench_vs_peer.sh."""
 import argparse
 import datetime
 import json

@@ -7,7 +7,7 @@
 # Needs root, debootstrap, and apt sources of Debian 12 on the running system: they are used inside the tree too.
 # What runs is a clone of the last commit.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/../../tools/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../../tools/scripts/lib.sh"
 
 keep=no directory="" scripts=(quickstart test)
 while [ $# -gt 0 ]; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs a build with tools/bundle.sh and runs what was packed elsewhere: no variables, and (as root) no build and source tree.
+# Packs a build with tools/scripts/bundle.sh and runs what was packed elsewhere: no variables, and (as root) no build and source tree.
 #
 # Usage: tests/scripts/bundle_test.sh BUILD_FOLDER
 set -euo pipefail
@@ -13,9 +13,9 @@ options=(--from "$build")
 while read -r _ program; do
   [ -x "$program" ] || { options+=(--program-only); break; }  # somebody builds single targets
 done <"$build/gpu_tests.txt"
-"$root/tools/bundle.sh" "${options[@]}" --output "$work/one.tar.gz"
+"$root/tools/scripts/bundle.sh" "${options[@]}" --output "$work/one.tar.gz"
 sleep 1.1  # a time of today in the archive would be another one
-"$root/tools/bundle.sh" "${options[@]}" --output "$work/two.tar.gz" >/dev/null
+"$root/tools/scripts/bundle.sh" "${options[@]}" --output "$work/two.tar.gz" >/dev/null
 cmp "$work/one.tar.gz" "$work/two.tar.gz" || fail "two bundles of one build differ"
 
 mkdir "$work/else where"

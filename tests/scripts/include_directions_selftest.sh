@@ -6,7 +6,7 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 export GIT_DIR=/nonexistent  # the files are found without git, wherever the temporary folder lies
 
-mkdir -p "$tree/engine/core" "$tree/io" "$tree/other"
+mkdir -p "$tree/engine/core" "$tree/io/data" "$tree/other"
 printf '// A good file with a purpose.\n#include "engine/core/good.h"\n' >"$tree/engine/core/good.h"
 "$checker" "$tree" >/dev/null || { echo "a tree without faults was refused"; exit 1; }
 
@@ -15,16 +15,16 @@ expect() {  # TEXT: must be in what the checker prints
   found=$("$checker" "$tree") && { echo "no fault found, expected: $1"; exit 1; }
   grep -qF "$1" <<<"$found" || { printf 'expected: %s\nfound: %s\n' "$1" "$found"; exit 1; }
 }
-printf '// Looks up where it must not.\n#include "io/x.h"\n' >"$tree/engine/core/upward.h"
-expect 'engine/core/upward.h:2: engine/core/ may not include "io/x.h"'
-printf '// Includes from its own folder.\n#include "y.h"\n' >"$tree/io/relative.h"
-expect 'io/relative.h:2: "y.h" is not written from the root'
-printf '#pragma once\n' >"$tree/io/silent.h"
-expect 'io/silent.h:1: the first line does not say the purpose'
-printf '// A long line follows.\n//%0140d\n' 0 >"$tree/io/wide.cc"
-expect 'io/wide.cc:2: 142 columns'
-printf '// The same name as another file.\n' >"$tree/io/good.h"
-expect 'io/good.h: the same base name as engine/core/good.h'
+printf '// Looks up where it must not.\n#include "tools/x.h"\n' >"$tree/engine/core/upward.h"
+expect 'engine/core/upward.h:2: engine/core/ may not include "tools/x.h"'
+printf '// Includes from its own folder.\n#include "y.h"\n' >"$tree/io/data/relative.h"
+expect 'io/data/relative.h:2: "y.h" is not written from the root'
+printf '#pragma once\n' >"$tree/io/data/silent.h"
+expect 'io/data/silent.h:1: the first line does not say the purpose'
+printf '// A long line follows.\n//%0140d\n' 0 >"$tree/io/data/wide.cc"
+expect 'io/data/wide.cc:2: 142 columns'
+printf '// The same name as another file.\n' >"$tree/io/data/good.h"
+expect 'io/data/good.h: the same base name as engine/core/good.h'
 printf '// In a folder of its own.\n' >"$tree/other/lost.cc"
 expect 'other/lost.cc: in no folder'
 printf 'see /%s/x\n' wo''rk >"$tree/notes.md"

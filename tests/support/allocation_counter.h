@@ -1,4 +1,5 @@
-// Counts every malloc and new of the process. Include it in ONE source of a test binary: it replaces malloc there.
+// Counts every malloc and new of the process. Include it in ONE source of a test binary: it
+// replaces malloc there.
 #pragma once
 
 #include <atomic>

@@ -27,11 +27,14 @@ std::string environment_or(const char* name, const char* fallback) {
 }  // namespace
 
 std::string data_directory(const std::string& name) {
-  const std::filesystem::path path = std::filesystem::path(environment_or("ENGINE_TEST_DATA", ENGINE_DEFAULT_TEST_DATA)) / name;
+  const std::filesystem::path path =
+      std::filesystem::path(environment_or("ENGINE_TEST_DATA", ENGINE_DEFAULT_TEST_DATA)) / name;
   return std::filesystem::is_directory(path) ? std::filesystem::canonical(path).string() : "";
 }
 
-std::string source_directory() { return environment_or("ENGINE_SOURCE_DIR", ENGINE_DEFAULT_SOURCE_DIR); }
+std::string source_directory() {
+  return environment_or("ENGINE_SOURCE_DIR", ENGINE_DEFAULT_SOURCE_DIR);
+}
 
 std::string engine_binary() { return environment_or("ENGINE_BINARY", "engine"); }
 
@@ -44,14 +47,16 @@ TemporaryDirectory::TemporaryDirectory() {
 }
 
 TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;  // a folder that a test made unwritable stays behind; nothing to do about it here
+  std::error_code
+      ignored;  // a folder that a test made unwritable stays behind; nothing to do about it here
   std::filesystem::remove_all(path_, ignored);
 }
 
-CommandResult run_command(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment,
-                          int timeout_ms) {
+CommandResult run_command(const std::vector<std::string>& argv,
+                          const std::map<std::string, std::string>& environment, int timeout_ms) {
   int out[2], err[2];
-  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
+  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
+    throw std::runtime_error("pipe2 failed");
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("fork failed");
   if (child == 0) {
@@ -74,7 +79,9 @@ CommandResult run_command(const std::vector<std::string>& argv, const std::map<s
   std::string* sinks[2] = {&result.out, &result.err};
   bool late = false;
   while (!late && (fds[0].fd >= 0 || fds[1].fd >= 0)) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+                          deadline - std::chrono::steady_clock::now())
+                          .count();
     late = left <= 0;
     poll(fds, 2, late ? 0 : static_cast<int>(left));
     for (int i = 0; i < 2; ++i) {
@@ -111,7 +118,8 @@ std::vector<int> workers_of(int pid) {
     std::ifstream in(entry.path() / "stat");
     int child = 0, parent = 0;
     std::string name, state;
-    if (in >> child >> name >> state >> parent && parent == pid && name != "(engine-guard)") workers.push_back(child);
+    if (in >> child >> name >> state >> parent && parent == pid && name != "(engine-guard)")
+      workers.push_back(child);
   }
   std::ranges::sort(workers);
   return workers;

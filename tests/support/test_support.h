@@ -1,4 +1,5 @@
-// What many tests need: where the real data lies, a folder of one's own, and a way to run the real binary.
+// What many tests need: where the real data lies, a folder of one's own, and a way to run the real
+// binary.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +9,8 @@
 
 namespace test_support {
 
-// ENGINE_TEST_DATA, by default ../shared/data beside the source tree. `name` is a folder in it ("mnist").
-// Returns "" when it is not there: then GTEST_SKIP() << "no data set NAME".
+// ENGINE_TEST_DATA, by default ../shared/data beside the source tree. `name` is a folder in it
+// ("mnist"). Returns "" when it is not there: then GTEST_SKIP() << "no data set NAME".
 std::string data_directory(const std::string& name);
 
 std::string source_directory();  // root of the source tree
@@ -33,15 +34,18 @@ struct CommandResult {
   int exit_code = -1;  // 128 + N when killed by signal N; 124 when killed at the deadline
   std::string out, err;
 };
-// Runs argv[0] with its arguments (no shell) and the given variables added to the environment; kills it at the deadline.
-CommandResult run_command(const std::vector<std::string>& argv, const std::map<std::string, std::string>& environment = {},
+// Runs argv[0] with its arguments (no shell) and the given variables added to the environment;
+// kills it at the deadline.
+CommandResult run_command(const std::vector<std::string>& argv,
+                          const std::map<std::string, std::string>& environment = {},
                           int timeout_ms = 60'000);
 
-// What a process was started with, its words ended by NUL; "" for one that has just ended. (Reading /proc by iterators throws
-// then.)
+// What a process was started with, its words ended by NUL; "" for one that has just ended. (Reading
+// /proc by iterators throws then.)
 std::string command_line_of(int pid);
 
-// The running children of a process, ascending; the guard process that the program keeps beside its workers is left out.
+// The running children of a process, ascending; the guard process that the program keeps beside its
+// workers is left out.
 std::vector<int> workers_of(int pid);
 
 std::string read_text(const std::string& path);

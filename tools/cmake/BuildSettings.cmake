@@ -8,7 +8,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
-# Programs also look for shared libraries where tools/bundle.sh puts them. As RPATH, not RUNPATH: so it holds for what those
+# Programs also look for shared libraries where tools/scripts/bundle.sh puts them. As RPATH, not RUNPATH: so it holds for what those
 # libraries need in turn.
 set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
@@ -45,11 +45,23 @@ if(ENGINE_SANITIZE)
   add_link_options(-fsanitize=${ENGINE_SANITIZE})
 endif()
 
-# engine_library(NAME SOURCES a.cc b.cc LINKS x y): a static library of one folder.
-# Includes are written from the root of the tree.
+# engine_library(NAME [FOLDERS a b] [EXCLUDE x.cc] LINKS ... PRIVATE_LINKS ...): a static library of the
+# .cc files of this folder, or of the folders named (so that a new file needs no entry here), but for
+# those that are chosen by hand. Includes are written from the root of the tree.
 function(engine_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
-  add_library(${name} STATIC ${arg_SOURCES})
+  cmake_parse_arguments(arg "" "" "FOLDERS;EXCLUDE;LINKS;PRIVATE_LINKS" ${ARGN})
+  if(NOT arg_FOLDERS)
+    set(arg_FOLDERS .)
+  endif()
+  set(sources "")
+  foreach(folder ${arg_FOLDERS})
+    file(GLOB found CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc")
+    list(APPEND sources ${found})
+  endforeach()
+  foreach(pattern ${arg_EXCLUDE})
+    list(FILTER sources EXCLUDE REGEX "/${pattern}$")
+  endforeach()
+  add_library(${name} STATIC ${sources})
   target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PUBLIC ${arg_LINKS} PRIVATE ${arg_PRIVATE_LINKS})
 endfunction()

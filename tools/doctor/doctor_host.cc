@@ -1,4 +1,5 @@
-// A rank's own host: read from the kernel's tables, nothing is started. And the check of a shared folder.
+// A rank's own host: read from the kernel's tables, nothing is started. And the check of a shared
+// folder.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -13,14 +14,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include "io/base/io_error.h"
+#include "io/base/text_format.h"
 #include "io/checkpoint/atomic_file.h"
-#include "io/io_error.h"
-#include "io/text_format.h"
-#include "tools/device_choice.h"
 #include "tools/doctor/doctor.h"
 #include "tools/flight/json_file.h"
-#include "tools/machine_info.h"
-#include "tools/rank_exchange.h"
+#include "tools/group/rank_exchange.h"
+#include "tools/machine/device_choice.h"
+#include "tools/machine/machine_info.h"
 
 namespace tools {
 namespace {
@@ -42,45 +43,55 @@ std::vector<NetworkInterface> interfaces() {
     if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
     char text[INET6_ADDRSTRLEN] = "";
     if (i->ifa_addr->sa_family == AF_INET) {
-      inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof text);
+      inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, text,
+                sizeof text);
     } else if (i->ifa_addr->sa_family == AF_INET6) {
-      inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(i->ifa_addr)->sin6_addr, text, sizeof text);
+      inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(i->ifa_addr)->sin6_addr, text,
+                sizeof text);
     }
     if (*text == '\0') continue;
     const std::string folder = std::string("/sys/class/net/") + i->ifa_name + "/";
-    found.push_back(
-        {i->ifa_name, text, static_cast<int>(number_in(folder + "mtu")), std::max<std::int64_t>(0, number_in(folder + "speed"))});
+    found.push_back({i->ifa_name, text, static_cast<int>(number_in(folder + "mtu")),
+                     std::max<std::int64_t>(0, number_in(folder + "speed"))});
   }
   freeifaddrs(list);
   return found;
 }
 
-// By the driver's own table, where CUDA cannot say: asking nvidia-smi could hang, and it is not everywhere.
+// By the driver's own table, where CUDA cannot say: asking nvidia-smi could hang, and it is not
+// everywhere.
 std::vector<std::string> gpus() {
   std::vector<std::string> names;
   std::error_code none;
-  for (fs::directory_iterator it("/proc/driver/nvidia/gpus", none), end; !none && it != end; it.increment(none)) {
+  for (fs::directory_iterator it("/proc/driver/nvidia/gpus", none), end; !none && it != end;
+       it.increment(none)) {
     std::ifstream file(it->path() / "information");
     std::string name = it->path().filename().string();
     for (std::string line; std::getline(file, line);)
-      if (line.starts_with("Model:")) name = line.substr(std::min(line.find_first_not_of(" \t", 6), line.size())) + " at " + name;
+      if (line.starts_with("Model:"))
+        name = line.substr(std::min(line.find_first_not_of(" \t", 6), line.size())) + " at " + name;
     names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;
 }
 
-std::int64_t total_memory() { return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
+std::int64_t total_memory() {
+  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
 
 std::int64_t free_shared_memory() {
   struct statvfs space {};
-  return statvfs("/dev/shm", &space) == 0 ? static_cast<std::int64_t>(space.f_bavail * space.f_frsize) : 0;
+  return statvfs("/dev/shm", &space) == 0
+             ? static_cast<std::int64_t>(space.f_bavail * space.f_frsize)
+             : 0;
 }
 
 // Holds a lock file of rank 0; the others must not get it meanwhile.
 class LockedFile {
  public:
-  explicit LockedFile(const std::string& path) : fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {}
+  explicit LockedFile(const std::string& path)
+      : fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {}
   ~LockedFile() {
     if (fd_ >= 0) close(fd_);
   }
@@ -109,8 +120,8 @@ std::string check_folder(const std::string& folder, backends::Communicator& comm
   const int rank = communicator.rank();
   std::int64_t nonce = rank == 0 ? unix_us() * 1000 + getpid() % 1000 : 0;
   communicator.broadcast(&nonce, sizeof nonce, 0);
-  const std::string start = folder + "/doctor-" + std::to_string(nonce) + "-", own = start + std::to_string(rank),
-                    locked = start + "lock";
+  const std::string start = folder + "/doctor-" + std::to_string(nonce) + "-",
+                    own = start + std::to_string(rank), locked = start + "lock";
   std::string fault = write_own(own);
   {
     const LockedFile holder(rank == 0 && fault.empty() ? locked : "");
@@ -122,8 +133,10 @@ std::string check_folder(const std::string& folder, backends::Communicator& comm
         fault = "does not see the file of rank " + std::to_string(r) + ": not a shared folder";
     if (rank != 0 && fault.empty() && fs::exists(locked)) {
       const LockedFile mine(locked);
-      if (!mine.opened()) fault = std::string("cannot open rank 0's lock file: ") + std::strerror(errno);
-      if (mine.opened() && mine.lock()) fault = "got the lock that rank 0 holds: file locks do not work here";
+      if (!mine.opened())
+        fault = std::string("cannot open rank 0's lock file: ") + std::strerror(errno);
+      if (mine.opened() && mine.lock())
+        fault = "got the lock that rank 0 holds: file locks do not work here";
     }
     communicator.barrier();  // now all have looked
   }
@@ -150,7 +163,8 @@ HostFacts host_facts(const backends::Group& group) {
   f.memory_bytes = total_memory();
   f.shared_memory_free = free_shared_memory();
   rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0) f.file_limit = static_cast<std::int64_t>(std::min<rlim_t>(files.rlim_cur, 1 << 30));
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+    f.file_limit = static_cast<std::int64_t>(std::min<rlim_t>(files.rlim_cur, 1 << 30));
   f.interfaces = interfaces();
   f.gpus = gpu_lines();
   if (f.gpus.empty()) f.gpus = gpus();
@@ -162,18 +176,26 @@ HostFacts host_facts(const backends::Group& group) {
 
 std::string to_json(const HostFacts& f) {
   using io::json_string;
-  const auto safe = [](const std::string& text) { return json_string(io::is_utf8(text) ? text : "(not UTF-8)"); };
-  std::string out = "{\"rank\":" + std::to_string(f.rank) + ",\"pid\":" + std::to_string(f.pid) + ",\"host\":" + safe(f.host) +
-                    ",\"host_id\":" + safe(f.host_id) + ",\"address\":" + safe(f.address) + ",\"build\":" + safe(f.build) +
-                    ",\"cpu\":" + safe(f.cpu) + ",\"kernel\":" + safe(f.kernel) + ",\"cores\":" + std::to_string(f.cores) +
-                    ",\"allowed_cores\":" + std::to_string(f.allowed_cores) + ",\"load\":" + io::shortest_text(f.load) +
+  const auto safe = [](const std::string& text) {
+    return json_string(io::is_utf8(text) ? text : "(not UTF-8)");
+  };
+  std::string out = "{\"rank\":" + std::to_string(f.rank) + ",\"pid\":" + std::to_string(f.pid) +
+                    ",\"host\":" + safe(f.host) + ",\"host_id\":" + safe(f.host_id) +
+                    ",\"address\":" + safe(f.address) + ",\"build\":" + safe(f.build) +
+                    ",\"cpu\":" + safe(f.cpu) + ",\"kernel\":" + safe(f.kernel) +
+                    ",\"cores\":" + std::to_string(f.cores) +
+                    ",\"allowed_cores\":" + std::to_string(f.allowed_cores) +
+                    ",\"load\":" + io::shortest_text(f.load) +
                     ",\"memory_bytes\":" + std::to_string(f.memory_bytes) +
                     ",\"shared_memory_free\":" + std::to_string(f.shared_memory_free) +
-                    ",\"file_limit\":" + std::to_string(f.file_limit) + ",\"folder_fault\":" + safe(f.folder_fault) +
-                    ",\"gpu_note\":" + safe(f.gpu_note) + ",\"nccl\":" + safe(f.nccl) + ",\"interfaces\":[";
+                    ",\"file_limit\":" + std::to_string(f.file_limit) +
+                    ",\"folder_fault\":" + safe(f.folder_fault) +
+                    ",\"gpu_note\":" + safe(f.gpu_note) + ",\"nccl\":" + safe(f.nccl) +
+                    ",\"interfaces\":[";
   for (const NetworkInterface& i : f.interfaces)
-    out += (&i == f.interfaces.data() ? "" : ",") + ("{\"name\":" + safe(i.name)) + ",\"address\":" + safe(i.address) +
-           ",\"mtu\":" + std::to_string(i.mtu) + ",\"speed_mbit\":" + std::to_string(i.speed_mbit) + "}";
+    out += (&i == f.interfaces.data() ? "" : ",") + ("{\"name\":" + safe(i.name)) +
+           ",\"address\":" + safe(i.address) + ",\"mtu\":" + std::to_string(i.mtu) +
+           ",\"speed_mbit\":" + std::to_string(i.speed_mbit) + "}";
   out += "],\"gpus\":[";
   for (const std::string& gpu : f.gpus) out += (&gpu == f.gpus.data() ? "" : ",") + safe(gpu);
   return out + "]}";
@@ -210,7 +232,8 @@ HostFacts facts_from_json(const std::string& text) {
     f.interfaces.push_back({text_member(i, "name", where), text_member(i, "address", where),
                             static_cast<int>(whole_member(i, "mtu", 0, INT32_MAX, where)),
                             whole_member(i, "speed_mbit", 0, kMost, where)});
-  for (const Json& gpu : list_member(json, "gpus", where)) f.gpus.push_back(gpu.is_string() ? gpu.get<std::string>() : "?");
+  for (const Json& gpu : list_member(json, "gpus", where))
+    f.gpus.push_back(gpu.is_string() ? gpu.get<std::string>() : "?");
   return f;
 }
 

@@ -7,7 +7,7 @@
 
 #include "backends/backend_error.h"
 #include "tools/doctor/doctor.h"
-#include "tools/rank_exchange.h"
+#include "tools/group/rank_exchange.h"
 
 namespace tools {
 namespace {
@@ -17,11 +17,16 @@ constexpr double kLatencySeconds = 0.3, kBandwidthSeconds = 0.6;  // measuring t
 constexpr int kFewestPings = 5, kMostPings = 200, kMostTransfers = 5;
 constexpr std::size_t kSmallTransfer = 1 << 20, kLargeTransfer = 8 << 20;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
-double wall_clock() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double wall_clock() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
-// One pair's talk. Both sides make the same calls; rank 0 of the pair measures and decides, the other learns by broadcast.
+// One pair's talk. Both sides make the same calls; rank 0 of the pair measures and decides, the
+// other learns by broadcast.
 class PairTalk {
  public:
   PairTalk(backends::Communicator& pair, Link& link) : pair_(pair), link_(link) {}
@@ -40,7 +45,8 @@ class PairTalk {
   }
 
  private:
-  // There and back. Seconds, on the first rank; the other's clock comes along, and the fastest trip tells best what it shows.
+  // There and back. Seconds, on the first rank; the other's clock comes along, and the fastest trip
+  // tells best what it shows.
   double ping() {
     double question = 0, answer = 0;
     const double sent = wall_clock();
@@ -101,23 +107,27 @@ class PairTalk {
 
 // Empty for a rank that is not in the pair.
 void measure_pair(backends::Group& group, const std::pair<int, int>& pair, Link& link) {
-  group.set_activity("doctor: link between ranks " + std::to_string(pair.first) + " and " + std::to_string(pair.second));
+  group.set_activity("doctor: link between ranks " + std::to_string(pair.first) + " and " +
+                     std::to_string(pair.second));
   link.a = pair.first;
   link.b = pair.second;
-  const auto host = [&](int rank) { return group.peers().at(static_cast<std::size_t>(rank)).host_id; };
+  const auto host = [&](int rank) {
+    return group.peers().at(static_cast<std::size_t>(rank)).host_id;
+  };
   link.one_host = host(link.a) == host(link.b);
   try {
     const auto two = group.make_communicator({.members = {pair.first, pair.second}});
     PairTalk(*two, link).run();
   } catch (const backends::PeerError& error) {
-    throw backends::PeerError("the link between ranks " + std::to_string(pair.first) + " and " + std::to_string(pair.second) +
-                              " failed: " + error.what());
+    throw backends::PeerError("the link between ranks " + std::to_string(pair.first) + " and " +
+                              std::to_string(pair.second) + " failed: " + error.what());
   }
 }
 
 // What travels of a link, before its backend's name.
-double Link::*const kMeasured[] = {&Link::latency_us, &Link::best_us,        &Link::forward_gb_s, &Link::back_gb_s,
-                                   &Link::bytes,      &Link::clock_offset_s, &Link::clock_error_s};
+double Link::*const kMeasured[] = {&Link::latency_us,   &Link::best_us, &Link::forward_gb_s,
+                                   &Link::back_gb_s,    &Link::bytes,   &Link::clock_offset_s,
+                                   &Link::clock_error_s};
 struct PackedLink {
   int a = 0, b = 0, one_host = 0;
   double measured[std::size(kMeasured)] = {};
@@ -170,10 +180,13 @@ std::vector<Link> measure_links(backends::Group& group, backends::Communicator& 
   std::vector<Link> links;
   for (const auto& pairs : pair_rounds(group.world_size()))
     for (Link& link : run_round(group, control, pairs)) links.push_back(std::move(link));
-  std::sort(links.begin(), links.end(), [](const Link& x, const Link& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
-  // Pairs of one host compete for its cores and its cable, and others may use the machine: twice bad, and alone, is bad.
+  std::sort(links.begin(), links.end(),
+            [](const Link& x, const Link& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
+  // Pairs of one host compete for its cores and its cable, and others may use the machine: twice
+  // bad, and alone, is bad.
   for (const std::size_t i : suspicious_links(links))
-    for (const Link& again : run_round(group, control, {{links[i].a, links[i].b}})) keep_better(links[i], again);
+    for (const Link& again : run_round(group, control, {{links[i].a, links[i].b}}))
+      keep_better(links[i], again);
   return links;
 }
 

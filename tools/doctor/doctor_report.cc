@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "io/text_format.h"
+#include "io/base/text_format.h"
 #include "tools/doctor/doctor.h"
 
 namespace tools {
@@ -21,7 +21,9 @@ std::string number(double v, const char* format) {
   return text;
 }
 
-std::string pair_text(const Link& l) { return "ranks " + std::to_string(l.a) + " and " + std::to_string(l.b); }
+std::string pair_text(const Link& l) {
+  return "ranks " + std::to_string(l.a) + " and " + std::to_string(l.b);
+}
 
 using Kind = std::pair<std::string, bool>;  // backend, within one host: links that compare
 Kind kind_of(const Link& l) { return {l.backend, l.one_host}; }
@@ -42,23 +44,29 @@ std::map<Kind, Usual> usual_links(const std::vector<Link>& links) {
     return values[(values.size() - 1) / 4];
   };
   std::map<Kind, Usual> usual;
-  for (auto& [kind, list] : medians) usual[kind] = {quarter(list), quarter(shortest[kind]), -quarter(rates[kind])};
+  for (auto& [kind, list] : medians)
+    usual[kind] = {quarter(list), quarter(shortest[kind]), -quarter(rates[kind])};
   return usual;
 }
 
-bool much_longer(double us, double usual_us) { return us > kTimes * usual_us && us > usual_us + kLatencyFloorUs; }
+bool much_longer(double us, double usual_us) {
+  return us > kTimes * usual_us && us > usual_us + kLatencyFloorUs;
+}
 bool slow_answer(const Link& l, const Usual& u) { return much_longer(l.best_us, u.best_us); }
-bool unsteady(const Link& l, const Usual& u) { return !slow_answer(l, u) && much_longer(l.latency_us, u.latency_us); }
+bool unsteady(const Link& l, const Usual& u) {
+  return !slow_answer(l, u) && much_longer(l.latency_us, u.latency_us);
+}
 bool thin(const Link& l, const Usual& u) { return l.slower_gb_s() < u.gb_s / kTimes; }
 
 // The rank that is in all bad links and in no good one: there is one culprit, not many.
-std::vector<int> common_ranks(const std::vector<Link>& links, const std::vector<std::size_t>& bad, int ranks) {
+std::vector<int> common_ranks(const std::vector<Link>& links, const std::vector<std::size_t>& bad,
+                              int ranks) {
   std::vector<int> common;
   for (int r = 0; r < ranks; ++r) {
     const auto has = [r](const Link& l) { return !l.one_host && (l.a == r || l.b == r); };
     const auto all = static_cast<std::size_t>(std::count_if(links.begin(), links.end(), has));
-    const auto hit =
-        static_cast<std::size_t>(std::count_if(bad.begin(), bad.end(), [&](std::size_t i) { return has(links[i]); }));
+    const auto hit = static_cast<std::size_t>(
+        std::count_if(bad.begin(), bad.end(), [&](std::size_t i) { return has(links[i]); }));
     if (bad.size() > 1 && hit == bad.size() && hit == all) common.push_back(r);
   }
   return common;
@@ -71,14 +79,17 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::string text;
   for (const auto& row : rows) {
     std::string line;
-    for (std::size_t c = 0; c < row.size(); ++c) line += row[c] + std::string(widths[c] - row[c].size() + 2, ' ');
+    for (std::size_t c = 0; c < row.size(); ++c)
+      line += row[c] + std::string(widths[c] - row[c].size() + 2, ' ');
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
   return text;
 }
 
-std::string gigabytes(std::int64_t bytes) { return number(static_cast<double>(bytes) / (1 << 30), "%.1f GiB"); }
+std::string gigabytes(std::int64_t bytes) {
+  return number(static_cast<double>(bytes) / (1 << 30), "%.1f GiB");
+}
 
 std::string interface_list(const HostFacts& f) {
   std::string text;
@@ -117,27 +128,28 @@ std::vector<Finding> judge_links(const std::vector<Link>& links, int ranks) {
     const Usual& u = usual.at(kind_of(l));
     const std::string who = "link between " + pair_text(l) + " (" + l.backend + ") ";
     if (slow_answer(l, u))
-      findings.push_back(
-          {who + "answers slowly: " + number(l.best_us, "%.0f us") + " at best, others " + number(u.best_us, "%.0f us"),
-           {l.a, l.b},
-           !l.one_host});
+      findings.push_back({who + "answers slowly: " + number(l.best_us, "%.0f us") +
+                              " at best, others " + number(u.best_us, "%.0f us"),
+                          {l.a, l.b},
+                          !l.one_host});
     if (unsteady(l, u))
-      findings.push_back({who + "answers unsteadily: " + number(l.best_us, "%.0f us") + " at best, but a median of " +
-                              number(l.latency_us, "%.0f us") + ", others " + number(u.latency_us, "%.0f us"),
+      findings.push_back({who + "answers unsteadily: " + number(l.best_us, "%.0f us") +
+                              " at best, but a median of " + number(l.latency_us, "%.0f us") +
+                              ", others " + number(u.latency_us, "%.0f us"),
                           {l.a, l.b},
                           false});
     if (thin(l, u))
       findings.push_back({who + "carries little: " + number(l.slower_gb_s(), "%.4f GB/s") +
-                              (l.forward_gb_s < l.back_gb_s ? " from " : " to ") + "rank " + std::to_string(l.a) + ", others " +
-                              number(u.gb_s, "%.4f GB/s"),
+                              (l.forward_gb_s < l.back_gb_s ? " from " : " to ") + "rank " +
+                              std::to_string(l.a) + ", others " + number(u.gb_s, "%.4f GB/s"),
                           {l.a, l.b},
                           !l.one_host});
     if (!l.one_host && (slow_answer(l, u) || thin(l, u))) bad.push_back(i);
   }
   for (const int r : common_ranks(links, bad, ranks))
-    findings.push_back(
-        {"every bad link is one of rank " + std::to_string(r) + ", and it has no good one: look at its host, cable or interface",
-         {r}});
+    findings.push_back({"every bad link is one of rank " + std::to_string(r) +
+                            ", and it has no good one: look at its host, cable or interface",
+                        {r}});
   return findings;
 }
 
@@ -145,7 +157,8 @@ std::vector<Finding> judge_clocks(const std::vector<Link>& links) {
   std::vector<Finding> findings;
   for (const Link& l : links)
     if (l.a == 0 && std::abs(l.clock_offset_s) - l.clock_error_s > kMostClockOffset)
-      findings.push_back({"clock of rank " + std::to_string(l.b) + " is " + number(std::abs(l.clock_offset_s), "%.3f s") +
+      findings.push_back({"clock of rank " + std::to_string(l.b) + " is " +
+                              number(std::abs(l.clock_offset_s), "%.3f s") +
                               (l.clock_offset_s > 0 ? " ahead of" : " behind") +
                               " rank 0's: times in logs and records do not compare",
                           {l.b}});
@@ -159,23 +172,27 @@ std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts) {
   std::set<std::string> told;
   for (const HostFacts& f : hosts) {
     const std::string who = "rank " + std::to_string(f.rank) + " (" + f.host + ")";
-    if (!f.folder_fault.empty()) findings.push_back({who + ": --save-dir: " + f.folder_fault, {f.rank}});
+    if (!f.folder_fault.empty())
+      findings.push_back({who + ": --save-dir: " + f.folder_fault, {f.rank}});
     if (f.build != hosts.front().build)
       findings.push_back({who + ": runs " + f.build + ", rank 0 " + hosts.front().build, {f.rank}});
     if (!told.insert(f.host_id).second) continue;  // the rest is the host's, not the rank's
     const int here = ranks_on[f.host_id];
     if (here > 1 && f.shared_memory_free < kLeastSharedMemory)
-      findings.push_back({who + ": " + gigabytes(f.shared_memory_free) + " free in /dev/shm for " + std::to_string(here) +
+      findings.push_back({who + ": " + gigabytes(f.shared_memory_free) + " free in /dev/shm for " +
+                              std::to_string(here) +
                               " ranks; expected 64 MiB or more (containers: --shm-size)",
                           {f.rank}});
     if (here > f.allowed_cores)
-      findings.push_back(
-          {who + ": " + std::to_string(here) + " ranks share " + std::to_string(f.allowed_cores) + " cores", {f.rank}, false});
+      findings.push_back({who + ": " + std::to_string(here) + " ranks share " +
+                              std::to_string(f.allowed_cores) + " cores",
+                          {f.rank},
+                          false});
     if (f.load > 1.5 * f.cores)
-      findings.push_back(
-          {who + ": load " + number(f.load, "%.1f") + " on " + std::to_string(f.cores) + " cores: others use this host too",
-           {f.rank},
-           false});
+      findings.push_back({who + ": load " + number(f.load, "%.1f") + " on " +
+                              std::to_string(f.cores) + " cores: others use this host too",
+                          {f.rank},
+                          false});
   }
   return findings;
 }
@@ -185,30 +202,36 @@ bool DoctorReport::healthy() const {
 }
 
 std::string to_text(const DoctorReport& r) {
-  std::string out = r.build + ", " + r.when + "\n" + std::to_string(r.hosts.size()) + " ranks met at " +
-                    (r.meeting_place.empty() ? "(one process)" : r.meeting_place) + "; backend " + r.backend + " (" +
-                    r.backend_reason + ")\n\n";
-  std::vector<std::vector<std::string>> rows{
-      {"rank", "host", "pid", "address", "cores", "load", "memory", "/dev/shm free", "files", "GPUs"}};
+  std::string out = r.build + ", " + r.when + "\n" + std::to_string(r.hosts.size()) +
+                    " ranks met at " +
+                    (r.meeting_place.empty() ? "(one process)" : r.meeting_place) + "; backend " +
+                    r.backend + " (" + r.backend_reason + ")\n\n";
+  std::vector<std::vector<std::string>> rows{{"rank", "host", "pid", "address", "cores", "load",
+                                              "memory", "/dev/shm free", "files", "GPUs"}};
   for (const HostFacts& f : r.hosts)
-    rows.push_back({std::to_string(f.rank), f.host, std::to_string(f.pid), f.address.empty() ? "-" : f.address,
-                    std::to_string(f.allowed_cores) + "/" + std::to_string(f.cores), number(f.load, "%.2f"),
-                    gigabytes(f.memory_bytes), gigabytes(f.shared_memory_free), std::to_string(f.file_limit),
-                    f.gpus.empty() ? "none" : std::to_string(f.gpus.size())});
+    rows.push_back(
+        {std::to_string(f.rank), f.host, std::to_string(f.pid), f.address.empty() ? "-" : f.address,
+         std::to_string(f.allowed_cores) + "/" + std::to_string(f.cores), number(f.load, "%.2f"),
+         gigabytes(f.memory_bytes), gigabytes(f.shared_memory_free), std::to_string(f.file_limit),
+         f.gpus.empty() ? "none" : std::to_string(f.gpus.size())});
   out += table(rows);
   std::set<std::string> told;
   for (const HostFacts& f : r.hosts) {
     if (!told.insert(f.host_id).second) continue;
-    out += "rank " + std::to_string(f.rank) + ": " + f.cpu + ", " + f.kernel + "; " + interface_list(f) + "\n";
+    out += "rank " + std::to_string(f.rank) + ": " + f.cpu + ", " + f.kernel + "; " +
+           interface_list(f) + "\n";
     out += "rank " + std::to_string(f.rank) + ": " + f.gpu_note + "\n";
-    for (const std::string& gpu : f.gpus) out += "rank " + std::to_string(f.rank) + ": " + gpu + "\n";
+    for (const std::string& gpu : f.gpus)
+      out += "rank " + std::to_string(f.rank) + ": " + gpu + "\n";
     if (!f.nccl.empty()) out += "rank " + std::to_string(f.rank) + ": nccl: " + f.nccl + "\n";
   }
-  rows = {{"link", "backend", "latency us", "at best", "GB/s there", "GB/s back", "clock offset ms"}};
+  rows = {
+      {"link", "backend", "latency us", "at best", "GB/s there", "GB/s back", "clock offset ms"}};
   for (const Link& l : r.links)
-    rows.push_back({std::to_string(l.a) + " - " + std::to_string(l.b), l.backend, number(l.latency_us, "%.1f"),
-                    number(l.best_us, "%.1f"), number(l.forward_gb_s, "%.4f"), number(l.back_gb_s, "%.4f"),
-                    number(l.clock_offset_s * 1e3, "%+.3f") + number(l.clock_error_s * 1e3, " +- %.3f")});
+    rows.push_back(
+        {std::to_string(l.a) + " - " + std::to_string(l.b), l.backend, number(l.latency_us, "%.1f"),
+         number(l.best_us, "%.1f"), number(l.forward_gb_s, "%.4f"), number(l.back_gb_s, "%.4f"),
+         number(l.clock_offset_s * 1e3, "%+.3f") + number(l.clock_error_s * 1e3, " +- %.3f")});
   if (!r.links.empty()) out += "\n" + table(rows);
   out += "\n";
   for (const Finding& f : r.findings) out += (f.bad ? "BAD   " : "note  ") + f.text + "\n";
@@ -217,20 +240,25 @@ std::string to_text(const DoctorReport& r) {
 
 std::string to_json(const DoctorReport& r) {
   std::string out = "{\"schema\":1,\"command\":\"doctor\",\"when\":" + io::json_string(r.when) +
-                    ",\"build\":" + io::json_string(r.build) + ",\"backend\":" + io::json_string(r.backend) +
+                    ",\"build\":" + io::json_string(r.build) +
+                    ",\"backend\":" + io::json_string(r.backend) +
                     ",\"meeting_place\":" + io::json_string(r.meeting_place) +
                     ",\"healthy\":" + (r.healthy() ? "true" : "false") + ",\"ranks\":[";
   for (const HostFacts& f : r.hosts) out += (f.rank > 0 ? ",\n" : "\n") + to_json(f);
   out += "],\"links\":[";
   for (const Link& l : r.links)
-    out += (&l == r.links.data() ? "\n" : ",\n") + ("{\"a\":" + std::to_string(l.a)) + ",\"b\":" + std::to_string(l.b) +
-           ",\"backend\":" + io::json_string(l.backend) + ",\"latency_us\":" + io::shortest_text(l.latency_us) +
-           ",\"best_us\":" + io::shortest_text(l.best_us) + ",\"forward_gb_s\":" + io::shortest_text(l.forward_gb_s) +
-           ",\"back_gb_s\":" + io::shortest_text(l.back_gb_s) + ",\"clock_offset_s\":" + io::shortest_text(l.clock_offset_s) +
+    out += (&l == r.links.data() ? "\n" : ",\n") + ("{\"a\":" + std::to_string(l.a)) +
+           ",\"b\":" + std::to_string(l.b) + ",\"backend\":" + io::json_string(l.backend) +
+           ",\"latency_us\":" + io::shortest_text(l.latency_us) +
+           ",\"best_us\":" + io::shortest_text(l.best_us) +
+           ",\"forward_gb_s\":" + io::shortest_text(l.forward_gb_s) +
+           ",\"back_gb_s\":" + io::shortest_text(l.back_gb_s) +
+           ",\"clock_offset_s\":" + io::shortest_text(l.clock_offset_s) +
            ",\"clock_error_s\":" + io::shortest_text(l.clock_error_s) + "}";
   out += "],\"findings\":[";
   for (const Finding& f : r.findings)
-    out += (&f == r.findings.data() ? "\n" : ",\n") + ("{\"bad\":" + std::string(f.bad ? "true" : "false")) +
+    out += (&f == r.findings.data() ? "\n" : ",\n") +
+           ("{\"bad\":" + std::string(f.bad ? "true" : "false")) +
            ",\"ranks\":" + ranks_json(f.ranks) + ",\"text\":" + io::json_string(f.text) + "}";
   return out + "]}\n";
 }

@@ -6,13 +6,14 @@
 #include <map>
 #include <set>
 
-#include "io/text_format.h"
-#include "tools/machine_info.h"
+#include "io/base/text_format.h"
+#include "tools/machine/machine_info.h"
 
 namespace tools {
 namespace {
 
-constexpr std::int64_t kSameFailure = std::int64_t{600} * 1'000'000;  // records of one failure are written within this time
+constexpr std::int64_t kSameFailure =
+    std::int64_t{600} * 1'000'000;  // records of one failure are written within this time
 
 std::string ranks_text(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
@@ -39,15 +40,18 @@ CallsOf by_communicator(const FlightRecord& record) {
 }
 
 const FlightCall* find(const std::vector<const FlightCall*>& calls, std::int64_t sequence) {
-  const auto found = std::lower_bound(calls.begin(), calls.end(), sequence,
-                                      [](const FlightCall* call, std::int64_t s) { return call->sequence < s; });
+  const auto found =
+      std::lower_bound(calls.begin(), calls.end(), sequence,
+                       [](const FlightCall* call, std::int64_t s) { return call->sequence < s; });
   return found != calls.end() && (*found)->sequence == sequence ? *found : nullptr;
 }
 
-using RankCalls = std::vector<std::pair<int, std::vector<const FlightCall*>>>;  // of one communicator, by rank
+using RankCalls =
+    std::vector<std::pair<int, std::vector<const FlightCall*>>>;  // of one communicator, by rank
 
 std::int64_t last_done(const std::vector<const FlightCall*>& calls) {
-  const auto found = std::find_if(calls.rbegin(), calls.rend(), [](const FlightCall* call) { return call->state == "done"; });
+  const auto found = std::find_if(calls.rbegin(), calls.rend(),
+                                  [](const FlightCall* call) { return call->state == "done"; });
   return found == calls.rend() ? 0 : (*found)->sequence;
 }
 
@@ -80,7 +84,8 @@ FlightCommunicator merge_communicator(int id, const RankCalls& ranks) {
     merged.last.emplace_back(rank, *calls.back());
   }
   for (const auto& [rank, calls] : ranks) {
-    if (const FlightCall* call = find(calls, common); call != nullptr && !merged.common) merged.common = *call;
+    if (const FlightCall* call = find(calls, common); call != nullptr && !merged.common)
+      merged.common = *call;
     if (calls.back()->sequence < furthest) merged.behind.push_back(rank);
   }
   merged.mismatch = first_mismatch(ranks);
@@ -91,8 +96,8 @@ std::vector<std::string> make_verdict(const FlightReport& r) {
   std::vector<std::string> lines;
   for (const FlightCommunicator& c : r.communicators) {
     if (!c.mismatch) continue;
-    std::string line = "The ranks disagree on collective " + std::to_string(c.mismatch->sequence) + " of communicator " +
-                       std::to_string(c.id) + ": ";
+    std::string line = "The ranks disagree on collective " + std::to_string(c.mismatch->sequence) +
+                       " of communicator " + std::to_string(c.id) + ": ";
     const std::size_t shown = std::min<std::size_t>(c.mismatch->calls.size(), 8);
     for (std::size_t i = 0; i < shown; ++i)
       line += (i ? ", rank " : "rank ") + std::to_string(c.mismatch->calls[i].first) + " called " +
@@ -101,41 +106,50 @@ std::vector<std::string> make_verdict(const FlightReport& r) {
   }
   if (!r.missing.empty())
     lines.push_back("No record of " + ranks_text(r.missing) +
-                    ": killed, frozen or lost with its host (or it failed by itself: see its own error; or it wrote elsewhere).");
+                    ": killed, frozen or lost with its host (or it failed by itself: see its own "
+                    "error; or it wrote elsewhere).");
   for (const FlightCommunicator& c : r.communicators)
     if (!c.behind.empty())
       lines.push_back("Communicator " + std::to_string(c.id) + ": " + ranks_text(c.behind) +
                       " never came to the collective in which " + "the others are.");
   if (lines.empty())
-    lines.emplace_back("All ranks left a record and were in the same collectives: look at the network and at the reasons above.");
-  const auto [first, last] =
-      std::minmax_element(r.records.begin(), r.records.end(),
-                          [](const FlightRecord& a, const FlightRecord& b) { return a.written_us < b.written_us; });
+    lines.emplace_back(
+        "All ranks left a record and were in the same collectives: look at the network and at the "
+        "reasons above.");
+  const auto [first, last] = std::minmax_element(
+      r.records.begin(), r.records.end(),
+      [](const FlightRecord& a, const FlightRecord& b) { return a.written_us < b.written_us; });
   if (last->written_us - first->written_us > kSameFailure)
-    lines.push_back("Careful: " + first->path + " was written " + seconds_text(last->written_us - first->written_us) +
-                    " before " + last->path + ": of an earlier failure, or the hosts' clocks differ.");
+    lines.push_back("Careful: " + first->path + " was written " +
+                    seconds_text(last->written_us - first->written_us) + " before " + last->path +
+                    ": of an earlier failure, or the hosts' clocks differ.");
   return lines;
 }
 
 std::string last_call_text(const FlightCall& call, std::int64_t written_us) {
   const std::string what = "collective " + std::to_string(call.sequence) + ", " + to_string(call);
-  if (call.state == "done") return "finished " + what + " at " + utc_text(call.end_us) + " and began no other";
+  if (call.state == "done")
+    return "finished " + what + " at " + utc_text(call.end_us) + " and began no other";
   const std::int64_t until = call.end_us > 0 ? call.end_us : written_us;
-  return (call.state == "running" ? "in " : "failed in ") + what + ", since " + utc_text(call.begin_us) + " (" +
-         seconds_text(until - call.begin_us) + ")";
+  return (call.state == "running" ? "in " : "failed in ") + what + ", since " +
+         utc_text(call.begin_us) + " (" + seconds_text(until - call.begin_us) + ")";
 }
 
 std::string call_json(const FlightCall& c) {
-  return "{\"sequence\":" + std::to_string(c.sequence) + ",\"call\":" + io::json_string(to_string(c)) +
-         ",\"operation\":" + io::json_string(c.operation) + ",\"count\":" + std::to_string(c.count) +
-         ",\"type\":" + io::json_string(c.type) + ",\"begin_us\":" + std::to_string(c.begin_us) +
-         ",\"end_us\":" + (c.end_us > 0 ? std::to_string(c.end_us) : "null") + ",\"state\":" + io::json_string(c.state) + "}";
+  return "{\"sequence\":" + std::to_string(c.sequence) +
+         ",\"call\":" + io::json_string(to_string(c)) +
+         ",\"operation\":" + io::json_string(c.operation) +
+         ",\"count\":" + std::to_string(c.count) + ",\"type\":" + io::json_string(c.type) +
+         ",\"begin_us\":" + std::to_string(c.begin_us) +
+         ",\"end_us\":" + (c.end_us > 0 ? std::to_string(c.end_us) : "null") +
+         ",\"state\":" + io::json_string(c.state) + "}";
 }
 
 std::string calls_json(const std::vector<std::pair<int, FlightCall>>& calls) {
   std::string text = "[";
   for (const auto& [rank, call] : calls)
-    text += (text.size() > 1 ? "," : "") + ("{\"rank\":" + std::to_string(rank)) + ",\"last\":" + call_json(call) + "}";
+    text += (text.size() > 1 ? "," : "") + ("{\"rank\":" + std::to_string(rank)) +
+            ",\"last\":" + call_json(call) + "}";
   return text + "]";
 }
 
@@ -150,8 +164,10 @@ std::string list_json(const List& list, Text text_of) {
 
 std::string to_string(const FlightCall& c) {
   if (c.operation == "barrier") return "barrier";
-  if (!c.op.empty()) return c.operation + " " + c.op + " of " + std::to_string(c.count) + " " + c.type;
-  return c.operation + " of " + std::to_string(c.count) + " bytes" + (c.root >= 0 ? " from rank " + std::to_string(c.root) : "");
+  if (!c.op.empty())
+    return c.operation + " " + c.op + " of " + std::to_string(c.count) + " " + c.type;
+  return c.operation + " of " + std::to_string(c.count) + " bytes" +
+         (c.root >= 0 ? " from rank " + std::to_string(c.root) : "");
 }
 
 FlightReport merge_flight_records(std::vector<FlightRecord> records) {
@@ -165,13 +181,15 @@ FlightReport merge_flight_records(std::vector<FlightRecord> records) {
       report.missing.push_back(rank);
       continue;
     }
-    for (auto& [id, calls] : by_communicator(report.records[next])) communicators[id].emplace_back(rank, std::move(calls));
+    for (auto& [id, calls] : by_communicator(report.records[next]))
+      communicators[id].emplace_back(rank, std::move(calls));
     ++next;
   }
   for (const auto& [id, ranks] : communicators) {
     FlightCommunicator merged = merge_communicator(id, ranks);
     for (const FlightRecord& record : report.records)
-      if (std::none_of(ranks.begin(), ranks.end(), [&](const auto& r) { return r.first == record.rank; }))
+      if (std::none_of(ranks.begin(), ranks.end(),
+                       [&](const auto& r) { return r.first == record.rank; }))
         merged.absent.push_back(record.rank);
     report.communicators.push_back(std::move(merged));
   }
@@ -180,25 +198,30 @@ FlightReport merge_flight_records(std::vector<FlightRecord> records) {
 }
 
 std::string to_text(const FlightReport& r) {
-  std::string out = std::to_string(r.records.size()) + " of " + std::to_string(r.world_size) + " ranks left a record" +
+  std::string out = std::to_string(r.records.size()) + " of " + std::to_string(r.world_size) +
+                    " ranks left a record" +
                     (r.missing.empty() ? "" : "; missing: " + ranks_text(r.missing)) + "\n";
   std::map<int, std::int64_t> written;
   for (const FlightRecord& record : r.records) {
     written[record.rank] = record.written_us;
-    out += "rank " + std::to_string(record.rank) + " (" + record.host + ", pid " + std::to_string(record.pid) + ", backend " +
-           record.backend + ") at " + utc_text(record.written_us) +
-           (record.activity.empty() ? "" : ", doing: " + record.activity) + "\n  " + record.reason + "\n";
+    out += "rank " + std::to_string(record.rank) + " (" + record.host + ", pid " +
+           std::to_string(record.pid) + ", backend " + record.backend + ") at " +
+           utc_text(record.written_us) +
+           (record.activity.empty() ? "" : ", doing: " + record.activity) + "\n  " + record.reason +
+           "\n";
   }
   for (const FlightCommunicator& c : r.communicators) {
     out += "communicator " + std::to_string(c.id) + ": ";
-    out += c.common
-               ? "last collective finished by all: " + std::to_string(c.common->sequence) + ", " + to_string(*c.common) + "\n"
-               : "no recorded collective was finished by all\n";
+    out += c.common ? "last collective finished by all: " + std::to_string(c.common->sequence) +
+                          ", " + to_string(*c.common) + "\n"
+                    : "no recorded collective was finished by all\n";
     for (const auto& [rank, call] : c.last) {
       const bool behind = std::find(c.behind.begin(), c.behind.end(), rank) != c.behind.end();
-      out += "  rank " + std::to_string(rank) + (behind ? " is BEHIND: " : " ") + last_call_text(call, written[rank]) + "\n";
+      out += "  rank " + std::to_string(rank) + (behind ? " is BEHIND: " : " ") +
+             last_call_text(call, written[rank]) + "\n";
     }
-    if (!c.absent.empty()) out += "  " + ranks_text(c.absent) + ": no call recorded (no member, or never came)\n";
+    if (!c.absent.empty())
+      out += "  " + ranks_text(c.absent) + ": no call recorded (no member, or never came)\n";
   }
   for (const std::string& line : r.verdict) out += "=> " + line + "\n";
   return out;
@@ -206,21 +229,27 @@ std::string to_text(const FlightReport& r) {
 
 std::string to_json(const FlightReport& r) {
   const auto number = [](int v) { return std::to_string(v); };
-  std::string out =
-      "{\"schema\":1,\"world_size\":" + std::to_string(r.world_size) + ",\"missing\":" + list_json(r.missing, number);
+  std::string out = "{\"schema\":1,\"world_size\":" + std::to_string(r.world_size) +
+                    ",\"missing\":" + list_json(r.missing, number);
   out += ",\"ranks\":" + list_json(r.records, [](const FlightRecord& f) {
            return "\n{\"rank\":" + std::to_string(f.rank) + ",\"host\":" + io::json_string(f.host) +
-                  ",\"pid\":" + std::to_string(f.pid) + ",\"backend\":" + io::json_string(f.backend) +
-                  ",\"written_us\":" + std::to_string(f.written_us) + ",\"reason\":" + io::json_string(f.reason) +
+                  ",\"pid\":" + std::to_string(f.pid) +
+                  ",\"backend\":" + io::json_string(f.backend) +
+                  ",\"written_us\":" + std::to_string(f.written_us) +
+                  ",\"reason\":" + io::json_string(f.reason) +
                   ",\"activity\":" + io::json_string(f.activity) + "}";
          });
   out += ",\"communicators\":" + list_json(r.communicators, [&](const FlightCommunicator& c) {
-           return "\n{\"id\":" + std::to_string(c.id) + ",\"common\":" + (c.common ? call_json(*c.common) : "null") +
-                  ",\"ranks\":" + calls_json(c.last) + ",\"behind\":" + list_json(c.behind, number) +
+           return "\n{\"id\":" + std::to_string(c.id) +
+                  ",\"common\":" + (c.common ? call_json(*c.common) : "null") +
+                  ",\"ranks\":" + calls_json(c.last) +
+                  ",\"behind\":" + list_json(c.behind, number) +
                   ",\"absent\":" + list_json(c.absent, number) +
                   ",\"mismatch\":" + (c.mismatch ? calls_json(c.mismatch->calls) : "null") + "}";
          });
-  return out + ",\"verdict\":" + list_json(r.verdict, [](const std::string& line) { return io::json_string(line); }) + "}\n";
+  return out + ",\"verdict\":" +
+         list_json(r.verdict, [](const std::string& line) { return io::json_string(line); }) +
+         "}\n";
 }
 
 }  // namespace tools

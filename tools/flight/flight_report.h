@@ -1,5 +1,5 @@
-// `engine inspect --flight`: the last collectives that each rank of a failed run left behind (backends/flight_recorder.h),
-// merged into who waits for whom.
+// `engine inspect --flight`: the last collectives that each rank of a failed run left behind
+// (backends/flight_recorder.h), merged into who waits for whom.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,19 @@
 namespace tools {
 
 struct FlightCall {
-  int communicator = 0;                                            // in the order in which the group made them
-  std::int64_t sequence = 0, count = 0, begin_us = 0, end_us = 0;  // end 0: was running when the record was written
-  std::string operation, type, op, state;                          // op: of reductions; state: done, running, failed
-  int root = -1;                                                   // of broadcast
+  int communicator = 0;  // in the order in which the group made them
+  std::int64_t sequence = 0, count = 0, begin_us = 0,
+               end_us = 0;                 // end 0: was running when the record was written
+  std::string operation, type, op, state;  // op: of reductions; state: done, running, failed
+  int root = -1;                           // of broadcast
 
   bool same_call(const FlightCall& other) const {
-    return operation == other.operation && type == other.type && op == other.op && root == other.root && count == other.count;
+    return operation == other.operation && type == other.type && op == other.op &&
+           root == other.root && count == other.count;
   }
 };
-std::string to_string(const FlightCall& call);  // "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"
+std::string to_string(
+    const FlightCall& call);  // "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"
 
 struct FlightRecord {
   std::string path, host, backend, reason, activity;
@@ -28,7 +31,8 @@ struct FlightRecord {
   std::vector<FlightCall> calls;  // oldest first
 };
 
-// flight_rank_*.json of a folder, by rank. Throws io::DataError, naming the file: damaged, of another run, of no rank.
+// flight_rank_*.json of a folder, by rank. Throws io::DataError, naming the file: damaged, of
+// another run, of no rank.
 std::vector<FlightRecord> read_flight_records(const std::string& folder);
 
 struct FlightMismatch {
@@ -40,9 +44,10 @@ struct FlightCommunicator {
   int id = 0;
   std::optional<FlightCall> common;              // the last that all who used it have finished
   std::vector<std::pair<int, FlightCall>> last;  // each rank's last call
-  std::vector<int> behind;                       // ranks that never came to the call in which the others are
-  std::vector<int> absent;                       // ranks with a record but without a call: no members, or they never came
-  std::optional<FlightMismatch> mismatch;        // the first
+  std::vector<int> behind;  // ranks that never came to the call in which the others are
+  std::vector<int>
+      absent;  // ranks with a record but without a call: no members, or they never came
+  std::optional<FlightMismatch> mismatch;  // the first
 };
 
 struct FlightReport {

@@ -1,16 +1,18 @@
-// The checks around nlohmann's parser. It keeps its own stack, so depth costs memory only, and the size bounds that.
+// The checks around nlohmann's parser. It keeps its own stack, so depth costs memory only, and the
+// size bounds that.
 #include "tools/flight/json_file.h"
 
 #include <cmath>
 #include <cstring>
 #include <fstream>
 
-#include "io/io_error.h"
+#include "io/base/io_error.h"
 
 namespace tools {
 namespace {
 
-[[noreturn]] void refuse(const std::string& where, const char* key, const std::string& expected, const Json& found) {
+[[noreturn]] void refuse(const std::string& where, const char* key, const std::string& expected,
+                         const Json& found) {
   std::string text = found.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   throw io::DataError(where + ": \"" + key + "\" is " + text + "; expected " + expected);
@@ -26,13 +28,15 @@ Json read_json_file(const std::string& path, std::int64_t most_bytes) {
   while (file.read(block, sizeof block), file.gcount() > 0) {
     text.append(block, static_cast<std::size_t>(file.gcount()));
     if (static_cast<std::int64_t>(text.size()) > most_bytes)
-      throw io::DataError(path + ": longer than " + std::to_string(most_bytes) + " bytes, which no such file is");
+      throw io::DataError(path + ": longer than " + std::to_string(most_bytes) +
+                          " bytes, which no such file is");
   }
   if (file.bad()) throw io::Error(path + ": cannot be read");
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    const std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
+    const std::string what =
+        error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
     const std::size_t start = what.find("] ");
     throw io::DataError(path + ": no sound JSON (" + std::to_string(text.size()) +
                         " bytes): " + (start == std::string::npos ? what : what.substr(start + 2)));
@@ -52,10 +56,13 @@ std::string text_member(const Json& object, const char* key, const std::string& 
   return value.get<std::string>();
 }
 
-std::int64_t whole_member(const Json& object, const char* key, std::int64_t low, std::int64_t high, const std::string& where) {
+std::int64_t whole_member(const Json& object, const char* key, std::int64_t low, std::int64_t high,
+                          const std::string& where) {
   const Json& value = member(object, key, where);
-  const std::string expected = "a whole number from " + std::to_string(low) + " to " + std::to_string(high);
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
+  const std::string expected =
+      "a whole number from " + std::to_string(low) + " to " + std::to_string(high);
+  if (!value.is_number_integer() ||
+      (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
     refuse(where, key, expected, value);
   const auto number = value.get<std::int64_t>();
   if (number < low || number > high) refuse(where, key, expected, value);
@@ -64,7 +71,8 @@ std::int64_t whole_member(const Json& object, const char* key, std::int64_t low,
 
 double real_member(const Json& object, const char* key, const std::string& where) {
   const Json& value = member(object, key, where);
-  if (!value.is_number() || !std::isfinite(value.get<double>())) refuse(where, key, "a number", value);
+  if (!value.is_number() || !std::isfinite(value.get<double>()))
+    refuse(where, key, "a number", value);
   return value.get<double>();
 }
 

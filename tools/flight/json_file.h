@@ -1,4 +1,5 @@
-// Reading JSON that other runs of this program have written: bounded, checked, one clear line when it is not what it should be.
+// Reading JSON that other runs of this program have written: bounded, checked, one clear line when
+// it is not what it should be.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,15 @@ namespace tools {
 
 using Json = nlohmann::json;
 
-// Throws io::MissingFileError when the file cannot be opened, io::DataError when it is larger than `most_bytes` or no JSON.
+// Throws io::MissingFileError when the file cannot be opened, io::DataError when it is larger than
+// `most_bytes` or no JSON.
 Json read_json_file(const std::string& path, std::int64_t most_bytes);
 
 // Members of an object, checked. `where` stands in the io::DataError: "PATH", "PATH: collective 7".
 const Json& member(const Json& object, const char* key, const std::string& where);
 std::string text_member(const Json& object, const char* key, const std::string& where);
-std::int64_t whole_member(const Json& object, const char* key, std::int64_t low, std::int64_t high, const std::string& where);
+std::int64_t whole_member(const Json& object, const char* key, std::int64_t low, std::int64_t high,
+                          const std::string& where);
 double real_member(const Json& object, const char* key, const std::string& where);  // finite
 const Json& list_member(const Json& object, const char* key, const std::string& where);
 

@@ -24,7 +24,8 @@ std::string control_record(const std::string& kind, const std::string& text) {
 
 std::vector<std::string> variables_for_other_hosts() {
   constexpr std::string_view kPrefixes[] = {"ENGINE_", "NCCL_", "GLOO_", "OMP_", "LC_"};
-  constexpr std::string_view kNames[] = {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NO_COLOR", "TZ", "LANG"};
+  constexpr std::string_view kNames[] = {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NO_COLOR",
+                                         "TZ", "LANG"};
   constexpr std::string_view kNever[] = {"ENGINE_SECRET", "ENGINE_SECRET_FILE", "ENGINE_LISTEN_FD"};
   std::vector<std::string> chosen;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -73,7 +74,9 @@ void ControlLine::receive_setup() {
   }
 }
 
-void ControlLine::add_to(std::vector<pollfd>& polls) { polls.push_back({ended_ ? -1 : fd_, POLLIN, 0}); }
+void ControlLine::add_to(std::vector<pollfd>& polls) {
+  polls.push_back({ended_ ? -1 : fd_, POLLIN, 0});
+}
 
 void ControlLine::handle(std::span<const pollfd> polls) {
   if (ended_ || polls[0].revents == 0) return;
@@ -90,7 +93,8 @@ void ControlLine::report_to(SignalInbox& inbox, bool end_kills) {
 
 void ControlLine::pass_signals() {
   while (const std::optional<std::string> record = next_record())
-    if (record->starts_with("signal ") && inbox_ != nullptr) inbox_->put(std::atoi(record->c_str() + 7));
+    if (record->starts_with("signal ") && inbox_ != nullptr)
+      inbox_->put(std::atoi(record->c_str() + 7));
 }
 
 }  // namespace tools

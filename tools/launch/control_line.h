@@ -1,25 +1,29 @@
-// How one launch commands those that it has started on other hosts: records on their standard input.
+// How one launch commands those that it has started on other hosts: records on their standard
+// input.
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "backends/rendezvous/tcp_socket.h"
-#include "tools/launch/worker_group.h"
+#include "backends/store/tcp_socket.h"
+#include "tools/workers/worker_group.h"
 
 namespace tools {
 
-// ssh passes on neither signals nor the end of the one who called it, and what it carries as arguments or environment others
-// may read. So all this goes through the pipe: NUL-terminated records "env K=V", "secret HEX", "go", then "signal N"; the end
-// of the pipe means that the other launch is gone, and ends all at once.
+// ssh passes on neither signals nor the end of the one who called it, and what it carries as
+// arguments or environment others may read. So all this goes through the pipe: NUL-terminated
+// records "env K=V", "secret HEX", "go", then "signal N"; the end of the pipe means that the other
+// launch is gone, and ends all at once.
 class ControlLine : public EventSource {
  public:
   explicit ControlLine(int fd) : fd_(fd) {}
 
-  // Reads up to "go" and sets the variables in this process. Throws backends::PeerError after 60 s or at a broken line.
+  // Reads up to "go" and sets the variables in this process. Throws backends::PeerError after 60 s
+  // or at a broken line.
   void receive_setup();
   const std::string& secret() const { return secret_; }  // "" when none was sent
-  // Puts signals there from now on, and SIGKILL when the line ends and `end_kills`. The inbox must outlive this.
+  // Puts signals there from now on, and SIGKILL when the line ends and `end_kills`. The inbox must
+  // outlive this.
   void report_to(SignalInbox& inbox, bool end_kills);
 
   void add_to(std::vector<pollfd>& polls) override;
@@ -39,8 +43,8 @@ class ControlLine : public EventSource {
 // The records, for the sender.
 std::string control_record(const std::string& kind, const std::string& text = "");
 
-// The variables of this process that workers on other hosts get: what steers threads, devices and wires. Secrets and what
-// describes this host stay here.
+// The variables of this process that workers on other hosts get: what steers threads, devices and
+// wires. Secrets and what describes this host stay here.
 std::vector<std::string> variables_for_other_hosts();
 
 }  // namespace tools

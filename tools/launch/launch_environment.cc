@@ -9,8 +9,8 @@
 namespace tools {
 namespace {
 
-// What schedulers say of the launcher's own process is wrong for a worker; and options of this program that would go before
-// the variables of the run.
+// What schedulers say of the launcher's own process is wrong for a worker; and options of this
+// program that would go before the variables of the run.
 constexpr const char* kDropped[] = {"ENGINE_RANK",
                                     "ENGINE_WORLD_SIZE",
                                     "ENGINE_LOCAL_RANK",
@@ -39,7 +39,8 @@ using Variables = std::map<std::string, std::string>;
 
 void set(Variables& variables, const std::string& entry) {
   const std::size_t equals = entry.find('=');
-  if (equals != std::string::npos && equals > 0) variables[entry.substr(0, equals)] = entry.substr(equals + 1);
+  if (equals != std::string::npos && equals > 0)
+    variables[entry.substr(0, equals)] = entry.substr(equals + 1);
 }
 
 void set_places(Variables& v, const LaunchPlan& plan, int local_rank, int attempt) {
@@ -62,7 +63,8 @@ void set_places(Variables& v, const LaunchPlan& plan, int local_rank, int attemp
 }  // namespace
 
 std::vector<std::string> worker_environment(const LaunchPlan& plan, int local_rank, int attempt,
-                                            const std::vector<std::string>& extra, const std::vector<std::string>& from_user) {
+                                            const std::vector<std::string>& extra,
+                                            const std::vector<std::string>& from_user) {
   Variables variables;
   for (char** entry = environ; *entry != nullptr; ++entry) set(variables, *entry);
   for (const char* name : kDropped) variables.erase(name);

@@ -8,21 +8,24 @@
 #include <map>
 #include <sstream>
 
-#include "io/io_error.h"
-#include "tools/command_line.h"
-#include "tools/exit_codes.h"
+#include "io/base/io_error.h"
 #include "tools/launch/stream_spec.h"
+#include "tools/options/command_line.h"
+#include "tools/report/exit_codes.h"
 
 namespace tools {
 namespace {
 
 constexpr const char* kExamples =
-    "COMMAND is a command of this program (train ...) or any other program. Options may also be ENGINE_NAME or PET_NAME in the\n"
+    "COMMAND is a command of this program (train ...) or any other program. Options may also be "
+    "ENGINE_NAME or PET_NAME in the\n"
     "environment, and be spelt with _.\n"
     "Examples:\n"
     "  engine launch --nproc-per-node 2 train --model convnet --dataset glyphs --save-dir run\n"
-    "  engine launch --nproc-per-node 4 --max-restarts 3 train --model mlp --dataset mnist --save-dir run --resume auto\n"
-    "  engine launch --nnodes 2 --node-rank 1 --master-addr n1 --master-port 29500 --nproc-per-node 4 train ...\n"
+    "  engine launch --nproc-per-node 4 --max-restarts 3 train --model mlp --dataset mnist "
+    "--save-dir run --resume auto\n"
+    "  engine launch --nnodes 2 --node-rank 1 --master-addr n1 --master-port 29500 "
+    "--nproc-per-node 4 train ...\n"
     "  engine launch --hosts n1,n2 --nproc-per-node 4 --dry-run train ...\n"
     "  engine launch --nproc-per-node 2 -r 0:3 -t 1:2 --log-dir logs -- python script.py --lr 0.1";
 
@@ -30,7 +33,8 @@ constexpr const char* kExamples =
 struct RawOptions {
   std::map<std::string, std::string> text;  // by option name
   std::vector<std::string> environment;
-  bool standalone = false, dry_run = false, no_kill_orphans = false, controlled = false, ignored = false;
+  bool standalone = false, dry_run = false, no_kill_orphans = false, controlled = false,
+       ignored = false;
 };
 
 struct TextOption {
@@ -43,22 +47,30 @@ struct TextOption {
 constexpr TextOption kTextOptions[] = {
     {"nnodes", "--nnodes", "N", "job", "nodes of the job [1]"},
     {"nproc-per-node", "--nproc-per-node", "N|gpu|cpu|auto", "job",
-     "workers on each node; gpu, cpu: one for each visible GPU or core; auto: gpu if there is one, else cpu [1]"},
+     "workers on each node; gpu, cpu: one for each visible GPU or core; auto: gpu if there is one, "
+     "else cpu [1]"},
     {"node-rank", "--node-rank", "R", "job", "number of this node, from 0"},
-    {"max-restarts", "--max-restarts", "K", "job", "start all workers again after a failure, at most so often [0]"},
-    {"hosts", "--hosts", "A,B", "job", "start a launch on each of these hosts by ssh, in this order of node ranks"},
-    {"hostfile", "--hostfile", "FILE", "job", "the same from a file: one host a line, as 'name' or 'name slots=N'"},
+    {"max-restarts", "--max-restarts", "K", "job",
+     "start all workers again after a failure, at most so often [0]"},
+    {"hosts", "--hosts", "A,B", "job",
+     "start a launch on each of these hosts by ssh, in this order of node ranks"},
+    {"hostfile", "--hostfile", "FILE", "job",
+     "the same from a file: one host a line, as 'name' or 'name slots=N'"},
     {"master-addr", "--master-addr", "A", "meeting", "host of rank 0 [127.0.0.1 with one node]"},
-    {"master-port", "--master-port", "P", "meeting", "its port; 0: any free one [0 with one node, else 29500]"},
+    {"master-port", "--master-port", "P", "meeting",
+     "its port; 0: any free one [0 with one node, else 29500]"},
     {"rdzv-id", "--rdzv-id", "ID", "meeting", "name of the job, equal on all nodes"},
     {"rdzv-endpoint", "--rdzv-endpoint", "H:P|file:///P", "meeting",
      "where the ranks meet, as host and port or as a shared file"},
-    {"rdzv-backend", "--rdzv-backend", "static|engine", "meeting", "both are this program's own meeting, with given node ranks"},
+    {"rdzv-backend", "--rdzv-backend", "static|engine", "meeting",
+     "both are this program's own meeting, with given node ranks"},
     {"redirects", "-r,--redirects", "S", "output",
      "streams that go to files only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:1,1:3"},
     {"tee", "-t,--tee", "S", "output", "streams that go to files and are shown"},
-    {"log-dir", "--log-dir", "DIR", "output", "files DIR/ID/ATTEMPT/RANK/{stdout,stderr,error.json} [launch-logs]; alone: -t 3"},
-    {"local-ranks-filter", "--local-ranks-filter", "LIST", "output", "show only these local ranks: 0,2-3"},
+    {"log-dir", "--log-dir", "DIR", "output",
+     "files DIR/ID/ATTEMPT/RANK/{stdout,stderr,error.json} [launch-logs]; alone: -t 3"},
+    {"local-ranks-filter", "--local-ranks-filter", "LIST", "output",
+     "show only these local ranks: 0,2-3"},
     {"monitor-interval", "--monitor-interval", "S", "output",
      "seconds between looks at the workers; ends are seen at once [0.1]"},
     {"directory", "--directory", "DIR", "", ""},  // hidden: from a launch to those on other hosts
@@ -83,7 +95,8 @@ std::string hyphens(std::string name) {
   return name;
 }
 
-// Where the launcher's own arguments end. What a word processor made of a dash is not taken for the command.
+// Where the launcher's own arguments end. What a word processor made of a dash is not taken for the
+// command.
 std::size_t own_arguments(const CLI::App& app, const Arguments& arguments) {
   std::size_t i = 0;
   for (; i < arguments.size(); ++i) {
@@ -115,8 +128,10 @@ void add_options(CLI::App& app, RawOptions& raw) {
       ->group("job")
       ->trigger_on_parse();
   app.add_flag("--standalone", raw.standalone, "one node and any free port")->group("meeting");
-  app.add_flag("--dry-run", raw.dry_run, "print rank,node,device,threads,address and start nothing")->group("job");
-  app.add_flag("--no-kill-orphans", raw.no_kill_orphans, "let workers and what they have started outlive the launcher")
+  app.add_flag("--dry-run", raw.dry_run, "print rank,node,device,threads,address and start nothing")
+      ->group("job");
+  app.add_flag("--no-kill-orphans", raw.no_kill_orphans,
+               "let workers and what they have started outlive the launcher")
       ->group("job");
   app.add_flag("--controlled-by-stdin", raw.controlled, "")->group("");
   app.add_flag("--no-python,--use-env", raw.ignored, "")->group("");  // what always holds here
@@ -136,7 +151,8 @@ void add_environment(RawOptions& raw, std::map<std::string, std::string>& source
                    [](char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
     for (const char* prefix : {"ENGINE_", "PET_"}) {
       source = prefix + upper;
-      if (const char* value = std::getenv(source.c_str()); value != nullptr && *value != '\0') return value;
+      if (const char* value = std::getenv(source.c_str()); value != nullptr && *value != '\0')
+        return value;
     }
     return "";
   };
@@ -149,20 +165,24 @@ void add_environment(RawOptions& raw, std::map<std::string, std::string>& source
     }
   }
   std::string source;
-  if (const std::string value = variable("standalone", source); !value.empty()) raw.standalone |= truth(source, value);
+  if (const std::string value = variable("standalone", source); !value.empty())
+    raw.standalone |= truth(source, value);
 }
 
 int milliseconds_of(const std::string& text, const std::string& option) {
   char* end = nullptr;
   const double seconds = std::strtod(text.c_str(), &end);
   if (end == text.c_str() || *end != '\0' || !(seconds > 0) || seconds > 3600)
-    throw io::ConfigError(option + " '" + text + "': expected seconds, more than 0 and at most 3600");
+    throw io::ConfigError(option + " '" + text +
+                          "': expected seconds, more than 0 and at most 3600");
   return std::max(1, static_cast<int>(std::lround(seconds * 1000)));
 }
 
 void check_command(const LaunchOptions& o) {
-  if (o.command.empty()) throw UsageError("no command to launch: give train ... or a program (engine launch --help)");
-  if (o.command.front() == "launch") throw UsageError("launch cannot launch itself: give train ... or a program");
+  if (o.command.empty())
+    throw UsageError("no command to launch: give train ... or a program (engine launch --help)");
+  if (o.command.front() == "launch")
+    throw UsageError("launch cannot launch itself: give train ... or a program");
   if (o.command.front() == "train")
     for (const std::string& a : o.command)
       if (hyphens(a) == "--spawn" || hyphens(a).starts_with("--spawn="))
@@ -173,37 +193,50 @@ void check_command(const LaunchOptions& o) {
 }
 
 void check_meeting(const LaunchOptions& o, bool several) {
-  if (o.standalone && (o.nnodes != 1 || several || o.node_rank.value_or(0) != 0 || !o.rdzv_endpoint.empty()))
+  if (o.standalone &&
+      (o.nnodes != 1 || several || o.node_rank.value_or(0) != 0 || !o.rdzv_endpoint.empty()))
     throw UsageError(
-        "--standalone is one node that meets nobody: drop it, or --nnodes, --node-rank, --hosts and --rdzv-endpoint");
+        "--standalone is one node that meets nobody: drop it, or --nnodes, --node-rank, --hosts "
+        "and --rdzv-endpoint");
   if (!o.rdzv_endpoint.empty() && (!o.master_addr.empty() || o.master_port))
-    throw UsageError("--rdzv-endpoint and --master-addr or --master-port both say where to meet: give one of them");
-  if (several && (o.node_rank || o.controlled)) throw UsageError("--hosts gives the node ranks itself: drop --node-rank");
+    throw UsageError(
+        "--rdzv-endpoint and --master-addr or --master-port both say where to meet: give one of "
+        "them");
+  if (several && (o.node_rank || o.controlled))
+    throw UsageError("--hosts gives the node ranks itself: drop --node-rank");
 }
 
-void fill(LaunchOptions& o, const RawOptions& raw, const std::map<std::string, std::string>& sources) {
+void fill(LaunchOptions& o, const RawOptions& raw,
+          const std::map<std::string, std::string>& sources) {
   const auto has = [&](const char* name) { return raw.text.count(name) != 0; };
   const auto text = [&](const char* name) { return has(name) ? raw.text.at(name) : std::string(); };
   const auto source = [&](const char* name) {
     const auto found = sources.find(name);
     return found != sources.end() ? found->second : std::string("--") + name;
   };
-  const auto number = [&](const char* name, int least, int most) { return parse_whole(text(name), least, most, source(name)); };
+  const auto number = [&](const char* name, int least, int most) {
+    return parse_whole(text(name), least, most, source(name));
+  };
   std::string slots;
-  if (has("hosts") && has("hostfile")) throw UsageError("--hosts and --hostfile both name the hosts: give one of them");
+  if (has("hosts") && has("hostfile"))
+    throw UsageError("--hosts and --hostfile both name the hosts: give one of them");
   o.hosts = has("hostfile") ? read_host_file(text("hostfile"), slots) : split_list(text("hosts"));
-  if ((has("hosts") || has("hostfile")) && o.hosts.empty()) throw io::ConfigError("no host is named: give at least one");
-  o.nnodes =
-      has("nnodes") ? parse_node_count(text("nnodes"), source("nnodes")) : std::max<int>(1, static_cast<int>(o.hosts.size()));
+  if ((has("hosts") || has("hostfile")) && o.hosts.empty())
+    throw io::ConfigError("no host is named: give at least one");
+  o.nnodes = has("nnodes") ? parse_node_count(text("nnodes"), source("nnodes"))
+                           : std::max<int>(1, static_cast<int>(o.hosts.size()));
   if (!o.hosts.empty() && o.nnodes != static_cast<int>(o.hosts.size()))
-    throw io::ConfigError(source("nnodes") + " " + std::to_string(o.nnodes) + ", but " + std::to_string(o.hosts.size()) +
+    throw io::ConfigError(source("nnodes") + " " + std::to_string(o.nnodes) + ", but " +
+                          std::to_string(o.hosts.size()) +
                           " hosts are named; drop one of the two, or make them agree");
   o.nproc_per_node = has("nproc-per-node") ? text("nproc-per-node") : slots;
   if (has("node-rank")) o.node_rank = number("node-rank", 0, o.nnodes - 1);
   if (has("master-port")) o.master_port = number("master-port", 0, 65535);
   if (has("max-restarts")) o.max_restarts = number("max-restarts", 0, 1'000'000);
-  if (has("monitor-interval")) o.monitor_interval_ms = milliseconds_of(text("monitor-interval"), source("monitor-interval"));
-  if (const std::string backend = text("rdzv-backend"); !backend.empty() && backend != "static" && backend != "engine")
+  if (has("monitor-interval"))
+    o.monitor_interval_ms = milliseconds_of(text("monitor-interval"), source("monitor-interval"));
+  if (const std::string backend = text("rdzv-backend");
+      !backend.empty() && backend != "static" && backend != "engine")
     throw io::ConfigError(source("rdzv-backend") + " '" + backend +
                           "': expected static or engine; nodes meet by this program's own "
                           "rendezvous, with --node-rank and --rdzv-endpoint HOST:PORT");
@@ -220,8 +253,10 @@ void fill(LaunchOptions& o, const RawOptions& raw, const std::map<std::string, s
 }  // namespace
 
 std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments) {
-  CLI::App app("engine launch [OPTIONS] [--] COMMAND ...: starts the ranks of a job, watches them and ends them together.",
-               "engine launch");
+  CLI::App app(
+      "engine launch [OPTIONS] [--] COMMAND ...: starts the ranks of a job, watches them and ends "
+      "them together.",
+      "engine launch");
   app.footer(kExamples);
   RawOptions raw;
   add_options(app, raw);
@@ -230,7 +265,8 @@ std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments) {
   if (!parse(app, Arguments(arguments.begin(), middle))) return std::nullopt;
   LaunchOptions options;
   options.command.assign(middle, arguments.end());
-  if (!options.command.empty() && options.command.front() == "--") options.command.erase(options.command.begin());
+  if (!options.command.empty() && options.command.front() == "--")
+    options.command.erase(options.command.begin());
   std::map<std::string, std::string> sources;
   if (!raw.controlled) add_environment(raw, sources);
   options.standalone = raw.standalone;
@@ -246,7 +282,9 @@ std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments) {
 
 std::vector<std::string> read_host_file(const std::string& path, std::string& slots) {
   std::ifstream file(path);
-  if (!file) throw io::MissingFileError("--hostfile " + path + ": cannot be read; expected a file with one host a line");
+  if (!file)
+    throw io::MissingFileError("--hostfile " + path +
+                               ": cannot be read; expected a file with one host a line");
   std::vector<std::string> hosts;
   int number = 0;
   for (std::string line; std::getline(file, line);) {
@@ -261,8 +299,10 @@ std::vector<std::string> read_host_file(const std::string& path, std::string& sl
       throw io::ConfigError(where + ": '" + line + "': expected NAME or NAME slots=N");
     if (!here.empty()) parse_whole(here, 1, 65536, where + ": slots");
     if (!hosts.empty() && here != slots)
-      throw io::ConfigError(where + ": " + (here.empty() ? "no slots" : "slots=" + here) + ", but the hosts before have " +
-                            (slots.empty() ? "none" : "slots=" + slots) + "; every node has the same number of workers");
+      throw io::ConfigError(where + ": " + (here.empty() ? "no slots" : "slots=" + here) +
+                            ", but the hosts before have " +
+                            (slots.empty() ? "none" : "slots=" + slots) +
+                            "; every node has the same number of workers");
     slots = here;
     hosts.push_back(host);
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/command.h"
+#include "tools/commands/command.h"
 
 namespace tools {
 
@@ -20,19 +20,22 @@ struct LaunchOptions {
   std::vector<std::string> hosts;  // of --hosts or --hostfile, in order of node rank
   int max_restarts = 0;
   int monitor_interval_ms = 100;
-  std::string redirects, tee, log_dir, local_ranks_filter;  // as given; checked once the number of local ranks is known
-  std::vector<std::string> environment;                     // K=V
+  std::string redirects, tee, log_dir,
+      local_ranks_filter;  // as given; checked once the number of local ranks is known
+  std::vector<std::string> environment;  // K=V
   bool dry_run = false, kill_orphans = true;
   bool controlled = false;           // started by another launch, which speaks through stdin
   std::string directory;             // to change to; "" = stay
   std::vector<std::string> command;  // not empty
 };
 
-// Options not given are looked for in ENGINE_NAME and PET_NAME. Prints help and returns nothing for --help. Throws UsageError and
-// io::ConfigError, which name the option or variable, its value and what was expected.
+// Options not given are looked for in ENGINE_NAME and PET_NAME. Prints help and returns nothing for
+// --help. Throws UsageError and io::ConfigError, which name the option or variable, its value and
+// what was expected.
 std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments);
 
-// Hosts of a file: one a line, "name [slots=N]", # starts a comment. `slots` gets the common number of slots, "" without.
+// Hosts of a file: one a line, "name [slots=N]", # starts a comment. `slots` gets the common number
+// of slots, "" without.
 std::vector<std::string> read_host_file(const std::string& path, std::string& slots);
 
 }  // namespace tools

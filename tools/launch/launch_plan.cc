@@ -9,13 +9,13 @@
 #include <filesystem>
 #include <map>
 
-#include "backends/rendezvous/host_identity.h"
-#include "backends/rendezvous/secret.h"
-#include "backends/rendezvous/tcp_socket.h"
-#include "io/io_error.h"
-#include "tools/exit_codes.h"
+#include "backends/identity/host_identity.h"
+#include "backends/store/secret.h"
+#include "backends/store/tcp_socket.h"
+#include "io/base/io_error.h"
 #include "tools/launch/stream_spec.h"
-#include "tools/thread_choice.h"
+#include "tools/machine/thread_choice.h"
+#include "tools/report/exit_codes.h"
 
 namespace tools {
 namespace {
@@ -32,14 +32,16 @@ std::string variable(const char* name) {
 int visible_gpus() {
   if (const char* list = std::getenv("CUDA_VISIBLE_DEVICES")) {
     const std::vector<std::string> devices = split_list(list);
-    const auto none = std::find(devices.begin(), devices.end(), "-1");  // hides itself and those behind it
+    const auto none =
+        std::find(devices.begin(), devices.end(), "-1");  // hides itself and those behind it
     return static_cast<int>(none - devices.begin());
   }
   int count = 0;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
     const std::string name = entry.path().filename().string();
-    count += name.size() > 6 && name.starts_with("nvidia") && name.find_first_not_of("0123456789", 6) == std::string::npos;
+    count += name.size() > 6 && name.starts_with("nvidia") &&
+             name.find_first_not_of("0123456789", 6) == std::string::npos;
   }
   return count;
 }
@@ -53,7 +55,8 @@ int count_workers(const std::string& text, bool& gpus) {
     if (found > 0) return found;
     if (text == "auto") return default_threads(1);
     throw io::ConfigError(
-        "--nproc-per-node gpu: no GPU is visible (CUDA_VISIBLE_DEVICES, /dev/nvidia0); expected one or more, or give "
+        "--nproc-per-node gpu: no GPU is visible (CUDA_VISIBLE_DEVICES, /dev/nvidia0); expected "
+        "one or more, or give "
         "cpu or a number");
   }
   if (text.find_first_not_of("0123456789") != std::string::npos)
@@ -65,9 +68,11 @@ int find_node_rank(const LaunchOptions& options) {
   if (options.node_rank) return *options.node_rank;
   if (options.nnodes == 1 || !options.hosts.empty()) return 0;
   for (const char* name : {"NODE_RANK", "GROUP_RANK", "SLURM_NODEID"})
-    if (const std::string value = variable(name); !value.empty()) return parse_whole(value, 0, options.nnodes - 1, name);
-  throw UsageError("which of the " + std::to_string(options.nnodes) + " nodes is this? Give --node-rank 0 to " +
-                   std::to_string(options.nnodes - 1) + ", a different one on each node");
+    if (const std::string value = variable(name); !value.empty())
+      return parse_whole(value, 0, options.nnodes - 1, name);
+  throw UsageError("which of the " + std::to_string(options.nnodes) +
+                   " nodes is this? Give --node-rank 0 to " + std::to_string(options.nnodes - 1) +
+                   ", a different one on each node");
 }
 
 // A name for logs that sorts by time.
@@ -82,19 +87,24 @@ std::string fresh_run_id() {
 
 void check_run_id(const std::string& id) {
   const bool good = !id.empty() && id.size() <= 128 && id != "." && id != ".." &&
-                    std::all_of(id.begin(), id.end(), [](unsigned char c) { return c > ' ' && c != '/' && c != 127; });
-  if (!good) throw io::ConfigError("--rdzv-id '" + id + "': expected a name of 1 to 128 characters without blanks and /");
+                    std::all_of(id.begin(), id.end(),
+                                [](unsigned char c) { return c > ' ' && c != '/' && c != 127; });
+  if (!good)
+    throw io::ConfigError("--rdzv-id '" + id +
+                          "': expected a name of 1 to 128 characters without blanks and /");
 }
 
 void choose_meeting(LaunchPlan& plan, const LaunchOptions& options) {
   if (options.rdzv_endpoint.starts_with("file://")) {
     if (options.rdzv_endpoint.size() < 9 || options.rdzv_endpoint[7] != '/')
-      throw io::ConfigError("--rdzv-endpoint " + options.rdzv_endpoint + ": expected file:///ABSOLUTE/PATH");
+      throw io::ConfigError("--rdzv-endpoint " + options.rdzv_endpoint +
+                            ": expected file:///ABSOLUTE/PATH");
     plan.init_method = options.rdzv_endpoint;
     return;
   }
   if (!options.rdzv_endpoint.empty()) {
-    const backends::Endpoint endpoint = backends::parse_endpoint(options.rdzv_endpoint, "--rdzv-endpoint");
+    const backends::Endpoint endpoint =
+        backends::parse_endpoint(options.rdzv_endpoint, "--rdzv-endpoint");
     plan.master_addr = endpoint.host;
     plan.master_port = endpoint.port;
     return;
@@ -108,10 +118,11 @@ void choose_meeting(LaunchPlan& plan, const LaunchOptions& options) {
     throw UsageError("where do the " + std::to_string(options.nnodes) +
                      " nodes meet? Give --master-addr, the host of rank 0, or --rdzv-endpoint");
   const std::string port = one_node ? "" : variable("MASTER_PORT");
-  plan.master_port = options.master_port                   ? *options.master_port
-                     : !options.hosts.empty() && !one_node ? 10001 + static_cast<unsigned char>(backends::random_bytes(1)[0]) * 39
-                     : !port.empty()                       ? parse_whole(port, 1, 65535, "MASTER_PORT")
-                                                           : (one_node ? 0 : kDefaultPort);
+  plan.master_port = options.master_port ? *options.master_port
+                     : !options.hosts.empty() && !one_node
+                         ? 10001 + static_cast<unsigned char>(backends::random_bytes(1)[0]) * 39
+                     : !port.empty() ? parse_whole(port, 1, 65535, "MASTER_PORT")
+                                     : (one_node ? 0 : kDefaultPort);
   if (plan.master_port == 0 && !one_node)
     throw UsageError("--master-port 0 is for one node: the other nodes could not know the port");
 }
@@ -130,8 +141,9 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
     throw io::ConfigError(std::to_string(plan.nnodes) + " nodes x " + std::to_string(plan.nproc) +
                           " workers: expected at most 65536 ranks");
   plan.threads_chosen =
-      variable("OMP_NUM_THREADS").empty() && std::none_of(options.environment.begin(), options.environment.end(),
-                                                          [](const std::string& e) { return e.starts_with("OMP_NUM_THREADS="); });
+      variable("OMP_NUM_THREADS").empty() &&
+      std::none_of(options.environment.begin(), options.environment.end(),
+                   [](const std::string& e) { return e.starts_with("OMP_NUM_THREADS="); });
   plan.threads = default_threads(plan.nproc);
   plan.host = backends::host_name();
   plan.max_restarts = options.max_restarts;
@@ -139,7 +151,8 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
   plan.run_id = options.rdzv_id.empty() ? fresh_run_id() : options.rdzv_id;
   plan.common_run_id = plan.nnodes == 1 || !options.rdzv_id.empty();
   const auto& all = commands();
-  plan.own_command = std::any_of(all.begin(), all.end(), [&](const Command& c) { return options.command.front() == c.name; });
+  plan.own_command = std::any_of(
+      all.begin(), all.end(), [&](const Command& c) { return options.command.front() == c.name; });
   choose_meeting(plan, options);
   return plan;
 }
@@ -147,16 +160,19 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
 std::string plan_table(const LaunchPlan& plan, const LaunchOptions& options) {
   std::string table = "rank,node,device,threads,address\n";
   const std::string set = variable("OMP_NUM_THREADS");
-  const std::string threads = plan.threads_chosen || set.empty() ? std::to_string(plan.threads) : set;
-  const std::string address =
-      plan.init_method.empty() ? backends::to_string({plan.master_addr, plan.master_port}) : plan.init_method;
+  const std::string threads =
+      plan.threads_chosen || set.empty() ? std::to_string(plan.threads) : set;
+  const std::string address = plan.init_method.empty()
+                                  ? backends::to_string({plan.master_addr, plan.master_port})
+                                  : plan.init_method;
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     const int node = rank / plan.nproc, local = rank % plan.nproc;
-    const std::string name = !options.hosts.empty()   ? options.hosts[static_cast<std::size_t>(node)]
+    const std::string name = !options.hosts.empty() ? options.hosts[static_cast<std::size_t>(node)]
                              : node == plan.node_rank ? plan.host
                                                       : "node" + std::to_string(node);
-    table += std::to_string(rank) + "," + name + "," + (plan.gpus ? "cuda:" + std::to_string(local) : "cpu") + "," + threads +
-             "," + address + "\n";
+    table += std::to_string(rank) + "," + name + "," +
+             (plan.gpus ? "cuda:" + std::to_string(local) : "cpu") + "," + threads + "," + address +
+             "\n";
   }
   return table;
 }

@@ -1,4 +1,5 @@
-// From options to numbers: how many workers, who is which rank, where they meet, and what each finds in its environment.
+// From options to numbers: how many workers, who is which rank, where they meet, and what each
+// finds in its environment.
 #pragma once
 
 #include <string>
@@ -32,9 +33,11 @@ LaunchPlan make_launch_plan(const LaunchOptions& options);
 // "rank,node,device,threads,address", then a line for each rank of the job.
 std::string plan_table(const LaunchPlan& plan, const LaunchOptions& options);
 
-// The whole environment of a worker, as "K=V": that of this process, without what describes this process itself as a worker
-// of somebody else, then the variables of the run, then --env. `extra` comes before --env.
+// The whole environment of a worker, as "K=V": that of this process, without what describes this
+// process itself as a worker of somebody else, then the variables of the run, then --env. `extra`
+// comes before --env.
 std::vector<std::string> worker_environment(const LaunchPlan& plan, int local_rank, int attempt,
-                                            const std::vector<std::string>& extra, const std::vector<std::string>& from_user);
+                                            const std::vector<std::string>& extra,
+                                            const std::vector<std::string>& from_user);
 
 }  // namespace tools

@@ -11,16 +11,17 @@
 #include <cstring>
 #include <fstream>
 
-#include "io/config/option_table.h"
-#include "tools/console_observer.h"
-#include "tools/exit_codes.h"
+#include "tools/options/option_table.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
 
 namespace tools {
 namespace {
 
 bool is_program(const std::string& path) {
   struct stat status {};
-  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0;
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         access(path.c_str(), X_OK) == 0;
 }
 
 bool is_set(const char* name) {
@@ -40,29 +41,35 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 std::string find_program(const std::string& name) {
   std::vector<std::string> own;
   for (const Command& c : commands()) own.emplace_back(c.name);
-  const std::string near = io::nearest_name(name, own);
+  const std::string near = base::nearest_name(name, own);
   const std::string advice = name.ends_with(".py") ? ": write python " + name
                              : !near.empty()       ? ": did you mean '" + near + "'?"
-                                                   : ": expected train ... or a program that can be run";
+                                             : ": expected train ... or a program that can be run";
   if (name.find('/') != std::string::npos) {
     if (is_program(name)) return name;
     throw UsageError("cannot run '" + name + "' (" +
-                     (access(name.c_str(), F_OK) == 0 ? "not an executable file" : "no such file") + ")" + advice);
+                     (access(name.c_str(), F_OK) == 0 ? "not an executable file" : "no such file") +
+                     ")" + advice);
   }
   const char* variable = std::getenv("PATH");
   const std::string path = variable != nullptr ? variable : "/usr/local/bin:/usr/bin:/bin";
   for (std::size_t at = 0; at <= path.size();) {
     const std::size_t colon = std::min(path.find(':', at), path.size());
     const std::string folder = path.substr(at, colon - at);
-    if (const std::string file = (folder.empty() ? "." : folder) + "/" + name; is_program(file)) return file;
+    if (const std::string file = (folder.empty() ? "." : folder) + "/" + name; is_program(file))
+      return file;
     at = colon + 1;
   }
   throw UsageError("no program '" + name + "' in PATH" + advice);
 }
 
-LocalNode::LocalNode(const LaunchOptions& options, LaunchPlan plan, GuardProcess& guard, SignalInbox& inbox,
-                     const std::string& secret_hex)
-    : options_(options), plan_(std::move(plan)), guard_(guard), inbox_(inbox), logs_(options_, plan_) {
+LocalNode::LocalNode(const LaunchOptions& options, LaunchPlan plan, GuardProcess& guard,
+                     SignalInbox& inbox, const std::string& secret_hex)
+    : options_(options),
+      plan_(std::move(plan)),
+      guard_(guard),
+      inbox_(inbox),
+      logs_(options_, plan_) {
   program_ = plan_.own_command ? "/proc/self/exe" : find_program(options_.command.front());
   prepare_meeting();
   // A job of one node needs nobody else's key; several nodes share a file, or the user's own key.
@@ -70,10 +77,12 @@ LocalNode::LocalNode(const LaunchOptions& options, LaunchPlan plan, GuardProcess
   if (!secret_hex.empty() || (plan_.nnodes == 1 && !given && plan_.init_method.empty()))
     secret_ = std::make_unique<SecretFile>(guard_, secret_hex);
   if (plan_.threads_chosen)
-    print_notice("OMP_NUM_THREADS=" + std::to_string(plan_.threads) + " for each of " + std::to_string(plan_.nproc) +
-                 (plan_.nproc == 1 ? " worker" : " workers") + " on " + plan_.host + "; set it to choose another number");
+    print_notice("OMP_NUM_THREADS=" + std::to_string(plan_.threads) + " for each of " +
+                 std::to_string(plan_.nproc) + (plan_.nproc == 1 ? " worker" : " workers") +
+                 " on " + plan_.host + "; set it to choose another number");
   if (logs_.keeps_files())
-    print_notice("logs in " + logs_.folder(0, plan_.rank(0)) + (plan_.nproc > 1 ? " and its siblings" : ""));
+    print_notice("logs in " + logs_.folder(0, plan_.rank(0)) +
+                 (plan_.nproc > 1 ? " and its siblings" : ""));
 }
 
 void LocalNode::prepare_meeting() {
@@ -91,18 +100,22 @@ int LocalNode::run(EventSource* control) {
     const GroupOutcome outcome = run_attempt(control);
     const int code = outcome.code();
     if (outcome.stop_signal != 0)
-      print_notice(std::string(outcome.killed ? "killed all workers after signal " : "stopped all workers after signal ") +
-                   std::to_string(outcome.stop_signal) + " (" + strsignal(outcome.stop_signal) + ")");
+      print_notice(std::string(outcome.killed ? "killed all workers after signal "
+                                              : "stopped all workers after signal ") +
+                   std::to_string(outcome.stop_signal) + " (" + strsignal(outcome.stop_signal) +
+                   ")");
     if (!failure_ || outcome.killed) return code;
     if (outcome.stop_signal == 0 && attempt_ < plan_.max_restarts && is_worth_restarting(code)) {
-      print_notice("restart " + std::to_string(attempt_ + 1) + " of " + std::to_string(plan_.max_restarts) +
-                   " after: " + failure_line(*failure_));
+      print_notice("restart " + std::to_string(attempt_ + 1) + " of " +
+                   std::to_string(plan_.max_restarts) + " after: " + failure_line(*failure_));
       failure_.reset();
       continue;
     }
     std::string tries;
-    if (attempt_ > 0) tries = " (after " + std::to_string(attempt_) + (attempt_ == 1 ? " restart)" : " restarts)");
-    if (attempt_ < plan_.max_restarts && outcome.stop_signal == 0) tries += " (not restarted: that cannot mend it)";
+    if (attempt_ > 0)
+      tries = " (after " + std::to_string(attempt_) + (attempt_ == 1 ? " restart)" : " restarts)");
+    if (attempt_ < plan_.max_restarts && outcome.stop_signal == 0)
+      tries += " (not restarted: that cannot mend it)";
     std::fprintf(stderr, "engine: error: %s%s\n", failure_line(*failure_).c_str(), tries.c_str());
     return code;
   }
@@ -121,7 +134,8 @@ GroupOutcome LocalNode::run_attempt(EventSource* control) {
       std::vector<std::string> extra;
       if (logs_.keeps_files()) {
         logs_.make_folder(attempt_, plan_.rank(local_rank));
-        extra.push_back("TORCHELASTIC_ERROR_FILE=" + logs_.folder(attempt_, plan_.rank(local_rank)) + "/error.json");
+        extra.push_back("TORCHELASTIC_ERROR_FILE=" +
+                        logs_.folder(attempt_, plan_.rank(local_rank)) + "/error.json");
       }
       if (secret_) extra.push_back("ENGINE_SECRET_FILE=" + secret_->path());
       if (plan_.own_command && listener_ && local_rank == 0)
@@ -142,9 +156,10 @@ GroupOutcome LocalNode::run_attempt(EventSource* control) {
 }
 
 // Runs in the forked worker.
-int LocalNode::exec_worker(int local_rank, const std::vector<std::string>& extra, WorkerLogs::Stream& out,
-                           WorkerLogs::Stream& err) const {
-  // Nobody can answer a question that four workers ask, and a background group that reads the terminal is stopped.
+int LocalNode::exec_worker(int local_rank, const std::vector<std::string>& extra,
+                           WorkerLogs::Stream& out, WorkerLogs::Stream& err) const {
+  // Nobody can answer a question that four workers ask, and a background group that reads the
+  // terminal is stopped.
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, 0);
   dup2(out.worker_end.fd(), 1);
@@ -153,14 +168,17 @@ int LocalNode::exec_worker(int local_rank, const std::vector<std::string>& extra
   if (listener_ && plan_.own_command && local_rank == 0) fcntl(listener_.fd(), F_SETFD, 0);
   std::vector<std::string> arguments = options_.command;
   if (plan_.own_command) arguments.insert(arguments.begin(), "engine");
-  const std::vector<std::string> environment = worker_environment(plan_, local_rank, attempt_, extra, options_.environment);
+  const std::vector<std::string> environment =
+      worker_environment(plan_, local_rank, attempt_, extra, options_.environment);
   execve(program_.c_str(), pointers(arguments).data(), pointers(environment).data());
   const int cause = errno;
-  std::fprintf(stderr, "engine: error: cannot run '%s': %s\n", options_.command.front().c_str(), std::strerror(cause));
+  std::fprintf(stderr, "engine: error: cannot run '%s': %s\n", options_.command.front().c_str(),
+               std::strerror(cause));
   return cause == ENOENT ? 127 : 126;
 }
 
-void LocalNode::note_failure(const GroupOutcome& outcome, const std::vector<WorkerLogs::Stream>& errors) {
+void LocalNode::note_failure(const GroupOutcome& outcome,
+                             const std::vector<WorkerLogs::Stream>& errors) {
   for (int i = 0; i < static_cast<int>(outcome.ends.size()); ++i) {
     const WorkerEnd& end = outcome.ends[static_cast<std::size_t>(i)];
     if (end.code == 0 || (end.by_us && i != outcome.culprit)) continue;
@@ -173,12 +191,14 @@ void LocalNode::note_failure(const GroupOutcome& outcome, const std::vector<Work
     failure.code = end.code;
     failure.signal = end.signal;
     failure.attempt = attempt_;
-    failure.last_line = err.relayed != nullptr ? err.relayed->last_line : last_line_of_file(err.file);
+    failure.last_line =
+        err.relayed != nullptr ? err.relayed->last_line : last_line_of_file(err.file);
     failure.log = err.file;
     if (logs_.keeps_files()) {
       const std::string path = logs_.folder(attempt_, failure.rank) + "/error.json";
       const bool own = access(path.c_str(), F_OK) == 0;  // the worker's
-      if (!own && !(std::ofstream(path) << failure_json(failure)).flush()) print_notice("cannot write " + path);
+      if (!own && !(std::ofstream(path) << failure_json(failure)).flush())
+        print_notice("cannot write " + path);
     }
     if (i == outcome.culprit) failure_ = failure;
   }

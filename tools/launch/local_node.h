@@ -1,4 +1,5 @@
-// The workers of this node: started, watched, and started again after a failure that a restart may mend.
+// The workers of this node: started, watched, and started again after a failure that a restart may
+// mend.
 #pragma once
 
 #include <memory>
@@ -6,26 +7,28 @@
 #include <string>
 #include <vector>
 
-#include "tools/launch/handover.h"
-#include "tools/launch/worker_failure.h"
 #include "tools/launch/worker_logs.h"
+#include "tools/workers/handover.h"
+#include "tools/workers/worker_failure.h"
 
 namespace tools {
 
 class LocalNode {
  public:
-  // Binds the socket of the meeting where this node has rank 0, and makes the secret of a job of one node. `secret_hex`: of a
-  // launch that controls this one, else "". Throws what backends and io throw.
+  // Binds the socket of the meeting where this node has rank 0, and makes the secret of a job of
+  // one node. `secret_hex`: of a launch that controls this one, else "". Throws what backends and
+  // io throw.
   LocalNode(const LaunchOptions& options, LaunchPlan plan, GuardProcess& guard, SignalInbox& inbox,
             const std::string& secret_hex);
 
-  // Runs the job to its end; prints the failure that decided as the last line. Returns the exit code of this program.
-  // `control`: polled beside the workers; may be nullptr.
+  // Runs the job to its end; prints the failure that decided as the last line. Returns the exit
+  // code of this program. `control`: polled beside the workers; may be nullptr.
   int run(EventSource* control);
 
  private:
   GroupOutcome run_attempt(EventSource* control);
-  int exec_worker(int local_rank, const std::vector<std::string>& extra, WorkerLogs::Stream& out, WorkerLogs::Stream& err) const;
+  int exec_worker(int local_rank, const std::vector<std::string>& extra, WorkerLogs::Stream& out,
+                  WorkerLogs::Stream& err) const;
   void prepare_meeting();
   void note_failure(const GroupOutcome& outcome, const std::vector<WorkerLogs::Stream>& errors);
 

@@ -13,22 +13,24 @@
 #include <set>
 #include <stdexcept>
 
-#include "backends/rendezvous/host_identity.h"
-#include "backends/rendezvous/secret.h"
-#include "backends/rendezvous/tcp_socket.h"
-#include "io/io_error.h"
-#include "tools/console_observer.h"
-#include "tools/exit_codes.h"
+#include "backends/identity/host_identity.h"
+#include "backends/store/secret.h"
+#include "backends/store/tcp_socket.h"
+#include "io/base/io_error.h"
 #include "tools/launch/control_line.h"
 #include "tools/launch/local_node.h"
-#include "tools/launch/output_relay.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+#include "tools/workers/output_relay.h"
 
 namespace tools {
 namespace {
 
 std::string without_user(const std::string& host) { return host.substr(host.find('@') + 1); }
 
-bool is_loopback(const std::string& host) { return host == "localhost" || host.starts_with("127.") || host == "::1"; }
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host.starts_with("127.") || host == "::1";
+}
 
 // One node's launch: a child, its standard input and its streams.
 struct Node {
@@ -38,7 +40,8 @@ struct Node {
 
 std::pair<backends::Socket, backends::Socket> make_pipe() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error(std::string("cannot make a pipe: ") + std::strerror(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw std::runtime_error(std::string("cannot make a pipe: ") + std::strerror(errno));
   return {backends::Socket(ends[0]), backends::Socket(ends[1])};
 }
 
@@ -60,8 +63,8 @@ RelayedStream& relay_stream(OutputRelay& relay, backends::Socket source, int tar
   return relay.add(std::move(stream));
 }
 
-int exec_node(const std::vector<std::string>& command, const backends::Socket& in, const backends::Socket& out,
-              const backends::Socket& err) {
+int exec_node(const std::vector<std::string>& command, const backends::Socket& in,
+              const backends::Socket& out, const backends::Socket& err) {
   dup2(in.fd(), 0);
   dup2(out.fd(), 1);
   dup2(err.fd(), 2);
@@ -73,11 +76,14 @@ int exec_node(const std::vector<std::string>& command, const backends::Socket& i
   return 127;
 }
 
-Node start_node(WorkerGroup& group, OutputRelay& relay, const std::vector<std::string>& command, const std::string& setup) {
+Node start_node(WorkerGroup& group, OutputRelay& relay, const std::vector<std::string>& command,
+                const std::string& setup) {
   auto [in_read, in_write] = make_pipe();
   auto [out_read, out_write] = make_pipe();
   auto [err_read, err_write] = make_pipe();
-  group.start([&, &in = in_read, &out = out_write, &err = err_write] { return exec_node(command, in, out, err); });
+  group.start([&, &in = in_read, &out = out_write, &err = err_write] {
+    return exec_node(command, in, out, err);
+  });
   Node node;
   node.control = std::move(in_write);
   relay_stream(relay, std::move(out_read), 1);
@@ -88,7 +94,8 @@ Node start_node(WorkerGroup& group, OutputRelay& relay, const std::vector<std::s
 
 std::string setup_records() {
   std::string records;
-  for (const std::string& variable : variables_for_other_hosts()) records += control_record("env", variable);
+  for (const std::string& variable : variables_for_other_hosts())
+    records += control_record("env", variable);
   records += control_record("secret", backends::to_hex(backends::random_bytes(32)));
   return records + control_record("go");
 }
@@ -96,13 +103,15 @@ std::string setup_records() {
 std::string own_path() {
   char path[PATH_MAX];
   const ssize_t n = readlink("/proc/self/exe", path, sizeof path);
-  if (n <= 0 || n == static_cast<ssize_t>(sizeof path)) throw std::runtime_error("cannot read /proc/self/exe");
+  if (n <= 0 || n == static_cast<ssize_t>(sizeof path))
+    throw std::runtime_error("cannot read /proc/self/exe");
   return std::string(path, static_cast<std::size_t>(n));
 }
 
 std::string own_directory() {
   char path[PATH_MAX];
-  if (getcwd(path, sizeof path) == nullptr) throw std::runtime_error(std::string("no working folder: ") + std::strerror(errno));
+  if (getcwd(path, sizeof path) == nullptr)
+    throw std::runtime_error(std::string("no working folder: ") + std::strerror(errno));
   return path;
 }
 
@@ -122,12 +131,16 @@ void check_hosts(const LaunchOptions& options, const LaunchPlan& plan) {
     if (host.front() == '-' || host.find_first_of(" \t'\"\\") != std::string::npos)
       throw UsageError("--hosts: '" + host + "' is not a host name");
     if (std::count(host.begin(), host.end(), ':') == 1)
-      throw UsageError("--hosts: '" + host + "' has a number of slots: give only the name, and --nproc-per-node or a --hostfile");
+      throw UsageError(
+          "--hosts: '" + host +
+          "' has a number of slots: give only the name, and --nproc-per-node or a --hostfile");
     if (!seen.insert(host).second)
-      throw UsageError("--hosts: '" + host + "' is named twice; give --nproc-per-node for several workers on it");
+      throw UsageError("--hosts: '" + host +
+                       "' is named twice; give --nproc-per-node for several workers on it");
     if (is_loopback(plan.master_addr) && !is_loopback(without_user(host)))
-      throw io::ConfigError("the ranks would meet at " + plan.master_addr + ", which " + host +
-                            " takes for itself: name the first host as the others know it, or give --master-addr");
+      throw io::ConfigError(
+          "the ranks would meet at " + plan.master_addr + ", which " + host +
+          " takes for itself: name the first host as the others know it, or give --master-addr");
   }
 }
 
@@ -140,12 +153,14 @@ std::string shell_word(const std::string& text) {
 bool is_this_host(const std::string& host) {
   const std::string name = without_user(host), own = backends::host_name();
   if (host != name) return false;  // another user
-  return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == own || name == own.substr(0, own.find('.'));
+  return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == own ||
+         name == own.substr(0, own.find('.'));
 }
 
-std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& plan, int node_rank, const std::string& program,
-                                      const std::string& directory) {
-  std::vector<std::string> words{program, "launch", "--controlled-by-stdin", "--directory", directory};
+std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& plan, int node_rank,
+                                      const std::string& program, const std::string& directory) {
+  std::vector<std::string> words{program, "launch", "--controlled-by-stdin", "--directory",
+                                 directory};
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
@@ -174,19 +189,24 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
   // ssh hands one line to the shell of the other side, so every word is quoted.
   std::string line;
   for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_word(word);
-  return {"ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=10", "--", host, line};
+  return {
+      "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=10",
+      "--",  host, line};
 }
 
-int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, GuardProcess& guard, SignalInbox& inbox) {
+int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, GuardProcess& guard,
+                     SignalInbox& inbox) {
   std::vector<Node> nodes;
   GroupRules rules;
-  // A launch takes up to 8 s to judge and end its own workers; only then can it say whether it is the cause.
+  // A launch takes up to 8 s to judge and end its own workers; only then can it say whether it is
+  // the cause.
   rules.culprit_wait = std::chrono::seconds(9);
   rules.grace = std::chrono::seconds(14);
   rules.longest_wait = std::chrono::milliseconds(options.monitor_interval_ms);
   rules.deliver = [&nodes](int index, pid_t pid, int signal) {
     Node& node = nodes[static_cast<std::size_t>(index)];
-    if (signal != SIGKILL) return write_record(node.control, control_record("signal", std::to_string(signal)));
+    if (signal != SIGKILL)
+      return write_record(node.control, control_record("signal", std::to_string(signal)));
     node.control.close();  // the launch on the other side ends its workers at once
     kill(-pid, SIGKILL);
   };
@@ -197,16 +217,20 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
     const std::string setup = setup_records(), program = own_path(), directory = own_directory();
     nodes.reserve(options.hosts.size());
     for (int r = 0; r < plan.nnodes; ++r)
-      nodes.push_back(start_node(group, relay, node_command(options, plan, r, program, directory), setup));
+      nodes.push_back(
+          start_node(group, relay, node_command(options, plan, r, program, directory), setup));
     EventSource* const sources[] = {&relay};
     outcome = group.wait(sources);
   }
   relay.drain();
-  if (outcome.stop_signal != 0) print_notice("stopped all nodes after signal " + std::to_string(outcome.stop_signal));
+  if (outcome.stop_signal != 0)
+    print_notice("stopped all nodes after signal " + std::to_string(outcome.stop_signal));
   if (outcome.culprit >= 0 && !outcome.killed) {
     const auto index = static_cast<std::size_t>(outcome.culprit);
-    std::fprintf(stderr, "engine: error: %s\n",
-                 node_failure(options.hosts[index], outcome.ends[index], nodes[index].err->last_line).c_str());
+    std::fprintf(
+        stderr, "engine: error: %s\n",
+        node_failure(options.hosts[index], outcome.ends[index], nodes[index].err->last_line)
+            .c_str());
   }
   // 255 is ssh's own word for a host that it cannot reach, and no code of this program.
   return outcome.code() == 255 ? kExitUnavailable : outcome.code();

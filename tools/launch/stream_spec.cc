@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "io/io_error.h"
+#include "io/base/io_error.h"
 
 namespace tools {
 namespace {
@@ -25,8 +25,8 @@ std::optional<int> whole(const std::string& text) {
 int parse_whole(const std::string& text, int least, int most, const std::string& option) {
   const std::optional<int> value = whole(text);
   if (!value || *value < least || *value > most)
-    throw io::ConfigError(option + " '" + text + "': expected a whole number from " + std::to_string(least) + " to " +
-                          std::to_string(most));
+    throw io::ConfigError(option + " '" + text + "': expected a whole number from " +
+                          std::to_string(least) + " to " + std::to_string(most));
   return *value;
 }
 
@@ -43,9 +43,11 @@ std::vector<std::string> split_list(const std::string& text) {
   return parts;
 }
 
-std::vector<unsigned> parse_streams(const std::string& text, int local_world_size, const std::string& option) {
+std::vector<unsigned> parse_streams(const std::string& text, int local_world_size,
+                                    const std::string& option) {
   const auto bad = [&](const std::string& why) {
-    return io::ConfigError(option + " '" + text + "': " + why + "; expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or " +
+    return io::ConfigError(option + " '" + text + "': " + why +
+                           "; expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or " +
                            "such a number for some local ranks: 0:1,1:3");
   };
   std::vector<unsigned> masks(static_cast<std::size_t>(local_world_size), 0);
@@ -60,10 +62,12 @@ std::vector<unsigned> parse_streams(const std::string& text, int local_world_siz
   for (const std::string& part : split_list(text)) {
     const std::size_t colon = part.find(':');
     const std::optional<int> rank = whole(part.substr(0, colon));
-    const std::optional<int> mask = colon == std::string::npos ? std::nullopt : whole(part.substr(colon + 1));
+    const std::optional<int> mask =
+        colon == std::string::npos ? std::nullopt : whole(part.substr(colon + 1));
     if (!rank || !mask || *mask < 0 || *mask > 3) throw bad("'" + part + "' is not RANK:NUMBER");
     if (*rank < 0 || *rank >= local_world_size)
-      throw bad("there is no local rank " + std::to_string(*rank) + " of " + std::to_string(local_world_size));
+      throw bad("there is no local rank " + std::to_string(*rank) + " of " +
+                std::to_string(local_world_size));
     if (!seen.insert(*rank).second) throw bad("local rank " + std::to_string(*rank) + " twice");
     masks[static_cast<std::size_t>(*rank)] = static_cast<unsigned>(*mask);
   }
@@ -75,10 +79,12 @@ std::vector<int> parse_rank_list(const std::string& text, int count, const std::
   for (const std::string& part : split_list(text)) {
     const std::size_t dash = part.find('-');
     const std::optional<int> first = whole(part.substr(0, dash));
-    const std::optional<int> last = dash == std::string::npos ? first : whole(part.substr(dash + 1));
+    const std::optional<int> last =
+        dash == std::string::npos ? first : whole(part.substr(dash + 1));
     if (!first || !last || *first < 0 || *last < *first || *last >= count)
-      throw io::ConfigError(option + " '" + text + "': '" + part + "' does not name ranks from 0 to " +
-                            std::to_string(count - 1) + "; expected a list such as 0,2-3");
+      throw io::ConfigError(option + " '" + text + "': '" + part +
+                            "' does not name ranks from 0 to " + std::to_string(count - 1) +
+                            "; expected a list such as 0,2-3");
     for (int r = *first; r <= *last; ++r) ranks.insert(r);
   }
   if (!ranks.empty()) return {ranks.begin(), ranks.end()};
@@ -93,11 +99,14 @@ int parse_node_count(const std::string& text, const std::string& option) {
   const int least = parse_whole(text.substr(0, colon), 1, kMostNodes, option);
   if (colon == std::string::npos) return least;
   const int most = parse_whole(text.substr(colon + 1), 1, kMostNodes, option);
-  if (most < least) throw io::ConfigError(option + " '" + text + "': the first number is the greater one; expected N or N:N");
-  if (most != least)
+  if (most < least)
     throw io::ConfigError(option + " '" + text +
-                          "': a job that changes its size (MIN:MAX) is not supported; expected one number of "
-                          "nodes, N or N:N. With --max-restarts a job of fixed size starts again after a failure");
+                          "': the first number is the greater one; expected N or N:N");
+  if (most != least)
+    throw io::ConfigError(
+        option + " '" + text +
+        "': a job that changes its size (MIN:MAX) is not supported; expected one number of "
+        "nodes, N or N:N. With --max-restarts a job of fixed size starts again after a failure");
   return least;
 }
 

@@ -8,9 +8,11 @@ namespace tools {
 
 inline constexpr unsigned kStreamOut = 1, kStreamErr = 2;
 
-// torchrun's syntax: "3" for all local ranks, or "0:1,2:3" for some; 0 none, 1 stdout, 2 stderr, 3 both. "" is none.
-// Returns one mask for each local rank. Throws io::ConfigError that names `option`, the text and what was expected.
-std::vector<unsigned> parse_streams(const std::string& text, int local_world_size, const std::string& option);
+// torchrun's syntax: "3" for all local ranks, or "0:1,2:3" for some; 0 none, 1 stdout, 2 stderr, 3
+// both. "" is none. Returns one mask for each local rank. Throws io::ConfigError that names
+// `option`, the text and what was expected.
+std::vector<unsigned> parse_streams(const std::string& text, int local_world_size,
+                                    const std::string& option);
 
 // "0,2-3": ascending, no duplicates, each below `count`; "" is all of them. Throws io::ConfigError.
 std::vector<int> parse_rank_list(const std::string& text, int count, const std::string& option);

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "io/io_error.h"
+#include "io/base/io_error.h"
 #include "tools/launch/stream_spec.h"
 
 namespace tools {
@@ -18,11 +18,15 @@ namespace tools {
 WorkerLogs::WorkerLogs(const LaunchOptions& options, const LaunchPlan& plan)
     : plan_(plan),
       redirected_(parse_streams(options.redirects, plan.nproc, "--redirects")),
-      teed_(parse_streams(options.tee.empty() && options.redirects.empty() && !options.log_dir.empty() ? "3" : options.tee,
-                          plan.nproc, "--tee")),
+      teed_(
+          parse_streams(options.tee.empty() && options.redirects.empty() && !options.log_dir.empty()
+                            ? "3"
+                            : options.tee,
+                        plan.nproc, "--tee")),
       shown_(static_cast<std::size_t>(plan.nproc), false),
       colour_{wants_colour(1), wants_colour(2)} {
-  for (const int rank : parse_rank_list(options.local_ranks_filter, plan.nproc, "--local-ranks-filter"))
+  for (const int rank :
+       parse_rank_list(options.local_ranks_filter, plan.nproc, "--local-ranks-filter"))
     shown_[static_cast<std::size_t>(rank)] = true;
   const auto any = [](const std::vector<unsigned>& masks) {
     return std::any_of(masks.begin(), masks.end(), [](unsigned m) { return m != 0; });
@@ -30,7 +34,9 @@ WorkerLogs::WorkerLogs(const LaunchOptions& options, const LaunchPlan& plan)
   keeps_ = any(redirected_) || any(teed_);
   std::error_code error;
   base_ =
-      std::filesystem::absolute(options.log_dir.empty() ? "launch-logs" : options.log_dir, error).string() + "/" + plan.run_id;
+      std::filesystem::absolute(options.log_dir.empty() ? "launch-logs" : options.log_dir, error)
+          .string() +
+      "/" + plan.run_id;
 }
 
 std::string WorkerLogs::folder(int attempt, int rank) const {
@@ -40,10 +46,13 @@ std::string WorkerLogs::folder(int attempt, int rank) const {
 void WorkerLogs::make_folder(int attempt, int rank) const {
   std::error_code error;
   std::filesystem::create_directories(folder(attempt, rank), error);
-  if (error) throw io::CannotCreateError("cannot make the log folder " + folder(attempt, rank) + ": " + error.message());
+  if (error)
+    throw io::CannotCreateError("cannot make the log folder " + folder(attempt, rank) + ": " +
+                                error.message());
 }
 
-WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_rank, int target) const {
+WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_rank,
+                                    int target) const {
   const auto index = static_cast<std::size_t>(local_rank);
   const unsigned bit = target == 1 ? kStreamOut : kStreamErr;
   const bool redirected = (redirected_[index] & bit) != 0, teed = (teed_[index] & bit) != 0;
@@ -52,15 +61,18 @@ WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_r
   if (redirected || teed) {
     stream.file = folder(attempt, plan_.rank(local_rank)) + (target == 1 ? "/stdout" : "/stderr");
     // Appending: a job of the same name in the same folder loses nothing.
-    log = backends::Socket(::open(stream.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    if (!log) throw io::CannotCreateError("cannot write " + stream.file + ": " + std::strerror(errno));
+    log = backends::Socket(
+        ::open(stream.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (!log)
+      throw io::CannotCreateError("cannot write " + stream.file + ": " + std::strerror(errno));
   }
   if (redirected && !teed) {
     stream.worker_end = std::move(log);
     return stream;
   }
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error(std::string("cannot make a pipe: ") + std::strerror(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw std::runtime_error(std::string("cannot make a pipe: ") + std::strerror(errno));
   stream.worker_end = backends::Socket(ends[1]);
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   RelayedStream relayed;

@@ -6,7 +6,7 @@
 
 #include "tools/launch/launch_options.h"
 #include "tools/launch/launch_plan.h"
-#include "tools/launch/output_relay.h"
+#include "tools/workers/output_relay.h"
 
 namespace tools {
 

@@ -1,9 +1,11 @@
-// An example of a backend outside the tree: the collectives over MPI. docs/backend-plugins.md explains it.
+// An example of a backend outside the tree: the collectives over MPI. docs/backend-plugins.md
+// explains it.
 //
-// MPI moves bytes, nothing else: folds are ours, in rank order, so that the bits equal those of every other backend. A call
-// begins with an all-gather of the control words. Every MPI call is nonblocking and polled, because a blocking one knows no
-// deadline. MPI cannot take back a collective that was begun, so it only ever sees memory of this library: after a failure
-// that memory is kept for good.
+// MPI moves bytes, nothing else: folds are ours, in rank order, so that the bits equal those of
+// every other backend. A call begins with an all-gather of the control words. Every MPI call is
+// nonblocking and polled, because a blocking one knows no deadline. MPI cannot take back a
+// collective that was begun, so it only ever sees memory of this library: after a failure that
+// memory is kept for good.
 #include <mpi.h>
 #include <sched.h>
 
@@ -14,8 +16,8 @@
 #include <thread>
 
 #include "backends/backend_error.h"
+#include "backends/compose/plugin/backend_plugin.h"
 #include "backends/control_word.h"
-#include "backends/plugin/backend_plugin.h"
 #include "backends/reduction.h"
 
 namespace {
@@ -24,11 +26,13 @@ using namespace backends;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kPieceBytes = 256 << 10;  // of one rank in a block
-// For the words of others that are on their way when this rank ends or is aborted: MPI moves bytes only while it is called.
+// For the words of others that are on their way when this rank ends or is aborted: MPI moves bytes
+// only while it is called.
 constexpr auto kGrace = std::chrono::milliseconds(300);
 constexpr int kSpins = 2000;  // polls before the processor is left to others for longer
 
-// One MPI call at a time in this process: MPI_THREAD_SERIALIZED is then enough, which every MPI has.
+// One MPI call at a time in this process: MPI_THREAD_SERIALIZED is then enough, which every MPI
+// has.
 std::mutex mpi_mutex;
 std::atomic<bool> anything_failed{false};
 
@@ -56,7 +60,8 @@ void start_mpi() {
   } else {
     check(MPI_Query_thread(&level), "MPI_Query_thread");
   }
-  if (level < MPI_THREAD_SERIALIZED) throw ConfigurationError("this MPI allows calls from one thread only");
+  if (level < MPI_THREAD_SERIALIZED)
+    throw ConfigurationError("this MPI allows calls from one thread only");
 }
 
 // What MPI may use at any time, also after its communicator is gone.
@@ -113,8 +118,9 @@ class MpiCommunicator final : public Communicator {
     for (std::size_t n = 0; at < end; at += n) {
       n = std::min(static_cast<std::size_t>(end - at), wire_->outgoing.size());
       if (rank_ == root) std::memcpy(block, at, n);
-      finish("MPI_Ibcast",
-             [&](MPI_Request* request) { return MPI_Ibcast(block, static_cast<int>(n), MPI_BYTE, root, wire_->comm, request); });
+      finish("MPI_Ibcast", [&](MPI_Request* request) {
+        return MPI_Ibcast(block, static_cast<int>(n), MPI_BYTE, root, wire_->comm, request);
+      });
       if (rank_ != root) std::memcpy(at, block, n);
     }
   }
@@ -137,8 +143,8 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
-  // MPI has no way to make a communicator with a deadline. So the ranks meet in the store first, which has one: from there on
-  // all of them are known to be alive and about to call.
+  // MPI has no way to make a communicator with a deadline. So the ranks meet in the store first,
+  // which has one: from there on all of them are known to be alive and about to call.
   void connect(const BackendContext& context) {
     int world_rank = 0, world_size = 0;
     {
@@ -148,14 +154,17 @@ class MpiCommunicator final : public Communicator {
       check(MPI_Comm_size(MPI_COMM_WORLD, &world_size), "MPI_Comm_size");
     }
     if (world_size < size_)
-      throw ConfigurationError("MPI knows " + std::to_string(world_size) + " ranks, expected " + std::to_string(size_) +
-                               " or more: start them with mpirun -np");
+      throw ConfigurationError("MPI knows " + std::to_string(world_size) + " ranks, expected " +
+                               std::to_string(size_) + " or more: start them with mpirun -np");
     const std::string key = context.prefix + "/mpi/";
     context.store.set(key + std::to_string(rank_), std::to_string(world_rank));
     std::vector<int> world_ranks;
-    for (int r = 0; r < size_; ++r) world_ranks.push_back(std::stoi(context.store.get(key + std::to_string(r), timeout_)));
-    // Which call of MPI_Comm_create_group belongs to which: the ranks of different ones may overlap.
-    if (rank_ == 0) context.store.set(key + "tag", std::to_string(context.store.add("mpi/tag", 1) % 32768));
+    for (int r = 0; r < size_; ++r)
+      world_ranks.push_back(std::stoi(context.store.get(key + std::to_string(r), timeout_)));
+    // Which call of MPI_Comm_create_group belongs to which: the ranks of different ones may
+    // overlap.
+    if (rank_ == 0)
+      context.store.set(key + "tag", std::to_string(context.store.add("mpi/tag", 1) % 32768));
     const int tag = std::stoi(context.store.get(key + "tag", timeout_));
     const std::lock_guard lock(mpi_mutex);
     MPI_Group world, group;
@@ -188,7 +197,8 @@ class MpiCommunicator final : public Communicator {
           std::this_thread::sleep_for(std::chrono::microseconds(100));
         }
         if (Clock::now() >= deadline)
-          throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms in " + call + ", waiting for " + others());
+          throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms in " + call +
+                          ", waiting for " + others());
       }
     } catch (const PeerError&) {
       failed_ = anything_failed = true;
@@ -208,11 +218,12 @@ class MpiCommunicator final : public Communicator {
     const auto own = static_cast<std::size_t>(rank_);
     wire_->words.back() = word;
     finish("MPI_Iallgather", [&](MPI_Request* request) {
-      return MPI_Iallgather(&wire_->words.back(), sizeof word, MPI_BYTE, wire_->words.data(), sizeof word, MPI_BYTE, wire_->comm,
-                            request);
+      return MPI_Iallgather(&wire_->words.back(), sizeof word, MPI_BYTE, wire_->words.data(),
+                            sizeof word, MPI_BYTE, wire_->comm, request);
     });
     try {
-      for (std::size_t r = 0; r < parts_.size(); ++r) expect_equal(word, members_[own], wire_->words[r], members_[r]);
+      for (std::size_t r = 0; r < parts_.size(); ++r)
+        expect_equal(word, members_[own], wire_->words[r], members_[r]);
     } catch (const MismatchError&) {
       keep_moving();
       throw;
@@ -231,8 +242,9 @@ class MpiCommunicator final : public Communicator {
   void gather(const char* own, std::size_t bytes) {
     std::memcpy(wire_->outgoing.data(), own, bytes);
     finish("MPI_Iallgather", [&](MPI_Request* request) {
-      return MPI_Iallgather(wire_->outgoing.data(), static_cast<int>(bytes), MPI_BYTE, wire_->incoming.data(),
-                            static_cast<int>(bytes), MPI_BYTE, wire_->comm, request);
+      return MPI_Iallgather(wire_->outgoing.data(), static_cast<int>(bytes), MPI_BYTE,
+                            wire_->incoming.data(), static_cast<int>(bytes), MPI_BYTE, wire_->comm,
+                            request);
     });
   }
 
@@ -261,13 +273,14 @@ class MpiCommunicator final : public Communicator {
     }
     std::memcpy(outgoing, block, count * width);
     finish("MPI_Ialltoallv", [&](MPI_Request* request) {
-      return MPI_Ialltoallv(outgoing, counts_.data(), offsets_.data(), MPI_BYTE, incoming, own_counts_.data(),
-                            own_offsets_.data(), MPI_BYTE, wire_->comm, request);
+      return MPI_Ialltoallv(outgoing, counts_.data(), offsets_.data(), MPI_BYTE, incoming,
+                            own_counts_.data(), own_offsets_.data(), MPI_BYTE, wire_->comm,
+                            request);
     });
     reduce_parts(outgoing, parts_.data(), size_, own.count(), type, op);
     finish("MPI_Iallgatherv", [&](MPI_Request* request) {
-      return MPI_Iallgatherv(outgoing, own_bytes, MPI_BYTE, incoming, counts_.data(), offsets_.data(), MPI_BYTE, wire_->comm,
-                             request);
+      return MPI_Iallgatherv(outgoing, own_bytes, MPI_BYTE, incoming, counts_.data(),
+                             offsets_.data(), MPI_BYTE, wire_->comm, request);
     });
     std::memcpy(block, incoming, count * width);
   }
@@ -284,11 +297,14 @@ class MpiCommunicator final : public Communicator {
   std::atomic<bool> aborted_{false};
 };
 
-std::unique_ptr<Communicator> make(const BackendContext& context) { return std::make_unique<MpiCommunicator>(context); }
+std::unique_ptr<Communicator> make(const BackendContext& context) {
+  return std::make_unique<MpiCommunicator>(context);
+}
 
 }  // namespace
 
 extern "C" const Backend* engine_backend_plugin(const char* abi) {
-  static const Backend backend{"mpi", Reach::kHosts, true, "MPI; start the ranks with mpirun", &make};
+  static const Backend backend{"mpi", Reach::kHosts, true, "MPI; start the ranks with mpirun",
+                               &make};
   return std::strcmp(abi, kBackendPluginAbi) == 0 ? &backend : nullptr;
 }

@@ -1,5 +1,6 @@
-// What each collective on device memory must give, through NCCL and through pinned buffers, for ranks that are threads and
-// ranks that are processes. Data are whole numbers, so that every order of sums gives the same.
+// What each collective on device memory must give, through NCCL and through pinned buffers, for
+// ranks that are threads and ranks that are processes. Data are whole numbers, so that every order
+// of sums gives the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +20,8 @@ using backends::DeviceCommunicator;
 using backends::Group;
 using backends::ReduceOp;
 
-constexpr DataType kTypes[] = {DataType::kF32, DataType::kF64, DataType::kI64, DataType::kU8, DataType::kF16, DataType::kBF16};
+constexpr DataType kTypes[] = {DataType::kF32, DataType::kF64, DataType::kI64,
+                               DataType::kU8,  DataType::kF16, DataType::kBF16};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin};
 
 // Errors of bodies that run in other threads and processes are thrown.
@@ -28,7 +30,8 @@ void require(bool good, const std::string& what) {
 }
 
 double value_of(int rank, std::size_t i, DataType type) {
-  const auto value = static_cast<double>((i * 7 + static_cast<std::size_t>(rank) * 3 + i / 13) % 11);
+  const auto value =
+      static_cast<double>((i * 7 + static_cast<std::size_t>(rank) * 3 + i / 13) % 11);
   return type == DataType::kU8 ? value : value - 5;
 }
 
@@ -64,14 +67,17 @@ Bytes reduced(int ranks, std::size_t count, DataType type, ReduceOp op) {
     double all = value_of(0, i, type);
     for (int r = 1; r < ranks; ++r) {
       const double next = value_of(r, i, type);
-      all = op == ReduceOp::kSum ? all + next : op == ReduceOp::kMax ? std::max(all, next) : std::min(all, next);
+      all = op == ReduceOp::kSum   ? all + next
+            : op == ReduceOp::kMax ? std::max(all, next)
+                                   : std::min(all, next);
     }
     put(bytes, i, all, type);
   }
   return bytes;
 }
 Bytes part(const Bytes& bytes, std::size_t begin, std::size_t end) {
-  return Bytes(bytes.begin() + static_cast<std::ptrdiff_t>(begin), bytes.begin() + static_cast<std::ptrdiff_t>(end));
+  return Bytes(bytes.begin() + static_cast<std::ptrdiff_t>(begin),
+               bytes.begin() + static_cast<std::ptrdiff_t>(end));
 }
 
 struct Case {
@@ -93,22 +99,28 @@ class DeviceConformance : public ::testing::TestWithParam<Case> {
   void each_rank(const std::function<void(DeviceCommunicator&)>& body) {
     const auto run = [&](Group& group) {
       const auto communicator = group.make_device_communicator({.backend = GetParam().way});
-      require(communicator->name() == (world() == 1 ? "staged:single" : GetParam().way), std::string(communicator->name()));
+      require(communicator->name() == (world() == 1 ? "staged:single" : GetParam().way),
+              std::string(communicator->name()));
       require(communicator->world_size() == world(), "world size");
       body(*communicator);
     };
-    const auto outcomes = GetParam().processes ? run_forked(world(), {}, run) : run_threads(world(), {}, run);
-    for (const std::string& outcome : outcomes) EXPECT_EQ(outcome, GetParam().processes ? "ok" : "");
+    const auto outcomes =
+        GetParam().processes ? run_forked(world(), {}, run) : run_threads(world(), {}, run);
+    for (const std::string& outcome : outcomes)
+      EXPECT_EQ(outcome, GetParam().processes ? "ok" : "");
   }
   std::vector<std::size_t> counts() const { return {0, 1, n() + 1, 20'003}; }
 };
 
 // On a stream: the copy before it and the copy after it are ordered by the stream alone.
-Bytes on_stream(DeviceCommunicator& c, const Bytes& input, const std::function<void(void*, void*)>& call) {
+Bytes on_stream(DeviceCommunicator& c, const Bytes& input,
+                const std::function<void(void*, void*)>& call) {
   const Stream stream;
   const DeviceBytes data(input.size());
   void* pinned = nullptr;
-  require(cudaHostAlloc(&pinned, std::max<std::size_t>(input.size(), 1), cudaHostAllocDefault) == cudaSuccess, "cudaHostAlloc");
+  require(cudaHostAlloc(&pinned, std::max<std::size_t>(input.size(), 1), cudaHostAllocDefault) ==
+              cudaSuccess,
+          "cudaHostAlloc");
   std::memcpy(pinned, input.data(), input.size());
   cudaMemcpyAsync(data.get(), pinned, input.size(), cudaMemcpyHostToDevice, stream.get());
   call(stream.get(), data.get());
@@ -126,12 +138,16 @@ TEST_P(DeviceConformance, Reductions) {
     for (const std::size_t count : counts()) {
       for (const DataType type : kTypes) {
         for (const ReduceOp op : kOps) {
-          const std::string what = std::to_string(count) + " " + std::string(to_string(type)) + " " + std::string(to_string(op));
-          const Bytes input = input_of(c.rank(), count, type), expected = reduced(world(), count, type, op);
+          const std::string what = std::to_string(count) + " " + std::string(to_string(type)) +
+                                   " " + std::string(to_string(op));
+          const Bytes input = input_of(c.rank(), count, type),
+                      expected = reduced(world(), count, type, op);
           const DeviceBytes blocking(input);
           c.all_reduce(blocking.get(), count, type, op);
           require(blocking.read() == expected, "all_reduce of " + what);
-          require(on_stream(c, input, [&](void* s, void* d) { c.all_reduce_on(s, d, count, type, op); }) == expected,
+          require(on_stream(c, input,
+                            [&](void* s, void* d) { c.all_reduce_on(s, d, count, type, op); }) ==
+                      expected,
                   "all_reduce_on of " + what);
         }
       }
@@ -144,15 +160,19 @@ TEST_P(DeviceConformance, ReduceScatter) {
     for (const std::size_t count : counts()) {
       for (const DataType type : {DataType::kF32, DataType::kBF16, DataType::kU8}) {
         const auto r = static_cast<std::size_t>(c.rank());
-        const std::size_t begin = r * count / n() * size_of(type), end = (r + 1) * count / n() * size_of(type);
+        const std::size_t begin = r * count / n() * size_of(type),
+                          end = (r + 1) * count / n() * size_of(type);
         const Bytes input = input_of(c.rank(), count, type);
         const Bytes expected = part(reduced(world(), count, type, ReduceOp::kSum), begin, end);
         const DeviceBytes blocking(input);
         c.reduce_scatter(blocking.get(), count, type, ReduceOp::kSum);
-        require(part(blocking.read(), begin, end) == expected, "reduce_scatter of " + std::to_string(count));
-        const Bytes result =
-            on_stream(c, input, [&](void* s, void* d) { c.reduce_scatter_on(s, d, count, type, ReduceOp::kSum); });
-        require(part(result, begin, end) == expected, "reduce_scatter_on of " + std::to_string(count));
+        require(part(blocking.read(), begin, end) == expected,
+                "reduce_scatter of " + std::to_string(count));
+        const Bytes result = on_stream(c, input, [&](void* s, void* d) {
+          c.reduce_scatter_on(s, d, count, type, ReduceOp::kSum);
+        });
+        require(part(result, begin, end) == expected,
+                "reduce_scatter_on of " + std::to_string(count));
       }
     }
   });
@@ -169,16 +189,20 @@ TEST_P(DeviceConformance, BroadcastAndGather) {
         const DeviceBytes blocking(input);
         c.broadcast(blocking.get(), bytes, root);
         require(blocking.read() == expected, "broadcast");
-        require(on_stream(c, input, [&](void* s, void* d) { c.broadcast_on(s, d, bytes, root); }) == expected, "broadcast_on");
+        require(on_stream(c, input, [&](void* s, void* d) { c.broadcast_on(s, d, bytes, root); }) ==
+                    expected,
+                "broadcast_on");
       }
       const DeviceBytes own(input), gathered(bytes * n());
       c.all_gather(own.get(), bytes, gathered.get());
       require(gathered.read() == all, "all_gather");
       // In place: a rank's own bytes lie where they belong already.
       Bytes places(bytes * n());
-      std::copy(input.begin(), input.end(), places.begin() + static_cast<std::ptrdiff_t>(bytes) * c.rank());
+      std::copy(input.begin(), input.end(),
+                places.begin() + static_cast<std::ptrdiff_t>(bytes) * c.rank());
       const auto in_place = [&](void* s, void* d) {
-        c.all_gather_on(s, static_cast<char*>(d) + bytes * static_cast<std::size_t>(c.rank()), bytes, d);
+        c.all_gather_on(s, static_cast<char*>(d) + bytes * static_cast<std::size_t>(c.rank()),
+                        bytes, d);
       };
       require(on_stream(c, places, in_place) == all, "all_gather_on");
     }
@@ -193,10 +217,12 @@ TEST_P(DeviceConformance, CapturedStep) {
     const Stream stream;
     const DeviceBytes data(input_of(c.rank(), kCount, DataType::kF32)), copy(kCount * 4);
     cudaGraph_t graph = nullptr;
-    require(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess, "begin capture");
+    require(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess,
+            "begin capture");
     if (!c.capturable()) {
-      EXPECT_THROW(c.all_reduce_on(stream.get(), data.get(), kCount, DataType::kF32, ReduceOp::kSum),
-                   backends::ConfigurationError);
+      EXPECT_THROW(
+          c.all_reduce_on(stream.get(), data.get(), kCount, DataType::kF32, ReduceOp::kSum),
+          backends::ConfigurationError);
       cudaStreamEndCapture(stream.get(), &graph);
       cudaGraphDestroy(graph);
       return;
@@ -207,7 +233,8 @@ TEST_P(DeviceConformance, CapturedStep) {
     require(cudaStreamEndCapture(stream.get(), &graph) == cudaSuccess, "end capture");
     cudaGraphExec_t step = nullptr;
     require(cudaGraphInstantiate(&step, graph, 0) == cudaSuccess, "instantiate");
-    for (int pass = 0; pass < 3; ++pass) require(cudaGraphLaunch(step, stream.get()) == cudaSuccess, "launch");
+    for (int pass = 0; pass < 3; ++pass)
+      require(cudaGraphLaunch(step, stream.get()) == cudaSuccess, "launch");
     c.wait(stream.get());
     Bytes expected(kCount * 4);
     for (std::size_t i = 0; i < kCount; ++i) {
@@ -232,7 +259,8 @@ TEST_P(DeviceConformance, RoundedSumsAreEqualEverywhere) {
     c.all_reduce(data.get(), kCount, DataType::kF32, ReduceOp::kSum);
     c.all_gather(data.get(), kCount * 4, all.get());
     const Bytes mine = data.read(), theirs = all.read();
-    for (std::size_t r = 0; r < n(); ++r) require(part(theirs, r * kCount * 4, (r + 1) * kCount * 4) == mine, "other bits");
+    for (std::size_t r = 0; r < n(); ++r)
+      require(part(theirs, r * kCount * 4, (r + 1) * kCount * 4) == mine, "other bits");
   });
 }
 
@@ -248,7 +276,8 @@ TEST_P(DeviceConformance, MemoryThatIsRegistered) {
     c.all_reduce(memory, kCount, DataType::kF32, ReduceOp::kSum);
     Bytes result(input.size());
     cudaMemcpy(result.data(), memory, result.size(), cudaMemcpyDeviceToHost);
-    require(result == reduced(world(), kCount, DataType::kF32, ReduceOp::kSum), "in registered memory");
+    require(result == reduced(world(), kCount, DataType::kF32, ReduceOp::kSum),
+            "in registered memory");
     c.release(memory);
     c.barrier();
   });
@@ -261,7 +290,8 @@ std::vector<Case> cases() {
       for (const bool processes : {false, true}) {
         const auto list = backends::list_backends();
         const bool built = std::ranges::any_of(list, [&](const backends::BackendInfo& b) {
-          return std::string(way).find(b.name) != std::string::npos && (b.usable || b.device_memory);
+          return std::string(way).find(b.name) != std::string::npos &&
+                 (b.usable || b.device_memory);
         });
         if (built) all.push_back({way, world, processes});
       }
@@ -270,7 +300,8 @@ std::vector<Case> cases() {
   return all;
 }
 std::string case_name(const ::testing::TestParamInfo<Case>& which) {
-  std::string name = which.param.way + "_" + std::to_string(which.param.world_size) + (which.param.processes ? "_processes" : "");
+  std::string name = which.param.way + "_" + std::to_string(which.param.world_size) +
+                     (which.param.processes ? "_processes" : "");
   std::ranges::replace(name, ':', '_');
   return name;
 }

@@ -1,4 +1,5 @@
-// What goes wrong with collectives on device memory: every rank that can still speak says what, soon, and nobody hangs.
+// What goes wrong with collectives on device memory: every rank that can still speak says what,
+// soon, and nobody hangs.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -80,10 +81,13 @@ TEST_F(NcclLibraryFile, ThatDoesNotFitOrIsNotThereIsNamedOnAllRanks) {
     });
   };
   for (const std::string& text : with_setting_on_rank_1("NCCL_ON_CPU_VERSION", "21903"))
-    expect_has(text, "configuration: backend nccl cannot be used: rank 0 has NCCL 2.28.9, rank 1 2.19.3");
-  for (const std::string& text : with_setting_on_rank_1("ENGINE_NCCL_LIBRARY", "/nowhere/libnccl.so.2")) {
     expect_has(text,
-               "configuration: backend nccl cannot be used: rank 1 cannot use NCCL: no library as ENGINE_NCCL_LIBRARY says");
+               "configuration: backend nccl cannot be used: rank 0 has NCCL 2.28.9, rank 1 2.19.3");
+  for (const std::string& text :
+       with_setting_on_rank_1("ENGINE_NCCL_LIBRARY", "/nowhere/libnccl.so.2")) {
+    expect_has(text,
+               "configuration: backend nccl cannot be used: rank 1 cannot use NCCL: no library as "
+               "ENGINE_NCCL_LIBRARY says");
     expect_has(text, "/nowhere/libnccl.so.2");
   }
 }
@@ -113,8 +117,10 @@ class NcclFault : public ::testing::Test {
         for (int i = 0; i < calls; ++i) reduce_on(*c, stream, data);
       } catch (const backends::PeerError&) {
         EXPECT_THROW(c->check(), backends::PeerError) << "it must be broken for good";
-        EXPECT_THROW(c->all_reduce(data.get(), kCount, DataType::kF32, ReduceOp::kSum), backends::PeerError);
-        EXPECT_EQ(cudaStreamQuery(stream.get()), cudaSuccess) << "the stream still waits for a peer";
+        EXPECT_THROW(c->all_reduce(data.get(), kCount, DataType::kF32, ReduceOp::kSum),
+                     backends::PeerError);
+        EXPECT_EQ(cudaStreamQuery(stream.get()), cudaSuccess)
+            << "the stream still waits for a peer";
         throw;
       }
     });
@@ -131,7 +137,8 @@ TEST_F(NcclFault, ACallThatNeverEndsMeetsItsDeadline) {
   EXPECT_LT(took, 8s);
   for (const std::string& outcome : outcomes) expect_has(outcome, "peer: backend nccl, rank ");
   EXPECT_TRUE(std::ranges::any_of(outcomes, [](const std::string& text) {
-    return text.find("timeout after 1000 ms in ncclAllReduce, waiting for one of the ranks") != std::string::npos;
+    return text.find("timeout after 1000 ms in ncclAllReduce, waiting for one of the ranks") !=
+           std::string::npos;
   })) << outcomes[0];
 }
 
@@ -140,7 +147,9 @@ TEST_F(NcclFault, AnErrorBehindTheCallIsFound) {
   Clock::duration took{};
   const auto outcomes = reduce(20'000, 5, took);
   EXPECT_LT(took, 8s);
-  expect_has(outcomes[0], "ncclAllReduce: remote process exited or there was a network error (failed on demand)");
+  expect_has(
+      outcomes[0],
+      "ncclAllReduce: remote process exited or there was a network error (failed on demand)");
   expect_has(outcomes[1], "rank 0 ");
 }
 
@@ -149,7 +158,9 @@ TEST_F(NcclFault, ARefusedStartIsToldToTheOthers) {
   Clock::duration took{};
   const auto outcomes = reduce(20'000, 1, took);
   EXPECT_LT(took, 8s);
-  expect_has(outcomes[1], "connecting the ranks: ncclCommInitRankConfig: unhandled system error (refused on demand)");
+  expect_has(
+      outcomes[1],
+      "connecting the ranks: ncclCommInitRankConfig: unhandled system error (refused on demand)");
   expect_has(outcomes[0], "rank 1 ");
 }
 
@@ -263,7 +274,8 @@ TEST_F(DeviceFailure, HostMemoryIsRefused) {
 
 TEST_P(DeviceDisagreement, OfAPlanIsNamedOnBothSides) {
   const auto word = [](std::uint32_t at, std::size_t count) {
-    return backends::reduction_word(Operation::kAllReduce, at, count, DataType::kBF16, ReduceOp::kSum);
+    return backends::reduction_word(Operation::kAllReduce, at, count, DataType::kBF16,
+                                    ReduceOp::kSum);
   };
   const auto run = [&](int odd_rank, const std::vector<ControlWord>& odd) {
     return run_threads(3, {}, [&](Group& group) {
@@ -275,8 +287,11 @@ TEST_P(DeviceDisagreement, OfAPlanIsNamedOnBothSides) {
     });
   };
   for (const std::string& text : run(2, {word(1, 100), word(2, 201)}))
-    expect_has(text, "rank 0 called all_reduce sum of 200 bf16, rank 2 all_reduce sum of 201 bf16 (collective 2");
-  for (const std::string& text : run(1, {word(1, 100)})) expect_has(text, "all_reduce sum of 200 bf16 (collective 2)");
+    expect_has(text,
+               "rank 0 called all_reduce sum of 200 bf16, rank 2 all_reduce sum of 201 bf16 "
+               "(collective 2");
+  for (const std::string& text : run(1, {word(1, 100)}))
+    expect_has(text, "all_reduce sum of 200 bf16 (collective 2)");
   for (const std::string& text : run(0, {word(1, 100), word(2, 200), word(3, 7)})) {
     expect_has(text, "mismatch: ");
     expect_has(text, "only rank 0 plans all_reduce sum of 7 bf16");
@@ -291,7 +306,8 @@ TEST_P(DeviceDisagreement, OfABlockingCallIsNamedBeforeDataIsUsed) {
     const Bytes before((kMany + 1) * 4, 1);
     const DeviceBytes data(before);
     try {
-      c->all_reduce(data.get(), group.rank() == 1 ? kMany + 1 : kMany, DataType::kF32, ReduceOp::kMax);
+      c->all_reduce(data.get(), group.rank() == 1 ? kMany + 1 : kMany, DataType::kF32,
+                    ReduceOp::kMax);
     } catch (const backends::MismatchError&) {
       EXPECT_TRUE(data.read() == before);
       throw;
@@ -311,24 +327,33 @@ TEST_P(DeviceDisagreement, OfRegisteredMemoryIsNamed) {
          const DeviceBytes data(8192);
          c->register_memory(data.get(), group.rank() == 2 ? 4096 : 8192);
        }))
-    expect_has(text, "rank 0 called register_memory of 8192 bytes, rank 2 register_memory of 4096 bytes");
+    expect_has(text,
+               "rank 0 called register_memory of 8192 bytes, rank 2 register_memory of 4096 bytes");
 }
 INSTANTIATE_TEST_SUITE_P(Ways, DeviceDisagreement, ::testing::Values("nccl", "staged:shm"),
-                         [](const auto& which) { return std::string(which.param) == "nccl" ? "nccl" : "staged"; });
+                         [](const auto& which) {
+                           return std::string(which.param) == "nccl" ? "nccl" : "staged";
+                         });
 
 TEST_F(DeviceFailure, MembersHaveCommunicatorsOfTheirOwn) {
   for (const char* way : {"nccl", "staged:shm"}) {
     const auto outcomes = run_threads(4, {}, [&](Group& group) {
       const int parity = group.rank() % 2;
       const auto all = group.make_device_communicator({.backend = way});
-      const auto half = group.make_device_communicator({.backend = way, .members = {parity, parity + 2}});
-      const auto pair = group.rank() < 2 ? group.make_device_communicator({.backend = way, .members = {0, 1}}) : nullptr;
-      const auto alone = group.make_device_communicator({.backend = way, .members = {group.rank()}});
+      const auto half =
+          group.make_device_communicator({.backend = way, .members = {parity, parity + 2}});
+      const auto pair = group.rank() < 2
+                            ? group.make_device_communicator({.backend = way, .members = {0, 1}})
+                            : nullptr;
+      const auto alone =
+          group.make_device_communicator({.backend = way, .members = {group.rank()}});
       Bytes one(4);
       const float value = static_cast<float>(1 << group.rank());
       std::memcpy(one.data(), &value, 4);
-      for (const auto& [c, expected] :
-           {std::pair{all.get(), 15.f}, {half.get(), parity == 0 ? 5.f : 10.f}, {pair.get(), 3.f}, {alone.get(), value}}) {
+      for (const auto& [c, expected] : {std::pair{all.get(), 15.f},
+                                        {half.get(), parity == 0 ? 5.f : 10.f},
+                                        {pair.get(), 3.f},
+                                        {alone.get(), value}}) {
         if (c == nullptr) continue;
         const DeviceBytes data(one);
         c->all_reduce(data.get(), 1, DataType::kF32, ReduceOp::kSum);
@@ -349,28 +374,31 @@ TEST_F(DeviceFailure, ThreadsOfOneProcessHaveBothWays) {
     const std::lock_guard lock(mutex);
     notices += text + "\n";
   };
-  const std::string expected = nccl_note().find("NCCL 2.") != std::string::npos ? "nccl" : "staged:inproc";
+  const std::string expected =
+      nccl_note().find("NCCL 2.") != std::string::npos ? "nccl" : "staged:inproc";
   for (const bool one_device : {false, true}) {
-    const auto outcomes = run_threads(3, {.one_device = one_device, .inproc = true, .notice = keep}, [&](Group& group) {
-      const auto by_choice = group.make_device_communicator();
-      EXPECT_EQ(by_choice->name(), one_device ? "staged:inproc" : expected);
-      const auto staged = group.make_device_communicator({.backend = "staged"});
-      EXPECT_EQ(staged->name(), "staged:inproc");
-      for (DeviceCommunicator* c : {by_choice.get(), staged.get()}) {
-        const Stream stream;
-        const DeviceBytes data(Bytes(kCount * 4, 0));
-        reduce_on(*c, stream, data);
-        const ControlWord word = backends::transfer_word(Operation::kBroadcast, 1, 12);
-        c->agree({&word, 1});
-      }
-    });
+    const auto outcomes = run_threads(
+        3, {.one_device = one_device, .inproc = true, .notice = keep}, [&](Group& group) {
+          const auto by_choice = group.make_device_communicator();
+          EXPECT_EQ(by_choice->name(), one_device ? "staged:inproc" : expected);
+          const auto staged = group.make_device_communicator({.backend = "staged"});
+          EXPECT_EQ(staged->name(), "staged:inproc");
+          for (DeviceCommunicator* c : {by_choice.get(), staged.get()}) {
+            const Stream stream;
+            const DeviceBytes data(Bytes(kCount * 4, 0));
+            reduce_on(*c, stream, data);
+            const ControlWord word = backends::transfer_word(Operation::kBroadcast, 1, 12);
+            c->agree({&word, 1});
+          }
+        });
     for (const std::string& outcome : outcomes) EXPECT_EQ(outcome, "");
   }
   expect_has(notices, "no NCCL: rank 0 and rank 1 use one GPU");
-  EXPECT_EQ(run_threads(2, {.one_device = true, .inproc = true},
-                        [](Group& group) { group.make_device_communicator({.backend = "nccl"}); })[1]
-                .rfind("configuration: backend nccl cannot be used: ", 0),
-            0u);
+  EXPECT_EQ(
+      run_threads(2, {.one_device = true, .inproc = true},
+                  [](Group& group) { group.make_device_communicator({.backend = "nccl"}); })[1]
+          .rfind("configuration: backend nccl cannot be used: ", 0),
+      0u);
 }
 
 TEST_F(DeviceFailure, AThreadThatEndsIsNamedByThoseWhoWaitForIt) {
@@ -394,12 +422,14 @@ TEST_F(DeviceFailure, AThreadThatEndsIsNamedByThoseWhoWaitForIt) {
   }
 }
 
-// NCCL joins ranks with a GPU each. `auto` says so and goes through pinned memory; for tests sharing can be allowed.
+// NCCL joins ranks with a GPU each. `auto` says so and goes through pinned memory; for tests
+// sharing can be allowed.
 TEST(SharedGpu, IsRefusedOrSaid) {
   skip_without(1);
   if (!nccl_is_played()) GTEST_SKIP() << "needs NCCL on one GPU";
-  for (const std::string& text :
-       run_threads(3, {.one_device = true}, [](Group& group) { group.make_device_communicator({.backend = "nccl"}); })) {
+  for (const std::string& text : run_threads(3, {.one_device = true}, [](Group& group) {
+         group.make_device_communicator({.backend = "nccl"});
+       })) {
     expect_has(text, "configuration: backend nccl cannot be used: rank 0 and rank 1 use one GPU (");
   }
   std::mutex mutex;
@@ -423,9 +453,11 @@ TEST(SharedGpu, IsRefusedOrSaid) {
   });
   EXPECT_EQ(shared, (std::vector<std::string>{"ok", "ok"}));
   // Threads have one NCCL_HOSTID: NCCL itself refuses.
-  for (const std::string& text :
-       run_threads(2, {.one_device = true}, [](Group& group) { group.make_device_communicator({.backend = "nccl"}); }))
-    expect_has(text, "invalid usage (Duplicate GPU detected : rank 0 and rank 1 both on CUDA device");
+  for (const std::string& text : run_threads(2, {.one_device = true}, [](Group& group) {
+         group.make_device_communicator({.backend = "nccl"});
+       }))
+    expect_has(text,
+               "invalid usage (Duplicate GPU detected : rank 0 and rank 1 both on CUDA device");
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ Child start(const std::function<std::string()>& body) {
 std::string finish(const Child& child) {
   std::string text;
   char piece[4096];
-  for (ssize_t n = 0; (n = read(child.out, piece, sizeof piece)) > 0;) text.append(piece, static_cast<std::size_t>(n));
+  for (ssize_t n = 0; (n = read(child.out, piece, sizeof piece)) > 0;)
+    text.append(piece, static_cast<std::size_t>(n));
   close(child.out);
   int status = 0;
   waitpid(child.pid, &status, 0);
@@ -56,7 +57,8 @@ void run_in_group(std::unique_ptr<backends::Group> group, const Body& body) {
   }
 }
 
-void run_rank(int rank, int world_size, const RankOptions& options, const group_harness::Door& door, const Body& body) {
+void run_rank(int rank, int world_size, const RankOptions& options, const group_harness::Door& door,
+              const Body& body) {
   expect(cudaSetDevice(options.one_device ? 0 : rank));
   backends::GroupOptions o = group_harness::options_for(rank, world_size, door.port);
   o.timeout_ms = options.timeout_ms;
@@ -75,7 +77,9 @@ std::string lacking(int ranks) {
     int devices = 0;
     return std::to_string(cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0);
   });
-  return std::atoi(count.c_str()) >= ranks ? "" : "needs " + std::to_string(ranks) + " GPUs, this machine has " + count;
+  return std::atoi(count.c_str()) >= ranks
+             ? ""
+             : "needs " + std::to_string(ranks) + " GPUs, this machine has " + count;
 }
 
 DeviceBytes::DeviceBytes(const Bytes& bytes) : bytes_(bytes.size()) {
@@ -100,18 +104,22 @@ std::vector<std::string> run_threads(int world_size, const RankOptions& options,
       run_in_group(std::move(groups[static_cast<std::size_t>(rank)]), body);
     });
   }
-  const group_harness::Door door = world_size > 1 ? group_harness::open_door() : group_harness::Door{};
-  return group_harness::outcomes(world_size, [&](int rank) { run_rank(rank, world_size, options, door, body); });
+  const group_harness::Door door =
+      world_size > 1 ? group_harness::open_door() : group_harness::Door{};
+  return group_harness::outcomes(
+      world_size, [&](int rank) { run_rank(rank, world_size, options, door, body); });
 }
 
 std::vector<std::string> run_forked(int world_size, const RankOptions& options, const Body& body) {
-  const group_harness::Door door = world_size > 1 ? group_harness::open_door() : group_harness::Door{};
+  const group_harness::Door door =
+      world_size > 1 ? group_harness::open_door() : group_harness::Door{};
   std::vector<Child> children;
   for (int rank = 0; rank < world_size; ++rank) {
     children.push_back(start([&]() -> std::string {
       std::string outcome;
       // outcomes() sorts what is thrown into kinds.
-      outcome = group_harness::outcomes(1, [&](int) { run_rank(rank, world_size, options, door, body); })[0];
+      outcome = group_harness::outcomes(
+          1, [&](int) { run_rank(rank, world_size, options, door, body); })[0];
       return outcome.empty() ? "ok" : outcome;
     }));
   }
@@ -121,7 +129,9 @@ std::vector<std::string> run_forked(int world_size, const RankOptions& options, 
   return answers;
 }
 
-Setting::Setting(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+Setting::Setting(const char* name, const std::string& value) : name_(name) {
+  setenv(name, value.c_str(), 1);
+}
 Setting::~Setting() { unsetenv(name_.c_str()); }
 
 namespace {

@@ -1,4 +1,5 @@
-// Ranks on GPUs for tests: device memory, groups whose ranks each have a device, and whether there are devices enough.
+// Ranks on GPUs for tests: device memory, groups whose ranks each have a device, and whether there
+// are devices enough.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +15,8 @@ namespace device_harness {
 
 using Bytes = std::vector<unsigned char>;
 
-// "" where `ranks` ranks can have a GPU each, else why not. Does not start CUDA in this process, which may fork.
+// "" where `ranks` ranks can have a GPU each, else why not. Does not start CUDA in this process,
+// which may fork.
 std::string lacking(int ranks);
 
 // What `body` returns in a process of its own: what it loads and starts is not there afterwards.
@@ -51,12 +53,12 @@ class Stream {
 struct RankOptions {
   int timeout_ms = 20'000;
   bool one_device = false;  // all ranks use device 0
-  bool inproc = false;      // run_threads(): a group of threads instead of groups that meet over TCP
+  bool inproc = false;  // run_threads(): a group of threads instead of groups that meet over TCP
   std::function<void(const std::string&)> notice = {};
 };
 
-// What each rank (a thread with a device of its own) threw, as group_harness::outcomes() has it; the group leaves in order
-// where nothing was thrown.
+// What each rank (a thread with a device of its own) threw, as group_harness::outcomes() has it;
+// the group leaves in order where nothing was thrown.
 using Body = std::function<void(backends::Group&)>;
 std::vector<std::string> run_threads(int world_size, const RankOptions& options, const Body& body);
 

@@ -1,9 +1,10 @@
-// The pipeline through pinned buffers with pieces so small that every call has many, the last of them odd.
+// The pipeline through pinned buffers with pieces so small that every call has many, the last of
+// them odd.
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "backends/staged_communicator.h"
+#include "backends/compose/staged/staged_communicator.h"
 #include "tests/backends/device/device_harness.h"
 
 namespace {
@@ -26,7 +27,8 @@ Bytes sum_of(int ranks, std::size_t count) {
   Bytes bytes(count * 4);
   for (std::size_t i = 0; i < count; ++i) {
     float sum = 0;
-    for (int r = 0; r < ranks; ++r) sum += static_cast<float>((i * 5 + static_cast<std::size_t>(r) * 11) % 101);
+    for (int r = 0; r < ranks; ++r)
+      sum += static_cast<float>((i * 5 + static_cast<std::size_t>(r) * 11) % 101);
     std::memcpy(bytes.data() + i * 4, &sum, 4);
   }
   return bytes;
@@ -39,10 +41,12 @@ class StagedPieces : public ::testing::TestWithParam<std::size_t> {
   }
   void each_rank(const std::function<void(DeviceCommunicator&)>& body) {
     for (const int world : {2, 3}) {
-      const auto outcomes = run_threads(world, {.one_device = true, .inproc = true}, [&](Group& group) {
-        const auto c = backends::make_staged_communicator(group.make_communicator(), {.piece_bytes = GetParam()});
-        body(*c);
-      });
+      const auto outcomes =
+          run_threads(world, {.one_device = true, .inproc = true}, [&](Group& group) {
+            const auto c = backends::make_staged_communicator(group.make_communicator(),
+                                                              {.piece_bytes = GetParam()});
+            body(*c);
+          });
       for (const std::string& outcome : outcomes) EXPECT_EQ(outcome, "");
     }
   }
@@ -54,8 +58,10 @@ TEST_P(StagedPieces, EveryCallAtEveryCount) {
     const Stream stream;
     for (const std::size_t count : {1u, 15u, 16u, 17u, 63u, 64u, 65u, 129u, 1001u}) {
       const Bytes input = floats(c.rank(), count), sum = sum_of(c.world_size(), count);
-      // Back to back on one stream, with no wait between: the buffers of one call are those of the next.
-      const DeviceBytes reduced(input), scattered(input), sent(input), own(input), gathered(count * 4 * n);
+      // Back to back on one stream, with no wait between: the buffers of one call are those of the
+      // next.
+      const DeviceBytes reduced(input), scattered(input), sent(input), own(input),
+          gathered(count * 4 * n);
       c.all_reduce_on(stream.get(), reduced.get(), count, DataType::kF32, ReduceOp::kSum);
       c.reduce_scatter_on(stream.get(), scattered.get(), count, DataType::kF32, ReduceOp::kSum);
       c.broadcast_on(stream.get(), sent.get(), count * 4, 1);

@@ -1,5 +1,5 @@
 // Plans told before a run.
-#include "engine/averaging/averaging_plan.h"
+#include "engine/averaging/policies/averaging_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ TEST(AveragingPlan, CountsByClockAndAtEnds) {
   EXPECT_EQ(planned.by_clock, 49);
   EXPECT_EQ(planned.at_ends, 1);  // step 196 is none of the clock's, 392 is
   EXPECT_EQ(describe(plan),
-            std::vector<std::string>{
-                "parameters every 8 steps: 49 averagings by the clock, 1 more at ends of epochs or of the run, 1000 bytes each"});
+            std::vector<std::string>{"parameters every 8 steps: 49 averagings by the clock, 1 more "
+                                     "at ends of epochs or of the run, 1000 bytes each"});
 }
 
 TEST(AveragingPlan, CountsWhatIsLeftOfAResumedRunAndAnEpochCutShort) {
@@ -38,7 +38,9 @@ TEST(AveragingPlan, CountsWhatIsLeftOfAResumedRunAndAnEpochCutShort) {
 TEST(AveragingPlan, TellsWhenAPeriodIsLongerThanAnEpochOrTheRun) {
   const auto one = describe(plan_of(1, SyncSchedule::constant(500, 0)));
   ASSERT_EQ(one.size(), 2u);
-  EXPECT_EQ(one[1], "K = 500 > 196 steps in all and 196 an epoch: averages only at epoch ends and at the end");
+  EXPECT_EQ(
+      one[1],
+      "K = 500 > 196 steps in all and 196 an epoch: averages only at epoch ends and at the end");
   const auto four = describe(plan_of(4, SyncSchedule::constant(500, 0)));
   ASSERT_EQ(four.size(), 2u);
   EXPECT_EQ(four[1], "K = 500 > 196 steps an epoch: averages at epoch ends, too");
@@ -52,7 +54,9 @@ TEST(AveragingPlan, TellsOfPhasesAndWarmupsThatDoNotFit) {
   warm.warmup = 300;
   const auto never = describe(warm);
   ASSERT_EQ(never.size(), 2u);
-  EXPECT_EQ(never[1], "the first 300 steps average gradients and the run has 196: parameters are never averaged");
+  EXPECT_EQ(
+      never[1],
+      "the first 300 steps average gradients and the run has 196: parameters are never averaged");
 }
 
 TEST(AveragingPlan, TellsOfIslandsThatChangeNothing) {
@@ -63,7 +67,9 @@ TEST(AveragingPlan, TellsOfIslandsThatChangeNothing) {
   }
   plan.islands = 2;
   EXPECT_EQ(describe(plan).size(), 1u);
-  EXPECT_EQ(describe(plan)[0].find("gradients within 2 hosts every step, parameters every 4 steps"), 0u) << describe(plan)[0];
+  EXPECT_EQ(describe(plan)[0].find("gradients within 2 hosts every step, parameters every 4 steps"),
+            0u)
+      << describe(plan)[0];
 }
 
 }  // namespace

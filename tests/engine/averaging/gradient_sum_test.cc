@@ -1,5 +1,6 @@
-// Compressed sums: nothing is lost for ever, all ranks agree, and what they do not send they remember.
-#include "engine/averaging/gradient_sum.h"
+// Compressed sums: nothing is lost for ever, all ranks agree, and what they do not send they
+// remember.
+#include "engine/averaging/sums/gradient_sum.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +9,8 @@
 #include <thread>
 
 #include "backends/group.h"
-#include "engine/averaging/flat_math.h"
-#include "engine/averaging/low_rank.h"
+#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/sums/low_rank.h"
 #include "engine/core/random.h"
 
 namespace engine {
@@ -18,10 +19,12 @@ namespace {
 constexpr int kWorld = 3, kSteps = 12;
 
 std::vector<NamedLayout> layouts(DType dtype) {
-  return {{"bias", TensorLayout::plain({7}), dtype},
-          {"dense", TensorLayout::plain({20, 33}), dtype},
-          {"conv", TensorLayout{.file_shape = {8, 5, 3, 3}, .permutation = {2, 3, 1, 0, 4, 5, 6, 7}}, dtype},
-          {"norm", TensorLayout::plain({1}), dtype}};
+  return {
+      {"bias", TensorLayout::plain({7}), dtype},
+      {"dense", TensorLayout::plain({20, 33}), dtype},
+      {"conv", TensorLayout{.file_shape = {8, 5, 3, 3}, .permutation = {2, 3, 1, 0, 4, 5, 6, 7}},
+       dtype},
+      {"norm", TensorLayout::plain({1}), dtype}};
 }
 
 // In [-1, 1), of rank r and step s; the gaps between tensors stay zero.
@@ -30,7 +33,8 @@ void fill(const FlatBuffer& buffer, int rank, int step) {
   for (const FlatBuffer::Slot& slot : buffer.slots())
     for (std::int64_t i = 0; i < slot.count; ++i)
       buffer.span<T>()[static_cast<std::size_t>(slot.offset + i)] =
-          static_cast<T>(2 * uniform_float(philox(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(step),
+          static_cast<T>(2 * uniform_float(philox(static_cast<std::uint64_t>(rank),
+                                                  static_cast<std::uint64_t>(step),
                                                   static_cast<std::uint64_t>(slot.offset + i))[0]) -
                          1);
 }
@@ -42,7 +46,8 @@ struct RankOutcome {
   std::int64_t bytes = 0;
 };
 
-using Make = std::function<std::unique_ptr<GradientSum>(backends::Communicator&, FlatBuffer&, KernelContext&)>;
+using Make = std::function<std::unique_ptr<GradientSum>(backends::Communicator&, FlatBuffer&,
+                                                        KernelContext&)>;
 
 template <class T>
 std::vector<RankOutcome> run(const Make& make, bool equal_steps = false) {
@@ -68,11 +73,13 @@ std::vector<RankOutcome> run(const Make& make, bool equal_steps = false) {
           sum->sum(half, gradients.size() - half);
         }
         const auto result = gradients.span<T>();
-        for (std::size_t i = 0; i < out.sums.size(); ++i) out.sums[i] += static_cast<double>(result[i]);
+        for (std::size_t i = 0; i < out.sums.size(); ++i)
+          out.sums[i] += static_cast<double>(result[i]);
         out.last.assign(result.begin(), result.end());
       }
       for (const PolicyState& s : sum->state())
-        if (s.name == "gradient_error") out.errors.assign(s.buffer->span<T>().begin(), s.buffer->span<T>().end());
+        if (s.name == "gradient_error")
+          out.errors.assign(s.buffer->span<T>().begin(), s.buffer->span<T>().end());
       out.bytes = sum->bytes_sent();
       groups[static_cast<std::size_t>(rank)]->leave();
     });
@@ -92,10 +99,13 @@ Make of_kind(const std::string& kind) {
 
 class Compressed : public testing::TestWithParam<const char*> {};
 
-// What came out over all steps, plus what every rank still owes, is what went in: error feedback's telescoping sum.
+// What came out over all steps, plus what every rank still owes, is what went in: error feedback's
+// telescoping sum.
 TEST_P(Compressed, LosesNothingForEver) {
-  const std::vector<RankOutcome> plain = run<double>(of_kind("plain")), less = run<double>(of_kind(GetParam()));
-  // bf16 rounds when it adds, too, and that is not fed back: 3 roundings of 2^-9 of at most 3, over 12 steps.
+  const std::vector<RankOutcome> plain = run<double>(of_kind("plain")),
+                                 less = run<double>(of_kind(GetParam()));
+  // bf16 rounds when it adds, too, and that is not fed back: 3 roundings of 2^-9 of at most 3, over
+  // 12 steps.
   const double tolerance = std::string(GetParam()) == "bf16" ? 0.2 : 1e-12;
   double owed = 0;
   for (std::size_t i = 0; i < plain[0].sums.size(); ++i) {
@@ -119,7 +129,9 @@ TEST_P(Compressed, GivesAllRanksTheSameBitsAndSendsLess) {
 
 INSTANTIATE_TEST_SUITE_P(All, Compressed, testing::Values("bf16", "topk", "powersgd"));
 
-TEST(Bf16Sum, SendsHalfTheBytes) { EXPECT_EQ(run<float>(of_kind("plain"))[0].bytes, 2 * run<float>(of_kind("bf16"))[0].bytes); }
+TEST(Bf16Sum, SendsHalfTheBytes) {
+  EXPECT_EQ(run<float>(of_kind("plain"))[0].bytes, 2 * run<float>(of_kind("bf16"))[0].bytes);
+}
 
 TEST(TopKSum, OfAllIsThePlainSumToTheBit) {
   EXPECT_EQ(run<float>(of_kind("all"))[0].sums, run<float>(of_kind("plain"))[0].sums);
@@ -141,14 +153,16 @@ TEST(TopKSum, TakesExactlyKOfEqualElements) {
   for (std::size_t i = 0; i < 10; ++i) g[i] = i % 2 ? -1.0F : 1.0F;
   g[9] = 5;
   sum->sum(0, gradients.size());
-  EXPECT_EQ(std::vector<float>(g.begin(), g.begin() + 10), (std::vector<float>{1, -1, 0, 0, 0, 0, 0, 0, 0, 5}));
+  EXPECT_EQ(std::vector<float>(g.begin(), g.begin() + 10),
+            (std::vector<float>{1, -1, 0, 0, 0, 0, 0, 0, 0, 5}));
   g[4] = std::nanf("");
   sum->sum(0, gradients.size());
   EXPECT_TRUE(std::isnan(g[4]));  // a gradient that is no number is not kept back
   group[0]->leave();
 }
 
-// A gradient of rank 2 needs no more than two columns; with the same one every step the factors settle at once.
+// A gradient of rank 2 needs no more than two columns; with the same one every step the factors
+// settle at once.
 TEST(PowerSgdSum, ALowRankGradientComesThroughWhole) {
   auto group = backends::make_inproc_groups(1, 1000);
   const auto communicator = group[0]->make_communicator();
@@ -165,9 +179,11 @@ TEST(PowerSgdSum, ALowRankGradientComesThroughWhole) {
       for (std::size_t j = 0; j < 30; ++j) gradients.span<double>()[i * 30 + j] = expected(i, j);
     sum->sum(0, gradients.size());
     for (std::size_t i = 0; i < 20; ++i)
-      for (std::size_t j = 0; j < 30; ++j) ASSERT_NEAR(gradients.span<double>()[i * 30 + j], expected(i, j), 1e-9);
+      for (std::size_t j = 0; j < 30; ++j)
+        ASSERT_NEAR(gradients.span<double>()[i * 30 + j], expected(i, j), 1e-9);
   }
-  // 2 * (20 + 30) numbers instead of 600, and two rounds of them; Q is laid out in whole cache lines.
+  // 2 * (20 + 30) numbers instead of 600, and two rounds of them; Q is laid out in whole cache
+  // lines.
   EXPECT_EQ(sum->bytes_sent(), 3 * (2 * 20 + 64) * 8);
   group[0]->leave();
 }

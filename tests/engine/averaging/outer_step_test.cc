@@ -1,5 +1,5 @@
 // Outer steps against their definitions, written out once more in double.
-#include "engine/averaging/outer_step.h"
+#include "engine/averaging/policies/outer_step.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,8 @@ class OuterStepTest : public testing::Test {
   KernelContext context_;
 };
 
-// The replicas' means after three periods; each starts from the result of the one before, from which the mean is this far.
+// The replicas' means after three periods; each starts from the result of the one before, from
+// which the mean is this far.
 constexpr double kMoved[3][2] = {{0.5, -1}, {0.25, 3}, {-1, 0.125}};
 constexpr double kRate = 0.7, kMomentum = 0.9;
 
@@ -26,7 +27,8 @@ TEST_F(OuterStepTest, IsTorchSgdOnTheWayBack) {
   for (const bool nesterov : {false, true}) {
     w()[0] = 1;
     w()[1] = -2;
-    OuterStep outer(parameters_, context_, {.lr = kRate, .momentum = kMomentum, .nesterov = nesterov});
+    OuterStep outer(parameters_, context_,
+                    {.lr = kRate, .momentum = kMomentum, .nesterov = nesterov});
     outer.start();
     double expected[2] = {1, -2}, buf[2] = {0, 0};
     for (const auto& moved : kMoved) {
@@ -37,18 +39,21 @@ TEST_F(OuterStepTest, IsTorchSgdOnTheWayBack) {
         expected[i] -= kRate * (nesterov ? g + kMomentum * buf[i] : buf[i]);
       }
       outer.apply(0.05);
-      for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(w()[i], expected[i], 1e-14) << (nesterov ? "nesterov" : "plain");
+      for (std::size_t i = 0; i < 2; ++i)
+        EXPECT_NEAR(w()[i], expected[i], 1e-14) << (nesterov ? "nesterov" : "plain");
     }
     EXPECT_EQ(outer.steps(), 3);
   }
 }
 
-// Wang et al. 2019, algorithm 1: u = beta u + (x_0 - x_tau) / gamma; x = x_0 - alpha gamma u, the rate falling in between.
+// Wang et al. 2019, algorithm 1: u = beta u + (x_0 - x_tau) / gamma; x = x_0 - alpha gamma u, the
+// rate falling in between.
 TEST_F(OuterStepTest, IsSlowMoWithAChangingInnerRate) {
   constexpr double kAlpha = 0.8, kBeta = 0.6;
   w()[0] = 1;
   w()[1] = -2;
-  OuterStep outer(parameters_, context_, {.lr = kAlpha, .momentum = kBeta, .over_inner_rate = true});
+  OuterStep outer(parameters_, context_,
+                  {.lr = kAlpha, .momentum = kBeta, .over_inner_rate = true});
   outer.start();
   double expected[2] = {1, -2}, u[2] = {0, 0}, gamma = 0.1;
   for (const auto& moved : kMoved) {
@@ -81,7 +86,8 @@ TEST_F(OuterStepTest, GoesOnFromItsState) {
   PolicyCounters counters;
   one.add_counters(counters);
   for (std::size_t k = 0; k < 2; ++k)
-    std::ranges::copy(one.state()[k].buffer->span<double>(), other.state()[k].buffer->span<double>().begin());
+    std::ranges::copy(one.state()[k].buffer->span<double>(),
+                      other.state()[k].buffer->span<double>().begin());
   other.restore_counters(counters);
   other.start();  // does not forget where the replicas were
   const double start = w()[0];

@@ -1,5 +1,5 @@
 // The clock of averagings against counting by hand.
-#include "engine/averaging/sync_schedule.h"
+#include "engine/averaging/policies/sync_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -18,8 +18,10 @@ std::vector<std::int64_t> due_steps(const SyncSchedule& schedule, std::int64_t l
 TEST(SyncSchedule, CountsFromTheBeginningOfEachPhase) {
   EXPECT_EQ(due_steps(SyncSchedule(), 3), (std::vector<std::int64_t>{1, 2, 3}));
   EXPECT_EQ(due_steps(SyncSchedule::constant(4, 0), 12), (std::vector<std::int64_t>{4, 8, 12}));
-  EXPECT_EQ(due_steps(SyncSchedule::constant(4, 3), 12), (std::vector<std::int64_t>{1, 2, 3, 7, 11}));
-  EXPECT_EQ(due_steps(SyncSchedule({{2, 2}, {7, 3}}), 14), (std::vector<std::int64_t>{4, 6, 10, 13}));
+  EXPECT_EQ(due_steps(SyncSchedule::constant(4, 3), 12),
+            (std::vector<std::int64_t>{1, 2, 3, 7, 11}));
+  EXPECT_EQ(due_steps(SyncSchedule({{2, 2}, {7, 3}}), 14),
+            (std::vector<std::int64_t>{4, 6, 10, 13}));
   EXPECT_TRUE(due_steps(SyncSchedule::constant(500, 0), 392).empty());
 }
 

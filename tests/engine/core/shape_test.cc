@@ -24,7 +24,8 @@ TEST(Shape, RefusesWhatItCannotHold) {
 TEST(Device, ParsesAndPrints) {
   EXPECT_EQ(to_string(parse_device("cpu")), "cpu:0");
   EXPECT_EQ(parse_device("cuda:3"), (Device{Device::Kind::kCuda, 3}));
-  for (const char* bad : {"", "gpu", "cpu:", "cpu:-1", "cpu:1x"}) EXPECT_THROW(parse_device(bad), ModelError) << bad;
+  for (const char* bad : {"", "gpu", "cpu:", "cpu:-1", "cpu:1x"})
+    EXPECT_THROW(parse_device(bad), ModelError) << bad;
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ TEST(ThreadPool, VisitsEachIndexOnce) {
       std::vector<std::atomic<int>> visits(static_cast<std::size_t>(count));
       pool.run(count, [&](std::int64_t first, std::int64_t last, int thread) {
         EXPECT_LT(thread, threads);
-        for (std::int64_t i = first; i < last; ++i) visits[static_cast<std::size_t>(i)].fetch_add(1);
+        for (std::int64_t i = first; i < last; ++i)
+          visits[static_cast<std::size_t>(i)].fetch_add(1);
       });
       for (const auto& v : visits) EXPECT_EQ(v.load(), 1);
     }
@@ -47,7 +48,8 @@ TEST(ThreadPool, SharesDoNotDependOnTheThreads) {
 TEST(ThreadPool, ManyShortLoopsFollowEachOther) {
   ThreadPool pool(3);
   std::atomic<std::int64_t> sum{0};
-  for (int i = 0; i < 2000; ++i) pool.run(3, [&](std::int64_t first, std::int64_t last, int) { sum.fetch_add(last - first); });
+  for (int i = 0; i < 2000; ++i)
+    pool.run(3, [&](std::int64_t first, std::int64_t last, int) { sum.fetch_add(last - first); });
   EXPECT_EQ(sum.load(), 6000);
 }
 

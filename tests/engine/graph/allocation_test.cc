@@ -1,4 +1,5 @@
-// No memory is asked for inside a training step: counts every malloc and new of the process during steps 3 to 10.
+// No memory is asked for inside a training step: counts every malloc and new of the process during
+// steps 3 to 10.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,19 +18,25 @@ namespace layers = engine::layers;
 Graph every_layer() {
   return test_support::classifier({12, 12, 3}, [](Graph& g, NodeId x) {
     const auto block = [&](const std::string& name, NodeId from) {
-      const NodeId c = g.add(name + ".c", layers::conv2d({.out_channels = 8, .kernel = 3, .padding = 1}), {from});
+      const NodeId c = g.add(
+          name + ".c", layers::conv2d({.out_channels = 8, .kernel = 3, .padding = 1}), {from});
       return g.add(name + ".n", layers::batch_norm2d(), {c});
     };
     const NodeId a = g.add("", layers::relu(), {block("a", x)});
     const NodeId b = g.add("", layers::relu(), {g.add("", layers::add(), {block("b", a), a})});
     const NodeId c =
-        g.add("", layers::relu(), {g.add("c", layers::conv2d({.out_channels = 8, .kernel = 1, .stride = 2}), {b})});
+        g.add("", layers::relu(),
+              {g.add("c", layers::conv2d({.out_channels = 8, .kernel = 1, .stride = 2}), {b})});
     const NodeId pooled = g.add("", layers::add(), {g.add("", layers::max_pool2d({}), {b}), c});
-    const NodeId average = g.add("", layers::global_average_pool(), {g.add("", layers::average_pool2d({}), {pooled})});
+    const NodeId average =
+        g.add("", layers::global_average_pool(), {g.add("", layers::average_pool2d({}), {pooled})});
     const NodeId hidden =
-        g.add("", layers::relu(), {g.add("d", layers::dense(32), {g.add("", layers::flatten(), {pooled})})});
+        g.add("", layers::relu(),
+              {g.add("d", layers::dense(32), {g.add("", layers::flatten(), {pooled})})});
     const NodeId dropped = g.add("", layers::dropout(0.2), {hidden});
-    return g.add("", layers::add(), {g.add("e", layers::dense(10), {dropped}), g.add("f", layers::dense(10), {average})});
+    return g.add(
+        "", layers::add(),
+        {g.add("e", layers::dense(10), {dropped}), g.add("f", layers::dense(10), {average})});
   });
 }
 
@@ -40,11 +47,15 @@ TEST_P(Allocation, NoneInsideATrainingStep) {
   test_support::Harness harness(every_layer(), {.max_batch = 8, .dtype = GetParam(), .threads = 2});
   const test_support::RandomBatch batch(harness.graph, 8);
   std::int64_t complete = 0;
-  const std::function<void(std::int64_t)> ready = [&complete](std::int64_t elements) { complete = elements; };
+  const std::function<void(std::int64_t)> ready = [&complete](std::int64_t elements) {
+    complete = elements;
+  };
   long before = 0;
   for (int step = 1; step <= 10; ++step) {
     if (step == 3) before = allocations;
-    const engine::BatchView view = step % 4 == 0 ? batch.slice(0, 5) : step == 7 ? batch.slice(0, 0) : batch.view();
+    const engine::BatchView view = step % 4 == 0 ? batch.slice(0, 5)
+                                   : step == 7   ? batch.slice(0, 0)
+                                                 : batch.view();
     harness.executor.forward(view, true);
     harness.executor.backward(0.125, engine::Write::kOverwrite, ready);
     harness.executor.forward(view, false);
@@ -53,7 +64,8 @@ TEST_P(Allocation, NoneInsideATrainingStep) {
   EXPECT_EQ(complete, harness.state.parameters.gradients.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, Allocation, testing::Values(engine::DType::kF32, engine::DType::kF64));
+INSTANTIATE_TEST_SUITE_P(DTypes, Allocation,
+                         testing::Values(engine::DType::kF32, engine::DType::kF64));
 
 TEST(Allocation, CounterSeesMallocAndNew) {
   if (!COUNTS_ALLOCATIONS) GTEST_SKIP() << "the sanitizer or C library has its own malloc";

@@ -1,4 +1,5 @@
-// Executor: the same numbers whatever the batch's cut, the fusion and the threads; and no state changed by accident.
+// Executor: the same numbers whatever the batch's cut, the fusion and the threads; and no state
+// changed by accident.
 #include "engine/graph/executor.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +25,9 @@ using test_support::RandomBatch;
 using test_support::to_doubles;
 namespace layers = engine::layers;
 
-std::string bytes_of(const engine::FlatBuffer& buffer) { return {static_cast<const char*>(buffer.data()), buffer.bytes()}; }
+std::string bytes_of(const engine::FlatBuffer& buffer) {
+  return {static_cast<const char*>(buffer.data()), buffer.bytes()};
+}
 std::string bytes_of(const engine::ModelState& state) {
   return bytes_of(state.parameters.values) + bytes_of(state.running) + bytes_of(state.counters);
 }
@@ -35,9 +38,11 @@ Graph image_graph(bool norm = true) {
     const auto normalize = [&](const char* name, NodeId from) {
       return norm ? g.add(name, layers::batch_norm2d(), {from}) : from;
     };
-    const NodeId a =
-        g.add("", layers::relu(), {normalize("n0", g.add("c0", layers::conv2d({.out_channels = 6, .padding = 1}), {x}))});
-    const NodeId b = normalize("n1", g.add("c1", layers::conv2d({.out_channels = 6, .padding = 1}), {a}));
+    const NodeId a = g.add(
+        "", layers::relu(),
+        {normalize("n0", g.add("c0", layers::conv2d({.out_channels = 6, .padding = 1}), {x}))});
+    const NodeId b =
+        normalize("n1", g.add("c1", layers::conv2d({.out_channels = 6, .padding = 1}), {a}));
     const NodeId sum = g.add("", layers::relu(), {g.add("", layers::add(), {b, a})});
     const NodeId flat = g.add("", layers::flatten(), {g.add("", layers::max_pool2d({}), {sum})});
     const NodeId hidden = g.add("", layers::relu(), {g.add("d0", layers::dense(16), {flat})});
@@ -49,24 +54,28 @@ class RandomGraphs : public testing::TestWithParam<int> {};
 
 TEST_P(RandomGraphs, GradientsAgreeWithFiniteDifferences) {
   for (const bool fuse : {true, false})
-    EXPECT_LT(test_support::gradient_error(test_support::random_graph(static_cast<std::uint64_t>(GetParam())), 3,
-                                           {.fuse = fuse}, 3),
+    EXPECT_LT(test_support::gradient_error(
+                  test_support::random_graph(static_cast<std::uint64_t>(GetParam())), 3,
+                  {.fuse = fuse}, 3),
               1e-6);
 }
 
 TEST_P(RandomGraphs, FusionDoesNotChangeTheNumbers) {
   const auto seed = static_cast<std::uint64_t>(GetParam());
   Harness fused(test_support::random_graph(seed), {.max_batch = 4, .dtype = DType::kF64});
-  Harness plain(test_support::random_graph(seed), {.max_batch = 4, .dtype = DType::kF64, .fuse = false});
+  Harness plain(test_support::random_graph(seed),
+                {.max_batch = 4, .dtype = DType::kF64, .fuse = false});
   const RandomBatch batch(fused.graph, 4);
   EXPECT_LT(difference(gradients(fused, batch.view()), gradients(plain, batch.view())), 1e-11);
   EXPECT_EQ(bytes_of(fused.state.counters), bytes_of(plain.state.counters));
   EXPECT_LT(difference(to_doubles(fused.state.running), to_doubles(plain.state.running)), 1e-12);
   // And a plan for inference reads the same predictions as a training plan.
   engine::ThreadPool threads(1);
-  const engine::Plan plan = engine::Plan::compile(fused.graph, {.max_batch = 4, .dtype = DType::kF64, .training = false});
+  const engine::Plan plan =
+      engine::Plan::compile(fused.graph, {.max_batch = 4, .dtype = DType::kF64, .training = false});
   engine::Executor inference(plan, fused.state, threads, 1);
-  EXPECT_EQ(inference.forward(batch.view(), false).loss_sum, fused.executor.forward(batch.view(), false).loss_sum);
+  EXPECT_EQ(inference.forward(batch.view(), false).loss_sum,
+            fused.executor.forward(batch.view(), false).loss_sum);
 }
 
 TEST_P(RandomGraphs, SinglePrecisionAgreesWithDouble) {
@@ -90,24 +99,30 @@ TEST(Executor, RunsAreTheSameBits) {
       gradients(first, batch.view());
       gradients(second, batch.view());
     }
-    EXPECT_EQ(bytes_of(first.state.parameters.gradients), bytes_of(second.state.parameters.gradients));
+    EXPECT_EQ(bytes_of(first.state.parameters.gradients),
+              bytes_of(second.state.parameters.gradients));
     EXPECT_EQ(bytes_of(first.state), bytes_of(second.state));
   }
 }
 
 TEST(Executor, TakesBatchesSmallerThanThePlans) {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
-    Harness large(image_graph(), {.max_batch = 8, .dtype = dtype}), fitting(image_graph(), {.max_batch = 3, .dtype = dtype});
+    Harness large(image_graph(), {.max_batch = 8, .dtype = dtype}),
+        fitting(image_graph(), {.max_batch = 3, .dtype = dtype});
     const RandomBatch batch(large.graph, 8);
     const double tolerance = dtype == DType::kF32 ? 1e-5 : 1e-12;
     gradients(large, batch.view());  // leaves the memory of 8 samples behind
     large.state.initialize(large.graph, 1);
-    EXPECT_LT(difference(gradients(large, batch.slice(2, 3)), gradients(fitting, batch.slice(2, 3))), tolerance);
+    EXPECT_LT(
+        difference(gradients(large, batch.slice(2, 3)), gradients(fitting, batch.slice(2, 3))),
+        tolerance);
     EXPECT_EQ(large.executor.logits().shape, (engine::Shape{3, 5}));
     gradients(large, batch.slice(0, 0));
     large.state.initialize(large.graph, 1);
     fitting.state.initialize(fitting.graph, 1);
-    EXPECT_LT(difference(gradients(large, batch.slice(5, 3)), gradients(fitting, batch.slice(5, 3))), tolerance);
+    EXPECT_LT(
+        difference(gradients(large, batch.slice(5, 3)), gradients(fitting, batch.slice(5, 3))),
+        tolerance);
   }
 }
 
@@ -128,7 +143,8 @@ TEST(Executor, EmptyBatchGivesZeroGradientsAndKeepsRunningStatistics) {
       harness.executor.backward(1, Write::kOverwrite, {});
       for (const double value : to_doubles(harness.state.parameters.gradients)) ASSERT_EQ(value, 0);
       EXPECT_EQ(bytes_of(harness.state.running), running);
-      EXPECT_EQ(harness.state.view(harness.state.entries[6]).as<std::int64_t>()[0], 3) << "counters stay equal on all ranks";
+      EXPECT_EQ(harness.state.view(harness.state.entries[6]).as<std::int64_t>()[0], 3)
+          << "counters stay equal on all ranks";
     }
 }
 
@@ -149,7 +165,8 @@ TEST(Executor, InferenceChangesNoByteOfTheState) {
     Harness harness(image_graph(), {.max_batch = 4, .training = training_plan});
     const RandomBatch batch(harness.graph, 4);
     if (training_plan) gradients(harness, batch.view());
-    const std::string state = bytes_of(harness.state), gradient = bytes_of(harness.state.parameters.gradients);
+    const std::string state = bytes_of(harness.state),
+                      gradient = bytes_of(harness.state.parameters.gradients);
     const double first = harness.executor.forward(batch.view(), false).loss_sum;
     EXPECT_EQ(harness.executor.forward(batch.view(), false).loss_sum, first);
     EXPECT_EQ(bytes_of(harness.state), state);
@@ -168,14 +185,16 @@ TEST(Executor, SaysWhichGradientsAreFinal) {
     harness.executor.forward(batch.view(), true);
     const std::span<float> buffer = harness.state.parameters.gradients.span<float>();
     std::vector<std::vector<float>> seen;
-    harness.executor.backward(1, Write::kOverwrite,
-                              [&](std::int64_t elements) { seen.emplace_back(buffer.begin(), buffer.begin() + elements); });
+    harness.executor.backward(1, Write::kOverwrite, [&](std::int64_t elements) {
+      seen.emplace_back(buffer.begin(), buffer.begin() + elements);
+    });
     ASSERT_EQ(seen.size(), 6U) << "one call for each layer with parameters";
     for (std::size_t i = 0; i < seen.size(); ++i) {
       if (i > 0) {
         EXPECT_GT(seen[i].size(), seen[i - 1].size());
       }
-      EXPECT_TRUE(std::equal(seen[i].begin(), seen[i].end(), buffer.begin())) << "written after it was called final";
+      EXPECT_TRUE(std::equal(seen[i].begin(), seen[i].end(), buffer.begin()))
+          << "written after it was called final";
     }
     EXPECT_EQ(seen.back().size(), buffer.size());
   }
@@ -197,13 +216,15 @@ TEST(Executor, ParametersThatTheLossDoesNotReachGetZeroGradients) {
   EXPECT_EQ(last, harness.state.parameters.gradients.size());
   for (const engine::ModelState::Entry& entry : harness.state.entries) {
     double size = 0;
-    for (const double value : to_doubles(harness.state.parameters.gradients.view(entry.slot))) size += std::abs(value);
+    for (const double value : to_doubles(harness.state.parameters.gradients.view(entry.slot)))
+      size += std::abs(value);
     EXPECT_EQ(size == 0, entry.name.starts_with("other.")) << entry.name;
   }
 }
 
 TEST(Executor, CountsCorrectRowsAndSumsLosses) {
-  const Graph identity = test_support::classifier({3}, [](Graph& g, NodeId x) { return g.add("", layers::relu(), {x}); });
+  const Graph identity = test_support::classifier(
+      {3}, [](Graph& g, NodeId x) { return g.add("", layers::relu(), {x}); });
   const engine::Plan plan = engine::Plan::compile(identity, {.max_batch = 4});
   engine::ModelState state = engine::ModelState::allocate(identity, DType::kF32);
   engine::ThreadPool threads(1);
@@ -215,7 +236,8 @@ TEST(Executor, CountsCorrectRowsAndSumsLosses) {
       executor.forward({.count = 3, .samples = logits, .labels = labels, .sample_ids = ids}, true);
   EXPECT_EQ(result.correct, 2);
   EXPECT_EQ(result.rows, 3);
-  const double expected = std::log(std::exp(1) + std::exp(2) + 1) - 2 + std::log(2 * std::exp(3) + 1) - 3 + std::log(3);
+  const double expected =
+      std::log(std::exp(1) + std::exp(2) + 1) - 2 + std::log(2 * std::exp(3) + 1) - 3 + std::log(3);
   EXPECT_NEAR(result.loss_sum, expected, 1e-5);
   EXPECT_NO_THROW(executor.backward(1, Write::kOverwrite, {}));
 }
@@ -243,9 +265,11 @@ TEST(Executor, RefusesWrongLabelsAndBatchesBeforeAnythingChanges) {
     return "no error";
   };
   batch.labels[2] = 5;
-  EXPECT_EQ(message(batch.view()), "label 5 of sample 102 is out of range: the model has 5 classes, labels 0 to 4");
+  EXPECT_EQ(message(batch.view()),
+            "label 5 of sample 102 is out of range: the model has 5 classes, labels 0 to 4");
   batch.labels[2] = -1;
-  EXPECT_EQ(message(batch.view()), "label -1 of sample 102 is out of range: the model has 5 classes, labels 0 to 4");
+  EXPECT_EQ(message(batch.view()),
+            "label -1 of sample 102 is out of range: the model has 5 classes, labels 0 to 4");
   batch.labels[2] = 0;
   engine::BatchView view = batch.view();
   view.samples = view.samples.first(100);

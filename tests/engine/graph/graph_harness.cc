@@ -23,9 +23,11 @@ Harness::Harness(Graph the_graph, const engine::PlanOptions& options, std::uint6
   state.initialize(graph, seed);
 }
 
-RandomBatch::RandomBatch(const Graph& graph, std::int64_t the_count, std::uint64_t seed) : count(the_count) {
+RandomBatch::RandomBatch(const Graph& graph, std::int64_t the_count, std::uint64_t seed)
+    : count(the_count) {
   const auto classes = graph.nodes()[static_cast<std::size_t>(graph.logits())].shape.dims().back();
-  bool reads_tokens = false, first = true;  // the first input is of samples or tokens, the second of labels
+  bool reads_tokens = false,
+       first = true;  // the first input is of samples or tokens, the second of labels
   for (const Graph::Node& node : graph.nodes()) {
     if (node.layer) continue;
     (first ? sample_items : label_items) = node.shape.count();
@@ -35,15 +37,18 @@ RandomBatch::RandomBatch(const Graph& graph, std::int64_t the_count, std::uint64
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<float> value(-1, 1);
   std::uniform_int_distribution<std::int32_t> label(0, static_cast<std::int32_t>(classes) - 1);
-  for (std::int64_t i = 0; i < count * sample_items && !reads_tokens; ++i) samples.push_back(value(random));
-  for (std::int64_t i = 0; i < count * sample_items && reads_tokens; ++i) tokens.push_back(label(random));
+  for (std::int64_t i = 0; i < count * sample_items && !reads_tokens; ++i)
+    samples.push_back(value(random));
+  for (std::int64_t i = 0; i < count * sample_items && reads_tokens; ++i)
+    tokens.push_back(label(random));
   for (std::int64_t i = 0; i < count * label_items; ++i) labels.push_back(label(random));
   for (std::int64_t i = 0; i < count; ++i) ids.push_back(100 + i);
 }
 
 engine::BatchView RandomBatch::slice(std::int64_t first, std::int64_t n) const {
   const auto part = [&](const auto& all, std::int64_t items) {
-    return std::span(all).subspan(static_cast<std::size_t>(first * items), static_cast<std::size_t>(n * items));
+    return std::span(all).subspan(static_cast<std::size_t>(first * items),
+                                  static_cast<std::size_t>(n * items));
   };
   return {.count = n,
           .samples = part(samples, samples.empty() ? 0 : sample_items),
@@ -54,7 +59,8 @@ engine::BatchView RandomBatch::slice(std::int64_t first, std::int64_t n) const {
 
 Graph classifier(const engine::Shape& sample, const std::function<NodeId(Graph&, NodeId)>& wire) {
   Graph graph;
-  const NodeId x = graph.input("x", sample), labels = graph.input("labels", {}, engine::DType::kI32);
+  const NodeId x = graph.input("x", sample),
+               labels = graph.input("labels", {}, engine::DType::kI32);
   const NodeId logits = wire(graph, x);
   graph.set_outputs(logits, graph.add("loss", layers::softmax_cross_entropy(), {logits, labels}));
   return graph;
@@ -70,12 +76,14 @@ Graph text_model(std::int64_t positions, const std::function<NodeId(Graph&, Node
 }
 
 std::vector<double> to_doubles(const engine::TensorView& view) {
-  if (view.dtype == engine::DType::kF64) return {view.span<double>().begin(), view.span<double>().end()};
+  if (view.dtype == engine::DType::kF64)
+    return {view.span<double>().begin(), view.span<double>().end()};
   return {view.span<float>().begin(), view.span<float>().end()};
 }
 
 std::vector<double> to_doubles(const engine::FlatBuffer& buffer) {
-  return to_doubles(engine::TensorView{buffer.data(), buffer.dtype(), {buffer.size()}, buffer.device()});
+  return to_doubles(
+      engine::TensorView{buffer.data(), buffer.dtype(), {buffer.size()}, buffer.device()});
 }
 
 double difference(const std::vector<double>& a, const std::vector<double>& b) {
@@ -96,7 +104,8 @@ std::vector<double> gradients(Harness& harness, const engine::BatchView& batch, 
   return to_doubles(harness.state.parameters.gradients);
 }
 
-double gradient_error(Graph graph, std::int64_t count, engine::PlanOptions options, int per_tensor) {
+double gradient_error(Graph graph, std::int64_t count, engine::PlanOptions options,
+                      int per_tensor) {
   options.dtype = engine::DType::kF64;
   options.max_batch = std::max(options.max_batch, count);
   Harness harness(std::move(graph), options);
@@ -113,7 +122,8 @@ double gradient_error(Graph graph, std::int64_t count, engine::PlanOptions optio
   for (const engine::FlatBuffer::Slot& slot : values.slots()) {
     std::uniform_int_distribution<std::int64_t> pick(0, slot.count - 1);
     for (int k = 0; k < per_tensor; ++k) {
-      const auto i = static_cast<std::size_t>(slot.offset + (slot.count <= per_tensor ? k % slot.count : pick(random)));
+      const auto i = static_cast<std::size_t>(
+          slot.offset + (slot.count <= per_tensor ? k % slot.count : pick(random)));
       double& value = values.span<double>()[i];
       const double original = value;
       value = original + kStep;
@@ -121,7 +131,8 @@ double gradient_error(Graph graph, std::int64_t count, engine::PlanOptions optio
       value = original - kStep;
       const double below = harness.executor.forward(batch.view(), true).loss_sum;
       value = original;
-      largest = std::max(largest, difference({analytic[i]}, {kScale * (above - below) / (2 * kStep)}));
+      largest =
+          std::max(largest, difference({analytic[i]}, {kScale * (above - below) / (2 * kStep)}));
     }
   }
   return largest;
@@ -136,7 +147,8 @@ class RandomGraph {
       : graph_(graph), dropout_(dropout), random_(seed), nodes_{x} {}
 
   NodeId grow() {
-    // Distinct images all through: the first layer has parameters, so that most of the graph has gradients.
+    // Distinct images all through: the first layer has parameters, so that most of the graph has
+    // gradients.
     for (int i = 0, steps = 6 + below(10); i < steps; ++i) grow_once(i);
     std::vector<bool> read(graph_.nodes().size(), false);
     for (const Graph::Node& node : graph_.nodes())
@@ -144,7 +156,8 @@ class RandomGraph {
     NodeId sum = -1;
     for (const NodeId id : nodes_) {
       if (read[static_cast<std::size_t>(id)]) continue;
-      const NodeId vector = graph_.add("", below(2) ? layers::global_average_pool() : layers::flatten(), {id});
+      const NodeId vector =
+          graph_.add("", below(2) ? layers::global_average_pool() : layers::flatten(), {id});
       const NodeId head = graph_.add(name("head"), layers::dense(4), {vector});
       sum = sum < 0 ? head : graph_.add("", layers::add(), {sum, head});
     }
@@ -153,27 +166,37 @@ class RandomGraph {
 
  private:
   int below(int n) { return static_cast<int>(random_() % static_cast<std::uint64_t>(n)); }
-  std::string name(const char* kind) { return std::string(kind) + std::to_string(graph_.nodes().size()); }
-  const engine::Shape& shape(NodeId id) const { return graph_.nodes()[static_cast<std::size_t>(id)].shape; }
+  std::string name(const char* kind) {
+    return std::string(kind) + std::to_string(graph_.nodes().size());
+  }
+  const engine::Shape& shape(NodeId id) const {
+    return graph_.nodes()[static_cast<std::size_t>(id)].shape;
+  }
 
   void grow_once(int i) {
-    const NodeId from = nodes_[nodes_.size() - 1 - static_cast<std::size_t>(below(std::min(3, static_cast<int>(nodes_.size()))))];
+    const NodeId from =
+        nodes_[nodes_.size() - 1 -
+               static_cast<std::size_t>(below(std::min(3, static_cast<int>(nodes_.size()))))];
     const bool large = shape(from)[0] >= 4;
     switch (i == 0 ? 0 : below(9)) {
       case 0:
       case 1:
-        return push(graph_.add(name("conv"),
-                               layers::conv2d({.out_channels = 2, .kernel = 3, .padding = 1, .bias = below(2) == 0}), {from}));
+        return push(graph_.add(
+            name("conv"),
+            layers::conv2d({.out_channels = 2, .kernel = 3, .padding = 1, .bias = below(2) == 0}),
+            {from}));
       case 2:
         return push(graph_.add(name("norm"), layers::batch_norm2d(), {from}));
       case 3:
-        return push(graph_.add("", layers::relu(), {graph_.add(name("norm"), layers::batch_norm2d(), {from})}));
+        return push(graph_.add("", layers::relu(),
+                               {graph_.add(name("norm"), layers::batch_norm2d(), {from})}));
       case 4:
         return push(graph_.add("", layers::relu(), {from}));
       case 5:
         return add_block(from);
       case 6:
-        return large ? push(graph_.add("", layers::max_pool2d({.window = 2}), {from})) : add_two(from);
+        return large ? push(graph_.add("", layers::max_pool2d({.window = 2}), {from}))
+                     : add_two(from);
       case 7:
         return push(graph_.add("", layers::dropout(dropout_ && below(2) ? 0.3 : 0), {from}));
       default:
@@ -193,7 +216,8 @@ class RandomGraph {
 
   void add_block(NodeId from) {
     const NodeId norm = graph_.add(name("norm"), layers::batch_norm2d(), {from});
-    const NodeId sum = graph_.add("", layers::add(), below(2) ? std::vector{norm, from} : std::vector{from, norm});
+    const NodeId sum =
+        graph_.add("", layers::add(), below(2) ? std::vector{norm, from} : std::vector{from, norm});
     push(below(3) ? graph_.add("", layers::relu(), {sum}) : sum);
   }
 
@@ -206,7 +230,9 @@ class RandomGraph {
 }  // namespace
 
 Graph random_graph(std::uint64_t seed, bool dropout) {
-  return classifier({6, 6, 2}, [&](Graph& graph, NodeId x) { return RandomGraph(graph, x, seed, dropout).grow(); });
+  return classifier({6, 6, 2}, [&](Graph& graph, NodeId x) {
+    return RandomGraph(graph, x, seed, dropout).grow();
+  });
 }
 
 }  // namespace test_support

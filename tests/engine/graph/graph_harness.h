@@ -1,4 +1,5 @@
-// A graph with everything it takes to run it, random batches, and the gradient check that layer and graph tests share.
+// A graph with everything it takes to run it, random batches, and the gradient check that layer and
+// graph tests share.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ class Harness {
   engine::Executor executor;
 };
 
-// Samples in [-1, 1], labels below `classes`, ids 100, 101, ...; the same for the same seed. Owns its memory.
+// Samples in [-1, 1], labels below `classes`, ids 100, 101, ...; the same for the same seed. Owns
+// its memory.
 struct RandomBatch {
   RandomBatch(const engine::Graph& graph, std::int64_t count, std::uint64_t seed = 7);
   engine::BatchView view() const { return slice(0, count); }
@@ -31,16 +33,20 @@ struct RandomBatch {
 
   std::int64_t count = 0, sample_items = 0, label_items = 0;
   std::vector<float> samples;
-  std::vector<std::int32_t> tokens;  // instead of samples where the graph reads token ids; below the number of classes
+  std::vector<std::int32_t>
+      tokens;  // instead of samples where the graph reads token ids; below the number of classes
   std::vector<std::int32_t> labels;
   std::vector<std::int64_t> ids;
 };
 
-// Inputs "x" of the shape and "labels"; `wire` gets the graph and the node of x and returns the logits' node.
-engine::Graph classifier(const engine::Shape& sample, const std::function<engine::NodeId(engine::Graph&, engine::NodeId)>& wire);
+// Inputs "x" of the shape and "labels"; `wire` gets the graph and the node of x and returns the
+// logits' node.
+engine::Graph classifier(const engine::Shape& sample,
+                         const std::function<engine::NodeId(engine::Graph&, engine::NodeId)>& wire);
 
 // The same for text: inputs "tokens" and "labels", both [positions].
-engine::Graph text_model(std::int64_t positions, const std::function<engine::NodeId(engine::Graph&, engine::NodeId)>& wire);
+engine::Graph text_model(std::int64_t positions,
+                         const std::function<engine::NodeId(engine::Graph&, engine::NodeId)>& wire);
 
 // All values (or gradients) as doubles, gaps included.
 std::vector<double> to_doubles(const engine::FlatBuffer& buffer);
@@ -52,11 +58,14 @@ double difference(const std::vector<double>& a, const std::vector<double>& b);
 // Forward and backward in training mode; returns the gradients of `scale` * the sum of losses.
 std::vector<double> gradients(Harness& harness, const engine::BatchView& batch, double scale = 1);
 
-// Compares backward with central differences in float64, for up to `per_tensor` elements of every parameter. Returns the
-// largest difference relative to max(1, |gradient|). `options.dtype` is ignored.
-double gradient_error(engine::Graph graph, std::int64_t count, engine::PlanOptions options = {}, int per_tensor = 12);
+// Compares backward with central differences in float64, for up to `per_tensor` elements of every
+// parameter. Returns the largest difference relative to max(1, |gradient|). `options.dtype` is
+// ignored.
+double gradient_error(engine::Graph graph, std::int64_t count, engine::PlanOptions options = {},
+                      int per_tensor = 12);
 
-// A random directed acyclic graph of images, with shared nodes, additions, aliases and several branches.
+// A random directed acyclic graph of images, with shared nodes, additions, aliases and several
+// branches.
 engine::Graph random_graph(std::uint64_t seed, bool dropout = true);
 
 }  // namespace test_support

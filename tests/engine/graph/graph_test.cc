@@ -48,10 +48,11 @@ TEST(Graph, RefusesInputsThatAreNotThereOrOfTheWrongType) {
             "layer 'fc' (dense): input 0 is node 7, but there are 2 nodes so far");
   EXPECT_EQ(message_of<engine::ModelError>([&] { graph.add("", layers::relu(), {labels}); }),
             "layer #2 (relu): expected f32 for input 0, got i32 from input 'labels'");
-  EXPECT_EQ(message_of<engine::ModelError>([&] {
-              graph.add("loss", layers::softmax_cross_entropy(), {x, x});
-            }),
-            "layer 'loss' (softmax_cross_entropy): expected i32 for input 1, got f32 from input 'x'");
+  EXPECT_EQ(
+      message_of<engine::ModelError>([&] {
+        graph.add("loss", layers::softmax_cross_entropy(), {x, x});
+      }),
+      "layer 'loss' (softmax_cross_entropy): expected i32 for input 1, got f32 from input 'x'");
   EXPECT_THROW(graph.set_outputs(x, x), engine::ModelError);
 }
 
@@ -60,23 +61,27 @@ TEST(Plan, RefusesALayerThatNothingReads) {
     g.add("spare", layers::dense(3), {x});
     return g.add("fc", layers::dense(2), {x});
   });
-  EXPECT_EQ(message_of<engine::ModelError>([&] { engine::Plan::compile(graph, {}); }),
-            "layer 'spare' (dense) feeds neither the logits nor the loss: connect it or leave it out");
+  EXPECT_EQ(
+      message_of<engine::ModelError>([&] { engine::Plan::compile(graph, {}); }),
+      "layer 'spare' (dense) feeds neither the logits nor the loss: connect it or leave it out");
   EXPECT_THROW(engine::Plan::compile(Graph(), {}), engine::ModelError);
 }
 
 TEST(ModelState, ListsNamesInModelOrderAndParametersInCompletionOrder) {
   const Graph graph = test_support::classifier({4, 4, 1}, [](Graph& g, NodeId x) {
-    const NodeId n = g.add("a.1", layers::batch_norm2d(), {g.add("a.0", layers::conv2d({.out_channels = 2}), {x})});
+    const NodeId n = g.add("a.1", layers::batch_norm2d(),
+                           {g.add("a.0", layers::conv2d({.out_channels = 2}), {x})});
     return g.add("fc", layers::dense(3, false), {g.add("", layers::flatten(), {n})});
   });
   const ModelState state = ModelState::allocate(graph, engine::DType::kF32);
   std::vector<std::string> names, completion;
   for (const ModelState::Entry& entry : state.entries) names.push_back(entry.name);
   for (const auto& slot : state.parameters.values.slots()) completion.push_back(slot.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"a.0.weight", "a.0.bias", "a.1.weight", "a.1.bias", "a.1.running_mean",
-                                             "a.1.running_var", "a.1.num_batches_tracked", "fc.weight"}));
-  EXPECT_EQ(completion, (std::vector<std::string>{"fc.weight", "a.1.weight", "a.1.bias", "a.0.weight", "a.0.bias"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"a.0.weight", "a.0.bias", "a.1.weight", "a.1.bias",
+                                             "a.1.running_mean", "a.1.running_var",
+                                             "a.1.num_batches_tracked", "fc.weight"}));
+  EXPECT_EQ(completion, (std::vector<std::string>{"fc.weight", "a.1.weight", "a.1.bias",
+                                                  "a.0.weight", "a.0.bias"}));
   EXPECT_EQ(state.parameter_count(), 2 * 9 + 2 + 2 + 2 + 3 * 8);
   EXPECT_EQ(state.view(state.entries[6]).dtype, engine::DType::kI64);
   EXPECT_EQ(state.layout(state.entries[6]).file_shape, engine::Shape());

@@ -15,14 +15,15 @@ using engine::PlanTensor;
 using engine::Write;
 
 struct Range {
-  int owner = -1;                   // tensor: its root; gradient: tensors + root; saved: 2 * tensors + step
+  int owner = -1;  // tensor: its root; gradient: tensors + root; saved: 2 * tensors + step
   std::size_t first = 0, last = 0;  // lines of 64 bytes, last excluded
   bool operator==(const Range&) const = default;
 };
 
 class Checker {
  public:
-  explicit Checker(const Plan& plan) : plan_(plan), lines_(plan.arena_bytes / engine::kAlignment, -1) {}
+  explicit Checker(const Plan& plan)
+      : plan_(plan), lines_(plan.arena_bytes / engine::kAlignment, -1) {}
 
   std::string run() {
     for (const int i : plan_.inputs)
@@ -31,7 +32,8 @@ class Checker {
     read(value(plan_.logits), "logits after forward");
     read(value(plan_.loss), "loss after forward");
     if (plan_.options.training) {
-      if (tensor(plan_.loss).gradient_offset != PlanTensor::kNone) write(gradient(plan_.loss), "gradient of the loss");
+      if (tensor(plan_.loss).gradient_offset != PlanTensor::kNone)
+        write(gradient(plan_.loss), "gradient of the loss");
       for (std::size_t i = plan_.steps.size(); i-- > 0;) backward(i);
       read(value(plan_.logits), "logits after backward");
     }
@@ -43,16 +45,20 @@ class Checker {
   int count() const { return static_cast<int>(plan_.tensors.size()); }
 
   static Range range(int owner, std::size_t offset, std::size_t bytes) {
-    return {owner, offset / engine::kAlignment, (offset + bytes + engine::kAlignment - 1) / engine::kAlignment};
+    return {owner, offset / engine::kAlignment,
+            (offset + bytes + engine::kAlignment - 1) / engine::kAlignment};
   }
   std::size_t bytes(int i) const {
     return static_cast<std::size_t>(tensor(i).item_shape.count() * plan_.options.max_batch) *
            engine::size_of(tensor(i).dtype);
   }
   Range value(int i) const { return range(tensor(i).root, tensor(i).offset, bytes(i)); }
-  Range gradient(int i) const { return range(count() + tensor(i).root, tensor(i).gradient_offset, bytes(i)); }
+  Range gradient(int i) const {
+    return range(count() + tensor(i).root, tensor(i).gradient_offset, bytes(i));
+  }
   Range saved(std::size_t i) const {
-    return range(2 * count() + static_cast<int>(i), plan_.steps[i].saved_offset, plan_.steps[i].saved_bytes);
+    return range(2 * count() + static_cast<int>(i), plan_.steps[i].saved_offset,
+                 plan_.steps[i].saved_bytes);
   }
   bool in_arena(int i) const { return tensor(i).offset != PlanTensor::kNone; }
 
@@ -68,14 +74,17 @@ class Checker {
     if (r.last > lines_.size()) return wrong(what + " lies outside the arena");
     for (std::size_t l = r.first; l < r.last; ++l) lines_[l] = r.owner;
   }
-  // What one step uses at once must be apart, except one tensor with itself and `output` with `in_place`.
-  void apart(const std::vector<Range>& used, const Range* output, const Range* in_place, const std::string& what) {
+  // What one step uses at once must be apart, except one tensor with itself and `output` with
+  // `in_place`.
+  void apart(const std::vector<Range>& used, const Range* output, const Range* in_place,
+             const std::string& what) {
     for (std::size_t a = 0; a < used.size(); ++a)
       for (std::size_t b = 0; b < a; ++b) {
         const bool overlap = used[a].first < used[b].last && used[b].first < used[a].last;
         if (!overlap || used[a] == used[b]) continue;
         const bool allowed = output && in_place &&
-                             ((used[a] == *output && used[b] == *in_place) || (used[b] == *output && used[a] == *in_place));
+                             ((used[a] == *output && used[b] == *in_place) ||
+                              (used[b] == *output && used[a] == *in_place));
         if (!allowed || used[a].first != used[b].first) return wrong(what + ": operands overlap");
       }
   }
@@ -124,15 +133,18 @@ class Checker {
       used.push_back(r);
       const bool first = !written_[static_cast<std::size_t>(tensor(target).root)];
       written_[static_cast<std::size_t>(tensor(target).root)] = true;
-      if (first != (mode == Write::kOverwrite)) wrong(what + ": wrong write mode for tensor " + std::to_string(target));
+      if (first != (mode == Write::kOverwrite))
+        wrong(what + ": wrong write mode for tensor " + std::to_string(target));
       const bool by_this_step = std::find(pending_.begin(), pending_.end(), r) != pending_.end();
       if (!first && !by_this_step) read(r, what + ", gradient to add to");
       pending_.push_back(r);
     };
     if (step.residual >= 0) writes(step.residual, step.residual_write);
-    for (std::size_t k = 0; k < step.inputs.size(); ++k) writes(step.inputs[k], step.input_writes[k]);
+    for (std::size_t k = 0; k < step.inputs.size(); ++k)
+      writes(step.inputs[k], step.input_writes[k]);
     Range first;
-    const bool in_place = step.layer->may_run_in_place() && tensor(step.inputs[0]).gradient_offset != PlanTensor::kNone;
+    const bool in_place = step.layer->may_run_in_place() &&
+                          tensor(step.inputs[0]).gradient_offset != PlanTensor::kNone;
     if (in_place) first = gradient(step.inputs[0]);
     apart(used, &dy, in_place ? &first : nullptr, what);
     for (const Range& r : pending_) write(r, what);

@@ -1,5 +1,5 @@
-// Walks through a plan as an executor would, remembering what each 64 bytes of the arena hold, and finds every read of
-// memory that something else has been written over.
+// Walks through a plan as an executor would, remembering what each 64 bytes of the arena hold, and
+// finds every read of memory that something else has been written over.
 #pragma once
 
 #include <string>

@@ -20,15 +20,19 @@ using engine::PlanTensor;
 namespace layers = engine::layers;
 
 NodeId convolve(Graph& g, const std::string& name, NodeId x) {
-  return g.add(name, layers::conv2d({.out_channels = 4, .kernel = 3, .padding = 1, .bias = false}), {x});
+  return g.add(name, layers::conv2d({.out_channels = 4, .kernel = 3, .padding = 1, .bias = false}),
+               {x});
 }
 
-NodeId head(Graph& g, NodeId x) { return g.add("fc", layers::dense(3), {g.add("", layers::global_average_pool(), {x})}); }
+NodeId head(Graph& g, NodeId x) {
+  return g.add("fc", layers::dense(3), {g.add("", layers::global_average_pool(), {x})});
+}
 
 // A residual block with a plain shortcut, then one with a convolution in the shortcut.
 Graph residual_graph() {
   return test_support::classifier({8, 8, 2}, [](Graph& g, NodeId x) {
-    NodeId at = g.add("", layers::relu(), {g.add("n0", layers::batch_norm2d(), {convolve(g, "c0", x)})});
+    NodeId at =
+        g.add("", layers::relu(), {g.add("n0", layers::batch_norm2d(), {convolve(g, "c0", x)})});
     const NodeId n1 = g.add("n1", layers::batch_norm2d(), {convolve(g, "c1", at)});
     at = g.add("", layers::relu(), {g.add("", layers::add(), {n1, at})});
     const NodeId n2 = g.add("n2", layers::batch_norm2d(), {convolve(g, "c2", at)});
@@ -50,19 +54,21 @@ std::vector<std::string> step_names(const Plan& plan) {
 TEST(Fusion, FoldsReluAndAdditionIntoBatchNorm) {
   const Graph graph = residual_graph();
   EXPECT_EQ(step_names(Plan::compile(graph, {})),
-            (std::vector<std::string>{"c0", "n0+relu", "c1", "n1+add+relu", "c2", "n2", "cd", "nd+add+relu",
-                                      "global_average_pool", "fc", "loss"}));
+            (std::vector<std::string>{"c0", "n0+relu", "c1", "n1+add+relu", "c2", "n2", "cd",
+                                      "nd+add+relu", "global_average_pool", "fc", "loss"}));
   EXPECT_EQ(Plan::compile(graph, {.fuse = false}).steps.size(), graph.nodes().size() - 2);
 }
 
 TEST(Fusion, LeavesAloneWhatOthersReadOrWhatOffersNothing) {
   const Graph graph = test_support::classifier({8, 8, 2}, [](Graph& g, NodeId x) {
-    const NodeId c = g.add("", layers::relu(), {convolve(g, "c", x)});  // a convolution offers nothing
-    const NodeId n = g.add("n", layers::batch_norm2d(), {c});           // read twice
+    const NodeId c =
+        g.add("", layers::relu(), {convolve(g, "c", x)});      // a convolution offers nothing
+    const NodeId n = g.add("n", layers::batch_norm2d(), {c});  // read twice
     return head(g, g.add("", layers::add(), {g.add("", layers::relu(), {n}), n}));
   });
   EXPECT_EQ(step_names(Plan::compile(graph, {})),
-            (std::vector<std::string>{"c", "relu", "n", "relu", "add", "global_average_pool", "fc", "loss"}));
+            (std::vector<std::string>{"c", "relu", "n", "relu", "add", "global_average_pool", "fc",
+                                      "loss"}));
 }
 
 TEST(Fusion, NeverFoldsTheLogitsAway) {
@@ -75,7 +81,8 @@ TEST(Fusion, NeverFoldsTheLogitsAway) {
 
 TEST(Plan, FirstLayerHasNoInputGradientAndInputsAreReadInPlace) {
   const Graph graph = residual_graph();
-  const Plan single = Plan::compile(graph, {}), twice = Plan::compile(graph, {.dtype = engine::DType::kF64});
+  const Plan single = Plan::compile(graph, {}),
+             twice = Plan::compile(graph, {.dtype = engine::DType::kF64});
   EXPECT_EQ(single.tensors[0].gradient_offset, PlanTensor::kNone);
   EXPECT_EQ(single.tensors[0].offset, PlanTensor::kNone);
   EXPECT_NE(twice.tensors[0].offset, PlanTensor::kNone);
@@ -83,8 +90,9 @@ TEST(Plan, FirstLayerHasNoInputGradientAndInputsAreReadInPlace) {
 }
 
 TEST(Plan, FlattenOfOneChannelIsNoStep) {
-  const Graph graph = test_support::classifier(
-      {4, 4, 1}, [](Graph& g, NodeId x) { return g.add("fc", layers::dense(3), {g.add("", layers::flatten(), {x})}); });
+  const Graph graph = test_support::classifier({4, 4, 1}, [](Graph& g, NodeId x) {
+    return g.add("fc", layers::dense(3), {g.add("", layers::flatten(), {x})});
+  });
   EXPECT_EQ(step_names(Plan::compile(graph, {})), (std::vector<std::string>{"fc", "loss"}));
 }
 
@@ -106,8 +114,10 @@ TEST_P(PlanMemory, NeverOverlapsWhatIsStillNeeded) {
   for (const bool training : {true, false})
     for (const bool fuse : {true, false})
       for (const engine::DType dtype : {engine::DType::kF32, engine::DType::kF64}) {
-        const Plan plan = Plan::compile(graph, {.max_batch = 3, .dtype = dtype, .training = training, .fuse = fuse});
-        EXPECT_EQ(test_support::check_plan(plan), "") << "training " << training << ", fuse " << fuse;
+        const Plan plan = Plan::compile(
+            graph, {.max_batch = 3, .dtype = dtype, .training = training, .fuse = fuse});
+        EXPECT_EQ(test_support::check_plan(plan), "")
+            << "training " << training << ", fuse " << fuse;
       }
 }
 
@@ -126,7 +136,8 @@ TEST(PlanChecker, NoticesSharedMemory) {
   plan.steps[1].saved_offset = plan.steps[4].saved_offset;
   EXPECT_NE(test_support::check_plan(plan), "");
   plan = good;
-  plan.steps[3].input_writes[0] = engine::Write::kOverwrite;  // the shortcut's reader has written there first
+  plan.steps[3].input_writes[0] =
+      engine::Write::kOverwrite;  // the shortcut's reader has written there first
   EXPECT_NE(test_support::check_plan(plan), "");
 }
 
@@ -138,7 +149,8 @@ TEST(Plan, InferenceKeepsOnlyWhatIsStillRead) {
   });
   const std::size_t one = 16 * 16 * 4 * sizeof(float) * 10;
   EXPECT_LT(Plan::compile(graph, {.max_batch = 10, .training = false}).arena_bytes, 2 * one + 4096);
-  // Training keeps the 19 inputs that backward needs and the last output, and two gradients at a time.
+  // Training keeps the 19 inputs that backward needs and the last output, and two gradients at a
+  // time.
   EXPECT_LT(Plan::compile(graph, {.max_batch = 10}).arena_bytes, 22 * one + 4096);
 }
 
@@ -148,7 +160,9 @@ TEST(MemoryLayout, RandomBlocksNeverOverlapAndReuseMemory) {
     std::vector<engine::MemoryBlock> blocks;
     for (int i = 0; i < 60; ++i) {
       const int first = static_cast<int>(random() % 40);
-      blocks.push_back({.bytes = 1 + random() % 5000, .first = first, .last = first + static_cast<int>(random() % 12)});
+      blocks.push_back({.bytes = 1 + random() % 5000,
+                        .first = first,
+                        .last = first + static_cast<int>(random() % 12)});
     }
     const std::size_t arena = engine::place_blocks(blocks);
     std::size_t busiest = 0;
@@ -162,9 +176,10 @@ TEST(MemoryLayout, RandomBlocksNeverOverlapAndReuseMemory) {
     for (std::size_t a = 0; a < blocks.size(); ++a) {
       EXPECT_EQ(blocks[a].offset % engine::kAlignment, 0U);
       for (std::size_t b = 0; b < a; ++b) {
-        const bool together = blocks[a].first <= blocks[b].last && blocks[b].first <= blocks[a].last;
-        const bool apart =
-            blocks[a].offset + blocks[a].bytes <= blocks[b].offset || blocks[b].offset + blocks[b].bytes <= blocks[a].offset;
+        const bool together =
+            blocks[a].first <= blocks[b].last && blocks[b].first <= blocks[a].last;
+        const bool apart = blocks[a].offset + blocks[a].bytes <= blocks[b].offset ||
+                           blocks[b].offset + blocks[b].bytes <= blocks[a].offset;
         EXPECT_TRUE(!together || apart);
       }
     }

@@ -1,9 +1,9 @@
-// Layers of images on a CUDA device: forward and backward through LayerRun, as a captured step where that is promised, against
-// the same layer in float64 on the CPU.
+// Layers of images on a CUDA device: forward and backward through LayerRun, as a captured step
+// where that is promised, against the same layer in float64 on the CPU.
 #include <optional>
 
 #include "engine/layers/layers.h"
-#include "tests/engine/kernels/cuda/cuda_test_support.h"
+#include "tests/engine/ops/device/cuda_test_support.h"
 
 namespace engine {
 namespace {
@@ -18,10 +18,12 @@ class OtherReplica final : public ReplicaExchange {
     const std::size_t channels = moments.size() / 2;
     const double total = static_cast<double>(rows + rows_);
     for (std::size_t c = 0; c < channels; ++c) {
-      const double mean = 0.25 + 0.125 * static_cast<double>(c % 5), squares = 3.0 * static_cast<double>(rows_);
+      const double mean = 0.25 + 0.125 * static_cast<double>(c % 5),
+                   squares = 3.0 * static_cast<double>(rows_);
       const double difference = mean - moments[c];
       moments[c] += difference * static_cast<double>(rows_) / total;
-      moments[channels + c] += squares + difference * difference * static_cast<double>(rows) * static_cast<double>(rows_) / total;
+      moments[channels + c] += squares + difference * difference * static_cast<double>(rows) *
+                                             static_cast<double>(rows_) / total;
     }
     ++calls;
     return rows + rows_;
@@ -42,18 +44,22 @@ struct Options {
   std::int64_t other_rows = -1;  // of another replica; -1: there is none
 };
 
-// One execution of a layer; Memory makes tensors of given values on its device, W is the type of activations there.
+// One execution of a layer; Memory makes tensors of given values on its device, W is the type of
+// activations there.
 struct Tensors {
   std::vector<TensorView> inputs, parameters, buffers, input_gradients, parameter_gradients;
   std::vector<Write> writes;
   TensorView output, output_gradient, residual, residual_gradient;
 };
 
-std::vector<float> starts(const Shape& shape, std::uint32_t seed) { return random_operand(shape, seed).values; }
+std::vector<float> starts(const Shape& shape, std::uint32_t seed) {
+  return random_operand(shape, seed).values;
+}
 
 // What a tensor of a run begins with. `make(values, shape, activation)` gives its memory.
 template <class Make>
-Tensors make_tensors(const Layer& layer, std::span<const Shape> items, std::int64_t batch, const Options& o, Make make) {
+Tensors make_tensors(const Layer& layer, std::span<const Shape> items, std::int64_t batch,
+                     const Options& o, Make make) {
   Tensors t;
   std::uint32_t seed = 1;
   for (const Shape& item : items) {
@@ -86,7 +92,8 @@ Tensors make_tensors(const Layer& layer, std::span<const Shape> items, std::int6
 constexpr std::uint64_t kKey = 77, kEpoch = 5;
 const std::vector<std::int64_t> kIds{3, 1, 4, 15, 92};
 
-LayerRun make_run(KernelContext& context, const Tensors& t, const Options& o, std::span<std::byte> saved) {
+LayerRun make_run(KernelContext& context, const Tensors& t, const Options& o,
+                  std::span<std::byte> saved) {
   LayerRun run{.kernels = context};
   run.training = o.training;
   run.inputs = t.inputs;
@@ -127,19 +134,24 @@ std::vector<double> brought(const TensorView& view) {
   return {floats.begin(), floats.end()};
 }
 
-// The layer in float64 on the CPU; activations start as what T keeps of them. Returns the results in order.
+// The layer in float64 on the CPU; activations start as what T keeps of them. Returns the results
+// in order.
 template <class T>
-std::vector<std::vector<double>> expected_results(const Layer& layer, std::span<const Shape> items, std::int64_t batch,
-                                                  const Options& o, std::int64_t& counter, bool counts) {
+std::vector<std::vector<double>> expected_results(const Layer& layer, std::span<const Shape> items,
+                                                  std::int64_t batch, const Options& o,
+                                                  std::int64_t& counter, bool counts) {
   std::vector<std::unique_ptr<Operand<double>>> memory;
-  Tensors t = make_tensors(layer, items, batch, o, [&](const std::vector<float>& values, const Shape& shape, bool activation) {
-    Operand<float> operand = operand_of<float>(shape, values);
-    memory.push_back(std::make_unique<Operand<double>>(activation ? kept<T>(operand) : widen(operand)));
-    TensorView view = memory.back()->view();
-    static double nothing;
-    if (view.data == nullptr) view.data = &nothing;  // an empty tensor is there
-    return view;
-  });
+  Tensors t = make_tensors(
+      layer, items, batch, o,
+      [&](const std::vector<float>& values, const Shape& shape, bool activation) {
+        Operand<float> operand = operand_of<float>(shape, values);
+        memory.push_back(
+            std::make_unique<Operand<double>>(activation ? kept<T>(operand) : widen(operand)));
+        TensorView view = memory.back()->view();
+        static double nothing;
+        if (view.data == nullptr) view.data = &nothing;  // an empty tensor is there
+        return view;
+      });
   if (counts) t.buffers.push_back({&counter, DType::kI64, {}, {}});
   Context host(1, layer.scratch_bytes(items, batch, DType::kF64, 1, Device::Kind::kCpu));
   const Arena saved(layer.saved_bytes(items, batch, DType::kF64) + 1);
@@ -159,7 +171,8 @@ std::vector<std::vector<double>> expected_results(const Layer& layer, std::span<
 }
 
 template <class T>
-void compare(const Layer& layer, const std::vector<Shape>& items, std::int64_t batch, const Options& o) {
+void compare(const Layer& layer, const std::vector<Shape>& items, std::int64_t batch,
+             const Options& o) {
   SCOPED_TRACE(std::string(layer.kind()) + ", batch " + std::to_string(batch) + ", write " +
                std::to_string(static_cast<int>(o.write)));
   const std::vector<BufferSpec> buffers = layer.buffers(items);
@@ -169,10 +182,15 @@ void compare(const Layer& layer, const std::vector<Shape>& items, std::int64_t b
 
   std::vector<std::unique_ptr<DeviceOperand<T>>> activations;
   std::vector<std::unique_ptr<DeviceOperand<float>>> vectors;
-  Tensors t = make_tensors(layer, items, batch, o, [&](const std::vector<float>& values, const Shape& shape, bool activation) {
-    if (activation) return activations.emplace_back(std::make_unique<DeviceOperand<T>>(shape, stored<T>(values)))->view();
-    return vectors.emplace_back(std::make_unique<DeviceOperand<float>>(shape, values))->view();
-  });
+  Tensors t = make_tensors(
+      layer, items, batch, o,
+      [&](const std::vector<float>& values, const Shape& shape, bool activation) {
+        if (activation)
+          return activations
+              .emplace_back(std::make_unique<DeviceOperand<T>>(shape, stored<T>(values)))
+              ->view();
+        return vectors.emplace_back(std::make_unique<DeviceOperand<float>>(shape, values))->view();
+      });
   const DeviceOperand<std::int64_t> counter({}, {6}), ids({5}, kIds), epoch({1}, {kEpoch});
   if (counts) t.buffers.push_back(counter.view());
   DeviceContext c(layer.scratch_bytes(items, batch, DTypeOf<T>::value, 1, Device::Kind::kCuda));
@@ -237,9 +255,12 @@ TYPED_TEST(ImageLayersCuda, BatchNormAgreesWithFloat64) {
   for (const Shape& item : {Shape{5, 7, 6}, Shape{8, 8, 16}, Shape{3, 3, 40}})
     for (const std::int64_t batch : {0, 2, 5})
       for (int k = 0; k < 8; ++k) {
-        const Options o{.relu = (k & 1) != 0, .residual = (k & 2) != 0, .write = (k & 4) != 0 ? Write::kAdd : Write::kOverwrite};
+        const Options o{.relu = (k & 1) != 0,
+                        .residual = (k & 2) != 0,
+                        .write = (k & 4) != 0 ? Write::kAdd : Write::kOverwrite};
         compare<TypeParam>(*layer, {item}, batch, o);
-        compare<TypeParam>(*layer, {item}, batch, {.training = false, .relu = o.relu, .residual = o.residual});
+        compare<TypeParam>(*layer, {item}, batch,
+                           {.training = false, .relu = o.relu, .residual = o.residual});
       }
 }
 
@@ -252,8 +273,10 @@ TYPED_TEST(ImageLayersCuda, SynchronisedBatchNormAgreesWithFloat64) {
     for (const std::int64_t batch : {0, 3})
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         if (other == 0 && batch == 0) continue;
-        compare<TypeParam>(*layer, {{5, 7, 6}}, batch, {.relu = true, .write = write, .other_rows = other});
-        compare<TypeParam>(*layer, {{8, 8, 16}}, batch, {.residual = true, .write = write, .other_rows = other});
+        compare<TypeParam>(*layer, {{5, 7, 6}}, batch,
+                           {.relu = true, .write = write, .other_rows = other});
+        compare<TypeParam>(*layer, {{8, 8, 16}}, batch,
+                           {.residual = true, .write = write, .other_rows = other});
         compare<TypeParam>(*layer, {{8, 8, 16}}, batch, {.training = false, .other_rows = other});
       }
 }
@@ -265,9 +288,10 @@ TEST_F(ImageLayersCudaOnce, SynchronisedBatchNormSaysHowMuchPinnedMemoryItNeeds)
   const std::vector<Shape> items{{1, 1, 8}};
   const Options o{.other_rows = 4};
   std::vector<std::unique_ptr<DeviceOperand<float>>> memory;
-  Tensors t = make_tensors(*layer, items, 2, o, [&](const std::vector<float>& values, const Shape& shape, bool) {
-    return memory.emplace_back(std::make_unique<DeviceOperand<float>>(shape, values))->view();
-  });
+  Tensors t = make_tensors(
+      *layer, items, 2, o, [&](const std::vector<float>& values, const Shape& shape, bool) {
+        return memory.emplace_back(std::make_unique<DeviceOperand<float>>(shape, values))->view();
+      });
   const DeviceOperand<std::int64_t> counter({}, {0});
   t.buffers.push_back(counter.view());
   DeviceContext c(layer->scratch_bytes(items, 2, DType::kF32, 1, Device::Kind::kCuda));

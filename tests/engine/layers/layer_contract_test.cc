@@ -1,4 +1,5 @@
-// Shapes, messages, defaults and file layouts of the layers, and what they compute where a gradient check cannot see it.
+// Shapes, messages, defaults and file layouts of the layers, and what they compute where a gradient
+// check cannot see it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +20,8 @@ namespace layers = engine::layers;
 std::string shape_error(engine::LayerPtr layer, const std::vector<Shape>& shapes) {
   Graph graph;
   std::vector<NodeId> inputs;
-  for (const Shape& shape : shapes) inputs.push_back(graph.input("in" + std::to_string(inputs.size()), shape));
+  for (const Shape& shape : shapes)
+    inputs.push_back(graph.input("in" + std::to_string(inputs.size()), shape));
   try {
     graph.add("x", std::move(layer), inputs);
   } catch (const engine::ShapeError& error) {
@@ -29,27 +31,37 @@ std::string shape_error(engine::LayerPtr layer, const std::vector<Shape>& shapes
 }
 
 TEST(LayerShapes, MessagesNameTheLayerAndBothShapes) {
-  EXPECT_EQ(shape_error(layers::dense(10), {{28, 28, 1}}),
-            "layer 'x' (dense): expected an input of shape [in] or [positions, in], got [28, 28, 1]");
+  EXPECT_EQ(
+      shape_error(layers::dense(10), {{28, 28, 1}}),
+      "layer 'x' (dense): expected an input of shape [in] or [positions, in], got [28, 28, 1]");
   EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 1}), {{10}}),
             "layer 'x' (conv2d): expected an input of rank 3 [h, w, c], got [10]");
-  EXPECT_EQ(shape_error(layers::conv2d({.out_channels = 1, .kernel = 5, .padding = 1}), {{2, 4, 1}}),
-            "layer 'x' (conv2d): expected an input of at least [3, 3, 1] (window 5, padding 1), got [2, 4, 1]");
+  EXPECT_EQ(
+      shape_error(layers::conv2d({.out_channels = 1, .kernel = 5, .padding = 1}), {{2, 4, 1}}),
+      "layer 'x' (conv2d): expected an input of at least [3, 3, 1] (window 5, padding 1), got [2, "
+      "4, 1]");
   EXPECT_EQ(shape_error(layers::max_pool2d({}), {{1, 1, 16}}),
-            "layer 'x' (max_pool2d): expected an input of at least [2, 2, 16] (window 2, padding 0), got [1, 1, 16]");
+            "layer 'x' (max_pool2d): expected an input of at least [2, 2, 16] (window 2, padding "
+            "0), got [1, 1, 16]");
   EXPECT_EQ(shape_error(layers::add(), {{8, 8, 16}, {8, 8, 32}}),
             "layer 'x' (add): expected two inputs of one shape, got [8, 8, 16] and [8, 8, 32]");
   EXPECT_EQ(shape_error(layers::add(), {{8}}), "layer 'x' (add): expected 2 inputs, got 1");
 }
 
 TEST(LayerShapes, OutputsAreThoseOfPyTorch) {
-  const auto shape = [](engine::LayerPtr layer, const Shape& in) { return layer->output_shape(std::vector{in}); };
-  EXPECT_EQ(shape(layers::conv2d({.out_channels = 64, .kernel = 7, .stride = 2, .padding = 3}), {224, 224, 3}),
+  const auto shape = [](engine::LayerPtr layer, const Shape& in) {
+    return layer->output_shape(std::vector{in});
+  };
+  EXPECT_EQ(shape(layers::conv2d({.out_channels = 64, .kernel = 7, .stride = 2, .padding = 3}),
+                  {224, 224, 3}),
             (Shape{112, 112, 64}));
-  EXPECT_EQ(shape(layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}), {112, 112, 64}), (Shape{56, 56, 64}));
+  EXPECT_EQ(shape(layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}), {112, 112, 64}),
+            (Shape{56, 56, 64}));
   EXPECT_EQ(shape(layers::max_pool2d({.window = 2}), {7, 5, 4}), (Shape{3, 2, 4}));
-  EXPECT_EQ(shape(layers::average_pool2d({.window = 2, .ceil_mode = true}), {7, 5, 4}), (Shape{4, 3, 4}));
-  EXPECT_EQ(shape(layers::average_pool2d({.window = 2, .ceil_mode = true}), {1, 1, 4}), (Shape{1, 1, 4}));
+  EXPECT_EQ(shape(layers::average_pool2d({.window = 2, .ceil_mode = true}), {7, 5, 4}),
+            (Shape{4, 3, 4}));
+  EXPECT_EQ(shape(layers::average_pool2d({.window = 2, .ceil_mode = true}), {1, 1, 4}),
+            (Shape{1, 1, 4}));
   EXPECT_EQ(shape(layers::pad_channels(1, 4), {7, 5, 16}), (Shape{7, 5, 21}));
   EXPECT_EQ(shape(layers::global_average_pool(), {4, 4, 512}), (Shape{512}));
   EXPECT_EQ(shape(layers::flatten(), {7, 7, 32}), (Shape{1568}));
@@ -71,8 +83,10 @@ TEST(LayerOptions, OutOfRangeIsRefused) {
 
 Graph small_graph() {
   return test_support::classifier({4, 4, 3}, [](Graph& g, NodeId x) {
-    const NodeId c = g.add("c", layers::conv2d({.out_channels = 32, .kernel = 3, .padding = 1}), {x});
-    return g.add("fc", layers::dense(10), {g.add("", layers::flatten(), {g.add("n", layers::batch_norm2d(), {c})})});
+    const NodeId c =
+        g.add("c", layers::conv2d({.out_channels = 32, .kernel = 3, .padding = 1}), {x});
+    return g.add("fc", layers::dense(10),
+                 {g.add("", layers::flatten(), {g.add("n", layers::batch_norm2d(), {c})})});
   });
 }
 
@@ -80,8 +94,8 @@ TEST(InitialValues, FollowPyTorchsDistributions) {
   const Graph graph = small_graph();
   ModelState state = ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 5);
-  const auto bounds =
-      std::vector<double>{1 / std::sqrt(27.0), 1 / std::sqrt(27.0), -1, -1, 1 / std::sqrt(512.0), 1 / std::sqrt(512.0)};
+  const auto bounds = std::vector<double>{1 / std::sqrt(27.0),  1 / std::sqrt(27.0), -1, -1,
+                                          1 / std::sqrt(512.0), 1 / std::sqrt(512.0)};
   std::size_t parameter = 0;
   for (const ModelState::Entry& entry : state.entries) {
     if (entry.kind != ModelState::Kind::kParameter) continue;
@@ -97,16 +111,22 @@ TEST(InitialValues, FollowPyTorchsDistributions) {
     EXPECT_NEAR(sum / n / bound, 0, 4 / std::sqrt(3 * n)) << entry.name;
     EXPECT_NEAR(squares / n * 3 / (bound * bound), 1, 4 / std::sqrt(n)) << entry.name;
   }
-  for (const float value : state.view(state.entries[2]).span<float>()) EXPECT_EQ(value, 1) << state.entries[2].name;
-  for (const float value : state.view(state.entries[3]).span<float>()) EXPECT_EQ(value, 0) << state.entries[3].name;
-  for (const float value : state.view(state.entries[5]).span<float>()) EXPECT_EQ(value, 1) << state.entries[5].name;
+  for (const float value : state.view(state.entries[2]).span<float>())
+    EXPECT_EQ(value, 1) << state.entries[2].name;
+  for (const float value : state.view(state.entries[3]).span<float>())
+    EXPECT_EQ(value, 0) << state.entries[3].name;
+  for (const float value : state.view(state.entries[5]).span<float>())
+    EXPECT_EQ(value, 1) << state.entries[5].name;
 }
 
 // torchvision's residual networks: normal with variance 2 / (out * kh * kw).
 TEST(InitialValues, OfAConvolutionMayBeNormalByFanOut) {
   const Graph graph = test_support::classifier({4, 4, 3}, [](Graph& g, NodeId x) {
-    const layers::Conv2dOptions options{.out_channels = 64, .padding = 1, .bias = false, .init = layers::ConvInit::kNormalFanOut};
-    return g.add("fc", layers::dense(10), {g.add("", layers::global_average_pool(), {g.add("c", layers::conv2d(options), {x})})});
+    const layers::Conv2dOptions options{
+        .out_channels = 64, .padding = 1, .bias = false, .init = layers::ConvInit::kNormalFanOut};
+    return g.add(
+        "fc", layers::dense(10),
+        {g.add("", layers::global_average_pool(), {g.add("c", layers::conv2d(options), {x})})});
   });
   ModelState state = ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 5);
@@ -127,9 +147,12 @@ TEST(InitialValues, OfAConvolutionMayBeNormalByFanOut) {
 TEST(LabelSmoothing, ActsInTrainingAlone) {
   const auto losses = [](double smoothing) {
     Graph graph;
-    const NodeId x = graph.input("input", {2, 1, 3}), labels = graph.input("labels", {}, engine::DType::kI32);
-    const NodeId logits = graph.add("fc", layers::dense(4), {graph.add("", layers::flatten(), {x})});
-    graph.set_outputs(logits, graph.add("", layers::softmax_cross_entropy(smoothing), {logits, labels}));
+    const NodeId x = graph.input("input", {2, 1, 3}),
+                 labels = graph.input("labels", {}, engine::DType::kI32);
+    const NodeId logits =
+        graph.add("fc", layers::dense(4), {graph.add("", layers::flatten(), {x})});
+    graph.set_outputs(logits,
+                      graph.add("", layers::softmax_cross_entropy(smoothing), {logits, labels}));
     test_support::Harness harness(std::move(graph), {.max_batch = 3, .dtype = engine::DType::kF64});
     const test_support::RandomBatch batch(harness.graph, 3);
     const double trained = harness.executor.forward(batch.view(), true).loss_sum;
@@ -143,16 +166,20 @@ TEST(LabelSmoothing, ActsInTrainingAlone) {
 
 TEST(InitialValues, DependOnSeedAndNameButNotOnDType) {
   const Graph graph = small_graph();
-  ModelState single = ModelState::allocate(graph, engine::DType::kF32), again = ModelState::allocate(graph, engine::DType::kF32),
+  ModelState single = ModelState::allocate(graph, engine::DType::kF32),
+             again = ModelState::allocate(graph, engine::DType::kF32),
              twice = ModelState::allocate(graph, engine::DType::kF64);
   single.initialize(graph, 5);
   twice.initialize(graph, 5);
   again.initialize(graph, 6);
   for (const ModelState::Entry& entry : single.entries) {
     if (entry.kind == ModelState::Kind::kCounter) continue;
-    EXPECT_EQ(test_support::to_doubles(single.view(entry)), test_support::to_doubles(twice.view(entry))) << entry.name;
+    EXPECT_EQ(test_support::to_doubles(single.view(entry)),
+              test_support::to_doubles(twice.view(entry)))
+        << entry.name;
   }
-  EXPECT_NE(test_support::to_doubles(single.view(single.entries[0])), test_support::to_doubles(again.view(again.entries[0])));
+  EXPECT_NE(test_support::to_doubles(single.view(single.entries[0])),
+            test_support::to_doubles(again.view(again.entries[0])));
   EXPECT_NE(test_support::to_doubles(single.view(single.entries[1]))[0],
             test_support::to_doubles(single.view(single.entries[0]))[0]);
 }
@@ -177,14 +204,16 @@ TEST(FileLayout, ConvolutionWeightsAreOutInHeightWidth) {
 
 // logits = the sample itself (4 values), through layers that a case adds.
 std::vector<double> logits_of(Graph graph, bool training, std::int64_t count) {
-  test_support::Harness harness(std::move(graph), {.max_batch = count, .dtype = engine::DType::kF64});
+  test_support::Harness harness(std::move(graph),
+                                {.max_batch = count, .dtype = engine::DType::kF64});
   const test_support::RandomBatch batch(harness.graph, count);
   harness.executor.forward(batch.view(), training);
   return test_support::to_doubles(harness.executor.logits());
 }
 
 TEST(Flatten, PutsChannelsFirst) {
-  Graph graph = test_support::classifier({2, 1, 3}, [](Graph& g, NodeId x) { return g.add("", layers::flatten(), {x}); });
+  Graph graph = test_support::classifier(
+      {2, 1, 3}, [](Graph& g, NodeId x) { return g.add("", layers::flatten(), {x}); });
   const test_support::RandomBatch batch(graph, 1);
   const std::vector<float>& s = batch.samples;  // (h, c): h0c0 h0c1 h0c2 h1c0 h1c1 h1c2
   const std::vector<double> expected{s[0], s[3], s[1], s[4], s[2], s[5]};
@@ -193,10 +222,12 @@ TEST(Flatten, PutsChannelsFirst) {
 
 TEST(Dropout, ScalesWhatItKeepsAndIsOffInInference) {
   const auto graph = [] {
-    return test_support::classifier({1000}, [](Graph& g, NodeId x) { return g.add("drop", layers::dropout(0.25), {x}); });
+    return test_support::classifier(
+        {1000}, [](Graph& g, NodeId x) { return g.add("drop", layers::dropout(0.25), {x}); });
   };
   const test_support::RandomBatch batch(graph(), 4);
-  const std::vector<double> trained = logits_of(graph(), true, 4), inferred = logits_of(graph(), false, 4);
+  const std::vector<double> trained = logits_of(graph(), true, 4),
+                            inferred = logits_of(graph(), false, 4);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < trained.size(); ++i) {
     EXPECT_EQ(inferred[i], batch.samples[i]);
@@ -209,11 +240,13 @@ TEST(Dropout, ScalesWhatItKeepsAndIsOffInInference) {
 
 TEST(Dropout, DoesNotDependOnHowTheBatchIsSplit) {
   const auto make = [] {
-    return test_support::classifier(
-        {40}, [](Graph& g, NodeId x) { return g.add("fc", layers::dense(5), {g.add("", layers::dropout(0.5), {x})}); });
+    return test_support::classifier({40}, [](Graph& g, NodeId x) {
+      return g.add("fc", layers::dense(5), {g.add("", layers::dropout(0.5), {x})});
+    });
   };
   const auto run = [&](std::int64_t first, std::int64_t count, int threads) {
-    test_support::Harness harness(make(), {.max_batch = 8, .dtype = engine::DType::kF64, .threads = threads});
+    test_support::Harness harness(
+        make(), {.max_batch = 8, .dtype = engine::DType::kF64, .threads = threads});
     const test_support::RandomBatch batch(harness.graph, 8);
     harness.executor.forward(batch.slice(first, count), true);
     return test_support::to_doubles(harness.executor.logits());
@@ -224,7 +257,8 @@ TEST(Dropout, DoesNotDependOnHowTheBatchIsSplit) {
 }
 
 TEST(Dropout, DrawsAnewInEachEpoch) {
-  Graph graph = test_support::classifier({64}, [](Graph& g, NodeId x) { return g.add("", layers::dropout(0.5), {x}); });
+  Graph graph = test_support::classifier(
+      {64}, [](Graph& g, NodeId x) { return g.add("", layers::dropout(0.5), {x}); });
   test_support::Harness harness(std::move(graph), {.max_batch = 2});
   const test_support::RandomBatch batch(harness.graph, 2);
   engine::BatchView view = batch.view();
@@ -236,8 +270,9 @@ TEST(Dropout, DrawsAnewInEachEpoch) {
 }
 
 TEST(BatchNorm, KeepsRunningStatisticsAsPyTorchDoes) {
-  Graph graph = test_support::classifier(
-      {2, 2, 1}, [](Graph& g, NodeId x) { return g.add("", layers::flatten(), {g.add("n", layers::batch_norm2d(), {x})}); });
+  Graph graph = test_support::classifier({2, 2, 1}, [](Graph& g, NodeId x) {
+    return g.add("", layers::flatten(), {g.add("n", layers::batch_norm2d(), {x})});
+  });
   test_support::Harness harness(std::move(graph), {.max_batch = 3, .dtype = engine::DType::kF64});
   const test_support::RandomBatch batch(harness.graph, 3);
   double mean = 0, squares = 0;

@@ -12,7 +12,8 @@ namespace layers = engine::layers;
 
 struct Case {
   const char* name;
-  NodeId (*wire)(Graph& graph, NodeId x);  // what lies between a first convolution and the logits; x is [6, 5, 3]
+  NodeId (*wire)(Graph& graph,
+                 NodeId x);  // what lies between a first convolution and the logits; x is [6, 5, 3]
 };
 
 NodeId head(Graph& graph, NodeId image) {
@@ -21,7 +22,9 @@ NodeId head(Graph& graph, NodeId image) {
 
 constexpr Case kCases[] = {
     {"dense_without_bias",
-     [](Graph& g, NodeId x) { return g.add("d", layers::dense(4, false), {g.add("", layers::global_average_pool(), {x})}); }},
+     [](Graph& g, NodeId x) {
+       return g.add("d", layers::dense(4, false), {g.add("", layers::global_average_pool(), {x})});
+     }},
     {"dense_with_relu",
      [](Graph& g, NodeId x) {
        const NodeId hidden = g.add("d", layers::dense(8), {g.add("", layers::flatten(), {x})});
@@ -29,53 +32,87 @@ constexpr Case kCases[] = {
      }},
     {"conv2d_stride_2_padded",
      [](Graph& g, NodeId x) {
-       return head(g, g.add("c", layers::conv2d({.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1}), {x}));
+       return head(
+           g,
+           g.add("c", layers::conv2d({.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1}),
+                 {x}));
      }},
     {"conv2d_5x5_without_bias",
      [](Graph& g, NodeId x) {
-       return head(g, g.add("c", layers::conv2d({.out_channels = 2, .kernel = 5, .padding = 2, .bias = false}), {x}));
+       return head(
+           g,
+           g.add("c", layers::conv2d({.out_channels = 2, .kernel = 5, .padding = 2, .bias = false}),
+                 {x}));
      }},
     {"conv2d_1x1_stride_2",
-     [](Graph& g, NodeId x) { return head(g, g.add("c", layers::conv2d({.out_channels = 4, .kernel = 1, .stride = 2}), {x})); }},
-    {"batch_norm2d", [](Graph& g, NodeId x) { return head(g, g.add("n", layers::batch_norm2d(), {x})); }},
+     [](Graph& g, NodeId x) {
+       return head(g,
+                   g.add("c", layers::conv2d({.out_channels = 4, .kernel = 1, .stride = 2}), {x}));
+     }},
+    {"batch_norm2d",
+     [](Graph& g, NodeId x) { return head(g, g.add("n", layers::batch_norm2d(), {x})); }},
     {"batch_norm2d_with_relu",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::relu(), {g.add("n", layers::batch_norm2d(), {x})})); }},
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::relu(), {g.add("n", layers::batch_norm2d(), {x})}));
+     }},
     {"batch_norm2d_with_residual",
      [](Graph& g, NodeId x) {
        return head(g, g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {x}), x}));
      }},
     {"batch_norm2d_with_residual_and_relu",
      [](Graph& g, NodeId x) {
-       const NodeId inner = g.add("c", layers::conv2d({.out_channels = 3, .kernel = 3, .padding = 1}), {x});
-       return head(g, g.add("", layers::relu(), {g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {inner}), x})}));
+       const NodeId inner =
+           g.add("c", layers::conv2d({.out_channels = 3, .kernel = 3, .padding = 1}), {x});
+       return head(
+           g, g.add("", layers::relu(),
+                    {g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {inner}), x})}));
      }},
     {"relu", [](Graph& g, NodeId x) { return head(g, g.add("", layers::relu(), {x})); }},
-    {"max_pool2d", [](Graph& g, NodeId x) { return head(g, g.add("", layers::max_pool2d({.window = 2}), {x})); }},
+    {"max_pool2d",
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::max_pool2d({.window = 2}), {x})); }},
     {"max_pool2d_overlapping",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}), {x})); }},
-    {"average_pool2d", [](Graph& g, NodeId x) { return head(g, g.add("", layers::average_pool2d({.window = 2}), {x})); }},
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}), {x}));
+     }},
+    {"average_pool2d",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::average_pool2d({.window = 2}), {x}));
+     }},
     {"average_pool2d_overlapping",
      [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::average_pool2d({.window = 3, .stride = 2, .padding = 1}), {x}));
+       return head(
+           g, g.add("", layers::average_pool2d({.window = 3, .stride = 2, .padding = 1}), {x}));
      }},
     {"average_pool2d_in_ceil_mode",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::average_pool2d({.window = 2, .ceil_mode = true}), {x})); }},
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::average_pool2d({.window = 2, .ceil_mode = true}), {x}));
+     }},
     {"max_pool2d_in_ceil_mode",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::max_pool2d({.window = 2, .ceil_mode = true}), {x})); }},
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::max_pool2d({.window = 2, .ceil_mode = true}), {x}));
+     }},
     {"conv2d_7x7_stride_2",
      [](Graph& g, NodeId x) {
-       return head(g, g.add("c", layers::conv2d({.out_channels = 4, .kernel = 7, .stride = 2, .padding = 3}), {x}));
+       return head(
+           g,
+           g.add("c", layers::conv2d({.out_channels = 4, .kernel = 7, .stride = 2, .padding = 3}),
+                 {x}));
      }},
-    {"pad_channels", [](Graph& g, NodeId x) { return head(g, g.add("", layers::pad_channels(1, 2), {x})); }},
+    {"pad_channels",
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::pad_channels(1, 2), {x})); }},
     {"pad_channels_of_a_tensor_that_others_read",
      [](Graph& g, NodeId x) {
        const NodeId wide = g.add("c", layers::conv2d({.out_channels = 5, .padding = 1}), {x});
-       return head(
-           g, g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {wide}), g.add("", layers::pad_channels(0, 2), {x})}));
+       return head(g, g.add("", layers::add(),
+                            {g.add("n", layers::batch_norm2d(), {wide}),
+                             g.add("", layers::pad_channels(0, 2), {x})}));
      }},
-    {"pad_channels_by_none", [](Graph& g, NodeId x) { return head(g, g.add("", layers::pad_channels(0, 0), {x})); }},
+    {"pad_channels_by_none",
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::pad_channels(0, 0), {x})); }},
     {"global_average_pool",
-     [](Graph& g, NodeId x) { return g.add("d", layers::dense(4), {g.add("", layers::global_average_pool(), {x})}); }},
+     [](Graph& g, NodeId x) {
+       return g.add("d", layers::dense(4), {g.add("", layers::global_average_pool(), {x})});
+     }},
     {"flatten", [](Graph& g, NodeId x) { return head(g, x); }},
     {"add_of_one_tensor",
      [](Graph& g, NodeId x) {
@@ -83,12 +120,13 @@ constexpr Case kCases[] = {
      }},
     {"add_of_two",
      [](Graph& g, NodeId x) {
-       return head(g,
-                   g.add("", layers::add(),
-                         {g.add("", layers::relu(), {x}), g.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x})}));
+       return head(g, g.add("", layers::add(),
+                            {g.add("", layers::relu(), {x}),
+                             g.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x})}));
      }},
     {"dropout", [](Graph& g, NodeId x) { return head(g, g.add("", layers::dropout(0.4), {x})); }},
-    {"dropout_of_rate_0", [](Graph& g, NodeId x) { return head(g, g.add("", layers::dropout(0), {x})); }},
+    {"dropout_of_rate_0",
+     [](Graph& g, NodeId x) { return head(g, g.add("", layers::dropout(0), {x})); }},
 };
 
 class LayerGradient : public testing::TestWithParam<Case> {};
@@ -96,9 +134,12 @@ class LayerGradient : public testing::TestWithParam<Case> {};
 TEST_P(LayerGradient, AgreesWithFiniteDifferences) {
   for (const bool fuse : {true, false}) {
     Graph graph = test_support::classifier({6, 5, 2}, [](Graph& g, NodeId x) {
-      return GetParam().wire(g, g.add("first", layers::conv2d({.out_channels = 3, .kernel = 3, .padding = 1}), {x}));
+      return GetParam().wire(
+          g, g.add("first", layers::conv2d({.out_channels = 3, .kernel = 3, .padding = 1}), {x}));
     });
-    EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4, .fuse = fuse}), 1e-7) << "fuse " << fuse;
+    EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4, .fuse = fuse}),
+              1e-7)
+        << "fuse " << fuse;
   }
 }
 
@@ -108,17 +149,22 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LayerGradient, testing::ValuesIn(kCases),
 // The loss itself with label smoothing: the harness' classifiers have the plain one.
 TEST(LabelSmoothing, GradientAgreesWithFiniteDifferences) {
   Graph graph;
-  const NodeId x = graph.input("input", {4, 3, 2}), labels = graph.input("labels", {}, engine::DType::kI32);
-  const NodeId logits = head(graph, graph.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x}));
+  const NodeId x = graph.input("input", {4, 3, 2}),
+               labels = graph.input("labels", {}, engine::DType::kI32);
+  const NodeId logits =
+      head(graph, graph.add("c", layers::conv2d({.out_channels = 3, .padding = 1}), {x}));
   graph.set_outputs(logits, graph.add("", layers::softmax_cross_entropy(0.3), {logits, labels}));
   EXPECT_LT(test_support::gradient_error(std::move(graph), 3, {.max_batch = 4}), 1e-7);
 }
 
-// A checker that cannot fail checks nothing: with the wrong sign of one layer's gradient it must complain.
+// A checker that cannot fail checks nothing: with the wrong sign of one layer's gradient it must
+// complain.
 class WrongRelu final : public engine::Layer {
  public:
   std::string_view kind() const override { return "wrong_relu"; }
-  engine::Shape output_shape(std::span<const engine::Shape> inputs) const override { return inputs[0]; }
+  engine::Shape output_shape(std::span<const engine::Shape> inputs) const override {
+    return inputs[0];
+  }
   void forward(const engine::LayerRun& run) const override { right_->forward(run); }
   void backward(const engine::LayerRun& run) const override {
     right_->backward(run);
@@ -132,7 +178,8 @@ class WrongRelu final : public engine::Layer {
 
 TEST(GradientCheck, NoticesAWrongGradient) {
   Graph graph = test_support::classifier({6, 5, 2}, [](Graph& g, NodeId x) {
-    const NodeId first = g.add("first", layers::conv2d({.out_channels = 3, .kernel = 3, .padding = 1}), {x});
+    const NodeId first =
+        g.add("first", layers::conv2d({.out_channels = 3, .kernel = 3, .padding = 1}), {x});
     return head(g, g.add("", std::make_unique<WrongRelu>(), {first}));
   });
   EXPECT_GT(test_support::gradient_error(std::move(graph), 3), 1e-6);

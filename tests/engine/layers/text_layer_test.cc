@@ -1,4 +1,5 @@
-// Layers of models of text: gradients against central differences in float64, shapes and their messages, tied parameters.
+// Layers of models of text: gradients against central differences in float64, shapes and their
+// messages, tied parameters.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,29 +14,39 @@ namespace {
 using engine::Graph;
 using engine::NodeId;
 using engine::Shape;
-namespace kernels = engine::kernels;
+namespace ops = engine::ops;
 namespace layers = engine::layers;
 
 constexpr std::int64_t kPositions = 6, kVocabulary = 5, kWidth = 8;
 
-NodeId embed(Graph& graph, NodeId tokens) { return graph.add("wte", layers::embedding(kVocabulary, kWidth), {tokens}); }
+NodeId embed(Graph& graph, NodeId tokens) {
+  return graph.add("wte", layers::embedding(kVocabulary, kWidth), {tokens});
+}
 NodeId head(Graph& graph, NodeId x) { return graph.add("head", layers::dense(kVocabulary), {x}); }
 
 struct Case {
   const char* name;
-  NodeId (*wire)(Graph& graph, NodeId x);  // between the embedding of the tokens, [6, 8], and the logits
+  NodeId (*wire)(Graph& graph,
+                 NodeId x);  // between the embedding of the tokens, [6, 8], and the logits
 };
 
 constexpr Case kCases[] = {
     {"embedding", [](Graph& g, NodeId x) { return head(g, x); }},
-    {"position_embedding", [](Graph& g, NodeId x) { return head(g, g.add("wpe", layers::position_embedding(6), {x})); }},
+    {"position_embedding",
+     [](Graph& g, NodeId x) { return head(g, g.add("wpe", layers::position_embedding(6), {x})); }},
     {"position_embedding_of_a_longer_context",
      [](Graph& g, NodeId x) { return head(g, g.add("wpe", layers::position_embedding(9), {x})); }},
-    {"layer_norm", [](Graph& g, NodeId x) { return head(g, g.add("ln", layers::layer_norm(), {x})); }},
+    {"layer_norm",
+     [](Graph& g, NodeId x) { return head(g, g.add("ln", layers::layer_norm(), {x})); }},
     {"gelu_exact", [](Graph& g, NodeId x) { return head(g, g.add("", layers::gelu(), {x})); }},
-    {"gelu_tanh", [](Graph& g, NodeId x) { return head(g, g.add("", layers::gelu(kernels::GeluKind::kTanh), {x})); }},
+    {"gelu_tanh",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::gelu(ops::GeluKind::kTanh), {x}));
+     }},
     {"dense_of_positions",
-     [](Graph& g, NodeId x) { return head(g, g.add("", layers::relu(), {g.add("fc", layers::dense(7), {x})})); }},
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("", layers::relu(), {g.add("fc", layers::dense(7), {x})}));
+     }},
     {"dropout", [](Graph& g, NodeId x) { return head(g, g.add("", layers::dropout(0.3), {x})); }},
     {"attention_of_one_head",
      [](Graph& g, NodeId x) {
@@ -67,17 +78,21 @@ constexpr Case kCases[] = {
     {"tied_three_times",
      [](Graph& g, NodeId x) {
        const NodeId first = g.add("fc", layers::dense(kWidth), {x});
-       const NodeId second = g.add_tied("again", layers::dense(kWidth), {g.add("", layers::gelu(), {first})}, first);
+       const NodeId second =
+           g.add_tied("again", layers::dense(kWidth), {g.add("", layers::gelu(), {first})}, first);
        const NodeId third = g.add_tied("", layers::dense(kWidth), {second}, first);
        return head(g, g.add("", layers::add(), {third, x}));
      }},
     {"block",
      [](Graph& g, NodeId x) {
        const NodeId qkv = g.add("qkv", layers::dense(24), {g.add("ln", layers::layer_norm(), {x})});
-       const NodeId branch = g.add("out", layers::dense(8), {g.add("", layers::causal_self_attention(2), {qkv})});
+       const NodeId branch =
+           g.add("out", layers::dense(8), {g.add("", layers::causal_self_attention(2), {qkv})});
        const NodeId sum = g.add("", layers::add(), {branch, x});
-       const NodeId mlp = g.add("fc", layers::dense(16), {g.add("ln2", layers::layer_norm(), {sum})});
-       const NodeId end = g.add("proj", layers::dense(8), {g.add("", layers::gelu(kernels::GeluKind::kTanh), {mlp})});
+       const NodeId mlp =
+           g.add("fc", layers::dense(16), {g.add("ln2", layers::layer_norm(), {sum})});
+       const NodeId end =
+           g.add("proj", layers::dense(8), {g.add("", layers::gelu(ops::GeluKind::kTanh), {mlp})});
        return head(g, g.add("", layers::add(), {end, sum}));
      }},
 };
@@ -85,22 +100,26 @@ constexpr Case kCases[] = {
 class TextLayerGradient : public testing::TestWithParam<Case> {
  protected:
   static Graph graph() {
-    return test_support::text_model(kPositions, [](Graph& g, NodeId tokens) { return GetParam().wire(g, embed(g, tokens)); });
+    return test_support::text_model(
+        kPositions, [](Graph& g, NodeId tokens) { return GetParam().wire(g, embed(g, tokens)); });
   }
 };
 
 TEST_P(TextLayerGradient, AgreesWithFiniteDifferences) {
   for (const bool fuse : {true, false})
-    EXPECT_LT(test_support::gradient_error(graph(), 3, {.max_batch = 4, .fuse = fuse}), 1e-7) << "fuse " << fuse;
+    EXPECT_LT(test_support::gradient_error(graph(), 3, {.max_batch = 4, .fuse = fuse}), 1e-7)
+        << "fuse " << fuse;
 }
 
 TEST_P(TextLayerGradient, OfFloat32IsThatOfFloat64) {
-  test_support::Harness single(graph(), {.max_batch = 5}), twice(graph(), {.max_batch = 5, .dtype = engine::DType::kF64});
+  test_support::Harness single(graph(), {.max_batch = 5}),
+      twice(graph(), {.max_batch = 5, .dtype = engine::DType::kF64});
   const test_support::RandomBatch batch(single.graph, 5);
   const auto without_gaps = [](const test_support::Harness& h) {
     std::vector<double> all;
     for (std::size_t slot = 0; slot < h.state.parameters.gradients.slots().size(); ++slot)
-      for (const double value : test_support::to_doubles(h.state.parameters.gradients.view(slot))) all.push_back(value);
+      for (const double value : test_support::to_doubles(h.state.parameters.gradients.view(slot)))
+        all.push_back(value);
     return all;
   };
   test_support::gradients(single, batch.view());
@@ -115,21 +134,27 @@ TEST_P(TextLayerGradient, AddsUpOverMicroBatchesAndOfNothingIsZero) {
   test_support::gradients(harness, batch.slice(0, 1));
   harness.executor.forward(batch.slice(1, 3), true);
   harness.executor.backward(1, engine::Write::kAdd, {});
-  EXPECT_LT(test_support::difference(test_support::to_doubles(harness.state.parameters.gradients), whole), 1e-12);
-  for (const double value : test_support::gradients(harness, batch.slice(0, 0))) ASSERT_EQ(value, 0);
+  EXPECT_LT(
+      test_support::difference(test_support::to_doubles(harness.state.parameters.gradients), whole),
+      1e-12);
+  for (const double value : test_support::gradients(harness, batch.slice(0, 0)))
+    ASSERT_EQ(value, 0);
 }
 
 TEST_P(TextLayerGradient, PlanNeverOverlapsWhatIsStillNeeded) {
   const Graph g = graph();
   for (const bool training : {true, false})
-    EXPECT_EQ(test_support::check_plan(engine::Plan::compile(g, {.max_batch = 3, .training = training})), "");
+    EXPECT_EQ(
+        test_support::check_plan(engine::Plan::compile(g, {.max_batch = 3, .training = training})),
+        "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TextLayerGradient, testing::ValuesIn(kCases),
                          [](const auto& each) { return std::string(each.param.name); });
 
 // The message of the error that adding the layer throws.
-std::string error_of(engine::LayerPtr layer, const Shape& shape, engine::DType dtype = engine::DType::kF32) {
+std::string error_of(engine::LayerPtr layer, const Shape& shape,
+                     engine::DType dtype = engine::DType::kF32) {
   Graph graph;
   try {
     graph.add("x", std::move(layer), {graph.input("in", shape, dtype)});
@@ -142,12 +167,15 @@ std::string error_of(engine::LayerPtr layer, const Shape& shape, engine::DType d
 TEST(TextLayerShapes, MessagesNameTheLayerAndBothShapes) {
   EXPECT_EQ(error_of(layers::embedding(9, 4), {3, 2}, engine::DType::kI32),
             "layer 'x' (embedding): expected an input of rank 1 [positions], got [3, 2]");
-  EXPECT_EQ(error_of(layers::embedding(9, 4), {3}), "layer 'x' (embedding): expected i32 for input 0, got f32 from input 'in'");
+  EXPECT_EQ(error_of(layers::embedding(9, 4), {3}),
+            "layer 'x' (embedding): expected i32 for input 0, got f32 from input 'in'");
   EXPECT_EQ(error_of(layers::position_embedding(8), {9, 4}),
             "layer 'x' (position_embedding): expected at most 8 positions, got [9, 4]");
   EXPECT_EQ(error_of(layers::causal_self_attention(5), {9, 24}),
-            "layer 'x' (causal_self_attention): expected [positions, 3 * width] with a width that 5 heads divide, got [9, 24]");
-  EXPECT_EQ(error_of(layers::layer_norm(), {}), "layer 'x' (layer_norm): expected an input of rank 1 or more, got []");
+            "layer 'x' (causal_self_attention): expected [positions, 3 * width] with a width that "
+            "5 heads divide, got [9, 24]");
+  EXPECT_EQ(error_of(layers::layer_norm(), {}),
+            "layer 'x' (layer_norm): expected an input of rank 1 or more, got []");
 }
 
 TEST(TextLayerOptions, OutOfRangeIsRefused) {
@@ -161,14 +189,16 @@ TEST(TextLayerOptions, OutOfRangeIsRefused) {
 TEST(Tied, TheStateListsTheParameterOnceAndItIsCompleteWithItsFirstUser) {
   const Graph graph = test_support::text_model(kPositions, [](Graph& g, NodeId tokens) {
     const NodeId x = embed(g, tokens);
-    return g.add_tied("out", layers::dense(kVocabulary, false), {g.add("ln", layers::layer_norm(), {x})}, x);
+    return g.add_tied("out", layers::dense(kVocabulary, false),
+                      {g.add("ln", layers::layer_norm(), {x})}, x);
   });
   const engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   ASSERT_EQ(state.entries.size(), 3U);
   EXPECT_EQ(state.entries[0].name, "wte.weight");
   EXPECT_EQ(state.parameter_count(), kVocabulary * kWidth + 2 * kWidth);
   const engine::Plan plan = engine::Plan::compile(graph, {});
-  // Steps: wte, ln, out, loss. After `out` nothing is final; after `ln` its own parameters are; after `wte` all are.
+  // Steps: wte, ln, out, loss. After `out` nothing is final; after `ln` its own parameters are;
+  // after `wte` all are.
   ASSERT_EQ(plan.steps.size(), 4U);
   EXPECT_EQ(plan.steps[2].gradients_complete, 0);
   EXPECT_GT(plan.steps[1].gradients_complete, 0);
@@ -191,32 +221,40 @@ TEST(Tied, WhatDoesNotFitIsRefusedWithBothShapes) {
     return "no error";
   };
   EXPECT_EQ(error(layers::dense(6, false), x),
-            "layer 'out' (dense): tied to layer 'wte' (embedding), expected its parameters (weight [5, 8]), got weight [6, 8]");
+            "layer 'out' (dense): tied to layer 'wte' (embedding), expected its parameters (weight "
+            "[5, 8]), got weight [6, 8]");
   EXPECT_EQ(error(layers::dense(5), x),
-            "layer 'out' (dense): tied to layer 'wte' (embedding), expected its parameters (weight [5, 8]), got weight [5, 8], "
+            "layer 'out' (dense): tied to layer 'wte' (embedding), expected its parameters (weight "
+            "[5, 8]), got weight [5, 8], "
             "bias [5]");
-  EXPECT_EQ(error(layers::dense(5, false), tokens), "layer 'out' (dense): tied to node 0, which has no parameters of its own");
-  EXPECT_EQ(error(layers::dense(5, false), 99), "layer 'out' (dense): tied to node 99, which has no parameters of its own");
+  EXPECT_EQ(error(layers::dense(5, false), tokens),
+            "layer 'out' (dense): tied to node 0, which has no parameters of its own");
+  EXPECT_EQ(error(layers::dense(5, false), 99),
+            "layer 'out' (dense): tied to node 99, which has no parameters of its own");
   EXPECT_EQ(error(layers::dense(5, false), x), "no error");
 }
 
 TEST(Embedding, ATokenOutOfRangeIsRefused) {
-  const Graph graph = test_support::text_model(4, [](Graph& g, NodeId tokens) { return head(g, embed(g, tokens)); });
+  const Graph graph = test_support::text_model(
+      4, [](Graph& g, NodeId tokens) { return head(g, embed(g, tokens)); });
   const engine::Plan plan = engine::Plan::compile(graph, {});
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   engine::ThreadPool threads(1);
   engine::Executor executor(plan, state, threads, 0);
   const std::vector<std::int32_t> tokens{0, 4, 5, 1}, labels(4, 0);
   const std::vector<std::int64_t> ids{0};
-  EXPECT_THROW(executor.forward({.count = 1, .samples = {}, .tokens = tokens, .labels = labels, .sample_ids = ids}, true),
-               engine::InputError);
+  EXPECT_THROW(
+      executor.forward(
+          {.count = 1, .samples = {}, .tokens = tokens, .labels = labels, .sample_ids = ids}, true),
+      engine::InputError);
 }
 
 // Of sequences too the mask depends on (seed, epoch, sample) alone.
 TEST(Dropout, OfSequencesDoesNotDependOnHowTheBatchIsSplit) {
   const auto run = [](std::int64_t first, std::int64_t count) {
     Graph graph = test_support::text_model(kPositions, [](Graph& g, NodeId tokens) {
-      const NodeId qkv = g.add("qkv", layers::dense(24), {g.add("drop", layers::dropout(0.5), {embed(g, tokens)})});
+      const NodeId qkv = g.add("qkv", layers::dense(24),
+                               {g.add("drop", layers::dropout(0.5), {embed(g, tokens)})});
       return head(g, g.add("attn", layers::causal_self_attention(2, 0.5), {qkv}));
     });
     test_support::Harness harness(std::move(graph), {.max_batch = 8, .dtype = engine::DType::kF64});

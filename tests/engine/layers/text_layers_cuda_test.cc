@@ -1,11 +1,12 @@
-// Layers of models of text in device memory, for every storage, against the same layers in float64 on the host: what they save,
-// which scratch they ask for, and that they leave device memory to the device.
+// Layers of models of text in device memory, for every storage, against the same layers in float64
+// on the host: what they save, which scratch they ask for, and that they leave device memory to the
+// device.
 #include <cstring>
 #include <memory>
 
-#include "engine/kernels/operand_checks.h"
 #include "engine/layers/layers.h"
-#include "tests/engine/kernels/cuda/cuda_test_support.h"
+#include "engine/ops/common/operand_checks.h"
+#include "tests/engine/ops/device/cuda_test_support.h"
 
 namespace engine {
 namespace {
@@ -42,7 +43,8 @@ class Tensors {
     std::vector<double> values;
     with(view.dtype, [&]<class T>(T value) {
       for (std::int64_t i = 0; i < view.count(); ++i) {
-        std::memcpy(&value, bytes.data() + static_cast<std::size_t>(i) * sizeof value, sizeof value);
+        std::memcpy(&value, bytes.data() + static_cast<std::size_t>(i) * sizeof value,
+                    sizeof value);
         if constexpr (std::is_arithmetic_v<T>)
           values.push_back(static_cast<double>(value));
         else
@@ -74,7 +76,9 @@ class Tensors {
   std::vector<std::unique_ptr<Arena>> arenas_;
 };
 
-std::vector<float> numbers(const Shape& shape, std::uint32_t seed) { return random_operand(shape, seed).values; }
+std::vector<float> numbers(const Shape& shape, std::uint32_t seed) {
+  return random_operand(shape, seed).values;
+}
 
 Shape batched(const Shape& item) {
   std::vector<std::int64_t> dims{kBatch};
@@ -86,7 +90,8 @@ Shape batched(const Shape& item) {
 using Outcome = std::vector<std::vector<double>>;
 
 // One step of the layer with activations of `storage`.
-Outcome run(const Layer& layer, std::span<const Shape> items, DType storage, KernelContext& context) {
+Outcome run(const Layer& layer, std::span<const Shape> items, DType storage,
+            KernelContext& context) {
   Tensors tensors(context.device);
   std::vector<TensorView> inputs, input_gradients, parameters, parameter_gradients;
   std::vector<Write> writes;
@@ -96,26 +101,32 @@ Outcome run(const Layer& layer, std::span<const Shape> items, DType storage, Ker
     const bool ids = layer.input_dtype(static_cast<int>(i)) == DType::kI32;
     std::vector<float> values = numbers(shape, seed++);
     for (float& value : values)
-      value = ids ? std::floor((value + 1) / 2 * (kClasses - 0.01f)) : to_float(from_float<bf16>(value));
+      value = ids ? std::floor((value + 1) / 2 * (kClasses - 0.01f))
+                  : to_float(from_float<bf16>(value));
     inputs.push_back(tensors.put(ids ? DType::kI32 : storage, shape, values));
-    input_gradients.push_back(ids ? TensorView{} : tensors.put(storage, shape, std::vector<float>(values.size(), NAN)));
+    input_gradients.push_back(
+        ids ? TensorView{} : tensors.put(storage, shape, std::vector<float>(values.size(), NAN)));
     writes.push_back(Write::kOverwrite);
   }
   for (const ParameterSpec& spec : layer.parameters(items)) {
     const Shape shape = spec.layout.memory_shape();
     std::vector<float> values = numbers(shape, seed++);
     for (float& value : values) value = to_float(from_float<bf16>(value));
-    parameters.push_back(tensors.put(shape.rank() >= 2 ? storage : kernels::wide_dtype(storage), shape, values));
-    parameter_gradients.push_back(tensors.put(kernels::wide_dtype(storage), shape, std::vector<float>(values.size(), NAN)));
+    parameters.push_back(
+        tensors.put(shape.rank() >= 2 ? storage : ops::wide_dtype(storage), shape, values));
+    parameter_gradients.push_back(
+        tensors.put(ops::wide_dtype(storage), shape, std::vector<float>(values.size(), NAN)));
   }
   const Shape out = batched(layer.output_shape(items));
-  const DType out_dtype = layer.kind() == "softmax_cross_entropy" ? kernels::wide_dtype(storage) : storage;
+  const DType out_dtype =
+      layer.kind() == "softmax_cross_entropy" ? ops::wide_dtype(storage) : storage;
   std::vector<float> dy = numbers(out, seed++);
   for (float& value : dy) value = to_float(from_float<bf16>(value));
   const TensorView output = tensors.put(out_dtype, out, std::vector<float>(dy.size(), NAN));
   const std::size_t saved = layer.saved_bytes(items, kBatch, storage);
   const Arena saved_memory(saved, context.device);
-  const TensorView ids = tensors.put(DType::kF32, {2 * kBatch}, std::vector<float>(2 * kBatch, 0.f));  // eight bytes each: id 0
+  const TensorView ids = tensors.put(
+      DType::kF32, {2 * kBatch}, std::vector<float>(2 * kBatch, 0.f));  // eight bytes each: id 0
 
   LayerRun step{.kernels = context};
   step.training = true;
@@ -124,7 +135,8 @@ Outcome run(const Layer& layer, std::span<const Shape> items, DType storage, Ker
   step.key = 99, step.epoch = 0;
   step.sample_ids = {static_cast<const std::int64_t*>(ids.data), static_cast<std::size_t>(kBatch)};
   step.output_gradient = tensors.put(out_dtype, out, dy);
-  step.input_gradients = input_gradients, step.input_writes = writes, step.parameter_gradients = parameter_gradients;
+  step.input_gradients = input_gradients, step.input_writes = writes,
+  step.parameter_gradients = parameter_gradients;
   layer.forward(step);
   layer.backward(step);
   Outcome outcome{tensors.get(output)};
@@ -141,13 +153,15 @@ class TextLayersCuda : public CudaTest {
     SCOPED_TRACE(std::string(layer->kind()) + " " + items[0].to_string());
     Context host(2, layer->scratch_bytes(items, kBatch, DType::kF64, 2, Device::Kind::kCpu));
     const Outcome expected = run(*layer, items, DType::kF64, host.context);
-    DeviceContext device(layer->scratch_bytes(items, kBatch, DTypeOf<T>::value, 1, Device::Kind::kCuda));
+    DeviceContext device(
+        layer->scratch_bytes(items, kBatch, DTypeOf<T>::value, 1, Device::Kind::kCuda));
     const Arena epoch(sizeof(std::uint64_t), kDevice);  // 0
     if (dropout) device.context.epoch = reinterpret_cast<const std::uint64_t*>(epoch.data());
     const Outcome found = run(*layer, items, DTypeOf<T>::value, device.context);
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t i = 0; i < found.size(); ++i)
-      EXPECT_LE(relative_error(found[i], expected[i]), (std::is_same_v<T, float> ? 1e-5 : 1e-2)) << "result " << i;
+      EXPECT_LE(relative_error(found[i], expected[i]), (std::is_same_v<T, float> ? 1e-5 : 1e-2))
+          << "result " << i;
   }
 };
 using Storages = ::testing::Types<float, bf16, f16>;
@@ -157,7 +171,7 @@ TYPED_TEST(TextLayersCuda, AgreeWithFloat64OnTheHost) {
   this->compare(layers::embedding(kClasses, 24), {{11}});
   this->compare(layers::layer_norm(), {{5, 48}});
   this->compare(layers::gelu(), {{5, 17}});
-  this->compare(layers::gelu(kernels::GeluKind::kTanh), {{5, 16}});
+  this->compare(layers::gelu(ops::GeluKind::kTanh), {{5, 16}});
   this->compare(layers::causal_self_attention(3), {{9, 3 * 3 * 8}});
   this->compare(layers::causal_self_attention(2, 0.3), {{9, 3 * 2 * 32}}, true);
   this->compare(layers::softmax_cross_entropy(), {{kClasses}, Shape{}});

@@ -7,14 +7,18 @@ namespace engine {
 namespace {
 
 TEST(LearningRate, ConstantStaysAndWarmupClimbsToIt) {
-  const LearningRate rate{.base = 0.4, .schedule = LearningRate::Schedule::kConstant, .warmup_steps = 4, .milestones = {}};
+  const LearningRate rate{.base = 0.4,
+                          .schedule = LearningRate::Schedule::kConstant,
+                          .warmup_steps = 4,
+                          .milestones = {}};
   EXPECT_DOUBLE_EQ(rate.at(0), 0.1);
   EXPECT_DOUBLE_EQ(rate.at(3), 0.4);
   EXPECT_DOUBLE_EQ(rate.at(1000), 0.4);
 }
 
 TEST(LearningRate, StepFallsAtItsMilestones) {
-  const LearningRate rate{.base = 1, .schedule = LearningRate::Schedule::kStep, .milestones = {10, 20}, .gamma = 0.5};
+  const LearningRate rate{
+      .base = 1, .schedule = LearningRate::Schedule::kStep, .milestones = {10, 20}, .gamma = 0.5};
   EXPECT_DOUBLE_EQ(rate.at(9), 1);
   EXPECT_DOUBLE_EQ(rate.at(10), 0.5);
   EXPECT_DOUBLE_EQ(rate.at(25), 0.25);
@@ -22,8 +26,11 @@ TEST(LearningRate, StepFallsAtItsMilestones) {
 
 TEST(LearningRate, CosineEndsAtItsMinimum) {
   // torch.optim.lr_scheduler.CosineAnnealingLR(T_max=10, eta_min=0.1) from 1.1
-  const LearningRate rate{
-      .base = 1.1, .schedule = LearningRate::Schedule::kCosine, .milestones = {}, .total_steps = 10, .minimum = 0.1};
+  const LearningRate rate{.base = 1.1,
+                          .schedule = LearningRate::Schedule::kCosine,
+                          .milestones = {},
+                          .total_steps = 10,
+                          .minimum = 0.1};
   EXPECT_DOUBLE_EQ(rate.at(0), 1.1);
   EXPECT_NEAR(rate.at(3), 0.8938926261462366, 1e-12);
   EXPECT_NEAR(rate.at(5), 0.6, 1e-12);

@@ -1,4 +1,5 @@
-// Loss scaling: PyTorch's GradScaler as known numbers, text and checkpoints, and a CUDA device against the reference.
+// Loss scaling: PyTorch's GradScaler as known numbers, text and checkpoints, and a CUDA device
+// against the reference.
 #include "engine/optim/loss_scale.h"
 
 #include <gtest/gtest.h>
@@ -10,9 +11,9 @@
 #include <random>
 
 #include "engine/core/error.h"
-#include "engine/kernels/device_step.h"
+#include "engine/ops/optim_step/device_step.h"
 #include "engine/optim/optimizer.h"
-#include "tests/engine/kernels/cuda/cuda_test_support.h"
+#include "tests/engine/ops/device/cuda_test_support.h"
 
 namespace engine {
 namespace {
@@ -26,7 +27,8 @@ TEST(LossScale, IsReadAndPrinted) {
   EXPECT_EQ(parse_loss_scale("dynamic").initial, 65536);
   EXPECT_EQ(parse_loss_scale("128"), (LossScaleRule{.kind = Kind::kFixed, .initial = 128}));
   EXPECT_EQ(parse_loss_scale("0.5").initial, 0.5f);
-  for (const char* text : {"off", "dynamic", "128", "0.5", "1e+20"}) EXPECT_EQ(to_string(parse_loss_scale(text)), text);
+  for (const char* text : {"off", "dynamic", "128", "0.5", "1e+20"})
+    EXPECT_EQ(to_string(parse_loss_scale(text)), text);
   for (const char* text : {"0", "-1", "inf", "nan", "1x", "x", " 1", "1e99", "Dynamic"})
     EXPECT_THROW(parse_loss_scale(text), ModelError) << text;
 }
@@ -50,7 +52,8 @@ TEST(LossScale, GrowsAndBacksOffAsPyTorchs) {
   EXPECT_EQ(c.gradient_scale, 1.f / 65536);
   c = after(rule, c, 1, false);
   EXPECT_EQ(c.loss_scale, 131072);
-  EXPECT_EQ(c.gradient_scale, 1.f / 65536);  // of the gradients that were computed with the old scale
+  EXPECT_EQ(c.gradient_scale,
+            1.f / 65536);  // of the gradients that were computed with the old scale
   EXPECT_EQ(c.good_steps, 0);
   c = after(rule, c, 1500, false);
   c = after(rule, c, 1, true);  // the count starts again
@@ -98,7 +101,9 @@ TEST(LossScale, ComesBackFromACheckpoint) {
   EXPECT_EQ(other.loss_scale, 32);
   EXPECT_TRUE(scale_counters({}, first_control({})).empty());
   StepControl odd = first_control(dynamic);
-  restore_scale(dynamic, {{"scaler.loss_scale", -5}, {"scaler.good_steps", 1'000'000'000'000}, {"else", 1}}, odd);
+  restore_scale(dynamic,
+                {{"scaler.loss_scale", -5}, {"scaler.good_steps", 1'000'000'000'000}, {"else", 1}},
+                odd);
   EXPECT_EQ(odd.loss_scale, 1);
   EXPECT_EQ(odd.good_steps, 2000);
 }
@@ -107,7 +112,8 @@ TEST(LossScale, ComesBackFromACheckpoint) {
 class LossScaleDevice : public cuda_test::CudaTest {
  protected:
   static std::vector<NamedLayout> layouts() {
-    return {{"w", TensorLayout::plain({61, 7}), DType::kF32}, {"b", TensorLayout::plain({5}), DType::kF32}};
+    return {{"w", TensorLayout::plain({61, 7}), DType::kF32},
+            {"b", TensorLayout::plain({5}), DType::kF32}};
   }
   static void upload(const FlatBuffer& from, const FlatBuffer& to) {
     cuda::copy_async(to.data(), from.data(), from.bytes(), nullptr);
@@ -124,13 +130,15 @@ class LossScaleDevice : public cuda_test::CudaTest {
     std::uniform_real_distribution<float> uniform(-1, 1);
     for (const FlatBuffer::Slot& slot : buffer.slots())
       for (std::int64_t i = 0; i < slot.count; ++i)
-        buffer.span<float>()[static_cast<std::size_t>(slot.offset + i)] = uniform(generator) * scale;
+        buffer.span<float>()[static_cast<std::size_t>(slot.offset + i)] =
+            uniform(generator) * scale;
   }
   template <class Make>
   static void compare(LossScaleRule rule, double max_norm, const Make& make);
 };
 
-// Overflows come at random; both must skip the same steps, adapt the scale alike, and hold the same bits all along.
+// Overflows come at random; both must skip the same steps, adapt the scale alike, and hold the same
+// bits all along.
 template <class Make>
 void LossScaleDevice::compare(LossScaleRule rule, double max_norm, const Make& make) {
   rule.interval = 5;
@@ -141,12 +149,14 @@ void LossScaleDevice::compare(LossScaleRule rule, double max_norm, const Make& m
   fill(host.values, generator, 1);
   upload(host.values, device.values);
   const auto on_host = make(host.values), on_device = make(device.values);
-  for (const Optimizer::State& s : on_device->state()) EXPECT_EQ(s.buffer->device(), cuda_test::kDevice);
+  for (const Optimizer::State& s : on_device->state())
+    EXPECT_EQ(s.buffer->device(), cuda_test::kDevice);
 
   gemm_test::Context cpu(2, 0);
-  cuda_test::DeviceContext c(kernels::find_overflow_scratch_bytes(device.values.size()));
+  cuda_test::DeviceContext c(ops::find_overflow_scratch_bytes(device.values.size()));
   StepControl expected = first_control(rule), found;
-  const Arena control(sizeof expected, cuda_test::kDevice), numbers(sizeof(StepNumbers), cuda_test::kDevice);
+  const Arena control(sizeof expected, cuda_test::kDevice),
+      numbers(sizeof(StepNumbers), cuda_test::kDevice);
   const Arena half(device.values.bytes() / 2, cuda_test::kDevice);
   cuda::copy_async(control.data(), &expected, sizeof expected, nullptr);
   auto* device_control = reinterpret_cast<StepControl*>(control.data());
@@ -156,21 +166,24 @@ void LossScaleDevice::compare(LossScaleRule rule, double max_norm, const Make& m
   for (int step = 0; step < 200; ++step) {
     fill(host.gradients, generator, expected.loss_scale);
     const bool overflow = generator() % (step < 100 ? 11 : 3) == 0;
-    if (overflow) host.gradients.span<float>()[generator() % 61] = std::numeric_limits<float>::infinity();
+    if (overflow)
+      host.gradients.span<float>()[generator() % 61] = std::numeric_limits<float>::infinity();
     upload(host.gradients, device.gradients);
     const StepNumbers now{.max_norm = max_norm, .lr = 0.1 / (1 + step)};
     cuda::copy_async(numbers.data(), &now, sizeof now, nullptr);
     cuda::synchronize_device();
 
-    if (max_norm > 0 || rule.on()) expected.squared_norm = kernels::sum_of_squares(cpu.context, host.gradients.flat());
+    if (max_norm > 0 || rule.on())
+      expected.squared_norm = ops::sum_of_squares(cpu.context, host.gradients.flat());
     expected.skip = rule.on() && overflow ? 1 : 0;
     settle_on_host(rule, max_norm, expected);
-    if (expected.skip == 0) on_host->step(cpu.context, now.lr, expected.gradient_scale, host.gradients, host.values);
+    if (expected.skip == 0)
+      on_host->step(cpu.context, now.lr, expected.gradient_scale, host.gradients, host.values);
     skipped += expected.skip;
 
-    kernels::finish_gradients(c.context, rule, device.gradients.flat(), device_numbers, device_control);
-    on_device->step_on_device(c.context, device_numbers, device_control, device.gradients, device.values, half.data(),
-                              DType::kF16);
+    ops::finish_gradients(c.context, rule, device.gradients.flat(), device_numbers, device_control);
+    on_device->step_on_device(c.context, device_numbers, device_control, device.gradients,
+                              device.values, half.data(), DType::kF16);
     c.finish();
     cuda::copy_async(&found, control.data(), sizeof found, nullptr);
     cuda::synchronize_device();
@@ -198,7 +211,9 @@ void LossScaleDevice::compare(LossScaleRule rule, double max_norm, const Make& m
 }
 
 TEST_F(LossScaleDevice, AgreesWithTheReferenceOverRandomOverflows) {
-  const auto sgd = [](const FlatBuffer& v) { return make_sgd({.momentum = 0.9, .weight_decay = 0.01, .nesterov = true}, v); };
+  const auto sgd = [](const FlatBuffer& v) {
+    return make_sgd({.momentum = 0.9, .weight_decay = 0.01, .nesterov = true}, v);
+  };
   const auto adamw = [](const FlatBuffer& v) { return make_adamw({.weight_decay = 0.1}, v); };
   for (const char* rule : {"dynamic", "512"})
     for (const double max_norm : {0.0, 0.3}) {

@@ -1,5 +1,5 @@
-// Optimizers over several steps against PyTorch: torch.optim.SGD / AdamW in float64 on one parameter [1, -2] with the
-// gradients [0.5, -1], [0.25, 3], [-1, 0.125].
+// Optimizers over several steps against PyTorch: torch.optim.SGD / AdamW in float64 on one
+// parameter [1, -2] with the gradients [0.5, -1], [0.25, 3], [-1, 0.125].
 #include "engine/optim/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -13,9 +13,12 @@ namespace {
 class OptimizerTest : public testing::Test {
  protected:
   OptimizerTest()
-      : pool_(1), scratch_(1 << 12), context_{.device = {}, .threads = &pool_, .scratch = {scratch_.data(), scratch_.bytes()}} {}
+      : pool_(1),
+        scratch_(1 << 12),
+        context_{.device = {}, .threads = &pool_, .scratch = {scratch_.data(), scratch_.bytes()}} {}
 
-  std::vector<double> run(const std::function<std::unique_ptr<Optimizer>(const FlatBuffer&)>& make, double lr) {
+  std::vector<double> run(const std::function<std::unique_ptr<Optimizer>(const FlatBuffer&)>& make,
+                          double lr) {
     const std::vector<NamedLayout> layouts{{"w", TensorLayout::plain({2}), DType::kF64}};
     ParameterBuffer parameters(DType::kF64, layouts);
     parameters.values.span<double>()[0] = 1;
@@ -27,7 +30,8 @@ class OptimizerTest : public testing::Test {
       optimizer->step(context_, lr, 1, parameters.gradients, parameters.values);
     }
     EXPECT_EQ(optimizer->step_count(), 3);
-    for (std::size_t i = 2; i < parameters.values.span<double>().size(); ++i) EXPECT_EQ(parameters.values.span<double>()[i], 0);
+    for (std::size_t i = 2; i < parameters.values.span<double>().size(); ++i)
+      EXPECT_EQ(parameters.values.span<double>()[i], 0);
     return {parameters.values.span<double>()[0], parameters.values.span<double>()[1]};
   }
 
@@ -37,13 +41,15 @@ class OptimizerTest : public testing::Test {
 };
 
 TEST_F(OptimizerTest, SgdWithMomentumAndWeightDecay) {
-  const auto w = run([](const FlatBuffer& v) { return make_sgd({.momentum = 0.9, .weight_decay = 0.1}, v); }, 0.1);
+  const auto w = run(
+      [](const FlatBuffer& v) { return make_sgd({.momentum = 0.9, .weight_decay = 0.1}, v); }, 0.1);
   EXPECT_NEAR(w[0], 0.863524, 1e-14);
   EXPECT_NEAR(w[1], -2.201048, 1e-14);
 }
 
 TEST_F(OptimizerTest, SgdNesterov) {
-  const auto w = run([](const FlatBuffer& v) { return make_sgd({.momentum = 0.9, .nesterov = true}, v); }, 0.1);
+  const auto w = run(
+      [](const FlatBuffer& v) { return make_sgd({.momentum = 0.9, .nesterov = true}, v); }, 0.1);
   EXPECT_NEAR(w[0], 0.9503, 1e-14);
   EXPECT_NEAR(w[1], -2.49285, 1e-14);
 }

@@ -1,4 +1,5 @@
-// Batch normalisation over all replicas equals one process on the whole batch, for any split of it; and the tree that sums.
+// Batch normalisation over all replicas equals one process on the whole batch, for any split of it;
+// and the tree that sums.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,8 +8,8 @@
 #include <thread>
 
 #include "backends/group.h"
-#include "engine/averaging/ordered_tree.h"
-#include "engine/averaging/replica_statistics.h"
+#include "engine/averaging/sums/ordered_tree.h"
+#include "engine/averaging/sums/replica_statistics.h"
 #include "engine/layers/layers.h"
 #include "tests/engine/graph/graph_harness.h"
 
@@ -20,15 +21,19 @@ using test_support::Harness;
 using test_support::RandomBatch;
 namespace layers = engine::layers;
 
-// A convolution, the norm with a fused addition and ReLU, a second norm behind a pool (one value a sample and channel).
+// A convolution, the norm with a fused addition and ReLU, a second norm behind a pool (one value a
+// sample and channel).
 Graph model(std::int64_t channels) {
   return test_support::classifier({4, 3, 2}, [=](Graph& g, NodeId x) {
-    const NodeId first = g.add("first", layers::conv2d({.out_channels = channels, .kernel = 1}), {x});
-    const NodeId inner = g.add("inner", layers::conv2d({.out_channels = channels, .kernel = 3, .padding = 1}), {first});
+    const NodeId first =
+        g.add("first", layers::conv2d({.out_channels = channels, .kernel = 1}), {x});
+    const NodeId inner = g.add(
+        "inner", layers::conv2d({.out_channels = channels, .kernel = 3, .padding = 1}), {first});
     const NodeId norm = g.add("norm", layers::batch_norm2d(), {inner});
     const NodeId sum = g.add("", layers::relu(), {g.add("", layers::add(), {norm, first})});
-    const NodeId pooled = g.add("last", layers::batch_norm2d({.eps = 1e-3, .momentum = 0.3}),
-                                {g.add("", layers::average_pool2d({.window = 3, .stride = 4}), {sum})});
+    const NodeId pooled =
+        g.add("last", layers::batch_norm2d({.eps = 1e-3, .momentum = 0.3}),
+              {g.add("", layers::average_pool2d({.window = 3, .stride = 4}), {sum})});
     return g.add("head", layers::dense(4), {g.add("", layers::flatten(), {pooled})});
   });
 }
@@ -45,12 +50,14 @@ std::vector<double> added(std::vector<double> a, const std::vector<double>& b) {
 }
 
 // Two steps, so that running statistics are mixed twice.
-Outcome two_steps(Harness& harness, const RandomBatch& one, const RandomBatch& two, std::int64_t first, std::int64_t count) {
+Outcome two_steps(Harness& harness, const RandomBatch& one, const RandomBatch& two,
+                  std::int64_t first, std::int64_t count) {
   Outcome outcome;
   for (const RandomBatch* batch : {&one, &two}) {
     outcome.loss += harness.executor.forward(batch->slice(first, count), true).loss_sum;
     harness.executor.backward(1.0 / static_cast<double>(one.count), engine::Write::kOverwrite, {});
-    outcome.gradients = added(outcome.gradients, test_support::to_doubles(harness.state.parameters.gradients));
+    outcome.gradients =
+        added(outcome.gradients, test_support::to_doubles(harness.state.parameters.gradients));
   }
   outcome.running = test_support::to_doubles(harness.state.running);
   return outcome;
@@ -60,8 +67,8 @@ struct Split {
   std::vector<std::int64_t> counts;
 };
 
-std::vector<Outcome> on_ranks(const std::vector<std::int64_t>& counts, std::int64_t channels, engine::DType dtype,
-                              const RandomBatch& one, const RandomBatch& two) {
+std::vector<Outcome> on_ranks(const std::vector<std::int64_t>& counts, std::int64_t channels,
+                              engine::DType dtype, const RandomBatch& one, const RandomBatch& two) {
   auto groups = backends::make_inproc_groups(static_cast<int>(counts.size()), 20'000);
   std::vector<Outcome> outcomes(counts.size());
   std::vector<std::thread> ranks;
@@ -71,10 +78,11 @@ std::vector<Outcome> on_ranks(const std::vector<std::int64_t>& counts, std::int6
       const auto statistics = engine::make_rank_statistics(*communicator);
       Graph graph = model(channels);
       ASSERT_EQ(graph.synchronize_statistics(), 2);
-      Harness harness(std::move(graph), {.max_batch = std::max<std::int64_t>(1, counts[r]), .dtype = dtype});
+      Harness harness(std::move(graph),
+                      {.max_batch = std::max<std::int64_t>(1, counts[r]), .dtype = dtype});
       harness.executor.set_replicas(statistics.get());
-      const std::int64_t first =
-          std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(r), std::int64_t{0});
+      const std::int64_t first = std::accumulate(
+          counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(r), std::int64_t{0});
       outcomes[r] = two_steps(harness, one, two, first, counts[r]);
     });
   for (std::thread& rank : ranks) rank.join();
@@ -83,14 +91,15 @@ std::vector<Outcome> on_ranks(const std::vector<std::int64_t>& counts, std::int6
 
 TEST(SyncBatchNorm, EqualsOneProcessForAnySplitOfTheBatch) {
   for (const std::int64_t channels : {1, 7, 65})
-    for (const std::vector<std::int64_t>& counts :
-         std::vector<std::vector<std::int64_t>>{{4, 4}, {1, 7}, {5, 0, 3}, {0, 0, 8}, {2, 1, 0, 4, 1}}) {
-      SCOPED_TRACE(std::to_string(channels) + " channels, " + std::to_string(counts.size()) + " ranks, the first with " +
-                   std::to_string(counts[0]));
+    for (const std::vector<std::int64_t>& counts : std::vector<std::vector<std::int64_t>>{
+             {4, 4}, {1, 7}, {5, 0, 3}, {0, 0, 8}, {2, 1, 0, 4, 1}}) {
+      SCOPED_TRACE(std::to_string(channels) + " channels, " + std::to_string(counts.size()) +
+                   " ranks, the first with " + std::to_string(counts[0]));
       Harness whole(model(channels), {.max_batch = 8, .dtype = engine::DType::kF64});
       const RandomBatch one(whole.graph, 8, 3), two(whole.graph, 8, 4);
       const Outcome expected = two_steps(whole, one, two, 0, 8);
-      const std::vector<Outcome> outcomes = on_ranks(counts, channels, engine::DType::kF64, one, two);
+      const std::vector<Outcome> outcomes =
+          on_ranks(counts, channels, engine::DType::kF64, one, two);
       std::vector<double> gradients;
       double loss = 0;
       for (const Outcome& o : outcomes) {
@@ -137,17 +146,20 @@ TEST(SyncBatchNorm, PlainBatchNormOfPartsIsSomethingElse) {
   EXPECT_GT(test_support::difference(added(a.gradients, b.gradients), expected.gradients), 1e-4);
 }
 
-// PyTorch refuses one value per channel; here the output is the bias, nothing goes back, and the variance keeps what it had.
+// PyTorch refuses one value per channel; here the output is the bias, nothing goes back, and the
+// variance keeps what it had.
 TEST(BatchNorm, OfOneValueIsTheBiasAndLeavesTheVarianceAlone) {
   Harness harness(model(3), {.max_batch = 2, .dtype = engine::DType::kF64});
   const RandomBatch batch(harness.graph, 1, 5);
   harness.executor.forward(batch.view(), true);
   harness.executor.backward(1, engine::Write::kOverwrite, {});
-  for (const double g : test_support::to_doubles(harness.state.parameters.gradients)) EXPECT_TRUE(std::isfinite(g));
+  for (const double g : test_support::to_doubles(harness.state.parameters.gradients))
+    EXPECT_TRUE(std::isfinite(g));
   for (const engine::ModelState::Entry& entry : harness.state.entries) {
     const bool one_value = entry.name == "last.running_var";
     if (!one_value && entry.name != "norm.running_var") continue;
-    for (const double v : test_support::to_doubles(harness.state.view(entry))) EXPECT_EQ(v == 1, one_value) << entry.name;
+    for (const double v : test_support::to_doubles(harness.state.view(entry)))
+      EXPECT_EQ(v == 1, one_value) << entry.name;
   }
 }
 
@@ -160,7 +172,8 @@ TEST(ShardStatistics, AreOneMeetingAndAFailureWakesAll) {
   for (int s = 0; s < 4; ++s)
     threads.emplace_back([&, s] {
       places.acquire();
-      std::vector<double>& own = moments[static_cast<std::size_t>(s)] = {static_cast<double>(s), 0.0};  // s times the value s
+      std::vector<double>& own = moments[static_cast<std::size_t>(s)] = {
+          static_cast<double>(s), 0.0};  // s times the value s
       EXPECT_EQ(meeting.of_shard(s).merge_moments(s, own), 6);
       std::vector<double> sums{1, static_cast<double>(s)};
       meeting.of_shard(s).add(sums);
@@ -192,11 +205,12 @@ TEST(FoldTree, IsTheSameTreeWhereverRunsAreFoldedFirst) {
   for (const std::size_t run : {1, 2, 4, 8, 16}) {
     std::vector<float> runs;
     for (std::size_t first = 0; first < parts.size(); first += run)
-      runs.push_back(
-          fold({parts.begin() + static_cast<std::ptrdiff_t>(first), parts.begin() + static_cast<std::ptrdiff_t>(first + run)}));
+      runs.push_back(fold({parts.begin() + static_cast<std::ptrdiff_t>(first),
+                           parts.begin() + static_cast<std::ptrdiff_t>(first + run)}));
     EXPECT_EQ(fold(runs), fold(parts)) << run;
   }
-  EXPECT_NE(fold(parts), std::accumulate(parts.begin(), parts.end(), 0.0f)) << "these numbers show no order";
+  EXPECT_NE(fold(parts), std::accumulate(parts.begin(), parts.end(), 0.0f))
+      << "these numbers show no order";
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Damaged, foreign and hostile files: always a DataError that names the file, never a crash or a large allocation.
+// Damaged, foreign and hostile files: always a DataError that names the file, never a crash or a
+// large allocation.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -34,7 +35,9 @@ class CheckpointDamage : public testing::Test {
     return "";
   }
   // The same for a header with the checksums made right again.
-  std::string header_fault(const Bytes& header) const { return fault(assemble(header, tensors_of(good_))); }
+  std::string header_fault(const Bytes& header) const {
+    return fault(assemble(header, tensors_of(good_)));
+  }
   // Where `text` stands in the header.
   std::size_t place_of(const std::string& text) const {
     const Bytes header = header_of(good_);
@@ -43,10 +46,13 @@ class CheckpointDamage : public testing::Test {
     EXPECT_NE(at, std::string::npos) << text;
     return at;
   }
-  // Of the first array: its name's length stands before the name, then section, type, dimensions ...
+  // Of the first array: its name's length stands before the name, then section, type, dimensions
+  // ...
   std::size_t entry() const { return place_of("conv1.weight") - 8; }
-  static constexpr std::size_t kSection = 8 + 12, kType = kSection + 1, kDimensions = kType + 1, kShape = kDimensions + 8;
-  static constexpr std::size_t kDevice = kShape + 4 * 8, kOffset = kDevice + 8 + 6, kBytes = kOffset + 8, kDigest = kBytes + 8;
+  static constexpr std::size_t kSection = 8 + 12, kType = kSection + 1, kDimensions = kType + 1,
+                               kShape = kDimensions + 8;
+  static constexpr std::size_t kDevice = kShape + 4 * 8, kOffset = kDevice + 8 + 6,
+                               kBytes = kOffset + 8, kDigest = kBytes + 8;
 
   test_support::TemporaryDirectory folder_;
   Bytes good_;
@@ -74,7 +80,8 @@ TEST_F(CheckpointDamage, EveryFlippedByteIsFound) {
 
 TEST_F(CheckpointDamage, EveryTruncationIsFound) {
   for (std::size_t length = 0; length < good_.size(); ++length)
-    EXPECT_NE(fault(Bytes(good_.begin(), good_.begin() + static_cast<std::ptrdiff_t>(length))), "") << length;
+    EXPECT_NE(fault(Bytes(good_.begin(), good_.begin() + static_cast<std::ptrdiff_t>(length))), "")
+        << length;
 }
 
 TEST_F(CheckpointDamage, AddedAndMissingAndSwappedBytesAreFound) {
@@ -101,8 +108,10 @@ TEST_F(CheckpointDamage, MessagesSayWhatIsWrong) {
   EXPECT_FAULT(fault(Bytes(1000)), "not a checkpoint of engine: wrong first bytes");
   EXPECT_FAULT(fault(Bytes(good_.begin(), good_.begin() + 30)), "truncated");
   EXPECT_FAULT(fault(Bytes(good_.begin(), good_.end() - 40)), "truncated");
-  EXPECT_FAULT(fault(assemble(header_of(good_), tensors_of(good_), 3)), "format version 3; this build reads versions 1 and 2");
-  EXPECT_NE(fault(assemble(header_of(good_), tensors_of(good_), 2)), "");  // version 2 has a vocabulary
+  EXPECT_FAULT(fault(assemble(header_of(good_), tensors_of(good_), 3)),
+               "format version 3; this build reads versions 1 and 2");
+  EXPECT_NE(fault(assemble(header_of(good_), tensors_of(good_), 2)),
+            "");  // version 2 has a vocabulary
   Bytes bad = good_;
   bad[40] ^= std::byte{1};
   EXPECT_FAULT(fault(bad), "the header is damaged");
@@ -115,8 +124,9 @@ TEST_F(CheckpointDamage, MessagesSayWhatIsWrong) {
 }
 
 TEST_F(CheckpointDamage, ImpossibleSizesInThePreamble) {
-  for (const std::uint64_t length : {std::uint64_t{1} << 63, ~std::uint64_t{0}, std::uint64_t{100'000'001},
-                                     std::uint64_t{99'999'999}, std::uint64_t{good_.size()}, ~std::uint64_t{0} - 63}) {
+  for (const std::uint64_t length :
+       {std::uint64_t{1} << 63, ~std::uint64_t{0}, std::uint64_t{100'000'001},
+        std::uint64_t{99'999'999}, std::uint64_t{good_.size()}, ~std::uint64_t{0} - 63}) {
     Bytes bad = good_;
     set(bad, 12, length);
     EXPECT_NE(fault(bad), "") << length;
@@ -128,8 +138,9 @@ TEST_F(CheckpointDamage, HugeNumbersAnywhereInTheHeaderTakeNoMemory) {
   const Bytes header = header_of(good_);
   int refused = 0;
   for (std::size_t at = 0; at + 8 <= header.size(); ++at)
-    for (const std::uint64_t value : {std::uint64_t{1} << 63, ~std::uint64_t{0}, std::uint64_t{1} << 40, std::uint64_t{1} << 30,
-                                      std::uint64_t{header.size()}, std::uint64_t{0}}) {
+    for (const std::uint64_t value :
+         {std::uint64_t{1} << 63, ~std::uint64_t{0}, std::uint64_t{1} << 40, std::uint64_t{1} << 30,
+          std::uint64_t{header.size()}, std::uint64_t{0}}) {
       Bytes bad = header;
       set(bad, at, value);
       refused += header_fault(bad) != "";
@@ -142,7 +153,8 @@ TEST_F(CheckpointDamage, RandomHeadersWithRightChecksums) {
   const Bytes header = header_of(good_);
   for (int round = 0; round < 20'000; ++round) {
     Bytes bad = header;
-    for (std::size_t flips = 1 + random() % 4; flips > 0; --flips) bad[random() % bad.size()] = static_cast<std::byte>(random());
+    for (std::size_t flips = 1 + random() % 4; flips > 0; --flips)
+      bad[random() % bad.size()] = static_cast<std::byte>(random());
     if (random() % 4 == 0) bad.resize(random() % (bad.size() + 16));
     header_fault(bad);  // refused, or a snapshot with other numbers in it; nothing else
   }
@@ -207,7 +219,8 @@ TEST_F(CheckpointDamage, FilesThatAreNoFiles) {
     io::load_checkpoint(folder_ / "text.ckpt");
     ADD_FAILURE();
   } catch (const io::DataError& error) {
-    EXPECT_EQ(std::string(error.what()), (folder_ / "text.ckpt") + ": not a checkpoint of engine: wrong first bytes");
+    EXPECT_EQ(std::string(error.what()),
+              (folder_ / "text.ckpt") + ": not a checkpoint of engine: wrong first bytes");
   }
 }
 

@@ -1,4 +1,5 @@
-// A save folder over time: latest, pruning, fallback to older snapshots, and processes killed in the middle of saving.
+// A save folder over time: latest, pruning, fallback to older snapshots, and processes killed in
+// the middle of saving.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -28,7 +29,9 @@ class CheckpointDirectory : public testing::Test {
     const std::string path = io::find_newest_checkpoint(directory(), skipped);
     return path.empty() ? -1 : io::load_checkpoint(path).global_step;
   }
-  void damage(std::int64_t step) { std::filesystem::resize_file(folder_ / io::checkpoint_file_name(step), 100); }
+  void damage(std::int64_t step) {
+    std::filesystem::resize_file(folder_ / io::checkpoint_file_name(step), 100);
+  }
 
   test_support::TemporaryDirectory folder_;
 };
@@ -40,8 +43,10 @@ TEST_F(CheckpointDirectory, NamesSortByStep) {
 
 TEST_F(CheckpointDirectory, SavesUpdatesLatestAndPrunes) {
   EXPECT_EQ(newest(), -1);
-  for (const std::int64_t step : {100, 200, 300, 400, 500}) EXPECT_EQ(save(step), folder_ / io::checkpoint_file_name(step));
-  EXPECT_EQ(names_in(directory()), (Names{"latest", "step-00000300.ckpt", "step-00000400.ckpt", "step-00000500.ckpt"}));
+  for (const std::int64_t step : {100, 200, 300, 400, 500})
+    EXPECT_EQ(save(step), folder_ / io::checkpoint_file_name(step));
+  EXPECT_EQ(names_in(directory()),
+            (Names{"latest", "step-00000300.ckpt", "step-00000400.ckpt", "step-00000500.ckpt"}));
   EXPECT_EQ(test_support::read_text(folder_ / "latest"), "step-00000500.ckpt\n");
   EXPECT_EQ(newest(), 500);
   save(500, 1);
@@ -54,7 +59,8 @@ TEST_F(CheckpointDirectory, KeepsAllWhenAsked) {
 }
 
 TEST_F(CheckpointDirectory, PruningLeavesOtherFilesAlone) {
-  for (const char* name : {"step-1.ckpt", "step-00000001.ckpt.bak", "final_model_rank_0.ckpt", "step-x.ckpt"})
+  for (const char* name :
+       {"step-1.ckpt", "step-00000001.ckpt.bak", "final_model_rank_0.ckpt", "step-x.ckpt"})
     test_support::write_text(folder_ / name, "mine");
   save(5, 1);
   save(6, 1);
@@ -65,9 +71,11 @@ TEST_F(CheckpointDirectory, AfterGoingBackTheNewBranchWins) {
   for (const std::int64_t step : {500, 600, 700}) save(step);
   save(200);  // resumed from an older snapshot
   EXPECT_EQ(newest(), 200);
-  EXPECT_EQ(names_in(directory()), (Names{"latest", "step-00000200.ckpt", "step-00000600.ckpt", "step-00000700.ckpt"}));
+  EXPECT_EQ(names_in(directory()),
+            (Names{"latest", "step-00000200.ckpt", "step-00000600.ckpt", "step-00000700.ckpt"}));
   save(300);
-  EXPECT_EQ(names_in(directory()), (Names{"latest", "step-00000200.ckpt", "step-00000300.ckpt", "step-00000700.ckpt"}));
+  EXPECT_EQ(names_in(directory()),
+            (Names{"latest", "step-00000200.ckpt", "step-00000300.ckpt", "step-00000700.ckpt"}));
   damage(300);
   EXPECT_EQ(newest(), 200);
 }
@@ -88,8 +96,8 @@ TEST_F(CheckpointDirectory, LatestIsOnlyAHint) {
   for (const std::int64_t step : {100, 200}) save(step);
   test_support::write_text(folder_ / "latest", "step-00000100.ckpt\n");
   EXPECT_EQ(newest(), 100);  // what it names counts, if it loads
-  for (const char* text :
-       {"", "\n", "../../etc/passwd", "step-00000900.ckpt", "step-00000100.ckpt/../x", "step-100.ckpt", "\xff"}) {
+  for (const char* text : {"", "\n", "../../etc/passwd", "step-00000900.ckpt",
+                           "step-00000100.ckpt/../x", "step-100.ckpt", "\xff"}) {
     test_support::write_text(folder_ / "latest", text);
     EXPECT_EQ(newest(), 200) << text;
   }
@@ -117,7 +125,8 @@ TEST_F(CheckpointDirectory, EnsureMakesTheFolderAndLeavesNothingInIt) {
 
 TEST_F(CheckpointDirectory, FullFileSystemKeepsTheOldSnapshot) {
   std::filesystem::create_directory(folder_ / "disk");
-  if (mount("tmpfs", (folder_ / "disk").c_str(), "tmpfs", 0, "size=64k") != 0) GTEST_SKIP() << "may not mount a file system";
+  if (mount("tmpfs", (folder_ / "disk").c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "may not mount a file system";
   const std::string disk = folder_ / "disk";
   io::save_to_directory(sample_checkpoint(1), disk, 3);
   io::Checkpoint large = sample_checkpoint(2);
@@ -137,11 +146,12 @@ TEST_F(CheckpointDirectory, FullFileSystemKeepsTheOldSnapshot) {
   EXPECT_EQ(found, disk + "/step-00000001.ckpt");
 }
 
-// A child saves one snapshot after the other and counts those that are done; it is killed at a random moment. What it had
-// finished must be there, whole; the next saver cleans up behind it.
+// A child saves one snapshot after the other and counts those that are done; it is killed at a
+// random moment. What it had finished must be there, whole; the next saver cleans up behind it.
 TEST_F(CheckpointDirectory, SurvivesKillsAtAnyMoment) {
   auto* done = static_cast<std::atomic<std::int64_t>*>(
-      mmap(nullptr, sizeof(std::atomic<std::int64_t>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+      mmap(nullptr, sizeof(std::atomic<std::int64_t>), PROT_READ | PROT_WRITE,
+           MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(done, MAP_FAILED);
   std::mt19937 random(7);
   std::int64_t kills_in_a_save = 0;
@@ -158,13 +168,16 @@ TEST_F(CheckpointDirectory, SurvivesKillsAtAnyMoment) {
     usleep(random() % 20'000);
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
-    for (const std::string& name : names_in(directory())) kills_in_a_save += name.find(".tmp-") != std::string::npos;
+    for (const std::string& name : names_in(directory()))
+      kills_in_a_save += name.find(".tmp-") != std::string::npos;
     std::vector<std::string> skipped;
     const std::int64_t found = std::max<std::int64_t>(newest(&skipped), 0);
     EXPECT_TRUE(skipped.empty()) << skipped.front();
     EXPECT_GE(found, done->load());
     EXPECT_LE(found, done->load() + 1);
-    if (found > 0) expect_equal(io::load_checkpoint(folder_ / io::checkpoint_file_name(found)), sample_checkpoint(found));
+    if (found > 0)
+      expect_equal(io::load_checkpoint(folder_ / io::checkpoint_file_name(found)),
+                   sample_checkpoint(found));
     done->store(found);
   }
   EXPECT_GT(done->load(), 10);

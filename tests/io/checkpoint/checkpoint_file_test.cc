@@ -1,4 +1,5 @@
-// One snapshot file: round trip, atomic replacement, and what happens when the output cannot be written.
+// One snapshot file: round trip, atomic replacement, and what happens when the output cannot be
+// written.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -48,7 +49,8 @@ TEST(CheckpointFile, FollowsTheDocumentedLayout) {
 
 // Old snapshots must stay readable: the example in the documentation is one.
 TEST(CheckpointFile, TheExampleInTheDocumentationIsWhatIsWritten) {
-  std::istringstream page(test_support::read_text(test_support::source_directory() + "/docs/checkpoint-format.md"));
+  std::istringstream page(
+      test_support::read_text(test_support::source_directory() + "/docs/checkpoint-format.md"));
   Bytes example;
   for (std::string line; std::getline(page, line);) {
     if (line.size() < 10 || line.substr(8, 2) != ": ") continue;  // "00000010: 0000 0000 ..."
@@ -63,7 +65,12 @@ TEST(CheckpointFile, TheExampleInTheDocumentationIsWhatIsWritten) {
   c.dataset = "d";
   const float values[] = {1, -2};
   const auto bytes = std::as_bytes(std::span(values));
-  c.arrays.push_back({"w", io::Section::kParameter, io::ArrayType::kF32, {2}, "cpu:0", {bytes.begin(), bytes.end()}});
+  c.arrays.push_back({"w",
+                      io::Section::kParameter,
+                      io::ArrayType::kF32,
+                      {2},
+                      "cpu:0",
+                      {bytes.begin(), bytes.end()}});
   expect_equal(io::parse_checkpoint(example, "the example"), c);
   const test_support::TemporaryDirectory folder;
   io::save_checkpoint(c, folder / "a.ckpt");
@@ -80,7 +87,8 @@ TEST(CheckpointFile, AVocabularyMakesItVersionTwo) {
   expect_equal(io::load_checkpoint(folder / "a.ckpt"), saved);
   EXPECT_EQ(assemble(header_of(file), tensors_of(file), 2), file);
   // The same header called version 1 has bytes too many.
-  EXPECT_THROW(io::parse_checkpoint(assemble(header_of(file), tensors_of(file), 1), "x"), io::DataError);
+  EXPECT_THROW(io::parse_checkpoint(assemble(header_of(file), tensors_of(file), 1), "x"),
+               io::DataError);
   Bytes twice = header_of(file);
   twice.back() = twice[twice.size() - 2];
   EXPECT_THROW(io::parse_checkpoint(assemble(twice, tensors_of(file), 2), "x"), io::DataError);
@@ -140,9 +148,11 @@ std::string refusal(const std::string& path) {
 
 TEST(CheckpointFile, MissingFolderFolderInPlaceAndEmptyName) {
   const test_support::TemporaryDirectory folder;
-  EXPECT_EQ(refusal(folder / "none/a.ckpt"), "cannot create " + (folder / "none/a.ckpt") + ": No such file or directory");
+  EXPECT_EQ(refusal(folder / "none/a.ckpt"),
+            "cannot create " + (folder / "none/a.ckpt") + ": No such file or directory");
   std::filesystem::create_directory(folder / "a.ckpt");
-  EXPECT_EQ(refusal(folder / "a.ckpt"), "cannot create " + (folder / "a.ckpt") + ": Is a directory");
+  EXPECT_EQ(refusal(folder / "a.ckpt"),
+            "cannot create " + (folder / "a.ckpt") + ": Is a directory");
   refusal((folder.path() / "").string());
   refusal("");
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a.ckpt"});

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/io_error.h"
+#include "io/base/io_error.h"
 
 namespace {
 
@@ -23,8 +23,9 @@ TEST(DeviceMap, ListsMapEachDevice) {
 }
 
 TEST(DeviceMap, RefusesWhatIsNoMap) {
-  for (const char* spec : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:99999", "cpu:0=", "=cpu", "cuda:0=cuda:1,",
-                           "cuda:0=cpu=cpu", "cuda:0=cpu,cuda:0=cuda:1", "cuda:0=auto", "cuda:0=cpu,cpu", " cpu", ","})
+  for (const char* spec :
+       {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:99999", "cpu:0=", "=cpu", "cuda:0=cuda:1,",
+        "cuda:0=cpu=cpu", "cuda:0=cpu,cuda:0=cuda:1", "cuda:0=auto", "cuda:0=cpu,cpu", " cpu", ","})
     EXPECT_THROW(io::DeviceMap::parse(spec), io::ConfigError) << spec;
 }
 

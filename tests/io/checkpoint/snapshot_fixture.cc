@@ -26,7 +26,8 @@ std::atomic<std::size_t> largest{0};
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
-// std::stable_sort asks this one for its buffer; a sanitizer has its own, whose memory the delete below must not get.
+// std::stable_sort asks this one for its buffer; a sanitizer has its own, whose memory the delete
+// below must not get.
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   try {
     return operator new(size);
@@ -56,18 +57,21 @@ io::Checkpoint sample_checkpoint(std::int64_t step) {
   c.build = "0.1.0 f430773";
   c.counters = {{"averaging.steps_since_sync", 7}, {"trainer.global_batch", -128}};
   c.history = {{469, 1'700'000'000, 1, "0.1.0"}, {step, 1'700'000'060, 2, "0.1.0 f430773"}};
-  const auto add = [&](const char* name, io::Section section, io::ArrayType type, std::vector<std::int64_t> shape) {
+  const auto add = [&](const char* name, io::Section section, io::ArrayType type,
+                       std::vector<std::int64_t> shape) {
     std::size_t bytes = io::size_of(type);
     for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
     io::NamedArray array{name, section, type, std::move(shape), "cuda:1", Bytes(bytes)};
     for (std::size_t i = 0; i < bytes; ++i)
-      array.data[i] = static_cast<std::byte>(i * 7 + c.arrays.size() + static_cast<std::size_t>(step));
+      array.data[i] =
+          static_cast<std::byte>(i * 7 + c.arrays.size() + static_cast<std::size_t>(step));
     c.arrays.push_back(std::move(array));
   };
   add("conv1.weight", io::Section::kParameter, io::ArrayType::kF32, {4, 1, 3, 3});
   add("bn1.running_mean", io::Section::kBuffer, io::ArrayType::kF64, {4});
   add("bn1.num_batches_tracked", io::Section::kBuffer, io::ArrayType::kI64, {});
-  add("conv1.weight", io::Section::kOptimizer, io::ArrayType::kF32, {4, 1, 3, 3});  // the same name in another section
+  add("conv1.weight", io::Section::kOptimizer, io::ArrayType::kF32,
+      {4, 1, 3, 3});  // the same name in another section
   add("empty", io::Section::kAveraging, io::ArrayType::kI32, {3, 0, 2});
   add("half \xc3\xa9", io::Section::kAveraging, io::ArrayType::kBf16, {1, 1, 1, 1, 1, 1, 1, 3});
   add("rank1/rng", io::Section::kRankState, io::ArrayType::kU8, {5});
@@ -131,7 +135,8 @@ Bytes assemble(const Bytes& header, const Bytes& tensors, std::uint32_t version)
 }
 
 Bytes header_of(const Bytes& file) {
-  return Bytes(file.begin() + 24, file.begin() + 24 + static_cast<std::ptrdiff_t>(get<std::uint64_t>(file, 12)));
+  return Bytes(file.begin() + 24,
+               file.begin() + 24 + static_cast<std::ptrdiff_t>(get<std::uint64_t>(file, 12)));
 }
 
 Bytes tensors_of(const Bytes& file) {
@@ -140,12 +145,14 @@ Bytes tensors_of(const Bytes& file) {
 }
 
 void write_bytes(const std::string& path, const Bytes& bytes) {
-  test_support::write_text(path, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  test_support::write_text(path,
+                           std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -27,7 +27,8 @@ std::string refusal(const std::string& path) {
 }
 
 Arrays sample() {
-  Arrays arrays{array_of<float>("conv.weight", {1, -0.0f, std::nanf("7"), std::numeric_limits<float>::infinity()}),
+  Arrays arrays{array_of<float>("conv.weight",
+                                {1, -0.0f, std::nanf("7"), std::numeric_limits<float>::infinity()}),
                 array_of<float>("bn.running_mean", {1e-40f}, io::Section::kBuffer),
                 array_of<std::int64_t>("bn.num_batches_tracked", {7}, io::Section::kBuffer)};
   arrays[0].shape = {2, 1, 2};
@@ -97,9 +98,11 @@ TEST(ArrayFiles, ReadsWhatPyTorchWrote) {
   EXPECT_EQ(values_of<float>(find("module.conv1.weight"))[71], 34.5f);
   EXPECT_EQ(find("module.bn1.running_mean").section, io::Section::kBuffer);
   EXPECT_EQ(values_of<double>(find("module.bn1.running_mean"))[3], 0.5);
-  EXPECT_EQ(values_of<std::int64_t>(find("module.bn1.num_batches_tracked")), (std::vector<std::int64_t>{-1}));
+  EXPECT_EQ(values_of<std::int64_t>(find("module.bn1.num_batches_tracked")),
+            (std::vector<std::int64_t>{-1}));
   EXPECT_EQ(find("module.brain").type, io::ArrayType::kBf16);
-  EXPECT_EQ(values_of<std::uint16_t>(find("module.brain")), (std::vector<std::uint16_t>{0xBF80, 0xBF00, 0, 0x3F00, 0x3F80}));
+  EXPECT_EQ(values_of<std::uint16_t>(find("module.brain")),
+            (std::vector<std::uint16_t>{0xBF80, 0xBF00, 0, 0x3F00, 0x3F80}));
 }
 
 TEST(HalfFloat, EveryHalfSurvives) {
@@ -135,7 +138,8 @@ TEST(HalfFloat, RoundsToNearestEven) {
 }
 
 TEST(ToHalf, ConvertsNumbersAndRefusesOverflow) {
-  const io::NamedArray doubles = array_of<double>("w", {1, 1.00048828125 + 1e-12, -2});  // a hair above a tie
+  const io::NamedArray doubles =
+      array_of<double>("w", {1, 1.00048828125 + 1e-12, -2});  // a hair above a tie
   EXPECT_EQ(values_of<std::uint16_t>(io::to_half(doubles, io::ArrayType::kF16, "x")),
             (std::vector<std::uint16_t>{0x3C00, 0x3C01, 0xC000}));
   EXPECT_EQ(io::to_half(doubles, io::ArrayType::kBf16, "x").type, io::ArrayType::kBf16);
@@ -143,9 +147,11 @@ TEST(ToHalf, ConvertsNumbersAndRefusesOverflow) {
   EXPECT_EQ(io::to_half(integers, io::ArrayType::kF16, "x").data, integers.data);
   EXPECT_THROW(io::to_half(array_of<float>("w", {70000}), io::ArrayType::kF16, "x"), io::DataError);
   EXPECT_EQ(io::to_half(array_of<float>("w", {70000}), io::ArrayType::kBf16, "x").data.size(), 2u);
-  EXPECT_THROW(io::to_half(array_of<double>("w", {1e300}), io::ArrayType::kBf16, "x"), io::DataError);
+  EXPECT_THROW(io::to_half(array_of<double>("w", {1e300}), io::ArrayType::kBf16, "x"),
+               io::DataError);
   const float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(values_of<std::uint16_t>(io::to_half(array_of<float>("w", {infinity, -infinity}), io::ArrayType::kF16, "x")),
+  EXPECT_EQ(values_of<std::uint16_t>(
+                io::to_half(array_of<float>("w", {infinity, -infinity}), io::ArrayType::kF16, "x")),
             (std::vector<std::uint16_t>{0x7C00, 0xFC00}));
 }
 

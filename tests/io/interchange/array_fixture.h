@@ -32,8 +32,10 @@ template <>
 inline constexpr io::ArrayType kTypeOf<std::uint16_t> = io::ArrayType::kF16;
 
 template <class T>
-io::NamedArray array_of(const std::string& name, const std::vector<T>& values, io::Section section = io::Section::kParameter) {
-  io::NamedArray a{name, section, kTypeOf<T>, {static_cast<std::int64_t>(values.size())}, "cpu:0", {}};
+io::NamedArray array_of(const std::string& name, const std::vector<T>& values,
+                        io::Section section = io::Section::kParameter) {
+  io::NamedArray a{name,    section, kTypeOf<T>, {static_cast<std::int64_t>(values.size())},
+                   "cpu:0", {}};
   a.data.resize(values.size() * sizeof(T));
   if (!values.empty()) std::memcpy(a.data.data(), values.data(), a.data.size());
   return a;
@@ -47,19 +49,27 @@ std::vector<T> values_of(const io::NamedArray& array) {
 }
 
 inline void expect_same(const Arrays& a, const Arrays& b) {
-  if (a.size() != b.size()) throw std::runtime_error(std::to_string(a.size()) + " arrays, and " + std::to_string(b.size()));
+  if (a.size() != b.size())
+    throw std::runtime_error(std::to_string(a.size()) + " arrays, and " + std::to_string(b.size()));
   for (std::size_t i = 0; i < a.size(); ++i)
-    if (a[i].name != b[i].name || a[i].type != b[i].type || a[i].shape != b[i].shape || a[i].data != b[i].data)
-      throw std::runtime_error("array " + std::to_string(i) + ", '" + a[i].name + "' and '" + b[i].name + "', differ");
+    if (a[i].name != b[i].name || a[i].type != b[i].type || a[i].shape != b[i].shape ||
+        a[i].data != b[i].data)
+      throw std::runtime_error("array " + std::to_string(i) + ", '" + a[i].name + "' and '" +
+                               b[i].name + "', differ");
 }
 
-// A file of arrays without a file. `sections`: as a checkpoint; otherwise as .npz, or .safetensors when `ordered` is false.
+// A file of arrays without a file. `sections`: as a checkpoint; otherwise as .npz, or .safetensors
+// when `ordered` is false.
 class MemorySource : public io::ArraySource {
  public:
   explicit MemorySource(Arrays arrays, bool sections = true, bool ordered = true)
-      : ArraySource(io::memory_bytes({}, "memory")), arrays_(std::move(arrays)), sections_(sections), ordered_(ordered) {
+      : ArraySource(io::memory_bytes({}, "memory")),
+        arrays_(std::move(arrays)),
+        sections_(sections),
+        ordered_(ordered) {
     for (const io::NamedArray& a : arrays_)
-      entries_.push_back({a.name, sections ? a.section : io::Section::kParameter, a.type, a.shape, a.data.size()});
+      entries_.push_back(
+          {a.name, sections ? a.section : io::Section::kParameter, a.type, a.shape, a.data.size()});
   }
   bool has_sections() const override { return sections_; }
   bool in_model_order() const override { return ordered_; }

@@ -1,4 +1,5 @@
-// Differences between snapshots: bits, tolerances, missing arrays, minorities; and that a difference is never overlooked.
+// Differences between snapshots: bits, tolerances, missing arrays, minorities; and that a
+// difference is never overlooked.
 #include "io/interchange/compare_arrays.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,8 @@ using array_fixture::Arrays;
 using array_fixture::MemorySource;
 using Names = std::vector<std::string>;
 
-io::NamedArray array(const std::string& name, const std::vector<float>& values, io::Section section = io::Section::kParameter) {
+io::NamedArray array(const std::string& name, const std::vector<float>& values,
+                     io::Section section = io::Section::kParameter) {
   return array_fixture::array_of<float>(name, values, section);
 }
 
@@ -41,12 +43,14 @@ Names names(const io::Comparison& comparison) {
 }
 
 bool differ(float a, float b, const io::Tolerance& tolerance = {}) {
-  return !compare({{array("w", {0, a})}, {array("w", {0, b})}}, {.tolerance = tolerance}).differences.empty();
+  return !compare({{array("w", {0, a})}, {array("w", {0, b})}}, {.tolerance = tolerance})
+              .differences.empty();
 }
 
 template <class T>
 bool differ_as(T a, T b, const io::Tolerance& tolerance = {}) {
-  return !compare({{array_fixture::array_of<T>("w", {a})}, {array_fixture::array_of<T>("w", {b})}}, {.tolerance = tolerance})
+  return !compare({{array_fixture::array_of<T>("w", {a})}, {array_fixture::array_of<T>("w", {b})}},
+                  {.tolerance = tolerance})
               .differences.empty();
 }
 
@@ -103,8 +107,8 @@ TEST(CompareArrays, AnInfiniteDifferenceIsSeen) {
 TEST(CompareArrays, MissingShapeAndType) {
   io::NamedArray integers = array("t", {1, 2});
   integers.type = io::ArrayType::kI32;
-  const auto result =
-      compare({{array("m", {1}), array("s", {1, 2}), array("t", {1, 2})}, {array("s", {1}), integers, array("extra", {1})}});
+  const auto result = compare({{array("m", {1}), array("s", {1, 2}), array("t", {1, 2})},
+                               {array("s", {1}), integers, array("extra", {1})}});
   ASSERT_EQ(result.differences.size(), 4u);
   EXPECT_EQ(result.differences[0].reason, "missing");
   EXPECT_EQ(result.differences[1].reason, "shape");
@@ -139,12 +143,15 @@ TEST(CompareArrays, Globs) {
 }
 
 TEST(CompareArrays, UlpsAreExactInDouble) {
-  const auto up = [](double v, int steps) { return std::bit_cast<double>(std::bit_cast<std::int64_t>(v) + steps); };
+  const auto up = [](double v, int steps) {
+    return std::bit_cast<double>(std::bit_cast<std::int64_t>(v) + steps);
+  };
   EXPECT_FALSE(differ_as(1.0, up(1.0, 3), {.ulp = 3}));
   EXPECT_TRUE(differ_as(1.0, up(1.0, 4), {.ulp = 3}));
   EXPECT_TRUE(differ_as(-1.0, 1.0, {.ulp = std::int64_t{1} << 62}));
   EXPECT_FALSE(differ_as(-0.0, 0.0, {.ulp = 1}));
-  const auto apart = compare({{array_fixture::array_of<double>("w", {1.0})}, {array_fixture::array_of<double>("w", {up(1, 7)})}});
+  const auto apart = compare({{array_fixture::array_of<double>("w", {1.0})},
+                              {array_fixture::array_of<double>("w", {up(1, 7)})}});
   EXPECT_EQ(apart.differences.at(0).values.max_ulp, 7);
 }
 
@@ -169,17 +176,18 @@ TEST(CompareArrays, IntegersAreComparedBitByBitWhateverTheTolerance) {
   EXPECT_FALSE(differ_as<std::int64_t>(5, 5));
   EXPECT_TRUE(differ_as<std::int32_t>(-1, 1));
   EXPECT_TRUE(differ_as<std::uint8_t>(0, 255));
-  EXPECT_EQ(
-      compare({{array_fixture::array_of<std::uint8_t>("w", {0, 0, 9})}, {array_fixture::array_of<std::uint8_t>("w", {0, 0, 1})}})
-          .differences.at(0)
-          .values.max_absolute,
-      8);
+  EXPECT_EQ(compare({{array_fixture::array_of<std::uint8_t>("w", {0, 0, 9})},
+                     {array_fixture::array_of<std::uint8_t>("w", {0, 0, 1})}})
+                .differences.at(0)
+                .values.max_absolute,
+            8);
 }
 
 TEST(CompareArrays, ADifferenceInEveryBlockIsSeenOnceAndInItsPlace) {
   const std::size_t count = 400'000;  // several blocks, the last one broken
   const std::vector<float> same(count, 1);
-  for (const std::size_t at : {std::size_t{0}, std::size_t{65'535}, std::size_t{65'536}, std::size_t{200'000}, count - 1}) {
+  for (const std::size_t at : {std::size_t{0}, std::size_t{65'535}, std::size_t{65'536},
+                               std::size_t{200'000}, count - 1}) {
     std::vector<float> other = same;
     other[at] = 3;
     const auto result = compare({{array("w", same)}, {array("w", other)}});
@@ -192,7 +200,8 @@ TEST(CompareArrays, ADifferenceInEveryBlockIsSeenOnceAndInItsPlace) {
 TEST(CompareArrays, ThreeAndMoreFiles) {
   const Arrays a{array("w", {1, 2})}, b{array("w", {1, 3})}, c{array("w", {1, 5})};
   EXPECT_TRUE(compare({a, a, a}).differences.empty());
-  const auto minority = [](const std::vector<Arrays>& files, const io::CompareOptions& options = {}) {
+  const auto minority = [](const std::vector<Arrays>& files,
+                           const io::CompareOptions& options = {}) {
     return compare(files, options).differences.at(0).minority;
   };
   EXPECT_EQ(minority({a, a, b}), (std::vector<int>{2}));
@@ -207,8 +216,8 @@ TEST(CompareArrays, ThreeAndMoreFiles) {
 }
 
 TEST(CompareArrays, OrderInTheFileDoesNotMatter) {
-  const auto result =
-      compare({{array("a", {1}), array("b", {2}), array("c", {3})}, {array("c", {3}), array("a", {1}), array("b", {9})}});
+  const auto result = compare({{array("a", {1}), array("b", {2}), array("c", {3})},
+                               {array("c", {3}), array("a", {1}), array("b", {9})}});
   EXPECT_EQ(result.compared, 3);
   EXPECT_EQ(names(result), Names{"b"});
 }
@@ -244,15 +253,19 @@ TEST(CompareArrays, PrefixesAndNewNames) {
   EXPECT_TRUE(compare({plain, wrapped}, {.rename = {{"module.", ""}}}).differences.empty());
   const Arrays renamed{array("head.weight", {1}), array("fc2.weight", {2})};
   EXPECT_TRUE(compare({plain, renamed}, {.rename = {{"head", "fc"}}}).differences.empty());
-  EXPECT_TRUE(compare({plain, renamed}, {.rename = {{"fc", "head"}}}).differences.empty());  // not fc2
-  EXPECT_TRUE(compare({plain, renamed}, {.rename = {{"head.weight", "fc.weight"}}}).differences.empty());
+  EXPECT_TRUE(
+      compare({plain, renamed}, {.rename = {{"fc", "head"}}}).differences.empty());  // not fc2
+  EXPECT_TRUE(
+      compare({plain, renamed}, {.rename = {{"head.weight", "fc.weight"}}}).differences.empty());
   EXPECT_THROW(compare({plain, renamed}, {.rename = {{"fc2", "fc"}}}), io::DataError);
-  EXPECT_TRUE(compare({plain, {array("a.b.fc.weight", {1}), array("a.b.fc2.weight", {2})}}, {.strip_prefix = {"a.", "b."}})
+  EXPECT_TRUE(compare({plain, {array("a.b.fc.weight", {1}), array("a.b.fc2.weight", {2})}},
+                      {.strip_prefix = {"a.", "b."}})
                   .differences.empty());
 }
 
 TEST(CompareArrays, MissingShapeAndTypeDifferWhateverTheTolerance) {
-  io::NamedArray flat = array("w", {1, 2, 3, 4}), square = flat, doubles = array_fixture::array_of<double>("w", {1, 2, 3, 4});
+  io::NamedArray flat = array("w", {1, 2, 3, 4}), square = flat,
+                 doubles = array_fixture::array_of<double>("w", {1, 2, 3, 4});
   square.shape = {2, 2};
   const io::CompareOptions lax{.tolerance = {.absolute = 1e30, .ulp = 1'000'000}};
   EXPECT_EQ(compare({{flat}, {square}}, lax).differences.at(0).reason, "shape");

@@ -1,4 +1,5 @@
-// .npz: files that NumPy wrote, archives made here byte by byte, what is refused and why, and our own writer read back.
+// .npz: files that NumPy wrote, archives made here byte by byte, what is refused and why, and our
+// own writer read back.
 #include "io/interchange/npz.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +51,8 @@ std::vector<T> ramp(std::size_t count) {
     if constexpr (std::is_floating_point_v<T>) {
       values[i] = static_cast<T>(static_cast<double>(i) * 0.5 - 1);
     } else {
-      values[i] = static_cast<T>(std::is_signed_v<T> ? static_cast<std::int64_t>(i) - 1 : static_cast<std::int64_t>(i));
+      values[i] = static_cast<T>(std::is_signed_v<T> ? static_cast<std::int64_t>(i) - 1
+                                                     : static_cast<std::int64_t>(i));
     }
   }
   return values;
@@ -107,7 +109,8 @@ TEST(Npz, RefusesPicklesAndForeignTypesByName) {
     }
     return std::string();
   };
-  EXPECT_FAULT(refusal("numpy_objects.npz"), "an array of Python objects is a pickle, and pickles are never read");
+  EXPECT_FAULT(refusal("numpy_objects.npz"),
+               "an array of Python objects is a pickle, and pickles are never read");
   EXPECT_FAULT(refusal("numpy_big_endian.npz"), "'>f4' is big-endian");
   EXPECT_FAULT(refusal("numpy_structured.npz"), "a structured dtype");
   EXPECT_FAULT(refusal("torch_pickle.pt"), "a PyTorch pickle; pickles are never read");
@@ -127,7 +130,8 @@ TEST(Npz, WriterReadsBackInOrderAndAgainTheSameBytes) {
   saved[2].shape = {};
   saved[3].shape = {0, 7};
   io::save_npz(saved, folder / "a.npz");
-  array_fixture::expect_same(io::read_arrays(*io::open_npz(io::open_bytes(folder / "a.npz"))), saved);
+  array_fixture::expect_same(io::read_arrays(*io::open_npz(io::open_bytes(folder / "a.npz"))),
+                             saved);
   io::save_npz(saved, folder / "b.npz");
   EXPECT_EQ(test_support::read_text(folder / "a.npz"), test_support::read_text(folder / "b.npz"));
   io::save_npz({}, folder / "none.npz");
@@ -136,8 +140,9 @@ TEST(Npz, WriterReadsBackInOrderAndAgainTheSameBytes) {
 
 TEST(Npz, WriterReservesExactlyWhatItWrites) {
   std::string out;
-  io::ZipWriter writer(
-      [&](std::span<const std::byte> bytes) { out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size()); });
+  io::ZipWriter writer([&](std::span<const std::byte> bytes) {
+    out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
   const Bytes data(77);
   writer.add("x.npy", {data, data});
   writer.add("longer/name.npy", {});
@@ -153,9 +158,10 @@ TEST(Npz, WriterRefusesWhatItWouldNotRead) {
   short_data.data.pop_back();
   const auto named = [](const std::string& name) { return array_of<float>(name, {1}); };
   for (const Arrays& arrays :
-       {Arrays{brain}, Arrays{short_data}, Arrays{named("w"), named("w")}, Arrays{named("")}, Arrays{named("../w")},
-        Arrays{named("/w")}, Arrays{named("a\\b")}, Arrays{named("\xff")}, Arrays{named(std::string("a\0b", 3))},
-        Arrays{named("a/./b")}, Arrays{named(std::string(4097, 'x'))}})
+       {Arrays{brain}, Arrays{short_data}, Arrays{named("w"), named("w")}, Arrays{named("")},
+        Arrays{named("../w")}, Arrays{named("/w")}, Arrays{named("a\\b")}, Arrays{named("\xff")},
+        Arrays{named(std::string("a\0b", 3))}, Arrays{named("a/./b")},
+        Arrays{named(std::string(4097, 'x'))}})
     EXPECT_THROW(io::save_npz(arrays, folder / "a.npz"), io::DataError) << arrays[0].name;
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   EXPECT_THROW(io::save_npz({named("w")}, folder / "none/a.npz"), io::CannotCreateError);
@@ -169,7 +175,8 @@ TEST(Npz, MembersLargerThanFourGigabytesHaveZip64Fields) {
   // The reader follows a zip64 directory; here a small archive whose numbers are all masked.
   const std::string good = zip_of({{"x.npy", npy("<f4", "(1,)", "1234")}}, {.zip64 = true});
   EXPECT_EQ(parse(good).at(0).data.size(), 4u);
-  for (std::size_t cut = 1; cut < 99; ++cut) EXPECT_NE(fault(good.substr(0, good.size() - cut)), "");
+  for (std::size_t cut = 1; cut < 99; ++cut)
+    EXPECT_NE(fault(good.substr(0, good.size() - cut)), "");
 }
 
 TEST(NpyHeader, Dictionaries) {
@@ -184,19 +191,23 @@ TEST(NpyHeader, Dictionaries) {
   EXPECT_EQ(shape_of(dictionary("(3,)")), (std::vector<std::int64_t>{3}));
   EXPECT_EQ(shape_of(dictionary("( 3 , 4 )")), (std::vector<std::int64_t>{3, 4}));
   EXPECT_EQ(shape_of(dictionary("(3, 4,)")), (std::vector<std::int64_t>{3, 4}));
-  EXPECT_EQ(shape_of("{\"shape\":(1,2),\"fortran_order\":True,\"descr\":\"|u1\"}   \n"), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(shape_of("{\"shape\":(1,2),\"fortran_order\":True,\"descr\":\"|u1\"}   \n"),
+            (std::vector<std::int64_t>{1, 2}));
   for (int version : {1, 2, 3}) {
     const std::string header = npy_text(dictionary("(2,)"), version);
-    EXPECT_EQ(io::parse_npy_header(std::as_bytes(std::span(header)), kName).header_bytes, header.size());
+    EXPECT_EQ(io::parse_npy_header(std::as_bytes(std::span(header)), kName).header_bytes,
+              header.size());
   }
 }
 
 TEST(NpyHeader, WrittenAsNumpyDoes) {
   EXPECT_EQ(io::write_npy_header(io::ArrayType::kF32, {2, 3}, "x").size() % 64, 0u);
   const std::string header = io::write_npy_header(io::ArrayType::kI64, {5}, "x");
-  EXPECT_EQ(header.substr(10, 62), "{'descr': '<i8', 'fortran_order': False, 'shape': (5,), }     ");
+  EXPECT_EQ(header.substr(10, 62),
+            "{'descr': '<i8', 'fortran_order': False, 'shape': (5,), }     ");
   EXPECT_EQ(header.back(), '\n');
-  EXPECT_NE(io::write_npy_header(io::ArrayType::kU8, {}, "x").find("'|u1', 'fortran_order': False, 'shape': (), }"),
+  EXPECT_NE(io::write_npy_header(io::ArrayType::kU8, {}, "x")
+                .find("'|u1', 'fortran_order': False, 'shape': (), }"),
             std::string::npos);
 }
 
@@ -267,7 +278,8 @@ TEST(NpyHeader, BadPrefixesAreRefused) {
   EXPECT_FAULT(with(6, std::string("\x00\x00", 2)), ".npy version 0.0");
   EXPECT_FAULT(with(6, std::string("\x01\x01", 2)), ".npy version 1.1");
   EXPECT_FAULT(with(8, "\xff\xff"), "truncated .npy header");
-  EXPECT_FAULT(with(6, std::string("\x02\x00\xff\xff\xff\xff", 6)), "a .npy header of 4294967295 bytes");
+  EXPECT_FAULT(with(6, std::string("\x02\x00\xff\xff\xff\xff", 6)),
+               "a .npy header of 4294967295 bytes");
   for (std::size_t length = 0; length < good.size(); ++length)
     EXPECT_NE(fault(zip_of({{"x.npy", good.substr(0, length)}})), "") << length;
   EXPECT_FAULT(fault(zip_of({{"x.npy", good + "5"}})), "has 5 bytes, its shape and dtype want 4");
@@ -275,7 +287,8 @@ TEST(NpyHeader, BadPrefixesAreRefused) {
 
 TEST(ZipArchive, HostileDirectoriesAreRefused) {
   const std::string x = npy("<f4", "(1,)", "1234");
-  const std::vector<std::pair<std::string, std::string>> one{{"x.npy", x}}, two{{"x.npy", x}, {"y.npy", x}};
+  const std::vector<std::pair<std::string, std::string>> one{{"x.npy", x}},
+      two{{"x.npy", x}, {"y.npy", x}};
   const auto with = [&](const Tricks& tricks) { return fault(zip_of(two, tricks)); };
   EXPECT_EQ(with({}), "");
   EXPECT_FAULT(with({.comment = "hello"}), "does not stand at the end of the file");
@@ -295,8 +308,10 @@ TEST(ZipArchive, HostileDirectoriesAreRefused) {
   EXPECT_FAULT(with({.disk = 1}), "one of several parts");
   EXPECT_FAULT(with({.junk_before = 5}), "");
   EXPECT_FAULT(fault(zip_of({{"x.npy", x}, {"x.npy", x}})), "is in the archive twice");
-  for (const char* name : {"/x.npy", "../x.npy", "a/../x.npy", "./x.npy", "a\\x.npy", "", "\xff.npy", "\xc3\xa9.npy"})
-    EXPECT_NE(fault(zip_of({{name, x}})), "") << name;  // the last one without the flag that says UTF-8
+  for (const char* name :
+       {"/x.npy", "../x.npy", "a/../x.npy", "./x.npy", "a\\x.npy", "", "\xff.npy", "\xc3\xa9.npy"})
+    EXPECT_NE(fault(zip_of({{name, x}})), "")
+        << name;  // the last one without the flag that says UTF-8
   EXPECT_EQ(parse(zip_of({{"\xc3\xa9.npy", x}}, {.flags = 1 << 11})).at(0).name, "\xc3\xa9");
 }
 
@@ -305,19 +320,25 @@ TEST(ZipArchive, DeflatedMembers) {
   const std::string good = zip_of({{"x.npy", x}}, {.deflate = true});
   EXPECT_LT(good.size(), 1000u);
   EXPECT_EQ(parse(good).at(0).data, Bytes(100'000, std::byte{'a'}));
-  EXPECT_FAULT(fault(zip_of({{"x.npy", x}}, {.deflate = true, .size_more = 1})), "");  // claims a byte more than there is
+  EXPECT_FAULT(fault(zip_of({{"x.npy", x}}, {.deflate = true, .size_more = 1})),
+               "");  // claims a byte more than there is
   EXPECT_FAULT(fault(zip_of({{"x.npy", x}}, {.deflate = true, .size_more = -1})), "");
-  EXPECT_FAULT(fault(zip_of({{"x.npy", x}}, {.deflate = true, .size_more = 1'000'000'000})), "more than deflate can");
+  EXPECT_FAULT(fault(zip_of({{"x.npy", x}}, {.deflate = true, .size_more = 1'000'000'000})),
+               "more than deflate can");
   EXPECT_FAULT(fault(zip_of({{"x.npy", x}}, {.deflate = true, .crc_xor = 1})), "CRC-32");
   EXPECT_EQ(fault(zip_of({{"x.npy", x}}, {.flags = 8, .deflate = true, .descriptor = true})), "");
   EXPECT_FAULT(fault(zip_of({{"x.npy", ""}}, {.deflate = true})), "not a .npy array");
 }
 
 TEST(ZipArchive, OverlapIsRefused) {
-  // The second member's header lies within the first one's data: how small archives are made to unpack to petabytes.
+  // The second member's header lies within the first one's data: how small archives are made to
+  // unpack to petabytes.
   const std::string x = npy("|u1", "(1,)", "a");
   const std::string inner = local_part("y.npy", x);
-  EXPECT_FAULT(fault(overlapping("x.npy", npy("|u1", "(" + std::to_string(inner.size()) + ",)", inner), "y.npy", x)), "overlap");
+  EXPECT_FAULT(
+      fault(overlapping("x.npy", npy("|u1", "(" + std::to_string(inner.size()) + ",)", inner),
+                        "y.npy", x)),
+      "overlap");
 }
 
 // NumPy, where there is one, reads what we write.
@@ -329,9 +350,12 @@ TEST(Npz, NumpyReadsWhatWeWrote) {
   };
   if (python({"-c", "import numpy"}).exit_code != 0) GTEST_SKIP() << "no python3 with numpy";
   const test_support::TemporaryDirectory folder;
-  Arrays saved{array_of<float>("conv.weight", ramp<float>(24)),           array_of<double>("f8", ramp<double>(3)),
-               array_of<std::int64_t>("\xc3\xa9", ramp<std::int64_t>(1)), array_of<std::uint8_t>("empty", {}),
-               array_of<std::uint16_t>("half", {0x3C00, 0xC000}),         array_of<std::int32_t>("i4", ramp<std::int32_t>(6))};
+  Arrays saved{array_of<float>("conv.weight", ramp<float>(24)),
+               array_of<double>("f8", ramp<double>(3)),
+               array_of<std::int64_t>("\xc3\xa9", ramp<std::int64_t>(1)),
+               array_of<std::uint8_t>("empty", {}),
+               array_of<std::uint16_t>("half", {0x3C00, 0xC000}),
+               array_of<std::int32_t>("i4", ramp<std::int32_t>(6))};
   saved[0].shape = {2, 3, 4};
   saved[2].shape = {};
   saved[3].shape = {0, 7};
@@ -340,11 +364,13 @@ TEST(Npz, NumpyReadsWhatWeWrote) {
                               "import sys, zipfile, numpy\n"
                               "assert zipfile.ZipFile(sys.argv[1]).testzip() is None\n"
                               "z = numpy.load(sys.argv[1])\n"
-                              "for n in z.files: print(ascii(n), z[n].dtype.str, z[n].shape, z[n].ravel()[-1:].tolist())\n",
+                              "for n in z.files: print(ascii(n), z[n].dtype.str, z[n].shape, "
+                              "z[n].ravel()[-1:].tolist())\n",
                               folder / "a.npz"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out,
-            "'conv.weight' <f4 (2, 3, 4) [10.5]\n'f8' <f8 (3,) [0.0]\n'\\xe9' <i8 () [-1]\n'empty' |u1 (0, 7) []\n"
+            "'conv.weight' <f4 (2, 3, 4) [10.5]\n'f8' <f8 (3,) [0.0]\n'\\xe9' <i8 () [-1]\n'empty' "
+            "|u1 (0, 7) []\n"
             "'half' <f2 (2,) [-2.0]\n'i4' <i4 (6,) [4]\n");
 }
 

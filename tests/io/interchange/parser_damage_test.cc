@@ -1,4 +1,5 @@
-// Every reader of arrays against systematic and random damage: a DataError or other numbers, never a crash, never much memory.
+// Every reader of arrays against systematic and random damage: a DataError or other numbers, never
+// a crash, never much memory.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -28,7 +29,8 @@ struct Format {
 };
 
 Arrays sample() {
-  Arrays arrays{array_fixture::array_of<float>("conv1.weight", {1, 2, 3, 4, 5, 6}), array_fixture::array_of<double>("x", {0.5}),
+  Arrays arrays{array_fixture::array_of<float>("conv1.weight", {1, 2, 3, 4, 5, 6}),
+                array_fixture::array_of<double>("x", {0.5}),
                 array_fixture::array_of<std::int64_t>("bn.num_batches_tracked", {7}),
                 array_fixture::array_of<std::uint8_t>("empty", {})};
   arrays[0].shape = {2, 3};
@@ -45,18 +47,23 @@ std::vector<Format> formats() {
   checkpoint.vocabulary = "abc";
   io::save_checkpoint(checkpoint, folder / "a.ckpt");
   const std::string x = zip_fixture::npy("<f4", "(2,)", "12345678"),
-                    turned = zip_fixture::npy_text("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }\n", 1) +
-                             "0123456789abcdef";
+                    turned =
+                        zip_fixture::npy_text(
+                            "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }\n", 1) +
+                        "0123456789abcdef";
   return {{"ckpt", true, io::read_file(folder / "a.ckpt")},
           {"safetensors", false, io::read_file(folder / "a.safetensors")},
           {"npz", false, io::read_file(folder / "a.npz")},
-          {"deflated", false, bytes_of(zip_fixture::zip_of({{"x.npy", x}, {"y.npy", turned}}, {.deflate = true}))},
-          {"zip64", false, bytes_of(zip_fixture::zip_of({{"x.npy", x}, {"y.npy", turned}}, {.zip64 = true}))},
+          {"deflated", false,
+           bytes_of(zip_fixture::zip_of({{"x.npy", x}, {"y.npy", turned}}, {.deflate = true}))},
+          {"zip64", false,
+           bytes_of(zip_fixture::zip_of({{"x.npy", x}, {"y.npy", turned}}, {.zip64 = true}))},
           {"numpy", false, io::read_file(array_fixture::data_file("numpy_stored.npz"))},
           {"torch", false, io::read_file(array_fixture::data_file("torch_ramps.safetensors"))}};
 }
 
-// Reads the bytes as any file of arrays would be. Whether they are refused; any other way out fails the test.
+// Reads the bytes as any file of arrays would be. Whether they are refused; any other way out fails
+// the test.
 bool refused(const Bytes& bytes) {
   snapshot_fixture::reset_largest_allocation();
   bool result = false;
@@ -77,7 +84,8 @@ TEST(ParserDamage, TheSamplesThemselvesAreAccepted) {
 TEST(ParserDamage, EveryTruncationIsRefused) {
   for (const Format& format : formats())
     for (std::size_t length = 0; length < format.file.size(); ++length)
-      EXPECT_TRUE(refused(Bytes(format.file.begin(), format.file.begin() + static_cast<std::ptrdiff_t>(length))))
+      EXPECT_TRUE(refused(
+          Bytes(format.file.begin(), format.file.begin() + static_cast<std::ptrdiff_t>(length))))
           << format.name << " cut to " << length;
 }
 
@@ -115,8 +123,8 @@ TEST(ParserDamage, BytesAddedRemovedAndDoubled) {
 TEST(ParserDamage, HugeNumbersEverywhere) {
   for (const Format& format : formats())
     for (std::size_t at = 0; at + 8 <= format.file.size(); ++at)
-      for (const std::uint64_t value :
-           {~std::uint64_t{0}, std::uint64_t{1} << 63, std::uint64_t{1} << 40, std::uint64_t{0x7FFFFFFF}}) {
+      for (const std::uint64_t value : {~std::uint64_t{0}, std::uint64_t{1} << 63,
+                                        std::uint64_t{1} << 40, std::uint64_t{0x7FFFFFFF}}) {
         Bytes bad = format.file;
         snapshot_fixture::set(bad, at, value);
         refused(bad);
@@ -128,7 +136,8 @@ TEST(ParserDamage, HugeNumbersEverywhere) {
 
 class RandomDamage : public testing::TestWithParam<std::size_t> {};
 
-// Bytes changed, runs moved, cut out and doubled, digits and quotes put in: text headers go on parsing for a while then.
+// Bytes changed, runs moved, cut out and doubled, digits and quotes put in: text headers go on
+// parsing for a while then.
 TEST_P(RandomDamage, AHundredThousandFiles) {
   const Format format = formats()[GetParam()];
   std::mt19937_64 random(GetParam() + 11);
@@ -138,7 +147,9 @@ TEST_P(RandomDamage, AHundredThousandFiles) {
   for (int round = 0; round < 100'000; ++round) {
     Bytes bad = format.file;
     for (std::size_t edits = 1 + below(3); edits > 0 && bad.size() > 16; --edits) {
-      const std::size_t at = below(3) == 0 ? below(bad.size()) : below(std::min<std::size_t>(bad.size(), 256));  // headers most
+      const std::size_t at = below(3) == 0
+                                 ? below(bad.size())
+                                 : below(std::min<std::size_t>(bad.size(), 256));  // headers most
       const std::size_t length = 1 + below(std::min<std::size_t>(8, bad.size() - at));
       const auto place = bad.begin() + static_cast<std::ptrdiff_t>(at);
       switch (below(6)) {
@@ -156,7 +167,8 @@ TEST_P(RandomDamage, AHundredThousandFiles) {
           break;
         case 4: {
           const Bytes run(place, place + static_cast<std::ptrdiff_t>(length));
-          bad.insert(bad.begin() + static_cast<std::ptrdiff_t>(below(bad.size())), run.begin(), run.end());
+          bad.insert(bad.begin() + static_cast<std::ptrdiff_t>(below(bad.size())), run.begin(),
+                     run.end());
           break;
         }
         default:

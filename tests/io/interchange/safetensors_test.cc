@@ -18,12 +18,15 @@ Bytes file_of(const std::string& header, std::size_t data_bytes) {
   Bytes bytes(8 + header.size() + data_bytes);
   for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<std::byte>(header.size() >> (8 * i));
   std::memcpy(bytes.data() + 8, header.data(), header.size());
-  for (std::size_t i = 0; i < data_bytes; ++i) bytes[8 + header.size() + i] = static_cast<std::byte>(i + 1);
+  for (std::size_t i = 0; i < data_bytes; ++i)
+    bytes[8 + header.size() + i] = static_cast<std::byte>(i + 1);
   return bytes;
 }
 
-std::string entry(const std::string& name, const std::string& dtype, const std::string& shape, const std::string& offsets) {
-  return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}";
+std::string entry(const std::string& name, const std::string& dtype, const std::string& shape,
+                  const std::string& offsets) {
+  return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape +
+         ",\"data_offsets\":" + offsets + "}";
 }
 
 // The fault, which must be a DataError that names the file; "" when the bytes are accepted.
@@ -38,11 +41,12 @@ std::string fault(const Bytes& bytes) {
 }
 
 TEST(Safetensors, ReadsTensorsInTheOrderOfTheirData) {
-  const auto arrays =
-      io::parse_safetensors(file_of("{\"__metadata__\":{\"format\":\"pt\"}," + entry("fc.weight", "F32", "[2,1]", "[4,12]") +
-                                        " , " + entry("a\\\"b\\u00e9\\ud83d\\ude00", "U8", "[4]", "[0,4]") + "}  ",
-                                    12),
-                            kName);
+  const auto arrays = io::parse_safetensors(
+      file_of("{\"__metadata__\":{\"format\":\"pt\"}," +
+                  entry("fc.weight", "F32", "[2,1]", "[4,12]") + " , " +
+                  entry("a\\\"b\\u00e9\\ud83d\\ude00", "U8", "[4]", "[0,4]") + "}  ",
+              12),
+      kName);
   ASSERT_EQ(arrays.size(), 2u);
   EXPECT_EQ(arrays[0].name, "a\"b\xc3\xa9\xf0\x9f\x98\x80");
   EXPECT_EQ(arrays[0].type, io::ArrayType::kU8);
@@ -55,13 +59,16 @@ TEST(Safetensors, ReadsTensorsInTheOrderOfTheirData) {
 
 TEST(Safetensors, EveryTypeScalarsAndEmptyTensors) {
   const std::pair<const char*, io::ArrayType> types[] = {
-      {"F32", io::ArrayType::kF32}, {"F64", io::ArrayType::kF64}, {"F16", io::ArrayType::kF16}, {"BF16", io::ArrayType::kBf16},
-      {"I64", io::ArrayType::kI64}, {"I32", io::ArrayType::kI32}, {"U8", io::ArrayType::kU8}};
+      {"F32", io::ArrayType::kF32},   {"F64", io::ArrayType::kF64}, {"F16", io::ArrayType::kF16},
+      {"BF16", io::ArrayType::kBf16}, {"I64", io::ArrayType::kI64}, {"I32", io::ArrayType::kI32},
+      {"U8", io::ArrayType::kU8}};
   for (const auto& [name, type] : types) {
     const std::size_t size = io::size_of(type);
     const auto arrays = io::parse_safetensors(
         file_of("{" + entry("x", name, "[]", "[0," + std::to_string(size) + "]") + "," +
-                    entry("none", name, "[0,3]", "[" + std::to_string(size) + "," + std::to_string(size) + "]") + "}",
+                    entry("none", name, "[0,3]",
+                          "[" + std::to_string(size) + "," + std::to_string(size) + "]") +
+                    "}",
                 size),
         kName);
     ASSERT_EQ(arrays.size(), 2u);
@@ -129,26 +136,45 @@ TEST(Safetensors, MalformedHeadersAreRefused) {
       std::string(50'000, '{'),
       "{\"x\":" + std::string(50'000, '['),
   };
-  for (const std::string& header : bad) EXPECT_NE(fault(file_of(header, 4)), "") << header.substr(0, 100);
+  for (const std::string& header : bad)
+    EXPECT_NE(fault(file_of(header, 4)), "") << header.substr(0, 100);
 }
 
 TEST(Safetensors, OverlapsHolesAndWrongSizesAreRefused) {
-  const auto two = [](const std::string& first, const std::string& second) { return "{" + first + "," + second + "}"; };
-  const auto x = [](const std::string& shape, const std::string& offsets) { return entry("x", "U8", shape, offsets); };
-  const auto y = [](const std::string& shape, const std::string& offsets) { return entry("y", "U8", shape, offsets); };
-  EXPECT_NE(fault(file_of(two(x("[4]", "[0,4]"), y("[4]", "[2,6]")), 6)).find("expected to start at 4"), std::string::npos);
+  const auto two = [](const std::string& first, const std::string& second) {
+    return "{" + first + "," + second + "}";
+  };
+  const auto x = [](const std::string& shape, const std::string& offsets) {
+    return entry("x", "U8", shape, offsets);
+  };
+  const auto y = [](const std::string& shape, const std::string& offsets) {
+    return entry("y", "U8", shape, offsets);
+  };
+  EXPECT_NE(
+      fault(file_of(two(x("[4]", "[0,4]"), y("[4]", "[2,6]")), 6)).find("expected to start at 4"),
+      std::string::npos);
   EXPECT_NE(fault(file_of(two(x("[4]", "[0,4]"), y("[4]", "[0,4]")), 4)), "");
-  EXPECT_NE(fault(file_of(two(x("[4]", "[0,4]"), y("[4]", "[5,9]")), 9)).find("expected to start at 4"), std::string::npos);
-  EXPECT_NE(fault(file_of(two(x("[4]", "[0,4]"), x("[4]", "[4,8]")), 8)).find("stands twice"), std::string::npos);
+  EXPECT_NE(
+      fault(file_of(two(x("[4]", "[0,4]"), y("[4]", "[5,9]")), 9)).find("expected to start at 4"),
+      std::string::npos);
+  EXPECT_NE(fault(file_of(two(x("[4]", "[0,4]"), x("[4]", "[4,8]")), 8)).find("stands twice"),
+            std::string::npos);
   EXPECT_NE(fault(file_of("{" + x("[4]", "[1,5]") + "}", 5)), "");
   EXPECT_NE(fault(file_of("{" + x("[4]", "[4,0]") + "}", 4)), "");
-  EXPECT_NE(fault(file_of("{" + x("[4]", "[0,4]") + "}", 3)).find("to end by 3"), std::string::npos);
-  EXPECT_NE(fault(file_of("{" + x("[4]", "[0,4]") + "}", 5)).find("1 bytes after the last tensor"), std::string::npos);
-  EXPECT_NE(fault(file_of("{" + x("[3]", "[0,4]") + "}", 4)).find("has 4 bytes, its shape and dtype want 3"), std::string::npos);
-  EXPECT_NE(fault(file_of("{" + x("[4294967296,4294967296]", "[0,0]") + "}", 0)).find("overflows"), std::string::npos);
-  EXPECT_NE(fault(file_of("{" + entry("x", "F64", "[2305843009213693952]", "[0,0]") + "}", 0)).find("overflows"),
+  EXPECT_NE(fault(file_of("{" + x("[4]", "[0,4]") + "}", 3)).find("to end by 3"),
             std::string::npos);
-  EXPECT_NE(fault(file_of("{" + entry("x", "F8_E4M3", "[4]", "[0,4]") + "}", 4)).find("has dtype F8_E4M3; known are"),
+  EXPECT_NE(fault(file_of("{" + x("[4]", "[0,4]") + "}", 5)).find("1 bytes after the last tensor"),
+            std::string::npos);
+  EXPECT_NE(fault(file_of("{" + x("[3]", "[0,4]") + "}", 4))
+                .find("has 4 bytes, its shape and dtype want 3"),
+            std::string::npos);
+  EXPECT_NE(fault(file_of("{" + x("[4294967296,4294967296]", "[0,0]") + "}", 0)).find("overflows"),
+            std::string::npos);
+  EXPECT_NE(fault(file_of("{" + entry("x", "F64", "[2305843009213693952]", "[0,0]") + "}", 0))
+                .find("overflows"),
+            std::string::npos);
+  EXPECT_NE(fault(file_of("{" + entry("x", "F8_E4M3", "[4]", "[0,4]") + "}", 4))
+                .find("has dtype F8_E4M3; known are"),
             std::string::npos);
   EXPECT_NE(fault(file_of("{" + entry("x", "f32", "[1]", "[0,4]") + "}", 4)), "");
 }
@@ -156,7 +182,8 @@ TEST(Safetensors, OverlapsHolesAndWrongSizesAreRefused) {
 TEST(Safetensors, ImpossibleHeaderLengthsAreRefused) {
   EXPECT_NE(fault({}), "");
   EXPECT_NE(fault(Bytes(7)), "");
-  for (const std::uint64_t length : {std::uint64_t{3}, std::uint64_t{100'000'001}, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
+  for (const std::uint64_t length :
+       {std::uint64_t{3}, std::uint64_t{100'000'001}, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
     Bytes bytes = file_of("{}", 0);
     for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<std::byte>(length >> (8 * i));
     EXPECT_NE(fault(bytes), "") << length;
@@ -165,9 +192,13 @@ TEST(Safetensors, ImpossibleHeaderLengthsAreRefused) {
 
 std::vector<io::NamedArray> sample_arrays() {
   std::vector<io::NamedArray> arrays(3);
-  arrays[0] = {"z \"quoted\" \\ \n", io::Section::kParameter, io::ArrayType::kF32, {2, 3}, "cpu:0", Bytes(24, std::byte{7})};
-  arrays[1] = {"bn.running_mean", io::Section::kBuffer, io::ArrayType::kBf16, {3}, "cuda:1", Bytes(6, std::byte{9})};
-  arrays[2] = {"count", io::Section::kBuffer, io::ArrayType::kI64, {}, "cpu:0", Bytes(8, std::byte{1})};
+  arrays[0] = {
+      "z \"quoted\" \\ \n",   io::Section::kParameter, io::ArrayType::kF32, {2, 3}, "cpu:0",
+      Bytes(24, std::byte{7})};
+  arrays[1] = {"bn.running_mean", io::Section::kBuffer,  io::ArrayType::kBf16, {3},
+               "cuda:1",          Bytes(6, std::byte{9})};
+  arrays[2] = {"count", io::Section::kBuffer,  io::ArrayType::kI64, {},
+               "cpu:0", Bytes(8, std::byte{1})};
   return arrays;
 }
 
@@ -202,7 +233,8 @@ TEST(Safetensors, WriterRefusesWhatItWouldNotRead) {
   for (const auto& arrays : {twice, short_data, binary_name, reserved})
     EXPECT_THROW(io::save_safetensors(arrays, folder / "a.safetensors"), io::DataError);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  EXPECT_THROW(io::save_safetensors(sample_arrays(), folder / "none/a.safetensors"), io::CannotCreateError);
+  EXPECT_THROW(io::save_safetensors(sample_arrays(), folder / "none/a.safetensors"),
+               io::CannotCreateError);
 }
 
 TEST(Safetensors, DamagedFilesNeverCrash) {
@@ -210,7 +242,8 @@ TEST(Safetensors, DamagedFilesNeverCrash) {
   io::save_safetensors(sample_arrays(), folder / "a.safetensors");
   const Bytes good = io::read_file(folder / "a.safetensors");
   for (std::size_t length = 0; length < good.size(); ++length)
-    EXPECT_NE(fault(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length))), "") << length;
+    EXPECT_NE(fault(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length))), "")
+        << length;
   std::mt19937 random(3);
   for (int round = 0; round < 20'000; ++round) {
     Bytes bad = good;

@@ -1,4 +1,5 @@
-// Zip archives and .npy arrays put together byte by byte, with every lie that a test may want. Shares no code with the reader.
+// Zip archives and .npy arrays put together byte by byte, with every lie that a test may want.
+// Shares no code with the reader.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +23,12 @@ struct Tricks {
 using Members = std::vector<std::pair<std::string, std::string>>;  // name, content
 
 std::string zip_of(const Members& members, const Tricks& tricks = {});
-std::string local_part(const std::string& name, const std::string& content);  // local header and data, stored
-// An archive in which the second member lies inside the first one's content, which must end with local_part(second).
-std::string overlapping(const std::string& first, const std::string& content, const std::string& second,
-                        const std::string& second_content);
+std::string local_part(const std::string& name,
+                       const std::string& content);  // local header and data, stored
+// An archive in which the second member lies inside the first one's content, which must end with
+// local_part(second).
+std::string overlapping(const std::string& first, const std::string& content,
+                        const std::string& second, const std::string& second_content);
 
 std::string npy_text(const std::string& dictionary, int version);  // a .npy header of any text
 std::string npy(const std::string& descr, const std::string& shape, const std::string& data);

@@ -1,5 +1,5 @@
-// Plays the driver's management library: two devices, the second of which does not tell its clocks. FAKE_NVML=broken: no driver;
-// FAKE_NVML=none: no device.
+// Plays the driver's management library: two devices, the second of which does not tell its clocks.
+// FAKE_NVML=broken: no driver; FAKE_NVML=none: no device.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -47,6 +47,8 @@ int nvmlDeviceGetClockInfo(void* handle, int type, unsigned* mhz) {
   *mhz = type == 1 ? 1980 : type == 2 ? 3201 : 0;
   return number(handle) == 0 ? 0 : 3;
 }
-int nvmlDeviceGetTemperature(void*, int sensor, unsigned* celsius) { return *celsius = 55, sensor == 0 ? 0 : 2; }
+int nvmlDeviceGetTemperature(void*, int sensor, unsigned* celsius) {
+  return *celsius = 55, sensor == 0 ? 0 : 2;
+}
 int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) { return *milliwatts = 412'500, 0; }
 }

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-#include "io/io_error.h"
+#include "io/base/io_error.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -36,14 +36,15 @@ TEST(GpuMonitor, ReadsWhatEachDeviceTells) {
   ASSERT_EQ(samples.size(), 2u);
   EXPECT_EQ(samples[0].name, "GPU number 0");
   EXPECT_EQ(samples[0].bus, "00000000:01:00.0");
-  EXPECT_EQ(Values(samples[0].values.begin(), samples[0].values.end()), (Values{{"utilization", 90},
-                                                                                {"memory_utilization", 40},
-                                                                                {"memory_used", 1e9},
-                                                                                {"memory_total", 150e9},
-                                                                                {"sm_mhz", 1980},
-                                                                                {"memory_mhz", 3201},
-                                                                                {"watts", 412.5},
-                                                                                {"celsius", 55}}));
+  EXPECT_EQ(Values(samples[0].values.begin(), samples[0].values.end()),
+            (Values{{"utilization", 90},
+                    {"memory_utilization", 40},
+                    {"memory_used", 1e9},
+                    {"memory_total", 150e9},
+                    {"sm_mhz", 1980},
+                    {"memory_mhz", 3201},
+                    {"watts", 412.5},
+                    {"celsius", 55}}));
   EXPECT_EQ(samples[1].device, 1);
   const Values second(samples[1].values.begin(), samples[1].values.end());
   EXPECT_EQ(second.at("utilization"), 91);
@@ -87,20 +88,24 @@ TEST(GpuMonitor, TheProgramWritesThemEveryNSteps) {
                                    "2",
                                    "--metrics",
                                    metrics};
-  const auto done = test_support::run_command(command, {{"ENGINE_NVML_LIBRARY", FAKE_NVML_LIBRARY}}, 60'000);
+  const auto done =
+      test_support::run_command(command, {{"ENGINE_NVML_LIBRARY", FAKE_NVML_LIBRARY}}, 60'000);
   ASSERT_EQ(done.exit_code, 0) << done.err;
   std::ifstream in(metrics);
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);)
     if (line.find("\"event\":\"gpu\"") != std::string::npos) lines.push_back(line);
   ASSERT_EQ(lines.size(), 4u);  // two devices, after steps 2 and 4
-  EXPECT_EQ(lines[2],
-            "{\"schema\":1,\"event\":\"gpu\",\"step\":4,\"epoch\":0,\"device\":0,\"name\":\"GPU number "
-            "0\",\"bus\":\"00000000:01:00.0\","
-            "\"utilization\":90,\"memory_utilization\":40,\"memory_used\":1e+09,\"memory_total\":1.5e+11,\"sm_mhz\":1980,"
-            "\"memory_mhz\":3201,\"watts\":412.5,\"celsius\":55}");
+  EXPECT_EQ(
+      lines[2],
+      "{\"schema\":1,\"event\":\"gpu\",\"step\":4,\"epoch\":0,\"device\":0,\"name\":\"GPU number "
+      "0\",\"bus\":\"00000000:01:00.0\","
+      "\"utilization\":90,\"memory_utilization\":40,\"memory_used\":1e+09,\"memory_total\":1.5e+11,"
+      "\"sm_mhz\":1980,"
+      "\"memory_mhz\":3201,\"watts\":412.5,\"celsius\":55}");
 
-  const auto missing = test_support::run_command(command, {{"ENGINE_NVML_LIBRARY", "/nonexistent.so"}}, 60'000);
+  const auto missing =
+      test_support::run_command(command, {{"ENGINE_NVML_LIBRARY", "/nonexistent.so"}}, 60'000);
   EXPECT_EQ(missing.exit_code, 78) << missing.err;
   command.resize(command.size() - 2);
   const auto nowhere = test_support::run_command(command, {}, 60'000);

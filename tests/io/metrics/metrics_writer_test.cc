@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "io/io_error.h"
+#include "io/base/io_error.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -24,10 +24,14 @@ TEST(MetricsWriter, WritesOneObjectALine) {
   }
   EXPECT_EQ(
       test_support::read_text(path),
-      "{\"schema\":1,\"event\":\"step\",\"step\":100,\"epoch\":0,\"loss\":0.1,\"lr\":0.05,\"samples_per_s\":2500}\n"
-      "{\"schema\":1,\"event\":\"averaging\",\"step\":100,\"epoch\":0,\"averagings\":12,\"bytes_sent\":3456,\"spread\":0.125}\n"
-      "{\"schema\":1,\"event\":\"averaging\",\"step\":100,\"epoch\":0,\"averagings\":13,\"bytes_sent\":4567}\n"
-      "{\"schema\":1,\"event\":\"eval\",\"step\":100,\"epoch\":1,\"split\":\"test\",\"loss\":0.25,\"accuracy\":0.5,"
+      "{\"schema\":1,\"event\":\"step\",\"step\":100,\"epoch\":0,\"loss\":0.1,\"lr\":0.05,"
+      "\"samples_per_s\":2500}\n"
+      "{\"schema\":1,\"event\":\"averaging\",\"step\":100,\"epoch\":0,\"averagings\":12,\"bytes_"
+      "sent\":3456,\"spread\":0.125}\n"
+      "{\"schema\":1,\"event\":\"averaging\",\"step\":100,\"epoch\":0,\"averagings\":13,\"bytes_"
+      "sent\":4567}\n"
+      "{\"schema\":1,\"event\":\"eval\",\"step\":100,\"epoch\":1,\"split\":\"test\",\"loss\":0.25,"
+      "\"accuracy\":0.5,"
       "\"samples\":10000}\n"
       "{\"schema\":1,\"event\":\"end\",\"step\":100,\"epoch\":1,\"seconds\":12.5,\"exit\":0}\n");
 }
@@ -40,9 +44,11 @@ TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
   writer.desync(10, 0, 7, 8, 12, {"a.weight", "momentum/\"a\""}, {1, 3}, "repair");
   EXPECT_EQ(
       test_support::read_text(path),
-      "{\"schema\":1,\"event\":\"eval\",\"step\":1,\"epoch\":0,\"split\":\"test\",\"loss\":2,\"accuracy\":0.5,\"samples\":4,"
+      "{\"schema\":1,\"event\":\"eval\",\"step\":1,\"epoch\":0,\"split\":\"test\",\"loss\":2,"
+      "\"accuracy\":0.5,\"samples\":4,"
       "\"top5\":0.75,\"perplexity\":null}\n"
-      "{\"schema\":1,\"event\":\"desync\",\"step\":10,\"epoch\":0,\"last_good\":7,\"first_bad\":8,\"compared\":12,"
+      "{\"schema\":1,\"event\":\"desync\",\"step\":10,\"epoch\":0,\"last_good\":7,\"first_bad\":8,"
+      "\"compared\":12,"
       "\"tensors\":[\"a.weight\",\"momentum/\\\"a\\\"\"],\"ranks\":[1,3],\"action\":\"repair\"}\n");
 }
 
@@ -80,7 +86,9 @@ TEST(MetricsWriter, ALineThatWasTornDoesNotSpoilTheNext) {
 TEST(MetricsWriter, NamesAreEscaped) {
   const test_support::TemporaryDirectory folder;
   io::MetricsWriter(folder / "m.jsonl", false).eval(1, 1, "a\"b\\c\n\xc3\xa9", 1, 1, 1);
-  EXPECT_NE(test_support::read_text(folder / "m.jsonl").find("\"split\":\"a\\\"b\\\\c\\u000a\xc3\xa9\""), std::string::npos);
+  EXPECT_NE(
+      test_support::read_text(folder / "m.jsonl").find("\"split\":\"a\\\"b\\\\c\\u000a\xc3\xa9\""),
+      std::string::npos);
 }
 
 TEST(MetricsWriter, SaysWhenItCannotCreateOrWrite) {

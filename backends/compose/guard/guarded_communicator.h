@@ -1,0 +1,35 @@
+// Wraps a backend's communicator: checks arguments, records calls, adds who and what to its errors,
+// and waits for the watch's verdict so that an error names the rank that died. Aborted by the
+// watch.
+#pragma once
+
+#include <memory>
+
+#include "backends/backend.h"
+#include "backends/device_communicator.h"
+#include "backends/flight_recorder.h"
+
+namespace backends {
+
+struct Guard {
+  std::shared_ptr<FailureWatch> watch;
+  std::shared_ptr<FlightRecorder> recorder;
+  int communicator = 0;          // for the record
+  int rank = 0, world_size = 1;  // of the group, for messages
+};
+
+std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, Guard by);
+// In a build with CUDA.
+std::unique_ptr<DeviceCommunicator> guard_device(std::unique_ptr<DeviceCommunicator> inner,
+                                                 Guard by);
+
+// "backend gloo, rank 0 of 3, all_reduce sum of 7 f32: "
+std::string failure_context(std::string_view backend, int rank, int world_size,
+                            const std::string& operation);
+
+// "backend gloo, rank 0 of 3, all_reduce sum of 7 f32: WHAT", with the verdict of the watch (waits
+// up to 2 s) as WHAT if there is one.
+std::string explain_failure(FailureWatch& watch, std::string_view backend, int rank, int world_size,
+                            const std::string& operation, const std::string& error);
+
+}  // namespace backends

@@ -1,0 +1,148 @@
+// The two-stage communicator.
+#include "backends/compose/hierarchical/hierarchical_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/reduction.h"
+
+namespace backends {
+namespace {
+
+constexpr std::size_t kRailBytes = 64
+                                   << 10;  // from here on every rank of a host speaks for its slice
+
+class HierarchicalCommunicator final : public Communicator {
+ public:
+  HierarchicalCommunicator(std::string name, HostLayout layout,
+                           std::unique_ptr<Communicator> within,
+                           std::unique_ptr<Communicator> across)
+      : name_(std::move(name)),
+        layout_(std::move(layout)),
+        within_(std::move(within)),
+        across_(std::move(across)) {
+    for (const auto& ranks : layout_.hosts) most_local_ = std::max(most_local_, ranks.size());
+    for (const auto& ranks : layout_.hosts) world_size_ += static_cast<int>(ranks.size());
+  }
+
+  std::string_view name() const override { return name_; }
+  int rank() const override {
+    return layout_.local_ranks()[static_cast<std::size_t>(layout_.place)];
+  }
+  int world_size() const override { return world_size_; }
+
+  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    if (layout_.even && count * size_of(type) >= kRailBytes) {
+      by_rails(static_cast<char*>(data), count, type, op);
+    } else {
+      within_->all_reduce(data, count, type, op);
+      if (speaks()) across_->all_reduce(data, count, type, op);
+      within_->broadcast(data, count * size_of(type), 0);
+    }
+  }
+
+  void broadcast(void* data, std::size_t bytes, int root) override {
+    int root_host = 0, root_place = 0;
+    for (std::size_t h = 0; h < layout_.hosts.size(); ++h) {
+      const auto& ranks = layout_.hosts[h];
+      const auto found = std::ranges::find(ranks, root);
+      if (found == ranks.end()) continue;
+      root_host = static_cast<int>(h);
+      root_place = static_cast<int>(found - ranks.begin());
+    }
+    if (layout_.host == root_host) within_->broadcast(data, bytes, root_place);
+    if (speaks()) across_->broadcast(data, bytes, root_host);
+    if (layout_.host != root_host) within_->broadcast(data, bytes, 0);
+  }
+
+  // Every host's part has the room of the largest host, so that all parts are of one size.
+  void all_gather(const void* input, std::size_t bytes, void* output) override {
+    if (bytes == 0) return barrier();
+    host_part_.resize(most_local_ * bytes);
+    all_parts_.resize(host_part_.size() * layout_.hosts.size());
+    within_->all_gather(input, bytes, host_part_.data());
+    if (speaks()) across_->all_gather(host_part_.data(), host_part_.size(), all_parts_.data());
+    within_->broadcast(all_parts_.data(), all_parts_.size(), 0);
+    for (std::size_t h = 0; h < layout_.hosts.size(); ++h) {
+      for (std::size_t p = 0; p < layout_.hosts[h].size(); ++p)
+        std::memcpy(
+            static_cast<char*>(output) + static_cast<std::size_t>(layout_.hosts[h][p]) * bytes,
+            all_parts_.data() + h * host_part_.size() + p * bytes, bytes);
+    }
+  }
+
+  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    all_reduce(data, count, type, op);
+  }
+
+  void barrier() override {
+    within_->barrier();
+    if (speaks()) across_->barrier();
+    within_->barrier();
+  }
+
+  void abort(std::string_view reason) noexcept override {
+    within_->abort(reason);
+    if (across_) across_->abort(reason);
+  }
+
+ private:
+  bool speaks() const { return layout_.place == 0; }
+
+  void by_rails(char* data, std::size_t count, DataType type, ReduceOp op) {
+    const int local = static_cast<int>(layout_.local_ranks().size());
+    const std::size_t width = size_of(type);
+    within_->reduce_scatter(data, count, type, op);
+    const ElementRange own = slice_of(count, layout_.place, local);
+    across_->all_reduce(data + own.begin * width, own.count(), type, op);
+    for (int place = 0; place < local; ++place) {
+      const ElementRange slice = slice_of(count, place, local);
+      within_->broadcast(data + slice.begin * width, slice.count() * width, place);
+    }
+  }
+
+  const std::string name_;
+  const HostLayout layout_;
+  std::unique_ptr<Communicator> within_, across_;
+  std::size_t most_local_ = 0;
+  int world_size_ = 0;
+  std::vector<char> host_part_, all_parts_;  // of all_gather
+};
+
+}  // namespace
+
+std::vector<int> HostLayout::rail(int at) const {
+  std::vector<int> ranks;
+  for (const auto& host_ranks : hosts) ranks.push_back(host_ranks.at(static_cast<std::size_t>(at)));
+  return ranks;
+}
+
+HostLayout host_layout(int rank, const std::vector<PeerInfo>& members) {
+  HostLayout layout;
+  std::vector<std::string> ids;
+  for (std::size_t r = 0; r < members.size(); ++r) {
+    const auto h =
+        static_cast<std::size_t>(std::ranges::find(ids, members[r].host_id) - ids.begin());
+    if (h == ids.size()) {
+      ids.push_back(members[r].host_id);
+      layout.hosts.emplace_back();
+    }
+    if (static_cast<int>(r) == rank) {
+      layout.host = static_cast<int>(h);
+      layout.place = static_cast<int>(layout.hosts[h].size());
+    }
+    layout.hosts[h].push_back(static_cast<int>(r));
+  }
+  for (const auto& ranks : layout.hosts)
+    layout.even = layout.even && ranks.size() == layout.hosts.front().size();
+  return layout;
+}
+
+std::unique_ptr<Communicator> make_hierarchical_communicator(std::string name, HostLayout layout,
+                                                             std::unique_ptr<Communicator> within,
+                                                             std::unique_ptr<Communicator> across) {
+  return std::make_unique<HierarchicalCommunicator>(std::move(name), std::move(layout),
+                                                    std::move(within), std::move(across));
+}
+
+}  // namespace backends

@@ -1,0 +1,37 @@
+// Loads plug-ins.
+#include "backends/compose/plugin/backend_plugin.h"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <mutex>
+
+#include "backends/backend_error.h"
+
+namespace backends {
+
+const Backend& load_backend_plugin(const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, const Backend*> loaded;
+  const std::lock_guard lock(mutex);
+  const auto known = loaded.find(path);
+  if (known != loaded.end()) return *known->second;
+  // Never closed again: communicators, exceptions and threads of the library may outlive any owner
+  // here. Global, because libraries such as Open MPI load further parts that look for its symbols.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr)
+    throw ConfigurationError("backend plug-in " + path + " cannot be loaded: " + dlerror());
+  const auto entry = reinterpret_cast<BackendPluginEntry>(dlsym(library, "engine_backend_plugin"));
+  if (entry == nullptr)
+    throw ConfigurationError("backend plug-in " + path +
+                             " exports no engine_backend_plugin: it is no backend of this program");
+  const Backend* backend = entry(kBackendPluginAbi);
+  if (backend == nullptr)
+    throw ConfigurationError("backend plug-in " + path +
+                             " was compiled for another version than this program's (" +
+                             kBackendPluginAbi + "): compile it again");
+  loaded.emplace(path, backend);
+  return *backend;
+}
+
+}  // namespace backends

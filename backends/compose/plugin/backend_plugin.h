@@ -1,0 +1,23 @@
+// Backends that are shared libraries outside this build, given by path: --backend ./libengine_x.so
+//
+// Such a library is compiled against these headers by the same compiler and exports
+//   extern "C" const backends::Backend* engine_backend_plugin(const char* abi);
+// which returns its row (static storage), or nullptr when `abi` is not the kBackendPluginAbi it was
+// compiled with. docs/backend-plugins.md has an example.
+#pragma once
+
+#include <string>
+
+#include "backends/backend.h"
+
+namespace backends {
+
+// Changes with any header that a plug-in sees.
+inline constexpr const char* kBackendPluginAbi = "engine-backend-2";
+using BackendPluginEntry = const Backend* (*)(const char* abi);
+
+// Loads the library on first use and keeps it. Thread-safe. Throws ConfigurationError with the
+// loader's reason.
+const Backend& load_backend_plugin(const std::string& path);
+
+}  // namespace backends

@@ -1,0 +1,273 @@
+// The group of ranks that are processes: joined through rank 0's store, watched, and a maker of
+// communicators.
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+
+#include "backends/backend_error.h"
+#include "backends/compose/guard/guarded_communicator.h"
+#include "backends/compose/table/backend_table.h"
+#include "backends/compose/table/communicator_factory.h"
+#include "backends/compose/table/device_factory.h"
+#include "backends/flight_recorder.h"
+#include "backends/group.h"
+#include "backends/identity/host_identity.h"
+#include "backends/store/join.h"
+#include "backends/transport/single/single_communicator.h"
+
+namespace backends {
+namespace {
+
+constexpr auto kGoodbyeTime = std::chrono::seconds(5);
+
+// Passes the store's news of a death to the communicators. Does not own the store: the store's own
+// thread may be the last to let go of this.
+class ProcessWatch final : public FailureWatch {
+ public:
+  explicit ProcessWatch(std::weak_ptr<TcpStore> store) : store_(std::move(store)) {}
+
+  std::optional<std::string> known_failure(std::chrono::milliseconds wait) override {
+    const auto store = store_.lock();
+    return store ? store->wait_for_failure(wait) : std::nullopt;
+  }
+  void enlist(Communicator& communicator) override {
+    const std::lock_guard lock(mutex_);
+    enlisted_.push_back(&communicator);
+    const auto store = store_.lock();
+    if (const auto failure = store ? store->failure() : std::nullopt) communicator.abort(*failure);
+  }
+  void dismiss(Communicator& communicator) noexcept override {
+    const std::lock_guard lock(mutex_);
+    std::erase(enlisted_, &communicator);
+  }
+  void keep_until_goodbye(std::shared_ptr<void> resource) noexcept override {
+    const std::lock_guard lock(mutex_);
+    try {
+      kept_.push_back(std::move(resource));
+    } catch (const std::bad_alloc&) {
+      // Then it ends now.
+    }
+  }
+  void release() noexcept {
+    std::vector<std::shared_ptr<void>> kept;
+    const std::lock_guard lock(mutex_);
+    kept.swap(kept_);
+  }
+  void failed(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    for (Communicator* c : enlisted_) c->abort(text);
+  }
+
+ private:
+  const std::weak_ptr<TcpStore> store_;
+  std::mutex mutex_;
+  std::vector<Communicator*> enlisted_;
+  std::vector<std::shared_ptr<void>> kept_;
+};
+
+class ProcessGroup final : public Group {
+ public:
+  ProcessGroup(const GroupOptions& options, JoinedStore joined)
+      : options_(options),
+        joined_(std::move(joined)),
+        watch_(std::make_shared<ProcessWatch>(joined_.store)),
+        recorder_(std::make_shared<FlightRecorder>()),
+        peers_(joined_.store->peers()),
+        plan_(plan_backend(options.backend, options.local_stage, peers_)) {
+    joined_.store->on_failure(
+        [watch = std::weak_ptr<ProcessWatch>(watch_)](const std::string& text) {
+          if (const auto alive = watch.lock()) alive->failed(text);
+        });
+  }
+
+  ~ProcessGroup() override { watch_->release(); }
+
+  int rank() const override { return options_.rank; }
+  int world_size() const override { return options_.world_size; }
+  const std::vector<PeerInfo>& peers() const override { return peers_; }
+  std::string backend() const override { return plan_.name; }
+  std::string backend_reason() const override { return plan_.reason; }
+  std::string meeting_place() const override { return joined_.meeting_place; }
+  std::string address() const override { return joined_.address; }
+
+  using Group::make_communicator;
+  std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) override {
+    const std::vector<PeerInfo> members = members_of(request);
+    const BackendContext context = context_for(members);
+    const BackendPlan plan =
+        request.backend.empty() && request.members.empty()
+            ? plan_
+            : plan_backend(request.backend.empty() ? options_.backend : request.backend,
+                           local_stage_of(request), members);
+    return connecting(plan.name, [&] {
+      return guard(create_communicator(plan, context, members), next_guard());
+    });
+  }
+
+  using Group::make_device_communicator;
+  std::unique_ptr<DeviceCommunicator> make_device_communicator(
+      const CommunicatorRequest& request) override {
+    const std::vector<PeerInfo> members = members_of(request);
+    BackendContext context = context_for(members);
+    const DeviceChoice choice = choose_for_device(request.backend, options_.backend);
+    return connecting(choice.nccl ? "nccl" : "staged:" + choice.host, [&] {
+      return guard_device(
+          create_device_communicator(choice, local_stage_of(request), std::move(context), members),
+          next_guard());
+    });
+  }
+
+  std::string flight_record(const std::string& reason) const override {
+    return recorder_->to_json({options_.rank, options_.world_size, getpid(), host_name(),
+                               plan_.name, reason, joined_.store->activity()});
+  }
+  void set_activity(std::string_view activity) noexcept override {
+    joined_.store->set_activity(activity);
+  }
+  void check() override {
+    if (const auto failure = joined_.store->failure()) throw PeerError(*failure);
+  }
+  void leave() override {
+    joined_.store->leave(kGoodbyeTime);
+    watch_->release();
+  }
+
+ private:
+  std::string local_stage_of(const CommunicatorRequest& request) const {
+    return request.local_stage.empty() ? options_.local_stage : request.local_stage;
+  }
+  std::vector<PeerInfo> members_of(const CommunicatorRequest& request) const {
+    if (request.members.empty()) return peers_;
+    std::vector<PeerInfo> members;
+    for (const int r : request.members) members.push_back(peers_.at(static_cast<std::size_t>(r)));
+    return members;
+  }
+
+  BackendContext context_for(const std::vector<PeerInfo>& members) {
+    std::string prefix = "communicator";
+    BackendContext context{.members = {},
+                           .store = *joined_.store,
+                           .watch = *watch_,
+                           .prefix = "",
+                           .address = joined_.address,
+                           .secret = joined_.secret,
+                           .streams = options_.streams,
+                           .timeout = std::chrono::milliseconds(options_.timeout_ms),
+                           .notice = options_.notice};
+    context.world_size = static_cast<int>(members.size());
+    context.rank = -1;
+    for (const PeerInfo& p : members) {
+      if (p.rank == rank()) context.rank = static_cast<int>(context.members.size());
+      context.members.push_back(p.rank);
+      prefix += "/" + std::to_string(p.rank);
+    }
+    if (context.rank < 0)
+      throw ConfigurationError("rank " + std::to_string(rank()) +
+                               " is no member of the communicator that it asks for");
+    context.prefix = prefix + "#" + std::to_string(made_of_members_[prefix]++);
+    return context;
+  }
+
+  Guard next_guard() { return {watch_, recorder_, communicators_++, rank(), world_size()}; }
+
+  // Says who and where in the errors of making a communicator.
+  template <typename Make>
+  auto connecting(const std::string& backend, const Make& make) -> decltype(make()) {
+    try {
+      return make();
+    } catch (const ConfigurationError&) {
+      throw;
+    } catch (const MismatchError&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw PeerError(explain_failure(*watch_, backend, rank(), world_size(),
+                                      "connecting the ranks", error.what()));
+    }
+  }
+
+  const GroupOptions options_;
+  JoinedStore joined_;
+  std::shared_ptr<ProcessWatch> watch_;
+  std::shared_ptr<FlightRecorder> recorder_;
+  std::vector<PeerInfo> peers_;
+  const BackendPlan plan_;
+  int communicators_ = 0;
+  std::map<std::string, int>
+      made_of_members_;  // names communicators alike on all members, whatever others were made
+};
+
+class SingleGroup final : public Group {
+ public:
+  SingleGroup(std::string reason, int timeout_ms)
+      : reason_(std::move(reason)),
+        timeout_ms_(timeout_ms),
+        peers_{{0, host_name(), getpid(), host_id()}} {}
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  const std::vector<PeerInfo>& peers() const override { return peers_; }
+  std::string backend() const override { return "single"; }
+  std::string backend_reason() const override { return reason_; }
+  using Group::make_communicator;
+  std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest&) override {
+    return make_single_communicator();
+  }
+  using Group::make_device_communicator;
+  std::unique_ptr<DeviceCommunicator> make_device_communicator(
+      const CommunicatorRequest&) override {
+    return stage_for_device(make_single_communicator(), std::chrono::milliseconds(timeout_ms_),
+                            {0});
+  }
+  std::string flight_record(const std::string& reason) const override {
+    return FlightRecorder().to_json({0, 1, getpid(), host_name(), "single", reason, ""});
+  }
+  void set_activity(std::string_view) noexcept override {}
+  void check() override {}
+  void leave() override {}
+
+ private:
+  const std::string reason_;
+  const int timeout_ms_;
+  const std::vector<PeerInfo> peers_;
+};
+
+void validate(const GroupOptions& o) {
+  const auto bad = [](const std::string& what, int found, const std::string& expected) {
+    throw ConfigurationError(what + " " + std::to_string(found) + ": expected " + expected);
+  };
+  if (o.world_size < 1) bad("world size", o.world_size, "1 or more");
+  if (o.rank < 0 || o.rank >= o.world_size)
+    bad("rank", o.rank, "0 to " + std::to_string(o.world_size - 1));
+  if (o.heartbeat_ms < 10) bad("heartbeat of ms", o.heartbeat_ms, "10 or more");
+  if (o.timeout_ms < 1) bad("timeout of ms", o.timeout_ms, "1 or more");
+  if (o.rendezvous_timeout_ms < 1)
+    bad("rendezvous timeout of ms", o.rendezvous_timeout_ms, "1 or more");
+  for (const std::string* text : {&o.job_id, &o.build_id, &o.config_digest}) {
+    if (text->size() > 100)
+      throw ConfigurationError("\"" + *text +
+                               "\" is too long for the handshake: expected 100 characters at most");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceCommunicator> Group::make_device_communicator(const CommunicatorRequest&) {
+  throw ConfigurationError("these ranks have no communicator for device memory");
+}
+
+std::unique_ptr<Group> join_group(const GroupOptions& options) {
+  validate(options);
+  check_backend(options.backend, options.local_stage);
+  if (options.world_size == 1)
+    return std::make_unique<SingleGroup>(
+        plan_backend(options.backend, options.local_stage,
+                     {PeerInfo{0, host_name(), getpid(), host_id()}})
+            .reason,
+        options.timeout_ms);
+  if (options.backend == "inproc")
+    throw ConfigurationError("backend inproc joins threads of one process, not " +
+                             std::to_string(options.world_size) + " processes");
+  return std::make_unique<ProcessGroup>(options, join_store(options));
+}
+
+}  // namespace backends

@@ -1,0 +1,269 @@
+// The pipeline through pinned buffers.
+#include "backends/compose/staged/staged_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "backends/cuda_calls.h"
+
+namespace backends {
+namespace {
+
+cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
+
+class StagedCommunicator final : public DeviceCommunicator {
+ public:
+  StagedCommunicator(std::unique_ptr<Communicator> host, const StagedOptions& options)
+      : host_(std::move(host)),
+        name_("staged:" + std::string(host_->name())),
+        size_(static_cast<std::size_t>(host_->world_size())),
+        piece_(std::max(options.piece_bytes, 16 * size_) / 16 * 16),
+        members_(options.members),
+        patience_(options.timeout),
+        buffers_{Buffer(size_ > 1 ? 2 * piece_ : 16), Buffer(size_ > 1 ? 2 * piece_ : 16)} {
+    check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
+    for (int r = static_cast<int>(members_.size()); r < world_size(); ++r) members_.push_back(r);
+  }
+  ~StagedCommunicator() override {
+    for (void* memory : allocated_) cudaFree(memory);
+  }
+
+  std::string_view name() const override { return name_; }
+  int rank() const override { return host_->rank(); }
+  int world_size() const override { return host_->world_size(); }
+
+  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    all_reduce_on(stream_.get(), data, count, type, op);
+    wait(stream_.get());
+  }
+  void broadcast(void* data, std::size_t bytes, int root) override {
+    broadcast_on(stream_.get(), data, bytes, root);
+    wait(stream_.get());
+  }
+  void all_gather(const void* input, std::size_t bytes, void* output) override {
+    all_gather_on(stream_.get(), input, bytes, output);
+    wait(stream_.get());
+  }
+  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    reduce_scatter_on(stream_.get(), data, count, type, op);
+    wait(stream_.get());
+  }
+  void barrier() override { host_->barrier(); }
+
+  void all_reduce_on(void* stream, void* data, std::size_t count, DataType type,
+                     ReduceOp op) override {
+    if (!begin(stream, reduction_word(Operation::kAllReduce, ++sequence_, count, type, op), data))
+      return;
+    auto* bytes = static_cast<std::byte*>(data);
+    const std::size_t element = size_of(type), most = piece_ / element;
+    const auto at = [&](std::size_t k) { return k * most; };
+    const auto part = [&](std::size_t k) { return std::min(most, count - at(k)); };
+    pipeline(
+        stream_of(stream), (count + most - 1) / most,
+        [&](std::size_t k, const Buffer& b) {
+          copy_on(out_.get(), b.data(), bytes + at(k) * element, part(k) * element);
+        },
+        [&](std::size_t k, const Buffer& b) { host_->all_reduce(b.data(), part(k), type, op); },
+        [&](std::size_t k, const Buffer& b) {
+          copy_on(in_.get(), bytes + at(k) * element, b.data(), part(k) * element);
+        });
+  }
+
+  void broadcast_on(void* stream, void* data, std::size_t count, int root) override {
+    if (!begin(stream, transfer_word(Operation::kBroadcast, ++sequence_, count, root), data))
+      return;
+    auto* bytes = static_cast<std::byte*>(data);
+    const bool is_root = root == rank();
+    const auto part = [&](std::size_t k) { return std::min(piece_, count - k * piece_); };
+    pipeline(
+        stream_of(stream), (count + piece_ - 1) / piece_,
+        [&](std::size_t k, const Buffer& b) {
+          if (is_root) copy_on(out_.get(), b.data(), bytes + k * piece_, part(k));
+        },
+        [&](std::size_t k, const Buffer& b) { host_->broadcast(b.data(), part(k), root); },
+        [&](std::size_t k, const Buffer& b) {
+          if (!is_root) copy_on(in_.get(), bytes + k * piece_, b.data(), part(k));
+        });
+  }
+
+  void all_gather_on(void* stream, const void* input, std::size_t count, void* output) override {
+    const ControlWord word = transfer_word(Operation::kAllGather, ++sequence_, count);
+    auto* to = static_cast<std::byte*>(output);
+    if (size_ == 1) {
+      if (count > 0 && input != output) copy_on(stream_of(stream), to, input, count);
+      return;
+    }
+    if (!begin(stream, word, output)) return;
+    require_device_memory(input, device_, name_.c_str());
+    const auto* from = static_cast<const std::byte*>(input);
+    const std::size_t most =
+        piece_ / size_;  // own part in the buffer's first half, all parts in the second
+    const auto part = [&](std::size_t k) { return std::min(most, count - k * most); };
+    pipeline(
+        stream_of(stream), (count + most - 1) / most,
+        [&](std::size_t k, const Buffer& b) {
+          copy_on(out_.get(), b.data(), from + k * most, part(k));
+        },
+        [&](std::size_t k, const Buffer& b) {
+          host_->all_gather(b.data(), part(k), b.data() + piece_);
+        },
+        [&](std::size_t k, const Buffer& b) {
+          for (std::size_t r = 0; r < size_; ++r)
+            copy_on(in_.get(), to + r * count + k * most, b.data() + piece_ + r * part(k), part(k));
+        });
+  }
+
+  // A piece has a part of every rank's share, each as long as the longest, so that the host's
+  // shares of it are those parts.
+  void reduce_scatter_on(void* stream, void* data, std::size_t count, DataType type,
+                         ReduceOp op) override {
+    if (!begin(stream, reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op),
+               data))
+      return;
+    auto* bytes = static_cast<std::byte*>(data);
+    const std::size_t element = size_of(type), most = piece_ / element / size_,
+                      longest = (count + size_ - 1) / size_;
+    const auto share = [&](std::size_t r) { return r * count / size_; };
+    const auto width = [&](std::size_t k) {
+      return std::min(most, longest - k * most);
+    };  // of each rank's part in the piece
+    // Elements of rank r's share that lie in piece k.
+    const auto part = [&](std::size_t k, std::size_t r) {
+      const std::size_t length = share(r + 1) - share(r);
+      return length > k * most ? std::min(width(k), length - k * most) : 0;
+    };
+    const auto own = static_cast<std::size_t>(rank());
+    pipeline(
+        stream_of(stream), (longest + most - 1) / most,
+        [&](std::size_t k, const Buffer& b) {
+          for (std::size_t r = 0; r < size_; ++r)
+            copy_on(out_.get(), b.data() + r * width(k) * element,
+                    bytes + (share(r) + k * most) * element, part(k, r) * element);
+        },
+        [&](std::size_t k, const Buffer& b) {
+          host_->reduce_scatter(b.data(), size_ * width(k), type, op);
+        },
+        [&](std::size_t k, const Buffer& b) {
+          copy_on(in_.get(), bytes + (share(own) + k * most) * element,
+                  b.data() + own * width(k) * element, part(k, own) * element);
+        });
+  }
+
+  bool capturable() const override { return size_ == 1; }
+
+  void agree(std::span<const ControlWord> plan) override {
+    std::vector<std::uint64_t> lengths(size_);
+    const std::uint64_t own = plan.size();
+    host_->all_gather(&own, sizeof own, lengths.data());
+    const std::size_t longest = *std::ranges::max_element(lengths);
+    std::vector<ControlWord> mine(plan.begin(), plan.end()), all(longest * size_);
+    mine.resize(longest);
+    host_->all_gather(mine.data(), longest * sizeof(ControlWord), all.data());
+    const auto plan_of = [&](std::size_t r) {
+      return std::span<const ControlWord>(all).subspan(r * longest,
+                                                       static_cast<std::size_t>(lengths[r]));
+    };
+    // Every rank compares all with the first, so that all say the same.
+    for (std::size_t r = 1; r < size_; ++r)
+      expect_equal_plans(plan_of(0), members_[0], plan_of(r), members_[r]);
+  }
+
+  void check() override { patience_.throw_if_aborted(); }
+
+  void wait(void* stream) override {
+    patience_.until([] { return std::string("a wait for the device"); },
+                    [&] { return stream_is_idle(stream_of(stream)); });
+  }
+
+  void register_memory(void*, std::size_t bytes) override {
+    const ControlWord word = transfer_word(Operation::kRegister, ++registrations_, bytes);
+    agree({&word, 1});
+  }
+  void* allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    check_cuda(cudaMalloc(&memory, bytes), "cudaMalloc");
+    allocated_.insert(memory);
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    if (allocated_.erase(memory) > 0) cudaFree(memory);
+  }
+
+  void abort(std::string_view reason) noexcept override {
+    patience_.abort(reason);
+    host_->abort(reason);
+  }
+
+ private:
+  struct Buffer {
+    explicit Buffer(std::size_t bytes) : memory(bytes) {}
+    std::byte* data() const { return memory.data(); }
+    PinnedMemory memory;
+    CudaEvent filled, emptied;  // its piece has come from the device; has gone back to it
+  };
+
+  // Whether there is something to move. All ranks compare the call first: pieces would show a
+  // difference only when it comes.
+  bool begin(void* stream, const ControlWord& word, const void* data) {
+    patience_.throw_if_aborted();
+    if (size_ == 1) return false;
+    if (is_capturing(stream_of(stream)))
+      throw ConfigurationError(
+          "backend " + name_ +
+          " works on the host on the way: its calls cannot be captured into a graph");
+    std::vector<ControlWord> words(size_);
+    host_->all_gather(&word, sizeof word, words.data());
+    for (std::size_t r = 0; r < size_; ++r)
+      expect_equal(word, members_[static_cast<std::size_t>(rank())], words[r], members_[r]);
+    if (word.count > 0) require_device_memory(data, device_, name_.c_str());
+    return word.count > 0;
+  }
+
+  template <typename CopyOut, typename Exchange, typename CopyIn>
+  void pipeline(cudaStream_t stream, std::size_t pieces, const CopyOut& copy_out,
+                const Exchange& exchange, const CopyIn& copy_in) {
+    fence_.record(stream);  // what writes the data
+    fence_.make_wait(out_.get());
+    fence_.make_wait(in_.get());
+    const auto fetch = [&](std::size_t k) {
+      Buffer& b = buffers_[k % 2];
+      b.emptied.make_wait(out_.get());
+      copy_out(k, b);
+      b.filled.record(out_.get());
+    };
+    fetch(0);
+    for (std::size_t k = 0; k < pieces; ++k) {
+      if (k + 1 < pieces) fetch(k + 1);
+      Buffer& b = buffers_[k % 2];
+      patience_.until([] { return std::string("a copy from the device"); },
+                      [&] { return b.filled.done(); });
+      exchange(k, b);
+      copy_in(k, b);
+      b.emptied.record(in_.get());
+    }
+    fence_.record(in_.get());
+    fence_.make_wait(stream);
+  }
+
+  std::unique_ptr<Communicator> host_;
+  const std::string name_;
+  const std::size_t size_, piece_;
+  std::vector<int> members_;
+  Patience patience_;
+  int device_ = 0;
+  CudaStream stream_, out_, in_;  // of the blocking calls; of the copies
+  CudaEvent fence_;
+  Buffer buffers_[2];
+  std::uint32_t sequence_ = 0, registrations_ = 0;
+  std::set<void*> allocated_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceCommunicator> make_staged_communicator(std::unique_ptr<Communicator> host,
+                                                             const StagedOptions& options) {
+  return std::make_unique<StagedCommunicator>(std::move(host), options);
+}
+
+}  // namespace backends

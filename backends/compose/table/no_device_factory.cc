@@ -1,0 +1,33 @@
+// Stands in for communicators of device memory in a build without CUDA.
+#include "backends/backend_error.h"
+#include "backends/compose/table/device_factory.h"
+
+namespace backends {
+namespace {
+
+[[noreturn]] void refuse() {
+  throw ConfigurationError(
+      "this build has no CUDA: build with ENGINE_WITH_CUDA=ON for collectives on device memory");
+}
+
+}  // namespace
+
+DeviceChoice choose_for_device(const std::string&, const std::string&) { return {}; }
+
+std::unique_ptr<DeviceCommunicator> create_device_communicator(const DeviceChoice&,
+                                                               const std::string&, BackendContext,
+                                                               const std::vector<PeerInfo>&) {
+  refuse();
+}
+
+std::unique_ptr<DeviceCommunicator> stage_for_device(std::unique_ptr<Communicator>,
+                                                     std::chrono::milliseconds,
+                                                     const std::vector<int>&) {
+  refuse();
+}
+
+std::unique_ptr<DeviceCommunicator> guard_device(std::unique_ptr<DeviceCommunicator>, Guard) {
+  refuse();
+}
+
+}  // namespace backends

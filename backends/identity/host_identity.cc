@@ -1,0 +1,43 @@
+// Host and process identity from /proc.
+#include "backends/identity/host_identity.h"
+
+#include <unistd.h>
+
+#include <climits>
+#include <fstream>
+#include <sstream>
+
+namespace backends {
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = "";
+  gethostname(name, sizeof name - 1);
+  return name[0] != '\0' ? name : "unknown";
+}
+
+std::string host_id() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char space[64] = "";
+  const ssize_t n = readlink("/proc/self/ns/net", space, sizeof space - 1);
+  return (boot.empty() ? host_name() : boot) + "/" +
+         std::string(space, n > 0 ? static_cast<std::size_t>(n) : 0);
+}
+
+std::uint64_t process_start_time(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return 0;
+  const std::size_t after_name = line.rfind(')');  // the name may hold spaces and parentheses
+  if (after_name == std::string::npos) return 0;
+  std::istringstream fields(line.substr(after_name + 1));
+  std::string state, skipped;
+  fields >> state;
+  if (state == "Z" || state == "X") return 0;
+  for (int field = 4; field < 22; ++field) fields >> skipped;
+  std::uint64_t start = 0;
+  fields >> start;
+  return start;
+}
+
+}  // namespace backends

@@ -1,0 +1,20 @@
+// SLURM's compressed lists of hosts: "n[01-03,7]-ib[0-1],alpha".
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace backends {
+
+// The hosts of `list` in the order of `scontrol show hostnames`, duplicates kept. Names are
+// separated by commas or blanks. A group in brackets holds numbers and ranges; a range is padded
+// with zeros to the width of its lower bound; a name may have several groups: the last counts
+// fastest, then the first, the second and so on. Beyond scontrol, text may follow the last group
+// ("n[1-2].example.org"). Where scontrol guesses (no closing bracket, blanks in brackets, numbers
+// that do not fit), this refuses. At most 65536 hosts, names of at most 253 characters. Throws
+// ConfigurationError that names `what` (the variable or option), the position counted from 1, and
+// the text there.
+std::vector<std::string> expand_hostlist(std::string_view list, std::string_view what);
+
+}  // namespace backends

@@ -1,0 +1,52 @@
+// Who am I? Rank, world and meeting place from flags and launcher variables, each with the source
+// it came from.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace backends {
+
+// What the command line or config said; empty where it said nothing.
+struct IdentityRequest {
+  std::string init_method = {};  // "" = env://
+  std::optional<int> rank = {}, world_size = {}, local_rank = {};
+  std::string port_rule = "auto";  // auto, idr, jobid, fixed: see port_rule.h
+  std::string job_id = {};         // "": the launcher's, where it has one
+};
+
+struct ResolvedValue {
+  std::string value;   // "" = unknown
+  std::string source;  // "--rank", "RANK", "SLURM_PROCID", "default"
+};
+
+struct Identity {
+  int rank = 0, world_size = 1, local_rank = 0, local_world_size = 1, node_rank = 0;
+  std::string
+      init_method;  // fully resolved: tcp://HOST:PORT or file:///PATH; "" when the world is 1
+  int port_window =
+      1;  // ports from init_method's on among which rank 0 may be; more than 1 only with a job id
+  ResolvedValue rank_from, world_from, local_rank_from, local_world_from, node_rank_from,
+      master_addr_from, master_port_from;
+  ResolvedValue job_from;  // tells this job from others of the same user; "" where nothing does
+  std::vector<std::string> warnings;  // one line each, for the user
+
+  // 0 where nothing says how many ranks are on this host.
+  int known_local_world_size() const {
+    return local_world_from.source == "default" ? 0 : local_world_size;
+  }
+};
+
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+Environment process_environment();
+
+// Order of precedence: the request, RANK and its like, SLURM step, SLURM array (file:// only), Open
+// MPI, PMI, and where these give no rank, PMIx, Kubernetes and torchrun's PET_*. Throws
+// ConfigurationError that names the variable, its value and what was expected; two sources that
+// contradict each other are an error that names both, unless one was plainly started within the
+// other.
+Identity resolve_identity(const IdentityRequest& request, const Environment& environment);
+
+}  // namespace backends

@@ -1,0 +1,31 @@
+// Which TCP port a job meets on where nobody names one, so that jobs that share a host rarely try
+// the same.
+#pragma once
+
+#include <string>
+
+#include "backends/identity/launchers.h"
+
+namespace backends {
+
+// Ports from the first on that all ranks try. With a job id in the handshake two jobs can neither
+// collide nor merge.
+inline constexpr int kPortWindow = 16;
+
+struct PortChoice {
+  int port = 0;         // first one that this rank tries
+  int window = 1;       // how many from there on
+  ResolvedValue from;   // the port as a text, and where it comes from
+  std::string warning;  // "" or a line for the user
+};
+
+// auto   MASTER_PORT where it is set; else idr within a SLURM step that has GPUs, else jobid
+// idr    12345 + the smallest GPU id of the step, as the modules of IDRIS do (ids above 15 begin
+// again at 0) jobid  10001 + job number % 10000 fixed  MASTER_PORT, or 29500 Rank 0 listens on the
+// first free port of its window. Other nodes may have other GPUs, so with idr the other ranks try
+// the ports of all ids. `claim.job` empty: the window is one port, since nothing would tell two
+// jobs apart. Throws ConfigurationError naming what is missing.
+PortChoice choose_port(const std::string& rule, bool is_rank_0, const Claim& claim,
+                       const Environment& environment);
+
+}  // namespace backends

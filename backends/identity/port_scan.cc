@@ -1,0 +1,84 @@
+// The window of ports, from both sides.
+#include "backends/identity/port_scan.h"
+
+#include <algorithm>
+
+#include "backends/backend_error.h"
+#include "backends/identity/name_lookup.h"
+
+namespace backends {
+namespace {
+
+constexpr std::chrono::milliseconds kMostPatience{5000}, kNoWait{0};
+
+}  // namespace
+
+Socket listen_in_window(const Endpoint& first, int window,
+                        const std::function<void(const std::string&)>& notice) {
+  if (window <= 1) return listen_on(first);
+  for (int port = first.port; port < first.port + window; ++port) {
+    try {
+      Socket socket = listen_on({first.host, port}, kNoWait);
+      if (port != first.port && notice)
+        notice("port " + std::to_string(first.port) + " of " + first.host +
+               " is taken: meeting on port " + std::to_string(port));
+      return socket;
+    } catch (const PortTaken&) {
+      // The next one.
+    }
+  }
+  throw PeerError("rank 0 cannot listen on " + first.host + ": the ports " +
+                  std::to_string(first.port) + " to " + std::to_string(first.port + window - 1) +
+                  " are all taken by other processes; give another MASTER_PORT");
+}
+
+PortScan::PortScan(std::string host, int first_port, int window, bool restarted)
+    : host_(std::move(host)),
+      first_port_(first_port),
+      window_(std::max(1, window)),
+      doubt_(restarted    ? Doubt::kAddress
+             : window > 1 ? Doubt::kPort
+                          : Doubt::kNone) {}
+
+std::string PortScan::place() const {
+  if (window_ == 1) return to_string(Endpoint{host_, first_port_});
+  return host_ + ", ports " + std::to_string(first_port_) + " to " +
+         std::to_string(first_port_ + window_ - 1);
+}
+
+std::optional<StoreSession> PortScan::round(const Secret& secret, const Hello& hello,
+                                            Deadline deadline, std::string& reason) {
+  std::vector<std::string> addresses = look_up_host(host_, deadline, reason);
+  for (std::string& address : addresses) {
+    if (!instead_of_loopback_.empty() && is_loopback(address)) address = instead_of_loopback_;
+  }
+  std::string telling, other_secret;
+  bool complete = true;
+  for (int port = first_port_; port < first_port_ + window_; ++port) {
+    for (const std::string& address : addresses) {
+      const auto now = std::chrono::steady_clock::now();
+      complete = complete && now < deadline;
+      if (!complete) break;
+      const Endpoint at{address, port};
+      std::string why;
+      const Deadline until =
+          doubt_ != Doubt::kNone ? std::min(deadline, now + patience_) : deadline;
+      SessionFault fault = SessionFault::kNobody;
+      if (std::optional<StoreSession> session =
+              open_session(at, secret, hello, until, doubt_, why, &fault)) {
+        found_ = at;
+        return session;
+      }
+      if (fault == SessionFault::kOtherSecret) other_secret = why;
+      if (fault != SessionFault::kNobody && window_ > 1)
+        telling = "port " + std::to_string(port) + ": " + why;
+      reason = why;
+    }
+  }
+  if (!telling.empty()) reason = telling;
+  if (complete || !other_secret.empty()) other_secret_ = other_secret;
+  patience_ = std::min(2 * patience_, kMostPatience);
+  return std::nullopt;
+}
+
+}  // namespace backends

@@ -1,0 +1,31 @@
+// SLURM's variables: job steps started by srun, job arrays, and the batch script that is neither.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/identity/launchers.h"
+
+namespace backends {
+
+// The claim of a task of a job step (srun); nothing in a batch script or an interactive allocation.
+// Throws ConfigurationError where a variable cannot be read.
+std::optional<Claim> slurm_step_claim(const Environment& environment);
+
+// The claim of an element of a job array whose elements are the ranks: rank = (ID - MIN) / STEP of
+// COUNT. Throws ConfigurationError for an array without a regular step.
+std::optional<Claim> slurm_array_claim(const Environment& environment);
+
+// A line for the user when this process is in a SLURM job of several tasks, but is none of them: ""
+// elsewhere.
+std::string slurm_batch_notice(const Environment& environment);
+
+// "2(x3),1" -> 2 2 2 1. Throws ConfigurationError naming the source.
+std::vector<int> tasks_per_node(const ResolvedValue& from);
+
+// Smallest id of "10,9" or "2-3" by value, not by text. Throws ConfigurationError naming the
+// source.
+int smallest_gpu(const ResolvedValue& from);
+
+}  // namespace backends

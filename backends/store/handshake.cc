@@ -1,0 +1,62 @@
+// Encoding of the handshake's messages.
+#include "backends/store/handshake.h"
+
+#include "backends/backend_error.h"
+
+namespace backends {
+
+std::string hello_frame(const Hello& h) {
+  FrameWriter w(FrameType::kHello);
+  w.u32(h.magic).u32(h.version).bytes(h.nonce).i32(h.rank).i32(h.world_size).i32(h.pid);
+  return w.text(h.job).text(h.build).text(h.config_digest).text(h.host).text(h.host_id).finish();
+}
+
+Hello read_hello(const std::string& payload) {
+  FrameReader in(payload);
+  Hello h;
+  h.magic = in.u32();
+  h.version = in.u32();
+  if (h.magic != kProtocolMagic) throw MalformedFrame();
+  if (h.version != kProtocolVersion) return h;
+  h.nonce = in.bytes(kNonceBytes);
+  h.rank = in.i32();
+  h.world_size = in.i32();
+  h.pid = in.i32();
+  for (std::string* text : {&h.job, &h.build, &h.config_digest, &h.host, &h.host_id})
+    *text = in.text();
+  return h;
+}
+
+std::string server_proof(const Secret& secret, const std::string& hello_payload,
+                         const std::string& server_nonce) {
+  return keyed_hash(secret, "engine store server", hello_payload + server_nonce);
+}
+
+std::string client_proof(const Secret& secret, const std::string& hello_payload,
+                         const std::string& server_nonce) {
+  return keyed_hash(secret, "engine store client", hello_payload + server_nonce);
+}
+
+std::string refusal_frame(FrameType type, RefusalKind kind, const std::string& text) {
+  return FrameWriter(type).u8(static_cast<std::uint8_t>(kind)).text(text).finish();
+}
+
+void throw_refusal(RefusalKind kind, const std::string& text) {
+  switch (kind) {
+    case RefusalKind::kMismatch:
+    case RefusalKind::kOtherJob:
+    case RefusalKind::kStarted:
+      throw MismatchError(text);
+    case RefusalKind::kAuthentication:
+      throw AuthenticationError(text);
+    case RefusalKind::kPeer:
+      break;
+  }
+  throw PeerError(text);
+}
+
+std::string member_text(int rank, const std::string& host, int pid) {
+  return "rank " + std::to_string(rank) + " (host " + host + ", pid " + std::to_string(pid) + ")";
+}
+
+}  // namespace backends

@@ -1,0 +1,46 @@
+// The mutual proof at the start of every connection to the store.
+//
+//   client -> server  Hello: magic, version, client nonce, who I am and what I run
+//   server -> client  Challenge: server nonce, MAC(secret, "engine store server", hello | server
+//   nonce) client -> server  Proof: MAC(secret, "engine store client", hello | server nonce) server
+//   -> client  Welcome, or Refuse with the reason
+// MAC is HMAC-SHA-256. The labels keep a side from being shown its own proof; nonces keep old
+// proofs from being used again. Fields are compared only after the proof, so a stranger learns
+// nothing about the job.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backends/store/secret.h"
+#include "backends/store/wire.h"
+
+namespace backends {
+
+struct Hello {
+  std::uint32_t magic = kProtocolMagic;
+  std::uint32_t version = kProtocolVersion;
+  std::string nonce;
+  int rank = 0, world_size = 1, pid = 0;
+  std::string job, build, config_digest, host, host_id;
+};
+
+inline constexpr std::size_t kIdentityTextBytes =
+    128;  // of each text in a Hello, so that it fits an unauthenticated frame
+
+std::string hello_frame(const Hello& hello);
+// Fields after `version` are read only when magic and version are this program's.
+Hello read_hello(const std::string& payload);
+
+std::string server_proof(const Secret& secret, const std::string& hello_payload,
+                         const std::string& server_nonce);
+std::string client_proof(const Secret& secret, const std::string& hello_payload,
+                         const std::string& server_nonce);
+
+std::string refusal_frame(FrameType type, RefusalKind kind, const std::string& text);
+// Throws the exception of that kind.
+[[noreturn]] void throw_refusal(RefusalKind kind, const std::string& text);
+
+std::string member_text(int rank, const std::string& host, int pid);  // "rank 1 (host n7, pid 42)"
+
+}  // namespace backends

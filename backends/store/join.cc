@@ -1,0 +1,332 @@
+// Meeting: rank 0 opens the store, every rank connects and waits for the others.
+#include "backends/store/join.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/identity/host_identity.h"
+#include "backends/identity/identity.h"
+#include "backends/identity/name_lookup.h"
+#include "backends/identity/port_scan.h"
+
+namespace backends {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kNoticeEvery = std::chrono::seconds(5);
+constexpr auto kLook =
+    std::chrono::milliseconds(100);  // between looks at whether the user wants to stop
+constexpr auto kFirstPause = std::chrono::milliseconds(20),
+               kLongestPause = std::chrono::milliseconds(500);
+
+std::string seconds_text(Clock::duration d) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count());
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i == 16) return text + ", ...";
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+class Joiner {
+ public:
+  explicit Joiner(const GroupOptions& options)
+      : options_(options),
+        start_(Clock::now()),
+        deadline_(start_ + std::chrono::milliseconds(options.rendezvous_timeout_ms)),
+        next_notice_(start_ + kNoticeEvery) {
+    hello_.rank = options.rank;
+    hello_.world_size = options.world_size;
+    hello_.pid = getpid();
+    hello_.job = options.job_id;
+    hello_.build = options.build_id;
+    hello_.config_digest = options.config_digest;
+    hello_.host = host_name().substr(0, kIdentityTextBytes);
+    hello_.host_id =
+        (options.host_id.empty() ? host_id() : options.host_id).substr(0, kIdentityTextBytes);
+    std::string method = options.init_method;
+    window_ = options.port_window;
+    if (method.empty() || method == "env://") {
+      const Identity identity = resolve_identity({.init_method = "env://",
+                                                  .rank = options.rank,
+                                                  .world_size = options.world_size,
+                                                  .local_rank = {},
+                                                  .job_id = hello_.job},
+                                                 process_environment());
+      method = identity.init_method;
+      hello_.job = identity.job_from.value.substr(0, kIdentityTextBytes);
+      window_ = identity.port_window;
+    }
+    if (window_ < 1 || (window_ > 1 && hello_.job.empty()))
+      throw ConfigurationError(
+          "a window of " + std::to_string(window_) +
+          " ports: expected 1 or more, and a job id where it is more than one");
+    if (method.rfind("file://", 0) == 0) {
+      path_ = method.substr(7);
+    } else if (method.rfind("tcp://", 0) == 0) {
+      endpoint_ = parse_endpoint(std::string_view(method).substr(6), "init method");
+    } else {
+      throw ConfigurationError("init method \"" + method +
+                               "\": expected env://, tcp://HOST:PORT or file:///PATH");
+    }
+  }
+
+  JoinedStore join() {
+    if (path_.empty()) secret_ = load_secret(options_.secret, "");
+    if (options_.rank == 0) {
+      open_server();
+      scan_.emplace(endpoint_.host, endpoint_.port, 1, options_.restarted);
+    } else if (path_.empty()) {
+      scan_.emplace(endpoint_.host, endpoint_.port, window_, options_.restarted);
+      refuse_hidden_loopback(wait_for_name());
+    }
+    for (;;) {
+      connect();
+      if (wait_for_all()) break;
+      joined_.store.reset();  // rank 0 went away before the start: it may come again
+    }
+    joined_.address = reachable_address();
+    joined_.secret = secret_;
+    joined_.meeting_place = to_string(endpoint_);
+    return std::move(joined_);
+  }
+
+ private:
+  void open_server() {
+    const int fd = options_.listen_fd;
+    Meeting meeting;
+    if (!path_.empty()) {
+      meeting.secret_hex = to_hex(random_bytes(32));
+      meeting.nonce = to_hex(random_bytes(8));
+      secret_ = load_secret(options_.secret, meeting.secret_hex);
+    }
+    StoreServerOptions server;
+    server.listener =
+        fd >= 0 ? Socket(fd)
+                : listen_in_window(listen_endpoint(), path_.empty() ? window_ : 1, options_.notice);
+    server.secret = secret_;
+    server.heartbeat_ms = options_.heartbeat_ms;
+    server.notice = options_.notice;
+    endpoint_ = local_endpoint(server.listener.fd());
+    if (!path_.empty()) {
+      const std::string job = hello_.job;
+      hello_.job += "/" + meeting.nonce;
+      meeting.endpoint = endpoint_;
+      meeting.pid = hello_.pid;
+      meeting.start_time = process_start_time(hello_.pid);
+      meeting.host = hello_.host;
+      meeting.host_id = hello_.host_id;
+      const auto answers = [&](const Meeting& old) {
+        Hello probe = hello_;
+        probe.job = job + "/" + old.nonce;
+        return server_answers(old.endpoint, load_secret(options_.secret, old.secret_hex), probe,
+                              Clock::now() + std::chrono::seconds(2));
+      };
+      joined_.file = std::make_unique<MeetingFile>(path_, meeting, answers, options_.notice);
+    }
+    server.job = hello_;
+    joined_.server = std::make_unique<StoreServer>(std::move(server));
+  }
+
+  bool is_multi_host() const {
+    return options_.local_world_size > 0 && options_.local_world_size < options_.world_size;
+  }
+
+  Endpoint listen_endpoint() {
+    if (!options_.interface.empty())
+      return {interface_address(options_.interface), path_.empty() ? endpoint_.port : 0};
+    if (path_.empty()) {
+      refuse_hidden_loopback(wait_for_name());
+      return endpoint_;
+    }
+    if (options_.local_world_size == options_.world_size) return {"127.0.0.1", 0};
+    const std::string address = default_address();
+    if (is_multi_host() && is_loopback(address))
+      throw ConfigurationError(
+          "this host has no address but loopback, which ranks on other hosts cannot reach: "
+          "expected a "
+          "network interface, or --iface");
+    return {address, 0};
+  }
+
+  // The name of rank 0's host may come up later than this process does.
+  std::vector<std::string> wait_for_name() {
+    auto pause = kFirstPause;
+    std::string reason;
+    for (;;) {
+      std::vector<std::string> addresses = look_up_host(endpoint_.host, deadline_, reason);
+      if (!addresses.empty()) return addresses;
+      pause_or_give_up(pause, "at " + to_string(endpoint_), reason);
+    }
+  }
+
+  // A name that gives loopback (many systems do this to their own name) would keep every other host
+  // out.
+  void refuse_hidden_loopback(const std::vector<std::string>& addresses) {
+    if (!std::all_of(addresses.begin(), addresses.end(), is_loopback) || !is_multi_host()) return;
+    if (options_.rank != 0 && !options_.interface.empty()) {
+      scan_->use_instead_of_loopback(interface_address(options_.interface));
+    } else if (!is_address(endpoint_.host) && endpoint_.host != "localhost") {
+      throw ConfigurationError("the host of rank 0, \"" + endpoint_.host + "\", resolves to " +
+                               addresses.front() +
+                               " here, which other hosts cannot reach, and the ranks are on "
+                               "several hosts; give its address as "
+                               "MASTER_ADDR, or --iface");
+    } else if (options_.rank == 0 && options_.notice) {
+      options_.notice("meeting at " + to_string(endpoint_) +
+                      ": only ranks of this very host can come");
+    }
+  }
+
+  // Tries until rank 0 lets this rank in.
+  void connect() {
+    auto pause = kFirstPause;
+    std::string reason;
+    bool told_of_other_secret = false;
+    for (;;) {
+      if (std::optional<StoreSession> session = attempt(reason)) {
+        joined_.store = std::make_shared<TcpStore>(
+            std::move(*session),
+            StoreClientOptions{options_.rank, options_.heartbeat_ms, to_string(endpoint_)});
+        return;
+      }
+      if (scan_ && !scan_->other_secret().empty()) {
+        if (Clock::now() >= deadline_) throw AuthenticationError(scan_->other_secret());
+        if (!told_of_other_secret && options_.notice)
+          options_.notice(scan_->other_secret() + "; looking on");
+        told_of_other_secret = true;
+      }
+      pause_or_give_up(pause, scan_ ? "at " + scan_->place() : "by " + path_, reason);
+    }
+  }
+
+  void pause_or_give_up(std::chrono::milliseconds& pause, const std::string& where,
+                        const std::string& reason) {
+    if (Clock::now() >= deadline_) {
+      throw PeerError("no rendezvous after " + seconds_text(Clock::now() - start_) +
+                      " s: rank 0 did not come " + where + " (" + reason + ")" + loopback_hint());
+    }
+    notice_when_due("waiting for rank 0 " + where + ": " + reason);
+    stop_if_cancelled();
+    std::this_thread::sleep_for(std::min<Clock::duration>(
+        pause, std::max<Clock::duration>(deadline_ - Clock::now(), Clock::duration::zero())));
+    pause = std::min(pause * 2, kLongestPause);
+  }
+
+  std::string loopback_hint() const {
+    if (options_.rank == 0 || options_.local_world_size == options_.world_size ||
+        !(is_loopback(endpoint_.host) || endpoint_.host == "localhost"))
+      return "";
+    return "; " + endpoint_.host + " is this host itself: is rank 0 here?";
+  }
+
+  std::optional<StoreSession> attempt(std::string& reason) {
+    if (scan_) {
+      std::optional<StoreSession> session = scan_->round(secret_, hello_, deadline_, reason);
+      if (session) endpoint_ = scan_->found();
+      return session;
+    }
+    const std::optional<Meeting> meeting = read_meeting(path_, reason);
+    if (!meeting) return std::nullopt;
+    if (is_certainly_dead(*meeting)) {
+      reason = "the file is a leftover of a run that is gone";
+      return std::nullopt;
+    }
+    endpoint_ = meeting->endpoint;
+    const bool own_secret = !options_.secret.empty() || secret_comes_from_environment();
+    Hello hello = hello_;
+    hello.job += "/" + meeting->nonce;
+    secret_ = load_secret(options_.secret, meeting->secret_hex);
+    const bool sure = own_secret && !options_.restarted;
+    return open_session(endpoint_, secret_, hello,
+                        std::min(deadline_, Clock::now() + std::chrono::seconds(3)),
+                        sure ? Doubt::kNone : Doubt::kAddress, reason);
+  }
+
+  // True when the group has started, false when the connection was lost before.
+  bool wait_for_all() {
+    for (;;) {
+      switch (joined_.store->wait_for_start(
+          std::min({deadline_, next_notice_, Clock::now() + kLook}))) {
+        case TcpStore::Meeting::kStarted:
+          return true;
+        case TcpStore::Meeting::kLost:
+          return false;
+        case TcpStore::Meeting::kWaiting:
+          break;
+      }
+      stop_if_cancelled();
+      if (Clock::now() < std::min(deadline_, next_notice_)) continue;
+      const std::vector<int> missing = joined_.store->missing();
+      const std::string who = std::to_string(missing.size()) + " of " +
+                              std::to_string(options_.world_size) +
+                              " ranks: " + ranks_text(missing);
+      if (Clock::now() >= deadline_) {
+        std::string text =
+            "no rendezvous after " + seconds_text(Clock::now() - start_) + " s: missing " + who;
+        if (joined_.server) {
+          if (const std::string refused = joined_.server->last_refusal(); !refused.empty())
+            text += " (refused: " + refused + ")";
+          joined_.server->give_up(RefusalKind::kPeer, text);
+        }
+        throw PeerError(text);
+      }
+      notice_when_due("waiting for " + who);
+    }
+  }
+
+  void stop_if_cancelled() {
+    if (!options_.cancelled || !options_.cancelled()) return;
+    if (joined_.server)
+      joined_.server->give_up(RefusalKind::kPeer,
+                              "rank 0 was stopped while it waited for the others");
+    throw CancelledError("stopped while waiting for the other ranks");
+  }
+
+  void notice_when_due(const std::string& text) {
+    const auto now = Clock::now();
+    if (now < next_notice_) return;
+    next_notice_ += kNoticeEvery;
+    if (options_.notice)
+      options_.notice(text + " (" + seconds_text(now - start_) + " s of " +
+                      std::to_string(options_.rendezvous_timeout_ms / 1000) + " s)");
+  }
+
+  // What this rank tells the others.
+  std::string reachable_address() const {
+    const bool one_host = joined_.store->one_host();
+    const std::string address = !options_.interface.empty() ? interface_address(options_.interface)
+                                : one_host                  ? "127.0.0.1"
+                                                            : joined_.store->local_address();
+    if (!one_host && is_loopback(address) && options_.host_id.empty())
+      throw ConfigurationError(
+          "rank " + std::to_string(options_.rank) + " can be reached only at " + address +
+          ", but there are ranks on other hosts; give --iface an interface that leads to them");
+    return address;
+  }
+
+  const GroupOptions& options_;
+  const Clock::time_point start_;
+  const Deadline deadline_;
+  Clock::time_point next_notice_;
+  Hello hello_;
+  Secret secret_;
+  std::string path_;              // of file://, else empty
+  Endpoint endpoint_;             // of rank 0's store
+  int window_ = 1;                // ports from endpoint_'s on
+  std::optional<PortScan> scan_;  // empty for file:// on ranks other than 0
+  JoinedStore joined_;
+};
+
+}  // namespace
+
+JoinedStore join_store(const GroupOptions& options) { return Joiner(options).join(); }
+
+}  // namespace backends

@@ -1,0 +1,187 @@
+// Secrets by libsodium; private files published by link or rename, which NFS keeps atomic without
+// locks.
+#include "backends/store/secret.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <sodium.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "backends/backend_error.h"
+#include "backends/store/tcp_socket.h"
+
+namespace backends {
+namespace {
+
+void start_sodium() {
+  if (sodium_init() < 0)
+    throw AuthenticationError("libsodium cannot start: no source of randomness");
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+Secret from_hex(std::string_view text, const std::string& origin) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' '))
+    text.remove_suffix(1);
+  std::string key(text.size() / 2, '\0');
+  std::size_t length = 0;
+  const char* end = nullptr;
+  if (sodium_hex2bin(reinterpret_cast<unsigned char*>(key.data()), key.size(), text.data(),
+                     text.size(), nullptr, &length, &end) != 0 ||
+      end != text.data() + text.size() || length < 16) {
+    throw AuthenticationError("the secret of " + origin +
+                              " is not hexadecimal of 32 digits or more");
+  }
+  return {std::move(key), origin};
+}
+
+std::string user_secret_path() {
+  std::string base = variable("XDG_CONFIG_HOME");
+  if (base.empty()) {
+    std::string home = variable("HOME");
+    if (home.empty()) {
+      const passwd* user = getpwuid(geteuid());
+      if (user != nullptr) home = user->pw_dir;
+    }
+    if (home.empty())
+      throw AuthenticationError("no home directory for the key file; set ENGINE_SECRET_FILE");
+    base = home + "/.config";
+  }
+  return base + "/engine/secret";
+}
+
+Secret user_secret() {
+  const std::string path = user_secret_path();
+  std::string text;
+  if (read_private_file(path, text)) return from_hex(text, path);
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (error)
+    throw AuthenticationError("cannot make the folder of " + path + ": " + error.message() +
+                              "; set ENGINE_SECRET_FILE");
+  // Another rank may be first: then its file is the one that all read.
+  if (!publish_private_file(path, to_hex(random_bytes(32)) + "\n", Publish::kCreate) &&
+      errno != EEXIST) {
+    throw AuthenticationError("cannot write " + path + ": " + std::strerror(errno) +
+                              "; set ENGINE_SECRET_FILE");
+  }
+  if (!read_private_file(path, text))
+    throw AuthenticationError("the key file " + path + " vanished");
+  return from_hex(text, path);
+}
+
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return fsync(fd) == 0;
+}
+
+}  // namespace
+
+Secret load_secret(const std::string& explicit_hex, const std::string& from_meeting_file) {
+  start_sodium();
+  if (!explicit_hex.empty()) return from_hex(explicit_hex, "this process");
+  if (const std::string path = variable("ENGINE_SECRET_FILE"); !path.empty()) {
+    std::string text;
+    if (!read_private_file(path, text))
+      throw AuthenticationError("ENGINE_SECRET_FILE names " + path + ", which does not exist");
+    return from_hex(text, path);
+  }
+  if (const std::string hex = variable("ENGINE_SECRET"); !hex.empty())
+    return from_hex(hex, "ENGINE_SECRET");
+  if (!from_meeting_file.empty()) return from_hex(from_meeting_file, "the rendezvous file");
+  return user_secret();
+}
+
+bool secret_comes_from_environment() {
+  return !variable("ENGINE_SECRET_FILE").empty() || !variable("ENGINE_SECRET").empty();
+}
+
+std::string random_bytes(std::size_t count) {
+  start_sodium();
+  std::string bytes(count, '\0');
+  randombytes_buf(bytes.data(), count);
+  return bytes;
+}
+
+std::string to_hex(std::string_view bytes) {
+  std::string hex(2 * bytes.size() + 1, '\0');
+  sodium_bin2hex(hex.data(), hex.size(), reinterpret_cast<const unsigned char*>(bytes.data()),
+                 bytes.size());
+  hex.pop_back();
+  return hex;
+}
+
+std::string keyed_hash(const Secret& secret, std::string_view label, std::string_view message) {
+  const auto bytes = [](std::string_view v) {
+    return reinterpret_cast<const unsigned char*>(v.data());
+  };
+  crypto_auth_hmacsha256_state state;
+  crypto_auth_hmacsha256_init(&state, bytes(secret.key), secret.key.size());
+  crypto_auth_hmacsha256_update(&state, bytes(label), label.size());
+  crypto_auth_hmacsha256_update(&state, bytes(std::string_view("\0", 1)), 1);
+  crypto_auth_hmacsha256_update(&state, bytes(message), message.size());
+  std::string mac(kMacBytes, '\0');
+  static_assert(kMacBytes == crypto_auth_hmacsha256_BYTES);
+  crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(mac.data()));
+  return mac;
+}
+
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+bool read_private_file(const std::string& path, std::string& text) {
+  const Socket file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file) {
+    if (errno == ENOENT || errno == ESTALE) return false;
+    throw AuthenticationError("cannot read " + path + ": " + std::strerror(errno));
+  }
+  struct stat status {};
+  fstat(file.fd(), &status);
+  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
+    throw AuthenticationError(path +
+                              " must be a file of this user that nobody else may read (chmod 600)");
+  }
+  char buffer[8192];
+  ssize_t n = read(file.fd(), buffer, sizeof buffer);
+  if (n < 0) return false;
+  text.assign(buffer, static_cast<std::size_t>(n));
+  return true;
+}
+
+bool publish_private_file(const std::string& path, const std::string& text, Publish how) {
+  const std::string temporary = path + "." + to_hex(random_bytes(8)) + ".tmp";
+  {
+    const Socket file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!file) return false;
+    if (!write_all(file.fd(), text)) {
+      const int error = errno;
+      unlink(temporary.c_str());
+      errno = error;
+      return false;
+    }
+  }
+  const int rc = how == Publish::kCreate ? link(temporary.c_str(), path.c_str())
+                                         : rename(temporary.c_str(), path.c_str());
+  const int error = errno;
+  if (how == Publish::kCreate || rc != 0) unlink(temporary.c_str());
+  errno = error;
+  return rc == 0;
+}
+
+}  // namespace backends

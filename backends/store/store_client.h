@@ -1,0 +1,102 @@
+// A rank's end of the store, and its watch over the others: one connection to rank 0, kept for the
+// life of the group.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "backends/group.h"
+#include "backends/store/store.h"
+#include "backends/store/store_session.h"
+
+namespace backends {
+
+struct StoreClientOptions {
+  int rank = 0;
+  int heartbeat_ms = 1000;
+  std::string server;  // where rank 0 is, for messages
+};
+
+// Thread-safe. A thread of its own beats, listens and records the first failure of a member.
+class TcpStore : public Store {
+ public:
+  TcpStore(StoreSession session, StoreClientOptions options);
+  // Says goodbye when the group has failed or left, else tells the others that this rank ends
+  // early.
+  ~TcpStore() override;
+  TcpStore(const TcpStore&) = delete;
+  TcpStore& operator=(const TcpStore&) = delete;
+
+  void set(std::string_view key, std::string_view value) override;
+  std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
+  std::int64_t add(std::string_view key, std::int64_t amount) override;
+  void remove(std::string_view key) override;
+
+  enum class Meeting { kStarted, kWaiting, kLost };
+  // Waits until the group starts, the connection is lost or `until`. Throws what rank 0 gave as the
+  // reason to give up.
+  [[nodiscard]] Meeting wait_for_start(Deadline until);
+  std::vector<int> missing() const;     // as last told by rank 0
+  std::vector<PeerInfo> peers() const;  // after the start
+  bool one_host() const;                // all members share this host's loopback
+  std::string local_address() const {
+    return local_endpoint(socket_.fd()).host;
+  }  // the one that routes to rank 0
+
+  void set_activity(std::string_view activity) noexcept;
+  std::string activity() const;  // as last set
+  // The first failure of a member that this rank knows of.
+  std::optional<std::string> failure() const;
+  std::optional<std::string> wait_for_failure(std::chrono::milliseconds timeout) const;
+  // Called once, from the watch's thread (or here, when it has happened already).
+  void on_failure(std::function<void(const std::string&)> callback);
+
+  // Waits until all say goodbye, at most `timeout`. Ends early when a member has failed.
+  void leave(std::chrono::milliseconds timeout);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string request(FrameType type, std::string_view key,
+                      const std::function<void(FrameWriter&)>& rest,
+                      std::chrono::milliseconds timeout);
+  bool send(const std::string& frame);
+  void watch();
+  bool receive();  // false when the connection is over; its cause is in lost_
+  void handle(const Frame& frame);
+  void beat();
+  void fail(const std::string& text);
+  void connection_ended(const std::string& cause);
+
+  const StoreClientOptions options_;
+  Socket socket_, wake_;
+  FrameParser parser_;                            // watch thread
+  Clock::time_point last_heard_{}, next_beat_{};  // watch thread
+  std::string last_activity_sent_;                // watch thread
+
+  std::mutex write_mutex_;  // one frame at a time
+
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::condition_variable changed_;
+  std::map<std::uint32_t, std::optional<std::string>> replies_;
+  std::uint32_t next_request_ = 1;
+  std::vector<int> missing_;
+  std::vector<PeerInfo> peers_;
+  bool one_host_ = false, started_ = false, leaving_ = false, left_ = false, stopping_ = false;
+  std::optional<std::string> lost_;     // the connection is over
+  std::optional<std::string> failure_;  // a member is dead
+  std::optional<std::pair<RefusalKind, std::string>> fatal_;
+  std::function<void(const std::string&)> callback_;
+  std::string activity_, root_activity_;
+
+  std::thread thread_;
+};
+
+}  // namespace backends

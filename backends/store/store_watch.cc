@@ -1,0 +1,155 @@
+// The thread of a rank that beats, listens to rank 0 and learns of deaths.
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "backends/store/store_client.h"
+
+namespace backends {
+
+void TcpStore::watch() {
+  // Looks more often than it beats, so that a changed activity is known to the others when this
+  // process dies.
+  const auto beat_every = std::chrono::milliseconds(options_.heartbeat_ms);
+  const auto look_every = std::min(beat_every, std::chrono::milliseconds(200));
+  auto last_turn = Clock::now();
+  try {
+    for (const Frame& frame : [&] {
+           std::vector<Frame> early;
+           while (auto f = parser_.next(kFrameBytes)) early.push_back(std::move(*f));
+           return early;
+         }()) {
+      handle(frame);
+    }
+    for (;;) {
+      beat();
+      pollfd polled[2] = {{socket_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
+      poll(polled, 2, static_cast<int>(look_every.count()));
+      if (polled[1].revents != 0) return;
+      if (polled[0].revents != 0 && !receive()) return;
+      const auto now = Clock::now();
+      // After a pause of this very process silence proves nothing.
+      if (now - last_turn > beat_every + look_every) last_heard_ = now;
+      last_turn = now;
+      if (now - last_heard_ > 3 * beat_every) {
+        return connection_ended("does not answer: no heartbeat for " +
+                                std::to_string(3 * options_.heartbeat_ms) + " ms");
+      }
+    }
+  } catch (const MalformedFrame&) {
+    connection_ended("sent what is not this protocol");
+  }
+}
+
+bool TcpStore::receive() {
+  char buffer[65536];
+  const ssize_t n = recv(socket_.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
+  if (n <= 0) {
+    connection_ended(n == 0 ? "died: its connection closed"
+                            : std::string("died: its connection broke (") + std::strerror(errno) +
+                                  ")");
+    return false;
+  }
+  last_heard_ = Clock::now();
+  parser_.append(buffer, static_cast<std::size_t>(n));
+  while (const auto frame = parser_.next(kFrameBytes)) handle(*frame);
+  return true;
+}
+
+void TcpStore::beat() {
+  const auto now = Clock::now();
+  std::string activity;
+  {
+    const std::lock_guard lock(mutex_);
+    activity = activity_;
+  }
+  if (now < next_beat_ && activity == last_activity_sent_) return;
+  next_beat_ = now + std::chrono::milliseconds(options_.heartbeat_ms);
+  (void)send(FrameWriter(FrameType::kHeartbeat)
+                 .text(activity)
+                 .finish());  // a broken connection shows in receive()
+  last_activity_sent_ = std::move(activity);
+}
+
+void TcpStore::handle(const Frame& frame) {
+  FrameReader in(frame.payload);
+  if (frame.type == FrameType::kFailure) {
+    in.i32();
+    return fail(in.text());
+  }
+  const std::lock_guard lock(mutex_);
+  switch (frame.type) {
+    case FrameType::kReply: {
+      const auto found = replies_.find(in.u32());
+      if (found != replies_.end()) found->second = in.text();
+      break;
+    }
+    case FrameType::kProgress:
+      missing_ = read_ranks(in);
+      break;
+    case FrameType::kStart: {
+      const std::uint32_t count = in.u32();
+      std::string first_host;
+      one_host_ = true;
+      peers_.clear();
+      for (std::uint32_t r = 0; r < count; ++r) {
+        PeerInfo peer;
+        peer.rank = static_cast<int>(r);
+        peer.host = in.text();
+        peer.host_id = in.text();
+        peer.pid = in.i32();
+        if (r == 0) first_host = peer.host_id;
+        one_host_ = one_host_ && peer.host_id == first_host;
+        peers_.push_back(std::move(peer));
+      }
+      started_ = true;
+      missing_.clear();
+      break;
+    }
+    case FrameType::kFatal: {
+      const auto kind = static_cast<RefusalKind>(in.u8());
+      fatal_.emplace(kind, in.text());
+      break;
+    }
+    case FrameType::kHeartbeat:
+      root_activity_ = in.text();
+      break;
+    case FrameType::kLeft:
+      left_ = true;
+      break;
+    default:
+      throw MalformedFrame();
+  }
+  changed_.notify_all();
+}
+
+void TcpStore::fail(const std::string& text) {
+  std::function<void(const std::string&)> callback;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_ = text;
+    callback.swap(callback_);
+    changed_.notify_all();
+  }
+  if (callback) callback(text);
+}
+
+void TcpStore::connection_ended(const std::string& cause) {
+  std::string text;
+  {
+    const std::lock_guard lock(mutex_);
+    lost_ = cause;
+    changed_.notify_all();
+    if (!started_ || left_ || leaving_ || stopping_ || failure_ || peers_.empty()) return;
+    text = member_text(0, peers_[0].host, peers_[0].pid) + " " + cause +
+           "; last activity: " + (root_activity_.empty() ? "unknown" : root_activity_);
+  }
+  fail(text);
+}
+
+}  // namespace backends

@@ -1,0 +1,269 @@
+// TCP by getaddrinfo, poll and non-blocking sockets.
+#include "backends/store/tcp_socket.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "backends/backend_error.h"
+
+namespace backends {
+namespace {
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+AddressList look_up(const Endpoint& endpoint, int flags) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int rc =
+      getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
+  if (rc != 0)
+    throw PeerError("cannot resolve host \"" + endpoint.host + "\": " + gai_strerror(rc));
+  return {list, &freeaddrinfo};
+}
+
+Endpoint endpoint_of(const sockaddr* address, socklen_t length) {
+  char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "0";
+  getnameinfo(address, length, host, sizeof host, port, sizeof port,
+              NI_NUMERICHOST | NI_NUMERICSERV);
+  return {host, std::atoi(port)};
+}
+
+bool is_wildcard(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr == htonl(INADDR_ANY);
+  }
+  return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+// Binds and listens; returns an empty socket and errno on failure.
+Socket try_listen(const addrinfo& at) {
+  Socket socket(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return {};
+  const int on = 1;
+  setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (at.ai_family == AF_INET6) setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  if (bind(socket.fd(), at.ai_addr, at.ai_addrlen) != 0 || ::listen(socket.fd(), 128) != 0) {
+    const int error = errno;
+    socket.close();
+    errno = error;
+  }
+  return socket;
+}
+
+Socket try_connect(const addrinfo& to, Deadline deadline, std::string& reason) {
+  Socket socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) {
+    reason = std::strerror(errno);
+    return {};
+  }
+  int error = 0;
+  if (::connect(socket.fd(), to.ai_addr, to.ai_addrlen) != 0) error = errno;
+  if (error == EINPROGRESS) {
+    pollfd p{socket.fd(), POLLOUT, 0};
+    error = ETIMEDOUT;
+    if (poll(&p, 1, milliseconds_left(deadline)) > 0) {
+      socklen_t length = sizeof error;
+      getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
+    }
+  }
+  if (error != 0) {
+    reason = std::strerror(error);
+    return {};
+  }
+  prepare_stream(socket.fd());
+  return socket;
+}
+
+struct InterfaceAddress {
+  std::string name, address;
+  int family;
+};
+
+std::vector<InterfaceAddress> interface_addresses() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0)
+    throw ConfigurationError(std::string("cannot list the network interfaces: ") +
+                             std::strerror(errno));
+  std::vector<InterfaceAddress> found;
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || (i->ifa_flags & IFF_UP) == 0) continue;
+    const int family = i->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    found.push_back({i->ifa_name, endpoint_of(i->ifa_addr, length).host, family});
+  }
+  freeifaddrs(list);
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return a.family == AF_INET && b.family != AF_INET;
+  });
+  return found;
+}
+
+}  // namespace
+
+int milliseconds_left(Deadline deadline, int most) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())
+          .count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, most));
+}
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = std::exchange(other.fd_, -1);
+  }
+  return *this;
+}
+
+void Socket::close() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+Endpoint parse_endpoint(std::string_view text, std::string_view what) {
+  const auto bad = [&](const char* why) {
+    return ConfigurationError(std::string(what) + " \"" + std::string(text) + "\": " + why +
+                              "; expected HOST:PORT or [IPv6]:PORT");
+  };
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) throw bad("the port is missing");
+  std::string_view host = text.substr(0, colon), port = text.substr(colon + 1);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    throw bad("an IPv6 address needs brackets");
+  }
+  if (host.empty()) throw bad("the host is missing");
+  int number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error != std::errc() || end != port.data() + port.size() || number < 1 || number > 65535) {
+    throw bad("the port is not a number from 1 to 65535");
+  }
+  return {std::string(host), number};
+}
+
+std::string to_string(const Endpoint& endpoint) {
+  const bool brackets = endpoint.host.find(':') != std::string::npos;
+  return (brackets ? "[" + endpoint.host + "]" : endpoint.host) + ":" +
+         std::to_string(endpoint.port);
+}
+
+std::vector<Endpoint> resolve(const Endpoint& endpoint) {
+  std::vector<Endpoint> found;
+  const AddressList list = look_up(endpoint, 0);
+  for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next)
+    found.push_back(endpoint_of(a->ai_addr, a->ai_addrlen));
+  return found;
+}
+
+Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds patience) {
+  const AddressList list = look_up(endpoint, AI_PASSIVE);
+  const Deadline deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    int taken = 0, last = 0;
+    for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {
+      if (is_wildcard(a->ai_addr)) {
+        throw ConfigurationError("refusing to listen on every interface (" + endpoint.host +
+                                 "): name one address of this host");
+      }
+      if (Socket socket = try_listen(*a)) return socket;
+      last = errno;
+      if (last == EADDRINUSE) taken = last;
+    }
+    if (taken == 0 && last == EADDRNOTAVAIL) {
+      throw ConfigurationError(
+          "rank 0 cannot listen on " + to_string(endpoint) +
+          ": not an address of this host; give the host of rank 0, or --iface");
+    }
+    if (taken == 0)
+      throw PeerError("rank 0 cannot listen on " + to_string(endpoint) + ": " +
+                      std::strerror(last));
+    if (std::chrono::steady_clock::now() >= deadline) {
+      throw PortTaken("rank 0 cannot listen on " + to_string(endpoint) +
+                      ": the port is taken by another process; choose another port");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+Socket connect_to(const Endpoint& endpoint, Deadline deadline, std::string& reason) {
+  try {
+    const AddressList list = look_up(endpoint, 0);
+    for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {
+      if (Socket socket = try_connect(*a, deadline, reason)) return socket;
+    }
+  } catch (const PeerError& error) {
+    reason = error.what();
+  }
+  return {};
+}
+
+Endpoint local_endpoint(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    throw ConfigurationError(std::string("not a usable socket: ") + std::strerror(errno));
+  }
+  return endpoint_of(reinterpret_cast<sockaddr*>(&address), length);
+}
+
+std::string peer_text(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    return "an unknown address";
+  return to_string(endpoint_of(reinterpret_cast<sockaddr*>(&address), length));
+}
+
+std::string interface_address(const std::string& name_or_address) {
+  std::string known;
+  for (const InterfaceAddress& i : interface_addresses()) {
+    if (i.name == name_or_address || i.address == name_or_address) return i.address;
+    known += (known.empty() ? "" : ", ") + i.name + " " + i.address;
+  }
+  throw ConfigurationError("no interface or address \"" + name_or_address +
+                           "\" on this host; there are: " + known);
+}
+
+std::string default_address() {
+  // Connecting a datagram socket sends nothing; it only asks the routing table which source address
+  // would be used. The targets are documentation addresses (RFC 5737, RFC 3849).
+  for (const char* target : {"192.0.2.1", "2001:db8::1"}) {
+    const AddressList list = look_up({target, 9}, AI_NUMERICHOST);
+    const Socket probe(::socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (probe && ::connect(probe.fd(), list->ai_addr, list->ai_addrlen) == 0)
+      return local_endpoint(probe.fd()).host;
+  }
+  for (const InterfaceAddress& i : interface_addresses()) {
+    if (i.address.rfind("127.", 0) != 0 && i.address != "::1" && i.address.rfind("fe80:", 0) != 0)
+      return i.address;
+  }
+  return "127.0.0.1";
+}
+
+void prepare_stream(int fd) {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+  fcntl(fd, F_SETFD, fcntl(fd, F_GETFD) | FD_CLOEXEC);
+}
+
+}  // namespace backends

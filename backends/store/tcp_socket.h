@@ -1,0 +1,77 @@
+// Owned file descriptors and the few TCP steps the rendezvous needs: resolve, listen on one
+// address, connect by a deadline.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backends/backend_error.h"
+
+namespace backends {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// Milliseconds from now until `deadline`, at least 0 and at most `most`; what poll(2) takes.
+int milliseconds_left(Deadline deadline, int most = 3'600'000);
+
+// Closes its descriptor. Moves, does not copy.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept;
+  ~Socket() { close(); }
+  int fd() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void close();
+  int release() { return std::exchange(fd_, -1); }  // to another owner
+
+ private:
+  int fd_ = -1;
+};
+
+struct Endpoint {
+  std::string host;  // name or address, IPv6 without brackets
+  int port = 0;
+};
+// "HOST:PORT", "1.2.3.4:5", "[::1]:5"; `what` is named in the ConfigurationError. Port 1..65535.
+Endpoint parse_endpoint(std::string_view text, std::string_view what);
+std::string to_string(const Endpoint& endpoint);  // with brackets where needed
+
+// Addresses of one host, in the resolver's order. Throws PeerError when the name cannot be resolved
+// (yet).
+std::vector<Endpoint> resolve(const Endpoint& endpoint);
+
+class PortTaken : public PeerError {
+ public:
+  using PeerError::PeerError;
+};
+
+// A listening socket on exactly this address (never a wildcard), close-on-exec, non-blocking. Waits
+// up to `patience` for a port that a finished process still holds. Throws PortTaken when the port
+// is taken, ConfigurationError when the address is not of this host. Port 0: the kernel chooses.
+Socket listen_on(const Endpoint& endpoint,
+                 std::chrono::milliseconds patience = std::chrono::milliseconds(2000));
+
+// Tries the addresses of `endpoint` in turn; on failure returns an empty socket and says why in
+// `reason`.
+[[nodiscard]] Socket connect_to(const Endpoint& endpoint, Deadline deadline, std::string& reason);
+
+Endpoint local_endpoint(int fd);
+std::string peer_text(int fd);  // "10.0.0.7:4711", for messages
+
+// The address of a network interface ("eth0") or a literal address of this host. Throws
+// ConfigurationError that lists what there is.
+std::string interface_address(const std::string& name_or_address);
+// The address from which this host reaches others by default; without a default route the first
+// that is not loopback; loopback when it has no other.
+std::string default_address();
+
+void prepare_stream(int fd);  // non-blocking, TCP_NODELAY
+
+}  // namespace backends

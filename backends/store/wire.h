@@ -1,0 +1,98 @@
+// Frames of the store's protocol: u32 length (type and payload, little-endian), u8 type, payload.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace backends {
+
+inline constexpr std::uint32_t kProtocolMagic = 0x31524745;  // "EGR1"
+inline constexpr int kProtocolVersion = 1;
+inline constexpr std::size_t kUnauthenticatedFrameBytes = 1024;
+inline constexpr std::size_t kFrameBytes = 16u << 20;
+
+enum class FrameType : std::uint8_t {
+  kHello = 1,  // handshake, see handshake.h
+  kChallenge,
+  kProof,
+  kWelcome,
+  kRefuse,     // u8 RefusalKind, text
+  kProgress,   // ranks still missing
+  kStart,      // all are here: peers
+  kFatal,      // u8 RefusalKind, text: the group cannot form
+  kSet,        // u32 request, key, value
+  kGet,        // u32 request, key: answered when the key exists
+  kAdd,        // u32 request, key, i64
+  kRemove,     // u32 request, key
+  kReply,      // u32 request, value
+  kHeartbeat,  // activity of the sender's rank
+  kFailure,    // i32 rank, text: a member died
+  kLeave,      // goodbye, asks for kLeft
+  kLeft,       // all said goodbye
+  kAbandon,    // the sender ends before the others
+};
+
+enum class RefusalKind : std::uint8_t {
+  kMismatch = 1,
+  kAuthentication,
+  kOtherJob,
+  kPeer,
+  kStarted
+};
+
+class FrameWriter {
+ public:
+  explicit FrameWriter(FrameType type);
+  FrameWriter& u8(std::uint8_t v);
+  FrameWriter& u32(std::uint32_t v);
+  FrameWriter& i32(std::int32_t v) { return u32(static_cast<std::uint32_t>(v)); }
+  FrameWriter& i64(std::int64_t v);
+  FrameWriter& text(std::string_view v);   // u32 length, bytes
+  FrameWriter& bytes(std::string_view v);  // as they are
+  std::string finish();                    // the whole frame with its length
+
+ private:
+  std::string out_;
+};
+
+// Reads a payload front to back. A read past the end throws MalformedFrame.
+struct MalformedFrame {};
+class FrameReader {
+ public:
+  explicit FrameReader(std::string_view payload) : rest_(payload) {}
+  std::uint8_t u8();
+  std::uint32_t u32();
+  std::int32_t i32() { return static_cast<std::int32_t>(u32()); }
+  std::int64_t i64();
+  std::string text();
+  std::string bytes(std::size_t count);
+
+ private:
+  std::string_view take(std::size_t count);
+  std::string_view rest_;
+};
+
+struct Frame {
+  FrameType type;
+  std::string payload;
+};
+
+// Cuts a byte stream into frames. next() throws MalformedFrame on a length outside 1..limit.
+class FrameParser {
+ public:
+  void append(const char* data, std::size_t bytes) { buffer_.append(data, bytes); }
+  [[nodiscard]] std::optional<Frame> next(std::size_t limit);
+  std::size_t buffered() const { return buffer_.size() - at_; }
+
+ private:
+  std::string buffer_;
+  std::size_t at_ = 0;
+};
+
+std::string progress_frame(const std::vector<int>& missing);
+std::vector<int> read_ranks(FrameReader& reader);
+
+}  // namespace backends

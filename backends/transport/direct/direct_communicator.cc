@@ -1,0 +1,55 @@
+// Collectives over links.
+#include "backends/transport/direct/direct_communicator.h"
+
+#include "backends/transport/direct/direct_exchange.h"
+
+namespace backends {
+namespace {
+
+class DirectCommunicator final : public Communicator {
+ public:
+  DirectCommunicator(const char* name, const BackendContext& context, std::shared_ptr<Links> links)
+      : name_(name),
+        rank_(context.rank),
+        size_(context.world_size),
+        watch_(context.watch),
+        links_(std::move(links)),
+        exchange_(*links_, rank_, context.members) {}
+  ~DirectCommunicator() override { watch_.keep_until_goodbye(std::move(links_)); }
+
+  std::string_view name() const override { return name_; }
+  int rank() const override { return rank_; }
+  int world_size() const override { return size_; }
+
+  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    exchange_.reduce(Operation::kAllReduce, static_cast<char*>(data), count, type, op);
+  }
+  void broadcast(void* data, std::size_t bytes, int root) override {
+    exchange_.broadcast(static_cast<char*>(data), bytes, root);
+  }
+  void all_gather(const void* input, std::size_t bytes, void* output) override {
+    exchange_.all_gather(static_cast<const char*>(input), bytes, static_cast<char*>(output));
+  }
+  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    exchange_.reduce(Operation::kReduceScatter, static_cast<char*>(data), count, type, op);
+  }
+  void barrier() override { exchange_.barrier(); }
+  void abort(std::string_view reason) noexcept override { links_->abort(reason); }
+
+ private:
+  const char* const name_;
+  const int rank_, size_;
+  FailureWatch& watch_;
+  std::shared_ptr<Links> links_;
+  DirectExchange exchange_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_direct_communicator(const char* name,
+                                                       const BackendContext& context,
+                                                       std::shared_ptr<Links> links) {
+  return std::make_unique<DirectCommunicator>(name, context, std::move(links));
+}
+
+}  // namespace backends

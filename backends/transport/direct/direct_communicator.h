@@ -1,0 +1,17 @@
+// The communicator of backends that are links under the direct exchange.
+#pragma once
+
+#include <memory>
+
+#include "backends/backend.h"
+#include "backends/transport/direct/links.h"
+
+namespace backends {
+
+// `links` are connected. They stay until all ranks have said goodbye, as others may still be
+// reading the last messages. `name` is static text.
+std::unique_ptr<Communicator> make_direct_communicator(const char* name,
+                                                       const BackendContext& context,
+                                                       std::shared_ptr<Links> links);
+
+}  // namespace backends

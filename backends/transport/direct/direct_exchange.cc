@@ -1,0 +1,249 @@
+// The direct exchange.
+//
+// Slots are used in turn and without further notices. A rank's head of call k+1 leaves after it is
+// done with call k; so a head's place is free in the call after next. For blocks: shares of block
+// b+2 leave a peer after it has our results of block b, that is after we have emptied its shares of
+// b; and so have the others when our results of b+2 reach them.
+#include "backends/transport/direct/direct_exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/backend_error.h"
+
+namespace backends {
+namespace {
+
+constexpr std::size_t kSmallBytes = 16 << 10;
+constexpr char kAck = 0;  // to a broadcast's root, which needs no result
+
+}  // namespace
+
+DirectExchange::DirectExchange(Links& links, int rank, std::vector<int> members)
+    : links_(links),
+      rank_(rank),
+      size_(static_cast<int>(members.size())),
+      members_(std::move(members)),
+      piece_bytes_(Links::piece_bytes(size_)),
+      block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
+      parts_(static_cast<std::size_t>(size_)) {}
+
+// What a call throws is settled here: a peer's differing word goes before whatever else became of
+// its connection.
+template <typename Body>
+void DirectExchange::run(const ControlWord& word, const Body& body) {
+  word_ = word;
+  met_ = false;
+  try {
+    body();
+  } catch (const MismatchError&) {
+    links_.let_go(true);
+    throw;
+  } catch (const std::exception&) {
+    links_.let_go(false);
+    for (int step = 1; step < size_; ++step) {
+      if (const auto theirs = links_.arrived_word(peer(step), word.sequence))
+        compare(*theirs, peer(step));
+    }
+    throw;
+  }
+}
+
+void DirectExchange::compare(const ControlWord& theirs, int peer) const {
+  expect_equal(word_, members_[static_cast<std::size_t>(rank_)], theirs,
+               members_[static_cast<std::size_t>(peer)]);
+}
+
+void DirectExchange::send_heads(const void* payload, std::size_t bytes) {
+  for (int step = 1; step < size_; ++step) links_.send_head(peer(step), word_, payload, bytes);
+}
+
+// Waits for all heads, once a call, and leaves their payloads in parts_.
+void DirectExchange::meet() {
+  if (met_) return;
+  for (int step = 1; step < size_; ++step) {
+    const Head head = links_.receive_head(peer(step));
+    compare(head.word, peer(step));
+    parts_[static_cast<std::size_t>(peer(step))] = head.payload;
+  }
+  met_ = true;
+}
+
+void DirectExchange::reduce(Operation operation, char* data, std::size_t count, DataType type,
+                            ReduceOp op) {
+  const std::size_t bytes = count * size_of(type);
+  run(reduction_word(operation, ++sequence_, count, type, op), [&] {
+    if (bytes > kSmallBytes) return reduce_blocks(data, count, type, op);
+    send_heads(data, bytes);
+    meet();
+    parts_[static_cast<std::size_t>(rank_)] = data;
+    reduce_parts(data, parts_.data(), size_, count, type, op);
+  });
+}
+
+void DirectExchange::reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op) {
+  const std::size_t width = size_of(type), most = block_bytes_ / width;
+  const auto length = [&](std::size_t at) { return std::min(most, count - at); };
+  send_first_shares(data, length(0), width);
+  for (std::size_t at = 0; at < count; at += most, ++blocks_) {
+    const std::size_t next = at + most;
+    if (next < count) post_shares(data + next * width, length(next), width, (blocks_ + 1) & 1u);
+    meet();
+    char* block = data + at * width;
+    const ElementRange own = slice(length(at), rank_);
+    const bool with_heads = at == 0 && own.count() * width <= Links::kHeadBytes;
+    if (own.count() > 0) fold_own(block + own.begin * width, own.count(), type, op, with_heads);
+    take_results(block, length(at), width);
+  }
+  links_.finish_sends();
+}
+
+// Beside the words where they fit, which saves a message, else after them.
+void DirectExchange::send_first_shares(const char* block, std::size_t count, std::size_t width) {
+  const auto bytes_of = [&](int p) { return slice(count, p).count() * width; };
+  for (int step = 1; step < size_; ++step) {
+    const bool fits = bytes_of(peer(step)) <= Links::kHeadBytes;
+    links_.send_head(peer(step), word_,
+                     fits ? block + slice(count, peer(step)).begin * width : nullptr,
+                     fits ? bytes_of(peer(step)) : 0);
+  }
+  if (!settled_) meet();
+  settled_ = true;
+  for (int step = 1; step < size_; ++step) {
+    if (bytes_of(peer(step)) <= Links::kHeadBytes) continue;
+    links_.send(peer(step), Lane::kShare, blocks_ & 1u,
+                block + slice(count, peer(step)).begin * width, bytes_of(peer(step)));
+  }
+}
+
+void DirectExchange::post_shares(const char* block, std::size_t count, std::size_t width,
+                                 unsigned slot) {
+  for (int step = 1; step < size_; ++step) {
+    const ElementRange share = slice(count, peer(step));
+    if (share.count() > 0)
+      links_.send(peer(step), Lane::kShare, slot, block + share.begin * width,
+                  share.count() * width);
+  }
+}
+
+void DirectExchange::fold_own(char* own, std::size_t count, DataType type, ReduceOp op,
+                              bool came_with_heads) {
+  const std::size_t bytes = count * size_of(type);
+  for (int step = 1; step < size_ && !came_with_heads; ++step)
+    parts_[static_cast<std::size_t>(peer(step))] =
+        links_.receive(peer(step), Lane::kShare, blocks_ & 1u, bytes);
+  parts_[static_cast<std::size_t>(rank_)] = own;
+  reduce_parts(own, parts_.data(), size_, count, type, op);
+  for (int step = 1; step < size_; ++step)
+    links_.send(peer(step), Lane::kResult, blocks_ & 1u, own, bytes);
+}
+
+void DirectExchange::take_results(char* block, std::size_t count, std::size_t width) {
+  for (int step = 1; step < size_; ++step) {
+    const int p = peer(size_ - step);
+    const ElementRange theirs = slice(count, p);
+    if (theirs.count() == 0) continue;
+    // The share sent from here has arrived, or there would be no result: it may be overwritten.
+    const char* result = links_.receive(p, Lane::kResult, blocks_ & 1u, theirs.count() * width);
+    std::memcpy(block + theirs.begin * width, result, theirs.count() * width);
+  }
+}
+
+void DirectExchange::broadcast(char* data, std::size_t bytes, int root) {
+  run(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root), [&] {
+    if (bytes > kSmallBytes) return broadcast_blocks(data, bytes, root);
+    send_heads(data, rank_ == root ? bytes : 0);
+    meet();
+    if (rank_ != root && bytes > 0)
+      std::memcpy(data, parts_[static_cast<std::size_t>(root)], bytes);
+  });
+}
+
+void DirectExchange::broadcast_blocks(char* data, std::size_t bytes, int root) {
+  send_heads(nullptr, 0);
+  meet();
+  const auto length = [&](std::size_t at) { return std::min(block_bytes_, bytes - at); };
+  if (rank_ == root) post_shares(data, length(0), 1, blocks_ & 1u);
+  for (std::size_t at = 0; at < bytes; at += block_bytes_, ++blocks_) {
+    const std::size_t next = at + block_bytes_;
+    if (rank_ == root && next < bytes)
+      post_shares(data + next, length(next), 1, (blocks_ + 1) & 1u);
+    pass_on_own(data + at, length(at), root);
+    if (rank_ != root) {
+      take_results(data + at, length(at), 1);
+      continue;
+    }
+    for (int step = 1; step < size_; ++step) {
+      if (slice(length(at), peer(step)).count() > 0)
+        links_.receive(peer(step), Lane::kResult, blocks_ & 1u, sizeof kAck);
+    }
+  }
+  links_.finish_sends();
+}
+
+void DirectExchange::pass_on_own(char* block, std::size_t bytes, int root) {
+  const ElementRange own = slice(bytes, rank_);
+  if (own.count() == 0) return;
+  if (rank_ != root)
+    std::memcpy(block + own.begin, links_.receive(root, Lane::kShare, blocks_ & 1u, own.count()),
+                own.count());
+  for (int step = 1; step < size_; ++step) {
+    const bool ack = peer(step) == root;
+    links_.send(peer(step), Lane::kResult, blocks_ & 1u, ack ? &kAck : block + own.begin,
+                ack ? sizeof kAck : own.count());
+  }
+}
+
+void DirectExchange::all_gather(const char* input, std::size_t bytes, char* output) {
+  run(transfer_word(Operation::kAllGather, ++sequence_, bytes), [&] {
+    if (bytes > 0) std::memmove(output + static_cast<std::size_t>(rank_) * bytes, input, bytes);
+    if (bytes > kSmallBytes) return gather_blocks(bytes, output);
+    send_heads(input, bytes);
+    meet();
+    for (int step = 1; step < size_ && bytes > 0; ++step)
+      std::memcpy(output + static_cast<std::size_t>(peer(step)) * bytes,
+                  parts_[static_cast<std::size_t>(peer(step))], bytes);
+  });
+}
+
+// One block ahead, in four places in turn: the two slots of both lanes. Block b+1 leaves when b-1
+// of all has come, which they sent when they were done with b-3, whose place it takes. This needs
+// free places at the start and leaves used ones behind: unlike after the other calls, the next
+// one's blocks wait for the heads.
+void DirectExchange::gather_blocks(std::size_t bytes, char* output) {
+  send_heads(nullptr, 0);
+  meet();
+  settled_ = false;
+  const auto lane = [](std::size_t block) {
+    return (block & 2) != 0 ? Lane::kResult : Lane::kShare;
+  };
+  const auto length = [&](std::size_t block) {
+    return std::min(piece_bytes_, bytes - block * piece_bytes_);
+  };
+  const std::size_t count = (bytes + piece_bytes_ - 1) / piece_bytes_;
+  const auto post = [&](std::size_t block) {
+    const char* own = output + static_cast<std::size_t>(rank_) * bytes + block * piece_bytes_;
+    for (int step = 1; step < size_; ++step)
+      links_.send(peer(step), lane(block), block & 1u, own, length(block));
+  };
+  post(0);
+  for (std::size_t block = 0; block < count; ++block) {
+    if (block + 1 < count) post(block + 1);
+    for (int step = 1; step < size_; ++step) {
+      const int p = peer(size_ - step);
+      const char* theirs = links_.receive(p, lane(block), block & 1u, length(block));
+      std::memcpy(output + static_cast<std::size_t>(p) * bytes + block * piece_bytes_, theirs,
+                  length(block));
+    }
+  }
+  links_.finish_sends();
+}
+
+void DirectExchange::barrier() {
+  run(transfer_word(Operation::kBarrier, ++sequence_, 0), [&] {
+    send_heads(nullptr, 0);
+    meet();
+  });
+}
+
+}  // namespace backends

@@ -1,0 +1,193 @@
+// Threads that meet, and reduce slices in rank order: the same bits whoever is first.
+#include "backends/transport/inproc/inproc_exchange.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/reduction.h"
+
+namespace backends {
+namespace {
+
+constexpr int kSpins = 2000;                // some 10 us
+constexpr std::size_t kStripBytes = 16384;  // the sum of a strip stays in the first-level cache
+
+std::string to_text(const InprocExchange::Offer& o) {
+  const bool reduces =
+      o.operation == Operation::kAllReduce || o.operation == Operation::kReduceScatter;
+  return to_string(reduces ? reduction_word(o.operation, 0, o.count, o.type, o.op)
+                           : transfer_word(o.operation, 0, o.count, o.root));
+}
+
+void pause_briefly() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+InprocExchange::InprocExchange(int world_size, int timeout_ms)
+    : world_size_(world_size),
+      timeout_ms_(timeout_ms),
+      spin_(static_cast<int>(std::thread::hardware_concurrency()) >= world_size),
+      offers_(static_cast<std::size_t>(world_size)),
+      here_(static_cast<std::size_t>(world_size), false) {}
+
+void InprocExchange::run(int rank, const Offer& offer) {
+  offers_[static_cast<std::size_t>(rank)] = offer;
+  meet(rank);
+  compare(offer, rank);
+  switch (offer.operation) {
+    case Operation::kAllReduce:
+      reduce(rank, offer, true);
+      break;
+    case Operation::kReduceScatter:
+      reduce(rank, offer, false);
+      break;
+    case Operation::kBroadcast:
+      if (rank != offer.root && offer.count > 0)
+        std::memcpy(offer.data, offers_[static_cast<std::size_t>(offer.root)].data, offer.count);
+      break;
+    case Operation::kAllGather:
+      for (int r = 0; r < world_size_ && offer.count > 0; ++r) {
+        std::memmove(static_cast<char*>(offer.data) + static_cast<std::size_t>(r) * offer.count,
+                     offers_[static_cast<std::size_t>(r)].input, offer.count);
+      }
+      break;
+    case Operation::kBarrier:
+    case Operation::kRegister:
+      break;
+  }
+  meet(rank);  // only then may a rank show its next offer, or use its data
+}
+
+void InprocExchange::meet(int rank) {
+  const std::uint64_t before = generation_.load(std::memory_order_acquire);
+  {
+    std::lock_guard lock(mutex_);
+    if (aborted_) throw PeerError(reason_);
+    here_[static_cast<std::size_t>(rank)] = true;
+    if (++arrived_ == world_size_) {
+      arrived_ = 0;
+      here_.assign(here_.size(), false);
+      generation_.store(before + 1, std::memory_order_release);
+      all_here_.notify_all();
+      return;
+    }
+  }
+  for (int i = 0; spin_ && i < kSpins; ++i) {
+    if (generation_.load(std::memory_order_acquire) != before) return;
+    pause_briefly();
+  }
+  wait_for_generation(before + 1);
+}
+
+void InprocExchange::wait_for_generation(std::uint64_t generation) {
+  std::unique_lock lock(mutex_);
+  const auto over = [&] {
+    return aborted_ || generation_.load(std::memory_order_acquire) >= generation;
+  };
+  const bool in_time = all_here_.wait_for(lock, std::chrono::milliseconds(timeout_ms_), over);
+  if (generation_.load(std::memory_order_acquire) >= generation) return;
+  if (!in_time) {
+    reason_ = "timed out after " + std::to_string(timeout_ms_) + " ms, waiting for " + absent();
+    aborted_ = true;  // the others must not go on without this rank
+    all_here_.notify_all();
+  }
+  throw PeerError(reason_);
+}
+
+std::string InprocExchange::absent() const {
+  std::string ranks;
+  for (std::size_t r = 0; r < here_.size(); ++r) {
+    if (!here_[r]) ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(r);
+  }
+  return ranks;
+}
+
+void InprocExchange::compare(const Offer& offer, int rank) const {
+  // All ranks see the same offers, so all throw or none does; before any payload is touched.
+  const Offer& first = offers_[0];
+  for (int r = 1; r < world_size_; ++r) {
+    const Offer& o = offers_[static_cast<std::size_t>(r)];
+    const bool same = o.operation == first.operation && o.count == first.count &&
+                      o.type == first.type && o.op == first.op && o.root == first.root;
+    if (same) continue;
+    throw MismatchError("collectives differ: rank 0 calls " + to_text(first) + ", rank " +
+                        std::to_string(r) + " calls " + to_text(o) + " (seen by rank " +
+                        std::to_string(rank) + ", which calls " + to_text(offer) + ")");
+  }
+}
+
+// Rank r alone reads and writes slice r of every rank's buffer.
+void InprocExchange::reduce(int rank, const Offer& offer, bool to_all) const {
+  alignas(64) char sum[kStripBytes];
+  const std::size_t width = size_of(offer.type);
+  const ElementRange slice = slice_of(offer.count, rank, world_size_);
+  for (std::size_t at = slice.begin; at < slice.end; at += kStripBytes / width) {
+    const std::size_t count = std::min(kStripBytes / width, slice.end - at), bytes = count * width;
+    const auto strip = [&](int r) {
+      return static_cast<char*>(offers_[static_cast<std::size_t>(r)].data) + at * width;
+    };
+    std::memcpy(sum, strip(0), bytes);
+    for (int r = 1; r < world_size_; ++r) reduce_into(sum, strip(r), count, offer.type, offer.op);
+    for (int r = 0; r < world_size_; ++r) {
+      if (to_all || r == rank) std::memcpy(strip(r), sum, bytes);
+    }
+  }
+}
+
+void InprocExchange::abort(const std::string& reason) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (aborted_) return;
+  reason_ = reason;
+  aborted_ = true;
+  all_here_.notify_all();
+}
+
+namespace {
+
+class InprocCommunicator final : public Communicator {
+ public:
+  InprocCommunicator(std::shared_ptr<InprocExchange> exchange, int rank)
+      : exchange_(std::move(exchange)), rank_(rank) {}
+
+  std::string_view name() const override { return "inproc"; }
+  int rank() const override { return rank_; }
+  int world_size() const override { return exchange_->world_size(); }
+  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    exchange_->run(rank_, {Operation::kAllReduce, data, nullptr, count, type, op, 0});
+  }
+  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    exchange_->run(rank_, {Operation::kReduceScatter, data, nullptr, count, type, op, 0});
+  }
+  void broadcast(void* data, std::size_t bytes, int root) override {
+    exchange_->run(
+        rank_, {Operation::kBroadcast, data, nullptr, bytes, DataType::kU8, ReduceOp::kSum, root});
+  }
+  void all_gather(const void* input, std::size_t bytes, void* output) override {
+    exchange_->run(rank_,
+                   {Operation::kAllGather, output, input, bytes, DataType::kU8, ReduceOp::kSum, 0});
+  }
+  void barrier() override { exchange_->run(rank_, {}); }
+  void abort(std::string_view reason) noexcept override {
+    exchange_->abort("aborted by rank " + std::to_string(rank_) + ": " + std::string(reason));
+  }
+
+ private:
+  std::shared_ptr<InprocExchange> exchange_;
+  const int rank_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_inproc_communicator(std::shared_ptr<InprocExchange> exchange,
+                                                       int rank) {
+  return std::make_unique<InprocCommunicator>(std::move(exchange), rank);
+}
+
+}  // namespace backends

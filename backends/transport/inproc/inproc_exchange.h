@@ -1,0 +1,62 @@
+// The meeting point of the threads of one inproc communicator: everybody shows what it brings,
+// meets, works, meets again.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/control_word.h"
+
+namespace backends {
+
+class InprocExchange {
+ public:
+  // What one rank brings to one call.
+  struct Offer {
+    Operation operation = Operation::kBarrier;
+    void* data = nullptr;
+    const void* input = nullptr;
+    std::size_t count = 0;  // elements, or bytes where there is no type
+    DataType type = DataType::kU8;
+    ReduceOp op = ReduceOp::kSum;
+    int root = 0;
+  };
+
+  InprocExchange(int world_size, int timeout_ms);
+  int world_size() const { return world_size_; }
+
+  // Collective. Throws MismatchError on every rank when the offers differ, PeerError at the
+  // deadline or after abort().
+  void run(int rank, const Offer& offer);
+  void abort(const std::string& reason) noexcept;
+
+ private:
+  void meet(int rank);
+  void wait_for_generation(std::uint64_t generation);
+  void compare(const Offer& offer, int rank) const;
+  void reduce(int rank, const Offer& offer, bool to_all) const;
+  std::string absent() const;
+
+  const int world_size_, timeout_ms_;
+  const bool spin_;
+  std::vector<Offer> offers_;  // by rank; written before the first meeting, read between the two
+  std::atomic<std::uint64_t> generation_{0};  // meetings completed
+  std::atomic<bool> aborted_{false};
+  mutable std::mutex mutex_;
+  std::condition_variable all_here_;
+  std::vector<bool> here_;  // guarded by mutex_
+  int arrived_ = 0;         // guarded by mutex_
+  std::string reason_;      // guarded by mutex_
+};
+
+// One rank's view of an exchange.
+std::unique_ptr<Communicator> make_inproc_communicator(std::shared_ptr<InprocExchange> exchange,
+                                                       int rank);
+
+}  // namespace backends

@@ -1,0 +1,210 @@
+// A group whose ranks are threads of this process.
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "backends/backend_error.h"
+#include "backends/compose/guard/guarded_communicator.h"
+#include "backends/compose/table/device_factory.h"
+#include "backends/group.h"
+#include "backends/identity/host_identity.h"
+#include "backends/transport/inproc/inproc_exchange.h"
+#include "backends/transport/inproc/inproc_store.h"
+#include "backends/transport/nccl/nccl_backend.h"
+
+namespace backends {
+namespace {
+
+// What the ranks of one group share.
+class InprocJob final : public FailureWatch {
+ public:
+  InprocJob(int world_size, int timeout_ms, std::function<void(const std::string&)> notice)
+      : timeout_ms_(timeout_ms),
+        notice_(std::move(notice)),
+        left_(static_cast<std::size_t>(world_size), false),
+        activities_(left_.size()) {}
+
+  // The exchange of the `index`-th communicator of these ranks.
+  std::shared_ptr<InprocExchange> exchange(const std::vector<int>& members, std::size_t index) {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw PeerError(*failure_);
+    std::shared_ptr<InprocExchange>& found = exchanges_[{members, index}];
+    if (!found)
+      found = std::make_shared<InprocExchange>(static_cast<int>(members.size()), timeout_ms_);
+    return found;
+  }
+  int timeout_ms() const { return timeout_ms_; }
+  const std::function<void(const std::string&)>& notice() const { return notice_; }
+  Store& store() { return store_; }
+  void set_activity(int rank, std::string_view activity) {
+    const std::lock_guard lock(mutex_);
+    activities_[static_cast<std::size_t>(rank)].assign(activity);
+  }
+  std::string activity(int rank) const {
+    const std::lock_guard lock(mutex_);
+    return activities_[static_cast<std::size_t>(rank)];
+  }
+  void leave(int rank) {
+    const std::lock_guard lock(mutex_);
+    left_[static_cast<std::size_t>(rank)] = true;
+  }
+  // A rank ends: without goodbye that is a failure of the others.
+  void end(int rank) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (left_[static_cast<std::size_t>(rank)] || failure_) return;
+    const std::string& activity = activities_[static_cast<std::size_t>(rank)];
+    failure_ = "rank " + std::to_string(rank) + " ended before the others; last activity: " +
+               (activity.empty() ? "unknown" : activity);
+    for (const auto& [made, exchange] : exchanges_) exchange->abort(*failure_);
+    for (Communicator* c : enlisted_) c->abort(*failure_);
+    store_.fail(*failure_);
+  }
+  // The threads abort their exchanges themselves, at once: there is nothing to wait for.
+  std::optional<std::string> known_failure(std::chrono::milliseconds) override {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+  void enlist(Communicator& communicator) override {
+    const std::lock_guard lock(mutex_);
+    enlisted_.push_back(&communicator);
+    if (failure_) communicator.abort(*failure_);
+  }
+  void dismiss(Communicator& communicator) noexcept override {
+    const std::lock_guard lock(mutex_);
+    std::erase(enlisted_, &communicator);
+  }
+  void keep_until_goodbye(std::shared_ptr<void>) noexcept override {}
+  void check() const {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw PeerError(*failure_);
+  }
+
+ private:
+  const int timeout_ms_;
+  const std::function<void(const std::string&)> notice_;
+  InprocStore store_;  // where NCCL's ranks meet
+  mutable std::mutex mutex_;
+  std::vector<Communicator*> enlisted_;
+  std::vector<bool> left_;
+  std::vector<std::string> activities_;
+  std::map<std::pair<std::vector<int>, std::size_t>, std::shared_ptr<InprocExchange>> exchanges_;
+  std::optional<std::string> failure_;
+};
+
+class InprocGroup final : public Group {
+ public:
+  InprocGroup(std::shared_ptr<InprocJob> job, int rank, int world_size)
+      : job_(std::move(job)), rank_(rank) {
+    for (int r = 0; r < world_size; ++r) peers_.push_back({r, host_name(), getpid(), host_id()});
+  }
+  ~InprocGroup() override { job_->end(rank_); }
+
+  int rank() const override { return rank_; }
+  int world_size() const override { return static_cast<int>(peers_.size()); }
+  const std::vector<PeerInfo>& peers() const override { return peers_; }
+  std::string backend() const override { return "inproc"; }
+  std::string backend_reason() const override { return "the ranks are threads of one process"; }
+  using Group::make_communicator;
+  std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) override {
+    const std::vector<int> members = members_of(request);
+    return guard(exchange_of(request, members), next_guard());
+  }
+  using Group::make_device_communicator;
+  std::unique_ptr<DeviceCommunicator> make_device_communicator(
+      const CommunicatorRequest& request) override {
+    const std::vector<int> members = members_of(request);
+    const DeviceChoice choice = choose_for_device(request.backend, "auto");
+    CommunicatorRequest host = request;
+    host.backend = choice.host;
+    if (choice.nccl && members.size() > 1) {
+      std::string refusal;
+      if (auto communicator = try_nccl(members, refusal))
+        return guard_device(std::move(communicator), next_guard());
+      if (choice.host.empty()) throw ConfigurationError("backend nccl cannot be used: " + refusal);
+      if (rank_ == members.front() && job_->notice())
+        job_->notice()("no NCCL: " + refusal +
+                       "; device memory goes through pinned host memory instead");
+    }
+    return guard_device(stage_for_device(exchange_of(host, members),
+                                         std::chrono::milliseconds(job_->timeout_ms()), members),
+                        next_guard());
+  }
+  std::string flight_record(const std::string& reason) const override {
+    return recorder_->to_json(
+        {rank_, world_size(), getpid(), host_name(), "inproc", reason, job_->activity(rank_)});
+  }
+  void set_activity(std::string_view activity) noexcept override {
+    job_->set_activity(rank_, activity.substr(0, 200));
+  }
+  void check() override { job_->check(); }
+  void leave() override { job_->leave(rank_); }
+
+ private:
+  std::vector<int> members_of(const CommunicatorRequest& request) const {
+    std::vector<int> members = request.members;
+    if (members.empty()) {
+      for (const PeerInfo& p : peers_) members.push_back(p.rank);
+    }
+    return members;
+  }
+  std::unique_ptr<Communicator> exchange_of(const CommunicatorRequest& request,
+                                            const std::vector<int>& members) {
+    const std::string& backend = request.backend;
+    if (!backend.empty() && backend != "inproc" && backend != "auto")
+      throw ConfigurationError("backend " + backend +
+                               " joins processes, but these ranks are threads (inproc)");
+    const auto self = std::ranges::find(members, rank_);
+    if (self == members.end())
+      throw ConfigurationError("rank " + std::to_string(rank_) +
+                               " is no member of the communicator that it asks for");
+    auto exchange = job_->exchange(members, made_of_members_[members]++);
+    return make_inproc_communicator(std::move(exchange), static_cast<int>(self - members.begin()));
+  }
+  std::unique_ptr<DeviceCommunicator> try_nccl(const std::vector<int>& members,
+                                               std::string& refusal) {
+    std::string prefix = "nccl of";
+    for (const int r : members) prefix += " " + std::to_string(r);
+    const auto self = std::ranges::find(members, rank_);
+    if (self == members.end())
+      throw ConfigurationError("rank " + std::to_string(rank_) +
+                               " is no member of the communicator that it asks for");
+    const BackendContext context{
+        .rank = static_cast<int>(self - members.begin()),
+        .world_size = static_cast<int>(members.size()),
+        .members = members,
+        .store = job_->store(),
+        .watch = *job_,
+        .prefix = prefix + "#" + std::to_string(nccl_of_members_[members]++),
+        .address = {},
+        .secret = {},
+        .timeout = std::chrono::milliseconds(job_->timeout_ms()),
+        .notice = job_->notice()};
+    return try_nccl_communicator(context, refusal);
+  }
+  Guard next_guard() { return {job_, recorder_, communicators_++, rank_, world_size()}; }
+
+  std::shared_ptr<InprocJob> job_;
+  const int rank_;
+  const std::shared_ptr<FlightRecorder> recorder_ = std::make_shared<FlightRecorder>();
+  int communicators_ = 0;
+  std::map<std::vector<int>, std::size_t> made_of_members_, nccl_of_members_;
+  std::vector<PeerInfo> peers_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Group>> make_inproc_groups(
+    int world_size, int timeout_ms, std::function<void(const std::string&)> notice) {
+  if (world_size < 1)
+    throw ConfigurationError("world size " + std::to_string(world_size) + ": expected 1 or more");
+  const auto job = std::make_shared<InprocJob>(world_size, timeout_ms, std::move(notice));
+  std::vector<std::unique_ptr<Group>> groups;
+  for (int r = 0; r < world_size; ++r)
+    groups.push_back(std::make_unique<InprocGroup>(job, r, world_size));
+  return groups;
+}
+
+}  // namespace backends

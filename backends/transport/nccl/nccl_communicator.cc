@@ -1,0 +1,414 @@
+// The nccl backend: blocking calls first gather the control words, then move their payload; all of
+// it is polled.
+//
+// The communicator is a nonblocking one of NCCL's: no call waits inside the library, where no
+// deadline would reach it.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "backends/cuda_calls.h"
+#include "backends/transport/nccl/nccl_backend.h"
+#include "backends/transport/nccl/nccl_library.h"
+#include "backends/transport/nccl/nccl_meeting.h"
+
+namespace backends {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kGoodbyeTime = std::chrono::seconds(2);
+
+ncclDataType_t type_of(DataType type) {
+  switch (type) {
+    case DataType::kF32:
+      return ncclFloat32;
+    case DataType::kF64:
+      return ncclFloat64;
+    case DataType::kI64:
+      return ncclInt64;
+    case DataType::kU8:
+      return ncclUint8;
+    case DataType::kF16:
+      return ncclFloat16;
+    case DataType::kBF16:
+      return ncclBfloat16;
+  }
+  return ncclUint8;
+}
+
+ncclRedOp_t op_of(ReduceOp op) {
+  return op == ReduceOp::kSum ? ncclSum : op == ReduceOp::kMax ? ncclMax : ncclMin;
+}
+
+cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
+
+class NcclCommunicator final : public DeviceCommunicator {
+ public:
+  explicit NcclCommunicator(const BackendContext& context)
+      : nccl_(nccl_library()),
+        rank_(context.rank),
+        size_(context.world_size),
+        members_(context.members),
+        timeout_(context.timeout),
+        store_(context.store),
+        prefix_(context.prefix),
+        patience_(context.timeout),
+        words_(static_cast<std::size_t>(size_)) {
+    check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
+    check_cuda(cudaMalloc(reinterpret_cast<void**>(&device_words_),
+                          sizeof(ControlWord) * (words_.size() + 1)),
+               "cudaMalloc");
+  }
+
+  ~NcclCommunicator() override {
+    if (comm_ != nullptr) {
+      deregister_all();
+      if (end_in_order()) comm_ = nullptr;
+    }
+    break_off();
+    wait_for_abort();
+    if (aborter_.joinable()) *aborted_ ? aborter_.join() : aborter_.detach();
+    while (!allocated_.empty()) release(allocated_.begin()->first);
+    cudaFree(device_words_);
+  }
+
+  void connect(const ncclUniqueId& id) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    begin("ncclCommInitRankConfig",
+          [&] { return nccl_.ncclCommInitRankConfig(&comm_, size_, id, rank_, &config); });
+  }
+
+  std::string_view name() const override { return "nccl"; }
+  int rank() const override { return rank_; }
+  int world_size() const override { return size_; }
+
+  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    meet(reduction_word(Operation::kAllReduce, ++sequence_, count, type, op));
+    all_reduce_on(stream_.get(), data, count, type, op);
+    wait(stream_.get());
+  }
+  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    meet(reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op));
+    reduce_scatter_on(stream_.get(), data, count, type, op);
+    wait(stream_.get());
+  }
+  void broadcast(void* data, std::size_t bytes, int root) override {
+    meet(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root));
+    broadcast_on(stream_.get(), data, bytes, root);
+    wait(stream_.get());
+  }
+  void all_gather(const void* input, std::size_t bytes, void* output) override {
+    meet(transfer_word(Operation::kAllGather, ++sequence_, bytes));
+    all_gather_on(stream_.get(), input, bytes, output);
+    wait(stream_.get());
+  }
+  void barrier() override { meet(transfer_word(Operation::kBarrier, ++sequence_, 0)); }
+
+  void all_reduce_on(void* stream, void* data, std::size_t count, DataType type,
+                     ReduceOp op) override {
+    put("ncclAllReduce", data, count, data, [&] {
+      return nccl_.ncclAllReduce(data, data, count, type_of(type), op_of(op), comm_,
+                                 stream_of(stream));
+    });
+  }
+  void broadcast_on(void* stream, void* data, std::size_t bytes, int root) override {
+    put("ncclBroadcast", data, bytes, data, [&] {
+      return nccl_.ncclBroadcast(data, data, bytes, ncclUint8, root, comm_, stream_of(stream));
+    });
+  }
+  void all_gather_on(void* stream, const void* input, std::size_t bytes, void* output) override {
+    put("ncclAllGather", output, bytes, input, [&] {
+      return nccl_.ncclAllGather(input, output, bytes, ncclUint8, comm_, stream_of(stream));
+    });
+  }
+  void reduce_scatter_on(void* stream, void* data, std::size_t count, DataType type,
+                         ReduceOp op) override {
+    const auto ranks = static_cast<std::size_t>(size_);
+    // NCCL scatters equal shares only.
+    if (count % ranks != 0) return all_reduce_on(stream, data, count, type, op);
+    char* own = static_cast<char*>(data) +
+                static_cast<std::size_t>(rank_) * (count / ranks) * size_of(type);
+    put("ncclReduceScatter", data, count, data, [&] {
+      return nccl_.ncclReduceScatter(data, own, count / ranks, type_of(type), op_of(op), comm_,
+                                     stream_of(stream));
+    });
+  }
+
+  bool capturable() const override { return true; }
+
+  // Rank 0 compares and tells all, so that all say the same.
+  void agree(std::span<const ControlWord> plan) override {
+    const std::string key = prefix_ + "/plan/" + std::to_string(plans_++);
+    const auto bytes = std::as_bytes(plan);
+    std::string verdict;
+    if (rank_ != 0) {
+      store_.set(key + "/" + std::to_string(rank_),
+                 {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      verdict = store_.get(key, timeout_);
+    } else {
+      for (int r = 1; r < size_ && verdict.empty(); ++r) {
+        const std::string their_key = key + "/" + std::to_string(r),
+                          text = store_.get(their_key, timeout_);
+        std::vector<ControlWord> theirs(text.size() / sizeof(ControlWord));
+        if (!theirs.empty())
+          std::memcpy(theirs.data(), text.data(), theirs.size() * sizeof(ControlWord));
+        try {
+          expect_equal_plans(plan, group_rank(0), theirs, group_rank(r));
+        } catch (const MismatchError& error) {
+          verdict = error.what();
+        }
+        store_.remove(their_key);
+      }
+      verdict.insert(0, "=");
+      store_.set(key, verdict);
+    }
+    if (verdict.size() == 1) return;
+    wait_until_all_know(store_, key, rank_, size_);
+    throw MismatchError(verdict.substr(1));
+  }
+
+  void check() override {
+    guarded([&] {
+      patience_.throw_if_aborted();
+      check_state(last_call_);
+    });
+  }
+
+  void wait(void* stream) override {
+    guarded(
+        [&] {
+          patience_.until([&] { return waiting_text(last_call_); },
+                          [&] {
+                            if (stream_is_idle(stream_of(stream))) return true;
+                            check_state(last_call_);
+                            return false;
+                          });
+        },
+        stream_of(stream));
+  }
+
+  void register_memory(void* memory, std::size_t bytes) override {
+    const ControlWord word = transfer_word(Operation::kRegister, ++registrations_, bytes);
+    agree({&word, 1});
+    if (bytes == 0) return;
+    require_device_memory(memory, device_, "nccl");
+    if (nccl_.ncclCommRegister == nullptr || nccl_.ncclCommDeregister == nullptr) return;
+    void* handle = nullptr;
+    begin("ncclCommRegister",
+          [&] { return nccl_.ncclCommRegister(comm_, memory, bytes, &handle); });
+    registered_.emplace_back(memory, handle);
+  }
+
+  void* allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    const bool by_nccl = nccl_.ncclMemAlloc != nullptr && nccl_.ncclMemFree != nullptr;
+    if (by_nccl)
+      check_nccl(nccl_.ncclMemAlloc(&memory, bytes), "ncclMemAlloc");
+    else
+      check_cuda(cudaMalloc(&memory, bytes), "cudaMalloc");
+    allocated_[memory] = by_nccl;
+    return memory;
+  }
+
+  void release(void* memory) noexcept override {
+    const auto found = std::ranges::find(registered_, memory, &std::pair<void*, void*>::first);
+    if (found != registered_.end()) {
+      if (comm_ != nullptr) nccl_.ncclCommDeregister(comm_, found->second);
+      registered_.erase(found);
+    }
+    const auto made = allocated_.find(memory);
+    if (made == allocated_.end()) return;
+    if (made->second)
+      nccl_.ncclMemFree(memory);
+    else
+      cudaFree(memory);
+    allocated_.erase(made);
+  }
+
+  void abort(std::string_view reason) noexcept override { patience_.abort(reason); }
+
+ private:
+  int group_rank(int rank_here) const { return members_[static_cast<std::size_t>(rank_here)]; }
+
+  // All ranks gather the words first, whatever they were called for: so NCCL itself never sees a
+  // mismatch, which hangs it.
+  void meet(const ControlWord& word) {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    ControlWord* own = device_words_ + words_.size();
+    copy_on(stream_.get(), own, &word, sizeof word);
+    begin("ncclAllGather of control words", [&] {
+      return nccl_.ncclAllGather(own, device_words_, sizeof word, ncclUint8, comm_, stream_.get());
+    });
+    wait(stream_.get());
+    copy_on(stream_.get(), words_.data(), device_words_, sizeof word * words_.size());
+    wait(stream_.get());
+    for (int r = 0; r < size_; ++r)
+      expect_equal(word, group_rank(rank_), words_[static_cast<std::size_t>(r)], group_rank(r));
+  }
+
+  template <typename Call>
+  void put(const char* name, const void* data, std::size_t count, const void* input,
+           const Call& call) {
+    if (count == 0) return;
+    require_device_memory(data, device_, "nccl");
+    if (input != data) require_device_memory(input, device_, "nccl");
+    begin(name, call);
+  }
+
+  // Hands a call to NCCL, which may take its time even for that.
+  template <typename Call>
+  void begin(const char* name, const Call& call) {
+    if (broken_) throw PeerError("this communicator has failed before");
+    last_call_ = name;
+    guarded([&] {
+      patience_.throw_if_aborted();
+      ncclResult_t state = call();
+      patience_.until([&] { return waiting_text(name); },
+                      [&] {
+                        if (state == ncclInProgress) {
+                          ncclResult_t now = ncclSuccess;
+                          check_nccl(nccl_.ncclCommGetAsyncError(comm_, &now),
+                                     "ncclCommGetAsyncError");
+                          state = now;
+                        }
+                        if (state != ncclInProgress) check_nccl(state, name);
+                        return state == ncclSuccess;
+                      });
+    });
+  }
+
+  void check_state(const char* call) {
+    if (comm_ == nullptr) throw PeerError("this communicator has failed before");
+    ncclResult_t now = ncclSuccess;
+    check_nccl(nccl_.ncclCommGetAsyncError(comm_, &now), "ncclCommGetAsyncError");
+    if (now != ncclInProgress) check_nccl(now, call);
+  }
+
+  // Whatever goes wrong, the kernels that may still wait for a peer are ended before the caller
+  // gets its memory back.
+  template <typename Call>
+  void guarded(const Call& call, cudaStream_t stream = nullptr) {
+    try {
+      call();
+    } catch (const PeerError&) {
+      broken_ = true;
+      break_off();
+      const auto until = Clock::now() + kGoodbyeTime;
+      while (stream != nullptr && cudaStreamQuery(stream) == cudaErrorNotReady &&
+             Clock::now() < until)
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      if (stream == nullptr) wait_for_abort();
+      throw;
+    }
+  }
+
+  // Ends the kernels that wait for a peer. ncclCommAbort tells them to quit and then waits until
+  // every graph with a call of this communicator is gone. Those are the caller's, who lets go of
+  // them when the error has reached it: so a thread waits instead. What is registered stays so
+  // until then, for kernels use it to their end.
+  void break_off() noexcept {
+    if (comm_ == nullptr) return;
+    registered_.clear();
+    const auto abort = [call = nccl_.ncclCommAbort, comm = comm_, device = device_,
+                        done = aborted_] {
+      cudaSetDevice(device);
+      call(comm);
+      *done = true;
+    };
+    comm_ = nullptr;
+    try {
+      aborter_ = std::thread(abort);
+    } catch (const std::exception&) {
+      abort();
+    }
+  }
+
+  void wait_for_abort() const noexcept {
+    const auto until = Clock::now() + kGoodbyeTime;
+    while (aborter_.joinable() && !*aborted_ && Clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+
+  // NCCL does not tell who is missing.
+  std::string waiting_text(const char* call) const {
+    std::string others;
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_) others += " " + std::to_string(group_rank(r));
+    }
+    return std::string(call) + ", waiting for one of the ranks" + others;
+  }
+
+  void deregister_all() noexcept {
+    for (; !registered_.empty(); registered_.pop_back())
+      nccl_.ncclCommDeregister(comm_, registered_.back().second);
+  }
+
+  // Collective in NCCL's eyes: with a deadline.
+  bool end_in_order() noexcept {
+    ncclResult_t state = nccl_.ncclCommFinalize(comm_);
+    for (const auto deadline = Clock::now() + kGoodbyeTime;
+         state == ncclInProgress && Clock::now() < deadline;) {
+      if (nccl_.ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    return state == ncclSuccess && nccl_.ncclCommDestroy(comm_) == ncclSuccess;
+  }
+
+  const NcclLibrary& nccl_;
+  const int rank_, size_;
+  const std::vector<int> members_;
+  const std::chrono::milliseconds timeout_;
+  Store& store_;
+  const std::string prefix_;
+  Patience patience_;
+  CudaStream stream_;               // of the blocking calls
+  std::vector<ControlWord> words_;  // of all ranks
+  ControlWord* device_words_ =
+      nullptr;  // the same on the device; the last place: what this rank sends
+  int device_ = 0;
+  ncclComm_t comm_ = nullptr;  // nullptr after a failure
+  bool broken_ = false;
+  const char* last_call_ = "no call yet";
+  std::uint32_t sequence_ = 0, registrations_ = 0;
+  int plans_ = 0;
+  std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle, in order
+  std::map<void*, bool> allocated_;                  // true: by NCCL
+  std::thread aborter_;                              // of break_off()
+  const std::shared_ptr<std::atomic<bool>> aborted_ =
+      std::make_shared<std::atomic<bool>>(false);  // it has ended
+};
+
+std::unique_ptr<DeviceCommunicator> connect(const BackendContext& context, const ncclUniqueId& id) {
+  auto communicator = std::make_unique<NcclCommunicator>(context);
+  const Enlistment breakable(context.watch,
+                             *communicator);  // a peer that dies now must not be waited for
+  communicator->connect(id);
+  if (context.rank == 0 && context.notice) context.notice("nccl: " + describe_nccl());
+  communicator->barrier();  // connects before anything is captured
+  return communicator;
+}
+
+}  // namespace
+
+extern const bool kNcclIsBuilt = true;
+extern const char* const kNcclNote = "NCCL between GPUs, one a rank";
+
+std::unique_ptr<DeviceCommunicator> try_nccl_communicator(const BackendContext& context,
+                                                          std::string& refusal) {
+  const NcclInvitation invitation = meet_for_nccl(context);
+  refusal = invitation.refusal;
+  return refusal.empty() ? connect(context, invitation.id) : nullptr;
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(const BackendContext& context) {
+  std::string refusal;
+  auto communicator = try_nccl_communicator(context, refusal);
+  if (!communicator) throw ConfigurationError("backend nccl cannot be used: " + refusal);
+  return communicator;
+}
+
+}  // namespace backends

@@ -1,0 +1,45 @@
+// The functions of libnccl that the nccl backend calls, found at run time.
+//
+// ENGINE_NCCL_LIBRARY names the library; else libnccl.so.2 is looked for as the system does.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <string>
+
+namespace backends {
+
+// One member a function, of the type that its header declares.
+struct NcclLibrary {
+  std::string path;
+  int version = 0;  // 22809: 2.28.9
+
+  decltype(&::ncclAllGather) ncclAllGather = nullptr;
+  decltype(&::ncclAllReduce) ncclAllReduce = nullptr;
+  decltype(&::ncclBroadcast) ncclBroadcast = nullptr;
+  decltype(&::ncclCommAbort) ncclCommAbort = nullptr;
+  decltype(&::ncclCommDestroy) ncclCommDestroy = nullptr;
+  decltype(&::ncclCommFinalize) ncclCommFinalize = nullptr;
+  decltype(&::ncclCommGetAsyncError) ncclCommGetAsyncError = nullptr;
+  decltype(&::ncclCommInitRankConfig) ncclCommInitRankConfig = nullptr;
+  decltype(&::ncclGetErrorString) ncclGetErrorString = nullptr;
+  decltype(&::ncclGetLastError) ncclGetLastError = nullptr;
+  decltype(&::ncclGetUniqueId) ncclGetUniqueId = nullptr;
+  decltype(&::ncclReduceScatter) ncclReduceScatter = nullptr;
+  // Null in a library that has none of it (before 2.19).
+  decltype(&::ncclCommRegister) ncclCommRegister = nullptr;
+  decltype(&::ncclCommDeregister) ncclCommDeregister = nullptr;
+  ncclResult_t (*ncclMemAlloc)(void**, std::size_t) = nullptr;
+  decltype(&::ncclMemFree) ncclMemFree = nullptr;
+};
+
+// Loads the library on first use and keeps it. Throws ConfigurationError that says what is missing,
+// and why.
+const NcclLibrary& nccl_library();
+std::string nccl_version_text(int version);  // "2.28.9"
+
+// Throws PeerError "CALL: what it says" unless the code is success.
+void check_nccl(ncclResult_t code, const char* call);
+
+}  // namespace backends

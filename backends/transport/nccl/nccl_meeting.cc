@@ -1,0 +1,149 @@
+// Who has what, over the store.
+#include "backends/transport/nccl/nccl_meeting.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <sstream>
+#include <vector>
+
+#include "backends/backend_error.h"
+#include "backends/cuda_calls.h"
+#include "backends/identity/host_identity.h"
+#include "backends/transport/nccl/nccl_backend.h"
+#include "backends/transport/nccl/nccl_library.h"
+
+namespace backends {
+namespace {
+
+// One line each in what a rank tells.
+struct Equipment {
+  std::string missing, version, gpu, host;
+};
+
+std::string to_text(const Equipment& e) {
+  return e.missing + "\n" + e.version + "\n" + e.gpu + "\n" + e.host + "\n";
+}
+Equipment from_text(const std::string& text) {
+  Equipment e;
+  std::istringstream lines(text);
+  for (std::string* each : {&e.missing, &e.version, &e.gpu, &e.host}) std::getline(lines, *each);
+  return e;
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text) c = c == '\n' ? ' ' : c;
+  return text;
+}
+
+Equipment own_equipment() {
+  Equipment e;
+  e.missing = missing_for_nccl();
+  if (e.missing.empty()) e.missing = no_device_reason();
+  e.missing = one_line(e.missing);
+  if (!e.missing.empty()) return e;
+  int device = 0;
+  char bus[64] = {};
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, device), "cudaDeviceGetPCIBusId");
+  e.version = std::to_string(nccl_library().version);
+  e.gpu = host_id() + " " + bus;
+  e.host = host_name() + ", GPU " + bus;
+  return e;
+}
+
+bool may_share() {
+  const char* text = std::getenv("ENGINE_ALLOW_SHARED_GPU");
+  return text != nullptr && std::string(text) == "1";
+}
+
+// Why not all can be invited; "" if they can.
+std::string refusal_of(const BackendContext& context, const std::vector<Equipment>& all) {
+  const auto name = [&](std::size_t r) { return "rank " + std::to_string(context.members[r]); };
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (!all[r].missing.empty()) return name(r) + " cannot use NCCL: " + all[r].missing;
+  }
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const int version = std::atoi(all[r].version.c_str()),
+              first = std::atoi(all[0].version.c_str());
+    if (version / 100 != first / 100)
+      return name(0) + " has NCCL " + nccl_version_text(first) + ", " + name(r) + " " +
+             nccl_version_text(version) +
+             ": install one version everywhere, or name it by ENGINE_NCCL_LIBRARY";
+    for (std::size_t other = 0; other < r && !may_share(); ++other) {
+      if (all[other].gpu == all[r].gpu)
+        return name(other) + " and " + name(r) + " use one GPU (" + all[r].host +
+               "), and NCCL joins ranks with a GPU each: give each its own (--device), or use "
+               "staged";
+    }
+  }
+  return "";
+}
+
+// NCCL reads it with its first call in this process.
+void pretend_to_be_a_host(const BackendContext& context) {
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    if (std::getenv("NCCL_HOSTID") == nullptr)
+      setenv("NCCL_HOSTID", (host_name() + "-" + std::to_string(getpid())).c_str(), 1);
+    if (context.rank == 0 && context.notice)
+      context.notice(
+          "ENGINE_ALLOW_SHARED_GPU=1: ranks may share a GPU; NCCL takes them for hosts and goes "
+          "through the network: "
+          "for tests of correctness, not of speed");
+  });
+}
+
+}  // namespace
+
+NcclInvitation meet_for_nccl(const BackendContext& context) {
+  const Equipment own = own_equipment();
+  if (own.missing.empty() && may_share()) pretend_to_be_a_host(context);
+  const std::string key = context.prefix + "/nccl";
+  NcclInvitation invitation;
+  if (context.rank != 0) {
+    context.store.set(key + "/" + std::to_string(context.rank), to_text(own));
+    const std::string answer = context.store.get(key, context.timeout);
+    if (!answer.empty() && answer[0] == '-') {
+      invitation.refusal = answer.substr(1);
+      wait_until_all_know(context.store, key, context.rank, context.world_size);
+    } else if (answer.size() == 1 + sizeof invitation.id) {
+      std::memcpy(&invitation.id, answer.data() + 1, sizeof invitation.id);
+    } else {
+      throw PeerError("NCCL's id came as " + std::to_string(answer.size()) + " bytes, expected " +
+                      std::to_string(1 + sizeof invitation.id));
+    }
+    return invitation;
+  }
+  std::vector<Equipment> all{own};
+  for (int r = 1; r < context.world_size; ++r)
+    all.push_back(from_text(context.store.get(key + "/" + std::to_string(r), context.timeout)));
+  invitation.refusal = refusal_of(context, all);
+  std::string answer = "-" + invitation.refusal;
+  if (invitation.refusal.empty()) {
+    check_nccl(nccl_library().ncclGetUniqueId(&invitation.id), "ncclGetUniqueId");
+    answer = "+" + std::string(reinterpret_cast<const char*>(&invitation.id), sizeof invitation.id);
+  }
+  context.store.set(key, answer);
+  if (!invitation.refusal.empty()) wait_until_all_know(context.store, key, 0, context.world_size);
+  return invitation;
+}
+
+void wait_until_all_know(Store& store, const std::string& key, int rank, int world_size) noexcept {
+  constexpr auto kPatience = std::chrono::seconds(3);
+  try {
+    if (rank != 0) {
+      store.set(key + "/knows/" + std::to_string(rank), "1");
+      store.get(key + "/all know", kPatience);
+      return;
+    }
+    for (int r = 1; r < world_size; ++r) store.get(key + "/knows/" + std::to_string(r), kPatience);
+    store.set(key + "/all know", "1");
+  } catch (const std::exception&) {
+    // Somebody has ended already: this rank knows what it has to say all the same.
+  }
+}
+
+}  // namespace backends

@@ -1,0 +1,253 @@
+// Collectives through memory that all ranks map.
+//
+// Every call begins alike: a rank leaves the call's control word, arrives, waits for all, and
+// compares the words. What follows a wait is therefore the same operation on all ranks, or an error
+// on all of them.
+//  - Small reductions (kSmallBytes): the payload stands beside the word, everybody folds all of
+//  them: one wait.
+//  - Large ones, block by block, a block being a piece of every rank's slice: a rank leaves the
+//  others' pieces, waits, folds
+//    its own into its result area and its own memory, waits, and takes the others' from their
+//    result areas. The next block's pieces are left before the first wait: three passes over memory
+//    that stays in cache.
+//  - broadcast and all_gather: the sender leaves a block, waits, the others take it.
+// Folds are in rank order: same bits on all ranks, as every backend.
+//
+// Areas are reused without further waits: to write block i's area all must be done with block
+// i-kSlots. A rank has taken block j when it arrives for block j+1; block i is left at the earliest
+// after the wait for block i-2.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+
+#include "backends/control_word.h"
+#include "backends/reduction.h"
+#include "backends/transport/shm/shm_backend.h"
+#include "backends/transport/shm/shm_gate.h"
+#include "backends/transport/shm/shm_segment.h"
+
+namespace backends {
+namespace {
+
+constexpr std::size_t kSlots = 3;
+constexpr std::size_t kSmallBytes = 16 << 10;
+constexpr std::size_t kPieceBytes =
+    128 << 10;  // of one rank in a block: block and result stay in the second-level cache
+constexpr std::size_t kMostBlockBytes = 1 << 20;  // of all ranks
+constexpr std::size_t kStripBytes = 8 << 10;  // folded, then copied while in the first-level cache
+
+// A rank's part of the segment.
+struct alignas(64) Desk {
+  ControlWord word[2];  // of odd and even calls
+  alignas(64) char small[2][kSmallBytes];
+};
+
+constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+class ShmCommunicator final : public Communicator {
+ public:
+  explicit ShmCommunicator(const BackendContext& context)
+      : rank_(context.rank),
+        size_(context.world_size),
+        members_(context.members),
+        piece_bytes_(std::max(
+            std::min(kPieceBytes, kMostBlockBytes / static_cast<std::size_t>(size_) / 4096 * 4096),
+            std::size_t{4096})),
+        block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
+        desk_bytes_(round_up(sizeof(Desk)) + kSlots * (block_bytes_ + piece_bytes_)),
+        flags_bytes_(round_up(sizeof(ShmFlag) * static_cast<std::size_t>(size_))),
+        segment_(context, flags_bytes_ + desk_bytes_ * static_cast<std::size_t>(size_)),
+        gate_(reinterpret_cast<ShmFlag*>(segment_.data()), rank_, members_, context.timeout) {}
+
+  std::string_view name() const override { return "shm"; }
+  int rank() const override { return rank_; }
+  int world_size() const override { return size_; }
+
+  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    reduce(static_cast<char*>(data), count, type, op, Operation::kAllReduce);
+  }
+  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+    reduce(static_cast<char*>(data), count, type, op, Operation::kReduceScatter);
+  }
+
+  void broadcast(void* data, std::size_t bytes, int root) override {
+    auto* bytes_at = static_cast<char*>(data);
+    transfer(
+        transfer_word(Operation::kBroadcast, next_sequence(), bytes, root), bytes,
+        [&](std::size_t at, std::size_t n) {
+          if (rank_ == root) std::memcpy(block_area(rank_), bytes_at + at, n);
+        },
+        [&](std::size_t at, std::size_t n) {
+          if (rank_ != root) std::memcpy(bytes_at + at, block_area(root), n);
+        });
+  }
+
+  void all_gather(const void* input, std::size_t bytes, void* output) override {
+    const auto* in = static_cast<const char*>(input);
+    auto* out = static_cast<char*>(output);
+    transfer(
+        transfer_word(Operation::kAllGather, next_sequence(), bytes), bytes,
+        [&](std::size_t at, std::size_t n) { std::memcpy(block_area(rank_), in + at, n); },
+        [&](std::size_t at, std::size_t n) {
+          for (int r = 0; r < size_; ++r)
+            std::memcpy(out + static_cast<std::size_t>(r) * bytes + at, block_area(r), n);
+        });
+  }
+
+  void barrier() override {
+    open(transfer_word(Operation::kBarrier, next_sequence(), 0));
+    meet();
+  }
+
+  void abort(std::string_view reason) noexcept override { gate_.abort(reason); }
+
+ private:
+  char* desk_data(int rank) const {
+    return segment_.data() + flags_bytes_ + desk_bytes_ * static_cast<std::size_t>(rank);
+  }
+  Desk& desk(int rank) const { return *std::launder(reinterpret_cast<Desk*>(desk_data(rank))); }
+  char* block_area(int rank, std::uint32_t ahead = 0) const {
+    return desk_data(rank) + round_up(sizeof(Desk)) + (blocks_ + ahead) % kSlots * block_bytes_;
+  }
+  char* result_area(int rank) const {
+    return desk_data(rank) + round_up(sizeof(Desk)) + kSlots * block_bytes_ +
+           blocks_ % kSlots * piece_bytes_;
+  }
+
+  char* place(char* block, int rank) const {
+    return block + piece_bytes_ * static_cast<std::size_t>(rank);
+  }
+
+  std::uint32_t next_sequence() { return ++sequence_; }
+
+  // Leaves the word; the first meet() after it compares.
+  void open(const ControlWord& word) {
+    word_ = word;
+    compared_ = false;
+    desk(rank_).word[word.sequence & 1u] = word;
+  }
+  void meet() { meet(gate_.arrive()); }
+  void meet(std::uint32_t phase) {
+    gate_.wait_for_all(phase);
+    if (compared_) return;
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_)
+        expect_equal(word_, members_[static_cast<std::size_t>(rank_)],
+                     desk(r).word[word_.sequence & 1u], members_[static_cast<std::size_t>(r)]);
+    }
+    compared_ = true;
+  }
+
+  template <typename Leave, typename Take>
+  void transfer(const ControlWord& word, std::size_t bytes, const Leave& leave, const Take& take) {
+    open(word);
+    if (bytes == 0) return meet();
+    for (std::size_t at = 0; at < bytes; at += block_bytes_, ++blocks_) {
+      const std::size_t n = std::min(block_bytes_, bytes - at);
+      leave(at, n);
+      meet();
+      take(at, n);
+    }
+  }
+
+  void reduce(char* data, std::size_t count, DataType type, ReduceOp op, Operation operation) {
+    open(reduction_word(operation, next_sequence(), count, type, op));
+    if (count * size_of(type) <= kSmallBytes) {
+      reduce_small(data, count, type, op);
+    } else {
+      reduce_blocks(data, count, type, op, operation);
+    }
+  }
+
+  void reduce_small(char* data, std::size_t count, DataType type, ReduceOp op) {
+    const unsigned slot = small_calls_++ & 1u;
+    if (count > 0) std::memcpy(desk(rank_).small[slot], data, count * size_of(type));
+    meet();
+    std::array<const void*, kFewRanks> few;
+    std::vector<const void*> many;
+    const void** parts = few.data();
+    if (size_ > kFewRanks) {
+      many.resize(static_cast<std::size_t>(size_));
+      parts = many.data();
+    }
+    for (int r = 0; r < size_; ++r) parts[r] = desk(r).small[slot];
+    reduce_parts(data, parts, size_, count, type, op);
+  }
+
+  // Block b holds the b-th piece of every rank's slice.
+  void reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op,
+                     Operation operation) {
+    const std::size_t width = size_of(type), most = piece_bytes_ / width;
+    const std::size_t longest =
+        (count + static_cast<std::size_t>(size_) - 1) / static_cast<std::size_t>(size_);
+    const std::size_t block_count = (longest + most - 1) / most;
+    const auto piece = [&](int r, std::size_t block) {
+      const ElementRange slice = slice_of(count, r, size_);
+      const std::size_t begin = std::min(slice.begin + block * most, slice.end);
+      return ElementRange{begin * width, std::min(begin + most, slice.end) * width};  // in bytes
+    };
+    const auto leave = [&](std::size_t block, std::uint32_t ahead) {
+      for (int r = 0; r < size_; ++r) {
+        const ElementRange bytes = piece(r, block);
+        if (r != rank_)
+          std::memcpy(place(block_area(rank_, ahead), r), data + bytes.begin, bytes.count());
+      }
+      return gate_.arrive();
+    };
+    std::uint32_t left = leave(0, 0);
+    for (std::size_t block = 0; block < block_count; ++block, ++blocks_) {
+      const std::uint32_t here = left;
+      const bool more = block + 1 < block_count, first = block == 0;
+      if (more && !first) left = leave(block + 1, 1);
+      meet(here);
+      const ElementRange own = piece(rank_, block);
+      fold_own(data + own.begin, own.count() / width, type, op);
+      const std::uint32_t folded = gate_.arrive();
+      if (more && first)
+        left = leave(block + 1, 1);  // later than the others: not before the words are compared
+      gate_.wait_for_all(folded);
+      if (operation == Operation::kReduceScatter) continue;
+      for (int step = 1; step < size_; ++step) {
+        const int r = (rank_ + step) % size_;  // not all from rank 0 first
+        const ElementRange bytes = piece(r, block);
+        std::memcpy(data + bytes.begin, result_area(r), bytes.count());
+      }
+    }
+  }
+
+  // Into this rank's memory and its result area.
+  void fold_own(char* piece, std::size_t count, DataType type, ReduceOp op) {
+    const std::size_t width = size_of(type), most = kStripBytes / width;
+    std::array<const void*, kFewRanks> few;
+    std::vector<const void*> many(size_ > kFewRanks ? static_cast<std::size_t>(size_) : 0);
+    const void** parts = size_ > kFewRanks ? many.data() : few.data();
+    for (std::size_t at = 0; at < count; at += most) {
+      const std::size_t n = std::min(most, count - at);
+      for (int r = 0; r < size_; ++r)
+        parts[r] = (r == rank_ ? piece : place(block_area(r), rank_)) + at * width;
+      char* strip = result_area(rank_) + at * width;
+      reduce_parts(strip, parts, size_, n, type, op);
+      std::memcpy(piece + at * width, strip, n * width);
+    }
+  }
+
+  static constexpr int kFewRanks = 64;  // more need an allocation
+
+  const int rank_, size_;
+  const std::vector<int> members_;
+  const std::size_t piece_bytes_, block_bytes_, desk_bytes_, flags_bytes_;
+  const ShmSegment segment_;
+  ShmGate gate_;
+  ControlWord word_;
+  bool compared_ = true;
+  std::uint32_t sequence_ = 0, small_calls_ = 0, blocks_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_shm_communicator(const BackendContext& context) {
+  return std::make_unique<ShmCommunicator>(context);
+}
+
+}  // namespace backends

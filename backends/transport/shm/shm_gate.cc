@@ -1,0 +1,127 @@
+// Spinning, then sleeping on a futex.
+#include "backends/transport/shm/shm_gate.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <ctime>
+
+#include "backends/backend_error.h"
+#include "backends/core_sharing.h"
+
+namespace backends {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// About 20 us: longer than a block's skew between ranks that work alike, short against what another
+// thread of this core could do with the time.
+constexpr int kSpins = 1000;
+constexpr long kSleepNs =
+    50'000'000;  // an abort between the last look and the sleep is noticed after this
+
+int available_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) {
+  const timespec most{0, kSleepNs};
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, seen, &most, nullptr, 0);
+}
+
+void futex_wake(std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr,
+          0);
+}
+
+}  // namespace
+
+ShmGate::ShmGate(ShmFlag* flags, int rank, std::vector<int> names,
+                 std::chrono::milliseconds timeout)
+    : flags_(flags),
+      rank_(rank),
+      size_(static_cast<int>(names.size())),
+      names_(std::move(names)),
+      timeout_(timeout),
+      spins_(size_ <= available_cores() ? kSpins : 0) {}
+
+std::uint32_t ShmGate::arrive() noexcept {
+  ShmFlag& own = flags_[rank_];
+  own.core.store(current_core(), std::memory_order_relaxed);
+  // Sequentially consistent against `sleepers`: either we see the sleeper, or it sees the new phase
+  // before it sleeps.
+  own.phase.store(++phase_, std::memory_order_seq_cst);
+  if (own.sleepers.load(std::memory_order_seq_cst) != 0) futex_wake(own.phase);
+  return phase_;
+}
+
+void ShmGate::wait_for_all(std::uint32_t phase) {
+  for (int r = 0; r < size_; ++r) {
+    if (r != rank_ && !has_arrived(r, phase)) wait_for(r, phase);
+  }
+}
+
+void ShmGate::wait_for(int rank, std::uint32_t phase) {
+  if (spins_ > 0) {
+    const int core = current_core();
+    // On one core spinning would only keep the other from arriving. One of the two goes elsewhere
+    // if it can, the other sleeps.
+    const bool apart = flags_[rank].core.load(std::memory_order_relaxed) != core ||
+                       (rank_ > rank && leave_core(core));
+    for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left) pause_core();
+  }
+  if (!has_arrived(rank, phase)) sleep_until_arrived(rank, phase);
+}
+
+void ShmGate::sleep_until_arrived(int rank, std::uint32_t phase) {
+  ShmFlag& flag = flags_[rank];
+  const auto deadline = Clock::now() + timeout_;
+  flag.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  while (!has_arrived(rank, phase) && !aborted_.load(std::memory_order_acquire) &&
+         Clock::now() < deadline) {
+    const std::uint32_t seen = flag.phase.load(std::memory_order_seq_cst);
+    if (static_cast<std::int32_t>(seen - phase) < 0) futex_wait(flag.phase, seen);
+  }
+  flag.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  if (has_arrived(rank, phase)) return;
+  if (aborted_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(mutex_);
+    throw PeerError("aborted: " + reason_ + "; this rank was waiting for rank " +
+                    missing_ranks(phase));
+  }
+  throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for rank " +
+                  missing_ranks(phase));
+}
+
+std::string ShmGate::missing_ranks(std::uint32_t phase) const {
+  std::string missing;
+  for (int r = 0; r < size_; ++r) {
+    if (r != rank_ && !has_arrived(r, phase))
+      missing +=
+          (missing.empty() ? "" : ", ") + std::to_string(names_[static_cast<std::size_t>(r)]);
+  }
+  return missing;
+}
+
+void ShmGate::abort(std::string_view reason) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (reason_.empty()) reason_.assign(reason);
+  } catch (const std::exception&) {
+    // Out of memory: it ends without saying why.
+  }
+  aborted_.store(true, std::memory_order_release);
+  for (int r = 0; r < size_; ++r) futex_wake(flags_[r].phase);
+}
+
+}  // namespace backends

@@ -1,0 +1,58 @@
+// How the ranks of a shared segment wait for each other: one counter a rank, raised by its owner,
+// watched by the others.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace backends {
+
+// One line of cache in shared memory for each rank. Zero at the start.
+struct alignas(64) ShmFlag {
+  std::atomic<std::uint32_t> phase;     // how many times its rank has arrived; a futex
+  std::atomic<std::uint32_t> sleepers;  // ranks that sleep on `phase`
+  std::atomic<std::int32_t> core;       // where its rank ran when it last arrived
+};
+static_assert(sizeof(ShmFlag) == 64 && std::atomic<std::uint32_t>::is_always_lock_free);
+
+// This rank's view. One caller at a time; abort() from any thread.
+class ShmGate {
+ public:
+  // `flags`: one for each rank, in shared memory, outlives this. `names`: the ranks' numbers for
+  // messages.
+  ShmGate(ShmFlag* flags, int rank, std::vector<int> names, std::chrono::milliseconds timeout);
+
+  // Everything that this rank wrote before is visible to ranks that have waited for the returned
+  // phase.
+  std::uint32_t arrive() noexcept;
+  // Until all other ranks have arrived `phase` times. Spins for some microseconds where every rank
+  // can have a core, then sleeps. Throws PeerError at the deadline (naming who is missing) or after
+  // abort().
+  void wait_for_all(std::uint32_t phase);
+  void abort(std::string_view reason) noexcept;
+
+ private:
+  bool has_arrived(int rank, std::uint32_t phase) const {
+    return static_cast<std::int32_t>(flags_[rank].phase.load(std::memory_order_acquire) - phase) >=
+           0;
+  }
+  void wait_for(int rank, std::uint32_t phase);
+  void sleep_until_arrived(int rank, std::uint32_t phase);
+  std::string missing_ranks(std::uint32_t phase) const;
+
+  ShmFlag* const flags_;
+  const int rank_, size_;
+  const std::vector<int> names_;
+  const std::chrono::milliseconds timeout_;
+  const int spins_;
+  std::uint32_t phase_ = 0;
+  std::atomic<bool> aborted_{false};
+  mutable std::mutex mutex_;
+  std::string reason_;  // guarded by mutex_
+};
+
+}  // namespace backends

@@ -1,0 +1,31 @@
+// A piece of memory that all ranks of a communicator map: made by its rank 0, handed to the others
+// by descriptor.
+#pragma once
+
+#include <cstddef>
+
+#include "backends/backend.h"
+
+namespace backends {
+
+// Unmapped when destroyed; the memory itself ends with its last mapping, also when processes are
+// killed.
+class ShmSegment {
+ public:
+  // Collective over the context's ranks. Zeroed memory. Rank 0 listens on an abstract unix socket
+  // (such sockets do not reach beyond the network namespace), both sides prove the job's secret,
+  // then the descriptor is passed: who can map it is on this host, whatever its name says. Throws
+  // PeerError at the context's deadline or when a member dies, Error when the memory cannot be had.
+  ShmSegment(const BackendContext& context, std::size_t bytes);
+  ~ShmSegment();
+  ShmSegment(const ShmSegment&) = delete;
+  ShmSegment& operator=(const ShmSegment&) = delete;
+
+  char* data() const { return data_; }
+
+ private:
+  char* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace backends

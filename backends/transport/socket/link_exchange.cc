@@ -1,0 +1,312 @@
+// Sending, receiving and waiting.
+#include "backends/transport/socket/link_exchange.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "backends/backend_error.h"
+#include "backends/core_sharing.h"
+
+namespace backends {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// Spinning saves the time of falling asleep and waking, some 10 us, where the peer runs on another
+// core. Where it waits for this very core, spinning only keeps it waiting: after kSpinsLost in a
+// row that ended in sleep, only one wait in kProbeEvery spins, until one pays. (Yielding instead of
+// spinning would hand the core to whoever computes there, for milliseconds.)
+constexpr auto kSpinTime = std::chrono::microseconds(50);
+constexpr int kSpinsLost = 4, kProbeEvery = 16;
+constexpr auto kLastWords = std::chrono::milliseconds(100);
+constexpr std::size_t kMostAtOnce =
+    1 << 20;                   // bytes of one system call: the other directions get their turn
+constexpr int kMostParts = 4;  // of one system call
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+}  // namespace
+
+void LinkExchange::Queue::advance(std::size_t bytes) {
+  done += bytes;
+  while (!empty() && done >= front().bytes) {
+    done -= front().bytes;
+    ++first;
+  }
+}
+
+LinkExchange::LinkExchange(std::shared_ptr<SocketMesh> mesh, int rank, std::vector<int> members,
+                           std::chrono::milliseconds timeout)
+    : mesh_(std::move(mesh)),
+      rank_(rank),
+      members_(std::move(members)),
+      timeout_(timeout),
+      streams_(static_cast<std::size_t>(mesh_->streams())),
+      links_(members_.size() * streams_),
+      inboxes_(members_.size()),
+      polled_(links_.size() + 1) {
+  for (int peer = 0; peer < static_cast<int>(members_.size()); ++peer) {
+    if (peer == rank_) continue;
+    inboxes_[static_cast<std::size_t>(peer)] =
+        std::make_unique<char[]>(sizeof(ControlWord) + kInboxBytes);
+    for (std::size_t stream = 0; stream < streams_; ++stream) {
+      Link& l = links_[index(peer, stream)];
+      l.peer = peer;
+      l.fd = mesh_->fd(peer, static_cast<int>(stream));
+    }
+  }
+}
+
+void LinkExchange::begin(const ControlWord& word) {
+  word_ = word;
+  deadline_ = Clock::now() + timeout_;
+  for (Link& l : links_) l.out.opened = l.in.opened = false;
+}
+
+void LinkExchange::exchange_words() {
+  for (std::size_t at = 0; at < links_.size(); at += streams_) {
+    if (links_[at].fd < 0) continue;
+    open_out(links_[at]);
+    open_in(links_[at]);
+  }
+}
+
+void LinkExchange::open_out(Link& l) {
+  if (!l.out.opened) l.out.push({reinterpret_cast<char*>(&word_), sizeof word_, true});
+  l.out.opened = true;
+}
+
+void LinkExchange::open_in(Link& l) {
+  if (!l.in.opened) l.in.push({reinterpret_cast<char*>(&l.word), sizeof l.word, true});
+  l.in.opened = true;
+}
+
+void LinkExchange::send(int peer, std::size_t piece, const char* data, std::size_t bytes) {
+  if (bytes == 0) return;
+  Link& l = links_[index(peer, piece)];
+  if (l.out.room() < 2) run_until([&] { return l.out.room() >= 2; });
+  open_out(l);
+  l.out.push({const_cast<char*>(data), bytes, false});  // only read
+}
+
+LinkExchange::Receipt LinkExchange::receive(int peer, std::size_t piece, char* data,
+                                            std::size_t bytes) {
+  const std::size_t at = index(peer, piece);
+  Link& l = links_[at];
+  if (bytes == 0) return {at, l.in.first};
+  if (l.in.room() < 2) run_until([&] { return l.in.room() >= 2; });
+  open_in(l);
+  l.in.push({data, bytes, false});
+  return {at, l.in.end};
+}
+
+void LinkExchange::exchange_small(int peer, const char* data, std::size_t bytes) {
+  Link& l = links_[index(peer, 0)];
+  l.in.push({inboxes_[static_cast<std::size_t>(peer)].get(), sizeof(ControlWord) + bytes, true});
+  l.in.opened = true;
+  open_out(l);
+  if (bytes > 0) l.out.push({const_cast<char*>(data), bytes, false});
+}
+
+void LinkExchange::wait_for(Receipt receipt) {
+  const Queue& in = links_[receipt.link].in;
+  run_until([&] { return static_cast<std::int32_t>(in.first - receipt.end) >= 0; });
+}
+
+void LinkExchange::wait_all() {
+  run_until([&] {
+    return std::ranges::all_of(links_, [](const Link& l) { return l.in.empty() && l.out.empty(); });
+  });
+}
+
+template <typename Done>
+void LinkExchange::run_until(const Done& done) {
+  Clock::time_point idle_since{};
+  while (!done()) {
+    const bool idle = idle_since != Clock::time_point{};
+    if (pump()) {
+      if (idle) count_spin(true);
+      idle_since = {};
+      continue;
+    }
+    if (mesh_->aborted())
+      fail("aborted: " + mesh_->abort_reason() + "; this rank was waiting for " + awaited_ranks());
+    const auto now = Clock::now();
+    if (!idle) idle_since = now;
+    if (may_spin(idle_since, now)) continue;
+    if (now >= deadline_)
+      fail("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for " +
+           awaited_ranks());
+    count_spin(false);
+    sleep();
+    idle_since = {};
+  }
+}
+
+bool LinkExchange::may_spin(Clock::time_point idle_since, Clock::time_point now) const {
+  return now - idle_since < kSpinTime && (spins_lost_ < kSpinsLost || waits_to_probe_ == 0);
+}
+
+void LinkExchange::count_spin(bool paid) noexcept {
+  if (paid) {
+    spins_lost_ = waits_to_probe_ = 0;
+  } else if (spins_lost_ < kSpinsLost) {
+    ++spins_lost_;
+    if (spins_lost_ == kSpinsLost && leave_shared_core()) spins_lost_ = 0;
+  } else {
+    waits_to_probe_ = waits_to_probe_ > 0 ? waits_to_probe_ - 1 : kProbeEvery - 1;
+  }
+}
+
+// Whether this rank was on the core of a lower one, from which its last packet came, and has gone
+// elsewhere.
+bool LinkExchange::leave_shared_core() const noexcept {
+  const int core = current_core();
+  for (const Link& l : links_) {
+    int theirs = -1;
+    socklen_t bytes = sizeof theirs;
+    if (l.fd >= 0 && l.peer < rank_ &&
+        getsockopt(l.fd, SOL_SOCKET, SO_INCOMING_CPU, &theirs, &bytes) == 0 && theirs == core)
+      return mesh_->on_loopback() && leave_core(core);
+  }
+  return false;
+}
+
+// Whether anything moved.
+bool LinkExchange::pump() {
+  bool moved = false;
+  for (Link& l : links_) {
+    if (!l.out.empty()) moved |= pump_out(l);
+  }
+  for (Link& l : links_) {
+    if (!l.in.empty()) moved |= pump_in(l);
+  }
+  return moved;
+}
+
+bool LinkExchange::pump_out(Link& l) {
+  std::array<iovec, kMostParts> parts;
+  msghdr message{};
+  message.msg_iov = parts.data();
+  std::size_t bytes = 0, skip = l.out.done;
+  for (std::uint32_t p = l.out.first;
+       p != l.out.end && message.msg_iovlen < kMostParts && bytes < kMostAtOnce; ++p, skip = 0) {
+    const Part& part = l.out.parts[p % kMostQueued];
+    const std::size_t n = std::min(part.bytes - skip, kMostAtOnce - bytes);
+    parts[message.msg_iovlen++] = {part.data + skip, n};
+    bytes += n;
+  }
+  const ssize_t n = sendmsg(l.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n < 0) {
+    if (would_block(errno)) return false;
+    fail("the connection to " + name_of(l) + " broke: " + std::strerror(errno));
+  }
+  l.out.advance(static_cast<std::size_t>(n));
+  return n > 0;
+}
+
+bool LinkExchange::pump_in(Link& l) {
+  bool moved = false;
+  while (!l.in.empty()) {
+    const Part part = l.in.front();
+    const std::size_t before = l.in.done;
+    const ssize_t n =
+        recv(l.fd, part.data + before, std::min(part.bytes - before, kMostAtOnce), MSG_DONTWAIT);
+    if (n < 0 && would_block(errno)) return moved;
+    if (n < 0) fail("the connection to " + name_of(l) + " broke: " + std::strerror(errno));
+    if (n == 0) fail(name_of(l) + " closed the connection");
+    moved = true;
+    const std::size_t after = before + static_cast<std::size_t>(n);
+    if (part.starts_with_word && before < sizeof(ControlWord) && after >= sizeof(ControlWord))
+      check_word(l, part);
+    l.in.advance(static_cast<std::size_t>(n));
+    if (part.bytes > sizeof(ControlWord))
+      return true;  // a word alone: what follows it may be there, too
+  }
+  return moved;
+}
+
+void LinkExchange::check_word(const Link& l, const Part& part) {
+  ControlWord theirs;
+  std::memcpy(&theirs, part.data, sizeof theirs);
+  expect_equal(word_, members_[static_cast<std::size_t>(rank_)], theirs,
+               members_[static_cast<std::size_t>(l.peer)]);
+}
+
+// Connections with nothing to do are watched for breaking only: the ranks that still wait for that
+// peer will end, and it would look as if they had failed. It may also just be a rank that is
+// further on and failed there: what still comes goes first.
+void LinkExchange::sleep() {
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const Link& l = links_[i];
+    polled_[i] = {
+        l.fd, static_cast<short>((l.in.empty() ? 0 : POLLIN) | (l.out.empty() ? 0 : POLLOUT)), 0};
+  }
+  polled_.back() = {mesh_->wake_fd(), POLLIN, 0};
+  if (poll(polled_.data(), polled_.size(), milliseconds_left(deadline_)) <= 0) return;
+  const Link* broken = nullptr;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (polled_[i].events != 0 || (polled_[i].revents & (POLLERR | POLLHUP)) == 0) continue;
+    broken = &links_[i];
+    polled_[i].fd = -1;
+  }
+  if (broken == nullptr) return;
+  if (poll(polled_.data(), polled_.size(),
+           milliseconds_left(std::min(deadline_, Clock::now() + kLastWords))) == 0)
+    fail("the connection to " + name_of(*broken) + " broke");
+}
+
+// Ranks that found a mismatch are the first to end. So that all others learn of it instead of only
+// losing them, whoever fails shows its own word, and for kLastWords looks for those that have not
+// come yet.
+void LinkExchange::exchange_last_words() {
+  const auto until = std::min(Clock::now() + kLastWords, std::max(deadline_, Clock::now()));
+  for (Link& l : links_) {
+    if (!l.out.empty() && l.out.front().starts_with_word && l.out.done == 0)
+      (void)::send(l.fd, &word_, sizeof word_, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  for (;;) {
+    for (std::size_t i = 0; i < links_.size(); ++i)
+      polled_[i] = {take_last_word(links_[i]) ? links_[i].fd : -1, POLLIN, 0};
+    polled_.back().fd = -1;
+    if (std::ranges::none_of(polled_, [](const pollfd& p) { return p.fd >= 0; })) return;
+    if (poll(polled_.data(), polled_.size(), milliseconds_left(until)) <= 0) return;
+  }
+}
+
+// Whether this link's word may still come.
+bool LinkExchange::take_last_word(Link& l) {
+  if (l.in.empty() || !l.in.front().starts_with_word || l.in.done >= sizeof(ControlWord))
+    return false;
+  const Part part = l.in.front();
+  const ssize_t n =
+      recv(l.fd, part.data + l.in.done, sizeof(ControlWord) - l.in.done, MSG_DONTWAIT);
+  if (n > 0) l.in.done += static_cast<std::size_t>(n);
+  if (l.in.done == sizeof(ControlWord)) {
+    check_word(l, part);
+    return false;
+  }
+  return n > 0 || (n < 0 && would_block(errno));
+}
+
+void LinkExchange::fail(const std::string& text) {
+  exchange_last_words();
+  throw PeerError(text);
+}
+
+std::string LinkExchange::awaited_ranks() const {
+  std::string names;
+  int last = -1;
+  for (const Link& l : links_) {
+    if ((l.in.empty() && l.out.empty()) || l.peer == last) continue;
+    last = l.peer;
+    names += (names.empty() ? "rank " : ", ") +
+             std::to_string(members_[static_cast<std::size_t>(l.peer)]);
+  }
+  return names;
+}
+
+}  // namespace backends

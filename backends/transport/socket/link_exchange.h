@@ -1,0 +1,117 @@
+// Moves queued parts over the connections of a mesh: what is sent and received, in which order,
+// both ends know beforehand.
+//
+// The first part of a call on every connection, each way, is the call's control word. A peer's word
+// is compared as soon as it is there; parts behind it are not read before.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/control_word.h"
+#include "backends/transport/socket/socket_mesh.h"
+
+namespace backends {
+
+// One caller at a time. Allocates nothing after construction, unless it fails. Throws PeerError and
+// MismatchError; then only destruction is allowed.
+class LinkExchange {
+ public:
+  static constexpr std::size_t kInboxBytes = 16 << 10;
+
+  // members[r]: the group's rank of rank r, for messages.
+  LinkExchange(std::shared_ptr<SocketMesh> mesh, int rank, std::vector<int> members,
+               std::chrono::milliseconds timeout);
+
+  // Starts a call: from here its deadline runs.
+  void begin(const ControlWord& word);
+  // Queues the word to and from every peer where that has not happened yet in this call.
+  void exchange_words();
+
+  // Queue a part on the connection of `piece`, which every number stands for; wait where the queue
+  // is full. Memory must stay as it is until wait_all(), or until the receipt is in.
+  struct Receipt {
+    std::size_t link = 0;
+    std::uint32_t end = 0;  // in.first gets here
+  };
+  void send(int peer, std::size_t piece, const char* data, std::size_t bytes);
+  Receipt receive(int peer, std::size_t piece, char* data, std::size_t bytes);
+  // Word and part in one, both ways, received into the peer's inbox. REQUIRES: bytes <=
+  // kInboxBytes; nothing else in this call.
+  void exchange_small(int peer, const char* data, std::size_t bytes);
+  const char* inbox(int peer) const {
+    return inboxes_[static_cast<std::size_t>(peer)].get() + sizeof(ControlWord);
+  }
+
+  void wait_for(Receipt receipt);
+  void wait_all();
+
+ private:
+  static constexpr std::uint32_t kMostQueued =
+      16;  // parts of one connection and way; a power of two
+  struct Part {
+    char* data;
+    std::size_t bytes;
+    bool starts_with_word;
+  };
+  struct Queue {
+    std::array<Part, kMostQueued> parts;
+    std::uint32_t first = 0, end = 0;  // of those not done; they count on
+    std::size_t done = 0;              // bytes of the first
+    bool opened = false;               // the word is queued
+    bool empty() const { return first == end; }
+    std::uint32_t room() const { return kMostQueued - (end - first); }
+    const Part& front() const { return parts[first % kMostQueued]; }
+    void push(const Part& part) { parts[end++ % kMostQueued] = part; }
+    void advance(std::size_t bytes);
+  };
+  struct Link {
+    int fd = -1, peer = -1;
+    Queue out, in;
+    ControlWord word;  // the peer's
+  };
+
+  std::size_t index(int peer, std::size_t piece) const {
+    return static_cast<std::size_t>(peer) * streams_ + piece % streams_;
+  }
+  void open_out(Link& link);
+  void open_in(Link& link);
+  template <typename Done>
+  void run_until(const Done& done);
+  [[nodiscard]] bool pump();
+  [[nodiscard]] bool pump_out(Link& link);
+  [[nodiscard]] bool pump_in(Link& link);
+  void check_word(const Link& link, const Part& part);
+  [[nodiscard]] bool may_spin(std::chrono::steady_clock::time_point idle_since,
+                              std::chrono::steady_clock::time_point now) const;
+  void count_spin(bool paid) noexcept;
+  bool leave_shared_core() const noexcept;
+  void sleep();
+  void exchange_last_words();
+  [[nodiscard]] bool take_last_word(Link& link);
+  [[noreturn]] void fail(const std::string& text);
+  std::string awaited_ranks() const;
+  std::string name_of(const Link& link) const {
+    return "rank " + std::to_string(members_[static_cast<std::size_t>(link.peer)]);
+  }
+
+  const std::shared_ptr<SocketMesh> mesh_;
+  const int rank_;
+  const std::vector<int> members_;
+  const std::chrono::milliseconds timeout_;
+  const std::size_t streams_;
+  std::vector<Link> links_;  // [peer][stream]
+  std::vector<std::unique_ptr<char[]>> inboxes_;
+  std::vector<pollfd> polled_;
+  ControlWord word_;
+  int spins_lost_ = 0, waits_to_probe_ = 0;
+  std::chrono::steady_clock::time_point deadline_;
+};
+
+}  // namespace backends

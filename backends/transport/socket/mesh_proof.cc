@@ -1,0 +1,51 @@
+// The hashes of the proof.
+#include "backends/transport/socket/mesh_proof.h"
+
+#include <algorithm>
+
+namespace backends {
+namespace {
+
+std::string said(std::string_view name, const MeshHello& hello, std::string_view acceptor_nonce) {
+  std::string all(name);
+  all.push_back('\0');
+  all.append(reinterpret_cast<const char*>(&hello), sizeof hello);
+  return all.append(acceptor_nonce);
+}
+
+std::string mac(const Secret& secret, const char* label, std::string_view name,
+                const MeshHello& hello, const MeshChallenge& challenge) {
+  return keyed_hash(secret, label, said(name, hello, {challenge.nonce, kNonceBytes}));
+}
+
+}  // namespace
+
+MeshHello make_hello(int from, int to, int stream, int streams) {
+  MeshHello hello;
+  hello.from = from;
+  hello.to = to;
+  hello.stream = stream;
+  hello.streams = streams;
+  std::ranges::copy(random_bytes(kNonceBytes), hello.nonce);
+  return hello;
+}
+
+MeshChallenge make_challenge(const Secret& secret, std::string_view name, const MeshHello& hello) {
+  MeshChallenge challenge;
+  std::ranges::copy(random_bytes(kNonceBytes), challenge.nonce);
+  std::ranges::copy(mac(secret, "engine socket acceptor", name, hello, challenge), challenge.mac);
+  return challenge;
+}
+
+bool proves_acceptor(const Secret& secret, std::string_view name, const MeshHello& hello,
+                     const MeshChallenge& challenge) {
+  return equal_in_constant_time({challenge.mac, kMacBytes},
+                                mac(secret, "engine socket acceptor", name, hello, challenge));
+}
+
+std::string connector_proof(const Secret& secret, std::string_view name, const MeshHello& hello,
+                            const MeshChallenge& challenge) {
+  return mac(secret, "engine socket connector", name, hello, challenge);
+}
+
+}  // namespace backends

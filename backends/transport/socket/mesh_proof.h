@@ -1,0 +1,45 @@
+// The mutual proof at the start of every connection between two ranks.
+//
+//   connector -> acceptor  MeshHello: who connects to whom, which of their connections, a nonce
+//   acceptor -> connector  MeshChallenge: a nonce, MAC(secret, "engine socket acceptor", all that
+//   was said) connector -> acceptor  MAC(secret, "engine socket connector", all that was said)
+//   acceptor -> connector  MeshWelcome
+// What was said: the communicator's name, the hello and the acceptor's nonce. Labels and nonces as
+// in rendezvous/handshake.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "backends/store/secret.h"
+
+namespace backends {
+
+inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 1;
+
+struct MeshHello {
+  std::uint32_t magic = kMeshMagic, version = kMeshVersion;
+  std::int32_t from = 0, to = 0;  // ranks of the communicator
+  std::int32_t stream = 0, streams = 1;
+  char nonce[kNonceBytes] = {};
+};
+static_assert(sizeof(MeshHello) == 24 + kNonceBytes);
+
+struct MeshChallenge {
+  char nonce[kNonceBytes] = {}, mac[kMacBytes] = {};
+};
+
+struct MeshWelcome {
+  std::int32_t streams = 0;  // of the acceptor
+};
+
+MeshHello make_hello(int from, int to, int stream, int streams);
+MeshChallenge make_challenge(const Secret& secret, std::string_view name, const MeshHello& hello);
+[[nodiscard]] bool proves_acceptor(const Secret& secret, std::string_view name,
+                                   const MeshHello& hello, const MeshChallenge& challenge);
+// kMacBytes.
+std::string connector_proof(const Secret& secret, std::string_view name, const MeshHello& hello,
+                            const MeshChallenge& challenge);
+
+}  // namespace backends

@@ -1,0 +1,301 @@
+// Connecting the mesh.
+#include "backends/transport/socket/mesh_setup.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "backends/backend_error.h"
+
+namespace backends {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kProofTime =
+    std::chrono::seconds(2);  // for a connection that came in to prove itself
+constexpr auto kRetryTime = std::chrono::milliseconds(50);  // between attempts to connect
+constexpr std::size_t kMostUnproven = 64;  // the oldest stranger goes first; a peer tries again
+constexpr int kPollMs = 100;               // between looks at the watch
+
+// Holds what the schedules keep in flight, and yet most of it stays in the processor's cache.
+constexpr int kBufferBytes = 1 << 20;
+
+// A size that is set stays as it is: where the kernel grants less, its own growing buffers are
+// better.
+bool set_buffers(int fd) {
+  for (const int which : {SO_SNDBUF, SO_RCVBUF}) {
+    int granted = kBufferBytes;
+    socklen_t length = sizeof granted;
+    if (setsockopt(fd, SOL_SOCKET, which, &granted, length) != 0 ||
+        getsockopt(fd, SOL_SOCKET, which, &granted, &length) != 0 || granted < kBufferBytes)
+      return false;
+  }
+  return true;
+}
+
+// Before it connects or listens: the window's scale is agreed on then.
+void prepare_buffers(int fd) {
+  static const bool kGranted =
+      set_buffers(Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)).fd());
+  if (kGranted) set_buffers(fd);
+}
+
+std::string key(const BackendContext& context, int rank) {
+  return context.prefix + "/socket/" + std::to_string(rank);
+}
+
+template <typename T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+// The handshake's messages fit into an empty send buffer.
+bool send_now(int fd, std::string_view bytes) {
+  return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+// Starts to connect without waiting; empty when that cannot even begin.
+Socket begin_connect(const Endpoint& to) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &found) != 0)
+    throw PeerError("\"" + to_string(to) + "\" is not an address");
+  Socket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (socket) {
+    prepare_stream(socket.fd());
+    prepare_buffers(socket.fd());
+    if (connect(socket.fd(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS)
+      socket.close();
+  }
+  freeaddrinfo(found);
+  return socket;
+}
+
+}  // namespace
+
+MeshSetup::MeshSetup(const BackendContext& context, SocketMesh& mesh)
+    : context_(context),
+      mesh_(mesh),
+      deadline_(Clock::now() + context.timeout),
+      missing_((context.world_size - 1) * mesh.streams()) {}
+
+void MeshSetup::run() {
+  publish();
+  look_up_peers();
+  while (missing_ > 0) {
+    start_due_errands();
+    wait();
+    sweep();
+  }
+  if (listener_) context_.store.remove(key(context_, context_.rank));  // all its readers are here
+}
+
+void MeshSetup::publish() {
+  if (context_.rank + 1 == context_.world_size) return;  // connects to all others
+  listener_ = listen_on({context_.address, 0});
+  prepare_buffers(listener_.fd());  // nobody knows the port yet
+  context_.store.set(key(context_, context_.rank), to_string(local_endpoint(listener_.fd())));
+}
+
+void MeshSetup::look_up_peers() {
+  for (int peer = 0; peer < context_.rank; ++peer) {
+    const auto left = std::chrono::milliseconds(milliseconds_left(deadline_));
+    const Endpoint to =
+        parse_endpoint(context_.store.get(key(context_, peer), left), "a rank's address");
+    for (int stream = 0; stream < mesh_.streams(); ++stream) errands_.push_back({peer, stream, to});
+  }
+}
+
+void MeshSetup::start_due_errands() {
+  for (Errand& errand : errands_) {
+    if (!errand.under_way && Clock::now() >= errand.next) start(errand);
+  }
+}
+
+void MeshSetup::start(Errand& errand) {
+  errand.next = Clock::now() + kRetryTime;
+  Attempt attempt;
+  attempt.socket = begin_connect(errand.to);
+  if (!attempt.socket) return;
+  attempt.outgoing = true;
+  attempt.stage = Stage::kConnecting;
+  attempt.hello = make_hello(context_.rank, errand.peer, errand.stream, mesh_.streams());
+  attempt.until = deadline_;
+  errand.under_way = true;
+  attempts_.push_back(std::move(attempt));
+}
+
+void MeshSetup::wait() {
+  std::vector<pollfd> polled;
+  for (const Attempt& a : attempts_) {
+    polled.push_back(
+        {a.socket.fd(), static_cast<short>(a.stage == Stage::kConnecting ? POLLOUT : POLLIN), 0});
+  }
+  if (listener_) polled.push_back({listener_.fd(), POLLIN, 0});
+  const bool retrying = std::ranges::any_of(errands_, [](const Errand& e) { return !e.under_way; });
+  const int most = retrying ? static_cast<int>(kRetryTime.count()) : kPollMs;
+  const int ready =
+      poll(polled.data(), polled.size(), std::min(most, milliseconds_left(deadline_)));
+  if (const auto failure = context_.watch.known_failure(std::chrono::milliseconds(0)))
+    throw PeerError(*failure);
+  if (Clock::now() >= deadline_) throw_timeout();
+  if (ready <= 0) return;
+  for (std::size_t i = 0; i < attempts_.size(); ++i) {
+    if (polled[i].revents != 0) serve(attempts_[i]);
+  }
+  if (listener_ && polled.back().revents != 0) accept_all();
+}
+
+void MeshSetup::accept_all() {
+  for (std::size_t i = 0; i < kMostUnproven; ++i) {
+    Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) return;
+    prepare_stream(socket.fd());
+    Attempt attempt;
+    attempt.socket = std::move(socket);
+    attempt.until = Clock::now() + kProofTime;
+    attempts_.push_back(std::move(attempt));
+  }
+}
+
+bool MeshSetup::receive(Attempt& attempt, std::size_t bytes) {
+  char buffer[256];
+  const ssize_t n = recv(attempt.socket.fd(), buffer, bytes - attempt.in.size(), MSG_DONTWAIT);
+  if (n > 0) {
+    attempt.in.append(buffer, static_cast<std::size_t>(n));
+  } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    attempt.stage = Stage::kFailed;
+  }
+  return attempt.in.size() == bytes;
+}
+
+void MeshSetup::serve(Attempt& attempt) {
+  switch (attempt.stage) {
+    case Stage::kConnecting:
+      return on_connected(attempt);
+    case Stage::kHello:
+      if (receive(attempt, sizeof(MeshHello))) on_hello(attempt);
+      return;
+    case Stage::kChallenge:
+      if (receive(attempt, sizeof(MeshChallenge))) on_challenge(attempt);
+      return;
+    case Stage::kProof:
+      if (receive(attempt, kMacBytes)) on_proof(attempt);
+      return;
+    case Stage::kWelcome:
+      if (receive(attempt, sizeof(MeshWelcome))) on_welcome(attempt);
+      return;
+    case Stage::kDone:
+    case Stage::kFailed:
+      return;
+  }
+}
+
+void MeshSetup::on_connected(Attempt& attempt) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  getsockopt(attempt.socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length);
+  const bool sent = error == 0 && send_now(attempt.socket.fd(), bytes_of(attempt.hello));
+  attempt.stage = sent ? Stage::kChallenge : Stage::kFailed;
+}
+
+void MeshSetup::on_hello(Attempt& attempt) {
+  MeshHello& hello = attempt.hello;
+  std::memcpy(&hello, attempt.in.data(), sizeof hello);
+  attempt.in.clear();
+  attempt.stage = Stage::kFailed;
+  if (hello.magic != kMeshMagic || hello.version != kMeshVersion || hello.to != context_.rank ||
+      hello.from <= context_.rank || hello.from >= context_.world_size)
+    return;
+  attempt.challenge = make_challenge(context_.secret, context_.prefix, hello);
+  if (send_now(attempt.socket.fd(), bytes_of(attempt.challenge))) attempt.stage = Stage::kProof;
+}
+
+void MeshSetup::on_challenge(Attempt& attempt) {
+  std::memcpy(&attempt.challenge, attempt.in.data(), sizeof attempt.challenge);
+  attempt.in.clear();
+  if (!proves_acceptor(context_.secret, context_.prefix, attempt.hello, attempt.challenge)) {
+    throw AuthenticationError(
+        "what answers at " + peer_text(attempt.socket.fd()) + " in the place of rank " +
+        std::to_string(context_.group_rank(attempt.hello.to)) + " does not know this job's secret");
+  }
+  const std::string proof =
+      connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
+  attempt.stage = send_now(attempt.socket.fd(), proof) ? Stage::kWelcome : Stage::kFailed;
+}
+
+void MeshSetup::on_proof(Attempt& attempt) {
+  const std::string expected =
+      connector_proof(context_.secret, context_.prefix, attempt.hello, attempt.challenge);
+  const bool proven = equal_in_constant_time(attempt.in, expected);
+  const bool welcomed =
+      proven && send_now(attempt.socket.fd(), bytes_of(MeshWelcome{mesh_.streams()}));
+  attempt.stage = Stage::kFailed;
+  if (!proven) return;
+  require_equal_streams(attempt.hello.streams, attempt.hello.from);
+  if (welcomed && attempt.hello.stream >= 0 && attempt.hello.stream < mesh_.streams())
+    keep(attempt, attempt.hello.from);
+}
+
+void MeshSetup::on_welcome(Attempt& attempt) {
+  MeshWelcome welcome;
+  std::memcpy(&welcome, attempt.in.data(), sizeof welcome);
+  require_equal_streams(welcome.streams, attempt.hello.to);
+  keep(attempt, attempt.hello.to);
+}
+
+void MeshSetup::require_equal_streams(int theirs, int peer) const {
+  if (theirs == mesh_.streams()) return;
+  throw MismatchError("rank " + std::to_string(context_.group_rank(context_.rank)) + " uses " +
+                      std::to_string(mesh_.streams()) + " connections per peer, rank " +
+                      std::to_string(context_.group_rank(peer)) + " " + std::to_string(theirs));
+}
+
+void MeshSetup::keep(Attempt& attempt, int peer) {
+  Socket& place = mesh_.sockets_[mesh_.index(peer, attempt.hello.stream)];
+  if (!place) --missing_;
+  place = std::move(attempt.socket);  // a second one of the same peer: it gave up the first
+  attempt.stage = Stage::kDone;
+}
+
+// Forgets what is done, failed or too late.
+void MeshSetup::sweep() {
+  const auto now = Clock::now();
+  std::size_t unproven = 0;
+  for (auto a = attempts_.rbegin(); a != attempts_.rend(); ++a) {  // the newest first
+    const bool waits = a->stage != Stage::kDone && a->stage != Stage::kFailed;
+    if (waits && !a->outgoing && (now >= a->until || ++unproven > kMostUnproven))
+      a->stage = Stage::kFailed;
+    if (a->stage != Stage::kFailed || !a->outgoing) continue;
+    for (Errand& errand : errands_) {
+      if (errand.peer == a->hello.to && errand.stream == a->hello.stream) errand.under_way = false;
+    }
+  }
+  std::erase_if(attempts_, [](const Attempt& a) {
+    return a.stage == Stage::kDone || a.stage == Stage::kFailed;
+  });
+}
+
+void MeshSetup::throw_timeout() const {
+  std::string names;
+  for (int peer = 0; peer < context_.world_size; ++peer) {
+    if (peer == context_.rank) continue;
+    for (int stream = 0; stream < mesh_.streams(); ++stream) {
+      if (mesh_.sockets_[mesh_.index(peer, stream)]) continue;
+      names += (names.empty() ? "" : ", ") + std::to_string(context_.group_rank(peer));
+      break;
+    }
+  }
+  throw PeerError("timeout after " + std::to_string(context_.timeout.count()) +
+                  " ms, no connection with rank " + names);
+}
+
+}  // namespace backends

@@ -1,0 +1,69 @@
+// Building a SocketMesh: one loop that connects, accepts and proves, until every connection is
+// there.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/transport/socket/mesh_proof.h"
+#include "backends/transport/socket/socket_mesh.h"
+
+namespace backends {
+
+class MeshSetup {
+ public:
+  MeshSetup(const BackendContext& context, SocketMesh& mesh);
+  // Throws as SocketMesh's constructor.
+  void run();
+
+ private:
+  enum class Stage { kConnecting, kHello, kChallenge, kProof, kWelcome, kDone, kFailed };
+  // A connection on its way.
+  struct Attempt {
+    Socket socket;
+    bool outgoing = false;
+    Stage stage = Stage::kHello;
+    MeshHello hello;
+    MeshChallenge challenge;
+    std::string in;  // bytes of the message that is awaited
+    Deadline until{};
+  };
+  // A connection that this rank has to make.
+  struct Errand {
+    int peer, stream;
+    Endpoint to;
+    Deadline next{};
+    bool under_way = false;
+  };
+
+  void publish();
+  void look_up_peers();
+  void start_due_errands();
+  void start(Errand& errand);
+  void wait();
+  void accept_all();
+  void serve(Attempt& attempt);
+  [[nodiscard]] bool receive(Attempt& attempt, std::size_t bytes);
+  void on_connected(Attempt& attempt);
+  void on_hello(Attempt& attempt);
+  void on_challenge(Attempt& attempt);
+  void on_proof(Attempt& attempt);
+  void on_welcome(Attempt& attempt);
+  void require_equal_streams(int theirs, int peer) const;
+  void keep(Attempt& attempt, int peer);
+  void sweep();
+  [[noreturn]] void throw_timeout() const;
+
+  const BackendContext& context_;
+  SocketMesh& mesh_;
+  const Deadline deadline_;
+  Socket listener_;
+  std::deque<Attempt> attempts_;
+  std::vector<Errand> errands_;
+  int missing_ = 0;
+};
+
+}  // namespace backends

@@ -1,0 +1,14 @@
+// Our own TCP: a mesh of connections and schedules that both ends know, so that nothing is asked
+// before it is sent.
+#pragma once
+
+#include <memory>
+
+#include "backends/backend.h"
+
+namespace backends {
+
+// Collective over the ranks of the context.
+std::unique_ptr<Communicator> make_socket_communicator(const BackendContext& context);
+
+}  // namespace backends

@@ -1,0 +1,47 @@
+// Making, waking and breaking the mesh.
+#include "backends/transport/socket/socket_mesh.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "backends/backend_error.h"
+#include "backends/transport/socket/mesh_setup.h"
+
+namespace backends {
+
+SocketMesh::SocketMesh(const BackendContext& context)
+    : streams_(context.streams),
+      on_loopback_(context.address.starts_with("127.") || context.address == "::1"),
+      sockets_(static_cast<std::size_t>(context.world_size) * static_cast<std::size_t>(streams_)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!wake_) throw Error(std::string("eventfd: ") + std::strerror(errno));
+  MeshSetup(context, *this).run();
+}
+
+void SocketMesh::abort(std::string_view reason) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (reason_.empty()) reason_.assign(reason);
+  } catch (const std::exception&) {
+    // Out of memory: it ends without saying why.
+  }
+  aborted_.store(true, std::memory_order_release);
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
+  // Only the sending half: what the others have sent stays readable, so that a mismatch is found
+  // even now.
+  for (const Socket& socket : sockets_) {
+    if (socket) ::shutdown(socket.fd(), SHUT_WR);
+  }
+}
+
+std::string SocketMesh::abort_reason() const {
+  const std::lock_guard lock(mutex_);
+  return reason_;
+}
+
+}  // namespace backends

@@ -1,0 +1,17 @@
+// ZeroMQ over TCP, where Debian's libzmq3-dev and cppzmq-dev were found; else the stub in
+// no_zmq.cc.
+#pragma once
+
+#include <memory>
+
+#include "backends/backend.h"
+
+namespace backends {
+
+extern const bool kZmqIsBuilt;
+extern const char* const kZmqNote;
+
+// Collective over the ranks of the context. Throws PeerError, AuthenticationError.
+std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& context);
+
+}  // namespace backends

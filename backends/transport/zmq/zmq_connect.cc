@@ -1,0 +1,198 @@
+// Links over ZeroMQ: listening, keys, and the first messages.
+#include <map>
+#include <sstream>
+
+#include "backends/backend_error.h"
+#include "backends/store/tcp_socket.h"
+#include "backends/transport/direct/direct_communicator.h"
+#include "backends/transport/zmq/zmq_backend.h"
+#include "backends/transport/zmq/zmq_links.h"
+
+namespace backends {
+namespace {
+
+constexpr int kSliceMs = 20;  // between looks at abort and deadline
+constexpr int kReconnectMs = 100;
+constexpr std::size_t kKeyBytes = 32, kKeyText = 40;  // of CURVE, plain and in Z85
+
+bool is_loopback(const std::string& address) {
+  return address.rfind("127.", 0) == 0 || address == "::1";
+}
+
+struct KeyPair {
+  std::string open, secret;  // in Z85
+};
+KeyPair make_key_pair() {
+  char open[kKeyText + 1] = {}, secret[kKeyText + 1] = {};
+  if (zmq_curve_keypair(open, secret) != 0)
+    throw Error("ZeroMQ cannot make keys: this libzmq was built without CURVE");
+  return {open, secret};
+}
+
+std::string decoded(const std::string& key) {
+  std::string bytes(kKeyBytes, '\0');
+  if (key.size() != kKeyText ||
+      zmq_z85_decode(reinterpret_cast<std::uint8_t*>(bytes.data()), key.c_str()) == nullptr)
+    throw PeerError("a rank published \"" + key + "\", which is no key");
+  return bytes;
+}
+
+std::string link_text(const BackendContext& context, int from, int to) {
+  return context.prefix + "/zmq/" + std::to_string(from) + "/" + std::to_string(to);
+}
+
+}  // namespace
+
+// What a rank publishes for one peer: its key and, where it listens for this peer, how and where.
+struct ZmqLinks::Peer {
+  std::string key, mechanism, endpoint;
+
+  std::string text(const BackendContext& context, int from, int to) const {
+    const std::string body = key + " " + mechanism + " " + endpoint;
+    return body + " " +
+           to_hex(keyed_hash(context.secret, "engine zmq record",
+                             link_text(context, from, to) + " " + body));
+  }
+  static Peer read(const BackendContext& context, int from, int to, const std::string& text) {
+    Peer peer;
+    std::istringstream(text) >> peer.key >> peer.mechanism >> peer.endpoint;
+    if (!equal_in_constant_time(text, peer.text(context, from, to)))
+      throw AuthenticationError("what rank " + std::to_string(context.group_rank(from)) +
+                                " published for zmq was not made with this job's secret");
+    return peer;
+  }
+};
+
+namespace {
+
+// Shown by `from` to `to`, once a communicator: both keys were made for it.
+std::string proof(const BackendContext& context, const char* label, int from, int to,
+                  const std::string& from_key, const std::string& to_key) {
+  return keyed_hash(context.secret, label,
+                    link_text(context, from, to) + " " + from_key + " " + to_key);
+}
+std::string password(const BackendContext& context, int from, int to, const std::string& from_key,
+                     const std::string& to_key) {
+  return to_hex(proof(context, "engine zmq password", from, to, from_key, to_key));
+}
+
+zmq::socket_t make_socket(zmq::context_t& zmq, const BackendContext& context) {
+  zmq::socket_t socket(zmq, zmq::socket_type::pair);
+  const std::size_t most = std::max(Links::piece_bytes(context.world_size), Links::kHeadBytes) + 64;
+  socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::sndhwm, 0);  // the schedule bounds what is under way
+  socket.set(zmq::sockopt::rcvhwm, 0);
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(most));
+  socket.set(zmq::sockopt::sndtimeo, kSliceMs);
+  socket.set(zmq::sockopt::rcvtimeo, kSliceMs);
+  socket.set(zmq::sockopt::reconnect_ivl, kReconnectMs);
+  socket.set(zmq::sockopt::ipv6, context.address.find(':') != std::string::npos);
+  return socket;
+}
+
+}  // namespace
+
+ZmqLinks::ZmqLinks(const BackendContext& context, ZmqEncryption encryption)
+    : rank_(context.rank),
+      size_(context.world_size),
+      encrypted_(encryption == ZmqEncryption::kAlways || !is_loopback(context.address)),
+      members_(context.members),
+      timeout_(context.timeout),
+      door_(std::make_unique<ZmqDoor>(context_)) {
+  for (int peer = 0; peer < size_; ++peer) links_.emplace_back();
+}
+
+void ZmqLinks::connect(const BackendContext& context) {
+  const KeyPair keys = make_key_pair();
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    Peer own{keys.open, "-", "-"};
+    link(peer).socket = make_socket(context_, context);
+    if (peer > rank_) {
+      own.mechanism = encrypted_ ? "curve" : "plain";
+      own.endpoint = listen(context, peer, keys.secret);
+    }
+    context.store.set(link_text(context, rank_, peer), own.text(context, rank_, peer));
+  }
+  std::vector<Peer> peers(static_cast<std::size_t>(size_));
+  std::map<std::string, ZmqDoor::Guest> guests;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    const std::string key = link_text(context, peer, rank_);
+    Peer& p = peers[static_cast<std::size_t>(peer)];
+    p = Peer::read(context, peer, rank_, context.store.get(key, context.timeout));
+    context.store.remove(key);  // it has one reader
+    if (peer > rank_)
+      guests[std::to_string(peer)] = {decoded(p.key),
+                                      password(context, peer, rank_, p.key, keys.open)};
+  }
+  door_->admit(std::move(guests));
+  for (int peer = 0; peer < rank_; ++peer) {
+    const Peer& p = peers[static_cast<std::size_t>(peer)];
+    zmq::socket_t& socket = link(peer).socket;
+    if (p.mechanism == "plain") {
+      socket.set(zmq::sockopt::plain_username, std::to_string(rank_));
+      socket.set(zmq::sockopt::plain_password, password(context, rank_, peer, keys.open, p.key));
+    } else {
+      socket.set(zmq::sockopt::curve_serverkey, p.key);
+      socket.set(zmq::sockopt::curve_publickey, keys.open);
+      socket.set(zmq::sockopt::curve_secretkey, keys.secret);
+    }
+    socket.connect(p.endpoint);
+  }
+  greet(context, keys.open, peers);
+}
+
+std::string ZmqLinks::listen(const BackendContext& context, int peer,
+                             const std::string& secret_key) {
+  zmq::socket_t& socket = link(peer).socket;
+  socket.set(zmq::sockopt::zap_domain, std::to_string(peer));
+  if (!encrypted_) {
+    socket.set(zmq::sockopt::plain_server, true);
+  } else {
+    socket.set(zmq::sockopt::curve_server, true);
+    socket.set(zmq::sockopt::curve_secretkey, secret_key);
+  }
+  socket.bind("tcp://" + to_string(Endpoint{context.address, 0}));  // the kernel chooses the port
+  return socket.get(zmq::sockopt::last_endpoint);
+}
+
+// The connecting side speaks first: the listening one has nobody to speak to before. Proves both to
+// each other, whichever mechanism let them in.
+void ZmqLinks::greet(const BackendContext& context, const std::string& own_key,
+                     const std::vector<Peer>& peers) {
+  const auto key = [&](int peer) { return peers[static_cast<std::size_t>(peer)].key; };
+  const auto say = [&](int peer) {
+    send_message(
+        peer, zmq::message_t(proof(context, "engine zmq hello", rank_, peer, own_key, key(peer))),
+        zmq::send_flags::none);
+  };
+  const auto hear = [&](int peer) {
+    if (!equal_in_constant_time(
+            wait_for_message(peer).to_string(),
+            proof(context, "engine zmq hello", peer, rank_, key(peer), own_key)))
+      throw AuthenticationError("rank " + std::to_string(context.group_rank(peer)) +
+                                "'s greeting was not made with this job's secret");
+  };
+  for (int peer = 0; peer < rank_; ++peer) say(peer);
+  for (int peer = rank_ + 1; peer < size_; ++peer) {
+    hear(peer);
+    say(peer);
+  }
+  for (int peer = 0; peer < rank_; ++peer) hear(peer);
+}
+
+extern const bool kZmqIsBuilt = true;
+extern const char* const kZmqNote =
+    "ZeroMQ over TCP, ranks are processes; encrypted unless all is on loopback";
+
+std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& context) {
+  auto links = std::make_shared<ZmqLinks>(context);
+  auto communicator = make_direct_communicator("zmq", context, links);
+  const Enlistment breakable(context.watch,
+                             *communicator);  // a peer that dies now must not be waited for
+  links->connect(context);
+  return communicator;
+}
+
+}  // namespace backends

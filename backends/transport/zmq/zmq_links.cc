@@ -1,0 +1,186 @@
+// Links over ZeroMQ: moving messages. How they come to be is in zmq_connect.cc.
+#include "backends/transport/zmq/zmq_links.h"
+
+#include <cstring>
+
+#include "backends/backend_error.h"
+
+namespace backends {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kGentleTime = std::chrono::seconds(2);
+constexpr int kLingerMs = 500;
+
+}  // namespace
+
+ZmqLinks::~ZmqLinks() { close_all(); }
+
+void ZmqLinks::check_abort() const {
+  if (!aborted_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex_);
+  throw PeerError("aborted: " + reason_);
+}
+
+void ZmqLinks::throw_timeout(int peer) const {
+  throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms, waiting for rank " +
+                  std::to_string(members_[static_cast<std::size_t>(peer)]));
+}
+
+void ZmqLinks::send_message(int peer, zmq::message_t message, zmq::send_flags flags) {
+  Link& l = link(peer);
+  const auto start = Clock::now();
+  while (!l.socket.send(message, flags)) {  // for one slice; empty: not yet
+    check_abort();
+    if (Clock::now() - start >= timeout_) throw_timeout(peer);
+  }
+}
+
+void ZmqLinks::send_head(int peer, const ControlWord& word, const void* payload,
+                         std::size_t bytes) {
+  head_slot_ = word.sequence & 1u;
+  const Tag tag{link(peer).sent++, static_cast<std::uint16_t>(kHeadKind + head_slot_), 0};
+  zmq::message_t message(sizeof tag + sizeof word + bytes);
+  auto* to = message.data<char>();
+  std::memcpy(to, &tag, sizeof tag);
+  std::memcpy(to + sizeof tag, &word, sizeof word);
+  if (bytes > 0) std::memcpy(to + sizeof tag + sizeof word, payload, bytes);
+  send_message(peer, std::move(message), zmq::send_flags::none);
+}
+
+Head ZmqLinks::receive_head(int peer) {
+  const zmq::message_t& message = fetch(peer, static_cast<std::uint16_t>(kHeadKind + head_slot_));
+  Head head{{}, message.data<char>() + sizeof(Tag) + sizeof(ControlWord)};
+  std::memcpy(&head.word, message.data<char>() + sizeof(Tag), sizeof head.word);
+  return head;
+}
+
+void ZmqLinks::give_back(void*, void* loans) {
+  auto& open = *static_cast<Loans*>(loans);
+  const std::lock_guard lock(open.mutex);
+  if (--open.open == 0) open.changed.notify_all();
+}
+
+void ZmqLinks::send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) {
+  const Tag tag{link(peer).sent++, kind_of(lane, slot), 0};
+  send_message(peer, zmq::message_t(&tag, sizeof tag), zmq::send_flags::sndmore);
+  {
+    const std::lock_guard lock(loans_.mutex);
+    ++loans_.open;
+  }
+  // libzmq reads from the caller's memory. It asks for a pointer to change, but does not write.
+  send_message(peer, zmq::message_t(const_cast<void*>(data), bytes, &give_back, &loans_),
+               zmq::send_flags::none);
+}
+
+const char* ZmqLinks::receive(int peer, Lane lane, unsigned slot, std::size_t bytes) {
+  const zmq::message_t& message = fetch(peer, kind_of(lane, slot));
+  if (message.size() != bytes)
+    throw PeerError("rank " + std::to_string(members_[static_cast<std::size_t>(peer)]) + " sent " +
+                    std::to_string(message.size()) + " bytes, expected " + std::to_string(bytes));
+  return message.data<char>();
+}
+
+const zmq::message_t& ZmqLinks::fetch(int peer, std::uint16_t kind) {
+  Link& l = link(peer);
+  while (!l.fresh[kind]) take_one(peer);
+  l.fresh[kind] = false;
+  return l.holes[kind];
+}
+
+// Takes the next message of the peer, whatever it is, and leaves it in its pigeonhole.
+void ZmqLinks::take_one(int peer) {
+  Link& l = link(peer);
+  zmq::message_t message = wait_for_message(peer);
+  Tag tag{};
+  if (message.size() >= sizeof tag) std::memcpy(&tag, message.data(), sizeof tag);
+  const bool is_head = tag.kind < kHeadKind + 2;
+  if (tag.number != l.received++ || tag.kind >= kKinds || l.fresh[tag.kind] ||
+      message.more() == is_head ||
+      message.size() < sizeof tag + (is_head ? sizeof(ControlWord) : 0))
+    throw PeerError("messages of rank " + std::to_string(members_[static_cast<std::size_t>(peer)]) +
+                    " were lost: expected number " + std::to_string(l.received - 1) + ", got " +
+                    std::to_string(tag.number));
+  if (!is_head) message = wait_for_message(peer);
+  l.holes[tag.kind] = std::move(message);
+  l.fresh[tag.kind] = true;
+}
+
+zmq::message_t ZmqLinks::wait_for_message(int peer) {
+  zmq::message_t message;
+  if (link(peer).socket.recv(message, zmq::recv_flags::dontwait)) return message;
+  const auto start = Clock::now();
+  while (!link(peer).socket.recv(message)) {  // for one slice; empty: nothing came
+    check_abort();
+    if (Clock::now() - start >= timeout_) throw_timeout(peer);
+  }
+  return message;
+}
+
+void ZmqLinks::finish_sends() {
+  check_abort();  // calls that never have to wait would never look; by now the ranks' words have
+                  // been compared
+  const auto start = Clock::now();
+  std::unique_lock lock(loans_.mutex);
+  while (!loans_.changed.wait_for(lock, std::chrono::milliseconds(50),
+                                  [&] { return loans_.open == 0; })) {
+    check_abort();
+    if (Clock::now() - start >= timeout_)
+      throw PeerError("timeout after " + std::to_string(timeout_.count()) +
+                      " ms, sending to the other ranks");
+  }
+}
+
+void ZmqLinks::let_go(bool gently) noexcept {
+  if (gently) {
+    std::unique_lock lock(loans_.mutex);
+    if (loans_.changed.wait_for(lock, kGentleTime, [&] { return loans_.open == 0; })) return;
+  }
+  // What has come is looked at before it is gone; then the end of the context waits until libzmq
+  // reads no memory of ours.
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_ || !link(peer).socket) continue;
+    try {
+      while (link(peer).socket.get(zmq::sockopt::events) & ZMQ_POLLIN) take_one(peer);
+    } catch (const std::exception&) {
+      // Then this is all that has come.
+    }
+  }
+  close_all();
+}
+
+std::optional<ControlWord> ZmqLinks::arrived_word(int peer, std::uint32_t sequence) noexcept {
+  const zmq::message_t& message = link(peer).holes[kHeadKind + (sequence & 1u)];
+  if (message.size() < sizeof(Tag) + sizeof(ControlWord)) return std::nullopt;
+  ControlWord word;
+  std::memcpy(&word, message.data<char>() + sizeof(Tag), sizeof word);
+  if (word.sequence != sequence) return std::nullopt;
+  return word;
+}
+
+void ZmqLinks::close_all() noexcept {
+  const int linger = aborted_ || loans_.any() ? 0 : kLingerMs;
+  for (Link& l : links_) {
+    try {
+      if (l.socket) l.socket.set(zmq::sockopt::linger, linger);
+    } catch (const zmq::error_t&) {
+      // The context has ended: nothing lingers.
+    }
+    l.socket.close();
+  }
+  context_.shutdown();
+  door_.reset();
+  context_.close();
+}
+
+void ZmqLinks::abort(std::string_view reason) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (reason_.empty()) reason_.assign(reason);
+  } catch (const std::exception&) {
+    // Out of memory: it ends without saying why.
+  }
+  aborted_.store(true, std::memory_order_release);
+}
+
+}  // namespace backends

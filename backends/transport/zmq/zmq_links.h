@@ -1,0 +1,108 @@
+// Messages over ZeroMQ: a pair of sockets for each peer, the one of the lower rank listening.
+//
+// Each side publishes its key through the store, with a keyed hash, so that only keys of the job's
+// members count. A link that leaves the host is encrypted and authenticated by CURVE. One that
+// listens on a loopback address is authenticated only, by a password made of the job's secret:
+// CURVE makes a call of 1 MiB or more 5 to 7 times slower (ADR 8), and whoever can read loopback
+// traffic can read this process's memory too.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+#include <zmq.hpp>
+
+#include "backends/backend.h"
+#include "backends/transport/direct/links.h"
+#include "backends/transport/zmq/zmq_door.h"
+
+namespace backends {
+
+enum class ZmqEncryption { kBetweenHosts, kAlways };
+
+class ZmqLinks final : public Links {
+ public:
+  explicit ZmqLinks(const BackendContext& context,
+                    ZmqEncryption encryption = ZmqEncryption::kBetweenHosts);
+  ~ZmqLinks() override;
+  ZmqLinks(const ZmqLinks&) = delete;
+  ZmqLinks& operator=(const ZmqLinks&) = delete;
+
+  // Collective: listens, publishes, connects, and has heard every peer. REQUIRES: once.
+  void connect(const BackendContext& context);
+
+  void send_head(int peer, const ControlWord& word, const void* payload,
+                 std::size_t bytes) override;
+  Head receive_head(int peer) override;
+  void send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) override;
+  const char* receive(int peer, Lane lane, unsigned slot, std::size_t bytes) override;
+  void finish_sends() override;
+  void let_go(bool gently) noexcept override;
+  std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept override;
+  void abort(std::string_view reason) noexcept override;
+
+ private:
+  // What precedes every payload. `number` counts the messages of one way of a link: one that was
+  // lost must not be skipped.
+  struct Tag {
+    std::uint32_t number;
+    std::uint16_t kind;  // place among the pigeonholes
+    std::uint16_t padding;
+  };
+  static constexpr std::uint16_t kHeadKind = 0,
+                                 kKinds = 6;  // two slots each of heads, shares, results
+  static std::uint16_t kind_of(Lane lane, unsigned slot) {
+    return static_cast<std::uint16_t>((lane == Lane::kShare ? 2 : 4) + slot);
+  }
+
+  struct Link {
+    zmq::socket_t socket;
+    std::uint32_t sent = 0, received = 0;
+    std::array<zmq::message_t, kKinds> holes;  // came before they were asked for, or are being used
+    std::array<bool, kKinds> fresh{};          // came and were not asked for yet
+  };
+  // Messages that libzmq has not let go of. Outlives the sockets.
+  struct Loans {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::size_t open = 0;
+    bool any() {
+      const std::lock_guard lock(mutex);
+      return open > 0;
+    }
+  };
+  static void give_back(void* data, void* loans);
+
+  struct Peer;  // what one has published
+  std::string listen(const BackendContext& context, int peer, const std::string& secret_key);
+  void greet(const BackendContext& context, const std::string& own_key,
+             const std::vector<Peer>& peers);
+
+  Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
+  const zmq::message_t& fetch(int peer, std::uint16_t kind);
+  void take_one(int peer);
+  zmq::message_t wait_for_message(int peer);
+  void send_message(int peer, zmq::message_t message, zmq::send_flags flags);
+  void check_abort() const;
+  [[noreturn]] void throw_timeout(int peer) const;
+  void close_all() noexcept;
+
+  const int rank_, size_;
+  const bool encrypted_;
+  const std::vector<int> members_;
+  const std::chrono::milliseconds timeout_;
+  Loans loans_;
+  zmq::context_t context_;
+  std::unique_ptr<ZmqDoor> door_;
+  std::vector<Link> links_;
+  unsigned head_slot_ = 0;
+  std::atomic<bool> aborted_{false};
+  mutable std::mutex mutex_;
+  std::string reason_;
+};
+
+}  // namespace backends

@@ -1,0 +1,93 @@
+// Counting averagings before they happen.
+#include "engine/averaging/policies/averaging_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace engine {
+namespace {
+
+constexpr std::int64_t kMostEpochsCounted = 10'000'000;
+
+std::string times(std::int64_t n, const std::string& what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
+std::string phase_text(const AveragingPlan& plan) {
+  std::string text;
+  for (const auto& [from, every] : plan.schedule.phases())
+    text += (text.empty() ? "" : ", ") +
+            (every == 1 ? std::string("every step") : "every " + std::to_string(every) + " steps") +
+            (from > 0 ? " from step " + std::to_string(from) : "");
+  return text;
+}
+
+// Long periods: K beyond an epoch, or beyond the run.
+void add_long_periods(const AveragingPlan& plan, std::vector<std::string>& lines) {
+  const auto& phases = plan.schedule.phases();
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    const auto [from, every] = phases[i];
+    if (from >= plan.total_steps) {
+      lines.push_back("the run has " + times(plan.total_steps, "step") + ": the phase from step " +
+                      std::to_string(from) + " never begins");
+      continue;
+    }
+    const std::int64_t until =
+        i + 1 < phases.size() ? std::min(phases[i + 1].from, plan.total_steps) : plan.total_steps;
+    const std::string k = "K = " + std::to_string(every);
+    if (every > until - from) {
+      lines.push_back(k + " > " + times(until - from, "step") +
+                      (phases.size() > 1 ? " of its phase" : " in all") +
+                      (every > plan.steps_per_epoch
+                           ? " and " + std::to_string(plan.steps_per_epoch) + " an epoch"
+                           : "") +
+                      ": averages only at epoch ends and at the end");
+    } else if (every > plan.steps_per_epoch) {
+      lines.push_back(k + " > " + std::to_string(plan.steps_per_epoch) +
+                      " steps an epoch: averages at epoch ends, too");
+    }
+  }
+}
+
+}  // namespace
+
+PlannedAveragings count_averagings(const AveragingPlan& plan) {
+  const std::int64_t first = std::max(plan.first_step, plan.warmup), last = plan.total_steps;
+  if (last <= first) return {};
+  PlannedAveragings planned{.by_clock = plan.schedule.count(first, last), .at_ends = 0};
+  const std::int64_t epochs =
+      std::min(last / plan.steps_per_epoch - first / plan.steps_per_epoch, kMostEpochsCounted);
+  for (std::int64_t e = 1; e <= epochs; ++e)
+    planned.at_ends +=
+        !plan.schedule.due((first / plan.steps_per_epoch + e) * plan.steps_per_epoch);
+  if (last % plan.steps_per_epoch != 0) planned.at_ends += !plan.schedule.due(last);
+  return planned;
+}
+
+std::vector<std::string> describe(const AveragingPlan& plan) {
+  const PlannedAveragings planned = count_averagings(plan);
+  std::string first;
+  if (plan.warmup > 0) first = "gradients in the first " + times(plan.warmup, "step") + ", then ";
+  if (plan.islands > 0)
+    first += "gradients within " + times(plan.islands, "host") + " every step, ";
+  first += "parameters " + phase_text(plan) + ": " + times(planned.by_clock, "averaging") +
+           " by the clock, " + std::to_string(planned.at_ends) +
+           " more at ends of epochs or of the run, " + std::to_string(plan.bytes_each) +
+           " bytes each";
+  std::vector<std::string> lines{first};
+  if (plan.warmup >= plan.total_steps)
+    lines.push_back("the first " + times(plan.warmup, "step") +
+                    " average gradients and the run has " + std::to_string(plan.total_steps) +
+                    ": parameters are never averaged");
+  else
+    add_long_periods(plan, lines);
+  if (plan.outer && planned.by_clock == 0)
+    lines.push_back("no outer step will be taken: the clock never averages");
+  if (plan.islands == 1)
+    lines.push_back("all ranks are on one host, which is one island: replicas never part");
+  if (plan.islands > 0 && plan.islands == plan.ranks)
+    lines.push_back("every host has one rank: --sync-island host changes nothing");
+  return lines;
+}
+
+}  // namespace engine

@@ -1,0 +1,40 @@
+// The policy that leaves replicas alone.
+#include "engine/averaging/policies/averaging_policy.h"
+
+namespace engine {
+namespace {
+
+class NoAveraging : public AveragingPolicy {
+ public:
+  explicit NoAveraging(int world_size) : world_size_(world_size) {}
+  std::string_view name() const override { return "none"; }
+  double loss_scale(const StepCounts& counts) const override {
+    return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
+  }
+  bool update_touches_state() const override { return false; }
+  bool local_optimizer_state() const override { return world_size_ > 1; }
+  bool local_parameters() const override { return world_size_ > 1; }
+  std::string coverage() const override {
+    return world_size_ == 1 ? "one replica: nothing to average"
+                            : "nothing was averaged (--sync none): " + std::to_string(world_size_) +
+                                  " independent replicas";
+  }
+
+ private:
+  int world_size_;
+};
+
+}  // namespace
+
+std::unique_ptr<AveragingPolicy> make_no_averaging(int world_size) {
+  return std::make_unique<NoAveraging>(world_size);
+}
+
+std::int64_t find_counter(const PolicyCounters& counters, std::string_view name,
+                          std::int64_t fallback) {
+  for (const auto& [key, value] : counters)
+    if (key == name) return value;
+  return fallback;
+}
+
+}  // namespace engine

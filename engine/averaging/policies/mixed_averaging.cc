@@ -1,0 +1,112 @@
+// Gradients and parameters in one run: a warm-up with gradient averaging, and islands whose ranks
+// stay together.
+#include <algorithm>
+
+#include "engine/averaging/policies/averaging_policies.h"
+
+namespace engine {
+namespace {
+
+void add_prefixed(const AveragingPolicy* part, const std::string& prefix,
+                  PolicyCounters& counters) {
+  if (part == nullptr) return;
+  for (const auto& [name, value] : part->counters()) counters.emplace_back(prefix + name, value);
+}
+
+PolicyCounters without_prefix(const PolicyCounters& counters, std::string_view prefix) {
+  PolicyCounters of_part;
+  for (const auto& [name, value] : counters)
+    if (name.starts_with(prefix)) of_part.emplace_back(name.substr(prefix.size()), value);
+  return of_part;
+}
+
+class MixedAveraging : public AveragingPolicy {
+ public:
+  explicit MixedAveraging(MixedAveragingOptions options) : p_(std::move(options)) {
+    require(p_.parameters != nullptr && (p_.warmup == 0 || p_.all != nullptr),
+            "a mixed policy without its parts");
+  }
+
+  std::string_view name() const override { return p_.name; }
+  double loss_scale(const StepCounts& counts) const override {
+    if (warming_up()) return p_.all->loss_scale(counts);
+    if (p_.island == nullptr) return p_.parameters->loss_scale(counts);
+    return counts.island == 0 ? 0 : 1.0 / static_cast<double>(counts.island);
+  }
+  void gradients_ready(std::int64_t elements) override {
+    if (AveragingPolicy* gradients = of_gradients()) gradients->gradients_ready(elements);
+  }
+  void finish_gradients() override {
+    if (AveragingPolicy* gradients = of_gradients()) gradients->finish_gradients();
+    if (!warming_up()) p_.parameters->finish_gradients();
+  }
+  void after_update(const StepCounts& counts, double lr) override {
+    if (!warming_up()) p_.parameters->after_update(counts, lr);
+    ++updates_;
+  }
+  bool changes_gradients() const override { return of_gradients() != nullptr; }
+  bool update_touches_state() const override {
+    return !warming_up() && p_.parameters->update_touches_state();
+  }
+  bool reads_parameters() const override {
+    return !warming_up() && p_.parameters->reads_parameters();
+  }
+  void synchronize() override { p_.parameters->synchronize(); }  // nothing to do during the warm-up
+  bool together() const override { return p_.parameters->together(); }
+  bool local_optimizer_state() const override { return p_.parameters->local_optimizer_state(); }
+
+  PolicyCounters counters() const override {
+    PolicyCounters counters{{"updates", updates_}};
+    add_prefixed(p_.all.get(), "all.", counters);
+    add_prefixed(p_.island.get(), "island.", counters);
+    for (const auto& counter : p_.parameters->counters())
+      if (counter.first != "updates") counters.push_back(counter);
+    return counters;
+  }
+  void restore_counters(const PolicyCounters& counters) override {
+    updates_ = find_counter(counters, "updates", 0);
+    if (p_.all != nullptr) p_.all->restore_counters(without_prefix(counters, "all."));
+    if (p_.island != nullptr) p_.island->restore_counters(without_prefix(counters, "island."));
+    PolicyCounters of_parameters = counters;
+    for (auto& [name, value] : of_parameters)
+      if (name == "updates") value = std::max<std::int64_t>(0, updates_ - p_.warmup);
+    p_.parameters->restore_counters(of_parameters);
+  }
+  std::vector<PolicyState> state() override {
+    std::vector<PolicyState> state = p_.parameters->state();
+    if (p_.all != nullptr)
+      for (PolicyState& of_all : p_.all->state()) state.push_back(std::move(of_all));
+    return state;
+  }
+
+  std::int64_t averagings() const override {
+    return (p_.all != nullptr ? p_.all->averagings() : 0) + p_.parameters->averagings();
+  }
+  std::string coverage() const override {
+    std::string text = p_.all != nullptr ? p_.all->coverage() + ", then " : "";
+    text += p_.parameters->coverage();
+    return p_.island != nullptr ? text + "; within " + p_.island_text + ", " + p_.island->coverage()
+                                : text;
+  }
+  std::int64_t bytes_sent() const override {
+    return p_.parameters->bytes_sent() + (p_.all != nullptr ? p_.all->bytes_sent() : 0) +
+           (p_.island != nullptr ? p_.island->bytes_sent() : 0);
+  }
+  void measure_spread() override { p_.parameters->measure_spread(); }
+  std::optional<double> take_spread() override { return p_.parameters->take_spread(); }
+
+ private:
+  bool warming_up() const { return updates_ < p_.warmup; }
+  AveragingPolicy* of_gradients() const { return warming_up() ? p_.all.get() : p_.island.get(); }
+
+  MixedAveragingOptions p_;
+  std::int64_t updates_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<AveragingPolicy> make_mixed_averaging(MixedAveragingOptions options) {
+  return std::make_unique<MixedAveraging>(std::move(options));
+}
+
+}  // namespace engine

@@ -1,0 +1,112 @@
+// Parameter averaging every K updates: the mean of the replicas, weighted by the samples they have
+// seen since the last one, and the outer step that may follow.
+#include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/policies/outer_step.h"
+#include "engine/averaging/sums/replica_mean.h"
+
+namespace engine {
+namespace {
+
+std::vector<FlatBuffer*> with_running(const ParameterAveragingOptions& options) {
+  std::vector<FlatBuffer*> further = options.states;
+  if (options.running != nullptr) further.push_back(options.running);
+  return further;
+}
+
+class ParameterAveraging : public AveragingPolicy {
+ public:
+  ParameterAveraging(backends::Communicator& communicator, ParameterBuffer& parameters,
+                     KernelContext& context, const ParameterAveragingOptions& options)
+      : parameters_(parameters),
+        options_(options),
+        world_size_(communicator.world_size()),
+        mean_(communicator, context, parameters, with_running(options)) {
+    if (options.outer) outer_.emplace(parameters, context, *options.outer);
+  }
+
+  std::string_view name() const override { return options_.name; }
+  double loss_scale(const StepCounts& counts) const override {
+    return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
+  }
+  void finish_gradients() override {
+    if (outer_) outer_->start();
+  }
+  void after_update(const StepCounts& counts, double lr) override {
+    ++updates_;
+    apart_ = true;
+    local_samples_ += counts.local;
+    global_samples_ += counts.global;
+    if (!options_.schedule.due(updates_)) return;
+    synchronize();
+    if (outer_) outer_->apply(lr);
+  }
+  bool update_touches_state() const override { return options_.schedule.due(updates_ + 1); }
+  bool reads_parameters() const override { return outer_ && !outer_->started(); }
+  void synchronize() override {
+    if (!apart_) return;
+    // Every sample counts once. Where the data set is smaller than the world and nobody has seen
+    // any, all count alike.
+    const double weight = global_samples_ == 0 ? 1.0 / world_size_
+                                               : static_cast<double>(local_samples_) /
+                                                     static_cast<double>(global_samples_);
+    mean_.average(weight);
+    apart_ = false;
+    local_samples_ = global_samples_ = 0;
+    ++averagings_;
+  }
+  bool local_optimizer_state() const override { return !options_.all_states; }
+  bool together() const override { return !apart_; }
+  // Saving synchronises first, so the samples since the last averaging are zero there and need no
+  // place in a checkpoint.
+  PolicyCounters counters() const override {
+    PolicyCounters counters{
+        {"updates", updates_}, {"averagings", averagings_}, {"bytes_sent", mean_.bytes_sent()}};
+    if (outer_) outer_->add_counters(counters);
+    return counters;
+  }
+  void restore_counters(const PolicyCounters& counters) override {
+    updates_ = find_counter(counters, "updates", 0);
+    averagings_ = find_counter(counters, "averagings", 0);
+    mean_.set_bytes_sent(find_counter(counters, "bytes_sent", 0));
+    if (outer_) outer_->restore_counters(counters);
+  }
+  std::vector<PolicyState> state() override {
+    return outer_ ? outer_->state() : std::vector<PolicyState>{};
+  }
+  std::int64_t averagings() const override { return averagings_; }
+  std::string coverage() const override {
+    const auto all_of = [](const FlatBuffer& buffer) {
+      const auto n = std::to_string(buffer.slots().size());
+      return n + "/" + n;
+    };
+    std::string text = "averaged " + all_of(parameters_.values) + " parameters";
+    if (options_.running != nullptr)
+      text += ", " + all_of(*options_.running) + " running statistics";
+    if (!options_.states.empty()) text += ", the optimizer's " + options_.states_text + ",";
+    text += " " + std::to_string(averagings_) + " times in " + std::to_string(updates_) + " steps";
+    return outer_ ? text + ", with " + std::to_string(outer_->steps()) + " outer steps" : text;
+  }
+  std::int64_t bytes_sent() const override { return mean_.bytes_sent(); }
+  void measure_spread() override { mean_.measure_spread(); }
+  std::optional<double> take_spread() override { return mean_.take_spread(); }
+
+ private:
+  ParameterBuffer& parameters_;
+  const ParameterAveragingOptions options_;
+  const int world_size_;
+  ReplicaMean mean_;
+  std::optional<OuterStep> outer_;
+  std::int64_t updates_ = 0, averagings_ = 0;
+  bool apart_ = false;  // updates since the last averaging
+  std::int64_t local_samples_ = 0, global_samples_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<AveragingPolicy> make_parameter_averaging(
+    backends::Communicator& communicator, ParameterBuffer& parameters, KernelContext& context,
+    const ParameterAveragingOptions& options) {
+  return std::make_unique<ParameterAveraging>(communicator, parameters, context, options);
+}
+
+}  // namespace engine

@@ -1,0 +1,61 @@
+// bfloat16 on the wire.
+#include <bit>
+
+#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/sums/gradient_sum.h"
+
+namespace engine {
+namespace {
+
+// To the nearest, ties to even; NaN stays NaN.
+std::uint16_t to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float from_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+class Bf16Sum final : public GradientSum {
+ public:
+  Bf16Sum(backends::Communicator& communicator, FlatBuffer& gradients)
+      : communicator_(communicator),
+        gradients_(gradients),
+        error_(FlatBuffer::like(gradients)),
+        wire_(static_cast<std::size_t>(gradients.size())) {}
+  std::string_view name() const override { return "bf16"; }
+  void sum(std::int64_t first, std::int64_t count) override {
+    with_element_type(gradients_.dtype(), [&]<class T>(T) {
+      T* gradient = gradients_.span<T>().data() + first;
+      T* error = error_.span<T>().data() + first;
+      std::uint16_t* wire = wire_.data() + first;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T owed = gradient[i] + error[i];
+        wire[i] = to_bf16(static_cast<float>(owed));
+        error[i] = owed - static_cast<T>(from_bf16(wire[i]));
+      }
+      communicator_.all_reduce(wire, static_cast<std::size_t>(count), backends::DataType::kBF16,
+                               backends::ReduceOp::kSum);
+      for (std::int64_t i = 0; i < count; ++i) gradient[i] = static_cast<T>(from_bf16(wire[i]));
+    });
+    bytes_sent_ += count * static_cast<std::int64_t>(sizeof(std::uint16_t));
+  }
+  std::vector<PolicyState> state() override { return {{"gradient_error", &error_, true}}; }
+
+ private:
+  backends::Communicator& communicator_;
+  FlatBuffer& gradients_;
+  FlatBuffer error_;
+  std::vector<std::uint16_t> wire_;
+};
+
+}  // namespace
+
+std::unique_ptr<GradientSum> make_bf16_sum(backends::Communicator& communicator,
+                                           FlatBuffer& gradients) {
+  return std::make_unique<Bf16Sum>(communicator, gradients);
+}
+
+}  // namespace engine

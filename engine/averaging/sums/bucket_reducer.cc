@@ -1,0 +1,78 @@
+// Cutting into buckets, and the communication thread.
+#include "engine/averaging/sums/bucket_reducer.h"
+
+#include <algorithm>
+
+namespace engine {
+namespace {
+
+constexpr std::int64_t kFirstBucketBytes =
+    1 << 20;  // as PyTorch's reducer: a small first bucket starts the wire early
+
+}  // namespace
+
+BucketReducer::BucketReducer(GradientSum& sum, const FlatBuffer& buffer, std::int64_t bucket_bytes,
+                             bool overlap)
+    : sum_(sum), size_(buffer.size()), overlap_(overlap) {
+  const auto element = static_cast<std::int64_t>(size_of(buffer.dtype()));
+  std::int64_t cap = std::max<std::int64_t>(1, std::min(bucket_bytes, kFirstBucketBytes) / element);
+  for (std::int64_t end = 0; end < size_; cap = std::max<std::int64_t>(1, bucket_bytes / element))
+    ends_.push_back(end = std::min(size_, end + cap));
+  if (overlap_) thread_ = std::thread([this] { work(); });
+}
+
+BucketReducer::~BucketReducer() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void BucketReducer::reduce(std::size_t bucket) {
+  const std::int64_t first = bucket == 0 ? 0 : ends_[bucket - 1];
+  sum_.sum(first, ends_[bucket] - first);
+}
+
+void BucketReducer::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stop_ || (done_ < ends_.size() && filled_ >= ends_[done_]); });
+    if (stop_) return;
+    const std::size_t bucket = done_;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      reduce(bucket);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    failure_ = failure;
+    ++done_;
+    changed_.notify_all();
+    if (failure_) return;
+  }
+}
+
+void BucketReducer::ready(std::int64_t elements) {
+  const std::lock_guard lock(mutex_);
+  filled_ = elements;
+  if (overlap_ && done_ < ends_.size() && filled_ >= ends_[done_]) changed_.notify_all();
+}
+
+void BucketReducer::finish() {
+  std::unique_lock lock(mutex_);
+  require(filled_ == size_, "gradients were not completed before the reducer was finished");
+  if (overlap_) {
+    changed_.wait(lock, [&] { return failure_ || done_ == ends_.size(); });
+  } else {
+    for (; done_ < ends_.size(); ++done_) reduce(done_);
+  }
+  if (failure_) std::rethrow_exception(failure_);
+  filled_ = 0;
+  done_ = 0;
+}
+
+}  // namespace engine

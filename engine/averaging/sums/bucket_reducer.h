@@ -1,0 +1,53 @@
+// Sums a flat buffer over all ranks bucket by bucket while it is still being filled from the front.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/averaging/sums/gradient_sum.h"
+
+namespace engine {
+
+// Buckets are slices of the buffer, in order, the same on every rank. With `overlap`, a thread of
+// the reducer's own sums buckets as they fill; without, finish() does. A step is: ready(...)*,
+// finish().
+class BucketReducer {
+ public:
+  // `sum`, of that buffer, and `buffer` outlive the reducer.
+  BucketReducer(GradientSum& sum, const FlatBuffer& buffer, std::int64_t bucket_bytes,
+                bool overlap);
+  ~BucketReducer();
+  BucketReducer(const BucketReducer&) = delete;
+  BucketReducer& operator=(const BucketReducer&) = delete;
+
+  // The first `elements` are final. Never blocks.
+  void ready(std::int64_t elements);
+  // Blocks until every bucket is summed. Rethrows what the communicator threw; then the reducer is
+  // of no further use.
+  void finish();
+
+  std::size_t bucket_count() const { return ends_.size(); }
+
+ private:
+  void reduce(std::size_t bucket);
+  void work();
+
+  GradientSum& sum_;
+  const std::int64_t size_;  // elements of the buffer
+  const bool overlap_;
+  std::vector<std::int64_t> ends_;  // one past each bucket's last element
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t filled_ = 0;  // elements ready in this step
+  std::size_t done_ = 0;     // buckets summed in this step
+  bool stop_ = false;
+  std::exception_ptr failure_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace engine

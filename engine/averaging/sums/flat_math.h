@@ -1,0 +1,43 @@
+// Whole-buffer arithmetic of the averaging policies. Buffers have the same slots and dtype; gaps
+// are zero and stay zero.
+#pragma once
+
+#include <cstring>
+
+#include "backends/communicator.h"
+#include "engine/core/parameter_buffer.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine {
+
+inline backends::DataType wire_type(DType dtype) {
+  require(dtype == DType::kF32 || dtype == DType::kF64, "only f32 and f64 buffers are averaged");
+  return dtype == DType::kF32 ? backends::DataType::kF32 : backends::DataType::kF64;
+}
+
+// Calls call(T{}) with the element type of a buffer of floating-point numbers.
+template <class Call>
+auto with_element_type(DType dtype, Call call) {
+  require(dtype == DType::kF32 || dtype == DType::kF64, "only f32 and f64 buffers are averaged");
+  return dtype == DType::kF32 ? call(float{}) : call(double{});
+}
+
+inline void copy_flat(const FlatBuffer& from, const FlatBuffer& to) {
+  require(from.bytes() == to.bytes(), "flat buffers of unequal size");
+  if (from.bytes() > 0) std::memcpy(to.data(), from.data(), from.bytes());
+}
+
+// to = a - b; `to` may be a or b.
+inline void subtract_flat(KernelContext& context, const FlatBuffer& a, const FlatBuffer& b,
+                          const FlatBuffer& to) {
+  require(a.bytes() == b.bytes() && a.bytes() == to.bytes(), "flat buffers of unequal size");
+  with_element_type(a.dtype(), [&]<class T>(T) {
+    const T *x = a.span<T>().data(), *y = b.span<T>().data();
+    T* z = to.span<T>().data();
+    context.threads->run(a.size(), [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) z[i] = x[i] - y[i];
+    });
+  });
+}
+
+}  // namespace engine

@@ -1,0 +1,80 @@
+// Products of a matrix M [rows, columns] with thin ones of `rank` columns; all row-major. Each
+// result element is one sum in order, so the bits depend on no number of threads, and plain loops
+// are the same on every machine of one build.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "engine/core/thread_pool.h"
+
+namespace engine {
+
+// p [rows, rank] = M q, q [columns, rank].
+template <class T>
+void multiply(ThreadPool& threads, const T* m, const T* q, std::int64_t rows, std::int64_t columns,
+              int rank, T* p) {
+  threads.run(rows, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t i = first; i < last; ++i) {
+      T* out = p + i * rank;
+      std::fill(out, out + rank, T(0));
+      for (std::int64_t j = 0; j < columns; ++j)
+        for (int c = 0; c < rank; ++c) out[c] += m[i * columns + j] * q[j * rank + c];
+    }
+  });
+}
+
+// q [columns, rank] = M^T p.
+template <class T>
+void multiply_transposed(ThreadPool& threads, const T* m, const T* p, std::int64_t rows,
+                         std::int64_t columns, int rank, T* q) {
+  threads.run(columns, [=](std::int64_t first, std::int64_t last, int) {
+    std::fill(q + first * rank, q + last * rank, T(0));
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = first; j < last; ++j)
+        for (int c = 0; c < rank; ++c) q[j * rank + c] += m[i * columns + j] * p[i * rank + c];
+  });
+}
+
+// M += sign * p q^T.
+template <class T>
+void add_product(ThreadPool& threads, T sign, const T* p, const T* q, std::int64_t rows,
+                 std::int64_t columns, int rank, T* m) {
+  threads.run(rows, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t i = first; i < last; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) {
+        T product = 0;
+        for (int c = 0; c < rank; ++c) product += p[i * rank + c] * q[j * rank + c];
+        m[i * columns + j] += sign * product;
+      }
+  });
+}
+
+// The columns of p become orthonormal (modified Gram-Schmidt, each column freed of the others
+// twice); a column that the ones before span becomes zero.
+template <class T>
+void orthonormalize(T* p, std::int64_t rows, int rank) {
+  const auto dot = [=](int a, int b) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < rows; ++i)
+      sum += static_cast<double>(p[i * rank + a]) * static_cast<double>(p[i * rank + b]);
+    return sum;
+  };
+  for (int c = 0; c < rank; ++c) {
+    const double before = std::sqrt(dot(c, c));
+    for (int pass = 0; pass < 2; ++pass)
+      for (int b = 0; b < c; ++b) {
+        const double part = dot(b, c);
+        for (std::int64_t i = 0; i < rows; ++i)
+          p[i * rank + c] -= static_cast<T>(part * static_cast<double>(p[i * rank + b]));
+      }
+    const double norm = std::sqrt(dot(c, c));
+    const bool spanned = norm <= before * (sizeof(T) == 4 ? 1e-6 : 1e-14);
+    for (std::int64_t i = 0; i < rows; ++i)
+      p[i * rank + c] =
+          spanned ? T(0) : static_cast<T>(static_cast<double>(p[i * rank + c]) / norm);
+  }
+}
+
+}  // namespace engine

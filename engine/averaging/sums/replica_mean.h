@@ -1,0 +1,44 @@
+// The weighted mean of replicas: parameters, and whatever is averaged along with them.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backends/communicator.h"
+#include "engine/core/parameter_buffer.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine {
+
+class ReplicaMean {
+ public:
+  // All of them outlive the mean. `further`: buffers beside the parameters' values.
+  ReplicaMean(backends::Communicator& communicator, KernelContext& context,
+              ParameterBuffer& parameters, std::vector<FlatBuffer*> further);
+
+  // Every buffer becomes the sum over ranks of weight * its content, the same bits on every rank.
+  // Collective. REQUIRES: the ranks' weights add up to 1. Overwrites the gradients where the spread
+  // is measured.
+  void average(double weight);
+
+  // As AveragingPolicy.
+  void measure_spread() { measure_ = true; }
+  std::optional<double> take_spread() { return std::exchange(spread_, std::nullopt); }
+  std::int64_t bytes_sent() const { return bytes_sent_; }
+  void set_bytes_sent(std::int64_t bytes) { bytes_sent_ = bytes; }
+
+ private:
+  void sum(double weight, FlatBuffer& buffer);
+  double spread_from(const FlatBuffer& own);
+
+  backends::Communicator& communicator_;
+  KernelContext& context_;
+  ParameterBuffer& parameters_;
+  const std::vector<FlatBuffer*> further_;
+  bool measure_ = false;
+  std::optional<double> spread_;
+  std::int64_t bytes_sent_ = 0;
+};
+
+}  // namespace engine

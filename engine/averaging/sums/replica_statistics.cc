@@ -1,0 +1,159 @@
+// Meetings of replicas: gather blocks in order, fold them by the tree, hand everyone the result.
+#include "engine/averaging/sums/replica_statistics.h"
+
+#include <algorithm>
+
+#include "engine/averaging/sums/ordered_tree.h"
+#include "engine/core/error.h"
+
+namespace engine {
+namespace {
+
+// `blocks`: equally long, one after another, in order.
+void fold_moments(std::span<double> blocks, std::size_t count) {
+  const std::size_t length = blocks.size() / count;
+  fold_tree(count, [&](std::size_t into, std::size_t from) {
+    merge_moments(blocks.subspan(into * length, length), blocks.subspan(from * length, length));
+  });
+}
+
+void fold_sums(std::span<double> blocks, std::size_t count) {
+  const std::size_t length = blocks.size() / count;
+  fold_tree(count, [&](std::size_t into, std::size_t from) {
+    add_elements(DType::kF64, blocks.data() + into * length, blocks.data() + from * length, length);
+  });
+}
+
+class RankStatistics final : public ReplicaExchange {
+ public:
+  explicit RankStatistics(backends::Communicator& communicator)
+      : communicator_(communicator), world_(static_cast<std::size_t>(communicator.world_size())) {}
+
+  std::int64_t merge_moments(std::int64_t rows, std::span<double> moments) override {
+    own_.assign(1, static_cast<double>(rows));
+    own_.insert(own_.end(), moments.begin(), moments.end());
+    gather();
+    fold_moments(all_, world_);
+    std::copy_n(all_.begin() + 1, moments.size(), moments.begin());
+    return static_cast<std::int64_t>(all_[0]);
+  }
+
+  void add(std::span<double> sums) override {
+    own_.assign(sums.begin(), sums.end());
+    gather();
+    fold_sums(all_, world_);
+    std::copy_n(all_.begin(), sums.size(), sums.begin());
+  }
+
+ private:
+  void gather() {
+    all_.resize(own_.size() * world_);
+    communicator_.all_gather(own_.data(), own_.size() * sizeof(double), all_.data());
+  }
+
+  backends::Communicator& communicator_;
+  const std::size_t world_;
+  std::vector<double> own_, all_;  // grow in the first step only
+};
+
+}  // namespace
+
+std::unique_ptr<ReplicaExchange> make_rank_statistics(backends::Communicator& communicator) {
+  return std::make_unique<RankStatistics>(communicator);
+}
+
+class ShardStatistics::Member final : public ReplicaExchange {
+ public:
+  Member(ShardStatistics& meeting, std::size_t shard) : meeting_(meeting), shard_(shard) {}
+  std::int64_t merge_moments(std::int64_t rows, std::span<double> moments) override {
+    return meeting_.meet(shard_, true, rows, moments);
+  }
+  void add(std::span<double> sums) override {
+    static_cast<void>(meeting_.meet(shard_, false, 0, sums));
+  }
+
+ private:
+  ShardStatistics& meeting_;
+  const std::size_t shard_;
+};
+
+void Places::acquire() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return free_ > 0; });
+  --free_;
+}
+
+void Places::release() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++free_;
+  }
+  changed_.notify_one();
+}
+
+ShardStatistics::ShardStatistics(int shards, Places& places, ReplicaExchange* across)
+    : places_(places), across_(across), visits_(static_cast<std::size_t>(shards)) {
+  for (std::size_t s = 0; s < visits_.size(); ++s)
+    members_.push_back(std::make_unique<Member>(*this, s));
+}
+
+ShardStatistics::~ShardStatistics() = default;
+
+ReplicaExchange& ShardStatistics::of_shard(int shard) {
+  return *members_.at(static_cast<std::size_t>(shard));
+}
+
+void ShardStatistics::fail(std::exception_ptr why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(why);
+  }
+  changed_.notify_all();
+}
+
+std::int64_t ShardStatistics::meet(std::size_t shard, bool moments, std::int64_t rows,
+                                   std::span<double> values) {
+  std::unique_lock lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+  visits_[shard] = {rows, values};
+  if (++arrived_ == visits_.size()) {
+    arrived_ = 0;
+    try {
+      combine(moments);
+      ++round_;
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    changed_.notify_all();
+    if (failure_) std::rethrow_exception(failure_);
+  } else {
+    const std::uint64_t round = round_;
+    places_.release();
+    changed_.wait(lock, [&] { return failure_ || round_ != round; });
+    lock.unlock();  // whoever has the place may need the lock to give it up
+    places_.acquire();
+    lock.lock();
+    if (round_ == round) std::rethrow_exception(failure_);  // a round that was completed counts
+  }
+  return rows_;
+}
+
+void ShardStatistics::combine(bool moments) {
+  const std::size_t head = moments ? 1 : 0, values = visits_[0].values.size(),
+                    length = head + values;
+  blocks_.resize(length * visits_.size());
+  for (std::size_t s = 0; s < visits_.size(); ++s) {
+    require(visits_[s].values.size() == values, "shards disagree about what they exchange");
+    if (moments) blocks_[s * length] = static_cast<double>(visits_[s].rows);
+    std::ranges::copy(visits_[s].values,
+                      blocks_.begin() + static_cast<std::ptrdiff_t>(s * length + head));
+  }
+  moments ? fold_moments(blocks_, visits_.size()) : fold_sums(blocks_, visits_.size());
+  const std::span<double> result = std::span(blocks_).subspan(head, values);
+  if (moments) rows_ = static_cast<std::int64_t>(blocks_[0]);
+  if (across_ != nullptr && moments) rows_ = across_->merge_moments(rows_, result);
+  if (across_ != nullptr && !moments) across_->add(result);
+  for (const Visit& visit : visits_) std::ranges::copy(result, visit.values.begin());
+}
+
+}  // namespace engine

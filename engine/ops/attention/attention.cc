@@ -1,0 +1,134 @@
+// Causal self-attention: checks and dispatch.
+#include "engine/ops/attention/attention.h"
+
+#include <cmath>
+#include <string>
+
+#include "engine/core/cuda_runtime.h"
+#include "engine/ops/attention/attention_cpu.h"
+#include "engine/ops/attention/attention_cuda.h"
+#include "engine/ops/attention/attention_reference.h"
+#include "engine/ops/common/operand_checks.h"
+
+namespace engine::ops {
+namespace {
+
+const AttentionTable& fast() { return isa_table_of_attention_table(); }
+
+AttentionSizes check(const char* kernel, const KernelContext& context, const TensorView& qkv,
+                     std::int64_t heads, const AttentionDropout& dropout, const TensorView& y) {
+  check_floating(kernel, "qkv", qkv);
+  if (qkv.shape.rank() != 3 || heads < 1 || qkv.shape[2] % (3 * heads) != 0)
+    throw ShapeError(std::string(kernel) + ": qkv has the shape " + qkv.shape.to_string() +
+                     ", expected [n, t, 3 * width] with a width that " + std::to_string(heads) +
+                     " heads divide");
+  const std::int64_t n = qkv.shape[0], t = qkv.shape[1], width = qkv.shape[2] / 3;
+  check_dtype(kernel, "y", y, qkv.dtype);
+  check_shape(kernel, "y", y, {n, t, width});
+  check_context(kernel, context);
+  check_context(kernel, context,
+                attention_scratch_bytes(n, t, width, heads, qkv.dtype,
+                                        on_cuda(context) ? 1 : context.threads->threads(),
+                                        context.device.kind));
+  if (on_cuda(context) && width / heads > cuda::kMostHeadSize)
+    throw ShapeError(std::string(kernel) + ": heads of " + std::to_string(width / heads) +
+                     ", expected at most " + std::to_string(cuda::kMostHeadSize) +
+                     " on a CUDA device: take more heads");
+  if (!(dropout.rate >= 0 && dropout.rate < 1))
+    throw ModelError(std::string(kernel) + ": dropout " + std::to_string(dropout.rate) +
+                     ", expected a number in [0, 1)");
+  AttentionSizes s{n, t, heads, width / heads, dropout.key, dropout.epoch, 0, 1, nullptr};
+  if (dropout.rate == 0) return s;
+  if (static_cast<std::int64_t>(dropout.sample_ids.size()) != n)
+    throw ShapeError(std::string(kernel) + ": " + std::to_string(dropout.sample_ids.size()) +
+                     " sample ids for a batch of " + std::to_string(n));
+  s.threshold = static_cast<std::uint32_t>(std::ceil(dropout.rate * 0x1p24));
+  s.factor = static_cast<float>(1 / (1 - dropout.rate));
+  s.sample_ids = dropout.sample_ids.data();
+  return s;
+}
+
+// Calls body(head, offset of its first element in y) for every head of every sample, on all
+// threads.
+template <class Body>
+void for_each_head(KernelContext& context, const AttentionSizes& s, double rate,
+                   const TensorView& qkv, double* lse, Body body) {
+  context.threads->run(s.n * s.heads, [&](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::int64_t sample = i / s.heads, h = i % s.heads, width = s.heads * s.size;
+      const double* q = qkv.as<double>() + sample * s.t * 3 * width + h * s.size;
+      const std::int64_t id = rate > 0 ? s.sample_ids[sample] : 0;
+      const auto block = static_cast<std::uint64_t>((id * s.heads + h) * s.t * ((s.t + 3) / 4));
+      const reference::AttentionHead<double> head{
+          s.t,  s.size, width,   q,    q + width, q + 2 * width, lse ? lse + i * s.t : nullptr,
+          rate, s.key,  s.epoch, block};
+      body(head, sample * s.t * width + h * s.size);
+    }
+  });
+}
+
+void zero(KernelContext& context, const TensorView& view) {
+  double* values = view.as<double>();
+  context.threads->run(view.count(), [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t i = first; i < last; ++i) values[i] = 0;
+  });
+}
+
+}  // namespace
+
+std::size_t attention_scratch_bytes([[maybe_unused]] std::int64_t n, std::int64_t t,
+                                    std::int64_t width, std::int64_t heads, DType dtype,
+                                    int threads, Device::Kind device) {
+  if constexpr (engine::cuda::kBuilt) {
+    if (device == Device::Kind::kCuda) return cuda::attention_scratch_bytes(n, t, heads);
+  }
+  if (dtype != DType::kF32) return 0;
+  return static_cast<std::size_t>(fast().scratch_floats(t, width / heads, threads)) * sizeof(float);
+}
+
+void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64_t heads,
+                              const AttentionDropout& dropout, TensorView y, TensorView lse) {
+  const AttentionSizes s = check("causal_attention_forward", context, qkv, heads, dropout, y);
+  if (lse) {
+    check_dtype("causal_attention_forward", "lse", lse, wide_dtype(qkv.dtype));
+    check_shape("causal_attention_forward", "lse", lse, {s.n, heads, s.t});
+  }
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context))
+      return cuda::causal_attention_forward(context, qkv, heads, dropout, y, lse);
+  }
+  if (qkv.dtype == DType::kF32)
+    return fast().forward(s, qkv.as<float>(), y.as<float>(), lse.as<float>(), *context.threads,
+                          reinterpret_cast<float*>(context.scratch.data()));
+  for_each_head(context, s, dropout.rate, qkv, lse.as<double>(),
+                [&](const auto& head, std::int64_t at) {
+                  reference::causal_attention_forward(head, y.as<double>() + at);
+                });
+}
+
+void causal_attention_backward(KernelContext& context, TensorView qkv, std::int64_t heads,
+                               const AttentionDropout& dropout, TensorView y, TensorView lse,
+                               TensorView dy, TensorView dqkv, Write write) {
+  const AttentionSizes s = check("causal_attention_backward", context, qkv, heads, dropout, y);
+  check_dtype("causal_attention_backward", "lse", lse, wide_dtype(qkv.dtype));
+  check_shape("causal_attention_backward", "lse", lse, {s.n, heads, s.t});
+  check_like("causal_attention_backward", "dy", dy, y);
+  check_like("causal_attention_backward", "dqkv", dqkv, qkv);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context))
+      return cuda::causal_attention_backward(context, qkv, heads, dropout, y, lse, dy, dqkv, write);
+  }
+  if (qkv.dtype == DType::kF32)
+    return fast().backward(s, qkv.as<float>(), y.as<float>(), lse.as<float>(), dy.as<float>(),
+                           dqkv.as<float>(), write == Write::kAdd, *context.threads,
+                           reinterpret_cast<float*>(context.scratch.data()));
+  if (write == Write::kOverwrite) zero(context, dqkv);
+  for_each_head(
+      context, s, dropout.rate, qkv, lse.as<double>(), [&](const auto& head, std::int64_t at) {
+        double* dq = dqkv.as<double>() + (head.q - qkv.as<double>());
+        reference::causal_attention_backward(head, y.as<double>() + at, dy.as<double>() + at, dq,
+                                             dq + head.width, dq + 2 * head.width);
+      });
+}
+
+}  // namespace engine::ops

@@ -1,0 +1,44 @@
+// Causal self-attention of several heads in one kernel. Memory grows with t, not with t squared:
+// the matrix of probabilities exists in small blocks only. Forward keeps the log-sum-exp of each
+// row, backward makes the probabilities again from it. Sources: Vaswani et al., 2017; the online
+// softmax: Rabe and Staats, arXiv 2112.05682, 2021; Dao et al., FlashAttention, 2022.
+//
+//   y_i = sum over j <= i of p_ij v_j,  p_i = softmax over j <= i of (q_i . k_j / sqrt(size)), size
+//   = width / heads
+// qkv, dqkv [n, t, 3 * width]: queries, keys and values side by side, each of them heads * size; y,
+// dy [n, t, width]; lse [n, heads, t], f32 on a CUDA device, where heads have a size of at most
+// 128. Numbers are those of PyTorch's scaled_dot_product_attention(is_causal=True).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops {
+
+// Dropout of the probabilities, inverted. p_ij of sample s and head h is kept when the Philox word
+// j % 4 of (key, high = epoch, low = ((s * heads + h) * t + i) * ceil(t / 4) + j / 4) is at least
+// rate: independent of batch, rank, threads.
+struct AttentionDropout {
+  double rate = 0;  // 0: none, and the rest is not read
+  std::uint64_t key = 0, epoch = 0;
+  std::span<const std::int64_t> sample_ids{};  // [n]; in the memory of the context's device
+};
+
+// Scratch for the calls below, for at most n samples.
+std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t width,
+                                    std::int64_t heads, DType dtype, int threads,
+                                    Device::Kind device = Device::Kind::kCpu);
+
+// `lse` is absent in inference.
+void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64_t heads,
+                              const AttentionDropout& dropout, TensorView y, TensorView lse);
+
+// `y` and `lse` are those of forward, and so is `dropout`.
+void causal_attention_backward(KernelContext& context, TensorView qkv, std::int64_t heads,
+                               const AttentionDropout& dropout, TensorView y, TensorView lse,
+                               TensorView dy, TensorView dqkv, Write write);
+
+}  // namespace engine::ops

@@ -1,0 +1,33 @@
+// Causal self-attention in float32 on the CPU: what attention.cc calls for the chosen instruction
+// set.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/core/thread_pool.h"
+#include "engine/ops/common/cpu_dispatch.h"
+
+namespace engine::ops {
+
+struct AttentionSizes {
+  std::int64_t n, t, heads, size;  // size: of a head
+  std::uint64_t key,
+      epoch;  // dropout: a probability is kept when its word's upper 24 bits reach `threshold`
+  std::uint32_t threshold;
+  float factor;                    // of what is kept
+  const std::int64_t* sample_ids;  // nullptr: no dropout
+};
+
+// Operands as in attention.h; `lse` of forward may be nullptr. `scratch`: 64-byte aligned,
+// scratch_floats() floats. Results do not depend on the number of threads.
+struct AttentionTable {
+  std::int64_t (*scratch_floats)(std::int64_t t, std::int64_t size, int threads);
+  void (*forward)(const AttentionSizes& sizes, const float* qkv, float* y, float* lse,
+                  ThreadPool& threads, float* scratch);
+  void (*backward)(const AttentionSizes& sizes, const float* qkv, const float* y, const float* lse,
+                   const float* dy, float* dqkv, bool add, ThreadPool& threads, float* scratch);
+};
+
+ENGINE_ISA_TABLE(AttentionTable, attention_table)
+
+}  // namespace engine::ops

@@ -1,0 +1,95 @@
+// Which attention kernels run, and the sums of dy * y over each row of a head, which backward needs
+// first: a warp a row. Scheme and sources: attention_simt_cuda.cu, attention_mma_forward_cuda.cu.
+#include "engine/ops/attention/attention_cuda.h"
+
+#include <cmath>
+
+#include "engine/ops/attention/attention_operands.h"
+#include "engine/ops/device/storage_dispatch.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+
+// One warp for row i of a head, in the order of y's memory.
+template <class T>
+__global__ void __launch_bounds__(kThreads) sum_weights(AttentionOperands<T> o) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + warp_index();  // (sample, i, head)
+  if (row >= o.n * o.t * o.heads) return;
+  float sum = 0;
+  for (int c = lane_index(); c < o.size; c += kWarp)
+    sum += to_float(o.y[row * o.size + c]) * to_float(o.dy[row * o.size + c]);
+  sum = warp_sum(sum);
+  const std::int64_t head = row % o.heads, i = row / o.heads % o.t, sample = row / o.heads / o.t;
+  if (lane_index() == 0) o.weights[(sample * o.heads + head) * o.t + i] = sum;
+}
+
+template <class T>
+AttentionOperands<T> operands_of(const KernelContext& context, const TensorView& qkv,
+                                 std::int64_t heads, const AttentionDropout& dropout,
+                                 const TensorView& y, const TensorView& lse) {
+  AttentionOperands<T> o{};
+  o.n = qkv.shape[0];
+  o.t = qkv.shape[1];
+  o.heads = static_cast<int>(heads);
+  o.size = static_cast<int>(qkv.shape[2] / 3 / heads);
+  o.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(o.size)));
+  o.qkv = qkv.as<T>();
+  o.y = y.as<T>();
+  o.lse = lse.as<float>();
+  if (dropout.rate == 0) return o;
+  o.sample_ids = dropout.sample_ids.data();
+  o.key = dropout.key;
+  o.fixed_epoch = dropout.epoch;
+  o.epoch = context.epoch;
+  o.threshold = static_cast<std::uint32_t>(std::ceil(dropout.rate * 0x1p24));
+  o.factor = static_cast<float>(1 / (1 - dropout.rate));
+  return o;
+}
+
+template <class T>
+bool use_tensor_cores(const AttentionOperands<T>& o, Products products) {
+  const auto aligned = [](const void* address) {
+    return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
+  };
+  return (sizeof(T) == 2 || products != Products::kF32) &&
+         (o.size == 32 || o.size == 64 || o.size == 128) && aligned(o.qkv) && aligned(o.y) &&
+         aligned(o.dy) && aligned(o.dqkv);
+}
+
+}  // namespace
+
+std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t heads) {
+  return static_cast<std::size_t>(n * t * heads) * sizeof(float);
+}
+
+void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64_t heads,
+                              const AttentionDropout& dropout, TensorView y, TensorView lse) {
+  if (qkv.count() == 0) return;
+  with_storage(qkv.dtype, [&]<class T>(T) {
+    const AttentionOperands<T> o = operands_of<T>(context, qkv, heads, dropout, y, lse);
+    use_tensor_cores(o, context.products) ? start_mma_forward(o, context.products, context.stream)
+                                          : start_simt_forward(o, context.stream);
+  });
+}
+
+void causal_attention_backward(KernelContext& context, TensorView qkv, std::int64_t heads,
+                               const AttentionDropout& dropout, TensorView y, TensorView lse,
+                               TensorView dy, TensorView dqkv, Write write) {
+  if (qkv.count() == 0) return;
+  with_storage(qkv.dtype, [&]<class T>(T) {
+    AttentionOperands<T> o = operands_of<T>(context, qkv, heads, dropout, y, lse);
+    o.dy = dy.as<T>();
+    o.weights = reinterpret_cast<float*>(context.scratch.data());
+    o.dqkv = dqkv.as<T>();
+    o.add = write == Write::kAdd;
+    launch("attention_weights", sum_weights<T>,
+           {static_cast<unsigned>(divide_up(o.n * o.t * o.heads, kWarps))}, kThreads, 0,
+           context.stream, o);
+    use_tensor_cores(o, context.products) ? start_mma_backward(o, context.products, context.stream)
+                                          : start_simt_backward(o, context.stream);
+  });
+}
+
+}  // namespace engine::ops::cuda

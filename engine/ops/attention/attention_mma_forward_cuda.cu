@@ -1,0 +1,144 @@
+// Forward of attention by FlashAttention-2 (Dao, 2023) on tensor cores. A block keeps 64 queries, a
+// warp 16 of them, and meets the keys and values in chunks that arrive, while the chunk before is
+// worked on, by asynchronous copies (16-bit storage). Scores and probabilities stay in registers.
+// Bound: flops of the tensor cores, and the exponentials beside them.
+#include "engine/ops/attention/attention_dropout.h"
+#include "engine/ops/attention/attention_tiles.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+template <class M, int kSize>
+struct Shared {
+  using Tile = MmaTile<M, kSize>;
+  alignas(16) M q[Tile::kOwnElements], k[2][Tile::kOtherElements], v[2][Tile::kOtherElements];
+};
+
+// What a lane keeps of its two rows.
+struct RunningRows {
+  float top[2], sum[2];  // sum: the lane's own share
+};
+
+// Scores become probabilities relative to the largest score so far; returns by what the sums so far
+// must be multiplied.
+template <int kTiles>
+__device__ __forceinline__ void soften(float (&scores)[kTiles][4], std::int64_t i, std::int64_t j,
+                                       std::int64_t t, float scale, RunningRows& rows,
+                                       float (&shrink)[2]) {
+  const int lane = lane_index();
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const std::int64_t row = i + lane / 4 + 8 * half,
+                       last = row < t - 1 ? row : t - 1;  // rows from t on are not stored
+    const int seen =
+        last - j < 8 * kTiles ? static_cast<int>(last - j) : 8 * kTiles;  // the last column seen
+    float top = rows.top[half];
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+        float& s = scores[n][2 * half + side];
+        s = 8 * n + lane % 4 * 2 + side <= seen ? s * scale : -INFINITY;
+        top = s > top ? s : top;
+      }
+    for (int mask = 1; mask < 4; mask *= 2) {
+      const float other = shuffle_xor(top, mask);
+      top = other > top ? other : top;
+    }
+    shrink[half] = __expf(rows.top[half] - top);
+    rows.top[half] = top;
+    float sum = 0;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int side = 0; side < 2; ++side) {
+        float& s = scores[n][2 * half + side];
+        s = __expf(s - top);
+        sum += s;
+      }
+    rows.sum[half] = rows.sum[half] * shrink[half] + sum;
+  }
+}
+
+template <class T, class M, int kSize>
+__global__ void __launch_bounds__(kMmaThreads) mma_forward(AttentionOperands<T> o, int blocks) {
+  using Tile = MmaTile<M, kSize>;
+  auto& shared = block_shared<Shared<M, kSize>>();
+  const std::int64_t problem = blockIdx.x / blocks;
+  const std::int64_t query =
+      std::int64_t{blocks - 1 - static_cast<int>(blockIdx.x % blocks)} * kOwn;  // the longest first
+  const std::int64_t mine = query + warp_index() * 16, stride = o.stride();
+  const T *q = o.qkv + o.qkv_offset(problem), *k = q + o.width(), *v = k + o.width();
+  const ProblemDropout dropout(o, problem);
+  const auto fetch = [&](std::int64_t first, int stage) {
+    fetch_rows<M, kSize>(k + first * stride, stride, Tile::kOther, o.t - first, shared.k[stage]);
+    fetch_rows<M, kSize>(v + first * stride, stride, Tile::kOther, o.t - first, shared.v[stage]);
+  };
+  fetch_rows<M, kSize>(q + query * stride, stride, kOwn, o.t - query, shared.q);
+  fetch(0, 0);
+  commit_copies();
+
+  RunningRows rows{{-INFINITY, -INFINITY}, {0, 0}};
+  float y[kSize / 8][4] = {};
+  const std::int64_t end = query + kOwn < o.t ? query + kOwn : o.t;
+  int stage = 0;
+  for (std::int64_t first = 0; first < end; first += Tile::kOther, stage ^= 1) {
+    if (first + Tile::kOther < end) fetch(first + Tile::kOther, stage ^ 1);
+    commit_copies();
+    wait_copies<1>();
+    __syncthreads();
+    if (first <= mine + 15) {  // else no row of the warp sees the chunk
+      float scores[Tile::kOther / 8][4], shrink[2];
+      multiply_tiles<M, kSize>(shared.q + warp_index() * 16 * Tile::kStride, shared.k[stage],
+                               scores);
+      soften(scores, mine, first, o.t, o.scale, rows, shrink);
+      if (dropout.active) {
+#pragma unroll
+        for (int n = 0; n < Tile::kOther / 8; ++n) {
+          float factors[4];
+          draw_by_queries(dropout, mine, first + 8 * n, factors);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) scores[n][i] *= factors[i];
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kSize / 8; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) y[n][i] *= shrink[i / 2];
+      add_tiles<M, kSize>(scores, shared.v[stage], y);
+    }
+    __syncthreads();
+  }
+  wait_copies<0>();
+
+  float inverse[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = rows.sum[half];
+    for (int mask = 1; mask < 4; mask *= 2) sum += shuffle_xor(sum, mask);
+    inverse[half] = 1 / sum;
+    const std::int64_t row = mine + lane_index() / 4 + 8 * half;
+    if (o.lse != nullptr && row < o.t && lane_index() % 4 == 0)
+      o.lse[problem * o.t + row] = rows.top[half] + logf(sum);
+  }
+  store_tiles<kSize>(y, inverse, mine, o.t, o.width(), false, o.y + o.y_offset(problem));
+}
+
+}  // namespace
+
+template <class T>
+void start_mma_forward(const AttentionOperands<T>& operands, Products products, void* stream) {
+  with_mma_tile<T>(
+      products, operands.size, [&]<class M, int kSize>(M, std::integral_constant<int, kSize>) {
+        const std::int64_t blocks = divide_up(operands.t, kOwn);
+        launch("attention_mma_forward", mma_forward<T, M, kSize>,
+               {static_cast<unsigned>(operands.n * operands.heads * blocks)}, kMmaThreads,
+               sizeof(Shared<M, kSize>), stream, operands, static_cast<int>(blocks));
+      });
+}
+
+template void start_mma_forward(const AttentionOperands<float>&, Products, void*);
+template void start_mma_forward(const AttentionOperands<bf16>&, Products, void*);
+template void start_mma_forward(const AttentionOperands<f16>&, Products, void*);
+
+}  // namespace engine::ops::cuda

@@ -1,0 +1,76 @@
+// What causal self-attention means: plain loops over one head of one sample. Contract: attention.h.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "engine/core/random.h"
+#include "engine/ops/attention/attention.h"
+
+namespace engine::ops::reference {
+
+// One head of one sample. q, k, v and their gradients: rows of `size`, 3 * width apart; y, dy: rows
+// of `size`, width apart.
+template <class T>
+struct AttentionHead {
+  std::int64_t t, size, width;
+  const T *q, *k, *v;
+  T* lse;  // [t]; nullptr: not kept
+  double rate;
+  std::uint64_t key, epoch,
+      first_block;  // of the dropout of row 0; each row has ceil(t / 4) blocks
+
+  T score(std::int64_t i, std::int64_t j) const {
+    T sum = 0;
+    for (std::int64_t c = 0; c < size; ++c) sum += q[i * 3 * width + c] * k[j * 3 * width + c];
+    return sum / std::sqrt(static_cast<T>(size));
+  }
+  T keep(std::int64_t i, std::int64_t j) const {
+    if (rate == 0) return 1;
+    const auto low = first_block + static_cast<std::uint64_t>(i * ((t + 3) / 4) + j / 4);
+    const std::uint32_t word = philox(key, epoch, low)[static_cast<std::size_t>(j % 4)];
+    return uniform_float(word) >= rate ? static_cast<T>(1 / (1 - rate)) : T{0};
+  }
+};
+
+// Two passes over the keys, the largest score first: no row of scores is stored.
+template <class T>
+void causal_attention_forward(const AttentionHead<T>& head, T* y) {
+  for (std::int64_t i = 0; i < head.t; ++i, y += head.width) {
+    T largest = head.score(i, 0), sum = 0;
+    for (std::int64_t j = 1; j <= i; ++j) largest = std::fmax(largest, head.score(i, j));
+    for (std::int64_t c = 0; c < head.size; ++c) y[c] = 0;
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const T p = std::exp(head.score(i, j) - largest), kept = p * head.keep(i, j);
+      sum += p;
+      for (std::int64_t c = 0; c < head.size; ++c) y[c] += kept * head.v[j * 3 * head.width + c];
+    }
+    for (std::int64_t c = 0; c < head.size; ++c) y[c] /= sum;
+    if (head.lse != nullptr) head.lse[i] = largest + std::log(sum);
+  }
+}
+
+// Adds to dq, dk and dv.
+template <class T>
+void causal_attention_backward(const AttentionHead<T>& head, const T* y, const T* dy, T* dq, T* dk,
+                               T* dv) {
+  const T scale = 1 / std::sqrt(static_cast<T>(head.size));
+  for (std::int64_t i = 0; i < head.t; ++i, y += head.width, dy += head.width) {
+    T weight = 0;  // sum over j of p_ij times its gradient
+    for (std::int64_t c = 0; c < head.size; ++c) weight += dy[c] * y[c];
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const std::int64_t row_i = i * 3 * head.width, row_j = j * 3 * head.width;
+      const T p = std::exp(head.score(i, j) - head.lse[i]), keep = head.keep(i, j);
+      T dp = 0;
+      for (std::int64_t c = 0; c < head.size; ++c) dp += dy[c] * head.v[row_j + c];
+      const T ds = p * (keep * dp - weight) * scale;
+      for (std::int64_t c = 0; c < head.size; ++c) {
+        dq[row_i + c] += ds * head.k[row_j + c];
+        dk[row_j + c] += ds * head.q[row_i + c];
+        dv[row_j + c] += p * keep * dy[c];
+      }
+    }
+  }
+}
+
+}  // namespace engine::ops::reference

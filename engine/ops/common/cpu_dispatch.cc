@@ -1,0 +1,82 @@
+// Chooses the instruction set at run time.
+#include "engine/ops/common/cpu_dispatch.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include "engine/core/error.h"
+
+namespace engine::ops {
+namespace {
+
+constexpr int kUnset = -1;
+std::atomic<int> chosen{kUnset};
+
+CpuIsa from_environment() {
+  const char* text = std::getenv("ENGINE_ISA");
+  return text == nullptr || *text == '\0' ? best_cpu_isa() : parse_cpu_isa(text);
+}
+
+void check_supported(CpuIsa isa) {
+  if (isa <= best_cpu_isa()) return;
+  throw ModelError("instruction set " + std::string(to_string(isa)) +
+                   " asked for (ENGINE_ISA), but this CPU has only " +
+                   std::string(to_string(best_cpu_isa())));
+}
+
+}  // namespace
+
+std::string_view to_string(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kAvx2:
+      return "avx2";
+    case CpuIsa::kAvx512:
+      return "avx512";
+    default:
+      return "baseline";
+  }
+}
+
+CpuIsa best_cpu_isa() {
+#if ENGINE_X86_ISAS
+  // __builtin_cpu_supports also asks the operating system whether it saves the wide registers.
+  static const CpuIsa best = [] {
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuIsa::kBaseline;
+    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+    return wide ? CpuIsa::kAvx512 : CpuIsa::kAvx2;
+  }();
+  return best;
+#else
+  return CpuIsa::kBaseline;
+#endif
+}
+
+CpuIsa cpu_isa() {
+  int isa = chosen.load(std::memory_order_relaxed);
+  if (isa == kUnset) {
+    isa = static_cast<int>(from_environment());
+    chosen.store(isa, std::memory_order_relaxed);
+  }
+  return static_cast<CpuIsa>(isa);
+}
+
+void set_cpu_isa(CpuIsa isa) {
+  check_supported(isa);
+  chosen.store(static_cast<int>(isa), std::memory_order_relaxed);
+}
+
+CpuIsa parse_cpu_isa(std::string_view text) {
+  for (const CpuIsa isa : {CpuIsa::kBaseline, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    if (text == to_string(isa)) {
+      check_supported(isa);
+      return isa;
+    }
+  }
+  throw ModelError("unknown instruction set '" + std::string(text) +
+                   "' (ENGINE_ISA): use baseline, avx2 or avx512");
+}
+
+}  // namespace engine::ops

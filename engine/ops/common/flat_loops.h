@@ -1,0 +1,47 @@
+// Loops that the memory-bound kernels share: whole vectors, then what is left. Only for sources
+// compiled once per instruction set (simd.h, cpu_dispatch.h).
+#pragma once
+
+#include <cstdint>
+
+#include "engine/core/thread_pool.h"
+#include "engine/ops/common/simd.h"
+
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
+
+// How many elements of a vector are real: all, or the first `count`.
+struct AllLanes {
+  ENGINE_INLINE Floats load_from(const float* p) const { return load(p); }
+  ENGINE_INLINE void store_to(float* p, Floats v) const { store(p, v); }
+};
+struct SomeLanes {
+  std::int64_t count;
+  ENGINE_INLINE Floats load_from(const float* p) const { return load_partial(p, count); }
+  ENGINE_INLINE void store_to(float* p, Floats v) const { store_partial(p, v, count); }
+};
+
+// Calls body(lanes, i) for the vectors that cover [first, last).
+template <class Body>
+ENGINE_INLINE void for_each_vector(std::int64_t first, std::int64_t last, Body body) {
+  std::int64_t i = first;
+  for (; i + kWidth <= last; i += kWidth) body(AllLanes{}, i);
+  if (i < last) body(SomeLanes{last - i}, i);
+}
+
+// Calls body(lanes, i) for the vectors that cover [0, count), on all threads; small arrays stay on
+// the caller's.
+template <class Body>
+ENGINE_INLINE void run_flat(ThreadPool& threads, std::int64_t count, Body body) {
+  constexpr std::int64_t kUnit = 4096;  // 16 KiB: below it waking a thread costs more than it saves
+  threads.run((count + kUnit - 1) / kUnit, [=](std::int64_t first, std::int64_t last, int) {
+    for_each_vector(first * kUnit, smaller(last * kUnit, count), body);
+  });
+}
+
+// Writes `v`, or adds it to what is there.
+template <bool kAdd, class Lanes>
+ENGINE_INLINE void put(Lanes lanes, float* p, Floats v) {
+  lanes.store_to(p, kAdd ? lanes.load_from(p) + v : v);
+}
+
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE

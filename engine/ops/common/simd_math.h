@@ -1,0 +1,88 @@
+// exp and what is made of it, for vectors of floats. Only for sources compiled once per instruction
+// set (simd.h). Coefficients: weighted least squares iterated to the minimax of the relative error
+// (Lawson, 1961), rounded to float.
+#pragma once
+
+#include "engine/ops/common/simd.h"
+
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
+
+ENGINE_INLINE Floats min(Floats a, Floats b) {  // like `a < b ? a : b`: when either is NaN, b
+#if defined(__AVX512F__)
+  return reinterpret_cast<Floats>(
+      _mm512_min_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
+#elif defined(__AVX__)
+  return reinterpret_cast<Floats>(
+      _mm256_min_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
+#elif defined(__SSE2__)
+  return reinterpret_cast<Floats>(
+      _mm_min_ps(reinterpret_cast<__m128>(a), reinterpret_cast<__m128>(b)));
+#else
+  return select(a < b, a, b);
+#endif
+}
+
+// 2^n for whole n in [-126, 127].
+ENGINE_INLINE Floats power_of_two(Ints n) { return reinterpret_cast<Floats>((n + 127) << 23); }
+
+// e^(x + low) within 2e-7, relative, down to the smallest normal number; the bound is absolute
+// (2^-149) below it. Above 88.72 infinite, NaN for NaN. |low| <= 0.06 is what x has lost by
+// rounding. Method: x = n log(2) + r with |r| <= log(2) / 2, e^r by a polynomial (Cody and Waite,
+// 1980).
+ENGINE_INLINE Floats exp(Floats x, Floats low = zero()) {
+  x = min(broadcast(89.f), max(broadcast(-104.f), x));
+  const Floats shifter = broadcast(
+      0x1.8p23f);  // sums with it are rounded to whole numbers, which its low bits then hold
+  const Floats shifted = x * broadcast(0x1.715476p+0f) + shifter;
+  const Floats whole = shifted - shifter;
+  const Ints n = reinterpret_cast<Ints>(shifted) - reinterpret_cast<Ints>(shifter);
+  const Floats r = (x - whole * broadcast(0x1.62e4p-1f)) - whole * broadcast(0x1.7f7d1cp-20f) + low;
+  Floats sum = r * broadcast(0x1.6ab92p-10f) + broadcast(0x1.126d64p-7f);
+  sum = sum * r + broadcast(0x1.55589cp-5f);
+  sum = sum * r + broadcast(0x1.55540ap-3f);
+  sum = sum * r + broadcast(0x1.fffffap-2f);
+  sum = sum * r + broadcast(1.f);
+  sum = sum * r + broadcast(1.f);
+  const Ints half = n >> 1;  // two steps: 2^n alone may be beyond the range of floats
+  return sum * power_of_two(half) * power_of_two(n - half);
+}
+
+struct Sigmoid {
+  Floats value, complement;  // 1 / (1 + e^-x), and 1 minus that
+};
+
+// Both within 3e-7, relative, for |x| <= 80. The value is (1 + tanh(x / 2)) / 2 without the
+// cancellation.
+ENGINE_INLINE Sigmoid sigmoid(Floats x) {
+  const Floats e = exp(-x), value = broadcast(1.f) / (broadcast(1.f) + e);
+  return {value, min(broadcast(3e38f), e) * value};
+}
+
+struct NormalDistribution {
+  Floats density, below;  // e^(-x^2 / 2) / sqrt(2 pi), and its integral up to x
+};
+
+// Both within 6e-7, relative, for |x| <= 12; beyond 14 they are 0, or 0 and 1.
+// below = erfc(-x / sqrt(2)) / 2, where erfc(a) e^(a^2) is a polynomial in 1 / (1 + 0.4 a) for a >=
+// 0.
+ENGINE_INLINE NormalDistribution normal_distribution(Floats x) {
+  const Floats size = min(broadcast(15.f), max(x, -x));
+  const Floats high = reinterpret_cast<Floats>(reinterpret_cast<Ints>(size) &
+                                               ~0xFFF);  // 12 bits: its square is exact
+  const Floats bell =
+      exp(high * high * broadcast(-0.5f), (size - high) * (size + high) * broadcast(-0.5f));
+  const Floats t =
+      broadcast(1.f) / (broadcast(1.f) + size * broadcast(0.28284271f));  // 0.4 / sqrt(2)
+  Floats sum = t * broadcast(0.04143583214771368f) + broadcast(-0.14121501560437585f);
+  sum = sum * t + broadcast(0.08585355683750667f);
+  sum = sum * t + broadcast(0.0858110175050016f);
+  sum = sum * t + broadcast(0.08125722318952099f);
+  sum = sum * t + broadcast(0.19274813544171052f);
+  sum = sum * t + broadcast(0.20205412727262692f);
+  sum = sum * t + broadcast(0.22641956067240834f);
+  sum = sum * t + broadcast(0.22563562513574514f);
+  const Floats tail = broadcast(0.5f) * bell * t * sum;
+  return {bell * broadcast(0.3989422804014327f), select(x > zero(), broadcast(1.f) - tail, tail)};
+}
+
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE

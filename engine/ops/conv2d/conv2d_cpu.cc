@@ -1,0 +1,271 @@
+// Convolution forward and backward to its input: matrix products whose rows are the pixels of the
+// result.
+//
+// In NHWC the kernel_w * in values that one kernel row reads for one pixel lie side by side, and so
+// do the weights for them (HWIO). So a pixel's row of the product is kernel_h runs of kernel_w * in
+// floats, a map row apart, read in place through a table of offsets: no im2col. A tile is 6
+// (AVX-512: 8) pixels x 2 vectors of output channels; the pixels may lie on any rows, of any
+// images. Backward to the input is the same product over dy: for stride s, the pixels of dx fall
+// into s * s classes of equal (pixel + padding) mod s, and for each class the taps that reach it
+// form a kernel of its own, rotated and transposed. The bound is the FMA rate.
+#include "engine/ops/conv2d/conv2d_cpu.h"
+
+#include "engine/ops/conv2d/conv2d_maps.h"
+
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
+namespace {
+
+// One product: for each place p of each image, result[c_row[p]][column] = sum over steps k of
+// maps[a_row[p] + step[k]] * packed[k][column]. a_row and c_row hold a whole group of images.
+struct Product {
+  std::int64_t places;  // of one image
+  std::int64_t steps, columns;
+  std::int64_t *a_row, *c_row, *step;
+  float* packed;
+};
+
+// The part of a panel that tile `i` of `tiles` brings nearer while it computes: all of them, the
+// whole panel.
+ENGINE_INLINE void prefetch_share(const float* panel, std::int64_t floats, std::int64_t i,
+                                  std::int64_t tiles) {
+  const std::int64_t share = (floats + 16 * tiles - 1) / (16 * tiles) * 16;
+  for (std::int64_t f = i * share; f < smaller(floats, (i + 1) * share); f += 16)
+    __builtin_prefetch(panel + f, 0, 2);
+}
+
+// A block of at most kPlaceBlock places: steps in chunks that keep one panel in L1, panels, tiles.
+void run_block(const Product& p, const float* maps, std::int64_t first, std::int64_t count,
+               float* result, const float* bias, bool add) {
+  const EvenCut tiles(count, kMaxPointerRows), chunks(p.steps, kStepsInCache);
+  const std::int64_t panels = panel_count(p.columns);
+  for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
+    const std::int64_t first_step = chunks.start(chunk);
+    PointerRows tile{maps, nullptr, p.step + first_step, chunks.size(chunk), nullptr};
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      const std::int64_t column = panel * kPanel, width = panel_width(p.columns, panel);
+      const float* b = p.packed + column * p.steps + first_step * width;
+      TileOutput out{result + column, smaller(p.columns - column, kPanel), add || chunk > 0,
+                     nullptr, false};
+      if (bias != nullptr && chunk == 0) out.bias = bias + column;
+      for (std::int64_t i = 0; i < tiles.pieces; ++i) {
+        tile.row = p.a_row + first + tiles.start(i);
+        tile.c_row = p.c_row + first + tiles.start(i);
+        if (panel + 1 < panels)
+          prefetch_share(b + p.steps * kPanel, tile.steps * width, i, tiles.pieces);
+        pointer_tile_for<true>(tiles.size(i), out.columns)(tile, b, out);
+      }
+    }
+  }
+}
+
+// `products` over images [first, last), in groups of `group`.
+void run_images(const Product* products, std::int64_t product_count, const Maps& maps,
+                std::int64_t group, std::int64_t first, std::int64_t last, float* buffer,
+                float* result, std::int64_t result_floats, const float* bias, bool add) {
+  if (first == last) return;
+  maps.clear(buffer, group);
+  for (std::int64_t image = first; image < last; image += group) {
+    const std::int64_t images = smaller(group, last - image);
+    const float* padded = maps.padded(image, images, buffer);
+    for (std::int64_t i = 0; i < product_count; ++i) {
+      if (products[i].places == 0 || (add && products[i].steps == 0)) continue;
+      const EvenCut blocks(images * products[i].places, kPlaceBlock);
+      for (std::int64_t b = 0; b < blocks.pieces; ++b) {
+        run_block(products[i], padded, blocks.start(b), blocks.size(b),
+                  result + image * result_floats, bias, add);
+      }
+    }
+  }
+}
+
+// Takes `floats` from the scratch.
+float* take(float*& scratch, std::int64_t floats) {
+  float* taken = scratch;
+  scratch += floats;
+  return taken;
+}
+
+std::int64_t packed_floats(std::int64_t steps, std::int64_t columns) {
+  return panel_count(columns) * kPanel * steps;
+}
+std::int64_t table_floats(std::int64_t entries) {
+  return round_up_16(2 * entries);
+}  // of int64, in floats
+
+std::int64_t* take_table(float*& scratch, std::int64_t entries) {
+  return reinterpret_cast<std::int64_t*>(take(scratch, table_floats(entries)));
+}
+
+// Steps: `rows` runs of `run` neighbours, `pitch` apart.
+void fill_steps(std::int64_t rows, std::int64_t run, std::int64_t pitch, std::int64_t* step) {
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t t = 0; t < run; ++t) *step++ = row * pitch + t;
+}
+
+// ---- forward
+
+Maps forward_maps(const ConvSizes& s, const float* x) {
+  return {x, s.in_h, s.in_w, s.in, s.padding, s.padding, s.padding, s.padding};
+}
+
+std::int64_t forward_scratch(const ConvSizes& s, int threads) {
+  const std::int64_t places = s.out_h * s.out_w, group = group_images(places, s.n);
+  const std::int64_t steps = s.kernel_h * s.kernel_w * s.in;
+  return packed_floats(steps, s.out) + table_floats(steps) + 2 * table_floats(group * places) +
+         threads * forward_maps(s, nullptr).buffer_floats(group);
+}
+
+void forward(const ConvSizes& s, const float* x, const float* weight, const float* bias, float* y,
+             ThreadPool& threads, float* scratch) {
+  const Maps maps = forward_maps(s, x);
+  const std::int64_t places = s.out_h * s.out_w, group = group_images(places, s.n);
+  Product product{places, s.kernel_h * s.kernel_w * s.in, s.out, nullptr, nullptr, nullptr,
+                  nullptr};
+  product.packed = take(scratch, packed_floats(product.steps, s.out));
+  product.step = take_table(scratch, product.steps);
+  product.a_row = take_table(scratch, group * places);
+  product.c_row = take_table(scratch, group * places);
+  fill_steps(s.kernel_h, s.kernel_w * s.in, maps.pitch(), product.step);
+  for (std::int64_t image = 0, i = 0; image < group; ++image) {
+    for (std::int64_t oy = 0; oy < s.out_h; ++oy) {
+      for (std::int64_t ox = 0; ox < s.out_w; ++ox, ++i) {
+        product.a_row[i] =
+            image * maps.padded_floats() + oy * s.stride * maps.pitch() + ox * s.stride * s.in;
+        product.c_row[i] = i * s.out;
+      }
+    }
+  }
+  threads.run(panel_count(s.out), [&](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t panel = first; panel < last; ++panel) {
+      const std::int64_t column = panel * kPanel;
+      pack_rows(weight + column, s.out, product.steps, smaller(s.out - column, kPanel),
+                product.packed + column * product.steps);
+    }
+  });
+  threads.run(s.n, [&](std::int64_t first, std::int64_t last, int thread) {
+    run_images(&product, 1, maps, group, first, last, scratch + thread * maps.buffer_floats(group),
+               y, places * s.out, bias, false);
+  });
+}
+
+// ---- backward to the input
+
+constexpr std::int64_t kMaxClasses = 16;  // stride 4; beyond it conv2d.cc takes the reference
+
+// Along one axis, the pixels of dx with (pixel + padding) mod stride == phase: first, first +
+// stride, ... `count` of them. They are reached by the taps phase, phase + stride, ..., `taps` of
+// them. The first pixel's taps, taken backwards, read dy at `origin`, origin + 1, ...; the next
+// pixel's one further.
+struct Phase {
+  std::int64_t phase, first, count, taps, origin;
+};
+
+Phase phase_of(std::int64_t phase, std::int64_t in, std::int64_t kernel, std::int64_t stride,
+               std::int64_t padding) {
+  Phase p{};
+  p.phase = phase;
+  p.first = ((phase - padding) % stride + stride) % stride;
+  p.count = p.first < in ? (in - 1 - p.first) / stride + 1 : 0;
+  p.taps = phase < kernel ? (kernel - 1 - phase) / stride + 1 : 0;
+  p.origin = (p.first + padding - phase) / stride - (p.taps - 1);
+  return p;
+}
+
+Maps backward_maps(const ConvSizes& s, const float* dy) {
+  Maps maps{dy, s.out_h, s.out_w, s.out, 0, 0, 0, 0};
+  for (std::int64_t phase = 0; phase < s.stride; ++phase) {
+    const Phase y = phase_of(phase, s.in_h, s.kernel_h, s.stride, s.padding);
+    const Phase x = phase_of(phase, s.in_w, s.kernel_w, s.stride, s.padding);
+    if (y.taps > 0 && y.count > 0) {
+      maps.top = larger(maps.top, -y.origin);
+      maps.bottom = larger(maps.bottom, y.origin + y.count - 1 + y.taps - s.out_h);
+    }
+    if (x.taps > 0 && x.count > 0) {
+      maps.left = larger(maps.left, -x.origin);
+      maps.right = larger(maps.right, x.origin + x.count - 1 + x.taps - s.out_w);
+    }
+  }
+  return maps;
+}
+
+// Images to a group: by the places of the largest class.
+std::int64_t backward_group(const ConvSizes& s) {
+  return group_images(((s.in_h + s.stride - 1) / s.stride) * ((s.in_w + s.stride - 1) / s.stride),
+                      s.n);
+}
+
+std::int64_t backward_data_scratch(const ConvSizes& s, int threads) {
+  const std::int64_t group = backward_group(s), classes = s.stride * s.stride;
+  const std::int64_t steps = s.kernel_h * s.kernel_w * s.out;
+  return packed_floats(steps, s.in) + table_floats(steps) +
+         2 * table_floats(group * s.in_h * s.in_w) + 3 * 16 * classes +
+         threads * backward_maps(s, nullptr).buffer_floats(group);
+}
+
+void fill_tables(const ConvSizes& s, const Maps& maps, std::int64_t group, const Phase& y,
+                 const Phase& x, Product& product) {
+  for (std::int64_t image = 0, i = 0; image < group; ++image) {
+    for (std::int64_t v = 0; v < y.count; ++v) {
+      for (std::int64_t u = 0; u < x.count; ++u, ++i) {
+        product.a_row[i] = image * maps.padded_floats() + (y.origin + v + maps.top) * maps.pitch() +
+                           (x.origin + u + maps.left) * s.out;
+        product.c_row[i] =
+            ((image * s.in_h + y.first + v * s.stride) * s.in_w + x.first + u * s.stride) * s.in;
+      }
+    }
+  }
+}
+
+// One panel of a class's weights: [taps backwards][out] x input channels.
+void pack_class(const ConvSizes& s, const Phase& y, const Phase& x, const float* weight,
+                std::int64_t panel, const Product& product) {
+  const std::int64_t column = panel * kPanel, width = panel_width(s.in, panel);
+  float* to = product.packed + column * product.steps;
+  for (std::int64_t j = y.taps - 1; j >= 0; --j) {
+    for (std::int64_t i = x.taps - 1; i >= 0; --i, to += s.out * width) {
+      const std::int64_t tap = (y.phase + j * s.stride) * s.kernel_w + x.phase + i * s.stride;
+      pack_columns(weight + (tap * s.in + column) * s.out, s.out, s.out,
+                   smaller(s.in - column, kPanel), width, to);
+    }
+  }
+}
+
+void backward_data(const ConvSizes& s, const float* dy, const float* weight, float* dx, bool add,
+                   ThreadPool& threads, float* scratch) {
+  const Maps maps = backward_maps(s, dy);
+  const std::int64_t group = backward_group(s), classes = s.stride * s.stride;
+  Product products[kMaxClasses];
+  for (std::int64_t c = 0; c < classes; ++c) {
+    const Phase y = phase_of(c / s.stride, s.in_h, s.kernel_h, s.stride, s.padding);
+    const Phase x = phase_of(c % s.stride, s.in_w, s.kernel_w, s.stride, s.padding);
+    Product& product = products[c];
+    product = {
+        y.count * x.count, y.taps * x.taps * s.out, s.in, nullptr, nullptr, nullptr, nullptr};
+    product.packed = take(scratch, packed_floats(product.steps, s.in));
+    product.step = take_table(scratch, product.steps);
+    product.a_row = take_table(scratch, group * product.places);
+    product.c_row = take_table(scratch, group * product.places);
+    fill_steps(y.taps, x.taps * s.out, maps.pitch(), product.step);
+    fill_tables(s, maps, group, y, x, product);
+  }
+  threads.run(panel_count(s.in), [&](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t panel = first; panel < last; ++panel) {
+      for (std::int64_t c = 0; c < classes; ++c) {
+        pack_class(s, phase_of(c / s.stride, s.in_h, s.kernel_h, s.stride, s.padding),
+                   phase_of(c % s.stride, s.in_w, s.kernel_w, s.stride, s.padding), weight, panel,
+                   products[c]);
+      }
+    }
+  });
+  threads.run(s.n, [&](std::int64_t first, std::int64_t last, int thread) {
+    run_images(products, classes, maps, group, first, last,
+               scratch + thread * maps.buffer_floats(group), dx, s.in_h * s.in_w * s.in, nullptr,
+               add);
+  });
+}
+
+}  // namespace
+
+const Conv2dTable conv2d_table{forward_scratch, forward, backward_data_scratch, backward_data};
+
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE

@@ -1,0 +1,37 @@
+// Convolution in float32 on the CPU: what conv2d.cc calls for the chosen instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/core/thread_pool.h"
+#include "engine/ops/common/cpu_dispatch.h"
+
+namespace engine::ops {
+
+// A Conv2dGeometry with its batch, as plain numbers.
+struct ConvSizes {
+  std::int64_t n, in_h, in_w, in, out_h, out_w, out, kernel_h, kernel_w, stride, padding;
+};
+
+// `scratch`: 64-byte aligned, as many floats as x_scratch says for this or a larger n. Operands as
+// in conv2d.h; `bias` and `dbias` may be nullptr. The bits of forward and backward_data do not
+// depend on the number of threads.
+struct Conv2dTable {
+  std::int64_t (*forward_scratch)(const ConvSizes& sizes, int threads);
+  void (*forward)(const ConvSizes& sizes, const float* x, const float* weight, const float* bias,
+                  float* y, ThreadPool& threads, float* scratch);
+  std::int64_t (*backward_data_scratch)(const ConvSizes& sizes, int threads);
+  void (*backward_data)(const ConvSizes& sizes, const float* dy, const float* weight, float* dx,
+                        bool add, ThreadPool& threads, float* scratch);
+};
+
+struct Conv2dWeightsTable {
+  std::int64_t (*scratch)(const ConvSizes& sizes, int threads);
+  void (*run)(const ConvSizes& sizes, const float* x, const float* dy, float* dweight, float* dbias,
+              bool add, ThreadPool& threads, float* scratch);
+};
+
+ENGINE_ISA_TABLE(Conv2dTable, conv2d_table)
+ENGINE_ISA_TABLE(Conv2dWeightsTable, conv2d_weights_table)
+
+}  // namespace engine::ops

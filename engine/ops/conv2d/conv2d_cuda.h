@@ -1,0 +1,20 @@
+// Convolution on a CUDA device; operands as in conv2d.h, checked there. Storage of x, y, weight and
+// their copies in dy and dx: f32, bf16 or f16; bias, dweight and dbias: f32.
+#pragma once
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/conv2d/conv2d.h"
+
+namespace engine::ops::cuda {
+
+// Never less for a larger n.
+std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype);
+
+void conv2d_forward(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
+                    TensorView weight, TensorView bias, TensorView y);
+void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& geometry, TensorView dy,
+                          TensorView weight, TensorView dx, Write write);
+void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
+                             TensorView dy, TensorView dweight, TensorView dbias, Write write);
+
+}  // namespace engine::ops::cuda

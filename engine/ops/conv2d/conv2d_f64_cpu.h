@@ -1,0 +1,22 @@
+// Convolution in float64 on the CPU: what conv2d.cc calls for the chosen instruction set.
+#pragma once
+
+#include "engine/ops/conv2d/conv2d_cpu.h"
+
+namespace engine::ops {
+
+// As Conv2dTable and Conv2dWeightsTable, for any stride and in doubles; `scratch` serves all three.
+// No result depends on the number of threads. The gradient of the bias is not here.
+struct Conv2dF64Table {
+  std::int64_t (*scratch)(const ConvSizes& sizes, int threads);
+  void (*forward)(const ConvSizes& sizes, const double* x, const double* weight, const double* bias,
+                  double* y, ThreadPool& threads, double* scratch);
+  void (*backward_data)(const ConvSizes& sizes, const double* dy, const double* weight, double* dx,
+                        bool add, ThreadPool& threads, double* scratch);
+  void (*backward_weights)(const ConvSizes& sizes, const double* x, const double* dy,
+                           double* dweight, bool add, ThreadPool& threads, double* scratch);
+};
+
+ENGINE_ISA_TABLE(Conv2dF64Table, conv2d_f64_table)
+
+}  // namespace engine::ops

@@ -1,0 +1,113 @@
+// What the convolution means, in any scalar type: plain loops. What the fast kernels are tested
+// against.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/gemm/dense_reference.h"
+
+namespace engine::ops {
+
+// Calls body(oy, ox, iy, ix) for every output place and the input place that tap (ky, kx) reads
+// there, padding left out.
+template <class Body>
+void for_each_place(const Conv2dGeometry& g, std::int64_t ky, std::int64_t kx, Body body) {
+  for (std::int64_t oy = 0; oy < g.out_h(); ++oy) {
+    const std::int64_t iy = oy * g.stride + ky - g.padding;
+    if (iy < 0 || iy >= g.in_h) continue;
+    for (std::int64_t ox = 0; ox < g.out_w(); ++ox) {
+      const std::int64_t ix = ox * g.stride + kx - g.padding;
+      if (ix >= 0 && ix < g.in_w) body(oy, ox, iy, ix);
+    }
+  }
+}
+
+// Images [first, last): y[o] = bias[o] + sum over taps and channels of x[iy, ix, i] * weight[ky,
+// kx, i, o].
+template <class T>
+void conv2d_forward_reference(const Conv2dGeometry& g, std::int64_t first, std::int64_t last,
+                              const T* x, const T* weight, const T* bias, T* y) {
+  const std::int64_t in = g.in_channels, out = g.out_channels, places = g.out_h() * g.out_w();
+  for (std::int64_t image = first; image < last; ++image) {
+    const T* from = x + image * g.in_h * g.in_w * in;
+    T* to = y + image * places * out;
+    for (std::int64_t e = 0; e < places * out; ++e) to[e] = bias ? bias[e % out] : T(0);
+    for (std::int64_t ky = 0; ky < g.kernel_h; ++ky) {
+      for (std::int64_t kx = 0; kx < g.kernel_w; ++kx) {
+        const T* taps = weight + (ky * g.kernel_w + kx) * in * out;
+        for_each_place(g, ky, kx,
+                       [&](std::int64_t oy, std::int64_t ox, std::int64_t iy, std::int64_t ix) {
+                         T* sums = to + (oy * g.out_w() + ox) * out;
+                         for (std::int64_t i = 0; i < in; ++i) {
+                           const T value = from[(iy * g.in_w + ix) * in + i];
+                           for (std::int64_t o = 0; o < out; ++o)
+                             sums[o] += value * taps[i * out + o];
+                         }
+                       });
+      }
+    }
+  }
+}
+
+// Images [first, last): dx[iy, ix, i] = sum over the outputs that read it of dy[oy, ox, o] *
+// weight[ky, kx, i, o].
+template <class T>
+void conv2d_backward_data_reference(const Conv2dGeometry& g, std::int64_t first, std::int64_t last,
+                                    const T* dy, const T* weight, T* dx, Write write) {
+  const std::int64_t in = g.in_channels, out = g.out_channels, places = g.in_h * g.in_w;
+  for (std::int64_t image = first; image < last; ++image) {
+    const T* from = dy + image * g.out_h() * g.out_w() * out;
+    T* to = dx + image * places * in;
+    if (write == Write::kOverwrite)
+      for (std::int64_t e = 0; e < places * in; ++e) to[e] = T(0);
+    for (std::int64_t ky = 0; ky < g.kernel_h; ++ky) {
+      for (std::int64_t kx = 0; kx < g.kernel_w; ++kx) {
+        const T* taps = weight + (ky * g.kernel_w + kx) * in * out;
+        for_each_place(
+            g, ky, kx, [&](std::int64_t oy, std::int64_t ox, std::int64_t iy, std::int64_t ix) {
+              for (std::int64_t i = 0; i < in; ++i)
+                to[(iy * g.in_w + ix) * in + i] +=
+                    dot_reference(from + (oy * g.out_w() + ox) * out, taps + i * out, out);
+            });
+      }
+    }
+  }
+}
+
+// Rows [first, last) of dweight seen as [kh * kw * in, out]: the sum over images and places of x *
+// dy.
+template <class T>
+void conv2d_backward_weights_reference(const Conv2dGeometry& g, std::int64_t first,
+                                       std::int64_t last, std::int64_t n, const T* x, const T* dy,
+                                       T* dweight, Write write) {
+  const std::int64_t in = g.in_channels, out = g.out_channels;
+  for (std::int64_t row = first; row < last; ++row) {
+    const std::int64_t i = row % in, kx = row / in % g.kernel_w, ky = row / in / g.kernel_w;
+    T* sums = dweight + row * out;
+    if (write == Write::kOverwrite)
+      for (std::int64_t o = 0; o < out; ++o) sums[o] = T(0);
+    for (std::int64_t image = 0; image < n; ++image) {
+      const T* from = x + image * g.in_h * g.in_w * in;
+      const T* gradient = dy + image * g.out_h() * g.out_w() * out;
+      for_each_place(g, ky, kx,
+                     [&](std::int64_t oy, std::int64_t ox, std::int64_t iy, std::int64_t ix) {
+                       const T value = from[(iy * g.in_w + ix) * in + i];
+                       for (std::int64_t o = 0; o < out; ++o)
+                         sums[o] += value * gradient[(oy * g.out_w() + ox) * out + o];
+                     });
+    }
+  }
+}
+
+// dbias = sum of dy over `rows` = n * oh * ow rows.
+template <class T>
+void conv2d_backward_bias_reference(std::int64_t rows, std::int64_t out, const T* dy, T* dbias,
+                                    Write write) {
+  if (write == Write::kOverwrite)
+    for (std::int64_t o = 0; o < out; ++o) dbias[o] = T(0);
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t o = 0; o < out; ++o) dbias[o] += dy[row * out + o];
+}
+
+}  // namespace engine::ops

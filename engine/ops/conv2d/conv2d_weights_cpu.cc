@@ -1,0 +1,237 @@
+// Convolution backward to its weights: dweight [kernel_h * kernel_w * in, out] is a sum of outer
+// products over the pixels.
+//
+// A tile of dweight is 6 (AVX-512: 14) neighbours of one kernel row's run of kernel_w * in values,
+// x 2 vectors of output channels, summed over a block of pixels and then added to dweight. For each
+// pixel the neighbours lie side by side in the padded image (table: where), and dy comes packed in
+// panels. With many panels it pays to pack the neighbours too, a group of tiles at a time: they lie
+// a pixel apart, which for many channels means that few of them fit into L1 together. Threads:
+// small dweight: each thread takes images and sums into a dweight of its own, added in thread order
+// at the end. Large dweight: each thread takes some panels of it and all images, nothing to add up.
+// The bound is the FMA rate.
+#include "engine/ops/conv2d/conv2d_cpu.h"
+#include "engine/ops/conv2d/conv2d_maps.h"
+
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
+namespace {
+
+constexpr std::int64_t kLargestPrivate =
+    256 * 1024;  // floats of dweight that are worth a copy per thread
+
+constexpr std::int64_t kPanelsWorthPacking = 8;   // for the neighbours
+constexpr std::int64_t kGroupTiles = 16;          // packed together: 16 x 6 x 256 floats are 96 KB
+constexpr std::int64_t kBlockFloats = 64 * 1024;  // of dy in a block: 256 KB stay in L2
+constexpr std::int64_t kTileFloats =
+    kPlaceBlock * kMaxStridedRows + 16;  // of one packed tile, with room to write behind
+
+struct Plan {
+  Maps maps;
+  std::int64_t places, group, block;  // of one image; images and places worked on together
+  std::int64_t weight_floats,
+      private_floats;  // dweight; dweight and dbias of one thread, rounded up
+  std::int64_t packed_floats,
+      buffer_floats;  // of one thread: packed dy; that, the padded group and packed neighbours
+  bool by_images, pack_neighbours;
+};
+
+Plan make_plan(const ConvSizes& s, const float* x, int threads) {
+  Plan p{};
+  p.maps = {x, s.in_h, s.in_w, s.in, s.padding, s.padding, s.padding, s.padding};
+  p.places = s.out_h * s.out_w;
+  p.group = group_images(p.places, s.n);
+  p.block = smaller(larger(64, smaller(kPlaceBlock, kBlockFloats / s.out)), p.group * p.places);
+  p.weight_floats = s.kernel_h * s.kernel_w * s.in * s.out;
+  p.private_floats = round_up_16(p.weight_floats) + round_up_16(s.out);
+  const std::int64_t panels = panel_count(s.out);
+  p.by_images = threads == 1 || p.weight_floats <= kLargestPrivate || panels < threads;
+  p.pack_neighbours = panels >= kPanelsWorthPacking;
+  p.packed_floats = p.block * panels * kPanel;
+  p.buffer_floats = p.maps.buffer_floats(p.group) + p.packed_floats +
+                    (p.pack_neighbours ? kGroupTiles * kTileFloats : 0);
+  return p;
+}
+
+// Where one thread adds its sums. `add`: to what is there.
+struct Target {
+  float *dweight, *dbias;
+  bool add;
+};
+
+// Sums of a panel over the places of a block, into dbias.
+void sum_panel(const float* panel, std::int64_t width, std::int64_t places, std::int64_t columns,
+               float* dbias, bool add) {
+  for (std::int64_t i = 0; i < columns; i += kWidth) {
+    const std::int64_t valid = smaller(columns - i, kWidth);
+    Floats sum[4] = {zero(), zero(), zero(),
+                     zero()};  // four, because each addition waits for the one before
+    std::int64_t k = 0;
+    for (; k + 4 <= places; k += 4)
+      for (int j = 0; j < 4; ++j) sum[j] += load(panel + (k + j) * width + i);
+    for (; k < places; ++k) sum[0] += load(panel + k * width + i);
+    Floats total = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    if (add) total += load_partial(dbias + i, valid);
+    store_partial(dbias + i, total, valid);
+  }
+}
+
+// A block of places: their images, padded; dy; and where in the images the places lie.
+struct Block {
+  const float *padded, *dy;
+  const std::int64_t* table;
+  std::int64_t places;
+  float* buffer;
+};
+
+// Packs panels [first, last) of dy and adds their sums to dbias. A single whole panel is used where
+// it lies.
+const float* pack_dy(const ConvSizes& s, const Block& block, std::int64_t first, std::int64_t last,
+                     const Target& target) {
+  const bool in_place = s.out == kPanel;
+  for (std::int64_t panel = first; panel < last; ++panel) {
+    const std::int64_t column = panel * kPanel, columns = smaller(s.out - column, kPanel);
+    float* packed = block.buffer + column * block.places;
+    if (!in_place) pack_rows(block.dy + column, s.out, block.places, columns, packed);
+    if (target.dbias != nullptr) {
+      sum_panel(in_place ? block.dy : packed, panel_width(s.out, panel), block.places, columns,
+                target.dbias + column, target.add);
+    }
+  }
+  return in_place ? block.dy : block.buffer;
+}
+
+// Tiles [first, last) of kernel row `row`: their neighbours at every place, each tile's side by
+// side.
+void pack_tiles(const Plan& p, const Block& block, const EvenCut& tiles, std::int64_t row,
+                std::int64_t first, std::int64_t last, float* packed) {
+  for (std::int64_t place = 0; place < block.places; ++place) {
+    const float* from = block.padded + block.table[place] + row * p.maps.pitch();
+    for (std::int64_t t = first; t < last; ++t) {
+      copy_few(packed + (t - first) * kTileFloats + place * tiles.size(t), from + tiles.start(t),
+               tiles.size(t));
+    }
+  }
+}
+
+void run_block(const ConvSizes& s, const Plan& p, const Block& block, std::int64_t first,
+               std::int64_t last, const Target& target) {
+  const std::int64_t run = s.kernel_w * s.in;
+  const EvenCut tiles(run, kMaxStridedRows), groups(tiles.pieces, kGroupTiles);
+  const float* dy = pack_dy(s, block, first, last, target);
+  float* neighbours = block.buffer + p.packed_floats;
+  for (std::int64_t row = 0; row < s.kernel_h; ++row) {
+    for (std::int64_t group = 0; group < groups.pieces; ++group) {
+      const std::int64_t first_tile = groups.start(group), last_tile = groups.start(group + 1);
+      if (p.pack_neighbours) pack_tiles(p, block, tiles, row, first_tile, last_tile, neighbours);
+      for (std::int64_t panel = first; panel < last; ++panel) {
+        const std::int64_t column = panel * kPanel;
+        TileOutput out{nullptr, smaller(s.out - column, kPanel), target.add, nullptr, false};
+        for (std::int64_t t = first_tile; t < last_tile; ++t) {
+          const std::int64_t start = tiles.start(t), width = tiles.size(t);
+          out.c = target.dweight + (row * run + start) * s.out + column;
+          AdjacentRows tile{neighbours + (t - first_tile) * kTileFloats, nullptr, width,
+                            block.places, s.out};
+          if (!p.pack_neighbours)
+            tile = {block.padded + row * p.maps.pitch() + start, block.table, 0, block.places,
+                    s.out};
+          const AdjacentTile run_tile = p.pack_neighbours
+                                            ? adjacent_tile_for<false>(width, out.columns)
+                                            : adjacent_tile_for<true>(width, out.columns);
+          run_tile(tile, dy + column * block.places, out);
+        }
+      }
+    }
+  }
+}
+
+void run_images(const ConvSizes& s, const Plan& p, const float* dy, const std::int64_t* table,
+                std::int64_t first, std::int64_t last, std::int64_t first_panel,
+                std::int64_t last_panel, float* buffer, Target target) {
+  if (first == last || first_panel == last_panel) return;
+  p.maps.clear(buffer, p.group);
+  for (std::int64_t image = first; image < last; image += p.group) {
+    const std::int64_t images = smaller(p.group, last - image);
+    const float* padded = p.maps.padded(image, images, buffer);
+    const EvenCut blocks(images * p.places, p.block);
+    for (std::int64_t b = 0; b < blocks.pieces; ++b) {
+      const Block block{padded, dy + (image * p.places + blocks.start(b)) * s.out,
+                        table + blocks.start(b), blocks.size(b),
+                        buffer + p.maps.buffer_floats(p.group)};
+      run_block(s, p, block, first_panel, last_panel, target);
+      target.add = true;
+    }
+  }
+}
+
+std::int64_t table_floats(const Plan& p) { return round_up_16(2 * p.group * p.places); }
+
+std::int64_t scratch_floats(const ConvSizes& s, int threads) {
+  const Plan p = make_plan(s, nullptr, threads);
+  return table_floats(p) + threads * p.buffer_floats +
+         (p.by_images ? (threads - 1) * p.private_floats : 0);
+}
+
+// Elements [first, last) of to, += those of the private sums of threads that had images, in thread
+// order.
+void add_private(const ConvSizes& s, const Plan& p, const float* privates, int threads,
+                 std::int64_t offset, float* to, std::int64_t first, std::int64_t last) {
+  bool seen = false;
+  for (int t = 0; t < threads; ++t) {
+    if (s.n * t / threads == s.n * (t + 1) / threads) continue;
+    if (!seen) {  // the first one summed into the result itself
+      seen = true;
+      continue;
+    }
+    const float* from = privates + (t - 1) * p.private_floats + offset;
+    for (std::int64_t i = first; i < last; i += kWidth) {
+      const std::int64_t valid = smaller(last - i, kWidth);
+      store_partial(to + i, load_partial(to + i, valid) + load_partial(from + i, valid), valid);
+    }
+  }
+}
+
+void run(const ConvSizes& s, const float* x, const float* dy, float* dweight, float* dbias,
+         bool add, ThreadPool& pool, float* scratch) {
+  const int threads = pool.threads();
+  const Plan p = make_plan(s, x, threads);
+  const std::int64_t panels = panel_count(s.out);
+  const Target result{dweight, dbias, add};
+  if (s.n == 0) {
+    if (!add)
+      __builtin_memset(dweight, 0, static_cast<unsigned long>(p.weight_floats) * sizeof(float));
+    if (!add && dbias != nullptr)
+      __builtin_memset(dbias, 0, static_cast<unsigned long>(s.out) * sizeof(float));
+    return;
+  }
+  auto* table = reinterpret_cast<std::int64_t*>(scratch);
+  for (std::int64_t image = 0, i = 0; image < p.group; ++image)
+    for (std::int64_t oy = 0; oy < s.out_h; ++oy)
+      for (std::int64_t ox = 0; ox < s.out_w; ++ox, ++i)
+        table[i] =
+            image * p.maps.padded_floats() + oy * s.stride * p.maps.pitch() + ox * s.stride * s.in;
+  float* buffers = scratch + table_floats(p);
+  if (!p.by_images) {
+    pool.run(panels, [&](std::int64_t first, std::int64_t last, int thread) {
+      run_images(s, p, dy, table, 0, s.n, first, last, buffers + thread * p.buffer_floats, result);
+    });
+    return;
+  }
+  float* privates = buffers + threads * p.buffer_floats;
+  const std::int64_t bias_offset = round_up_16(p.weight_floats);
+  pool.run(s.n, [&](std::int64_t first, std::int64_t last, int thread) {
+    float* own = privates + (thread - 1) * p.private_floats;
+    const Target target =
+        first == 0 ? result : Target{own, dbias == nullptr ? nullptr : own + bias_offset, false};
+    run_images(s, p, dy, table, first, last, 0, panels, buffers + thread * p.buffer_floats, target);
+  });
+  if (threads == 1 || s.n == 1) return;
+  pool.run(p.weight_floats, [&](std::int64_t first, std::int64_t last, int) {
+    add_private(s, p, privates, threads, 0, dweight, first, last);
+  });
+  if (dbias != nullptr) add_private(s, p, privates, threads, bias_offset, dbias, 0, s.out);
+}
+
+}  // namespace
+
+const Conv2dWeightsTable conv2d_weights_table{scratch_floats, run};
+
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE

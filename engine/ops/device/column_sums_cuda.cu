@@ -1,0 +1,106 @@
+// A block sums 64 columns of its part of the rows: 32 threads down, each with 8 neighbouring
+// columns (one or two 16-byte reads a row), joined in shared memory in a fixed order; a second pass
+// adds the parts in their order. Bound: bytes.
+#include "engine/ops/device/column_sums_cuda.h"
+
+#include <algorithm>
+
+#include "engine/ops/device/device_code.h"
+#include "engine/ops/device/storage_dispatch.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+constexpr int kRun = 8, kAcross = 8, kDown = 32, kThreads = kAcross * kDown,
+              kColumns = kRun * kAcross;
+
+struct Parts {
+  std::int64_t count, rows;  // rows: of each
+};
+
+Parts parts_of(std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kBlocks = 264, kLeastRows = 8 * kDown;
+  const std::int64_t most = std::max<std::int64_t>(1, kBlocks / divide_up(columns, kColumns));
+  const std::int64_t count = std::clamp<std::int64_t>(divide_up(rows, kLeastRows), 1, most);
+  return {count, divide_up(rows, count)};
+}
+
+struct Joined {
+  float sums[kDown][kColumns + 4];
+};
+
+// The sums of part blockIdx.y at to[part * columns], or added to `to`.
+template <class T>
+__global__ void sum_rows(const T* from, std::int64_t rows, int columns, std::int64_t part_rows,
+                         bool packed, bool add, float* to) {
+  auto& joined = block_shared<Joined>();
+  const int across = static_cast<int>(threadIdx.x) % kAcross,
+            down = static_cast<int>(threadIdx.x) / kAcross;
+  const int first = static_cast<int>(blockIdx.x) * kColumns, column = first + across * kRun;
+  const std::int64_t begin = blockIdx.y * part_rows,
+                     end = begin + part_rows < rows ? begin + part_rows : rows;
+  float sums[kRun] = {};
+  for (std::int64_t row = begin + down; row < end; row += kDown) {
+    const T* at = from + row * columns + column;
+    if (packed && column + kRun <= columns) {
+      constexpr int kChunk = Packed<T>::kCount;
+#pragma unroll
+      for (int i = 0; i < kRun; i += kChunk) {
+        const Packed<T> chunk = load_packed(at + i);
+#pragma unroll
+        for (int j = 0; j < kChunk; ++j) sums[i + j] += to_float(chunk.at[j]);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kRun; ++i)
+        if (column + i < columns) sums[i] += to_float(at[i]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kRun; ++i) joined.sums[down][across * kRun + i] = sums[i];
+  __syncthreads();
+  const int mine = static_cast<int>(threadIdx.x);
+  if (mine >= kColumns || first + mine >= columns) return;
+  float total = 0;
+  for (int d = 0; d < kDown; ++d) total += joined.sums[d][mine];
+  float* result = to + blockIdx.y * std::int64_t{columns} + first + mine;
+  *result = add ? *result + total : total;
+}
+
+__global__ void sum_parts(const float* parts, int count, int columns, bool add, float* to) {
+  const int column = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (column >= columns) return;
+  float total = 0;
+  for (int p = 0; p < count; ++p) total += parts[std::int64_t{p} * columns + column];
+  to[column] = add ? to[column] + total : total;
+}
+
+}  // namespace
+
+std::size_t column_sums_scratch_bytes(std::int64_t rows, std::int64_t columns) {
+  const std::int64_t parts = parts_of(rows, columns).count;
+  return parts > 1 ? static_cast<std::size_t>(parts * columns) * sizeof(float) : 0;
+}
+
+void column_sums(KernelContext& context, const void* from, DType dtype, std::int64_t rows,
+                 std::int64_t columns, float* to, Write write) {
+  if (columns == 0) return;
+  const Parts parts = parts_of(rows, columns);
+  const bool split = parts.count > 1, add = write == Write::kAdd;
+  float* first_to = split ? reinterpret_cast<float*>(context.scratch.data()) : to;
+  const Grid grid{static_cast<unsigned>(divide_up(columns, kColumns)),
+                  static_cast<unsigned>(parts.count)};
+  with_storage(dtype, [&]<class T>(T) {
+    const bool packed =
+        columns * sizeof(T) % 16 == 0 && reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
+    launch("column_sums", sum_rows<T>, grid, kThreads, sizeof(Joined), context.stream,
+           static_cast<const T*>(from), rows, static_cast<int>(columns), parts.rows, packed,
+           add && !split, first_to);
+  });
+  if (!split) return;
+  launch("column_sums", sum_parts, {static_cast<unsigned>(divide_up(columns, kThreads))}, kThreads,
+         0, context.stream, first_to, static_cast<int>(parts.count), static_cast<int>(columns), add,
+         to);
+}
+
+}  // namespace engine::ops::cuda

@@ -1,0 +1,235 @@
+// What kernels in this folder are written in: CUDA C++, and the few things of it that need a name
+// of our own so that the same source also runs on the CPU against io/gpu/stand_in
+// (ENGINE_WITH_CUDA=EMULATED). Included by .cu files only.
+//
+// Rules of all .cu files
+//  - Kernels are started by launch(), never by <<<>>>. Blocks have whole warps: a multiple of 32
+//  threads.
+//  - Shared memory is dynamic: one struct or array a kernel, from block_shared<T>(); what it holds
+//  at the start is undefined.
+//  - No thread of a warp returns while others of it still shuffle, vote, multiply matrices or wait
+//  at a barrier.
+//  - No atomics on floating-point numbers, and sums in an order that depends on the shape alone:
+//  the same bits in every run.
+//  - Offsets that may pass 2^31 are std::int64_t. A grid's y and z end at 65535.
+//  - A kernel that fits into no resource limit of sm_80 (99 KiB of shared memory a block with
+//  opt-in) is not written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#else
+#include <cuda_runtime_api.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "io/gpu/stand_in/simt.h"
+#endif
+
+#include "engine/core/cuda_runtime.h"
+#include "engine/core/half_types.h"
+#include "engine/ops/device/launch_grid.h"
+
+#if !defined(__CUDACC__)
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define threadIdx (::simt::thread_index())
+#define blockIdx (::simt::block_index())
+#define blockDim (::simt::block_dim())
+#define gridDim (::simt::grid_dim())
+#define __syncthreads() ::simt::sync_threads()
+#define __syncwarp() ::simt::sync_warp()
+#endif
+
+namespace engine::ops::cuda {
+
+inline constexpr int kWarp = 32;
+
+// kernel<<<grid, block, shared_bytes, stream>>>(arguments...). `name` stands in the error's text.
+// Throws CudaError.
+template <class... Parameters, class... Arguments>
+void launch(const char* name, void (*kernel)(Parameters...), Grid grid, int threads,
+            std::size_t shared_bytes, void* stream, Arguments... arguments) {
+#if defined(__CUDACC__)
+  if (shared_bytes > 48 * 1024)
+    engine::cuda::check(
+        static_cast<int>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              static_cast<int>(shared_bytes))),
+        "cudaFuncSetAttribute", name);
+  kernel<<<dim3(grid.x, grid.y, grid.z), dim3(static_cast<unsigned>(threads)), shared_bytes,
+           static_cast<cudaStream_t>(stream)>>>(static_cast<Parameters>(arguments)...);
+  engine::cuda::check(static_cast<int>(cudaGetLastError()), "launch", name);
+#else
+  simt::enqueue(stream, [=] {
+    simt::run_grid({grid.x, grid.y, grid.z}, {static_cast<unsigned>(threads), 1, 1}, shared_bytes,
+                   name, [=] { kernel(static_cast<Parameters>(arguments)...); });
+  });
+#endif
+}
+
+// The block's dynamic shared memory, as T.
+template <class T>
+__device__ __forceinline__ T& block_shared() {
+#if defined(__CUDACC__)
+  extern __shared__ __align__(128) unsigned char engine_block_shared[];
+  return *reinterpret_cast<T*>(engine_block_shared);
+#else
+  if (sizeof(T) > simt::shared_bytes())
+    throw std::logic_error("a kernel was launched with too little shared memory");
+  return *static_cast<T*>(simt::shared_memory());
+#endif
+}
+
+__device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
+__device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
+
+// All lanes of the warp call these together.
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T value, int mask) {
+#if defined(__CUDACC__)
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+#else
+  T result;
+  std::memcpy(&result,
+              simt::warp_gather(&value, sizeof value) +
+                  (simt::lane() ^ static_cast<unsigned>(mask)) * simt::kLaneBytes,
+              sizeof result);
+  return result;
+#endif
+}
+
+template <class T>
+__device__ __forceinline__ T shuffle_from(T value, int source_lane) {
+#if defined(__CUDACC__)
+  return __shfl_sync(0xffffffffu, value, source_lane);
+#else
+  T result;
+  std::memcpy(&result,
+              simt::warp_gather(&value, sizeof value) +
+                  static_cast<unsigned>(source_lane) * simt::kLaneBytes,
+              sizeof result);
+  return result;
+#endif
+}
+
+// Sum and maximum over the warp, the same in every lane and always in the same order.
+template <class T>
+__device__ __forceinline__ T warp_sum(T value) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+  return value;
+}
+template <class T>
+__device__ __forceinline__ T warp_max(T value) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    const T other = shuffle_xor(value, mask);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
+// Sum over the block in a fixed order; `partial` is shared memory for one T a warp. The result is
+// valid in every thread.
+template <class T>
+__device__ __forceinline__ T block_sum(T value, T* partial) {
+  value = warp_sum(value);
+  __syncthreads();  // whoever used `partial` before is done
+  if (lane_index() == 0) partial[warp_index()] = value;
+  __syncthreads();
+  T total{};
+  for (int w = 0; w < static_cast<int>(blockDim.x) / kWarp; ++w) total += partial[w];
+  return total;
+}
+
+// 16 bytes from global to shared memory, without passing through registers; `valid` of them (0 to
+// 16), then zeros. The copy is there for this thread after commit_copies() and wait_copies(), for
+// the block after a barrier besides.
+__device__ __forceinline__ void copy_async_16(void* shared, const void* global, int valid = 16) {
+#if defined(__CUDACC__)
+  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(valid)
+               : "memory");
+#else
+  simt::copy_async(shared, global, 16, static_cast<std::size_t>(valid));
+#endif
+}
+// The same with 4 bytes, for rows that are not aligned to 16.
+__device__ __forceinline__ void copy_async_4(void* shared, const void* global, int valid = 4) {
+#if defined(__CUDACC__)
+  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(global), "r"(valid)
+               : "memory");
+#else
+  simt::copy_async(shared, global, 4, static_cast<std::size_t>(valid));
+#endif
+}
+__device__ __forceinline__ void commit_copies() {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  simt::commit_copies();
+#endif
+}
+// Until at most `Pending` of this thread's committed groups are still under way.
+template <int Pending>
+__device__ __forceinline__ void wait_copies() {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+#else
+  simt::wait_copies(Pending);
+#endif
+}
+
+#if !defined(__CUDACC__)
+// CUDA's device functions that <cmath> lacks.
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+inline float __expf(float x) { return std::exp(x); }
+inline float __logf(float x) { return std::log(x); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>((std::uint64_t{a} * b) >> 32);
+}
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+using std::ceil, std::erf, std::exp, std::fabs, std::floor, std::fma, std::fmax, std::fmin,
+    std::log, std::sqrt, std::tanh;
+inline float expf(float x) { return std::exp(x); }
+inline float logf(float x) { return std::log(x); }
+inline float sqrtf(float x) { return std::sqrt(x); }
+inline float tanhf(float x) { return std::tanh(x); }
+inline float erff(float x) { return std::erf(x); }
+inline float fmaxf(float a, float b) { return std::fmax(a, b); }
+inline float fminf(float a, float b) { return std::fmin(a, b); }
+inline float fmaf(float a, float b, float c) { return std::fma(a, b, c); }
+inline float fabsf(float x) { return std::fabs(x); }
+#endif
+
+// 16 bytes at once: N = 16 / sizeof(T) elements.
+template <class T>
+struct alignas(16) Packed {
+  static constexpr int kCount = static_cast<int>(16 / sizeof(T));
+  T at[kCount];
+};
+template <class T>
+__device__ __forceinline__ Packed<T> load_packed(const T* from) {
+  return *reinterpret_cast<const Packed<T>*>(from);
+}
+template <class T>
+__device__ __forceinline__ void store_packed(T* to, const Packed<T>& value) {
+  *reinterpret_cast<Packed<T>*>(to) = value;
+}
+
+}  // namespace engine::ops::cuda

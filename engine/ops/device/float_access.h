@@ -1,0 +1,37 @@
+// Loading and storing a few neighbouring elements at once as floats, for kernels bound by bytes.
+// Included by .cu files only.
+#pragma once
+
+#include "engine/ops/device/device_code.h"
+
+namespace engine::ops::cuda {
+
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Neighbours {
+  T at[kCount];
+};
+
+// `from` and `to` are aligned to the elements' size together, or to 16 bytes if that is less.
+template <int kCount, class T>
+__device__ __forceinline__ void load_floats(const T* from, float* to) {
+  const auto values = *reinterpret_cast<const Neighbours<T, kCount>*>(from);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = to_float(values.at[i]);
+}
+template <int kCount, class T>
+__device__ __forceinline__ void store_floats(T* to, const float* from) {
+  Neighbours<T, kCount> values;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) values.at[i] = from_float<T>(from[i]);
+  *reinterpret_cast<Neighbours<T, kCount>*>(to) = values;
+}
+
+// Host code: whether rows of `width` elements that start at these addresses can be read 16 bytes at
+// a time, the widest dtype being f32 and the narrowest T.
+template <class T, class... Addresses>
+bool rows_are_aligned(std::int64_t width, const Addresses*... address) {
+  return width % Packed<T>::kCount == 0 &&
+         ((reinterpret_cast<std::uintptr_t>(address) % 16 == 0) && ...);
+}
+
+}  // namespace engine::ops::cuda

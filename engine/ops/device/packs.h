@@ -1,0 +1,45 @@
+// Several elements at once: the types for it, where memory allows it, and divisions that stay
+// short. Included by .cu files only.
+#pragma once
+
+#include <initializer_list>
+
+#include "engine/ops/device/device_code.h"
+
+// Before a loop of constant length over arrays that shall stay in registers.
+#if defined(__CUDACC__)
+#define ENGINE_UNROLL _Pragma("unroll")
+#else
+#define ENGINE_UNROLL
+#endif
+
+namespace engine::ops::cuda {
+
+// W elements that are loaded and stored by one instruction, up to 16 bytes.
+template <class T, int W>
+struct alignas(sizeof(T) * W) Pack {
+  T at[W];
+};
+template <int W, class T>
+__device__ __forceinline__ Pack<T, W> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, W>*>(from);
+}
+template <int W, class T>
+__device__ __forceinline__ void store_pack(T* to, const Pack<T, W>& value) {
+  *reinterpret_cast<Pack<T, W>*>(to) = value;
+}
+
+// Whether all of these (absent ones aside) begin at a multiple of 16 bytes.
+inline bool aligned_to_16(std::initializer_list<const void*> pointers) {
+  for (const void* pointer : pointers)
+    if (reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0) return false;
+  return true;
+}
+
+// a / b. REQUIRES: a >= 0, b > 0. A division of 64 bits costs several times one of 32.
+__device__ __forceinline__ std::int64_t quotient(std::int64_t a, std::int64_t b) {
+  if (((a | b) >> 32) == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+  return a / b;
+}
+
+}  // namespace engine::ops::cuda

@@ -1,0 +1,206 @@
+// Warpgroup matrix instructions of sm_90a (wgmma) on 16-bit operands in shared memory, for 64 x 128
+// of C a warpgroup, and the layout of such operands. On the CPU descriptors are decoded as the
+// device does, and a product is computed when it is issued and again when it is waited for: an
+// operand that changes in between is an error. Source: PTX ISA, "Asynchronous Warpgroup Level
+// Matrix Instructions". HAS NOT RUN ON A DEVICE YET.
+//
+// Layout of an operand's tile, 128-byte swizzle, with lines = rows of A or columns of B: rows of
+// 128 bytes (64 elements), of one line along k (by depth) or of one k along lines; the 16-byte
+// chunk c of row r lies at place c xor (r mod 8). 8 rows are an atom of 1024 bytes, aligned to
+// that.
+//   by depth:   rows are lines. Stride byte offset: from 8 lines to the next 8. Leading byte
+//   offset: not used (1). else:       rows are k, in blocks of 64 lines. Stride byte offset: from 8
+//   k to the next 8. Leading: from 64 lines to the next.
+// Descriptor: bits 0-13 address / 16, 16-29 leading byte offset / 16, 32-45 stride byte offset /
+// 16, 62-63 swizzle (1: 128 bytes). A product's k = 16 begins at 32 bytes more a step by depth,
+// else at two atoms more.
+//
+// Sums of thread 32 w + 4 g + t: sums[4 j + i] is row 16 w + g + i / 2 * 8, column 8 j + 2 t + i
+// % 2.
+#pragma once
+
+#include <vector>
+
+#include "engine/ops/device/device_code.h"
+
+namespace engine::ops::cuda {
+
+// Bytes from the start of the block's shared memory, as descriptors count them.
+__device__ __forceinline__ unsigned shared_address(const void* shared) {
+#if defined(__CUDACC__)
+  return static_cast<unsigned>(__cvta_generic_to_shared(shared));
+#else
+  return static_cast<unsigned>(static_cast<const std::byte*>(shared) -
+                               static_cast<const std::byte*>(simt::shared_memory()));
+#endif
+}
+
+// What this thread wrote to shared memory, for wgmma of all threads after the next barrier.
+__device__ __forceinline__ void publish_to_wgmma() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// kLines x 64 elements of k; SharedTile's interface (gemm_shared_tile.h).
+template <class S, bool kByDepth_, int kLines_>
+struct SwizzledTile {
+  static_assert(sizeof(S) == 2 && kLines_ % 64 == 0);
+  static constexpr bool kByDepth = kByDepth_;
+  static constexpr int kLines = kLines_, kDepth = 64, kChunk = 8;
+  static constexpr int kElements = kLines * kDepth;
+  static constexpr int kRowChunks = (kByDepth ? kDepth : kLines) / kChunk;
+  static constexpr unsigned kBlockBytes = 64 * 128;  // of 64 lines
+
+  // Of the first element of a 16-byte chunk.
+  static constexpr __device__ int at(int line, int depth) {
+    return kByDepth ? line * 64 + ((depth / 8) ^ (line % 8)) * 8
+                    : line / 64 * 64 * kDepth + depth * 64 + ((line % 64 / 8) ^ (depth % 8)) * 8;
+  }
+  // Of the k step-th 16 of k and the lines from 64 * block on.
+  static __device__ __forceinline__ std::uint64_t descriptor(unsigned tile_address, unsigned block,
+                                                             unsigned step) {
+    const unsigned start = tile_address + block * kBlockBytes + step * (kByDepth ? 32 : 2 * 1024);
+    constexpr std::uint64_t kLeading = kByDepth ? 1 : kBlockBytes / 16, kStride = 1024 / 16,
+                            kSwizzle = 1;
+    return std::uint64_t{(start & 0x3ffffu) >> 4} | kLeading << 16 | kStride << 32 | kSwizzle << 62;
+  }
+};
+
+#if !defined(__CUDACC__)
+namespace emulated {
+// Element (line, k) of the operand that a descriptor describes; kAcross: rows of 128 bytes run
+// along lines.
+template <class S, bool kAcross>
+float element(std::uint64_t descriptor, unsigned line, unsigned k) {
+  if (descriptor >> 62 != 1)
+    throw std::logic_error("a wgmma descriptor with another swizzle than 128 bytes");
+  const auto start = static_cast<unsigned>(descriptor & 0x3fffu) << 4,
+             leading = static_cast<unsigned>(descriptor >> 16 & 0x3fffu) << 4,
+             stride = static_cast<unsigned>(descriptor >> 32 & 0x3fffu) << 4;
+  const unsigned plain =
+      kAcross ? start + line % 64 * 2 + line / 64 * leading + k % 8 * 128 + k / 8 * stride
+              : start + line % 8 * 128 + line / 8 * stride + k * 2;
+  const unsigned address = plain ^ ((plain >> 7 & 7u) << 4);
+  if (address + sizeof(S) > simt::shared_bytes())
+    throw std::logic_error("a wgmma operand beyond shared memory");
+  S value;
+  std::memcpy(&value, static_cast<const std::byte*>(simt::shared_memory()) + address, sizeof value);
+  return to_float(value);
+}
+}  // namespace emulated
+#else
+#define ENGINE_SUMS_4(s, i) "+f"(s[i]), "+f"(s[(i) + 1]), "+f"(s[(i) + 2]), "+f"(s[(i) + 3])
+#define ENGINE_SUMS_16(s, i)                                                 \
+  ENGINE_SUMS_4(s, i), ENGINE_SUMS_4(s, (i) + 4), ENGINE_SUMS_4(s, (i) + 8), \
+      ENGINE_SUMS_4(s, (i) + 12)
+#endif
+
+// 64 x 128 sums of a warpgroup. kAcrossA, kAcrossB: the operand's rows in shared memory run along
+// lines, not along k.
+template <class S, bool kAcrossA, bool kAcrossB>
+class WarpgroupSums {
+ public:
+  // Before the first product, and after `sums` was touched otherwise.
+  __device__ __forceinline__ void begin() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+  }
+  // Issues sums += A B, k = 16; done after commit() and wait().
+  __device__ __forceinline__ void multiply(std::uint64_t a, std::uint64_t b) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    if constexpr (std::is_same_v<S, bf16>) {
+      asm volatile(
+          "{\n.reg .pred add;\nsetp.ne.b32 add, %68, "
+          "0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+          "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+          "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+          "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+          "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+          "}, %64, %65, add, 1, 1, %66, %67;\n}"
+          : ENGINE_SUMS_16(sums_, 0), ENGINE_SUMS_16(sums_, 16), ENGINE_SUMS_16(sums_, 32),
+            ENGINE_SUMS_16(sums_, 48)
+          : "l"(a), "l"(b), "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0), "r"(1));
+    } else {
+      asm volatile(
+          "{\n.reg .pred add;\nsetp.ne.b32 add, %68, "
+          "0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+          "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+          "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+          "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+          "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+          "}, %64, %65, add, 1, 1, %66, %67;\n}"
+          : ENGINE_SUMS_16(sums_, 0), ENGINE_SUMS_16(sums_, 16), ENGINE_SUMS_16(sums_, 32),
+            ENGINE_SUMS_16(sums_, 48)
+          : "l"(a), "l"(b), "n"(kAcrossA ? 1 : 0), "n"(kAcrossB ? 1 : 0), "r"(1));
+    }
+#elif !defined(__CUDACC__)
+    open_.push_back({a, b, product(a, b)});
+#endif
+  }
+  __device__ __forceinline__ void commit() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#elif !defined(__CUDACC__)
+    groups_.push_back(std::move(open_));
+    open_.clear();
+#endif
+  }
+  // Until at most kPending groups are under way.
+  template <int kPending>
+  __device__ __forceinline__ void wait() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+#elif !defined(__CUDACC__)
+    for (; groups_.size() > std::size_t{kPending}; groups_.erase(groups_.begin()))
+      for (const Pending& one : groups_.front()) {
+        const std::vector<float> now = product(one.a, one.b);
+        if (std::memcmp(now.data(), one.result.data(), sizeof sums_) != 0)
+          throw std::logic_error("an operand of wgmma changed while it was read");
+        for (int i = 0; i < 64; ++i) sums_[i] += now[static_cast<std::size_t>(i)];
+      }
+#endif
+  }
+  // The sums to `to`, row-major with an even `pitch`. REQUIRES: all are waited for.
+  __device__ __forceinline__ void put(float* to, int pitch) const {
+    const int w = warp_index() % 4, g = lane_index() / 4, t = lane_index() % 4;
+#pragma unroll
+    for (int j = 0; j < 16; ++j)
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+        *reinterpret_cast<Pair*>(to + (16 * w + g + 8 * h) * pitch + 8 * j + 2 * t) = {
+            sums_[4 * j + 2 * h], sums_[4 * j + 2 * h + 1]};
+  }
+
+ private:
+  struct alignas(8) Pair {
+    float low, high;
+  };
+  float sums_[64] = {};
+#if !defined(__CUDACC__)
+  struct Pending {
+    std::uint64_t a, b;
+    std::vector<float> result;
+  };
+  std::vector<Pending> open_;
+  std::vector<std::vector<Pending>> groups_;
+
+  static std::vector<float> product(std::uint64_t a, std::uint64_t b) {
+    const auto w = static_cast<unsigned>(warp_index() % 4), g = simt::lane() / 4,
+               t = simt::lane() % 4;
+    std::vector<float> result(64);
+    for (unsigned k = 0; k < 16; ++k) {
+      const float rows[2] = {emulated::element<S, kAcrossA>(a, 16 * w + g, k),
+                             emulated::element<S, kAcrossA>(a, 16 * w + g + 8, k)};
+      for (unsigned i = 0; i < 32; ++i) {
+        const float column = emulated::element<S, kAcrossB>(b, i / 2 * 8 + 2 * t + i % 2, k);
+        for (unsigned h = 0; h < 2; ++h) result[i / 2 * 4 + 2 * h + i % 2] += rows[h] * column;
+      }
+    }
+    return result;
+  }
+#endif
+};
+
+}  // namespace engine::ops::cuda

@@ -1,0 +1,42 @@
+// Kernels that treat their operands as flat arrays of equal length, and the order change of
+// flatten.
+#pragma once
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops {
+
+void relu_forward(KernelContext& context, TensorView x, TensorView y);  // y may be x
+// dx = dy where y > 0, else 0. y is the forward output. dx may be dy (with kOverwrite).
+void relu_backward(KernelContext& context, TensorView y, TensorView dy, TensorView dx, Write write);
+
+void add_forward(KernelContext& context, TensorView a, TensorView b, bool relu,
+                 TensorView y);  // y may be a or b
+void copy_or_add(KernelContext& context, TensorView from, TensorView to, Write write);
+
+// Dropout (Srivastava et al., 2014), inverted: y = x * keep / (1 - rate). Element e of sample s is
+// kept when the Philox word e % 4 of (key, high = epoch, low = s * ceil(count / 4) + e / 4) is at
+// least rate: independent of batch, rank and threads. sample_ids [n]: the data set's ids; `x` [n,
+// ...]. On a CUDA device they are device memory, and so is the epoch: that of the context is read,
+// the argument is not.
+void dropout_forward(KernelContext& context, TensorView x, double rate, std::uint64_t key,
+                     std::uint64_t epoch, std::span<const std::int64_t> sample_ids, TensorView y);
+void dropout_backward(KernelContext& context, TensorView dy, double rate, std::uint64_t key,
+                      std::uint64_t epoch, std::span<const std::int64_t> sample_ids, TensorView dx,
+                      Write write);
+
+// [n, h, w, c] <-> [n, c * h * w] in PyTorch's channel-first order.
+void nhwc_to_channel_first(KernelContext& context, TensorView x, TensorView y,
+                           Write write);  // y = reordered x
+void channel_first_to_nhwc(KernelContext& context, TensorView x, TensorView y, Write write);
+
+// Element by element, f32 -> dtype of `to` (f32 or f64). On a CUDA device f32 -> f32, bf16 or f16,
+// and back.
+void cast(KernelContext& context, TensorView from, TensorView to);
+
+void zero(KernelContext& context, TensorView view);                // of any dtype
+void fill(KernelContext& context, double value, TensorView view);  // of a floating dtype
+void increment(KernelContext& context, TensorView counter);        // adds 1 to an i64
+
+}  // namespace engine::ops

@@ -1,0 +1,192 @@
+// Flat loops: each thread takes every (grid * threads)-th pack of 16 bytes, then single elements
+// for what is left; single elements throughout where an operand does not begin at a multiple of 16
+// bytes. An element is read and written by one thread, in this order, so that an output may be an
+// input. Bound: bytes.
+#include "engine/ops/elementwise/elementwise_cuda.h"
+
+#include <algorithm>
+
+#include "engine/ops/device/packs.h"
+#include "engine/ops/device/storage_dispatch.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// What is done with an element; kPair: with one of a second operand, too. A NaN passes ReLU, as in
+// PyTorch.
+struct Same {
+  static constexpr bool kPair = false;
+  __device__ __forceinline__ float operator()(float a, float) const { return a; }
+};
+struct Relu {
+  static constexpr bool kPair = false;
+  __device__ __forceinline__ float operator()(float a, float) const { return a < 0 ? 0.0f : a; }
+};
+struct Sum {
+  static constexpr bool kPair = true;
+  __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+};
+struct ReluOfSum {
+  static constexpr bool kPair = true;
+  __device__ __forceinline__ float operator()(float a, float b) const { return Relu()(a + b, 0); }
+};
+struct GradientOfRelu {
+  static constexpr bool kPair = true;
+  __device__ __forceinline__ float operator()(float y, float dy) const { return y > 0 ? dy : 0.0f; }
+};
+
+// W elements from place i on.
+template <int W, class T, class Op>
+__device__ __forceinline__ void map_pack(const T* a, const T* b, std::int64_t i, bool add, Op op,
+                                         T* to) {
+  const Pack<T, W> from_a = load_pack<W>(a + i);
+  Pack<T, W> from_b{}, result{};
+  if constexpr (Op::kPair) from_b = load_pack<W>(b + i);
+  if (add) result = load_pack<W>(to + i);
+  ENGINE_UNROLL
+  for (int j = 0; j < W; ++j) {
+    const float value = op(to_float(from_a.at[j]), to_float(from_b.at[j]));
+    result.at[j] = from_float<T>(add ? to_float(result.at[j]) + value : value);
+  }
+  store_pack<W>(to + i, result);
+}
+
+template <class T, class Op>
+__global__ void map(const T* a, const T* b, std::int64_t packs, std::int64_t count, bool add, Op op,
+                    T* to) {
+  constexpr int kWidth = Packed<T>::kCount;
+  const std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x,
+                     step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = first; i < packs; i += step)
+    map_pack<kWidth>(a, b, i * kWidth, add, op, to);
+  for (std::int64_t i = packs * kWidth + first; i < count; i += step)
+    map_pack<1>(a, b, i, add, op, to);
+}
+
+// Threads that a loop over `packs` packs of `width` elements, and then what is left of `count`, can
+// use.
+std::int64_t loop_length(std::int64_t packs, std::int64_t width, std::int64_t count) {
+  return std::max(packs, count - packs * width);
+}
+
+template <class Op>
+void launch_map(const char* name, KernelContext& context, const TensorView& a, const TensorView& b,
+                std::int64_t count, bool add, Op op, const TensorView& to) {
+  if (count == 0) return;
+  with_storage(a.dtype, [&]<class T>(T) {
+    constexpr int kWidth = Packed<T>::kCount;
+    const std::int64_t packs = aligned_to_16({a.data, b.data, to.data}) ? count / kWidth : 0;
+    launch(name, map<T, Op>, {loop_blocks(loop_length(packs, kWidth, count), kThreads)}, kThreads,
+           0, context.stream, a.as<T>(), b.as<T>(), packs, count, add, op, to.as<T>());
+  });
+}
+
+// W elements: whole packs of the narrower type, so up to two of the wider.
+template <int W, class From, class To>
+__device__ __forceinline__ void cast_pack(const From* from, To* to) {
+  constexpr int kFrom = W < Packed<From>::kCount ? W : Packed<From>::kCount;
+  constexpr int kTo = W < Packed<To>::kCount ? W : Packed<To>::kCount;
+  Pack<From, kFrom> in[W / kFrom];
+  Pack<To, kTo> out[W / kTo];
+  ENGINE_UNROLL
+  for (int k = 0; k < W / kFrom; ++k) in[k] = load_pack<kFrom>(from + k * kFrom);
+  ENGINE_UNROLL
+  for (int j = 0; j < W; ++j)
+    out[j / kTo].at[j % kTo] = from_float<To>(to_float(in[j / kFrom].at[j % kFrom]));
+  ENGINE_UNROLL
+  for (int k = 0; k < W / kTo; ++k) store_pack<kTo>(to + k * kTo, out[k]);
+}
+
+constexpr int kCastWidth = 8;
+
+template <class From, class To>
+__global__ void cast_all(const From* from, std::int64_t packs, std::int64_t count, To* to) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x,
+                     step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = first; i < packs; i += step)
+    cast_pack<kCastWidth>(from + i * kCastWidth, to + i * kCastWidth);
+  for (std::int64_t i = packs * kCastWidth + first; i < count; i += step)
+    cast_pack<1>(from + i, to + i);
+}
+
+template <class From, class To>
+void launch_cast(KernelContext& context, const TensorView& from, std::int64_t count,
+                 const TensorView& to) {
+  const std::int64_t packs = aligned_to_16({from.data, to.data}) ? count / kCastWidth : 0;
+  launch("cast", cast_all<From, To>, {loop_blocks(loop_length(packs, kCastWidth, count), kThreads)},
+         kThreads, 0, context.stream, from.as<From>(), packs, count, to.as<To>());
+}
+
+template <class T>
+__global__ void fill_all(float value, std::int64_t packs, std::int64_t count, T* to) {
+  constexpr int kWidth = Packed<T>::kCount;
+  const std::int64_t first = std::int64_t{blockIdx.x} * kThreads + threadIdx.x,
+                     step = std::int64_t{gridDim.x} * kThreads;
+  Pack<T, kWidth> pack;
+  ENGINE_UNROLL
+  for (int j = 0; j < kWidth; ++j) pack.at[j] = from_float<T>(value);
+  for (std::int64_t i = first; i < packs; i += step) store_pack<kWidth>(to + i * kWidth, pack);
+  for (std::int64_t i = packs * kWidth + first; i < count; i += step) to[i] = pack.at[0];
+}
+
+__global__ void increment_one(std::int64_t* counter) {
+  if (threadIdx.x == 0) ++*counter;
+}
+
+}  // namespace
+
+void relu_forward(KernelContext& context, TensorView x, std::int64_t count, TensorView y) {
+  launch_map("relu_forward", context, x, {}, count, false, Relu{}, y);
+}
+
+void relu_backward(KernelContext& context, TensorView y, TensorView dy, std::int64_t count,
+                   TensorView dx, Write write) {
+  launch_map("relu_backward", context, y, dy, count, write == Write::kAdd, GradientOfRelu{}, dx);
+}
+
+void add_forward(KernelContext& context, TensorView a, TensorView b, bool relu, std::int64_t count,
+                 TensorView y) {
+  if (relu)
+    launch_map("add_forward", context, a, b, count, false, ReluOfSum{}, y);
+  else
+    launch_map("add_forward", context, a, b, count, false, Sum{}, y);
+}
+
+void copy_or_add(KernelContext& context, TensorView from, std::int64_t count, TensorView to,
+                 Write write) {
+  if (write == Write::kAdd)
+    launch_map("copy_or_add", context, from, {}, count, true, Same{}, to);
+  else if (count > 0 && from.data != to.data)
+    engine::cuda::copy_async(to.data, from.data, from.bytes(), context.stream);
+}
+
+void cast(KernelContext& context, TensorView from, std::int64_t count, TensorView to) {
+  if (from.dtype == to.dtype) return copy_or_add(context, from, count, to, Write::kOverwrite);
+  if (count == 0) return;
+  const DType half = from.dtype == DType::kF32 ? to.dtype : from.dtype;
+  with_storage(half, [&]<class T>(T) {
+    if (from.dtype == DType::kF32)
+      launch_cast<float, T>(context, from, count, to);
+    else
+      launch_cast<T, float>(context, from, count, to);
+  });
+}
+
+void fill(KernelContext& context, double value, TensorView view) {
+  const std::int64_t count = view.count();
+  if (count == 0) return;
+  with_storage(view.dtype, [&]<class T>(T) {
+    constexpr int kWidth = Packed<T>::kCount;
+    const std::int64_t packs = aligned_to_16({view.data}) ? count / kWidth : 0;
+    launch("fill", fill_all<T>, {loop_blocks(loop_length(packs, kWidth, count), kThreads)},
+           kThreads, 0, context.stream, static_cast<float>(value), packs, count, view.as<T>());
+  });
+}
+
+void increment(KernelContext& context, TensorView counter) {
+  launch("increment", increment_one, {1}, kWarp, 0, context.stream, counter.as<std::int64_t>());
+}
+
+}  // namespace engine::ops::cuda

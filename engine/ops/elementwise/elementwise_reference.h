@@ -1,0 +1,72 @@
+// What the elementwise kernels mean: plain loops, one thread. Contract: elementwise.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/core/random.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops::reference {
+
+template <class T>
+void write_one(T& to, T value, Write write) {
+  to = write == Write::kAdd ? to + value : value;
+}
+
+// A NaN passes, as in PyTorch.
+template <class T>
+void relu_forward(const T* x, std::int64_t count, T* y) {
+  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] < 0 ? T{0} : x[i];
+}
+
+template <class T>
+void relu_backward(const T* y, const T* dy, std::int64_t count, T* dx, Write write) {
+  for (std::int64_t i = 0; i < count; ++i) write_one(dx[i], y[i] > 0 ? dy[i] : T{0}, write);
+}
+
+template <class T>
+void add_forward(const T* a, const T* b, bool relu, std::int64_t count, T* y) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T sum = a[i] + b[i];
+    y[i] = relu && sum < 0 ? T{0} : sum;
+  }
+}
+
+template <class T>
+void copy_or_add(const T* from, std::int64_t count, T* to, Write write) {
+  for (std::int64_t i = 0; i < count; ++i) write_one(to[i], from[i], write);
+}
+
+// Forward and backward alike: to = from * keep / (1 - rate). `count` elements a sample.
+template <class T>
+void dropout(const T* from, double rate, std::uint64_t key, std::uint64_t epoch,
+             std::span<const std::int64_t> sample_ids, std::int64_t count, T* to, Write write) {
+  const T factor = rate < 1 ? static_cast<T>(1 / (1 - rate)) : T{0};
+  const std::uint64_t blocks = static_cast<std::uint64_t>(count + 3) / 4;
+  for (std::size_t s = 0; s < sample_ids.size(); ++s) {
+    for (std::int64_t e = 0; e < count; ++e) {
+      const std::uint64_t low =
+          static_cast<std::uint64_t>(sample_ids[s]) * blocks + static_cast<std::uint64_t>(e) / 4;
+      const std::uint32_t word = philox(key, epoch, low)[static_cast<std::size_t>(e % 4)];
+      const T keep = uniform_float(word) >= rate ? factor : T{0};
+      const std::int64_t i = static_cast<std::int64_t>(s) * count + e;
+      write_one(to[i], from[i] * keep, write);
+    }
+  }
+}
+
+// One sample is a matrix [rows, columns]; its transpose [columns, rows] is written.
+template <class T>
+void transpose_samples(const T* from, std::int64_t n, std::int64_t rows, std::int64_t columns,
+                       T* to, Write write) {
+  for (std::int64_t s = 0; s < n; ++s) {
+    const std::int64_t base = s * rows * columns;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c)
+        write_one(to[base + c * rows + r], from[base + r * columns + c], write);
+    }
+  }
+}
+
+}  // namespace engine::ops::reference

@@ -1,0 +1,116 @@
+// A thread takes 16 bytes of each operand at a time, or one element where an address is not aligned
+// to 16. Bound: bytes; for 16-bit storage the error function comes close to the bus in time.
+#include "engine/ops/elementwise/gelu_cuda.h"
+
+#include "engine/ops/device/device_code.h"
+#include "engine/ops/device/float_access.h"
+#include "engine/ops/device/storage_dispatch.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr float kScale = 0.79788456080286535588f;  // sqrt(2 / pi)
+constexpr float kCubic = 0.044715f, kHalfRoot = 0.70710678118654752440f,
+                kDensity = 0.39894228040143267794f;
+constexpr float kFlat =
+    16;  // beyond it tanh is 1 and its slope 0; squares of larger numbers could overflow
+
+template <bool kTanh>
+__device__ __forceinline__ float value(float x) {
+  if constexpr (kTanh) return 0.5f * x * (1 + tanhf(kScale * (x + kCubic * x * x * x)));
+  return 0.5f * x * (1 + erff(x * kHalfRoot));
+}
+
+template <bool kTanh>
+__device__ __forceinline__ float slope(float x) {
+  x = x > kFlat ? kFlat : x < -kFlat ? -kFlat : x;
+  if constexpr (kTanh) {
+    const float t = tanhf(kScale * (x + kCubic * x * x * x));
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * kScale * (1 + 3 * kCubic * x * x);
+  }
+  return 0.5f * (1 + erff(x * kHalfRoot)) + x * kDensity * expf(-0.5f * x * x);
+}
+
+// Calls body(first element, std::integral_constant<int, how many>) for all elements, kVector at a
+// time.
+template <int kVector, class Body>
+__device__ __forceinline__ void for_each_group(std::int64_t count, Body body) {
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads * kVector;
+  std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
+  for (; i + kVector <= count; i += step) body(i, std::integral_constant<int, kVector>{});
+  for (; i < count; ++i)
+    body(i, std::integral_constant<int, 1>{});  // at most one thread has a rest
+}
+
+template <class T, bool kTanh, int kVector>
+__global__ void __launch_bounds__(kThreads) forward(const T* x, std::int64_t count, T* y) {
+  for_each_group<kVector>(count,
+                          [&]<int kCount>(std::int64_t i, std::integral_constant<int, kCount>) {
+                            float v[kCount];
+                            load_floats<kCount>(x + i, v);
+#pragma unroll
+                            for (int j = 0; j < kCount; ++j) v[j] = value<kTanh>(v[j]);
+                            store_floats<kCount>(y + i, v);
+                          });
+}
+
+template <class T, bool kTanh, int kVector>
+__global__ void __launch_bounds__(kThreads)
+    backward(const T* x, const T* dy, std::int64_t count, bool add, T* dx) {
+  for_each_group<kVector>(count,
+                          [&]<int kCount>(std::int64_t i, std::integral_constant<int, kCount>) {
+                            float v[kCount], d[kCount], before[kCount] = {};
+                            load_floats<kCount>(x + i, v);
+                            load_floats<kCount>(dy + i, d);
+                            if (add) load_floats<kCount>(dx + i, before);
+#pragma unroll
+                            for (int j = 0; j < kCount; ++j)
+                              d[j] = before[j] + d[j] * slope<kTanh>(v[j]);
+                            store_floats<kCount>(dx + i, d);
+                          });
+}
+
+// start(std::bool_constant<tanh>, std::integral_constant<int, kVector>)
+template <class T, class Start>
+void with_kind(GeluKind kind, bool aligned, Start start) {
+  const auto by_kind = [&](auto vector) {
+    kind == GeluKind::kTanh ? start(std::true_type{}, vector) : start(std::false_type{}, vector);
+  };
+  aligned ? by_kind(std::integral_constant<int, Packed<T>::kCount>{})
+          : by_kind(std::integral_constant<int, 1>{});
+}
+
+}  // namespace
+
+void gelu_forward(KernelContext& context, TensorView x, GeluKind kind, TensorView y) {
+  const std::int64_t count = x.count();
+  if (count == 0) return;
+  with_storage(x.dtype, [&]<class T>(T) {
+    with_kind<T>(kind, rows_are_aligned<T>(0, x.as<T>(), y.as<T>()),
+                 [&]<bool kTanh, int kVector>(std::bool_constant<kTanh>,
+                                              std::integral_constant<int, kVector>) {
+                   launch("gelu_forward", forward<T, kTanh, kVector>,
+                          {loop_blocks(divide_up(count, kVector), kThreads)}, kThreads, 0,
+                          context.stream, x.as<T>(), count, y.as<T>());
+                 });
+  });
+}
+
+void gelu_backward(KernelContext& context, TensorView x, TensorView dy, GeluKind kind,
+                   TensorView dx, Write write) {
+  const std::int64_t count = x.count();
+  if (count == 0) return;
+  with_storage(x.dtype, [&]<class T>(T) {
+    with_kind<T>(kind, rows_are_aligned<T>(0, x.as<T>(), dy.as<T>(), dx.as<T>()),
+                 [&]<bool kTanh, int kVector>(std::bool_constant<kTanh>,
+                                              std::integral_constant<int, kVector>) {
+                   launch("gelu_backward", backward<T, kTanh, kVector>,
+                          {loop_blocks(divide_up(count, kVector), kThreads)}, kThreads, 0,
+                          context.stream, x.as<T>(), dy.as<T>(), count, write == Write::kAdd,
+                          dx.as<T>());
+                 });
+  });
+}
+
+}  // namespace engine::ops::cuda

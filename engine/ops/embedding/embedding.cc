@@ -1,0 +1,147 @@
+// Embedding: checks and dispatch.
+#include "engine/ops/embedding/embedding.h"
+
+#include <string>
+
+#include "engine/core/cuda_runtime.h"
+#include "engine/ops/common/operand_checks.h"
+#include "engine/ops/embedding/embedding_cpu.h"
+#include "engine/ops/embedding/embedding_cuda.h"
+#include "engine/ops/embedding/embedding_reference.h"
+
+namespace engine::ops {
+namespace {
+
+const EmbeddingTable& fast() { return isa_table_of_embedding_table(); }
+
+void check_rank(const char* kernel, const char* operand, const TensorView& view, int rank,
+                const char* meaning) {
+  if (view.shape.rank() != rank)
+    throw ShapeError(std::string(kernel) + ": " + operand + " has the shape " +
+                     view.shape.to_string() + ", expected " + meaning);
+}
+
+struct Sizes {
+  std::int64_t places, vocabulary, width;
+};
+
+Sizes check_embedding(const char* kernel, const KernelContext& context, const TensorView& tokens,
+                      const TensorView& table, const TensorView& y, DType y_dtype) {
+  check_dtype(kernel, "tokens", tokens, DType::kI32);
+  check_rank(kernel, "tokens", tokens, 2, "[n, t]");
+  check_floating(kernel, "the table", table);
+  check_rank(kernel, "the table", table, 2, "[vocabulary, width]");
+  check_dtype(kernel, "y", y, y_dtype);
+  check_shape(kernel, "y", y, {tokens.shape[0], tokens.shape[1], table.shape[1]});
+  check_context(kernel, context);
+  return {tokens.count(), table.shape[0], table.shape[1]};
+}
+
+void check_tokens(const TensorView& tokens, std::int64_t vocabulary) {
+  const std::int32_t* id = tokens.as<std::int32_t>();
+  for (std::int64_t p = 0; p < tokens.count(); ++p) {
+    if (id[p] >= 0 && id[p] < vocabulary) continue;
+    throw InputError(
+        "token " + std::to_string(id[p]) + " at position " + std::to_string(p % tokens.shape[1]) +
+        " of row " + std::to_string(p / tokens.shape[1]) +
+        " of the batch is out of range: the model has a vocabulary of " +
+        std::to_string(vocabulary) + " tokens, ids 0 to " + std::to_string(vocabulary - 1));
+  }
+}
+
+// Elements of a sample.
+std::int64_t check_positions(const char* kernel, const KernelContext& context, const TensorView& x,
+                             const TensorView& positions, DType positions_dtype) {
+  check_floating(kernel, "x", x);
+  check_rank(kernel, "x", x, 3, "[n, t, width]");
+  check_dtype(kernel, "positions", positions, positions_dtype);
+  check_rank(kernel, "positions", positions, 2, "[context, width]");
+  if (positions.shape[0] < x.shape[1] || positions.shape[1] != x.shape[2])
+    throw ShapeError(std::string(kernel) + ": positions have the shape " +
+                     positions.shape.to_string() + ", expected at least " +
+                     Shape{x.shape[1], x.shape[2]}.to_string());
+  check_context(kernel, context);
+  return x.shape[1] * x.shape[2];
+}
+
+}  // namespace
+
+std::size_t embedding_scratch_bytes([[maybe_unused]] std::int64_t places,
+                                    [[maybe_unused]] std::int64_t vocabulary,
+                                    [[maybe_unused]] Device::Kind device) {
+  if constexpr (engine::cuda::kBuilt) {
+    if (device == Device::Kind::kCuda) return cuda::embedding_scratch_bytes(places, vocabulary);
+  }
+  return 0;
+}
+
+void embedding_forward(KernelContext& context, TensorView tokens, TensorView table, TensorView y) {
+  const auto [places, vocabulary, width] =
+      check_embedding("embedding_forward", context, tokens, table, y, table.dtype);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::embedding_forward(context, tokens, table, y);
+  }
+  check_tokens(tokens, vocabulary);
+  const std::int32_t* id = tokens.as<std::int32_t>();
+  if (table.dtype == DType::kF32) {
+    fast().forward(id, places, width, table.as<float>(), y.as<float>(), *context.threads);
+  } else {
+    reference::embedding_forward(id, places, width, table.as<double>(), y.as<double>());
+  }
+}
+
+void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy, TensorView dtable,
+                        Write write) {
+  check_floating("embedding_backward", "dy", dy);
+  check_dtype("embedding_backward", "dtable", dtable, wide_dtype(dy.dtype));
+  const auto [places, vocabulary, width] =
+      check_embedding("embedding_backward", context, tokens, dtable, dy, dy.dtype);
+  check_context("embedding_backward", context,
+                embedding_scratch_bytes(places, vocabulary, context.device.kind));
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::embedding_backward(context, tokens, dy, dtable, write);
+  }
+  const std::int32_t* id = tokens.as<std::int32_t>();
+  if (dy.dtype == DType::kF32) {
+    fast().backward(id, places, vocabulary, width, dy.as<float>(), dtable.as<float>(),
+                    write == Write::kAdd, *context.threads);
+  } else {
+    reference::embedding_backward(id, places, width, dy.as<double>(), 0, vocabulary,
+                                  dtable.as<double>(), write);
+  }
+}
+
+void add_positions_forward(KernelContext& context, TensorView x, TensorView positions,
+                           TensorView y) {
+  const std::int64_t item =
+      check_positions("add_positions_forward", context, x, positions, x.dtype);
+  check_like("add_positions_forward", "y", y, x);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::add_positions_forward(context, x, positions, y);
+  }
+  if (x.dtype == DType::kF32) {
+    fast().add_positions_forward(x.as<float>(), x.shape[0], item, positions.as<float>(),
+                                 y.as<float>(), *context.threads);
+  } else {
+    reference::add_positions_forward(x.as<double>(), x.shape[0], item, positions.as<double>(),
+                                     y.as<double>());
+  }
+}
+
+void add_positions_backward(KernelContext& context, TensorView dy, TensorView dpositions,
+                            Write write) {
+  const std::int64_t n = dy.shape[0], item = check_positions("add_positions_backward", context, dy,
+                                                             dpositions, wide_dtype(dy.dtype));
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::add_positions_backward(context, dy, dpositions, write);
+  }
+  if (dy.dtype == DType::kF32) {
+    fast().add_positions_backward(dy.as<float>(), n, item, dpositions.count(),
+                                  dpositions.as<float>(), write == Write::kAdd, *context.threads);
+  } else {
+    reference::add_positions_backward(dy.as<double>(), n, item, 0, dpositions.count(),
+                                      dpositions.as<double>(), write);
+  }
+}
+
+}  // namespace engine::ops

@@ -1,0 +1,37 @@
+// Embedding: rows of a table chosen by token ids, and learned positions added to them. Numbers as
+// PyTorch's Embedding.
+//
+// tokens [n, t] of i32; table [vocabulary, width]; y, dy [n, t, width]; positions [context, width],
+// t <= context. On a CUDA device dtable and dpositions are f32.
+#pragma once
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops {
+
+// Scratch of embedding_backward() for n * t places at most.
+std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary,
+                                    Device::Kind device);
+
+// y[s, i] = table[tokens[s, i]]. Throws InputError, before anything is written, for an id outside
+// [0, vocabulary), naming its sample and place. On a CUDA device such an id goes to context.fault
+// instead, and counts as 0, here and in backward.
+void embedding_forward(KernelContext& context, TensorView tokens, TensorView table, TensorView y);
+
+// dtable[v] = sum of dy over the places of token v, in their order: the bits do not depend on the
+// number of threads. Rows of tokens that do not occur are written as 0 (or left alone with
+// Write::kAdd). Ids are trusted: forward checked them.
+void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy, TensorView dtable,
+                        Write write);
+
+// y[s, i] = x[s, i] + positions[i]. y may be x.
+void add_positions_forward(KernelContext& context, TensorView x, TensorView positions,
+                           TensorView y);
+
+// dpositions[i] = sum over the samples of dy[s, i], in their order; 0 for positions that are not
+// used. The gradient of x is dy.
+void add_positions_backward(KernelContext& context, TensorView dy, TensorView dpositions,
+                            Write write);
+
+}  // namespace engine::ops

@@ -1,0 +1,273 @@
+// Forward: a warp copies a row. Backward: first the places of each token are listed, in their order
+// (a counting sort in which each block looks at all ids for the sake of 32 tokens, so that blocks
+// need not wait for each other); then the rows of dy at a token's places are summed, by a warp
+// where tokens have few places, by the warps of a block with every eighth place each where they
+// have many. Every sum has one order: no atomics. Bound: bytes; for a large vocabulary the ids come
+// from the L2 cache vocabulary / 32 times.
+#include "engine/ops/embedding/embedding_cuda.h"
+
+#include "engine/ops/device/device_code.h"
+#include "engine/ops/device/float_access.h"
+#include "engine/ops/device/range_check_cuda.h"
+#include "engine/ops/device/storage_dispatch.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+constexpr int kListThreads = 1024, kListWarps = kListThreads / kWarp;
+constexpr int kTile = 4 * kWarp;  // columns that a warp sums at a time, four a lane
+constexpr int kManyPlaces = 16;   // a token, on average
+
+__device__ __forceinline__ std::int32_t safe_token(std::int32_t token, std::int64_t vocabulary) {
+  return token >= 0 && token < vocabulary ? token : 0;
+}
+
+template <class T, int kVector>
+__global__ void __launch_bounds__(kThreads)
+    copy_rows(const std::int32_t* tokens, std::int64_t places, const T* table,
+              std::int64_t vocabulary, int width, T* y) {
+  const std::int64_t p = std::int64_t{blockIdx.x} * kWarps + warp_index();
+  if (p >= places) return;
+  const T* from = table + std::int64_t{safe_token(tokens[p], vocabulary)} * width;
+  for (int c = lane_index() * kVector; c < width; c += kWarp * kVector)
+    *reinterpret_cast<Neighbours<T, kVector>*>(y + p * width + c) =
+        *reinterpret_cast<const Neighbours<T, kVector>*>(from + c);
+}
+
+// Lane l of each warp counts token 32 * block + l among the warp's share of the places, and then
+// writes them to where the tokens and shares before it end. starts [vocabulary + 1], listed
+// [places].
+__global__ void __launch_bounds__(kListThreads)
+    list_places(const std::int32_t* tokens, int places, int vocabulary, std::int32_t* starts,
+                std::int32_t* listed) {
+  struct Shared {
+    std::int32_t counts[kListWarps][kWarp], lower[kListWarps];
+  };
+  Shared& shared = block_shared<Shared>();
+  const int lane = lane_index(), w = warp_index(),
+            first_token = static_cast<int>(blockIdx.x) * kWarp, mine = first_token + lane;
+  const int share = (places + kListWarps - 1) / kListWarps;
+  const int first = w * share < places ? w * share : places,
+            last = first + share < places ? first + share : places;
+  int count = 0, lower = 0;
+#pragma unroll 8
+  for (int p = first; p < last; ++p) count += safe_token(tokens[p], vocabulary) == mine;
+  for (int p = first + lane; p < last; p += kWarp)
+    lower += safe_token(tokens[p], vocabulary) < first_token;
+  shared.counts[w][lane] = count;
+  lower = warp_sum(lower);
+  if (lane == 0) shared.lower[w] = lower;
+  __syncthreads();
+  int start = 0, before = 0, own = 0;
+  for (int other = 0; other < kListWarps; ++other) {
+    start += shared.lower[other];
+    own += shared.counts[other][lane];
+    if (other < w) before += shared.counts[other][lane];
+  }
+  for (int l = 0; l < kWarp; ++l) {
+    const int of_lane = shuffle_from(own, l);
+    if (l < lane) start += of_lane;
+  }
+  if (mine >= vocabulary) return;
+  if (w == 0) starts[mine] = start;
+  if (w == 0 && mine == vocabulary - 1) starts[vocabulary] = start + own;
+  std::int32_t* to = listed + start + before;
+#pragma unroll 8
+  for (int p = first; p < last; ++p)
+    if (safe_token(tokens[p], vocabulary) == mine) *to++ = p;
+}
+
+// Four columns of a lane: neighbours, or 32 apart where rows are not aligned.
+template <bool kNeighbours>
+__device__ __forceinline__ int tile_column(int tile, int j) {
+  return tile * kTile + (kNeighbours ? lane_index() * 4 + j : j * kWarp + lane_index());
+}
+
+template <bool kNeighbours, class T>
+__device__ __forceinline__ void load_columns(const T* row, int tile, int width, float (&to)[4]) {
+  if constexpr (kNeighbours) {
+    if (tile_column<true>(tile, 0) < width) load_floats<4>(row + tile_column<true>(tile, 0), to);
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (tile_column<false>(tile, j) < width) to[j] = to_float(row[tile_column<false>(tile, j)]);
+  }
+}
+
+// kSplit warps sum a tile of a token's row, warp i the places i, i + kSplit, ...; grid (rows,
+// tiles).
+template <class T, int kSplit, bool kNeighbours>
+__global__ void __launch_bounds__(kThreads)
+    sum_places(const T* dy, const std::int32_t* starts, const std::int32_t* listed, int vocabulary,
+               int width, bool add, float* dtable) {
+  struct Shared {
+    float sums[kWarps][kTile];
+  };
+  Shared& shared = block_shared<Shared>();
+  const int w = warp_index(), tile = static_cast<int>(blockIdx.y);
+  const std::int64_t row = std::int64_t{blockIdx.x} * (kWarps / kSplit) + w / kSplit;
+  float sum[4] = {};
+  if (row < vocabulary) {
+#pragma unroll 4
+    for (int i = starts[row] + w % kSplit; i < starts[row + 1]; i += kSplit) {
+      float value[4] = {};
+      load_columns<kNeighbours>(dy + std::int64_t{listed[i]} * width, tile, width, value);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) sum[j] += value[j];
+    }
+  }
+  if constexpr (kSplit > 1) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) shared.sums[w][lane_index() + j * kWarp] = sum[j];
+    __syncthreads();
+    if (w % kSplit != 0) return;
+    for (int other = 1; other < kSplit; ++other)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) sum[j] += shared.sums[w + other][lane_index() + j * kWarp];
+  }
+  if (row >= vocabulary) return;
+  float before[4] = {};
+  float* to = dtable + row * width;
+  if (add) load_columns<kNeighbours>(to, tile, width, before);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) sum[j] += before[j];
+  if constexpr (kNeighbours) {
+    if (tile_column<true>(tile, 0) < width) store_floats<4>(to + tile_column<true>(tile, 0), sum);
+  } else {
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (tile_column<false>(tile, j) < width) to[tile_column<false>(tile, j)] = sum[j];
+  }
+}
+
+// A thread keeps its piece of the positions for all samples that block row y takes.
+template <class T, int kVector>
+__global__ void __launch_bounds__(kThreads)
+    add_rows(const T* x, std::int64_t n, std::int64_t item, const T* positions, T* y) {
+  const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
+  if (i >= item) return;
+  float place[kVector], value[kVector];
+  load_floats<kVector>(positions + i, place);
+  for (std::int64_t s = blockIdx.y; s < n; s += gridDim.y) {
+    load_floats<kVector>(x + s * item + i, value);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) value[j] += place[j];
+    store_floats<kVector>(y + s * item + i, value);
+  }
+}
+
+// `all`: elements of dpositions, of which the first `item` are used.
+template <class T, int kVector>
+__global__ void __launch_bounds__(kThreads)
+    sum_samples(const T* dy, std::int64_t n, std::int64_t item, std::int64_t all, bool add,
+                float* dpositions) {
+  const std::int64_t i = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
+  if (i >= all) return;
+  float sum[kVector] = {}, value[kVector];
+  if (i < item) {
+#pragma unroll 4
+    for (std::int64_t s = 0; s < n; ++s) {
+      load_floats<kVector>(dy + s * item + i, value);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) sum[j] += value[j];
+    }
+  }
+  if (add) {
+    load_floats<kVector>(dpositions + i, value);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) sum[j] += value[j];
+  }
+  store_floats<kVector>(dpositions + i, sum);
+}
+
+template <class T, class Call>
+void with_vector(bool aligned, Call call) {
+  aligned ? call(std::integral_constant<int, Packed<T>::kCount>{})
+          : call(std::integral_constant<int, 1>{});
+}
+
+unsigned blocks_of(std::int64_t count, std::int64_t each) {
+  return static_cast<unsigned>(divide_up(count, each));
+}
+
+}  // namespace
+
+std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary) {
+  return static_cast<std::size_t>(places + vocabulary + 1) * sizeof(std::int32_t);
+}
+
+void embedding_forward(KernelContext& context, TensorView tokens, TensorView table, TensorView y) {
+  const std::int64_t places = tokens.count(), vocabulary = table.shape[0], width = table.shape[1];
+  if (places == 0 || width == 0) return;
+  check_range(context, tokens.as<std::int32_t>(), places, vocabulary);
+  with_storage(table.dtype, [&]<class T>(T) {
+    with_vector<T>(rows_are_aligned<T>(width, table.as<T>(), y.as<T>()),
+                   [&]<int kVector>(std::integral_constant<int, kVector>) {
+                     launch("embedding_forward", copy_rows<T, kVector>, {blocks_of(places, kWarps)},
+                            kThreads, 0, context.stream, tokens.as<std::int32_t>(), places,
+                            table.as<T>(), vocabulary, static_cast<int>(width), y.as<T>());
+                   });
+  });
+}
+
+void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy, TensorView dtable,
+                        Write write) {
+  const std::int64_t places = tokens.count(), vocabulary = dtable.shape[0], width = dtable.shape[1];
+  if (dtable.count() == 0) return;
+  auto* starts = reinterpret_cast<std::int32_t*>(context.scratch.data());
+  std::int32_t* listed = starts + vocabulary + 1;
+  launch("list_places", list_places, {blocks_of(vocabulary, kWarp)}, kListThreads,
+         (kListThreads + kListWarps) * sizeof(std::int32_t), context.stream,
+         tokens.as<std::int32_t>(), static_cast<int>(places), static_cast<int>(vocabulary), starts,
+         listed);
+  with_storage(dy.dtype, [&]<class T>(T) {
+    const auto start = [&](auto kernel, int split) {
+      launch("embedding_backward", kernel,
+             {blocks_of(vocabulary, kWarps / split), blocks_of(width, kTile)}, kThreads,
+             kWarps * kTile * sizeof(float), context.stream, dy.as<T>(), starts, listed,
+             static_cast<int>(vocabulary), static_cast<int>(width), write == Write::kAdd,
+             dtable.as<float>());
+    };
+    const bool aligned = width % 4 == 0 && rows_are_aligned<T>(0, dy.as<T>(), dtable.as<float>());
+    if (places >= vocabulary * kManyPlaces)
+      aligned ? start(sum_places<T, kWarps, true>, kWarps)
+              : start(sum_places<T, kWarps, false>, kWarps);
+    else
+      aligned ? start(sum_places<T, 1, true>, 1) : start(sum_places<T, 1, false>, 1);
+  });
+}
+
+void add_positions_forward(KernelContext& context, TensorView x, TensorView positions,
+                           TensorView y) {
+  const std::int64_t n = x.shape[0], item = x.shape[1] * x.shape[2];
+  if (n == 0 || item == 0) return;
+  with_storage(x.dtype, [&]<class T>(T) {
+    with_vector<T>(rows_are_aligned<T>(item, x.as<T>(), positions.as<T>(), y.as<T>()),
+                   [&]<int kVector>(std::integral_constant<int, kVector>) {
+                     const unsigned blocks = blocks_of(item, kThreads * kVector),
+                                    wanted = loop_blocks(n * item, kThreads * 4);
+                     const std::int64_t samples = divide_up(wanted, blocks);
+                     launch("add_positions_forward", add_rows<T, kVector>,
+                            {blocks, static_cast<unsigned>(samples < n ? samples : n)}, kThreads, 0,
+                            context.stream, x.as<T>(), n, item, positions.as<T>(), y.as<T>());
+                   });
+  });
+}
+
+void add_positions_backward(KernelContext& context, TensorView dy, TensorView dpositions,
+                            Write write) {
+  const std::int64_t n = dy.shape[0], item = dy.shape[1] * dy.shape[2], all = dpositions.count();
+  if (all == 0) return;
+  with_storage(dy.dtype, [&]<class T>(T) {
+    const bool aligned = all % Packed<T>::kCount == 0 &&
+                         rows_are_aligned<T>(item, dy.as<T>(), dpositions.as<float>());
+    with_vector<T>(aligned, [&]<int kVector>(std::integral_constant<int, kVector>) {
+      launch("add_positions_backward", sum_samples<T, kVector>,
+             {blocks_of(all, kThreads * kVector)}, kThreads, 0, context.stream, dy.as<T>(), n, item,
+             all, write == Write::kAdd, dpositions.as<float>());
+    });
+  });
+}
+
+}  // namespace engine::ops::cuda

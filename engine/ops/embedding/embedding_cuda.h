@@ -1,0 +1,23 @@
+// Embedding and learned positions on a CUDA device; operands as in embedding.h, checked there.
+// Bound: bytes.
+#pragma once
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops::cuda {
+
+// Of backward.
+std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary);
+
+// Ids outside [0, vocabulary) are reported to context.fault and count as 0.
+void embedding_forward(KernelContext& context, TensorView tokens, TensorView table, TensorView y);
+void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy, TensorView dtable,
+                        Write write);
+
+void add_positions_forward(KernelContext& context, TensorView x, TensorView positions,
+                           TensorView y);
+void add_positions_backward(KernelContext& context, TensorView dy, TensorView dpositions,
+                            Write write);
+
+}  // namespace engine::ops::cuda

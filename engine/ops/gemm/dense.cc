@@ -1,0 +1,174 @@
+// Dense layer: checks and dispatch.
+#include "engine/ops/gemm/dense.h"
+
+#include <algorithm>
+#include <string>
+
+#include "engine/core/cuda_runtime.h"
+#include "engine/ops/common/operand_checks.h"
+#include "engine/ops/gemm/dense_cuda.h"
+#include "engine/ops/gemm/dense_reference.h"
+#include "engine/ops/gemm/gemm_cpu.h"
+
+namespace engine::ops {
+namespace {
+
+struct Sizes {
+  std::int64_t n, in, out;
+};
+
+// What bias and the gradients of parameters are.
+DType vector_dtype(const KernelContext& context, const TensorView& input) {
+  return on_cuda(context) ? DType::kF32 : input.dtype;
+}
+
+// Checks the operands that every call has: `input` [n, in], `output` [n, out], weight [out, in] of
+// `weight_dtype`.
+Sizes check_operands(const char* kernel, const char* input_name, const TensorView& input,
+                     const char* output_name, const TensorView& output, const char* weight_name,
+                     const TensorView& weight, DType weight_dtype) {
+  if (input.shape.rank() != 2) {
+    throw ShapeError(std::string(kernel) + ": " + input_name + " has the shape " +
+                     input.shape.to_string() + ", expected [n, in]");
+  }
+  if (weight.shape.rank() != 2) {
+    throw ShapeError(std::string(kernel) + ": " + weight_name + " has the shape " +
+                     weight.shape.to_string() + ", expected [out, in]");
+  }
+  const Sizes s{input.shape[0], weight.shape[1], weight.shape[0]};
+  check_floating(kernel, input_name, input);
+  check_shape(kernel, input_name, input, {s.n, s.in});
+  check_dtype(kernel, weight_name, weight, weight_dtype);
+  check_dtype(kernel, output_name, output, input.dtype);
+  check_shape(kernel, output_name, output, {s.n, s.out});
+  return s;
+}
+
+void check_scratch(const char* kernel, const KernelContext& context, const Sizes& s, DType dtype) {
+  check_context(kernel, context);
+  const int threads = on_cuda(context) ? 0 : context.threads->threads();
+  check_context(kernel, context,
+                dense_scratch_bytes(s.n, s.in, s.out, dtype, threads, context.device.kind));
+}
+
+float* scratch_floats(const KernelContext& context) {
+  return reinterpret_cast<float*>(context.scratch.data());
+}
+
+template <class T>
+void forward_reference(KernelContext& context, const Sizes& s, TensorView x, TensorView weight,
+                       TensorView bias, bool relu, TensorView y) {
+  context.threads->run(s.n, [&](std::int64_t first, std::int64_t last, int) {
+    dense_forward_reference(first, last, s.in, s.out, x.as<T>(), weight.as<T>(), bias.as<T>(), relu,
+                            y.as<T>());
+  });
+}
+
+template <class T>
+void backward_data_reference(KernelContext& context, const Sizes& s, TensorView dy,
+                             TensorView weight, TensorView dx, Write write) {
+  context.threads->run(s.n, [&](std::int64_t first, std::int64_t last, int) {
+    dense_backward_data_reference(first, last, s.in, s.out, dy.as<T>(), weight.as<T>(), dx.as<T>(),
+                                  write);
+  });
+}
+
+template <class T>
+void backward_weights_reference(KernelContext& context, const Sizes& s, TensorView x, TensorView dy,
+                                TensorView dweight, TensorView dbias, Write write) {
+  context.threads->run(s.out, [&](std::int64_t first, std::int64_t last, int) {
+    dense_backward_weights_reference(first, last, s.n, s.in, s.out, x.as<T>(), dy.as<T>(),
+                                     dweight.as<T>(), dbias.as<T>(), write);
+  });
+}
+
+}  // namespace
+
+std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype,
+                                int threads, Device::Kind device) {
+  if constexpr (engine::cuda::kBuilt) {
+    if (device == Device::Kind::kCuda) return cuda::dense_scratch_bytes(n, in, out, dtype);
+  }
+  if (dtype != DType::kF32) return 0;
+  const GemmTable& gemm = isa_table_of_gemm_table();
+  const std::int64_t floats =
+      std::max({gemm.rows_scratch(n, out, in, threads), gemm.rows_scratch(n, in, out, threads),
+                gemm.outer_scratch(out, in, n, threads)});
+  return static_cast<std::size_t>(floats) * sizeof(float);
+}
+
+void dense_forward(KernelContext& context, TensorView x, TensorView weight, TensorView bias,
+                   bool relu, TensorView y) {
+  const Sizes s = check_operands("dense_forward", "x", x, "y", y, "weight", weight, x.dtype);
+  if (bias) {
+    check_dtype("dense_forward", "bias", bias, vector_dtype(context, x));
+    check_shape("dense_forward", "bias", bias, {s.out});
+  }
+  check_scratch("dense_forward", context, s, x.dtype);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::dense_forward(context, x, weight, bias, relu, y);
+  }
+  if (x.dtype == DType::kF64)
+    return forward_reference<double>(context, s, x, weight, bias, relu, y);
+  const GemmRows gemm{s.n,  s.out, s.in,          x.as<float>(), s.in,  weight.as<float>(),
+                      s.in, true,  y.as<float>(), s.out,         false, bias.as<float>(),
+                      relu};
+  isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
+}
+
+void dense_backward_data(KernelContext& context, TensorView dy, TensorView weight, TensorView dx,
+                         Write write) {
+  const Sizes s =
+      check_operands("dense_backward_data", "dx", dx, "dy", dy, "weight", weight, dx.dtype);
+  check_scratch("dense_backward_data", context, s, dx.dtype);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context)) return cuda::dense_backward_data(context, dy, weight, dx, write);
+  }
+  if (dx.dtype == DType::kF64)
+    return backward_data_reference<double>(context, s, dy, weight, dx, write);
+  const GemmRows gemm{s.n,
+                      s.in,
+                      s.out,
+                      dy.as<float>(),
+                      s.out,
+                      weight.as<float>(),
+                      s.in,
+                      false,
+                      dx.as<float>(),
+                      s.in,
+                      write == Write::kAdd,
+                      nullptr,
+                      false};
+  isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
+}
+
+void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy, TensorView dweight,
+                            TensorView dbias, Write write) {
+  const Sizes s = check_operands("dense_backward_weights", "x", x, "dy", dy, "dweight", dweight,
+                                 vector_dtype(context, x));
+  if (dbias) {
+    check_dtype("dense_backward_weights", "dbias", dbias, vector_dtype(context, x));
+    check_shape("dense_backward_weights", "dbias", dbias, {s.out});
+  }
+  check_scratch("dense_backward_weights", context, s, x.dtype);
+  if constexpr (engine::cuda::kBuilt) {
+    if (on_cuda(context))
+      return cuda::dense_backward_weights(context, x, dy, dweight, dbias, write);
+  }
+  if (x.dtype == DType::kF64)
+    return backward_weights_reference<double>(context, s, x, dy, dweight, dbias, write);
+  const GemmOuter gemm{s.out,
+                       s.in,
+                       s.n,
+                       dy.as<float>(),
+                       s.out,
+                       x.as<float>(),
+                       s.in,
+                       dweight.as<float>(),
+                       s.in,
+                       write == Write::kAdd,
+                       dbias.as<float>()};
+  isa_table_of_gemm_table().outer(gemm, *context.threads, scratch_floats(context));
+}
+
+}  // namespace engine::ops

@@ -1,0 +1,25 @@
+// Fully connected layer: y = x W^T + b.
+// x [n, in], weight [out, in], bias [out] or absent, y [n, out]. With `relu`, y = max(0, .).
+#pragma once
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops {
+
+// Scratch for any of the calls below with up to `n` rows.
+std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype,
+                                int threads, Device::Kind device = Device::Kind::kCpu);
+
+void dense_forward(KernelContext& context, TensorView x, TensorView weight, TensorView bias,
+                   bool relu, TensorView y);
+
+// dx = dy W
+void dense_backward_data(KernelContext& context, TensorView dy, TensorView weight, TensorView dx,
+                         Write write);
+
+// dweight = dy^T x; dbias = column sums of dy (absent when there is no bias)
+void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy, TensorView dweight,
+                            TensorView dbias, Write write);
+
+}  // namespace engine::ops

@@ -1,0 +1,22 @@
+// dx [n, in] = dy W as a matrix product: dy with k contiguous, W with its columns.
+#include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/gemm/dense_cuda.h"
+#include "engine/ops/gemm/gemm_wgmma.h"
+
+namespace engine::ops::cuda {
+
+void dense_backward_data(KernelContext& context, TensorView dy, TensorView weight, TensorView dx,
+                         Write write, GemmPlan plan) {
+  const std::int64_t n = dx.shape[0], in = dx.shape[1], out = dy.shape[1];
+  if (plan.tile == 0) plan = plan_matrix_product(n, in, out, size_of(dx.dtype));
+  with_storage(dx.dtype, [&]<class S>(S) {
+    with_products<S>(context.products, [&](auto products) {
+      launch_matrix_product<products()>(
+          context, "dense_backward_data", plan, MatrixLoader<S, true>::of(dy.as<S>(), n, out),
+          MatrixLoader<S, false>::of(weight.as<S>(), in, in), n, in, out,
+          MatrixStore<S>::of(dx.as<S>(), in, write == Write::kAdd));
+    });
+  });
+}
+
+}  // namespace engine::ops::cuda

@@ -1,0 +1,36 @@
+// y [n, out] = x W^T + b as a matrix product whose operands both lie with k contiguous; bias and
+// ReLU in its epilogue.
+#include <algorithm>
+
+#include "engine/ops/device/column_sums_cuda.h"
+#include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/gemm/dense_cuda.h"
+#include "engine/ops/gemm/gemm_wgmma.h"
+
+namespace engine::ops::cuda {
+
+std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype) {
+  const int depth = gemm_stage_depth(size_of(dtype));
+  // The weights' gradient needs the more the more rows there are.
+  const GemmPlan weights = plan_gemm(out, in, n, depth);
+  const std::int64_t most = std::max({most_gemm_workspace_bytes(n, out, in, depth),
+                                      most_gemm_workspace_bytes(n, in, out, depth),
+                                      gemm_workspace_bytes(weights, out, in)});
+  return std::max(static_cast<std::size_t>(most), column_sums_scratch_bytes(n, out));
+}
+
+void dense_forward(KernelContext& context, TensorView x, TensorView weight, TensorView bias,
+                   bool relu, TensorView y, GemmPlan plan) {
+  const std::int64_t n = x.shape[0], in = x.shape[1], out = y.shape[1];
+  if (plan.tile == 0) plan = plan_matrix_product(n, out, in, size_of(x.dtype));
+  with_storage(x.dtype, [&]<class S>(S) {
+    with_products<S>(context.products, [&](auto products) {
+      launch_matrix_product<products()>(
+          context, "dense_forward", plan, MatrixLoader<S, true>::of(x.as<S>(), n, in),
+          MatrixLoader<S, true>::of(weight.as<S>(), out, in), n, out, in,
+          MatrixStore<S>::of(y.as<S>(), out, false, bias.as<float>(), relu));
+    });
+  });
+}
+
+}  // namespace engine::ops::cuda

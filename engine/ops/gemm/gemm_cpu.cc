@@ -1,0 +1,173 @@
+// Matrix products: blocking, packing and the split over threads around the tiles of gemm_tiles.h.
+//
+// Summed dimension in chunks of at most kStepsInCache, so that one packed panel of B (kPanel
+// columns x chunk) stays in L1 while all row tiles of a block run over it; a block of 192 rows x
+// chunk of A stays in L2. A small m makes one block: then a panel is packed just before its only
+// use and never leaves L1. Otherwise all of B is packed first, once. The bound is the FMA rate:
+// packing moves m * k + k * n elements against 2 * m * n * k operations.
+#include "engine/ops/gemm/gemm_cpu.h"
+
+#include "engine/ops/gemm/gemm_tiles.h"
+
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
+namespace {
+
+constexpr std::int64_t kRowBlock = 192;
+constexpr std::int64_t kChunkFloats = kPanel * kStepsInCache;
+
+struct Range {
+  std::int64_t first, last;
+};
+
+void pack_b(const GemmRows& g, std::int64_t panel, std::int64_t first_step, std::int64_t steps,
+            float* to) {
+  const std::int64_t column = panel * kPanel, columns = smaller(g.n - column, kPanel);
+  if (g.b_transposed) {
+    pack_columns(g.b + column * g.b_stride + first_step, g.b_stride, steps, columns,
+                 panel_width(g.n, panel), to);
+  } else {
+    pack_rows(g.b + first_step * g.b_stride + column, g.b_stride, steps, columns, to);
+  }
+}
+
+// One chunk of steps of one panel over at most kRowBlock rows.
+void run_panel(const GemmRows& g, Range rows, std::int64_t panel, std::int64_t first_step,
+               std::int64_t steps, const float* b) {
+  const std::int64_t column = panel * kPanel;
+  std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
+  for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * g.a_stride, c_row[i] = i * g.c_stride;
+  TileOutput out{};
+  out.columns = smaller(g.n - column, kPanel);
+  out.add = g.add || first_step > 0;
+  out.bias = out.add || g.bias == nullptr ? nullptr : g.bias + column;
+  out.relu = g.relu && first_step + steps == g.k;
+  const EvenCut tiles(rows.last - rows.first, kMaxPointerRows);
+  for (std::int64_t t = 0; t < tiles.pieces; ++t) {
+    const std::int64_t row = rows.first + tiles.start(t);
+    out.c = g.c + row * g.c_stride + column;
+    const PointerRows tile{g.a + row * g.a_stride + first_step, a_row, nullptr, steps, c_row};
+    pointer_tile_for<false>(tiles.size(t), out.columns)(tile, b, out);
+  }
+}
+
+// Rows and panels of one thread. `packed` holds all of B, or is nullptr: then panels are packed
+// into `buffer` as they come.
+void run_block(const GemmRows& g, Range rows, Range panels, const float* packed, float* buffer) {
+  if (rows.first == rows.last) return;
+  const EvenCut chunks(g.k, kStepsInCache);
+  const EvenCut blocks(rows.last - rows.first, kRowBlock);
+  for (std::int64_t block = 0; block < blocks.pieces; ++block) {
+    const Range block_rows{rows.first + blocks.start(block), rows.first + blocks.start(block + 1)};
+    for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
+      for (std::int64_t panel = panels.first; panel < panels.last; ++panel) {
+        const float* b = buffer;
+        if (packed != nullptr) {
+          b = packed + panel * kPanel * g.k + chunks.start(chunk) * panel_width(g.n, panel);
+        } else {
+          pack_b(g, panel, chunks.start(chunk), chunks.size(chunk), buffer);
+        }
+        run_panel(g, block_rows, panel, chunks.start(chunk), chunks.size(chunk), b);
+      }
+    }
+  }
+}
+
+std::int64_t rows_scratch(std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
+  const std::int64_t buffers = threads * kChunkFloats;
+  return m <= kRowBlock ? buffers : larger(buffers, panel_count(n) * kPanel * k);
+}
+
+void rows(const GemmRows& g, ThreadPool& threads, float* scratch) {
+  const std::int64_t panels = panel_count(g.n);
+  if (g.m <= kRowBlock && panels >= threads.threads()) {
+    threads.run(panels, [&](std::int64_t first, std::int64_t last, int thread) {
+      run_block(g, {0, g.m}, {first, last}, nullptr, scratch + thread * kChunkFloats);
+    });
+  } else if (g.m <= kRowBlock) {
+    threads.run(g.m, [&](std::int64_t first, std::int64_t last, int thread) {
+      run_block(g, {first, last}, {0, panels}, nullptr, scratch + thread * kChunkFloats);
+    });
+  } else {
+    threads.run(panels, [&](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t panel = first; panel < last; ++panel)
+        pack_b(g, panel, 0, g.k, scratch + panel * kPanel * g.k);
+    });
+    threads.run(g.m, [&](std::int64_t first, std::int64_t last, int) {
+      run_block(g, {first, last}, {0, panels}, scratch, nullptr);
+    });
+  }
+}
+
+// Column sums of columns [first, last) of a.
+void sum_columns(const GemmOuter& g, std::int64_t first, std::int64_t last) {
+  for (std::int64_t i = first; i < last; i += kWidth) {
+    const std::int64_t valid = smaller(last - i, kWidth);
+    Floats sum = g.add ? load_partial(g.a_sums + i, valid) : zero();
+    for (std::int64_t k = 0; k < g.k; ++k) sum += load_partial(g.a + k * g.a_stride + i, valid);
+    store_partial(g.a_sums + i, sum, valid);
+  }
+}
+
+// Tiles [first, last) of a's columns, each as [k][columns of the tile].
+void pack_a(const GemmOuter& g, const EvenCut& tiles, std::int64_t first, std::int64_t last,
+            float* packed) {
+  for (std::int64_t t = first; t < last; ++t) {
+    const std::int64_t width = tiles.size(t);
+    const float* from = g.a + tiles.start(t);
+    float* to = packed + tiles.start(t) * g.k;
+    for (std::int64_t k = 0; k + kWidth < g.k; ++k, from += g.a_stride, to += width)
+      copy_few(to, from, width);
+    // The last ones must not touch the next tile, which may be another thread's.
+    for (std::int64_t k = larger(0, g.k - kWidth); k < g.k; ++k, from += g.a_stride, to += width)
+      for (std::int64_t i = 0; i < width; ++i) to[i] = from[i];
+  }
+}
+
+void run_outer(const GemmOuter& g, const EvenCut& tiles, Range tile_range, Range panels,
+               const float* packed, float* buffer) {
+  const EvenCut chunks(g.k, kStepsInCache);
+  for (std::int64_t chunk = 0; chunk < chunks.pieces; ++chunk) {
+    const std::int64_t first_step = chunks.start(chunk), steps = chunks.size(chunk);
+    for (std::int64_t panel = panels.first; panel < panels.last; ++panel) {
+      const std::int64_t column = panel * kPanel;
+      TileOutput out{nullptr, smaller(g.n - column, kPanel), g.add || chunk > 0, nullptr, false};
+      pack_rows(g.b + first_step * g.b_stride + column, g.b_stride, steps, out.columns, buffer);
+      for (std::int64_t t = tile_range.first; t < tile_range.last; ++t) {
+        const std::int64_t width = tiles.size(t);
+        out.c = g.c + tiles.start(t) * g.c_stride + column;
+        const AdjacentRows tile{packed + tiles.start(t) * g.k + first_step * width, nullptr, width,
+                                steps, g.c_stride};
+        adjacent_tile_for<false>(width, out.columns)(tile, buffer, out);
+      }
+    }
+  }
+}
+
+std::int64_t packed_a_floats(std::int64_t m, std::int64_t k) { return (m * k + 15) / 16 * 16; }
+
+std::int64_t outer_scratch(std::int64_t m, std::int64_t, std::int64_t k, int threads) {
+  return packed_a_floats(m, k) + threads * kChunkFloats;
+}
+
+void outer(const GemmOuter& g, ThreadPool& threads, float* scratch) {
+  const EvenCut tiles(g.m, kMaxStridedRows);
+  const std::int64_t panels = panel_count(g.n);
+  float* buffers = scratch + packed_a_floats(g.m, g.k);
+  threads.run(tiles.pieces, [&](std::int64_t first, std::int64_t last, int) {
+    pack_a(g, tiles, first, last, scratch);
+    if (g.a_sums != nullptr) sum_columns(g, tiles.start(first), tiles.start(last));
+  });
+  const bool by_panels = panels >= threads.threads();
+  threads.run(
+      by_panels ? panels : tiles.pieces, [&](std::int64_t first, std::int64_t last, int thread) {
+        const Range share{first, last};
+        run_outer(g, tiles, by_panels ? Range{0, tiles.pieces} : share,
+                  by_panels ? share : Range{0, panels}, scratch, buffers + thread * kChunkFloats);
+      });
+}
+
+}  // namespace
+
+const GemmTable gemm_table{rows_scratch, rows, outer_scratch, outer};
+
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE

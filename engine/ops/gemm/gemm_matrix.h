@@ -1,0 +1,121 @@
+// Plain row-major matrices as operands and as the result of matrix products (gemm_main_loop.h).
+#pragma once
+
+#include "engine/ops/gemm/gemm_main_loop.h"
+
+namespace engine::ops::cuda {
+
+// The largest of 16, 4 and sizeof(T) that `data` and every row of `pitch` elements are aligned to.
+template <class T>
+int alignment_of(const T* data, std::int64_t pitch) {
+  const auto both =
+      reinterpret_cast<std::uintptr_t>(data) | (static_cast<std::uintptr_t>(pitch) * sizeof(T));
+  return both % 16 == 0 ? 16 : both % 4 == 0 ? 4 : static_cast<int>(sizeof(T));
+}
+
+// 16 bytes to shared memory: `valid` elements of `from`, which is aligned to `alignment` (16, 4 or
+// sizeof(T)), then zeros.
+template <class T>
+__device__ __forceinline__ void copy_chunk(T* to, const T* from, int valid, int alignment) {
+  constexpr int kChunk = static_cast<int>(16 / sizeof(T)), kPart = static_cast<int>(4 / sizeof(T));
+  if (alignment == 16) {
+    copy_async_16(to, from, valid * static_cast<int>(sizeof(T)));
+  } else if (alignment == 4) {
+#pragma unroll
+    for (int i = 0; i < kChunk; i += kPart) {
+      const int left = valid - i < 0 ? 0 : valid - i < kPart ? valid - i : kPart;
+      copy_async_4(to + i, from + i, left * static_cast<int>(sizeof(T)));
+    }
+  } else {
+    Packed<T> chunk;
+#pragma unroll
+    for (int i = 0; i < kChunk; ++i) chunk.at[i] = i < valid ? from[i] : from_float<T>(0.0f);
+    store_packed(to, chunk);
+  }
+}
+
+// A matrix whose element (line, depth) lies at line * pitch + depth (kByDepth) or at depth * pitch
+// + line.
+template <class S, bool kByDepth_>
+struct MatrixLoader {
+  using Storage = S;
+  static constexpr bool kByDepth = kByDepth_;
+  static constexpr int kChunk = static_cast<int>(16 / sizeof(S));
+  struct Line {
+    const S* from;
+    int valid;  // lines of the chunk that exist (kByDepth: kChunk or 0)
+  };
+
+  const S* data;
+  std::int64_t pitch;
+  int lines, alignment;
+
+  static MatrixLoader of(const S* data, std::int64_t lines, std::int64_t pitch) {
+    return {data, pitch, static_cast<int>(lines), alignment_of(data, pitch)};
+  }
+  __device__ __forceinline__ Line line(int line) const {
+    const int left = lines - line;
+    if constexpr (kByDepth) return {data + (left > 0 ? line * pitch : 0), left > 0 ? kChunk : 0};
+    return {data + (left > 0 ? line : 0), left < 0 ? 0 : left < kChunk ? left : kChunk};
+  }
+  __device__ __forceinline__ void copy(S* to, const Line& line, int depth, int depth_end) const {
+    const int left = depth_end - depth;
+    if constexpr (kByDepth)
+      copy_chunk(to, line.from + depth,
+                 left < 0            ? 0
+                 : left < line.valid ? left
+                                     : line.valid,
+                 alignment);
+    else
+      copy_chunk(to, line.from + depth * pitch, left > 0 ? line.valid : 0, alignment);
+  }
+};
+
+// to[0, count) = values, or += values; count <= 8. `aligned`: `to` is aligned to 16 bytes.
+template <class T>
+__device__ __forceinline__ void store_run(T* to, const float (&values)[8], int count, bool aligned,
+                                          bool add) {
+  constexpr int kChunk = Packed<T>::kCount;
+  if (aligned && count == 8) {
+#pragma unroll
+    for (int i = 0; i < 8; i += kChunk) {
+      Packed<T> chunk{};
+      if (add) chunk = load_packed(to + i);
+#pragma unroll
+      for (int j = 0; j < kChunk; ++j)
+        chunk.at[j] = from_float<T>(add ? to_float(chunk.at[j]) + values[i + j] : values[i + j]);
+      store_packed(to + i, chunk);
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    if (i < count) to[i] = from_float<T>(add ? to_float(to[i]) + values[i] : values[i]);
+}
+
+// Epilogue: C as a row-major matrix, with what a layer adds to it.
+template <class T>
+struct MatrixStore {
+  T* to;
+  std::int64_t pitch;
+  const float* bias;  // [n] or null
+  bool relu, add, aligned;
+
+  static MatrixStore of(T* to, std::int64_t pitch, bool add, const float* bias = nullptr,
+                        bool relu = false) {
+    return {to, pitch, bias, relu, add, alignment_of(to, pitch) == 16};
+  }
+  __device__ __forceinline__ void operator()(int row, int column, const float (&values)[8],
+                                             int count) const {
+    float results[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      results[i] = values[i];
+      if (bias != nullptr && i < count) results[i] += bias[column + i];
+      if (relu && results[i] < 0) results[i] = 0;  // NaN stays
+    }
+    store_run(to + row * pitch + column, results, count, aligned, add);
+  }
+};
+
+}  // namespace engine::ops::cuda

@@ -1,0 +1,53 @@
+// An operand's tile in shared memory: `Lines` rows of A (or columns of B) by a stage's depth of k,
+// in the order in which it lies in global memory, and how a block's threads share the work of
+// bringing it there.
+#pragma once
+
+#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/device/device_code.h"
+#include "engine/ops/gemm/gemm_plan.h"
+
+namespace engine::ops::cuda {
+
+// Element (line, depth) lies at line * kPitch + depth (kByDepth: k is contiguous), or at depth *
+// kPitch + line.
+//
+// kPitch keeps the loads of the multiplication free of bank conflicts: 16 bytes more than a power
+// of two do it for ldmatrix, for reads of 16 bytes, and for pairs of floats one row apart; 32 bytes
+// more for 32 x 1 reads along lines and for float2.
+template <class Storage, Products kProducts, bool kByDepth_, int kLines_>
+struct SharedTile {
+  static constexpr bool kByDepth = kByDepth_;
+  static constexpr int kLines = kLines_;
+  static constexpr int kDepth = gemm_stage_depth(sizeof(Storage));
+  static constexpr int kChunk = static_cast<int>(16 / sizeof(Storage));  // elements of a copy
+  static constexpr bool kHalvedFloats =
+      sizeof(Storage) == 4 && (kProducts == Products::kF16 || kProducts == Products::kBF16);
+  static constexpr bool kWide =
+      kByDepth ? kHalvedFloats : sizeof(Storage) == 4 && kProducts == Products::kTf32;
+  static constexpr int kPitch = (kByDepth ? kDepth : kLines) + kChunk * (kWide ? 2 : 1);
+  static constexpr int kElements = kPitch * (kByDepth ? kLines : kDepth);
+  static constexpr int kRowChunks = (kByDepth ? kDepth : kLines) / kChunk;
+
+  static constexpr __device__ int at(int line, int depth) {
+    return kByDepth ? line * kPitch + depth : depth * kPitch + line;
+  }
+};
+
+// The part of a tile's copies that one thread of `kThreads` does: kCount chunks of 16 bytes.
+template <class Tile, int kThreads>
+struct CopySlots {
+  static constexpr int kCount = Tile::kLines * Tile::kDepth / Tile::kChunk / kThreads;
+  static_assert(kCount * kThreads * Tile::kChunk == Tile::kLines * Tile::kDepth);
+
+  static __device__ __forceinline__ int line(int slot) {
+    const int chunk = static_cast<int>(threadIdx.x) + slot * kThreads;
+    return Tile::kByDepth ? chunk / Tile::kRowChunks : chunk % Tile::kRowChunks * Tile::kChunk;
+  }
+  static __device__ __forceinline__ int depth(int slot) {
+    const int chunk = static_cast<int>(threadIdx.x) + slot * kThreads;
+    return Tile::kByDepth ? chunk % Tile::kRowChunks * Tile::kChunk : chunk / Tile::kRowChunks;
+  }
+};
+
+}  // namespace engine::ops::cuda

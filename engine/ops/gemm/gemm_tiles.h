@@ -1,0 +1,235 @@
+// The two innermost loops of all matrix products and convolutions: a tile of the result is kept in
+// registers while a loop runs over the summed dimension. Only for sources compiled once per
+// instruction set.
+//
+// Tile: kMaxRows rows x 2 vectors of columns. AVX2 has 16 registers: 6 x 2 sums, 2 vectors of B, 1
+// broadcast element of A; per step 12 FMAs (6 cycles at two a cycle) against 8 loads (4 cycles),
+// and 12 independent sums cover the latency of 4 cycles x 2. AVX-512 has 32 registers: up to 14 x 2
+// sums where rows are one base and a constant stride apart, and 8 x 2 where each row has its own
+// pointer, because x86-64 has only 16 of those. B comes packed in panels: column panel p holds, for
+// each step, its 2 * kWidth columns side by side (the last panel only kWidth when that is enough),
+// columns behind the matrix are 0. Method: Goto and van de Geijn, "Anatomy of high-performance
+// matrix multiplication", ACM TOMS 34(3), 2008; the row pointers are those of indirect convolution,
+// Dukhan, arXiv 1907.02129.
+#pragma once
+
+#include "engine/ops/common/simd.h"
+
+#if defined(__clang__)
+#define ENGINE_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define ENGINE_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
+
+inline constexpr int kPanel = 2 * kWidth;
+inline constexpr int kMaxPointerRows = kVectorBytes == 64 ? 8 : 6;
+inline constexpr int kMaxStridedRows = kVectorBytes == 64 ? 14 : 6;
+// Summed steps per pass: a panel of so many fills 24 KB (AVX-512: 32 KB, in L1 caches of 48 KB) of
+// L1.
+inline constexpr std::int64_t kStepsInCache = kVectorBytes == 64 ? 256 : 384;
+
+// What happens to a tile's sums besides being stored: c or bias is added, and they pass through
+// relu.
+struct TileOutput {
+  float* c;              // first row and column of the matrix block
+  std::int64_t columns;  // valid columns of this panel, 1..kPanel
+  bool add;              // to what is in c
+  const float* bias;     // of the panel's first column, or nullptr; REQUIRES: !add
+  bool relu;
+};
+
+// Rows of A given by offsets: row i of the tile at step k is a[row[i] + place(k)], place(k) = table
+// ? table[k] : k. Row i of the result is c + c_row[i].
+struct PointerRows {
+  const float* a;
+  const std::int64_t* row;
+  const std::int64_t* table;
+  std::int64_t steps;
+  const std::int64_t* c_row;
+};
+
+// Rows of A side by side: row i of the tile at step k is a[place(k) + i], place(k) = table ?
+// table[k] : k * stride. Row i of the result is c + i * c_stride.
+struct AdjacentRows {
+  const float* a;
+  const std::int64_t* table;
+  std::int64_t stride, steps;
+  std::int64_t c_stride;
+};
+
+// Sums start from zero and what they are added to is fetched meanwhile: nothing waits for it.
+template <int kRows, int kVectors>
+ENGINE_INLINE void start_row(Floats (&sum)[kRows][kVectors], int i, const float* c) {
+  __builtin_prefetch(c);
+  ENGINE_UNROLL
+  for (int v = 0; v < kVectors; ++v) sum[i][v] = zero();
+}
+
+template <int kRows, int kVectors>
+ENGINE_INLINE void finish_row(const Floats (&sum)[kRows][kVectors], int i, const TileOutput& out,
+                              float* c) {
+  const float* start = out.add ? c : out.bias;
+  const bool whole = out.columns == kVectors * kWidth;
+  ENGINE_UNROLL
+  for (int v = 0; v < kVectors; ++v) {
+    const std::int64_t left = smaller(larger(out.columns - v * kWidth, 0), kWidth);
+    Floats value = sum[i][v];
+    if (start != nullptr)
+      value += whole ? load(start + v * kWidth) : load_partial(start + v * kWidth, left);
+    if (out.relu) value = relu(value);
+    if (whole) {
+      store(c + v * kWidth, value);
+    } else {
+      store_partial(c + v * kWidth, value, left);
+    }
+  }
+}
+
+template <int kRows, int kVectors, bool kTable>
+void pointer_tile(const PointerRows& rows, const float* b, const TileOutput& out) {
+  Floats sum[kRows][kVectors];
+  const float* a[kRows];
+  ENGINE_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    start_row<kRows, kVectors>(sum, i, out.c + rows.c_row[i]);
+    a[i] = rows.a + rows.row[i];
+  }
+  const std::int64_t* table = rows.table;
+  for (std::int64_t k = 0; k < rows.steps; ++k) {
+    const std::int64_t place = kTable ? table[k] : k;
+    Floats column[kVectors];
+    ENGINE_UNROLL
+    for (int v = 0; v < kVectors; ++v) column[v] = load(b + v * kWidth);
+    ENGINE_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      const Floats element = broadcast(a[i][place]);
+      ENGINE_UNROLL
+      for (int v = 0; v < kVectors; ++v) sum[i][v] += element * column[v];
+    }
+    b += kVectors * kWidth;
+  }
+  ENGINE_UNROLL
+  for (int i = 0; i < kRows; ++i) finish_row<kRows, kVectors>(sum, i, out, out.c + rows.c_row[i]);
+}
+
+template <int kRows, int kVectors, bool kTable>
+void adjacent_tile(const AdjacentRows& rows, const float* b, const TileOutput& out) {
+  Floats sum[kRows][kVectors];
+  ENGINE_UNROLL
+  for (int i = 0; i < kRows; ++i) start_row<kRows, kVectors>(sum, i, out.c + i * rows.c_stride);
+  const float* a = rows.a;
+  for (std::int64_t k = 0; k < rows.steps; ++k) {
+    if constexpr (kTable) a = rows.a + rows.table[k];
+    Floats column[kVectors];
+    ENGINE_UNROLL
+    for (int v = 0; v < kVectors; ++v) column[v] = load(b + v * kWidth);
+    ENGINE_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      const Floats element = broadcast(a[i]);
+      ENGINE_UNROLL
+      for (int v = 0; v < kVectors; ++v) sum[i][v] += element * column[v];
+    }
+    b += kVectors * kWidth;
+    if constexpr (!kTable) a += rows.stride;
+  }
+  ENGINE_UNROLL
+  for (int i = 0; i < kRows; ++i)
+    finish_row<kRows, kVectors>(sum, i, out, out.c + i * rows.c_stride);
+}
+
+using PointerTile = void (*)(const PointerRows&, const float*, const TileOutput&);
+using AdjacentTile = void (*)(const AdjacentRows&, const float*, const TileOutput&);
+
+// The tile function for a number of rows and, by the panel's columns, of vectors.
+template <bool kTable, int kRows = kMaxPointerRows>
+PointerTile pointer_tile_for(std::int64_t rows, std::int64_t columns) {
+  if constexpr (kRows > 1)
+    if (rows < kRows) return pointer_tile_for<kTable, kRows - 1>(rows, columns);
+  return columns > kWidth ? pointer_tile<kRows, 2, kTable> : pointer_tile<kRows, 1, kTable>;
+}
+
+template <bool kTable, int kRows = kMaxStridedRows>
+AdjacentTile adjacent_tile_for(std::int64_t rows, std::int64_t columns) {
+  if constexpr (kRows > 1)
+    if (rows < kRows) return adjacent_tile_for<kTable, kRows - 1>(rows, columns);
+  return columns > kWidth ? adjacent_tile<kRows, 2, kTable> : adjacent_tile<kRows, 1, kTable>;
+}
+
+// Cuts `count` into the fewest pieces of at most `largest`, as even as can be: piece i is
+// [start(i), start(i + 1)). A count of 0 makes one empty piece.
+struct EvenCut {
+  std::int64_t pieces, least, longer;  // the first `longer` pieces have least + 1
+  ENGINE_INLINE EvenCut(std::int64_t count, std::int64_t largest)
+      : pieces(count > 0 ? (count + largest - 1) / largest : 1),
+        least(count / pieces),
+        longer(count % pieces) {}
+  ENGINE_INLINE std::int64_t start(std::int64_t i) const { return i * least + smaller(i, longer); }
+  ENGINE_INLINE std::int64_t size(std::int64_t i) const { return least + (i < longer ? 1 : 0); }
+};
+
+ENGINE_INLINE std::int64_t panel_count(std::int64_t columns) {
+  return (columns + kPanel - 1) / kPanel;
+}
+// Columns, padding included, that panel `panel` is stored with.
+ENGINE_INLINE std::int64_t panel_width(std::int64_t columns, std::int64_t panel) {
+  return columns - panel * kPanel > kWidth ? kPanel : kWidth;
+}
+
+// Rows ahead that packing fetches: their stride is more than hardware guesses.
+inline constexpr std::int64_t kRowsAhead = 12;
+
+template <int kVectors>
+ENGINE_INLINE void pack_rows_of(const float* b, std::int64_t stride, std::int64_t steps,
+                                std::int64_t columns, float* panel) {
+  const bool whole = columns == kVectors * kWidth;
+  for (std::int64_t k = 0; k < steps; ++k) {
+    __builtin_prefetch(b + smaller(kRowsAhead, steps - 1 - k) * stride);
+    ENGINE_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t left = smaller(larger(columns - v * kWidth, 0), kWidth);
+      store(panel + v * kWidth, whole ? load(b + v * kWidth) : load_partial(b + v * kWidth, left));
+    }
+    panel += kVectors * kWidth, b += stride;
+  }
+}
+
+// Packs `steps` rows of `columns` floats, `stride` apart, into a panel.
+ENGINE_INLINE void pack_rows(const float* b, std::int64_t stride, std::int64_t steps,
+                             std::int64_t columns, float* panel) {
+  if (columns > kWidth) {
+    pack_rows_of<2>(b, stride, steps, columns, panel);
+  } else {
+    pack_rows_of<1>(b, stride, steps, columns, panel);
+  }
+}
+
+// The same from columns that lie contiguous: column j at step k is b[j * stride + k]. `width` is
+// the panel's.
+inline void pack_columns(const float* b, std::int64_t stride, std::int64_t steps,
+                         std::int64_t columns, std::int64_t width, float* panel) {
+  for (std::int64_t j = 0; j < width; j += kWidth) {
+    const float* from = b + j * stride;
+    float* to = panel + j;
+    std::int64_t k = 0;
+    if (j + kWidth <= columns) {
+      for (; k + 4 <= steps; k += 4, from += 4, to += 4 * width) {
+        Floats quad[4];  // lane g * 4 + i of quad[r] is step k + i of column j + g * 4 + r
+        for (int r = 0; r < 4; ++r) quad[r] = load_quads(from + r * stride, 4 * stride);
+        transpose_quads(quad[0], quad[1], quad[2], quad[3]);
+        for (int r = 0; r < 4; ++r) store(to + r * width, quad[r]);
+      }
+    }
+    for (; k < steps; ++k, ++from, to += width)
+      for (int i = 0; i < kWidth; ++i) to[i] = j + i < columns ? from[i * stride] : 0.f;
+  }
+}
+
+// Copies `count` <= 2 * kWidth floats; may write up to kWidth - 1 floats behind them.
+ENGINE_INLINE void copy_few(float* to, const float* from, std::int64_t count) {
+  store(to, load_partial(from, smaller(count, kWidth)));
+  if (count > kWidth) store(to + kWidth, load_partial(from + kWidth, count - kWidth));
+}
+
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE

@@ -1,0 +1,133 @@
+// A block makes a part of one image, so that the image's draw is the same for all its threads; a
+// thread makes 16 bytes of output at a time, its bytes come one by one (shifted and mirrored they
+// are aligned to nothing, but neighbours lie in the same lines). Bound: bytes. The table of values
+// stands in shared memory; rows of 257 put the channels' equal bytes into different banks. A table
+// instead of arithmetic, as in the CPU's loader: no division, and the same bits.
+#include "engine/ops/device/device_code.h"
+#include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/images/prepare_images_cuda.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kVectorsOfThread = 2;  // in one part of an image
+constexpr unsigned kMostBlocks =
+    132 * 8;  // then a block makes several parts, and copies the table once
+constexpr std::size_t kMostTable = 48 * 1024;  // bytes; a larger one is read where it lies
+constexpr int kRow = static_cast<int>(kImageTableRow);
+
+struct Extents {
+  std::int64_t images;
+  int height, width, channels;
+};
+
+// The place of an element of the output, which goes on from one to the next, and where its byte
+// comes from.
+class Place {
+ public:
+  __device__ Place(const Extents& e, const ImageDraw& draw, const std::uint8_t* image, int element)
+      : e_(e), draw_(draw), image_(image) {
+    const int row = e.width * e.channels;
+    y_ = element / row;
+    const int rest = element - y_ * row;
+    x_ = rest / e.channels;
+    c_ = rest - x_ * e.channels;
+    find_pixel();
+  }
+
+  // Which number of the table.
+  __device__ int entry() const {
+    const int byte = from_ == nullptr ? 0 : static_cast<int>(from_[c_]);
+    return c_ * kRow + (hole_ ? kRow - 1 : byte);
+  }
+
+  __device__ void next() {
+    if (++c_ < e_.channels) return;
+    c_ = 0;
+    if (++x_ == e_.width) {
+      x_ = 0;
+      ++y_;
+    }
+    find_pixel();
+  }
+
+ private:
+  __device__ void find_pixel() {
+    const int y = y_ + draw_.shift_y,
+              x = (draw_.mirrored != 0 ? e_.width - 1 - x_ : x_) + draw_.shift_x;
+    const bool inside = y >= 0 && y < e_.height && x >= 0 && x < e_.width && y_ < e_.height;
+    from_ = inside ? image_ + (static_cast<std::int64_t>(y) * e_.width + x) * e_.channels : nullptr;
+    hole_ = y_ >= draw_.hole_top && y_ < draw_.hole_bottom && x_ >= draw_.hole_left &&
+            x_ < draw_.hole_right;
+  }
+
+  const Extents& e_;
+  const ImageDraw& draw_;
+  const std::uint8_t* image_;
+  const std::uint8_t* from_ = nullptr;  // the pixel's bytes; null outside of the image
+  int y_, x_, c_;
+  bool hole_ = false;
+};
+
+// `parts`: of one image, of kThreads * kVectorsOfThread packs of 16 bytes. Packs are counted from
+// the start of `out`: one that two images share is written by both, element by element.
+template <class T, bool kStaged>
+__global__ void prepare(Extents e, int parts, const std::uint8_t* images, const ImageDraw* draws,
+                        const float* table, T* out) {
+  constexpr int kPack = Packed<T>::kCount;
+  const float* values = table;
+  if constexpr (kStaged) {
+    float* staged = &block_shared<float>();
+    for (int i = static_cast<int>(threadIdx.x); i < e.channels * kRow; i += kThreads)
+      staged[i] = table[i];
+    __syncthreads();
+    values = staged;
+  }
+  const std::int64_t elements = std::int64_t{e.height} * e.width * e.channels;
+  for (std::int64_t item = blockIdx.x; item < e.images * parts; item += gridDim.x) {
+    const std::int64_t n = item / parts, begin = n * elements, end = begin + elements;
+    const ImageDraw draw = draws[n];
+    std::int64_t pack =
+        begin / kPack + (item - n * parts) * (kThreads * kVectorsOfThread) + threadIdx.x;
+    for (int v = 0; v < kVectorsOfThread && pack * kPack < end; ++v, pack += kThreads) {
+      const std::int64_t low = pack * kPack < begin ? begin : pack * kPack;
+      const std::int64_t high = (pack + 1) * kPack < end ? (pack + 1) * kPack : end;
+      Place place(e, draw, images + begin, static_cast<int>(low - begin));
+      if (high - low == kPack) {
+        Packed<T> result;
+#pragma unroll
+        for (int i = 0; i < kPack; ++i, place.next())
+          result.at[i] = from_float<T>(values[place.entry()]);
+        store_packed(out + low, result);
+      } else {
+        for (std::int64_t i = low; i < high; ++i, place.next())
+          out[i] = from_float<T>(values[place.entry()]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+// REQUIRES: `out` is aligned to 16 bytes, as all tensors of arenas are.
+void prepare_images(KernelContext& context, TensorView images, const ImageDraw* draws,
+                    TensorView table, TensorView out) {
+  if (out.count() == 0) return;
+  const Extents e{out.shape[0], static_cast<int>(out.shape[1]), static_cast<int>(out.shape[2]),
+                  static_cast<int>(out.shape[3])};
+  const bool staged = table.bytes() <= kMostTable;
+  with_storage(out.dtype, [&]<class T>(T) {
+    constexpr int kPack = Packed<T>::kCount;
+    const std::int64_t packs =
+        divide_up(out.count() / e.images, kPack) + 1;  // one more: an image may start within one
+    const std::int64_t parts = divide_up(packs, kThreads * kVectorsOfThread);
+    const std::int64_t items = parts * e.images;
+    const unsigned blocks = items < kMostBlocks ? static_cast<unsigned>(items) : kMostBlocks;
+    launch("prepare_images", staged ? prepare<T, true> : prepare<T, false>, {blocks}, kThreads,
+           staged ? table.bytes() : 0, context.stream, e, static_cast<int>(parts),
+           images.as<std::uint8_t>(), draws, table.as<float>(), out.as<T>());
+  });
+}
+
+}  // namespace engine::ops::cuda

@@ -1,0 +1,49 @@
+// Softmax and cross entropy in one: loss_i = logsumexp(logits_i) - sum_c target_ic logits_ic, in
+// the numerically safe form. The target is 1 - s at the label plus s / classes everywhere, s the
+// label smoothing (Szegedy et al., 2016; PyTorch's). logits [rows, classes], labels [rows] of i32,
+// loss [rows], dlogits [rows, classes]. On a CUDA device loss and dloss are f32.
+#pragma once
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops {
+
+// Writes per-row losses and, when `gradient` is present, gradient = softmax(logits) - target for
+// the backward pass. REQUIRES: 0 <= label_smoothing < 1. Throws InputError naming the row and the
+// label when a label is outside [0, classes); on a CUDA device such a label goes to context.fault
+// instead, and counts as 0.
+void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, TensorView labels,
+                                   TensorView loss, TensorView gradient,
+                                   double label_smoothing = 0);
+
+// dlogits_i = gradient_i * dloss_i
+void softmax_cross_entropy_backward(KernelContext& context, TensorView gradient, TensorView dloss,
+                                    TensorView dlogits, Write write);
+
+// In host memory only, as are the two sums below: rows whose first largest logit is the label.
+std::int64_t count_correct(TensorView logits, TensorView labels);
+
+// Rows whose label is among the k largest logits; of equal logits the first count as larger, so
+// that k = 1 is count_correct(). A row with a NaN does not count. REQUIRES: k >= 1.
+std::int64_t count_among_largest(TensorView logits, TensorView labels, std::int64_t k);
+
+// Sum of per-row losses in f64, in row order.
+double sum_f64(TensorView values);
+
+// What becomes of a batch's rows.
+struct BatchTotals {
+  double loss_sum = 0;
+  std::int64_t correct = 0, rows = 0, top5 = 0;
+};
+
+// Scratch of add_batch_totals().
+std::size_t batch_totals_scratch_bytes(Device::Kind device);
+
+// Adds sum_f64(loss), count_correct(), the rows, and, where `top5` is set, count_among_largest(5)
+// to *totals, which lies in the memory of the context's device. On a CUDA device labels outside [0,
+// classes) count as 0.
+void add_batch_totals(KernelContext& context, TensorView logits, TensorView labels, TensorView loss,
+                      bool top5, BatchTotals* totals);
+
+}  // namespace engine::ops

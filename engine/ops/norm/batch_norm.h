@@ -1,0 +1,60 @@
+// Batch normalisation over all but the last dimension, in the four phases that also synchronised
+// statistics need. Source: Ioffe and Szegedy, 2015; numbers as PyTorch's BatchNorm2d (biased
+// variance to normalise, unbiased to keep).
+//
+// Operands: x, y, dy, dx [rows..., channels]; gamma, beta, mean, inverse_std, dgamma, dbeta
+// [channels]. On a CUDA device x, y, dy, dx and residuals have the storage of activations, and all
+// that is [channels] is f32.
+//   y = relu?( (x - mean) * inverse_std * gamma + beta + residual )      residual: absent or shaped
+//   as y
+#pragma once
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops {
+
+std::size_t batch_norm_scratch_bytes(std::int64_t rows, std::int64_t channels, DType dtype,
+                                     int threads, Device::Kind device = Device::Kind::kCpu);
+
+// sums [2, channels] of f64: per channel the mean and the sum of squared differences from it, over
+// the rows of x (two passes or Welford: no cancellation). Zero rows give zeros.
+void batch_norm_statistics(KernelContext& context, TensorView x, TensorView sums);
+
+// From `sums` over `rows` rows: mean, inverse_std = 1 / sqrt(biased variance + eps); and, when
+// present, running = (1 - momentum) * running + momentum * new, with the unbiased variance. One row
+// leaves running_var alone: it says nothing about a variance. Zero rows leave the running
+// statistics alone and give mean 0, inverse_std 1 / sqrt(eps).
+void batch_norm_finish_statistics(KernelContext& context, TensorView sums, std::int64_t rows,
+                                  double eps, double momentum, TensorView mean,
+                                  TensorView inverse_std, TensorView running_mean,
+                                  TensorView running_var);
+
+// Inference: mean = running_mean, inverse_std = 1 / sqrt(running_var + eps).
+void batch_norm_from_running(KernelContext& context, TensorView running_mean,
+                             TensorView running_var, double eps, TensorView mean,
+                             TensorView inverse_std);
+
+void batch_norm_normalize(KernelContext& context, TensorView x, TensorView mean,
+                          TensorView inverse_std, TensorView gamma, TensorView beta,
+                          TensorView residual, bool relu, TensorView y);
+
+// First backward pass. g = relu ? dy * (y > 0) : dy. sums [2, channels] of f64: sum(g) and sum(g *
+// xhat), over the rows. dresidual, when present, receives g.
+void batch_norm_backward_sums(KernelContext& context, TensorView x, TensorView y, bool relu,
+                              TensorView dy, TensorView mean, TensorView inverse_std,
+                              TensorView sums, TensorView dresidual, Write write_residual);
+
+// dgamma = sum(g xhat), dbeta = sum(g): casts from the sums.
+void batch_norm_backward_parameters(KernelContext& context, TensorView sums, TensorView dgamma,
+                                    TensorView dbeta, Write write);
+
+// Second backward pass: dx = gamma * inverse_std * (g - sum(g)/rows - xhat * sum(g xhat)/rows),
+// where `sums` and `rows` are those of the whole normalised group (with synchronised statistics: of
+// all ranks).
+void batch_norm_backward_data(KernelContext& context, TensorView x, TensorView y, bool relu,
+                              TensorView dy, TensorView mean, TensorView inverse_std,
+                              TensorView gamma, TensorView sums, std::int64_t rows, TensorView dx,
+                              Write write);
+
+}  // namespace engine::ops

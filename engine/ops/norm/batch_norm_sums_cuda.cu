@@ -1,0 +1,327 @@
+// Batch normalisation: sums over the rows. A first kernel leaves one partial result a block and
+// channel, a second merges these in float64 in a fixed order. Bound: bytes; each operand is read
+// once.
+//
+// Statistics: a thread takes kRows rows at a time into registers, finds their mean and then their
+// squared differences from it, and merges these into what it has by the pairwise formula of Chan,
+// Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+// 1979. All of it is relative to the first row of the block, so that a large common value costs no
+// digits. Blocks are merged by two passes over their results: the mean, then the differences from
+// it.
+#include "engine/ops/device/row_blocks.h"
+#include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/norm/batch_norm_cuda.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+// Rows that a thread has in registers at once in the statistics, fewer where a pack takes more
+// registers.
+template <int W>
+inline constexpr int kRows = W >= 8 ? 4 : 8;
+constexpr int kRowsEach = 8;       // spreads the merging of the lanes over that many rows
+constexpr int kMostBlocks = 1056;  // eight for each processor of the largest devices
+
+// The same in the backward pass, which has up to four operands.
+template <int W>
+inline constexpr int kBackwardRows = W >= 8 ? 2 : 4;
+
+RowBlocks blocks_of(std::int64_t rows, std::int64_t channels, int width) {
+  return make_row_blocks(rows, channels, width, kRowsEach, kMostBlocks);
+}
+
+// Mean and squared differences of `count` values of one channel, per channel of a pack.
+template <int W>
+struct Moments {
+  float mean[W] = {}, squares[W] = {};
+  float count = 0;
+};
+
+// Adds the rows from `row` on, at most kRows, all of them with kWhole.
+template <bool kWhole, class T, int W>
+__device__ __forceinline__ void add_rows(const T* x, const RowBlocks& b, const RowPlace& p,
+                                         std::int64_t row, const float (&shift)[W],
+                                         Moments<W>& moments) {
+  const int here = kWhole ? kRows<W> : static_cast<int>((p.last - row + b.lanes - 1) / b.lanes);
+  Pack<T, W> in[kRows<W>];
+  ENGINE_UNROLL
+  for (int r = 0; r < kRows<W>; ++r)
+    if (kWhole || r < here)
+      in[r] = load_pack<W>(x + (row + std::int64_t{r} * b.lanes) * b.channels + p.channel);
+  const float n = static_cast<float>(here), inverse = 1 / n, weight = n / (moments.count + n);
+  ENGINE_UNROLL
+  for (int j = 0; j < W; ++j) {
+    float sum = 0, squares = 0;
+    ENGINE_UNROLL
+    for (int r = 0; r < kRows<W>; ++r)
+      if (kWhole || r < here) sum += to_float(in[r].at[j]) - shift[j];
+    const float mean = sum * inverse;
+    ENGINE_UNROLL
+    for (int r = 0; r < kRows<W>; ++r) {
+      const float d = kWhole || r < here ? to_float(in[r].at[j]) - shift[j] - mean : 0;
+      squares += d * d;
+    }
+    const float difference = mean - moments.mean[j];
+    moments.squares[j] += squares + difference * difference * (moments.count * weight);
+    moments.mean[j] += difference * weight;
+  }
+  moments.count += n;
+}
+
+template <int W>
+struct SharedMoments {
+  float mean[W * kRowThreads], squares[W * kRowThreads], count[kRowThreads];
+};
+
+// Merges the lanes of the block by halves; the result is in lane 0.
+template <int W>
+__device__ __forceinline__ void merge_lanes(const RowBlocks& b, int lane, Moments<W>& mine,
+                                            SharedMoments<W>& shared) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const auto put = [&] {
+    ENGINE_UNROLL
+    for (int j = 0; j < W; ++j) {
+      shared.mean[j * kRowThreads + thread] = mine.mean[j];
+      shared.squares[j * kRowThreads + thread] = mine.squares[j];
+    }
+    shared.count[thread] = mine.count;
+  };
+  put();
+  int half = 1;
+  while (2 * half < b.lanes) half *= 2;
+  for (; half > 0; half /= 2) {
+    __syncthreads();
+    if (lane >= half || lane + half >= b.lanes) continue;
+    const int other = thread + half * b.columns;
+    const float n = shared.count[other];
+    if (!(n > 0)) continue;  // lower lanes have rows before higher ones do
+    const float weight = n / (mine.count + n);
+    ENGINE_UNROLL
+    for (int j = 0; j < W; ++j) {
+      const float difference = shared.mean[j * kRowThreads + other] - mine.mean[j];
+      mine.squares[j] +=
+          shared.squares[j * kRowThreads + other] + difference * difference * (mine.count * weight);
+      mine.mean[j] += difference * weight;
+    }
+    mine.count += n;
+    put();
+  }
+}
+
+// partial [row blocks, 2, channels]: mean and squared differences of each block of rows.
+template <class T, int W>
+__global__ void __launch_bounds__(kRowThreads, 2)
+    block_statistics(const T* x, RowBlocks b, double* partial) {
+  SharedMoments<W>& shared = block_shared<SharedMoments<W>>();
+  const RowPlace p = row_place<W>(b, blockIdx.x);
+  Moments<W> moments;
+  float shift[W] = {};
+  if (p.inside) {
+    const Pack<T, W> first = load_pack<W>(x + (p.first - p.lane) * b.channels + p.channel);
+    ENGINE_UNROLL
+    for (int j = 0; j < W; ++j) shift[j] = to_float(first.at[j]);
+    std::int64_t row = p.first;
+    const std::int64_t step = std::int64_t{kRows<W>} * b.lanes;
+    for (; row + step - b.lanes < p.last; row += step) add_rows<true>(x, b, p, row, shift, moments);
+    if (row < p.last) add_rows<false>(x, b, p, row, shift, moments);
+  }
+  merge_lanes(b, p.lane, moments, shared);
+  if (!p.inside || p.lane != 0) return;
+  double* mean = partial + std::int64_t{blockIdx.x} * 2 * b.channels + p.channel;
+  ENGINE_UNROLL
+  for (int j = 0; j < W; ++j) {
+    mean[j] = static_cast<double>(shift[j]) + moments.mean[j];
+    mean[b.channels + j] = moments.squares[j];
+  }
+}
+
+// What a block of rows leaves for backward: sums of g and of g (x - mean). g replaces or joins what
+// is in `dresidual`.
+struct BackwardOptions {
+  bool relu, residual, add;
+};
+
+template <class T, int W>
+__global__ void __launch_bounds__(kRowThreads, 2)
+    block_backward_sums(const T* x, const T* y, const T* dy, const float* mean, RowBlocks b,
+                        BackwardOptions options, T* dresidual, double* partial) {
+  float* shared = &block_shared<float>();
+  const RowPlace p = row_place<W>(b, blockIdx.x);
+  float sums[2 * W] = {};
+  float middle[W];
+  if (p.inside) {
+    ENGINE_UNROLL
+    for (int j = 0; j < W; ++j) middle[j] = mean[p.channel + j];
+    for (std::int64_t row = p.first; row < p.last;
+         row += std::int64_t{kBackwardRows<W>} * b.lanes) {
+      Pack<T, W> in[kBackwardRows<W>], out[kBackwardRows<W>], g[kBackwardRows<W>],
+          before[kBackwardRows<W>];
+      ENGINE_UNROLL
+      for (int r = 0; r < kBackwardRows<W>; ++r) {
+        const std::int64_t at = (row + std::int64_t{r} * b.lanes) * b.channels + p.channel;
+        if (row + std::int64_t{r} * b.lanes >= p.last) continue;
+        in[r] = load_pack<W>(x + at);
+        g[r] = load_pack<W>(dy + at);
+        if (options.relu) out[r] = load_pack<W>(y + at);
+        if (options.residual && options.add) before[r] = load_pack<W>(dresidual + at);
+      }
+      ENGINE_UNROLL
+      for (int r = 0; r < kBackwardRows<W>; ++r) {
+        if (row + std::int64_t{r} * b.lanes >= p.last) continue;
+        ENGINE_UNROLL
+        for (int j = 0; j < W; ++j) {
+          const float value =
+              !options.relu || to_float(out[r].at[j]) > 0 ? to_float(g[r].at[j]) : 0;
+          sums[j] += value;
+          sums[W + j] += value * (to_float(in[r].at[j]) - middle[j]);
+          g[r].at[j] = from_float<T>(options.add ? to_float(before[r].at[j]) + value : value);
+        }
+        if (options.residual)
+          store_pack<W>(dresidual + (row + std::int64_t{r} * b.lanes) * b.channels + p.channel,
+                        g[r]);
+      }
+    }
+  }
+  sum_over_lanes(b, p.lane, sums, shared);
+  if (!p.inside || p.lane != 0) return;
+  double* g_sum = partial + std::int64_t{blockIdx.x} * 2 * b.channels + p.channel;
+  ENGINE_UNROLL
+  for (int j = 0; j < W; ++j) {
+    g_sum[j] = sums[j];
+    g_sum[b.channels + j] = sums[W + j];
+  }
+}
+
+// Second stage: blocks of four channels, 32 bytes of each line of partial results.
+constexpr int kMergeThreads = 256, kMergeChannels = 4, kMergeLanes = kMergeThreads / kMergeChannels;
+
+struct MergePlace {
+  bool inside;
+  int channel, lane;
+};
+__device__ __forceinline__ MergePlace merge_place(const RowBlocks& b) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int channel = static_cast<int>(blockIdx.x) * kMergeChannels + thread % kMergeChannels;
+  return {channel < b.channels, channel, thread / kMergeChannels};
+}
+
+// The sum over the block's lanes of this thread's channel, in every thread. `shared`:
+// kMergeChannels for each warp.
+__device__ __forceinline__ double sum_of_channel(double value, double* shared) {
+  for (int mask = kWarp / 2; mask >= kMergeChannels; mask /= 2) value += shuffle_xor(value, mask);
+  __syncthreads();
+  if (lane_index() < kMergeChannels) shared[warp_index() * kMergeChannels + lane_index()] = value;
+  __syncthreads();
+  double total = 0;
+  for (int w = 0; w < kMergeThreads / kWarp; ++w)
+    total += shared[w * kMergeChannels + static_cast<int>(threadIdx.x) % kMergeChannels];
+  return total;
+}
+
+struct SharedTotals {
+  double at[kMergeThreads / kWarp * kMergeChannels];
+};
+
+__global__ void merge_statistics(const double* partial, RowBlocks b, double inverse_rows,
+                                 double* sums) {
+  double* shared = block_shared<SharedTotals>().at;
+  const MergePlace p = merge_place(b);
+  const auto rows_of = [&](int block) {
+    const std::int64_t left = b.rows - block * b.rows_per_block;
+    return static_cast<double>(left < b.rows_per_block ? left : b.rows_per_block);
+  };
+  double total = 0;
+  for (int k = p.lane; p.inside && k < b.row_blocks; k += kMergeLanes)
+    total += rows_of(k) * partial[std::int64_t{k} * 2 * b.channels + p.channel];
+  const double mean = sum_of_channel(total, shared) * inverse_rows;
+  total = 0;
+  for (int k = p.lane; p.inside && k < b.row_blocks; k += kMergeLanes) {
+    const double* block = partial + std::int64_t{k} * 2 * b.channels + p.channel;
+    const double difference = block[0] - mean;
+    total += block[b.channels] + rows_of(k) * difference * difference;
+  }
+  const double squares = sum_of_channel(total, shared);
+  if (!p.inside || p.lane != 0) return;
+  sums[p.channel] = mean;
+  sums[b.channels + p.channel] = squares;
+}
+
+__global__ void merge_backward_sums(const double* partial, RowBlocks b, const float* inverse_std,
+                                    double* sums) {
+  double* shared = block_shared<SharedTotals>().at;
+  const MergePlace p = merge_place(b);
+  double g = 0, products = 0;
+  for (int k = p.lane; p.inside && k < b.row_blocks; k += kMergeLanes) {
+    const double* block = partial + std::int64_t{k} * 2 * b.channels + p.channel;
+    g += block[0];
+    products += block[b.channels];
+  }
+  g = sum_of_channel(g, shared);
+  products = sum_of_channel(products, shared);
+  if (!p.inside || p.lane != 0) return;
+  sums[p.channel] = g;
+  sums[b.channels + p.channel] = products * inverse_std[p.channel];
+}
+
+Grid merge_grid(std::int64_t channels) {
+  return {static_cast<unsigned>(divide_up(channels, kMergeChannels))};
+}
+
+double* partials(const KernelContext& context) {
+  return reinterpret_cast<double*>(context.scratch.data());
+}
+
+}  // namespace
+
+std::size_t batch_norm_scratch_bytes(std::int64_t rows, std::int64_t channels, DType dtype) {
+  std::int64_t most = 1;
+  for (const std::int64_t width :
+       {std::int64_t{1}, static_cast<std::int64_t>(16 / size_of(dtype))}) {
+    if (channels % width != 0) continue;
+    const RowBlocks b = blocks_of(rows, channels, static_cast<int>(width));
+    most = std::max(most, most_row_blocks(b, kRowsEach, kMostBlocks));
+  }
+  return static_cast<std::size_t>(most * 2 * channels) * sizeof(double);
+}
+
+void batch_norm_statistics(KernelContext& context, TensorView x, std::int64_t rows,
+                           std::int64_t channels, TensorView sums) {
+  if (rows == 0) return engine::cuda::set_bytes_async(sums.data, 0, sums.bytes(), context.stream);
+  RowBlocks blocks;
+  with_storage(x.dtype, [&]<class T>(T) {
+    with_width<T>(channels, {x.data}, [&]<int W>(std::integral_constant<int, W>) {
+      blocks = blocks_of(rows, channels, W);
+      launch("batch_norm_statistics", block_statistics<T, W>, blocks.grid(), kRowThreads,
+             sizeof(SharedMoments<W>), context.stream, x.as<T>(), blocks, partials(context));
+    });
+  });
+  launch("batch_norm_merge_statistics", merge_statistics, merge_grid(channels), kMergeThreads,
+         sizeof(SharedTotals), context.stream, partials(context), blocks,
+         1 / static_cast<double>(rows), sums.as<double>());
+}
+
+void batch_norm_backward_sums(KernelContext& context, TensorView x, std::int64_t rows,
+                              std::int64_t channels, TensorView y, TensorView dy, TensorView mean,
+                              TensorView inverse_std, TensorView sums, TensorView dresidual,
+                              Write write_residual) {
+  if (rows == 0) return engine::cuda::set_bytes_async(sums.data, 0, sums.bytes(), context.stream);
+  const bool residual = static_cast<bool>(dresidual);
+  const BackwardOptions options{static_cast<bool>(y), residual,
+                                residual && write_residual == Write::kAdd};
+  RowBlocks blocks;
+  with_storage(x.dtype, [&]<class T>(T) {
+    with_width<T>(channels, {x.data, y.data, dy.data, dresidual.data},
+                  [&]<int W>(std::integral_constant<int, W>) {
+                    blocks = blocks_of(rows, channels, W);
+                    launch("batch_norm_backward_sums", block_backward_sums<T, W>, blocks.grid(),
+                           kRowThreads, 2 * W * kRowThreads * sizeof(float), context.stream,
+                           x.as<T>(), y.as<T>(), dy.as<T>(), mean.as<float>(), blocks, options,
+                           dresidual.as<T>(), partials(context));
+                  });
+  });
+  launch("batch_norm_merge_backward_sums", merge_backward_sums, merge_grid(channels), kMergeThreads,
+         sizeof(SharedTotals), context.stream, partials(context), blocks, inverse_std.as<float>(),
+         sums.as<double>());
+}
+
+}  // namespace engine::ops::cuda

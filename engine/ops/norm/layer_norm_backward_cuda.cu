@@ -1,0 +1,314 @@
+// As forward: a warp (or a block) a row. Gradients of gamma and beta: sums of slices of rows in
+// scratch, then the sum of the slices, each in one order. Where rows fit into a warp's registers,
+// one kernel makes dx and those sums: x and dy are read once instead of twice. Bound: bytes.
+#include "engine/ops/device/storage_dispatch.h"
+#include "engine/ops/norm/layer_norm_cuda.h"
+#include "engine/ops/norm/layer_norm_rows.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+using namespace layer_norm_rows;
+
+constexpr int kSlices = 256, kLeastRows = 32;  // of the gradients of gamma and beta
+
+template <class T>
+struct BackwardRows {
+  const T* x;
+  std::int64_t rows;
+  int width;
+  const float *gamma, *statistics;
+  const T* dy;
+  bool add;
+  T* dx;
+};
+
+// kVector elements of dx, from the two means over the row.
+template <int kVector, class T>
+__device__ __forceinline__ void store_dx(const BackwardRows<T>& o, std::int64_t at, const float* g,
+                                         const float* xhat, float mean_of_g, float mean_of_products,
+                                         float inverse) {
+  float d[kVector], before[kVector];
+#pragma unroll
+  for (int i = 0; i < kVector; ++i)
+    d[i] = inverse * (g[i] - mean_of_g - xhat[i] * mean_of_products);
+  if (o.add) {
+    load_floats<kVector>(o.dx + at, before);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) d[i] += before[i];
+  }
+  store_floats<kVector>(o.dx + at, d);
+}
+
+// dy * gamma and xhat at column c of row r.
+template <int kVector, class T>
+__device__ __forceinline__ void load_row(const BackwardRows<T>& o, std::int64_t r, int c,
+                                         float mean, float inverse, float* g, float* xhat) {
+  float weight[kVector];
+  load_floats<kVector>(o.x + r * o.width + c, xhat);
+  load_floats<kVector>(o.dy + r * o.width + c, g);
+  load_floats<kVector>(o.gamma + c, weight);
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    xhat[i] = (xhat[i] - mean) * inverse;
+    g[i] *= weight[i];
+  }
+}
+
+template <class T, int kElements, int kVector>
+__global__ void __launch_bounds__(kThreads) backward_by_warps(BackwardRows<T> o) {
+  const std::int64_t r = std::int64_t{blockIdx.x} * kWarps + warp_index();
+  if (r >= o.rows) return;
+  const float mean = o.statistics[r], inverse = o.statistics[o.rows + r];
+  float g[kElements], xhat[kElements], sum = 0, products = 0;
+#pragma unroll
+  for (int k = 0; k < kElements / kVector; ++k) {
+    const int c = column<kWarp, kVector>(k);
+    if (c >= o.width) continue;
+    load_row<kVector>(o, r, c, mean, inverse, g + k * kVector, xhat + k * kVector);
+#pragma unroll
+    for (int i = k * kVector; i < (k + 1) * kVector; ++i) {
+      sum += g[i];
+      products += g[i] * xhat[i];
+    }
+  }
+  sum = __fdividef(warp_sum(sum), static_cast<float>(o.width));
+  products = __fdividef(warp_sum(products), static_cast<float>(o.width));
+#pragma unroll
+  for (int k = 0; k < kElements / kVector; ++k) {
+    const int c = column<kWarp, kVector>(k);
+    if (c < o.width)
+      store_dx<kVector>(o, r * o.width + c, g + k * kVector, xhat + k * kVector, sum, products,
+                        inverse);
+  }
+}
+
+template <class T, int kVector>
+__global__ void __launch_bounds__(kThreads) backward_by_blocks(BackwardRows<T> o) {
+  float* partial = block_shared<float[kWarps]>();
+  const std::int64_t r = blockIdx.x;
+  const float mean = o.statistics[r], inverse = o.statistics[o.rows + r];
+  float g[kVector], xhat[kVector], sum = 0, products = 0;
+  for (int c = column<kThreads, kVector>(0); c < o.width; c += kThreads * kVector) {
+    load_row<kVector>(o, r, c, mean, inverse, g, xhat);
+    for (int i = 0; i < kVector; ++i) {
+      sum += g[i];
+      products += g[i] * xhat[i];
+    }
+  }
+  sum = __fdividef(block_sum(sum, partial), static_cast<float>(o.width));
+  products = __fdividef(block_sum(products, partial), static_cast<float>(o.width));
+  for (int c = column<kThreads, kVector>(0); c < o.width; c += kThreads * kVector) {
+    load_row<kVector>(o, r, c, mean, inverse, g, xhat);
+    store_dx<kVector>(o, r * o.width + c, g, xhat, sum, products, inverse);
+  }
+}
+
+// A block sums 32 columns over one slice of the rows, its warps taking rows in turn. parts [slices,
+// 2, width].
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    sums_of_slices(const T* x, std::int64_t rows, int width, const float* statistics, const T* dy,
+                   std::int64_t slice_rows, float* parts) {
+  struct Shared {
+    float products[kWarps][kWarp], sums[kWarps][kWarp];
+  };
+  Shared& shared = block_shared<Shared>();
+  const int c = static_cast<int>(blockIdx.x) * kWarp + lane_index(), w = warp_index();
+  const std::int64_t first = blockIdx.y * slice_rows,
+                     last = first + slice_rows < rows ? first + slice_rows : rows;
+  float sum = 0, products = 0;
+  if (c < width) {
+#pragma unroll 4
+    for (std::int64_t r = first + w; r < last; r += kWarps) {
+      const float slope = to_float(dy[r * width + c]);
+      sum += slope;
+      products += slope * (to_float(x[r * width + c]) - statistics[r]) * statistics[rows + r];
+    }
+  }
+  shared.products[w][lane_index()] = products;
+  shared.sums[w][lane_index()] = sum;
+  __syncthreads();
+  if (w > 0 || c >= width) return;
+  for (int other = 1; other < kWarps; ++other) {
+    products += shared.products[other][lane_index()];
+    sum += shared.sums[other][lane_index()];
+  }
+  parts[std::int64_t{2} * blockIdx.y * width + c] = products;
+  parts[std::int64_t{2} * blockIdx.y * width + width + c] = sum;
+}
+
+// Element i of [dgamma, dbeta] is the sum of element i of all slices.
+__global__ void __launch_bounds__(kThreads) sum_of_slices(const float* parts, int slices, int width,
+                                                          bool add, float* dgamma, float* dbeta) {
+  const int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (i >= 2 * width) return;
+  float sum = 0;
+#pragma unroll 8
+  for (int s = 0; s < slices; ++s) sum += parts[std::int64_t{2} * s * width + i];
+  float& to = i < width ? dgamma[i] : dbeta[i - width];
+  to = add ? to + sum : sum;
+}
+
+template <class T>
+BackwardRows<T> rows_of(const TensorView& x, const TensorView& gamma, const TensorView& statistics,
+                        const TensorView& dy, const TensorView& dx, Write write) {
+  return {x.as<T>(),
+          statistics.shape[1],
+          static_cast<int>(gamma.count()),
+          gamma.as<float>(),
+          statistics.as<float>(),
+          dy.as<T>(),
+          write == Write::kAdd,
+          dx.as<T>()};
+}
+
+// Everything in one pass: dx, and the sums over the rows that the block's warps take in turn, kept
+// in registers meanwhile.
+template <class T, int kElements, int kVector>
+__global__ void __launch_bounds__(kThreads) backward_at_once(BackwardRows<T> o, float* parts) {
+  float* sums = &block_shared<float>();  // [2, width]
+  float dgamma[kElements] = {}, dbeta[kElements] = {};
+  for (std::int64_t r = std::int64_t{blockIdx.x} * kWarps + warp_index(); r < o.rows;
+       r += std::int64_t{gridDim.x} * kWarps) {
+    const float mean = o.statistics[r], inverse = o.statistics[o.rows + r];
+    float g[kElements], xhat[kElements], sum = 0, products = 0;
+#pragma unroll
+    for (int k = 0; k < kElements; k += kVector) {
+      const int c = column<kWarp, kVector>(k / kVector);
+      if (c >= o.width) continue;
+      load_floats<kVector>(o.x + r * o.width + c, xhat + k);
+      load_floats<kVector>(o.dy + r * o.width + c, g + k);
+    }
+#pragma unroll
+    for (int k = 0; k < kElements; k += kVector) {
+      const int c = column<kWarp, kVector>(k / kVector);
+      if (c >= o.width) continue;
+      float weight[kVector];
+      load_floats<kVector>(o.gamma + c, weight);
+#pragma unroll
+      for (int i = k; i < k + kVector; ++i) {
+        xhat[i] = (xhat[i] - mean) * inverse;
+        dgamma[i] += g[i] * xhat[i];
+        dbeta[i] += g[i];
+        g[i] *= weight[i - k];
+        sum += g[i];
+        products += g[i] * xhat[i];
+      }
+    }
+    sum = __fdividef(warp_sum(sum), static_cast<float>(o.width));
+    products = __fdividef(warp_sum(products), static_cast<float>(o.width));
+#pragma unroll
+    for (int k = 0; k < kElements; k += kVector) {
+      const int c = column<kWarp, kVector>(k / kVector);
+      if (c < o.width)
+        store_dx<kVector>(o, r * o.width + c, g + k, xhat + k, sum, products, inverse);
+    }
+  }
+  for (int w = 0; w < kWarps; ++w) {  // one after the other: one order
+    if (warp_index() == w) {
+#pragma unroll
+      for (int k = 0; k < kElements; k += kVector) {
+        const int c = column<kWarp, kVector>(k / kVector);
+        if (c >= o.width) continue;
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) {
+          sums[c + i] = (w == 0 ? 0 : sums[c + i]) + dgamma[k + i];
+          sums[o.width + c + i] = (w == 0 ? 0 : sums[o.width + c + i]) + dbeta[k + i];
+        }
+      }
+    }
+    __syncthreads();
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < 2 * o.width; i += kThreads)
+    parts[std::int64_t{2} * blockIdx.x * o.width + i] = sums[i];
+}
+
+void add_slices(KernelContext& context, const float* parts, std::int64_t slices, std::int64_t width,
+                const TensorView& dgamma, const TensorView& dbeta, Write write) {
+  launch("layer_norm_sum", sum_of_slices, {static_cast<unsigned>(divide_up(2 * width, kThreads))},
+         kThreads, 0, context.stream, parts, static_cast<int>(slices), static_cast<int>(width),
+         write == Write::kAdd, dgamma.as<float>(), dbeta.as<float>());
+}
+
+}  // namespace
+
+std::size_t layer_norm_scratch_bytes(std::int64_t width) {
+  return kSlices * 2 * static_cast<std::size_t>(width) * sizeof(float);
+}
+
+void layer_norm_backward_data(KernelContext& context, TensorView x, TensorView gamma,
+                              TensorView statistics, TensorView dy, TensorView dx, Write write) {
+  if (x.count() == 0) return;
+  const int width = static_cast<int>(gamma.count());
+  const std::int64_t rows = x.count() / width;
+  with_storage(x.dtype, [&]<class T>(T) {
+    const BackwardRows<T> operands = rows_of<T>(x, gamma, statistics, dy, dx, write);
+    const bool aligned =
+        rows_are_aligned<T>(width, operands.x, operands.dy, operands.dx, operands.gamma);
+    with_row_kind<T>(width, aligned,
+                     [&]<int kElements, int kVector>(std::integral_constant<int, kElements>,
+                                                     std::integral_constant<int, kVector>) {
+                       const auto start = [&](auto kernel) {
+                         launch("layer_norm_backward_data", kernel, row_grid(kElements, rows),
+                                kThreads, kWarps * sizeof(float), context.stream, operands);
+                       };
+                       if constexpr (kElements == 0)
+                         start(backward_by_blocks<T, kVector>);
+                       else
+                         start(backward_by_warps<T, kElements, kVector>);
+                     });
+  });
+}
+
+void layer_norm_backward_parameters(KernelContext& context, TensorView x, TensorView statistics,
+                                    TensorView dy, TensorView dgamma, TensorView dbeta,
+                                    Write write) {
+  const int width = static_cast<int>(dgamma.count());
+  if (width == 0) return;
+  const std::int64_t rows = x.count() / width, wanted = divide_up(rows, kSlices);
+  const std::int64_t slice_rows = wanted < kLeastRows ? kLeastRows : wanted,
+                     slices = divide_up(rows, slice_rows);
+  auto* parts = reinterpret_cast<float*>(context.scratch.data());
+  if (rows > 0)
+    with_storage(x.dtype, [&]<class T>(T) {
+      launch("layer_norm_sums", sums_of_slices<T>,
+             {static_cast<unsigned>(divide_up(width, kWarp)), static_cast<unsigned>(slices)},
+             kThreads, 2 * kThreads * sizeof(float), context.stream, x.as<T>(), rows, width,
+             statistics.as<float>(), dy.as<T>(), slice_rows, parts);
+    });
+  add_slices(context, parts, slices, width, dgamma, dbeta, write);
+}
+
+void layer_norm_backward(KernelContext& context, TensorView x, TensorView gamma,
+                         TensorView statistics, TensorView dy, TensorView dgamma, TensorView dbeta,
+                         Write parameter_write, TensorView dx, Write dx_write) {
+  const std::int64_t width = gamma.count(), rows = width == 0 ? 0 : x.count() / width;
+  bool done = false;
+  with_storage(x.dtype, [&]<class T>(T) {
+    const BackwardRows<T> operands = rows_of<T>(x, gamma, statistics, dy, dx, dx_write);
+    if (rows == 0 ||
+        !rows_are_aligned<T>(width, operands.x, operands.dy, operands.dx, operands.gamma))
+      return;
+    auto* parts = reinterpret_cast<float*>(context.scratch.data());
+    const std::int64_t wanted = divide_up(rows, kWarps * 4),
+                       blocks = wanted < kSlices ? wanted : kSlices;
+    with_row_kind<T>(static_cast<int>(width), true,
+                     [&]<int kElements, int kVector>(std::integral_constant<int, kElements>,
+                                                     std::integral_constant<int, kVector>) {
+                       if constexpr (kElements > 0 && kVector > 1) {
+                         launch("layer_norm_backward", backward_at_once<T, kElements, kVector>,
+                                {static_cast<unsigned>(blocks)}, kThreads,
+                                2 * static_cast<std::size_t>(width) * sizeof(float), context.stream,
+                                operands, parts);
+                         add_slices(context, parts, blocks, width, dgamma, dbeta, parameter_write);
+                         done = true;
+                       }
+                     });
+  });
+  if (done) return;
+  layer_norm_backward_parameters(context, x, statistics, dy, dgamma, dbeta, parameter_write);
+  layer_norm_backward_data(context, x, gamma, statistics, dy, dx, dx_write);
+}
+
+}  // namespace engine::ops::cuda

@@ -1,0 +1,120 @@
+// Layer normalisation in float32. A row is small and stays in L1: two passes for its statistics,
+// one to write. Gradients of the parameters: a thread has a range of columns and goes over all
+// rows, so that the order of a sum is the same for any number of threads; float32 within a block of
+// rows, and blocks added up, which keeps rounding errors small. Bound: bytes.
+#include "engine/ops/norm/layer_norm_cpu.h"
+
+#include "engine/ops/common/flat_loops.h"
+
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
+namespace {
+
+constexpr std::int64_t kBlockRows = 64;
+
+// Sum over the row, two vectors at a time. Lanes behind the end must come out of body as 0.
+template <class Body>
+ENGINE_INLINE float sum_row(std::int64_t width, Body body) {
+  Floats even = zero(), odd = zero();
+  std::int64_t c = 0;
+  for (; c + 2 * kWidth <= width; c += 2 * kWidth) {
+    even += body(AllLanes{}, c);
+    odd += body(AllLanes{}, c + kWidth);
+  }
+  for_each_vector(c, width, [&](auto lanes, std::int64_t i) { even += body(lanes, i); });
+  return horizontal_sum(even + odd);
+}
+
+// Lanes of `v` that are real, 0 behind.
+ENGINE_INLINE Floats only(AllLanes, Floats v) { return v; }
+ENGINE_INLINE Floats only(SomeLanes lanes, Floats v) {
+  float all[kWidth];
+  store(all, v);
+  return load_partial(all, lanes.count);
+}
+
+void forward(const float* x, std::int64_t rows, std::int64_t width, const float* gamma,
+             const float* beta, double eps, float* y, float* means, float* inverse_stds,
+             ThreadPool& threads) {
+  const float share = static_cast<float>(1 / static_cast<double>(width));
+  threads.run(rows, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t r = first; r < last; ++r) {
+      const float* from = x + r * width;
+      float* to = y + r * width;
+      const float mean = share * sum_row(width, [=](auto lanes, std::int64_t c) {
+                           return lanes.load_from(from + c);
+                         });
+      const Floats center = broadcast(mean);
+      const float variance = share * sum_row(width, [=](auto lanes, std::int64_t c) {
+                               const Floats d = only(lanes, lanes.load_from(from + c) - center);
+                               return d * d;
+                             });
+      const float inverse =
+          static_cast<float>(1 / __builtin_sqrt(static_cast<double>(variance) + eps));
+      const Floats scale = broadcast(inverse);
+      for_each_vector(0, width, [=](auto lanes, std::int64_t c) {
+        const Floats xhat = (lanes.load_from(from + c) - center) * scale;
+        lanes.store_to(to + c, xhat * lanes.load_from(gamma + c) + lanes.load_from(beta + c));
+      });
+      if (means != nullptr) means[r] = mean, inverse_stds[r] = inverse;
+    }
+  });
+}
+
+template <bool kAdd>
+void backward_row(const float* x, std::int64_t width, const float* gamma, float mean,
+                  float inverse_std, const float* dy, float* dx) {
+  const Floats center = broadcast(mean), scale = broadcast(inverse_std);
+  Floats sums = zero(), products = zero();
+  for_each_vector(0, width, [&](auto lanes, std::int64_t c) {  // g is 0 behind the row's end
+    const Floats g = lanes.load_from(dy + c) * lanes.load_from(gamma + c);
+    sums += g;
+    products += g * (lanes.load_from(x + c) - center);
+  });
+  const float share = inverse_std / static_cast<float>(width);
+  const Floats shift = broadcast(horizontal_sum(sums) * share);
+  const Floats factor = broadcast(horizontal_sum(products) * inverse_std * inverse_std * share);
+  for_each_vector(0, width, [=](auto lanes, std::int64_t c) {
+    const Floats g = lanes.load_from(dy + c) * lanes.load_from(gamma + c);
+    put<kAdd>(lanes, dx + c, g * scale - shift - (lanes.load_from(x + c) - center) * factor);
+  });
+}
+
+void backward_data(const float* x, std::int64_t rows, std::int64_t width, const float* gamma,
+                   const float* mean, const float* inverse_std, const float* dy, float* dx,
+                   bool add, ThreadPool& threads) {
+  const auto row = add ? backward_row<true> : backward_row<false>;
+  threads.run(rows, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t r = first; r < last; ++r)
+      row(x + r * width, width, gamma, mean[r], inverse_std[r], dy + r * width, dx + r * width);
+  });
+}
+
+void backward_parameters(const float* x, std::int64_t rows, std::int64_t width, const float* mean,
+                         const float* inverse_std, const float* dy, float* dgamma, float* dbeta,
+                         bool add, ThreadPool& threads) {
+  threads.run((width + kWidth - 1) / kWidth, [=](std::int64_t first, std::int64_t last, int) {
+    for_each_vector(first * kWidth, smaller(last * kWidth, width), [=](auto lanes, std::int64_t c) {
+      Floats sum = add ? lanes.load_from(dbeta + c) : zero(),
+             product = add ? lanes.load_from(dgamma + c) : zero();
+      for (std::int64_t start = 0; start < rows; start += kBlockRows) {
+        Floats block_sum = zero(), block_product = zero();
+        for (std::int64_t r = start; r < smaller(rows, start + kBlockRows); ++r) {
+          const Floats g = lanes.load_from(dy + r * width + c);
+          block_sum += g;
+          block_product += g * ((lanes.load_from(x + r * width + c) - broadcast(mean[r])) *
+                                broadcast(inverse_std[r]));
+        }
+        sum += block_sum;
+        product += block_product;
+      }
+      lanes.store_to(dbeta + c, sum);
+      lanes.store_to(dgamma + c, product);
+    });
+  });
+}
+
+}  // namespace
+
+const LayerNormTable layer_norm_table{forward, backward_data, backward_parameters};
+
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE

@@ -1,0 +1,40 @@
+// How rows are dealt to threads in layer normalisation. For .cu files only.
+#pragma once
+
+#include <type_traits>
+
+#include "engine/ops/device/device_code.h"
+#include "engine/ops/device/float_access.h"
+
+namespace engine::ops::cuda::layer_norm_rows {
+
+inline constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+
+// The elements of a row that a thread of the row's kRowThreads keeps: groups of kVector neighbours,
+// kRowThreads * kVector apart.
+template <int kRowThreads, int kVector>
+__device__ __forceinline__ int column(int group) {
+  return (group * kRowThreads + static_cast<int>(threadIdx.x) % kRowThreads) * kVector;
+}
+
+// Calls start(elements, vector), std::integral_constants: how many elements a lane keeps (0: a row
+// takes a block), and kVector.
+template <class T, class Start>
+void with_row_kind(int width, bool aligned, Start start) {
+  const auto by_width = [&]<int kVector>(std::integral_constant<int, kVector> vector) {
+    if (width <= 8 * kWarp) return start(std::integral_constant<int, 8>{}, vector);
+    if constexpr (kVector > 1) {
+      if (width <= 16 * kWarp) return start(std::integral_constant<int, 16>{}, vector);
+      if (width <= 32 * kWarp) return start(std::integral_constant<int, 32>{}, vector);
+    }
+    start(std::integral_constant<int, 0>{}, vector);
+  };
+  aligned ? by_width(std::integral_constant<int, Packed<T>::kCount>{})
+          : by_width(std::integral_constant<int, 1>{});
+}
+
+inline Grid row_grid(int elements, std::int64_t rows) {
+  return {static_cast<unsigned>(elements == 0 ? rows : divide_up(rows, kWarps))};
+}
+
+}  // namespace engine::ops::cuda::layer_norm_rows

@@ -1,0 +1,16 @@
+// The end of a step on a CUDA device; operands as in device_step.h, checked there.
+#pragma once
+
+#include "engine/ops/optim_step/device_step.h"
+
+namespace engine::ops::cuda {
+
+std::size_t find_overflow_scratch_bytes(std::int64_t count);
+void fill_loss_gradient(KernelContext& context, const StepNumbers* numbers,
+                        const StepControl* control, TensorView dloss_rows);
+void find_overflow(KernelContext& context, const LossScaleRule& rule, TensorView gradients,
+                   const StepNumbers* numbers, StepControl* control);
+void settle_step(KernelContext& context, const LossScaleRule& rule, const StepNumbers* numbers,
+                 StepControl* control);
+
+}  // namespace engine::ops::cuda

@@ -1,0 +1,59 @@
+// One thread an element of the wide tensor in forward, of the narrow one in backward.
+#include "engine/ops/pool/pad_channels_cuda.h"
+
+#include "engine/ops/device/device_code.h"
+#include "engine/ops/device/storage_dispatch.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+__global__ void pad_forward(const T* x, std::int64_t count, int channels, int before, int padded,
+                            T* y) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * kThreads) {
+    const std::int64_t row = i / padded;
+    const int channel = static_cast<int>(i - row * padded) - before;
+    y[i] = channel >= 0 && channel < channels ? x[row * channels + channel] : from_float<T>(0);
+  }
+}
+
+template <class T>
+__global__ void pad_backward(const T* dy, std::int64_t count, int channels, int before, int padded,
+                             bool add, T* dx) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count;
+       i += std::int64_t{gridDim.x} * kThreads) {
+    const std::int64_t row = i / channels;
+    const T from = dy[row * padded + before + (i - row * channels)];
+    dx[i] = add ? from_float<T>(to_float(dx[i]) + to_float(from)) : from;
+  }
+}
+
+}  // namespace
+
+void pad_channels_forward(KernelContext& context, std::int64_t rows, std::int64_t channels,
+                          std::int64_t before, std::int64_t padded, TensorView x, TensorView y) {
+  const std::int64_t count = rows * padded;
+  if (count == 0) return;
+  with_storage(x.dtype, [&]<class T>(T) {
+    launch("pad_channels_forward", pad_forward<T>, {loop_blocks(count, kThreads)}, kThreads, 0,
+           context.stream, x.as<T>(), count, static_cast<int>(channels), static_cast<int>(before),
+           static_cast<int>(padded), y.as<T>());
+  });
+}
+
+void pad_channels_backward(KernelContext& context, std::int64_t rows, std::int64_t channels,
+                           std::int64_t before, std::int64_t padded, TensorView dy, TensorView dx,
+                           Write write) {
+  const std::int64_t count = rows * channels;
+  if (count == 0) return;
+  with_storage(dy.dtype, [&]<class T>(T) {
+    launch("pad_channels_backward", pad_backward<T>, {loop_blocks(count, kThreads)}, kThreads, 0,
+           context.stream, dy.as<T>(), count, static_cast<int>(channels), static_cast<int>(before),
+           static_cast<int>(padded), write == Write::kAdd, dx.as<T>());
+  });
+}
+
+}  // namespace engine::ops::cuda

@@ -1,0 +1,47 @@
+// Pooling over NHWC: maximum, average, global average.
+// x [n, h, w, c], y [n, oh, ow, c]. Max pooling takes the first of equal values in row-major window
+// order, as PyTorch does; padded places never win. Average pooling divides by the places of the
+// window that lie in the padded image, padded ones counted (PyTorch's count_include_pad=True): by
+// window * window, but by fewer where ceil_mode lets a window stick out.
+#pragma once
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops {
+
+struct Pool2dGeometry {
+  std::int64_t in_h = 0, in_w = 0, channels = 0;
+  std::int64_t window = 2, stride = 2, padding = 0;  // padding <= window / 2, window <= 15
+  bool ceil_mode = false;  // also windows that stick out at the end, if they begin in the image or
+                           // in the padding before it
+
+  std::int64_t out_h() const { return windows(in_h); }
+  std::int64_t out_w() const { return windows(in_w); }
+  std::int64_t windows(
+      std::int64_t extent) const {  // along an axis of that many pixels; 0: none fits
+    const std::int64_t room = extent + 2 * padding - window + (ceil_mode ? stride - 1 : 0);
+    if (room < 0) return 0;
+    const std::int64_t last = room / stride;
+    return ceil_mode && last * stride >= extent + padding ? last : last + 1;
+  }
+};
+
+// argmax [n, oh, ow, c] of u8: the winner's place in its window (row * window + column); absent in
+// inference.
+void max_pool2d_forward(KernelContext& context, const Pool2dGeometry& geometry, TensorView x,
+                        TensorView y, TensorView argmax);
+void max_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry, TensorView dy,
+                         TensorView argmax, TensorView dx, Write write);
+
+void average_pool2d_forward(KernelContext& context, const Pool2dGeometry& geometry, TensorView x,
+                            TensorView y);
+void average_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry, TensorView dy,
+                             TensorView dx, Write write);
+
+// Mean over h and w: x [n, h, w, c], y [n, c].
+void global_average_pool_forward(KernelContext& context, TensorView x, TensorView y);
+void global_average_pool_backward(KernelContext& context, TensorView dy, TensorView dx,
+                                  Write write);
+
+}  // namespace engine::ops

@@ -1,0 +1,373 @@
+// The step on the device: straight, or captured once for each slot of the batches' way and then
+// started as a whole.
+//
+// Straight: run() issues forward and backward, update() the rest. Captured: run() starts everything
+// at once, update() finds it done. Gradients that are summed in host memory leave the device in
+// pieces while backward goes on; such steps run straight.
+#include "engine/train/work/device_work.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "engine/ops/optim_step/device_step.h"
+
+namespace engine {
+namespace {
+
+constexpr std::int64_t kPiece =
+    std::int64_t{1} << 18;  // elements of a gradient piece on its way to the host, at least
+constexpr int kStepsBeforeCapture = 2;  // a kernel's first launch loads it, which no capture may do
+
+// Memory pinned for as long as this lives.
+class Pin {
+ public:
+  Pin(const FlatBuffer& buffer, bool wanted)
+      : memory_(wanted && buffer.bytes() > 0 ? buffer.data() : nullptr) {
+    if (memory_ != nullptr) cuda::pin(memory_, buffer.bytes());
+  }
+  ~Pin() {
+    if (memory_ != nullptr) cuda::unpin(memory_);
+  }
+  Pin(const Pin&) = delete;
+  Pin& operator=(const Pin&) = delete;
+
+ private:
+  void* memory_;
+};
+
+// A part of the gradients on its way to the host.
+struct Piece {
+  cuda::Event final, arrived;
+  std::int64_t end = 0;
+};
+
+struct CapturedStep {
+  cuda::StepGraph graph;
+  std::int64_t count = -1;  // samples
+};
+
+class Work final : public DeviceWork {
+ public:
+  Work(const Plan& plan, ModelState& host, Optimizer& host_optimizer,
+       const DeviceWorkOptions& options)
+      : options_(on(options)),
+        host_(host),
+        host_optimizer_(host_optimizer),
+        pin_values_(host.parameters.values, true),
+        pin_gradients_(host.parameters.gradients,
+                       !options.make_sum),  // else they never leave the device
+        model_(ModelState::allocate(*plan.graph, plan.options.dtype, options.device)),
+        optimizer_(options.make_optimizer(model_.parameters.values)),
+        control_memory_(sizeof(StepControl), options.device),
+        scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device),
+        staging_(kStagingBytes),
+        context_(make_context()),
+        sum_(options.make_sum ? options.make_sum(model_.parameters.gradients) : nullptr),
+        executor_(plan, model_, context_, executor_options()),
+        captured_(static_cast<std::size_t>(executor_.slots())),
+        pieces_(static_cast<std::size_t>(model_.parameters.gradients.size() / kPiece + 1)) {
+    require(options.micro_batches >= 1, "a step has at least one micro-batch");
+    context_.scratch = {scratch_.data(), scratch_.bytes()};
+    executor_.set_control(device_control());
+    executor_.set_replicas(options.replicas);
+    rows_of_sample_ =
+        static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
+    why_straight_ = find_obstacle(plan);
+    to_device();
+  }
+
+  // To free memory of the device waits for all of its kernels, and for ever where one waits for a
+  // rank that is lost.
+  ~Work() override {
+    try {
+      cuda::use_device(options_.device.index);
+      wait(stream_.handle());
+    } catch (const std::exception&) {
+      // Nothing on the device waits for another rank any more; why this ends is known already.
+    }
+    cuda::release_pinned(pinned_);
+  }
+
+  void run(const StepRequest& request, const std::function<void(std::int64_t)>& ready,
+           StepPhases& phases) override {
+    cuda::use_device(options_.device.index);
+    PhaseTimer timer;
+    host_gradients_ = request.host_gradients;
+    updated_ = mirrored_ = false;
+    numbers_ = {.epoch = request.batch.epoch,
+                .loss_gradient = static_cast<float>(request.scale / rows_of_sample_),
+                .max_norm = std::max(0.0, request.clip_grad),
+                .lr = request.lr};
+    if (options_.micro_batches == 1 && !host_gradients_ && why_straight_.empty()) {
+      captured_step(request);
+      timer.lap(phases.forward);
+      return;
+    }
+    for (std::int64_t m = 0; m < options_.micro_batches; ++m)
+      micro_batch(request.batch, m, timer, phases);
+    if (host_gradients_) hand_over(ready);
+    timer.lap(phases.backward);
+  }
+
+  bool update() override {
+    if (updated_) return true;
+    if (host_gradients_) {
+      const FlatBuffer& gradients = model_.parameters.gradients;
+      cuda::copy_async(gradients.data(), host_.parameters.gradients.data(), gradients.bytes(),
+                       stream_.handle());
+    }
+    finish_step(executor_.numbers(last_slot_));
+    executor_.release(last_slot_);
+    return true;
+  }
+
+  StepResults results() override { return executor_.results(); }
+
+  void to_host() override {
+    if (mirrored_) return;
+    cuda::use_device(options_.device.index);
+    wait(stream_.handle());  // a copy to memory that is not pinned would itself wait for the
+                             // stream, with no deadline
+    for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
+      cuda::copy_async(here.data(), there.data(), here.bytes(), stream_.handle());
+    });
+    cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
+    wait(stream_.handle());
+    std::memcpy(options_.control, pinned_, sizeof(StepControl));
+    host_optimizer_.set_step_count(options_.control->applied_steps);
+    mirrored_ = true;
+  }
+
+  void to_device() override {
+    cuda::use_device(options_.device.index);
+    wait(stream_.handle());  // the pinned block may still be on its way
+    options_.control->applied_steps = host_optimizer_.step_count();
+    for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
+      cuda::copy_async(there.data(), here.data(), here.bytes(), stream_.handle());
+    });
+    std::memcpy(pinned_, options_.control, sizeof(StepControl));
+    cuda::copy_async(control_memory_.data(), pinned_, sizeof(StepControl), stream_.handle());
+    if (const TensorView half = model_.half_flat())
+      ops::copy_to_half(context_, model_.parameters.values.flat(), half);
+    wait(stream_.handle());  // the mirror may be written again
+    mirrored_ = true;
+  }
+
+  std::string graph_text() const override {
+    if (!why_straight_.empty()) return "not captured: " + why_straight_;
+    for (const CapturedStep& step : captured_)
+      if (step.graph) return "captured, " + std::to_string(step.graph.nodes()) + " nodes";
+    return "captured from step " + std::to_string(kStepsBeforeCapture + 1) + " on";
+  }
+
+ private:
+  static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
+
+  // Before anything is allocated.
+  static const DeviceWorkOptions& on(const DeviceWorkOptions& options) {
+    cuda::use_device(options.device.index);
+    return options;
+  }
+
+  KernelContext make_context() {
+    pinned_ = static_cast<std::byte*>(cuda::allocate_pinned(staging_ + sizeof(StepControl)));
+    KernelContext context;
+    context.device = options_.device;
+    context.stream = stream_.handle();
+    context.products = options_.products;
+    context.staging = {pinned_ + sizeof(StepControl), staging_};
+    return context;
+  }
+
+  DeviceExecutorOptions executor_options() {
+    return {.seed = options_.seed,
+            .pinned = options_.pinned,
+            .non_blocking = options_.non_blocking,
+            .image_table = options_.image_table,
+            .wait = [this](void* stream) { wait(stream); }};
+  }
+
+  StepControl* device_control() const {
+    return reinterpret_cast<StepControl*>(control_memory_.data());
+  }
+
+  std::string find_obstacle(const Plan& plan) const {
+    if (!options_.graph) return "--cuda-graph off";
+    if (options_.micro_batches > 1) return "--grad-accum " + std::to_string(options_.micro_batches);
+    if (options_.agreement != nullptr) return "ranks agree on skipped steps in host memory";
+    if (sum_ != nullptr && !sum_->capturable()) return "gradients pass through host memory";
+    if (options_.replicas != nullptr)
+      for (const PlanStep& step : plan.steps)
+        if (step.layer->synchronizes_host())
+          return "batch statistics of all ranks pass through host memory";
+    return "";
+  }
+
+  // With a deadline where other ranks take part in what the stream does.
+  void wait(void* stream) const {
+    if (sum_ != nullptr) return sum_->wait(stream);
+    cuda::Event end;
+    end.record(stream);
+    end.synchronize();
+  }
+
+  // All memory that a checkpoint holds: f(in host memory, on the device).
+  template <class Call>
+  void for_each_pair(Call call) const {
+    call(host_.parameters.values, model_.parameters.values);
+    call(host_.running, model_.running);
+    call(host_.counters, model_.counters);
+    const std::vector<Optimizer::State> here = host_optimizer_.state(), there = optimizer_->state();
+    for (std::size_t i = 0; i < here.size(); ++i) call(*here[i].buffer, *there[i].buffer);
+  }
+
+  void sum_gradients_while(
+      const std::function<void(const std::function<void(std::int64_t)>&)>& backward) {
+    if (sum_ == nullptr) return backward({});
+    backward([this](std::int64_t elements) { sum_->ready(elements, stream_.handle()); });
+    sum_->finish(stream_.handle());
+  }
+
+  // The whole step, as one graph from the third on. For NCCL a call is captured, and a graph with
+  // it started, on all ranks or on none: they decide alike, because they do so only where all have
+  // as many samples.
+  void captured_step(const StepRequest& request) {
+    const BatchView& batch = request.batch;
+    const int slot = executor_.stage(batch, numbers_, true);
+    const auto issue = [&] {
+      executor_.forward(slot, true);
+      sum_gradients_while(
+          [&](const auto& ready) { executor_.backward(slot, Write::kOverwrite, ready); });
+      finish_step(executor_.numbers(slot));
+    };
+    CapturedStep& captured = captured_[static_cast<std::size_t>(slot)];
+    const bool alike = sum_ == nullptr || request.equal_shares;
+    if (!alike || straight_steps_ < kStepsBeforeCapture || batch.count < captured.count) {
+      issue();  // later on: a smaller batch, at the end of an epoch
+      straight_steps_ = std::min(straight_steps_ + 1, kStepsBeforeCapture);
+    } else {
+      if (batch.count > captured.count) capture(captured, batch.count, issue);
+      captured.graph.launch(stream_.handle());
+    }
+    executor_.release(slot);
+    updated_ = true;
+  }
+
+  template <class Issue>
+  void capture(CapturedStep& captured, std::int64_t count, const Issue& issue) {
+    cuda::StepGraph::begin_capture(stream_.handle());
+    try {
+      issue();
+    } catch (...) {
+      cuda::StepGraph::drop_capture(stream_.handle());
+      throw;
+    }
+    captured.graph = cuda::StepGraph::end_capture(stream_.handle());
+    captured.count = count;
+  }
+
+  void micro_batch(const BatchView& batch, std::int64_t m, PhaseTimer& timer, StepPhases& phases) {
+    const std::int64_t first = batch.count * m / options_.micro_batches,
+                       last = batch.count * (m + 1) / options_.micro_batches;
+    const bool final = m + 1 == options_.micro_batches;
+    const int slot = executor_.stage(batch.slice(first, last - first), numbers_, true);
+    if (m == 0 && options_.replicas != nullptr)
+      wait(stream_.handle());  // layers wait for the stream, and have no deadline
+    executor_.forward(slot, true, /*continues=*/m > 0);
+    timer.lap(phases.forward);
+    const Write write = m == 0 ? Write::kOverwrite : Write::kAdd;
+    if (!final)
+      executor_.backward(slot, write, {});
+    else if (host_gradients_)
+      executor_.backward(slot, write, [this](std::int64_t elements) { send_piece(elements); });
+    else
+      sum_gradients_while([&](const auto& ready) { executor_.backward(slot, write, ready); });
+    last_slot_ = slot;
+    if (!final) executor_.release(slot);  // the last one's numbers are still read by update()
+    timer.lap(phases.backward);
+  }
+
+  // The gradients up to `elements` are final: a piece of them leaves for the host when it is worth
+  // a copy.
+  void send_piece(std::int64_t elements) {
+    const FlatBuffer& gradients = model_.parameters.gradients;
+    const std::int64_t sent = sent_pieces_ == 0 ? 0 : pieces_[sent_pieces_ - 1].end;
+    if (elements == sent || (elements - sent < kPiece && elements < gradients.size())) return;
+    Piece& piece = pieces_[sent_pieces_++];
+    piece.end = elements;
+    piece.final.record(stream_.handle());
+    piece.final.make_wait(copies_.handle());
+    const auto offset = static_cast<std::size_t>(sent) * sizeof(float);
+    cuda::copy_async(static_cast<std::byte*>(host_.parameters.gradients.data()) + offset,
+                     static_cast<const std::byte*>(gradients.data()) + offset,
+                     static_cast<std::size_t>(elements - sent) * sizeof(float), copies_.handle());
+    piece.arrived.record(copies_.handle());
+  }
+
+  void hand_over(const std::function<void(std::int64_t)>& ready) {
+    for (std::size_t i = 0; i < sent_pieces_; ++i) {
+      pieces_[i].arrived.synchronize();
+      if (ready) ready(pieces_[i].end);
+    }
+    sent_pieces_ = 0;
+  }
+
+  // From gradients to new values.
+  void finish_step(const StepNumbers* numbers) {
+    const TensorView gradients = model_.parameters.gradients.flat();
+    ops::find_overflow(context_, options_.loss_scale, gradients, numbers, device_control());
+    if (options_.agreement != nullptr) agree_on_skip();
+    ops::settle_step(context_, options_.loss_scale, numbers, device_control());
+    optimizer_->step_on_device(context_, numbers, device_control(), model_.parameters.gradients,
+                               model_.parameters.values, model_.half.data(), model_.half_dtype);
+  }
+
+  void agree_on_skip() {
+    const std::size_t bytes = sizeof(StepControl::skip);
+    auto* skip = reinterpret_cast<std::byte*>(device_control()) + offsetof(StepControl, skip);
+    cuda::copy_async(pinned_, skip, bytes, stream_.handle());
+    wait(stream_.handle());
+    std::int32_t own = 0;
+    std::memcpy(&own, pinned_, bytes);
+    std::int64_t any = own;
+    options_.agreement->all_reduce(&any, 1, backends::DataType::kI64, backends::ReduceOp::kMax);
+    own = static_cast<std::int32_t>(any);
+    std::memcpy(pinned_, &own, bytes);
+    cuda::copy_async(skip, pinned_, bytes, stream_.handle());
+  }
+
+  const DeviceWorkOptions options_;
+  ModelState& host_;
+  Optimizer& host_optimizer_;
+  Pin pin_values_, pin_gradients_;
+  cuda::Stream stream_, copies_;  // all computing; gradients on their way to the host
+  ModelState model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Arena control_memory_, scratch_;
+  const std::size_t staging_;
+  std::byte* pinned_ = nullptr;  // a StepControl, then what layers stage
+  KernelContext context_;
+  std::unique_ptr<DeviceGradientSum> sum_;  // null: none
+  DeviceExecutor executor_;
+  std::vector<CapturedStep> captured_;  // by slot
+  std::vector<Piece> pieces_;
+  std::size_t sent_pieces_ = 0;
+  StepNumbers numbers_;
+  std::string why_straight_;
+  double rows_of_sample_ = 1;
+  int last_slot_ = 0, straight_steps_ = 0;
+  bool host_gradients_ = false, updated_ = false;
+  bool mirrored_ = false;  // no step since mirror and device were made equal
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceWork> make_device_work(const Plan& plan, ModelState& host,
+                                             Optimizer& host_optimizer,
+                                             const DeviceWorkOptions& options) {
+  return std::make_unique<Work>(plan, host, host_optimizer, options);
+}
+
+}  // namespace engine

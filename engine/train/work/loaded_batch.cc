@@ -1,0 +1,41 @@
+// Spans passed on, draws made narrow.
+#include "engine/train/work/loaded_batch.h"
+
+#include "io/data/loader/image_preparer.h"
+
+namespace engine {
+namespace {
+
+ops::ImageDraw narrow(const io::AugmentationDraw& draw) {
+  const auto number = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
+  return {.shift_y = number(draw.shift_y),
+          .shift_x = number(draw.shift_x),
+          .mirrored = draw.mirrored ? 1 : 0,
+          .hole_top = number(draw.hole_top),
+          .hole_left = number(draw.hole_left),
+          .hole_bottom = number(draw.hole_bottom),
+          .hole_right = number(draw.hole_right)};
+}
+
+}  // namespace
+
+BatchView view_of(const io::Batch& batch, std::vector<ops::ImageDraw>& draws) {
+  draws.clear();
+  for (const io::AugmentationDraw& draw : batch.draws) draws.push_back(narrow(draw));
+  return {.count = batch.count(),
+          .samples = batch.samples,
+          .pixels = batch.pixels,
+          .draws = draws,
+          .tokens = batch.tokens,
+          .labels = batch.labels,
+          .sample_ids = batch.sample_ids,
+          .epoch = static_cast<std::uint64_t>(batch.epoch)};
+}
+
+std::vector<float> image_table(const io::Dataset& dataset, io::Normalization normalization,
+                               Device device) {
+  if (!sends_bytes(dataset, device)) return {};
+  return io::ImagePreparer(dataset, normalization, {}).table();
+}
+
+}  // namespace engine

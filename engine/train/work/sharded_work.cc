@@ -1,0 +1,166 @@
+// Shards: replicas of the model within one rank, a thread each, and the tree over their gradients.
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "engine/averaging/sums/ordered_tree.h"
+#include "engine/averaging/sums/replica_statistics.h"
+#include "engine/train/work/step_work.h"
+
+namespace engine {
+namespace {
+
+struct Shard {
+  Shard(const Plan& plan, ModelState& main, bool first, const AccumulatedWorkOptions& options)
+      : copy(first ? ModelState{} : ModelState::allocate(*plan.graph, plan.options.dtype)),
+        state(first ? main : copy),
+        pool(1),
+        work(make_accumulated_work(plan, state, pool, options)) {}
+
+  ModelState copy;
+  ModelState& state;
+  ThreadPool pool;
+  std::unique_ptr<StepWork> work;
+  BatchResult result;
+  StepPhases phases;   // of the step
+  std::thread thread;  // of every shard but the first, which the caller runs
+};
+
+class ShardedWork final : public StepWork {
+ public:
+  ShardedWork(const Plan& plan, ModelState& state, const ShardedWorkOptions& options)
+      : options_(options),
+        main_(state),
+        places_(options.threads),
+        statistics_(options.own, places_, options.replicas) {
+    require(plan.options.threads == 1, "a shard computes with one thread");
+    require(options.first >= 0 && options.own >= 1 && options.first + options.own <= options.shards,
+            "shards of this rank");
+    for (int s = 0; s < options.own; ++s)
+      shards_.push_back(std::make_unique<Shard>(
+          plan, state, s == 0,
+          AccumulatedWorkOptions{options.micro_batches, options.seed,
+                                 exchanges() ? &statistics_.of_shard(s) : nullptr}));
+    for (std::size_t s = 1; s < shards_.size(); ++s)
+      shards_[s]->thread = std::thread([this, s] { serve(s); });
+  }
+
+  ~ShardedWork() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (const auto& shard : shards_)
+      if (shard->thread.joinable()) shard->thread.join();
+  }
+
+  void run(const StepRequest& request, const std::function<void(std::int64_t)>& ready,
+           StepPhases& phases) override {
+    PhaseTimer timer;
+    {
+      const std::lock_guard lock(mutex_);
+      request_ = &request;
+      running_ = shards_.size() - 1;
+      ++step_;
+    }
+    changed_.notify_all();
+    compute(0);
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return running_ == 0; });
+      if (failure_) std::rethrow_exception(failure_);
+    }
+    // Shards run side by side: the first one's forward stands for all, and the rest of the time is
+    // their backward and the tree.
+    results_.add(fold(ready));
+    double seconds = 0;
+    timer.lap(seconds);
+    phases.forward += shards_[0]->phases.forward;
+    phases.backward += std::max(0.0, seconds - shards_[0]->phases.forward);
+  }
+  StepResults results() override { return results_; }
+
+ private:
+  bool exchanges() const { return options_.own > 1 || options_.replicas != nullptr; }
+
+  void serve(std::size_t shard) {
+    std::uint64_t seen = 0;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return stop_ || step_ != seen; });
+      if (stop_) return;
+      seen = step_;
+      lock.unlock();
+      compute(shard);
+      lock.lock();
+      if (--running_ == 0) changed_.notify_all();
+    }
+  }
+
+  void compute(std::size_t index) noexcept {
+    places_.acquire();
+    try {
+      Shard& shard = *shards_[index];
+      const FlatBuffer &values = main_.parameters.values, &own = shard.state.parameters.values;
+      if (index > 0 && values.bytes() > 0) std::memcpy(own.data(), values.data(), values.bytes());
+      const std::int64_t base = cut(0), first = cut(index), last = cut(index + 1);
+      shard.phases = {};
+      const BatchView part = request_->batch.slice(first - base, last - first);
+      shard.work->run(
+          {.batch = part, .global_count = request_->global_count, .scale = request_->scale}, {},
+          shard.phases);
+      shard.result = shard.work->results().last;
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      statistics_.fail(failure_);
+    }
+    places_.release();
+  }
+
+  // Where this rank's part `index` begins among the samples of the whole step.
+  std::int64_t cut(std::size_t index) const {
+    return request_->global_count * (options_.first + static_cast<std::int64_t>(index)) /
+           options_.shards;
+  }
+
+  BatchResult fold(const std::function<void(std::int64_t)>& ready) {
+    const FlatBuffer& gradients = main_.parameters.gradients;
+    fold_tree(shards_.size(), [&](std::size_t into, std::size_t from) {
+      Shard &a = *shards_[into], &b = *shards_[from];
+      add_elements(gradients.dtype(), a.state.parameters.gradients.data(),
+                   b.state.parameters.gradients.data(), static_cast<std::size_t>(gradients.size()));
+      a.result.loss_sum += b.result.loss_sum;
+      a.result.correct += b.result.correct;
+      a.result.rows += b.result.rows;
+    });
+    if (ready) ready(gradients.size());
+    return shards_[0]->result;
+  }
+
+  const ShardedWorkOptions options_;
+  ModelState& main_;
+  Places places_;
+  ShardStatistics statistics_;
+  StepResults results_;
+  std::vector<std::unique_ptr<Shard>> shards_;
+
+  std::mutex mutex_;  // guards what follows; the step's inputs are constant while shards run
+  std::condition_variable changed_;
+  const StepRequest* request_ = nullptr;
+  std::uint64_t step_ = 0;
+  std::size_t running_ = 0;
+  bool stop_ = false;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<StepWork> make_sharded_work(const Plan& plan, ModelState& state,
+                                            const ShardedWorkOptions& options) {
+  return std::make_unique<ShardedWork>(plan, state, options);
+}
+
+}  // namespace engine

@@ -1,0 +1,96 @@
+// Mirrors files into a folder.
+#include "io/data/loader/staging.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <vector>
+
+#include "io/base/io_error.h"
+#include "io/data/order/split_mix.h"
+
+namespace io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kUnfinished = ".staging-";
+
+fs::path stage_folder(const std::string& source, const std::string& stage) {
+  fs::path whole = fs::absolute(source).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();  // "dir/"
+  std::uint64_t hash = 0;
+  for (const char c : whole.string()) hash = mix_bits(hash + static_cast<unsigned char>(c) + 1);
+  char text[20];
+  std::snprintf(text, sizeof text, "-%016llx", static_cast<unsigned long long>(hash));
+  return fs::path(stage) / (whole.filename().string() + text);
+}
+
+void copy_whole(const fs::path& from, const fs::path& to) {
+  const fs::path unfinished =
+      to.parent_path() / (kUnfinished + std::to_string(getpid()) + "-" + to.filename().string());
+  try {
+    fs::create_directories(to.parent_path());
+    fs::copy_file(from, unfinished, fs::copy_options::overwrite_existing);
+    fs::last_write_time(unfinished, fs::last_write_time(from));
+    fs::rename(unfinished, to);
+  } catch (const fs::filesystem_error& error) {
+    std::error_code ignored;
+    fs::remove(unfinished, ignored);
+    throw CannotCreateError(to.string() + ": cannot be copied from " + from.string() + ": " +
+                            error.code().message());
+  }
+}
+
+bool is_same(const fs::path& from, const fs::path& to) {
+  std::error_code failure;  // a copy that cannot be looked at is made anew
+  return fs::is_regular_file(to, failure) && fs::file_size(to, failure) == fs::file_size(from) &&
+         fs::last_write_time(to, failure) == fs::last_write_time(from);
+}
+
+// Files below `folder`, by their paths from there.
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink))
+    if (entry.is_regular_file()) files.push_back(entry.path().lexically_relative(folder));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void mirror(const fs::path& from, const fs::path& to) {
+  const bool one_file = fs::is_regular_file(from);
+  const std::vector<fs::path> files = one_file ? std::vector{from.filename()} : files_below(from);
+  if (files.empty())
+    throw MissingFileError("cannot stage " + from.string() + ": there is no file in it");
+  for (const fs::path& file : files) {
+    const fs::path source = one_file ? from : from / file;
+    if (!is_same(source, to / file)) copy_whole(source, to / file);
+  }
+  for (const fs::path& file : files_below(to)) {
+    const bool unfinished =
+        file.filename().string().starts_with(kUnfinished);  // another job may be at it
+    if (!unfinished && !std::binary_search(files.begin(), files.end(), file)) fs::remove(to / file);
+  }
+}
+
+}  // namespace
+
+std::string staged_path(const std::string& source, const std::string& stage) {
+  const fs::path folder = stage_folder(source, stage);
+  return (fs::is_regular_file(source) ? folder / fs::path(source).filename() : folder).string();
+}
+
+void stage_files(const std::string& source, const std::string& stage) {
+  try {
+    mirror(source, stage_folder(source, stage));
+  } catch (const fs::filesystem_error& error) {
+    throw MissingFileError("cannot stage " + source + ": " + error.path1().string() + ": " +
+                           error.code().message());
+  }
+}
+
+}  // namespace io

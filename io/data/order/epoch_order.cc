@@ -1,0 +1,102 @@
+// Orders beside the plain permutation, and the proof that ranks share one out.
+#include "io/data/order/epoch_order.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "io/base/io_error.h"
+#include "io/data/order/split_mix.h"
+
+namespace io {
+namespace {
+
+// Sample j of the n of a class goes to place (j + u) / n of the epoch, in an order drawn anew, with
+// one u in [0, 1) for the class.
+class Stratified final : public EpochOrder {
+ public:
+  explicit Stratified(const Dataset& dataset) : dataset_(dataset) {}
+
+  void fill(std::uint64_t seed, std::int64_t epoch, std::span<std::int64_t> order) const override {
+    std::vector<std::vector<std::int64_t>> by_class(static_cast<std::size_t>(dataset_.classes));
+    for (std::size_t id = 0; id < order.size(); ++id)
+      by_class.at(static_cast<std::size_t>(dataset_.labels[id]))
+          .push_back(static_cast<std::int64_t>(id));
+    struct Place {
+      double at;
+      std::int64_t id;
+    };
+    std::vector<Place> places;
+    places.reserve(order.size());
+    for (std::size_t c = 0; c < by_class.size(); ++c) {
+      std::vector<std::int64_t>& ids = by_class[c];
+      SplitMix random(seed, static_cast<std::uint64_t>(epoch), c + 1);
+      const double offset = static_cast<double>(random.next() >> 11) * 0x1p-53;
+      for (std::size_t i = ids.size(); i > 1; --i)
+        std::swap(ids[i - 1], ids[random.below(static_cast<std::uint32_t>(i))]);
+      for (std::size_t j = 0; j < ids.size(); ++j)
+        places.push_back(
+            {(static_cast<double>(j) + offset) / static_cast<double>(ids.size()), ids[j]});
+    }
+    std::ranges::sort(places, [](const Place& a, const Place& b) {
+      return a.at != b.at ? a.at < b.at : a.id < b.id;
+    });
+    std::ranges::transform(places, order.begin(), &Place::id);
+  }
+
+ private:
+  const Dataset& dataset_;
+};
+
+const char* promised(Uneven uneven) {
+  return uneven == Uneven::kJoin   ? "once"
+         : uneven == Uneven::kDrop ? "once at most"
+                                   : "once at least";
+}
+
+}  // namespace
+
+std::unique_ptr<EpochOrder> make_epoch_order(const std::string& name, const Dataset& dataset) {
+  if (name == "shuffle") return nullptr;
+  if (name != "stratified")
+    throw ConfigError("unknown sampler '" + name + "' (known: shuffle, stratified)");
+  if (dataset.kind == SampleKind::kTokens)
+    throw ConfigError("--sampler stratified mixes classes, but data set " + dataset.name +
+                      " is a stream of tokens without any");
+  for (std::size_t i = 0; i < dataset.labels.size(); ++i)
+    if (dataset.labels[i] < 0 || dataset.labels[i] >= dataset.classes)
+      throw DataError("data set " + dataset.name + ": label out of range at sample " +
+                      std::to_string(i) + ": found " + std::to_string(dataset.labels[i]) +
+                      ", expected 0.." + std::to_string(dataset.classes - 1));
+  return std::make_unique<Stratified>(dataset);
+}
+
+void check_partition(const SamplerOptions& options) {
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    std::vector<std::int64_t> times(static_cast<std::size_t>(options.size), 0);
+    for (int rank = 0; rank < options.world_size; ++rank) {
+      SamplerOptions share = options;
+      share.rank = rank;
+      Sampler sampler(share);
+      sampler.set_epoch(epoch);
+      for (std::int64_t step = 0; step < sampler.steps_per_epoch(); ++step)
+        for (const std::int64_t id : sampler.indices(step))
+          if (id < 0 || id >= options.size)
+            throw DataError("the sampler gives sample " + std::to_string(id) + " in epoch " +
+                            std::to_string(epoch) + ", but the data set has 0.." +
+                            std::to_string(options.size - 1));
+          else
+            ++times[static_cast<std::size_t>(id)];
+    }
+    const auto wrong = std::ranges::find_if(times, [&](std::int64_t n) {
+      return (options.uneven != Uneven::kDrop && n < 1) ||
+             (options.uneven != Uneven::kPad && n > 1);
+    });
+    if (wrong != times.end())
+      throw DataError("the sampler gives sample " + std::to_string(wrong - times.begin()) + " " +
+                      std::to_string(*wrong) + " times in epoch " + std::to_string(epoch) +
+                      " over " + std::to_string(options.world_size) + " ranks, expected " +
+                      promised(options.uneven));
+  }
+}
+
+}  // namespace io

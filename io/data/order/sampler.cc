@@ -1,0 +1,220 @@
+// The order of an epoch and how its steps are cut into ranks' slices.
+#include "io/data/order/sampler.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "io/base/io_error.h"
+#include "io/data/order/epoch_order.h"
+#include "io/data/order/split_mix.h"
+
+namespace io {
+namespace {
+
+void check(const SamplerOptions& options) {
+  constexpr std::int64_t kMaxSize = 0xFFFFFFFF;  // the generator draws positions of 32 bits
+  if (options.size < 1 || options.size > kMaxSize) {
+    throw ConfigError("a sampler over " + std::to_string(options.size) + " samples: expected 1.." +
+                      std::to_string(kMaxSize));
+  }
+  if (options.global_batch < 1) {
+    throw ConfigError("the batch size is " + std::to_string(options.global_batch) +
+                      ", expected 1 or more");
+  }
+  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
+    throw ConfigError("rank " + std::to_string(options.rank) + " of a world of " +
+                      std::to_string(options.world_size) + ": expected 0 <= rank < world size");
+  }
+}
+
+std::string ranks_text(int world_size) {
+  return std::to_string(world_size) + (world_size == 1 ? " rank" : " ranks");
+}
+
+void check_sharing(const SamplerOptions& options) {
+  const std::string batch = "batch-size " + std::to_string(options.global_batch);
+  if (options.uneven != Uneven::kJoin && options.global_batch % options.world_size != 0) {
+    throw ConfigError(std::string("--uneven ") +
+                      (options.uneven == Uneven::kDrop ? "drop" : "pad") +
+                      " gives every rank equally many samples, but " + batch +
+                      " is no multiple of the world of " + ranks_text(options.world_size) +
+                      "; choose another, or --uneven join");
+  }
+  if (options.uneven == Uneven::kDrop && options.size < options.global_batch) {
+    throw ConfigError("--uneven drop leaves no step: " + batch + " is more than the " +
+                      std::to_string(options.size) + " samples of the data set");
+  }
+  if (options.parts < 0 || options.parts % options.world_size != 0) {
+    throw ConfigError("a step is cut into " + std::to_string(options.parts) + " shards, which " +
+                      ranks_text(options.world_size) +
+                      " cannot share evenly: expected a world size that divides " +
+                      std::to_string(options.parts));
+  }
+  if (options.shard == Shard::kFile && options.uneven == Uneven::kPad &&
+      options.size < options.world_size) {
+    throw ConfigError(
+        "--shard file leaves ranks without samples to repeat: " + std::to_string(options.size) +
+        " samples for a world of " + ranks_text(options.world_size) + "; use --uneven join");
+  }
+  if (options.shard == Shard::kFile && options.order != nullptr) {
+    throw ConfigError(
+        "--shard file keeps each rank to its part of the data set, in an order of its own: use "
+        "--sampler shuffle");
+  }
+  if (options.parts > 0 &&
+      (options.shard != Shard::kContiguous || options.uneven == Uneven::kPad)) {
+    throw ConfigError(
+        "shards that are the same for every world size need --shard contiguous and --uneven join "
+        "or drop");
+  }
+}
+
+// Position p of an epoch counts for rank p mod R: this many of the positions before `end` count for
+// the ranks before `rank`. A rank's count in [first, end) is then a difference of two, and over any
+// run of positions ranks differ by at most 1.
+std::int64_t counted_before(std::int64_t rank, std::int64_t world_size, std::int64_t end) {
+  return rank * (end / world_size) + std::min(rank, end % world_size);
+}
+
+// Parts of a file that are one sample longer belong to any ranks, but positions count first for the
+// lowest numbers: these are dealt out so that every rank comes to the length of its part.
+std::vector<std::int64_t> file_turns(const SamplerOptions& options) {
+  std::vector<std::int64_t> turns;
+  std::int64_t next_longer = 0, next_shorter = options.size % options.world_size;
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    const FileShard shard = file_shard(options.size, rank, options.world_size);
+    turns.push_back(shard.end - shard.start > options.size / options.world_size ? next_longer++
+                                                                                : next_shorter++);
+  }
+  return turns;
+}
+
+template <typename Iterator>
+void shuffle(Iterator first, Iterator last, SplitMix random) {
+  for (auto i = last - first - 1; i > 0; --i)
+    std::swap(first[i], first[random.below(static_cast<std::uint32_t>(i) + 1)]);
+}
+
+}  // namespace
+
+FileShard file_shard(std::int64_t size, int rank, int world_size) {
+  return {size * rank / world_size, size * (rank + 1) / world_size};
+}
+
+Sampler::Sampler(const SamplerOptions& options) : options_(options) {
+  check(options_);
+  check_sharing(options_);
+  positions_ = options_.size;
+  if (options_.uneven == Uneven::kDrop) positions_ -= positions_ % options_.global_batch;
+  if (options_.uneven == Uneven::kPad)
+    positions_ = (positions_ - 1) / options_.world_size * options_.world_size + options_.world_size;
+  options_.global_batch =
+      std::min(options_.global_batch, positions_);  // the same steps, and no product overflows
+  order_.resize(static_cast<std::size_t>(std::max(options_.size, positions_)));
+  if (options_.shard != Shard::kContiguous) {
+    if (options_.shard == Shard::kFile) turns_ = file_turns(options_);
+    own_.resize(
+        static_cast<std::size_t>(own_before(std::max(options_.size, positions_), options_.rank)));
+  }
+  set_epoch(0);
+}
+
+std::int64_t Sampler::steps_per_epoch() const {
+  return (positions_ - 1) / options_.global_batch + 1;
+}
+
+std::int64_t Sampler::global_count(std::int64_t step) const {
+  return std::min(options_.global_batch, positions_ - step * options_.global_batch);
+}
+
+Sampler::Slice Sampler::slice(std::int64_t step, int rank) const {
+  if (step < 0 || step >= steps_per_epoch()) {
+    throw std::out_of_range("step " + std::to_string(step) + " of an epoch of " +
+                            std::to_string(steps_per_epoch()));
+  }
+  const std::int64_t first = step * options_.global_batch, end = first + global_count(step);
+  if (options_.parts > 0) {
+    const std::int64_t each = options_.parts / options_.world_size, count = end - first;
+    const std::int64_t from = count * (rank * each) / options_.parts;
+    return {first + from, count * ((rank + 1) * each) / options_.parts - from};
+  }
+  if (options_.shard != Shard::kContiguous) {
+    const std::int64_t before = own_before(first, rank);
+    return {before, own_before(end, rank) - before};
+  }
+  const auto before = [&](std::int64_t r) {  // samples of this step on the ranks before r
+    return counted_before(r, options_.world_size, end) -
+           counted_before(r, options_.world_size, first);
+  };
+  return {first + before(rank), before(rank + 1) - before(rank)};
+}
+
+// Of the positions before `position`, those of the rank.
+std::int64_t Sampler::own_before(std::int64_t position, int rank) const {
+  const std::int64_t turn =
+      options_.shard == Shard::kFile ? turns_[static_cast<std::size_t>(rank)] : rank;
+  return position / options_.world_size + (turn < position % options_.world_size);
+}
+
+std::int64_t Sampler::local_count(std::int64_t step) const {
+  return local_count(step, options_.rank);
+}
+
+std::int64_t Sampler::local_count(std::int64_t step, int rank) const {
+  return slice(step, rank).count;
+}
+
+std::int64_t Sampler::max_local_count() const {
+  std::int64_t highest = 0;  // counts of full steps repeat after at most world_size steps
+  const std::int64_t steps = std::min<std::int64_t>(steps_per_epoch(), options_.world_size);
+  for (std::int64_t step = 0; step < steps; ++step) highest = std::max(highest, local_count(step));
+  return highest;
+}
+
+std::int64_t Sampler::max_part_count() const {
+  return options_.parts == 0 ? max_local_count() : (options_.global_batch - 1) / options_.parts + 1;
+}
+
+// Checkpoints count on these orders: a change breaks resuming in the middle of an epoch.
+void Sampler::set_epoch(std::int64_t epoch) {
+  const auto end = order_.begin() + options_.size;
+  std::iota(order_.begin(), end, std::int64_t{0});
+  if (options_.shard == Shard::kFile) return set_file_epoch(epoch);
+  if (options_.order != nullptr)
+    options_.order->fill(options_.seed, epoch,
+                         std::span(order_).first(static_cast<std::size_t>(options_.size)));
+  else if (options_.shuffle)
+    shuffle(order_.begin(), end, SplitMix(options_.seed, static_cast<std::uint64_t>(epoch)));
+  for (auto at = end; at != order_.end(); ++at)
+    *at = *(at - options_.size);  // again from the front, as often as it takes
+  for (std::size_t i = 0; i < own_.size(); ++i) {
+    own_[i] = order_[static_cast<std::size_t>(options_.rank) +
+                     i * static_cast<std::size_t>(options_.world_size)];
+  }
+}
+
+void Sampler::set_file_epoch(std::int64_t epoch) {
+  order_.resize(static_cast<std::size_t>(options_.size));
+  for (int rank = 0; rank < options_.world_size && options_.shuffle; ++rank) {
+    const FileShard part = file_shard(options_.size, rank, options_.world_size);
+    shuffle(order_.begin() + part.start, order_.begin() + part.end,
+            SplitMix(options_.seed, static_cast<std::uint64_t>(epoch),
+                     static_cast<std::uint64_t>(rank) + 1));
+  }
+  const FileShard part = file_shard(options_.size, options_.rank, options_.world_size);
+  for (std::size_t i = 0; i < own_.size(); ++i)  // padded from its own front
+    own_[i] = order_[static_cast<std::size_t>(part.start + static_cast<std::int64_t>(i) %
+                                                               (part.end - part.start))];
+}
+
+std::span<const std::int64_t> Sampler::indices(std::int64_t step) const {
+  const Slice part = slice(step, options_.rank);
+  const std::vector<std::int64_t>& from = options_.shard == Shard::kContiguous ? order_ : own_;
+  return std::span(from).subspan(static_cast<std::size_t>(part.first),
+                                 static_cast<std::size_t>(part.count));
+}
+
+}  // namespace io

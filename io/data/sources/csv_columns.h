@@ -1,0 +1,52 @@
+// Columns of a CSV table as numbers that a network can take, and labels as classes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/data/sources/csv_table.h"
+
+namespace io {
+
+// What stands for "no value": nothing, ?, NA, N/A, NaN and null, in any case.
+bool is_missing(std::string_view field);
+
+// What has been learnt of one column. Numbers become (x - mean) / deviation, both of the training
+// rows' values (deviation: of the population; 1 where all are equal), and a missing number the
+// mean, so 0. A column with any other text is text: with at most kMostOneHot different values in
+// the training rows it becomes a 0/1 feature for each of them, in byte order, all 0 for a missing
+// or a new value; with more, it becomes the position of its value in their order, standardised like
+// a number.
+struct CsvColumn {
+  static constexpr std::size_t kMostOneHot = 16;
+
+  std::size_t index = 0;  // in the table
+  bool text = false;
+  std::vector<std::string_view> categories;  // of text, ascending
+  double mean = 0, deviation = 1;
+
+  bool one_hot() const { return text && categories.size() <= kMostOneHot; }
+  std::size_t features() const { return one_hot() ? categories.size() : 1; }
+  // Writes features() numbers.
+  void encode(std::string_view field, float* out) const;
+};
+
+// Type from rows [first, table.rows()), everything else from `training` rows. Throws DataError
+// where a column of numbers has one that is not finite.
+CsvColumn learn_column(const CsvTable& table, std::size_t index, std::size_t first,
+                       std::span<const std::size_t> training);
+
+struct CsvLabels {
+  std::vector<std::int32_t> ids;   // of rows [first, table.rows())
+  std::vector<std::string> names;  // by class; whole numbers ascending, anything else in byte order
+};
+
+// Throws DataError: a missing label, a single class, or as good as every row another (a number to
+// predict, not a class).
+CsvLabels read_labels(const CsvTable& table, std::size_t index, std::size_t first);
+
+}  // namespace io

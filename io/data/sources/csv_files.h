@@ -1,0 +1,24 @@
+// A CSV file as a data set: which column is the label, which rows are for testing.
+#pragma once
+
+#include <string>
+
+#include "io/data/sources/dataset.h"
+
+namespace io {
+
+// Reads options.annotations, or else the only *.csv (or *.csv.gz) of options.directory; csv_table.h
+// and csv_columns.h say how.
+//
+// The first row is a header when --csv-header says so, or by itself when it has no value in it that
+// is missing or a number and a column below it is all numbers, or when options.label_column is one
+// of its fields and no number. The label is the column of that name (or number, from 1), by default
+// the last.
+//
+// options.test_share of each class's rows, rounded, are for testing, but never the last of a class:
+// a test label has always been seen in training. Which ones depends on options.seed alone. Both
+// parts keep the order of the file. Throws MissingFileError, DataError (file, row and line) and
+// ConfigError (no such label column, with the nearest).
+DatasetSplits read_csv_splits(const DatasetOptions& options);
+
+}  // namespace io

@@ -1,0 +1,41 @@
+// Rows and fields of a CSV file. Format: RFC 4180 (2005).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace io {
+
+// A table of equally long rows. The fields lie in the file's own bytes, which the table keeps: no
+// copy per field.
+class CsvTable {
+ public:
+  // Separated by commas; rows end with LF, CRLF or CR; a field in double quotes may hold commas,
+  // line ends and doubled quotes. More lenient than the RFC: a byte-order mark, empty lines, and
+  // blanks around fields (outside quotes) are skipped. `name` stands for the file in messages.
+  // Throws DataError with row and line: rows of unequal length (both counts), an open quote, text
+  // beside quotes, a NUL byte, a field above 1 MiB, no row.
+  CsvTable(std::vector<std::uint8_t> bytes, std::string name);
+  CsvTable(const CsvTable&) = delete;
+  CsvTable& operator=(const CsvTable&) = delete;
+
+  const std::string& name() const { return name_; }
+  std::size_t rows() const { return lines_.size(); }
+  std::size_t columns() const { return columns_; }
+  std::string_view field(std::size_t row, std::size_t column) const {
+    return fields_[row * columns_ + column];
+  }
+  std::string place(std::size_t row) const;  // "F.csv, row 3 (line 4)", both from 1
+
+ private:
+  std::vector<std::uint8_t> bytes_;  // quoted fields are unpacked in place
+  std::string name_;
+  std::size_t columns_ = 0;
+  std::vector<std::string_view> fields_;
+  std::vector<std::size_t> lines_;  // by row, where it begins
+};
+
+}  // namespace io

@@ -1,0 +1,129 @@
+// Buffered reading and unpacking.
+#include "io/data/sources/data_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "io/base/io_error.h"
+
+namespace io {
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
+constexpr std::uint64_t kGrowthBytes = std::uint64_t{1} << 22;
+constexpr int kGzipOnly = 16;  // added to zlib's window size: a gzip header must follow
+
+bool starts_gzip(std::span<const std::uint8_t> bytes) {
+  return bytes.size() >= 2 && bytes[0] == 0x1F && bytes[1] == 0x8B;
+}
+
+}  // namespace
+
+DataFile::DataFile(std::string path)
+    : path_(std::move(path)), file_(std::fopen(path_.c_str(), "rbe")), buffer_(kBufferBytes) {
+  if (!file_) throw MissingFileError(path_ + ": cannot be opened: " + std::strerror(errno));
+  refill();
+  packed_ = starts_gzip(unread_);
+  if (packed_ && inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK)
+    throw Error(path_ + ": zlib cannot be started");
+  stream_open_ = packed_;
+}
+
+DataFile::~DataFile() {
+  if (packed_) inflateEnd(&stream_);
+}
+
+bool DataFile::refill() {
+  const std::size_t got = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
+  if (got < buffer_.size() && std::ferror(file_.get()))
+    throw Error(path_ + ": reading failed: " + std::strerror(errno));
+  unread_ = {buffer_.data(), got};
+  return got > 0;
+}
+
+std::size_t DataFile::read(std::span<std::uint8_t> out) {
+  if (packed_) return read_packed(out);
+  std::size_t done = 0;
+  while (done < out.size() && (!unread_.empty() || refill())) {
+    const std::size_t count = std::min(out.size() - done, unread_.size());
+    std::memcpy(out.data() + done, unread_.data(), count);
+    unread_ = unread_.subspan(count);
+    done += count;
+  }
+  return done;
+}
+
+std::size_t DataFile::read_packed(std::span<std::uint8_t> out) {
+  std::size_t done = 0;
+  while (done < out.size()) {
+    if (unread_.empty() && !refill()) {
+      if (stream_open_)
+        throw DataError(path_ + ": the gzip stream is cut off: the file is incomplete");
+      break;
+    }
+    if (!stream_open_) {  // one gzip file may hold several streams in a row
+      if (unread_[0] != 0x1F)
+        throw DataError(path_ +
+                        ": bytes that are not gzip follow after the end of the gzip stream");
+      inflateReset(&stream_);
+      stream_open_ = true;
+    }
+    const std::size_t room =
+        std::min<std::size_t>(out.size() - done, 1u << 30);  // zlib counts in 32 bits
+    stream_.next_in = const_cast<Bytef*>(unread_.data());
+    stream_.avail_in = static_cast<uInt>(unread_.size());
+    stream_.next_out = out.data() + done;
+    stream_.avail_out = static_cast<uInt>(room);
+    const int status = inflate(&stream_, Z_NO_FLUSH);
+    unread_ = unread_.last(stream_.avail_in);
+    done += room - stream_.avail_out;
+    if (status == Z_STREAM_END) {
+      stream_open_ = false;
+    } else if (status != Z_OK && status != Z_BUF_ERROR) {
+      throw DataError(path_ + ": the gzip stream is damaged (" +
+                      (stream_.msg != nullptr ? stream_.msg : zError(status)) + ")");
+    }
+  }
+  return done;
+}
+
+std::vector<std::uint8_t> DataFile::read_up_to(std::uint64_t count) {
+  std::vector<std::uint8_t> bytes;
+  for (std::uint64_t want = std::min(count, kGrowthBytes); want > 0;
+       want = std::min(count - bytes.size(), kGrowthBytes)) {
+    const std::size_t before = bytes.size();
+    bytes.resize(before + want);
+    const std::size_t got = read(std::span(bytes).subspan(before));
+    bytes.resize(before + got);
+    if (got < want) break;
+  }
+  return bytes;
+}
+
+std::uint64_t DataFile::skip_to_end() {
+  std::vector<std::uint8_t> scratch(kBufferBytes);
+  std::uint64_t total = 0;
+  for (std::size_t got = 1; got > 0; total += got) got = read(scratch);
+  return total;
+}
+
+std::string find_data_file(const std::string& directory, std::span<const std::string> names) {
+  for (const std::string& name : names) {
+    const std::filesystem::path path = std::filesystem::path(directory) / name;
+    std::error_code ignored;  // what cannot be looked at is not there; opening another says more
+    if (std::filesystem::exists(path, ignored)) return path.string();
+  }
+  return "";
+}
+
+void throw_missing(const std::string& what, const std::string& directory,
+                   const std::string& looked_for, const std::string& set) {
+  throw MissingFileError("no " + what + " of " + set + " in " + directory + ": looked for " +
+                         looked_for + "; `tools/scripts/get_data.sh " + set + " --dir " +
+                         directory + "` fetches them");
+}
+
+}  // namespace io

@@ -1,0 +1,60 @@
+// Reads a data file from front to back, plain or gzipped, with errors that name the file.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <zlib.h>
+
+namespace io {
+
+// Whether the content is gzipped is told by its first two bytes, not by the name. One thread.
+class DataFile {
+ public:
+  // Throws MissingFileError when it cannot be opened.
+  explicit DataFile(std::string path);
+  ~DataFile();
+  DataFile(const DataFile&) = delete;
+  DataFile& operator=(const DataFile&) = delete;
+
+  const std::string& path() const { return path_; }
+
+  // Fills `out` as far as the (unpacked) content goes; returns the number of bytes. Less than asked
+  // for: the end. Throws DataError for a damaged or cut gzip stream, Error when reading fails.
+  [[nodiscard]] std::size_t read(std::span<std::uint8_t> out);
+
+  // Up to `count` bytes. Memory grows with what is really there, whatever a header promised.
+  [[nodiscard]] std::vector<std::uint8_t> read_up_to(std::uint64_t count);
+
+  // Reads on to the end; returns the number of bytes there were.
+  [[nodiscard]] std::uint64_t skip_to_end();
+
+ private:
+  bool refill();
+  std::size_t read_packed(std::span<std::uint8_t> out);
+
+  struct Closer {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Closer> file_;
+  std::vector<std::uint8_t>
+      buffer_;  // raw bytes of the file, of which `unread_` are still to be used
+  std::span<const std::uint8_t> unread_;
+  bool packed_ = false, stream_open_ = false;  // stream_open_: inside a gzip member
+  z_stream stream_{};
+};
+
+// The first of `names` that exists in `directory`, as a path; "" when none does.
+std::string find_data_file(const std::string& directory, std::span<const std::string> names);
+
+// Throws MissingFileError: what was wanted, where it was looked for, and the command that fetches
+// `set`.
+[[noreturn]] void throw_missing(const std::string& what, const std::string& directory,
+                                const std::string& looked_for, const std::string& set);
+
+}  // namespace io

@@ -1,0 +1,118 @@
+// Finds a data set by its name, loads it and measures its channels.
+#include "io/data/sources/dataset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "io/base/io_error.h"
+#include "io/base/nearest.h"
+#include "io/data/sources/cifar10_files.h"
+#include "io/data/sources/csv_files.h"
+#include "io/data/sources/glyphs.h"
+#include "io/data/sources/idx_files.h"
+#include "io/data/sources/images/image_folder.h"
+#include "io/data/sources/synthetic.h"
+#include "io/data/sources/text_files.h"
+
+namespace io {
+namespace {
+
+void check_positive(const char* what, std::int64_t found, std::int64_t highest) {
+  if (found >= 1 && found <= highest) return;
+  throw ConfigError(std::string(what) + " is " + std::to_string(found) + ", expected 1.." +
+                    std::to_string(highest));
+}
+
+DatasetSplits make_synthetic(const DatasetOptions& options) {
+  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 40;
+  std::int64_t highest =
+      kMaxBytes;  // each factor leaves less for the next, so that no product overflows
+  for (const std::int64_t extent : options.synthetic_shape) {
+    check_positive("a side or the channel count of the synthetic images", extent, highest);
+    highest /= extent;
+  }
+  check_positive("the number of synthetic images", options.synthetic_size, highest);
+  check_positive("the number of synthetic classes", options.synthetic_classes,
+                 std::numeric_limits<std::int32_t>::max());
+  const std::int64_t test_size = (options.synthetic_size + 9) / 10;
+  return {draw_synthetic(options.synthetic_shape, options.synthetic_classes, options.synthetic_size,
+                         options.seed, 0),
+          draw_synthetic(options.synthetic_shape, options.synthetic_classes, test_size,
+                         options.seed, 1)};
+}
+
+DatasetSplits read_or_make(const DatasetOptions& options) {
+  if (options.name == "mnist" || options.name == "fashion-mnist")
+    return read_idx_splits(options.name, options.directory);
+  if (options.name == "cifar10") return read_cifar10_splits(options.directory);
+  if (options.name == "glyphs") {
+    return {draw_glyphs(GlyphSplit::kTrain, kGlyphTrainCount, options.seed),
+            draw_glyphs(GlyphSplit::kTest, kGlyphTestCount, options.seed)};
+  }
+  if (options.name == "synthetic") return make_synthetic(options);
+  if (options.name == "text" || options.name == "tinyshakespeare") return read_text_splits(options);
+  if (options.name == "tokens") return read_token_splits(options);
+  if (options.name == "images") return read_image_folder_splits(options);
+  if (options.name == "csv") return read_csv_splits(options);
+
+  const std::vector<std::string> names = dataset_names();
+  throw ConfigError("unknown data set '" + options.name + "'" +
+                    base::did_you_mean(options.name, names) +
+                    " (known: " + base::join_names(names) + ")");
+}
+
+// Mean and deviation per channel, scaled to [0, 1]. Sums of whole numbers are exact in any order.
+void measure_channels(Dataset& split) {
+  const auto channels = static_cast<std::size_t>(split.shape[2]);
+  std::vector<std::uint64_t> sums(channels), squares(channels);
+  for (std::size_t i = 0; i < split.samples.size(); i += channels) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      const std::uint64_t value = split.samples[i + c];
+      sums[c] += value;
+      squares[c] += value * value;
+    }
+  }
+  const double count = static_cast<double>(split.samples.size() / channels);
+  for (std::size_t c = 0; c < channels; ++c) {
+    const double mean = static_cast<double>(sums[c]) / count;
+    const double variance = static_cast<double>(squares[c]) / count - mean * mean;
+    split.mean.push_back(static_cast<float>(mean / 255.0));
+    split.deviation.push_back(static_cast<float>(std::sqrt(std::max(variance, 0.0)) / 255.0));
+  }
+}
+
+void keep_first(Dataset& split, std::int64_t count) {
+  const auto elements = static_cast<std::size_t>(count * split.sample_count());
+  if (split.kind == SampleKind::kTokens) {
+    split.tokens.resize(static_cast<std::size_t>((count - 1) * split.stride + split.shape[0] + 1));
+    return;
+  }
+  split.labels.resize(static_cast<std::size_t>(count));
+  if (split.kind == SampleKind::kImages && !split.source) split.samples.resize(elements);
+  if (split.kind == SampleKind::kFeatures) split.features.resize(elements);
+}
+
+}  // namespace
+
+std::vector<std::string> dataset_names() {
+  return {"mnist",  "fashion-mnist", "cifar10", "text",   "tinyshakespeare",
+          "tokens", "csv",           "images",  "glyphs", "synthetic"};
+}
+
+DatasetSplits load_dataset(const DatasetOptions& options) {
+  if (options.limit < 0)
+    throw ConfigError("the limit of training samples is " + std::to_string(options.limit) +
+                      ", expected 0 or more");
+  DatasetSplits splits = read_or_make(options);
+  if (splits.train.kind == SampleKind::kImages && !splits.train.source)
+    measure_channels(splits.train);
+  splits.test.mean = splits.train.mean;
+  splits.test.deviation = splits.train.deviation;
+  if (options.limit > 0 && options.limit < splits.train.size())
+    keep_first(splits.train, options.limit);  // measured as a whole
+  return splits;
+}
+
+}  // namespace io

@@ -1,0 +1,94 @@
+// A set of samples with labels, all in memory: images as bytes, rows of numbers, or windows of a
+// stream of tokens.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace io {
+
+class ImageSource;  // io/data/sources/image_source.h
+
+enum class Normalization {
+  kUnit,
+  kStandard
+};  // x/255; then (x/255 - mean) / deviation per channel
+
+enum class SampleKind {
+  kImages,    // `samples`, bytes that the loader normalises
+  kFeatures,  // `features`, numbers that are standardised already
+  kTokens,    // `tokens`: the label of each position is the token after it
+};
+
+// One split (training or test).
+struct Dataset {
+  SampleKind kind = SampleKind::kImages;
+  std::string name;  // "mnist"
+  std::array<std::int64_t, 3>
+      shape{};  // height, width, channels; features: 1, 1, columns; tokens: context, 1, 1
+  std::int64_t classes = 0;           // tokens: the size of the vocabulary
+  std::vector<std::uint8_t> samples;  // images: size() * height * width * channels, NHWC
+  std::shared_ptr<const ImageSource>
+      source;  // images that are read when they are wanted; `samples` is empty then
+  std::vector<float> features;       // features: size() * columns
+  std::vector<std::int32_t> labels;  // images, features: size()
+  std::vector<float> mean,
+      deviation;  // images: per channel, of the training split scaled to [0, 1]
+  std::vector<std::int32_t>
+      tokens;  // tokens: the stream; sample i reads `context` of them from i * stride on
+  std::int64_t stride = 1;
+  std::string
+      vocabulary;  // text: the byte of each token id, ascending; empty where tokens are no bytes
+
+  // Samples. Windows of tokens must leave room for the label of their last position.
+  std::int64_t size() const {
+    if (kind != SampleKind::kTokens) return static_cast<std::int64_t>(labels.size());
+    const std::int64_t room = static_cast<std::int64_t>(tokens.size()) - 1 - shape[0];
+    return room < 0 ? 0 : room / stride + 1;
+  }
+  std::int64_t sample_count() const {
+    return shape[0] * shape[1] * shape[2];
+  }  // elements of one sample
+  std::int64_t positions() const {
+    return kind == SampleKind::kTokens ? shape[0] : 1;
+  }  // labels of one sample
+};
+
+struct DatasetSplits {
+  Dataset train, test;
+};
+
+struct DatasetOptions {
+  std::string name;        // one of dataset_names()
+  std::string directory;   // where the files lie; unused by glyphs and synthetic
+  std::uint64_t seed = 0;  // glyphs, synthetic, and the split of csv
+  std::int64_t limit =
+      0;  // > 0: only the first so many training samples (mean and deviation stay those of all)
+  std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};
+  std::int64_t synthetic_size = 10'000,
+               synthetic_classes = 10;  // training samples; the test split has a tenth of them
+  std::int64_t context = 64,
+               text_stride =
+                   0;  // text, tokens: a sample's length; from one to the next (0: the length)
+  std::int64_t vocabulary_size = 0;  // tokens; 0: the highest id + 1
+  std::int64_t image_size = 224;     // images: side of the squares that they become
+  std::int64_t image_cache_bytes = std::int64_t{1}
+                                   << 30;  // images: kept in memory if a part needs no more
+  std::string annotations,
+      label_column;  // csv: the file; a name from the header or a number from 1, "": the last
+  std::string csv_header = "auto";  // csv: auto, yes or no
+  double test_share = 0.2;          // csv: below 1
+};
+
+// Throws DataError (names the file, what was found and what was expected), MissingFileError (says
+// which files were looked for and how to get them) and ConfigError (unknown name, with the
+// nearest).
+DatasetSplits load_dataset(const DatasetOptions& options);
+
+std::vector<std::string> dataset_names();
+
+}  // namespace io

@@ -1,0 +1,117 @@
+// Checks and reads the four files of an IDX set.
+#include "io/data/sources/idx_files.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "io/base/io_error.h"
+#include "io/data/sources/data_file.h"
+
+namespace io {
+namespace {
+
+constexpr std::uint32_t kImageMagic = 0x803,
+                        kLabelMagic = 0x801;  // unsigned bytes, 3 and 1 dimensions
+constexpr std::int64_t kSide = 28, kClasses = 10;
+
+// stem "train-images", suffix "idx3-ubyte".
+DataFile open_idx(const std::string& set, const std::string& directory, const std::string& stem,
+                  const std::string& suffix) {
+  const std::array<std::string, 4> names = {stem + "-" + suffix, stem + "." + suffix,
+                                            stem + "-" + suffix + ".gz",
+                                            stem + "." + suffix + ".gz"};
+  const std::string path = find_data_file(directory, names);
+  if (path.empty())
+    throw_missing(stem, directory, names[0] + " and " + names[1] + ", plain or .gz", set);
+  return DataFile(path);
+}
+
+// Big-endian words.
+template <std::size_t kCount>
+std::array<std::uint32_t, kCount> read_header(DataFile& file) {
+  std::array<std::uint8_t, 4 * kCount> bytes;
+  const std::size_t got = file.read(bytes);
+  if (got < bytes.size()) {
+    throw DataError(file.path() + ": truncated: found " + std::to_string(got) +
+                    " bytes, expected a header of " + std::to_string(bytes.size()));
+  }
+  std::array<std::uint32_t, kCount> words{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) words[i / 4] = words[i / 4] << 8 | bytes[i];
+  return words;
+}
+
+void check_magic(const DataFile& file, std::uint32_t found, std::uint32_t expected,
+                 const char* kind) {
+  if (found == expected) return;
+  throw DataError(file.path() + ": wrong magic number: found " + std::to_string(found) +
+                  ", expected " + std::to_string(expected) + " (IDX " + kind + ")");
+}
+
+// The rest of the file, which must be `count` items of `item_bytes` bytes.
+std::vector<std::uint8_t> read_items(DataFile& file, std::uint64_t count, std::uint64_t item_bytes,
+                                     const char* kind) {
+  if (count == 0) throw DataError(file.path() + ": found 0 " + kind + ", expected at least 1");
+  const std::uint64_t expected = count * item_bytes;
+  std::vector<std::uint8_t> bytes = file.read_up_to(expected);
+  const std::string rest = " after the header, expected " + std::to_string(expected) + " (" +
+                           std::to_string(count) + " " + kind + " of " +
+                           std::to_string(item_bytes) + ")";
+  if (bytes.size() < expected) {
+    throw DataError(file.path() + ": truncated: found " + std::to_string(bytes.size()) + " bytes" +
+                    rest);
+  }
+  if (const std::uint64_t more = file.skip_to_end(); more > 0) {
+    throw DataError(file.path() + ": trailing bytes: found " + std::to_string(expected + more) +
+                    " bytes" + rest);
+  }
+  return bytes;
+}
+
+Dataset read_split(const std::string& set, const std::string& directory,
+                   const std::string& prefix) {
+  DataFile image_file = open_idx(set, directory, prefix + "-images", "idx3-ubyte");
+  const auto [image_magic, image_count, rows, columns] = read_header<4>(image_file);
+  check_magic(image_file, image_magic, kImageMagic, "images");
+  if (rows != kSide || columns != kSide) {
+    throw DataError(image_file.path() + ": wrong image size: found " + std::to_string(rows) +
+                    " x " + std::to_string(columns) + ", expected " + std::to_string(kSide) +
+                    " x " + std::to_string(kSide));
+  }
+  DataFile label_file = open_idx(set, directory, prefix + "-labels", "idx1-ubyte");
+  const auto [label_magic, label_count] = read_header<2>(label_file);
+  check_magic(label_file, label_magic, kLabelMagic, "labels");
+  if (image_count != label_count) {
+    throw DataError(label_file.path() + ": found " + std::to_string(label_count) +
+                    " labels, expected " + std::to_string(image_count) +
+                    ", one for each image of " + image_file.path());
+  }
+
+  Dataset split;
+  split.name = set;
+  split.shape = {kSide, kSide, 1};
+  split.classes = kClasses;
+  const std::vector<std::uint8_t> labels = read_items(label_file, label_count, 1, "labels");
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < kClasses) continue;
+    throw DataError(label_file.path() + ": label out of range at position " + std::to_string(i) +
+                    ": found " + std::to_string(labels[i]) + ", expected 0.." +
+                    std::to_string(kClasses - 1));
+  }
+  split.labels.assign(labels.begin(), labels.end());
+  split.samples = read_items(image_file, image_count, kSide * kSide, "images");
+  return split;
+}
+
+}  // namespace
+
+DatasetSplits read_idx_splits(const std::string& name, const std::string& directory) {
+  DatasetSplits splits;
+  splits.train = read_split(name, directory, "train");
+  splits.test = read_split(name, directory, "t10k");
+  return splits;
+}
+
+}  // namespace io

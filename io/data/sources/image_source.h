@@ -1,0 +1,21 @@
+// Where the images of a set come from when they are not all in memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "io/data/order/split_mix.h"
+
+namespace io {
+
+class ImageSource {
+ public:
+  virtual ~ImageSource() = default;
+
+  // Writes image `id` as bytes in the shape of the data set. `crop`: nullptr, or the random numbers
+  // for a part of random size and shape instead of the whole. Any number of threads may call at
+  // once. Throws DataError, naming the file.
+  virtual void read(std::int64_t id, SplitMix* crop, std::span<std::uint8_t> out) const = 0;
+};
+
+}  // namespace io

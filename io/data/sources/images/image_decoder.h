@@ -1,0 +1,35 @@
+// Pixels from PNG and JPEG files.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace io {
+
+struct DecodedImage {
+  std::int64_t width = 0, height = 0;
+  std::vector<std::uint8_t>
+      pixels;  // height * width * 3: red, green, blue, from the top left, row by row
+};
+
+// The format is told by the first bytes, not by the name. Grey and palettes become RGB, 16 bits 8,
+// transparency is dropped (as Pillow's convert("RGB") does), colour profiles and orientation are
+// ignored. `path` stands for the file in messages. Throws DataError: another format, damaged, cut
+// off, CMYK, more than kMostPixels; ConfigError: this build lacks the library.
+DecodedImage decode_image(std::span<const std::uint8_t> file, const std::string& path);
+
+constexpr std::int64_t kMostPixels = std::int64_t{1}
+                                     << 27;  // 134 million; a small file can claim to be huge
+
+// Of one format each; either the library's or a stub that throws ConfigError.
+bool has_png_decoder();
+bool has_jpeg_decoder();
+DecodedImage decode_png(std::span<const std::uint8_t> file, const std::string& path);
+DecodedImage decode_jpeg(std::span<const std::uint8_t> file, const std::string& path);
+
+// For the decoders: sizes the pixels; throws DataError for no or too many of them.
+DecodedImage make_image(std::int64_t width, std::int64_t height, const std::string& path);
+
+}  // namespace io

@@ -1,0 +1,19 @@
+// A folder of images, a subfolder for each class, as a data set.
+#pragma once
+
+#include "io/data/sources/dataset.h"
+
+namespace io {
+
+// Classes are the subfolders of options.directory/train in byte order of their names; their images
+// all *.png, *.jpg and *.jpeg below, in byte order of their paths, as torchvision's ImageFolder has
+// it. Tests are in options.directory/val, or else /test, whose classes must be among those of
+// train. Images are decoded when they are wanted: shorter side to options.image_size, the middle
+// square of that; for training with Augmentation::resized_crop a random part, scaled to the size.
+// Without it they are kept in memory once decoded, if all of their part fits in
+// options.image_cache_bytes. Mean and deviation are ImageNet's usual constants. Throws
+// MissingFileError (no such folder, none with images), DataError (a class without images, or
+// unknown in training), ConfigError (a format that this build cannot read).
+DatasetSplits read_image_folder_splits(const DatasetOptions& options);
+
+}  // namespace io

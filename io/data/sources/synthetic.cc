@@ -1,0 +1,29 @@
+// Fills a set from the seeded generator.
+#include "io/data/sources/synthetic.h"
+
+#include <cstddef>
+
+#include "io/data/order/split_mix.h"
+
+namespace io {
+
+Dataset draw_synthetic(const std::array<std::int64_t, 3>& shape, std::int64_t classes,
+                       std::int64_t count, std::uint64_t seed, std::uint64_t stream) {
+  Dataset set;
+  set.name = "synthetic";
+  set.shape = shape;
+  set.classes = classes;
+  set.samples.resize(static_cast<std::size_t>(count * set.sample_count()));
+  set.labels.resize(static_cast<std::size_t>(count));
+  SplitMix bytes(seed, 2 * stream), labels(seed, 2 * stream + 1);
+  std::uint64_t word = 0;
+  for (std::size_t i = 0; i < set.samples.size(); ++i) {
+    word = i % 8 == 0 ? bytes.next() : word >> 8;
+    set.samples[i] = static_cast<std::uint8_t>(word);
+  }
+  for (std::int32_t& label : set.labels)
+    label = static_cast<std::int32_t>(labels.below(static_cast<std::uint32_t>(classes)));
+  return set;
+}
+
+}  // namespace io

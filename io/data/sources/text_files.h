@@ -1,0 +1,25 @@
+// Text as a stream of byte tokens, and streams of tokens that another program has made.
+#pragma once
+
+#include "io/data/sources/dataset.h"
+
+namespace io {
+
+// The *.txt (or *.txt.gz) of options.directory, in the order of their names, one after the other;
+// or that file, if it is one. A token is a byte; its id is its rank in the sorted set of the bytes
+// of the whole text, which is Dataset::vocabulary. The first int(0.9 n) of n tokens are for
+// training, the rest for testing. A sample is a window of options.context tokens, its labels are
+// the same window one token later. Windows for training start every options.text_stride tokens (0:
+// the context, so that they do not overlap), those for testing every `context`, so that each label
+// is counted once. Throws MissingFileError and DataError: no file, an empty one, parts shorter than
+// context + 1.
+DatasetSplits read_text_splits(const DatasetOptions& options);
+
+// train.bin and val.bin of options.directory: token ids as 16-bit unsigned integers, little-endian,
+// one after the other, as nanoGPT and llm.c write them (llm.c's header of 256 32-bit words,
+// beginning with 20240520 and 1, may precede them). Windows as above; the vocabulary size is
+// options.vocabulary_size, or else the highest id + 1. Throws as above and DataError: an odd size,
+// an id outside the vocabulary (with its position).
+DatasetSplits read_token_splits(const DatasetOptions& options);
+
+}  // namespace io

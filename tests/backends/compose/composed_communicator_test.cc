@@ -1,0 +1,153 @@
+// Communicators made of others: the comparison of two backends, groups of some ranks, and the
+// choice by hosts.
+#include <gtest/gtest.h>
+
+#include "backends/backend_error.h"
+#include "backends/compose/checked/checked_communicator.h"
+#include "backends/compose/hierarchical/hierarchical_communicator.h"
+#include "backends/compose/table/backend_table.h"
+#include "backends/transport/single/single_communicator.h"
+#include "tests/backends/group_harness.h"
+
+namespace {
+
+using backends::Communicator;
+using backends::DataType;
+using backends::PeerInfo;
+using backends::ReduceOp;
+
+// A backend with one wrong bit.
+class Liar final : public Communicator {
+ public:
+  std::string_view name() const override { return "liar"; }
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  void all_reduce(void* data, std::size_t count, DataType, ReduceOp) override {
+    if (count > 2) static_cast<char*>(data)[9] ^= 1;
+  }
+  void broadcast(void*, std::size_t, int) override {}
+  void all_gather(const void*, std::size_t, void*) override {}
+  void reduce_scatter(void*, std::size_t, DataType, ReduceOp) override {}
+  void barrier() override {}
+  void abort(std::string_view) noexcept override {}
+};
+
+TEST(Checked, NamesTheFirstDifference) {
+  const auto checked = backends::make_checked_communicator(
+      "checked:single,liar", backends::make_single_communicator(), std::make_unique<Liar>());
+  float values[4] = {1, 2, 3, 4};
+  EXPECT_NO_THROW(checked->all_reduce(values, 2, DataType::kF32, ReduceOp::kSum));
+  try {
+    checked->all_reduce(values, 4, DataType::kF32, ReduceOp::kSum);
+    FAIL() << "a wrong bit went by";
+  } catch (const backends::MismatchError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "backends single and liar disagree on all_reduce sum of 4 f32: first at byte 9 of 16");
+  }
+}
+
+TEST(Checked, RunsTwoBackendsThatAgree) {
+  const std::vector<backends::BackendInfo> all = backends::list_backends();
+  for (const backends::BackendInfo& b : all) {
+    if (!b.usable || !b.joins_hosts || b.device_memory) continue;
+    group_harness::run_ranks("checked:shm," + b.name, 3, [&](backends::Group& group) {
+      const auto c = group.make_communicator();
+      EXPECT_EQ(c->name(), "checked:shm," + b.name);
+      std::vector<double> values(30'000, 0.1 * (c->rank() + 1));
+      c->all_reduce(values.data(), values.size(), DataType::kF64, ReduceOp::kSum);
+      EXPECT_NEAR(values.back(), 0.6, 1e-12);
+      c->reduce_scatter(values.data(), values.size(), DataType::kF64, ReduceOp::kSum);
+      c->broadcast(values.data(), 1000, 2);
+      int own = c->rank();
+      int everybody[3] = {-1, -1, -1};
+      c->all_gather(&own, sizeof own, everybody);
+      EXPECT_EQ(everybody[2], 2);
+      c->barrier();
+    });
+  }
+}
+
+TEST(Members, SomeRanksHaveACommunicatorOfTheirOwn) {
+  for (const std::string& backend : group_harness::backend_names()) {
+    if (!group_harness::backend_fits(backend, 4)) continue;
+    group_harness::run_ranks(backend, 4, [&](backends::Group& group) {
+      const bool odd = group.rank() % 2 != 0;
+      const auto half = group.make_communicator(
+          {.members = odd ? std::vector<int>{1, 3} : std::vector<int>{0, 2}});
+      EXPECT_EQ(half->world_size(), 2);
+      EXPECT_EQ(half->rank(), group.rank() / 2);
+      std::int64_t sum = group.rank();
+      half->all_reduce(&sum, 1, DataType::kI64, ReduceOp::kSum);
+      EXPECT_EQ(sum, odd ? 4 : 2);
+      EXPECT_THROW((void)group.make_communicator(
+                       {.members = odd ? std::vector<int>{0, 2} : std::vector<int>{1, 3}}),
+                   backends::ConfigurationError);
+      group.make_communicator()->barrier();
+    });
+  }
+}
+
+std::vector<PeerInfo> peers_on(const std::vector<std::string>& hosts) {
+  std::vector<PeerInfo> peers;
+  for (const std::string& host : hosts)
+    peers.push_back({static_cast<int>(peers.size()), host, 1, host});
+  return peers;
+}
+
+std::string plan_name(const std::string& backend, const std::string& stage,
+                      const std::vector<std::string>& hosts) {
+  return backends::plan_backend(backend, stage, peers_on(hosts)).name;
+}
+
+TEST(Plan, FollowsTheHosts) {
+  EXPECT_EQ(plan_name("auto", "auto", {"a"}), "single");
+  EXPECT_EQ(plan_name("auto", "auto", {"a", "a"}), "shm");
+  EXPECT_EQ(plan_name("shm", "auto", {"a", "a"}), "shm");
+  std::string across;
+  for (const backends::BackendInfo& b : backends::list_backends())
+    if (across.empty() && b.usable && b.joins_hosts && !b.device_memory) across = b.name;
+  if (across.empty()) GTEST_SKIP() << "this build has no backend between hosts";
+  EXPECT_EQ(plan_name("auto", "auto", {"a", "b"}), across);
+  EXPECT_EQ(plan_name("auto", "off", {"a", "a"}), across);
+  EXPECT_EQ(plan_name("auto", "auto", {"a", "b", "a"}), "shm+" + across);
+  EXPECT_EQ(plan_name(across, "auto", {"a", "a", "b"}), across);
+  EXPECT_EQ(plan_name(across, "shm", {"a", "a", "b"}), "shm+" + across);
+  EXPECT_EQ(plan_name(across, "shm", {"a", "a"}), "shm");
+}
+
+TEST(Plan, RefusesWhatCannotBe) {
+  const auto reason = [](const std::string& backend, const std::string& stage,
+                         const std::vector<std::string>& hosts) {
+    try {
+      static_cast<void>(plan_name(backend, stage, hosts));
+    } catch (const backends::ConfigurationError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_NE(reason("shm", "auto", {"a", "a", "b"}).find("rank 0 is on a and rank 2 on b"),
+            std::string::npos);
+  EXPECT_NE(reason("inprok", "auto", {"a", "a"})
+                .find("unknown backend \"inprok\"; this build has auto, "),
+            std::string::npos);
+  EXPECT_NE(reason("auto", "sometimes", {"a", "a"}).find("expected auto, shm or off"),
+            std::string::npos);
+  EXPECT_NE(reason("checked:shm", "auto", {"a", "a"}).find("checked:A,B"), std::string::npos);
+  EXPECT_NE(reason("./no_such_plugin.so", "auto", {"a", "a"})
+                .find("./no_such_plugin.so cannot be loaded"),
+            std::string::npos);
+}
+
+TEST(HostLayout, KnowsRailsAndUnevenHosts) {
+  const backends::HostLayout even = backends::host_layout(2, peers_on({"a", "b", "a", "b"}));
+  EXPECT_EQ(even.local_ranks(), (std::vector<int>{0, 2}));
+  EXPECT_EQ(even.place, 1);
+  EXPECT_TRUE(even.even);
+  EXPECT_EQ(even.rail(1), (std::vector<int>{2, 3}));
+  const backends::HostLayout uneven = backends::host_layout(2, peers_on({"a", "a", "b"}));
+  EXPECT_EQ(uneven.host, 1);
+  EXPECT_FALSE(uneven.even);
+}
+
+}  // namespace

@@ -1,0 +1,239 @@
+// Faults of processes, of their connections and of what they call.
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "tests/backends/faults/fault_list.h"
+
+namespace fault_list {
+namespace {
+
+using namespace std::chrono_literals;
+using backends::DataType;
+using backends::GroupOptions;
+using backends::ReduceOp;
+using fault_stage::kHeartbeatMs;
+
+const auto kWork = [](Actor& a) {
+  a.join();
+  a.work();
+};
+// Rank 1 does something to its connections while all work.
+std::function<void(Actor&)> working_while(const std::function<void(Actor&)>& deed) {
+  return [deed](Actor& a) {
+    a.join();
+    std::thread doer;
+    if (a.who() == 1) {
+      doer = std::thread([&a, deed] {
+        std::this_thread::sleep_for(300ms);
+        deed(a);
+      });
+    }
+    try {
+      a.work();
+    } catch (...) {
+      if (doer.joinable()) doer.join();
+      throw;
+    }
+  };
+}
+
+// All make a first call alike, then `call`, which rank 1 does in another way.
+std::function<void(Actor&)> calling(
+    const std::function<void(backends::Communicator&, bool odd)>& call) {
+  return [call](Actor& a) {
+    a.join();
+    a.communicator().barrier();
+    std::this_thread::sleep_for(200ms);  // until all are out of it
+    call(a.communicator(), a.who() == 1);
+    for (int i = 0; i < 3; ++i)
+      a.communicator().barrier();  // who did not notice in the call itself, does here
+  };
+}
+
+void each_connection(Actor& a, const std::function<void(int fd)>& deed) {
+  for (const int fd : a.data_connections()) deed(fd);
+}
+
+}  // namespace
+
+std::vector<Fault> faults_of_processes() {
+  const Expected named = {{"peer: ", "rank 1 (host "}, kAnything, {"peer: ", "rank 1 (host "}};
+  return {
+      {"killed", 3, kWork, [](Stage& s) { s.strike(1, SIGKILL); }, named, 2s},
+      {"killed: rank 0",
+       3,
+       kWork,
+       [](Stage& s) { s.strike(0, SIGKILL); },
+       {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
+       2s},
+      {"frozen", 3, kWork, [](Stage& s) { s.strike(1, SIGSTOP); }, named,
+       3 * kHeartbeatMs * 1ms + 1s},
+      {"frozen: rank 0",
+       3,
+       kWork,
+       [](Stage& s) { s.strike(0, SIGSTOP); },
+       {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
+       3 * kHeartbeatMs * 1ms + 1s},
+      {"paused for a heartbeat",
+       3,
+       work_a_while,
+       [](Stage& s) {
+         s.strike(1, SIGSTOP);
+         std::this_thread::sleep_for(kHeartbeatMs * 1ms);
+         s.strike(1, SIGCONT);
+       },
+       {{"done"}, {"done"}, {"done"}},
+       8s},
+      {"early exit",
+       3,
+       [](Actor& a) {
+         a.join();
+         if (a.who() == 1) {
+           a.group().set_activity("reading data");
+           std::this_thread::sleep_for(300ms);
+           return;
+         }
+         a.work();
+       },
+       {},
+       {{"peer: ", "rank 1 (host ", "ended before the others; last activity: reading data"},
+        {"done"},
+        {"peer: ", "rank 1 (host "}}},
+      {"never calls",
+       3,
+       [](Actor& a) {
+         GroupOptions o = a.options(a.who());
+         o.timeout_ms = 1000;
+         a.join(o);
+         if (a.who() == 1) std::this_thread::sleep_for(4s);
+         if (a.who() != 1) a.communicator().barrier();
+       },
+       {},
+       {{"peer: ", "timeout", "rank 1"}, kAnything, {"peer: ", "rank 1"}}},
+      {"abort by a thread",
+       3,
+       working_while([](Actor& a) { a.communicator().abort("the user wants it"); }),
+       {},
+       {{"peer: ", "rank 1"}, {"peer: ", "aborted: the user wants it"}, {"peer: ", "rank 1"}}},
+      {"slow reader",
+       3,
+       [](Actor& a) {
+         a.join();
+         std::vector<float> data(1'000'000, 1.f);
+         for (int i = 0; i < 4; ++i) {
+           if (a.who() == 1) std::this_thread::sleep_for(2 * kHeartbeatMs * 1ms);
+           a.communicator().all_reduce(data.data(), data.size(), DataType::kF32, ReduceOp::kMax);
+         }
+         a.leave();
+       },
+       {},
+       {{"done"}, {"done"}, {"done"}},
+       8s},
+  };
+}
+
+std::vector<Fault> faults_of_connections() {
+  const Expected named = all_name("peer: ", "rank 1");
+  // A library may hide a broken connection until the deadline, and may blame the rank that it
+  // happens to wait for.
+  const Expected noticed = all_name("peer: ", "rank ");
+  const auto reset = working_while([](Actor& a) {
+    const sockaddr nowhere{AF_UNSPEC, {}};  // connecting a TCP socket to nowhere sends a reset
+    each_connection(a, [&](int fd) { connect(fd, &nowhere, sizeof nowhere); });
+  });
+  const auto half_close =
+      working_while([](Actor& a) { each_connection(a, [](int fd) { shutdown(fd, SHUT_WR); }); });
+  return {
+      {"connections reset", 3, reset, {}, named, 5s, {"socket"}},
+      {"connections reset", 3, reset, {}, noticed, 8s, {"gloo", "zmq"}},
+      {"connections half closed", 3, half_close, {}, named, 5s, {"socket"}},
+      {"connections half closed", 3, half_close, {}, noticed, 8s, {"gloo", "zmq"}},
+      {"garbage on the connections",
+       3,
+       [](Actor& a) {
+         a.join();
+         a.communicator().barrier();
+         std::this_thread::sleep_for(200ms);
+         if (a.who() == 1) {
+           const std::string noise(100, '!');
+           each_connection(a, [&](int fd) { send(fd, noise.data(), noise.size(), MSG_NOSIGNAL); });
+           std::this_thread::sleep_for(500ms);
+         }
+         a.communicator().barrier();
+         a.communicator().barrier();
+       },
+       {},
+       {{"mismatch: ", "rank 1", "something unknown"},
+        {"peer: "},
+        {"mismatch: ", "rank 1", "something unknown"}},
+       5s,
+       {"socket"}},
+      {"a message cut short",
+       3,
+       [](Actor& a) {
+         a.join();
+         a.communicator().barrier();
+         std::this_thread::sleep_for(200ms);
+         if (a.who() == 1) {
+           each_connection(a, [&](int fd) { send(fd, "12345", 5, MSG_NOSIGNAL); });
+           _exit(0);
+         }
+         a.communicator().barrier();
+       },
+       {},
+       {{"peer: ", "rank 1 (host "}, kAnything, {"peer: ", "rank 1 (host "}},
+       5s,
+       {"socket"}},
+  };
+}
+
+std::vector<Fault> faults_of_calls() {
+  const Expected named = all_name("mismatch: ", "rank 1");
+  const auto reduce = [](backends::Communicator& c, std::size_t count, DataType type) {
+    std::vector<char> data(count * size_of(type));
+    c.all_reduce(data.data(), count, type, ReduceOp::kSum);
+  };
+  return {
+      {"operation",
+       3,
+       calling([=](auto& c, bool odd) { odd ? c.barrier() : reduce(c, 100, DataType::kF32); }),
+       {},
+       named},
+      {"count",
+       3,
+       calling([=](auto& c, bool odd) { reduce(c, odd ? 8 : 7, DataType::kF32); }),
+       {},
+       named},
+      {"count, large",
+       3,
+       calling([=](auto& c, bool odd) { reduce(c, odd ? 300'000 : 7, DataType::kF32); }),
+       {},
+       named},
+      {"type",
+       3,
+       calling([=](auto& c, bool odd) { reduce(c, 64, odd ? DataType::kI64 : DataType::kF64); }),
+       {},
+       named},
+      {"order",
+       3,
+       calling([=](auto& c, bool odd) {
+         reduce(c, odd ? 2000 : 1000, DataType::kF32);
+         reduce(c, odd ? 1000 : 2000, DataType::kF32);
+       }),
+       {},
+       named},
+      {"root",
+       3,
+       calling([](auto& c, bool odd) {
+         std::vector<char> data(100'000);
+         c.broadcast(data.data(), data.size(), odd ? 1 : 0);
+       }),
+       {},
+       named},
+  };
+}
+
+}  // namespace fault_list

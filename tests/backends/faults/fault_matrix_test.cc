@@ -1,0 +1,109 @@
+// Faults x backends between processes: nobody hangs, every survivor's error has the right kind and
+// names the culprit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "tests/backends/faults/fault_list.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using fault_list::Fault;
+using fault_stage::Stage;
+
+std::vector<Fault> all_faults() {
+  std::vector<Fault> all;
+  for (auto&& some : {fault_list::faults_of_processes(), fault_list::faults_of_connections(),
+                      fault_list::faults_of_calls(), fault_list::faults_of_meeting()})
+    all.insert(all.end(), some.begin(), some.end());
+  return all;
+}
+
+std::vector<std::string> process_backends() {
+  std::vector<std::string> names;
+  for (const backends::BackendInfo& b : backends::list_backends()) {
+    if (b.usable && !b.device_memory && b.name != "inproc") names.push_back(b.name);
+  }
+  return names;
+}
+
+// [fault][backend]: seconds, "FAILED" or "-".
+std::map<std::string, std::map<std::string, std::string>> matrix;
+
+class MatrixPrinter : public ::testing::Environment {
+ public:
+  void TearDown() override {
+    const std::vector<std::string> backends = process_backends();
+    std::printf("%-28s", "fault");
+    for (const std::string& b : backends) std::printf(" %9s", b.c_str());
+    std::set<std::string> shown;
+    for (const Fault& fault : all_faults()) {
+      if (matrix.count(fault.name) == 0 || !shown.insert(fault.name).second) continue;
+      std::printf("\n%-28s", fault.name);
+      for (const std::string& b : backends) std::printf(" %9s", matrix[fault.name][b].c_str());
+    }
+    std::printf("\n");
+  }
+};
+[[maybe_unused]] ::testing::Environment* const printer =
+    ::testing::AddGlobalTestEnvironment(new MatrixPrinter);
+
+struct Cell {
+  Fault fault;
+  std::string backend;
+};
+void PrintTo(const Cell& c, std::ostream* out) { *out << c.fault.name << " x " << c.backend; }
+
+std::vector<Cell> cells() {
+  std::vector<Cell> all;
+  for (const Fault& fault : all_faults()) {
+    for (const std::string& backend : process_backends()) {
+      const bool fits = fault.backends.empty() ||
+                        std::ranges::find(fault.backends, backend) != fault.backends.end();
+      if (fits) all.push_back({fault, backend});
+    }
+  }
+  return all;
+}
+
+class FaultMatrix : public ::testing::TestWithParam<Cell> {};
+
+TEST_P(FaultMatrix, IsNoticedAndNamed) {
+  const auto& [fault, backend] = GetParam();
+  for (const std::string& b : process_backends()) matrix[fault.name].try_emplace(b, "-");
+  auto start = Clock::now();
+  Stage stage(backend, 3, fault.processes, fault.body);
+  if (fault.strike) {
+    ASSERT_TRUE(stage.all_ready());
+    std::this_thread::sleep_for(300ms);
+    start = Clock::now();
+    fault.strike(stage);
+  }
+  for (int who = 0; who < stage.size(); ++who) {
+    if (fault.expected[static_cast<std::size_t>(who)].empty()) continue;
+    const std::string outcome = stage.outcome(who, start + fault.within);
+    for (const std::string& part : fault.expected[static_cast<std::size_t>(who)])
+      EXPECT_NE(outcome.find(part), std::string::npos)
+          << "process " << who << " lacks \"" << part << "\": " << outcome;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s",
+                std::chrono::duration<double>(Clock::now() - start).count());
+  matrix[fault.name][backend] = HasFailure() ? "FAILED" : text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, FaultMatrix, ::testing::ValuesIn(cells()), [](const auto& cell) {
+  std::string name = std::string(cell.param.fault.name) + "_" + cell.param.backend;
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  return name;
+});
+
+}  // namespace

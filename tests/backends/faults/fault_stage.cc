@@ -1,0 +1,175 @@
+// Forking, listening to and ending the ranks of a scene.
+#include "tests/backends/faults/fault_stage.h"
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/store/tcp_socket.h"
+
+namespace fault_stage {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+constexpr unsigned kLifetimeSeconds = 20;  // of a process whose parent is gone
+
+std::string run(Actor& actor, const std::function<void(Actor&)>& body) {
+  try {
+    body(actor);
+    return "done";
+  } catch (const backends::PeerError& e) {
+    return std::string("peer: ") + e.what();
+  } catch (const backends::MismatchError& e) {
+    return std::string("mismatch: ") + e.what();
+  } catch (const backends::AuthenticationError& e) {
+    return std::string("authentication: ") + e.what();
+  } catch (const backends::ConfigurationError& e) {
+    return std::string("configuration: ") + e.what();
+  } catch (const std::exception& e) {
+    return std::string("other: ") + e.what();
+  }
+}
+
+}  // namespace
+
+backends::GroupOptions Actor::options(int rank) const {
+  backends::GroupOptions o = group_harness::options_for(rank, world_size_, door_.port);
+  group_harness::choose_backend(o, backend_);
+  o.heartbeat_ms = kHeartbeatMs;
+  o.rendezvous_timeout_ms = 6000;
+  o.timeout_ms = 3000;
+  if (rank == 0 && who_ == 0) o.listen_fd = door_.fd;
+  return o;
+}
+
+void Actor::join(const backends::GroupOptions& options) {
+  group_ = backends::join_group(options);
+  communicator_ = group_->make_communicator();
+  say("ready");
+}
+
+void Actor::work(int rounds) {
+  std::vector<std::int64_t> data(50'000);
+  for (int round = 0; round < rounds; ++round) {
+    if (round % 50 == 0) group_->set_activity("step " + std::to_string(round));
+    for (std::size_t i = 0; i < data.size(); ++i)
+      data[i] = round + static_cast<std::int64_t>(i) * who_;
+    communicator_->all_reduce(data.data(), data.size(), backends::DataType::kI64,
+                              backends::ReduceOp::kSum);
+    const int ranks = world_size_ * (world_size_ - 1) / 2;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      if (data[i] !=
+          static_cast<std::int64_t>(round) * world_size_ + static_cast<std::int64_t>(i) * ranks)
+        throw std::runtime_error("wrong sum at " + std::to_string(i) + " in round " +
+                                 std::to_string(round));
+    }
+    group_->check();
+  }
+  leave();
+}
+
+void Actor::leave() {
+  communicator_.reset();
+  group_->leave();
+  group_.reset();
+}
+
+void Actor::say(const std::string& line) const {
+  const std::string text = line + "\n";
+  [[maybe_unused]] const ssize_t n = write(out_, text.data(), text.size());
+}
+
+std::vector<int> Actor::data_connections() const {
+  std::vector<int> found;
+  DIR* folder = opendir("/proc/self/fd");
+  while (const dirent* entry = folder != nullptr ? readdir(folder) : nullptr) {
+    const int fd = std::atoi(entry->d_name);
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    if (fd < 3 || getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0 ||
+        peer.sin_family != AF_INET)
+      continue;
+    if (ntohs(peer.sin_port) == door_.port || backends::local_endpoint(fd).port == door_.port)
+      continue;
+    found.push_back(fd);
+  }
+  if (folder != nullptr) closedir(folder);
+  return found;
+}
+
+Stage::Stage(const std::string& backend, int world_size, int count,
+             const std::function<void(Actor&)>& body)
+    : door_(group_harness::open_door()) {
+  for (int who = 0; who < count; ++who) {
+    int ends[2];
+    if (pipe(ends) != 0) throw std::runtime_error("pipe");
+    const pid_t pid = fork();
+    if (pid == 0) {
+      alarm(kLifetimeSeconds);
+      if (who != 0) close(door_.fd);
+      std::string last;
+      {
+        Actor actor(who, backend, world_size, door_, ends[1]);
+        last = run(actor, body);
+      }
+      last += "\n";
+      [[maybe_unused]] const ssize_t n = write(ends[1], last.data(), last.size());
+      _exit(0);
+    }
+    close(ends[1]);
+    processes_.push_back({pid, ends[0], "", false});
+  }
+  close(door_.fd);
+}
+
+Stage::~Stage() {
+  for (Process& p : processes_) {
+    kill(p.pid, SIGKILL);
+    waitpid(p.pid, nullptr, 0);
+    close(p.out);
+  }
+}
+
+bool Stage::read_more(Process& p, Clock::time_point deadline) {
+  pollfd polled{p.out, POLLIN, 0};
+  if (poll(&polled, 1, backends::milliseconds_left(deadline)) <= 0) return false;
+  char buffer[4096];
+  const ssize_t n = read(p.out, buffer, sizeof buffer);
+  if (n > 0) p.text.append(buffer, static_cast<std::size_t>(n));
+  p.ended = n <= 0;
+  return n > 0;
+}
+
+bool Stage::all_ready() {
+  const auto deadline = Clock::now() + 10s;
+  for (Process& p : processes_) {
+    while (p.text.find("ready\n") == std::string::npos) {
+      if (!read_more(p, deadline)) return false;
+    }
+  }
+  return true;
+}
+
+void Stage::strike(int who, int signal) const { kill(pid(who), signal); }
+
+std::string Stage::outcome(int who, Clock::time_point deadline) {
+  Process& p = processes_[static_cast<std::size_t>(who)];
+  while (read_more(p, deadline)) {
+  }
+  std::string text = p.text;
+  if (!text.empty()) text.pop_back();
+  const std::string last =
+      text.substr(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);
+  return p.ended ? last : "hangs (\"" + last + "\")";
+}
+
+}  // namespace fault_stage

@@ -1,0 +1,165 @@
+// Faults of ranks that meet: strangers, wrong identities, leftovers.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "backends/store/secret.h"
+#include "backends/store/store_session.h"
+#include "tests/backends/faults/fault_list.h"
+
+namespace fault_list {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using backends::GroupOptions;
+
+std::function<void(Actor&)> joining(const std::function<void(GroupOptions&, int who)>& change) {
+  return [change](Actor& a) {
+    GroupOptions o = a.options(a.who());
+    o.rendezvous_timeout_ms = a.who() == 0 ? 1500 : 4000;  // rank 0 tells the others
+    change(o, a.who());
+    a.join(o);
+    a.work(3);
+  };
+}
+
+// A stranger who sends what it likes to the store's port, on twenty connections.
+void bother(int port) {
+  std::vector<backends::Socket> strangers;
+  const std::string noise(3000, '\xff');
+  for (int i = 0; i < 20; ++i) {
+    std::string reason;
+    strangers.push_back(backends::connect_to({"127.0.0.1", port}, Clock::now() + 1s, reason));
+    if (strangers.back())
+      (void)backends::write_by(strangers.back().fd(),
+                               noise.substr(0, static_cast<std::size_t>(i) * 150),
+                               Clock::now() + 1s);
+  }
+  std::this_thread::sleep_for(300ms);
+}
+
+}  // namespace
+
+std::vector<Fault> faults_of_meeting() {
+  return {
+      {"garbage at the store's port",
+       3,
+       work_a_while,
+       [](Stage& s) { bother(s.port()); },
+       {{"done"}, {"done"}, {"done"}},
+       8s},
+      {"wrong secret",
+       3,
+       joining([](GroupOptions& o, int who) {
+         if (who == 1) o.secret = std::string(64, 'a');
+       }),
+       {},
+       {{"peer: ", "missing 1 of 3 ranks: 1", "secret"},
+        {"authentication: "},
+        {"peer: ", "missing 1 of 3 ranks: 1"}}},
+      {"wrong protocol version",
+       3,
+       [](Actor& a) {
+         GroupOptions o = a.options(a.who());
+         o.rendezvous_timeout_ms = a.who() == 0 ? 1500 : 4000;
+         if (a.who() != 1) return a.join(o);
+         backends::Hello hello;
+         hello.version += 1;
+         hello.rank = 1;
+         hello.world_size = 3;
+         const backends::Secret secret = backends::load_secret(group_harness::kSecret, "");
+         std::string reason;
+         for (int i = 0; i < 50; ++i) {
+           (void)backends::open_session({"127.0.0.1", a.port()}, secret, hello, Clock::now() + 2s,
+                                        backends::Doubt::kNone, reason);
+           std::this_thread::sleep_for(50ms);
+         }
+         throw std::runtime_error(reason);
+       },
+       {},
+       {{"missing 1 of 3 ranks: 1", "version"},
+        {"mismatch: ", "version"},
+        {"missing 1 of 3 ranks: 1"}}},
+      {"duplicate rank",
+       4,
+       [](Actor& a) {
+         GroupOptions o = a.options(a.who() == 3 ? 1 : a.who());
+         if (a.who() == 3) std::this_thread::sleep_for(500ms);
+         a.join(o);
+         for (int i = 0; i < 30; ++i) {
+           std::this_thread::sleep_for(50ms);
+           a.communicator().barrier();
+         }
+         a.leave();
+       },
+       {},
+       {{"done"}, {"done"}, {"done"}, {"mismatch: ", "rank 1"}},
+       8s},
+      {"wrong world size",
+       3,
+       joining([](GroupOptions& o, int who) {
+         if (who == 1) o.world_size = 4;
+       }),
+       {},
+       all_name("mismatch: ", "rank 1")},
+      {"other configuration",
+       3,
+       joining([](GroupOptions& o, int who) { o.config_digest = who == 1 ? "b" : "a"; }),
+       {},
+       all_name("mismatch: ", "rank 1")},
+      {"port taken",
+       3,
+       [](Actor& a) {
+         GroupOptions o = a.options(a.who());
+         o.rendezvous_timeout_ms = 3000;
+         o.listen_fd = -1;  // rank 0 tries for itself, while its process holds the port by the
+                            // other descriptor
+         a.join(o);
+       },
+       {},
+       {{"peer: ", "the port is taken"}, {"peer: ", "rank 0"}, {"peer: ", "rank 0"}},
+       8s},
+      {"stale rendezvous file",
+       3,
+       [](Actor& a) {
+         GroupOptions o = a.options(a.who());
+         const std::string path =
+             std::filesystem::temp_directory_path() / ("engine-fault-" + std::to_string(getppid()));
+         if (a.who() == 1) {  // a run before left it, killed
+           GroupOptions before = o;
+           before.init_method = "file://" + path;
+           before.rank = 0;
+           before.listen_fd = -1;
+           if (const pid_t pid = fork(); pid == 0) {
+             alarm(5);
+             try {
+               backends::join_group(before);
+             } catch (const std::exception&) {
+             }
+             _exit(0);
+           } else {
+             while (!std::filesystem::exists(path)) std::this_thread::sleep_for(10ms);
+             kill(pid, SIGKILL);
+             waitpid(pid, nullptr, 0);
+           }
+         } else {
+           while (!std::filesystem::exists(path)) std::this_thread::sleep_for(10ms);
+           std::this_thread::sleep_for(100ms);
+         }
+         o.init_method = "file://" + path;
+         o.listen_fd = -1;
+         a.join(o);
+         a.work(10);
+         if (a.who() == 0) std::filesystem::remove(path);
+       },
+       {},
+       {{"done"}, {"done"}, {"done"}},
+       8s},
+  };
+}
+
+}  // namespace fault_list

@@ -1,0 +1,266 @@
+// Processes that die or freeze: the others learn who, soon, and end.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "tests/backends/group_harness.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using backends::DataType;
+using backends::ReduceOp;
+
+// One forked rank and what it wrote.
+struct Rank {
+  pid_t pid = -1;
+  int out = -1;
+  std::string text;
+};
+
+constexpr int kHeartbeatMs = 300;
+
+// Reduces until something is wrong, and writes what.
+void work(int rank, int world_size, const group_harness::Door& door, int out) {
+  const auto say = [out](const std::string& text) {
+    [[maybe_unused]] const ssize_t n = write(out, text.data(), text.size());
+  };
+  try {
+    backends::GroupOptions o = group_harness::options_for(rank, world_size, door.port);
+    o.heartbeat_ms = kHeartbeatMs;
+    if (rank == 0)
+      o.listen_fd = door.fd;
+    else
+      close(door.fd);
+    const auto group = backends::join_group(o);
+    const auto communicator = group->make_communicator();
+    std::vector<float> data(100'000, 1.f);
+    say("ready\n");
+    for (int step = 0;; ++step) {
+      if (step % 50 == 0) group->set_activity("step " + std::to_string(step));
+      communicator->all_reduce(data.data(), data.size(), DataType::kF32, ReduceOp::kMax);
+      group->check();
+    }
+  } catch (const backends::PeerError& error) {
+    say(std::string("peer: ") + error.what() + "\n");
+  } catch (const std::exception& error) {
+    say(std::string("other: ") + error.what() + "\n");
+  }
+}
+
+class RankFailure : public ::testing::Test {
+ protected:
+  void start(int world_size) {
+    const group_harness::Door door = group_harness::open_door();
+    for (int r = 0; r < world_size; ++r) {
+      int ends[2];
+      ASSERT_EQ(pipe(ends), 0);
+      const pid_t pid = fork();
+      ASSERT_GE(pid, 0);
+      if (pid == 0) {
+        alarm(30);
+        work(r, world_size, door, ends[1]);
+        _exit(69);
+      }
+      close(ends[1]);
+      ranks_.push_back({pid, ends[0], ""});
+    }
+    close(door.fd);
+    for (Rank& r : ranks_) ASSERT_TRUE(read_until(r, "ready\n", 10s)) << r.text;
+    std::this_thread::sleep_for(300ms);
+  }
+  void TearDown() override {
+    for (Rank& r : ranks_) {
+      kill(r.pid, SIGKILL);
+      waitpid(r.pid, nullptr, 0);
+      close(r.out);
+    }
+  }
+  static bool read_until(Rank& rank, const std::string& part, std::chrono::milliseconds time) {
+    const auto until = Clock::now() + time;
+    while (rank.text.find(part) == std::string::npos) {
+      pollfd p{rank.out, POLLIN, 0};
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+      if (left <= 0 || poll(&p, 1, static_cast<int>(left)) <= 0) return false;
+      char buffer[4096];
+      const ssize_t n = read(rank.out, buffer, sizeof buffer);
+      if (n <= 0) return false;
+      rank.text.append(buffer, static_cast<std::size_t>(n));
+    }
+    return true;
+  }
+  // Strikes one rank; every other must say in time who it was, and then end.
+  void strike(int victim, int signal, std::chrono::milliseconds time, const std::string& cause) {
+    const auto before = Clock::now();
+    kill(ranks_[static_cast<std::size_t>(victim)].pid, signal);
+    const std::string name = "rank " + std::to_string(victim) + " (host ";
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      if (static_cast<int>(r) == victim) continue;
+      Rank& rank = ranks_[r];
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(time - (Clock::now() - before));
+      EXPECT_TRUE(read_until(rank, "peer: ", std::max(left, 1ms)) && read_until(rank, "\n", 100ms))
+          << "rank " << r << ": " << rank.text;
+      EXPECT_NE(rank.text.find(name), std::string::npos) << rank.text;
+      EXPECT_NE(
+          rank.text.find("pid " + std::to_string(ranks_[static_cast<std::size_t>(victim)].pid)),
+          std::string::npos)
+          << rank.text;
+      EXPECT_NE(rank.text.find(cause), std::string::npos) << rank.text;
+      EXPECT_NE(rank.text.find("last activity: step "), std::string::npos) << rank.text;
+    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      if (static_cast<int>(r) == victim) continue;
+      int status = 0;
+      const auto until = Clock::now() + 5s;
+      while (waitpid(ranks_[r].pid, &status, WNOHANG) == 0 && Clock::now() < until)
+        std::this_thread::sleep_for(10ms);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 69)
+          << "rank " << r << " hangs after the failure, or died: " << status;
+    }
+  }
+  std::vector<Rank> ranks_;
+};
+
+TEST_F(RankFailure, AKilledRankIsNamedByAllWithinTwoSeconds) {
+  start(3);
+  strike(1, SIGKILL, 2s, "died");
+}
+
+TEST_F(RankFailure, AKilledRankZeroIsNamedByAllWithinTwoSeconds) {
+  start(3);
+  strike(0, SIGKILL, 2s, "died");
+}
+
+TEST_F(RankFailure, AFrozenRankIsNamedWithinAFewHeartbeats) {
+  start(3);
+  strike(2, SIGSTOP, 5 * kHeartbeatMs * 1ms + 1s, "no heartbeat");
+}
+
+TEST_F(RankFailure, AFrozenRankZeroIsNamedWithinAFewHeartbeats) {
+  start(3);
+  strike(0, SIGSTOP, 5 * kHeartbeatMs * 1ms + 1s, "no heartbeat");
+}
+
+// Runs three thread ranks where rank 1 ends early in its own way; returns what each threw.
+std::vector<std::string> with_early_end(const std::string& backend) {
+  std::vector<std::unique_ptr<backends::Group>> groups(3);
+  group_harness::Door door;
+  if (backend == "inproc")
+    groups = backends::make_inproc_groups(3, 20'000);
+  else
+    door = group_harness::open_door();
+  return group_harness::outcomes(3, [&](int rank) {
+    auto& group = groups[static_cast<std::size_t>(rank)];
+    if (!group) {
+      backends::GroupOptions o = group_harness::options_for(rank, 3, door.port);
+      group_harness::choose_backend(o, backend);
+      if (rank == 0) o.listen_fd = door.fd;
+      group = backends::join_group(o);
+    }
+    auto communicator = group->make_communicator();
+    double value = 1;
+    communicator->all_reduce(&value, 1, DataType::kF64, ReduceOp::kSum);
+    if (rank == 1) group->set_activity("reading data");
+    std::this_thread::sleep_for(300ms);
+    if (rank == 1) {
+      communicator.reset();
+      group.reset();
+      return;
+    }
+    communicator->all_reduce(&value, 1, DataType::kF64, ReduceOp::kSum);
+  });
+}
+
+TEST(EarlyEnd, ARankThatGivesUpIsNamedByTheOthers) {
+  for (const std::string& backend : group_harness::backend_names()) {
+    if (!group_harness::backend_fits(backend, 3)) continue;
+    const auto errors = with_early_end(backend);
+    EXPECT_EQ(errors[1], "");
+    for (const int r : {0, 2}) {
+      const std::string& error = errors[static_cast<std::size_t>(r)];
+      EXPECT_NE(error.find("peer: backend " + backend), std::string::npos) << error;
+      EXPECT_NE(error.find("all_reduce sum of 1 f64"), std::string::npos) << error;
+      EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
+      EXPECT_NE(error.find("ended before the others; last activity: reading data"),
+                std::string::npos)
+          << error;
+    }
+  }
+}
+
+TEST(EarlyEnd, LeavingInOrderIsNoDeath) {
+  for (const std::string& backend : group_harness::backend_names()) {
+    if (!group_harness::backend_fits(backend, 3)) continue;
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_NO_THROW(group_harness::run_ranks(backend, 3, [&](backends::Group& group) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(30 * ((group.rank() + i) % 3)));
+        group.check();
+      }));
+    }
+  }
+}
+
+TEST(Abort, WakesAWaitingCollective) {
+  for (const std::string& backend : group_harness::backend_names()) {
+    if (!group_harness::backend_fits(backend, 2)) continue;
+    const auto start = Clock::now();
+    std::string error;
+    const auto body = [&](backends::Group& group) {
+      const auto communicator = group.make_communicator();
+      if (group.rank() == 1) {
+        std::this_thread::sleep_for(1s);
+        return;
+      }
+      std::thread aborter([&] {
+        std::this_thread::sleep_for(200ms);
+        communicator->abort("the user wants it");
+      });
+      float value = 0;
+      try {
+        communicator->all_reduce(&value, 1, DataType::kF32, ReduceOp::kSum);
+      } catch (const backends::PeerError& caught) {
+        error = caught.what();
+      }
+      aborter.join();
+      EXPECT_LT(Clock::now() - start, 1s) << backend;
+    };
+    group_harness::run_ranks(backend, 2, body);
+    EXPECT_NE(error.find("aborted: the user wants it"), std::string::npos)
+        << backend << ": " << error;
+  }
+}
+
+// A call may begin at the very moment when the connections are broken off: it ends too, and not at
+// the timeout.
+TEST(BrokenOff, NoCallOfAnyKindSleepsOn) {
+  for (int repetition = 0; repetition < 60; ++repetition) {
+    const auto start = Clock::now();
+    EXPECT_THROW(group_harness::run_ranks(
+                     "gloo", 3,
+                     [&](backends::Group& group) {
+                       const auto communicator = group.make_communicator();
+                       std::vector<char> data(40), all(120);
+                       communicator->barrier();
+                       if (group.rank() == 2) communicator->abort("test");
+                       for (;;) {
+                         if (repetition % 2 == 0)
+                           communicator->broadcast(data.data(), data.size(), 0);
+                         else
+                           communicator->all_gather(data.data(), data.size(), all.data());
+                       }
+                     }),
+                 std::runtime_error);
+    ASSERT_LT(Clock::now() - start, 10s) << "repetition " << repetition;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,235 @@
+// Rank 0 is somewhere in a window of ports: taken ports, strangers, other jobs, and names that do
+// not resolve.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/identity/name_lookup.h"
+#include "backends/store/join.h"
+#include "tests/backends/group_harness.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using backends::GroupOptions;
+using backends::JoinedStore;
+using backends::Socket;
+using group_harness::outcomes;
+using Clock = std::chrono::steady_clock;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+#define EXPECT_CONTAINS(text, part) \
+  EXPECT_TRUE(contains(text, part)) << "\"" << (text) << "\" lacks \"" << (part) << "\""
+
+// A run of `count` ports that are all free now, below those that the kernel hands out, and apart
+// from those of tests that run beside this one.
+int free_ports(int count) {
+  static int turn = 0;
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    const int first = 12'000 + (getpid() * 211 + 37 * turn++) % 600 * 32;
+    std::vector<Socket> held;
+    try {
+      for (int i = 0; i < count; ++i)
+        held.push_back(backends::listen_on({"127.0.0.1", first + i}, 0ms));
+      return first;
+    } catch (const backends::Error&) {
+      // One is taken: elsewhere.
+    }
+  }
+  throw std::runtime_error("no free ports in a row");
+}
+
+GroupOptions options(int rank, int world_size, int port, const std::string& job, int window = 16) {
+  GroupOptions o = group_harness::options_for(rank, world_size, port);
+  if (!job.empty()) o.job_id = job + " " + std::to_string(getpid());  // tests run side by side
+  o.port_window = window;
+  return o;
+}
+
+// Listens; accepts and answers garbage, or says nothing.
+class Stranger {
+ public:
+  Stranger(int port, bool answers)
+      : listener_(backends::listen_on({"127.0.0.1", port}, 0ms)), answers_(answers) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Stranger() {
+    stop_ = true;
+    thread_.join();
+  }
+  int visits() const { return visits_; }
+
+ private:
+  void run() {
+    std::vector<Socket> visitors;
+    while (!stop_) {
+      pollfd p{listener_.fd(), POLLIN, 0};
+      if (poll(&p, 1, 20) <= 0) continue;
+      visitors.emplace_back(accept(listener_.fd(), nullptr, nullptr));
+      ++visits_;
+      if (answers_)
+        (void)backends::write_by(visitors.back().fd(), "SSH-2.0-OpenSSH_9.2p1\r\n",
+                                 Clock::now() + 1s);
+    }
+  }
+  Socket listener_;
+  const bool answers_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> visits_{0};
+  std::thread thread_;
+};
+
+TEST(PortWindow, TwoJobsThatStartAtOnceNeitherCollideNorMerge) {
+  for (int repetition = 0; repetition < 5; ++repetition) {
+    const int port = free_ports(16);
+    const auto errors = outcomes(6, [&](int i) {
+      const int rank = i % 3;
+      const std::string job = i < 3 ? "red" : "blue";
+      if (rank == 0 && repetition % 2 == 1) std::this_thread::sleep_for(i < 3 ? 50ms : 150ms);
+      JoinedStore joined = backends::join_store(options(rank, 3, port, job));
+      joined.store->set("job of " + std::to_string(rank), job);
+      for (int r = 0; r < 3; ++r)
+        EXPECT_EQ(joined.store->get("job of " + std::to_string(r), 5s), job);
+      joined.store->leave(5s);
+    });
+    EXPECT_EQ(errors, std::vector<std::string>(6));
+  }
+}
+
+TEST(PortWindow, StrangersOnTheFirstPortsArePassedOver) {
+  const int port = free_ports(16);
+  const Stranger chatty(port, true), silent(port + 1, false);
+  std::mutex mutex;
+  std::vector<std::string> notices;
+  const auto start = Clock::now();
+  const auto errors = outcomes(3, [&](int rank) {
+    GroupOptions o = options(rank, 3, port, "j");
+    if (rank == 0)
+      o.notice = [&](const std::string& line) {
+        const std::lock_guard lock(mutex);
+        notices.push_back(line);
+      };
+    backends::join_store(o).store->leave(5s);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+  EXPECT_LT(Clock::now() - start, 4s) << "a second for the silent one, in one round or two";
+  EXPECT_GE(chatty.visits(), 1);
+  EXPECT_GE(silent.visits(), 1);
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_EQ(notices[0], "port " + std::to_string(port) +
+                            " of 127.0.0.1 is taken: meeting on port " + std::to_string(port + 2));
+}
+
+TEST(PortWindow, AFullWindowIsSaid) {
+  const int port = free_ports(3);
+  std::vector<Socket> taken;
+  for (int i = 0; i < 3; ++i) taken.push_back(backends::listen_on({"127.0.0.1", port + i}));
+  const auto errors = outcomes(1, [&](int) { backends::join_store(options(0, 2, port, "j", 3)); });
+  EXPECT_CONTAINS(errors[0], "peer: rank 0 cannot listen on 127.0.0.1: the ports " +
+                                 std::to_string(port) + " to " + std::to_string(port + 2));
+}
+
+TEST(PortWindow, WithoutRank0TheDeadlineHoldsAndTheStrangerIsNamed) {
+  const int port = free_ports(16);
+  const Stranger silent(port, false), chatty(port + 3, true);
+  const auto start = Clock::now();
+  const auto errors = outcomes(1, [&](int) {
+    GroupOptions o = options(1, 2, port, "j");
+    o.rendezvous_timeout_ms = 1500;
+    backends::join_store(o);
+  });
+  EXPECT_LT(Clock::now() - start, 3s);
+  EXPECT_CONTAINS(errors[0], "rank 0 did not come at 127.0.0.1, ports " + std::to_string(port) +
+                                 " to " + std::to_string(port + 15));
+  EXPECT_CONTAINS(errors[0], "what listens there does not");
+}
+
+TEST(PortWindow, ADifferentConfigurationOfTheSameJobIsStillAMismatch) {
+  const int port = free_ports(16);
+  const auto errors = outcomes(2, [&](int rank) {
+    GroupOptions o = options(rank, 2, port, "j");
+    o.config_digest = rank == 0 ? "aaaa" : "bbbb";
+    backends::join_store(o);
+  });
+  for (const std::string& error : errors) EXPECT_CONTAINS(error, "mismatch: configuration digest");
+}
+
+TEST(PortWindow, AnotherSecretIsAnAuthenticationErrorAtTheDeadline) {
+  const int port = free_ports(16);
+  const auto errors = outcomes(2, [&](int rank) {
+    GroupOptions o = options(rank, 2, port, "j");
+    o.rendezvous_timeout_ms = 1200;
+    if (rank == 1) o.secret = std::string(64, 'a');
+    backends::join_store(o);
+  });
+  EXPECT_CONTAINS(errors[0], "missing 1 of 2 ranks: 1");
+  EXPECT_EQ(errors[1].rfind("authentication: ", 0), 0u) << errors[1];
+}
+
+TEST(PortWindow, AWindowNeedsAJobId) {
+  const auto errors = outcomes(1, [&](int) { backends::join_store(options(0, 2, 2000, "")); });
+  EXPECT_CONTAINS(errors[0],
+                  "configuration: a window of 16 ports: expected 1 or more, and a job id");
+}
+
+TEST(Names, UnresolvableHostsAreRetriedUntilTheDeadlineAndNamed) {
+  for (const int rank : {0, 1}) {
+    const auto start = Clock::now();
+    const auto errors = outcomes(1, [&](int) {
+      GroupOptions o = options(rank, 2, 2000, "j");
+      o.init_method = "tcp://no-such-host.invalid:2000";
+      o.rendezvous_timeout_ms = 700;
+      backends::join_store(o);
+    });
+    EXPECT_CONTAINS(errors[0], "peer: no rendezvous after");
+    EXPECT_CONTAINS(errors[0], "cannot resolve host \"no-such-host.invalid\"");
+    EXPECT_GE(Clock::now() - start, 700ms) << "it gave up early";
+    EXPECT_LT(Clock::now() - start, 3s);
+  }
+}
+
+TEST(Names, ALookUpEndsAtTheDeadline) {
+  std::string reason;
+  EXPECT_TRUE(backends::look_up_host("no-such-host.invalid", Clock::now(), reason).empty());
+  EXPECT_CONTAINS(reason, "\"no-such-host.invalid\"");
+  EXPECT_EQ(backends::look_up_host("10.1.2.3", Clock::now(), reason),
+            std::vector<std::string>{"10.1.2.3"});
+  EXPECT_EQ(backends::look_up_host("::1", Clock::now(), reason), std::vector<std::string>{"::1"});
+  EXPECT_TRUE(backends::is_loopback("127.0.1.1") && backends::is_loopback("::1"));
+  EXPECT_FALSE(backends::is_loopback("10.0.0.1") || backends::is_loopback("localhost"));
+}
+
+// "0x7f000001" is no numeric address to this program, but the resolver makes 127.0.0.1 of it: like
+// a host whose own table gives its name to loopback.
+TEST(Names, AMasterThatResolvesToLoopbackIsRefusedInAMultiHostWorld) {
+  const auto join = [](int rank, int local_world_size, const std::string& interface) {
+    GroupOptions o = options(rank, 2, group_harness::free_port(), "j");
+    o.init_method = "tcp://0x7f000001:" + std::to_string(group_harness::free_port());
+    o.local_world_size = local_world_size;
+    o.interface = interface;
+    o.rendezvous_timeout_ms = 500;
+    backends::join_store(o);
+  };
+  for (const std::string& error : outcomes(2, [&](int rank) { join(rank, 1, ""); })) {
+    EXPECT_CONTAINS(
+        error, "configuration: the host of rank 0, \"0x7f000001\", resolves to 127.0.0.1 here");
+    EXPECT_CONTAINS(error, "--iface");
+  }
+  // One host, or nobody knows: it is tried.
+  for (const int local : {0, 2})
+    EXPECT_CONTAINS(outcomes(1, [&](int) { join(0, local, ""); })[0], "peer: no rendezvous after");
+  // With an interface rank 0 is looked for there.
+  EXPECT_CONTAINS(outcomes(2, [&](int rank) { join(rank, 1, "lo"); })[1],
+                  "peer: no rendezvous after");
+}
+
+}  // namespace

@@ -1,0 +1,190 @@
+// file:// : appears whole and private, goes at the end, and a leftover is seen for what it is.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/store/join.h"
+#include "tests/backends/group_harness.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using backends::GroupOptions;
+using backends::JoinedStore;
+using group_harness::outcomes;
+
+class FileRendezvous : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    unsetenv("ENGINE_SECRET");
+    unsetenv("ENGINE_SECRET_FILE");
+  }
+  GroupOptions options(int rank, int world_size) {
+    GroupOptions o;
+    o.init_method = "file://" + path_;
+    o.rank = rank;
+    o.world_size = o.local_world_size = world_size;
+    o.rendezvous_timeout_ms = 10'000;
+    o.notice = [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      notices_.push_back(line);
+    };
+    return o;
+  }
+  std::vector<std::string> run(int world_size) {
+    return outcomes(world_size, [&](int rank) {
+      if (rank == 0)
+        std::this_thread::sleep_for(100ms);  // the others look for the file before it is there
+      JoinedStore joined = backends::join_store(options(rank, world_size));
+      struct stat status {};
+      EXPECT_EQ(stat(path_.c_str(), &status), 0);
+      EXPECT_EQ(status.st_mode & 0777, 0600u);
+      joined.store->add("n", 1);
+      joined.store->leave(5s);
+    });
+  }
+  bool folder_is_empty() { return std::filesystem::is_empty(folder_.path()); }
+
+  test_support::TemporaryDirectory folder_;
+  const std::string path_ = folder_ / "meeting";
+  std::mutex mutex_;
+  std::vector<std::string> notices_;
+};
+
+TEST_F(FileRendezvous, TwoRunsInARowLeaveNothingBehind) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(run(3), std::vector<std::string>(3));
+    EXPECT_TRUE(folder_is_empty());
+  }
+  EXPECT_TRUE(notices_.empty()) << notices_[0];
+}
+
+TEST_F(FileRendezvous, TheFileGoesWhenTheGroupDoesNotForm) {
+  GroupOptions o = options(0, 2);
+  o.rendezvous_timeout_ms = 200;
+  EXPECT_THROW(backends::join_store(o), backends::PeerError);
+  EXPECT_TRUE(folder_is_empty());
+}
+
+TEST_F(FileRendezvous, TheLeftoverOfAKilledRunIsReplacedWithANotice) {
+  const pid_t child = fork();
+  if (child == 0) {
+    GroupOptions o = options(0, 2);
+    o.notice = nullptr;
+    try {
+      backends::join_store(o);
+    } catch (...) {
+    }
+    _exit(1);
+  }
+  std::string reason;
+  for (int i = 0; i < 200 && !backends::read_meeting(path_, reason); ++i)
+    std::this_thread::sleep_for(10ms);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  ASSERT_TRUE(backends::read_meeting(path_, reason));
+  EXPECT_EQ(run(2), std::vector<std::string>(2));
+  ASSERT_EQ(notices_.size(), 1u);
+  EXPECT_NE(notices_[0].find("replacing rendezvous file"), std::string::npos) << notices_[0];
+  EXPECT_NE(notices_[0].find("pid " + std::to_string(child)), std::string::npos) << notices_[0];
+  EXPECT_TRUE(folder_is_empty());
+}
+
+TEST_F(FileRendezvous, ALeftoverOfAnotherHostWhosePortIsClosedIsReplaced) {
+  backends::Meeting old;
+  old.endpoint = {"127.0.0.1", group_harness::free_port()};
+  old.nonce = old.secret_hex = std::string(64, '1');
+  old.pid = 1;
+  old.host = old.host_id = "elsewhere";
+  const backends::MeetingFile left(path_, old, [](const auto&) { return true; }, {});
+  EXPECT_EQ(run(2), std::vector<std::string>(2));
+  EXPECT_EQ(notices_.size(), 1u);
+}
+
+// Several jobs find the same leftover at once: one of them gets the file, and none takes it from
+// that one.
+TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    backends::Meeting old;
+    old.endpoint = {"127.0.0.1", group_harness::free_port()};
+    old.nonce = old.secret_hex = std::string(64, '1');
+    old.pid = 1;
+    old.host = old.host_id = "elsewhere";
+    const backends::MeetingFile left(path_, old, [](const auto&) { return true; }, {});
+    std::atomic<int> ready{0};
+    const auto errors = outcomes(6, [&](int job) {
+      GroupOptions o = options(0, 2);
+      o.job_id = "job " + std::to_string(job);
+      o.rendezvous_timeout_ms = 1500;
+      for (++ready; ready < 6;) std::this_thread::yield();
+      backends::join_store(o);
+    });
+    int winners = 0;
+    for (const std::string& error : errors) {
+      const bool won = error.find("missing 1 of 2 ranks: 1") != std::string::npos;
+      winners += won ? 1 : 0;
+      EXPECT_TRUE(won || error.find("belongs to a job that is running") != std::string::npos)
+          << error;
+    }
+    EXPECT_EQ(winners, 1);
+    EXPECT_TRUE(folder_is_empty());
+  }
+}
+
+TEST_F(FileRendezvous, ALeftoverWhosePortIsNowAnotherProgramsIsReplaced) {
+  const backends::Socket other =
+      backends::listen_on({"127.0.0.1", 0});  // accepts in the kernel, never answers
+  backends::Meeting old;
+  old.endpoint = backends::local_endpoint(other.fd());
+  old.nonce = old.secret_hex = std::string(64, '1');
+  old.pid = 1;
+  old.host = old.host_id = "elsewhere";
+  const backends::MeetingFile left(path_, old, [](const auto&) { return true; }, {});
+  EXPECT_EQ(run(2), std::vector<std::string>(2));
+  EXPECT_EQ(notices_.size(), 1u);
+  EXPECT_TRUE(folder_is_empty());
+}
+
+TEST_F(FileRendezvous, AFileOfARunningJobIsNotTakenAway) {
+  std::thread first([&] {
+    GroupOptions o = options(0, 2);
+    o.rendezvous_timeout_ms = 1500;
+    EXPECT_THROW(backends::join_store(o), backends::PeerError);
+  });
+  std::string reason;
+  while (!backends::read_meeting(path_, reason)) std::this_thread::sleep_for(10ms);
+  try {
+    backends::join_store(options(0, 2));
+    ADD_FAILURE();
+  } catch (const backends::PeerError& error) {
+    EXPECT_NE(std::string(error.what()).find("belongs to a job that is running"), std::string::npos)
+        << error.what();
+  }
+  first.join();
+}
+
+TEST_F(FileRendezvous, ForeignFilesAreNeitherReadNorReplaced) {
+  test_support::write_text(path_, "my thesis");
+  chmod(path_.c_str(), 0600);
+  EXPECT_THROW(backends::join_store(options(0, 2)), backends::ConfigurationError);
+  EXPECT_EQ(test_support::read_text(path_), "my thesis");
+  chmod(path_.c_str(), 0644);
+  EXPECT_THROW(backends::join_store(options(1, 2)), backends::AuthenticationError);
+}
+
+TEST_F(FileRendezvous, AFolderThatIsNotThereIsSaid) {
+  GroupOptions o = options(0, 2);
+  o.init_method = "file://" + path_ + "/no/such/folder";
+  EXPECT_THROW(backends::join_store(o), backends::ConfigurationError);
+}
+
+}  // namespace

@@ -1,0 +1,327 @@
+// The store: keys, who is let in, what is said to whom who is not, and that strangers cost nothing.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/store/join.h"
+#include "tests/backends/group_harness.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using backends::GroupOptions;
+using backends::JoinedStore;
+using group_harness::Door;
+using group_harness::kSecret;
+using group_harness::open_door;
+using group_harness::options_for;
+using group_harness::outcomes;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+#define EXPECT_CONTAINS(text, part) \
+  EXPECT_TRUE(contains(text, part)) << "\"" << (text) << "\" lacks \"" << (part) << "\""
+
+// Joins `world_size` ranks whose options `change` may alter; body gets each rank's store.
+std::vector<std::string> join_all(int world_size,
+                                  const std::function<void(int, GroupOptions&)>& change,
+                                  const std::function<void(int, JoinedStore&)>& body = {}) {
+  const Door door = open_door();
+  return outcomes(world_size, [&](int rank) {
+    GroupOptions o = options_for(rank, world_size, door.port);
+    if (rank == 0) o.listen_fd = door.fd;
+    if (change) change(rank, o);
+    JoinedStore joined = backends::join_store(o);
+    if (body) body(rank, joined);
+    joined.store->leave(5s);
+  });
+}
+
+backends::Socket stranger(int port) {
+  std::string reason;
+  backends::Socket socket =
+      backends::connect_to({"127.0.0.1", port}, std::chrono::steady_clock::now() + 2s, reason);
+  EXPECT_TRUE(socket) << reason;
+  return socket;
+}
+
+// Whether the other side closes within the time.
+bool is_closed_within(const backends::Socket& socket, std::chrono::milliseconds time) {
+  const auto until = std::chrono::steady_clock::now() + time;
+  char buffer[256];
+  for (;;) {
+    pollfd p{socket.fd(), POLLIN, 0};
+    if (poll(&p, 1, backends::milliseconds_left(until)) <= 0) return false;
+    if (recv(socket.fd(), buffer, sizeof buffer, 0) <= 0) return true;
+  }
+}
+
+TEST(Store, KeepsKeysForAllRanks) {
+  const auto errors = join_all(3, {}, [](int rank, JoinedStore& j) {
+    backends::Store& store = *j.store;
+    const std::string me = std::to_string(rank), next = std::to_string((rank + 1) % 3);
+    const std::string binary("\0\xff\n", 3);
+    store.set("from " + me, binary + me);
+    EXPECT_EQ(store.get("from " + next, 5s), binary + next);
+    store.add("sum", rank + 1);
+    store.set("added " + me, "");
+    for (int r = 0; r < 3; ++r) store.get("added " + std::to_string(r), 5s);
+    EXPECT_EQ(store.add("sum", 0), 6);
+    EXPECT_EQ(store.get("sum", 5s), "6");
+    if (rank == 0) {
+      store.set("gone", "x");
+      store.remove("gone");
+      EXPECT_THROW(store.get("gone", 50ms), backends::PeerError);
+      try {
+        store.get("nobody sets this", 50ms);
+        ADD_FAILURE();
+      } catch (const backends::PeerError& error) {
+        EXPECT_CONTAINS(error.what(), "nobody sets this");
+      }
+    }
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+}
+
+TEST(Store, LargeValuesPass) {
+  const std::string large(3'000'000, 'x');
+  EXPECT_EQ(join_all(2, {},
+                     [&](int rank, JoinedStore& j) {
+                       if (rank == 0) j.store->set("large", large);
+                       EXPECT_EQ(j.store->get("large", 5s), large);
+                     }),
+            std::vector<std::string>(2));
+}
+
+TEST(Store, AnyStartOrder) {
+  const int port = group_harness::free_port();
+  const auto errors = outcomes(3, [&](int rank) {
+    std::this_thread::sleep_for(rank == 0 ? 400ms : 0ms);
+    GroupOptions o = options_for(rank, 3, port);
+    JoinedStore joined = backends::join_store(o);
+    EXPECT_EQ(joined.address, "127.0.0.1");
+    joined.store->leave(5s);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+}
+
+TEST(Store, ListensOnTheGivenAddressOnly) {
+  EXPECT_THROW(backends::listen_on({"0.0.0.0", 0}), backends::ConfigurationError);
+  EXPECT_THROW(backends::listen_on({"::", 0}), backends::ConfigurationError);
+  EXPECT_THROW(backends::listen_on({"192.0.2.250", 0}), backends::ConfigurationError);
+  EXPECT_EQ(backends::local_endpoint(backends::listen_on({"localhost", 0}).fd())
+                .host.substr(0, 3)
+                .find_first_not_of("127:"),
+            std::string::npos);
+}
+
+TEST(Store, AWrongSecretIsRefusedAndSaid) {
+  std::mutex mutex;
+  std::vector<std::string> notices;
+  const auto errors = join_all(2, [&](int rank, GroupOptions& o) {
+    o.rendezvous_timeout_ms = 1000;
+    if (rank == 1) o.secret = std::string(64, 'a');
+    if (rank == 0)
+      o.notice = [&](const std::string& line) {
+        const std::lock_guard lock(mutex);
+        notices.push_back(line);
+      };
+  });
+  EXPECT_EQ(errors[1].rfind("authentication: ", 0), 0u) << errors[1];
+  EXPECT_CONTAINS(errors[0], "missing 1 of 2 ranks: 1");
+  EXPECT_CONTAINS(errors[0], "secret");
+  ASSERT_FALSE(notices.empty());
+  EXPECT_CONTAINS(notices[0], "does not have the secret");
+  EXPECT_FALSE(contains(errors[0] + errors[1] + notices[0], kSecret));
+}
+
+TEST(Store, ShortSecretsAreRefused) {
+  GroupOptions o = options_for(0, 2, 1);
+  o.secret = "abcd";
+  EXPECT_THROW(backends::join_store(o), backends::AuthenticationError);
+}
+
+TEST(Store, AnotherWorldSizeNamesBothSides) {
+  const auto errors = join_all(3, [](int rank, GroupOptions& o) {
+    if (rank == 2) o.world_size = 4;
+  });
+  for (const std::string& error : errors) {
+    EXPECT_EQ(error.rfind("mismatch: ", 0), 0u) << error;
+    EXPECT_CONTAINS(error, "\"3\" on rank 0");
+    EXPECT_CONTAINS(error, "\"4\" on rank 2");
+  }
+}
+
+TEST(Store, TheSameRankTwiceIsAMismatch) {
+  const auto errors = join_all(3, [](int rank, GroupOptions& o) {
+    if (rank == 2) o.rank = 1;
+  });
+  for (const std::string& error : errors) EXPECT_CONTAINS(error, "rank 1 came twice");
+}
+
+TEST(Store, AnotherConfigurationNamesBothRanks) {
+  const auto errors =
+      join_all(2, [](int rank, GroupOptions& o) { o.config_digest = rank == 0 ? "aaaa" : "bbbb"; });
+  for (const std::string& error : errors) {
+    EXPECT_CONTAINS(error, "mismatch: configuration digest");
+    EXPECT_CONTAINS(error, "\"aaaa\" on rank 0");
+    EXPECT_CONTAINS(error, "\"bbbb\" on rank 1");
+  }
+}
+
+TEST(Store, AnotherBuildIsAMismatch) {
+  const auto errors =
+      join_all(2, [](int rank, GroupOptions& o) { o.build_id = "v" + std::to_string(rank); });
+  for (const std::string& error : errors) EXPECT_CONTAINS(error, "engine build");
+}
+
+TEST(Store, AnotherJobIsRefusedWithoutHarmToThisOne) {
+  const Door door = open_door();
+  const auto errors = outcomes(3, [&](int rank) {
+    GroupOptions o = options_for(rank == 2 ? 1 : rank, 2, door.port);
+    if (rank == 0) o.listen_fd = door.fd;
+    if (rank == 1) std::this_thread::sleep_for(200ms);
+    if (rank == 2) o.job_id = "another";
+    backends::join_store(o).store->leave(5s);
+  });
+  EXPECT_EQ(errors[0], "");
+  EXPECT_EQ(errors[1], "");
+  EXPECT_CONTAINS(errors[2], "mismatch: job id");
+}
+
+// A rank that was started again may come while the group of before is still ending.
+TEST(Store, ARestartedRankWaitsForTheGroupBeforeIt) {
+  const Door door = open_door();
+  std::atomic<bool> tried{false};
+  const auto errors = outcomes(2, [&](int rank) {
+    GroupOptions o = options_for(rank, 2, door.port);
+    if (rank == 0) o.listen_fd = door.fd;
+    JoinedStore joined = backends::join_store(o);
+    if (rank == 1) {
+      GroupOptions again = options_for(1, 2, door.port);
+      EXPECT_THROW(backends::join_store(again), backends::MismatchError);
+      again.restarted = true;
+      again.rendezvous_timeout_ms = 1000;
+      const auto start = std::chrono::steady_clock::now();
+      EXPECT_THROW(backends::join_store(again), backends::PeerError);
+      EXPECT_GE(std::chrono::steady_clock::now() - start, 900ms);
+      tried = true;
+    }
+    for (int i = 0; i < 50 || !tried; ++i)
+      joined.store->add("counter", 1);  // the group is not disturbed
+    joined.store->leave(5s);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
+TEST(Store, ATakenPortIsSaid) {
+  const Door door = open_door();
+  GroupOptions o = options_for(0, 2, door.port);
+  try {
+    backends::join_store(o);
+    ADD_FAILURE();
+  } catch (const backends::PeerError& error) {
+    EXPECT_CONTAINS(error.what(), "taken by another process");
+  }
+  close(door.fd);
+}
+
+TEST(Store, MissingRanksAreNamedEverywhere) {
+  const auto errors = [&] {
+    const Door door = open_door();
+    return outcomes(2, [&](int i) {
+      GroupOptions o = options_for(i == 0 ? 0 : 2, 4, door.port);
+      o.rendezvous_timeout_ms = 500;
+      if (i == 0) o.listen_fd = door.fd;
+      backends::join_store(o);
+    });
+  }();
+  for (const std::string& error : errors) {
+    EXPECT_CONTAINS(error, "peer: ");
+    EXPECT_CONTAINS(error, "missing 2 of 4 ranks: 1, 3");
+  }
+}
+
+TEST(Store, AMissingRankZeroIsNamed) {
+  GroupOptions o = options_for(1, 2, group_harness::free_port());
+  o.rendezvous_timeout_ms = 200;
+  try {
+    backends::join_store(o);
+    ADD_FAILURE();
+  } catch (const backends::PeerError& error) {
+    EXPECT_CONTAINS(error.what(), "rank 0 did not come");
+    EXPECT_CONTAINS(error.what(), "refused");
+  }
+}
+
+TEST(Store, WaitingIsSaidFromTheFifthSecondOn) {
+  std::mutex mutex;
+  std::vector<std::string> notices;
+  const Door door = open_door();
+  outcomes(1, [&](int) {
+    GroupOptions o = options_for(0, 3, door.port);
+    o.listen_fd = door.fd;
+    o.rendezvous_timeout_ms = 5400;
+    o.notice = [&](const std::string& line) {
+      const std::lock_guard lock(mutex);
+      notices.push_back(line);
+    };
+    backends::join_store(o);
+  });
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_EQ(notices[0], "waiting for 2 of 3 ranks: 1, 2 (5 s of 5 s)");
+}
+
+TEST(Store, GarbageIsClosedAndDisturbsNobody) {
+  const Door door = open_door();
+  std::atomic<bool> noise_done{false};
+  std::thread noise([&] {
+    std::vector<backends::Socket> idle;
+    for (int i = 0; i < 300; ++i) {
+      backends::Socket s = stranger(door.port);
+      const std::string garbage[] = {"GET / HTTP/1.1\r\n\r\n", std::string(4, '\xff'),
+                                     std::string(3000, 'x'), std::string("\x01\0\0\0\x01", 5), ""};
+      (void)backends::write_by(s.fd(), garbage[i % 5], std::chrono::steady_clock::now() + 1s);
+      if (i % 5 == 0) {
+        EXPECT_TRUE(is_closed_within(s, 2s));
+      }
+      if (i % 5 == 4) idle.push_back(std::move(s));
+    }
+    noise_done = true;
+  });
+  const auto errors = outcomes(2, [&](int rank) {
+    if (rank == 1) std::this_thread::sleep_for(100ms);
+    GroupOptions o = options_for(rank, 2, door.port);
+    if (rank == 0) o.listen_fd = door.fd;
+    JoinedStore joined = backends::join_store(o);
+    for (int i = 0; i < 50 || !noise_done; ++i) joined.store->add("counter", 1);
+    joined.store->leave(5s);
+  });
+  noise.join();
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
+TEST(Store, HalfOpenConnectionsAreBoundedAndTimed) {
+  const Door door = open_door();
+  std::vector<backends::Socket> idle;
+  GroupOptions o = options_for(0, 2, door.port);
+  o.listen_fd = door.fd;
+  o.rendezvous_timeout_ms = 7000;
+  std::thread rank_0([&] { EXPECT_THROW(backends::join_store(o), backends::PeerError); });
+  for (int i = 0; i < 80; ++i) idle.push_back(stranger(door.port));
+  EXPECT_TRUE(is_closed_within(idle.front(), 1s)) << "the oldest of more than 64 goes at once";
+  EXPECT_FALSE(is_closed_within(idle.back(), 500ms));
+  EXPECT_TRUE(is_closed_within(idle.back(), 5500ms)) << "the others after five seconds";
+  rank_0.join();
+}
+
+}  // namespace

@@ -1,0 +1,273 @@
+// Our own TCP: who gets into the mesh and who does not, stripes, early leavers, and memory.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/transport/socket/mesh_proof.h"
+#include "backends/transport/socket/socket_mesh.h"
+#include "tests/backends/group_harness.h"
+#include "tests/support/allocation_counter.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using backends::BackendContext;
+using backends::SocketMesh;
+using Clock = std::chrono::steady_clock;
+
+#define EXPECT_CONTAINS(text, part)                          \
+  EXPECT_NE(std::string(text).find(part), std::string::npos) \
+      << "\"" << (text) << "\" lacks \"" << (part) << "\""
+
+class MapStore final : public backends::Store {
+ public:
+  void set(std::string_view key, std::string_view value) override {
+    const std::lock_guard lock(mutex_);
+    values_[std::string(key)] = value;
+    changed_.notify_all();
+  }
+  std::string get(std::string_view key, std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(mutex_);
+    const std::string name(key);
+    if (!changed_.wait_for(lock, timeout, [&] { return values_.count(name) > 0; }))
+      throw backends::PeerError("no key " + name);
+    return values_[name];
+  }
+  std::int64_t add(std::string_view, std::int64_t) override { return 0; }
+  void remove(std::string_view key) override {
+    const std::lock_guard lock(mutex_);
+    values_.erase(std::string(key));
+  }
+  std::size_t size() {
+    const std::lock_guard lock(mutex_);
+    return values_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+};
+
+class QuietWatch final : public backends::FailureWatch {
+ public:
+  std::optional<std::string> known_failure(std::chrono::milliseconds) override {
+    return failed ? std::optional<std::string>("rank 1 died") : std::nullopt;
+  }
+  void enlist(backends::Communicator&) override {}
+  void dismiss(backends::Communicator&) noexcept override {}
+  void keep_until_goodbye(std::shared_ptr<void>) noexcept override {}
+  std::atomic<bool> failed{false};
+};
+
+struct Meeting {
+  MapStore store;
+  QuietWatch watch;
+  std::chrono::milliseconds timeout = 10s;
+  BackendContext context(int rank, int world_size) {
+    BackendContext c{.members = {},
+                     .store = store,
+                     .watch = watch,
+                     .prefix = "mesh",
+                     .address = "127.0.0.1",
+                     .secret = {}};
+    c.rank = rank;
+    c.world_size = world_size;
+    for (int r = 0; r < world_size; ++r)
+      c.members.push_back(10 + r);  // the group's ranks have other numbers
+    c.secret = {std::string(32, 's'), "this test"};
+    c.timeout = timeout;
+    return c;
+  }
+};
+
+backends::Endpoint door_of(MapStore& store, int rank) {
+  return backends::parse_endpoint(store.get("mesh/socket/" + std::to_string(rank), 5s), "test");
+}
+
+backends::Socket dial(const backends::Endpoint& to) {
+  std::string reason;
+  return backends::connect_to(to, Clock::now() + 2s, reason);
+}
+
+void say(const backends::Socket& socket, const void* data, std::size_t bytes) {
+  [[maybe_unused]] const ssize_t n = send(socket.fd(), data, bytes, MSG_NOSIGNAL);
+}
+
+TEST(SocketMesh, StrangersAtThePortDoNotKeepTheRanksApart) {
+  Meeting meeting;
+  const auto start = Clock::now();
+  const auto errors = group_harness::outcomes(3, [&](int who) {
+    if (who < 2) {
+      if (who == 1) std::this_thread::sleep_for(300ms);
+      const SocketMesh mesh(meeting.context(who, 2));
+      EXPECT_GE(mesh.fd(1 - who, 0), 0);
+      return;
+    }
+    std::vector<backends::Socket> strangers;
+    const backends::Endpoint door =
+        door_of(meeting.store, 0);  // closed and forgotten once the ranks have met
+    for (int i = 0; i < 200; ++i) {
+      strangers.push_back(dial(door));
+      const backends::MeshHello hello = backends::make_hello(1, 0, 0, 1);
+      const std::string guess(backends::kMacBytes, 'x'), noise(500, '!');
+      if (i % 4 == 1) say(strangers.back(), noise.data(), noise.size());
+      if (i % 4 == 2) say(strangers.back(), &hello, 10);
+      if (i % 4 == 3) {
+        say(strangers.back(), &hello, sizeof hello);
+        say(strangers.back(), guess.data(), guess.size());
+      }
+    }
+    std::this_thread::sleep_for(1s);  // the silent ones stay
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+  EXPECT_LT(Clock::now() - start, 5s);
+  EXPECT_EQ(meeting.store.size(), 0u) << "keys are left behind";
+}
+
+TEST(SocketMesh, AnImpostorInARanksPlaceIsAnAuthenticationError) {
+  Meeting meeting;
+  meeting.timeout = 1s;
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    BackendContext context = meeting.context(rank, 2);
+    if (rank == 0) context.secret.key = std::string(32, 'x');
+    const SocketMesh mesh(context);
+  });
+  EXPECT_EQ(errors[0], "peer: timeout after 1000 ms, no connection with rank 11");
+  EXPECT_EQ(errors[1].rfind("authentication: what answers at 127.0.0.1:", 0), 0u) << errors[1];
+  EXPECT_CONTAINS(errors[1], "in the place of rank 10");
+}
+
+TEST(SocketMesh, ARankWithOtherStreamsIsAMismatch) {
+  Meeting meeting;
+  meeting.timeout = 3s;
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    BackendContext context = meeting.context(rank, 2);
+    context.streams = 2 + rank;
+    const SocketMesh mesh(context);
+  });
+  EXPECT_EQ(errors[0], "mismatch: rank 10 uses 2 connections per peer, rank 11 3");
+  EXPECT_EQ(errors[1], "mismatch: rank 11 uses 3 connections per peer, rank 10 2");
+}
+
+TEST(SocketMesh, AMissingRankIsNamed) {
+  Meeting meeting;
+  meeting.timeout = 500ms;
+  const auto errors = group_harness::outcomes(
+      2, [&](int rank) { const SocketMesh mesh(meeting.context(rank, 4)); });
+  EXPECT_EQ(errors[0], "peer: timeout after 500 ms, no connection with rank 12, 13");
+  EXPECT_EQ(errors[1], "peer: timeout after 500 ms, no connection with rank 12, 13");
+}
+
+TEST(SocketMesh, AKnownFailureEndsTheSetUp) {
+  Meeting meeting;
+  const auto start = Clock::now();
+  const auto errors = group_harness::outcomes(2, [&](int who) {
+    if (who == 0) const SocketMesh mesh(meeting.context(0, 2));
+    std::this_thread::sleep_for(200ms);
+    meeting.watch.failed = true;
+  });
+  EXPECT_EQ(errors[0], "peer: rank 1 died");
+  EXPECT_LT(Clock::now() - start, 2s);
+}
+
+// Every collective at a size that takes the long way, over three connections a peer.
+TEST(SocketStreams, StripedCollectivesGiveTheSame) {
+  for (const int world : {2, 3, 5}) {
+    const group_harness::Door door = group_harness::open_door();
+    const auto errors = group_harness::outcomes(world, [&](int rank) {
+      backends::GroupOptions o = group_harness::options_for(rank, world, door.port);
+      o.backend = "socket";
+      o.streams = 3;
+      if (rank == 0) o.listen_fd = door.fd;
+      const auto group = backends::join_group(o);
+      const auto communicator = group->make_communicator();
+      const std::size_t n = 500'003;
+      std::vector<std::int64_t> data(n), all(n * static_cast<std::size_t>(world));
+      const auto fill = [&] {
+        for (std::size_t i = 0; i < n; ++i) data[i] = static_cast<std::int64_t>(i) * (rank + 1);
+      };
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        fill();
+        communicator->all_reduce(data.data(), n, backends::DataType::kI64,
+                                 backends::ReduceOp::kSum);
+        for (std::size_t i = 0; i < n; ++i)
+          ASSERT_EQ(data[i], static_cast<std::int64_t>(i) * world * (world + 1) / 2) << i;
+        fill();
+        communicator->broadcast(data.data(), n * 8, world - 1);
+        for (std::size_t i = 0; i < n; ++i)
+          ASSERT_EQ(data[i], static_cast<std::int64_t>(i) * world) << i;
+        fill();
+        communicator->all_gather(data.data(), n * 8, all.data());
+        for (std::size_t i = 0; i < all.size(); ++i)
+          ASSERT_EQ(all[i], static_cast<std::int64_t>(i % n) * static_cast<std::int64_t>(i / n + 1))
+              << i;
+        communicator->barrier();
+      }
+      group->leave();
+    });
+    EXPECT_EQ(errors, std::vector<std::string>(static_cast<std::size_t>(world)));
+  }
+}
+
+TEST(SocketCommunicator, ARankThatIsDoneEarlyDoesNotTakeItsDataAlong) {
+  for (int i = 0; i < 5; ++i) {
+    group_harness::run_ranks("socket", 3, [](backends::Group& group) {
+      std::vector<char> mine(3 << 20, static_cast<char>(group.rank())), all(3 * mine.size());
+      auto communicator = group.make_communicator();
+      communicator->all_gather(mine.data(), mine.size(), all.data());
+      communicator.reset();  // the others may still be reading
+      for (std::size_t at = 0; at < all.size(); at += 1000)
+        ASSERT_EQ(all[at], static_cast<char>(at / mine.size()));
+    });
+  }
+}
+
+// Counts in rank 0's process alone: the store's threads allocate when they beat, so they beat
+// rarely.
+TEST(SocketCommunicator, CallsAllocateNothing) {
+#if !COUNTS_ALLOCATIONS
+  GTEST_SKIP() << "allocations are not counted in this build";
+#endif
+  const group_harness::Door door = group_harness::open_door();
+  const auto errors = group_harness::outcomes(3, [&](int rank) {
+    backends::GroupOptions o = group_harness::options_for(rank, 3, door.port);
+    o.backend = "socket";
+    o.heartbeat_ms = 60'000;
+    if (rank == 0) o.listen_fd = door.fd;
+    const auto group = backends::join_group(o);
+    {
+      const auto communicator = group->make_communicator();
+      std::vector<float> data(300'000, 1.f), all(3 * data.size());
+      const auto call_all = [&] {
+        for (const std::size_t count : {std::size_t{1}, std::size_t{5000}, data.size()}) {
+          communicator->all_reduce(data.data(), count, backends::DataType::kF32,
+                                   backends::ReduceOp::kMax);
+          communicator->reduce_scatter(data.data(), count, backends::DataType::kF32,
+                                       backends::ReduceOp::kMax);
+          communicator->broadcast(data.data(), count * 4, 1);
+          communicator->all_gather(data.data(), count * 4, all.data());
+        }
+        communicator->barrier();
+      };
+      call_all();
+      std::this_thread::sleep_for(300ms);  // until nobody sets up anything any more
+      communicator->barrier();
+      const long before = test_support::allocations;
+      for (int round = 0; round < 3; ++round) call_all();
+      EXPECT_EQ(test_support::allocations - before, 0);
+      communicator->barrier();
+      std::this_thread::sleep_for(100ms);
+    }
+    group->leave();
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+}
+
+}  // namespace

@@ -1,0 +1,178 @@
+// ZeroMQ links by themselves: encrypted and not, who is let in, and what is lent to the library.
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/transport/zmq/zmq_links.h"
+#include "tests/backends/group_harness.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using backends::BackendContext;
+using backends::ControlWord;
+using backends::Lane;
+using backends::ZmqEncryption;
+using backends::ZmqLinks;
+
+class MapStore final : public backends::Store {
+ public:
+  std::function<void(const std::string& key, const std::string& value)> seen;
+
+  void set(std::string_view key, std::string_view value) override {
+    if (seen) seen(std::string(key), std::string(value));
+    const std::lock_guard lock(mutex_);
+    values_[std::string(key)] = value;
+    changed_.notify_all();
+  }
+  std::string get(std::string_view key, std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(std::string(key)); }))
+      throw backends::PeerError("no key " + std::string(key));
+    return values_[std::string(key)];
+  }
+  std::int64_t add(std::string_view, std::int64_t) override { return 0; }
+  void remove(std::string_view) override {}
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+};
+
+class NoWatch final : public backends::FailureWatch {
+ public:
+  std::optional<std::string> known_failure(std::chrono::milliseconds) override {
+    return std::nullopt;
+  }
+  void enlist(backends::Communicator&) override {}
+  void dismiss(backends::Communicator&) noexcept override {}
+  void keep_until_goodbye(std::shared_ptr<void>) noexcept override {}
+};
+
+class ZmqLinksTest : public ::testing::TestWithParam<ZmqEncryption> {
+ protected:
+  BackendContext context(int rank, std::chrono::milliseconds timeout = 10s, char secret = 's') {
+    return {.rank = rank,
+            .world_size = 2,
+            .members = {0, 1},
+            .store = store,
+            .watch = watch,
+            .prefix = "test",
+            .address = "127.0.0.1",
+            .secret = {std::string(32, secret), "test"},
+            .timeout = timeout};
+  }
+  MapStore store;
+  NoWatch watch;
+};
+
+TEST_P(ZmqLinksTest, HeadsAndMessagesArriveInWhateverOrderTheyAreAskedFor) {
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    ZmqLinks links(context(rank), GetParam());
+    links.connect(context(rank));
+    const ControlWord word = backends::transfer_word(backends::Operation::kBarrier, 1, 0);
+    const std::string head = "head of " + std::to_string(rank);
+    const std::vector<char> share(200'000, static_cast<char>('a' + rank)),
+        result(100'000, static_cast<char>('A' + rank));
+    links.send_head(1 - rank, word, head.data(), head.size());
+    links.send(1 - rank, Lane::kShare, 0, share.data(), share.size());
+    links.send(1 - rank, Lane::kResult, 1, result.data(), result.size());
+    EXPECT_EQ(links.receive(1 - rank, Lane::kResult, 1, result.size())[99'999], 'A' + 1 - rank);
+    EXPECT_EQ(links.receive(1 - rank, Lane::kShare, 0, share.size())[199'999], 'a' + 1 - rank);
+    const backends::Head theirs = links.receive_head(1 - rank);
+    EXPECT_TRUE(theirs.word == word);
+    EXPECT_EQ(std::string(theirs.payload, head.size()), "head of " + std::to_string(1 - rank));
+    links.finish_sends();
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
+TEST_P(ZmqLinksTest, ADifferentSecretIsRefusedByName) {
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    const BackendContext own = context(rank, 2s, rank == 0 ? 's' : 't');
+    ZmqLinks links(own, GetParam());
+    links.connect(own);
+  });
+  EXPECT_EQ(errors[0].rfind("authentication: what rank 1 published", 0), 0u) << errors[0];
+  EXPECT_EQ(errors[1].rfind("authentication: what rank 0 published", 0), 0u) << errors[1];
+}
+
+// The stranger comes first, knows the address and what is public, and speaks; the link is still the
+// member's.
+TEST_P(ZmqLinksTest, AStrangerDoesNotTakeThePlaceOfAMember) {
+  zmq::context_t zmq;
+  zmq::socket_t stranger;
+  store.seen = [&](const std::string& key, const std::string& value) {
+    if (key.find("/0/1") == std::string::npos) return;
+    std::string server_key, mechanism, endpoint;
+    std::istringstream(value) >> server_key >> mechanism >> endpoint;
+    stranger = zmq::socket_t(zmq, zmq::socket_type::pair);
+    stranger.set(zmq::sockopt::linger, 0);
+    if (mechanism == "plain") {
+      stranger.set(zmq::sockopt::plain_username, "1");
+      stranger.set(zmq::sockopt::plain_password, "guessed");
+    } else {
+      char open[41] = {}, secret[41] = {};
+      ASSERT_EQ(zmq_curve_keypair(open, secret), 0);
+      stranger.set(zmq::sockopt::curve_serverkey, server_key);
+      stranger.set(zmq::sockopt::curve_publickey, open);
+      stranger.set(zmq::sockopt::curve_secretkey, secret);
+    }
+    EXPECT_EQ(mechanism, GetParam() == ZmqEncryption::kAlways ? "curve" : "plain");
+    stranger.connect(endpoint);
+    stranger.send(zmq::str_buffer("let me in"), zmq::send_flags::dontwait);
+    std::this_thread::sleep_for(200ms);
+  };
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    ZmqLinks links(context(rank), GetParam());
+    links.connect(context(rank));
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
+TEST_P(ZmqLinksTest, APeerThatNeverComesIsNamedAtTheDeadline) {
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    ZmqLinks links(context(rank, 1s), GetParam());
+    links.connect(context(rank, 1s));
+    if (rank == 0) links.receive_head(1);
+    std::this_thread::sleep_for(1500ms);
+  });
+  EXPECT_EQ(errors[0], "peer: timeout after 1000 ms, waiting for rank 1");
+}
+
+// A peer that is gone takes nothing: giving up must return, and hand the memory back.
+TEST_P(ZmqLinksTest, LettingGoReturnsThoughThePeerIsGone) {
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    ZmqLinks links(context(rank), GetParam());
+    links.connect(context(rank));
+    if (rank == 1) return;
+    std::this_thread::sleep_for(300ms);
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<char> data(200'000, 'x');
+    links.abort("test");
+    EXPECT_THROW(
+        {
+          for (int i = 0; i < 100; ++i) links.send(1, Lane::kShare, 0, data.data(), data.size());
+          links.finish_sends();
+          links.receive_head(1);
+        },
+        backends::PeerError);
+    links.let_go(false);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
+INSTANTIATE_TEST_SUITE_P(Encryption, ZmqLinksTest,
+                         ::testing::Values(ZmqEncryption::kBetweenHosts, ZmqEncryption::kAlways),
+                         [](const auto& which) {
+                           return which.param == ZmqEncryption::kAlways ? "curve" : "plain";
+                         });
+
+}  // namespace

@@ -1,0 +1,190 @@
+// Causal attention on a CUDA device against the float64 reference: every storage and way to
+// multiply, odd and model sizes, dropout.
+#include "engine/ops/attention/attention.h"
+
+#include <numeric>
+
+#include "tests/engine/ops/device/cuda_test_support.h"
+
+namespace engine::ops {
+namespace {
+
+using namespace cuda_test;
+
+struct Sizes {
+  std::int64_t n, t, heads, size;
+
+  std::int64_t width() const { return heads * size; }
+  Shape qkv() const { return {n, t, 3 * width()}; }
+  Shape y() const { return {n, t, width()}; }
+  Shape lse() const { return {n, heads, t}; }
+  std::string text() const { return Shape{n, t, heads, size}.to_string(); }
+};
+
+// Results of the device, as floats; of the reference, where T is double.
+template <class T>
+struct Results {
+  std::vector<T> y, lse, dqkv;
+};
+
+Operand<float> random_qkv(const Sizes& s) {
+  Operand<float> qkv = random_operand(s.qkv(), 1);
+  for (float& value : qkv.values) value *= 2;
+  return qkv;
+}
+
+template <class T>
+Results<double> expected_of(const Sizes& s, const Operand<float>& qkv, const Operand<float>& dy,
+                            const Operand<float>& start, const AttentionDropout& dropout,
+                            Write write) {
+  Operand<double> wide = kept<T>(qkv), wide_dy = kept<T>(dy), y(s.y(), 0), lse(s.lse(), 0),
+                  dqkv = kept<T>(start);
+  Context host(1, 0);
+  causal_attention_forward(host.context, wide.view(), s.heads, dropout, y.view(), lse.view());
+  causal_attention_backward(host.context, wide.view(), s.heads, dropout, y.view(), lse.view(),
+                            wide_dy.view(), dqkv.view(), write);
+  return {y.values, lse.values, dqkv.values};
+}
+
+template <class T>
+Results<float> found_of(const Sizes& s, const Operand<float>& qkv, const Operand<float>& dy,
+                        const Operand<float>& start, const AttentionDropout& dropout, Write write,
+                        Products products) {
+  DeviceContext c(attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DTypeOf<T>::value, 1,
+                                          Device::Kind::kCuda),
+                  products);
+  const std::vector<std::int64_t> ids(dropout.sample_ids.begin(), dropout.sample_ids.end());
+  const DeviceOperand<std::int64_t> device_ids({static_cast<std::int64_t>(ids.size())}, ids);
+  AttentionDropout on_device = dropout;
+  on_device.sample_ids = {device_ids.view().as<std::int64_t>(), ids.size()};
+  on_device.epoch = 12345;  // what counts lies in device memory
+  const Arena epoch(sizeof dropout.epoch, kDevice);
+  engine::cuda::copy_async(epoch.data(), &dropout.epoch, sizeof dropout.epoch, c.context.stream);
+  c.context.epoch = reinterpret_cast<const std::uint64_t*>(epoch.data());
+  const auto device_qkv = to_device<T>(s.qkv(), qkv.values),
+             device_dy = to_device<T>(s.y(), dy.values),
+             device_dqkv = to_device<T>(s.qkv(), start.values),
+             y = to_device<T>(s.y(), std::vector<float>(dy.values.size(), NAN)),
+             inferred = to_device<T>(s.y(), std::vector<float>(dy.values.size(), NAN));
+  const auto lse =
+      to_device<float>(s.lse(), std::vector<float>(static_cast<std::size_t>(s.lse().count()), NAN));
+  causal_attention_forward(c.context, device_qkv.view(), s.heads, on_device, y.view(), lse.view());
+  causal_attention_forward(c.context, device_qkv.view(), s.heads, on_device, inferred.view(), {});
+  causal_attention_backward(c.context, device_qkv.view(), s.heads, on_device, y.view(), lse.view(),
+                            device_dy.view(), device_dqkv.view(), write);
+  c.finish();
+  EXPECT_EQ(as_floats(inferred.values()), as_floats(y.values()));
+  return {as_floats(y.values()), lse.values(), as_floats(device_dqkv.values())};
+}
+
+template <class T>
+void compare(const Sizes& s, double tolerance, double rate = 0,
+             Products products = Products::kF32) {
+  SCOPED_TRACE(s.text() + (rate > 0 ? ", dropout" : ""));
+  const Operand<float> qkv = random_qkv(s), dy = random_operand(s.y(), 2);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; rate > 0 && i < s.n; ++i)
+    ids.push_back(77 + (std::int64_t{1} << 33) * i);
+  const AttentionDropout dropout{rate, 0xabcdef0123456789, 3, ids};
+  for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+    const Operand<float> start =
+        write == Write::kAdd ? random_operand(s.qkv(), 3) : gemm_test::nan_operand(s.qkv());
+    const Results<double> expected = expected_of<T>(s, qkv, dy, start, dropout, write);
+    const Results<float> found = found_of<T>(s, qkv, dy, start, dropout, write, products);
+    EXPECT_LE(relative_error(found.y, expected.y), tolerance);
+    EXPECT_LE(relative_error(found.lse, expected.lse), tolerance);
+    EXPECT_LE(relative_error(found.dqkv, expected.dqkv), tolerance);
+  }
+}
+
+class AttentionCuda : public CudaTest {};
+
+// Heads of any size, in float32 arithmetic.
+TEST_F(AttentionCuda, Float32AgreesWithTheReference) {
+  for (const Sizes& s :
+       {Sizes{0, 5, 2, 8}, Sizes{2, 1, 1, 1}, Sizes{2, 7, 3, 5}, Sizes{1, 64, 4, 32},
+        Sizes{1, 65, 1, 64}, Sizes{1, 33, 2, 100}, Sizes{1, 100, 1, 128}, Sizes{2, 150, 1, 16}})
+    compare<float>(s, 1e-5);
+  for (const Sizes& s : {Sizes{2, 7, 3, 5}, Sizes{1, 65, 2, 32}}) compare<float>(s, 1e-5, 0.25);
+}
+
+TEST_F(AttentionCuda, HalvesOfOddSizesAgreeWithTheReference) {
+  for (const Sizes& s : {Sizes{0, 5, 2, 8}, Sizes{2, 7, 3, 5}, Sizes{1, 65, 3, 20}}) {
+    compare<bf16>(s, 1e-2);
+    compare<f16>(s, 2e-3);
+    compare<bf16>(s, 1e-2, 0.25);
+  }
+}
+
+// Heads of 32, 64 and 128, which tensor cores multiply.
+TEST_F(AttentionCuda, HalvesAgreeWithTheReference) {
+  for (const Sizes& s : {Sizes{1, 1, 1, 32}, Sizes{2, 7, 3, 32}, Sizes{1, 65, 1, 64},
+                         Sizes{1, 130, 1, 32}, Sizes{1, 80, 1, 128}}) {
+    compare<bf16>(s, 1e-2);
+    compare<f16>(s, 2e-3);
+    compare<bf16>(s, 1e-2, 0.25);
+  }
+}
+
+TEST_F(AttentionCuda, RoundedFloatsAgreeWithTheReference) {
+  for (const Sizes& s : {Sizes{1, 1, 1, 32}, Sizes{2, 7, 3, 32}, Sizes{1, 65, 1, 64},
+                         Sizes{1, 130, 1, 32}, Sizes{1, 80, 1, 128}}) {
+    compare<float>(s, 1e-3, 0, Products::kTf32);
+    compare<float>(s, 1e-3, 0.25, Products::kTf32);
+  }
+  for (const Products products : {Products::kF16, Products::kBF16})
+    compare<float>({1, 65, 2, 64}, products == Products::kF16 ? 2e-3 : 1e-2, 0.25, products);
+}
+
+TEST_F(AttentionCuda, LargeScoresStayFiniteAndTheLargestWins) {
+  for (const std::int64_t size : {8, 32}) {
+    const Sizes s{1, 160, 1, size};
+    Operand<float> qkv(s.qkv(), 0);
+    for (std::int64_t i = 0; i < s.t; ++i) {
+      qkv.values[static_cast<std::size_t>(i * 3 * size)] = 1000;  // q
+      qkv.values[static_cast<std::size_t>(i * 3 * size + size)] =
+          static_cast<float>(i);  // k: the newest has the largest score
+      qkv.values[static_cast<std::size_t>(i * 3 * size + 2 * size)] = static_cast<float>(i);  // v
+    }
+    const Operand<float> dy(s.y(), 1.f);
+    for (const Products products : {Products::kF32, Products::kTf32}) {
+      const Results<float> found =
+          found_of<float>(s, qkv, dy, qkv, {}, Write::kOverwrite, products);
+      for (std::int64_t i = 0; i < s.t; ++i)
+        EXPECT_EQ(found.y[static_cast<std::size_t>(i * size)], static_cast<float>(i));
+      for (const float value : found.dqkv) ASSERT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
+TEST_F(AttentionCuda, NeverLooksAhead) {
+  for (const std::int64_t size : {8, 32}) {
+    const Sizes s{1, 70, 2, size};
+    Operand<float> qkv = random_qkv(s);
+    const Operand<float> dy(s.y(), 1.f);
+    const std::vector<float> before =
+        found_of<bf16>(s, qkv, dy, qkv, {}, Write::kOverwrite, Products::kF32).y;
+    for (std::size_t i = static_cast<std::size_t>(40 * 3 * s.width()); i < qkv.values.size(); ++i)
+      qkv.values[i] += 3;
+    const std::vector<float> after =
+        found_of<bf16>(s, qkv, dy, qkv, {}, Write::kOverwrite, Products::kF32).y;
+    const auto unchanged = static_cast<std::size_t>(40 * s.width());
+    EXPECT_TRUE(std::equal(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(unchanged),
+                           after.begin()));
+    for (std::size_t i = unchanged; i < after.size(); ++i) ASSERT_NE(after[i], before[i]) << i;
+  }
+}
+
+TEST_F(AttentionCuda, ManyBlocksOfQueriesAndKeysAgreeWithTheReference) {
+  compare<bf16>({1, 200, 2, 64}, 1e-2, 0.1);
+}
+
+TEST_F(AttentionCuda, LongerHeadsAreRefused) {
+  DeviceContext c(1 << 16);
+  const auto qkv = to_device<float>({1, 2, 387}, std::vector<float>(774)),
+             y = to_device<float>({1, 2, 129}, std::vector<float>(258));
+  EXPECT_THROW(causal_attention_forward(c.context, qkv.view(), 1, {}, y.view(), {}), ShapeError);
+}
+
+}  // namespace
+}  // namespace engine::ops

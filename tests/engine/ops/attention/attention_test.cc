@@ -1,0 +1,227 @@
+// Causal self-attention: the fused kernels against a softmax written out in full, dropout's mask,
+// threads, memory.
+#include "engine/ops/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/core/random.h"
+#include "tests/engine/ops/common/kernel_test_support.h"
+
+namespace engine::ops {
+namespace {
+
+using namespace kernel_test;
+
+struct Sizes {
+  std::int64_t n, t, heads, size;
+  std::int64_t width() const { return heads * size; }
+};
+constexpr Sizes kSizes[] = {{0, 5, 2, 8},    {1, 1, 1, 1},    {2, 7, 3, 5},
+                            {1, 33, 2, 17},  {3, 64, 4, 32},  {1, 65, 1, 40},
+                            {1, 130, 2, 32}, {1, 300, 1, 16}, {1, 257, 1, 64}};
+
+// All in float64, with the whole matrix of probabilities of each head: y, lse and the gradient of
+// qkv.
+struct Naive {
+  std::vector<double> y, lse, dqkv;
+
+  Naive(const Sizes& s, const std::vector<double>& qkv, const std::vector<double>& dy,
+        const std::vector<double>& keep)
+      : y(static_cast<std::size_t>(s.n * s.t * s.width())),
+        lse(static_cast<std::size_t>(s.n * s.heads * s.t)),
+        dqkv(qkv.size()) {
+    for (std::int64_t sample = 0; sample < s.n; ++sample)
+      for (std::int64_t h = 0; h < s.heads; ++h) head(s, qkv, dy, keep, sample, h);
+  }
+
+ private:
+  void head(const Sizes& s, const std::vector<double>& qkv, const std::vector<double>& dy,
+            const std::vector<double>& keep, std::int64_t sample, std::int64_t h) {
+    const double scale = 1 / std::sqrt(static_cast<double>(s.size));
+    const auto in = [&](int part, std::int64_t i, std::int64_t c) {
+      return static_cast<std::size_t>((sample * s.t + i) * 3 * s.width() + part * s.width() +
+                                      h * s.size + c);
+    };
+    const auto out = [&](std::int64_t i, std::int64_t c) {
+      return static_cast<std::size_t>((sample * s.t + i) * s.width() + h * s.size + c);
+    };
+    std::vector<std::vector<double>> p(static_cast<std::size_t>(s.t));
+    for (std::int64_t i = 0; i < s.t; ++i) {
+      std::vector<double>& row = p[static_cast<std::size_t>(i)];
+      double sum = 0;
+      for (std::int64_t j = 0; j <= i; ++j) {
+        double score = 0;
+        for (std::int64_t c = 0; c < s.size; ++c) score += qkv[in(0, i, c)] * qkv[in(1, j, c)];
+        row.push_back(std::exp(score * scale));
+        sum += row.back();
+      }
+      lse[static_cast<std::size_t>((sample * s.heads + h) * s.t + i)] = std::log(sum);
+      for (double& value : row) value /= sum;
+      const auto mask = [&](std::int64_t j) {
+        return keep.empty()
+                   ? 1.0
+                   : keep[static_cast<std::size_t>(((sample * s.heads + h) * s.t + i) * s.t + j)];
+      };
+      std::vector<double> dp;
+      double weight = 0;
+      for (std::int64_t j = 0; j <= i; ++j) {
+        const double probability = row[static_cast<std::size_t>(j)];
+        dp.push_back(0);
+        for (std::int64_t c = 0; c < s.size; ++c) {
+          y[out(i, c)] += probability * mask(j) * qkv[in(2, j, c)];
+          dp.back() += dy[out(i, c)] * qkv[in(2, j, c)] * mask(j);
+          dqkv[in(2, j, c)] += probability * mask(j) * dy[out(i, c)];
+        }
+        weight += probability * dp.back();
+      }
+      for (std::int64_t j = 0; j <= i; ++j) {
+        const double ds =
+            row[static_cast<std::size_t>(j)] * (dp[static_cast<std::size_t>(j)] - weight) * scale;
+        for (std::int64_t c = 0; c < s.size; ++c) {
+          dqkv[in(0, i, c)] += ds * qkv[in(1, j, c)];
+          dqkv[in(1, j, c)] += ds * qkv[in(0, i, c)];
+        }
+      }
+    }
+  }
+};
+
+template <class T>
+struct Fused {
+  Operand<T> y, lse, dqkv;
+
+  Fused(const Sizes& s, Operand<T> qkv, Operand<T> dy, const AttentionDropout& dropout, int threads,
+        Operand<T> dqkv_start, Write write)
+      : y({s.n, s.t, s.width()}, std::numeric_limits<T>::quiet_NaN()),
+        lse({s.n, s.heads, s.t}, 9),
+        dqkv(std::move(dqkv_start)) {
+    Context c(threads,
+              attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DTypeOf<T>::value, threads));
+    causal_attention_forward(c.context, qkv.view(), s.heads, dropout, y.view(), lse.view());
+    causal_attention_backward(c.context, qkv.view(), s.heads, dropout, y.view(), lse.view(),
+                              dy.view(), dqkv.view(), write);
+    Operand<T> inferred = y;
+    causal_attention_forward(c.context, qkv.view(), s.heads, dropout, inferred.view(), {});
+    EXPECT_EQ(inferred.values, y.values);
+  }
+};
+
+Operand<float> random_qkv(const Sizes& s) {
+  Operand<float> qkv = random_operand({s.n, s.t, 3 * s.width()}, 1);
+  for (float& value : qkv.values) value *= 2;
+  return qkv;
+}
+
+void compare(const Sizes& s, const AttentionDropout& dropout, const std::vector<double>& keep) {
+  const Operand<float> qkv = random_qkv(s), dy = random_operand({s.n, s.t, s.width()}, 2);
+  const Naive naive(s, gemm_test::widened(qkv), gemm_test::widened(dy), keep);
+  for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+    const Operand<float> start = output(qkv.shape, write);
+    std::vector<double> dqkv = naive.dqkv;
+    if (write == Write::kAdd)
+      for (std::size_t i = 0; i < dqkv.size(); ++i) dqkv[i] += start.values[i];
+    const Fused<double> wide(s, widen(qkv), widen(dy), dropout, 2, widen(start), write);
+    EXPECT_EQ(far_apart(wide.y.values, naive.y, 1e-13, 1e-14), "");
+    EXPECT_EQ(far_apart(wide.lse.values, naive.lse, 1e-13, 1e-14), "");
+    EXPECT_EQ(far_apart(wide.dqkv.values, dqkv, 1e-12, 1e-13), "");
+    std::vector<float> first;
+    for_each_setting([&](int threads) {
+      const Fused<float> run(s, qkv, dy, dropout, threads, start, write);
+      EXPECT_EQ(far_apart(run.y.values, naive.y, 1e-5, 5e-6), "");
+      EXPECT_EQ(far_apart(run.lse.values, naive.lse, 1e-5, 5e-6), "");
+      EXPECT_EQ(far_apart(run.dqkv.values, dqkv, 1e-5, 2e-5), "");
+      if (threads == 1) first = run.dqkv.values;
+      EXPECT_EQ(run.dqkv.values, first);
+    });
+  }
+}
+
+TEST(CausalAttention, IsTheSoftmaxOverWhatCameBefore) {
+  for (const Sizes& s : kSizes) {
+    SCOPED_TRACE("t " + std::to_string(s.t) + ", heads " + std::to_string(s.heads) + " of " +
+                 std::to_string(s.size));
+    compare(s, {}, {});
+  }
+}
+
+TEST(CausalAttention, DropoutIsThatOfPhiloxWhateverTheBlocks) {
+  for (const Sizes& s : {Sizes{2, 7, 3, 5}, Sizes{1, 66, 2, 8}, Sizes{1, 131, 1, 16}}) {
+    std::vector<std::int64_t> ids;
+    for (std::int64_t i = 0; i < s.n; ++i) ids.push_back(77 + (std::int64_t{1} << 33) * i);
+    const AttentionDropout dropout{0.25, 0xabcdef0123456789, 3, ids};
+    std::vector<double> keep;
+    for (std::int64_t row = 0; row < s.n * s.heads * s.t; ++row) {
+      const std::int64_t sample = row / (s.heads * s.t), rest = row % (s.heads * s.t);
+      for (std::int64_t j = 0; j < s.t; ++j) {
+        const std::int64_t low =
+            (ids[static_cast<std::size_t>(sample)] * s.heads * s.t + rest) * ((s.t + 3) / 4) +
+            j / 4;
+        const auto word = philox(dropout.key, 3,
+                                 static_cast<std::uint64_t>(low))[static_cast<std::size_t>(j % 4)];
+        keep.push_back(uniform_float(word) >= 0.25 ? 1 / 0.75 : 0.0);
+      }
+    }
+    compare(s, dropout, keep);
+  }
+}
+
+TEST(CausalAttention, LargeScoresStayFiniteAndTheLargestWins) {
+  const Sizes s{1, 160, 1, 8};
+  Operand<float> qkv({1, s.t, 24}, 0);
+  for (std::int64_t i = 0; i < s.t; ++i) {
+    qkv.values[static_cast<std::size_t>(i * 24)] = 1000;  // q
+    qkv.values[static_cast<std::size_t>(i * 24 + 8)] =
+        static_cast<float>(i);  // k: the newest has by far the largest score
+    qkv.values[static_cast<std::size_t>(i * 24 + 16)] = static_cast<float>(i);  // v
+  }
+  for_each_setting([&](int threads) {
+    const Fused<float> run(s, qkv, Operand<float>({1, s.t, 8}, 1.f), {}, threads,
+                           gemm_test::nan_operand(qkv.shape), Write::kOverwrite);
+    for (std::int64_t i = 0; i < s.t; ++i)
+      EXPECT_EQ(run.y.values[static_cast<std::size_t>(i * 8)], static_cast<float>(i));
+    for (const float value : run.dqkv.values) ASSERT_TRUE(std::isfinite(value));
+  });
+}
+
+TEST(CausalAttention, NeverLooksAhead) {
+  const Sizes s{1, 70, 2, 8};
+  for_each_setting([&](int threads) {
+    Context c(threads, attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DType::kF32, threads));
+    Operand<float> qkv = random_qkv(s), before({1, s.t, s.width()}, 0), after = before;
+    causal_attention_forward(c.context, qkv.view(), s.heads, {}, before.view(), {});
+    for (std::size_t i = static_cast<std::size_t>(40 * 3 * s.width()); i < qkv.values.size(); ++i)
+      qkv.values[i] += 3;
+    causal_attention_forward(c.context, qkv.view(), s.heads, {}, after.view(), {});
+    for (std::size_t i = 0; i < static_cast<std::size_t>(s.t * s.width()); ++i) {
+      if (i < static_cast<std::size_t>(40 * s.width()))
+        ASSERT_EQ(after.values[i], before.values[i]) << i;
+      else
+        ASSERT_NE(after.values[i], before.values[i]) << i;
+    }
+  });
+}
+
+TEST(CausalAttention, MemoryIsLinearInTheContext) {
+  const std::size_t once = attention_scratch_bytes(1, 1024, 64, 1, DType::kF32, 1);
+  EXPECT_LT(attention_scratch_bytes(1, 8192, 64, 1, DType::kF32, 1), 8 * once + 1);
+  EXPECT_LT(once, 1024 * 1024 * sizeof(float));
+}
+
+TEST(CausalAttention, RefusesShapesThatDoNotFit) {
+  Context c(1, 1 << 20);
+  Operand<float> qkv({1, 4, 24}, 0), y({1, 4, 8}, 0), wrong({1, 4, 9}, 0);
+  EXPECT_THROW(causal_attention_forward(c.context, qkv.view(), 3, {}, y.view(), {}), ShapeError);
+  EXPECT_THROW(causal_attention_forward(c.context, qkv.view(), 2, {}, wrong.view(), {}),
+               ShapeError);
+  EXPECT_THROW(causal_attention_forward(c.context, qkv.view(), 2, {}, y.view(), wrong.view()),
+               ShapeError);
+  EXPECT_THROW(causal_attention_forward(c.context, qkv.view(), 2, {1.0, 0, 0, {}}, y.view(), {}),
+               ModelError);
+  Context none(1, 0);
+  EXPECT_THROW(causal_attention_forward(none.context, qkv.view(), 2, {}, y.view(), {}), Error);
+}
+
+}  // namespace
+}  // namespace engine::ops

@@ -1,0 +1,69 @@
+// The error bounds that simd_math.h states, over all of the range, with the vectors that the test
+// is compiled for.
+#define ENGINE_ISA_NAMESPACE isa_test
+#include "engine/ops/common/simd_math.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace engine::ops::isa_test {
+namespace {
+
+// Walks over [first, last] in `count` steps; body(x) is called with each.
+template <class Body>
+void walk(double first, double last, int count, Body body) {
+  for (int i = 0; i <= count; ++i) body(static_cast<float>(first + (last - first) * i / count));
+}
+
+float lane(Floats v) { return v[kWidth - 1]; }
+
+TEST(SimdMath, ExpIsWithinItsBound) {
+  double worst = 0;
+  walk(-87.3, 88.7, 2'000'000, [&](float x) {
+    const double expected = std::exp(static_cast<double>(x));
+    worst = std::fmax(worst, std::fabs(lane(exp(broadcast(x))) / expected - 1));
+  });
+  EXPECT_LT(worst, 2e-7);
+  walk(-110, -87.3, 10'000, [&](float x) {
+    ASSERT_LE(std::fabs(lane(exp(broadcast(x))) - std::exp(static_cast<double>(x))), 0x1p-149) << x;
+  });
+  EXPECT_EQ(lane(exp(broadcast(0.f))), 1);
+  EXPECT_EQ(lane(exp(broadcast(-std::numeric_limits<float>::infinity()))), 0);
+  EXPECT_TRUE(std::isinf(lane(exp(broadcast(89.f)))));
+  EXPECT_TRUE(std::isinf(lane(exp(broadcast(1e30f)))));
+  EXPECT_TRUE(std::isnan(lane(exp(broadcast(std::nanf(""))))));
+}
+
+TEST(SimdMath, SigmoidIsWithinItsBound) {
+  double worst = 0;
+  walk(-80, 80, 2'000'000, [&](float x) {
+    const double expected = 1 / (1 + std::exp(-static_cast<double>(x)));
+    const Sigmoid found = sigmoid(broadcast(x));
+    worst = std::fmax(worst, std::fabs(lane(found.value) / expected - 1));
+    worst = std::fmax(
+        worst, std::fabs(lane(found.complement) * (1 + std::exp(static_cast<double>(x))) - 1));
+  });
+  EXPECT_LT(worst, 3e-7);
+  EXPECT_EQ(lane(sigmoid(broadcast(-200.f)).value), 0);
+  EXPECT_EQ(lane(sigmoid(broadcast(200.f)).value), 1);
+}
+
+TEST(SimdMath, NormalDistributionIsWithinItsBound) {
+  double worst_below = 0, worst_density = 0;
+  walk(-12, 12, 2'000'000, [&](float x) {
+    const double below = std::erfc(-static_cast<double>(x) / std::numbers::sqrt2) / 2;
+    const double density =
+        std::exp(-0.5 * x * static_cast<double>(x)) / std::sqrt(2 * std::numbers::pi);
+    const NormalDistribution found = normal_distribution(broadcast(x));
+    worst_below = std::fmax(worst_below, std::fabs(lane(found.below) / below - 1));
+    worst_density = std::fmax(worst_density, std::fabs(lane(found.density) / density - 1));
+  });
+  EXPECT_LT(worst_below, 6e-7);
+  EXPECT_LT(worst_density, 6e-7);
+}
+
+}  // namespace
+}  // namespace engine::ops::isa_test

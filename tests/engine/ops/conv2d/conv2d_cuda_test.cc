@@ -1,0 +1,313 @@
+// Convolution on a CUDA device against the float64 kernels: every storage, every kind of products,
+// shapes that fit no tile.
+#include "engine/ops/conv2d/conv2d.h"
+
+#include "engine/ops/conv2d/conv2d_plan.h"
+#include "engine/ops/device/fast_divide.h"
+#include "tests/engine/ops/device/cuda_test_support.h"
+
+namespace engine::ops {
+namespace {
+
+using namespace cuda_test;
+
+struct Case {
+  std::int64_t n;
+  Conv2dGeometry g;
+  Shape x() const { return {n, g.in_h, g.in_w, g.in_channels}; }
+  Shape y() const { return {n, g.out_h(), g.out_w(), g.out_channels}; }
+  Shape weight() const { return {g.kernel_h, g.kernel_w, g.in_channels, g.out_channels}; }
+};
+
+std::string to_string(const Case& c) {
+  return "x " + c.x().to_string() + " weight " + c.weight().to_string() + " stride " +
+         std::to_string(c.g.stride) + " padding " + std::to_string(c.g.padding);
+}
+
+// In turn: aligned channels or not, one tile or several, one class of pixels or several, taps
+// beyond every edge.
+std::vector<Case> cases() {
+  return {
+      {3, {5, 7, 16, 64, 1, 1, 1, 0}},   // 1 x 1, all pieces aligned
+      {2, {9, 7, 17, 5, 1, 1, 2, 0}},    // 1 x 1 with a stride: classes without taps
+      {2, {9, 11, 64, 16, 1, 1, 2, 0}},  //
+      {2, {8, 8, 16, 16, 3, 3, 1, 1}},   //
+      {1, {6, 5, 64, 64, 3, 3, 1, 1}},   //
+      {3, {7, 9, 3, 17, 3, 3, 1, 1}},    // a stem
+      {2, {9, 8, 16, 17, 3, 3, 2, 1}},   // four classes of unlike size
+      {2, {8, 8, 17, 16, 3, 3, 2, 1}},   //
+      {2, {4, 4, 64, 72, 3, 3, 1, 1}},   // more columns than a narrow tile
+      {5, {4, 4, 16, 136, 3, 3, 1, 1}},  // more columns than any tile
+      {2, {5, 4, 136, 16, 3, 3, 2, 1}},  //
+      {2, {9, 9, 1, 5, 5, 5, 1, 2}},     //
+      {2, {9, 10, 5, 3, 5, 5, 2, 2}},    //
+      {2, {13, 12, 3, 16, 7, 7, 2, 3}},  // the stem for large images
+      {1, {7, 7, 16, 1, 7, 7, 1, 3}},    //
+      {2, {6, 7, 16, 16, 3, 3, 1, 0}},   // no padding
+      {2, {7, 6, 16, 24, 3, 3, 2, 0}},   // pixels that no output reads
+      {1, {5, 5, 16, 16, 3, 3, 2, 3}},   // outputs that read no pixel
+      {1, {3, 3, 5, 16, 5, 5, 1, 3}},    // a kernel larger than the map
+      {2, {7, 6, 16, 9, 3, 2, 2, 1}},    // a kernel that is not square
+      {1, {11, 8, 16, 16, 3, 3, 3, 1}},  // nine classes: more than one launch
+      {1, {1, 1, 16, 16, 3, 3, 2, 1}},   // classes without pixels
+      {40, {4, 4, 3, 16, 3, 3, 1, 1}},   // the pixels of many images in a tile
+      {0, {5, 5, 16, 16, 3, 3, 1, 1}},   // no images
+  };
+}
+
+template <class Storage, Products kProducts, int kPerMyriad>
+struct Mode {
+  using S = Storage;
+  static constexpr Products products = kProducts;
+  static constexpr double error = kPerMyriad * 1e-4;
+};
+
+template <class M>
+class Conv2dCuda : public CudaTest {};
+using Modes = ::testing::Types<Mode<float, Products::kF32, 0>, Mode<float, Products::kTf32, 10>,
+                               Mode<float, Products::kBF16, 100>, Mode<float, Products::kF16, 10>,
+                               Mode<bf16, Products::kF32, 0>, Mode<f16, Products::kTf32, 0>>;
+TYPED_TEST_SUITE(Conv2dCuda, Modes);
+
+// Of a result stored as T: the mode's rounding of operands, float32's sums, and the last place.
+template <class M, class T>
+constexpr double allowed() {
+  return std::max(M::error, 1e-5) + (std::is_same_v<T, float> ? 0 : storage_error<T>());
+}
+
+struct Problem {
+  Case c;
+  Operand<float> x, weight, bias, dy, dx, dweight, dbias;
+  explicit Problem(const Case& with)
+      : c(with),
+        x(random_operand(c.x(), 1)),
+        weight(random_operand(c.weight(), 2)),
+        bias(random_operand({c.g.out_channels}, 3)),
+        dy(random_operand(c.y(), 4)),
+        dx(random_operand(c.x(), 5)),
+        dweight(random_operand(c.weight(), 6)),
+        dbias(random_operand({c.g.out_channels}, 7)) {}
+};
+
+template <class M>
+void check_forward(const Problem& p, bool with_bias) {
+  using S = typename M::S;
+  Operand<double> x = kept<S>(p.x), weight = kept<S>(p.weight), bias = kept<float>(p.bias),
+                  y(p.c.y(), 0);
+  Context host(1, conv2d_scratch_bytes(p.c.g, p.c.n, DType::kF64, 1));
+  conv2d_forward(host.context, p.c.g, x.view(), weight.view(),
+                 with_bias ? bias.view() : TensorView{}, y.view());
+  DeviceContext c(conv2d_scratch_bytes(p.c.g, p.c.n, DTypeOf<S>::value, 1, Device::Kind::kCuda),
+                  M::products);
+  const auto device_x = to_device<S>(p.c.x(), p.x.values),
+             device_weight = to_device<S>(p.c.weight(), p.weight.values);
+  const DeviceOperand<float> device_bias({p.c.g.out_channels}, p.bias.values);
+  const DeviceOperand<S> device_y(p.c.y(), std::vector<S>(y.values.size(), from_float<S>(NAN)));
+  conv2d_forward(c.context, p.c.g, device_x.view(), device_weight.view(),
+                 with_bias ? device_bias.view() : TensorView{}, device_y.view());
+  c.finish();
+  EXPECT_LE(relative_error(as_floats(device_y.values()), y.values), (allowed<M, S>())) << "y";
+}
+
+template <class M>
+void check_backward(const Problem& p, Write write, std::int64_t planned) {
+  using S = typename M::S;
+  Operand<double> x = kept<S>(p.x), weight = kept<S>(p.weight), dy = kept<S>(p.dy),
+                  dx = kept<S>(p.dx), dweight = kept<float>(p.dweight),
+                  dbias = kept<float>(p.dbias);
+  Context host(1, conv2d_scratch_bytes(p.c.g, p.c.n, DType::kF64, 1));
+  conv2d_backward_data(host.context, p.c.g, dy.view(), weight.view(), dx.view(), write);
+  conv2d_backward_weights(host.context, p.c.g, x.view(), dy.view(), dweight.view(), dbias.view(),
+                          write);
+
+  DeviceContext c(conv2d_scratch_bytes(p.c.g, planned, DTypeOf<S>::value, 1, Device::Kind::kCuda),
+                  M::products);
+  const auto start = [&](const Operand<float>& operand) {
+    return write == Write::kAdd ? operand.values : std::vector<float>(operand.values.size(), NAN);
+  };
+  const auto device_x = to_device<S>(p.c.x(), p.x.values),
+             device_weight = to_device<S>(p.c.weight(), p.weight.values),
+             device_dy = to_device<S>(p.c.y(), p.dy.values),
+             device_dx = to_device<S>(p.c.x(), start(p.dx));
+  const DeviceOperand<float> device_dweight(p.c.weight(), start(p.dweight)),
+      device_dbias({p.c.g.out_channels}, start(p.dbias));
+  conv2d_backward_data(c.context, p.c.g, device_dy.view(), device_weight.view(), device_dx.view(),
+                       write);
+  conv2d_backward_weights(c.context, p.c.g, device_x.view(), device_dy.view(),
+                          device_dweight.view(), device_dbias.view(), write);
+  c.finish();
+  EXPECT_LE(relative_error(as_floats(device_dx.values()), dx.values), (allowed<M, S>())) << "dx";
+  EXPECT_LE(relative_error(device_dweight.values(), dweight.values), (allowed<M, float>()))
+      << "dweight";
+  EXPECT_LE(relative_error(device_dbias.values(), dbias.values), 1e-5) << "dbias";
+}
+
+TYPED_TEST(Conv2dCuda, ForwardAgreesWithFloat64) {
+  bool with_bias = false;
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(to_string(c));
+    check_forward<TypeParam>(Problem(c), with_bias = !with_bias);
+  }
+}
+
+TYPED_TEST(Conv2dCuda, BackwardAgreesWithFloat64) {
+  int turn = 0;
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(to_string(c));
+    check_backward<TypeParam>(Problem(c), turn++ % 2 == 0 ? Write::kOverwrite : Write::kAdd, c.n);
+  }
+}
+
+// More pixels than one part of the sum over them, with the scratch of a larger batch.
+TYPED_TEST(Conv2dCuda, SplitSumsAgreeWithFloat64) {
+  for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+    check_backward<TypeParam>(Problem({5, {17, 16, 5, 7, 3, 3, 1, 1}}), write, 9);
+    check_backward<TypeParam>(Problem({9, {12, 11, 16, 24, 1, 1, 1, 0}}), write, 9);
+  }
+}
+
+// Shapes large enough for each of the tiles, none of which they fill.
+TYPED_TEST(Conv2dCuda, EveryTileAgreesWithFloat64) {
+  using S = typename TypeParam::S;
+  if (std::is_same_v<S, f16> || TypeParam::products == Products::kF16)
+    return;  // as bfloat16 but for the instruction
+  const cuda::ProductKind kind(DTypeOf<S>::value, TypeParam::products);
+  const auto tile = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+    return cuda::plan_product({rows, columns, depth}, 1, kind).tile;
+  };
+  const cuda::TileChoice tall = kind.tensor ? cuda::TileChoice::kTall : cuda::TileChoice::kSmall;
+  EXPECT_EQ(tile(8400, 250, 16), cuda::TileChoice::kLarge);
+  check_forward<TypeParam>(Problem({2, {60, 70, 16, 250, 1, 1, 1, 0}}), true);
+  check_backward<TypeParam>(Problem({2, {60, 70, 250, 16, 1, 1, 1, 0}}), Write::kOverwrite, 2);
+  EXPECT_EQ(tile(33600, 56, 16), tall);
+  check_forward<TypeParam>(Problem({8, {60, 70, 16, 56, 1, 1, 1, 0}}), true);
+  check_backward<TypeParam>(Problem({8, {60, 70, 56, 16, 1, 1, 1, 0}}), Write::kAdd, 8);
+  EXPECT_EQ(tile(9 * 136, 1600, 20), cuda::TileChoice::kLarge);
+  check_backward<TypeParam>(Problem({1, {4, 5, 136, 1600, 3, 3, 1, 1}}), Write::kAdd, 1);
+  EXPECT_EQ(tile(25 * 1344, 56, 20), tall);
+  check_backward<TypeParam>(Problem({1, {4, 5, 1344, 56, 5, 5, 1, 2}}), Write::kOverwrite, 1);
+}
+
+TYPED_TEST(Conv2dCuda, NoImagesLeaveSumsAtZeroOrAsTheyWere) {
+  const Problem p({0, {5, 5, 3, 4, 3, 3, 1, 1}});
+  check_backward<TypeParam>(p, Write::kOverwrite, 4);
+  check_backward<TypeParam>(p, Write::kAdd, 4);
+}
+
+TYPED_TEST(Conv2dCuda, TwoRunsGiveTheSameBits) {
+  using S = typename TypeParam::S;
+  const Problem p({5, {17, 16, 16, 24, 3, 3, 2, 1}});
+  std::vector<std::vector<float>> dx, dweight;
+  for (int run = 0; run < 2; ++run) {
+    DeviceContext c(conv2d_scratch_bytes(p.c.g, p.c.n, DTypeOf<S>::value, 1, Device::Kind::kCuda),
+                    TypeParam::products);
+    const auto x = to_device<S>(p.c.x(), p.x.values),
+               weight = to_device<S>(p.c.weight(), p.weight.values),
+               dy = to_device<S>(p.c.y(), p.dy.values), to = to_device<S>(p.c.x(), p.dx.values);
+    const DeviceOperand<float> gradient(p.c.weight(), p.dweight.values);
+    conv2d_backward_data(c.context, p.c.g, dy.view(), weight.view(), to.view(), Write::kOverwrite);
+    conv2d_backward_weights(c.context, p.c.g, x.view(), dy.view(), gradient.view(), {},
+                            Write::kOverwrite);
+    c.finish();
+    dx.push_back(as_floats(to.values())), dweight.push_back(gradient.values());
+  }
+  EXPECT_EQ(dx[0], dx[1]);
+  EXPECT_EQ(dweight[0], dweight[1]);
+}
+
+// Operands that begin where no 16-byte piece does are read and written element by element.
+class Conv2dCudaPlaces : public CudaTest {};
+
+TEST_F(Conv2dCudaPlaces, OperandsMayBeginAnywhere) {
+  const Case c{2, {5, 5, 16, 16, 3, 3, 1, 1}};
+  const auto inside = [](const Operand<float>& operand) {
+    std::vector<float> values(1, NAN);
+    values.insert(values.end(), operand.values.begin(), operand.values.end());
+    return values;
+  };
+  const auto view = [](const DeviceOperand<float>& memory, const Shape& shape) {
+    TensorView v = memory.view();
+    return TensorView{static_cast<float*>(v.data) + 1, DType::kF32, shape, kDevice};
+  };
+  const Problem p(c);
+  Operand<double> x = kept<float>(p.x), weight = kept<float>(p.weight), y(c.y(), 0);
+  Context host(1, conv2d_scratch_bytes(c.g, c.n, DType::kF64, 1));
+  conv2d_forward(host.context, c.g, x.view(), weight.view(), {}, y.view());
+  DeviceContext d;
+  const DeviceOperand<float> device_x({c.x().count() + 1}, inside(p.x)),
+      device_weight({c.weight().count() + 1}, inside(p.weight)),
+      device_y({c.y().count() + 1}, inside(p.dy));
+  conv2d_forward(d.context, c.g, view(device_x, c.x()), view(device_weight, c.weight()), {},
+                 view(device_y, c.y()));
+  d.finish();
+  std::vector<float> found = device_y.values();
+  EXPECT_TRUE(std::isnan(found[0]));
+  found.erase(found.begin());
+  EXPECT_LE(relative_error(found, y.values), 1e-5);
+}
+
+TEST(Conv2dCudaScratch, OfALargerBatchServesASmallerOne) {
+  if (!engine::cuda::kBuilt) GTEST_SKIP() << "no CUDA kernels in this build";
+  for (const Case& c : cases()) {
+    std::size_t before = 0;
+    for (std::int64_t n = 0; n < 3000; n = n * 5 / 4 + 1) {
+      const std::size_t bytes = conv2d_scratch_bytes(c.g, n, DType::kBF16, 1, Device::Kind::kCuda);
+      EXPECT_GE(bytes, before) << to_string(c) << " " << n;
+      before = bytes;
+    }
+  }
+}
+
+// The shapes of networks for CIFAR and ImageNet, 128 images: at least half of what the model thinks
+// a device can do is used.
+TEST(Conv2dCudaPlan, KeepsADeviceBusy) {
+  struct Layer {
+    std::int64_t map, in, out, kernel, stride;
+  };
+  const cuda::ProductKind kind(DType::kBF16, Products::kF32);
+  for (const Layer& l : {Layer{32, 64, 64, 3, 1},
+                         {32, 64, 128, 3, 2},
+                         {16, 128, 128, 3, 1},
+                         {8, 256, 256, 3, 1},
+                         {4, 512, 512, 3, 1},
+                         {8, 1024, 256, 1, 1},
+                         {56, 64, 64, 3, 1},
+                         {28, 128, 128, 3, 1},
+                         {7, 512, 512, 3, 1}}) {
+    SCOPED_TRACE(std::to_string(l.map) + " " + std::to_string(l.in) + " -> " +
+                 std::to_string(l.out));
+    const std::int64_t places = 128 * (l.map / l.stride) * (l.map / l.stride),
+                       taps = l.kernel * l.kernel * l.in;
+    const double best =
+        static_cast<double>(places * taps) * static_cast<double>(l.out) / (132 * kind.rate);
+    const cuda::ProductSize forward{places, l.out, taps}, weights{taps, l.out, places};
+    const cuda::ProductPlan f = cuda::plan_product(forward, 1, kind),
+                            w = cuda::plan_product(
+                                weights, cuda::most_weight_parts(taps * l.out, places), kind);
+    EXPECT_LE(cuda::product_time(forward, kind.facts(f.tile), f.parts, kind.rate), 2 * best);
+    EXPECT_LE(cuda::product_time(weights, kind.facts(w.tile), w.parts, kind.rate), 3 * best);
+  }
+}
+
+TEST(FastDivide, IsDivision) {
+  std::mt19937 generator(1);
+  std::vector<std::int64_t> divisors{
+      1, 2, 3, 5, 7, 9, 25, 49, 641, 65535, 65536, 65537, 1 << 30, (1 << 30) + 1, 2147483647};
+  for (int i = 0; i < 200; ++i) divisors.push_back(1 + generator() % 100000);
+  for (const std::int64_t divisor : divisors) {
+    const cuda::FastDivide by(divisor);
+    std::vector<std::int64_t> values{0, 1, 2147483647, 2147483646};
+    for (std::int64_t times = 1; times * divisor <= 2147483647 && times < 50; ++times)
+      values.insert(values.end(), {times * divisor - 1, times * divisor});
+    const std::int64_t last = 2147483647 / divisor * divisor;
+    values.insert(values.end(), {last - 1, last});
+    for (int i = 0; i < 1000; ++i) values.push_back(generator() >> 1);
+    for (const std::int64_t value : values) {
+      if (value < 0) continue;
+      ASSERT_EQ(by.quotient(static_cast<int>(value)), value / divisor) << value << " / " << divisor;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace engine::ops

@@ -1,0 +1,140 @@
+// What the tests of CUDA kernels share: a device to run on (a real one, or the stand-in of
+// io/gpu/stand_in), operands that are copied there and back, and comparison with the float64
+// reference.
+//
+// A test runs where a device is found and is skipped, and counted as skipped, elsewhere.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "engine/core/arena.h"
+#include "engine/core/cuda_runtime.h"
+#include "engine/core/half_types.h"
+#include "tests/engine/ops/common/kernel_test_support.h"
+
+namespace cuda_test {
+
+using namespace kernel_test;
+using engine::bf16;
+using engine::f16;
+using engine::Products;
+
+inline constexpr engine::Device kDevice{engine::Device::Kind::kCuda, 0};
+
+// Skips every test of the suite where there is no device.
+class CudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = engine::cuda::missing(); !missing.empty())
+      GTEST_SKIP() << missing;
+    engine::cuda::use_device(0);
+  }
+};
+
+// A context on the device with its own stream and scratch.
+struct DeviceContext {
+  explicit DeviceContext(std::size_t scratch_bytes = 0, Products products = Products::kF32)
+      : scratch(scratch_bytes, kDevice), staging(64 * 1024) {
+    pinned = engine::cuda::allocate_pinned(staging);
+    context.device = kDevice;
+    context.scratch = {scratch.data(), scratch.bytes()};
+    context.stream = stream.handle();
+    context.products = products;
+    context.staging = {static_cast<std::byte*>(pinned), staging};
+  }
+  ~DeviceContext() { engine::cuda::release_pinned(pinned); }
+  DeviceContext(const DeviceContext&) = delete;
+  DeviceContext& operator=(const DeviceContext&) = delete;
+
+  void finish() const { stream.synchronize(); }
+
+  engine::cuda::Stream stream;
+  engine::Arena scratch;
+  std::size_t staging;
+  void* pinned = nullptr;
+  KernelContext context;
+};
+
+// A tensor in device memory. T: float, bf16, f16, double, std::int32_t ...; values come and go as
+// such.
+template <class T>
+class DeviceOperand {
+ public:
+  DeviceOperand(const Shape& shape, const std::vector<T>& values)
+      : shape_(shape), memory_(std::max<std::size_t>(values.size() * sizeof(T), 1), kDevice) {
+    EXPECT_EQ(static_cast<std::size_t>(shape.count()), values.size());
+    engine::cuda::copy_async(memory_.data(), values.data(), values.size() * sizeof(T), nullptr);
+    engine::cuda::synchronize_device();
+  }
+  TensorView view() const { return {memory_.data(), engine::DTypeOf<T>::value, shape_, kDevice}; }
+  // After everything issued so far.
+  std::vector<T> values() const {
+    engine::cuda::synchronize_device();
+    std::vector<T> result(static_cast<std::size_t>(shape_.count()));
+    engine::cuda::copy_async(result.data(), memory_.data(), result.size() * sizeof(T), nullptr);
+    engine::cuda::synchronize_device();
+    return result;
+  }
+
+ private:
+  Shape shape_;
+  engine::Arena memory_;
+};
+
+// Storage of a tensor of floats as T, and back.
+template <class T>
+std::vector<T> stored(const std::vector<float>& values) {
+  std::vector<T> result;
+  for (const float value : values) result.push_back(engine::from_float<T>(value));
+  return result;
+}
+template <class T>
+std::vector<float> as_floats(const std::vector<T>& values) {
+  std::vector<float> result;
+  for (const T value : values) result.push_back(engine::to_float(value));
+  return result;
+}
+template <class T>
+DeviceOperand<T> to_device(const Shape& shape, const std::vector<float>& values) {
+  return DeviceOperand<T>(shape, stored<T>(values));
+}
+// The numbers that the storage T keeps of these, as f64: what the reference must be given, so that
+// only arithmetic is compared.
+template <class T>
+Operand<double> kept(const Operand<float>& operand) {
+  Operand<double> wide(operand.shape, 0);
+  for (std::size_t i = 0; i < operand.values.size(); ++i)
+    wide.values[i] = engine::to_float(engine::from_float<T>(operand.values[i]));
+  return wide;
+}
+
+// The largest difference relative to the largest magnitude of what is expected (or to `floor`,
+// where that is larger); infinite where a value is not finite or sizes differ.
+template <class Found>
+double relative_error(const std::vector<Found>& found, const std::vector<double>& expected,
+                      double floor = 1e-30) {
+  if (found.size() != expected.size()) return INFINITY;
+  double largest = floor, difference = 0;
+  for (const double e : expected) largest = std::max(largest, std::fabs(e));
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double d = std::fabs(static_cast<double>(found[i]) - expected[i]);
+    if (!(d <= difference)) difference = std::isfinite(d) ? d : INFINITY;
+  }
+  return difference / largest;
+}
+
+// What a result stored as T may be off by: half a unit in its last place, and the arithmetic's own
+// share.
+template <class T>
+constexpr double storage_error() {
+  if constexpr (std::is_same_v<T, bf16>) return 0.0045;
+  if constexpr (std::is_same_v<T, f16>) return 0.0006;
+  return 1e-5;
+}
+
+}  // namespace cuda_test

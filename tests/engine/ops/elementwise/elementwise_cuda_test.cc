@@ -1,0 +1,297 @@
+// Elementwise kernels on a CUDA device: against the references in float64, bit-equal masks of
+// dropout, outputs over inputs, and operands that do not begin at a multiple of 16 bytes.
+#include "engine/ops/elementwise/elementwise.h"
+
+#include <numeric>
+
+#include "engine/core/random.h"
+#include "tests/engine/ops/device/cuda_test_support.h"
+
+namespace engine::ops {
+namespace {
+
+using namespace cuda_test;
+
+template <class T>
+class ElementwiseCuda : public CudaTest {};
+using Storages = ::testing::Types<float, bf16, f16>;
+TYPED_TEST_SUITE(ElementwiseCuda, Storages);
+
+// A tensor that begins `shift` elements behind a multiple of 16 bytes.
+template <class T>
+class Shifted {
+ public:
+  Shifted(const Shape& shape, const std::vector<float>& values, std::int64_t shift)
+      : shape_(shape), shift_(shift), memory_(padded(values, shift)) {}
+  TensorView view() const {
+    return {static_cast<T*>(memory_.view().data) + shift_, DTypeOf<T>::value, shape_, kDevice};
+  }
+  std::vector<float> values() const {
+    const std::vector<float> all = as_floats(memory_.values());
+    for (std::int64_t i = 0; i < shift_; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], kGuard);
+    EXPECT_EQ(all.back(), kGuard);
+    return {all.begin() + shift_, all.end() - 1};
+  }
+
+ private:
+  static constexpr float kGuard = 64;
+  static DeviceOperand<T> padded(const std::vector<float>& values, std::int64_t shift) {
+    std::vector<float> all(static_cast<std::size_t>(shift), kGuard);
+    all.insert(all.end(), values.begin(), values.end());
+    all.push_back(kGuard);
+    return to_device<T>({static_cast<std::int64_t>(all.size())}, all);
+  }
+  Shape shape_;
+  std::int64_t shift_;
+  DeviceOperand<T> memory_;
+};
+
+// Calls check(count, shift): nothing, less than a pack, odd numbers, more than one block.
+template <class Check>
+void for_each_count(Check check) {
+  for (const std::int64_t count : {0, 1, 3, 7, 8, 9, 31, 255, 2048, 5003})
+    for (const std::int64_t shift : {0, 1}) {
+      SCOPED_TRACE(std::to_string(count) + " elements, shifted by " + std::to_string(shift));
+      check(count, shift);
+    }
+}
+
+TYPED_TEST(ElementwiseCuda, ReluAndItsGradient) {
+  for_each_count([](std::int64_t count, std::int64_t shift) {
+    for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+      const Operand<float> x = random_operand({count}, 1), dy = random_operand({count}, 2),
+                           start = random_operand({count}, 3);
+      Operand<double> wide_x = kept<TypeParam>(x), wide_y({count}, 7),
+                      wide_dy = kept<TypeParam>(dy), wide_dx = kept<TypeParam>(start);
+      Context host(1, 0);
+      relu_forward(host.context, wide_x.view(), wide_y.view());
+      relu_backward(host.context, wide_y.view(), wide_dy.view(), wide_dx.view(), write);
+
+      DeviceContext c;
+      const Shifted<TypeParam> device_x(x.shape, x.values, shift),
+          device_y(x.shape, dy.values, shift), device_dy(x.shape, dy.values, shift),
+          device_dx(x.shape, start.values, shift);
+      relu_forward(c.context, device_x.view(), device_y.view());
+      relu_backward(c.context, device_y.view(), device_dy.view(), device_dx.view(), write);
+      relu_forward(c.context, device_x.view(), device_x.view());  // in place
+      relu_backward(c.context, device_y.view(), device_dy.view(), device_dy.view(),
+                    Write::kOverwrite);
+      c.finish();
+      EXPECT_LE(relative_error(device_y.values(), wide_y.values), 0);
+      EXPECT_EQ(device_x.values(), device_y.values());
+      EXPECT_LE(relative_error(device_dx.values(), wide_dx.values),
+                write == Write::kAdd ? storage_error<TypeParam>() : 0);
+      if (write == Write::kOverwrite) {
+        EXPECT_EQ(device_dy.values(), device_dx.values());
+      }
+    }
+  });
+}
+
+TYPED_TEST(ElementwiseCuda, ReluKeepsNan) {
+  const DeviceOperand<TypeParam> x =
+      to_device<TypeParam>({9}, {-1, std::nanf(""), 2, 0, -0.0f, 5, 6, 7, std::nanf("")});
+  const DeviceOperand<TypeParam> y = to_device<TypeParam>({9}, std::vector<float>(9, 3));
+  DeviceContext c;
+  relu_forward(c.context, x.view(), y.view());
+  c.finish();
+  const std::vector<float> found = as_floats(y.values());
+  for (const std::size_t i : {1, 8}) EXPECT_TRUE(std::isnan(found[i]));
+  EXPECT_EQ(found[0], 0);
+  EXPECT_EQ(found[7], 7);
+}
+
+TYPED_TEST(ElementwiseCuda, AddAndCopy) {
+  for_each_count([](std::int64_t count, std::int64_t shift) {
+    const Operand<float> a = random_operand({count}, 1), b = random_operand({count}, 2);
+    for (const bool relu : {false, true}) {
+      Operand<double> wide_a = kept<TypeParam>(a), wide_b = kept<TypeParam>(b), wide_y({count}, 7),
+                      wide_sum = wide_b;
+      Context host(1, 0);
+      add_forward(host.context, wide_a.view(), wide_b.view(), relu, wide_y.view());
+      copy_or_add(host.context, wide_a.view(), wide_sum.view(), Write::kAdd);
+
+      DeviceContext c;
+      const Shifted<TypeParam> device_a(a.shape, a.values, shift),
+          device_b(a.shape, b.values, shift), device_y(a.shape, b.values, 0),
+          device_sum(a.shape, b.values, shift), copy(a.shape, b.values, shift);
+      add_forward(c.context, device_a.view(), device_b.view(), relu, device_y.view());
+      copy_or_add(c.context, device_a.view(), device_sum.view(), Write::kAdd);
+      copy_or_add(c.context, device_a.view(), copy.view(), Write::kOverwrite);
+      add_forward(c.context, device_a.view(), device_b.view(), relu, device_b.view());  // in place
+      c.finish();
+      EXPECT_LE(relative_error(device_y.values(), wide_y.values), storage_error<TypeParam>());
+      EXPECT_EQ(device_b.values(), device_y.values());
+      EXPECT_LE(relative_error(device_sum.values(), wide_sum.values), storage_error<TypeParam>());
+      EXPECT_EQ(copy.values(), device_a.values());
+    }
+  });
+}
+
+// More elements than the largest grid has threads.
+TYPED_TEST(ElementwiseCuda, LoopsPastTheGrid) {
+  const std::int64_t count = 132 * 16 * 256 + 1000;
+  const Operand<float> a = random_operand({count}, 1);
+  const Shifted<TypeParam> device_a(a.shape, a.values, 1), y(a.shape, a.values, 1);
+  DeviceContext c;
+  add_forward(c.context, device_a.view(), device_a.view(), false, y.view());
+  c.finish();
+  std::vector<double> expected = kept<TypeParam>(a).values;
+  for (double& value : expected) value *= 2;
+  EXPECT_LE(relative_error(y.values(), expected), 0);
+}
+
+TYPED_TEST(ElementwiseCuda, CastsBothWays) {
+  for_each_count([](std::int64_t count, std::int64_t shift) {
+    const Operand<float> x = random_operand({count}, 1);
+    const Shifted<float> source(x.shape, x.values, shift), back(x.shape, x.values, 0);
+    const Shifted<TypeParam> narrow(x.shape, std::vector<float>(x.values.size()), shift);
+    DeviceContext c;
+    cast(c.context, source.view(), narrow.view());
+    cast(c.context, narrow.view(), back.view());
+    c.finish();
+    const std::vector<float> expected = as_floats(stored<TypeParam>(x.values));
+    EXPECT_EQ(narrow.values(), expected);
+    EXPECT_EQ(back.values(), expected);
+  });
+}
+
+TYPED_TEST(ElementwiseCuda, FillsAndZeroes) {
+  for_each_count([](std::int64_t count, std::int64_t shift) {
+    const std::vector<float> other(static_cast<std::size_t>(count), 3);
+    const Shifted<TypeParam> filled({count}, other, shift), zeroed({count}, other, shift);
+    DeviceContext c;
+    fill(c.context, 0.75, filled.view());
+    zero(c.context, zeroed.view());
+    c.finish();
+    EXPECT_EQ(filled.values(), std::vector<float>(other.size(), 0.75f));
+    EXPECT_EQ(zeroed.values(), std::vector<float>(other.size(), 0.f));
+  });
+}
+
+TYPED_TEST(ElementwiseCuda, FlattenIsChannelFirstAndBack) {
+  for (const Shape& shape :
+       {Shape{0, 2, 3, 4}, Shape{1, 1, 1, 1}, Shape{2, 7, 7, 32}, Shape{3, 3, 5, 7},
+        Shape{2, 9, 10, 17}, Shape{1, 8, 9, 130}, Shape{2200, 1, 2, 3}})
+    for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+      SCOPED_TRACE(shape.to_string());
+      const Shape flat{shape[0], shape[1] * shape[2] * shape[3]};
+      const Operand<float> x = random_operand(shape, 1), start = random_operand(flat, 2),
+                           other = random_operand(shape, 3);
+      Operand<double> wide_x = kept<TypeParam>(x), wide_y = kept<TypeParam>(start),
+                      wide_flat = kept<TypeParam>(start), wide_back = kept<TypeParam>(other);
+      Context host(1, 0);
+      nhwc_to_channel_first(host.context, wide_x.view(), wide_y.view(), write);
+      channel_first_to_nhwc(host.context, wide_flat.view(), wide_back.view(), write);
+
+      DeviceContext c;
+      const auto device_x = to_device<TypeParam>(shape, x.values),
+                 device_y = to_device<TypeParam>(flat, start.values),
+                 device_flat = to_device<TypeParam>(flat, start.values),
+                 device_back = to_device<TypeParam>(shape, other.values);
+      nhwc_to_channel_first(c.context, device_x.view(), device_y.view(), write);
+      channel_first_to_nhwc(c.context, device_flat.view(), device_back.view(), write);
+      c.finish();
+      const double limit = write == Write::kAdd ? storage_error<TypeParam>() : 0;
+      EXPECT_LE(relative_error(as_floats(device_y.values()), wide_y.values), limit);
+      EXPECT_LE(relative_error(as_floats(device_back.values()), wide_back.values), limit);
+    }
+}
+
+constexpr std::uint64_t kKey = 0x123456789abcdef;
+const std::vector<std::int64_t> kIds{5, 0, 59'999,
+                                     (std::int64_t{1} << 31) + 7};  // counters beyond 32 bits too
+
+TYPED_TEST(ElementwiseCuda, DropoutDrawsTheMaskOfPhilox) {
+  const DeviceOperand<std::int64_t> ids({4}, kIds);
+  const std::span<const std::int64_t> id_span{ids.view().as<std::int64_t>(), kIds.size()};
+  for (const std::uint64_t epoch : {std::uint64_t{3}, std::uint64_t{1} << 33}) {
+    const DeviceOperand<std::int64_t> device_epoch({1}, {static_cast<std::int64_t>(epoch)});
+    for (const std::int64_t count : {1, 3, 4, 5, 63, 64, 72, 130, 1024})
+      for (const std::int64_t shift : {0, 1})
+        for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+          SCOPED_TRACE(std::to_string(count) + " elements, shifted by " + std::to_string(shift));
+          const Shape shape{4, count};
+          const Operand<float> x = random_operand(shape, 1), start = random_operand(shape, 2);
+          std::vector<double> expected;
+          const std::uint64_t blocks = static_cast<std::uint64_t>(count + 3) / 4;
+          for (const std::int64_t id : kIds) {
+            for (std::uint64_t e = 0; e < static_cast<std::uint64_t>(count); ++e) {
+              const auto words =
+                  philox(kKey, epoch, static_cast<std::uint64_t>(id) * blocks + e / 4);
+              const bool keep = uniform_float(words[e % 4]) >= 0.3;
+              const std::size_t i = expected.size();
+              expected.push_back(keep ? kept<TypeParam>(x).values[i] / 0.7 : 0.0);
+            }
+          }
+          DeviceContext c;
+          c.context.epoch = reinterpret_cast<const std::uint64_t*>(device_epoch.view().data);
+          const Shifted<TypeParam> device_x(shape, x.values, shift), y(shape, start.values, shift),
+              dx(shape, start.values, shift);
+          dropout_forward(c.context, device_x.view(), 0.3, kKey, 99, id_span, y.view());
+          dropout_backward(c.context, device_x.view(), 0.3, kKey, 99, id_span, dx.view(), write);
+          c.finish();
+          const std::vector<float> found = y.values();
+          for (std::size_t i = 0; i < found.size(); ++i)
+            ASSERT_NEAR(found[i], expected[i], storage_error<TypeParam>() * std::fabs(expected[i]))
+                << i;
+          if (write == Write::kAdd)
+            for (std::size_t i = 0; i < found.size(); ++i)
+              expected[i] += kept<TypeParam>(start).values[i];
+          EXPECT_LE(relative_error(dx.values(), expected), storage_error<TypeParam>());
+        }
+  }
+}
+
+using ElementwiseCudaOnce = CudaTest;
+
+// The bits that the CPU's kernels give, and in place.
+TEST_F(ElementwiseCudaOnce, DropoutIsBitEqualToTheCpus) {
+  const Shape shape{4, 9, 11};
+  Operand<float> x = random_operand(shape, 1), y = x;
+  Context host(2, 0);
+  const DeviceOperand<std::int64_t> ids({4}, kIds), epoch({1}, {12});
+  const DeviceOperand<float> device_x(shape, x.values);
+  for (const double rate : {0.0, 0.1, 0.5, 1.0}) {
+    dropout_forward(host.context, x.view(), rate, kKey, 12, kIds, y.view());
+    DeviceContext c;
+    c.context.epoch = reinterpret_cast<const std::uint64_t*>(epoch.view().data);
+    const DeviceOperand<float> in_place(shape, x.values);
+    dropout_forward(c.context, in_place.view(), rate, kKey, 0, {ids.view().as<std::int64_t>(), 4},
+                    in_place.view());
+    c.finish();
+    EXPECT_EQ(in_place.values(), y.values) << rate;
+  }
+  DeviceContext without;
+  EXPECT_THROW(dropout_forward(without.context, device_x.view(), 0.5, kKey, 0,
+                               {ids.view().as<std::int64_t>(), 4}, device_x.view()),
+               Error);
+}
+
+TEST_F(ElementwiseCudaOnce, IncrementCountsWithinACapturedStep) {
+  const DeviceOperand<std::int64_t> counter({}, {std::int64_t{1} << 40});
+  DeviceContext c;
+  engine::cuda::StepGraph::begin_capture(c.context.stream);
+  increment(c.context, counter.view());
+  const engine::cuda::StepGraph graph = engine::cuda::StepGraph::end_capture(c.context.stream);
+  graph.launch(c.context.stream);
+  graph.launch(c.context.stream);
+  c.finish();
+  EXPECT_EQ(counter.values(), std::vector<std::int64_t>{(std::int64_t{1} << 40) + 2});
+}
+
+TEST_F(ElementwiseCudaOnce, RefusesOperandsThatDoNotFit) {
+  DeviceContext c;
+  const DeviceOperand<float> three({3}, {1, 2, 3});
+  const DeviceOperand<bf16> half = to_device<bf16>({3}, {1, 2, 3});
+  const DeviceOperand<f16> other = to_device<f16>({3}, {1, 2, 3});
+  const DeviceOperand<double> wide({3}, {1, 2, 3});
+  EXPECT_THROW(relu_forward(c.context, three.view(), half.view()), ShapeError);
+  EXPECT_THROW(relu_forward(c.context, wide.view(), wide.view()), ShapeError);
+  EXPECT_THROW(cast(c.context, half.view(), other.view()), ShapeError);
+  EXPECT_THROW(increment(c.context, three.view()), ShapeError);
+  EXPECT_THROW(fill(c.context, 1, wide.view()), ShapeError);
+}
+
+}  // namespace
+}  // namespace engine::ops

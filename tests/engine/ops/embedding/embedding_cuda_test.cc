@@ -1,0 +1,133 @@
+// Embedding and learned positions on a CUDA device against the float64 reference, for every
+// storage; tokens out of range.
+#include "engine/ops/embedding/embedding.h"
+
+#include <random>
+
+#include "tests/engine/ops/device/cuda_test_support.h"
+
+namespace engine::ops {
+namespace {
+
+using namespace cuda_test;
+
+template <class T>
+class EmbeddingCuda : public CudaTest {};
+using Storages = ::testing::Types<float, bf16, f16>;
+TYPED_TEST_SUITE(EmbeddingCuda, Storages);
+
+struct Sizes {
+  std::int64_t n, t, vocabulary, width;
+};
+
+Operand<std::int32_t> some_tokens(const Sizes& s) {
+  std::mt19937 generator(5);
+  Operand<std::int32_t> tokens({s.n, s.t}, 0);
+  for (std::int32_t& token : tokens.values)
+    token = static_cast<std::int32_t>(generator() % static_cast<unsigned>(s.vocabulary));
+  return tokens;
+}
+
+template <class T>
+void compare_embedding(const Sizes& s, Write write) {
+  SCOPED_TRACE((Shape{s.n, s.t, s.vocabulary, s.width}.to_string() +
+                (write == Write::kAdd ? ", added" : "")));
+  const Shape rows{s.n, s.t, s.width}, all{s.vocabulary, s.width};
+  auto tokens = some_tokens(s);
+  const Operand<float> table = random_operand(all, 1), dy = random_operand(rows, 2),
+                       start = random_operand(all, 3);
+  Operand<double> wide_table = kept<T>(table), wide_dy = kept<T>(dy), y(rows, 0),
+                  dtable = widen(start);
+  Context host(1, 0);
+  embedding_forward(host.context, tokens.view(), wide_table.view(), y.view());
+  embedding_backward(host.context, tokens.view(), wide_dy.view(), dtable.view(), write);
+
+  DeviceContext c(embedding_scratch_bytes(s.n * s.t, s.vocabulary, Device::Kind::kCuda));
+  const DeviceOperand<std::int32_t> device_tokens(tokens.shape, tokens.values);
+  const auto device_table = to_device<T>(all, table.values),
+             device_dy = to_device<T>(rows, dy.values),
+             device_y = to_device<T>(rows, std::vector<float>(dy.values.size(), NAN));
+  const auto device_dtable = to_device<float>(all, start.values);
+  embedding_forward(c.context, device_tokens.view(), device_table.view(), device_y.view());
+  embedding_backward(c.context, device_tokens.view(), device_dy.view(), device_dtable.view(),
+                     write);
+  c.finish();
+  EXPECT_LE(relative_error(as_floats(device_y.values()), y.values), 0);
+  EXPECT_LE(relative_error(device_dtable.values(), dtable.values), 1e-5);
+}
+
+TYPED_TEST(EmbeddingCuda, AgreesWithTheReference) {
+  for (const Write write : {Write::kOverwrite, Write::kAdd})
+    for (const Sizes& s :
+         {Sizes{0, 5, 3, 8}, Sizes{1, 1, 1, 1}, Sizes{2, 7, 33, 48}, Sizes{3, 64, 65, 65},
+          Sizes{2, 65, 200, 384}, Sizes{10, 120, 65, 128}, Sizes{9, 111, 31, 130}})
+      compare_embedding<TypeParam>(s, write);
+}
+
+TYPED_TEST(EmbeddingCuda, PositionsAgreeWithTheReference) {
+  for (const Write write : {Write::kOverwrite, Write::kAdd})
+    for (const Sizes& s : {Sizes{0, 5, 6, 8}, Sizes{1, 1, 1, 1}, Sizes{5, 7, 9, 65},
+                           Sizes{3, 64, 64, 48}, Sizes{70, 3, 5, 128}}) {
+      SCOPED_TRACE((Shape{s.n, s.t, s.vocabulary, s.width}.to_string() +
+                    (write == Write::kAdd ? ", added" : "")));
+      const Shape rows{s.n, s.t, s.width}, all{s.vocabulary, s.width};
+      const Operand<float> x = random_operand(rows, 1), positions = random_operand(all, 2),
+                           start = random_operand(all, 3);
+      Operand<double> wide_x = kept<TypeParam>(x), wide_positions = kept<TypeParam>(positions),
+                      y(rows, 0), dp = widen(start);
+      Context host(1, 0);
+      add_positions_forward(host.context, wide_x.view(), wide_positions.view(), y.view());
+      add_positions_backward(host.context, wide_x.view(), dp.view(), write);
+
+      DeviceContext c;
+      const auto device_x = to_device<TypeParam>(rows, x.values),
+                 device_positions = to_device<TypeParam>(all, positions.values);
+      const auto device_dp = to_device<float>(all, start.values);
+      add_positions_backward(c.context, device_x.view(), device_dp.view(), write);
+      add_positions_forward(c.context, device_x.view(), device_positions.view(),
+                            device_x.view());  // in place
+      c.finish();
+      EXPECT_LE(relative_error(as_floats(device_x.values()), y.values), storage_error<TypeParam>());
+      EXPECT_LE(relative_error(device_dp.values(), dp.values), 1e-5);
+    }
+}
+
+class EmbeddingFaults : public CudaTest {};
+
+TEST_F(EmbeddingFaults, ATokenOutOfRangeIsReportedAndCountsAsZero) {
+  const Sizes s{2, 40, 5, 8};
+  auto tokens = some_tokens(s), mended = tokens;
+  tokens.values[77] = 5, tokens.values[30] = -1;
+  mended.values[77] = mended.values[30] = 0;
+  const Operand<float> table = random_operand({s.vocabulary, s.width}, 1);
+  DeviceContext c(embedding_scratch_bytes(s.n * s.t, s.vocabulary, Device::Kind::kCuda));
+  const Arena memory(sizeof(DeviceFault), kDevice);
+  c.context.fault = reinterpret_cast<DeviceFault*>(memory.data());
+  DeviceFault fault;
+  engine::cuda::copy_async(c.context.fault, &fault, sizeof fault, c.context.stream);
+  const auto device_table = to_device<float>(table.shape, table.values);
+  const auto run = [&](const Operand<std::int32_t>& ids) {
+    const DeviceOperand<std::int32_t> device_tokens(ids.shape, ids.values);
+    const auto y = to_device<float>(
+                   {s.n, s.t, s.width},
+                   std::vector<float>(static_cast<std::size_t>(s.n * s.t * s.width), NAN)),
+               dtable = to_device<float>(table.shape, std::vector<float>(table.values.size(), NAN));
+    embedding_forward(c.context, device_tokens.view(), device_table.view(), y.view());
+    embedding_backward(c.context, device_tokens.view(), y.view(), dtable.view(), Write::kOverwrite);
+    c.finish();
+    std::vector<float> found = y.values(), slopes = dtable.values();
+    found.insert(found.end(), slopes.begin(), slopes.end());
+    return found;
+  };
+  const std::vector<float> found = run(tokens);
+  engine::cuda::copy_async(&fault, c.context.fault, sizeof fault, c.context.stream);
+  c.finish();
+  EXPECT_EQ(fault.found, 1);
+  EXPECT_EQ(fault.value, -1);
+  EXPECT_EQ(fault.at, 30);
+  EXPECT_EQ(fault.limit, 5);
+  EXPECT_EQ(found, run(mended));
+}
+
+}  // namespace
+}  // namespace engine::ops

@@ -1,0 +1,297 @@
+// The dense layer on a CUDA device against the float64 reference: every storage, every kind of
+// products, odd and unaligned sizes, every tile and splits of k.
+#include "engine/ops/gemm/dense.h"
+
+#include <array>
+
+#include "engine/ops/device/column_sums_cuda.h"
+#include "engine/ops/gemm/dense_cuda.h"
+#include "engine/ops/gemm/dense_reference.h"
+#include "tests/engine/ops/device/cuda_test_support.h"
+
+namespace engine::ops {
+namespace {
+
+using namespace cuda_test;
+using cuda::GemmPlan;
+
+constexpr DType kF32 = DType::kF32;
+
+template <class S, Products kProducts>
+struct Mode {
+  using Storage = S;
+  static constexpr Products kWanted = kProducts;
+  // Relative to the largest magnitude: of results in f32, and of those that are stored as S.
+  static double sum_error() {
+    if (std::is_same_v<S, float>)
+      return kProducts == Products::kF32 ? 1e-5 : kProducts == Products::kBF16 ? 1e-2 : 1e-3;
+    return 1e-5;  // operands are multiplied as they are
+  }
+  static double error() {
+    return sum_error() + (std::is_same_v<S, float> ? 0 : storage_error<S>());
+  }
+};
+
+template <class M>
+class DenseCuda : public CudaTest {};
+using Modes = ::testing::Types<Mode<float, Products::kF32>, Mode<float, Products::kTf32>,
+                               Mode<float, Products::kF16>, Mode<float, Products::kBF16>,
+                               Mode<bf16, Products::kF32>, Mode<f16, Products::kTf32>>;
+TYPED_TEST_SUITE(DenseCuda, Modes);
+
+struct Case {
+  std::int64_t n, in, out;
+  bool bias = true, relu = false;
+  Write write = Write::kOverwrite;
+};
+
+// How k and the results are cut; tile 0: by shape, through the public calls.
+struct Cut {
+  int tile = 0, splits = 1;
+  bool warpgroup = false;
+
+  GemmPlan plan(std::int64_t k, std::size_t storage_bytes) const {
+    return warpgroup ? cuda::warpgroup_plan_of(k, splits)
+                     : cuda::gemm_plan_of(k, cuda::gemm_stage_depth(storage_bytes), tile, splits);
+  }
+};
+
+struct Errors {
+  double y, dx, dweight, dbias;
+};
+
+// All three calls.
+template <class S>
+Errors run_case(const Case& c, Products products, const Cut& cut = {}) {
+  const Shape x_shape{c.n, c.in}, y_shape{c.n, c.out}, w_shape{c.out, c.in}, b_shape{c.out};
+  const Operand<float> x = random_operand(x_shape, 1), w = random_operand(w_shape, 2),
+                       b = random_operand(b_shape, 3), dy = random_operand(y_shape, 4),
+                       dx = output(x_shape, c.write), dw = output(w_shape, c.write),
+                       db = output(b_shape, c.write);
+  Operand<double> wide_x = kept<S>(x), wide_w = kept<S>(w), wide_b = widen(b),
+                  wide_dy = kept<S>(dy), wide_dx = kept<S>(dx), wide_dw = widen(dw),
+                  wide_db = widen(db), wide_y(y_shape, 0);
+  dense_forward_reference<double>(0, c.n, c.in, c.out, wide_x.values.data(), wide_w.values.data(),
+                                  c.bias ? wide_b.values.data() : nullptr, c.relu,
+                                  wide_y.values.data());
+  dense_backward_data_reference<double>(0, c.n, c.in, c.out, wide_dy.values.data(),
+                                        wide_w.values.data(), wide_dx.values.data(), c.write);
+  dense_backward_weights_reference<double>(0, c.out, c.n, c.in, c.out, wide_x.values.data(),
+                                           wide_dy.values.data(), wide_dw.values.data(),
+                                           wide_db.values.data(), c.write);
+
+  const auto d_x = to_device<S>(x_shape, x.values), d_w = to_device<S>(w_shape, w.values),
+             d_dy = to_device<S>(y_shape, dy.values), d_dx = to_device<S>(x_shape, dx.values),
+             d_y = to_device<S>(y_shape, std::vector<float>(dy.values.size(), NAN));
+  const auto d_b = to_device<float>(b_shape, b.values), d_dw = to_device<float>(w_shape, dw.values),
+             d_db = to_device<float>(b_shape, db.values);
+  const TensorView bias = c.bias ? d_b.view() : TensorView{},
+                   dbias = c.bias ? d_db.view() : TensorView{};
+  const auto plan = [&](std::int64_t k) { return cut.plan(k, sizeof(S)); };
+  std::size_t scratch =
+      dense_scratch_bytes(c.n, c.in, c.out, DTypeOf<S>::value, 0, Device::Kind::kCuda);
+  if (cut.tile != 0)
+    for (const auto& [m, n, k] :
+         {std::array{c.n, c.out, c.in}, std::array{c.n, c.in, c.out}, std::array{c.out, c.in, c.n}})
+      scratch =
+          std::max(scratch, static_cast<std::size_t>(cuda::gemm_workspace_bytes(plan(k), m, n)));
+  DeviceContext context(scratch, products);
+  if (cut.tile == 0) {
+    dense_forward(context.context, d_x.view(), d_w.view(), bias, c.relu, d_y.view());
+    dense_backward_data(context.context, d_dy.view(), d_w.view(), d_dx.view(), c.write);
+    dense_backward_weights(context.context, d_x.view(), d_dy.view(), d_dw.view(), dbias, c.write);
+  } else {
+    cuda::dense_forward(context.context, d_x.view(), d_w.view(), bias, c.relu, d_y.view(),
+                        plan(c.in));
+    cuda::dense_backward_data(context.context, d_dy.view(), d_w.view(), d_dx.view(), c.write,
+                              plan(c.out));
+    cuda::dense_backward_weights(context.context, d_x.view(), d_dy.view(), d_dw.view(), dbias,
+                                 c.write, plan(c.n));
+  }
+  context.finish();
+  return {relative_error(as_floats(d_y.values()), wide_y.values),
+          relative_error(as_floats(d_dx.values()), wide_dx.values),
+          relative_error(d_dw.values(), wide_dw.values),
+          c.bias ? relative_error(d_db.values(), wide_db.values) : 0};
+}
+
+template <class M>
+void expect_near(const Case& c, const Cut& cut = {}) {
+  SCOPED_TRACE("n " + std::to_string(c.n) + ", in " + std::to_string(c.in) + ", out " +
+               std::to_string(c.out) + ", tile " + std::to_string(cut.tile) + ", splits " +
+               std::to_string(cut.splits) + (c.write == Write::kAdd ? ", add" : ""));
+  const Errors errors = run_case<typename M::Storage>(c, M::kWanted, cut);
+  EXPECT_LT(errors.y, M::error());
+  EXPECT_LT(errors.dx, M::error());
+  EXPECT_LT(errors.dweight, M::sum_error());
+  EXPECT_LT(errors.dbias, 1e-5);
+}
+
+TYPED_TEST(DenseCuda, OddSizes) {
+  for (const Case& c : {Case{1, 1, 1}, Case{3, 17, 5}, Case{17, 3, 65}, Case{65, 127, 10},
+                        Case{33, 65, 63}, Case{127, 10, 129}, Case{64, 64, 64}, Case{40, 200, 24}})
+    for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+      Case with = c;
+      with.write = write;
+      with.bias = write == Write::kOverwrite || c.n % 2 == 1;
+      with.relu = write == Write::kAdd;
+      expect_near<TypeParam>(with);
+    }
+}
+
+TYPED_TEST(DenseCuda, ModelSizes) {
+  expect_near<TypeParam>({96, 784, 128, true, true});
+  expect_near<TypeParam>({512, 512, 10});
+  expect_near<TypeParam>({256, 64, 257, false});
+}
+
+TYPED_TEST(DenseCuda, EveryTileAndSplit) {
+  for (const int tile : {32, 64, 128})
+    for (const int splits : {1, 3}) {
+      expect_near<TypeParam>(
+          {130, 136, 70, true, false, splits == 3 ? Write::kAdd : Write::kOverwrite},
+          {tile, splits});
+      expect_near<TypeParam>(
+          {71, 133, 137, true, true, splits == 1 ? Write::kAdd : Write::kOverwrite},
+          {tile, splits});
+    }
+}
+
+// On a device without them the calls would do nothing.
+bool has_warpgroup_instructions() {
+  const engine::cuda::DeviceInfo device = engine::cuda::device_info(0);
+  return device.name == "emulated GPU" || device.major == 9;
+}
+
+template <class M>
+class DenseCudaWarpgroup : public CudaTest {};
+using HalfModes = ::testing::Types<Mode<bf16, Products::kBF16>, Mode<f16, Products::kF16>>;
+TYPED_TEST_SUITE(DenseCudaWarpgroup, HalfModes);
+
+TYPED_TEST(DenseCudaWarpgroup, AgreesWithTheReference) {
+  if (!has_warpgroup_instructions()) GTEST_SKIP() << "of compute capability 9.0";
+  for (const int splits : {1, 2}) {
+    expect_near<TypeParam>(
+        {130, 200, 70, true, false, splits == 2 ? Write::kAdd : Write::kOverwrite},
+        {128, splits, true});
+    expect_near<TypeParam>(
+        {71, 133, 264, true, true, splits == 1 ? Write::kAdd : Write::kOverwrite},
+        {128, splits, true});
+  }
+  expect_near<TypeParam>({1, 3, 7}, {128, 1, true});
+}
+
+TYPED_TEST(DenseCuda, ManyRowsAreSplit) {
+  const Case c{1000, 20, 12};
+  ASSERT_GT(cuda::plan_gemm(c.out, c.in, c.n, 32).splits, 1);
+  expect_near<TypeParam>(c);
+}
+
+TYPED_TEST(DenseCuda, NoRows) {
+  using S = typename TypeParam::Storage;
+  for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+    const Operand<float> w = random_operand({7, 5}, 1), b = random_operand({7}, 2);
+    const auto d_w = to_device<S>({7, 5}, w.values), none_x = to_device<S>({0, 5}, {}),
+               none_y = to_device<S>({0, 7}, {});
+    const auto d_b = to_device<float>({7}, b.values), dw = to_device<float>({7, 5}, w.values),
+               db = to_device<float>({7}, b.values);
+    DeviceContext context(0, TypeParam::kWanted);
+    dense_forward(context.context, none_x.view(), d_w.view(), d_b.view(), true, none_y.view());
+    dense_backward_data(context.context, none_y.view(), d_w.view(), none_x.view(), write);
+    dense_backward_weights(context.context, none_x.view(), none_y.view(), dw.view(), db.view(),
+                           write);
+    context.finish();
+    const bool add = write == Write::kAdd;
+    EXPECT_EQ(dw.values(), add ? w.values : std::vector<float>(35));
+    EXPECT_EQ(db.values(), add ? b.values : std::vector<float>(7));
+  }
+}
+
+class DenseCudaChecks : public CudaTest {};
+
+TEST_F(DenseCudaChecks, ProductsDifferAsTheirOperandsAreRounded) {
+  const Case c{64, 64, 64};
+  EXPECT_GT(run_case<float>(c, Products::kTf32).y, 1e-6);
+  EXPECT_GT(run_case<float>(c, Products::kBF16).y, run_case<float>(c, Products::kF16).y);
+}
+
+TEST_F(DenseCudaChecks, TheSameBitsEveryTime) {
+  const Shape x_shape{700, 33}, y_shape{700, 9};
+  const auto x = to_device<float>(x_shape, random_operand(x_shape, 1).values),
+             dy = to_device<float>(y_shape, random_operand(y_shape, 2).values);
+  std::vector<float> first;
+  for (int run = 0; run < 2; ++run) {
+    const auto dw = to_device<float>({9, 33}, std::vector<float>(9 * 33, NAN)),
+               db = to_device<float>({9}, std::vector<float>(9));
+    DeviceContext context(dense_scratch_bytes(700, 33, 9, kF32, 0, Device::Kind::kCuda),
+                          Products::kTf32);
+    dense_backward_weights(context.context, x.view(), dy.view(), dw.view(), db.view(),
+                           Write::kOverwrite);
+    context.finish();
+    if (run == 0) first = dw.values();
+    EXPECT_EQ(dw.values(), first);
+  }
+}
+
+TEST_F(DenseCudaChecks, ScratchSufficesForSmallerBatches) {
+  for (const std::int64_t n : {1, 31, 64, 129, 1000, 5000, 20000})
+    for (const std::int64_t in : {1, 64, 500, 4096})
+      for (const std::int64_t out : {1, 10, 65, 1024})
+        for (const DType dtype : {kF32, DType::kBF16}) {
+          const std::size_t most = cuda::dense_scratch_bytes(n, in, out, dtype);
+          const int depth = cuda::gemm_stage_depth(size_of(dtype));
+          for (std::int64_t rows = 0; rows <= n; rows += 1 + rows / 37) {
+            const auto need = [&](std::int64_t m, std::int64_t width, std::int64_t k) {
+              return static_cast<std::size_t>(
+                  cuda::gemm_workspace_bytes(cuda::plan_gemm(m, width, k, depth), m, width));
+            };
+            ASSERT_LE(need(rows, out, in), most);
+            ASSERT_LE(need(rows, in, out), most);
+            ASSERT_LE(need(out, in, rows), most)
+                << rows << " of " << n << ": " << in << " to " << out;
+            ASSERT_LE(cuda::column_sums_scratch_bytes(rows, out), most);
+          }
+        }
+}
+
+TEST_F(DenseCudaChecks, PlansCoverKAndFillTheDevice) {
+  EXPECT_EQ(cuda::plan_gemm(4096, 4096, 4096, 32).tile, 128);
+  EXPECT_EQ(cuda::plan_gemm(4096, 4096, 4096, 32).splits, 1);
+  EXPECT_EQ(cuda::plan_gemm(512, 512, 50000, 32).tile, 128);
+  EXPECT_GT(cuda::plan_gemm(512, 512, 50000, 32).splits, 8);
+  EXPECT_EQ(cuda::plan_gemm(1024, 1000, 64, 32).tile, 64);
+  EXPECT_EQ(cuda::plan_gemm(256, 10, 512, 32).tile, 32);
+  for (const std::int64_t k : {1, 31, 32, 1000, 50000}) {
+    const GemmPlan plan = cuda::plan_gemm(64, 64, k, 32);
+    EXPECT_GE(plan.splits * plan.split_depth, k);
+    EXPECT_LT((plan.splits - 1) * plan.split_depth, k);
+  }
+}
+
+TEST_F(DenseCudaChecks, WarpgroupProductsAreOffAndNeedTheirDevice) {
+  EXPECT_FALSE(cuda::plan_matrix_product(4096, 4096, 4096, 2).warpgroup);
+  if (engine::cuda::device_info(0).major == 9) {
+    cuda::allow_warpgroup_products(true);
+    EXPECT_TRUE(cuda::plan_matrix_product(4096, 4096, 4096, 2).warpgroup);
+    EXPECT_FALSE(cuda::plan_matrix_product(4096, 4096, 4096, 4).warpgroup);
+    cuda::allow_warpgroup_products(false);
+  } else {
+    EXPECT_THROW(cuda::allow_warpgroup_products(true), engine::cuda::CudaError);
+  }
+}
+
+TEST_F(DenseCudaChecks, RefusesWhatDoesNotFit) {
+  const auto x = to_device<bf16>({4, 3}, std::vector<float>(12)),
+             w = to_device<bf16>({2, 3}, std::vector<float>(6)),
+             y = to_device<bf16>({4, 2}, std::vector<float>(8)),
+             b = to_device<bf16>({2}, std::vector<float>(2));
+  DeviceContext context;
+  EXPECT_THROW(dense_forward(context.context, x.view(), w.view(), b.view(), false, y.view()),
+               ShapeError);  // bias is f32
+  EXPECT_THROW(
+      dense_backward_weights(context.context, x.view(), y.view(), w.view(), {}, Write::kOverwrite),
+      ShapeError);
+}
+
+}  // namespace
+}  // namespace engine::ops

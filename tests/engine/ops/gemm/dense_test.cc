@@ -1,0 +1,226 @@
+// Dense kernels: the reference by hand, the fast ones against it at odd sizes on every instruction
+// set, and what is refused.
+#include "engine/ops/gemm/dense.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "engine/ops/gemm/dense_reference.h"
+#include "tests/engine/ops/gemm/gemm_test_support.h"
+
+namespace engine::ops {
+namespace {
+
+using gemm_test::Context;
+using gemm_test::difference;
+using gemm_test::magnitudes;
+using gemm_test::nan_operand;
+using gemm_test::Operand;
+using gemm_test::random_operand;
+using gemm_test::widened;
+
+struct Sizes {
+  std::int64_t n, in, out;
+};
+
+// Every tail of the tiles (rows 1..14, columns 1..32), sums of several chunks, and more rows than
+// one block.
+const Sizes kSizes[] = {{0, 3, 5},     {1, 1, 1},     {1, 7, 10},   {3, 17, 16},   {5, 16, 33},
+                        {7, 64, 31},   {13, 257, 15}, {14, 33, 8},  {29, 9, 64},   {100, 50, 10},
+                        {97, 300, 40}, {200, 65, 47}, {385, 20, 3}, {300, 530, 70}};
+
+std::string name_of(CpuIsa isa, const Sizes& s, int threads, Write write) {
+  return std::string(to_string(isa)) + " n " + std::to_string(s.n) + " in " + std::to_string(s.in) +
+         " out " + std::to_string(s.out) + " threads " + std::to_string(threads) +
+         (write == Write::kAdd ? " add" : "");
+}
+
+// Calls check(isa, sizes, threads, write) for all of them.
+template <class Check>
+void for_each_case(Check check) {
+  for (const CpuIsa isa : gemm_test::isas_here()) {
+    const gemm_test::ScopedIsa scope(isa);
+    for (const Sizes& s : kSizes) {
+      for (int threads = 1; threads <= 3; ++threads) {
+        for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+          SCOPED_TRACE(name_of(isa, s, threads, write));
+          check(s, threads, write);
+        }
+      }
+    }
+  }
+}
+
+// What an output starts with: NaN where it must be overwritten, values where they are added to.
+Operand<float> output(const Shape& shape, Write write) {
+  return write == Write::kAdd ? random_operand(shape, 9) : nan_operand(shape);
+}
+std::vector<double> start_of(const Operand<float>& operand, Write write) {
+  return write == Write::kAdd ? widened(operand) : std::vector<double>(operand.values.size(), 0.0);
+}
+
+TEST(DenseReference, AgreesWithAProductByHand) {
+  const double x[] = {1, 2, 3, 4}, weight[] = {1, 0, 2, -1, 0.5, 0.5}, bias[] = {10, 20, -30};
+  double y[6], dx[4], dweight[6], dbias[3];
+  dense_forward_reference<double>(0, 2, 2, 3, x, weight, bias, false, y);
+  EXPECT_EQ(std::vector<double>(y, y + 6), (std::vector<double>{11, 20, -28.5, 13, 22, -26.5}));
+  dense_forward_reference<double>(0, 2, 2, 3, x, weight, nullptr, true, y);
+  EXPECT_EQ(std::vector<double>(y, y + 6), (std::vector<double>{1, 0, 1.5, 3, 2, 3.5}));
+  const double dy[] = {1, 2, 3, 0, -1, 1};
+  dense_backward_data_reference<double>(0, 2, 2, 3, dy, weight, dx, Write::kOverwrite);
+  EXPECT_EQ(std::vector<double>(dx, dx + 4), (std::vector<double>{6.5, -0.5, -1.5, 1.5}));
+  dense_backward_weights_reference<double>(0, 3, 2, 2, 3, x, dy, dweight, dbias, Write::kOverwrite);
+  EXPECT_EQ(std::vector<double>(dweight, dweight + 6), (std::vector<double>{1, 2, -1, 0, 6, 10}));
+  EXPECT_EQ(std::vector<double>(dbias, dbias + 3), (std::vector<double>{1, 1, 4}));
+  dense_backward_weights_reference<double>(0, 3, 2, 2, 3, x, dy, dweight, dbias, Write::kAdd);
+  EXPECT_EQ(std::vector<double>(dweight, dweight + 6), (std::vector<double>{2, 4, -2, 0, 12, 20}));
+}
+
+TEST(DenseCheck, FailsOnNanAndOnAWrongValue) {
+  EXPECT_EQ(difference({1.f}, {1.0}, {1.0}), "");
+  EXPECT_NE(difference({std::numeric_limits<float>::quiet_NaN()}, {1.0}, {1.0}), "");
+  EXPECT_NE(difference({1.f}, {std::nan("")}, {1.0}), "");
+  EXPECT_NE(difference({1.0001f}, {1.0}, {1.0}), "");
+}
+
+TEST(Dense, ForwardAgreesWithFloat64) {
+  for_each_case([](const Sizes& s, int threads, Write write) {
+    const bool with_bias = write == Write::kOverwrite;  // here: a second variant
+    auto x = random_operand({s.n, s.in}, 1), weight = random_operand({s.out, s.in}, 2),
+         bias = random_operand({s.out}, 3);
+    if (!with_bias) bias = {};
+    auto y = nan_operand({s.n, s.out});
+    Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF32, threads));
+    dense_forward(c.context, x.view(), weight.view(), bias.view(), !with_bias, y.view());
+    std::vector<double> expected(y.values.size()), magnitude(y.values.size());
+    const auto bias64 = widened(bias), bias_magnitude = magnitudes(bias);
+    dense_forward_reference<double>(0, s.n, s.in, s.out, widened(x).data(), widened(weight).data(),
+                                    with_bias ? bias64.data() : nullptr, !with_bias,
+                                    expected.data());
+    dense_forward_reference<double>(
+        0, s.n, s.in, s.out, magnitudes(x).data(), magnitudes(weight).data(),
+        with_bias ? bias_magnitude.data() : nullptr, false, magnitude.data());
+    EXPECT_EQ(difference(y.values, expected, magnitude), "");
+  });
+}
+
+TEST(Dense, BackwardDataAgreesWithFloat64) {
+  for_each_case([](const Sizes& s, int threads, Write write) {
+    auto dy = random_operand({s.n, s.out}, 1), weight = random_operand({s.out, s.in}, 2);
+    auto dx = output({s.n, s.in}, write);
+    std::vector<double> expected = start_of(dx, write),
+                        magnitude = write == Write::kAdd ? magnitudes(dx) : expected;
+    Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF32, threads));
+    dense_backward_data(c.context, dy.view(), weight.view(), dx.view(), write);
+    dense_backward_data_reference<double>(0, s.n, s.in, s.out, widened(dy).data(),
+                                          widened(weight).data(), expected.data(), write);
+    dense_backward_data_reference<double>(0, s.n, s.in, s.out, magnitudes(dy).data(),
+                                          magnitudes(weight).data(), magnitude.data(), write);
+    EXPECT_EQ(difference(dx.values, expected, magnitude), "");
+  });
+}
+
+TEST(Dense, BackwardWeightsAgreesWithFloat64) {
+  for_each_case([](const Sizes& s, int threads, Write write) {
+    auto x = random_operand({s.n, s.in}, 1), dy = random_operand({s.n, s.out}, 2);
+    auto dweight = output({s.out, s.in}, write), dbias = output({s.out}, write);
+    std::vector<double> expected = start_of(dweight, write),
+                        magnitude = write == Write::kAdd ? magnitudes(dweight) : expected;
+    std::vector<double> expected_bias = start_of(dbias, write),
+                        bias_magnitude = write == Write::kAdd ? magnitudes(dbias) : expected_bias;
+    Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF32, threads));
+    dense_backward_weights(c.context, x.view(), dy.view(), dweight.view(), dbias.view(), write);
+    dense_backward_weights_reference<double>(0, s.out, s.n, s.in, s.out, widened(x).data(),
+                                             widened(dy).data(), expected.data(),
+                                             expected_bias.data(), write);
+    dense_backward_weights_reference<double>(0, s.out, s.n, s.in, s.out, magnitudes(x).data(),
+                                             magnitudes(dy).data(), magnitude.data(),
+                                             bias_magnitude.data(), write);
+    EXPECT_EQ(difference(dweight.values, expected, magnitude), "");
+    EXPECT_EQ(difference(dbias.values, expected_bias, bias_magnitude), "");
+  });
+}
+
+TEST(Dense, BitsDoNotDependOnThreads) {
+  for (const Sizes& s : kSizes) {
+    auto x = random_operand({s.n, s.in}, 1), dy = random_operand({s.n, s.out}, 2),
+         weight = random_operand({s.out, s.in}, 3);
+    std::vector<std::vector<float>> y, dx, dweight;
+    for (int threads = 1; threads <= 3; ++threads) {
+      Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF32, threads));
+      auto a = nan_operand({s.n, s.out}), b = nan_operand({s.n, s.in}),
+           w = nan_operand({s.out, s.in});
+      dense_forward(c.context, x.view(), weight.view(), {}, false, a.view());
+      dense_backward_data(c.context, dy.view(), weight.view(), b.view(), Write::kOverwrite);
+      dense_backward_weights(c.context, x.view(), dy.view(), w.view(), {}, Write::kOverwrite);
+      y.push_back(a.values), dx.push_back(b.values), dweight.push_back(w.values);
+    }
+    for (int t = 1; t < 3; ++t) {
+      EXPECT_EQ(y[0], y[t]);
+      EXPECT_EQ(dx[0], dx[t]);
+      EXPECT_EQ(dweight[0], dweight[t]);
+    }
+  }
+}
+
+TEST(Dense, ScratchOfALargerBatchServesASmallerOne) {
+  Context c(2, dense_scratch_bytes(300, 20, 30, DType::kF32, 2));
+  for (const std::int64_t n : {0, 1, 191, 193, 300})
+    EXPECT_LE(dense_scratch_bytes(n, 20, 30, DType::kF32, 2), c.memory.bytes());
+}
+
+TEST(Dense, Float64RunsOnTheReference) {
+  Operand<double> x({2, 2}, 1.5), weight({3, 2}, 2.0), bias({3}, 0.25), y({2, 3}, 0.0);
+  Context c(2, dense_scratch_bytes(2, 2, 3, DType::kF64, 2));
+  dense_forward(c.context, x.view(), weight.view(), bias.view(), false, y.view());
+  EXPECT_EQ(y.values, std::vector<double>(6, 6.25));
+}
+
+std::string shape_error(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const ShapeError& error) {
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+TEST(Dense, RefusesOperandsThatDoNotFit) {
+  Context c(1, dense_scratch_bytes(2, 3, 4, DType::kF32, 1));
+  auto x = random_operand({2, 3}, 1), weight = random_operand({4, 3}, 2),
+       y = random_operand({2, 4}, 3);
+  auto wide = random_operand({2, 5}, 4), bias = random_operand({3}, 5);
+  EXPECT_EQ(shape_error(
+                [&] { dense_forward(c.context, x.view(), weight.view(), {}, false, wide.view()); }),
+            "dense_forward: y has the shape [2, 5], expected [2, 4]");
+  EXPECT_EQ(shape_error(
+                [&] { dense_forward(c.context, wide.view(), weight.view(), {}, false, y.view()); }),
+            "dense_forward: x has the shape [2, 5], expected [2, 3]");
+  EXPECT_EQ(shape_error([&] {
+              dense_forward(c.context, x.view(), weight.view(), bias.view(), false, y.view());
+            }),
+            "dense_forward: bias has the shape [3], expected [4]");
+  EXPECT_EQ(shape_error([&] {
+              dense_backward_weights(c.context, x.view(), wide.view(), weight.view(), {},
+                                     Write::kAdd);
+            }),
+            "dense_backward_weights: dy has the shape [2, 5], expected [2, 4]");
+  Operand<double> y64({2, 4}, 0.0);
+  EXPECT_EQ(shape_error(
+                [&] { dense_forward(c.context, x.view(), weight.view(), {}, false, y64.view()); }),
+            "dense_forward: y is f64, expected f32");
+}
+
+TEST(CpuIsa, NamesAreParsedAndUnknownOnesRefused) {
+  EXPECT_EQ(parse_cpu_isa("baseline"), CpuIsa::kBaseline);
+  for (const CpuIsa isa : gemm_test::isas_here()) EXPECT_EQ(parse_cpu_isa(to_string(isa)), isa);
+  EXPECT_THROW(parse_cpu_isa("avx3"), ModelError);
+  EXPECT_THROW(parse_cpu_isa(""), ModelError);
+  if (best_cpu_isa() < CpuIsa::kAvx512) {
+    EXPECT_THROW(set_cpu_isa(CpuIsa::kAvx512), ModelError);
+  }
+}
+
+}  // namespace
+}  // namespace engine::ops

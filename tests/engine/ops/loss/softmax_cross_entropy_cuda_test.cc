@@ -1,0 +1,193 @@
+// Softmax with cross entropy on a CUDA device against the float64 reference, for every storage;
+// labels out of range; totals.
+#include "engine/ops/loss/softmax_cross_entropy.h"
+
+#include <limits>
+#include <random>
+
+#include "tests/engine/ops/device/cuda_test_support.h"
+
+namespace engine::ops {
+namespace {
+
+using namespace cuda_test;
+
+template <class T>
+class SoftmaxCrossEntropyCuda : public CudaTest {};
+using Storages = ::testing::Types<float, bf16, f16>;
+TYPED_TEST_SUITE(SoftmaxCrossEntropyCuda, Storages);
+
+std::vector<std::int32_t> some_labels(std::int64_t rows, std::int64_t classes) {
+  std::mt19937 generator(5);
+  std::vector<std::int32_t> labels;
+  for (std::int64_t r = 0; r < rows; ++r)
+    labels.push_back(static_cast<std::int32_t>(generator() % static_cast<unsigned>(classes)));
+  return labels;
+}
+
+Operand<float> some_logits(const Shape& shape) {
+  Operand<float> logits = random_operand(shape, 1);
+  for (float& value : logits.values) value *= 6;
+  return logits;
+}
+
+TYPED_TEST(SoftmaxCrossEntropyCuda, AgreesWithTheReference) {
+  for (const Shape& shape : {Shape{0, 10}, Shape{1, 1}, Shape{37, 10}, Shape{70, 65}, Shape{5, 129},
+                             Shape{9, 1000}, Shape{3, 2503}, Shape{3, 5008}})
+    for (const double smoothing : {0.0, 0.1})
+      for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+        SCOPED_TRACE(shape.to_string() + " " + std::to_string(smoothing));
+        const std::int64_t rows = shape[0];
+        const Operand<float> logits = some_logits(shape), dloss = random_operand({rows}, 2),
+                             start = random_operand(shape, 3);
+        auto labels = operand_of<std::int32_t>({rows}, some_labels(rows, shape[1]));
+        Operand<double> wide = kept<TypeParam>(logits), loss({rows}, 0), gradient(shape, 0),
+                        wide_dloss = widen(dloss), dlogits = kept<TypeParam>(start);
+        Context host(1, 0);
+        softmax_cross_entropy_forward(host.context, wide.view(), labels.view(), loss.view(),
+                                      gradient.view(), smoothing);
+        softmax_cross_entropy_backward(host.context, gradient.view(), wide_dloss.view(),
+                                       dlogits.view(), write);
+
+        DeviceContext c;
+        const DeviceOperand<std::int32_t> device_labels({rows}, labels.values);
+        const auto device_logits = to_device<TypeParam>(shape, logits.values),
+                   device_dlogits = to_device<TypeParam>(shape, start.values);
+        const auto device_loss =
+                       to_device<float>({rows}, std::vector<float>(loss.values.size(), NAN)),
+                   without = to_device<float>({rows}, std::vector<float>(loss.values.size(), NAN)),
+                   device_dloss = to_device<float>({rows}, dloss.values);
+        const auto device_gradient =
+            to_device<TypeParam>(shape, std::vector<float>(logits.values.size(), NAN));
+        softmax_cross_entropy_forward(c.context, device_logits.view(), device_labels.view(),
+                                      device_loss.view(), device_gradient.view(), smoothing);
+        softmax_cross_entropy_forward(c.context, device_logits.view(), device_labels.view(),
+                                      without.view(), {}, smoothing);
+        softmax_cross_entropy_backward(c.context, device_gradient.view(), device_dloss.view(),
+                                       device_dlogits.view(), write);
+        c.finish();
+        EXPECT_LE(relative_error(device_loss.values(), loss.values), 1e-5);
+        EXPECT_EQ(device_loss.values(), without.values());
+        EXPECT_LE(relative_error(as_floats(device_gradient.values()), gradient.values, 0.01),
+                  storage_error<TypeParam>());
+        EXPECT_LE(relative_error(as_floats(device_dlogits.values()), dlogits.values, 0.01),
+                  2 * storage_error<TypeParam>());
+      }
+}
+
+TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
+  for (const Shape& shape :
+       {Shape{0, 10}, Shape{3, 3}, Shape{41, 10}, Shape{2100, 7}, Shape{9, 1000}}) {
+    SCOPED_TRACE(shape.to_string());
+    const std::int64_t rows = shape[0];
+    Operand<float> logits = some_logits(shape);
+    for (float& value : logits.values)
+      value = std::round(value);  // equal ones, and the same in every storage
+    auto labels = operand_of<std::int32_t>({rows}, some_labels(rows, shape[1]));
+    if (rows > 3) {
+      logits.values[1] = NAN;
+      logits.values[static_cast<std::size_t>(shape[1])] = INFINITY;
+      labels.values[1] = 0;
+    }
+    Operand<float> loss = random_operand({rows}, 2);
+    BatchTotals expected{1.5, 2, 3, 4};
+    Context host(1, 0);
+    add_batch_totals(host.context, logits.view(), labels.view(), loss.view(), true, &expected);
+    EXPECT_EQ(expected.rows, rows + 3);
+    EXPECT_EQ(expected.correct, count_correct(logits.view(), labels.view()) + 2);
+    EXPECT_EQ(expected.top5, count_among_largest(logits.view(), labels.view(), 5) + 4);
+
+    DeviceContext c(batch_totals_scratch_bytes(Device::Kind::kCuda));
+    const auto device_logits = to_device<TypeParam>(shape, logits.values);
+    const DeviceOperand<std::int32_t> device_labels({rows}, labels.values);
+    const auto device_loss = to_device<float>({rows}, loss.values);
+    for (const bool top5 : {true, false}) {
+      BatchTotals found{1.5, 2, 3, 4};
+      const Arena memory(sizeof found, kDevice);
+      auto* totals = reinterpret_cast<BatchTotals*>(memory.data());
+      engine::cuda::copy_async(totals, &found, sizeof found, c.context.stream);
+      add_batch_totals(c.context, device_logits.view(), device_labels.view(), device_loss.view(),
+                       top5, totals);
+      engine::cuda::copy_async(&found, totals, sizeof found, c.context.stream);
+      c.finish();
+      EXPECT_NEAR(found.loss_sum, expected.loss_sum, 1e-12 * static_cast<double>(rows));
+      EXPECT_EQ(found.correct, expected.correct);
+      EXPECT_EQ(found.rows, expected.rows);
+      EXPECT_EQ(found.top5, top5 ? expected.top5 : 4);
+    }
+  }
+}
+
+class SoftmaxCrossEntropyFaults : public CudaTest {};
+
+TEST_F(SoftmaxCrossEntropyFaults, TheFirstLabelOutOfRangeIsKeptAndCountsAsZero) {
+  const std::int64_t rows = 1300, classes = 4;
+  const Operand<float> logits = some_logits({rows, classes});
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(rows), 3), mended = labels;
+  DeviceContext c;
+  const Arena memory(sizeof(DeviceFault), kDevice);
+  c.context.fault = reinterpret_cast<DeviceFault*>(memory.data());
+  DeviceFault fault;
+  engine::cuda::copy_async(c.context.fault, &fault, sizeof fault, c.context.stream);
+  const auto device_logits = to_device<float>({rows, classes}, logits.values);
+  const auto run = [&] {
+    const DeviceOperand<std::int32_t> device_labels({rows}, labels);
+    const auto loss =
+        to_device<float>({rows}, std::vector<float>(static_cast<std::size_t>(rows), NAN));
+    softmax_cross_entropy_forward(c.context, device_logits.view(), device_labels.view(),
+                                  loss.view(), {});
+    engine::cuda::copy_async(&fault, c.context.fault, sizeof fault, c.context.stream);
+    c.finish();
+    return loss.values();
+  };
+  run();
+  EXPECT_EQ(fault.found, 0);
+  labels[1299] = 4, labels[700] = -5, labels[701] = 1000;
+  mended[1299] = mended[700] = mended[701] = 0;
+  const std::vector<float> found = run();
+  EXPECT_EQ(fault.found, 1);
+  EXPECT_EQ(fault.value, -5);
+  EXPECT_EQ(fault.at, 700);
+  EXPECT_EQ(fault.limit, 4);
+  labels[0] = 9, mended[0] = 0;
+  run();
+  EXPECT_EQ(fault.at, 700);  // the earlier one stays
+  labels = mended;
+  const std::vector<float> expected = run();
+  EXPECT_EQ(std::vector<float>(found.begin() + 1, found.end()),
+            std::vector<float>(expected.begin() + 1, expected.end()));
+}
+
+TEST_F(SoftmaxCrossEntropyFaults, InfiniteLogitsAreAsInTheReference) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> starts = {0, -inf, 1, -inf, -inf, -inf, inf, 0, 1, 1, NAN, 2};
+  for (const std::int64_t classes :
+       {3, 200, 2000}) {  // what rows have beyond three classes is -inf
+    Operand<float> logits({4, classes}, -inf), loss({4}, 0), gradient({4, classes}, 0);
+    for (std::size_t i = 0; i < starts.size(); ++i)
+      logits.values[i / 3 * static_cast<std::size_t>(classes) + i % 3] = starts[i];
+    auto labels = operand_of<std::int32_t>({4}, {0, 1, 2, 0});
+    Context host(1, 0);
+    softmax_cross_entropy_forward(host.context, logits.view(), labels.view(), loss.view(),
+                                  gradient.view());
+    DeviceContext c;
+    const auto device_logits = to_device<float>(logits.shape, logits.values),
+               device_gradient = to_device<float>(logits.shape, logits.values);
+    const DeviceOperand<std::int32_t> device_labels({4}, labels.values);
+    const auto device_loss = to_device<float>({4}, {7, 7, 7, 7});
+    softmax_cross_entropy_forward(c.context, device_logits.view(), device_labels.view(),
+                                  device_loss.view(), device_gradient.view());
+    c.finish();
+    const auto alike = [](const std::vector<float>& found, const std::vector<float>& expected) {
+      for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_TRUE(std::isnan(expected[i]) ? std::isnan(found[i])
+                                            : std::fabs(found[i] - expected[i]) < 1e-6f)
+            << i;
+    };
+    alike(device_loss.values(), loss.values);
+    alike(device_gradient.values(), gradient.values);
+  }
+}
+
+}  // namespace
+}  // namespace engine::ops

@@ -1,0 +1,201 @@
+// Softmax with cross entropy: PyTorch's numbers, large logits, NaNs, labels out of range, and the
+// count of correct rows.
+#include "engine/ops/loss/softmax_cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/ops/common/kernel_test_support.h"
+
+namespace engine::ops {
+namespace {
+
+using namespace kernel_test;
+
+// cross_entropy(logits, labels, reduction='none') of torch 2 in float64, and the gradient of its
+// sum.
+TEST(SoftmaxCrossEntropy, IsPyTorchs) {
+  Operand<double> logits = operand_of<double>({3, 3}, {1, 2, -1, 0.5, 0.5, 3, 100, -50, 99}),
+                  loss({3}, 0), gradient({3, 3}, 0);
+  Operand<std::int32_t> labels = operand_of<std::int32_t>({3}, {2, 0, 2});
+  Context c(1, 0);
+  softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
+                                gradient.view());
+  EXPECT_EQ(
+      far_apart(loss.values,
+                std::vector<double>{3.349012216768186, 2.6520083843911353, 1.3132616875182228},
+                1e-14, 0),
+      "");
+  EXPECT_EQ(
+      far_apart(gradient.values,
+                std::vector<double>{0.25949646034241913, 0.7053845126982412, -0.9648809730406602,
+                                    -0.929490539338795, 0.07050946066120505, 0.8589810786775898,
+                                    0.7310585786300049, 5.245415463675382e-66, -0.7310585786300049},
+                1e-14, 1e-15),
+      "");
+}
+
+// The same with label_smoothing=0.1.
+TEST(SoftmaxCrossEntropy, LabelSmoothingIsPyTorchs) {
+  Operand<double> logits = operand_of<double>({3, 3}, {1, 2, -1, 0.5, 0.5, 3, 100, -50, 99}),
+                  loss({3}, 0), gradient({3, 3}, 0);
+  Operand<std::int32_t> labels = operand_of<std::int32_t>({3}, {2, 0, 2});
+  Context c(1, 0);
+  softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
+                                gradient.view(), 0.1);
+  EXPECT_EQ(
+      far_apart(loss.values,
+                std::vector<double>{3.1823455501015196, 2.5686750510578022, 6.246595020851557},
+                1e-14, 0),
+      "");
+  EXPECT_EQ(
+      far_apart(gradient.values,
+                std::vector<double>{0.2261631270090858, 0.6720511793649079, -0.8982143063739936,
+                                    -0.8628238726721283, 0.03717612732787171, 0.8256477453442564,
+                                    0.6977252452966716, -0.03333333333333333, -0.6643919119633382},
+                1e-14, 1e-15),
+      "");
+}
+
+TEST(SoftmaxCrossEntropy, Float32AgreesWithFloat64AtEverySizeAndThreadCount) {
+  for_each_setting([](int threads) {
+    for (const Shape& shape : {Shape{0, 4}, Shape{1, 1}, Shape{7, 10}, Shape{100, 10}, Shape{5, 32},
+                               Shape{9, 65}, Shape{13, 101}, Shape{2, 3000}}) {
+      const std::int64_t rows = shape[0];
+      Operand<float> logits = random_operand(shape, 1), loss = gemm_test::nan_operand({rows}),
+                     gradient = gemm_test::nan_operand(shape);
+      for (float& value : logits.values) value = 200 * value;  // far beyond exp's range
+      Operand<std::int32_t> labels({rows}, 0);
+      for (std::int64_t r = 0; r < rows; ++r)
+        labels.values[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(r % shape[1]);
+      Operand<double> wide = widen(logits), wide_loss({rows}, 0), wide_gradient(shape, 0);
+      Context c(threads, 0);
+      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
+                                    gradient.view(), 0.2);
+      softmax_cross_entropy_forward(c.context, wide.view(), labels.view(), wide_loss.view(),
+                                    wide_gradient.view(), 0.2);
+      EXPECT_EQ(far_apart(loss.values, wide_loss.values, 1e-6, 1e-6), "");
+      EXPECT_EQ(far_apart(gradient.values, wide_gradient.values, 1e-5, 1e-6), "");
+      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
+                                    gradient.view());
+      softmax_cross_entropy_forward(c.context, wide.view(), labels.view(), wide_loss.view(),
+                                    wide_gradient.view());
+      EXPECT_EQ(far_apart(loss.values, wide_loss.values, 1e-6, 1e-6), "");
+      EXPECT_EQ(far_apart(gradient.values, wide_gradient.values, 1e-5, 1e-6), "");
+      const std::vector<float> losses = loss.values;
+      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
+                                    {});  // inference
+      EXPECT_EQ(loss.values, losses);
+
+      for (const Write write : {Write::kOverwrite, Write::kAdd}) {
+        Operand<float> dloss = random_operand({rows}, 2), dlogits = output(shape, write);
+        Operand<double> wide_dloss = widen(dloss), wide_dlogits = widen(dlogits);
+        softmax_cross_entropy_backward(c.context, gradient.view(), dloss.view(), dlogits.view(),
+                                       write);
+        softmax_cross_entropy_backward(c.context, wide_gradient.view(), wide_dloss.view(),
+                                       wide_dlogits.view(), write);
+        EXPECT_EQ(far_apart(dlogits.values, wide_dlogits.values, 1e-5, 2e-6), "");
+      }
+    }
+  });
+}
+
+TEST(SoftmaxCrossEntropy, ANanShowsInTheLossOfItsRowOnly) {
+  for (std::size_t place = 0; place < 3; ++place) {
+    Operand<float> logits({2, 3}, 1), loss({2}, 0), gradient({2, 3}, 0);
+    logits.values[place] = std::nanf("");
+    Operand<std::int32_t> labels({2}, 1);
+    Context c(1, 0);
+    softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
+                                  gradient.view());
+    EXPECT_TRUE(std::isnan(loss.values[0]));
+    EXPECT_TRUE(std::isnan(gradient.values[0]));
+    EXPECT_NEAR(loss.values[1], std::log(3.0), 1e-6);
+  }
+}
+
+TEST(SoftmaxCrossEntropy, ANanShowsInARowOfManyClassesWhereverItIs) {
+  for_each_setting([](int threads) {
+    for (const std::size_t place : {0, 1, 31, 64, 65, 69}) {
+      Operand<float> logits({2, 70}, 1), loss({2}, 0), gradient({2, 70}, 0);
+      logits.values[place] = std::nanf("");
+      Operand<std::int32_t> labels({2}, 1);
+      Context c(threads, 0);
+      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
+                                    gradient.view());
+      EXPECT_TRUE(std::isnan(loss.values[0]));
+      for (std::size_t i = 0; i < 70; ++i) EXPECT_TRUE(std::isnan(gradient.values[i]));
+      EXPECT_NEAR(loss.values[1], std::log(70.0), 1e-6);
+      EXPECT_NEAR(gradient.values[75], 1.0 / 70, 1e-8);
+    }
+  });
+}
+
+TEST(SoftmaxCrossEntropy, NamesRowLabelAndClassCountOfALabelOutOfRange) {
+  for (const std::int32_t bad : {-1, 10, 255}) {
+    Operand<float> logits({5, 10}, 0), loss({5}, 0);
+    Operand<std::int32_t> labels({5}, 3);
+    labels.values[4] = bad;
+    Context c(2, 0);
+    try {
+      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(), {});
+      FAIL() << "accepted the label " << bad;
+    } catch (const InputError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("row 4"), std::string::npos) << text;
+      EXPECT_NE(text.find("label " + std::to_string(bad)), std::string::npos) << text;
+      EXPECT_NE(text.find("10 classes"), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(CountCorrect, TakesTheFirstLargestAndNeverARowWithANan) {
+  const float nan = std::nanf("");
+  Operand<float> logits =
+      operand_of<float>({6, 3}, {1, 2, 0, 5, 5, 1, 5, 5, 1, nan, 1, 0, 0, nan, 0, nan, nan, nan});
+  Operand<std::int32_t> labels = operand_of<std::int32_t>({6}, {1, 0, 1, 0, 1, 0});
+  EXPECT_EQ(count_correct(logits.view(), labels.view()), 2);
+  Operand<double> wide = widen(logits);
+  EXPECT_EQ(count_correct(wide.view(), labels.view()), 2);
+}
+
+TEST(CountAmongLargest, IsCountCorrectForOneAndBreaksTiesByTheLowerClass) {
+  const float nan = std::nanf("");
+  Operand<float> logits =
+      operand_of<float>({4, 4}, {1, 2, 3, 0, 5, 5, 5, 5, 9, nan, 1, 0, 0, 0, 0, 1});
+  for (std::int32_t label = 0; label < 4; ++label) {
+    Operand<std::int32_t> labels({4}, label);
+    EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 1),
+              count_correct(logits.view(), labels.view()));
+    EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 4), 3)
+        << "all but the row with a NaN";
+  }
+  Operand<std::int32_t> labels = operand_of<std::int32_t>({4}, {1, 1, 0, 1});
+  EXPECT_EQ(count_among_largest(logits.view(), labels.view(), 2), 2)
+      << "second, second of equals, NaN, third";
+  Operand<double> wide = widen(logits);
+  EXPECT_EQ(count_among_largest(wide.view(), labels.view(), 3), 3);
+}
+
+TEST(SumF64, AddsInF64) {
+  Operand<float> values({100'001}, 1e-4f);
+  values.values[0] = 1e6f;
+  EXPECT_NEAR(sum_f64(values.view()), 1e6 + 1e5 * static_cast<double>(1e-4f), 1e-4);
+  Operand<float> none({0}, 0);
+  EXPECT_EQ(sum_f64(none.view()), 0);
+}
+
+TEST(SoftmaxCrossEntropy, RefusesShapesThatDoNotFit) {
+  Context c(1, 0);
+  Operand<float> logits({2, 3}, 0), loss({3}, 0), flat({6}, 0);
+  Operand<std::int32_t> labels({2}, 0);
+  EXPECT_THROW(
+      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(), {}),
+      ShapeError);
+  EXPECT_THROW(
+      softmax_cross_entropy_forward(c.context, flat.view(), labels.view(), loss.view(), {}),
+      ShapeError);
+  EXPECT_THROW(count_correct(logits.view(), loss.view()), ShapeError);
+}
+
+}  // namespace
+}  // namespace engine::ops

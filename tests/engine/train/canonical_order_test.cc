@@ -1,0 +1,123 @@
+// --reduction-order canonical: the same bits for any world and any number of threads.
+#include <gtest/gtest.h>
+
+#include "tests/engine/train/exact_support.h"
+
+namespace {
+
+using namespace exact_support;
+
+class Canonical : public testing::TestWithParam<Options> {};
+
+TEST_P(Canonical, AnyWorldAndAnyThreadsAreTheSameBits) {
+  const Options options = with(
+      {{"reduction-order", "canonical"}, {"batch-size", "21"}, {"epochs", "1"}, {"clip-grad", "1"}},
+      GetParam());
+  const auto one = train(1, options);
+  for (const int world : {2, 4, 8}) {
+    SCOPED_TRACE(world);
+    const auto many = train(world, with(options, {{"threads", world == 2 ? "2" : "1"}}));
+    EXPECT_TRUE(same_bits(one[0], many[0], io::Section::kParameter));
+    EXPECT_TRUE(
+        same_bits(one[0], many[0], kBuffers));  // those of rank 0: of the first shard, or of all
+    EXPECT_EQ(one[0].losses, many[0].losses);
+    expect_together(many);
+  }
+  EXPECT_TRUE(
+      same_bits(one[0], train(1, with(options, {{"threads", "3"}}))[0], io::Section::kParameter));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, Canonical,
+    testing::Values(Options{}, Options{{"optimizer", "adamw"}, {"lr", "0.001"}},
+                    Options{{"dtype", "f64"}},
+                    Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}},
+                    Options{
+                        {"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"sync-bn", "true"}},
+                    Options{{"model", "convnet"},
+                            {"synthetic-shape", "8x8x1"},
+                            {"sync-bn", "true"},
+                            {"grad-accum", "2"}},
+                    // 11 samples in steps of 4: most shards have one sample or none
+                    Options{{"model", "convnet"},
+                            {"synthetic-shape", "8x8x1"},
+                            {"synthetic-size", "11"},
+                            {"batch-size", "4"}}));
+
+// Tied weights, attention, dropout, residual blocks.
+TEST(CanonicalOrder, HoldsForTextAndForResidualNetworks) {
+  const test_support::TemporaryDirectory folder;
+  write_some_text(folder / "input.txt");
+  const Options canonical{{"reduction-order", "canonical"}, {"steps", "3"}, {"batch-size", "11"}};
+  const Options gpt{{"model", "gpt-nano"}, {"dropout", "0.2"},
+                    {"dataset", "text"},   {"data-dir", folder.path().string()},
+                    {"context", "12"},     {"optimizer", "adamw"},
+                    {"lr", "0.001"}};
+  const Options resnet{
+      {"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}, {"sync-bn", "true"}};
+  for (const Options& model : {gpt, resnet}) {
+    SCOPED_TRACE(model.at("model"));
+    const auto one = train(1, with(canonical, with(model, {{"threads", "2"}}))),
+               four = train(4, with(canonical, model));
+    EXPECT_TRUE(same_bits(one[0], four[0], io::Section::kParameter));
+    EXPECT_EQ(one[0].losses, four[0].losses);
+    expect_together(four);
+  }
+}
+
+// Why it is needed: the plain order rounds differently for each world.
+TEST(CanonicalOrder, IsNotWhatTheFastOrderGives) {
+  EXPECT_FALSE(same_bits(train(1, {})[0], train(4, {})[0], io::Section::kParameter));
+}
+
+TEST(CanonicalOrder, IsTheSameMathematics) {
+  const Options options = with(kExact, {{"batch-size", "13"}});
+  EXPECT_LT(distance(train(1, options)[0],
+                     train(2, with(options, {{"reduction-order", "canonical"}}))[0]),
+            1e-12);
+  const Options bn = with(kConv, {{"batch-size", "13"}, {"sync-bn", "true"}});
+  const auto one = train(1, bn), two = train(2, with(bn, {{"reduction-order", "canonical"}}));
+  EXPECT_LT(distance(one[0], two[0]), 1e-12);
+  EXPECT_LT(distance(one[0], two[0], kBuffers), 1e-12);
+}
+
+// Without --sync-bn a shard has the statistics of its own samples, as a rank of a world of eight
+// has.
+TEST(CanonicalOrder, PlainBatchNormIsThatOfAsManyRanksAsShards) {
+  const Options options = with(kConv, {{"batch-size", "16"}, {"synthetic-size", "64"}});
+  const auto ranks = train(8, options),
+             one = train(1, with(options, {{"reduction-order", "canonical"}}));
+  EXPECT_LT(distance(ranks[0], one[0]), 1e-12);
+  EXPECT_LT(distance(ranks[0], one[0], kBuffers), 1e-12);
+}
+
+TEST(CanonicalOrder, ResumesInAnotherWorldInTheMiddleOfAnEpoch) {
+  const test_support::TemporaryDirectory folder;
+  const Options options{{"reduction-order", "canonical"},
+                        {"momentum", "0.9"},
+                        {"model", "convnet"},
+                        {"synthetic-shape", "8x8x1"}};
+  const Options saved = with(options, {{"save-dir", folder.path().string()}});
+  train(4, with(saved, {{"steps", "3"}}));
+  const auto resumed = train(2, with(saved, {{"steps", "7"}, {"resume", "auto"}}));
+  const auto whole = train(1, with(options, {{"steps", "7"}}));
+  EXPECT_TRUE(same_bits(whole[0], resumed[0], io::Section::kParameter));
+  EXPECT_TRUE(same_bits(whole[0], resumed[0], kBuffers));
+}
+
+TEST(CanonicalOrder, RefusesWhatItCannotKeep) {
+  const Options canonical{{"reduction-order", "canonical"}};
+  EXPECT_EQ(refusal(3, canonical),
+            "a step is cut into 8 shards, which 3 ranks cannot share evenly: expected a world size "
+            "that divides 8");
+  EXPECT_NE(refusal(1, with(canonical, {{"reduction-shards", "6"}})).find("a power of two"),
+            std::string::npos);
+  EXPECT_NE(refusal(1, with(canonical, {{"buffers", "average"}})).find("local or rank0"),
+            std::string::npos);
+  EXPECT_NE(refusal(2, with(canonical, {{"shard", "strided"}})).find("--shard contiguous"),
+            std::string::npos);
+  EXPECT_NE(refusal(2, with(canonical, {{"sync", "params"}})).find("needs --sync grad"),
+            std::string::npos);
+}
+
+}  // namespace

@@ -1,0 +1,220 @@
+// Whole trainings on a CUDA device against the same on the CPU: losses, resumption, replicas,
+// precision, captured steps.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "engine/core/cuda_runtime.h"
+#include "io/base/io_error.h"
+#include "tests/engine/train/session_runner.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using session_runner::distance;
+using session_runner::Options;
+using session_runner::RankResult;
+using session_runner::same_bits;
+using session_runner::train;
+using session_runner::with;
+
+class CudaTrain : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = engine::cuda::missing(); !missing.empty())
+      GTEST_SKIP() << missing;
+    setenv("ENGINE_ALLOW_SHARED_GPU", "1",
+           1);  // as many ranks as a test wants on whatever is there
+  }
+};
+
+const Options kMlp{{"steps", "6"},
+                   {"lr", "0.05"},
+                   {"momentum", "0.9"},
+                   {"weight-decay", "0.001"},
+                   {"device", "cuda"}};
+const Options kConvnet{{"model", "convnet"}, {"synthetic-shape", "28x28x1"},
+                       {"batch-size", "5"},  {"steps", "3"},
+                       {"lr", "0.05"},       {"device", "cuda"}};
+
+// The largest relative difference of two runs' losses.
+double loss_distance(const RankResult& a, const RankResult& b) {
+  EXPECT_EQ(a.losses.size(), b.losses.size());
+  EXPECT_FALSE(a.losses.empty());
+  double largest = 0;
+  for (std::size_t i = 0; i < std::min(a.losses.size(), b.losses.size()); ++i) {
+    if (!std::isfinite(a.losses[i]) || !std::isfinite(b.losses[i])) return INFINITY;
+    largest = std::max(largest, std::abs(a.losses[i] - b.losses[i]) / std::abs(a.losses[i]));
+  }
+  return largest;
+}
+
+Options on_cpu(const Options& options) {
+  Options result = options;
+  for (const char* name : {"amp", "loss-scale", "cuda-graph", "gpu-devices"}) result.erase(name);
+  result["device"] = "cpu";
+  return result;
+}
+
+bool equal(const RankResult& a, const RankResult& b) {
+  return same_bits(a, b, io::Section::kParameter) && same_bits(a, b, io::Section::kBuffer);
+}
+
+TEST_F(CudaTrain, AgreesWithTheCpu) {
+  for (const Options& options :
+       {kMlp, kConvnet,
+        with(kMlp,
+             {{"optimizer", "adamw"}, {"lr", "0.002"}, {"momentum", ""}, {"clip-grad", "0.5"}}),
+        with(kMlp, {{"synthetic-size", "30"}, {"grad-accum", "3"}})}) {
+    const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
+    EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
+    // AdamW divides by the gradient's own size: where that is next to nothing, rounding decides.
+    EXPECT_LT(distance(cpu[0], cuda[0]), options.contains("optimizer") ? 5e-4 : 1e-5);
+  }
+}
+
+TEST_F(CudaTrain, ResidualNetworkAgreesWithTheCpu) {
+  const Options options{{"model", "resnet20-cifar"},
+                        {"synthetic-shape", "8x8x3"},
+                        {"batch-size", "3"},
+                        {"steps", "2"},
+                        {"lr", "0.05"},
+                        {"device", "cuda"}};
+  const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
+  EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-4);
+  EXPECT_LT(distance(cpu[0], cuda[0], io::Section::kBuffer), 1e-3);
+}
+
+TEST_F(CudaTrain, EvaluatesAsTheCpuDoes) {
+  const Options options = with(kMlp, {{"eval-every", "3"}});
+  const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
+  EXPECT_NEAR(cuda[0].last_eval.loss, cpu[0].last_eval.loss, 1e-5);
+  EXPECT_EQ(cuda[0].last_eval.correct, cpu[0].last_eval.correct);
+  EXPECT_EQ(cuda[0].last_eval.samples, cpu[0].last_eval.samples);
+}
+
+TEST_F(CudaTrain, CapturedStepsGiveTheBitsOfStraightOnes) {
+  for (const Options& options :
+       {with(kMlp, {{"steps", "12"}}), with(kMlp, {{"batch-size", "13"}, {"steps", "12"}})}) {
+    const auto captured = train(1, options),
+               straight = train(1, with(options, {{"cuda-graph", "off"}}));
+    EXPECT_TRUE(equal(captured[0], straight[0]));
+    EXPECT_EQ(captured[0].losses, straight[0].losses);
+  }
+}
+
+TEST_F(CudaTrain, ReplicasThatAverageGradientsEndBitIdentical) {
+  const Options options = with(kMlp, {{"batch-size", "13"}});
+  const auto one = train(1, options);
+  for (const int world : {2, 3}) {
+    const auto many = train(world, options);
+    EXPECT_LT(distance(one[0], many[0]), 1e-5);
+    for (int r = 1; r < world; ++r)
+      EXPECT_TRUE(equal(many[0], many[static_cast<std::size_t>(r)])) << "rank " << r;
+  }
+}
+
+TEST_F(CudaTrain, SynchronisedStatisticsMakeReplicasEqual) {
+  const Options options{{"model", "resnet20-cifar"},
+                        {"synthetic-shape", "8x8x3"},
+                        {"batch-size", "4"},
+                        {"steps", "2"},
+                        {"lr", "0.05"},
+                        {"device", "cuda"},
+                        {"sync-bn", "true"}};
+  const auto two = train(2, options);
+  EXPECT_TRUE(equal(two[0], two[1]));
+  EXPECT_LT(loss_distance(train(1, on_cpu(options))[0], two[0]), 1e-4);
+}
+
+TEST_F(CudaTrain, ParameterAveragingWorksOnTheDevicesState) {
+  const std::pair<const char*, const char*> ways[] = {{"params", "0"}, {"diloco", "0"},
+                                                      {"slowmo", "0"}, {"post-local", "2"},
+                                                      {"diloco", "2"}, {"slowmo", "2"}};
+  for (const auto& [sync, warmup] : ways) {
+    const Options options = with(
+        kMlp, {{"batch-size", "12"}, {"sync", sync}, {"sync-every", "2"}, {"sync-warmup", warmup}});
+    const auto cuda = train(2, options), cpu = train(2, on_cpu(options));
+    EXPECT_LT(distance(cpu[0], cuda[0]), 1e-5) << sync;
+    EXPECT_TRUE(same_bits(cuda[0], cuda[1], io::Section::kParameter)) << sync;
+    EXPECT_EQ(cuda[0].averagings, cpu[0].averagings) << sync;
+  }
+}
+
+TEST_F(CudaTrain, ResumesBitByBitAndMovesBetweenCpuAndDevice) {
+  for (const char* optimizer : {"sgd", "adamw"}) {
+    const test_support::TemporaryDirectory folder;
+    const Options base = with(kMlp, {{"optimizer", optimizer},
+                                     {"momentum", std::string(optimizer) == "sgd" ? "0.9" : ""},
+                                     {"lr", "0.002"},
+                                     {"deterministic", "true"},
+                                     {"seed", "3"}});
+    const auto whole = train(1, with(base, {{"steps", "7"}}));
+    const std::string path = folder / "a";
+    train(1, with(base, {{"steps", "3"}, {"save-dir", path}}));
+    const auto resumed =
+        train(1, with(base, {{"steps", "7"}, {"save-dir", path}, {"resume", "auto"}}));
+    EXPECT_TRUE(equal(whole[0], resumed[0])) << optimizer;
+    const std::string other = folder / "b";
+    train(1, with(on_cpu(base), {{"steps", "3"}, {"save-dir", other}}));
+    const auto moved =
+        train(1, with(base, {{"steps", "7"}, {"save-dir", other}, {"resume", "auto"}}));
+    EXPECT_LT(distance(whole[0], moved[0]), 5e-4) << optimizer;
+    const auto back =
+        train(1, with(on_cpu(base), {{"steps", "7"}, {"save-dir", path}, {"resume", "auto"}}));
+    EXPECT_LT(distance(whole[0], back[0]), 5e-4) << optimizer;
+  }
+}
+
+TEST_F(CudaTrain, EveryPrecisionTrains) {
+  const auto cpu = train(1, on_cpu(kConvnet));
+  for (const auto& [amp, most] : std::map<std::string, double>{
+           {"off", 1e-5}, {"tf32", 2e-3}, {"O1", 2e-3}, {"O2", 1e-2}, {"bf16", 3e-2}}) {
+    const auto cuda = train(1, with(kConvnet, {{"amp", amp}}));
+    EXPECT_LT(loss_distance(cpu[0], cuda[0]), most) << amp;
+    EXPECT_LT(distance(cpu[0], cuda[0]), 10 * most) << amp;
+  }
+}
+
+TEST_F(CudaTrain, LossScaleIsSharedAndSurvivesResumption) {
+  // A scale that overflows binary16 at once: the first steps are skipped, by all ranks alike, until
+  // it has come down.
+  const Options options = with(kMlp, {{"amp", "O2"},
+                                      {"lr", "0.01"},
+                                      {"steps", "8"},
+                                      {"batch-size", "6"},
+                                      {"loss-scale", "dynamic"}});
+  for (const char* sync : {"grad", "params"}) {
+    const auto two = train(2, with(options, {{"sync", sync}}));
+    EXPECT_TRUE(same_bits(two[0], two[1], io::Section::kParameter)) << sync;
+    EXPECT_TRUE(std::isfinite(two[0].losses.back())) << sync;
+  }
+  const test_support::TemporaryDirectory folder;
+  const auto whole = train(1, options);
+  train(1, with(options, {{"steps", "3"}, {"save-dir", folder / "c"}}));
+  const auto resumed = train(1, with(options, {{"save-dir", folder / "c"}, {"resume", "auto"}}));
+  EXPECT_TRUE(equal(whole[0], resumed[0]));
+}
+
+TEST_F(CudaTrain, TextModelAgreesWithTheCpu) {
+  const test_support::TemporaryDirectory folder;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i * i) + " of a text\n";
+  test_support::write_text(folder / "input.txt", text);
+  const Options options{
+      {"model", "gpt-nano"},  {"dataset", "text"}, {"data-dir", folder.path().string()},
+      {"context", "8"},       {"batch-size", "2"}, {"steps", "2"},
+      {"optimizer", "adamw"}, {"lr", "0.001"},     {"device", "cuda"},
+      {"dropout", "0"}};
+  const auto cuda = train(1, options), cpu = train(1, on_cpu(options));
+  EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
+  EXPECT_LT(distance(cpu[0], cuda[0]), 1e-4);
+}
+
+TEST_F(CudaTrain, RefusesWhatOnlyTheCpuComputes) {
+  EXPECT_THROW(train(1, with(kMlp, {{"dtype", "f64"}})), std::exception);
+  EXPECT_THROW(train(1, with(kMlp, {{"reduction-order", "canonical"}})), std::exception);
+}
+
+}  // namespace

@@ -1,0 +1,122 @@
+// Exact evaluation: the same counts and the same bits of the loss for any number of ranks, and no
+// byte of the state changed.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/train/evaluator.h"
+#include "engine/train/weights.h"
+#include "models/model_catalog.h"
+#include "tools/report/console_observer.h"
+#include "tools/workers/worker_threads.h"
+
+namespace {
+
+io::Dataset images(std::int64_t count, std::int64_t classes) {
+  io::Dataset set;
+  set.name = "test";
+  set.shape = {6, 6, 1};
+  set.classes = classes;
+  std::uint64_t random = 1;
+  const auto next = [&random] {
+    return random = random * 6364136223846793005u + 1442695040888963407u, random >> 40;
+  };
+  for (std::int64_t i = 0; i < count * 36; ++i)
+    set.samples.push_back(static_cast<std::uint8_t>(next()));
+  for (std::int64_t i = 0; i < count; ++i)
+    set.labels.push_back(static_cast<std::int32_t>(next() % static_cast<std::uint64_t>(classes)));
+  set.mean = {0.5f};
+  set.deviation = {0.25f};
+  return set;
+}
+
+struct Digests {
+  engine::StateDigest values, gradients, running, counters;
+  bool operator==(const Digests&) const = default;
+};
+Digests digests(const engine::ModelState& s) {
+  return {engine::digest(s.parameters.values), engine::digest(s.parameters.gradients),
+          engine::digest(s.running), engine::digest(s.counters)};
+}
+
+// What rank 0 reports; every rank must report the same.
+engine::EvalReport evaluate(const std::string& model, const io::Dataset& set, int world,
+                            int threads = 1) {
+  std::vector<engine::EvalReport> reports(static_cast<std::size_t>(world));
+  tools::run_inproc_ranks(world, 60'000, [&](std::unique_ptr<backends::Group> group) {
+    const auto control = group->make_communicator();
+    const engine::Graph graph =
+        models::build_model(model, {.sample_shape = {6, 6, 1}, .classes = set.classes});
+    engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
+    // Rank 0's model counts, whatever the others have.
+    state.initialize(graph, static_cast<std::uint64_t>(group->rank()));
+    engine::ThreadPool pool(threads);
+    engine::Evaluator evaluator(*control, graph, state, pool, set, {});
+    const Digests before = digests(state);
+    const engine::EvalReport first = evaluator.run(), second = evaluator.run();
+    EXPECT_EQ(digests(state), before);
+    EXPECT_EQ(first.loss, second.loss);
+    reports[static_cast<std::size_t>(group->rank())] = second;
+    group->leave();
+    return 0;
+  });
+  for (const engine::EvalReport& report : reports) {
+    EXPECT_EQ(report.loss, reports[0].loss);
+    EXPECT_EQ(report.correct, reports[0].correct);
+  }
+  return reports[0];
+}
+
+class EvaluationOf : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(EvaluationOf, IsTheSameForEveryWorldSize) {
+  const io::Dataset set = images(GetParam(), 10);
+  const engine::EvalReport one = evaluate("mlp", set, 1);
+  EXPECT_EQ(one.samples, GetParam());
+  EXPECT_EQ(one.rows, GetParam());
+  EXPECT_GE(one.top5, one.correct);
+  EXPECT_NEAR(one.loss, std::log(10.0), 0.5);
+  if (GetParam() > 100) {
+    EXPECT_NEAR(one.top5_accuracy(), 0.5, 0.05);  // labels know nothing of the images
+  }
+  for (int world = 2; world <= 8; ++world) {
+    const engine::EvalReport many = evaluate("mlp", set, world);
+    EXPECT_EQ(many.samples, one.samples) << world;
+    EXPECT_EQ(many.rows, one.rows) << world;
+    EXPECT_EQ(many.correct, one.correct) << world;
+    EXPECT_EQ(many.top5, one.top5) << world;
+    EXPECT_EQ(many.loss, one.loss) << world << " ranks: another bit in the loss";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, EvaluationOf, testing::Values(1, 7, 10'000, 10'001));
+
+TEST(Evaluation, ThreadsDoNotChangeTheCounts) {
+  const io::Dataset set = images(1000, 10);
+  const engine::EvalReport one = evaluate("convnet", set, 2, 1),
+                           two = evaluate("convnet", set, 1, 2);
+  EXPECT_EQ(one.correct, two.correct);
+  EXPECT_NEAR(one.loss, two.loss, 1e-7 * one.loss);
+}
+
+TEST(Evaluation, Top5IsSaidOfMoreThanFiveClassesOnly) {
+  EXPECT_EQ(evaluate("mlp", images(30, 5), 2).top5, -1);
+  const engine::EvalReport six = evaluate("mlp", images(30, 6), 2);
+  EXPECT_GE(six.top5, 0);
+  EXPECT_NE(tools::eval_text(six).find(", top-5 "), std::string::npos);
+}
+
+TEST(Evaluation, PerplexityIsSaidOfText) {
+  engine::EvalReport report{.progress = {},
+                            .split = "test",
+                            .loss = std::log(8.0),
+                            .samples = 2,
+                            .rows = 20,
+                            .correct = 5,
+                            .text = true};
+  EXPECT_DOUBLE_EQ(report.perplexity(), 8);
+  EXPECT_DOUBLE_EQ(report.accuracy(), 0.25);
+  EXPECT_EQ(tools::eval_text(report), "loss 2.0794, accuracy 25.00 % (5/20), perplexity 8.000");
+}
+
+}  // namespace

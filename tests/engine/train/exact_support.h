@@ -1,0 +1,58 @@
+// What the tests of exactness across worlds share: options, comparisons, a text.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "io/base/io_error.h"
+#include "tests/engine/train/session_runner.h"
+#include "tests/support/test_support.h"
+
+namespace exact_support {
+
+using session_runner::distance;
+using session_runner::Options;
+using session_runner::RankResult;
+using session_runner::same_bits;
+using session_runner::train;
+using session_runner::with;
+constexpr io::Section kBuffers = io::Section::kBuffer;
+
+inline const Options kExact{{"dtype", "f64"},
+                            {"epochs", "2"},
+                            {"lr", "0.05"},
+                            {"momentum", "0.9"},
+                            {"weight-decay", "0.001"}};
+inline const Options kConv =
+    with(kExact, {{"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"epochs", "1"}});
+
+inline void write_some_text(const std::string& path) {
+  std::string text;
+  for (int i = 0; i < 60; ++i)
+    text += "line " + std::to_string(i * i * 7919 % 1000) + " of some text\n";
+  test_support::write_text(path, text);
+}
+
+inline void expect_together(const std::vector<RankResult>& ranks) {
+  for (std::size_t r = 1; r < ranks.size(); ++r)
+    EXPECT_TRUE(same_bits(ranks[0], ranks[r], io::Section::kParameter)) << "rank " << r;
+}
+
+inline void expect_losses(const RankResult& expected, const RankResult& got, double relative) {
+  ASSERT_EQ(expected.losses.size(), got.losses.size());
+  for (std::size_t s = 0; s < expected.losses.size(); ++s)
+    EXPECT_NEAR(got.losses[s], expected.losses[s], relative * std::abs(expected.losses[s]))
+        << "step " << s + 1;
+}
+
+inline std::string refusal(int world, const Options& options) {
+  try {
+    train(world, options);
+  } catch (const io::ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace exact_support

@@ -1,0 +1,180 @@
+// Threads, sessions and comparisons for the tests of whole trainings.
+#include "tests/engine/train/session_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/train/weights.h"
+#include "tools/session/train_session.h"
+#include "tools/workers/worker_threads.h"
+
+namespace session_runner {
+
+Options with(Options base, const Options& more) {
+  for (const auto& [name, value] : more) {
+    base[name] = value;
+    if (value.empty()) base.erase(name);
+  }
+  return base;
+}
+namespace {
+
+class Recorder : public engine::TrainObserver {
+ public:
+  Recorder(RankResult& result, std::function<void()> after_step)
+      : result_(result), after_step_(std::move(after_step)) {}
+  void on_step(const engine::TrainProgress&) override {
+    if (after_step_) after_step_();
+  }
+  void on_report(const engine::StepReport& r) override {
+    result_.losses.push_back(r.loss);
+    if (r.spread) result_.spreads.push_back(*r.spread);
+    result_.reports.push_back(r);
+    result_.reports.back().ranks = {};
+  }
+  void on_eval(const engine::EvalReport& r) override {
+    result_.last_accuracy = r.accuracy();
+    result_.last_eval = r;
+  }
+  void on_desync(const engine::TrainProgress&, const engine::DesyncReport& r) override {
+    result_.desyncs.push_back(r);
+  }
+
+ private:
+  RankResult& result_;
+  std::function<void()> after_step_;
+};
+
+// A group whose members seem to live elsewhere.
+class OnOtherHosts final : public backends::Group {
+ public:
+  OnOtherHosts(std::unique_ptr<backends::Group> group, const std::vector<std::string>& hosts)
+      : group_(std::move(group)), peers_(group_->peers()) {
+    for (std::size_t r = 0; r < hosts.size(); ++r) peers_.at(r).host_id = hosts[r];
+  }
+  int rank() const override { return group_->rank(); }
+  int world_size() const override { return group_->world_size(); }
+  const std::vector<backends::PeerInfo>& peers() const override { return peers_; }
+  std::string backend() const override { return group_->backend(); }
+  std::string backend_reason() const override { return group_->backend_reason(); }
+  using Group::make_communicator;
+  std::unique_ptr<backends::Communicator> make_communicator(
+      const backends::CommunicatorRequest& request) override {
+    return group_->make_communicator(request);
+  }
+  using Group::make_device_communicator;
+  std::unique_ptr<backends::DeviceCommunicator> make_device_communicator(
+      const backends::CommunicatorRequest& request) override {
+    return group_->make_device_communicator(request);
+  }
+  std::string flight_record(const std::string& reason) const override {
+    return group_->flight_record(reason);
+  }
+  void set_activity(std::string_view activity) noexcept override { group_->set_activity(activity); }
+  void check() override { group_->check(); }
+  void leave() override { group_->leave(); }
+
+ private:
+  std::unique_ptr<backends::Group> group_;
+  std::vector<backends::PeerInfo> peers_;
+};
+
+}  // namespace
+
+tools::RunConfig make_config(const std::map<std::string, std::string>& options) {
+  tools::ConfigValues values;
+  std::map<std::string, std::string> all{
+      {"model", "mlp"},         {"dataset", "synthetic"}, {"synthetic-shape", "6x6x1"},
+      {"synthetic-size", "60"}, {"batch-size", "12"},     {"log-every", "1"},
+      {"eval-every", "0"},      {"threads", "1"},         {"progress", "never"}};
+  if (options.contains("batch-size-per-device")) all.erase("batch-size");
+  if (options.contains("dataset") && options.at("dataset") != "synthetic")
+    for (const char* option : {"synthetic-shape", "synthetic-size"}) all.erase(option);
+  for (const auto& [name, value] : options) all[name] = value;
+  for (const auto& [name, value] : all) values[name] = {value, "--" + name};
+  tools::apply_defaults(values);
+  return tools::resolve_run_config(values);
+}
+
+namespace {
+
+double value(const io::NamedArray& array, std::size_t i) {
+  if (array.type == io::ArrayType::kF64) {
+    double v;
+    std::memcpy(&v, array.data.data() + i * sizeof v, sizeof v);
+    return v;
+  }
+  float v;
+  std::memcpy(&v, array.data.data() + i * sizeof v, sizeof v);
+  return static_cast<double>(v);
+}
+
+}  // namespace
+
+namespace {
+
+std::vector<RankResult> train_anywhere(int world_size,
+                                       const std::map<std::string, std::string>& options,
+                                       const AfterStep& after_step,
+                                       const std::vector<std::string>& hosts) {
+  const tools::RunConfig config = make_config(options);
+  std::vector<RankResult> results(static_cast<std::size_t>(world_size));
+  tools::run_inproc_ranks(world_size, 20'000, [&](std::unique_ptr<backends::Group> inproc) {
+    const std::unique_ptr<backends::Group> group =
+        std::make_unique<OnOtherHosts>(std::move(inproc), hosts);
+    RankResult& result = results[static_cast<std::size_t>(group->rank())];
+    const std::atomic<int> never{0};
+    tools::TrainSession session(config, *group);
+    static_cast<void>(session.start_state());
+    std::function<void()> meddle;
+    if (after_step)
+      meddle = [&after_step, rank = group->rank(), &session] { after_step(rank, session.state()); };
+    session.add_observer(std::make_unique<Recorder>(result, meddle));
+    result.plan = session.plan_lines();
+    const engine::TrainResult end = session.run(never);
+    result.coverage = end.coverage;
+    result.averagings = end.averagings;
+    result.bytes_sent = end.bytes_sent;
+    result.state = engine::export_state(session.state().model, {});
+    group->leave();
+    return 0;
+  });
+  return results;
+}
+
+}  // namespace
+
+std::vector<RankResult> train(int world_size, const std::map<std::string, std::string>& options,
+                              const AfterStep& after_step) {
+  return train_anywhere(world_size, options, after_step, {});
+}
+
+std::vector<RankResult> train_on_hosts(const std::vector<std::string>& hosts,
+                                       const std::map<std::string, std::string>& options) {
+  return train_anywhere(static_cast<int>(hosts.size()), options, {}, hosts);
+}
+
+double distance(const RankResult& a, const RankResult& b, io::Section section) {
+  double largest = 0, apart = 0;
+  for (std::size_t k = 0; k < a.state.size(); ++k) {
+    if (a.state[k].section != section || a.state[k].type == io::ArrayType::kI64) continue;
+    const std::size_t count = a.state[k].data.size() / io::size_of(a.state[k].type);
+    for (std::size_t i = 0; i < count; ++i) {
+      const double x = value(a.state[k], i), y = value(b.state.at(k), i);
+      if (std::isnan(x) || std::isnan(y)) return INFINITY;
+      largest = std::max(largest, std::abs(x));
+      apart = std::max(apart, std::abs(x - y));
+    }
+  }
+  return apart / largest;
+}
+
+bool same_bits(const RankResult& a, const RankResult& b, io::Section section) {
+  return std::equal(a.state.begin(), a.state.end(), b.state.begin(), b.state.end(),
+                    [&](const auto& x, const auto& y) {
+                      return x.section != section || (x.name == y.name && x.data == y.data);
+                    });
+}
+
+}  // namespace session_runner

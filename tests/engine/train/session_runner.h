@@ -1,0 +1,50 @@
+// Runs whole trainings in this process: every rank a thread, the real session, loop and policies.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/train/train_state.h"
+#include "io/checkpoint/checkpoint.h"
+#include "tools/options/run_config.h"
+
+namespace session_runner {
+
+using Options = std::map<std::string, std::string>;
+// `base` with the entries of `more` in it or, where these are empty, without.
+Options with(Options base, const Options& more);
+
+struct RankResult {
+  std::vector<double> losses;         // of every report, in order
+  std::vector<io::NamedArray> state;  // parameters and buffers at the end, model order
+  std::string coverage;
+  double last_accuracy = -1;  // of the last evaluation
+  std::int64_t averagings = 0, bytes_sent = 0;
+  std::vector<double> spreads;    // of the reports that had one
+  std::vector<std::string> plan;  // lines told before the start
+  engine::EvalReport last_eval;
+  std::vector<engine::DesyncReport> desyncs;
+  std::vector<engine::StepReport> reports;  // without their spans
+};
+
+// Options by name over quiet defaults (mlp on synthetic 6x6x1 images, one report a step, no
+// evaluation, threads 1). `after_step` is called on every rank after each of its steps, for tests
+// that meddle with the state. Rethrows a rank's error.
+using AfterStep = std::function<void(int rank, engine::TrainState& state)>;
+std::vector<RankResult> train(int world_size, const Options& options,
+                              const AfterStep& after_step = {});
+// The same with a rank for each of `hosts`: ranks of the same name seem to share a host.
+std::vector<RankResult> train_on_hosts(const std::vector<std::string>& hosts,
+                                       const Options& options);
+// The configuration that train() runs.
+tools::RunConfig make_config(const Options& options);
+
+// Largest |a - b| over all parameters (or the running statistics), relative to the largest |a|.
+double distance(const RankResult& a, const RankResult& b,
+                io::Section section = io::Section::kParameter);
+bool same_bits(const RankResult& a, const RankResult& b, io::Section section);
+
+}  // namespace session_runner

@@ -1,0 +1,148 @@
+// Where a step's time goes, told in reports: own work apart from waiting, so that the slow rank has
+// a name.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/averaging/policies/averaging_policies.h"
+#include "engine/train/trainer.h"
+#include "models/model_catalog.h"
+#include "tools/report/console_observer.h"
+#include "tools/workers/worker_threads.h"
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kRanks = 3, kSlow = 2;
+
+// SGD that takes its time.
+class SlowOptimizer : public engine::Optimizer {
+ public:
+  SlowOptimizer(const engine::FlatBuffer& values, milliseconds delay)
+      : sgd_(engine::make_sgd({}, values)), delay_(delay) {}
+  std::string_view name() const override { return sgd_->name(); }
+  void step(engine::KernelContext& context, double lr, double scale,
+            const engine::FlatBuffer& gradients, engine::FlatBuffer& values) override {
+    std::this_thread::sleep_for(delay_);
+    sgd_->step(context, lr, scale, gradients, values);
+  }
+  void step_on_device(engine::KernelContext&, const engine::StepNumbers*, engine::StepControl*,
+                      const engine::FlatBuffer&, engine::FlatBuffer&, void*,
+                      engine::DType) override {
+    throw engine::Error("steps on the CPU only");
+  }
+  std::vector<State> state() override { return sgd_->state(); }
+
+ private:
+  std::unique_ptr<Optimizer> sgd_;
+  const milliseconds delay_;
+};
+
+class Keep : public engine::TrainObserver {
+ public:
+  void on_report(const engine::StepReport& report) override {
+    reports.push_back(report);
+    ranks.assign(report.ranks.begin(), report.ranks.end());
+  }
+  std::vector<engine::StepReport> reports;
+  std::vector<engine::StepPhases> ranks;
+};
+
+// Four steps on three ranks, one of which is slow in its update. What rank 0 was told.
+Keep run(milliseconds delay) {
+  io::DatasetOptions data;
+  data.name = "synthetic";
+  data.synthetic_shape = {4, 4, 1};
+  data.synthetic_size = 24;
+  const io::Dataset set = io::load_dataset(data).train;
+  Keep told;
+  tools::run_inproc_ranks(kRanks, 20'000, [&](std::unique_ptr<backends::Group> group) {
+    const auto control = group->make_communicator(), wire = group->make_communicator();
+    const engine::Graph graph =
+        models::build_model("mlp", {.sample_shape = {4, 4, 1}, .classes = 10});
+    engine::ModelState model = engine::ModelState::allocate(graph, engine::DType::kF32);
+    model.initialize(graph, 0);
+    engine::ThreadPool pool(1);
+    const io::SamplerOptions shares{
+        .size = set.size(), .global_batch = 6, .rank = group->rank(), .world_size = kRanks};
+    const io::Sampler sampler(shares);
+    const engine::Plan plan =
+        engine::Plan::compile(graph, {.max_batch = sampler.max_local_count(), .threads = 1});
+    const auto work = engine::make_accumulated_work(plan, model, pool, {});
+    io::BatchLoader loader(set, shares, {});
+    SlowOptimizer optimizer(model.parameters.values,
+                            group->rank() == kSlow ? delay : milliseconds(0));
+    const auto policy = engine::make_canonical_averaging(*wire, model.parameters);
+    engine::TrainState state{model, optimizer, *policy, {}, {}};
+    engine::KernelContext context{.device = {}, .threads = &pool, .scratch = {}};
+    engine::LearningRate rate;
+    Keep keep;
+    const std::atomic<int> never{0};
+    engine::Trainer trainer({.total_steps = 4, .log_every = 2, .evaluate = {}, .save = {}},
+                            {.work = *work,
+                             .state = state,
+                             .learning_rate = rate,
+                             .sampler = sampler,
+                             .loader = loader,
+                             .context = context,
+                             .control = *control,
+                             .observers = {&keep},
+                             .island = {},
+                             .activity = {}},
+                            never);
+    trainer.run();
+    EXPECT_EQ(keep.reports.size(), 2u);
+    if (group->rank() == 0) told = std::move(keep);
+    group->leave();
+    return 0;
+  });
+  return told;
+}
+
+TEST(StepPhases, TheSlowRankHasANameThoughAllStepsTakeEquallyLong) {
+  const Keep told = run(milliseconds(60));
+  const engine::StepReport& report = told.reports.back();
+  EXPECT_EQ(report.slowest_rank, kSlow);
+  EXPECT_GT(report.slowest_ratio, 1.5);
+  ASSERT_EQ(told.ranks.size(), static_cast<std::size_t>(kRanks));
+  EXPECT_GE(told.ranks[kSlow].update, 0.06);
+  EXPECT_LT(told.ranks[0].own(), 0.06);
+  EXPECT_GT(told.ranks[0].communication, 0.03) << "the others wait for it";
+  EXPECT_LT(told.ranks[kSlow].communication, told.ranks[0].communication);
+  EXPECT_NEAR(report.phases.update,
+              (told.ranks[0].update + told.ranks[1].update + told.ranks[2].update) / 3, 1e-9);
+  for (const engine::StepPhases& rank : told.ranks) {
+    for (const double part :
+         {rank.data, rank.forward, rank.backward, rank.communication, rank.update})
+      EXPECT_GE(part, 0);
+    EXPECT_GT(rank.forward, 0);
+    EXPECT_GT(rank.backward, 0);
+  }
+}
+
+engine::StepReport slow_report(const std::vector<engine::StepPhases>& ranks, double ratio) {
+  return {.progress = {}, .ranks = ranks, .slowest_rank = 1, .slowest_ratio = ratio};
+}
+
+std::string notices(const std::vector<double>& ratios) {
+  const std::vector<engine::StepPhases> ranks{{.forward = 0.001}, {.data = 0.5, .forward = 0.001}};
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const auto console = tools::make_console_observer({});
+  for (const double ratio : ratios) console->on_report(slow_report(ranks, ratio));
+  testing::internal::GetCapturedStdout();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(StepPhases, ARankThatStaysSlowIsNamedOnceWithWhatItSpendsItsTimeOn) {
+  EXPECT_EQ(notices({2.5}), "") << "once may be noise";
+  EXPECT_EQ(notices({1.2, 1.2, 1.2}), "");
+  EXPECT_EQ(notices({2.5, 1.2, 2.5}), "");
+  EXPECT_EQ(notices({2.5, 2.5, 2.5}),
+            "engine: rank 1 is slow: 2.50 times the own work of the other ranks' median a step "
+            "(data 500.00 ms, forward 1.00 ms, "
+            "backward 0.00 ms, update 0.00 ms)\n");
+}
+
+}  // namespace

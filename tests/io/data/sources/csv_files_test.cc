@@ -1,0 +1,261 @@
+// CSV files: fields, headers, columns as numbers, labels, parts, and what is said about each kind
+// of damage.
+#include "io/data/sources/csv_files.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "io/base/io_error.h"
+#include "io/data/order/split_mix.h"
+#include "io/data/sources/csv_columns.h"
+#include "io/data/sources/csv_table.h"
+#include "tests/support/test_support.h"
+
+namespace io {
+namespace {
+
+CsvTable table_of(const std::string& text) {
+  return {std::vector<std::uint8_t>(text.begin(), text.end()), "t.csv"};
+}
+
+std::vector<std::string> all_fields(const std::string& text) {
+  const CsvTable table = table_of(text);
+  std::vector<std::string> fields;
+  for (std::size_t row = 0; row < table.rows(); ++row)
+    for (std::size_t c = 0; c < table.columns(); ++c) fields.emplace_back(table.field(row, c));
+  return fields;
+}
+using Fields = std::vector<std::string>;
+
+std::string complaint_of(const std::string& text) {
+  try {
+    table_of(text);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(CsvTable, FieldsRowsAndLineEnds) {
+  EXPECT_EQ(all_fields("a,b\n1,2\n"), (Fields{"a", "b", "1", "2"}));
+  EXPECT_EQ(all_fields("a,b\r\n1,2"), (Fields{"a", "b", "1", "2"}));
+  EXPECT_EQ(all_fields("a,b\r1,2\r"), (Fields{"a", "b", "1", "2"}));
+  EXPECT_EQ(all_fields("\xEF\xBB\xBF"
+                       "a,b\n\n  \n1,\n\n"),
+            (Fields{"a", "b", "1", ""}));
+  EXPECT_EQ(all_fields(" a ,\tb c \n,\n"), (Fields{"a", "b c", "", ""}));
+}
+
+TEST(CsvTable, QuotedFields) {
+  EXPECT_EQ(all_fields("\"a,b\",\"c\"\"d\"\"\"\n"), (Fields{"a,b", "c\"d\""}));
+  EXPECT_EQ(all_fields("\"two\r\nlines\",x\n\"\",\" y \"\n"),
+            (Fields{"two\r\nlines", "x", "", " y "}));
+  EXPECT_EQ(all_fields("x, \"a\" ,y"), (Fields{"x", "a", "y"}));
+  EXPECT_EQ(table_of("\"1\n2\",a\nb,c").place(1), "t.csv, row 2 (line 3)");
+}
+
+TEST(CsvTable, DamageIsNamedWithItsLine) {
+  EXPECT_EQ(complaint_of("a,b,c\n1,2,3\n\n4,5\n"),
+            "t.csv, row 3 (line 4): found 2 fields, expected 3 as in row 1");
+  EXPECT_EQ(complaint_of("a,b\n1,2,3\n"),
+            "t.csv, row 2 (line 2): found 3 fields, expected 2 as in row 1");
+  EXPECT_EQ(complaint_of("a,b\n1,\"2\n3,4\n"),
+            "t.csv: line 2 has a quoted field that is never closed");
+  EXPECT_EQ(complaint_of("a,b\n1,2\"3\n"),
+            "t.csv: line 2 has a quote inside a field that is not quoted");
+  EXPECT_EQ(complaint_of("a,b\n\"1\"x,2\n"), "t.csv: line 2 has text behind a closing quote");
+  EXPECT_EQ(complaint_of(std::string("a,b\n1,\0\n", 8)),
+            "t.csv: line 2 has a NUL byte: this is no CSV file in UTF-8 or ASCII");
+  EXPECT_EQ(complaint_of(""), "t.csv: the file is empty, expected rows of fields");
+  EXPECT_EQ(complaint_of(" \n\r\n"), "t.csv: the file is empty, expected rows of fields");
+  EXPECT_NE(complaint_of("a,b\n1," + std::string((1 << 20) + 1, 'x')).find("1048577 bytes"),
+            std::string::npos);
+  EXPECT_NE(complaint_of(std::string(70'000, ',')).find("more than 65536 fields"),
+            std::string::npos);
+}
+
+class CsvFiles : public ::testing::Test {
+ protected:
+  DatasetSplits load(const std::string& text) {
+    test_support::write_text(folder_ / "set.csv", text);
+    options_.name = "csv";
+    options_.directory = folder_.path().string();
+    return load_dataset(options_);
+  }
+  template <typename ErrorType = DataError>
+  void expect_complaint(const std::string& text, const std::vector<std::string>& parts) {
+    try {
+      load(text);
+      ADD_FAILURE() << "went unnoticed: " << text;
+    } catch (const ErrorType& error) {
+      const std::string said = error.what();
+      EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+      for (const std::string& part : parts)
+        EXPECT_NE(said.find(part), std::string::npos) << "'" << part << "' in: " << said;
+    }
+  }
+  test_support::TemporaryDirectory folder_;
+  DatasetOptions options_;
+};
+
+TEST_F(CsvFiles, NumbersAreStandardisedAndTextIsOneHot) {
+  options_.test_share = 0;
+  const DatasetSplits splits = load("size,colour,kind\n1,red,x\n3,blue,y\n?,NA,x\n5,red,y\n");
+  const Dataset& set = splits.train;
+  EXPECT_EQ(set.name, "set.csv");
+  EXPECT_EQ(set.shape, (std::array<std::int64_t, 3>{1, 1, 3}));  // size, blue, red
+  EXPECT_EQ(set.labels, (std::vector<std::int32_t>{0, 1, 0, 1}));
+  EXPECT_EQ(set.classes, 2);
+  EXPECT_EQ(splits.test.size(), 0);
+  const float unit = static_cast<float>(
+      2 / std::sqrt(8.0 / 3));  // mean 3 of 1, 3, 5; variance 8/3 of the population
+  const std::vector<float> expected{-unit, 0, 1, 0, 1, 0, 0, 0, 0, unit, 0, 1};
+  ASSERT_EQ(set.features.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_FLOAT_EQ(set.features[i], expected[i]) << i;
+}
+
+TEST_F(CsvFiles, ManyTextValuesBecomeStandardisedPositionsAndConstantsZero) {
+  std::string text;
+  for (int i = 0; i < 34; ++i)
+    text += std::string(1, static_cast<char>('A' + i / 2)) + ",7,+.5e1," +
+            (i % 2 == 0 ? "2" : "10") + "\n";
+  options_.test_share = 0;
+  const Dataset set = load(text).train;
+  EXPECT_EQ(set.shape[2], 3);  // 17 letters are more than one-hot takes
+  EXPECT_FLOAT_EQ(
+      set.features[0],
+      static_cast<float>(-8 / std::sqrt(24.0)));  // positions 0..16, variance (17^2 - 1) / 12
+  EXPECT_EQ(set.features[1], 0);
+  EXPECT_EQ(set.features[2], 0);
+  EXPECT_EQ(set.labels[0], 0);  // class 2 comes before class 10
+  EXPECT_EQ(set.labels[1], 1);
+}
+
+TEST_F(CsvFiles, HeadersAreFoundOrGiven) {
+  options_.test_share = 0;
+  EXPECT_EQ(load("1,2,a\n3,4,b\n").train.size(), 2);
+  EXPECT_EQ(load("x,y,z\n3,4,b\n5,6,c\n").train.size(), 2);
+  EXPECT_EQ(load("x,z\nu,b\nv,c\n").train.size(), 3);  // all text: nothing tells
+  options_.csv_header = "yes";
+  EXPECT_EQ(load("x,z\nu,b\nv,c\n").train.size(), 2);
+  options_.csv_header = "no";
+  EXPECT_EQ(load("x,y,z\n3,4,b\n5,6,c\n").train.size(), 3);
+  options_.csv_header = "auto";
+  options_.label_column = "x";
+  EXPECT_EQ(load("x,z\nu,b\nv,c\n").train.size(), 2);
+  options_.label_column = "2";
+  EXPECT_EQ(load("1,2\n3,4\n5,2\n").train.size(), 3);  // the 2 in row 1 is no name
+}
+
+TEST_F(CsvFiles, TheLabelColumnIsFoundByNameAndNumber) {
+  options_.test_share = 0;
+  const std::string text = "kind,size\nx,1\ny,2\ny,3\n";
+  for (const char* wanted : {"kind", "1"}) {
+    options_.label_column = wanted;
+    EXPECT_EQ(load(text).train.labels, (std::vector<std::int32_t>{0, 1, 1}));
+  }
+  options_.label_column = "knd";
+  expect_complaint<ConfigError>(text, {"set.csv", "'knd'", "did you mean 'kind'", "1 to 2"});
+  options_.label_column = "3";
+  expect_complaint<ConfigError>(text, {"'3'", "1 to 2"});
+  options_.label_column = "kind";
+  expect_complaint<ConfigError>("kind,kind\n1,2\n", {"several columns"});
+}
+
+TEST_F(CsvFiles, PartsAreDrawnBySeedOfEachClassAndMeasuredInTraining) {
+  std::string text;
+  for (int i = 0; i < 100; ++i)
+    text += std::to_string(i) + "," + (i < 60 ? "a" : i < 99 ? "b" : "c") + "\n";
+  const DatasetSplits first = load(text), again = load(text);
+  EXPECT_EQ(first.train.features, again.train.features);
+  EXPECT_EQ(first.test.features, again.test.features);
+  std::vector<int> counts(3);
+  for (const std::int32_t label : first.test.labels) ++counts[static_cast<std::size_t>(label)];
+  EXPECT_EQ(counts, (std::vector<int>{
+                        12, 8, 0}));  // a fifth of 60, 39 and 1; the only c stays for training
+  double sum = 0, squares = 0;
+  for (const float value : first.train.features) sum += value, squares += value * value;
+  EXPECT_NEAR(sum, 0, 1e-4);
+  EXPECT_NEAR(squares / static_cast<double>(first.train.size()), 1, 1e-5);
+  std::multiset<float> all(first.train.features.begin(), first.train.features.end());
+  all.insert(first.test.features.begin(), first.test.features.end());
+  EXPECT_EQ(std::set<float>(all.begin(), all.end()).size(),
+            100u);  // every row is in exactly one part
+  EXPECT_TRUE(std::is_sorted(first.train.features.begin(), first.train.features.end()));
+  options_.seed = 1;
+  EXPECT_NE(load(text).test.features, first.test.features);
+}
+
+TEST_F(CsvFiles, ATextValueThatOnlyTheTestPartHasIsAllZero) {
+  std::string text;
+  for (int i = 0; i < 10; ++i)
+    text += std::string(i == 4 ? "rare" : "common") + "," + (i % 2 == 0 ? "x" : "y") + "\n";
+  for (options_.seed = 0; options_.seed < 40; ++options_.seed) {
+    const DatasetSplits splits = load(text);
+    if (splits.train.shape[2] == 2) continue;
+    ASSERT_EQ(splits.train.shape[2], 1);
+    float sum = 0;
+    for (const float value : splits.test.features) sum += value;
+    EXPECT_EQ(sum, 1);  // of two test rows one is the common value
+    return;
+  }
+  FAIL() << "no seed has put the rare value into the test part";
+}
+
+TEST_F(CsvFiles, WrongContentIsNamed) {
+  expect_complaint("1\n2\n", {"set.csv", "1 column"});
+  expect_complaint("a;b\n1;2\n", {"1 column", "separated by commas"});
+  expect_complaint("1,a\n2,\n3,b\n", {"set.csv, row 2 (line 2)", "no label", "column 2"});
+  expect_complaint("1,a\n2,a\n", {"label column 2 has 1 different"});
+  expect_complaint("1,a\n", {"1 rows of data"});
+  expect_complaint("x,y\n1,a\n", {"1 rows of data"});
+  expect_complaint("1,a\ninf,b\n", {"row 2", "'inf'", "column 1"});
+  expect_complaint("1,a\n-1e39,b\n", {"row 2", "'-1e39'", "column 1"});
+  std::string distinct;
+  for (int i = 0; i < 50; ++i) distinct += "1," + std::to_string(i) + "\n";
+  expect_complaint(distinct, {"50 different values in 50 rows", "--label-column"});
+}
+
+TEST_F(CsvFiles, ChangedBytesNeverDoHarm) {
+  std::string original = "kind,size,colour,weight\n";
+  for (int i = 0; i < 12; ++i)
+    original += (i % 2 ? "x," : "\"y\",") + std::to_string(i) + ",\"red, or \"\"blue\"\"\"," +
+                (i % 5 ? "1.5" : "NA") + "\r\n";
+  options_.label_column = "1";
+  SplitMix random(4, 4);
+  int refused = 0;
+  for (int round = 0; round < 600; ++round) {
+    std::string file = original;
+    for (std::uint32_t i = 0; i <= random.below(3); ++i) {
+      const std::size_t at = random.below(static_cast<std::uint32_t>(file.size()));
+      file[at] = random.below(2) == 0 ? static_cast<char>(random.below(256))
+                                      : ",\"\n\r \0"[random.below(6)];
+    }
+    try {
+      const DatasetSplits splits = load(file);
+      ASSERT_EQ(splits.train.features.size(),
+                splits.train.labels.size() * static_cast<std::size_t>(splits.train.shape[2]));
+      for (const float value : splits.train.features) ASSERT_TRUE(std::isfinite(value)) << file;
+    } catch (const Error& error) {
+      ASSERT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 150);
+  EXPECT_LT(refused, 570);
+}
+
+TEST_F(CsvFiles, TheFileIsNamedOrTheOnlyOne) {
+  test_support::write_text(folder_ / "other.csv", "1,a\n2,b\n3,a\n4,b\n");
+  expect_complaint<ConfigError>("1,a\n2,b\n", {"2 files *.csv", "--annotations"});
+  options_.annotations = folder_ / "other.csv";
+  EXPECT_EQ(load("1,a\n2,b\n").train.name, "other.csv");
+  options_.annotations = folder_ / "none.csv";
+  expect_complaint<MissingFileError>("1,a\n2,b\n", {"none.csv"});
+}
+
+}  // namespace
+}  // namespace io

@@ -1,0 +1,304 @@
+// Small IDX and CIFAR-10 files made here: what is read from good ones, and the one line said about
+// each kind of damage.
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "io/base/io_error.h"
+#include "io/data/sources/dataset.h"
+#include "tests/support/test_support.h"
+
+namespace io {
+namespace {
+
+std::string big_endian(std::uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16),
+          static_cast<char>(value >> 8), static_cast<char>(value)};
+}
+
+// Pixel k of image i is (i + k) mod 256; label i is i mod 10.
+std::string images(std::uint32_t count) {
+  std::string file = big_endian(2051) + big_endian(count) + big_endian(28) + big_endian(28);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    for (std::uint32_t k = 0; k < 784; ++k) file.push_back(static_cast<char>(i + k));
+  }
+  return file;
+}
+std::string labels(std::uint32_t count) {
+  std::string file = big_endian(2049) + big_endian(count);
+  for (std::uint32_t i = 0; i < count; ++i) file.push_back(static_cast<char>(i % 10));
+  return file;
+}
+
+std::string gzip(const std::string& text) {
+  z_stream stream{};
+  std::string packed(text.size() + 1000, '\0');
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+class FilesTest : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& content) {
+    test_support::write_text(folder_ / name, content);
+  }
+  void remove(const std::string& name) { std::filesystem::remove(folder_ / name); }
+  std::string read(const std::string& name) { return test_support::read_text(folder_ / name); }
+
+  void write_mnist() {
+    write("train-images-idx3-ubyte", images(30));
+    write("train-labels-idx1-ubyte", labels(30));
+    write("t10k-images-idx3-ubyte", images(7));
+    write("t10k-labels-idx1-ubyte", labels(7));
+  }
+
+  DatasetSplits load(const std::string& name) {
+    DatasetOptions options;
+    options.name = name;
+    options.directory = folder_.path().string();
+    return load_dataset(options);
+  }
+
+  // What loading says; it must be one line and name `file`.
+  template <typename ErrorType = DataError>
+  std::string complaint(const std::string& name, const std::string& file) {
+    try {
+      load(name);
+    } catch (const ErrorType& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+      EXPECT_NE(text.find(folder_.path().string()), std::string::npos) << text;
+      EXPECT_NE(text.find(file), std::string::npos) << text;
+      return text;
+    }
+    ADD_FAILURE() << "damage went unnoticed";
+    return "";
+  }
+
+  test_support::TemporaryDirectory folder_;
+};
+
+using IdxFiles = FilesTest;
+
+void expect_said(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
+}
+
+TEST_F(IdxFiles, ReadsPlainFiles) {
+  write_mnist();
+  const DatasetSplits splits = load("mnist");
+  EXPECT_EQ(splits.train.name, "mnist");
+  EXPECT_EQ(splits.train.shape, (std::array<std::int64_t, 3>{28, 28, 1}));
+  EXPECT_EQ(splits.train.classes, 10);
+  ASSERT_EQ(splits.train.size(), 30);
+  ASSERT_EQ(splits.test.size(), 7);
+  EXPECT_EQ(splits.train.labels[13], 3);
+  EXPECT_EQ(splits.train.samples[13 * 784 + 5], 18);
+  EXPECT_EQ(splits.test.mean, splits.train.mean);
+}
+
+TEST_F(IdxFiles, ReadsDotsInNamesAndGzip) {
+  write("train-images.idx3-ubyte", images(30));
+  write("train-labels-idx1-ubyte.gz", gzip(labels(30)));
+  write("t10k-images.idx3-ubyte.gz",
+        gzip(images(4)) + gzip(""));                 // gzip allows several streams in one file
+  write("t10k-labels.idx1-ubyte", gzip(labels(4)));  // the content decides, not the name
+  const DatasetSplits splits = load("fashion-mnist");
+  EXPECT_EQ(splits.train.size(), 30);
+  EXPECT_EQ(splits.test.size(), 4);
+  EXPECT_EQ(splits.test.samples[3 * 784 + 7], 10);
+}
+
+TEST_F(IdxFiles, MissingFileSaysHowToGetIt) {
+  write_mnist();
+  remove("t10k-labels-idx1-ubyte");
+  const std::string text = complaint<MissingFileError>("mnist", "t10k-labels-idx1-ubyte");
+  expect_said(text, "tools/scripts/get_data.sh mnist --dir");
+}
+
+TEST_F(IdxFiles, EachDamageIsNamed) {
+  struct Case {
+    const char* file;
+    std::function<std::string(std::string)> damage;
+    std::vector<std::string> said;
+  };
+  const std::string train = "train-images-idx3-ubyte", marks = "t10k-labels-idx1-ubyte";
+  const Case cases[] = {
+      {"train-images-idx3-ubyte",
+       [](std::string s) {
+         s.pop_back();
+         return s;
+       },
+       {"truncated", "found 23519 bytes", "expected 23520"}},
+      {"train-images-idx3-ubyte",
+       [](std::string s) { return s + "xy"; },
+       {"trailing", "found 23522 bytes", "expected 23520"}},
+      {"train-images-idx3-ubyte",
+       [](std::string s) {
+         s[3] = 1;
+         return s;
+       },
+       {"magic", "found 2049", "expected 2051"}},
+      {"train-images-idx3-ubyte",
+       [](std::string s) {
+         s[11] = 32;
+         return s;
+       },
+       {"image size", "found 32 x 28", "expected 28 x 28"}},
+      {"train-images-idx3-ubyte",
+       [](std::string s) {
+         s[4] = '\x7F';
+         return s;
+       },
+       {"labels"}},
+      {"train-images-idx3-ubyte",
+       [](std::string) { return std::string(); },
+       {"truncated", "found 0 bytes", "header of 16"}},
+      {"t10k-labels-idx1-ubyte",
+       [](std::string s) {
+         s.pop_back();
+         return s;
+       },
+       {"truncated", "found 6 bytes", "expected 7"}},
+      {"t10k-labels-idx1-ubyte",
+       [](std::string s) { return s + "x"; },
+       {"trailing", "found 8 bytes", "expected 7"}},
+      {"t10k-labels-idx1-ubyte",
+       [](std::string s) {
+         s[3] = 3;
+         return s;
+       },
+       {"magic", "found 2051", "expected 2049"}},
+      {"t10k-labels-idx1-ubyte",
+       [](std::string s) {
+         s[7] = 6;
+         return s;
+       },
+       {"found 6 labels", "expected 7", "t10k-images-idx3-ubyte"}},
+      {"t10k-labels-idx1-ubyte",
+       [](std::string s) {
+         s[8 + 5] = 10;
+         return s;
+       },
+       {"position 5", "found 10", "expected 0..9"}},
+  };
+  for (const Case& damaged : cases) {
+    write_mnist();
+    write(damaged.file, damaged.damage(read(damaged.file)));
+    // A wrong count of images shows in the labels, which are not as many.
+    const std::string file = damaged.said[0] == "labels" ? "train-labels-idx1-ubyte" : damaged.file;
+    const std::string text = complaint("mnist", file);
+    for (const std::string& part : damaged.said) expect_said(text, part);
+  }
+}
+
+TEST_F(IdxFiles, AnEmptySetIsRefused) {
+  write_mnist();
+  write("t10k-images-idx3-ubyte", images(0));
+  write("t10k-labels-idx1-ubyte", labels(0));
+  expect_said(complaint("mnist", "t10k-labels-idx1-ubyte"), "found 0 labels");
+}
+
+TEST_F(IdxFiles, DamagedGzipIsNamed) {
+  const std::string whole = gzip(images(30)), name = "train-images-idx3-ubyte.gz";
+  write_mnist();
+  remove("train-images-idx3-ubyte");
+  write(name, whole.substr(0, whole.size() / 2));
+  expect_said(complaint("mnist", name), "cut off");
+  write(name,
+        whole.substr(0, whole.size() - 3));  // all data there, but not the checksum at the end
+  expect_said(complaint("mnist", name), "cut off");
+  std::string flipped = whole;
+  flipped[flipped.size() - 6] ^= 1;  // in the checksum
+  write(name, flipped);
+  expect_said(complaint("mnist", name), "damaged");
+  write(name, whole + "garbage");
+  expect_said(complaint("mnist", name), "follow after the end");
+}
+
+TEST_F(IdxFiles, AHugeCountInTheHeaderTakesNoMemory) {
+  write_mnist();
+  write("train-images-idx3-ubyte", images(30).replace(4, 4, big_endian(0xFFFFFFFF)));
+  write("train-labels-idx1-ubyte", labels(30).replace(4, 4, big_endian(0xFFFFFFFF)));
+  expect_said(complaint("mnist", "train-labels-idx1-ubyte"), "truncated: found 30 bytes");
+}
+
+TEST_F(IdxFiles, AFolderInPlaceOfAFileIsAnError) {
+  write_mnist();
+  remove("train-images-idx3-ubyte");
+  std::filesystem::create_directory(folder_ / "train-images-idx3-ubyte");
+  complaint<Error>("mnist", "train-images-idx3-ubyte");
+}
+
+// Record i: label i mod 10, red i, green 100 + i, blue the place in the plane.
+std::string records(int first, int count) {
+  std::string file;
+  for (int i = first; i < first + count; ++i) {
+    file.push_back(static_cast<char>(i % 10));
+    file.append(1024, static_cast<char>(i)).append(1024, static_cast<char>(100 + i));
+    for (int k = 0; k < 1024; ++k) file.push_back(static_cast<char>(k));
+  }
+  return file;
+}
+
+class Cifar10Files : public FilesTest {
+ protected:
+  void write_cifar10() {
+    write("data_batch_10.bin", records(5, 1));
+    write("data_batch_2.bin", records(2, 3));
+    write("data_batch_1.bin", records(0, 2));
+    write("test_batch_3.bin", records(7, 3));
+    write("batches.meta.txt", "airplane\n");
+  }
+};
+
+TEST_F(Cifar10Files, ReadsAllBatchesInOrder) {
+  write_cifar10();
+  const DatasetSplits splits = load("cifar10");
+  EXPECT_EQ(splits.train.shape, (std::array<std::int64_t, 3>{32, 32, 3}));
+  EXPECT_EQ(splits.train.labels, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(splits.test.labels, (std::vector<std::int32_t>{7, 8, 9}));
+  const std::uint8_t* pixel = &splits.train.samples[(4 * 1024 + 33) * 3];
+  EXPECT_EQ(pixel[0], 4);
+  EXPECT_EQ(pixel[1], 104);
+  EXPECT_EQ(pixel[2], 33);
+  ASSERT_EQ(splits.train.mean.size(), 3u);
+  EXPECT_FLOAT_EQ(splits.train.mean[0], 2.5f / 255);
+  EXPECT_FLOAT_EQ(splits.train.mean[1], 102.5f / 255);
+  EXPECT_FLOAT_EQ(splits.train.deviation[1], 1.7078251f / 255);
+}
+
+TEST_F(Cifar10Files, EachDamageIsNamed) {
+  write_cifar10();
+  write("data_batch_2.bin", records(2, 3) + "x");
+  expect_said(complaint("cifar10", "data_batch_2.bin"), "found 9220 bytes (3 records and 1 bytes)");
+  write("data_batch_2.bin", "");
+  expect_said(complaint("cifar10", "data_batch_2.bin"), "found 0 bytes");
+  std::string wrong_label = records(2, 3);
+  wrong_label[2 * 3073] = 11;
+  write("data_batch_2.bin", wrong_label);
+  const std::string text = complaint("cifar10", "data_batch_2.bin");
+  expect_said(text, "at record 2");
+  expect_said(text, "found 11, expected 0..9");
+}
+
+TEST_F(Cifar10Files, MissingAndStillPackedFilesAreNamed) {
+  write_cifar10();
+  remove("test_batch_3.bin");
+  expect_said(complaint<MissingFileError>("cifar10", "test_batch*.bin"),
+              "tools/scripts/get_data.sh cifar10 --dir");
+  write("test_batch_3.bin.xz", "packed");
+  expect_said(complaint<MissingFileError>("cifar10", "test_batch_3.bin"), "unpack it with `xz -dk");
+}
+
+}  // namespace
+}  // namespace io

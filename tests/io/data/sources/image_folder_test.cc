@@ -1,0 +1,208 @@
+// Folders of images: classes, order, the cache, random parts, and what is said about wrong folders
+// and files.
+#include "io/data/sources/images/image_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "io/base/io_error.h"
+#include "io/data/loader/batch_loader.h"
+#include "io/data/sources/image_source.h"
+#include "tests/io/data/sources/png_bytes.h"
+#include "tests/support/test_support.h"
+
+namespace io {
+namespace {
+
+namespace fs = std::filesystem;
+using test_support::plain_png;
+
+class ImageFolder : public ::testing::Test {
+ protected:
+  ImageFolder() {
+    options_.name = "images";
+    options_.directory = folder_.path().string();
+    options_.image_size = 4;
+  }
+  void write(const std::string& name, const std::string& content) {
+    fs::create_directories(fs::path(folder_ / name).parent_path());
+    test_support::write_text(folder_ / name, content);
+  }
+  // 2 classes; image i of class c is all (10 i, c, 7), of another size each.
+  void write_set(std::uint8_t count = 5) {
+    for (std::uint8_t i = 0; i < count; ++i)
+      for (const std::string name : {"ant", "bee"})
+        for (const std::string part : {"train/", "val/"})
+          write(part + name + "/" + static_cast<char>('a' + i) + ".png",
+                plain_png(4 + i, 9 - i, static_cast<std::uint8_t>(10 * i), name == "bee", 7));
+  }
+  template <typename ErrorType = DataError>
+  void expect_complaint(const std::vector<std::string>& parts) {
+    try {
+      load_dataset(options_);
+      ADD_FAILURE() << "went unnoticed: " << parts[0];
+    } catch (const ErrorType& error) {
+      for (const std::string& part : parts)
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos)
+            << "'" << part << "' in: " << error.what();
+    }
+  }
+  using Seen =
+      std::map<std::pair<std::int64_t, std::int64_t>, std::vector<float>>;  // by epoch and sample
+  static Seen see(const Dataset& set, int world_size, int workers,
+                  const Augmentation& augmentation) {
+    Seen seen;
+    for (int rank = 0; rank < world_size; ++rank) {
+      const SamplerOptions order{.size = set.size(),
+                                 .global_batch = 4,
+                                 .rank = rank,
+                                 .world_size = world_size,
+                                 .shuffle = true};
+      const std::int64_t steps = 4 * Sampler(order).steps_per_epoch();
+      BatchLoader loader(set, order, {Normalization::kUnit, workers, 3, augmentation});
+      for (std::int64_t step = 0; step < steps; ++step) {
+        const Batch& batch = loader.next();
+        for (std::size_t i = 0; i < batch.sample_ids.size(); ++i) {
+          const auto pixels = batch.samples.subspan(i * 48, 48);
+          seen.try_emplace({batch.epoch, batch.sample_ids[i]}, pixels.begin(), pixels.end());
+        }
+      }
+    }
+    return seen;
+  }
+
+  test_support::TemporaryDirectory folder_;
+  DatasetOptions options_;
+};
+
+TEST_F(ImageFolder, ClassesAreFoldersAndPathsGiveTheOrder) {
+  write_set(3);
+  write("train/ant/deeper/A.PNG", plain_png(4, 4, 99, 0, 7));
+  write("train/ant/notes.txt", "no image");
+  write("train/ant/.hidden.png", "no image");
+  write("train/list.csv", "no class");
+  const DatasetSplits splits = load_dataset(options_);
+  EXPECT_EQ(splits.train.classes, 2);
+  EXPECT_EQ(splits.train.shape, (std::array<std::int64_t, 3>{4, 4, 3}));
+  EXPECT_EQ(splits.train.labels, (std::vector<std::int32_t>{0, 0, 0, 0, 1, 1, 1}));
+  EXPECT_EQ(splits.test.labels, (std::vector<std::int32_t>{0, 0, 0, 1, 1, 1}));
+  EXPECT_FLOAT_EQ(splits.train.mean[0], 0.485f);
+  const std::vector<int> reds{0, 10, 20, 99, 0, 10, 20};  // a, b, c, deeper/A; then bee
+  std::vector<std::uint8_t> image(48);
+  for (std::size_t i = 0; i < reds.size(); ++i) {
+    splits.train.source->read(static_cast<std::int64_t>(i), nullptr, image);
+    for (std::size_t k = 0; k < 48; ++k)
+      ASSERT_EQ(image[k], k % 3 == 0 ? reds[i] : k % 3 == 1 ? i >= 4 : 7) << i;
+  }
+  options_.limit = 2;
+  EXPECT_EQ(load_dataset(options_).train.size(), 2);
+}
+
+TEST_F(ImageFolder, TestMayStandForVal) {
+  write_set();
+  fs::rename(folder_ / "val", folder_ / "test");
+  EXPECT_EQ(load_dataset(options_).test.size(), 10);
+  fs::rename(folder_ / "test", folder_ / "other");
+  expect_complaint<MissingFileError>({"/val", "/test"});
+}
+
+TEST_F(ImageFolder, AnyNumberOfWorkersAndRanksSeesTheSameImages) {
+  write_set();
+  for (const Augmentation& augmentation :
+       {Augmentation{}, Augmentation{.resized_crop = true, .flip = true}}) {
+    const Seen expected = see(load_dataset(options_).train, 1, 0, augmentation);
+    ASSERT_EQ(expected.size(), 40u);
+    for (const int workers : {1, 4})
+      EXPECT_EQ(see(load_dataset(options_).train, 1, workers, augmentation), expected);
+    for (const int ranks : {2, 3})
+      EXPECT_EQ(see(load_dataset(options_).train, ranks, 2, augmentation), expected);
+    options_.image_cache_bytes = 0;
+    EXPECT_EQ(see(load_dataset(options_).train, 1, 4, augmentation), expected);
+    options_.image_cache_bytes = 1 << 20;
+  }
+}
+
+TEST_F(ImageFolder, ImagesStayInMemoryWhereTheyFit) {
+  write_set();
+  for (const bool fits : {true, false}) {
+    options_.image_cache_bytes = fits ? 480 : 479;
+    const Dataset set = load_dataset(options_).train;
+    std::vector<std::uint8_t> image(48);
+    set.source->read(3, nullptr, image);
+    fs::rename(folder_ / "train/ant/d.png", folder_ / "away");
+    if (fits) {
+      set.source->read(3, nullptr, image);
+      EXPECT_EQ(image[0], 30);
+    } else {
+      EXPECT_THROW(set.source->read(3, nullptr, image), MissingFileError);
+    }
+    fs::rename(folder_ / "away", folder_ / "train/ant/d.png");
+  }
+}
+
+TEST_F(ImageFolder, ABrokenFileIsNamedWhenItsTurnComes) {
+  write_set();
+  write("train/bee/a.png", test_support::read_text(folder_ / "train/bee/a.png").substr(0, 50));
+  const Dataset set = load_dataset(options_).train;
+  for (const int workers : {0, 2}) {
+    BatchLoader loader(set, {.size = 10, .global_batch = 5, .shuffle = false},
+                       {Normalization::kUnit, workers, 1});
+    loader.next();
+    try {
+      loader.next();
+      FAIL() << "the broken file went unnoticed";
+    } catch (const DataError& error) {
+      EXPECT_EQ(std::string(error.what()).rfind(folder_ / "train/bee/a.png" + ": damaged PNG: ", 0),
+                0u)
+          << error.what();
+    }
+  }
+}
+
+TEST_F(ImageFolder, WrongFoldersAreNamed) {
+  expect_complaint<MissingFileError>({"/train", "CLASS/*.png", "--data-dir"});
+  write_set();
+  write("val/cat/a.png", plain_png(4, 4, 0, 0, 0));
+  expect_complaint({"val/cat", "not in training"});
+  fs::remove_all(folder_ / "val/cat");
+  fs::create_directories(folder_ / "train/cat");
+  expect_complaint({"train/cat", "no image"});
+  write("train/cat/b.png", plain_png(4, 4, 0, 0, 0));
+  fs::create_directory_symlink(folder_ / "train/cat/loop",
+                               folder_ / "train/cat/loop");  // cannot be followed
+  EXPECT_EQ(load_dataset(options_).train.classes, 3);
+  options_.image_size = 0;
+  expect_complaint<ConfigError>({"expected 1..4096"});
+}
+
+TEST(ResizedCrop, LiesInsideAndHasTheRightAreasAndRatios) {
+  SplitMix random(5, 5);
+  double areas = 0, logs = 0;
+  constexpr int kDraws = 20'000;
+  for (int i = 0; i < kDraws; ++i) {
+    const ResizedCrop crop = draw_resized_crop(400, 400, random);
+    ASSERT_GE(crop.left, 0);
+    ASSERT_GE(crop.top, 0);
+    ASSERT_LE(crop.left + crop.width, 400);
+    ASSERT_LE(crop.top + crop.height, 400);
+    const double area = static_cast<double>(crop.width * crop.height) / 160'000;
+    const double ratio = static_cast<double>(crop.width) / static_cast<double>(crop.height);
+    ASSERT_GE(area, 0.079);
+    ASSERT_GE(ratio, 0.74);
+    ASSERT_LE(ratio, 1.35);
+    areas += area;
+    logs += std::log(ratio);
+  }
+  EXPECT_NEAR(logs / kDraws, 0, 0.01);  // as often wide as tall
+  EXPECT_GT(areas / kDraws, 0.45);      // 0.54 less what does not fit
+  EXPECT_LT(areas / kDraws, 0.54);
+  const ResizedCrop tall = draw_resized_crop(1000, 3, random);
+  EXPECT_EQ(tall.width, 3);
+  EXPECT_EQ(tall.height, 4);
+}
+
+}  // namespace
+}  // namespace io

@@ -1,0 +1,148 @@
+// Texts and token files: vocabulary, windows, parts, and what is said about each kind of damage.
+#include "io/data/sources/text_files.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "io/base/io_error.h"
+#include "io/data/loader/batch_loader.h"
+#include "tests/support/test_support.h"
+
+namespace io {
+namespace {
+
+class TextFiles : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& content) {
+    test_support::write_text(folder_ / name, content);
+  }
+
+  DatasetSplits load(const std::string& name = "text") {
+    options_.name = name;
+    options_.directory = folder_.path().string();
+    return load_dataset(options_);
+  }
+
+  // One line that has all of `parts`.
+  template <typename ErrorType = DataError>
+  void expect_complaint(const std::vector<std::string>& parts, const std::string& name = "text") {
+    try {
+      load(name);
+      ADD_FAILURE() << "went unnoticed: " << parts[0];
+    } catch (const ErrorType& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+      for (const std::string& part : parts)
+        EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in: " << text;
+    }
+  }
+
+  test_support::TemporaryDirectory folder_;
+  DatasetOptions options_;
+};
+
+std::string words(const std::vector<int>& ids) {  // 16 bits each, little-endian
+  std::string bytes;
+  for (const int id : ids) bytes += {static_cast<char>(id & 0xFF), static_cast<char>(id >> 8)};
+  return bytes;
+}
+
+using Ids = std::vector<std::int32_t>;
+
+TEST_F(TextFiles, IdsAreRanksInTheSortedSetOfAllBytes) {
+  write("b.txt", "cab\xFF");
+  write("a.txt", "bananas ");
+  write("notes.md", "zzz");
+  options_.context = 1;
+  const DatasetSplits splits = load();
+  EXPECT_EQ(splits.train.vocabulary,
+            " abcns\xFF");  // b.txt's byte 255 counts, too, though it is in the last 10 %
+  EXPECT_EQ(splits.test.vocabulary, splits.train.vocabulary);
+  EXPECT_EQ(splits.train.classes, 7);
+  EXPECT_EQ(splits.train.tokens,
+            (Ids{2, 1, 4, 1, 4, 1, 5, 0, 3, 1}));  // int(0.9 * 12) = 10 of "bananas cab\xFF"
+  EXPECT_EQ(splits.test.tokens, (Ids{2, 6}));
+}
+
+TEST_F(TextFiles, WindowsFollowTheStrideInTrainingAndTheContextInTesting) {
+  write("input.txt", std::string(500, 'a') + std::string(500, 'b'));
+  options_.context = 10;
+  EXPECT_EQ(load().train.size(), 89);  // 900 tokens: (900 - 1) / 10
+  EXPECT_EQ(load().test.size(), 9);
+  options_.text_stride = 1;
+  EXPECT_EQ(load().train.size(), 890);
+  EXPECT_EQ(load().test.size(), 9);
+  options_.text_stride = 25;
+  EXPECT_EQ(load().train.size(), 36);  // the last begins at 875
+  options_.limit = 7;
+  EXPECT_EQ(load().train.size(), 7);
+}
+
+TEST_F(TextFiles, UnshuffledBatchesAreTheFilesWindowsInOrder) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += static_cast<char>('a' + i * i % 26);
+  write("input.txt", text);
+  options_.context = 8;
+  const DatasetSplits splits = load();
+  std::array<std::int32_t, 256> rank{};
+  for (std::size_t i = 0; i < splits.train.vocabulary.size(); ++i)
+    rank[static_cast<unsigned char>(splits.train.vocabulary[i])] = static_cast<std::int32_t>(i);
+  BatchLoader loader(splits.train,
+                     {.size = splits.train.size(), .global_batch = 4, .shuffle = false}, {});
+  for (std::size_t step = 0; step < 11; ++step) {
+    const Batch& batch = loader.next();
+    ASSERT_EQ(batch.tokens.size(), static_cast<std::size_t>(8 * batch.count()));
+    for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+      const std::size_t at = step * 32 + i;  // windows do not overlap
+      ASSERT_EQ(batch.tokens[i], rank[static_cast<unsigned char>(text[at])]);
+      ASSERT_EQ(batch.labels[i], rank[static_cast<unsigned char>(text[at + 1])]);
+    }
+  }
+}
+
+TEST_F(TextFiles, ShortEmptyAndMissingTextsAreNamed) {
+  expect_complaint<MissingFileError>({"*.txt", "--data-dir"});
+  expect_complaint<MissingFileError>({"tools/scripts/get_data.sh tinyshakespeare"},
+                                     "tinyshakespeare");
+  write("a.txt", "");
+  expect_complaint({"a.txt", "empty"});
+  write("a.txt", std::string(71, 'x'));
+  expect_complaint({"first 90 %", "63 tokens", "at least 65", "--context 64"});
+  write("a.txt", std::string(200, 'x'));
+  expect_complaint({"last 10 %", "20 tokens", "at least 65"});
+}
+
+TEST_F(TextFiles, TokenFilesAreReadWithAndWithoutHeader) {
+  std::string header(1024, '\0');
+  header.replace(0, 12, std::string("\x88\xD8\x34\x01\x01\x00\x00\x00\x03\x00\x00\x00", 12));
+  write("train.bin", words({7, 300, 2, 65534, 1}));
+  write("val.bin", header + words({4, 5, 6}));
+  options_.context = 2;
+  const DatasetSplits splits = load("tokens");
+  EXPECT_EQ(splits.train.tokens, (Ids{7, 300, 2, 65534, 1}));
+  EXPECT_EQ(splits.test.tokens, (Ids{4, 5, 6}));
+  EXPECT_EQ(splits.train.classes, 65535);
+  EXPECT_EQ(splits.test.classes, 65535);
+  EXPECT_EQ(splits.train.vocabulary, "");
+  write("val.bin", header + words({4, 5}));
+  expect_complaint({"val.bin", "2 tokens", "announces 3"}, "tokens");
+}
+
+TEST_F(TextFiles, WrongTokenFilesAreNamed) {
+  options_.context = 2;
+  write("train.bin", words({1, 2, 3}));
+  expect_complaint<MissingFileError>({"val.bin"}, "tokens");
+  write("val.bin", words({1, 2, 9, 4}));
+  options_.vocabulary_size = 9;
+  expect_complaint({"val.bin", "position 2", "found 9", "0..8"}, "tokens");
+  options_.vocabulary_size = 10;
+  EXPECT_EQ(load("tokens").test.classes, 10);
+  write("train.bin", words({1, 2, 3}) + "x");
+  expect_complaint({"train.bin", "7 bytes"}, "tokens");
+  write("train.bin", "");
+  expect_complaint({"train.bin", "found 0 tokens", "at least 3"}, "tokens");
+}
+
+}  // namespace
+}  // namespace io

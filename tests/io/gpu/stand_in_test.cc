@@ -1,0 +1,271 @@
+// The stand-in for a GPU does what it is there for: it shows mistakes that a real device may hide.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "engine/ops/device/device_code.h"
+
+namespace engine::ops::cuda {
+namespace {
+
+constexpr int kThreads = 64;
+
+// Device memory for ints, and ways for the host to look at it that wait for one stream only.
+class DeviceInts {
+ public:
+  explicit DeviceInts(int count)
+      : bytes_(static_cast<std::size_t>(count) * sizeof(int)),
+        device_(static_cast<int*>(engine::cuda::allocate(bytes_))) {}
+  ~DeviceInts() { engine::cuda::release(device_); }
+  DeviceInts(const DeviceInts&) = delete;
+  DeviceInts& operator=(const DeviceInts&) = delete;
+  int* data() const { return device_; }
+  std::vector<int> values(const engine::cuda::Stream& stream) const {
+    std::vector<int> host(bytes_ / sizeof(int));
+    engine::cuda::copy_async(host.data(), device_, bytes_, stream.handle());
+    stream.synchronize();
+    return host;
+  }
+
+ private:
+  std::size_t bytes_;
+  int* device_;
+};
+
+// Pinned host memory.
+struct PinnedInts {
+  explicit PinnedInts(int count)
+      : data(static_cast<int*>(engine::cuda::allocate_pinned(sizeof(int) * count))) {}
+  ~PinnedInts() { engine::cuda::release_pinned(data); }
+  PinnedInts(const PinnedInts&) = delete;
+  PinnedInts& operator=(const PinnedInts&) = delete;
+  int* data;
+};
+
+// Sets ENGINE_EMULATED_ORDER while it lives.
+struct Order {
+  explicit Order(const char* order) { setenv("ENGINE_EMULATED_ORDER", order, 1); }
+  ~Order() { unsetenv("ENGINE_EMULATED_ORDER"); }
+};
+
+__global__ void write_index(int* to) {
+  to[blockIdx.x * kThreads + threadIdx.x] = static_cast<int>(threadIdx.x);
+}
+__global__ void add_one(int* to) { to[threadIdx.x] += 1; }
+__global__ void reverse_in_shared(int* to) {
+  int* shared = &block_shared<int>();
+  shared[threadIdx.x] = static_cast<int>(threadIdx.x);
+  __syncthreads();
+  to[threadIdx.x] = shared[kThreads - 1 - threadIdx.x];
+}
+// Reads what the thread before it wrote, without a barrier: right as long as threads happen to run
+// in their order.
+__global__ void racy_shift(int* to) {
+  int* shared = &block_shared<int>();
+  shared[threadIdx.x] = static_cast<int>(threadIdx.x);
+  to[threadIdx.x] = threadIdx.x == 0 ? 0 : shared[threadIdx.x - 1];
+}
+
+template <class... Parameters, class... Arguments>
+void run(void (*kernel)(Parameters...), const engine::cuda::Stream& stream,
+         Arguments... arguments) {
+  launch("a_kernel", kernel, {1}, kThreads, kThreads * sizeof(int), stream.handle(), arguments...);
+}
+
+TEST(StandIn, WorkWaitsUntilSomeoneWaitsForIt) {
+  const engine::cuda::Stream stream;
+  const DeviceInts device(kThreads);
+  const PinnedInts host(kThreads);
+  host.data[5] = -7;
+  run(write_index, stream, device.data());
+  engine::cuda::copy_async(host.data, device.data(), kThreads * sizeof(int), stream.handle());
+  EXPECT_EQ(host.data[5], -7);
+  stream.synchronize();
+  EXPECT_EQ(host.data[5], 5);
+}
+
+TEST(StandIn, StreamsAreOrderedByEventsOnly) {
+  const engine::cuda::Stream first, second;
+  const DeviceInts device(kThreads);
+  run(write_index, first, device.data());
+  EXPECT_EQ(device.values(second)[5], -1)
+      << "the second stream saw work of the first without waiting for it";
+  engine::cuda::Event written;
+  run(add_one, first, device.data());
+  written.record(first.handle());
+  run(add_one, first, device.data());
+  EXPECT_FALSE(written.done());
+  written.make_wait(second.handle());
+  EXPECT_EQ(device.values(second)[5], 6) << "an event covers what was before it, and no more";
+  EXPECT_TRUE(written.done());
+  EXPECT_EQ(device.values(first)[5], 7);
+}
+
+TEST(StandIn, AFreshAllocationIsNobodys) {
+  const engine::cuda::Stream stream;
+  const DeviceInts device(kThreads);
+  for (const int value : device.values(stream)) EXPECT_EQ(value, -1);  // as a float: NaN
+}
+
+TEST(StandIn, CapturedWorkRunsAtEachReplay) {
+  const engine::cuda::Stream stream, side;
+  const DeviceInts device(kThreads);
+  engine::cuda::set_bytes_async(device.data(), 0, kThreads * sizeof(int), stream.handle());
+  engine::cuda::StepGraph::begin_capture(stream.handle());
+  run(add_one, stream, device.data());
+  engine::cuda::Event fork, join;
+  fork.record(stream.handle());
+  fork.make_wait(side.handle());
+  run(add_one, side, device.data());  // belongs to the capture by the event
+  join.record(side.handle());
+  join.make_wait(stream.handle());
+  void* memory = nullptr;
+  EXPECT_THROW(memory = engine::cuda::allocate(16), engine::cuda::CudaError)
+      << "memory in a capture";
+  EXPECT_THROW(stream.synchronize(), engine::cuda::CudaError);
+  EXPECT_EQ(memory, nullptr);
+  const engine::cuda::StepGraph graph = engine::cuda::StepGraph::end_capture(stream.handle());
+  EXPECT_EQ(graph.nodes(), 2u);
+  EXPECT_EQ(device.values(stream)[3], 0) << "a capture ran";
+  for (int i = 0; i < 3; ++i) graph.launch(stream.handle());
+  EXPECT_EQ(device.values(stream)[3], 6);
+}
+
+TEST(StandIn, BarriersAreBarriersInEveryOrder) {
+  for (const char* order : {"forward", "reverse", "shuffled"}) {
+    const Order chosen(order);
+    const engine::cuda::Stream stream;
+    const DeviceInts device(kThreads);
+    run(reverse_in_shared, stream, device.data());
+    const std::vector<int> found = device.values(stream);
+    for (int i = 0; i < kThreads; ++i)
+      EXPECT_EQ(found[static_cast<std::size_t>(i)], kThreads - 1 - i) << order;
+  }
+}
+
+TEST(StandIn, TheReverseOrderShowsARace) {
+  const auto right = [] {
+    const engine::cuda::Stream stream;
+    const DeviceInts device(kThreads);
+    run(racy_shift, stream, device.data());
+    const std::vector<int> found = device.values(stream);
+    int count = 0;
+    for (int i = 1; i < kThreads; ++i) count += found[static_cast<std::size_t>(i)] == i - 1 ? 1 : 0;
+    return count;
+  };
+  const Order forward("forward");
+  EXPECT_EQ(right(), kThreads - 1);
+  const Order reverse("reverse");
+  EXPECT_EQ(right(), 0);
+}
+
+__global__ void copy_later(const int* from, int* before, int* after) {
+  int* shared = &block_shared<int>();
+  if (threadIdx.x < kThreads / 4)
+    copy_async_16(shared + 4 * threadIdx.x, from + 4 * threadIdx.x, threadIdx.x == 1 ? 8 : 16);
+  commit_copies();
+  before[threadIdx.x] = shared[threadIdx.x];
+  __syncthreads();
+  wait_copies<0>();
+  __syncthreads();
+  after[threadIdx.x] = shared[threadIdx.x];
+}
+
+TEST(StandIn, AsynchronousCopiesArriveAtTheWait) {
+  const engine::cuda::Stream stream;
+  const DeviceInts from(kThreads), before(kThreads), after(kThreads);
+  run(write_index, stream, from.data());
+  run(copy_later, stream, from.data(), before.data(), after.data());
+  for (const int value : before.values(stream)) EXPECT_EQ(value, -1);
+  const std::vector<int> found = after.values(stream);
+  for (int i = 0; i < kThreads; ++i)
+    EXPECT_EQ(found[static_cast<std::size_t>(i)],
+              i == 6 || i == 7 ? 0 : i);  // 8 of the second copy's 16 bytes are valid
+}
+
+__global__ void block_waits_for_some(int*) {
+  if (threadIdx.x % 2 == 0) return __syncthreads();
+  __syncwarp();
+}
+__global__ void half_a_warp_leaves(int* to) {
+  if (lane_index() < 16) return;
+  to[threadIdx.x] = warp_sum(1);
+}
+__global__ void forgets_to_wait(int* to) {
+  copy_async_16(&block_shared<int>() + 4 * (threadIdx.x % 16), to);
+  commit_copies();
+}
+__global__ void misaligned(int* to) {
+  copy_async_16(&block_shared<int>() + 1, to);
+  commit_copies();
+  wait_copies<0>();
+}
+__global__ void writes_past_the_end(int* to) { to[kThreads + threadIdx.x] = 1; }
+__global__ void writes_past_shared(int* to) {
+  to[threadIdx.x] = (&block_shared<int>())[kThreads + threadIdx.x] = 1;
+}
+
+void run_to_the_end(void (*kernel)(int*)) {
+  const engine::cuda::Stream stream;
+  const DeviceInts device(kThreads);
+  run(kernel, stream, device.data());
+  stream.synchronize();
+}
+
+TEST(StandInDeathTest, BarriersThatSomeThreadsMiss) {
+  EXPECT_DEATH(run_to_the_end(block_waits_for_some), "a_kernel: .*never reach the barrier");
+  EXPECT_DEATH(run_to_the_end(half_a_warp_leaves),
+               "a_kernel: .*of its warp|a_kernel: .*some have ended");
+}
+
+TEST(StandInDeathTest, CopiesThatNobodyWaitsFor) {
+  EXPECT_DEATH(run_to_the_end(forgets_to_wait), "without waiting for its asynchronous copies");
+  EXPECT_DEATH(run_to_the_end(misaligned), "not aligned");
+}
+
+TEST(StandInDeathTest, TheHostCannotReadDeviceMemory) {
+  const engine::cuda::Stream stream;
+  const DeviceInts device(kThreads);
+  run(write_index, stream, device.data());
+  stream.synchronize();
+  EXPECT_DEATH(static_cast<void>(std::printf("%d", *static_cast<volatile int*>(device.data()))),
+               "");
+}
+
+TEST(StandInDeathTest, MemoryEndsWhereItEnds) {
+  EXPECT_DEATH(run_to_the_end(writes_past_the_end), "");
+  EXPECT_DEATH(run_to_the_end(writes_past_shared), "");
+  EXPECT_EXIT(
+      {
+        run_to_the_end(write_index);
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(StandInDeathTest, LaunchesThatNoDeviceTakes) {
+  const engine::cuda::Stream stream;
+  const DeviceInts device(kThreads);
+  const auto start = [&](Grid grid, int threads, std::size_t shared) {
+    launch("a_kernel", add_one, grid, threads, shared, stream.handle(), device.data());
+    stream.synchronize();
+  };
+  EXPECT_DEATH(start({0}, kThreads, 0), "a grid that no device takes");
+  EXPECT_DEATH(start({1, 70'000}, kThreads, 0), "a grid that no device takes");
+  EXPECT_DEATH(start({1}, 2048, 0), "2048 threads");
+  EXPECT_DEATH(start({1}, kThreads, 200 * 1024), "shared memory a block");
+}
+
+TEST(StandIn, MemoryIsLimited) {
+  const auto [left, total] = engine::cuda::free_and_total_memory();
+  EXPECT_THROW(engine::cuda::allocate(total + 1), engine::cuda::CudaError);
+  {
+    const DeviceInts device(1024);
+    EXPECT_EQ(engine::cuda::free_and_total_memory().first, left - 4096);
+  }
+  EXPECT_EQ(engine::cuda::free_and_total_memory().first, left);
+}
+
+}  // namespace
+}  // namespace engine::ops::cuda

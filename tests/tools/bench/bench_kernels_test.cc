@@ -1,0 +1,207 @@
+// engine bench kernels: every operator agrees with float64, and the report of the real program.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/support/test_support.h"
+#include "tools/bench/kernels/kernel_bench.h"
+#include "tools/report/exit_codes.h"
+
+namespace {
+
+using namespace tools;
+using Json = nlohmann::json;
+using test_support::CommandResult;
+
+CommandResult bench(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {test_support::engine_binary(), "bench", "kernels", "--batch",
+                                       "2", "--seconds", "0.002"});
+  return test_support::run_command(arguments, {}, 60'000);
+}
+
+// The shapes of these models take seconds in float64, and longer where the CPU plays a GPU.
+bool small(const KernelCase& test) {
+  return test.model != "gpt2" && test.model != "resnet50" && test.model != "resnet50-cifar" &&
+         test.model != "resnet18-cifar";
+}
+
+TEST(BenchKernels, EveryOperatorAgreesWithFloat64) {
+  KernelBench bench({.threads = 2, .seconds = 0.001});
+  std::set<std::string> seen;
+  for (const KernelCase& test : kernel_cases({.images = 2, .texts = 1})) {
+    if (!small(test) && seen.contains(test.op)) continue;
+    seen.insert(test.op);
+    EXPECT_LE(bench.error(test), 2e-6) << test.op << " " << test.shape;
+  }
+  EXPECT_GE(seen.size(), 33u);
+}
+
+TEST(BenchKernels, OperatorsOnADevice) {
+  if (const std::string missing = engine::cuda::missing(); !missing.empty())
+    GTEST_SKIP() << missing;
+  const engine::Device device{engine::Device::Kind::kCuda, 0};
+  for (const auto& [amp, limit] : {std::pair{"off", 2e-6}, {"O2", 5e-3}, {"bf16", 3e-2}}) {
+    KernelBench bench({.device = device, .amp = amp, .seconds = 0.001});
+    for (const KernelCase& test : kernel_cases({.images = 1, .texts = 1}))
+      if (test.cuda && small(test)) {
+        EXPECT_LE(bench.error(test), limit) << test.op << " " << test.shape << " " << amp;
+      }
+  }
+}
+
+TEST(BenchKernels, SameCasesAtEverySize) {
+  const std::vector<KernelCase> one = kernel_cases({.images = 1, .texts = 1}),
+                                many = kernel_cases({.images = 64, .texts = 16});
+  ASSERT_EQ(one.size(), many.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i].op, many[i].op);
+    EXPECT_EQ(one[i].model, many[i].model);
+    EXPECT_LE(one[i].flops, many[i].flops);
+  }
+}
+
+TEST(BenchKernels, BytesAndBound) {
+  KernelCase test;
+  test.flops = 100;
+  test.operands = {{{2, 4}},
+                   {{4}, Storage::kVector},
+                   {{2, 4}, Storage::kActivation, Use::kInOut},
+                   {{9}, Storage::kByte, Use::kSetup}};
+  EXPECT_EQ(moved_bytes(test, engine::DType::kF32), 32 + 16 + 64);
+  EXPECT_EQ(moved_bytes(test, engine::DType::kBF16), 16 + 16 + 32);
+  EXPECT_EQ(
+      make_row(test, engine::DType::kF32, "f32", {.flops = 1000, .bytes_per_second = 112}).bound,
+      1);
+  EXPECT_FALSE(make_row(test, engine::DType::kF32, "f32", {.flops = 1000, .bytes_per_second = 112})
+                   .by_flops);
+  EXPECT_EQ(
+      make_row(test, engine::DType::kF32, "f32", {.flops = 50, .bytes_per_second = 112}).bound, 2);
+  EXPECT_TRUE(
+      make_row(test, engine::DType::kF32, "f32", {.flops = 50, .bytes_per_second = 112}).by_flops);
+  EXPECT_EQ(make_row(test, engine::DType::kF32, "f32", {.flops = 0, .bytes_per_second = 112}).bound,
+            0)
+      << "no ceiling is known";
+}
+
+TEST(BenchKernels, TheProgramMeasuresAndFilters) {
+  const CommandResult result = bench({"--op", "dense,relu", "--model", "mlp,resnet18-cifar",
+                                      "--threads", "1", "--format", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = Json::parse(result.out);
+  EXPECT_EQ(report["command"], "bench kernels");
+  EXPECT_GT(report["ceiling_gbs"].get<double>(), 0);
+  ASSERT_EQ(report["rows"].size(), 11u);
+  for (const Json& row : report["rows"]) {
+    EXPECT_GT(row["us"].get<double>(), 0);
+    EXPECT_LE(row["error"].get<double>(), 2e-6);
+    EXPECT_EQ(row["op"].get<std::string>().starts_with("dense"), row["gflops"].get<double>() > 0)
+        << row;
+  }
+  EXPECT_EQ(report["rows"][0]["shape"], "2x784->512");
+}
+
+TEST(BenchKernels, FormatsAndErrors) {
+  const std::vector<std::string> one{"--op", "relu_forward", "--format"};
+  const auto with = [&](const char* format) {
+    std::vector<std::string> arguments = one;
+    arguments.push_back(format);
+    return bench(arguments);
+  };
+  EXPECT_TRUE(with("csv").out.starts_with(
+      "op,model,shape,type,us,gflops,gbs,bound,share,error\nrelu_forward,"));
+  EXPECT_NE(with("md").out.find("| relu_forward | resnet18-cifar | 2x32x32x64 | f32"),
+            std::string::npos)
+      << with("md").out;
+  EXPECT_NE(with("table").out.find("GB/s of copying"), std::string::npos);
+  EXPECT_EQ(bench({"--op", "no_such"}).exit_code, kExitUsage);
+  EXPECT_EQ(bench({"--amp", "bf16"}).exit_code, kExitUsage);
+  EXPECT_EQ(bench({"--device", "tpu"}).exit_code, kExitUsage);
+  EXPECT_NE(bench({"--device", "cuda:77"}).err.find("cuda:77"), std::string::npos);
+  const CommandResult list = bench({"--list", "--shape", "32x32x64"});
+  EXPECT_NE(list.out.find("conv2d_forward resnet18-cifar 2x32x32x64->64 k3 s1"), std::string::npos)
+      << list.out;
+}
+
+TEST(BenchKernels, SquaresAreHeldAgainstSamples) {
+  const CommandResult result =
+      bench({"--set", "gemm", "--sizes", "7,64", "--threads", "1", "--format", "json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json rows = Json::parse(result.out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["shape"], "7x7x7");
+  EXPECT_EQ(rows[1]["op"], "gemm");
+  EXPECT_EQ(rows[1]["shape"], "64x64x64");
+  for (const Json& row : rows) {
+    EXPECT_GT(row["error"].get<double>(), 0) << "float32 rounds";
+    EXPECT_LE(row["error"].get<double>(), 2e-6);
+    EXPECT_GT(row["gflops"].get<double>(), 0);
+  }
+  EXPECT_NE(bench({"--set", "gemm", "--list"}).out.find("gemm gemm 8192x8192x8192\n"),
+            std::string::npos);
+  EXPECT_EQ(bench({"--set", "gemm", "--sizes", "0"}).exit_code, kExitUsage);
+  EXPECT_EQ(bench({"--set", "no_such"}).exit_code, kExitUsage);
+}
+
+TEST(BenchKernels, SamplesShowAWrongElement) {
+  std::vector<KernelCase> squares = square_cases({48});
+  KernelBench bench({.threads = 1, .seconds = 0.001});
+  EXPECT_LE(bench.error(squares[0]), 2e-6);
+  for (const std::int64_t wrong : {0, 48 * 48 - 1}) {
+    KernelCase broken = squares[0];
+    broken.call = [call = squares[0].call, wrong](engine::KernelContext& context,
+                                                  const KernelCase::Views& views) {
+      call(context, views);
+      views[2].span<float>()[static_cast<std::size_t>(wrong)] += 100;
+    };
+    EXPECT_GT(bench.error(broken), 1) << wrong;
+    broken.call = [call = squares[0].call, wrong](engine::KernelContext& context,
+                                                  const KernelCase::Views& views) {
+      call(context, views);
+      views[2].span<float>()[static_cast<std::size_t>(wrong)] = NAN;
+    };
+    EXPECT_EQ(bench.error(broken), INFINITY) << wrong;
+  }
+}
+
+TEST(BenchKernels, ConvolutionsOfResNetAtABatch) {
+  const std::string program = test_support::engine_binary();
+  const CommandResult list = test_support::run_command(
+      {program, "bench", "kernels", "--set", "conv", "--batch", "128", "--list"}, {}, 60'000);
+  EXPECT_EQ(std::count(list.out.begin(), list.out.end(), '\n'), 23)
+      << "the first layer has no gradient of its input";
+  EXPECT_NE(list.out.find("conv2d_backward_data conv 128x32x32x64->128 k3 s2\n"), std::string::npos)
+      << list.out;
+  const CommandResult result =
+      bench({"--set", "conv", "--shape", "4x4x512", "--op", "forward", "--format", "csv"});
+  EXPECT_NE(result.out.find("\nconv2d_forward,conv,2x4x4x512->512 k3 s1,f32,"), std::string::npos)
+      << result.out << result.err;
+}
+
+TEST(BenchKernels, SquaresOnADevice) {
+  if (const std::string missing = engine::cuda::missing(); !missing.empty())
+    GTEST_SKIP() << missing;
+  for (const auto& [amp, limit] : {std::pair{"off", 2e-6}, {"tf32", 2e-3}, {"bf16", 3e-2}}) {
+    KernelBench bench({.device = {engine::Device::Kind::kCuda, 0}, .amp = amp, .seconds = 0.001});
+    EXPECT_LE(bench.error(square_cases({72})[0]), limit) << amp;
+  }
+}
+
+TEST(BenchKernels, TheProgramOnADevice) {
+  const CommandResult result =
+      bench({"--op", "pad_channels", "--device", "cuda", "--amp", "bf16", "--format", "json"});
+  if (const std::string missing = engine::cuda::missing(); !missing.empty()) {
+    EXPECT_EQ(result.exit_code, kExitUsage);
+    EXPECT_NE(result.err.find(missing), std::string::npos) << result.err;
+    return;
+  }
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = Json::parse(result.out);
+  ASSERT_EQ(report["rows"].size(), 2u);
+  EXPECT_EQ(report["rows"][0]["type"], "bf16");
+  EXPECT_EQ(report["rows"][0]["error"], 0);
+}
+
+}  // namespace

@@ -1,0 +1,98 @@
+// Averaging policies in the real program: what is told before and after, what files show, what is
+// refused.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/support/test_support.h"
+
+namespace {
+
+using test_support::CommandResult;
+using test_support::TemporaryDirectory;
+
+CommandResult train(std::vector<std::string> more) {
+  std::vector<std::string> arguments{test_support::engine_binary(),
+                                     "train",
+                                     "--model",
+                                     "mlp",
+                                     "--dataset",
+                                     "synthetic",
+                                     "--synthetic-shape",
+                                     "6x6x1",
+                                     "--synthetic-size",
+                                     "60",
+                                     "--batch-size",
+                                     "12",
+                                     "--log-every",
+                                     "2",
+                                     "--threads",
+                                     "1",
+                                     "--spawn",
+                                     "2"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return test_support::run_command(arguments, {}, 60'000);
+}
+
+void expect_words(const std::string& text, const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' in: " << text;
+}
+
+TEST(AveragingProgram, RanksFilesAreEqualAfterEveryPolicy) {
+  for (const std::vector<std::string>& policy :
+       std::vector<std::vector<std::string>>{{"--sync", "params", "--sync-every", "3"},
+                                             {"--sync", "diloco", "--sync-every", "3"},
+                                             {"--sync", "post-local", "--sync-warmup", "2",
+                                              "--sync-every", "2", "--sync-island", "host"},
+                                             {"--compress", "powersgd"}}) {
+    const TemporaryDirectory folder;
+    std::vector<std::string> arguments{"--save-dir", folder.path().string(), "--save-rank-models",
+                                       "--steps", "7"};
+    arguments.insert(arguments.end(), policy.begin(), policy.end());
+    const CommandResult trained = train(arguments);
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const CommandResult verified = test_support::run_command(
+        {test_support::engine_binary(), "verify", folder / "final_model_rank_0.ckpt",
+         folder / "final_model_rank_1.ckpt"},
+        {}, 60'000);
+    EXPECT_EQ(verified.exit_code, 0) << policy[1] << verified.out << verified.err;
+  }
+}
+
+TEST(AveragingProgram, TellsThePlanWhatWasSentAndTheSpread) {
+  const TemporaryDirectory folder;
+  const CommandResult result = train({"--sync", "slowmo", "--sync-every", "500", "--epochs", "2",
+                                      "--metrics", folder / "m.jsonl", "--average-state", "all"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_words(
+      result.out,
+      {"sync slowmo every 500, alpha 1 beta 0.5",
+       "Averaging: parameters every 500 steps: 0 averagings by the",
+       "Averaging: K = 500 > 10 steps in all and 5 an epoch: averages only at epoch ends and at "
+       "the end",
+       "Averaging: no outer step will be taken", "Spread of the replicas before averaging 1: ",
+       "averaged 6/6 parameters, the optimizer's momentum, 2 times in 10 steps, with 0 outer steps",
+       "Bytes sent by each rank: "});
+  const std::string metrics = test_support::read_text(folder / "m.jsonl");
+  expect_words(metrics,
+               {"\"event\":\"averaging\",\"step\":10,\"epoch\":2,\"averagings\":2,\"bytes_sent\":",
+                "\"spread\":"});
+}
+
+TEST(AveragingProgram, NonsenseIsRefusedInOneLine) {
+  for (const std::vector<std::string>& nonsense : std::vector<std::vector<std::string>>{
+           {"--sync", "params", "--sync-every", "0"},
+           {"--outer-lr", "0.5"},
+           {"--sync", "params", "--sync-schedule", "0:1,10:4,5:2"},
+           {"--sync", "post-local"},
+           {"--sync", "diloco", "--compress", "topk"},
+           {"--compress", "bf16", "--reduction-order", "canonical"}}) {
+    const CommandResult result = train(nonsense);
+    EXPECT_EQ(result.exit_code, 78) << nonsense[0] << ' ' << nonsense[1];
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(result.err.find("engine: error: --"), 0u) << result.err;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,521 @@
+// The real binary, as a user or a script meets it: exit codes, one-line errors, nothing
+// half-written, no orphan.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "io/checkpoint/checkpoint.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using test_support::CommandResult;
+using test_support::engine_binary;
+using test_support::run_command;
+using test_support::TemporaryDirectory;
+namespace fs = std::filesystem;
+
+CommandResult engine(std::vector<std::string> arguments,
+                     const std::map<std::string, std::string>& environment = {}) {
+  arguments.insert(arguments.begin(), engine_binary());
+  return run_command(arguments, environment, 60'000);
+}
+
+// A short training on random data: a second or less.
+std::vector<std::string> quick_train(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{"train",     "--model",           "mlp",   "--dataset",
+                                     "synthetic", "--synthetic-shape", "6x6x1", "--synthetic-size",
+                                     "60",        "--batch-size",      "12",    "--log-every",
+                                     "2",         "--threads",         "1"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// One line "engine: error: ...", and the code.
+void expect_error(const CommandResult& result, int code, const std::vector<std::string>& words) {
+  EXPECT_EQ(result.exit_code, code) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(result.err.find("engine: error: "), 0u) << result.err;
+  for (const std::string& word : words)
+    EXPECT_NE(result.err.find(word), std::string::npos) << "'" << word << "' in: " << result.err;
+}
+
+TEST(Help, EveryCommandExplainsItself) {
+  for (const char* command : {"train", "launch", "verify", "eval", "bench", "inspect", "export",
+                              "import", "sample", "doctor", "env", "version"}) {
+    const CommandResult help = engine({command, "--help"});
+    EXPECT_EQ(help.exit_code, 0) << command << help.err;
+    EXPECT_NE(help.out.find("Usage: engine " + std::string(command)), std::string::npos)
+        << help.out;
+    EXPECT_EQ(engine({"help", command}).out, help.out);
+  }
+  EXPECT_EQ(engine({"help"}).exit_code, 0);
+  EXPECT_EQ(engine({}).exit_code, 2);
+}
+
+TEST(Usage, UnknownNamesSuggestTheNearest) {
+  expect_error(engine({"trian"}), 2, {"unknown command 'trian'", "did you mean 'train'"});
+  expect_error(engine(quick_train({"--sync-evry", "3"})), 2, {"--sync-evry", "--sync-every"});
+  expect_error(engine(quick_train({"--batch_sise=3"})), 2, {"--batch-sise", "--batch-size"});
+  expect_error(engine({"train", "--model", "convnt", "--dataset", "synthetic"}), 78,
+               {"convnt", "convnet"});
+  expect_error(engine({"train", "--model", "mlp", "--dataset", "mnits"}), 78, {"mnits", "mnist"});
+}
+
+TEST(Usage, PastedDashesAreExplained) {
+  expect_error(engine(quick_train({"\u2014lr", "3"})), 2, {"typographic"});
+}
+
+TEST(Usage, BothSpellingsWork) {
+  EXPECT_EQ(engine(quick_train(
+                       {"--log_every", "1", "--sync_every=1", "--sync", "params", "--steps", "1"}))
+                .exit_code,
+            0);
+}
+
+TEST(Configuration, BadValuesNameOptionValueAndSource) {
+  expect_error(engine(quick_train({"--lr", "fast"})), 78, {"lr", "fast", "--lr"});
+  expect_error(engine(quick_train({}), {{"ENGINE_EPOCHS", "-1"}}), 78,
+               {"epochs", "-1", "ENGINE_EPOCHS"});
+  const TemporaryDirectory folder;
+  test_support::write_text(folder / "run.toml", "momentun = 0.9\n");
+  expect_error(engine(quick_train({"-c", folder / "run.toml"})), 78,
+               {"run.toml:1", "momentun", "momentum"});
+}
+
+TEST(Configuration, PrecedenceIsFlagEnvironmentFileDefault) {
+  const TemporaryDirectory folder;
+  test_support::write_text(folder / "run.toml", "steps = 3\nlr = 0.5\nseed = 9\n");
+  const CommandResult result = engine(quick_train({"-c", folder / "run.toml", "--steps", "1"}),
+                                      {{"ENGINE_STEPS", "2"}, {"ENGINE_LR", "0.25"}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("1 in all"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("lr 0.25"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("seed 9"), std::string::npos) << result.out;
+}
+
+TEST(Data, MissingFilesSayWhatWasLookedFor) {
+  const TemporaryDirectory folder;
+  expect_error(engine({"train", "--model", "mlp", "--dataset", "mnist", "--data-dir",
+                       folder.path().string()}),
+               65, {"train-images", folder.path().string()});
+}
+
+TEST(Data, AModelThatDoesNotFitNamesLayerAndBothShapes) {
+  const TemporaryDirectory folder;
+  test_support::write_text(
+      folder / "bad.toml",
+      "[[layer]]\nkind = \"conv2d\"\nname = \"big\"\nout_channels = 4\nkernel = 9\n");
+  const CommandResult result = engine({"train", "--model", folder / "bad.toml", "--dataset",
+                                       "synthetic", "--synthetic-shape", "6x6x1"});
+  expect_error(result, 78, {"big", "[6, 6, 1]"});
+}
+
+TEST(Batch, ThatDoesNotShareOutEvenly) {
+  const CommandResult result =
+      engine(quick_train({"--batch-size", "2", "--spawn", "3", "--uneven", "drop"}));
+  expect_error(result, 78, {"batch-size 2", "3 ranks"});
+}
+
+TEST(Train, PrintsTheLinesAndNoProgressBarIntoAPipe) {
+  const CommandResult result = engine(quick_train({"--epochs", "2"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const char* line :
+       {"Epoch [1/2], Step [2/5], Loss: ", "Epoch [2/2], Step [4/5], Loss: ", "Accuracy: ",
+        "Training completed in: 0:00:0", "Test after step 10: loss ",
+        "global batch 12 = 1 rank x 1 device x 12 x 1", "1 rank x 1 thread"})
+    EXPECT_NE(result.out.find(line), std::string::npos) << line << "\n" << result.out;
+  EXPECT_EQ(result.out.find('\r'), std::string::npos);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(Train, MetricsAreJsonLines) {
+  const TemporaryDirectory folder;
+  EXPECT_EQ(engine(quick_train({"--metrics", folder / "m.jsonl"})).exit_code, 0);
+  std::ifstream in(folder / "m.jsonl");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 4u);  // steps 2 and 4, the evaluation, the end
+  EXPECT_NE(lines[0].find("\"event\":\"step\""), std::string::npos) << lines[0];
+  EXPECT_NE(lines[2].find("\"event\":\"eval\""), std::string::npos) << lines[2];
+  EXPECT_NE(lines[3].find("\"event\":\"end\""), std::string::npos) << lines[3];
+}
+
+TEST(Save, AnUnwritableFolderIsFoundBeforeTraining) {
+  const TemporaryDirectory folder;
+  test_support::write_text(folder / "file", "");
+  const CommandResult result = engine(quick_train({"--save-dir", folder / "file"}));
+  expect_error(result, 73, {folder / "file"});
+  EXPECT_EQ(result.out, "");
+  expect_error(engine(quick_train({"--save-dir", "/proc/nowhere", "--spawn", "2"})), 73,
+               {"/proc/nowhere"});
+}
+
+TEST(Save, KeepsTheLastAndPointsToTheNewest) {
+  const TemporaryDirectory folder;
+  EXPECT_EQ(
+      engine(quick_train({"--save-dir", folder / "run", "--save-every", "1s", "--keep-last", "2"}))
+          .exit_code,
+      0);
+  int snapshots = 0;
+  for (const auto& entry : fs::directory_iterator(folder / "run"))
+    snapshots += entry.path().extension() == ".ckpt";
+  EXPECT_EQ(snapshots, 2);
+  EXPECT_NE(test_support::read_text(folder / "run/latest").find("step-00000005.ckpt"),
+            std::string::npos);
+}
+
+class Trained : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryDirectory;
+    std::vector<std::string> arguments{"train",      "--model",
+                                       "convnet",    "--dataset",
+                                       "synthetic",  "--synthetic-shape",
+                                       "8x8x1",      "--synthetic-size",
+                                       "40",         "--batch-size",
+                                       "10",         "--spawn",
+                                       "2",          "--backend",
+                                       "auto",       "--threads",
+                                       "1",          "--save-rank-models",
+                                       "--save-dir", run()};
+    result_ = new CommandResult(engine(arguments));
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    delete result_;
+  }
+  static std::string run() { return *folder_ / "run"; }
+  static std::string rank_model(int r) {
+    return run() + "/final_model_rank_" + std::to_string(r) + ".ckpt";
+  }
+  static std::string snapshot() { return run() + "/step-00000004.ckpt"; }
+
+  static TemporaryDirectory* folder_;
+  static CommandResult* result_;
+};
+TemporaryDirectory* Trained::folder_ = nullptr;
+CommandResult* Trained::result_ = nullptr;
+
+TEST_F(Trained, TwoRanksEndInStep) {
+  ASSERT_EQ(result_->exit_code, 0) << result_->err;
+  EXPECT_NE(result_->out.find("2 ranks x 1 thread"), std::string::npos) << result_->out;
+  EXPECT_NE(result_->out.find("global batch 10 = 2 ranks x 1 device x 5 x 1"), std::string::npos)
+      << result_->out;
+  EXPECT_NE(result_->out.find("averaged the gradients of 10/10 parameters"), std::string::npos)
+      << result_->out;
+}
+
+TEST_F(Trained, VerifyListsTheRunningStatisticsOnly) {
+  const CommandResult verify = engine({"verify", rank_model(0), rank_model(1)});
+  EXPECT_EQ(verify.exit_code, 1);
+  EXPECT_EQ(
+      verify.out,
+      "layer1.1.running_mean\nlayer1.1.running_var\nlayer2.1.running_mean\nlayer2.1.running_var\n");
+  EXPECT_NE(verify.err.find("4 of 16 tensors differ (0 parameters, 4 BatchNorm running "
+                            "statistics); in sync except BN"),
+            std::string::npos)
+      << verify.err;
+  EXPECT_EQ(engine({"verify", "--only", "params", rank_model(0), rank_model(1)}).exit_code, 0);
+  EXPECT_EQ(engine({"verify", "--ignore", "*running_*", rank_model(0), rank_model(1)}).exit_code,
+            0);
+  EXPECT_EQ(engine({"verify", "--atol", "100", rank_model(0), rank_model(1)}).exit_code, 0);
+  EXPECT_EQ(engine({"verify", rank_model(0), rank_model(0), rank_model(1)}).exit_code, 1);
+  EXPECT_EQ(engine({"verify", rank_model(0), snapshot()}).exit_code, 0);
+}
+
+TEST_F(Trained, VerifyFormatsTellMore) {
+  const CommandResult table = engine({"verify", "--format", "table", rank_model(0), rank_model(1)});
+  EXPECT_NE(table.out.find("max |d|"), std::string::npos);
+  EXPECT_NE(table.out.find(rank_model(1)), std::string::npos);
+  const CommandResult json =
+      engine({"verify", "--format", "json", "--max", "1", rank_model(0), rank_model(1)});
+  EXPECT_EQ(
+      json.out.find(
+          "{\"schema\":1,\"compared\":16,\"differences\":[{\"name\":\"layer1.1.running_mean\""),
+      0u)
+      << json.out;
+  EXPECT_EQ(engine({"verify", "-q", rank_model(0), rank_model(1)}).out, "");
+}
+
+TEST_F(Trained, VerifySaysTroubleWithTwo) {
+  EXPECT_EQ(engine({"verify", rank_model(0), "/no/such.ckpt"}).exit_code, 2);
+  EXPECT_EQ(engine({"verify", rank_model(0), engine_binary()}).exit_code, 2);
+  EXPECT_EQ(engine({"verify", rank_model(0)}).exit_code, 2);
+}
+
+TEST_F(Trained, InspectShowsWhatIsThere) {
+  const CommandResult summary = engine({"inspect", "--tensors", snapshot()});
+  EXPECT_EQ(summary.exit_code, 0) << summary.err;
+  for (const char* part : {"model    convnet", "step 4: epoch 1, 0 steps into it",
+                           "layer1.0.weight", "[16, 1, 5, 5]", "momentum/fc.weight", "cpu:0"})
+    EXPECT_NE(summary.out.find(part), std::string::npos) << part << "\n" << summary.out;
+  EXPECT_NE(engine({"inspect", "--config", snapshot()}).out.find("model = \"convnet\""),
+            std::string::npos);
+  const CommandResult order = engine({"inspect", "--order", "0", snapshot()});
+  EXPECT_EQ(std::count(order.out.begin(), order.out.end(), '\n'), 40);
+}
+
+TEST_F(Trained, EvalGivesTheSameForAnyNumberOfRanks) {
+  const CommandResult one = engine({"eval", snapshot(), "--format", "json", "--threads", "1"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  const CommandResult three = engine({"eval", snapshot(), "--format", "json", "--spawn", "3",
+                                      "--backend", "inproc", "--threads", "1"});
+  ASSERT_EQ(three.exit_code, 0) << three.err;
+  const auto counts = [](const std::string& text) { return text.substr(text.find("\"correct\"")); };
+  EXPECT_EQ(counts(one.out), counts(three.out));
+}
+
+TEST_F(Trained, DamagedAndForeignSnapshotsAreRefused) {
+  std::string bytes = test_support::read_text(snapshot());
+  bytes[bytes.size() / 2] ^= 1;
+  const std::string damaged = *folder_ / "damaged.ckpt";
+  test_support::write_text(damaged, bytes);
+  const std::vector<std::string> same{
+      "train", "--model",          "convnet", "--dataset",    "synthetic", "--synthetic-shape",
+      "8x8x1", "--synthetic-size", "40",      "--batch-size", "10",        "--threads",
+      "1",     "--resume"};
+  const auto resume = [&](const std::string& path) {
+    std::vector<std::string> arguments = same;
+    arguments.push_back(path);
+    return engine(arguments);
+  };
+  expect_error(resume(damaged), 65, {damaged});
+  expect_error(resume(engine_binary()), 65, {engine_binary()});
+  expect_error(resume("/no/such.ckpt"), 65, {"/no/such.ckpt"});
+  expect_error(engine(quick_train({"--resume", snapshot()})), 65, {"layers.0.weight"});
+  EXPECT_EQ(engine({"inspect", "--check", damaged}).exit_code, 65);
+}
+
+TEST_F(Trained, ResumingTwiceFromOneSnapshotGivesTheSameModel) {
+  for (const char* name : {"a", "b"}) {
+    const CommandResult result = engine({"train",      "--model",
+                                         "convnet",    "--dataset",
+                                         "synthetic",  "--synthetic-shape",
+                                         "8x8x1",      "--synthetic-size",
+                                         "40",         "--batch-size",
+                                         "10",         "--threads",
+                                         "1",          "--resume",
+                                         snapshot(),   "--epochs",
+                                         "2",          "--save-rank-models",
+                                         "--save-dir", *folder_ / name});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_NE(result.out.find("resumed " + snapshot() + " at step 4"), std::string::npos);
+  }
+  const CommandResult verify = engine({"verify", "--only", "all", *folder_ / "a/step-00000008.ckpt",
+                                       *folder_ / "b/step-00000008.ckpt"});
+  EXPECT_EQ(verify.exit_code, 0) << verify.out;
+  EXPECT_EQ(verify.out, "");
+}
+
+TEST_F(Trained, MapLocationDecidesWhereArraysGo) {
+  const auto resume = [&](const std::string& spec) {
+    return engine({"train", "--model", "convnet", "--dataset", "synthetic", "--synthetic-shape",
+                   "8x8x1", "--synthetic-size", "40", "--batch-size", "10", "--threads", "1",
+                   "--steps", "5", "--resume", snapshot(), "--map-location", spec});
+  };
+  EXPECT_EQ(resume("auto").exit_code, 0);
+  EXPECT_EQ(resume("cpu:0=cpu").exit_code, 0);
+  expect_error(resume("cpu:0=cuda:1"), 78, {"cpu:0", "cuda:1"});
+  expect_error(resume("cuda:0=cpu"), 78, {"says nothing about cpu:0"});
+}
+
+TEST(MapLocation, IsParsedBeforeAnyWork) {
+  expect_error(engine(quick_train({"--map-location", "gpu7"})), 78, {"gpu7"});
+  EXPECT_EQ(engine(quick_train({"--map-location", "cuda:0=cpu", "--steps", "1"})).exit_code, 0);
+}
+
+// --- ranks that do not come, die or are told to stop
+// --------------------------------------------------------------
+
+int processes_of(const std::string& mark) {
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string line =
+        test_support::command_line_of(std::atoi(entry.path().filename().c_str()));
+    count += line.find(mark) != std::string::npos && line.find("engine") != std::string::npos;
+  }
+  return count;
+}
+
+// Starts a long two-rank training in a thread; `act` gets the parent's pid and runs while it
+// trains.
+CommandResult while_training(const std::string& mark, const std::vector<std::string>& more,
+                             const std::function<void(pid_t)>& act) {
+  CommandResult result;
+  std::thread runner([&] {
+    std::vector<std::string> arguments =
+        quick_train({"--epochs", "1000000", "--spawn", "2", "--eval-every", "0", "--job-id", mark});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    arguments.insert(arguments.begin(), engine_binary());
+    result = run_command(arguments, {}, 40'000);
+  });
+  pid_t parent = 0;
+  for (int i = 0; i < 100 && parent == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    for (const pid_t pid : test_support::workers_of(getpid()))
+      if (test_support::workers_of(pid).size() == 2) parent = pid;
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // joined, and some steps done
+  if (parent != 0) act(parent);
+  runner.join();
+  EXPECT_NE(parent, 0) << result.err;
+  return result;
+}
+
+std::string unique_mark(const char* what) {
+  return std::string("cli-") + what + "-" + std::to_string(getpid());
+}
+
+TEST(Death, AKilledRankEndsTheOthersWithinSecondsAndIsNamed) {
+  const std::string mark = unique_mark("death");
+  std::chrono::steady_clock::time_point killed;
+  const CommandResult result = while_training(mark, {}, [&](pid_t parent) {
+    killed = std::chrono::steady_clock::now();
+    kill(test_support::workers_of(parent).back(), SIGKILL);
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(8));
+  EXPECT_EQ(result.exit_code, 137) << result.err;
+  EXPECT_NE(result.err.find("rank 1: killed by signal 9"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("rank 0: "), std::string::npos) << result.err;
+  EXPECT_EQ(processes_of(mark), 0);
+}
+
+TEST(Death, WorkersDieWithTheirParent) {
+  const std::string mark = unique_mark("parent");
+  while_training(mark, {}, [&](pid_t parent) { kill(parent, SIGKILL); });
+  for (int i = 0; i < 20 && processes_of(mark) > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(processes_of(mark), 0);
+}
+
+TEST(Stop, OneInterruptIsOrderlyAndSaves) {
+  const TemporaryDirectory folder;
+  const CommandResult result =
+      while_training(unique_mark("stop"), {"--save-dir", folder / "run", "--save-every", "0"},
+                     [](pid_t parent) { kill(parent, SIGINT); });
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_NE(result.out.find("Stopped by signal 2 after step"), std::string::npos) << result.out;
+  EXPECT_TRUE(fs::exists(folder / "run/latest"));
+  EXPECT_NO_THROW(
+      static_cast<void>(io::load_checkpoint(io::find_newest_checkpoint(folder / "run", nullptr))));
+}
+
+TEST(Rendezvous, AMissingRankIsNamedAndTheWaitEnds) {
+  const CommandResult result =
+      engine(quick_train({"--rank", "0", "--world-size", "3", "--init-method",
+                          "tcp://127.0.0.1:29817", "--rdzv-timeout", "7"}));
+  EXPECT_EQ(result.exit_code, 69) << result.err;
+  EXPECT_NE(result.err.find("waiting for"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("1, 2"), std::string::npos) << result.err;
+}
+
+TEST(Rendezvous, OneInterruptEndsTheWait) {
+  for (const char* rank : {"0", "1"}) {  // the one that is waited at, and one that waits for it
+    CommandResult result;
+    std::thread runner([&] {
+      std::vector<std::string> arguments =
+          quick_train({"--rank", rank, "--world-size", "2", "--init-method",
+                       "tcp://127.0.0.1:29818", "--rdzv-timeout", "30"});
+      arguments.insert(arguments.begin(), engine_binary());
+      result = run_command(arguments, {}, 20'000);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    const auto begin = std::chrono::steady_clock::now();
+    for (const pid_t pid : test_support::workers_of(getpid())) kill(pid, SIGINT);
+    runner.join();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+    EXPECT_EQ(result.exit_code, 130) << result.err;
+    EXPECT_NE(result.err.find("stopped while waiting for the other ranks"), std::string::npos)
+        << result.err;
+  }
+}
+
+TEST(Rendezvous, RanksStartedByHandMeetThroughEnvironmentAndFile) {
+  const TemporaryDirectory folder;
+  const std::string meeting = "file://" + (folder / "meet");
+  const auto member = [&](int rank) {
+    return engine(quick_train(
+        {"--rank", std::to_string(rank), "--world-size", "2", "--init-method", meeting}));
+  };
+  CommandResult second;
+  std::thread late([&] { second = member(1); });
+  const CommandResult first = member(0);
+  late.join();
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_EQ(second.out, "");
+  EXPECT_FALSE(fs::exists(folder / "meet"));
+}
+
+TEST(Env, ShowsValuesWithTheirSources) {
+  const CommandResult result = engine(
+      {"env"},
+      {{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29512"}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("WORLD_SIZE"), std::string::npos);
+  EXPECT_NE(result.out.find("tcp://127.0.0.1:29512"), std::string::npos) << result.out;
+  EXPECT_EQ(engine({"env"}, {{"RANK", "7"}, {"WORLD_SIZE", "4"}}).exit_code, 78);
+}
+
+TEST(Env, ASlurmStepInEveryFormat) {
+  const std::map<std::string, std::string> step = {{"SLURM_JOB_ID", "4711"},
+                                                   {"SLURM_STEP_ID", "0"},
+                                                   {"SLURM_PROCID", "0"},
+                                                   {"SLURM_LOCALID", "0"},
+                                                   {"SLURM_NODEID", "0"},
+                                                   {"SLURM_STEP_NUM_TASKS", "4"},
+                                                   {"SLURM_STEP_NODELIST", "n[03-04]"},
+                                                   {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                                                   {"SLURM_CPUS_PER_TASK", "1"},
+                                                   {"SLURM_STEP_GPUS", "10,9"}};
+  const std::string text = engine({"env"}, step).out;
+  EXPECT_NE(text.find("tcp://n03:12354"), std::string::npos) << text;
+  EXPECT_NE(text.find("auto                 16 ports tried"), std::string::npos) << text;
+  const std::string json = engine({"env", "--format", "json", "--port-rule", "jobid"}, step).out;
+  EXPECT_NE(json.find("\"MASTER_PORT\":{\"value\":\"14712\",\"source\":"), std::string::npos)
+      << json;
+  EXPECT_NE(json.find("\"GPUS\":{\"value\":\"10,9\",\"source\":\"SLURM_STEP_GPUS\"}"),
+            std::string::npos)
+      << json;
+  EXPECT_NE(json.find("\"ENGINE_THREADS\":{\"value\":\"1\",\"source\":\"SLURM_CPUS_PER_TASK\"}"),
+            std::string::npos)
+      << json;
+  const std::string shell = engine({"env", "--format", "sh"}, step).out;
+  EXPECT_NE(shell.find("export MASTER_ADDR='n03'  # SLURM_STEP_NODELIST\n"), std::string::npos)
+      << shell;
+  // What the shell reads is what the program resolved.
+  const CommandResult again =
+      run_command({"bash", "-c",
+                   "eval \"$(" + test_support::engine_binary() +
+                       " env --format sh)\"; echo $RANK $WORLD_SIZE $MASTER_PORT"},
+                  step, 60'000);
+  EXPECT_EQ(again.out, "0 4 12354\n") << again.err;
+  EXPECT_NE(engine({"env", "--format", "json"}, {{"ENGINE_RANK", "0"}, {"ENGINE_WORLD_SIZE", "1"}})
+                .out.find("\"source\":\"ENGINE_RANK\""),
+            std::string::npos);
+}
+
+TEST(Env, ExpandsHostLists) {
+  EXPECT_EQ(engine({"env", "--hosts", "n[01-02]-ib0,alpha"}).out, "n01-ib0\nn02-ib0\nalpha\n");
+  EXPECT_EQ(engine({"env", "--hosts", "n[1-2]", "--format", "json"}).out, "[\"n1\",\"n2\"]\n");
+  const CommandResult bad = engine({"env", "--hosts", "n[1-2"});
+  EXPECT_EQ(bad.exit_code, 78);
+  EXPECT_NE(bad.err.find("position 2"), std::string::npos) << bad.err;
+}
+
+TEST(Bench, StepPrintsJson) {
+  const CommandResult result = engine(
+      {"bench", "step", "--model", "mlp", "--batch", "10", "--seconds", "0.2", "--format", "json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("\"step_ms\":"), std::string::npos) << result.out;
+}
+
+}  // namespace

@@ -1,0 +1,149 @@
+// The program on CUDA devices, with ranks as processes: NCCL, host memory and devices of one
+// process end bit-identical; a rank that dies ends the others.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+
+#include "engine/core/cuda_runtime.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using test_support::CommandResult;
+using test_support::engine_binary;
+using test_support::run_command;
+using test_support::TemporaryDirectory;
+
+class CudaProgram : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = engine::cuda::missing(); !missing.empty())
+      GTEST_SKIP() << missing;
+  }
+};
+
+// Several ranks share what is there; a stand-in shows two devices.
+const std::map<std::string, std::string> kEnvironment{{"ENGINE_ALLOW_SHARED_GPU", "1"},
+                                                      {"ENGINE_EMULATED_GPUS", "2"}};
+
+CommandResult train(const std::string& folder, const std::vector<std::string>& more) {
+  std::vector<std::string> argv{engine_binary(),
+                                "train",
+                                "--model",
+                                "mlp",
+                                "--dataset",
+                                "synthetic",
+                                "--synthetic-shape",
+                                "6x6x1",
+                                "--synthetic-size",
+                                "60",
+                                "--batch-size",
+                                "12",
+                                "--epochs",
+                                "1",
+                                "--momentum",
+                                "0.9",
+                                "--save-rank-models",
+                                "--save-dir",
+                                folder};
+  argv.insert(argv.end(), more.begin(), more.end());
+  return run_command(argv, kEnvironment);
+}
+
+CommandResult verify(const std::string& a, const std::string& b) {
+  return run_command({engine_binary(), "verify", a, b});
+}
+
+std::string rank_model(const std::string& folder, int rank) {
+  return folder + "/final_model_rank_" + std::to_string(rank) + ".ckpt";
+}
+
+TEST_F(CudaProgram, RanksOverNcclEndBitIdentical) {
+  const TemporaryDirectory folder;
+  const CommandResult result =
+      train(folder / "a", {"--device", "cuda", "--backend", "nccl", "--spawn", "2"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_NE(result.out.find("backend nccl"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("steps, on the device"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("Steps on the device: captured"), std::string::npos) << result.out;
+  const CommandResult verified = verify(rank_model(folder / "a", 0), rank_model(folder / "a", 1));
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+}
+
+// Of 13 samples one rank has 5 and two have 4, each in its turn: no step may be a graph on some
+// ranks only.
+TEST_F(CudaProgram, RanksWithUnequalSharesAverageOverNccl) {
+  const TemporaryDirectory folder;
+  const CommandResult result =
+      train(folder / "a", {"--device", "cuda", "--backend", "nccl", "--spawn", "3", "--batch-size",
+                           "13", "--epochs", "2", "--timeout", "20"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  for (const int rank : {1, 2}) {
+    const CommandResult verified =
+        verify(rank_model(folder / "a", 0), rank_model(folder / "a", rank));
+    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  }
+}
+
+TEST_F(CudaProgram, EveryWayOfAveragingGivesEqualReplicas) {
+  const TemporaryDirectory folder;
+  for (const char* backend : {"gloo", "shm"}) {
+    const CommandResult result =
+        train(folder / backend, {"--device", "cuda", "--backend", backend, "--spawn", "2"});
+    if (result.exit_code == 78) continue;  // not in this build
+    ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_EQ(verify(rank_model(folder / backend, 0), rank_model(folder / backend, 1)).exit_code, 0)
+        << backend;
+  }
+  const CommandResult cpu = train(folder / "cpu", {"--device", "cpu", "--spawn", "2"});
+  ASSERT_EQ(cpu.exit_code, 0) << cpu.err;
+  const CommandResult apart =
+      run_command({engine_binary(), "verify", "--rtol", "1e-4", "--atol", "1e-5",
+                   rank_model(folder / "cpu", 0), rank_model(folder / "shm", 0)});
+  EXPECT_EQ(apart.exit_code, 0) << apart.out << apart.err;
+}
+
+// What a line of `engine eval --format json` says of the key.
+std::string value_of(const std::string& json, const std::string& key) {
+  const auto at = json.find("\"" + key + "\":");
+  return at == std::string::npos
+             ? ""
+             : json.substr(at + key.size() + 3, json.find_first_of(",}", at) - at - key.size() - 3);
+}
+
+TEST_F(CudaProgram, EvaluatesOnTheDevice) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(train(folder / "a", {"--device", "cpu"}).exit_code, 0);
+  const auto eval = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> argv{engine_binary(), "eval",  rank_model(folder / "a", 0),
+                                  "--split",       "train", "--format",
+                                  "json"};
+    argv.insert(argv.end(), more.begin(), more.end());
+    return run_command(argv, kEnvironment);
+  };
+  const CommandResult cpu = eval({"--device", "cpu"}), cuda = eval({"--device", "cuda"}),
+                      half = eval({"--device", "cuda", "--amp", "bf16"});
+  ASSERT_EQ(cpu.exit_code + cuda.exit_code + half.exit_code, 0) << cpu.err << cuda.err << half.err;
+  EXPECT_EQ(value_of(cpu.out, "correct"), value_of(cuda.out, "correct"));
+  EXPECT_NEAR(std::stod(value_of(cpu.out, "loss")), std::stod(value_of(cuda.out, "loss")), 1e-5);
+  EXPECT_NEAR(std::stod(value_of(cpu.out, "loss")), std::stod(value_of(half.out, "loss")), 0.05);
+}
+
+TEST_F(CudaProgram, ARankThatDiesEndsTheOthersSoon) {
+  const TemporaryDirectory folder;
+  const std::string script =
+      "\"$0\" train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 "
+      "--batch-size 12 --steps 100000 --device cuda --backend nccl --spawn 2 --timeout 20 & "
+      "pid=$!; sleep 4; victim=$(pgrep -P $pid | tail -n 1); kill -9 \"$victim\"; wait $pid";
+  const auto start = std::chrono::steady_clock::now();
+  const CommandResult result =
+      run_command({"/bin/sh", "-c", script, engine_binary()}, kEnvironment, 60'000);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_NE(result.exit_code, 0) << result.out;
+  EXPECT_NE(result.exit_code, 124) << result.err;  // killed at the deadline
+  EXPECT_LT(seconds, 45) << result.err;
+}
+
+}  // namespace

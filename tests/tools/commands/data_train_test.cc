@@ -1,0 +1,244 @@
+// Training on tables and other data sets with the real program.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "tests/io/data/sources/png_bytes.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using test_support::CommandResult;
+using test_support::engine_binary;
+using test_support::run_command;
+
+CommandResult engine(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), engine_binary());
+  return run_command(arguments, {}, 60'000);
+}
+
+double last_accuracy(const std::string& output) {
+  const std::size_t at = output.rfind("accuracy ");
+  return at == std::string::npos ? -1 : std::stod(output.substr(at + 9));
+}
+
+struct Table {
+  const char *file, *label;
+};
+class PublicTables : public ::testing::TestWithParam<Table> {};
+INSTANTIATE_TEST_SUITE_P(All, PublicTables,
+                         ::testing::Values(Table{"iris", ""}, Table{"wine", ""},
+                                           Table{"breast-cancer-wisconsin", ""},
+                                           Table{"penguins", "species"}),
+                         [](const auto& table) {
+                           return std::string(table.param.file).substr(0, 4);
+                         });
+
+TEST_P(PublicTables, AreLearntTo95PercentOfUnseenRowsAndEvaluatedAlike) {
+  const std::string directory = test_support::data_directory("csv");
+  if (directory.empty()) GTEST_SKIP() << "no data set csv";
+  const test_support::TemporaryDirectory folder;
+  std::vector<std::string> arguments{"train",
+                                     "--model",
+                                     "mlp",
+                                     "--dataset",
+                                     "csv",
+                                     "--annotations",
+                                     directory + "/" + GetParam().file + ".csv",
+                                     "--epochs",
+                                     "20",
+                                     "--lr",
+                                     "0.01",
+                                     "--weight-decay",
+                                     "0.01",
+                                     "--seed",
+                                     "3",
+                                     "--batch-size",
+                                     "16",
+                                     "--threads",
+                                     "1",
+                                     "--save-dir",
+                                     folder / "ckpt"};
+  if (*GetParam().label != '\0')
+    arguments.insert(arguments.end(), {"--label-column", GetParam().label});
+  const CommandResult trained = engine(arguments);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_GE(last_accuracy(trained.out), 95) << trained.out;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "ckpt")) {
+    if (entry.path().extension() != ".ckpt") continue;
+    const CommandResult evaluated = engine({"eval", entry.path().string(), "--threads", "1"});
+    ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+    EXPECT_EQ(last_accuracy(evaluated.out), last_accuracy(trained.out));
+    return;
+  }
+  FAIL() << "no checkpoint";
+}
+
+TEST(FileShards, AreToldByEveryRankAndAreTheTrainingPart) {
+  const test_support::TemporaryDirectory folder;
+  std::string rows;
+  for (int i = 0; i < 20; ++i) rows += std::to_string(i) + "," + (i % 2 == 0 ? "a" : "b") + "\n";
+  test_support::write_text(folder / "rows.csv", rows);
+  const CommandResult result =
+      engine({"train", "--model", "mlp", "--dataset", "csv", "--data-dir", folder.path().string(),
+              "--test-share", "0", "--shard", "file", "--spawn", "3", "--batch-size", "6",
+              "--threads", "1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const char* line :
+       {"shard id: 0, world: 3, start: 0, end: 6\n", "shard id: 1, world: 3, start: 6, end: 13\n",
+        "shard id: 2, world: 3, start: 13, end: 20\n"})
+    EXPECT_NE(result.out.find(line), std::string::npos) << line << result.out;
+}
+
+TEST(Stage, OneRankOfAHostCopiesAndAllReadTheCopy) {
+  const test_support::TemporaryDirectory folder;
+  std::filesystem::create_directories(folder / "far");
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += std::to_string(i) + "," + (i % 2 == 0 ? "a" : "b") + "\n";
+  test_support::write_text(folder / "far/rows.csv", rows);
+  std::vector<std::string> arguments{
+      "train", "--model",      "mlp", "--dataset", "csv", "--data-dir", folder / "far", "--spawn",
+      "3",     "--batch-size", "6",   "--threads", "1",   "--dtype",    "f64"};
+  const auto final_loss = [](const std::string& out) { return out.substr(out.rfind("loss "), 12); };
+  const CommandResult plain = engine(arguments);
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  arguments.insert(arguments.end(), {"--stage", folder / "near"});
+  for (int run = 0; run < 2; ++run) {
+    const CommandResult staged = engine(arguments);
+    ASSERT_EQ(staged.exit_code, 0) << staged.err;
+    EXPECT_EQ(final_loss(staged.out), final_loss(plain.out));
+  }
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "near")) {
+    if (!entry.is_regular_file()) continue;
+    ++files;
+    EXPECT_EQ(test_support::read_text(entry.path().string()), rows);
+  }
+  EXPECT_EQ(files, 1);
+  std::filesystem::remove(folder / "far/rows.csv");
+  const CommandResult none = engine(arguments);
+  EXPECT_EQ(none.exit_code, 65) << none.err;
+  EXPECT_NE(none.err.find("cannot stage " + (folder / "far")), std::string::npos) << none.err;
+}
+
+// `eval` knows nothing of augmentation: what it finds must be what the training's own evaluation
+// found.
+TEST(Augmentation, IsNeverInEvaluation) {
+  const test_support::TemporaryDirectory folder;
+  std::vector<std::string> accuracies;
+  for (const char* ranks : {"1", "2"}) {
+    const std::string place = folder / ranks;
+    const CommandResult trained = engine({"train",
+                                          "--model",
+                                          "mlp",
+                                          "--dataset",
+                                          "synthetic",
+                                          "--synthetic-shape",
+                                          "8x8x3",
+                                          "--synthetic-size",
+                                          "60",
+                                          "--batch-size",
+                                          "12",
+                                          "--epochs",
+                                          "2",
+                                          "--augment",
+                                          "crop,flip,cutout",
+                                          "--cutout-size",
+                                          "4",
+                                          "--threads",
+                                          "1",
+                                          "--spawn",
+                                          ranks,
+                                          "--save-dir",
+                                          place,
+                                          "--dtype",
+                                          "f64"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const std::string latest = test_support::read_text(place + "/latest");
+    const CommandResult evaluated =
+        engine({"eval", place + "/" + latest.substr(0, latest.find('\n')), "--threads", "1"});
+    ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+    const auto tail = [](const std::string& out) {
+      return out.substr(out.rfind("loss "), out.find(')', out.rfind("loss ")) - out.rfind("loss "));
+    };
+    EXPECT_EQ(tail(evaluated.out), tail(trained.out));
+    accuracies.push_back(tail(evaluated.out));
+  }
+  EXPECT_EQ(accuracies[0], accuracies[1]);  // and the same images were seen by one rank and by two
+}
+
+TEST(Augmentation, ListsAreChecked) {
+  const auto said = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments{"train", "--model", "mlp", "--dataset", "synthetic"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const CommandResult result = engine(arguments);
+    EXPECT_EQ(result.exit_code, 78) << result.out;
+    return result.err;
+  };
+  EXPECT_NE(said({"--augment", "crop,flop"}).find("crop,flop"), std::string::npos);
+  EXPECT_NE(said({"--augment", "crop,crop"}).find("at most once"), std::string::npos);
+  EXPECT_NE(said({"--augment", "flip", "--cutout-size", "8"}).find("--augment cutout beside it"),
+            std::string::npos);
+  EXPECT_NE(said({"--crop-padding", "2"}).find("needs --augment"), std::string::npos);
+}
+
+#ifdef HAS_PNG
+// Red and blue images of several sizes: one step of a linear model could tell them apart.
+class ImageFolders : public ::testing::Test {
+ protected:
+  ImageFolders() {
+    for (std::uint8_t i = 0; i < 12; ++i)
+      for (const std::string name : {"blue", "red"})
+        for (const std::string part : {"train/", "val/"}) {
+          const auto red = static_cast<std::uint8_t>(name == "red" ? 200 + i : 10),
+                     blue = static_cast<std::uint8_t>(210 - red + i);
+          std::filesystem::create_directories(folder_ / part + name);
+          test_support::write_text(
+              folder_ / part + name + "/" + static_cast<char>('a' + i) + ".png",
+              test_support::plain_png(20u + i, 30u - i, red, 50, blue));
+        }
+  }
+  CommandResult train(std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "--model", "mlp", "--dataset", "images", "--data-dir",
+                               folder_.path().string(), "--image-size", "8", "--batch-size", "6",
+                               "--threads", "1", "--lr", "0.01", "--epochs", "3"});
+    return engine(more);
+  }
+  test_support::TemporaryDirectory folder_;
+};
+
+TEST_F(ImageFolders, AreLearntByAnyNumberOfRanksAndWorkers) {
+  std::set<std::string> results;
+  for (const char* ranks : {"1", "3"})
+    for (const char* workers : {"0", "3"}) {
+      const CommandResult result = train({"--augment", "resized-crop,flip", "--spawn", ranks,
+                                          "--workers", workers, "--dtype", "f64"});
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      EXPECT_EQ(last_accuracy(result.out), 100) << result.out;
+      results.insert(result.out.substr(result.out.rfind("loss "), 12));
+    }
+  EXPECT_EQ(results.size(), 1u) << *results.begin() << *results.rbegin();
+}
+
+TEST_F(ImageFolders, ABrokenImageEndsWith65AndItsName) {
+  test_support::write_text(folder_ / "train/red/c.png", "GIF89a");
+  const CommandResult result = train({});
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_EQ(result.err, "engine: error: " + (folder_ / "train/red/c.png") +
+                            ": neither PNG nor JPEG: the file begins with 47 49 46 38\n");
+}
+
+#endif
+
+TEST(DataErrors, EndWith65AndOneLine) {
+  const test_support::TemporaryDirectory folder;
+  test_support::write_text(folder / "bad.csv", "1,2,a\n3,b\n");
+  const CommandResult result =
+      engine({"train", "--model", "mlp", "--dataset", "csv", "--data-dir", folder.path().string()});
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_EQ(result.err, "engine: error: " + (folder / "bad.csv") +
+                            ", row 2 (line 2): found 2 fields, expected 3 as in row 1\n");
+}
+
+}  // namespace

@@ -1,0 +1,364 @@
+// verify, export and import as a user or a script meets them: exit codes, stdout alone for names,
+// files that are not what they say.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "io/interchange/array_files.h"
+#include "tests/io/interchange/array_fixture.h"
+
+namespace {
+
+using array_fixture::array_of;
+using array_fixture::Arrays;
+using test_support::CommandResult;
+
+CommandResult engine(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), test_support::engine_binary());
+  return test_support::run_command(arguments);
+}
+
+Arrays model() {
+  return {array_of<float>("conv.weight", {1, 2, 3, 4}),
+          array_of<float>("bn.weight", {1}),
+          array_of<float>("bn.running_mean", {0.5f}, io::Section::kBuffer),
+          array_of<float>("bn.running_var", {0.25f}, io::Section::kBuffer),
+          array_of<std::int64_t>("bn.num_batches_tracked", {3}, io::Section::kBuffer),
+          array_of<float>("momentum/conv.weight", {9, 9, 9, 9}, io::Section::kOptimizer)};
+}
+
+class VerifyFiles : public testing::Test {
+ protected:
+  std::string save(const std::string& name, Arrays arrays) {
+    const std::string path = folder_ / name;
+    if (name.ends_with(".ckpt")) {
+      io::Checkpoint c;
+      c.model = "x";
+      c.arrays = std::move(arrays);
+      io::save_checkpoint(c, path);
+    } else {
+      std::erase_if(arrays,
+                    [](const io::NamedArray& a) { return a.section == io::Section::kOptimizer; });
+      io::save_arrays(arrays, path);
+    }
+    return path;
+  }
+  // The model with array `index` changed by `change`.
+  template <class Change>
+  std::string save_changed(const std::string& name, std::size_t index, Change change) {
+    Arrays arrays = model();
+    change(arrays[index]);
+    return save(name, arrays);
+  }
+  static void bump(io::NamedArray& array) { array.data.back() ^= std::byte{1}; }
+  static CommandResult verify(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "verify");
+    return engine(arguments);
+  }
+  static void expect(const CommandResult& result, int code, const std::string& out) {
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_EQ(result.out, out);
+  }
+  static void expect_trouble(const CommandResult& result, const std::string& words) {
+    expect(result, 2, "");
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+  }
+
+  test_support::TemporaryDirectory folder_;
+};
+
+TEST_F(VerifyFiles, TheSameInEveryFormatIsTheSame) {
+  const std::string a = save("a.ckpt", model()), b = save("b.safetensors", model()),
+                    c = save("c.npz", model());
+  for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a), std::pair(a, c),
+                                   std::pair(c, a), std::pair(b, c), std::pair(c, b)})
+    expect(verify({one, other}), 0, "");
+  const CommandResult all = verify({a, b, c, a});
+  expect(all, 0, "");
+  EXPECT_EQ(all.err, "verify: 0 of 5 tensors differ\n");
+}
+
+TEST_F(VerifyFiles, NamesAloneOnStdoutAndTheReasonOnStderr) {
+  const std::string a = save("a.ckpt", model()), b = save_changed("b.ckpt", 0, bump),
+                    bn = save_changed("bn.npz", 3, bump);
+  const CommandResult weights = verify({a, b});
+  expect(weights, 1, "conv.weight\n");
+  EXPECT_EQ(weights.err,
+            "verify: 1 of 5 tensors differ (1 parameters, 0 BatchNorm running statistics)\n");
+  const CommandResult running = verify({a, bn});
+  expect(running, 1, "bn.running_var\n");
+  EXPECT_EQ(running.err,
+            "verify: 1 of 5 tensors differ (0 parameters, 1 BatchNorm running statistics); in sync "
+            "except BN: try --sync-bn\n");
+  expect(verify({a, b, bn}), 1, "conv.weight\nbn.running_var\n");
+  expect(verify({"--summary", a, b}), 1, "");
+  const CommandResult quiet = verify({"-q", a, b});
+  expect(quiet, 1, "");
+  EXPECT_EQ(quiet.err, "");
+  expect(verify({"--max", "1", a, b, bn}), 1, "conv.weight\n");
+}
+
+TEST_F(VerifyFiles, MissingExtraShapeAndDtype) {
+  Arrays fewer = model();
+  fewer.erase(fewer.begin() + 1);
+  Arrays doubles = model();
+  doubles[1] = array_of<double>("bn.weight", {1});
+  const std::string a = save("a.ckpt", model()), less = save("less.npz", fewer),
+                    wide = save("wide.safetensors", doubles);
+  const std::string square = save_changed("square.npz", 0, [](io::NamedArray& x) {
+    x.shape = {2, 2};
+  });
+  const CommandResult missing = verify({a, less});
+  expect(missing, 1, "bn.weight\n");
+  EXPECT_NE(missing.err.find("1 are not in every file"), std::string::npos);
+  expect(verify({less, a}), 1, "bn.weight\n");
+  expect(verify({"--atol", "1000", a, wide}), 1, "bn.weight\n");
+  const CommandResult shape = verify({"--atol", "1000", a, square});
+  expect(shape, 1, "conv.weight\n");
+  EXPECT_NE(shape.err.find("1 have another shape or dtype"), std::string::npos);
+}
+
+TEST_F(VerifyFiles, SectionsAreChosenWithOnly) {
+  Arrays arrays = model();
+  for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{5}}) bump(arrays[i]);
+  const std::string a = save("a.ckpt", model()), b = save("b.ckpt", arrays);
+  expect(verify({a, b}), 1, "conv.weight\nbn.running_var\n");
+  expect(verify({"--only", "params", a, b}), 1, "conv.weight\n");
+  expect(verify({"--only", "buffers", a, b}), 1, "bn.running_var\n");
+  expect(verify({"--only", "optimizer", a, b}), 1, "momentum/conv.weight\n");
+  expect(verify({"--only", "all", a, b}), 1, "conv.weight\nbn.running_var\nmomentum/conv.weight\n");
+  expect(verify({"--ignore", "conv*", "--ignore", "*running*", a, b}), 0, "");
+  EXPECT_EQ(verify({"--only", "some", a, b}).exit_code, 2);
+}
+
+TEST_F(VerifyFiles, NaNAndSignedZeroAreBits) {
+  const auto with = [&](const std::string& name, float value) {
+    return save_changed(name, 1, [&](io::NamedArray& x) { std::memcpy(x.data.data(), &value, 4); });
+  };
+  const std::string nan = with("nan.ckpt", std::nanf("1")), same = with("same.npz", std::nanf("1")),
+                    other = with("other.npz", std::nanf("2")), plus = with("plus.npz", 0.0f),
+                    minus = with("minus.npz", -0.0f);
+  expect(verify({nan, same}), 0, "");
+  expect(verify({nan, other}), 1, "bn.weight\n");
+  expect(verify({"--atol", "0.1", nan, other}), 0, "");
+  expect(verify({plus, minus}), 1, "bn.weight\n");
+  expect(verify({"--ulp", "1", plus, minus}), 0, "");
+  expect(verify({"--atol", "1e30", plus, nan}), 1, "bn.weight\n");
+}
+
+TEST_F(VerifyFiles, Tolerances) {
+  const std::string a = save("a.ckpt", model());
+  const std::string near = save_changed("near.npz", 0, bump);  // 4 and the next number
+  const float five = 5;
+  const std::string far = save_changed(
+      "far.npz", 0, [&](io::NamedArray& x) { std::memcpy(x.data.data() + 12, &five, 4); });
+  expect(verify({"--ulp", "1", a,
+                 save_changed("u.npz", 0, [](io::NamedArray& x) { x.data[0] ^= std::byte{1}; })}),
+         0, "");
+  expect(verify({"--atol", "0.99", a, far}), 1, "conv.weight\n");
+  expect(verify({"--atol", "1", a, far}), 0, "");
+  expect(verify({"--rtol", "0.2", a, far}), 0, "");
+  expect(verify({"--rtol", "0.19", a, far}), 1, "conv.weight\n");
+  expect(verify({a, near}), 1, "conv.weight\n");
+  EXPECT_EQ(verify({"--atol", "-1", a, far}).exit_code, 2);
+  EXPECT_EQ(verify({"--atol", "nan", a, far}).exit_code, 2);
+  EXPECT_EQ(verify({"--atol", "much", a, far}).exit_code, 2);
+}
+
+TEST_F(VerifyFiles, NamesAreStrippedAndMapped) {
+  Arrays wrapped = model(), renamed = model();
+  for (io::NamedArray& array : wrapped) array.name = "module." + array.name;
+  renamed[0].name = "stem.weight";
+  const std::string a = save("a.ckpt", model()), w = save("w.npz", wrapped),
+                    r = save("r.safetensors", renamed);
+  EXPECT_EQ(verify({a, w}).exit_code, 1);
+  expect(verify({"--strip-prefix", "module.", a, w}), 0, "");
+  expect(verify({a, w, "--strip-prefix", "module."}), 0, "");
+  expect(verify({"--map", "module.=", a, w}), 0, "");
+  expect(verify({"--map", "stem=conv", a, r}), 0, "");
+  expect(verify({"--strip-prefix", "module.", "--map", "stem=conv", a, r, w}), 0, "");
+  expect(verify({a, r}), 1, "conv.weight\nstem.weight\n");
+  expect_trouble(verify({"--map", "stem.weight=bn.weight", a, r}), "both become 'bn.weight'");
+  EXPECT_EQ(verify({"--map", "stem", a, r}).exit_code, 2);
+}
+
+TEST_F(VerifyFiles, ThreeFilesAndTheMinority) {
+  const std::string a = save("a.ckpt", model()), b = save("b.ckpt", model()),
+                    c = save_changed("c.ckpt", 0, bump);
+  const CommandResult table = verify({"--format", "table", a, c, b});
+  EXPECT_EQ(table.exit_code, 1);
+  EXPECT_EQ(std::count(table.out.begin(), table.out.end(), '\n'), 2) << table.out;
+  for (const std::string& part :
+       {std::string("conv.weight"), std::string("f32"), std::string("[4]"),
+        std::string("parameter"), std::string("values"), std::string("3"), c})
+    EXPECT_NE(table.out.find(part), std::string::npos) << part << " in " << table.out;
+  EXPECT_EQ(table.out.find(b), std::string::npos) << table.out;
+  const CommandResult json = verify({"--format", "json", a, c, b});
+  EXPECT_NE(json.out.find("\"name\":\"conv.weight\",\"dtype\":\"f32\",\"shape\":[4],\"kind\":"
+                          "\"parameter\",\"reason\":\"values\""),
+            std::string::npos)
+      << json.out;
+  EXPECT_NE(json.out.find("\"first_index\":3,\"minority\":[\"" + c + "\"]"), std::string::npos)
+      << json.out;
+  EXPECT_EQ(verify({"--format", "json", a, b})
+                .out.find("{\"schema\":1,\"compared\":5,\"differences\":[],\"differ\":0"),
+            0u);
+}
+
+TEST_F(VerifyFiles, QuotedGlobsAreExpanded) {
+  save("rank_0.ckpt", model());
+  save("rank_1.ckpt", model());
+  save_changed("rank_2.ckpt", 0, bump);
+  expect(verify({folder_ / "rank_[01].ckpt"}), 0, "");
+  expect(verify({folder_ / "rank_*.ckpt"}), 1, "conv.weight\n");
+  expect_trouble(verify({folder_ / "none_*.ckpt"}), "no file matches");
+  expect_trouble(verify({folder_ / "rank_2*"}), "expected two or more files to compare, found 1");
+  expect(verify({save("odd[1].npz", model()), folder_ / "rank_0.ckpt"}), 0,
+         "");  // a name that only looks like a pattern
+}
+
+TEST_F(VerifyFiles, TroubleIsTwo) {
+  const std::string good = save("good.ckpt", model()), npz = save("good.npz", model()),
+                    st = save("good.safetensors", model());
+  const auto damaged = [&](const std::string& source, std::int64_t place, const std::string& name) {
+    std::string bytes = test_support::read_text(source);
+    bytes[static_cast<std::size_t>(
+        place >= 0 ? place : static_cast<std::int64_t>(bytes.size()) + place)] ^= 1;
+    test_support::write_text(folder_ / name, bytes);
+    return folder_ / name;
+  };
+  const auto cut = [&](const std::string& source, std::size_t bytes) {
+    test_support::write_text(folder_ / "cut", test_support::read_text(source).substr(0, bytes));
+    return folder_ / "cut";
+  };
+  expect_trouble(verify({good, folder_ / "none.ckpt"}), "cannot open");
+  expect_trouble(verify({good, folder_.path().string()}), "is a folder");
+  expect_trouble(verify({good, test_support::engine_binary()}), "neither a checkpoint");
+  expect_trouble(verify({good, array_fixture::data_file("torch_pickle.pt")}),
+                 "pickles are never read");
+  expect_trouble(verify({good, array_fixture::data_file("numpy_objects.npz")}),
+                 "pickles are never read");
+  expect_trouble(verify({good, damaged(good, 40, "a")}), "the header is damaged");
+  expect_trouble(verify({damaged(good, -30, "b"), good}),
+                 "is damaged");  // the optimizer's, which is not compared
+  expect_trouble(verify({good, damaged(good, -20, "c")}), "digest");  // the digest itself
+  expect_trouble(verify({good, damaged(npz, 175, "d")}), "CRC-32");   // the first array's data
+  expect_trouble(verify({good, damaged(st, 3, "e")}),
+                 "not a safetensors file");  // the header's length
+  for (const std::string& file : {good, npz, st}) {
+    EXPECT_EQ(verify({good, cut(file, 5)}).exit_code, 2);
+    EXPECT_EQ(verify({good, cut(file, test_support::read_text(file).size() - 1)}).exit_code, 2);
+  }
+  test_support::write_text(folder_ / "empty", "");
+  expect_trouble(verify({good, folder_ / "empty"}), "the file is empty");
+  EXPECT_EQ(verify({good}).exit_code, 2);
+  EXPECT_EQ(verify({}).exit_code, 2);
+  EXPECT_EQ(verify({"--frmat", "json", good, good}).exit_code, 2);
+}
+
+TEST_F(VerifyFiles, LargeFilesTakeLittleMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers reserve more address space than the limit of this test";
+#endif
+  constexpr std::int64_t kCount = std::int64_t{36} << 20;  // 144 MiB of zeros
+  const std::string header = "{\"w\":{\"dtype\":\"F32\",\"shape\":[" + std::to_string(kCount) +
+                             "],\"data_offsets\":[0," + std::to_string(kCount * 4) + "]}}";
+  for (const char* name : {"a.safetensors", "b.safetensors"}) {
+    std::string bytes(8, '\0');
+    bytes[0] = static_cast<char>(header.size());
+    test_support::write_text(folder_ / name, bytes + header);
+    std::filesystem::resize_file(folder_ / name, 8 + header.size() + kCount * 4);  // sparse
+  }
+  {
+    io::Checkpoint c;
+    c.arrays = io::load_arrays(folder_ / "a.safetensors");
+    io::save_checkpoint(c, folder_ / "c.ckpt");
+    io::save_arrays(c.arrays, folder_ / "d.npz");
+  }
+  const auto limited = [&](const std::string& one, const std::string& other) {
+    return test_support::run_command(
+        {"/bin/sh", "-c", "ulimit -v 131072; exec \"$0\" verify \"$1\" \"$2\"",
+         test_support::engine_binary(), folder_ / one, folder_ / other});
+  };
+  expect(limited("a.safetensors", "b.safetensors"), 0, "");
+  expect(limited("c.ckpt", "a.safetensors"), 0, "");
+  expect(limited("d.npz", "c.ckpt"), 0, "");
+}
+
+TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
+  const auto run = [&](const std::vector<std::string>& arguments) {
+    const CommandResult result = engine(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result;
+  };
+  run({"train", "--model", "convnet", "--dataset", "synthetic", "--synthetic-size", "40",
+       "--batch-size", "10", "--steps", "3", "--threads", "1", "--save-dir", folder_ / "run"});
+  const std::string ckpt = folder_ / "run/step-00000003.ckpt";
+  for (const char* name : {"m.npz", "m.safetensors"}) {
+    run({"export", ckpt, "-o", folder_ / name});
+    run({"import", folder_ / name, "-o", folder_ / "back.ckpt", "--model", "convnet"});
+    expect(verify({ckpt, folder_ / name, folder_ / "back.ckpt"}), 0, "");
+    const CommandResult started = run({"train", "--model", "convnet", "--dataset", "synthetic",
+                                       "--synthetic-size", "40", "--batch-size", "10", "--steps",
+                                       "1", "--threads", "1", "--init-from", folder_ / name});
+    EXPECT_NE(started.out.find("weights from " + (folder_ / name)), std::string::npos)
+        << started.out;
+  }
+  run({"export", ckpt, "-o", folder_ / "half.npz", "--half"});
+  run({"import", folder_ / "half.npz", "-o", folder_ / "half.ckpt", "--model", "convnet"});
+  expect(verify({"--atol", "0.001", "--rtol", "0.001", ckpt, folder_ / "half.ckpt"}), 0, "");
+  EXPECT_EQ(verify({ckpt, folder_ / "half.ckpt"}).exit_code, 1);
+  run({"export", ckpt, "-o", folder_ / "brain.safetensors", "--bf16"});
+  EXPECT_EQ(io::load_arrays(folder_ / "brain.safetensors").front().type, io::ArrayType::kBf16);
+  // A data set gives the checkpoint what eval needs.
+  run({"import", folder_ / "m.npz", "-o", folder_ / "e.ckpt", "--model", "convnet", "--dataset",
+       "synthetic", "--synthetic-size", "40"});
+  EXPECT_EQ(run({"eval", folder_ / "e.ckpt", "--format", "json"}).out,
+            run({"eval", ckpt, "--format", "json"}).out);
+  // Names as PyTorch's wrappers leave them.
+  Arrays wrapped = io::load_arrays(folder_ / "m.npz");
+  for (io::NamedArray& array : wrapped) array.name = "net.module._orig_mod." + array.name;
+  io::save_arrays(wrapped, folder_ / "w.safetensors");
+  const CommandResult stripped = run({"import", folder_ / "w.safetensors", "-o", folder_ / "w.ckpt",
+                                      "--model", "convnet", "--strip-prefix", "net."});
+  EXPECT_NE(stripped.err.find("took module. and _orig_mod. off 16 of 16 names"), std::string::npos)
+      << stripped.err;
+  expect(verify({ckpt, folder_ / "w.ckpt"}), 0, "");
+}
+
+TEST_F(VerifyFiles, ExportAndImportRefuse) {
+  const auto expect_error = [](const CommandResult& result, int code, const std::string& words) {
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+  };
+  const std::string a = save("a.ckpt", model());
+  expect_error(engine({"export", a, "-o", folder_ / "a.pth"}), 2, "ends in .safetensors or .npz");
+  expect_error(engine({"export", a}), 2, "output");
+  expect_error(engine({"export", a, "-o", folder_ / "none/a.npz"}), 73, "cannot create");
+  expect_error(engine({"export", folder_ / "none.ckpt", "-o", folder_ / "a.npz"}), 65,
+               "cannot open");
+  expect_error(engine({"export", a, "-o", folder_ / "a.npz", "--bf16"}), 65,
+               "which .npy files cannot hold");
+  expect_error(engine({"export", a, "-o", folder_ / "a.npz", "--bf16", "--half"}), 2,
+               "exclude each other");
+  const float large = 1e6f;
+  const std::string b =
+      save_changed("b.ckpt", 1, [&](io::NamedArray& x) { std::memcpy(x.data.data(), &large, 4); });
+  expect_error(engine({"export", b, "-o", folder_ / "b.npz", "--half"}), 65,
+               "'bn.weight' holds 1000000");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "b.npz"));
+  expect_error(engine({"import", a, "-o", folder_ / "i.ckpt"}), 2, "--model is needed");
+  expect_error(engine({"import", a, "-o", folder_ / "i.ckpt", "--model", "convnet"}), 65,
+               "which the model needs");
+  expect_error(engine({"import", a, "-o", folder_ / "i.ckpt", "--model", "convnt"}), 78, "convnet");
+  expect_error(
+      engine({"import", a, "-o", folder_ / "i.ckpt", "--model", "mlp", "--strip-prefix", "x."}), 65,
+      "no name begins with 'x.'");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "i.ckpt"));
+}
+
+}  // namespace

@@ -1,0 +1,142 @@
+// Preemption: the run saves, exits with 75, goes on bit by bit, and asks SLURM for another turn.
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "io/checkpoint/checkpoint.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using test_support::CommandResult;
+using test_support::engine_binary;
+using test_support::run_command;
+using test_support::TemporaryDirectory;
+namespace fs = std::filesystem;
+
+std::vector<std::string> training(const std::string& folder, const std::string& steps,
+                                  const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{
+      engine_binary(),     "train", "--model",          "mlp", "--dataset",    "synthetic",
+      "--synthetic-shape", "6x6x1", "--synthetic-size", "96",  "--batch-size", "16",
+      "--threads",         "1",     "--eval-every",     "0",   "--save-every", "0",
+      "--save-dir",        folder,  "--steps",          steps};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// Runs for ever on two ranks until `signal` is sent to `target` (the parent, or the last worker).
+CommandResult interrupted(const std::string& folder, const std::vector<std::string>& more,
+                          int signal, bool parent_only,
+                          const std::map<std::string, std::string>& environment = {}) {
+  CommandResult result;
+  std::thread runner([&] {
+    std::vector<std::string> options{"--spawn", "2"};
+    options.insert(options.end(), more.begin(), more.end());
+    result = run_command(training(folder, "100000000", options), environment, 40'000);
+  });
+  pid_t parent = 0;
+  std::vector<int> workers;
+  for (int i = 0; i < 200 && workers.size() != 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    for (const pid_t pid : test_support::workers_of(getpid()))
+      workers = test_support::workers_of(parent = pid);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));  // joined, and some steps done
+  if (workers.size() == 2) kill(parent_only ? parent : workers.back(), signal);
+  runner.join();
+  EXPECT_EQ(workers.size(), 2u) << result.err;
+  return result;
+}
+
+TEST(Preemption, SavesExitsWith75AndGoesOnBitByBit) {
+  const TemporaryDirectory folder;
+  const CommandResult stopped = interrupted(folder / "run", {}, SIGUSR1, /*parent_only=*/true);
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
+  EXPECT_NE(
+      stopped.err.find("preempted by signal 10: the state is saved; run again with --resume auto"),
+      std::string::npos)
+      << stopped.err;
+  const std::int64_t step =
+      io::load_checkpoint(io::find_newest_checkpoint(folder / "run", nullptr)).global_step;
+  ASSERT_GT(step, 0);
+  const std::string end = std::to_string(step + 25);
+  const CommandResult resumed =
+      run_command(training(folder / "run", end, {"--spawn", "2", "--resume", "auto"}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  const CommandResult whole = run_command(training(folder / "whole", end, {"--spawn", "2"}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const std::string name = "/" + io::checkpoint_file_name(step + 25);
+  const CommandResult verify =
+      run_command({engine_binary(), "verify", (folder / "run") + name, (folder / "whole") + name});
+  EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
+}
+
+TEST(Preemption, OneRanksSignalStopsAllAfterTheSameStep) {
+  const TemporaryDirectory folder;
+  const CommandResult stopped = interrupted(folder / "run", {"--preempt-signal", "USR2,SIGTERM"},
+                                            SIGTERM, /*parent_only=*/false);
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
+  EXPECT_TRUE(fs::exists(folder / "run/latest"));
+}
+
+TEST(Preemption, AnInterruptIsNone) {
+  const TemporaryDirectory folder;
+  EXPECT_EQ(interrupted(folder / "run", {}, SIGINT, /*parent_only=*/true).exit_code, 130);
+}
+
+class Requeue : public testing::Test {
+ protected:
+  // A scontrol that notes what it is told and ends with `status`.
+  std::map<std::string, std::string> slurm(int status) {
+    const std::string program = folder_ / "scontrol";
+    test_support::write_text(program, "#!/bin/sh\necho \"$@\" >>" + (folder_ / "told") + "\nexit " +
+                                          std::to_string(status) + "\n");
+    chmod(program.c_str(), 0755);
+    return {{"PATH", folder_.path().string() + ":" + std::getenv("PATH")},
+            {"SLURM_JOB_ID", "4711"}};
+  }
+  TemporaryDirectory folder_;
+};
+
+TEST_F(Requeue, TellsSlurmOnce) {
+  const CommandResult stopped =
+      interrupted(folder_ / "run", {"--requeue"}, SIGUSR1, true, slurm(0));
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
+  EXPECT_NE(stopped.err.find("job 4711 is back in the queue"), std::string::npos) << stopped.err;
+  EXPECT_EQ(test_support::read_text(folder_ / "told"), "requeue 4711\n");
+}
+
+TEST_F(Requeue, ATaskOfAnArrayGoesBackAloneAndAFailureIsSaid) {
+  auto environment = slurm(3);
+  environment["SLURM_ARRAY_JOB_ID"] = "4700";
+  environment["SLURM_ARRAY_TASK_ID"] = "11";
+  const CommandResult stopped =
+      interrupted(folder_ / "run", {"--requeue"}, SIGUSR1, true, environment);
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
+  EXPECT_NE(
+      stopped.err.find("scontrol requeue 4700_11 ended with status 3; the job was not requeued"),
+      std::string::npos)
+      << stopped.err;
+  EXPECT_EQ(test_support::read_text(folder_ / "told"), "requeue 4700_11\n");
+}
+
+TEST_F(Requeue, IsRefusedBeforeTheTrainingWhereItCannotWork) {
+  const CommandResult none = run_command(training(folder_ / "run", "1", {"--requeue"}));
+  EXPECT_EQ(none.exit_code, 78);
+  EXPECT_NE(none.err.find("SLURM_JOB_ID is not set"), std::string::npos) << none.err;
+  const CommandResult name =
+      run_command(training(folder_ / "run", "1", {"--preempt-signal", "USR3"}));
+  EXPECT_EQ(name.exit_code, 78);
+  EXPECT_NE(name.err.find("expected signals of USR1, USR2, TERM and INT, as USR1,TERM"),
+            std::string::npos)
+      << name.err;
+}
+
+}  // namespace

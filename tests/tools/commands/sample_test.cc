@@ -1,0 +1,227 @@
+// engine sample: what is drawn and with which chances, prompts, and the program on a small model of
+// a small text.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "io/base/io_error.h"
+#include "io/checkpoint/checkpoint.h"
+#include "tests/support/test_support.h"
+#include "tools/report/exit_codes.h"
+#include "tools/session/token_choice.h"
+
+namespace {
+
+using test_support::CommandResult;
+using tools::choose_token;
+
+TEST(TokenChoice, TemperatureZeroTakesTheFirstOfTheLargest) {
+  const double logits[] = {0, 3, -1, 3};
+  for (std::uint64_t place = 0; place < 20; ++place)
+    EXPECT_EQ(choose_token(logits, {.temperature = 0, .seed = place}, place), 1);
+}
+
+TEST(TokenChoice, ChancesAreThoseOfTheSoftmax) {
+  const double logits[] = {0, 1, 2, -std::log(4.0)};
+  const auto counts = [&](double temperature, std::int64_t top_k) {
+    std::vector<int> count(4);
+    for (std::uint64_t place = 0; place < 40'000; ++place)
+      ++count[static_cast<std::size_t>(
+          choose_token(logits, {.temperature = temperature, .top_k = top_k, .seed = 5}, place))];
+    return count;
+  };
+  for (const double temperature : {0.5, 1.0, 2.0})
+    for (const std::int64_t top_k : {std::int64_t{0}, std::int64_t{2}, std::int64_t{100}}) {
+      const std::vector<int> found = counts(temperature, top_k);
+      double sum = 0;
+      std::vector<double> chance(4);
+      for (std::size_t i = 0; i < 4; ++i)
+        sum += chance[i] = top_k == 2 && logits[i] < 1 ? 0 : std::exp(logits[i] / temperature);
+      for (std::size_t i = 0; i < 4; ++i) {
+        const double mean = 40'000 * chance[i] / sum,
+                     deviation = std::sqrt(mean * (1 - chance[i] / sum));
+        EXPECT_LE(std::abs(found[i] - mean), 4.5 * deviation)
+            << "token " << i << " at " << temperature << ", top " << top_k;
+      }
+    }
+}
+
+TEST(TokenChoice, TopKKeepsEqualsAndTopOneIsTheLargest) {
+  const double logits[] = {1, 5, 1, 1};
+  std::vector<int> count(4);
+  for (std::uint64_t place = 0; place < 2000; ++place) {
+    EXPECT_EQ(choose_token(logits, {.temperature = 9, .top_k = 1}, place), 1);
+    ++count[static_cast<std::size_t>(choose_token(logits, {.temperature = 9, .top_k = 2}, place))];
+  }
+  for (const int c : count) EXPECT_GT(c, 0);
+}
+
+TEST(TokenChoice, SeedAndPlaceDecide) {
+  const std::vector<double> logits(50, 0.0);
+  const auto draw = [&](std::uint64_t seed) {
+    std::vector<std::int32_t> tokens;
+    for (std::uint64_t place = 0; place < 30; ++place)
+      tokens.push_back(choose_token(logits, {.seed = seed}, place));
+    return tokens;
+  };
+  EXPECT_EQ(draw(1), draw(1));
+  EXPECT_NE(draw(1), draw(2));
+  const auto tokens = draw(1);
+  EXPECT_GT(std::set<std::int32_t>(tokens.begin(), tokens.end()).size(), 10u);
+}
+
+TEST(TokenChoice, WhatIsNoNumberIsRefused) {
+  const double nan[] = {0, std::nan("")}, infinite[] = {0, std::numeric_limits<double>::infinity()};
+  EXPECT_THROW(choose_token(nan, {}, 0), io::DataError);
+  EXPECT_THROW(choose_token(infinite, {.temperature = 0}, 0), io::DataError);
+}
+
+TEST(TokenIds, KnownBytesAndUnknownCharacters) {
+  EXPECT_EQ(tools::token_ids("cab", "abc"), (std::vector<std::int32_t>{2, 0, 1}));
+  EXPECT_EQ(tools::token_ids("\xc3\xa9", "a\xa9\xc3"), (std::vector<std::int32_t>{2, 1}));
+  try {
+    tools::token_ids("a\xe2\x82\xac\n?z\xff?", "abc");
+    FAIL();
+  } catch (const tools::UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "the prompt has characters that are not among the 3 of the text that the model "
+                 "was trained on: "
+                 "'?' 'z' '\xe2\x82\xac' \\x0a \\xff");
+  }
+}
+
+class Sample : public testing::Test {
+ protected:
+  static CommandResult engine(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), test_support::engine_binary());
+    return test_support::run_command(arguments);
+  }
+  static CommandResult sample(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "sample");
+    return engine(arguments);
+  }
+
+  static void SetUpTestSuite() {
+    folder_ = new test_support::TemporaryDirectory;
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += "abcdefgh ";
+    test_support::write_text(*folder_ / "alphabet.txt", text);
+    const CommandResult trained = engine({"train",
+                                          "--model",
+                                          "gpt-nano",
+                                          "--dataset",
+                                          "text",
+                                          "--data-dir",
+                                          *folder_ / "alphabet.txt",
+                                          "--context",
+                                          "16",
+                                          "--batch-size",
+                                          "8",
+                                          "--steps",
+                                          "40",
+                                          "--optimizer",
+                                          "adamw",
+                                          "--lr",
+                                          "0.003",
+                                          "--threads",
+                                          "2",
+                                          "--save-dir",
+                                          *folder_ / "run"});
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    checkpoint_ = *folder_ / "run/step-00000040.ckpt";
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    folder_ = nullptr;
+  }
+
+  static inline test_support::TemporaryDirectory* folder_ = nullptr;
+  static inline std::string checkpoint_;
+};
+
+TEST_F(Sample, TheCheckpointKeepsTheVocabulary) {
+  EXPECT_EQ(io::load_checkpoint(checkpoint_).vocabulary, " abcdefgh");
+}
+
+TEST_F(Sample, GoesOnFromThePromptBeyondTheContext) {
+  const CommandResult result =
+      sample({checkpoint_, "--prompt", "abcd", "-n", "50", "--temperature", "0"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "abcdefgh abcdefgh abcdefgh abcdefgh abcdefgh abcdefgh \n");
+}
+
+TEST_F(Sample, TheSeedDecides) {
+  const auto text = [&](const std::string& seed) {
+    return sample({checkpoint_, "--prompt", "a", "-n", "60", "--temperature", "3", "--seed", seed,
+                   "--threads", "1"})
+        .out;
+  };
+  const std::string one = text("1");
+  EXPECT_EQ(one.size(), 62u);
+  EXPECT_EQ(one, text("1"));
+  EXPECT_NE(one, text("2"));
+  EXPECT_EQ(sample({checkpoint_, "--prompt", "a", "-n", "0"}).out, "a\n");
+  EXPECT_EQ(
+      sample({checkpoint_, "--prompt", "abc", "-n", "6", "--temperature", "3", "--top-k", "1"}).out,
+      "abcdefgh \n");
+}
+
+TEST_F(Sample, ImportedWeightsSampleTheSame) {
+  ASSERT_EQ(engine({"export", checkpoint_, "-o", *folder_ / "m.safetensors"}).exit_code, 0);
+  const CommandResult imported = engine(
+      {"import", *folder_ / "m.safetensors", "-o", *folder_ / "i.ckpt", "--model", "gpt-nano",
+       "--dataset", "text", "--data-dir", *folder_ / "alphabet.txt", "--context", "16"});
+  ASSERT_EQ(imported.exit_code, 0) << imported.err;
+  const std::vector<std::string> options{"--prompt",      "abc", "-n",     "40",
+                                         "--temperature", "2",   "--seed", "9"};
+  std::vector<std::string> a{checkpoint_}, b{*folder_ / "i.ckpt"};
+  a.insert(a.end(), options.begin(), options.end());
+  b.insert(b.end(), options.begin(), options.end());
+  EXPECT_EQ(sample(a).out, sample(b).out);
+}
+
+TEST_F(Sample, ResumingOnAnotherTextIsRefused) {
+  test_support::write_text(*folder_ / "other.txt",
+                           test_support::read_text(*folder_ / "alphabet.txt").replace(3, 1, "x"));
+  const std::vector<std::string> same{
+      "train",        "--model",   "gpt-nano", "--dataset", "text",        "--context", "16",
+      "--batch-size", "8",         "--steps",  "41",        "--optimizer", "adamw",     "--lr",
+      "0.003",        "--threads", "2",        "--resume",  checkpoint_};
+  std::vector<std::string> other = same;
+  other.insert(other.end(), {"--data-dir", *folder_ / "other.txt"});
+  const CommandResult result = engine(other);
+  EXPECT_EQ(result.exit_code, 65) << result.err;
+  EXPECT_NE(result.err.find("token ids would mean something else"), std::string::npos)
+      << result.err;
+}
+
+TEST_F(Sample, Refusals) {
+  const auto expect_error = [&](const CommandResult& result, int code, const std::string& words) {
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+  };
+  expect_error(sample({checkpoint_, "--prompt", "abz!"}), 2, "'!' 'z'");
+  expect_error(sample({checkpoint_, "--prompt", "\u201cabc\u201d"}), 2,
+               "'\u201c' '\u201d'");  // not taken for a slip
+  expect_error(sample({checkpoint_, "--prompt", "--a"}), 2, "'-'");
+  expect_error(sample({checkpoint_, "--prompt", ""}), 2, "--prompt is empty");
+  expect_error(sample({checkpoint_}), 2, "--prompt");
+  expect_error(sample({checkpoint_, "--prompt", "a", "--temperature", "-1"}), 2, "--temperature");
+  expect_error(sample({checkpoint_, "--prompt", "a", "--temperature", "inf"}), 2, "--temperature");
+  expect_error(sample({checkpoint_, "--prompt", "a", "-n", "-1"}), 2, "-1");
+  expect_error(sample({*folder_ / "none.ckpt", "--prompt", "a"}), 65, "cannot open");
+  ASSERT_EQ(engine({"train", "--model", "mlp", "--dataset", "synthetic", "--synthetic-size", "20",
+                    "--batch-size", "10", "--steps", "1", "--threads", "1", "--save-dir",
+                    *folder_ / "images"})
+                .exit_code,
+            0);
+  expect_error(sample({*folder_ / "images/step-00000001.ckpt", "--prompt", "a"}), 65,
+               "has no vocabulary of characters");
+}
+
+}  // namespace

@@ -1,0 +1,65 @@
+// --save-async: the same snapshots, written beside the training; a failed write ends the run.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/support/test_support.h"
+
+namespace {
+
+using test_support::CommandResult;
+using test_support::engine_binary;
+using test_support::run_command;
+using test_support::TemporaryDirectory;
+namespace fs = std::filesystem;
+
+CommandResult train(const std::string& folder, const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{engine_binary(), "train",     "--model",          "mlp",
+                                     "--dataset",     "synthetic", "--batch-size",     "32",
+                                     "--threads",     "1",         "--synthetic-size", "320",
+                                     "--eval-every",  "0",         "--spawn",          "2",
+                                     "--keep-last",   "0",         "--save-dir",       folder};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_command(arguments, {}, 30'000);
+}
+
+TEST(SaveAsync, WritesTheSameSnapshotsAndSaysSo) {
+  const TemporaryDirectory folder;
+  const std::vector<std::string> steps{"--steps", "9", "--save-every", "2s"};
+  std::vector<std::string> background = steps;
+  background.push_back("--save-async");
+  const CommandResult wait = train(folder / "wait", steps),
+                      beside = train(folder / "beside", background);
+  ASSERT_EQ(wait.exit_code, 0) << wait.err;
+  ASSERT_EQ(beside.exit_code, 0) << beside.err;
+  for (const char* step : {"2", "4", "6", "8", "9"}) {
+    const std::string name = std::string("/step-0000000") + step + ".ckpt";
+    EXPECT_NE(beside.out.find("Saved step " + std::string(step) + ": "), std::string::npos)
+        << beside.out;
+    const CommandResult verify = run_command(
+        {engine_binary(), "verify", (folder / "wait") + name, (folder / "beside") + name});
+    EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
+  }
+}
+
+TEST(SaveAsync, AFailedWriteEndsTheRunOnAllRanks) {
+  const TemporaryDirectory folder;
+  const std::string run = folder / "run";
+  std::thread taker([&] {
+    for (int i = 0; i < 100 && !fs::exists(run + "/latest"); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    fs::rename(run, folder / "away");
+    std::ofstream(run) << "a file where the folder was";
+  });
+  const CommandResult result = train(
+      run, {"--steps", "100000000", "--save-every", "20s", "--keep-last", "2", "--save-async"});
+  taker.join();
+  EXPECT_EQ(result.exit_code, 73) << result.err;
+  EXPECT_NE(result.err.find(run), std::string::npos) << result.err;
+  EXPECT_TRUE(fs::exists(folder / "away/latest"));
+}
+
+}  // namespace

@@ -1,0 +1,100 @@
+// Starting, finding and ending processes for the launcher's tests.
+#include "tests/tools/launch/launch_runner.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+
+namespace test_support {
+
+CommandResult launch(std::vector<std::string> arguments,
+                     const std::map<std::string, std::string>& environment, int timeout_ms) {
+  arguments.insert(arguments.begin(), {engine_binary(), "launch"});
+  return run_command(arguments, environment, timeout_ms);
+}
+
+Running::Running(const std::vector<std::string>& argv,
+                 const std::map<std::string, std::string>& environment) {
+  write_text(folder_ / "out", "");
+  write_text(folder_ / "err", "");
+  pid_ = fork();
+  if (pid_ < 0) throw std::runtime_error("fork failed");
+  if (pid_ > 0) return;
+  setpgid(0, 0);
+  dup2(open("/dev/null", O_RDONLY), 0);
+  dup2(open((folder_ / "out").c_str(), O_WRONLY | O_APPEND), 1);
+  dup2(open((folder_ / "err").c_str(), O_WRONLY | O_APPEND), 2);
+  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& a : argv) arguments.push_back(const_cast<char*>(a.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  _exit(127);
+}
+
+Running::~Running() {
+  if (pid_ <= 0) return;
+  kill(-pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+int Running::wait(int timeout_ms) {
+  int status = 0;
+  const bool ended =
+      eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, timeout_ms);
+  if (!ended) {
+    kill(-pid_, SIGKILL);
+    waitpid(pid_, &status, 0);
+  }
+  pid_ = 0;
+  return !ended ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::vector<pid_t> processes_with(const std::string& mark) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const pid_t pid = static_cast<pid_t>(std::atoi(entry.path().filename().c_str()));
+    if (pid <= 0 || pid == getpid()) continue;
+    if (test_support::command_line_of(pid).find(mark) != std::string::npos) found.push_back(pid);
+  }
+  return found;
+}
+
+std::string unique_sleep() {
+  static std::atomic<int> next{0};
+  return std::to_string(90'000) + "." + std::to_string(getpid()) + "0" +
+         std::to_string(next.fetch_add(1));
+}
+
+std::size_t sleepers(const std::string& mark) {
+  std::size_t count = 0;
+  for (const pid_t pid : processes_with("sleep"))
+    count += test_support::command_line_of(pid) == std::string("sleep") + '\0' + mark + '\0';
+  return count;
+}
+
+bool eventually(const std::function<bool()>& condition, int timeout_ms) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return "";
+  const std::size_t start = text.rfind('\n', end);
+  return text.substr(start + 1, end - start);
+}
+
+}  // namespace test_support

@@ -1,0 +1,288 @@
+// The meeting under pressure: strangers at the door, many starts, many jobs, many ranks; and which
+// doors there are.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "tests/support/test_support.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using test_support::TemporaryDirectory;
+
+std::vector<std::string> tiny_train(std::vector<std::string> more) {
+  std::vector<std::string> argv = {test_support::engine_binary(),
+                                   "train",
+                                   "--model",
+                                   "mlp",
+                                   "--dataset",
+                                   "synthetic",
+                                   "--synthetic-shape",
+                                   "4x4x1",
+                                   "--synthetic-size",
+                                   "64",
+                                   "--batch-size",
+                                   "64",
+                                   "--eval-every",
+                                   "0",
+                                   "--threads",
+                                   "1"};
+  argv.insert(argv.end(), more.begin(), more.end());
+  if (std::ranges::find(more, "--synthetic-size") == more.end())
+    argv.insert(argv.end(), {"--synthetic-size", "64"});
+  return argv;
+}
+
+// A running program whose output goes to a file; killed with the object.
+class Process {
+ public:
+  Process(const std::vector<std::string>& argv, const std::string& output) {
+    std::vector<char*> pointers;
+    for (const std::string& a : argv) pointers.push_back(const_cast<char*>(a.c_str()));
+    pointers.push_back(nullptr);
+    test_support::write_text(output, "");
+    pid_ = fork();
+    if (pid_ != 0) return;
+    if (freopen(output.c_str(), "w", stdout) == nullptr || dup2(STDOUT_FILENO, STDERR_FILENO) < 0)
+      _exit(126);
+    execv(pointers[0], pointers.data());
+    _exit(127);
+  }
+  ~Process() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  int pid() const { return pid_; }
+  void signal(int number) const { kill(pid_, number); }
+  // 128 + N for signal N; -1 while it runs at the end of `patience`.
+  int wait(std::chrono::seconds patience) {
+    for (const auto end = Clock::now() + patience; Clock::now() < end;
+         std::this_thread::sleep_for(5ms)) {
+      int status = 0;
+      if (waitpid(pid_, &status, WNOHANG) != pid_) continue;
+      pid_ = -1;
+      return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    return -1;
+  }
+
+ private:
+  int pid_ = -1;
+};
+
+sockaddr_in loopback(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  return address;
+}
+
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = loopback(0);
+  socklen_t size = sizeof address;
+  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+long resident_kib(int pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind("VmRSS:", 0) == 0) return std::stol(line.substr(6));
+  return -1;
+}
+
+bool wait_for_text(const std::string& path, const std::string& text) {
+  for (const auto end = Clock::now() + 20s; Clock::now() < end; std::this_thread::sleep_for(20ms))
+    if (test_support::read_text(path).find(text) != std::string::npos) return true;
+  return false;
+}
+
+// One stranger: connects, says something that is no greeting, and hangs up with a reset (no port
+// stays in TIME_WAIT).
+bool annoy(int port, std::mt19937& random) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const linger now{1, 0};
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+  const sockaddr_in address = loopback(port);
+  const bool connected =
+      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  char garbage[64];
+  for (char& c : garbage) c = static_cast<char>(random());
+  if (connected) static_cast<void>(send(fd, garbage, random() % sizeof garbage, MSG_NOSIGNAL));
+  close(fd);
+  return connected;
+}
+
+TEST(Strangers, CostNothingButTheirConnections) {
+  const int port = free_port(), strangers = 100'000;
+  const TemporaryDirectory folder;
+  const auto rank = [&](int r) {
+    return tiny_train({"--steps", "100000000", "--synthetic-size", "6400", "--log-every", "50",
+                       "--init-method", "tcp://127.0.0.1:" + std::to_string(port), "--rank",
+                       std::to_string(r), "--world-size", "2"});
+  };
+  Process zero(rank(0), folder / "zero"), one(rank(1), folder / "one");
+  ASSERT_TRUE(wait_for_text(folder / "zero", "Step [")) << test_support::read_text(folder / "zero");
+  const long before = resident_kib(zero.pid());
+  std::mt19937 random(3);
+  int connected = 0;
+  const auto begin = Clock::now();
+  for (int i = 0; i < strangers; ++i) connected += annoy(port, random) ? 1 : 0;
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const std::string log = test_support::read_text(folder / "zero");
+  const long after = resident_kib(zero.pid());
+  std::printf("%d of %d connections taken in %.1f s; resident memory of rank 0: %ld -> %ld KiB\n",
+              connected, strangers, seconds, before, after);
+  EXPECT_GT(connected, strangers * 9 / 10);
+  EXPECT_LT(after, before + 16 * 1024);
+  std::this_thread::sleep_for(300ms);
+  EXPECT_GT(test_support::read_text(folder / "zero").size(), log.size()) << "training stands still";
+  EXPECT_LE(std::ranges::count(log, '\n'), 100'000) << "a line for each stranger?";
+  zero.signal(SIGINT);
+  one.signal(SIGINT);
+  EXPECT_EQ(zero.wait(15s), 130) << test_support::read_text(folder / "zero").substr(0, 2000);
+  EXPECT_EQ(one.wait(15s), 130);
+}
+
+// Local addresses, as /proc/net/tcp writes them, of the listening sockets that these processes
+// hold.
+std::set<std::string> listening(const std::vector<int>& pids) {
+  std::set<std::string> sockets, found;
+  for (const int pid : pids) {
+    std::error_code gone;
+    for (const auto& fd :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", gone)) {
+      const std::string target = std::filesystem::read_symlink(fd.path(), gone).string();
+      if (target.rfind("socket:[", 0) == 0) sockets.insert(target.substr(8, target.size() - 9));
+    }
+  }
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream lines(table);
+    std::string line;
+    for (std::getline(lines, line); std::getline(lines, line);) {
+      std::istringstream fields(line);
+      std::string number, local, remote, state, skipped, inode;
+      fields >> number >> local >> remote >> state;
+      for (int i = 0; i < 5; ++i) fields >> skipped;
+      fields >> inode;
+      if (state == "0A" && sockets.contains(inode)) found.insert(local.substr(0, local.find(':')));
+    }
+  }
+  return found;
+}
+
+std::vector<int> with_children(int pid) {
+  std::vector<int> pids = {pid};
+  std::ifstream children("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) +
+                         "/children");
+  for (int child = 0; children >> child;) {
+    const std::vector<int> below = with_children(child);
+    pids.insert(pids.end(), below.begin(), below.end());
+  }
+  return pids;
+}
+
+TEST(Doors, AreOnLoopbackOnlyWhereAllRanksAreOnOneHost) {
+  std::istringstream listed(test_support::run_command({test_support::engine_binary(), "env"}).out);
+  int tried = 0;
+  for (std::string word, backend, usable; listed >> word;) {
+    if (word != "backend") continue;
+    listed >> backend >> usable;
+    if (usable != "usable" || backend == "inproc") continue;
+    const TemporaryDirectory folder;
+    Process job(tiny_train({"--steps", "100000000", "--synthetic-size", "6400", "--spawn", "2",
+                            "--backend", backend, "--log-every", "50"}),
+                folder / "log");
+    std::set<std::string> doors;
+    for (const auto end = Clock::now() + 20s;
+         Clock::now() < end &&
+         test_support::read_text(folder / "log").find("Step [") == std::string::npos;
+         std::this_thread::sleep_for(2ms))
+      doors.merge(listening(with_children(job.pid())));
+    doors.merge(listening(with_children(job.pid())));
+    EXPECT_EQ(doors, std::set<std::string>{"0100007F"}) << backend;  // 127.0.0.1
+    job.signal(SIGINT);
+    EXPECT_EQ(job.wait(15s), 130) << backend;
+    ++tried;
+  }
+  EXPECT_GT(tried, 0);
+}
+
+TEST(Starts, ThreeHundredInARow) {
+  for (int i = 0; i < 300; ++i) {
+    const auto result = test_support::run_command(tiny_train({"--steps", "1", "--spawn", "2"}));
+    ASSERT_EQ(result.exit_code, 0) << "start " << i << ": " << result.err;
+  }
+}
+
+TEST(Starts, EightJobsAtOnceByTheirOwnPorts) {
+  const TemporaryDirectory folder;
+  std::vector<std::thread> jobs;
+  std::vector<int> codes(8, -1);
+  for (std::size_t j = 0; j < codes.size(); ++j)
+    jobs.emplace_back([&, j] {
+      codes[j] = 0;
+      for (int i = 0; i < 10 && codes[j] == 0; ++i)
+        codes[j] =
+            test_support::run_command(tiny_train({"--steps", "2", "--spawn", "2"})).exit_code;
+    });
+  for (std::thread& t : jobs) t.join();
+  EXPECT_EQ(codes, std::vector<int>(8, 0));
+}
+
+TEST(Starts, RanksMayComeInAnyOrder) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 20; ++round) {
+    const TemporaryDirectory folder;
+    const int port = free_port();
+    std::vector<int> order = {0, 1, 2, 3};
+    std::ranges::shuffle(order, random);
+    std::vector<std::unique_ptr<Process>> ranks;
+    for (const int r : order) {
+      const std::string method = round % 2 == 0 ? "tcp://127.0.0.1:" + std::to_string(port)
+                                                : "file://" + (folder / "meeting");
+      ranks.push_back(
+          std::make_unique<Process>(tiny_train({"--steps", "1", "--init-method", method, "--rank",
+                                                std::to_string(r), "--world-size", "4"}),
+                                    folder / std::to_string(r)));
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
+    }
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      ASSERT_EQ(ranks[i]->wait(30s), 0)
+          << "rank " << order[i] << ": "
+          << test_support::read_text(folder / std::to_string(order[i]));
+    EXPECT_FALSE(std::filesystem::exists(folder / "meeting"));
+  }
+}
+
+TEST(Starts, ThirtyTwoRanks) {
+  const auto begin = Clock::now();
+  const auto result = test_support::run_command(tiny_train({"--steps", "1", "--spawn", "32"}));
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("32 ranks"), std::string::npos);
+  std::printf("32 ranks started, met, trained a step and left in %.2f s\n", seconds);
+}
+
+}  // namespace

@@ -1,0 +1,270 @@
+// Which device a rank takes: options, local ranks, schedulers; ranks that would share one; where
+// saved arrays go.
+#include "tools/machine/device_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "engine/core/cuda_runtime.h"
+#include "io/base/io_error.h"
+#include "tests/support/test_support.h"
+#include "tools/workers/worker_threads.h"
+
+namespace {
+
+using engine::Device;
+using tools::DeviceRequest;
+using Variables = std::map<std::string, std::string>;
+
+tools::DeviceChoice choose(const DeviceRequest& request, int visible,
+                           const Variables& variables = {}) {
+  return tools::choose_device(
+      request,
+      [&](const std::string& name) {
+        const auto found = variables.find(name);
+        return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
+      },
+      [&] {
+        return tools::VisibleDevices{visible, visible > 0 ? "" : "no CUDA device (none)"};
+      });
+}
+
+std::string chosen(const DeviceRequest& request, int visible, const Variables& variables = {}) {
+  return engine::to_string(choose(request, visible, variables).device);
+}
+
+std::string refusal(const DeviceRequest& request, int visible, const Variables& variables = {}) {
+  try {
+    return "chose " + chosen(request, visible, variables);
+  } catch (const io::ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(DeviceChoice, LocalRanksTakeTheDeviceOfTheirNumber) {
+  for (const char* device : {"auto", "cuda"})
+    for (int rank = 0; rank < 4; ++rank)
+      EXPECT_EQ(chosen({.device = device, .local_rank = rank, .local_world = 4}, 4),
+                "cuda:" + std::to_string(rank));
+  EXPECT_EQ(choose({.device = "cuda", .local_rank = 1, .local_world = 2}, 4).reason,
+            "local rank 1 of 2, 4 CUDA devices visible");
+  EXPECT_EQ(choose({}, 4).reason,
+            "auto: local rank 0 of 1, 4 CUDA devices visible; --gpu-devices 0-3 uses all");
+  EXPECT_EQ(choose({}, 1).reason, "auto: local rank 0 of 1, 1 CUDA device visible");
+}
+
+TEST(DeviceChoice, TheOneThatTheSchedulerShows) {
+  // srun --gpus-per-task=1: each rank sees one device, whatever its local rank.
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS"}) {
+    const DeviceRequest third{.device = "cuda", .local_rank = 3, .local_world = 4};
+    EXPECT_EQ(chosen(third, 1, {{name, "2"}}), "cuda:0");
+    EXPECT_EQ(choose(third, 1, {{name, "2"}}).reason,
+              "the one that " + std::string(name) + "=2 shows");
+    // An entry that hides nothing says nothing about this rank.
+    EXPECT_EQ(chosen(third, 4, {{name, "2"}}), "cuda:3");
+  }
+  EXPECT_EQ(chosen({.device = "cuda", .local_rank = 1, .local_world = 2}, 2,
+                   {{"CUDA_VISIBLE_DEVICES", "4,7"}}),
+            "cuda:1");
+  EXPECT_EQ(chosen({.device = "cuda", .local_rank = 1, .local_world = 2}, 1,
+                   {{"CUDA_VISIBLE_DEVICES", "MIG-1f2e"}}),
+            "cuda:0");
+}
+
+TEST(DeviceChoice, MoreRanksThanDevicesIsAnErrorOnEachOfThem) {
+  for (const char* device : {"auto", "cuda"})
+    for (int rank = 0; rank < 3; ++rank) {
+      const DeviceRequest request{.device = device, .local_rank = rank, .local_world = 3};
+      EXPECT_EQ(
+          refusal(request, 2),
+          "--device " + std::string(device) +
+              ": 3 ranks are on this host, but 2 CUDA devices are visible to this process; start "
+              "fewer ranks, let the scheduler show each its own, or give --device cpu");
+      EXPECT_NE(refusal(request, 1).find("3 ranks are on this host, but 1 CUDA device is visible"),
+                std::string::npos);
+      EXPECT_EQ(chosen(request, 2, {{"ENGINE_ALLOW_SHARED_GPU", "1"}}),
+                "cuda:" + std::to_string(rank % 2));
+      EXPECT_NE(refusal(request, 2, {{"ENGINE_ALLOW_SHARED_GPU", "0"}}).find("3 ranks"),
+                std::string::npos);
+    }
+}
+
+TEST(DeviceChoice, AnExplicitDeviceWins) {
+  EXPECT_EQ(chosen({.device = "cuda:1", .local_rank = 0, .local_world = 8}, 2), "cuda:1");
+  EXPECT_EQ(chosen({.device = "cuda:0"}, 1, {{"CUDA_VISIBLE_DEVICES", "5"}}), "cuda:0");
+  EXPECT_EQ(refusal({.device = "cuda:2"}, 2),
+            "--device: there is no cuda:2, 2 CUDA devices are visible to this process");
+  EXPECT_EQ(refusal({.device = "cuda:5"}, 1, {{"CUDA_VISIBLE_DEVICES", "5"}}),
+            "--device: there is no cuda:5, 1 CUDA device is visible to this process");
+  EXPECT_EQ(choose({.device = "cpu"}, 4).device, Device{});
+}
+
+TEST(DeviceChoice, ReplicasOfAProcessTakeTheirPlaceInTheList) {
+  const DeviceRequest first{.devices = {"cuda:3", "cuda:1"}, .replica = 0},
+      second{.devices = first.devices, .replica = 1};
+  EXPECT_EQ(chosen(first, 4), "cuda:3");
+  EXPECT_EQ(chosen(second, 4), "cuda:1");
+  for (const DeviceRequest& request : {first, second})
+    EXPECT_EQ(refusal(request, 2),
+              "--gpu-devices: there is no cuda:3, 2 CUDA devices are visible to this process");
+  EXPECT_EQ(refusal(first, 0), "--gpu-devices: there is no cuda:3, no CUDA device (none)");
+  EXPECT_EQ(chosen({.devices = {"cpu:0", "cpu:1"}, .replica = 1}, 0), "cpu:1");
+}
+
+TEST(DeviceChoice, OnlyAutoFallsToTheCpuAndSaysSo) {
+  EXPECT_EQ(choose({}, 0).device, Device{});
+  EXPECT_EQ(choose({}, 0).reason, "auto: no CUDA device (none)");
+  EXPECT_EQ(choose({.cpu_only = "--dtype f64"}, 2).device, Device{});
+  EXPECT_EQ(choose({.cpu_only = "--dtype f64"}, 2).reason,
+            "auto: --dtype f64 is computed on the CPU");
+  EXPECT_EQ(refusal({.device = "cuda", .cpu_only = "--dtype f64"}, 2),
+            "--dtype f64 is computed on the CPU, not on cuda; leave one of them out");
+  EXPECT_EQ(refusal({.devices = {"cuda:0"}, .cpu_only = "--compress topk"}, 2),
+            "--compress topk is computed on the CPU, not on cuda:0; leave one of them out");
+  EXPECT_EQ(refusal({.amp = "O1", .cpu_only = "--compress topk"}, 2),
+            "--amp O1 is for CUDA devices: --compress topk is computed on the CPU");
+  EXPECT_EQ(refusal({.device = "cuda"}, 0),
+            "--device cuda: no CUDA device (none); give --device cpu");
+  EXPECT_EQ(refusal({.device = "cuda:0"}, 0),
+            "--device cuda:0: no CUDA device (none); give --device cpu");
+  EXPECT_EQ(refusal({.amp = "bf16"}, 0), "--amp bf16 is for CUDA devices: no CUDA device (none)");
+  EXPECT_EQ(chosen({.amp = "bf16"}, 1), "cuda:0");
+}
+
+TEST(DeviceChoice, TheCpuIsChosenWithoutAskingForDevices) {
+  const auto never = []() -> tools::VisibleDevices { throw std::logic_error("asked"); };
+  const auto nothing = [](const std::string&) { return std::optional<std::string>(); };
+  EXPECT_EQ(tools::choose_device({.device = "cpu"}, nothing, never).device, Device{});
+  EXPECT_EQ(tools::choose_device({.devices = {"cpu:0"}}, nothing, never).device, Device{});
+}
+
+// --- ranks that would share a device
+// ---------------------------------------------------------------------------------
+
+class SharedDevices : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (engine::cuda::device_count() == 0) GTEST_SKIP() << engine::cuda::missing();
+  }
+  // Each rank, a thread, chose the device of this number. What they all say.
+  static std::vector<std::string> ranks_with(const std::vector<int>& numbers) {
+    std::vector<std::string> said(numbers.size());
+    tools::run_inproc_ranks(
+        static_cast<int>(numbers.size()), 20'000, [&](std::unique_ptr<backends::Group> group) {
+          const auto rank = static_cast<std::size_t>(group->rank());
+          const auto control = group->make_communicator();
+          const Device device =
+              numbers[rank] < 0 ? Device{} : Device{Device::Kind::kCuda, numbers[rank]};
+          try {
+            tools::check_devices_apart({device, ""}, *group, *control);
+            said[rank] = "fine";
+          } catch (const io::ConfigError& error) {
+            said[rank] = error.what();
+          }
+          return 0;
+        });
+    return said;
+  }
+};
+
+TEST_F(SharedDevices, AreAnErrorOnEveryRank) {
+  for (const std::string& text : ranks_with({-1, 0, -1, 0})) {
+    EXPECT_NE(text.find("ranks 1 and 3 on host"), std::string::npos) << text;
+    EXPECT_NE(text.find("both chose the CUDA device GPU-"), std::string::npos) << text;
+  }
+  EXPECT_EQ(ranks_with({-1, -1, 0}), (std::vector<std::string>{"fine", "fine", "fine"}));
+  EXPECT_EQ(ranks_with({0}), std::vector<std::string>{"fine"});
+  if (engine::cuda::device_count() > 1) {
+    EXPECT_EQ(ranks_with({0, 1}), (std::vector<std::string>{"fine", "fine"}));
+    EXPECT_NE(ranks_with({1, 0, 1})[1].find("ranks 0 and 2"), std::string::npos);
+  }
+  setenv("ENGINE_ALLOW_SHARED_GPU", "1", 1);
+  EXPECT_EQ(ranks_with({0, 0}), (std::vector<std::string>{"fine", "fine"}));
+  unsetenv("ENGINE_ALLOW_SHARED_GPU");
+}
+
+// --- where saved arrays go
+// -------------------------------------------------------------------------------------------
+
+struct Remap {
+  const char *spec, *saved, *own;
+  int visible;
+  const char* expected;  // a device, or what the refusal says
+};
+
+constexpr Remap kRemaps[] = {
+    {"auto", "cuda:3", "cuda:1", 2, "cuda:1"},  // a checkpoint of a larger machine
+    {"auto", "cuda:3", "cpu:0", 0, "cpu:0"},
+    {"auto", "cpu:0", "cuda:0", 1, "cuda:0"},
+    {"cpu", "cuda:3", "cuda:1", 2, "cpu:0"},  // host memory, from which cuda:1 is filled
+    {"cpu", "cuda:3", "cpu:1", 0, "cpu:1"},
+    {"cuda:1", "cuda:0", "cuda:1", 2, "cuda:1"},
+    {"cuda:0=cuda:1", "cuda:0", "cuda:1", 2, "cuda:1"},  // each rank says its own local rank
+    {"cuda:0=cuda:1,cuda:1=cpu,cpu=cuda:1", "cpu:0", "cuda:1", 2, "cuda:1"},
+    {"cuda:0=cuda:1,cuda:1=cpu,cpu=cuda:1", "cuda:1", "cuda:1", 2, "cpu:0"},
+    {"cuda:7", "cuda:0", "cuda:1", 2,
+     "map-location sends arrays saved on cuda:0 to cuda:7, but there is no cuda:7: 2 CUDA devices "
+     "are visible, and this rank "
+     "computes on cuda:1"},
+    {"cuda:3=cuda:0", "cuda:3", "cuda:1", 2,
+     "map-location sends arrays saved on cuda:3 to cuda:0, but this rank computes on cuda:1 and "
+     "fills no other device (auto: "
+     "its own)"},
+    {"cuda:0=cuda:1", "cuda:2", "cuda:1", 2,
+     "map-location says nothing about cuda:2, where an array was saved"},
+    {"cuda", "cpu:0", "cpu:0", 0,
+     "map-location sends arrays saved on cpu:0 to cuda:0, but there is no cuda:0: no CUDA device "
+     "is visible, and this rank "
+     "computes on cpu:0"},
+    {"cuda", "cpu:0", "cpu:0", 1,
+     "map-location sends arrays saved on cpu:0 to cuda:0, but this rank computes on cpu:0 and "
+     "fills no other device (auto: its "
+     "own)"},
+};
+
+TEST(PlaceArray, RemapsAndRefusals) {
+  for (const Remap& remap : kRemaps) {
+    std::string found;
+    try {
+      found = engine::to_string(tools::place_array(io::DeviceMap::parse(remap.spec), remap.saved,
+                                                   engine::parse_device(remap.own), remap.visible));
+    } catch (const io::ConfigError& error) {
+      found = error.what();
+    }
+    EXPECT_EQ(found, remap.expected) << remap.spec << ": " << remap.saved << " on " << remap.own;
+  }
+}
+
+// --- what people are told
+// --------------------------------------------------------------------------------------------
+
+test_support::CommandResult engine_with(const std::string& gpus,
+                                        std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), test_support::engine_binary());
+  return test_support::run_command(arguments, {{"ENGINE_EMULATED_GPUS", gpus}}, 60'000);
+}
+
+TEST(Programs, ListTheDevicesOrSayWhyThereIsNone) {
+  const int count = engine::cuda::device_count();
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"env"}, {"env", "--format", "json"}, {"doctor"}}) {
+    const test_support::CommandResult none = engine_with("0", command);
+    const bool emulated = engine::cuda::missing().empty() &&
+                          tools::gpu_lines().front().find("emulated") != std::string::npos;
+    if (count == 0 || emulated) {
+      EXPECT_TRUE(none.out.find("no CUDA") != std::string::npos) << none.out << none.err;
+    }
+    if (!emulated) continue;
+    const test_support::CommandResult some = engine_with("2", command);
+    EXPECT_NE(some.out.find("CUDA runtime "), std::string::npos) << some.out << some.err;
+    EXPECT_NE(some.out.find("cuda:0 emulated GPU, 4.0 GiB, compute capability 8.0"),
+              std::string::npos)
+        << some.out;
+    EXPECT_NE(some.out.find("cuda:1 emulated GPU"), std::string::npos) << some.out;
+    EXPECT_EQ(some.out.find("cuda:2"), std::string::npos) << some.out;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,173 @@
+// The option table, and values from TOML files and the environment: precedence, names, types,
+// messages with file and line.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+
+#include "io/base/io_error.h"
+#include "tests/support/test_support.h"
+#include "tools/options/run_config.h"
+
+namespace {
+
+using io::ConfigError;
+using tools::ConfigValues;
+
+class ConfigFiles : public testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& text) {
+    test_support::write_text(folder_ / name, text);
+    return folder_ / name;
+  }
+  ConfigValues read(const std::string& text) {
+    ConfigValues values;
+    tools::apply_config_file(write("run.toml", text), values);
+    return values;
+  }
+  // The message of the ConfigError that `text` must cause.
+  std::string fault(const std::string& text) {
+    try {
+      read(text);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "accepted: " << text;
+    return "";
+  }
+  test_support::TemporaryDirectory folder_;
+};
+
+TEST(OptionTable, NamesAreUniqueAndDefaultsAreOfTheirType) {
+  std::set<std::string> names;
+  for (const tools::OptionSpec& option : tools::train_options()) {
+    EXPECT_TRUE(names.insert(option.name).second) << option.name;
+    EXPECT_TRUE(tools::canonical_text(option, option.default_value)) << option.name;
+    EXPECT_NE(std::string(option.help), "") << option.name;
+  }
+  EXPECT_EQ(tools::find_option("sync_every"), tools::find_option("sync-every"));
+  EXPECT_EQ(tools::find_option("ampere"), nullptr);
+}
+
+TEST(OptionTable, NumbersOfDevicesHaveOneSpelling) {
+  const tools::OptionSpec& option = *tools::find_option("gpu-devices");
+  EXPECT_EQ(tools::canonical_text(option, "0 1"), "0,1");
+  EXPECT_EQ(tools::canonical_text(option, "2-4, 0"), "2,3,4,0");
+  EXPECT_EQ(tools::canonical_text(option, "none"), "none");
+  EXPECT_EQ(tools::canonical_text(option, ""), "");
+  EXPECT_EQ(tools::canonical_text(option, "1-0"), std::nullopt);
+}
+
+TEST(OptionTable, NearestNameForgivesTypingErrorsOnly) {
+  const std::vector<std::string> names{"batch-size", "lr", "lr-scale", "sync-every"};
+  EXPECT_EQ(base::nearest_name("batchsize", names), "batch-size");
+  EXPECT_EQ(base::nearest_name("bacth_size", names), "batch-size");
+  EXPECT_EQ(base::nearest_name("sync-evry", names), "sync-every");
+  EXPECT_EQ(base::nearest_name("rl", names), "lr");
+  EXPECT_EQ(base::nearest_name("momentum", names), "");
+  EXPECT_EQ(base::nearest_name(std::string(100'000, 'x'), names), "");
+}
+
+TEST_F(ConfigFiles, KeysAtTheTopAndInTablesOfTheirGroup) {
+  const ConfigValues values = read(
+      "model = 'mlp'\nbatch_size = 64\n[optimiser]\nlr = 0.1\nlr-step-epochs = [3, 5]\nnesterov = "
+      "true\nmomentum = 1\n"
+      "[state]\nsave-every = 500\n[compute]\ngpu-devices = [0, 2]\n");
+  EXPECT_EQ(values.at("model").value, "mlp");
+  EXPECT_EQ(values.at("batch-size").value, "64");
+  EXPECT_EQ(values.at("lr").value, "0.1");
+  EXPECT_EQ(values.at("lr").source, folder_ / "run.toml:4");
+  EXPECT_EQ(values.at("lr-step-epochs").value, "3,5");
+  EXPECT_EQ(values.at("nesterov").value, "true");
+  EXPECT_EQ(values.at("momentum").value, "1");
+  EXPECT_EQ(values.at("save-every").value, "500");
+  EXPECT_EQ(values.at("gpu-devices").value, "0,2");
+  EXPECT_EQ(read("gpu-devices = 3\n").at("gpu-devices").value, "3");
+}
+
+TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
+  EXPECT_EQ(fault("model = 'mlp'\nbatchsize = 3\n"),
+            (folder_ / "run.toml") + ":2: unknown key 'batchsize'; did you mean 'batch-size'?");
+  EXPECT_EQ(fault("qqqqqqqq = 3\n"), (folder_ / "run.toml") + ":1: unknown key 'qqqqqqqq'");
+  EXPECT_EQ(fault("\nlr = 'fast'\n"),
+            (folder_ / "run.toml") + ":2: 'lr' is a string; expected a number");
+  EXPECT_EQ(fault("epochs = 1.5\n"),
+            (folder_ / "run.toml") + ":1: 'epochs' is a real number; expected an integer");
+  EXPECT_EQ(fault("shuffle = 1\n"),
+            (folder_ / "run.toml") + ":1: 'shuffle' is an integer; expected true or false");
+  EXPECT_EQ(fault("model = 3\n"),
+            (folder_ / "run.toml") + ":1: 'model' is an integer; expected UTF-8 text");
+  EXPECT_EQ(fault("sync = true\n"), (folder_ / "run.toml") +
+                                        ":1: 'sync' is a boolean; expected one of grad, params, "
+                                        "post-local, slowmo, diloco, none");
+  EXPECT_EQ(fault("lr-step-epochs = [3, 'x']\n"),
+            (folder_ / "run.toml") +
+                ":1: 'lr-step-epochs' is a list with a string in it; expected integers");
+  EXPECT_EQ(fault("lr = 1979-05-27\n"),
+            (folder_ / "run.toml") + ":1: 'lr' is a date or time; expected a number");
+  EXPECT_EQ(fault("[sync]\nlr = 1\n"),
+            (folder_ / "run.toml") +
+                ":2: 'lr' belongs in [optimiser] or at the top level, not in [sync]");
+  EXPECT_EQ(fault("sync-every = 1\nsync_every = 2\n").find(folder_ / "run.toml:"), 0u);
+  EXPECT_NE(fault("lr = 1\n[optimiser]\nlr = 2\n").find("'lr' is given twice, first at "),
+            std::string::npos);
+  EXPECT_NE(fault("lr = = 1\n").find("run.toml:1: not TOML: "), std::string::npos);
+  EXPECT_NE(fault("lr = 1\nlr = 2\n").find("run.toml:2: not TOML: "), std::string::npos);
+  EXPECT_NE(fault(std::string("lr = 1\n\0\xff\n", 9)).find("run.toml:2: not TOML: "),
+            std::string::npos);
+  EXPECT_NE(fault(std::string(2 << 20, '#')).find("larger than 1 MiB"), std::string::npos);
+  EXPECT_NE(fault("[optimiser.lr]\nx = 1\n").find("'lr' is a table"), std::string::npos);
+  EXPECT_NE(fault("[[optimiser]]\nlr = 1\n").find("unknown key 'optimiser'"), std::string::npos);
+}
+
+TEST_F(ConfigFiles, MissingFileAndFolderAreErrors) {
+  ConfigValues values;
+  EXPECT_THROW(tools::apply_config_file(folder_ / "none.toml", values), ConfigError);
+  EXPECT_THROW(tools::apply_config_file(folder_.path().string(), values), ConfigError);
+}
+
+TEST_F(ConfigFiles, IncludedValuesHoldWhereTheFileSaysNothing) {
+  std::filesystem::create_directory(folder_ / "sub");
+  write("sub/base.toml", "include = 'deep.toml'\nlr = 1.0\nseed = 5\n");
+  write("sub/deep.toml", "seed = 6\nlimit = 7\n");
+  write("late.toml", "seed = 8\n");
+  const ConfigValues values = read("include = ['sub/base.toml', 'late.toml']\nlr = 2.0\n");
+  EXPECT_EQ(values.at("lr").value, "2");
+  EXPECT_EQ(values.at("seed").value, "8");
+  EXPECT_EQ(values.at("limit").value, "7");
+  EXPECT_NE(values.at("limit").source.find("deep.toml:2"), std::string::npos);
+}
+
+TEST_F(ConfigFiles, IncludesInACircleAreRefused) {
+  write("other.toml", "include = 'run.toml'\n");
+  EXPECT_NE(fault("include = 'other.toml'\n").find("includes itself"), std::string::npos);
+  EXPECT_NE(fault("include = 'none.toml'\n").find("none.toml cannot be read"), std::string::npos);
+  EXPECT_NE(fault("include = 3\n").find("'include' is an integer"), std::string::npos);
+}
+
+TEST_F(ConfigFiles, CommandLineThenEnvironmentThenFileThenDefault) {
+  setenv("ENGINE_SEED", "2", 1);
+  setenv("ENGINE_LR", "0.2", 1);
+  setenv("ENGINE_SYNC_EVERY", "", 1);
+  setenv("ENGINE_NOT_AN_OPTION", "x", 1);
+  ConfigValues values{{"seed", {"1", "--seed"}}};
+  tools::apply_environment(values);
+  tools::apply_config_file(write("run.toml", "seed = 3\nlr = 0.3\nlimit = 3\n"), values);
+  tools::apply_defaults(values);
+  for (const char* name : {"ENGINE_SEED", "ENGINE_LR", "ENGINE_SYNC_EVERY", "ENGINE_NOT_AN_OPTION"})
+    unsetenv(name);
+
+  EXPECT_EQ(values.at("seed").value, "1");
+  EXPECT_EQ(values.at("lr").value, "0.2");
+  EXPECT_EQ(values.at("lr").source, "ENGINE_LR");
+  EXPECT_EQ(values.at("limit").value, "3");
+  EXPECT_EQ(values.at("sync-every").source, "default");
+  EXPECT_EQ(values.size(), tools::train_options().size());
+  EXPECT_EQ(tools::precedence_of(values.at("seed")), tools::Precedence::kCommandLine);
+  EXPECT_EQ(tools::precedence_of(values.at("lr")), tools::Precedence::kEnvironment);
+  EXPECT_EQ(tools::precedence_of(values.at("limit")), tools::Precedence::kFile);
+  EXPECT_EQ(tools::precedence_of(values.at("epochs")), tools::Precedence::kDefault);
+  EXPECT_EQ(tools::precedence_of({"1", "ENGINE_x.toml:3"}), tools::Precedence::kFile);
+}
+
+}  // namespace

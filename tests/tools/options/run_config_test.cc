@@ -1,0 +1,445 @@
+// Resolving: defaults, ranges and choices with their messages, contradictions, TOML round trip,
+// digest.
+#include "tools/options/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include "io/base/io_error.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using io::ConfigError;
+using tools::ConfigValues;
+
+// Values as if from the command line: {"lr", "0.1"} came from --lr.
+ConfigValues flags(std::initializer_list<std::pair<std::string, std::string>> given) {
+  ConfigValues values{{"model", {"mlp", "--model"}}, {"dataset", {"mnist", "--dataset"}}};
+  for (const auto& [name, value] : given) values[name] = {value, "--" + name};
+  return values;
+}
+
+std::string fault(const ConfigValues& values) {
+  try {
+    tools::resolve_run_config(values);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "accepted";
+  return "";
+}
+
+TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
+  const tools::RunConfig config = tools::resolve_run_config(flags({}));
+  EXPECT_EQ(config.epochs, 1);
+  EXPECT_EQ(config.steps, 0);
+  EXPECT_EQ(config.batch_size, 128);
+  EXPECT_EQ(config.batch_size_per_device, 0);
+  EXPECT_EQ(config.sync, "grad");
+  EXPECT_EQ(config.lr, 0.05);
+  EXPECT_EQ(config.momentum, 0.9);
+  EXPECT_EQ(config.weight_decay, 0);
+  EXPECT_TRUE(config.shuffle);
+  EXPECT_FALSE(config.rank || config.world_size || config.local_rank);
+  EXPECT_EQ(config.rdzv_timeout_s, 300);
+  EXPECT_EQ(config.timeout_s, 600);
+  EXPECT_EQ(config.heartbeat_s, 1);
+  EXPECT_EQ(config.eval_every.every, 1);
+  EXPECT_TRUE(config.eval_every.epochs);
+  EXPECT_EQ(config.resume, "none");
+  EXPECT_EQ(config.origin.at("lr").value, "0.05");
+}
+
+TEST(RunConfig, AdamwHasItsOwnDefaults) {
+  const tools::RunConfig config = tools::resolve_run_config(flags({{"optimizer", "adamw"}}));
+  EXPECT_EQ(config.lr, 0.001);
+  EXPECT_EQ(config.weight_decay, 0.01);
+  EXPECT_EQ(config.momentum, 0);
+  EXPECT_EQ(config.adam_beta2, 0.999);
+}
+
+TEST(RunConfig, ValuesOfEveryType) {
+  const tools::RunConfig config = tools::resolve_run_config(flags({{"dataset", "synthetic"},
+                                                                   {"synthetic-shape", "32x16x3"},
+                                                                   {"steps", "500"},
+                                                                   {"rank", "1"},
+                                                                   {"world-size", "2"},
+                                                                   {"lr-schedule", "step"},
+                                                                   {"lr-step-epochs", "30,60"},
+                                                                   {"shuffle", "off"},
+                                                                   {"eval-every", "200"},
+                                                                   {"batch-size-per-device", "16"},
+                                                                   {"seed", "9223372036854775807"},
+                                                                   {"save-dir", "out"},
+                                                                   {"save-every", "2e"}}));
+  EXPECT_EQ(config.synthetic_shape, (std::array<std::int64_t, 3>{32, 16, 3}));
+  EXPECT_EQ(config.steps, 500);
+  EXPECT_EQ(config.rank, 1);
+  EXPECT_EQ(config.world_size, 2);
+  EXPECT_EQ(config.lr_step_epochs, (std::vector<std::int64_t>{30, 60}));
+  EXPECT_FALSE(config.shuffle);
+  EXPECT_EQ(config.eval_every.every, 200);
+  EXPECT_FALSE(config.eval_every.epochs);
+  EXPECT_EQ(config.batch_size, 0);
+  EXPECT_EQ(config.batch_size_per_device, 16);
+  EXPECT_EQ(config.seed, 9223372036854775807u);
+  EXPECT_EQ(config.save_every.every, 2);
+  EXPECT_TRUE(config.save_every.epochs);
+  EXPECT_EQ(config.origin.at("epochs").source, "not used");
+}
+
+TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
+  EXPECT_EQ(fault(flags({{"lr", "-1"}})), "--lr is '-1' (from --lr); expected a number above 0");
+  EXPECT_EQ(fault(flags({{"lr", "fast"}})), "--lr is 'fast' (from --lr); expected a number");
+  EXPECT_EQ(fault(flags({{"sync", "parms"}})),
+            "--sync is 'parms' (from --sync); expected one of grad, params, post-local, slowmo, "
+            "diloco, none; did you mean 'params'?");
+  EXPECT_EQ(fault(flags({{"epochs", "0"}})),
+            "--epochs is '0' (from --epochs); expected an integer from 1 to 1000000");
+  ConfigValues values = flags({});
+  values["momentum"] = {"1", "ENGINE_MOMENTUM"};
+  EXPECT_EQ(fault(values),
+            "--momentum is '1' (from ENGINE_MOMENTUM); expected a number from 0 to below 1");
+  EXPECT_NE(fault({}).find("no model: give --model"), std::string::npos);
+  EXPECT_NE(fault({{"model", {"mlp", "--model"}}}).find("no data set: give --dataset"),
+            std::string::npos);
+  EXPECT_EQ(fault(flags({{"colour", "red"}})), "unknown option 'colour' (from --colour)");
+}
+
+TEST(RunConfig, RefusesWhatThisVersionCannotDo) {
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"sync", "easgd"},
+                                                                  {"device", "gpu"},
+                                                                  {"dtype", "bf16"},
+                                                                  {"normalize", "imagenet"},
+                                                                  {"optimizer", "adam"},
+                                                                  {"progress", "always"}})
+    EXPECT_NE(fault(flags({{name, value}})).find("expected one of "), std::string::npos) << name;
+}
+
+TEST(RunConfig, RefusesValuesOutOfTypeOrRange) {
+  const std::initializer_list<std::pair<const char*, const char*>> bad = {
+      {"epochs", "1.5"},
+      {"epochs", " 1"},
+      {"epochs", "1x"},
+      {"epochs", "99999999999999999999"},
+      {"epochs", ""},
+      {"steps", "0"},
+      {"lr", "nan"},
+      {"lr", "inf"},
+      {"lr", "0"},
+      {"lr", "1e999"},
+      {"lr", ""},
+      {"momentum", "-0.1"},
+      {"weight-decay", "-1"},
+      {"clip-grad", "-1"},
+      {"shuffle", "maybe"},
+      {"eval-every", "e"},
+      {"eval-every", "-1e"},
+      {"eval-every", "2x"},
+      {"batch-size", "0"},
+      {"batch-size", "-8"},
+      {"prefetch", "0"},
+      {"workers", "-1"},
+      {"seed", "-1"},
+      {"timeout", "0"},
+      {"heartbeat", "-1"},
+      {"rdzv-timeout", "1e9"},
+      {"adam-beta1", "0.5"},
+      {"synthetic-size", "5"},
+      {"threads", "-1"},
+      {"bucket-cap-mb", "0"},
+      {"keep-last", "-1"},
+      {"model", "\xff"},
+      {"dataset", "imagenet"},
+      {"spawn", "-2"},
+      {"world-size", "0"},
+      {"local-rank", "-1"},
+      {"limit", "-1"},
+      {"log-every", "x"}};
+  for (const auto& [name, value] : bad) {
+    if (std::string(name) == "lr" && std::string(value).empty())
+      continue;  // no value: the optimizer's default
+    EXPECT_THROW(tools::resolve_run_config(flags({{name, value}})), ConfigError)
+        << name << "=" << value;
+  }
+  for (const char* shape : {"28", "28x28", "28x28x0", "28x28x1x1", "axbxc", "x28x1", "99999x1x1"})
+    EXPECT_THROW(
+        tools::resolve_run_config(flags({{"dataset", "synthetic"}, {"synthetic-shape", shape}})),
+        ConfigError)
+        << shape;
+  for (const char* epochs : {"0", "60,30", "30,30", "3,,4", "x"})
+    EXPECT_THROW(
+        tools::resolve_run_config(flags({{"lr-schedule", "step"}, {"lr-step-epochs", epochs}})),
+        ConfigError)
+        << epochs;
+}
+
+TEST(RunConfig, RefusesContradictions) {
+  const std::vector<ConfigValues> contradictions = {
+      flags({{"batch-size", "8"}, {"batch-size-per-device", "8"}}),
+      flags({{"epochs", "2"}, {"steps", "100"}}),
+      flags({{"sync-every", "8"}}),
+      flags({{"sync", "none"}, {"sync-every", "8"}}),
+      flags({{"sync", "params"}, {"delay-allreduce", "true"}}),
+      flags({{"reduction-order", "canonical"}, {"sync", "params"}}),
+      flags({{"reduction-order", "canonical"}, {"delay-allreduce", "true"}}),
+      flags({{"reduction-order", "canonical"}, {"buffers", "average"}}),
+      flags({{"reduction-order", "canonical"}, {"reduction-shards", "12"}}),
+      flags({{"reduction-shards", "4"}}),
+      flags({{"outer-lr", "0.5"}}),
+      flags({{"sync", "slowmo"}, {"outer-lr", "0.5"}}),
+      flags({{"sync", "diloco"}, {"slowmo-beta", "0.4"}}),
+      flags({{"sync", "params"}, {"compress", "topk"}}),
+      flags({{"compress", "bf16"}, {"topk-ratio", "0.5"}}),
+      flags({{"average-state", "all"}}),
+      flags({{"sync-island", "host"}}),
+      flags({{"sync", "post-local"}, {"sync-every", "8"}}),
+      flags({{"sync", "params"}, {"sync-schedule", "0:4"}, {"sync-every", "8"}}),
+      flags({{"sync", "params"}, {"sync-schedule", "0:4"}, {"sync-warmup", "8"}}),
+      flags({{"sync", "params"}, {"average-buffers", "true"}, {"buffers", "rank0"}}),
+      flags({{"rank", "0"}}),
+      flags({{"rank", "2"}, {"world-size", "2"}}),
+      flags({{"spawn", "2"}, {"rank", "0"}, {"world-size", "2"}}),
+      flags({{"spawn", "2"}, {"world-size", "2"}}),
+      flags({{"optimizer", "adamw"}, {"momentum", "0.5"}}),
+      flags({{"adam-beta1", "0.5"}}),
+      flags({{"nesterov", "true"}, {"momentum", "0"}}),
+      flags({{"lr-schedule", "step"}}),
+      flags({{"lr-step-epochs", "3"}}),
+      flags({{"lr-schedule", "cosine"}, {"lr-min", "1"}}),
+      flags({{"save-every", "5"}}),
+      flags({{"save-rank-models", "true"}}),
+      flags({{"resume", "auto"}}),
+      flags({{"resume", "a.ckpt"}, {"init-from", "b.ckpt"}}),
+  };
+  for (std::size_t i = 0; i < contradictions.size(); ++i)
+    EXPECT_THROW(tools::resolve_run_config(contradictions[i]), ConfigError) << "case " << i;
+  EXPECT_EQ(fault(contradictions[0]),
+            "--batch-size is '8' (from --batch-size) and --batch-size-per-device is '8' (from "
+            "--batch-size-per-device) "
+            "exclude each other; give only one");
+  EXPECT_EQ(fault(contradictions[2]),
+            "--sync-every is '8' (from --sync-every) and needs --sync "
+            "params|post-local|slowmo|diloco, but --sync is 'grad' "
+            "(from default)");
+}
+
+TEST(RunConfig, Devices) {
+  using Names = std::vector<std::string>;
+  const auto devices = [](const char* list) {
+    return tools::resolve_run_config(flags({{"gpu-devices", list}})).devices;
+  };
+  EXPECT_EQ(devices("0 1"), (Names{"cuda:0", "cuda:1"}));
+  EXPECT_EQ(devices("3,1"), (Names{"cuda:3", "cuda:1"}));
+  EXPECT_EQ(devices("0, 2-4 7"), (Names{"cuda:0", "cuda:2", "cuda:3", "cuda:4", "cuda:7"}));
+  EXPECT_EQ(devices("none"), Names{});
+  EXPECT_EQ(tools::resolve_run_config(flags({{"gpu-devices", "none"}})).device, "cpu");
+  EXPECT_EQ(
+      tools::resolve_run_config(flags({{"gpu-devices", "0-2"}})).origin.at("gpu-devices").value,
+      "0,1,2");
+  EXPECT_EQ(tools::resolve_run_config(flags({{"device", "cuda"}, {"gpu-devices", "1"}})).devices,
+            Names{"cuda:1"});
+  EXPECT_EQ(tools::resolve_run_config(flags({{"devices", "cuda:1,cuda:0"}})).devices,
+            (Names{"cuda:1", "cuda:0"}));
+  for (const char* device : {"auto", "cpu", "cuda", "cuda:0", "cuda:31"})
+    EXPECT_EQ(tools::resolve_run_config(flags({{"device", device}})).device, device);
+  for (const char* list : {"0 0", "0,1,1", "0-2,1", "-1", "0-", "2-1", "x", ",", "0,,1", "0,",
+                           "0 none", "1024", "0.5", " "})
+    EXPECT_NE(
+        fault(flags({{"gpu-devices", list}}))
+            .find("expected numbers of devices, each once, as '0 1', '0,1' or '0-3', or none"),
+        std::string::npos)
+        << list;
+  for (const char* device :
+       {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:01", "cuda:0,1", "cpu:0", "CUDA"})
+    EXPECT_NE(fault(flags({{"device", device}})).find("expected one of auto, cpu, cuda, cuda:N"),
+              std::string::npos)
+        << device;
+  for (const char* list : {"cuda:0,cpu:0", "cpu:0,cuda:1", "cuda:0,cuda:0", "cuda"})
+    EXPECT_NE(fault(flags({{"devices", list}})).find("different devices of one kind"),
+              std::string::npos)
+        << list;
+}
+
+TEST(RunConfig, DevicesAreSaidOnce) {
+  EXPECT_EQ(fault(flags({{"device", "cpu"}, {"gpu-devices", "0,1"}})),
+            "--device is 'cpu' (from --device) and --gpu-devices is '0,1' (from --gpu-devices) "
+            "contradict each other; give only "
+            "one");
+  for (const auto& [device, list] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"cuda:0", "0"}, {"cuda", "none"}, {"cuda:1", "none"}, {"cpu", "0"}})
+    EXPECT_NE(
+        fault(flags({{"device", device}, {"gpu-devices", list}})).find("contradict each other"),
+        std::string::npos)
+        << device << " " << list;
+  EXPECT_NE(fault(flags({{"device", "cuda"}, {"devices", "cpu:0,cpu:1"}})).find("contradict"),
+            std::string::npos);
+  EXPECT_NE(fault(flags({{"gpu-devices", "0"}, {"devices", "cuda:0"}})).find("exclude"),
+            std::string::npos);
+  // The stronger source wins.
+  ConfigValues values = flags({{"gpu-devices", "0,1"}});
+  values["device"] = {"cpu", "run.toml:3"};
+  EXPECT_EQ(tools::resolve_run_config(values).devices.size(), 2u);
+  EXPECT_EQ(tools::resolve_run_config(values).device, "auto");
+  values = flags({{"device", "cpu"}});
+  values["gpu-devices"] = {"0,1", "ENGINE_GPU_DEVICES"};
+  EXPECT_TRUE(tools::resolve_run_config(values).devices.empty());
+  EXPECT_EQ(tools::resolve_run_config(values).device, "cpu");
+}
+
+TEST(RunConfig, Precision) {
+  const auto scale = [](const char* amp, const char* text) {
+    return tools::resolve_run_config(text == nullptr ? flags({{"amp", amp}})
+                                                     : flags({{"amp", amp}, {"loss-scale", text}}))
+        .loss_scale;
+  };
+  for (const char* amp : {"off", "tf32", "bf16"}) EXPECT_EQ(scale(amp, nullptr), "off") << amp;
+  for (const char* amp : {"O1", "O2"}) EXPECT_EQ(scale(amp, nullptr), "dynamic") << amp;
+  EXPECT_EQ(scale("O2", "128"), "128");
+  EXPECT_EQ(scale("bf16", "dynamic"), "dynamic");
+  for (const char* s : {"0", "-2", "inf", "nan", "1e99", "off", "x"})
+    EXPECT_NE(fault(flags({{"amp", "O1"}, {"loss-scale", s}}))
+                  .find("expected dynamic, or a number above 0"),
+              std::string::npos)
+        << s;
+  EXPECT_NE(fault(flags({{"loss-scale", "128"}})).find("needs --amp bf16|O1|O2"),
+            std::string::npos);
+  EXPECT_NE(fault(flags({{"amp", "fp16"}})).find("expected one of off, tf32, bf16, O1, O2"),
+            std::string::npos);
+
+  for (const ConfigValues& cpu : {flags({{"amp", "O1"}, {"device", "cpu"}}),
+                                  flags({{"amp", "tf32"}, {"gpu-devices", "none"}}),
+                                  flags({{"amp", "bf16"}, {"devices", "cpu:0,cpu:1"}})})
+    EXPECT_NE(fault(cpu).find("expected off on the CPU: lower precision is for CUDA devices"),
+              std::string::npos);
+  for (const ConfigValues& cuda : {flags({{"dtype", "f64"}, {"device", "cuda:0"}}),
+                                   flags({{"dtype", "f64"}, {"gpu-devices", "0"}})})
+    EXPECT_NE(fault(cuda).find("f64 is computed on the CPU"), std::string::npos);
+  EXPECT_NE(fault(flags({{"dtype", "f64"}, {"amp", "O1"}})).find("expected f32 beside --amp O1"),
+            std::string::npos);
+  EXPECT_EQ(tools::resolve_run_config(flags({{"dtype", "f64"}})).device, "auto");
+
+  const tools::RunConfig plain = tools::resolve_run_config(flags({}));
+  EXPECT_TRUE(plain.cuda_graph && plain.pin_memory && plain.non_blocking);
+  const tools::RunConfig simple =
+      tools::resolve_run_config(flags({{"cuda-graph", "off"}, {"pin-memory", "false"}}));
+  EXPECT_FALSE(simple.cuda_graph || simple.pin_memory || simple.non_blocking);
+}
+
+TEST(RunConfig, SchedulesOfAveraging) {
+  const tools::RunConfig config =
+      tools::resolve_run_config(flags({{"sync", "post-local"}, {"sync-schedule", "10:1,1000:8"}}));
+  ASSERT_EQ(config.sync_schedule.size(), 2u);
+  EXPECT_EQ(config.sync_schedule[1].from, 1000);
+  EXPECT_EQ(config.sync_schedule[1].every, 8);
+  EXPECT_EQ(config.origin.at("sync-every").source, "not used");
+  for (const char* schedule : {"5:1", "0:0", "0:-1", "0:1,0:2", "0:1,8:2,8:3", "0:1,5:2,4:3", "0",
+                               "0:1:2", "0:x", ":", "0:1,", "1"})
+    EXPECT_THROW(
+        tools::resolve_run_config(flags({{"sync", "params"}, {"sync-schedule", schedule}})),
+        ConfigError)
+        << schedule;
+  EXPECT_EQ(fault(flags({{"sync", "params"}, {"sync-schedule", "0:1,8:4,8:2"}})),
+            "--sync-schedule is '0:1,8:4,8:2' (from --sync-schedule); expected STEP:K,STEP:K,... "
+            "with ascending steps from 0 and "
+            "each K 1 or more, as 0:1,1000:8");
+  EXPECT_EQ(fault(flags({{"sync", "params"}, {"sync-every", "0"}}))
+                .find("--sync-every is '0' (from --sync-every); expected"),
+            0u);
+  EXPECT_EQ(fault(flags({{"sync", "post-local"}})),
+            "--sync is 'post-local' (from --sync); expected --sync-warmup W above 0 beside it, or "
+            "a --sync-schedule that begins "
+            "after step 0");
+}
+
+TEST(RunConfig, RangesOfAveraging) {
+  for (const auto& [sync, name, value] :
+       std::initializer_list<std::array<const char*, 3>>{{"diloco", "outer-lr", "0"},
+                                                         {"diloco", "outer-momentum", "1"},
+                                                         {"slowmo", "slowmo-beta", "-0.1"},
+                                                         {"slowmo", "slowmo-alpha", "0"},
+                                                         {"params", "average-state", "some"}})
+    EXPECT_THROW(tools::resolve_run_config(flags({{"sync", sync}, {name, value}})), ConfigError)
+        << name << "=" << value;
+  for (const char* ratio : {"0", "1.01", "-1"})
+    EXPECT_THROW(tools::resolve_run_config(flags({{"compress", "topk"}, {"topk-ratio", ratio}})),
+                 ConfigError)
+        << ratio;
+  EXPECT_THROW(tools::resolve_run_config(flags({{"compress", "powersgd"}, {"powersgd-rank", "0"}})),
+               ConfigError);
+}
+
+TEST(RunConfig, TheStrongerSourceSettlesAContradiction) {
+  ConfigValues values = flags({{"steps", "100"}, {"optimizer", "adamw"}});
+  values["epochs"] = {"5", "run.toml:1"};
+  values["momentum"] = {"0.5", "run.toml:2"};
+  values["batch-size"] = {"64", "run.toml:3"};
+  values["batch-size-per-device"] = {"8", "ENGINE_BATCH_SIZE_PER_DEVICE"};
+  const tools::RunConfig config = tools::resolve_run_config(values);
+  EXPECT_EQ(config.steps, 100);
+  EXPECT_EQ(config.momentum, 0);
+  EXPECT_EQ(config.batch_size, 0);
+  EXPECT_EQ(config.batch_size_per_device, 8);
+}
+
+TEST(RunConfig, TomlReadsBackToTheSameRun) {
+  const test_support::TemporaryDirectory folder;
+  const std::vector<ConfigValues> runs = {
+      flags({}),
+      flags({{"optimizer", "adamw"},
+             {"steps", "7"},
+             {"lr", ".001"},
+             {"job-id", "a \"b\" \\ \n \x7f \xc3\xa9"}}),
+      flags({{"sync", "params"},
+             {"sync-every", "16"},
+             {"batch-size-per-device", "32"},
+             {"save-dir", "x"},
+             {"lr", "1e-5"}}),
+      flags({{"lr-schedule", "step"}, {"lr-step-epochs", "3,9"}, {"spawn", "2"}, {"shuffle", "0"}}),
+      flags({{"sync", "params"}, {"sync-schedule", "0:1,100:16"}, {"average-state", "all"}}),
+      flags({{"sync", "diloco"},
+             {"sync-every", "16"},
+             {"outer-nesterov", "false"},
+             {"sync-island", "host"}}),
+      flags({{"lr-schedule", "cosine"},
+             {"lr-min", "1e-4"},
+             {"lr", "12345678.9e-3"},
+             {"rank", "0"},
+             {"world-size", "2"}}),
+  };
+  for (const ConfigValues& run : runs) {
+    const tools::RunConfig config = tools::resolve_run_config(run);
+    const std::string text = tools::to_toml(config.origin);
+    test_support::write_text(folder / "saved.toml", text);
+    ConfigValues again;
+    tools::apply_config_file(folder / "saved.toml", again);
+    const tools::RunConfig same = tools::resolve_run_config(again);
+    EXPECT_EQ(tools::to_toml(same.origin), text);
+    EXPECT_EQ(tools::config_digest(same.origin), tools::config_digest(config.origin));
+    EXPECT_EQ(same.lr, config.lr);
+    EXPECT_EQ(same.job_id, config.job_id);
+  }
+}
+
+TEST(RunConfig, DigestCoversWhatRanksMustAgreeOn) {
+  const auto digest = [](std::initializer_list<std::pair<std::string, std::string>> given) {
+    return tools::config_digest(tools::resolve_run_config(flags(given)).origin);
+  };
+  const std::string base = digest({});
+  EXPECT_EQ(base.size(), 16u);
+  EXPECT_EQ(
+      digest({{"threads", "3"}, {"metrics", "m.jsonl"}, {"data-dir", "/d"}, {"timeout", "5"}}),
+      base);
+  EXPECT_EQ(digest({{"rank", "1"}, {"world-size", "2"}}), base);
+  EXPECT_EQ(digest({{"lr", "0.0500"}, {"epochs", "01"}}), base);
+  EXPECT_EQ(digest({{"save-dir", "a"}}), digest({{"save-dir", "b"}}));
+  EXPECT_NE(digest({{"save-dir", "a"}}), base);
+  EXPECT_NE(digest({{"seed", "1"}}), base);
+  EXPECT_NE(digest({{"lr", "0.051"}}), base);
+  EXPECT_NE(digest({{"model", "convnet"}}), base);
+  EXPECT_NE(digest({{"batch-size", "64"}}), base);
+  EXPECT_NE(digest({{"sync", "none"}}), base);
+}
+
+}  // namespace

@@ -1,0 +1,117 @@
+// Headings, tables and CSV of benchmarks.
+#include "tools/bench/bench_report.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "io/base/text_format.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+namespace {
+
+// A field may have commas in it (checked:gloo,shm) or be any path: quoted as RFC 4180 says.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + '"';
+}
+
+}  // namespace
+
+BenchHeading bench_heading() { return {machine_info(), build_text(), utc_text(unix_us())}; }
+
+std::string heading_text(const BenchHeading& h) {
+  return h.build + ", " + h.when + "\n" + h.machine.host + ": " + h.machine.cpu + ", " +
+         std::to_string(h.machine.allowed_cores) + " of " + std::to_string(h.machine.cores) +
+         " cores, load " + fixed(h.machine.load, 2) + ", " + h.machine.kernel + "\n";
+}
+
+std::string heading_json(const BenchHeading& h) {
+  return "\"build\":" + io::json_string(h.build) + ",\"when\":" + io::json_string(h.when) +
+         ",\"host\":" + io::json_string(h.machine.host) +
+         ",\"cpu\":" + io::json_string(h.machine.cpu) +
+         ",\"kernel\":" + io::json_string(h.machine.kernel) +
+         ",\"cores\":" + std::to_string(h.machine.cores) +
+         ",\"allowed_cores\":" + std::to_string(h.machine.allowed_cores) +
+         ",\"load\":" + io::shortest_text(h.machine.load);
+}
+
+std::string table_text(const std::vector<Cells>& lines, const std::vector<std::size_t>& left,
+                       bool markdown) {
+  const auto is_left = [&left](std::size_t c) {
+    return std::find(left.begin(), left.end(), c) != left.end();
+  };
+  std::vector<std::size_t> widths(lines.front().size(), 1);
+  for (const Cells& line : lines)
+    for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::string row = markdown ? "|" : "";
+    for (std::size_t c = 0; c < widths.size(); ++c) {
+      const std::string blanks(widths[c] - lines[i][c].size(), ' ');
+      row += (markdown ? " "
+              : c > 0  ? "  "
+                       : "") +
+             (is_left(c) ? lines[i][c] + blanks : blanks + lines[i][c]) + (markdown ? " |" : "");
+    }
+    while (row.ends_with(' ')) row.pop_back();
+    text += row + "\n";
+    if (i > 0 || !markdown) continue;
+    text += "|";
+    for (std::size_t c = 0; c < widths.size(); ++c)
+      text += is_left(c) ? std::string(widths[c] + 2, '-') + "|"
+                         : std::string(widths[c] + 1, '-') + ":|";
+    text += "\n";
+  }
+  return text;
+}
+
+std::string csv_text(const std::vector<Cells>& lines) {
+  std::string text;
+  for (const Cells& line : lines)
+    for (std::size_t c = 0; c < line.size(); ++c)
+      text += csv_field(line[c]) + (c + 1 < line.size() ? "," : "\n");
+  return text;
+}
+
+std::vector<std::string> split_list(const std::string& list, const char* option) {
+  std::vector<std::string> parts{""};
+  bool checked = false;  // checked:A,B is one backend
+  for (const char c : list) {
+    if (c == ',' && !(checked && parts.back().find(',') == std::string::npos)) {
+      parts.emplace_back();
+      checked = false;
+      continue;
+    }
+    parts.back() += c;
+    if (parts.back() == "checked:") checked = true;
+  }
+  if (std::find(parts.begin(), parts.end(), "") != parts.end())
+    throw UsageError(std::string(option) + " '" + list +
+                     "': expected names with commas between them");
+  return parts;
+}
+
+std::vector<int> rank_counts(const std::string& list) {
+  std::vector<int> counts;
+  for (const std::string& part : split_list(list, "--ranks")) {
+    const bool digits = part.size() <= 4 && std::all_of(part.begin(), part.end(), [](char c) {
+                          return c >= '0' && c <= '9';
+                        });
+    const int count = digits ? std::stoi(part) : 0;
+    if (count < 1 || count > 1024)
+      throw UsageError("--ranks '" + list + "': expected numbers from 1 to 1024, as 2,4");
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+std::string fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+}  // namespace tools

@@ -1,0 +1,60 @@
+// What the reports of `engine bench` share: the heading, tables, CSV, and numbers on their way from
+// forked ranks to the parent.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <new>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "tools/machine/machine_info.h"
+
+namespace tools {
+
+struct BenchHeading {
+  MachineInfo machine;
+  std::string build, when;
+};
+BenchHeading bench_heading();                           // of this moment
+std::string heading_text(const BenchHeading& heading);  // two lines
+std::string heading_json(const BenchHeading& heading);  // "build":...,"load":0.5
+
+using Cells = std::vector<std::string>;
+// `lines` begins with the names of the columns. Columns in `left` hold text, the others numbers.
+std::string table_text(const std::vector<Cells>& lines, const std::vector<std::size_t>& left,
+                       bool markdown);
+std::string csv_text(const std::vector<Cells>& lines);
+
+std::string fixed(double value, int digits);
+
+// The parts of "gloo,checked:shm,gloo" (checked:A,B is one), and of "1,2,4". `option` is named in
+// the UsageError.
+std::vector<std::string> split_list(const std::string& list, const char* option);
+std::vector<int> rank_counts(const std::string& list);
+
+// A value that forked ranks and their parent share. One writer.
+template <class T>
+class SharedValue {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  SharedValue()
+      : memory_(
+            mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+    if (memory_ == MAP_FAILED) throw std::bad_alloc();
+    new (memory_) T{};
+  }
+  ~SharedValue() { munmap(memory_, sizeof(T)); }
+  SharedValue(const SharedValue&) = delete;
+  SharedValue& operator=(const SharedValue&) = delete;
+
+  T& operator*() const { return *static_cast<T*>(memory_); }
+  T* operator->() const { return static_cast<T*>(memory_); }
+
+ private:
+  void* const memory_;
+};
+
+}  // namespace tools

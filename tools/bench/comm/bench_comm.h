@@ -1,0 +1,98 @@
+// `engine bench comm`: what is measured and what comes out.
+//
+// Definitions. Each rank times its own call, from the moment it leaves a barrier; the time of an
+// iteration is the longest among the ranks. `bytes` and both bandwidths are those of nccl-tests
+// (https://github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md): algbw = bytes / time, busbw = algbw *
+// factor, which makes numbers of ranks comparable with a link's speed:
+//   allreduce       bytes of the buffer of each rank          factor 2(n-1)/n
+//   broadcast       bytes of the buffer                       factor 1
+//   allgather       bytes of the gathered result              factor (n-1)/n
+//   reduce_scatter  bytes that each rank brings               factor (n-1)/n
+//   sendrecv        bytes that each rank sends; here ranks 0-1, 2-3, ... exchange buffers (a last
+//   odd rank rests)   factor 1
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/group.h"
+#include "tools/bench/bench_report.h"
+
+namespace tools {
+
+enum class CommOp : std::uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kBarrier,
+  kSendRecv
+};
+const std::vector<std::pair<std::string, CommOp>>& comm_ops();  // by the names of --op
+std::string to_string(CommOp op);
+double bus_factor(CommOp op, int ranks);
+
+struct CommBench {
+  std::vector<CommOp> ops;
+  std::vector<std::int64_t> sizes;  // bytes, ascending
+  backends::DataType type = backends::DataType::kF32;
+  std::vector<std::string>
+      backends;  // of CommunicatorRequest; measured in turn, in blocks of iterations
+  int iterations = 20, warmup = 5;
+  double seconds = 2;  // measuring time for one size on one backend; fewer iterations where they
+                       // would take longer
+  bool check_all = false;  // compare every byte of every result, not samples of it
+};
+
+struct CommRow {
+  std::string op, backend, dtype;
+  int ranks = 1;
+  std::int64_t bytes = 0, count = 0;
+  int iterations = 0, wrong = 0;  // `wrong`: results of any rank that were not what they should be
+  double min_us = 0, p50_us = 0, p99_us = 0;
+  double algbw = 0, busbw = 0;  // GB/s (1e9), of p50
+
+  bool operator==(const CommRow&) const = default;
+};
+
+// "8", "4K", "25M", "1G" (powers of 1024). "8:64M:8" or "8,4K,1M": sizes in ascending order. Throw
+// UsageError.
+std::int64_t parse_bytes(const std::string& text);
+std::vector<std::int64_t> parse_sizes(const std::string& text);
+// "8", "4 KiB", "100 MB": exact where a unit fits.
+std::string bytes_text(std::int64_t bytes);
+
+// Collective over the group. Every rank gets the rows.
+std::vector<CommRow> measure_collectives(const CommBench& bench, backends::Group& group);
+// One row from the times of all ranks: times[r][i] is rank r's seconds in iteration i.
+CommRow summarize(CommRow row, CommOp op, const std::vector<std::vector<double>>& times);
+
+struct CommReport {
+  BenchHeading heading;
+  int iterations_asked = 0;
+  bool check_all = false;
+  std::vector<CommRow> rows;
+};
+std::string to_table(const CommReport& report, bool markdown);
+std::string to_csv(const CommReport& report);
+std::string to_json(const CommReport& report);
+// The rows of a report written by to_json(). Throws io::DataError.
+std::vector<CommRow> read_comm_rows(const std::string& path);
+// A row for each JSON line that rank 0 of a spawned group has written.
+std::string rows_to_json(const std::vector<CommRow>& rows);
+std::vector<CommRow> rows_from_json(const std::string& text, const std::string& where);
+
+struct Comparison {
+  std::string text;  // a line for each row that both have
+  int compared = 0, slower = 0;
+};
+// Slower: p50 more than `tolerance` times the old one.
+Comparison compare_rows(const std::vector<CommRow>& now, const std::vector<CommRow>& before,
+                        double tolerance);
+
+// Median times over bytes, both axes logarithmic: a panel for each operation, a line for each
+// backend and number of ranks.
+std::string to_svg(const CommReport& report);
+
+}  // namespace tools

@@ -1,0 +1,75 @@
+// `engine bench kernels`: runs a case on a device: how long it takes, and how far it is from
+// float64; and what the device can do.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/core/arena.h"
+#include "engine/core/cuda_runtime.h"
+#include "engine/core/thread_pool.h"
+#include "tools/bench/bench_report.h"
+#include "tools/bench/kernels/kernel_case.h"
+
+namespace tools {
+
+struct KernelBenchOptions {
+  engine::Device device{};
+  std::string amp = "off";  // off, tf32, O1, O2, bf16: what a CUDA device stores and multiplies in
+  int threads = 1;
+  double seconds = 0.2;  // measuring time of a case
+};
+
+// What this device can do at most: measured, in the same run.
+struct Ceilings {
+  double flops = 0;  // a second, of multiply-adds in the type that products have; 0: unknown
+  double bytes_per_second = 0;  // read and written, of a copy much larger than the caches
+};
+
+class KernelBench {
+ public:
+  explicit KernelBench(const KernelBenchOptions& options);
+  ~KernelBench();
+
+  Ceilings ceilings();
+  double median_seconds(const KernelCase& test);  // of a call
+  // The largest difference of an output from float64 on the CPU, relative to the output's largest
+  // magnitude; inf where a value is not finite. 0 for operators without floating outputs.
+  double error(const KernelCase& test);
+  engine::DType stored() const { return stored_; }
+
+ private:
+  class Operands;
+  double time(const std::function<void()>& call);
+  engine::KernelContext context(const engine::Arena& scratch);
+
+  const KernelBenchOptions options_;
+  engine::DType stored_ = engine::DType::kF32;
+  engine::Products products_ = engine::Products::kF32;
+  engine::ThreadPool pool_;
+  std::unique_ptr<engine::cuda::Stream> stream_;
+  engine::Arena numbers_;  // on a CUDA device: epoch, fault
+  double tick_ = 0;
+};
+
+// Bytes that a call must read and write at least.
+double moved_bytes(const KernelCase& test, engine::DType stored);
+
+struct KernelRow {
+  std::string op, model, shape, type;
+  double seconds = 0, flops = 0, bytes = 0, error = 0;
+  double bound = 0;  // seconds, by the ceilings; 0: unknown
+  bool by_flops = false;
+};
+KernelRow make_row(const KernelCase& test, engine::DType stored, const std::string& type,
+                   const Ceilings& ceilings);
+std::string kernels_text(const BenchHeading& heading, const std::string& device,
+                         const Ceilings& ceilings, const std::vector<KernelRow>& rows,
+                         const std::string& format);
+
+// The rate of independent multiply-adds of float32 on the calling thread, flop/s: by its CPU time,
+// or by the clock. 0 where the processor is none that this is written for.
+double fma_rate(bool cpu_time);
+
+}  // namespace tools

@@ -1,0 +1,190 @@
+// Dense layers and convolutions of the models.
+#include <algorithm>
+
+#include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/gemm/dense.h"
+#include "tools/bench/kernels/kernel_case.h"
+
+namespace tools {
+namespace {
+
+using engine::KernelContext;
+using engine::Shape;
+using engine::Write;
+using engine::ops::Conv2dGeometry;
+using Views = KernelCase::Views;
+
+constexpr bool kDenseOnCuda = true, kConvolutionOnCuda = true;
+
+void add_dense(std::vector<KernelCase>& cases, const char* model, std::int64_t n, std::int64_t in,
+               std::int64_t out) {
+  KernelCase base;
+  base.model = model;
+  base.shape = std::to_string(n) + "x" + std::to_string(in) + "->" + std::to_string(out);
+  base.cuda = kDenseOnCuda;
+  base.flops = 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out);
+  base.scratch_bytes = [=](engine::DType dtype, int threads, engine::Device::Kind device) {
+    return engine::ops::dense_scratch_bytes(n, in, out, dtype, threads, device);
+  };
+  const Shape x{n, in}, y{n, out}, weight{out, in}, bias{out};
+
+  KernelCase forward = base, data = base, weights = base;
+  forward.op = "dense_forward";
+  forward.operands = {
+      {x}, {weight}, {bias, Storage::kVector}, {y, Storage::kActivation, Use::kOut}};
+  forward.call = [](KernelContext& c, const Views& v) {
+    engine::ops::dense_forward(c, v[0], v[1], v[2], false, v[3]);
+  };
+  data.op = "dense_backward_data";
+  data.operands = {{y}, {weight}, {x, Storage::kActivation, Use::kOut}};
+  data.call = [](KernelContext& c, const Views& v) {
+    engine::ops::dense_backward_data(c, v[0], v[1], v[2], Write::kOverwrite);
+  };
+  weights.op = "dense_backward_weights";
+  weights.operands = {
+      {x}, {y}, {weight, Storage::kVector, Use::kOut}, {bias, Storage::kVector, Use::kOut}};
+  weights.call = [](KernelContext& c, const Views& v) {
+    engine::ops::dense_backward_weights(c, v[0], v[1], v[2], v[3], Write::kOverwrite);
+  };
+  for (KernelCase* each : {&forward, &data, &weights}) cases.push_back(std::move(*each));
+}
+
+struct Convolution {
+  const char* model;
+  std::int64_t side, in, out, kernel, stride, padding;
+};
+
+void add_convolution(std::vector<KernelCase>& cases, const Convolution& k, std::int64_t n) {
+  const Conv2dGeometry g{.in_h = k.side,
+                         .in_w = k.side,
+                         .in_channels = k.in,
+                         .out_channels = k.out,
+                         .kernel_h = k.kernel,
+                         .kernel_w = k.kernel,
+                         .stride = k.stride,
+                         .padding = k.padding};
+  const Shape x{n, k.side, k.side, k.in}, y{n, g.out_h(), g.out_w(), k.out},
+      weight{k.kernel, k.kernel, k.in, k.out};
+  KernelCase base;
+  base.model = k.model;
+  base.shape = extents_text(x) + "->" + std::to_string(k.out) + " k" + std::to_string(k.kernel) +
+               " s" + std::to_string(k.stride);
+  base.cuda = kConvolutionOnCuda;
+  base.flops =
+      2.0 * static_cast<double>(y.count()) * static_cast<double>(k.kernel * k.kernel * k.in);
+  base.scratch_bytes = [g, n](engine::DType dtype, int threads, engine::Device::Kind device) {
+    return engine::ops::conv2d_scratch_bytes(g, n, dtype, threads, device);
+  };
+  KernelCase forward = base, data = base, weights = base;
+  forward.op = "conv2d_forward";
+  forward.operands = {{x}, {weight}, {y, Storage::kActivation, Use::kOut}};
+  forward.call = [g](KernelContext& c, const Views& v) {
+    engine::ops::conv2d_forward(c, g, v[0], v[1], {}, v[2]);
+  };
+  data.op = "conv2d_backward_data";
+  data.operands = {{y}, {weight}, {x, Storage::kActivation, Use::kOut}};
+  data.call = [g](KernelContext& c, const Views& v) {
+    engine::ops::conv2d_backward_data(c, g, v[0], v[1], v[2], Write::kOverwrite);
+  };
+  weights.op = "conv2d_backward_weights";
+  weights.operands = {{x}, {y}, {weight, Storage::kVector, Use::kOut}};
+  weights.call = [g](KernelContext& c, const Views& v) {
+    engine::ops::conv2d_backward_weights(c, g, v[0], v[1], v[2], {}, Write::kOverwrite);
+  };
+  cases.push_back(std::move(forward));
+  if (k.in > 3) cases.push_back(std::move(data));  // the first layer's input has no gradient
+  cases.push_back(std::move(weights));
+}
+
+// Elements of c = a b^T, all [side, side]: of 16 rows and 16 columns, the first and the last among
+// them, the others at changing places within tiles.
+std::vector<Sample> square_samples(std::int64_t side,
+                                   const std::function<double(std::size_t, std::size_t)>& at) {
+  const auto place = [side](std::int64_t k) {
+    return k == 15 ? side - 1 : k * (side / 16) + 37 * k % std::max<std::int64_t>(side / 16, 1);
+  };
+  std::vector<Sample> samples;
+  for (std::int64_t i = 0; i < 16; ++i)
+    for (std::int64_t j = 0; j < 16; ++j) {
+      const std::int64_t row = place(i), column = place(j);
+      double sum = 0;
+      for (std::int64_t k = 0; k < side; ++k)
+        sum += at(0, static_cast<std::size_t>(row * side + k)) *
+               at(1, static_cast<std::size_t>(column * side + k));
+      samples.push_back({static_cast<std::size_t>(row * side + column), sum});
+    }
+  return samples;
+}
+
+}  // namespace
+
+std::vector<KernelCase> square_cases(const std::vector<std::int64_t>& sides) {
+  std::vector<KernelCase> cases;
+  for (const std::int64_t side : sides) {
+    KernelCase test;
+    const Shape square{side, side};
+    test.op = test.model = "gemm";
+    test.shape = extents_text({side, side, side});
+    test.cuda = kDenseOnCuda;
+    test.flops =
+        2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side);
+    test.operands = {{square}, {square}, {square, Storage::kActivation, Use::kOut}};
+    test.call = [](KernelContext& c, const Views& v) {
+      engine::ops::dense_forward(c, v[0], v[1], {}, false, v[2]);
+    };
+    test.scratch_bytes = [side](engine::DType dtype, int threads, engine::Device::Kind device) {
+      return engine::ops::dense_scratch_bytes(side, side, side, dtype, threads, device);
+    };
+    test.sample = [side](const auto& at) { return square_samples(side, at); };
+    cases.push_back(std::move(test));
+  }
+  return cases;
+}
+
+std::vector<KernelCase> resnet_convolution_cases(const BatchSizes& sizes) {
+  std::vector<KernelCase> cases;
+  for (const Convolution& each : {Convolution{"conv", 32, 3, 64, 3, 1, 1},
+                                  {"conv", 32, 64, 64, 3, 1, 1},
+                                  {"conv", 32, 64, 128, 3, 2, 1},
+                                  {"conv", 16, 128, 128, 3, 1, 1},
+                                  {"conv", 8, 256, 256, 3, 1, 1},
+                                  {"conv", 4, 512, 512, 3, 1, 1},
+                                  {"conv", 32, 64, 256, 1, 1, 0},
+                                  {"conv", 8, 1024, 256, 1, 1, 0}})
+    add_convolution(cases, each, sizes.images);
+  return cases;
+}
+
+std::vector<KernelCase> dense_cases(const BatchSizes& sizes) {
+  std::vector<KernelCase> cases;
+  for (const auto& [in, out] : {std::pair{784, 512}, {512, 512}, {512, 10}})
+    add_dense(cases, "mlp", sizes.images, in, out);
+  add_dense(cases, "resnet50", sizes.images, 2048, 1000);
+  const std::int64_t nano = sizes.texts * 64, gpt2 = sizes.texts * 256;
+  for (const auto& [in, out] : {std::pair{128, 384}, {128, 128}, {128, 512}, {512, 128}, {128, 65}})
+    add_dense(cases, "gpt-nano", nano, in, out);
+  for (const auto& [in, out] : {std::pair{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}})
+    add_dense(cases, "gpt2", gpt2, in, out);
+  return cases;
+}
+
+std::vector<KernelCase> convolution_cases(const BatchSizes& sizes) {
+  std::vector<KernelCase> cases;
+  for (const Convolution& each : {Convolution{"convnet", 28, 1, 16, 5, 1, 2},
+                                  {"convnet", 14, 16, 32, 5, 1, 2},
+                                  {"resnet18-cifar", 32, 3, 64, 3, 1, 1},
+                                  {"resnet18-cifar", 32, 64, 64, 3, 1, 1},
+                                  {"resnet18-cifar", 32, 64, 128, 3, 2, 1},
+                                  {"resnet18-cifar", 32, 64, 128, 1, 2, 0},
+                                  {"resnet18-cifar", 16, 128, 128, 3, 1, 1},
+                                  {"resnet18-cifar", 8, 256, 256, 3, 1, 1},
+                                  {"resnet18-cifar", 4, 512, 512, 3, 1, 1},
+                                  {"resnet50-cifar", 32, 64, 256, 1, 1, 0},
+                                  {"resnet50-cifar", 8, 1024, 256, 1, 1, 0},
+                                  {"resnet50", 224, 3, 64, 7, 2, 3},
+                                  {"resnet50", 56, 64, 64, 3, 1, 1}})
+    add_convolution(cases, each, sizes.images);
+  return cases;
+}
+
+}  // namespace tools

@@ -1,0 +1,87 @@
+// `engine bench step`, `scaling` and `demos`: whole training steps, as `engine train` runs them,
+// and where their time goes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/group.h"
+#include "engine/train/step_phases.h"
+#include "tools/bench/bench_report.h"
+#include "tools/options/command_line.h"
+#include "tools/options/run_config.h"
+
+namespace tools {
+
+// Adds all options of `engine train` but those in `without`.
+void add_train_options(CLI::App& app, tools::ConfigValues& values,
+                       const std::vector<std::string>& without = {});
+
+// What a benchmark is about, from what the user gave: the command line, then ENGINE_* variables,
+// then `defaults`, then data of the shape that the model was made for. A data set made for it holds
+// one global batch, or `synthetic_size` samples.
+tools::RunConfig resolve_bench(tools::ConfigValues values,
+                               const std::map<std::string, std::string>& defaults,
+                               std::int64_t synthetic_size = 0);
+
+struct StepBench {
+  int warmup = 3;          // steps before, not counted
+  double seconds = 5;      // how long to measure, by rank 0's clock
+  std::int64_t steps = 0;  // > 0: exactly so many, instead
+};
+
+struct StepTimes {
+  std::string start_line, backend;
+  std::int64_t global_batch = 0;
+  std::vector<std::vector<engine::StepPhases>> ranks;  // by rank, by step
+
+  // Samples a second of the whole group, at the median of rank 0's steps.
+  double rate() const;
+};
+
+// Collective over the group; every rank gets all times.
+StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
+                        backends::Group& group);
+
+struct PhaseRow {
+  int rank = 0;
+  std::string phase;  // data, forward, backward, communication, update; step: all of them
+  double min_ms = 0, p50_ms = 0, p99_ms = 0;
+  double share = 0;  // of the median step
+};
+// Six rows for each rank. Each phase's statistics are its own: medians need not add up to the
+// median step.
+std::vector<PhaseRow> summarize(const StepTimes& times);
+// The q-th part (0 to 1) of values, by rank, not interpolated.
+double quantile(std::vector<double> values, double q);
+
+// One line of `engine bench scaling`.
+struct ScalingRow {
+  std::string backend;
+  int ranks = 1;
+  std::int64_t global_batch = 0;
+  double rate = 0;           // samples/s
+  double speedup = 0;        // times the rate of one rank
+  double communication = 0;  // share of rank 0's time
+};
+std::string scaling_text(const BenchHeading& heading, const std::string& mode,
+                         const std::string& model, const std::vector<ScalingRow>& rows,
+                         const std::string& format);
+
+// One line of `engine bench demos`.
+struct DemoRow {
+  std::string method;
+  int processes = 1, devices = 1;
+  std::int64_t iterations = 0;  // of an epoch
+  std::int64_t measured = 0;    // of them; fewer than all: times are extrapolated
+  double epoch_s = 0, batch_s = 0, rate = 0;
+};
+// "2:34", and "~2:34" for an extrapolated time; "1.04s".
+std::string epoch_text(const DemoRow& row);
+std::string batch_text(double seconds);
+std::string demos_text(const BenchHeading& heading, const std::string& about,
+                       std::int64_t global_batch, const std::vector<DemoRow>& rows,
+                       const std::string& format);
+
+}  // namespace tools

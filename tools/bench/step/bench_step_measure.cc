@@ -1,0 +1,171 @@
+// The configuration of a benchmark run and the measuring loop.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+
+#include "backends/identity/identity.h"
+#include "models/model_catalog.h"
+#include "tools/bench/step/bench_step.h"
+#include "tools/report/exit_codes.h"
+#include "tools/session/compute_choice.h"
+#include "tools/session/train_session.h"
+
+namespace tools {
+namespace {
+
+constexpr int kStepsADecision = 4;  // so that deciding costs nothing that shows
+constexpr int kStepsOnDevice = 20;  // likewise, for waiting until a device has done them
+constexpr int kWarmupOnDevice = 6;  // a step is captured as a graph in the third and fourth
+
+// Ranks of the group that this configuration will run in.
+std::int64_t world_of(const tools::RunConfig& config) {
+  const auto devices = static_cast<std::int64_t>(std::max<std::size_t>(1, config.devices.size()));
+  if (config.spawn > 0) return config.spawn * devices;
+  return devices * backends::resolve_identity({.init_method = config.init_method,
+                                               .rank = config.rank,
+                                               .world_size = config.world_size,
+                                               .local_rank = config.local_rank,
+                                               .port_rule = config.port_rule,
+                                               .job_id = config.job_id},
+                                              backends::process_environment())
+                       .world_size;
+}
+
+void invent_data(tools::ConfigValues& values, const std::string& model,
+                 std::int64_t synthetic_size) {
+  const models::ModelOptions wanted = models::default_options(model);
+  if (wanted.sample_shape.rank() != 3)
+    throw UsageError("--model " + model +
+                     " reads tokens, of which there are no made-up ones: give --dataset");
+  const auto set = [&values](const char* name, const std::string& value) {
+    values.emplace(name, tools::ConfigValue{value, "bench:default"});
+  };
+  std::string shape;
+  for (int d = 0; d < 3; ++d) shape += (d ? "x" : "") + std::to_string(wanted.sample_shape[d]);
+  set("dataset", "synthetic");
+  set("synthetic-shape", shape);
+  set("synthetic-size", std::to_string(synthetic_size));
+  set("synthetic-classes", std::to_string(wanted.classes));
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& app, tools::ConfigValues& values,
+                       const std::vector<std::string>& without) {
+  std::vector<std::string> names;
+  for (const tools::OptionSpec& option : tools::train_options())
+    if (std::find(without.begin(), without.end(), option.name) == without.end())
+      names.emplace_back(option.name);
+  add_table_options(app, values, names);
+}
+
+tools::RunConfig resolve_bench(tools::ConfigValues values,
+                               const std::map<std::string, std::string>& defaults,
+                               std::int64_t synthetic_size) {
+  tools::apply_environment(values);
+  // A source that is stronger than the table's defaults and weaker than anything that the user
+  // said.
+  for (const auto& [name, value] : defaults)
+    if (name != "batch-size-per-device" || !values.contains("batch-size"))
+      values.emplace(name, tools::ConfigValue{value, "bench:default"});
+  values.emplace("eval-every", tools::ConfigValue{"0", "bench:default"});
+  values.emplace("log-every", tools::ConfigValue{"0", "bench:default"});
+  const auto resolve = [&](std::int64_t size) {
+    tools::ConfigValues all = values;
+    const auto dataset = all.find("dataset");
+    if (dataset == all.end() || dataset->second.value == "synthetic")
+      invent_data(all, all.at("model").value, size);
+    tools::apply_defaults(all);
+    return tools::resolve_run_config(all);
+  };
+  if (synthetic_size > 0) return resolve(synthetic_size);
+  const tools::RunConfig config = resolve(1);
+  return resolve(config.batch_size_per_device > 0 ? config.batch_size_per_device * world_of(config)
+                                                  : config.batch_size);
+}
+
+StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
+                        backends::Group& group) {
+  using Clock = std::chrono::steady_clock;
+  TrainSession session(config, group);
+  static_cast<void>(session.start_state());
+  const std::atomic<int> never{0};
+  engine::Trainer trainer = session.make_trainer(never);
+  const auto control = host_communicator(group);
+  const bool device = session.on_device();
+  for (int i = 0; i < (device ? std::max(bench.warmup, kWarmupOnDevice) : bench.warmup); ++i)
+    trainer.step();
+  trainer.settle();
+  std::vector<engine::StepPhases> own;
+  own.reserve(1 << 14);
+  control->barrier();
+  const auto start = Clock::now();
+  while (true) {
+    const bool time_left =
+        std::chrono::duration<double>(Clock::now() - start).count() < bench.seconds ||
+        own.size() < 3;
+    double more = bench.steps > 0
+                      ? static_cast<double>(own.size()) < static_cast<double>(bench.steps)
+                      : time_left;
+    if (group.world_size() > 1) control->broadcast(&more, sizeof more, 0);
+    if (more == 0) break;
+    const std::size_t first = own.size();
+    const auto began = Clock::now();
+    for (int i = 0; i < (device ? kStepsOnDevice : kStepsADecision); ++i) {
+      if (bench.steps > 0 && own.size() >= static_cast<std::size_t>(bench.steps)) break;
+      trainer.step();
+      own.push_back(trainer.phases());
+    }
+    if (!device) continue;
+    // The host only issues steps: what each takes is known for all of them together, and stands
+    // under forward.
+    trainer.settle();
+    const double each = std::chrono::duration<double>(Clock::now() - began).count() /
+                        static_cast<double>(own.size() - first);
+    for (std::size_t i = first; i < own.size(); ++i) own[i] = {.forward = each};
+  }
+  StepTimes times{session.start_line(), group.backend(), session.global_batch(), {}};
+  std::vector<engine::StepPhases> all(own.size() * static_cast<std::size_t>(group.world_size()));
+  control->all_gather(own.data(), own.size() * sizeof own[0], all.data());
+  for (auto begin = all.begin(); begin != all.end();
+       begin += static_cast<std::ptrdiff_t>(own.size()))
+    times.ranks.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(own.size()));
+  return times;
+}
+
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(std::lround(q * static_cast<double>(values.size() - 1)))];
+}
+
+double StepTimes::rate() const {
+  std::vector<double> totals;
+  for (const engine::StepPhases& step : ranks.front()) totals.push_back(step.total());
+  return static_cast<double>(global_batch) / quantile(std::move(totals), 0.5);
+}
+
+std::vector<PhaseRow> summarize(const StepTimes& times) {
+  using Phase = double (*)(const engine::StepPhases&);
+  constexpr std::pair<const char*, Phase> kPhases[] = {
+      {"data", [](const engine::StepPhases& p) { return p.data; }},
+      {"forward", [](const engine::StepPhases& p) { return p.forward; }},
+      {"backward", [](const engine::StepPhases& p) { return p.backward; }},
+      {"communication", [](const engine::StepPhases& p) { return p.communication; }},
+      {"update", [](const engine::StepPhases& p) { return p.update; }},
+      {"step", [](const engine::StepPhases& p) { return p.total(); }}};
+  std::vector<PhaseRow> rows;
+  for (std::size_t r = 0; r < times.ranks.size(); ++r) {
+    for (const auto& [name, phase] : kPhases) {
+      std::vector<double> values;
+      for (const engine::StepPhases& step : times.ranks[r]) values.push_back(1e3 * phase(step));
+      rows.push_back({static_cast<int>(r), name, quantile(values, 0), quantile(values, 0.5),
+                      quantile(values, 0.99)});
+    }
+    for (std::size_t i = rows.size() - std::size(kPhases); i < rows.size(); ++i)
+      rows[i].share = rows[i].p50_ms / std::max(rows.back().p50_ms, 1e-12);
+  }
+  return rows;
+}
+
+}  // namespace tools

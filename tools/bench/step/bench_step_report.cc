@@ -1,0 +1,125 @@
+// Reports of `engine bench scaling` and `engine bench demos`.
+#include <cmath>
+#include <cstdio>
+
+#include "io/base/text_format.h"
+#include "tools/bench/step/bench_step.h"
+
+namespace tools {
+namespace {
+
+std::string with_sign(double value, int digits, const char* unit) {
+  return fixed(value, digits) + unit;
+}
+
+// On a busy machine more ranks get more of the cores, and look faster than they are.
+std::string busy_note(const BenchHeading& heading) {
+  const MachineInfo& m = heading.machine;
+  if (m.load < 0.5 * m.allowed_cores) return "";
+  return "Load " + fixed(m.load, 1) + " on " + std::to_string(m.allowed_cores) +
+         " cores: other programs ran; rows with different numbers of ranks do not compare.\n";
+}
+
+}  // namespace
+
+std::string scaling_text(const BenchHeading& heading, const std::string& mode,
+                         const std::string& model, const std::vector<ScalingRow>& rows,
+                         const std::string& format) {
+  if (format == "json") {
+    std::string text = "{\"schema\":1,\"command\":\"bench scaling\"," + heading_json(heading) +
+                       ",\"mode\":" + io::json_string(mode) +
+                       ",\"model\":" + io::json_string(model) + ",\"rows\":[";
+    for (const ScalingRow& r : rows)
+      text += (text.ends_with('[') ? "\n" : ",\n") + std::string("{\"backend\":") +
+              io::json_string(r.backend) + ",\"ranks\":" + std::to_string(r.ranks) +
+              ",\"global_batch\":" + std::to_string(r.global_batch) +
+              ",\"samples_per_s\":" + io::shortest_text(r.rate) +
+              ",\"speedup\":" + io::shortest_text(r.speedup) +
+              ",\"efficiency\":" + io::shortest_text(r.speedup / r.ranks) +
+              ",\"communication_share\":" + io::shortest_text(r.communication) + "}";
+    return text + "\n]}\n";
+  }
+  const bool people = format != "csv";
+  std::vector<Cells> lines{people ? Cells{"backend", "ranks", "batch", "img/s", "speed-up",
+                                          "efficiency", "exposed comm."}
+                                  : Cells{"backend", "ranks", "global_batch", "samples_per_s",
+                                          "speedup", "efficiency", "communication_share"}};
+  for (const ScalingRow& r : rows)
+    lines.push_back(
+        {r.backend, std::to_string(r.ranks), std::to_string(r.global_batch),
+         fixed(r.rate, r.rate < 100 ? 2 : 0), fixed(r.speedup, people ? 2 : 5),
+         people ? with_sign(100 * r.speedup / r.ranks, 0, " %") : fixed(r.speedup / r.ranks, 5),
+         people ? with_sign(100 * r.communication, 1, " %") : fixed(r.communication, 5)});
+  if (!people) return csv_text(lines);
+  const bool markdown = format == "md";
+  const std::string gap = markdown ? "\n" : "";
+  return heading_text(heading) + model + ", " +
+         (mode == "weak" ? "weak scaling: the batch of a rank stays the same"
+                         : "strong scaling: the global batch stays the same") +
+         "\n" + gap + table_text(lines, {0}, markdown) + gap +
+         "img/s: the whole group's, at the median step. Speed-up: times one rank. Exposed comm.: "
+         "what rank 0 waits for "
+         "averaging.\n" +
+         busy_note(heading);
+}
+
+std::string epoch_text(const DemoRow& row) {
+  const auto seconds = static_cast<long long>(std::llround(row.epoch_s));
+  char text[48];
+  std::snprintf(text, sizeof text, "%s%lld:%02lld", row.measured < row.iterations ? "~" : "",
+                seconds / 60, seconds % 60);
+  return text;
+}
+
+std::string batch_text(double seconds) { return fixed(seconds, seconds < 0.1 ? 4 : 2) + "s"; }
+
+std::string demos_text(const BenchHeading& heading, const std::string& about,
+                       std::int64_t global_batch, const std::vector<DemoRow>& rows,
+                       const std::string& format) {
+  if (format == "json") {
+    std::string text = "{\"schema\":1,\"command\":\"bench demos\"," + heading_json(heading) +
+                       ",\"about\":" + io::json_string(about) +
+                       ",\"global_batch\":" + std::to_string(global_batch) + ",\"rows\":[";
+    for (const DemoRow& r : rows)
+      text += (text.ends_with('[') ? "\n" : ",\n") + std::string("{\"method\":") +
+              io::json_string(r.method) + ",\"processes\":" + std::to_string(r.processes) +
+              ",\"devices\":" + std::to_string(r.devices) +
+              ",\"iterations\":" + std::to_string(r.iterations) +
+              ",\"measured\":" + std::to_string(r.measured) +
+              ",\"epoch_s\":" + io::shortest_text(r.epoch_s) +
+              ",\"batch_s\":" + io::shortest_text(r.batch_s) +
+              ",\"samples_per_s\":" + io::shortest_text(r.rate) + "}";
+    return text + "\n]}\n";
+  }
+  const bool people = format != "csv";
+  std::vector<Cells> lines{people ? Cells{"method", "epoch time", "batch time", "iters", "measured",
+                                          "processes x devices", "img/s", "times single"}
+                                  : Cells{"method", "epoch_s", "batch_s", "iterations", "measured",
+                                          "processes", "devices", "samples_per_s"}};
+  for (const DemoRow& r : rows) {
+    const std::string iterations = std::to_string(r.iterations),
+                      measured = std::to_string(r.measured);
+    if (people)
+      lines.push_back({r.method, epoch_text(r), batch_text(r.batch_s), iterations, measured,
+                       std::to_string(r.processes) + " x " + std::to_string(r.devices),
+                       fixed(r.rate, r.rate < 100 ? 2 : 0), fixed(r.rate / rows.front().rate, 2)});
+    else
+      lines.push_back({r.method, fixed(r.epoch_s, 4), fixed(r.batch_s, 6), iterations, measured,
+                       std::to_string(r.processes), std::to_string(r.devices), fixed(r.rate, 3)});
+  }
+  if (!people) return csv_text(lines);
+  const bool markdown = format == "md";
+  const std::string gap = markdown ? "\n" : "";
+  std::string text = heading_text(heading) + about + "\n" + gap +
+                     table_text(lines, {0, 5}, markdown) + gap + "One global batch of " +
+                     std::to_string(global_batch) +
+                     " for every method. Epoch time: m:ss, the training loop "
+                     "alone; batch time: the median iteration.\n";
+  if (rows.front().measured < rows.front().iterations)
+    text += "~: extrapolated from " + std::to_string(rows.front().measured) + " of " +
+            std::to_string(rows.front().iterations) +
+            " iterations (--limit-steps); the first one is left out.\n";
+  return text + busy_note(heading);
+}
+
+}  // namespace tools

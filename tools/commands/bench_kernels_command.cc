@@ -1,0 +1,152 @@
+// `engine bench kernels`: every operator at the shapes of the models, alone.
+#include <algorithm>
+#include <cstdio>
+
+#include "engine/core/error.h"
+#include "tools/bench/kernels/kernel_bench.h"
+#include "tools/commands/command.h"
+#include "tools/machine/thread_choice.h"
+#include "tools/options/command_line.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+namespace {
+
+struct KernelFlags {
+  std::string set = "models", ops, models, shape, device = "cpu", amp = "off", format = "table";
+  std::vector<std::int64_t> sides{512, 1024, 2048, 4096, 8192};
+  int threads = 0, batch = 0;
+  double seconds = 0.2;
+  bool list = false;
+};
+
+bool named(const std::string& list, const std::string& option, const std::string& name) {
+  if (list.empty()) return true;
+  const std::vector<std::string> parts = split_list(list, option.c_str());
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const std::string& part) { return name.find(part) != std::string::npos; });
+}
+bool wanted(const KernelFlags& flags, const KernelCase& test) {
+  const auto model = split_list(flags.models.empty() ? test.model : flags.models, "--model");
+  return named(flags.ops, "--op", test.op) &&
+         std::find(model.begin(), model.end(), test.model) != model.end() &&
+         test.shape.find(flags.shape) != std::string::npos;
+}
+
+engine::Device choose_device(const KernelFlags& flags) {
+  engine::Device device;
+  try {
+    device = engine::parse_device(flags.device);
+  } catch (const engine::Error&) {
+    throw UsageError("--device '" + flags.device + "': expected cpu, cuda or cuda:N");
+  }
+  if (device.kind == engine::Device::Kind::kCpu) {
+    if (flags.amp != "off") throw UsageError("--amp is for CUDA devices: add --device cuda");
+    return device;
+  }
+  if (const std::string missing = engine::cuda::missing(); !missing.empty())
+    throw UsageError("--device " + flags.device + ": " + missing);
+  if (device.index >= engine::cuda::device_count())
+    throw UsageError("--device " + flags.device + ": there are " +
+                     std::to_string(engine::cuda::device_count()));
+  return device;
+}
+
+std::string device_text(const KernelBenchOptions& options) {
+  if (options.device.kind == engine::Device::Kind::kCpu)
+    return "cpu, " + std::to_string(options.threads) +
+           (options.threads == 1 ? " thread" : " threads");
+  return to_string(options.device) + ", " + engine::cuda::device_info(options.device.index).name +
+         ", " + engine::cuda::versions() + ", --amp " + options.amp;
+}
+
+std::vector<KernelCase> cases_of(const KernelFlags& flags, std::int64_t images) {
+  const BatchSizes sizes{.images = images, .texts = std::max<std::int64_t>(images / 4, 1)};
+  if (flags.set == "gemm") return square_cases(flags.sides);
+  return flags.set == "conv" ? resnet_convolution_cases(sizes) : kernel_cases(sizes);
+}
+
+void add_options(CLI::App& app, KernelFlags& flags) {
+  app.add_option("--set", flags.set,
+                 "models: operators as the models call them; gemm: square products; conv: ResNet's "
+                 "convolutions")
+      ->check(CLI::IsMember({"models", "gemm", "conv"}))
+      ->capture_default_str();
+  app.add_option("--sizes", flags.sides, "sides of the squares of --set gemm: 512,1024")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--op", flags.ops,
+                 "only operators with one of these in their names: dense,conv2d_forward");
+  app.add_option("--model", flags.models, "only shapes of these models: convnet,gpt-nano");
+  app.add_option("--shape", flags.shape, "only shapes with this in their text: 32x32x64");
+  app.add_flag("--list", flags.list, "print what would be measured, and end");
+  app.add_option("--device", flags.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app.add_option("--amp", flags.amp,
+                 "on a CUDA device: off, tf32, O1 (products in f16), O2 (f16), bf16")
+      ->check(CLI::IsMember({"off", "tf32", "O1", "O2", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--batch", flags.batch,
+                 "images; texts are a quarter of it (default: 32, on a CUDA device 256)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--threads", flags.threads, "on the CPU (default: the allowed cores)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--seconds", flags.seconds, "measuring time of each row")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--format", flags.format, "table, json, csv or md")
+      ->check(CLI::IsMember({"table", "json", "csv", "md"}))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+int bench_kernels_command(const Arguments& arguments) {
+  CLI::App app(
+      "Measures each operator alone, at the shapes that the models give it: the median time, its "
+      "rates, their share of what the "
+      "device can do (multiply-adds and copying, measured in the same run), and the error against "
+      "float64.",
+      "engine bench kernels");
+  KernelFlags flags;
+  add_options(app, flags);
+  if (!parse(app, arguments)) return kExitOk;
+
+  const KernelBenchOptions options{
+      .device = choose_device(flags),
+      .amp = flags.amp,
+      .threads = flags.threads > 0 ? flags.threads : default_threads(1),
+      .seconds = flags.seconds};
+  const bool cuda = options.device.kind == engine::Device::Kind::kCuda;
+  const std::int64_t images = flags.batch > 0 ? flags.batch : cuda ? 256 : 32;
+  const std::vector<KernelCase> cases = cases_of(flags, images);
+  // Errors are measured with a small batch: the float64 reference takes its time.
+  const std::vector<KernelCase> small = cases_of(flags, std::min<std::int64_t>(images, 2));
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    if (wanted(flags, cases[i]) && (!cuda || cases[i].cuda)) chosen.push_back(i);
+  if (chosen.empty())
+    throw UsageError("no operator of that name, model and shape: see engine bench kernels --list");
+  if (flags.list) {
+    for (const std::size_t i : chosen)
+      std::printf("%s %s %s\n", cases[i].op.c_str(), cases[i].model.c_str(),
+                  cases[i].shape.c_str());
+    return kExitOk;
+  }
+  const BenchHeading heading = bench_heading();
+  KernelBench bench(options);
+  const Ceilings ceilings = bench.ceilings();
+  const std::string type = cuda && flags.amp != "off" ? flags.amp : "f32";
+  std::vector<KernelRow> rows;
+  for (const std::size_t i : chosen) {
+    rows.push_back(make_row(cases[i], bench.stored(), type, ceilings));
+    rows.back().seconds = bench.median_seconds(cases[i]);
+    rows.back().error = bench.error(small[i]);
+  }
+  const std::string text =
+      kernels_text(heading, device_text(options), ceilings, rows, flags.format);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return kExitOk;
+}
+
+}  // namespace tools

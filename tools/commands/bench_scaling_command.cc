@@ -1,0 +1,133 @@
+// `engine bench scaling`: samples a second over backends and numbers of ranks.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "backends/compose/table/backend_table.h"
+#include "tools/bench/step/bench_step.h"
+#include "tools/commands/command.h"
+#include "tools/group/group_flags.h"
+#include "tools/group/run_group.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+namespace {
+
+struct ScalingFlags {
+  std::string backends = "auto", ranks = "1,2", mode = "weak", format = "table";
+  int batch = 100;
+  StepBench bench;
+};
+
+struct Outcome {
+  char backend[64];
+  std::int64_t global_batch;
+  double rate, communication;
+};
+
+// One group of ranks on this host; 0, or the code of the rank that failed.
+int measure(const ScalingFlags& flags, const tools::ConfigValues& given, const std::string& backend,
+            int ranks, ScalingRow& row) {
+  tools::ConfigValues values = given;
+  values["spawn"] = {std::to_string(ranks), "--ranks"};
+  values["backend"] = {ranks == 1 ? "auto" : backend, "--backends"};
+  const std::string batch = std::to_string(flags.batch);
+  const tools::RunConfig config =
+      resolve_bench(values, {{"model", "convnet"},
+                             {flags.mode == "weak" ? "batch-size-per-device" : "batch-size", batch},
+                             {"threads", "1"},
+                             {"shuffle", "false"},
+                             {"workers", "0"},
+                             {"lr", "0.01"},
+                             {"momentum", "0.9"}});
+  const SharedValue<Outcome> outcome;
+  const int code = run_group(config, [&](backends::Group& group) {
+    const StepTimes times = measure_steps(config, flags.bench, group);
+    if (group.rank() != 0) return kExitOk;
+    double communication = 0, total = 0;
+    for (const engine::StepPhases& step : times.ranks.front()) {
+      communication += step.communication;
+      total += step.total();
+    }
+    std::strncpy(outcome->backend, times.backend.c_str(), sizeof outcome->backend - 1);
+    outcome->global_batch = times.global_batch;
+    outcome->rate = times.rate();
+    outcome->communication = communication / total;
+    return kExitOk;
+  });
+  row = {outcome->backend, ranks, outcome->global_batch, outcome->rate, 0, outcome->communication};
+  return code;
+}
+
+void add_flags(CLI::App& app, ScalingFlags& flags) {
+  app.add_option("--backends", flags.backends, "with commas")
+      ->type_name("LIST")
+      ->capture_default_str();
+  app.add_option("--ranks", flags.ranks, "numbers of ranks, with commas; 1 is always measured, too")
+      ->type_name("LIST")
+      ->capture_default_str();
+  app.add_option("--mode", flags.mode,
+                 "weak: --batch samples for each rank; strong: for all ranks together")
+      ->check(CLI::IsMember({"weak", "strong"}))
+      ->capture_default_str();
+  app.add_option("--batch", flags.batch, "samples, see --mode")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--seconds", flags.bench.seconds, "how long to measure each")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--steps", flags.bench.steps, "measure so many steps, instead of --seconds")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--warmup", flags.bench.warmup, "steps before measuring")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--format", flags.format, "table, json, csv or md")
+      ->check(CLI::IsMember({"table", "json", "csv", "md"}))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+int bench_scaling_command(const Arguments& arguments) {
+  CLI::App app(
+      "Measures training steps over numbers of ranks on this host and over backends. Takes the "
+      "options of engine train.",
+      "engine bench scaling");
+  ScalingFlags flags;
+  tools::ConfigValues values;
+  add_flags(app, flags);
+  add_train_options(app, values,
+                    {"epochs", "steps", "backend", "spawn", "rank", "world-size", "local-rank",
+                     "init-method", "batch-size", "batch-size-per-device"});
+  if (!parse(app, arguments)) return kExitOk;
+  const std::vector<std::string> backends_asked = split_list(flags.backends, "--backends");
+  for (const std::string& name : backends_asked) backends::check_backend(name, "auto");
+  std::vector<int> counts = rank_counts(flags.ranks);
+  std::sort(counts.begin(), counts.end());
+  if (flags.mode == "strong" && flags.batch < counts.back())
+    throw UsageError("--batch " + std::to_string(flags.batch) + " is smaller than " +
+                     std::to_string(counts.back()) + " ranks");
+  const BenchHeading heading = bench_heading();  // before this program is a load of its own
+  ScalingRow one;
+  if (const int code = measure(flags, values, "auto", 1, one); code != kExitOk) return code;
+  one.speedup = 1;
+  std::vector<ScalingRow> rows{one};
+  for (const std::string& backend : backends_asked)
+    for (const int ranks : counts) {
+      if (ranks == 1) continue;
+      ScalingRow row;
+      if (const int code = measure(flags, values, backend, ranks, row); code != kExitOk)
+        return code;
+      row.speedup = row.rate / one.rate;
+      rows.push_back(row);
+    }
+  const auto model = values.find("model");
+  const std::string text =
+      scaling_text(heading, flags.mode, model == values.end() ? "convnet" : model->second.value,
+                   rows, flags.format);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return kExitOk;
+}
+
+}  // namespace tools

@@ -1,0 +1,69 @@
+// `engine doctor`: forms the group as training would, looks at every host and every link, and says
+// what is wrong.
+#include <cstdio>
+
+#include "tools/commands/command.h"
+#include "tools/doctor/doctor.h"
+#include "tools/group/group_flags.h"
+#include "tools/group/rank_exchange.h"
+#include "tools/group/run_group.h"
+#include "tools/machine/machine_info.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+namespace {
+
+int examine(const tools::RunConfig& config, const std::string& format, backends::Group& group) {
+  const auto control = group.make_communicator();
+  group.set_activity("doctor: hosts");
+  HostFacts own = host_facts(group);
+  if (!config.save_dir.empty()) own.folder_fault = check_folder(config.save_dir, *control);
+  DoctorReport report{.when = utc_text(unix_us()),
+                      .build = build_text(),
+                      .backend = group.backend(),
+                      .backend_reason = group.backend_reason(),
+                      .meeting_place = group.meeting_place(),
+                      .hosts = {},
+                      .links = {},
+                      .findings = {}};
+  for (const std::string& text : gather_texts(*control, to_json(own)))
+    report.hosts.push_back(facts_from_json(text));
+  report.links = measure_links(group, *control);
+  for (const std::vector<Finding>& part : {judge_hosts(report.hosts), judge_clocks(report.links),
+                                           judge_links(report.links, group.world_size())})
+    report.findings.insert(report.findings.end(), part.begin(), part.end());
+  if (group.rank() == 0) {
+    const std::string text = format == "json" ? to_json(report) : to_text(report);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+  control->barrier();  // rank 0 has told before anybody's exit code can end the others
+  return report.healthy() ? kExitOk : kExitDifferent;
+}
+
+}  // namespace
+
+int doctor_command(const Arguments& arguments) {
+  CLI::App app(
+      "Forms the group as training would and checks it: hosts, all links between ranks, clocks, "
+      "builds, --save-dir. Exit 1: "
+      "something is bad.",
+      "engine doctor");
+  std::string format = "table";
+  tools::ConfigValues values;
+  app.add_option("--format", format, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  add_group_flags(app, values, {"save-dir"});
+  app.footer(
+      "Start it as the training: srun engine doctor, engine launch ... engine doctor, or --rank on "
+      "each host. Default timeouts "
+      "are\n"
+      "shorter here: 60 s for all ranks to come, 60 s for a transfer.");
+  if (!parse(app, arguments)) return kExitOk;
+  const tools::RunConfig config =
+      resolve_group_flags(values, {"save-dir"}, {{"rdzv-timeout", "60"}, {"timeout", "60"}});
+  return run_group(config, [&](backends::Group& group) { return examine(config, format, group); });
+}
+
+}  // namespace tools

@@ -1,0 +1,179 @@
+// `engine env`: the resolved identity of this process, with the source of each value; and the
+// backends of this build.
+#include <cstdio>
+
+#include "backends/group.h"
+#include "backends/identity/hostlist.h"
+#include "backends/identity/identity.h"
+#include "backends/identity/launchers.h"
+#include "io/base/io_error.h"
+#include "io/base/text_format.h"
+#include "tools/commands/command.h"
+#include "tools/machine/device_choice.h"
+#include "tools/machine/thread_choice.h"
+#include "tools/options/command_line.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+namespace {
+
+struct Row {
+  const char* name;
+  backends::ResolvedValue value;
+  bool exported = true;  // in the format sh
+};
+
+std::optional<int> whole_number(const tools::ConfigValues& values, const char* name) {
+  const auto found = values.find(name);
+  if (found == values.end() || found->second.value.empty()) return std::nullopt;
+  try {
+    std::size_t used = 0;
+    const int value = std::stoi(found->second.value, &used);
+    if (used == found->second.value.size()) return value;
+  } catch (const std::exception&) {  // told below, with the source
+  }
+  throw io::ConfigError(std::string(name) + " '" + found->second.value + "' (" +
+                        found->second.source + "): expected a whole number");
+}
+
+std::string text_of(const tools::ConfigValues& values, const char* name, const char* fallback) {
+  const auto found = values.find(name);
+  return found == values.end() ? fallback : found->second.value;
+}
+
+// resolve_identity() knows values of options by the flag; here they may come from ENGINE_*.
+backends::ResolvedValue with_source(backends::ResolvedValue value,
+                                    const tools::ConfigValues& values) {
+  const auto found =
+      value.source.rfind("--", 0) == 0 ? values.find(value.source.substr(2)) : values.end();
+  if (found != values.end()) value.source = found->second.source;
+  return value;
+}
+
+backends::ResolvedValue visible_gpus(const backends::Environment& environment) {
+  backends::ResolvedValue gpus = backends::variable(environment, "SLURM_STEP_GPUS");
+  return gpus.value.empty() ? backends::variable(environment, "CUDA_VISIBLE_DEVICES") : gpus;
+}
+
+std::vector<Row> rows_of(const backends::Identity& id, const tools::ConfigValues& values,
+                         const backends::Environment& environment) {
+  const ThreadChoice threads = choose_threads(id.local_world_size, environment);
+  std::vector<Row> rows = {{"RANK", id.rank_from},
+                           {"WORLD_SIZE", id.world_from},
+                           {"LOCAL_RANK", id.local_rank_from},
+                           {"LOCAL_WORLD_SIZE", id.local_world_from},
+                           {"NODE_RANK", id.node_rank_from},
+                           {"MASTER_ADDR", id.master_addr_from},
+                           {"MASTER_PORT", id.master_port_from},
+                           {"ENGINE_JOB_ID", id.job_from},
+                           {"ENGINE_THREADS", {std::to_string(threads.threads), threads.source}},
+                           {"GPUS", visible_gpus(environment), false}};
+  for (Row& row : rows) row.value = with_source(row.value, values);
+  return rows;
+}
+
+std::string shell_quoted(const std::string& value) {
+  std::string quoted = "'";
+  for (const char c : value) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+void print_json(const std::vector<Row>& rows, const backends::Identity& id,
+                const std::string& port_rule) {
+  std::printf("{\"schema\":1,\"init_method\":%s,\"port_rule\":%s,\"port_window\":%d",
+              io::json_string(id.init_method).c_str(), io::json_string(port_rule).c_str(),
+              id.port_window);
+  for (const Row& row : rows)
+    std::printf(",\"%s\":{\"value\":%s,\"source\":%s}", row.name,
+                io::json_string(row.value.value).c_str(),
+                io::json_string(row.value.source).c_str());
+  std::printf(",\"cuda\":{\"note\":%s,\"devices\":[", io::json_string(gpu_note()).c_str());
+  const std::vector<std::string> gpus = gpu_lines();
+  for (std::size_t i = 0; i < gpus.size(); ++i)
+    std::printf("%s%s", i > 0 ? "," : "", io::json_string(gpus[i]).c_str());
+  std::printf("]}}\n");
+}
+
+void print_shell(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    if (row.exported && !row.value.value.empty())
+      std::printf("export %s=%s  # %s\n", row.name, shell_quoted(row.value.value).c_str(),
+                  row.value.source.c_str());
+  }
+}
+
+void print_text(const std::vector<Row>& rows, const backends::Identity& id,
+                const std::string& port_rule) {
+  for (const Row& row : rows)
+    std::printf("%-17s %-20s from %s\n", row.name,
+                row.value.value.empty() ? "-" : row.value.value.c_str(),
+                row.value.source.empty() ? "nowhere" : row.value.source.c_str());
+  std::printf("%-17s %s\n", "init method",
+              id.init_method.empty() ? "- (one rank)" : id.init_method.c_str());
+  std::printf("%-17s %-20s %d port%s tried\n", "port rule", port_rule.c_str(), id.port_window,
+              id.port_window == 1 ? "" : "s");
+  std::printf("%-17s %s\n", "CUDA devices", gpu_note().c_str());
+  for (const std::string& gpu : gpu_lines()) std::printf("%-17s %s\n", "", gpu.c_str());
+  for (const backends::BackendInfo& b : backends::list_backends())
+    std::printf("backend %-9s %-20s %s\n", b.name.c_str(), b.usable ? "usable" : "not usable",
+                b.note.c_str());
+}
+
+int print_hosts(const std::string& list, const std::string& format) {
+  const std::vector<std::string> hosts = backends::expand_hostlist(list, "--hosts");
+  if (format != "json") {
+    for (const std::string& host : hosts) std::printf("%s\n", host.c_str());
+    return kExitOk;
+  }
+  std::string text = "[";
+  for (const std::string& host : hosts)
+    text += (text.size() > 1 ? "," : "") + io::json_string(host);
+  std::printf("%s]\n", text.c_str());
+  return kExitOk;
+}
+
+}  // namespace
+
+int env_command(const Arguments& arguments) {
+  CLI::App app(
+      "Shows rank, world size and meeting place as `engine train` would resolve them here, and "
+      "where each comes from.",
+      "engine env");
+  std::string format = "text", hosts;
+  tools::ConfigValues values;
+  app.add_option("--format", format, "text, sh or json")
+      ->check(CLI::IsMember({"text", "sh", "json"}))
+      ->default_str("text");
+  CLI::Option* hosts_option =
+      app.add_option("--hosts", hosts,
+                     "only expand this host list, one host a line: n[01-03,7],login")
+          ->type_name("HOSTLIST");
+  add_table_options(app, values,
+                    {"init-method", "rank", "world-size", "local-rank", "port-rule", "job-id"});
+  if (!parse(app, arguments)) return kExitOk;
+  if (hosts_option->count() > 0) return print_hosts(hosts, format);
+  tools::apply_environment(values);
+  const std::string port_rule = text_of(values, "port-rule", "auto");
+  const backends::Environment environment = backends::process_environment();
+  const backends::Identity identity =
+      backends::resolve_identity({.init_method = text_of(values, "init-method", ""),
+                                  .rank = whole_number(values, "rank"),
+                                  .world_size = whole_number(values, "world-size"),
+                                  .local_rank = whole_number(values, "local-rank"),
+                                  .port_rule = port_rule,
+                                  .job_id = text_of(values, "job-id", "")},
+                                 environment);
+  for (const std::string& warning : identity.warnings) print_notice(warning);
+  const std::vector<Row> rows = rows_of(identity, values, environment);
+  if (format == "json") {
+    print_json(rows, identity, port_rule);
+  } else if (format == "sh") {
+    print_shell(rows);
+  } else {
+    print_text(rows, identity, port_rule);
+  }
+  return kExitOk;
+}
+
+}  // namespace tools

@@ -1,0 +1,101 @@
+// `engine eval`: exact loss and accuracy of a checkpoint's model.
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+
+#include "engine/train/checkpoint_keeper.h"
+#include "engine/train/evaluator.h"
+#include "engine/train/weights.h"
+#include "io/base/text_format.h"
+#include "io/interchange/array_files.h"
+#include "models/model_catalog.h"
+#include "tools/commands/command.h"
+#include "tools/group/run_group.h"
+#include "tools/machine/thread_choice.h"
+#include "tools/options/command_line.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+#include "tools/session/compute_choice.h"
+#include "tools/session/data_choice.h"
+#include "tools/session/saved_run.h"
+
+namespace tools {
+namespace {
+
+void print(const engine::EvalReport& report, const std::string& path, const std::string& split,
+           const std::string& set, bool json) {
+  if (!json) {
+    std::printf("%s on %s (%s): %s\n", path.c_str(), set.c_str(), split.c_str(),
+                eval_text(report).c_str());
+    return;
+  }
+  std::string text = "{\"schema\":1,\"event\":\"eval\",\"split\":" + io::json_string(split);
+  const auto add = [&text](const char* key, double value) {
+    text += std::string(",\"") + key +
+            "\":" + (std::isfinite(value) ? io::shortest_text(value) : "null");
+  };
+  add("loss", report.loss);
+  add("accuracy", report.accuracy());
+  text += ",\"correct\":" + std::to_string(report.correct) +
+          ",\"samples\":" + std::to_string(report.samples);
+  if (report.rows != report.samples) text += ",\"rows\":" + std::to_string(report.rows);
+  if (report.top5 >= 0) add("top5", report.top5_accuracy());
+  if (report.text) add("perplexity", report.perplexity());
+  std::printf("%s}\n", text.c_str());
+}
+
+int eval_rank(const tools::RunConfig& config, const std::string& path, const std::string& split,
+              const std::string& format, backends::Group& group) {
+  const Compute compute = choose_compute(config, group);
+  const auto control = host_communicator(group);
+  const io::DatasetSplits data = io::load_dataset(dataset_options(config));
+  const io::Dataset& set = split == "train" ? data.train : data.test;
+  const engine::Graph graph = models::build_model(
+      config.model, {.sample_shape = sample_shape(set), .classes = set.classes});
+  engine::ModelState state =
+      engine::ModelState::allocate(graph, engine::state_dtype(compute.storage));
+  state.initialize(graph, 0);
+  engine::init_from(*control, path, io::load_arrays, exit_code_of, state);
+  engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group));
+  engine::Evaluator evaluator(*control, graph, state, pool, set,
+                              {.normalization = normalization(config, data.train),
+                               .dtype = compute.storage,
+                               .device = compute.device,
+                               .products = compute.products});
+  const engine::EvalReport report = evaluator.run();
+  if (group.rank() != 0) return kExitOk;
+  print(report, path, split, set.name, format == "json");
+  return kExitOk;
+}
+
+}  // namespace
+
+int eval_command(const Arguments& arguments) {
+  CLI::App app("Evaluates a checkpoint's model: every sample once, whatever the number of ranks.",
+               "engine eval");
+  tools::ConfigValues values;
+  std::string path, split = "test", format = "text";
+  app.add_option("CKPT", path, "a .ckpt, or a .safetensors or .npz together with --model")
+      ->required();
+  app.add_option("--split", split, "which part of the data set")
+      ->check(CLI::IsMember({"test", "val", "train"}))
+      ->default_str("test");
+  app.add_option("--format", format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->default_str("text");
+  std::vector<std::string> options{
+      "limit", "threads", "backend",      "init-method", "rank",   "world-size", "local-rank",
+      "spawn", "iface",   "rdzv-timeout", "timeout",     "device", "amp"};
+  options.insert(options.end(), saved_options().begin(), saved_options().end());
+  add_table_options(app, values, options);
+  if (!parse(app, arguments)) return kExitOk;
+  if (split == "val") split = "test";
+  if (path.ends_with(".ckpt")) take_saved_options(io::load_checkpoint(path), path, values);
+  complete_values(values, "");
+  const tools::RunConfig config = tools::resolve_run_config(values);
+  return run_group(config, [&](backends::Group& group) {
+    return eval_rank(config, path, split, format, group);
+  });
+}
+
+}  // namespace tools

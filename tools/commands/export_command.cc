@@ -1,0 +1,53 @@
+// `engine export`: the model of a checkpoint as .safetensors or .npz, for other programs.
+#include <cstdio>
+
+#include "io/interchange/array_files.h"
+#include "tools/commands/command.h"
+#include "tools/options/command_line.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+
+int export_command(const Arguments& arguments) {
+  CLI::App app(
+      "Writes the model in a checkpoint - parameters and buffers, with PyTorch's names and layouts "
+      "- as another file.",
+      "engine export");
+  std::string path, out;
+  bool half = false, brain = false;
+  app.add_option("CKPT", path, "a .ckpt, or another file of arrays: .safetensors, .npz")
+      ->required();
+  app.add_option("-o,--output", out, "the file to write, by its ending: .safetensors or .npz")
+      ->required()
+      ->type_name("FILE");
+  app.add_flag("--half", half, "numbers as f16; one beyond its range is an error");
+  app.add_flag("--bf16", brain, "numbers as bf16 (.safetensors only)");
+  app.footer(
+      "Optimizer, averaging and random-number states stay behind: the file is for using the model, "
+      "not for going on with the "
+      "run.\n"
+      "Integer buffers (num_batches_tracked) keep their type. The file is replaced only when all "
+      "of the new one is on the disk.");
+  if (!parse(app, arguments)) return kExitOk;
+  if (half && brain) throw UsageError("--half and --bf16 exclude each other");
+  if (!out.ends_with(".safetensors") && !out.ends_with(".npz"))
+    throw UsageError("-o '" + out + "': expected a name that ends in .safetensors or .npz");
+
+  std::vector<io::NamedArray> arrays = io::load_arrays(path);
+  std::erase_if(arrays, [](const io::NamedArray& a) {
+    return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
+  });
+  std::int64_t bytes = 0;
+  for (io::NamedArray& array : arrays) {
+    if (half || brain)
+      array = io::to_half(array, half ? io::ArrayType::kF16 : io::ArrayType::kBf16, path);
+    bytes += static_cast<std::int64_t>(array.data.size());
+  }
+  io::save_arrays(arrays, out);
+  std::printf("Exported %zu tensors, %s bytes: %s\n", arrays.size(), with_commas(bytes).c_str(),
+              out.c_str());
+  return kExitOk;
+}
+
+}  // namespace tools

@@ -1,0 +1,119 @@
+// `engine import`: weights of other programs as a checkpoint, with the names and the run's data
+// that a checkpoint has.
+#include <cstdio>
+#include <ctime>
+
+#include "engine/train/weights.h"
+#include "io/interchange/array_files.h"
+#include "models/model_catalog.h"
+#include "tools/commands/command.h"
+#include "tools/machine/build_info.h"
+#include "tools/options/command_line.h"
+#include "tools/options/run_config.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+#include "tools/session/data_choice.h"
+#include "tools/session/saved_run.h"
+
+namespace tools {
+namespace {
+
+// Takes prefixes off the names: those asked for, and what PyTorch's wrappers put there. Says so.
+void strip(std::vector<io::NamedArray>& arrays, const std::vector<std::string>& prefixes) {
+  std::size_t asked = 0, wrapped = 0;
+  for (io::NamedArray& array : arrays) {
+    for (const std::string& prefix : prefixes)
+      if (array.name.starts_with(prefix) && array.name.size() > prefix.size())
+        array.name.erase(0, prefix.size()), ++asked;
+    if (std::string plain = engine::plain_name(array.name); plain != array.name && !plain.empty())
+      array.name = std::move(plain), ++wrapped;
+    array.section = io::section_of_name(array.name);
+    array.device = "cpu:0";
+  }
+  if (!prefixes.empty() && asked == 0)
+    throw io::DataError("no name begins with '" + prefixes.front() + "'");
+  if (wrapped > 0)
+    std::fprintf(stderr, "import: took module. and _orig_mod. off %zu of %zu names\n", wrapped,
+                 arrays.size());
+}
+
+struct Target {  // what the arrays must fit
+  engine::Graph graph;
+  std::string config, vocabulary, described;
+  engine::DType dtype;
+};
+
+Target target_of(const std::string& model, tools::ConfigValues& values) {
+  if (!values.contains("dataset"))  // the sizes that the model was made for
+    return {models::build_model(model, models::default_options(model)),
+            "[run]\nmodel = \"" + model + "\"\n", "",
+            "as it is by default (--dataset says otherwise)", engine::DType::kF32};
+  complete_values(values, "");
+  const tools::RunConfig config = tools::resolve_run_config(values);
+  const io::DatasetSplits data = io::load_dataset(dataset_options(config));
+  tools::ConfigValues kept;
+  for (const std::string& name : saved_options())
+    if (const auto found = config.origin.find(name); found != config.origin.end())
+      kept[name] = found->second;
+  return {models::build_model(
+              model, {.sample_shape = sample_shape(data.train), .classes = data.train.classes}),
+          tools::to_toml(kept), data.train.vocabulary, "for data set '" + data.train.name + "'",
+          config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32};
+}
+
+}  // namespace
+
+int import_command(const Arguments& arguments) {
+  CLI::App app(
+      "Makes a checkpoint at step 0 of weights from another program: for train --init-from, eval, "
+      "sample and verify.",
+      "engine import");
+  tools::ConfigValues values;
+  std::string path, out;
+  std::vector<std::string> prefixes;
+  app.add_option("FILE", path, ".safetensors, .npz or .ckpt, told by its content")->required();
+  app.add_option("-o,--output", out, "the checkpoint to write")->required()->type_name("CKPT");
+  app.add_option("--strip-prefix", prefixes,
+                 "take this off the front of names, beside module. and _orig_mod.; may be repeated")
+      ->type_name("P")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+  add_table_options(app, values, saved_options());
+  app.footer(
+      "--model is needed. Names, shapes and number of the arrays must be those of the model: in "
+      "the sizes it was made for, or\n"
+      "with --dataset in those of the data set. Buffers may be missing; f16, bf16, f32 and f64 "
+      "convert.");
+  if (!parse(app, arguments)) return kExitOk;
+  const auto model = values.find("model");
+  if (model == values.end())
+    throw UsageError("--model is needed: a checkpoint says what its arrays are of");
+  const std::string model_name = model->second.value;
+
+  std::vector<io::NamedArray> arrays = io::load_arrays(path);
+  std::erase_if(arrays, [](const io::NamedArray& a) {
+    return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
+  });
+  strip(arrays, prefixes);
+  const Target target = target_of(model_name, values);
+  engine::ModelState state = engine::ModelState::allocate(target.graph, target.dtype);
+  state.initialize(target.graph, 0);
+  engine::import_state(arrays, path, /*exact=*/false, state);
+
+  io::Checkpoint checkpoint;
+  checkpoint.model = model_name;
+  if (const auto dataset = values.find("dataset"); dataset != values.end())
+    checkpoint.dataset = dataset->second.value;
+  checkpoint.config = target.config;
+  checkpoint.vocabulary = target.vocabulary;
+  checkpoint.build = std::string(ENGINE_VERSION) + " " + ENGINE_COMMIT;
+  checkpoint.history = {{0, static_cast<std::int64_t>(std::time(nullptr)), 1, checkpoint.build}};
+  checkpoint.arrays = engine::export_state(state, {});
+  io::save_checkpoint(checkpoint, out);
+  std::printf("Imported %zu of %zu tensors of %s, %s: %s\n", arrays.size(),
+              checkpoint.arrays.size(), model_name.c_str(), target.described.c_str(), out.c_str());
+  return kExitOk;
+}
+
+}  // namespace tools

@@ -1,0 +1,137 @@
+// `engine inspect`: what a checkpoint holds, or what the ranks of a failed run were doing.
+#include <cstdio>
+#include <ctime>
+
+#include "io/checkpoint/checkpoint.h"
+#include "io/data/order/sampler.h"
+#include "tools/commands/command.h"
+#include "tools/flight/flight_report.h"
+#include "tools/options/command_line.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+namespace {
+
+std::string shape_text(const io::NamedArray& array) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < array.shape.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(array.shape[i]);
+  return text + "]";
+}
+
+std::int64_t elements(const io::NamedArray& array) {
+  return static_cast<std::int64_t>(array.data.size() / io::size_of(array.type));
+}
+
+void print_summary(const io::Checkpoint& c) {
+  std::printf(
+      "model    %s\ndata     %s\nbuild    %s\nprogress step %lld: epoch %lld, %lld steps into it; "
+      "%s samples seen\nworld    "
+      "%d\nseed     %llu\n",
+      c.model.c_str(), c.dataset.c_str(), c.build.c_str(), static_cast<long long>(c.global_step),
+      static_cast<long long>(c.epoch), static_cast<long long>(c.step_in_epoch),
+      with_commas(c.samples_seen).c_str(), c.world_size, static_cast<unsigned long long>(c.seed));
+  for (const io::Section section :
+       {io::Section::kParameter, io::Section::kBuffer, io::Section::kOptimizer,
+        io::Section::kAveraging, io::Section::kRankState}) {
+    std::int64_t arrays = 0, count = 0;
+    for (const io::NamedArray& a : c.arrays)
+      if (a.section == section) ++arrays, count += elements(a);
+    if (arrays > 0)
+      std::printf("%-10s %lld arrays, %s elements\n", io::to_string(section).c_str(),
+                  static_cast<long long>(arrays), with_commas(count).c_str());
+  }
+  for (const auto& [name, value] : c.counters)
+    std::printf("counter  %s = %lld\n", name.c_str(), static_cast<long long>(value));
+  for (const io::SaveRecord& r : c.history) {
+    char when[32] = "";
+    const std::time_t seconds = r.unix_seconds;
+    std::tm utc{};
+    if (gmtime_r(&seconds, &utc) != nullptr)
+      std::strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    std::printf("saved    step %lld at %s by %d ranks, %s\n", static_cast<long long>(r.step), when,
+                r.world_size, r.build.c_str());
+  }
+}
+
+void print_tensors(const io::Checkpoint& c) {
+  for (const io::NamedArray& a : c.arrays)
+    std::printf("%-10s %-44s %-4s %-18s %s\n", io::to_string(a.section).c_str(), a.name.c_str(),
+                io::to_string(a.type).c_str(), shape_text(a).c_str(), a.device.c_str());
+}
+
+// The order in which an epoch takes the samples, as the run that wrote this checkpoint sees it.
+void print_order(const io::Checkpoint& c, std::int64_t epoch) {
+  tools::ConfigValues config;
+  tools::apply_config_text(c.config, "the checkpoint's configuration", config);
+  const auto shuffle = config.find("shuffle"), shard = config.find("shard");
+  if (shard != config.end() && shard->second.value == "file")
+    throw io::ConfigError(
+        "--order shows an order of all samples, but this run had --shard file: each rank its own "
+        "part and order");
+  if (const auto sampler = config.find("sampler");
+      sampler != config.end() && sampler->second.value == "stratified")
+    throw io::ConfigError(
+        "--order needs the data set's classes for --sampler stratified, and a checkpoint does not "
+        "hold them");
+  std::int64_t size = 0;
+  for (const auto& [name, value] : c.counters)
+    if (name == "trainer.dataset_size") size = value;
+  io::Sampler sampler({.size = size,
+                       .seed = c.seed,
+                       .shuffle = shuffle == config.end() || shuffle->second.value != "false"});
+  sampler.set_epoch(epoch);
+  for (const std::int64_t id : sampler.order()) std::printf("%lld\n", static_cast<long long>(id));
+}
+
+}  // namespace
+
+int inspect_command(const Arguments& arguments) {
+  CLI::App app(
+      "Shows what a checkpoint holds (reading it also checks every digest), or what the ranks of a "
+      "failed run were doing.",
+      "engine inspect");
+  std::string path, flight, format = "text";
+  bool tensors = false, config = false, check = false;
+  std::int64_t order = -1;
+  app.add_option("CKPT", path, "the file");
+  app.add_option(
+         "--flight", flight,
+         "merge the flight_rank_*.json that failing ranks left in DIR: who was waiting for whom")
+      ->type_name("DIR");
+  app.add_option("--format", format, "of --flight: text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  app.add_flag("--tensors", tensors, "a line for each array: section, name, dtype, shape, device");
+  app.add_flag("--config", config, "the resolved configuration as TOML");
+  app.add_flag("--check", check, "only say whether the file is sound");
+  app.add_option("--order", order, "sample ids in the order of this epoch (from 0)")
+      ->type_name("EPOCH")
+      ->check(CLI::NonNegativeNumber);
+  if (!parse(app, arguments)) return kExitOk;
+  if (flight.empty() == path.empty())
+    throw UsageError("expected a checkpoint, or --flight DIR (engine inspect --help)");
+  if (!flight.empty()) {
+    const FlightReport report = merge_flight_records(read_flight_records(flight));
+    const std::string text = format == "json" ? to_json(report) : to_text(report);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return kExitOk;
+  }
+  if (format != "text")
+    throw UsageError("--format json is of --flight; a checkpoint's contents are text");
+  const io::Checkpoint checkpoint = io::load_checkpoint(path);
+  if (check) {
+    std::printf("%s: sound, %zu arrays\n", path.c_str(), checkpoint.arrays.size());
+  } else if (order >= 0) {
+    print_order(checkpoint, order);
+  } else if (config) {
+    std::printf("%s", checkpoint.config.c_str());
+  } else {
+    print_summary(checkpoint);
+    if (tensors) print_tensors(checkpoint);
+  }
+  return kExitOk;
+}
+
+}  // namespace tools

@@ -1,0 +1,42 @@
+// `engine launch`.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+
+#include "io/base/io_error.h"
+#include "tools/commands/command.h"
+#include "tools/launch/control_line.h"
+#include "tools/launch/local_node.h"
+#include "tools/launch/remote_nodes.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+
+int launch_command(const Arguments& arguments) {
+  const std::optional<LaunchOptions> options = parse_launch_options(arguments);
+  if (!options) return kExitOk;
+  if (!options->directory.empty() && chdir(options->directory.c_str()) != 0)
+    throw io::ConfigError("cannot change to the folder " + options->directory + " on this host: " +
+                          std::strerror(errno) + "; expected the same folder on every host");
+  std::unique_ptr<ControlLine> control;
+  if (options->controlled) {
+    control = std::make_unique<ControlLine>(0);
+    control->receive_setup();
+  }
+  const LaunchPlan plan = make_launch_plan(*options);
+  check_hosts(*options, plan);
+  if (options->dry_run) {
+    std::cout << plan_table(plan, *options) << std::flush;
+    return kExitOk;
+  }
+  SignalInbox inbox;
+  GuardProcess guard(options->kill_orphans);
+  if (!options->hosts.empty()) return run_remote_nodes(*options, plan, guard, inbox);
+  if (control) control->report_to(inbox, options->kill_orphans);
+  LocalNode node(*options, plan, guard, inbox, control ? control->secret() : "");
+  return node.run(control.get());
+}
+
+}  // namespace tools

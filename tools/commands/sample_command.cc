@@ -1,0 +1,139 @@
+// `engine sample`: text from a model that was trained on text.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/train/weights.h"
+#include "models/model_catalog.h"
+#include "models/next_token.h"
+#include "tools/commands/command.h"
+#include "tools/machine/thread_choice.h"
+#include "tools/options/command_line.h"
+#include "tools/options/run_config.h"
+#include "tools/report/exit_codes.h"
+#include "tools/session/saved_run.h"
+#include "tools/session/token_choice.h"
+
+namespace tools {
+namespace {
+
+struct SampleOptions {
+  std::string path, prompt;
+  std::int64_t count = 200, threads = 0;
+  TokenChoice choice;
+};
+
+// A prompt is text: it may begin with a dash and have typographic marks, which elsewhere are slips.
+// It is kept from the parser.
+std::string take_prompt(Arguments& arguments) {
+  std::string prompt;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with("--prompt=")) {
+      prompt = arguments[i].substr(9);
+      arguments[i] = "--prompt=x";
+    } else if (arguments[i] == "--prompt" && i + 1 < arguments.size()) {
+      prompt = arguments[++i];
+      arguments[i] = "x";
+    }
+  }
+  return prompt;
+}
+
+engine::Graph text_graph(const io::Checkpoint& checkpoint, const std::string& path,
+                         engine::DType& dtype) {
+  if (checkpoint.vocabulary.empty())
+    throw io::DataError(
+        path + ": model '" + checkpoint.model + "' of data set '" + checkpoint.dataset +
+        "' has no vocabulary of characters; engine sample needs a model trained on text");
+  tools::ConfigValues values;
+  take_saved_options(checkpoint, path, values);
+  const auto context = values.find("context");
+  if (context == values.end())
+    throw io::DataError(path + ": its configuration does not say the model's context");
+  const auto saved_dtype = values.find("dtype");
+  dtype = saved_dtype != values.end() && saved_dtype->second.value == "f64" ? engine::DType::kF64
+                                                                            : engine::DType::kF32;
+  std::int64_t positions = 0;
+  const std::string& text = context->second.value;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), positions);
+  if (error != std::errc{} || end != text.data() + text.size() || positions < 1 ||
+      positions > (1 << 24))
+    throw io::DataError(path + ": its configuration has context '" + text + "'");
+  return models::build_model(checkpoint.model,
+                             {.sample_shape = engine::Shape{positions},
+                              .classes = static_cast<std::int64_t>(checkpoint.vocabulary.size())});
+}
+
+void print(const SampleOptions& o, const io::Checkpoint& checkpoint, models::NextToken& next,
+           std::vector<std::int32_t> tokens) {
+  std::fwrite(o.prompt.data(), 1, o.prompt.size(), stdout);
+  const auto context = static_cast<std::size_t>(next.context());
+  for (std::int64_t i = 0; i < o.count; ++i) {
+    const std::size_t window = std::min(tokens.size(), context);
+    tokens.push_back(choose_token(next.logits_after(std::span(tokens).last(window)), o.choice,
+                                  static_cast<std::uint64_t>(i)));
+    std::fputc(checkpoint.vocabulary[static_cast<std::size_t>(tokens.back())], stdout);
+    std::fflush(stdout);
+  }
+  std::fputc('\n', stdout);
+  if (std::fflush(stdout) != 0) throw io::Error("cannot write to the standard output");
+}
+
+}  // namespace
+
+int sample_command(const Arguments& arguments) {
+  CLI::App app("Lets a model that was trained on text go on from a prompt.", "engine sample");
+  SampleOptions o;
+  app.add_option("CKPT", o.path, "a checkpoint of a model on text, as train or import wrote it")
+      ->required();
+  app.add_option("--prompt", o.prompt,
+                 "the text to go on from; its characters must occur in the training text")
+      ->required()
+      ->type_name("TEXT");
+  app.add_option("-n,--count", o.count, "characters to add")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option("--temperature", o.choice.temperature,
+                 "below 1 bolder, above 1 freer; 0 takes the likeliest character each time")
+      ->type_name("F")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--top-k", o.choice.top_k, "draw among the K likeliest characters; 0: all")
+      ->type_name("K")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--seed", o.choice.seed, "the same seed, the same text")
+      ->type_name("S")
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "0: as many as there are cores")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.footer(
+      "Prints prompt and continuation. The model sees as many of the last characters as its "
+      "context holds.");
+  Arguments plain = arguments;
+  std::string prompt = take_prompt(plain);
+  if (!parse(app, plain)) return kExitOk;
+  o.prompt = std::move(prompt);
+  if (o.prompt.empty())
+    throw UsageError("--prompt is empty: give the model a character to go on from");
+  if (!std::isfinite(o.choice.temperature))
+    throw UsageError("--temperature must be a finite number of at least 0");
+
+  const io::Checkpoint checkpoint = io::load_checkpoint(o.path);
+  engine::DType dtype = engine::DType::kF32;
+  const engine::Graph graph = text_graph(checkpoint, o.path, dtype);
+  std::vector<std::int32_t> tokens = token_ids(o.prompt, checkpoint.vocabulary);
+  engine::ModelState state = engine::ModelState::allocate(graph, dtype);
+  state.initialize(graph, 0);
+  engine::import_state(checkpoint.arrays, o.path, /*exact=*/false, state);
+  engine::ThreadPool pool(o.threads > 0 ? static_cast<int>(o.threads) : default_threads(1));
+  models::NextToken next(graph, state, pool);
+  print(o, checkpoint, next, std::move(tokens));
+  return kExitOk;
+}
+
+}  // namespace tools

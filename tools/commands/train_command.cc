@@ -1,0 +1,93 @@
+// `engine train`.
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "tools/commands/command.h"
+#include "tools/group/requeue.h"
+#include "tools/group/run_group.h"
+#include "tools/group/stop_signals.h"
+#include "tools/options/command_line.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+#include "tools/report/metrics_observer.h"
+#include "tools/session/train_session.h"
+
+namespace tools {
+namespace {
+
+int train_rank(const tools::RunConfig& config, backends::Group& group,
+               const std::atomic<int>& stop_signal) {
+  TrainSession session(config, group);
+  const bool root = group.rank() == 0;
+  const std::string start = session.start_state();
+  if (root) {
+    std::cout << session.start_line() << " | " << start << std::endl;
+    if (const std::string line = session.graph_line(); !line.empty())
+      std::cout << "Steps on the device: " << line << std::endl;
+    for (const std::string& line : session.plan_lines())
+      std::cout << "Averaging: " << line << std::endl;
+    session.add_observer(make_console_observer(
+        {.steps_per_epoch = session.steps_per_epoch(),
+         .total_steps = session.total_steps(),
+         .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1}));
+    if (!config.metrics.empty())
+      session.add_observer(
+          std::make_unique<MetricsObserver>(config.metrics, session.resumed(), config.log_gpu));
+  }
+  if (const std::string shard = session.shard_line(); !shard.empty())
+    std::cout << shard + "\n" << std::flush;  // every rank
+  session.add_observer(make_desync_observer(group.rank(), group.world_size()));
+  const engine::TrainResult result = session.run(stop_signal);
+  if (config.save_rank_models) {
+    const std::string path = session.keeper().save_rank_model(session.state());
+    if (root)
+      std::cout << "Saved each rank's model: " << path
+                << (group.world_size() > 1 ? " and its siblings" : "") << std::endl;
+  }
+  if (result.signal == 0) return kExitOk;
+  if (std::ranges::find(config.preempt_signals, result.signal) == config.preempt_signals.end())
+    return 128 + result.signal;
+  if (root) {
+    print_notice("preempted by signal " + std::to_string(result.signal) +
+                 ": the state is saved; run again with --resume auto");
+    if (config.requeue) requeue_job();
+  }
+  return kExitPreempted;
+}
+
+}  // namespace
+
+int train_command(const Arguments& arguments) {
+  CLI::App app("Trains a model, on one rank or data-parallel on several.", "engine train");
+  tools::ConfigValues values;
+  std::string config_file;
+  app.add_option("-c,--config", config_file, "TOML file; every option is a key")
+      ->type_name("FILE.toml")
+      ->group("config");
+  add_table_options(app, values);
+  app.footer(
+      "Every option is also ENGINE_NAME in the environment; precedence: option, ENGINE_*, config "
+      "file, default.\n"
+      "Examples:\n"
+      "  engine train --model convnet --dataset glyphs --spawn 2 --save-dir run\n"
+      "  engine train --model convnet --dataset mnist --data-dir data/mnist --epochs 2 --save-dir "
+      "run --resume auto\n"
+      "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
+      "--init-method tcp://n1:29500");
+  if (!parse(app, arguments)) return 0;
+  complete_values(values, config_file);
+  const tools::RunConfig config = tools::resolve_run_config(values);
+  if (config.save_rank_models && config.save_dir.empty())
+    throw io::ConfigError("save-rank-models needs a folder: give --save-dir DIR");
+  if (config.resume == "auto" && config.save_dir.empty())
+    throw io::ConfigError(
+        "resume auto looks in the save folder: give --save-dir DIR, or the snapshot's path");
+  if (config.requeue) check_requeue();
+  const std::atomic<int>& stop_signal = install_stop_signals(config.preempt_signals);
+  return run_group(config,
+                   [&](backends::Group& group) { return train_rank(config, group, stop_signal); });
+}
+
+}  // namespace tools

@@ -1,0 +1,161 @@
+// `engine verify`: are these models the same? Names of differing tensors on stdout, the verdict on
+// stderr.
+#include <glob.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "io/interchange/array_files.h"
+#include "io/interchange/compare_arrays.h"
+#include "tools/commands/command.h"
+#include "tools/options/command_line.h"
+#include "tools/report/exit_codes.h"
+#include "tools/report/verify_report.h"
+
+namespace tools {
+namespace {
+
+struct VerifyOptions {
+  std::vector<std::string> paths, renames;
+  io::CompareOptions compare;
+  std::string only = "model", format = "names";
+  std::int64_t most = 0;
+  bool quiet = false, summary = false;
+};
+
+void declare(CLI::App& app, VerifyOptions& o) {
+  app.add_option("FILES", o.paths, "two or more; quoted globs are expanded")
+      ->required()
+      ->expected(1, 100'000)
+      ->type_name("A B [C...]");
+  io::Tolerance& t = o.compare.tolerance;
+  app.add_option("--rtol", t.relative, "equal within F * |b|")
+      ->type_name("F")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--atol", t.absolute, "equal within F")
+      ->type_name("F")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--ulp", t.ulp, "equal within N representable numbers")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--only", o.only,
+                 "params, buffers, optimizer, all; without it parameters and buffers")
+      ->check(CLI::IsMember({"params", "buffers", "optimizer", "all"}));
+  const auto list = [&app](const char* flag, std::vector<std::string>& values, const char* help,
+                           const char* type) {
+    app.add_option(flag, values, help)
+        ->type_name(type)
+        ->expected(1)
+        ->take_all()
+        ->allow_extra_args(false);
+  };
+  list("--ignore", o.compare.ignore, "leave out names that match (* and ?); may be repeated",
+       "GLOB");
+  list("--map", o.renames,
+       "the name OLD, and what goes on after it with a dot, is called NEW; may be repeated",
+       "OLD=NEW");
+  list("--strip-prefix", o.compare.strip_prefix,
+       "take this off the front of names (module.); may be repeated", "P");
+  app.add_option("--format", o.format, "names, table or json")
+      ->check(CLI::IsMember({"names", "table", "json"}))
+      ->default_str("names");
+  app.add_option("--max", o.most, "show at most N differences")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--summary", o.summary, "only the verdict");
+  app.add_flag("-q,--quiet", o.quiet, "print nothing: the exit code tells");
+  app.footer(
+      "Files are told by their content, and read in blocks: memory does not grow with them.\n"
+      "Missing and extra tensors, other shapes and other dtypes always differ.\n"
+      "Without tolerances the comparison is bit by bit: a NaN equals the same NaN, -0 differs from "
+      "+0.\n"
+      "Exit status: 0 same, 1 different, 2 trouble (unreadable, corrupt, not a checkpoint).");
+}
+
+std::vector<io::Section> sections(const std::string& only) {
+  using io::Section;
+  if (only == "params") return {Section::kParameter};
+  if (only == "buffers") return {Section::kBuffer};
+  if (only == "optimizer") return {Section::kOptimizer};
+  if (only == "all")
+    return {Section::kParameter, Section::kBuffer, Section::kOptimizer, Section::kAveraging,
+            Section::kRankState};
+  return {Section::kParameter, Section::kBuffer};
+}
+
+std::vector<std::pair<std::string, std::string>> renames(const std::vector<std::string>& texts) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& text : texts) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw UsageError("--map '" + text + "': expected OLD=NEW");
+    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return pairs;
+}
+
+// A path that is there is taken as it is; otherwise a pattern stands for all that match it.
+std::vector<std::string> expanded(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code unknown;
+    if (path.find_first_of("*?[") == std::string::npos || std::filesystem::exists(path, unknown)) {
+      files.push_back(path);
+      continue;
+    }
+    glob_t found{};
+    const int status = glob(path.c_str(), 0, nullptr, &found);
+    for (std::size_t i = 0; status == 0 && i < found.gl_pathc; ++i)
+      files.emplace_back(found.gl_pathv[i]);
+    globfree(&found);
+    if (status != 0) throw UsageError("no file matches '" + path + "'");
+  }
+  if (files.size() < 2)
+    throw UsageError("expected two or more files to compare, found " +
+                     std::to_string(files.size()) + " (engine verify --help)");
+  return files;
+}
+
+io::Comparison compare(const std::vector<std::string>& paths, const io::CompareOptions& options) {
+  std::vector<std::unique_ptr<io::ArraySource>> files;
+  std::vector<io::ArraySource*> views;
+  for (const std::string& path : paths) {
+    files.push_back(io::open_arrays(path));
+    views.push_back(files.back().get());
+  }
+  return io::compare_arrays(views, options);
+}
+
+}  // namespace
+
+int verify_command(const Arguments& arguments) {
+  CLI::App app(
+      "Compares models (.ckpt, .safetensors, .npz, mixed) and prints the names of differing "
+      "tensors in model order.",
+      "engine verify");
+  VerifyOptions o;
+  declare(app, o);
+  if (!parse(app, arguments)) return kExitOk;
+  o.compare.sections = sections(o.only);
+  o.compare.rename = renames(o.renames);
+  if (std::isnan(o.compare.tolerance.relative) || std::isnan(o.compare.tolerance.absolute))
+    throw UsageError("a tolerance is not a number");
+  io::Comparison comparison;
+  try {
+    o.paths = expanded(o.paths);
+    comparison = compare(o.paths, o.compare);
+  } catch (const std::exception& error) {  // whatever it is: no verdict
+    if (!o.quiet) std::fprintf(stderr, "engine: error: %s\n", error.what());
+    return kExitUsage;
+  }
+  if (!o.quiet && !o.summary) {
+    const std::string text = differences_text(comparison, o.format, o.most, o.paths);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+  if (!o.quiet) std::fprintf(stderr, "verify: %s\n", verdict(comparison).c_str());
+  return comparison.differences.empty() ? kExitOk : kExitDifferent;
+}
+
+}  // namespace tools

@@ -1,0 +1,19 @@
+// Small collective helpers of reports: texts of any length, and an order for talks in pairs.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/communicator.h"
+
+namespace tools {
+
+// Everybody's text, by rank. Collective.
+std::vector<std::string> gather_texts(backends::Communicator& communicator, const std::string& own);
+
+// Every pair (a < b) of `ranks` ranks once, in rounds of pairs that share no rank: the circle
+// method of tournaments.
+std::vector<std::vector<std::pair<int, int>>> pair_rounds(int ranks);
+
+}  // namespace tools

@@ -1,0 +1,94 @@
+// scontrol as a child process.
+#include "tools/group/requeue.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "io/base/io_error.h"
+#include "tools/options/value_text.h"
+#include "tools/report/console_observer.h"
+
+namespace tools {
+namespace {
+
+constexpr int kPatienceMs = 30'000, kPollMs = 20;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// A task of an array goes back alone; its own number would do as well, but users know it as
+// ARRAY_TASK.
+std::string job() {
+  const std::string array = variable("SLURM_ARRAY_JOB_ID"), task = variable("SLURM_ARRAY_TASK_ID");
+  return array.empty() || task.empty() ? variable("SLURM_JOB_ID") : array + "_" + task;
+}
+
+std::string find_scontrol() {
+  for (const std::string& folder : tools::split_text(variable("PATH"), ':')) {
+    const std::string path = folder + "/scontrol";
+    if (access(path.c_str(), X_OK) == 0) return path;
+  }
+  return "";
+}
+
+// The exit status as waitpid gives it; -1 when the child was ended at the deadline.
+int wait_for(pid_t child) {
+  int status = 0;
+  for (int waited = 0; waitpid(child, &status, WNOHANG) == 0; waited += kPollMs) {
+    if (waited >= kPatienceMs) {
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+      return -1;
+    }
+    usleep(kPollMs * 1000);
+  }
+  return status;
+}
+
+}  // namespace
+
+void check_requeue() {
+  if (job().empty())
+    throw io::ConfigError(
+        "--requeue puts a SLURM job back in the queue, but SLURM_JOB_ID is not set: this is none");
+  if (find_scontrol().empty())
+    throw io::ConfigError("--requeue runs scontrol, which is in no folder of PATH");
+}
+
+void requeue_job() noexcept {
+  try {
+    const std::string program = find_scontrol(), name = job();
+    std::string verb = "requeue";
+    std::string words[] = {program, verb, name};
+    char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+    pid_t child = 0;
+    const int error = posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ);
+    const int status = error == 0 ? wait_for(child) : 0;
+    if (error != 0)
+      print_notice("cannot run " + program + ": " + std::strerror(error) + "; job " + name +
+                   " was not requeued");
+    else if (status == 0)
+      print_notice("job " + name + " is back in the queue");
+    else if (status == -1)
+      print_notice("scontrol requeue " + name +
+                   " took longer than 30 s; whether the job was requeued is not known");
+    else
+      print_notice(
+          "scontrol requeue " + name + " ended with status " +
+          std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)) +
+          "; the job was not requeued");
+  } catch (...) {
+    // Out of memory: nothing can be said, and the state is saved.
+  }
+}
+
+}  // namespace tools

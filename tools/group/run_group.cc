@@ -1,0 +1,177 @@
+// Decides how ranks come to be, and joins them.
+#include "tools/group/run_group.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "backends/backend_error.h"
+#include "backends/compose/table/backend_table.h"
+#include "backends/identity/identity.h"
+#include "backends/store/tcp_socket.h"
+#include "io/checkpoint/atomic_file.h"
+#include "tools/group/stop_signals.h"
+#include "tools/machine/build_info.h"
+#include "tools/report/console_observer.h"
+#include "tools/workers/handover.h"
+#include "tools/workers/worker_processes.h"
+#include "tools/workers/worker_threads.h"
+
+namespace tools {
+namespace {
+
+int milliseconds(double seconds) { return static_cast<int>(std::llround(seconds * 1000)); }
+
+backends::GroupOptions group_options(const tools::RunConfig& config) {
+  backends::GroupOptions options;
+  options.backend = config.backend;
+  options.local_stage = config.local_stage;
+  options.streams = config.streams;
+  options.interface = config.interface_name;
+  options.job_id = config.job_id;
+  options.build_id = ENGINE_VERSION " " ENGINE_COMMIT;
+  options.config_digest = tools::config_digest(config.origin);
+  options.rendezvous_timeout_ms = milliseconds(config.rdzv_timeout_s);
+  options.timeout_ms = milliseconds(config.timeout_s);
+  options.heartbeat_ms = milliseconds(config.heartbeat_s);
+  options.notice = print_notice;
+  options.cancelled = [] { return stop_signal_flag().load() != 0; };
+  return options;
+}
+
+std::string flight_folder(const tools::RunConfig& config) {
+  if (!config.flight_dir.empty()) return config.flight_dir;
+  if (!config.save_dir.empty()) return config.save_dir;
+  return std::filesystem::temp_directory_path() / ("engine-flight-" + std::to_string(getuid()));
+}
+
+// What this rank was waiting for, for `engine inspect --flight`. Returns what to add to the error
+// that it is written for; must not hide that error.
+std::string write_flight_record(const backends::Group& group, const std::string& folder,
+                                const char* reason) noexcept {
+  try {
+    std::filesystem::create_directories(folder);
+    const std::string path = folder + "/flight_rank_" + std::to_string(group.rank()) + ".json";
+    io::write_file_atomically(path, group.flight_record(reason));
+    return " (last collectives: " + path + ")";
+  } catch (const std::exception&) {
+    return "";  // no folder to write to: the error itself says what happened
+  }
+}
+
+int run_joined(backends::Group& group, const std::string& flight_dir,
+               const std::function<int(backends::Group&)>& body) {
+  try {
+    const int code = body(group);
+    group.leave();
+    return code;
+  } catch (const backends::PeerError& error) {
+    throw backends::PeerError(error.what() + write_flight_record(group, flight_dir, error.what()));
+  } catch (const backends::MismatchError& error) {
+    throw backends::MismatchError(error.what() +
+                                  write_flight_record(group, flight_dir, error.what()));
+  }
+}
+
+int run_member(const backends::GroupOptions& options, const std::string& flight_dir,
+               const std::function<int(backends::Group&)>& body) {
+  std::unique_ptr<backends::Group> group;
+  try {
+    group = backends::join_group(options);
+  } catch (const backends::CancelledError& error) {
+    print_notice(error.what());
+    return 128 + stop_signal_flag().load();
+  }
+  return run_joined(*group, flight_dir, body);
+}
+
+// One process with its devices: a rank, or with several devices a thread for each, which takes a
+// rank of its own. All processes have equally many devices, or their world sizes contradict each
+// other at the rendezvous.
+int run_process(const backends::GroupOptions& options, const tools::RunConfig& config,
+                const std::function<int(backends::Group&)>& body) {
+  const int replicas = std::max(1, static_cast<int>(config.devices.size()));
+  const std::string folder = flight_folder(config);
+  if (replicas == 1) return run_member(options, folder, body);
+  if (options.world_size == 1) {
+    if (config.backend != "auto" && config.backend != "inproc")
+      throw backends::ConfigurationError("--backend " + config.backend +
+                                         " joins processes, but the " + std::to_string(replicas) +
+                                         " devices are of one: leave it out");
+    return run_inproc_ranks(
+        replicas, options.timeout_ms,
+        [&](std::unique_ptr<backends::Group> group) { return run_joined(*group, folder, body); });
+  }
+  return run_worker_threads(replicas, [&](int replica) {
+    backends::GroupOptions of_replica = options;
+    of_replica.rank = options.rank * replicas + replica;
+    of_replica.world_size = options.world_size * replicas;
+    of_replica.local_rank = options.local_rank * replicas + replica;
+    of_replica.local_world_size = options.local_world_size * replicas;
+    if (replica > 0) of_replica.listen_fd = -1;
+    return run_member(of_replica, folder, body);
+  });
+}
+
+// Under `engine launch` a rank is told whether it was started again, and rank 0 finds its meeting
+// socket open already. A rank that has no use for it lets it go.
+void take_launchers_word(backends::GroupOptions& options) {
+  const char* restarts = std::getenv("ENGINE_RESTART_COUNT");
+  options.restarted = restarts != nullptr && std::atoi(restarts) > 0;
+  const std::string method = options.init_method;
+  const bool by_address = method.starts_with("tcp://");
+  const int port =
+      by_address ? backends::parse_endpoint(std::string_view(method).substr(6), "init method").port
+                 : 0;
+  backends::Socket listener(take_listen_fd(port));
+  if (by_address && options.rank == 0) options.listen_fd = listener.release();
+}
+
+}  // namespace
+
+int run_group(const tools::RunConfig& config, const std::function<int(backends::Group&)>& body) {
+  backends::check_backend(config.backend,
+                          config.local_stage);  // once, before N workers say the same
+  if (config.spawn > 1 && config.backend == "inproc")
+    return run_inproc_ranks(config.spawn, milliseconds(config.timeout_s),
+                            [&](std::unique_ptr<backends::Group> group) {
+                              return run_joined(*group, flight_folder(config), body);
+                            });
+  if (config.spawn > 1) {
+    return run_worker_processes(config.spawn, [&](const WorkerPlace& place) {
+      backends::GroupOptions options = group_options(config);
+      options.init_method = "tcp://127.0.0.1:" + std::to_string(place.port);
+      options.rank = options.local_rank = place.rank;
+      options.world_size = options.local_world_size = config.spawn;
+      options.listen_fd = place.listen_fd;
+      options.secret = place.secret;
+      return run_process(options, config, body);
+    });
+  }
+  backends::GroupOptions options = group_options(config);
+  if (config.spawn != 1) {  // --spawn 1 is one rank, whatever a launcher's variables say
+    const backends::Identity identity =
+        backends::resolve_identity({.init_method = config.init_method,
+                                    .rank = config.rank,
+                                    .world_size = config.world_size,
+                                    .local_rank = config.local_rank,
+                                    .port_rule = config.port_rule,
+                                    .job_id = config.job_id},
+                                   backends::process_environment());
+    for (const std::string& warning : identity.warnings) print_notice(warning);
+    options.init_method = identity.init_method;
+    options.rank = identity.rank;
+    options.world_size = identity.world_size;
+    options.local_rank = identity.local_rank;
+    options.local_world_size = identity.known_local_world_size();
+    options.port_window = identity.port_window;
+    options.job_id = identity.job_from.value;
+    take_launchers_word(options);
+  }
+  return run_process(options, config, body);
+}
+
+}  // namespace tools

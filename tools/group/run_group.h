@@ -1,0 +1,16 @@
+// From a resolved configuration to running ranks: --spawn (processes or threads) or one rank of a
+// group started elsewhere.
+#pragma once
+
+#include <functional>
+
+#include "backends/group.h"
+#include "tools/options/run_config.h"
+
+namespace tools {
+
+// Runs body(group) on every rank that this process stands for, and returns the exit code. The group
+// has joined; it leaves in order when body returns, and without goodbye when it throws.
+int run_group(const tools::RunConfig& config, const std::function<int(backends::Group&)>& body);
+
+}  // namespace tools

@@ -1,0 +1,56 @@
+// The two-step signal handler.
+#include "tools/group/stop_signals.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace tools {
+namespace {
+
+constexpr long kEchoSeconds = 2;
+
+std::atomic<int> stop_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<bool> first_from_parent{false};
+std::atomic<long> first_second{0};
+
+long monotonic_second() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec;
+}
+
+// A scheduler that stops a job tells every process, and the launcher above passes on what it was
+// told: one request, heard twice.
+bool is_echo(const siginfo_t* info) {
+  const bool from_parent = info->si_code == SI_USER && info->si_pid == getppid();
+  return from_parent != first_from_parent.load() &&
+         monotonic_second() - first_second.load() <= kEchoSeconds;
+}
+
+void on_signal(int signal, siginfo_t* info, void*) {
+  if (stop_signal.load() == 0) {
+    first_from_parent.store(info->si_code == SI_USER && info->si_pid == getppid());
+    first_second.store(monotonic_second());
+  }
+  if (stop_signal.exchange(signal) == 0 || is_echo(info)) return;
+  _exit(128 + signal);
+}
+
+}  // namespace
+
+const std::atomic<int>& stop_signal_flag() { return stop_signal; }
+
+const std::atomic<int>& install_stop_signals(std::span<const int> more) {
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : more) sigaction(signal, &action, nullptr);
+  return stop_signal;
+}
+
+}  // namespace tools

@@ -1,0 +1,16 @@
+// SIGINT and SIGTERM: the first asks for an orderly stop, the second ends the process at once
+// (unless it is the first one heard again through the parent).
+#pragma once
+
+#include <atomic>
+#include <span>
+
+namespace tools {
+
+// Installs the handlers, for these signals too, and returns the flag: 0, or the number of the
+// signal that asked to stop.
+const std::atomic<int>& install_stop_signals(std::span<const int> more = {});
+// That flag; 0 for ever where no handlers were installed.
+const std::atomic<int>& stop_signal_flag();
+
+}  // namespace tools

@@ -1,0 +1,65 @@
+// Which device a rank computes on, and why; decided before anything is put on a device.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backends/group.h"
+#include "backends/identity/identity.h"
+#include "engine/core/device.h"
+#include "io/checkpoint/device_map.h"
+#include "tools/options/run_config.h"
+
+namespace tools {
+
+struct DeviceRequest {
+  std::string device = "auto";  // auto, cpu, cuda, cuda:N
+  std::vector<std::string> devices =
+      {};           // of the process, one for each of its replicas; empty: one, by `device`
+  int replica = 0;  // in `devices`
+  int local_rank = 0, local_world = 1;  // among the ranks of this host
+  std::string amp = "off";
+  std::string cpu_only = "";  // an option that CUDA devices cannot do, "--dtype f64"; "": none
+};
+
+struct VisibleDevices {
+  int count = 0;
+  std::string missing = {};  // why there is none
+};
+VisibleDevices visible_devices();  // of this process; makes no context on any
+
+struct DeviceChoice {
+  engine::Device device;
+  std::string reason;  // "local rank 1 of 2, 4 devices visible"
+};
+
+// The rank's own device of `devices`; cuda:N; else the device of its local rank, or the only one
+// where the scheduler shows this process just one (CUDA_VISIBLE_DEVICES or SLURM_STEP_GPUS with one
+// entry). `auto` takes the CPU where no device is visible, or for `cpu_only`, and says so; nothing
+// else does. Throws io::ConfigError: no such device (with the number that is visible), more ranks
+// than devices on this host unless ENGINE_ALLOW_SHARED_GPU=1, --amp on the CPU, `cpu_only` on a
+// CUDA device. Asks `visible` only where it matters.
+DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
+                           const std::function<VisibleDevices()>& visible);
+DeviceChoice choose_device(const tools::RunConfig& config, const backends::Group& group);
+
+// Collective over the group: throws io::ConfigError on every rank where two of them, on one host,
+// chose the same CUDA device, unless ENGINE_ALLOW_SHARED_GPU=1 is set on rank 0.
+void check_devices_apart(const DeviceChoice& choice, const backends::Group& group,
+                         backends::Communicator& control);
+
+// --map-location: where an array goes that was saved on `saved`, for a rank that computes on `own`
+// where `visible` CUDA devices are. Arrays are read to host memory in any case, and go from there
+// to the rank's own device, never through another: so the answer is `own`, or a CPU, from which a
+// CUDA device is then filled. Throws io::ConfigError where the map says anything else, naming the
+// target and what there is.
+engine::Device place_array(const io::DeviceMap& map, const std::string& saved, engine::Device own,
+                           int visible);
+
+// The CUDA devices of this process for people: "cuda:0 NVIDIA H200, 139.8 GiB, compute
+// capability 9.0"; and beside them the versions of runtime and driver, or why there is none.
+std::vector<std::string> gpu_lines();
+std::string gpu_note();
+
+}  // namespace tools

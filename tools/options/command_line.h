@@ -1,0 +1,27 @@
+// Parsing of command lines: one option table, both spellings, the nearest name for a typing error.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/commands/command.h"
+#include "tools/options/option_table.h"
+
+namespace tools {
+
+// Parses `arguments` with `app`. --flag_name is read as --flag-name. Prints help and returns false
+// for --help. Throws UsageError for an unknown option (with the nearest name), a missing value, or
+// typographic dashes and quotes.
+[[nodiscard]] bool parse(CLI::App& app, Arguments arguments);
+
+// Adds the options of the table whose names are in `only` (empty: all) to `app`; what the user
+// gives lands in `values` with its source, and counts above every other source.
+void add_table_options(CLI::App& app, tools::ConfigValues& values,
+                       const std::vector<std::string>& only = {});
+
+// Completes `values` from ENGINE_* variables, the config file named by -c (may be ""), and the
+// defaults, in this order of precedence.
+void complete_values(tools::ConfigValues& values, const std::string& config_file);
+
+}  // namespace tools

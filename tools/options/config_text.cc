@@ -1,0 +1,73 @@
+// Resolved values as TOML and as a digest.
+#include <xxhash.h>
+
+#include <cstdio>
+
+#include "tools/options/run_config.h"
+
+namespace tools {
+namespace {
+
+std::string toml_string(const std::string& text) {  // TOML 1.0, basic string
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += std::string{'\\', c};
+    } else if (code < 0x20 || code == 0x7F) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04X", code);
+      quoted += escape;
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+std::string toml_value(const OptionSpec& option, const std::string& value) {
+  switch (option.type) {
+    case OptionSpec::Type::kInteger:
+    case OptionSpec::Type::kReal:
+    case OptionSpec::Type::kFlag:
+      // What is not of its type is quoted, and so refused when it is read back.
+      return canonical_text(option, value).value_or(toml_string(value));
+    default:
+      return toml_string(value);
+  }
+}
+
+}  // namespace
+
+std::string to_toml(const ConfigValues& values) {
+  std::string text, group;
+  for (const OptionSpec& option : train_options()) {
+    const auto entry = values.find(option.name);
+    if (entry == values.end() || entry->second.value.empty()) continue;
+    if (group != option.group) {
+      group = option.group;
+      text += (text.empty() ? "[" : "\n[") + group + "]\n";
+    }
+    text += std::string(option.name) + " = " + toml_value(option, entry->second.value) + "\n";
+  }
+  return text;
+}
+
+std::string config_digest(const ConfigValues& values) {
+  std::string text;
+  for (const OptionSpec& option : train_options()) {
+    if (option.agreement == OptionSpec::Agreement::kFree) continue;
+    const auto entry = values.find(option.name);
+    const std::string value = entry == values.end() ? option.default_value : entry->second.value;
+    const bool presence = option.agreement == OptionSpec::Agreement::kPresence;
+    const std::string covered = presence ? (value.empty() ? "unset" : "set")
+                                         : canonical_text(option, value).value_or(value);
+    text += std::string(option.name) + "=" + covered + "\n";
+  }
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
+  return digits;
+}
+
+}  // namespace tools

@@ -1,0 +1,191 @@
+// The tables of excluding and dependent options, and the ranges' messages.
+#include "tools/options/option_rules.h"
+
+#include <algorithm>
+
+#include "io/base/io_error.h"
+#include "io/base/text_format.h"
+
+namespace tools {
+namespace {
+
+struct Exclusion {
+  const char *one, *other;
+};
+constexpr Exclusion kExclusions[] = {{"epochs", "steps"},
+                                     {"batch-size", "batch-size-per-device"},
+                                     {"gpu-devices", "devices"},
+                                     {"sync-schedule", "sync-every"},
+                                     {"sync-schedule", "sync-warmup"},
+                                     {"spawn", "rank"},
+                                     {"spawn", "world-size"},
+                                     {"spawn", "local-rank"}};
+
+// `option` means something only when `other` has one of the choices; "*" is any text.
+struct Dependence {
+  const char *option, *other, *choices;
+};
+constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco";
+constexpr Dependence kDependences[] = {
+    {"sync-every", "sync", kParameterPolicies},
+    {"sync-warmup", "sync", kParameterPolicies},
+    {"sync-schedule", "sync", kParameterPolicies},
+    {"sync-island", "sync", kParameterPolicies},
+    {"average-state", "sync", kParameterPolicies},
+    {"average-buffers", "sync", kParameterPolicies},
+    {"outer-lr", "sync", "diloco"},
+    {"outer-momentum", "sync", "diloco"},
+    {"outer-nesterov", "sync", "diloco"},
+    {"slowmo-alpha", "sync", "slowmo"},
+    {"slowmo-beta", "sync", "slowmo"},
+    {"compress", "sync", "grad"},
+    {"topk-ratio", "compress", "topk"},
+    {"powersgd-rank", "compress", "powersgd"},
+    {"compress", "reduction-order", "fast"},
+    {"bucket-cap-mb", "reduction-order", "fast"},
+    {"delay-allreduce", "reduction-order", "fast"},
+    {"bucket-cap-mb", "sync", "grad|post-local|slowmo|diloco"},
+    {"delay-allreduce", "sync", "grad|post-local|slowmo|diloco"},
+    {"reduction-order", "sync", "grad"},
+    {"reduction-shards", "reduction-order", "canonical"},
+    {"on-desync", "verify-every", "*"},
+    {"momentum", "optimizer", "sgd"},
+    {"nesterov", "optimizer", "sgd"},
+    {"adam-beta1", "optimizer", "adamw"},
+    {"adam-beta2", "optimizer", "adamw"},
+    {"adam-eps", "optimizer", "adamw"},
+    {"lr-step-epochs", "lr-schedule", "step"},
+    {"lr-gamma", "lr-schedule", "step"},
+    {"lr-min", "lr-schedule", "cosine"},
+    {"context", "dataset", "text|tinyshakespeare|tokens"},
+    {"text-stride", "dataset", "text|tinyshakespeare|tokens"},
+    {"vocabulary-size", "dataset", "tokens"},
+    {"image-size", "dataset", "images"},
+    {"image-cache-mb", "dataset", "images"},
+    {"annotations", "dataset", "csv"},
+    {"label-column", "dataset", "csv"},
+    {"csv-header", "dataset", "csv"},
+    {"test-share", "dataset", "csv"},
+    {"crop-padding", "augment", "*"},
+    {"cutout-size", "augment", "*"},
+    {"synthetic-shape", "dataset", "synthetic"},
+    {"synthetic-size", "dataset", "synthetic"},
+    {"synthetic-classes", "dataset", "synthetic"},
+    {"save-every", "save-dir", "*"},
+    {"keep-last", "save-dir", "*"},
+    {"save-rank-models", "save-dir", "*"},
+    {"save-async", "save-dir", "*"},
+    {"preempt-signal", "save-dir", "*"},
+    {"requeue", "save-dir", "*"},
+    {"sampler", "shuffle", "true"},
+    {"rank", "world-size", "*"},
+    {"loss-scale", "amp", "bf16|O1|O2"},
+    {"non-blocking", "pin-memory", "true"},
+};
+
+std::string shown(const std::string& name, const ConfigValue& value) {
+  return "--" + name + " is '" + value.value + "' (from " + value.source + ")";
+}
+
+void unset(ConfigValue& value) { value = {"", "not used"}; }
+
+void apply_exclusion(const Exclusion& rule, ConfigValues& values) {
+  ConfigValue &one = values.find(rule.one)->second, &other = values.find(rule.other)->second;
+  const bool idle = one.value.empty() || other.value.empty() ||
+                    (std::string_view(rule.one) == "spawn" && one.value == "0");
+  if (idle) return;
+  const Precedence strength = precedence_of(one), other_strength = precedence_of(other);
+  if (strength == other_strength)
+    throw io::ConfigError(shown(rule.one, one) + " and " + shown(rule.other, other) +
+                          " exclude each other; give only one");
+  unset(strength < other_strength ? one : other);
+}
+
+void apply_dependence(const Dependence& rule, ConfigValues& values) {
+  ConfigValue& option = values.find(rule.option)->second;
+  const ConfigValue& other = values.find(rule.other)->second;
+  const std::vector<std::string> choices = split_text(rule.choices, '|');
+  const bool any = std::string_view(rule.choices) == "*";
+  if (any ? !other.value.empty()
+          : std::find(choices.begin(), choices.end(), other.value) != choices.end())
+    return;
+  const OptionSpec& spec = *find_option(rule.option);
+  const bool idle =
+      option.value.empty() || option.value == canonical_text(spec, spec.default_value);
+  if (!idle && precedence_of(option) >= precedence_of(other)) {
+    const std::string needed =
+        std::string("--") + rule.other + (any ? "" : " " + std::string(rule.choices));
+    throw io::ConfigError(shown(rule.option, option) + " and needs " + needed + ", but " +
+                          (other.value.empty() ? "that is not given" : shown(rule.other, other)));
+  }
+  unset(option);
+}
+
+// "cpu" or "cuda" where the value names one kind.
+std::string_view kind_named(const ConfigValue& value, bool numbers) {
+  const std::string& text = value.value;
+  if (text.empty() || text == "auto") return "";
+  if (numbers) return text == "none" ? "cpu" : "cuda";
+  return text.starts_with("cpu") ? "cpu" : "cuda";
+}
+
+// --device and the lists beside it name devices of one kind, and the list says which.
+void apply_device_rule(const char* list_name, ConfigValues& values) {
+  ConfigValue &one = values.find("device")->second, &list = values.find(list_name)->second;
+  const std::string_view kind = kind_named(one, false),
+                         list_kind = kind_named(list, std::string_view(list_name) == "gpu-devices");
+  if (kind.empty() || list_kind.empty() ||
+      (kind == list_kind && one.value.find(':') == std::string::npos))
+    return;
+  const Precedence strength = precedence_of(one), list_strength = precedence_of(list);
+  if (strength == list_strength)
+    throw io::ConfigError(shown("device", one) + " and " + shown(list_name, list) +
+                          " contradict each other; give only one");
+  if (strength < list_strength)
+    one = {"auto", "not used"};
+  else
+    unset(list);
+}
+
+}  // namespace
+
+void apply_option_rules(ConfigValues& values) {
+  for (const Exclusion& rule : kExclusions) apply_exclusion(rule, values);
+  apply_device_rule("gpu-devices", values);
+  apply_device_rule("devices", values);
+  for (const Dependence& rule : kDependences) apply_dependence(rule, values);
+}
+
+void refuse_value(const std::string& name, const ConfigValue& value, const std::string& expected) {
+  throw io::ConfigError(shown(name, value) + "; expected " + expected);
+}
+
+std::int64_t ValueReader::integer(const char* name, std::int64_t low, std::int64_t high,
+                                  std::int64_t unset) const {
+  if (text(name).empty()) return unset;
+  const std::int64_t value = *parse_integer(text(name));
+  if (value < low || value > high)
+    refuse(name, "an integer from " + std::to_string(low) + " to " + std::to_string(high));
+  return value;
+}
+
+std::optional<int> ValueReader::maybe(const char* name, int low, int high) const {
+  return text(name).empty() ? std::nullopt : std::optional(small(name, low, high, low));
+}
+
+double ValueReader::real(const char* name, double low, double high, double unset,
+                         const char* expected) const {
+  if (text(name).empty()) return unset;
+  const double value = *parse_real(text(name));
+  if (value < low || value > high) refuse(name, expected);
+  return value;
+}
+
+double ValueReader::positive(const char* name, double high, double unset) const {
+  using Limits = std::numeric_limits<double>;
+  const double value = real(name, Limits::min(), Limits::max(), unset, "a number above 0");
+  if (value > high) refuse(name, "at most " + shortest_text(high));
+  return value;
+}
+
+}  // namespace tools

@@ -1,0 +1,250 @@
+// From texts to a RunConfig: types, then what goes together, then ranges.
+#include "tools/options/run_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <limits>
+
+#include "io/base/io_error.h"
+#include "tools/options/compute_options.h"
+#include "tools/options/option_rules.h"
+#include "tools/options/sync_options.h"
+
+namespace tools {
+namespace {
+
+constexpr std::int64_t kMany = 1'000'000'000'000;
+constexpr int kMostRanks = 65536;
+constexpr double kLongestWait = 2'000'000;  // seconds; in milliseconds it still is an int
+
+// Every option with its default where nothing was said, each in its canonical spelling.
+ConfigValues complete(const ConfigValues& values) {
+  ConfigValues result = values;
+  apply_defaults(result);
+  for (auto& [name, value] : result) {
+    const OptionSpec* option = find_option(name);
+    if (option == nullptr || name != option->name)
+      throw io::ConfigError("unknown option '" + name + "' (from " + value.source + ")");
+    const auto text = canonical_text(*option, value.value);
+    if (!text) {
+      const bool choice = option->type == OptionSpec::Type::kChoice;
+      const std::string near =
+          choice ? base::nearest_name(value.value, split_text(option->metavar, '|')) : "";
+      refuse_value(name, value,
+                   expected_text(*option) + (near.empty() ? "" : "; did you mean '" + near + "'?"));
+    }
+    if (text->empty() && *option->default_value != '\0')
+      refuse_value(name, value, expected_text(*option));
+    value.value = *text;
+  }
+  return result;
+}
+
+// Defaults that depend on other options.
+void complete_by_optimizer(ConfigValues& values) {
+  const bool adamw = values.at("optimizer").value == "adamw";
+  for (const auto& [name, text] :
+       {std::pair{"lr", adamw ? "0.001" : "0.05"}, std::pair{"weight-decay", adamw ? "0.01" : "0"}})
+    if (values.at(name).value.empty()) values.at(name) = {text, "default"};
+}
+
+void read_run(const ValueReader& read, RunConfig& config) {
+  config.model = read.text("model");
+  config.dataset = read.text("dataset");
+  config.data_dir = read.text("data-dir");
+  config.stage = read.text("stage");
+  if (config.model.empty())
+    throw io::ConfigError("no model: give --model " + std::string(find_option("model")->help));
+  if (config.dataset.empty())
+    throw io::ConfigError("no data set: give --dataset, " + expected_text(*find_option("dataset")));
+  config.epochs = read.integer("epochs", 1, 1'000'000, 1);
+  config.steps = read.integer("steps", 1, kMany, 0);
+  config.limit = read.integer("limit", 0, kMany, 0);
+  config.synthetic_size = read.integer("synthetic-size", 1, 100'000'000, config.synthetic_size);
+  config.synthetic_classes =
+      read.integer("synthetic-classes", 2, 1'000'000, config.synthetic_classes);
+  if (read.text("synthetic-shape").empty()) return;
+  const std::vector<std::string> parts = split_text(read.text("synthetic-shape"), 'x');
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto size = parts.size() == 3 ? parse_integer(parts[i]) : std::nullopt;
+    if (!size || *size < 1 || *size > 16384)
+      read.refuse("synthetic-shape", "HEIGHTxWIDTHxCHANNELS, each from 1 to 16384, as 28x28x1");
+    config.synthetic_shape[i] = *size;
+  }
+}
+
+void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
+  config.context = read.integer("context", 1, 1'000'000, config.context);
+  config.text_stride = read.integer("text-stride", 0, 1'000'000'000, 0);
+  config.vocabulary_size = read.integer("vocabulary-size", 0, 65536, 0);
+  config.image_size = read.integer("image-size", 1, 4096, config.image_size);
+  config.image_cache_mb = read.integer("image-cache-mb", 0, 1'000'000, config.image_cache_mb);
+  config.annotations = read.text("annotations");
+  config.label_column = read.text("label-column");
+  config.csv_header = read.text("csv-header").empty() ? "auto" : read.text("csv-header");
+  config.test_share =
+      read.real("test-share", 0, 0.99, config.test_share, "a number from 0 to 0.99");
+}
+
+void read_group(const ValueReader& read, RunConfig& config) {
+  config.backend = read.text("backend");
+  config.local_stage = read.text("local-stage");
+  config.streams = read.small("streams", 1, 64, 1);
+  config.init_method = read.text("init-method");
+  config.interface_name = read.text("iface");
+  config.port_rule = read.text("port-rule");
+  config.job_id = read.text("job-id");
+  config.rank = read.maybe("rank", 0, kMostRanks - 1);
+  config.world_size = read.maybe("world-size", 1, kMostRanks);
+  config.local_rank = read.maybe("local-rank", 0, kMostRanks - 1);
+  config.spawn = read.small("spawn", 0, 1024, 0);
+  config.rdzv_timeout_s = read.positive("rdzv-timeout", kLongestWait, config.rdzv_timeout_s);
+  config.timeout_s = read.positive("timeout", kLongestWait, config.timeout_s);
+  config.heartbeat_s = read.positive("heartbeat", kLongestWait, config.heartbeat_s);
+  if (config.rank && *config.rank >= *config.world_size)
+    read.refuse("rank", "less than --world-size, which is " + std::to_string(*config.world_size));
+  if (config.local_rank && config.world_size && *config.local_rank >= *config.world_size)
+    read.refuse("local-rank",
+                "less than --world-size, which is " + std::to_string(*config.world_size));
+}
+
+void read_augmentation(const ValueReader& read, RunConfig& config) {
+  const std::vector<std::string> known{"resized-crop", "crop", "flip", "cutout"};
+  if (!read.text("augment").empty()) config.augment = split_text(read.text("augment"), ',');
+  for (const std::string& name : config.augment)
+    if (std::ranges::count(known, name) != 1 || std::ranges::count(config.augment, name) != 1)
+      read.refuse("augment",
+                  "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip");
+  const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
+  config.crop_padding = read.small("crop-padding", 1, 4096, config.crop_padding);
+  config.cutout_size = read.small("cutout-size", 1, 4096, config.cutout_size);
+  if (!wants("crop") && config.crop_padding != 4)
+    read.refuse("crop-padding", "--augment crop beside it");
+  if (!wants("cutout") && config.cutout_size != 16)
+    read.refuse("cutout-size", "--augment cutout beside it");
+}
+
+void read_batch(const ValueReader& read, RunConfig& config) {
+  config.sum_losses = read.text("reduction") == "sum";
+  config.canonical = read.text("reduction-order") == "canonical";
+  config.reduction_shards = read.small("reduction-shards", 1, 1024, config.reduction_shards);
+  if ((config.reduction_shards & (config.reduction_shards - 1)) != 0)
+    read.refuse("reduction-shards", "a power of two");
+  if (config.canonical && config.buffers == "average")
+    read.refuse("buffers",
+                "local or rank0 beside --reduction-order canonical: an average depends on the "
+                "number of ranks");
+  config.verify_every = read.integer("verify-every", 1, kMany, 0);
+  config.on_desync = read.text("on-desync");
+  config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
+  config.batch_size_per_device = read.integer("batch-size-per-device", 1, 1'000'000'000, 0);
+  config.grad_accum = read.integer("grad-accum", 1, 1'000'000, 1);
+  config.uneven = read.text("uneven");
+  config.shard = read.text("shard");
+  config.normalize = read.text("normalize");
+  read_augmentation(read, config);
+  config.shuffle = read.flag("shuffle");
+  config.sampler = read.text("sampler");
+  config.check_sampler = read.flag("check-sampler");
+  config.seed = static_cast<std::uint64_t>(
+      read.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 0));
+  config.workers = read.small("workers", 0, 4096, 1);
+  config.prefetch = read.small("prefetch", 1, 1024, 2);
+  config.pin_memory = read.flag("pin-memory");
+  config.non_blocking = read.flag("non-blocking");
+}
+
+void read_optimiser(const ValueReader& read, RunConfig& config) {
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  const double below_one = std::nextafter(1.0, 0.0);
+  config.optimizer = read.text("optimizer");
+  config.lr_scale = read.text("lr-scale");
+  config.lr_schedule = read.text("lr-schedule");
+  config.lr = read.positive("lr", 1e6, 0);
+  config.lr_warmup_steps = read.integer("lr-warmup-steps", 0, kMany, 0);
+  config.lr_step_epochs = *parse_integer_list(read.text("lr-step-epochs"));
+  config.lr_gamma = read.positive("lr-gamma", 1e6, config.lr_gamma);
+  config.lr_min = read.real("lr-min", 0, config.lr, 0, "a number from 0 to --lr");
+  config.momentum = read.real("momentum", 0, below_one, 0, "a number from 0 to below 1");
+  config.nesterov = read.flag("nesterov");
+  config.weight_decay = read.real("weight-decay", 0, kLargest, 0, "a number, 0 or above");
+  config.clip_grad = read.real("clip-grad", 0, kLargest, 0, "a number, 0 or above");
+  config.label_smoothing =
+      read.real("label-smoothing", 0, below_one, 0, "a number from 0 to below 1");
+  config.dropout = read.real("dropout", 0, below_one, 0, "a number from 0 to below 1");
+  config.adam_beta1 =
+      read.real("adam-beta1", 0, below_one, config.adam_beta1, "a number from 0 to below 1");
+  config.adam_beta2 =
+      read.real("adam-beta2", 0, below_one, config.adam_beta2, "a number from 0 to below 1");
+  config.adam_eps = read.positive("adam-eps", 1, config.adam_eps);
+
+  const std::vector<std::int64_t>& epochs = config.lr_step_epochs;
+  const bool ascending =
+      std::adjacent_find(epochs.begin(), epochs.end(), std::greater_equal<>()) == epochs.end();
+  if (!epochs.empty() && (epochs.front() < 1 || !ascending))
+    read.refuse("lr-step-epochs", "ascending epochs from 1 (30,60)");
+  if (config.lr_schedule == "step" && epochs.empty())
+    read.refuse("lr-schedule", "--lr-step-epochs beside it (30,60)");
+  if (config.nesterov && config.momentum == 0)
+    read.refuse("nesterov", "--momentum above 0 beside it");
+}
+
+void read_state_and_report(const ValueReader& read, RunConfig& config) {
+  config.save_dir = read.text("save-dir");
+  config.save_every = read.interval("save-every");
+  config.keep_last = read.small("keep-last", 0, 1'000'000, 0);
+  config.save_rank_models = read.flag("save-rank-models");
+  config.save_async = read.flag("save-async");
+  config.resume = read.text("resume");
+  config.init_from = read.text("init-from");
+  config.map_location = read.text("map-location");
+  config.eval_every = read.interval("eval-every");
+  config.log_every = read.integer("log-every", 0, kMany, 100);
+  config.flight_dir = read.text("flight-dir");
+  config.metrics = read.text("metrics");
+  config.log_gpu = read.integer("log-gpu", 0, kMany, 0);
+  if (config.log_gpu > 0 && config.metrics.empty())
+    read.refuse("log-gpu", "--metrics FILE beside it: that is where samples go");
+  config.progress = read.text("progress");
+  if (config.resume == "auto" && config.save_dir.empty())
+    read.refuse("resume", "--save-dir beside it: that is where auto looks");
+  if (config.resume != "auto" && config.resume != "none" && !config.init_from.empty())
+    read.refuse("init-from", "no --resume PATH beside it: a snapshot brings its own weights");
+}
+
+void read_preempt(const ValueReader& read, RunConfig& config) {
+  constexpr std::pair<std::string_view, int> kSignals[] = {
+      {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT}};
+  config.requeue = read.flag("requeue");
+  if (read.text("preempt-signal").empty()) return;
+  for (const std::string& text : split_text(read.text("preempt-signal"), ',')) {
+    const std::string name = text.starts_with("SIG") ? text.substr(3) : text;
+    const auto found = std::ranges::find(kSignals, name, &std::pair<std::string_view, int>::first);
+    if (found == std::end(kSignals))
+      read.refuse("preempt-signal", "signals of USR1, USR2, TERM and INT, as USR1,TERM");
+    config.preempt_signals.push_back(found->second);
+  }
+}
+
+}  // namespace
+
+RunConfig resolve_run_config(const ConfigValues& values) {
+  RunConfig config;
+  config.origin = complete(values);
+  apply_option_rules(config.origin);
+  complete_by_optimizer(config.origin);
+  const ValueReader read(config.origin);
+  read_run(read, config);
+  read_tables_and_texts(read, config);
+  read_compute(read, config);
+  read_group(read, config);
+  read_sync(read, config);
+  read_batch(read, config);
+  read_optimiser(read, config);
+  read_state_and_report(read, config);
+  read_preempt(read, config);
+  return config;
+}
+
+}  // namespace tools

@@ -1,0 +1,115 @@
+// Every value of a training run, resolved and checked. Plain data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/options/option_table.h"
+#include "tools/options/value_text.h"
+
+namespace tools {
+
+struct RunConfig {
+  // run
+  std::string model, dataset, data_dir, stage;
+  std::int64_t epochs = 1, steps = 0 /* > 0 wins over epochs */, limit = 0, synthetic_size = 10'000,
+               synthetic_classes = 10;
+  std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};  // height, width, channels
+  std::int64_t context = 64, text_stride = 0 /* the context */,
+               vocabulary_size = 0 /* of the files */;
+  std::int64_t image_size = 224, image_cache_mb = 1024;
+  std::string annotations, label_column, csv_header;
+  double test_share = 0.2;
+  // compute
+  std::string device, dtype, buffers;  // device: auto, cpu, cuda, cuda:N
+  std::vector<std::string>
+      devices;  // "cpu:0" or "cuda:0", ..., all of one kind; empty: one, chosen by `device`
+  std::string amp, loss_scale;  // off, tf32, bf16, O1, O2; off, dynamic or a number above 0
+  bool cuda_graph = true, pin_memory = true, non_blocking = true;
+  int threads = 0 /* auto */;
+  bool sync_bn = false, deterministic = false;
+  // group
+  std::string backend, local_stage, init_method, interface_name, port_rule, job_id;
+  std::optional<int> rank, world_size, local_rank;
+  int streams = 1;
+  int spawn = 0;  // 0 = this process is one rank
+  double rdzv_timeout_s = 300, timeout_s = 600, heartbeat_s = 1;
+  // sync
+  std::string sync;
+  std::int64_t sync_every = 1, sync_warmup = 0;
+  struct SyncPhase {
+    std::int64_t from, every;
+  };
+  std::vector<SyncPhase>
+      sync_schedule;  // ascending; where there is one, sync_every and sync_warmup play no part
+  std::string sync_island;    // rank, host
+  std::string average_state;  // none, momentum, all
+  bool average_buffers = false;
+  double outer_lr = 0.7, outer_momentum = 0.9, slowmo_alpha = 1, slowmo_beta = 0.5;
+  bool outer_nesterov = true;
+  std::string compress;  // none, bf16, topk, powersgd
+  double topk_ratio = 0.01;
+  int powersgd_rank = 4;
+  double bucket_cap_mb = 25;
+  bool delay_allreduce = false;
+  bool sum_losses = false;        // --reduction
+  bool canonical = false;         // --reduction-order
+  int reduction_shards = 8;       // of canonical
+  std::int64_t verify_every = 0;  // 0 = never
+  std::string on_desync;          // abort, warn, repair
+  // batch
+  std::int64_t batch_size = 0, batch_size_per_device = 0;  // exactly one of them is > 0
+  std::string normalize;                                   // auto, unit, standard
+  std::vector<std::string> augment;  // of resized-crop, crop, flip, cutout; each once
+  int crop_padding = 4, cutout_size = 16;
+  std::int64_t grad_accum = 1;
+  std::string uneven, shard;
+  bool shuffle = true, check_sampler = false;
+  std::string sampler;
+  std::uint64_t seed = 0;
+  int workers = 1, prefetch = 2;
+  // optimiser
+  std::string optimizer, lr_scale, lr_schedule;
+  double lr = 0, momentum = 0, weight_decay = 0, clip_grad = 0, label_smoothing = 0, dropout = 0,
+         lr_gamma = 0.1, lr_min = 0;
+  bool nesterov = false;
+  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
+  std::int64_t lr_warmup_steps = 0;
+  std::vector<std::int64_t>
+      lr_step_epochs;  // ascending; the step schedule multiplies by lr_gamma at each
+  // state
+  std::string save_dir, resume /* auto, none or a path */, init_from, map_location;
+  Interval save_every;
+  int keep_last = 0;
+  bool save_rank_models = false, save_async = false;
+  // report
+  Interval eval_every;
+  std::int64_t log_every = 100, log_gpu = 0;
+  std::string metrics, progress, flight_dir;
+  // preempt
+  std::vector<int> preempt_signals;
+  bool requeue = false;
+
+  // Text (canonical) and source of every option. An option that plays no part in this run (momentum
+  // with adamw, epochs beside steps) is unset here and has the source "not used".
+  ConfigValues origin;
+};
+
+// Types, ranges, and what does not go together. Missing entries count as defaults. Throws
+// ConfigError naming option, value, source and what was expected. Where two options exclude each
+// other the one from the stronger source holds; both from equally strong sources are an error. So
+// is an explicit option that needs another choice (--sync-every without --sync params), unless that
+// choice was made by a stronger source.
+RunConfig resolve_run_config(const ConfigValues& values);
+
+// All values that are set, as TOML in tables by group, for checkpoints; apply_config_file reads it
+// back. Give it RunConfig::origin.
+std::string to_toml(const ConfigValues& values);
+// 16 hex digits over the options that must agree on all ranks (OptionSpec::agreement). Give it
+// RunConfig::origin.
+std::string config_digest(const ConfigValues& values);
+
+}  // namespace tools

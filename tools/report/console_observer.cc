@@ -1,0 +1,190 @@
+// Lines on stdout, flushed one by one so that a log follows the run.
+#include "tools/report/console_observer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+namespace tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kSlowRatio =
+    1.5;  // of a rank's own work to the median of the others', from which on it is named
+
+class ConsoleObserver : public engine::TrainObserver {
+ public:
+  explicit ConsoleObserver(const ConsoleOptions& options) : options_(options) {}
+
+  void on_step(const engine::TrainProgress& progress) override {
+    if (!options_.progress_bar) return;
+    const auto now = Clock::now();
+    if (first_samples_ < 0) {
+      first_samples_ = progress.samples_seen;
+      first_step_ = progress.global_step;
+      started_ = now;
+    }
+    if (now - drawn_ < std::chrono::milliseconds(200)) return;
+    drawn_ = now;
+    draw(progress, std::chrono::duration<double>(now - started_).count());
+  }
+
+  void on_report(const engine::StepReport& report) override {
+    const bool epoch_end = report.progress.step_in_epoch == 0;
+    const std::int64_t step = epoch_end ? options_.steps_per_epoch : report.progress.step_in_epoch;
+    const std::int64_t epoch = report.progress.epoch + (epoch_end ? 0 : 1);
+    const std::int64_t epochs =
+        (options_.total_steps + options_.steps_per_epoch - 1) / options_.steps_per_epoch;
+    clear();
+    std::printf("Accuracy: %.4f\nEpoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f\n",
+                report.train_accuracy, static_cast<long long>(epoch),
+                static_cast<long long>(epochs), static_cast<long long>(step),
+                static_cast<long long>(options_.steps_per_epoch), report.loss);
+    if (report.spread)
+      std::printf("Spread of the replicas before averaging %lld: %.3g\n",
+                  static_cast<long long>(report.averagings), *report.spread);
+    std::fflush(stdout);
+    name_straggler(report);
+  }
+
+  void on_eval(const engine::EvalReport& report) override {
+    clear();
+    std::printf("Test after step %lld: %s\n", static_cast<long long>(report.progress.global_step),
+                eval_text(report).c_str());
+    std::fflush(stdout);
+  }
+
+  void on_save(const engine::TrainProgress& progress, const std::string& path) override {
+    clear();
+    std::printf("Saved step %lld: %s\n", static_cast<long long>(progress.global_step),
+                path.c_str());
+    std::fflush(stdout);
+  }
+
+  void on_end(const engine::TrainResult& result) override {
+    clear();
+    std::printf("Replicas: %s\n", result.coverage.c_str());
+    if (result.bytes_sent > 0)
+      std::printf("Bytes sent by each rank: %s\n", with_commas(result.bytes_sent).c_str());
+    if (result.signal != 0)
+      std::printf("Stopped by signal %d after step %lld of %lld\n", result.signal,
+                  static_cast<long long>(result.progress.global_step),
+                  static_cast<long long>(options_.total_steps));
+    std::printf("Training completed in: %s\n", duration_text(result.seconds).c_str());
+    std::fflush(stdout);
+  }
+
+ private:
+  // Only when it is the same rank in two reports in a row: a single one is noise.
+  void name_straggler(const engine::StepReport& report) {
+    const bool slow = report.slowest_ratio >= kSlowRatio;
+    if (slow && slow_rank_ == report.slowest_rank && !slow_told_) {
+      const engine::StepPhases& own = report.ranks[static_cast<std::size_t>(slow_rank_)];
+      char text[256];
+      std::snprintf(text, sizeof text,
+                    "rank %d is slow: %.2f times the own work of the other ranks' median a step "
+                    "(data %.2f ms, forward %.2f ms, backward %.2f ms, update %.2f ms)",
+                    slow_rank_, report.slowest_ratio, 1e3 * own.data, 1e3 * own.forward,
+                    1e3 * own.backward, 1e3 * own.update);
+      print_notice(text);
+      slow_told_ = true;
+    } else if (!slow || slow_rank_ != report.slowest_rank) {
+      slow_told_ = false;
+    }
+    slow_rank_ = slow ? report.slowest_rank : -1;
+  }
+  void draw(const engine::TrainProgress& progress, double seconds) {
+    constexpr int kWidth = 24;
+    const double part = static_cast<double>(progress.global_step) /
+                        static_cast<double>(std::max<std::int64_t>(1, options_.total_steps));
+    const int full = static_cast<int>(part * kWidth);
+    std::string bar(static_cast<std::size_t>(std::clamp(full, 0, kWidth)), '#');
+    bar.resize(kWidth, '.');
+    const std::int64_t steps = progress.global_step - first_step_;
+    if (steps <= 0 || seconds <= 0) return;
+    const double rate = static_cast<double>(progress.samples_seen - first_samples_) / seconds;
+    const double left = static_cast<double>(options_.total_steps - progress.global_step) * seconds /
+                        static_cast<double>(steps);
+    const std::string eta = duration_text(std::ceil(left));
+    std::printf("\r[%s] %3.0f %%  step %lld/%lld  %.0f images/s  ETA %s \033[K", bar.c_str(),
+                100 * part, static_cast<long long>(progress.global_step),
+                static_cast<long long>(options_.total_steps), rate,
+                eta.substr(0, eta.find('.')).c_str());
+    std::fflush(stdout);
+    drawn_bar_ = true;
+  }
+  void clear() {
+    if (drawn_bar_) std::fputs("\r\033[K", stdout);
+    drawn_bar_ = false;
+  }
+
+  const ConsoleOptions options_;
+  Clock::time_point started_{}, drawn_{};
+  std::int64_t first_samples_ = -1, first_step_ = 0;
+  bool drawn_bar_ = false;
+  int slow_rank_ = -1;  // of the last report; -1: none
+  bool slow_told_ = false;
+};
+
+class DesyncObserver : public engine::TrainObserver {
+ public:
+  DesyncObserver(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+  void on_desync(const engine::TrainProgress&, const engine::DesyncReport& report) override {
+    if (report.action == engine::OnDesync::kAbort) return;  // the error says it
+    if (rank_ == 0) return print_notice("warning: " + to_string(report, world_size_));
+    if (std::find(report.ranks.begin(), report.ranks.end(), rank_) == report.ranks.end()) return;
+    print_notice("warning: desync after step " + std::to_string(report.step) + ": rank " +
+                 std::to_string(rank_) + " differs (rank 0 says where)");
+  }
+
+ private:
+  const int rank_, world_size_;
+};
+
+}  // namespace
+
+std::unique_ptr<engine::TrainObserver> make_desync_observer(int rank, int world_size) {
+  return std::make_unique<DesyncObserver>(rank, world_size);
+}
+
+std::string eval_text(const engine::EvalReport& report) {
+  char text[160];
+  std::snprintf(text, sizeof text, "loss %.4f, accuracy %.2f %% (%lld/%lld)", report.loss,
+                100 * report.accuracy(), static_cast<long long>(report.correct),
+                static_cast<long long>(report.rows));
+  std::string line = text;
+  if (report.top5 >= 0) {
+    std::snprintf(text, sizeof text, ", top-5 %.2f %%", 100 * report.top5_accuracy());
+    line += text;
+  }
+  if (report.text) {
+    std::snprintf(text, sizeof text, ", perplexity %.3f", report.perplexity());
+    line += text;
+  }
+  return line;
+}
+
+std::unique_ptr<engine::TrainObserver> make_console_observer(const ConsoleOptions& options) {
+  return std::make_unique<ConsoleObserver>(options);
+}
+
+std::string duration_text(double seconds) {
+  const auto micros = static_cast<long long>(std::llround(seconds * 1e6));
+  char text[64];
+  std::snprintf(text, sizeof text, "%lld:%02lld:%02lld.%06lld", micros / 3'600'000'000,
+                micros / 60'000'000 % 60, micros / 1'000'000 % 60, micros % 1'000'000);
+  return text;
+}
+
+std::string with_commas(std::int64_t value) {
+  std::string digits = std::to_string(value);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+void print_notice(const std::string& text) { std::fprintf(stderr, "engine: %s\n", text.c_str()); }
+
+}  // namespace tools

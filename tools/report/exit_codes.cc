@@ -1,0 +1,38 @@
+// Error classes to exit codes, most derived first.
+#include "tools/report/exit_codes.h"
+
+#include <new>
+
+#include "backends/backend_error.h"
+#include "engine/core/cuda_runtime.h"
+#include "engine/core/error.h"
+#include "engine/train/replica_sync.h"
+#include "io/base/io_error.h"
+
+namespace tools {
+namespace {
+
+template <class E>
+bool is(const std::exception& error) {
+  return dynamic_cast<const E*>(&error) != nullptr;
+}
+
+}  // namespace
+
+int exit_code_of(const std::exception& error) {
+  if (const auto* remote = dynamic_cast<const engine::RemoteError*>(&error))
+    return remote->exit_code;
+  if (is<UsageError>(error)) return kExitUsage;
+  if (is<io::DataError>(error) || is<engine::InputError>(error)) return kExitBadData;
+  if (is<io::CannotCreateError>(error)) return kExitCannotCreate;
+  if (is<io::ConfigError>(error) || is<engine::ModelError>(error) ||
+      is<engine::ShapeError>(error) || is<backends::ConfigurationError>(error))
+    return kExitConfiguration;
+  if (is<io::Error>(error)) return kExitIo;
+  if (is<engine::DesyncError>(error) || is<backends::MismatchError>(error)) return kExitMismatch;
+  if (is<backends::AuthenticationError>(error)) return kExitAuthentication;
+  if (is<backends::Error>(error) || is<engine::cuda::CudaError>(error)) return kExitUnavailable;
+  return kExitInternal;
+}
+
+}  // namespace tools

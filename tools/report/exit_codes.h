@@ -1,0 +1,31 @@
+// Exit codes of the program and the one place that maps errors to them.
+#pragma once
+
+#include <exception>
+#include <stdexcept>
+
+namespace tools {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitDifferent = 1;  // verify, doctor: a difference was found
+inline constexpr int kExitUsage = 2;      // also verify's "trouble"
+inline constexpr int kExitBadData = 65;
+inline constexpr int kExitUnavailable =
+    69;  // peer or rendezvous; a CUDA device that fails or is out of memory
+inline constexpr int kExitInternal = 70;
+inline constexpr int kExitCannotCreate = 73;
+inline constexpr int kExitIo = 74;
+inline constexpr int kExitPreempted = 75;  // the state is saved: run again
+inline constexpr int kExitMismatch = 76;
+inline constexpr int kExitAuthentication = 77;
+inline constexpr int kExitConfiguration = 78;
+
+// The command line itself makes no sense.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+int exit_code_of(const std::exception& error);
+
+}  // namespace tools

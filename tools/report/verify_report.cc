@@ -1,0 +1,132 @@
+// Text of comparisons.
+#include "tools/report/verify_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "io/base/text_format.h"
+#include "io/interchange/array_files.h"
+
+namespace tools {
+namespace {
+
+std::vector<std::string> minority_paths(const io::ArrayDifference& d,
+                                        const std::vector<std::string>& paths) {
+  std::vector<std::string> names;
+  for (const int f : d.minority) names.push_back(paths[static_cast<std::size_t>(f)]);
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& parts, const std::string& separator) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : separator) + part;
+  return text;
+}
+
+std::string number(double value, const char* format) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+using Row = std::vector<std::string>;
+
+// Columns as wide as their widest cell; the last one is left as it is.
+std::string aligned(const std::vector<Row>& rows) {
+  std::vector<std::size_t> width(rows.front().size(), 0);
+  for (const Row& row : rows)
+    for (std::size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], row[c].size());
+  std::string text;
+  for (const Row& row : rows) {
+    for (std::size_t c = 0; c + 1 < row.size(); ++c)
+      text += row[c] + std::string(width[c] - row[c].size() + 2, ' ');
+    text += row.back() + "\n";
+  }
+  return text;
+}
+
+Row table_row(const io::ArrayDifference& d, const std::vector<std::string>& paths) {
+  const bool values = d.reason == "values";
+  return {d.name,
+          d.type,
+          d.shape,
+          io::to_string(d.section),
+          d.reason,
+          values ? number(d.values.max_absolute, "%.6g") : "-",
+          values && d.values.max_ulp >= 0 ? std::to_string(d.values.max_ulp) : "-",
+          values ? std::to_string(d.values.first_index) : "-",
+          joined(minority_paths(d, paths), ",")};
+}
+
+std::string json_object(const io::ArrayDifference& d, const std::vector<std::string>& paths) {
+  const bool values = d.reason == "values";
+  std::vector<std::string> minority;
+  for (const std::string& path : minority_paths(d, paths))
+    minority.push_back(io::json_string(path));
+  // JSON has no NaN and no infinity.
+  const std::string distance = values && std::isfinite(d.values.max_absolute)
+                                   ? number(d.values.max_absolute, "%.9g")
+                                   : std::string("null");
+  return "{\"name\":" + io::json_string(d.name) + ",\"dtype\":\"" + d.type +
+         "\",\"shape\":" + d.shape + ",\"kind\":\"" + io::to_string(d.section) +
+         "\",\"reason\":\"" + d.reason + "\",\"max_abs\":" + distance + ",\"max_ulp\":" +
+         (values && d.values.max_ulp >= 0 ? std::to_string(d.values.max_ulp) : "null") +
+         ",\"first_index\":" + (values ? std::to_string(d.values.first_index) : "null") +
+         ",\"minority\":[" + joined(minority, ",") + "]}";
+}
+
+}  // namespace
+
+std::string differences_text(const io::Comparison& comparison, const std::string& format,
+                             std::int64_t most, const std::vector<std::string>& paths) {
+  const auto& all = comparison.differences;
+  const std::size_t shown =
+      most > 0 ? std::min(all.size(), static_cast<std::size_t>(most)) : all.size();
+  std::vector<Row> rows{{"name", "dtype", "shape", "kind", "differ in", "max |d|", "max ulp",
+                         "first index", "minority"}};
+  std::vector<std::string> objects;
+  std::string names;
+  for (std::size_t i = 0; i < shown; ++i) {
+    if (format == "names") names += all[i].name + "\n";
+    if (format == "table") rows.push_back(table_row(all[i], paths));
+    if (format == "json") objects.push_back(json_object(all[i], paths));
+  }
+  if (format == "names") return names;
+  if (format == "table") return shown > 0 ? aligned(rows) : "";
+  std::vector<std::string> files;
+  for (const std::string& path : paths) files.push_back(io::json_string(path));
+  return "{\"schema\":1,\"compared\":" + std::to_string(comparison.compared) +
+         ",\"differences\":[" + joined(objects, ",") +
+         "],\"differ\":" + std::to_string(all.size()) + ",\"files\":[" + joined(files, ",") +
+         "]}\n";
+}
+
+std::string verdict(const io::Comparison& comparison) {
+  const auto& all = comparison.differences;
+  const auto count = [&](auto predicate) {
+    return std::count_if(all.begin(), all.end(), predicate);
+  };
+  const auto total = static_cast<std::ptrdiff_t>(all.size());
+  const auto parameters = count([](const auto& d) { return d.section == io::Section::kParameter; });
+  const auto running = count([](const auto& d) {
+    return d.section == io::Section::kBuffer && io::is_running_statistic(d.name);
+  });
+  const auto others = total - parameters - running;
+  std::string text =
+      std::to_string(total) + " of " + std::to_string(comparison.compared) + " tensors differ";
+  if (all.empty()) return text;
+  text += " (" + std::to_string(parameters) + " parameters, " + std::to_string(running) +
+          " BatchNorm running statistics";
+  if (others > 0) text += ", " + std::to_string(others) + " others";
+  text += ")";
+  const auto values = count([](const auto& d) { return d.reason == "values"; });
+  const auto missing = count([](const auto& d) { return d.reason == "missing"; });
+  if (missing > 0) text += "; " + std::to_string(missing) + " are not in every file";
+  if (total > values + missing)
+    text += "; " + std::to_string(total - values - missing) + " have another shape or dtype";
+  if (running == total && values == total) text += "; in sync except BN: try --sync-bn";
+  return text;
+}
+
+}  // namespace tools

@@ -1,0 +1,21 @@
+// How `engine verify` tells what it found: names, a table, JSON, and the verdict in one line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/interchange/compare_arrays.h"
+
+namespace tools {
+
+// At most `most` differences (0: all), as one string to print. `format`: names, table, json.
+// `paths`: the files compared.
+std::string differences_text(const io::Comparison& comparison, const std::string& format,
+                             std::int64_t most, const std::vector<std::string>& paths);
+
+// "310 of 880 tensors differ (0 parameters, 310 BatchNorm running statistics); in sync except BN:
+// try --sync-bn"
+std::string verdict(const io::Comparison& comparison);
+
+}  // namespace tools

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Trains with every averaging policy on real data and prints Markdown tables: accuracy (or loss) against bytes sent.
+#
+# Usage: tools/scripts/bench_averaging.sh [--data DIR] [--seeds N] [--only SET] [--quick]
+#   --data DIR    the folder with mnist/, fashion-mnist/, cifar10/ and tinyshakespeare/ (default: $ENGINE_TEST_DATA, then
+#                 ../shared/data beside the source tree); sets that are not there are left out, and that is said
+#   --seeds N     runs of each cell (default 3); the table has their mean and range
+#   --only SET    mnist, fashion-mnist, cifar10 or tinyshakespeare
+#   --quick       an eighth of the samples: tries the script, measures nothing
+#   ENGINE_BINARY the program to measure (default: the Release build, made first)
+# Two ranks of one thread; within a set every cell sees the same number of samples in the same number of steps.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+data=${ENGINE_TEST_DATA:-$root/../shared/data}
+seeds=3 only='' shrink=1
+while [ $# -gt 0 ]; do
+  case $1 in
+    --data) data=${2:?}; shift 2 ;;
+    --seeds) seeds=${2:?}; shift 2 ;;
+    --only) only=${2:?}; shift 2 ;;
+    --quick) shrink=8; shift ;;
+    -h|--help) usage; exit 0 ;;
+    *) fail "unknown argument '$1' (see --help)" ;;
+  esac
+done
+if [ -z "${ENGINE_BINARY:-}" ]; then
+  configure_and_build release engine >&2
+  ENGINE_BINARY="$root/build/release/tools/engine"
+fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# NAME|OPTIONS, in the order of the table. STEPS/4 is a quarter of the run.
+policies() {
+  local steps=$1
+  cat <<EOF
+grad|--sync grad
+params, K = 4|--sync params --sync-every 4
+params, K = 16|--sync params --sync-every 16
+params, K = 64|--sync params --sync-every 64
+params, K = 16, momentum too|--sync params --sync-every 16 --average-state momentum
+post-local, a quarter grad, then K = 16|--sync post-local --sync-warmup $((steps / 4)) --sync-every 16
+slowmo, K = 16, beta 0.5|--sync slowmo --sync-every 16
+diloco, K = 16, 0.7 / 0.9|--sync diloco --sync-every 16
+diloco, K = 16, 0.7 / 0.5|--sync diloco --sync-every 16 --outer-momentum 0.5
+grad, bf16|--sync grad --compress bf16
+grad, top-k 1 %|--sync grad --compress topk --topk-ratio 0.01
+grad, PowerSGD rank 4|--sync grad --compress powersgd --powersgd-rank 4
+EOF
+}
+
+# The last evaluation and the last count of a metrics file: accuracy, loss, averagings, bytes.
+figures() {
+  awk '
+    function value(key,  at, rest) {
+      at = index($0, "\"" key "\":")
+      if (!at) return ""
+      rest = substr($0, at + length(key) + 3)
+      match(rest, /^[^,}]*/)
+      return substr(rest, 1, RLENGTH)
+    }
+    /"event":"eval"/ { accuracy = value("accuracy"); loss = value("loss") }
+    /"event":"averaging"/ { averagings = value("averagings"); bytes = value("bytes_sent") }
+    END { print accuracy, loss, averagings, bytes }' "$1"
+}
+
+# table SET TITLE WHAT STEPS OPTIONS...: WHAT is accuracy or loss.
+table() {
+  local set=$1 title=$2 what=$3 steps=$4 name options seed
+  shift 4
+  printf '\n**%s**\n\n| policy | averagings | MB sent by a rank | test %s, mean | range of %d seeds |\n|---|--:|--:|--:|--:|\n' \
+    "$title" "$what" "$seeds"
+  policies "$steps" | while IFS='|' read -r name options; do
+    for ((seed = 0; seed < seeds; ++seed)); do
+      # shellcheck disable=SC2086
+      "$ENGINE_BINARY" train "$@" $options --steps "$steps" --seed "$seed" --spawn 2 --threads 1 --log-every 0 \
+        --eval-every "${steps}s" --progress never --metrics "$scratch/run.jsonl" >"$scratch/log" 2>&1 </dev/null ||
+        { cat "$scratch/log" >&2; fail "$set: '$name' with seed $seed failed"; }
+      figures "$scratch/run.jsonl"
+    done | awk -v name="$name" -v what="$what" -v seeds="$seeds" '
+      {
+        x = what == "accuracy" ? 100 * $1 : $2
+        sum += x; averagings = $3; bytes = $4
+        if (NR == 1 || x < low) low = x
+        if (NR == 1 || x > high) high = x
+      }
+      END {
+        if (NR < seeds) exit 1  # a run failed, and has said so
+        shape = what == "accuracy" ? "%.2f %%" : "%.4f"
+        printf "| %s | %d | %.3f | " shape " | " shape " to " shape " |\n", name, averagings, bytes / 1e6, sum / NR, low, high
+      }'
+  done
+}
+
+wanted() {
+  [ -z "$only" ] || [ "$only" = "$1" ] || return 1
+  [ -d "$data/$1" ] && return 0
+  echo "no $data/$1: left out" >&2
+  return 1
+}
+
+# Steps of 64 samples: two epochs of 12,800 images.
+steps=$((400 / shrink)) limit=$((12800 / shrink))
+images="$limit images, $steps steps of 64, SGD lr 0.02 momentum 0.9"
+sgd=(--batch-size 64 --lr 0.02 --limit "$limit")
+
+if wanted mnist; then
+  table mnist "MNIST, mlp: $images" accuracy "$steps" --model mlp --dataset mnist --data-dir "$data/mnist" "${sgd[@]}"
+fi
+if wanted fashion-mnist; then
+  table fashion-mnist "Fashion-MNIST, convnet: $images" accuracy "$steps" \
+    --model convnet --dataset fashion-mnist --data-dir "$data/fashion-mnist" "${sgd[@]}"
+fi
+if wanted cifar10; then
+  mkdir "$scratch/cifar10"
+  for file in "$data"/cifar10/*.bin*; do
+    case $file in
+      *.xz) xz -dc "$file" >"$scratch/cifar10/$(basename "$file" .xz)" ;;
+      *) ln -s "$(realpath "$file")" "$scratch/cifar10/" ;;
+    esac
+  done
+  table cifar10 "CIFAR-10, convnet: $images" accuracy "$steps" \
+    --model convnet --dataset cifar10 --data-dir "$scratch/cifar10" "${sgd[@]}"
+fi
+if wanted tinyshakespeare; then
+  steps=$((128 / shrink))
+  table tinyshakespeare "Tiny Shakespeare, gpt-nano: $steps steps of 16 x 64 characters, AdamW lr 0.001" loss "$steps" \
+    --model gpt-nano --dataset tinyshakespeare --data-dir "$data/tinyshakespeare" --context 64 --batch-size 16 \
+    --optimizer adamw --lr 0.001
+fi

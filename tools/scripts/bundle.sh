@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Packs a build into one .tar.gz that runs where it is unpacked, on machines that can install nothing: the program, the shared
+# libraries it needs beside the C library with their licences, the tests of label gpu, tests/gpu/run.sh, examples.
+#
+# Usage: tools/scripts/bundle.sh [OPTIONS]
+#   --preset NAME    what to build: release (default), emulated, ...
+#   --from DIR       pack this build as it is, instead of building one
+#   --program-only   without tests
+#   --output FILE    where to write (default: build/engine-VERSION-linux-x86_64[-cuda].tar.gz)
+#   --no-install     take the packages as they are
+# The machine that runs it needs a C library as new as the building machine's, no CUDA, and for GPUs a driver. The same build
+# gives the same bytes: SOURCE_DATE_EPOCH is the date of all files, by default that of the last commit.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+preset=release build="" output="" tests=yes install=yes
+while [ $# -gt 0 ]; do
+  case $1 in
+    --preset | --from | --output) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --preset) preset=$2; shift ;;
+    --from) build=$2; shift ;;
+    --output) output=$2; shift ;;
+    --program-only) tests=no ;;
+    --no-install) install=no ;;
+    -h | --help) usage; exit 0 ;;
+    *) fail "unknown option $1 (see --help)" ;;
+  esac
+  shift
+done
+if [ -z "$build" ]; then
+  if [ "$install" = yes ]; then
+    step "Packages"
+    "$root/tools/scripts/install_dependencies.sh" $([ "$tests" = no ] || echo --tests)
+  fi
+  if [ "$tests" = yes ]; then
+    configure_and_build "$preset" gpu_tests -DENGINE_BUILD_TESTS=ON
+  else
+    configure_and_build "$preset" engine
+  fi
+  build="$root/build/$preset"
+fi
+program="$build/tools/engine"
+[ -x "$program" ] || fail "no program in $build: build it first (cmake --build $build)"
+: "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
+
+version=$("$program" version | awk '{ print $2 }')
+cuda=$(sed -n 's/^ENGINE_WITH_CUDA:STRING=//p' "$build/CMakeCache.txt")
+flavour=""
+if [ "$cuda" = EMULATED ]; then
+  flavour=-emulated
+elif grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt" && [ "$cuda" != OFF ]; then
+  flavour=-cuda
+fi
+name="engine-$version-linux-$(uname -m)$flavour"
+[ -n "$output" ] || output="$root/build/$name.tar.gz"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bundle="$work/$name"
+mkdir -p "$bundle"/{bin,lib,licences,docs,tests/gpu}
+
+step "Program and tests"
+install -m 755 -s "$program" "$bundle/bin/engine"
+programs=("$program")
+if [ "$tests" = yes ]; then
+  while read -r limit file; do
+    [ -x "$file" ] || fail "$file is not built: cmake --build $build --target gpu_tests"
+    install -m 755 -s "$file" "$bundle/tests/$(basename "$file")"
+    echo "$limit $(basename "$file")" >>"$bundle/tests/gpu_tests.txt"
+    programs+=("$file")
+  done < <(grep . "$build/gpu_tests.txt")
+  mkdir -p "$bundle/tests/parity" "$bundle/tests/peers"
+  cp -r "$root/tests/parity/data" "$bundle/tests/parity/"
+  cp "$root"/tests/gpu/*.sh "$bundle/tests/gpu/"
+  cp "$root/tests/peers/torch_kernels.py" "$bundle/tests/peers/"
+fi
+cp -r "$root/docs/examples" "$bundle/"
+cp "$root/README.md" "$root/LICENSE" "$bundle/"
+cp "$root"/docs/*.md "$bundle/docs/"
+
+step "Libraries"
+# All that the loader finds, but for the C library's own: a program must not mix two of these.
+libc='/(ld-linux[^/]*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libnss_[a-z]+)\.so[.0-9]*$'
+licence_of() {  # PACKAGE: its licence, as Debian keeps it
+  local text="/usr/share/doc/$1/copyright"
+  [ -f "$text" ] && cp -L "$text" "$bundle/licences/$1"
+}
+while read -r file; do
+  install -m 644 -s "$(readlink -f "$file")" "$bundle/lib/$(basename "$file")"
+  case $(readlink -f "$file") in "$(readlink -f "$build")"/*) continue ;; esac
+  real=$(readlink -f "$file")  # packages may say /lib for /usr/lib
+  package=$(dpkg-query --search "$real" "${real#/usr}" 2>/dev/null | head -n 1 | cut -d: -f1 || true)
+  { [ -n "$package" ] && licence_of "$package"; } || echo "no licence found for $file" | tee -a "$bundle/licences/MISSING"
+done < <(ldd "${programs[@]}" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u | grep -vE "$libc")
+for package in libeigen3-dev libcereal-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev cppzmq-dev libgtest-dev; do
+  licence_of "$package" || true  # compiled in
+done
+[ "$flavour" != -cuda ] || echo "NVIDIA's CUDA runtime (libcudart_static) is linked in, under attachment A of the CUDA Toolkit's licence:
+https://docs.nvidia.com/cuda/eula/" >"$bundle/licences/cuda-runtime"
+ls "$bundle/lib"
+
+{
+  "$program" version --build
+  echo "C library    $(ldd --version | awk 'NR == 1 { print $NF }') or newer"
+  case $flavour in
+    -cuda) echo "CUDA         $(sed -n 's/^ENGINE_CUDA_ARCHITECTURES:STRING=//p' "$build/CMakeCache.txt")" ;;
+    -emulated) echo "CUDA         played by the CPU" ;;
+  esac
+} | grep -v '^backend' >"$bundle/BUILD"
+
+step "Archive"
+find "$bundle" -type d -exec chmod 755 {} + -o -type f -perm -u+x -exec chmod 755 {} + -o -type f -exec chmod 644 {} +
+mkdir -p "$(dirname "$output")"
+tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" |
+  gzip -9n >"$output.part"
+mv "$output.part" "$output"
+echo "$output: $(du -h --apparent-size "$output" | cut -f1), unpacked $(du -sh --apparent-size "$bundle" | cut -f1)"

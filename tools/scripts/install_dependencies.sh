@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the build needs; does nothing, quickly, when all are there.
+#
+# Usage: tools/scripts/install_dependencies.sh [--tests] [--cluster] [--clang] [--coverage] [--check] [--list]
+#   --tests  also what the tests need
+#   --cluster  also the launchers under which tests/cluster runs the program (SLURM, Open MPI); those tests are skipped without
+#   --clang  also clang, for the clang build
+#   --coverage  also gcovr, for the count of lines that tests reach
+#   --check  install nothing; print what is missing and exit with 1 if anything is
+#   --list   print the package names and exit
+# Needs root or sudo on Debian 12. Anywhere else it prints the packages by their Debian names and stops.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+packages=(git build-essential cmake ninja-build
+  libeigen3-dev libcereal-dev libsodium-dev libcli11-dev libtomlplusplus-dev libxxhash-dev zlib1g-dev nlohmann-json3-dev
+  libgloo-dev libzmq3-dev cppzmq-dev libpng-dev libjpeg62-turbo-dev)
+check=no
+while [ $# -gt 0 ]; do
+  case $1 in
+    --tests) packages+=(libgtest-dev libboost-context-dev python3-numpy) ;;
+    --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables) ;;
+    --clang) packages+=(clang) ;;
+    --coverage) packages+=(gcovr) ;;
+    --check) check=yes ;;
+    --list) check=list ;;
+    -h | --help) usage; exit 0 ;;
+    *) fail "unknown option $1 (see --help)" ;;
+  esac
+  shift
+done
+if [ "$check" = list ]; then
+  printf '%s\n' "${packages[@]}"
+  exit 0
+fi
+
+missing=("${packages[@]}")
+if command -v dpkg-query >/dev/null; then
+  installed=$(dpkg-query --show --showformat '${binary:Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null |
+    awk '$2 == "installed" { sub(/:.*/, "", $1); print $1 }' || true)
+  mapfile -t missing < <(comm -23 <(printf '%s\n' "${packages[@]}" | sort) <(sort <<<"$installed"))
+fi
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "All ${#packages[@]} packages are installed."
+  exit 0
+fi
+if [ "$check" = yes ]; then
+  printf '%s\n' "${missing[@]}"
+  exit 1
+fi
+
+# Any other system: say what is needed and stop.
+name=unknown
+. /etc/os-release 2>/dev/null && name="${PRETTY_NAME:-$ID}"
+if [ "${ID:-}" != debian ] || [ "${VERSION_ID:-}" != 12 ]; then
+  printf 'This script installs on Debian 12 only; this is %s. Install the equivalents of these Debian packages yourself:\n  %s\n' \
+    "$name" "${missing[*]}" >&2
+  echo "Then run quickstart.sh or test.sh with --no-install." >&2
+  exit 1
+fi
+if [ "$(id -u)" -eq 0 ]; then
+  as_root=()
+elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+  as_root=(sudo)
+else
+  printf 'These packages are missing, and installing them needs root or sudo:\n  apt-get install %s\n' "${missing[*]}" >&2
+  exit 1
+fi
+
+step "Installing ${#missing[@]} packages: ${missing[*]}"
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
+"${apt[@]}" update || fail "apt-get update failed; are the package sources reachable?"
+"${apt[@]}" install --yes --no-install-recommends "${missing[@]}" ||
+  fail "apt-get could not install the packages above; see its message"

@@ -1,0 +1,40 @@
+# Helpers of the shell scripts in this folder; sourced, not run. Sets $root, the root of the source tree.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+step() { printf '\n==> %s\n' "$*"; }
+
+fail() {
+  printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+  exit 1
+}
+
+# Compile jobs: one a core, but never more than the memory bears (templates need up to 1.5 GiB a job).
+build_jobs() {
+  local cores gib
+  cores=$(nproc)
+  gib=$(awk '/^MemAvailable/ { print int($2 / 1572864) }' /proc/meminfo)
+  [ "${gib:-1}" -ge 1 ] || gib=1
+  [ "$gib" -lt "$cores" ] && echo "$gib" || echo "$cores"
+}
+
+# The usage text of a script is the comment block that follows its first line.
+usage() { awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"; }
+
+# Put before what runs programs of the build (also the build itself: it lists each test program's cases).
+runner=()
+
+# configure_and_build PRESET TARGET [CMAKE OPTION...]: into build/PRESET; TARGET "all" builds everything.
+configure_and_build() {
+  local preset=$1 target=$2 log
+  shift 2
+  mkdir -p "$root/build/$preset"
+  log="$root/build/$preset/configure.log"
+  step "Configuring build/$preset"
+  if ! (cd "$root" && cmake --preset "$preset" "$@") >"$log" 2>&1; then
+    cat "$log" >&2
+    fail "CMake could not configure the build (see above); tools/scripts/install_dependencies.sh --tests installs what it needs"
+  fi
+  grep '^-- engine:' "$log" || true
+  step "Building build/$preset ($target)"
+  "${runner[@]}" cmake --build "$root/build/$preset" --target "$target" --parallel "$(build_jobs)" || fail "the build in build/$preset failed"
+}

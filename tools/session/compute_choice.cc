@@ -1,0 +1,81 @@
+// From --device, --amp and their like to what the engine takes.
+#include "tools/session/compute_choice.h"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/core/cuda_runtime.h"
+#include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/gemm/dense_cuda.h"
+#include "engine/optim/loss_scale.h"
+#include "tools/machine/device_choice.h"
+
+namespace tools {
+namespace {
+
+void choose_precision(const std::string& amp, Compute& compute) {
+  using engine::DType;
+  using engine::Products;
+  if (amp == "tf32") compute.products = Products::kTf32;
+  if (amp == "O1") compute.products = Products::kF16;
+  if (amp == "O2") compute.storage = DType::kF16;
+  if (amp == "bf16") compute.storage = DType::kBF16;
+}
+
+// ", bf16", ", f16 products, loss scale dynamic".
+std::string precision_text(const Compute& compute) {
+  using engine::Products;
+  std::string text;
+  if (compute.storage != engine::DType::kF32)
+    text += ", " + std::string(engine::to_string(compute.storage));
+  if (compute.products == Products::kTf32) text += ", tf32 products";
+  if (compute.products == Products::kF16) text += ", f16 products";
+  if (compute.loss_scale.on()) text += ", loss scale " + engine::to_string(compute.loss_scale);
+  return text;
+}
+
+}  // namespace
+
+void apply_warpgroup_switch() {
+  const char* wanted = std::getenv("ENGINE_WARPGROUP_PRODUCTS");
+  if constexpr (engine::cuda::kBuilt) {
+    if (wanted != nullptr && std::string_view(wanted) == "1")
+      engine::ops::cuda::allow_warpgroup_products(true);
+  }
+}
+
+std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group,
+                                                          const std::vector<int>& members) {
+  backends::CommunicatorRequest request;
+  request.members = members;
+  if (group.backend() == "nccl") request.backend = "auto";
+  return group.make_communicator(request);
+}
+
+Compute choose_compute(const tools::RunConfig& config, backends::Group& group) {
+  const DeviceChoice choice = choose_device(config, group);
+  if (engine::cuda::kBuilt && group.world_size() > 1)
+    check_devices_apart(choice, group, *host_communicator(group));
+  Compute compute{.device = choice.device,
+                  .storage = config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32,
+                  .loss_scale = engine::parse_loss_scale(config.loss_scale),
+                  .graph = config.cuda_graph,
+                  .pinned = config.pin_memory,
+                  .non_blocking = config.non_blocking,
+                  .reason = choice.reason.starts_with("auto") ? choice.reason : ""};
+  choose_precision(config.amp, compute);
+  return compute;
+}
+
+std::string compute_text(const Compute& compute, int threads) {
+  const std::string reason = compute.reason.empty() ? "" : "; " + compute.reason;
+  if (!compute.cuda())
+    return std::to_string(threads) + (threads == 1 ? " thread" : " threads") + " on cpu (" +
+           std::string(engine::ops::to_string(engine::ops::cpu_isa())) + reason + ")";
+  const engine::cuda::DeviceInfo info = engine::cuda::device_info(compute.device.index);
+  return engine::to_string(compute.device) + " (" + info.name + ", sm_" +
+         std::to_string(info.major) + std::to_string(info.minor) + reason + ")" +
+         precision_text(compute);
+}
+
+}  // namespace tools

@@ -1,0 +1,47 @@
+// Where and how a rank computes: device, storage of activations, matrix products, loss scale.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/group.h"
+#include "engine/core/device.h"
+#include "engine/core/dtype.h"
+#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/optim_step/step_numbers.h"
+#include "tools/options/run_config.h"
+
+namespace tools {
+
+struct Compute {
+  engine::Device device;
+  engine::DType storage = engine::DType::kF32;  // of activations
+  engine::Products products = engine::Products::kF32;
+  engine::LossScaleRule loss_scale;
+  bool graph = true, pinned = true, non_blocking = true;
+  std::string reason;  // why `auto` took this device; "" where it was named
+
+  bool cuda() const { return device.kind == engine::Device::Kind::kCuda; }
+};
+
+// Collective over the group. The device is choose_device()'s (device_choice.h); ranks of one host
+// have different ones. Makes no context on any device. Throws io::ConfigError for a combination
+// that cannot be computed.
+Compute choose_compute(const tools::RunConfig& config, backends::Group& group);
+
+// Lets large products of bf16 and f16 use sm_90a's warpgroup instructions where
+// ENGINE_WARPGROUP_PRODUCTS=1: off otherwise, as they have not run on a device yet. The calling
+// thread's device counts. Throws engine::cuda::CudaError where it has none.
+void apply_warpgroup_switch();
+
+// For host memory, whatever the group's backend is for. Collective over `members`; empty: over the
+// group.
+std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group,
+                                                          const std::vector<int>& members = {});
+
+// "cuda:0 (NVIDIA H200, sm_90), bf16": for the line that a run starts with. On the CPU: threads and
+// instruction set.
+std::string compute_text(const Compute& compute, int threads);
+
+}  // namespace tools

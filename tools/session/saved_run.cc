@@ -1,0 +1,29 @@
+// Options out of a checkpoint's TOML.
+#include "tools/session/saved_run.h"
+
+#include "tools/options/option_table.h"
+#include "tools/options/run_config.h"
+
+namespace tools {
+
+const std::vector<std::string>& saved_options() {
+  static const std::vector<std::string> names{
+      "model",           "dtype",          "seed",
+      "dataset",         "data-dir",       "normalize",
+      "context",         "text-stride",    "vocabulary-size",
+      "image-size",      "image-cache-mb", "annotations",
+      "label-column",    "csv-header",     "test-share",
+      "synthetic-shape", "synthetic-size", "synthetic-classes"};
+  return names;
+}
+
+void take_saved_options(const io::Checkpoint& checkpoint, const std::string& path,
+                        tools::ConfigValues& values) {
+  tools::ConfigValues saved;
+  tools::apply_config_text(checkpoint.config, path, saved);
+  for (const std::string& name : saved_options())
+    if (const auto found = saved.find(name); found != saved.end() && !values.contains(name))
+      values[name] = found->second;
+}
+
+}  // namespace tools

@@ -1,0 +1,53 @@
+// One rank's training, assembled from a resolved configuration: data, model, plan, wire, policy,
+// optimizer, loop.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "backends/group.h"
+#include "engine/train/trainer.h"
+#include "io/data/loader/augmentation.h"
+#include "io/data/sources/dataset.h"
+#include "tools/options/run_config.h"
+
+namespace tools {
+
+class TrainSession {
+ public:
+  // Collective over the group. `group` outlives the session. Throws what the parts throw.
+  TrainSession(const tools::RunConfig& config, backends::Group& group);
+  ~TrainSession();
+
+  // Weights from --init-from or --resume, the same on all ranks; returns the line that says which.
+  // Collective.
+  std::string start_state();
+  // The line with every resolved choice.
+  std::string start_line() const;
+  // With --shard file: which training samples are this rank's; else "".
+  std::string shard_line() const;
+  // What the averaging will amount to, and what in it may not be as wanted; call it after
+  // start_state().
+  std::vector<std::string> plan_lines() const;
+  // How steps run on a CUDA device: "captured as a graph from the third step on", or why not; "" on
+  // the CPU.
+  std::string graph_line() const;
+  engine::TrainResult run(const std::atomic<int>& stop_signal);
+
+  engine::Trainer make_trainer(const std::atomic<int>& stop_signal);
+  void add_observer(std::unique_ptr<engine::TrainObserver> observer);
+  std::int64_t global_batch() const;
+  std::int64_t steps_per_epoch() const;
+  std::int64_t total_steps() const;
+  bool resumed() const;
+  bool on_device() const;  // whether steps run on a CUDA device, beside the host
+  engine::TrainState& state();
+  engine::CheckpointKeeper& keeper();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tools

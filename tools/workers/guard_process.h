@@ -1,0 +1,40 @@
+// A small process that outlives this one for a moment: it ends the workers, and removes files,
+// should this process be killed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "backends/store/tcp_socket.h"
+
+namespace tools {
+
+// PR_SET_PDEATHSIG reaches a worker itself, not what the worker has started. The guard knows the
+// workers' process groups and kills these whole, as soon as the process that made it is gone
+// without having dismissed it. It has a session of its own and heeds no signal but SIGKILL.
+class GuardProcess {
+ public:
+  // Forks. REQUIRES: no thread has been started in this process. Throws std::runtime_error.
+  // kill_orphans false: the guard only removes files.
+  explicit GuardProcess(bool kill_orphans);
+  // Tells the guard that all is done, and waits until it has ended.
+  ~GuardProcess();
+  GuardProcess(const GuardProcess&) = delete;
+  GuardProcess& operator=(const GuardProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  // In a forked worker, before anything else: makes the process group of the worker, says so to the
+  // guard, lets go of it. Dies with `parent` unless orphans may live.
+  void enter_worker(pid_t parent);
+  void forget_workers();                           // their groups have ended
+  void remove_if_killed(const std::string& path);  // a file of this job; at most 4000 characters
+
+ private:
+  backends::Socket line_;
+  pid_t pid_ = 0, owner_ = 0;
+  bool kill_orphans_;
+};
+
+}  // namespace tools

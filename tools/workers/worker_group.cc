@@ -1,0 +1,239 @@
+// The watch over a group of workers, and the judgement who failed first.
+#include "tools/workers/worker_group.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+namespace {
+
+constexpr std::chrono::seconds kKillPatience{10};
+
+}  // namespace
+
+int GroupOutcome::code() const {
+  if (killed) return 128 + stop_signal;
+  if (culprit >= 0) return ends[static_cast<std::size_t>(culprit)].code;
+  if (std::any_of(ends.begin(), ends.end(),
+                  [](const WorkerEnd& e) { return e.code == kExitPreempted; }))
+    return kExitPreempted;
+  return stop_signal != 0 ? 128 + stop_signal : 0;
+}
+
+WorkerGroup::WorkerGroup(GuardProcess& guard, SignalInbox& inbox, GroupRules rules)
+    : guard_(guard), inbox_(inbox), rules_(std::move(rules)) {}
+
+WorkerGroup::~WorkerGroup() {
+  if (alive() > 0) deliver_all(SIGKILL);
+  finish();
+}
+
+pid_t WorkerGroup::start(const std::function<int()>& child) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    guard_.enter_worker(parent);
+    inbox_.restore();
+    const int code = child();
+    std::cout.flush();
+    std::fflush(nullptr);
+    _exit(code);
+  }
+  if (pid < 0)
+    throw std::runtime_error("cannot fork worker " + std::to_string(outcome_.ends.size()) + ": " +
+                             std::strerror(errno));
+  setpgid(pid, pid);  // as the child does: whichever comes first
+  WorkerEnd end;
+  end.pid = pid;
+  outcome_.ends.push_back(end);
+  return pid;
+}
+
+GroupOutcome WorkerGroup::wait(std::span<EventSource* const> sources) {
+  while (alive() > 0 && !stuck()) {
+    poll_once(sources);
+    take_signals();
+    look_for_guard();
+    look_for_ends();
+    find_culprit();
+    end_survivors();
+  }
+  finish();
+  return outcome_;
+}
+
+long WorkerGroup::alive() const {
+  return std::count_if(outcome_.ends.begin(), outcome_.ends.end(),
+                       [](const WorkerEnd& e) { return !e.ended; });
+}
+
+void WorkerGroup::poll_once(std::span<EventSource* const> sources) {
+  std::vector<pollfd> polls{{inbox_.fd(), POLLIN, 0}};
+  std::vector<std::size_t> starts;
+  for (EventSource* source : sources) {
+    starts.push_back(polls.size());
+    source->add_to(polls);
+  }
+  starts.push_back(polls.size());
+  poll(polls.data(), polls.size(), static_cast<int>(rules_.longest_wait.count()));
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    sources[i]->handle(std::span(polls).subspan(starts[i], starts[i + 1] - starts[i]));
+}
+
+void WorkerGroup::take_signals() {
+  while (const std::optional<int> signal = inbox_.take()) on_signal(*signal);
+}
+
+// The first INT or TERM is passed on and all may end in order; the second ends all at once.
+void WorkerGroup::on_signal(int signal) {
+  if (signal == SIGKILL || ((signal == SIGINT || signal == SIGTERM) && stop_asked_)) {
+    if (signal != SIGKILL) outcome_.stop_signal = signal;
+    if (outcome_.stop_signal == 0) outcome_.stop_signal = SIGHUP;  // the control line broke
+    outcome_.killed = true;
+    deliver_all(SIGKILL);
+    return;
+  }
+  if (signal == SIGINT || signal == SIGTERM) {
+    stop_asked_ = Clock::now();
+    outcome_.stop_signal = signal;
+  }
+  deliver_all(signal);
+}
+
+// Only the kernel's sleep without interruption (a dead network disk) outlives SIGKILL.
+bool WorkerGroup::stuck() const {
+  if (!killed_at_ || Clock::now() - *killed_at_ < kKillPatience) return false;
+  print_notice(std::to_string(alive()) +
+               " workers do not end although killed; they are left to the kernel");
+  return true;
+}
+
+void WorkerGroup::look_for_guard() {
+  siginfo_t info{};
+  if (guard_lost_ ||
+      waitid(P_PID, static_cast<id_t>(guard_.pid()), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid == 0)
+    return;
+  guard_lost_ = true;
+  print_notice(
+      "the guard process " + std::to_string(guard_.pid()) +
+      " was killed: should this process be killed too, what the workers have started may live on");
+}
+
+// An ended worker stays a zombie until finish(): so its number cannot become another's while its
+// group may be signalled.
+void WorkerGroup::look_for_ends() {
+  std::vector<int> found;
+  for (std::size_t i = 0; i < outcome_.ends.size(); ++i) {
+    WorkerEnd& end = outcome_.ends[i];
+    siginfo_t info{};
+    if (end.ended ||
+        waitid(P_PID, static_cast<id_t>(end.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0)
+      continue;
+    end.ended = true;
+    end.by_us = decided_.has_value() || outcome_.killed;
+    end.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
+    end.code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+    if (!end.by_us && is_failure(end)) found.push_back(static_cast<int>(i));
+  }
+  if (found.empty()) return;
+  // Seen in one look: one that was killed is the likelier cause than one that ended, and 69 says
+  // that another is missing.
+  const auto weight = [this](int i) {
+    const WorkerEnd& e = outcome_.ends[static_cast<std::size_t>(i)];
+    return e.signal != 0 ? 0 : e.code != kExitUnavailable ? 1 : 2;
+  };
+  std::stable_sort(found.begin(), found.end(), [&](int a, int b) { return weight(a) < weight(b); });
+  if (!first_failure_) first_failure_ = Clock::now();
+  failures_.insert(failures_.end(), found.begin(), found.end());
+}
+
+bool WorkerGroup::is_failure(const WorkerEnd& end) const {
+  // A worker that was preempted has saved; the others do the same.
+  return end.code != 0 && end.code != kExitPreempted &&
+         !(outcome_.stop_signal != 0 && end.code == 128 + outcome_.stop_signal);
+}
+
+void WorkerGroup::find_culprit() {
+  if (decided_ || failures_.empty()) return;
+  const auto cause = std::find_if(failures_.begin(), failures_.end(), [this](int i) {
+    return outcome_.ends[static_cast<std::size_t>(i)].code != kExitUnavailable;
+  });
+  const bool waited = alive() == 0 || Clock::now() - *first_failure_ >= rules_.culprit_wait;
+  if (cause == failures_.end() && !waited) return;
+  outcome_.culprit = cause != failures_.end() ? *cause : failures_.front();
+  decided_ = Clock::now();
+}
+
+void WorkerGroup::end_survivors() {
+  if (alive() == 0) return;
+  const auto now = Clock::now();
+  if (stop_asked_) {
+    // They were told already, and a second signal would cut off what they save.
+    const auto since = now - *stop_asked_;
+    if (since >= rules_.stop_grace || (decided_ && now - *decided_ >= 2 * rules_.grace))
+      deliver_all(SIGKILL);
+    if (since >= std::chrono::seconds(10) && !reminded_) {
+      reminded_ = true;
+      print_notice("still waiting for " + std::to_string(alive()) + " of " +
+                   std::to_string(outcome_.ends.size()) +
+                   " workers to save and end; another signal kills them");
+    }
+    return;
+  }
+  if (!decided_) return;
+  const auto since = now - *decided_;
+  if (since >= rules_.grace) {
+    deliver_all(SIGKILL);
+  } else if (told_ == 0 || (told_ == 1 && since >= rules_.grace / 2)) {
+    ++told_;
+    deliver_all(SIGTERM);
+  }
+}
+
+void WorkerGroup::deliver(int index, int signal) const {
+  const WorkerEnd& end = outcome_.ends[static_cast<std::size_t>(index)];
+  if (rules_.deliver)
+    rules_.deliver(index, end.pid, signal);
+  else
+    kill(-end.pid, signal);
+}
+
+void WorkerGroup::deliver_all(int signal) {
+  if (signal == SIGKILL && !killed_at_) killed_at_ = Clock::now();
+  for (std::size_t i = 0; i < outcome_.ends.size(); ++i)
+    if (!outcome_.ends[i].ended) deliver(static_cast<int>(i), signal);
+}
+
+void WorkerGroup::finish() {
+  if (outcome_.ends.empty() || finished_) return;
+  finished_ = true;
+  if (rules_.kill_orphans)
+    for (const WorkerEnd& end : outcome_.ends) kill(-end.pid, SIGKILL);
+  guard_.forget_workers();  // before their numbers can be used again
+  for (WorkerEnd& end : outcome_.ends) {
+    const auto deadline = Clock::now() + kKillPatience;
+    pid_t reaped = 0;
+    while ((reaped = waitpid(end.pid, nullptr, end.ended ? 0 : WNOHANG)) == 0 &&
+           Clock::now() < deadline)
+      usleep(1000);
+    end.ended = true;
+  }
+}
+
+}  // namespace tools

@@ -1,0 +1,100 @@
+// A group of child processes that live and end together: forked, watched, told signals, ended when
+// one fails.
+#pragma once
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tools/workers/guard_process.h"
+#include "tools/workers/signal_inbox.h"
+
+namespace tools {
+
+struct WorkerEnd {
+  pid_t pid = 0;
+  bool ended = false;
+  bool by_us = false;  // after the group had been given up
+  int code = 0;        // 128 + N for signal N
+  int signal = 0;
+};
+
+struct GroupOutcome {
+  int culprit = -1;     // index of the worker whose failure decided; -1: none failed
+  int stop_signal = 0;  // the SIGINT or SIGTERM that asked all to stop; 0: none
+  bool killed = false;  // a second one came, or the control line broke: all were killed
+  std::vector<WorkerEnd> ends;
+  // The code of the culprit, else 75 where a worker was preempted, else 128 + the stop signal, else
+  // 0.
+  int code() const;
+};
+
+// Something else to poll for while the group runs.
+class EventSource {
+ public:
+  virtual ~EventSource() = default;
+  virtual void add_to(std::vector<pollfd>& polls) = 0;
+  virtual void handle(std::span<const pollfd> polls) = 0;  // those it has added, in order
+};
+
+struct GroupRules {
+  // A rank that ends with 69 misses another: so long a better culprit is waited for.
+  std::chrono::milliseconds culprit_wait{2500};
+  // Between SIGTERM for the survivors of a failure and SIGKILL; half way, SIGTERM comes again.
+  std::chrono::milliseconds grace{5000};
+  // How long an orderly stop may take, saving included.
+  std::chrono::milliseconds stop_grace{300'000};
+  std::chrono::milliseconds longest_wait{200};
+  // End what is left in the workers' process groups when all workers have ended.
+  bool kill_orphans = true;
+  // Tells worker `index` a signal; empty: kill(2) to its process group.
+  std::function<void(int index, pid_t pid, int signal)> deliver = {};
+};
+
+class WorkerGroup {
+ public:
+  // The guard and the inbox must outlive the group.
+  WorkerGroup(GuardProcess& guard, SignalInbox& inbox, GroupRules rules);
+  ~WorkerGroup();  // kills and reaps what is left
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
+
+  // Forks the next worker; `child` runs in it and its result is the exit code. Throws
+  // std::runtime_error.
+  pid_t start(const std::function<int()>& child);
+  // Returns when all have ended.
+  GroupOutcome wait(std::span<EventSource* const> sources);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  long alive() const;
+  void poll_once(std::span<EventSource* const> sources);
+  void take_signals();
+  void on_signal(int signal);
+  bool stuck() const;
+  void look_for_guard();
+  void look_for_ends();
+  void find_culprit();
+  void end_survivors();
+  bool is_failure(const WorkerEnd& end) const;
+  void deliver(int index, int signal) const;
+  void deliver_all(int signal);
+  void finish();
+
+  GuardProcess& guard_;
+  SignalInbox& inbox_;
+  GroupRules rules_;
+  GroupOutcome outcome_;
+  std::vector<int> failures_;  // in the order in which they were seen
+  std::optional<Clock::time_point> first_failure_, decided_, stop_asked_, killed_at_;
+  int told_ = 0;  // how often survivors of a failure were told to end
+  bool reminded_ = false, guard_lost_ = false, finished_ = false;
+};
+
+}  // namespace tools

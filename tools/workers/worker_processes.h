@@ -1,0 +1,24 @@
+// --spawn N: N ranks on this machine, as forked processes, ended together.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace tools {
+
+// What a forked rank is told.
+struct WorkerPlace {
+  int rank = 0;
+  int listen_fd = -1;  // rank 0: the bound, listening socket where the group meets; -1 elsewhere
+  int port = 0;        // of that socket, on 127.0.0.1
+  std::string secret;  // of this job, hexadecimal
+};
+
+// Forks `count` children; each runs body() and exits with its result. Children die with the parent,
+// whatever ends it. When one fails, the others are told to end, and after 5 s they are ended.
+// SIGINT and SIGTERM are passed on; the second one kills. Returns 0, or the code of the first child
+// that failed (128+N for signal N); the reasons are printed on stderr, the first failure last,
+// equal ones once. REQUIRES: no thread has been started in this process.
+int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body);
+
+}  // namespace tools

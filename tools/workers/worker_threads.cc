@@ -1,0 +1,50 @@
+// Threads, and what becomes of their results.
+#include "tools/workers/worker_threads.h"
+
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "backends/backend_error.h"
+#include "tools/report/console_observer.h"
+
+namespace tools {
+
+int run_worker_threads(int count, const std::function<int(int index)>& body) {
+  std::mutex mutex;
+  std::exception_ptr first;
+  bool is_consequence = false;  // `first` only says that another rank ended
+  int code = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i)
+    threads.emplace_back([&, i] {
+      try {
+        const int result = body(i);
+        const std::lock_guard lock(mutex);
+        if (code == 0) code = result;
+      } catch (const backends::PeerError&) {
+        const std::lock_guard lock(mutex);
+        if (!first) {
+          first = std::current_exception();
+          is_consequence = true;
+        }
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!first || is_consequence) first = std::current_exception();
+        is_consequence = false;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  if (first) std::rethrow_exception(first);
+  return code;
+}
+
+int run_inproc_ranks(int count, int timeout_ms,
+                     const std::function<int(std::unique_ptr<backends::Group>)>& body) {
+  auto groups = backends::make_inproc_groups(count, timeout_ms, print_notice);
+  return run_worker_threads(
+      count, [&](int rank) { return body(std::move(groups[static_cast<std::size_t>(rank)])); });
+}
+
+}  // namespace tools
