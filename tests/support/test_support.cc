@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -123,6 +124,12 @@ std::vector<int> workers_of(int pid) {
   }
   std::ranges::sort(workers);
   return workers;
+}
+
+std::string test_name(std::string name) {
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
 }
 
 std::string read_text(const std::string& path) {

@@ -48,6 +48,10 @@ std::string command_line_of(int pid);
 // workers is left out.
 std::vector<int> workers_of(int pid);
 
+// A parameter's name as GoogleTest takes it, of letters, digits and _: "resnet18-cifar" ->
+// "resnet18_cifar".
+std::string test_name(std::string name);
+
 std::string read_text(const std::string& path);
 void write_text(const std::string& path, const std::string& text);
 

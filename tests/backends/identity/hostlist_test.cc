@@ -48,7 +48,7 @@ bool scontrol_guesses(const std::string& list) {
 
 TEST(Hostlist, EqualsTheRecordedAnswersOfScontrol) {
   std::istringstream lines(test_support::read_text(test_support::source_directory() +
-                                                   "/tests/backends/store/hostlists.txt"));
+                                                   "/tests/backends/identity/hostlists.txt"));
   int cases = 0, refused = 0;
   for (std::string line; std::getline(lines, line); ++cases) {
     const std::size_t tab = line.find('\t');

@@ -76,7 +76,8 @@ TEST_P(CommPatternOf, ABitAStaleRoundAndAnotherRankAreSeen) {
 INSTANTIATE_TEST_SUITE_P(All, CommPatternOf,
                          testing::Values(backends::DataType::kF32, backends::DataType::kF64,
                                          backends::DataType::kI64, backends::DataType::kU8,
-                                         backends::DataType::kF16, backends::DataType::kBF16));
+                                         backends::DataType::kF16, backends::DataType::kBF16),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
 
 // A communicator whose sums are off by one in one element.
 class Wrong final : public backends::Communicator {

@@ -60,6 +60,17 @@ TEST(Help, EveryCommandExplainsItself) {
   EXPECT_EQ(engine({}).exit_code, 2);
 }
 
+TEST(Help, SaysWhichSwitchesAreOnAndHowToSwitchThemOff) {
+  const std::string help = engine({"train", "--help"}).out;
+  for (const std::string name : {"shuffle", "pin-memory", "non-blocking", "outer-nesterov"}) {
+    const std::size_t at = help.find("--" + name + " ");
+    ASSERT_NE(at, std::string::npos) << name;
+    const std::string line = help.substr(at, help.find('\n', help.find('[', at)) - at);
+    EXPECT_NE(line.find("[default: on; --no-" + name + ": off]"), std::string::npos) << line;
+  }
+  EXPECT_EQ(help.find("--no-sync-bn"), std::string::npos);  // off by default
+}
+
 TEST(Usage, UnknownNamesSuggestTheNearest) {
   expect_error(engine({"trian"}), 2, {"unknown command 'trian'", "did you mean 'train'"});
   expect_error(engine(quick_train({"--sync-evry", "3"})), 2, {"--sync-evry", "--sync-every"});
