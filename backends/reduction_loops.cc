@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "backends/half_float.h"
+#include "io/base/half.h"
 
 namespace backends::ENGINE_REDUCTION_ISA {
 namespace {
@@ -25,18 +25,16 @@ struct Arithmetic {  // what a value is while it is being combined
   static T widen(T v) { return v; }
   static T narrow(T v) { return v; }
 };
-template <>
-struct Arithmetic<Float16> {
+template <typename Half>
+struct HalfArithmetic {
   using Type = float;
-  static float widen(Float16 v) { return to_float(v); }
-  static Float16 narrow(float v) { return to_float16(v); }
+  static float widen(Half v) { return base::to_float(v); }
+  static Half narrow(float v) { return base::from_float<Half>(v); }
 };
 template <>
-struct Arithmetic<BFloat16> {
-  using Type = float;
-  static float widen(BFloat16 v) { return to_float(v); }
-  static BFloat16 narrow(float v) { return to_bfloat16(v); }
-};
+struct Arithmetic<base::f16> : HalfArithmetic<base::f16> {};
+template <>
+struct Arithmetic<base::bf16> : HalfArithmetic<base::bf16> {};
 
 struct Sum {
   template <typename T>
@@ -109,9 +107,9 @@ void reduce_pair(void* out, const void* a, const void* b, std::size_t count, Dat
     case DataType::kU8:
       return by_op<std::uint8_t>(out, a, b, count, op);
     case DataType::kF16:
-      return by_op<Float16>(out, a, b, count, op);
+      return by_op<base::f16>(out, a, b, count, op);
     case DataType::kBF16:
-      return by_op<BFloat16>(out, a, b, count, op);
+      return by_op<base::bf16>(out, a, b, count, op);
   }
 }
 

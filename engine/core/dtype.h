@@ -5,11 +5,16 @@
 #include <cstdint>
 #include <string_view>
 
-#include "engine/core/half_types.h"
+#include "io/base/half.h"
 
 namespace engine {
 
-// kBF16 and kF16 (half_types.h) are storage of activations and of copies of weights on CUDA
+using base::bf16;
+using base::f16;
+using base::from_float;
+using base::to_float;
+
+// kBF16 and kF16 (io/base/half.h) are storage of activations and of copies of weights on CUDA
 // devices.
 enum class DType : std::uint8_t { kF32, kF64, kI32, kI64, kU8, kBF16, kF16 };
 

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "io/checkpoint/half_number.h"
-
 namespace engine {
 namespace {
 
@@ -44,9 +42,9 @@ double element(const io::NamedArray& array, std::size_t i) {
     case io::ArrayType::kF64:
       return read(double{});
     case io::ArrayType::kF16:
-      return static_cast<double>(io::float_of_f16(read(std::uint16_t{})));
+      return static_cast<double>(to_float(read(f16{})));
     case io::ArrayType::kBf16:
-      return static_cast<double>(io::float_of_bf16(read(std::uint16_t{})));
+      return static_cast<double>(to_float(read(bf16{})));
     default:
       return static_cast<double>(read(std::int64_t{}));
   }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "io/checkpoint/half_number.h"
+#include "io/base/half.h"
 #include "io/interchange/npz.h"
 #include "io/interchange/safetensors.h"
 #include "io/interchange/zip_archive.h"
@@ -96,9 +96,10 @@ NamedArray to_half(const NamedArray& array, ArrayType half, const std::string& w
     const double value =
         array.type == ArrayType::kF32 ? get<float>(array, i) : get<double>(array, i);
     const float narrow = to_float_odd(value);
-    const std::uint16_t bits =
-        half == ArrayType::kF16 ? f16_of_float(narrow) : bf16_of_float(narrow);
-    const float back = half == ArrayType::kF16 ? float_of_f16(bits) : float_of_bf16(bits);
+    const auto f16 = base::from_float<base::f16>(narrow);
+    const auto bf16 = base::from_float<base::bf16>(narrow);
+    const std::uint16_t bits = half == ArrayType::kF16 ? f16.bits : bf16.bits;
+    const float back = half == ArrayType::kF16 ? base::to_float(f16) : base::to_float(bf16);
     if (std::isinf(back) && std::isfinite(value))
       throw DataError(what + ": '" + array.name + "' holds " + std::to_string(value) +
                       ", beyond the range of " + to_string(half) +

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "io/checkpoint/half_number.h"
+#include "io/base/half.h"
 
 namespace io {
 namespace {
@@ -94,14 +94,15 @@ void compare_values(ArrayType type, Bytes a, Bytes b, std::int64_t first,
       return compare_floats<std::int16_t>(
           a, b, first, tolerance,
           [](std::int16_t bits) {
-            return static_cast<double>(float_of_f16(static_cast<std::uint16_t>(bits)));
+            return static_cast<double>(base::to_float(base::f16{static_cast<std::uint16_t>(bits)}));
           },
           report);
     case ArrayType::kBf16:
       return compare_floats<std::int16_t>(
           a, b, first, tolerance,
           [](std::int16_t bits) {
-            return static_cast<double>(float_of_bf16(static_cast<std::uint16_t>(bits)));
+            return static_cast<double>(
+                base::to_float(base::bf16{static_cast<std::uint16_t>(bits)}));
           },
           report);
     case ArrayType::kI64:

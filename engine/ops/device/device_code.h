@@ -35,7 +35,7 @@
 #endif
 
 #include "engine/core/cuda_runtime.h"
-#include "engine/core/half_types.h"
+#include "engine/core/dtype.h"
 #include "engine/ops/device/launch_grid.h"
 
 #if !defined(__CUDACC__)

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "backends/backend_error.h"
-#include "backends/half_float.h"
+#include "io/base/half.h"
 #include "tests/backends/device/device_harness.h"
 #include "tests/backends/group_harness.h"
 
@@ -50,9 +50,9 @@ void put(Bytes& bytes, std::size_t i, double value, DataType type) {
     case DataType::kU8:
       return put(bytes, i, static_cast<std::uint8_t>(value));
     case DataType::kF16:
-      return put(bytes, i, backends::to_float16(static_cast<float>(value)));
+      return put(bytes, i, base::from_float<base::f16>(static_cast<float>(value)));
     case DataType::kBF16:
-      return put(bytes, i, backends::to_bfloat16(static_cast<float>(value)));
+      return put(bytes, i, base::from_float<base::bf16>(static_cast<float>(value)));
   }
 }
 

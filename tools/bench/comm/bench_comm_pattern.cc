@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/half_float.h"
+#include "io/base/half.h"
 
 namespace tools {
 namespace {
@@ -37,9 +37,9 @@ void put_value(std::byte* at, DataType type, int value) {
     case DataType::kU8:
       return put(at, static_cast<std::uint8_t>(value));
     case DataType::kF16:
-      return put(at, backends::to_float16(static_cast<float>(value)));
+      return put(at, base::from_float<base::f16>(static_cast<float>(value)));
     case DataType::kBF16:
-      return put(at, backends::to_bfloat16(static_cast<float>(value)));
+      return put(at, base::from_float<base::bf16>(static_cast<float>(value)));
   }
 }
 

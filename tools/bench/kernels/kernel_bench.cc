@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/core/half_types.h"
+#include "engine/core/dtype.h"
 #include "engine/ops/device/ceiling_probes_cuda.h"
 
 namespace tools {
