@@ -35,8 +35,7 @@ std::string details(const ControlWord& w) {
   switch (w.operation) {
     case Operation::kAllReduce:
     case Operation::kReduceScatter:
-      return ",\"type\":" +
-             quoted(std::string(to_string(static_cast<DataType>(w.type_and_op / 16)))) +
+      return ",\"type\":" + quoted(std::string(type_name(w))) +
              ",\"op\":" + quoted(std::string(to_string(static_cast<ReduceOp>(w.type_and_op % 16))));
     case Operation::kBroadcast:
       return ",\"type\":\"u8\",\"root\":" + std::to_string(w.root);

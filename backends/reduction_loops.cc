@@ -95,21 +95,23 @@ void by_op(void* out, const void* a, const void* b, std::size_t count, ReduceOp 
 
 }  // namespace
 
-void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type,
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DType type,
                  ReduceOp op) {
   switch (type) {
-    case DataType::kF32:
+    case DType::kF32:
       return by_op<float>(out, a, b, count, op);
-    case DataType::kF64:
+    case DType::kF64:
       return by_op<double>(out, a, b, count, op);
-    case DataType::kI64:
+    case DType::kI64:
       return by_op<std::int64_t>(out, a, b, count, op);
-    case DataType::kU8:
+    case DType::kU8:
       return by_op<std::uint8_t>(out, a, b, count, op);
-    case DataType::kF16:
+    case DType::kF16:
       return by_op<base::f16>(out, a, b, count, op);
-    case DataType::kBF16:
+    case DType::kBF16:
       return by_op<base::bf16>(out, a, b, count, op);
+    case DType::kI32:
+      break;  // refused by reduction.cc
   }
 }
 

@@ -10,8 +10,6 @@
 
 namespace engine {
 
-io::ArrayType array_type(DType dtype);
-
 // All parameters and buffers in model order, as PyTorch's state_dict has them. `device` becomes
 // their tag.
 std::vector<io::NamedArray> export_state(const ModelState& state, Device device);

@@ -53,9 +53,13 @@ struct Placement {  // of one array's bytes; offsets count from the first tensor
   Digest digest;
 };
 
+// The code of an element type in a header.
+std::uint8_t type_code(DType type);
+DType type_of_code(std::uint8_t code, const std::string& file);  // throws DataError: unknown
+
 // Bytes of shape * type. Throws DataError with `what` when a dimension is negative, there are more
 // than 8, or it overflows.
-std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type,
+std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, DType type,
                           const std::string& what);
 
 // Names (unique in their section, UTF-8, length), shapes against placements, contiguous placements,

@@ -8,8 +8,8 @@
 
 namespace {
 
-using backends::DataType;
 using backends::ReduceOp;
+using base::DType;
 
 TEST(Reduction, PartsFoldFromTheFirstToTheLastInPlaceToo) {
   std::mt19937 random(7);
@@ -31,8 +31,7 @@ TEST(Reduction, PartsFoldFromTheFirstToTheLastInPlaceToo) {
         for (int p = 0; p < part_count; ++p)
           parts.push_back(values[static_cast<std::size_t>(p)].data());
         float* into = values[static_cast<std::size_t>(out)].data();
-        backends::reduce_parts(into, parts.data(), part_count, count, DataType::kF32,
-                               ReduceOp::kSum);
+        backends::reduce_parts(into, parts.data(), part_count, count, DType::kF32, ReduceOp::kSum);
         EXPECT_TRUE(std::equal(expected.begin(), expected.end(), into))
             << part_count << " parts of " << count << " into " << out;
       }

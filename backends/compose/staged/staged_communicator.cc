@@ -33,7 +33,7 @@ class StagedCommunicator final : public DeviceCommunicator {
   int rank() const override { return host_->rank(); }
   int world_size() const override { return host_->world_size(); }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     all_reduce_on(stream_.get(), data, count, type, op);
     wait(stream_.get());
   }
@@ -45,13 +45,13 @@ class StagedCommunicator final : public DeviceCommunicator {
     all_gather_on(stream_.get(), input, bytes, output);
     wait(stream_.get());
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     reduce_scatter_on(stream_.get(), data, count, type, op);
     wait(stream_.get());
   }
   void barrier() override { host_->barrier(); }
 
-  void all_reduce_on(void* stream, void* data, std::size_t count, DataType type,
+  void all_reduce_on(void* stream, void* data, std::size_t count, DType type,
                      ReduceOp op) override {
     if (!begin(stream, reduction_word(Operation::kAllReduce, ++sequence_, count, type, op), data))
       return;
@@ -116,7 +116,7 @@ class StagedCommunicator final : public DeviceCommunicator {
 
   // A piece has a part of every rank's share, each as long as the longest, so that the host's
   // shares of it are those parts.
-  void reduce_scatter_on(void* stream, void* data, std::size_t count, DataType type,
+  void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
                          ReduceOp op) override {
     if (!begin(stream, reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op),
                data))

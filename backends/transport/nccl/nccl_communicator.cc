@@ -21,22 +21,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kGoodbyeTime = std::chrono::seconds(2);
 
-ncclDataType_t type_of(DataType type) {
+ncclDataType_t type_of(DType type) {
   switch (type) {
-    case DataType::kF32:
+    case DType::kF32:
       return ncclFloat32;
-    case DataType::kF64:
+    case DType::kF64:
       return ncclFloat64;
-    case DataType::kI64:
+    case DType::kI64:
       return ncclInt64;
-    case DataType::kU8:
+    case DType::kU8:
       return ncclUint8;
-    case DataType::kF16:
+    case DType::kF16:
       return ncclFloat16;
-    case DataType::kBF16:
+    case DType::kBF16:
       return ncclBfloat16;
+    case DType::kI32:
+      break;
   }
-  return ncclUint8;
+  throw Error("internal: i32 is not reduced");
 }
 
 ncclRedOp_t op_of(ReduceOp op) {
@@ -86,12 +88,12 @@ class NcclCommunicator final : public DeviceCommunicator {
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     meet(reduction_word(Operation::kAllReduce, ++sequence_, count, type, op));
     all_reduce_on(stream_.get(), data, count, type, op);
     wait(stream_.get());
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     meet(reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op));
     reduce_scatter_on(stream_.get(), data, count, type, op);
     wait(stream_.get());
@@ -108,7 +110,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
   void barrier() override { meet(transfer_word(Operation::kBarrier, ++sequence_, 0)); }
 
-  void all_reduce_on(void* stream, void* data, std::size_t count, DataType type,
+  void all_reduce_on(void* stream, void* data, std::size_t count, DType type,
                      ReduceOp op) override {
     put("ncclAllReduce", data, count, data, [&] {
       return nccl_.ncclAllReduce(data, data, count, type_of(type), op_of(op), comm_,
@@ -125,7 +127,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       return nccl_.ncclAllGather(input, output, bytes, ncclUint8, comm_, stream_of(stream));
     });
   }
-  void reduce_scatter_on(void* stream, void* data, std::size_t count, DataType type,
+  void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
                          ReduceOp op) override {
     const auto ranks = static_cast<std::size_t>(size_);
     // NCCL scatters equal shares only.

@@ -99,7 +99,7 @@ TEST(ArrayFiles, ReadsWhatPyTorchWrote) {
   EXPECT_EQ(values_of<double>(find("module.bn1.running_mean"))[3], 0.5);
   EXPECT_EQ(values_of<std::int64_t>(find("module.bn1.num_batches_tracked")),
             (std::vector<std::int64_t>{-1}));
-  EXPECT_EQ(find("module.brain").type, io::ArrayType::kBf16);
+  EXPECT_EQ(find("module.brain").type, base::DType::kBF16);
   EXPECT_EQ(values_of<std::uint16_t>(find("module.brain")),
             (std::vector<std::uint16_t>{0xBF80, 0xBF00, 0, 0x3F00, 0x3F80}));
 }
@@ -107,18 +107,17 @@ TEST(ArrayFiles, ReadsWhatPyTorchWrote) {
 TEST(ToHalf, ConvertsNumbersAndRefusesOverflow) {
   const io::NamedArray doubles =
       array_of<double>("w", {1, 1.00048828125 + 1e-12, -2});  // a hair above a tie
-  EXPECT_EQ(values_of<std::uint16_t>(io::to_half(doubles, io::ArrayType::kF16, "x")),
+  EXPECT_EQ(values_of<std::uint16_t>(io::to_half(doubles, base::DType::kF16, "x")),
             (std::vector<std::uint16_t>{0x3C00, 0x3C01, 0xC000}));
-  EXPECT_EQ(io::to_half(doubles, io::ArrayType::kBf16, "x").type, io::ArrayType::kBf16);
+  EXPECT_EQ(io::to_half(doubles, base::DType::kBF16, "x").type, base::DType::kBF16);
   const io::NamedArray integers = array_of<std::int64_t>("n", {70000});
-  EXPECT_EQ(io::to_half(integers, io::ArrayType::kF16, "x").data, integers.data);
-  EXPECT_THROW(io::to_half(array_of<float>("w", {70000}), io::ArrayType::kF16, "x"), io::DataError);
-  EXPECT_EQ(io::to_half(array_of<float>("w", {70000}), io::ArrayType::kBf16, "x").data.size(), 2u);
-  EXPECT_THROW(io::to_half(array_of<double>("w", {1e300}), io::ArrayType::kBf16, "x"),
-               io::DataError);
+  EXPECT_EQ(io::to_half(integers, base::DType::kF16, "x").data, integers.data);
+  EXPECT_THROW(io::to_half(array_of<float>("w", {70000}), base::DType::kF16, "x"), io::DataError);
+  EXPECT_EQ(io::to_half(array_of<float>("w", {70000}), base::DType::kBF16, "x").data.size(), 2u);
+  EXPECT_THROW(io::to_half(array_of<double>("w", {1e300}), base::DType::kBF16, "x"), io::DataError);
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(values_of<std::uint16_t>(
-                io::to_half(array_of<float>("w", {infinity, -infinity}), io::ArrayType::kF16, "x")),
+                io::to_half(array_of<float>("w", {infinity, -infinity}), base::DType::kF16, "x")),
             (std::vector<std::uint16_t>{0x7C00, 0xFC00}));
 }
 
