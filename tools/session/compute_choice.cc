@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/cpu_dispatch.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/optim/loss_scale.h"

@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "backends/backend_error.h"
-#include "backends/cuda_calls.h"
 #include "backends/transport/nccl/nccl_backend.h"
 
 namespace backends {

@@ -34,7 +34,7 @@
 #include "io/gpu/stand_in/simt.h"
 #endif
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/core/dtype.h"
 #include "engine/ops/device/launch_grid.h"
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/graph/device_inference.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/work/device_work.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "io/base/io_error.h"
 #include "tests/support/test_support.h"
 #include "tools/bench/comm/bench_comm.h"
