@@ -1,8 +1,6 @@
 // Copies between flat buffers and named arrays, with every mismatch reported by name.
 #include "engine/train/weights.h"
 
-#include <xxhash.h>
-
 #include <cstring>
 #include <unordered_map>
 
@@ -172,8 +170,7 @@ void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string&
 }
 
 StateDigest digest(const void* data, std::size_t bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(data, bytes);
-  return {hash.low64, hash.high64};
+  return base::digest_of({static_cast<const std::byte*>(data), bytes});
 }
 
 StateDigest digest(const FlatBuffer& buffer) { return digest(buffer.data(), buffer.bytes()); }

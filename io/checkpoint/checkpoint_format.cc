@@ -1,11 +1,8 @@
 // Checks of a header, digests, and the small functions of checkpoint.h.
 #include "io/checkpoint/checkpoint_format.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <bitset>
-#include <new>
 #include <set>
 #include <tuple>
 
@@ -91,27 +88,6 @@ DType type_of_code(std::uint8_t code, const std::string& file) {
   for (const auto& [type, known] : kTypeCodes)
     if (known == code) return type;
   throw DataError(file + ": unknown array type " + std::to_string(code));
-}
-
-Digest digest_of(std::span<const std::byte> bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return {hash.low64, hash.high64};
-}
-
-StreamDigest::StreamDigest() : state_(XXH3_createState()) {
-  if (state_ == nullptr) throw std::bad_alloc();
-  XXH3_128bits_reset(state_.get());
-}
-
-void StreamDigest::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
-
-void StreamDigest::add(std::span<const std::byte> bytes) {
-  XXH3_128bits_update(state_.get(), bytes.data(), bytes.size());
-}
-
-Digest StreamDigest::value() const {
-  const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
-  return {hash.low64, hash.high64};
 }
 
 std::uint32_t version_of(const Checkpoint& checkpoint) {

@@ -4,15 +4,13 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "io/base/digest.h"
 #include "io/checkpoint/byte_source.h"
 #include "io/checkpoint/checkpoint.h"
-
-struct XXH3_state_s;
 
 namespace io::format {
 
@@ -29,24 +27,9 @@ constexpr std::size_t kLongestName = 4096;
 constexpr std::size_t kHighestRank = 8;
 constexpr std::size_t kLargestVocabulary = 256;  // one token a byte
 
-struct Digest {  // XXH3-128
-  std::uint64_t low = 0, high = 0;
-  bool operator==(const Digest&) const = default;
-};
-Digest digest_of(std::span<const std::byte> bytes);
-
-class StreamDigest {  // the same of what is added piece by piece
- public:
-  StreamDigest();
-  void add(std::span<const std::byte> bytes);
-  Digest value() const;
-
- private:
-  struct Free {
-    void operator()(XXH3_state_s* state) const;
-  };
-  std::unique_ptr<XXH3_state_s, Free> state_;
-};
+using base::Digest;
+using base::digest_of;
+using base::StreamDigest;
 
 struct Placement {  // of one array's bytes; offsets count from the first tensor
   std::uint64_t offset = 0, bytes = 0;

@@ -27,7 +27,7 @@ TEST(ControlWord, CodesOfElementTypesDoNotChange) {
 }
 
 TEST(ControlWord, AnUnknownCodeHasNoName) {
-  EXPECT_EQ(type_name({.operation = Operation::kAllReduce, .type_and_op = 6 * 16}), "?");
+  EXPECT_EQ(backends::type_name({.operation = Operation::kAllReduce, .type_and_op = 6 * 16}), "?");
 }
 
 TEST(ControlWord, I32IsNotReduced) {

@@ -8,6 +8,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/transport/nccl/nccl_backend.h"
+#include "io/gpu/cuda_runtime.h"
 
 namespace backends {
 namespace {
@@ -72,7 +73,7 @@ NcclLibrary load() {
 // driver is looked for.
 std::string missing_driver() {
 #if defined(ENGINE_NCCL_EMULATED)
-  return no_device_reason();
+  return base::cuda::missing();
 #else
   for (const char* device : {"/dev/nvidiactl", "/dev/dxg"}) {
     if (access(device, F_OK) == 0) return "";
