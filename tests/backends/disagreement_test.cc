@@ -10,8 +10,8 @@
 namespace {
 
 using backends::Communicator;
-using backends::DataType;
 using backends::ReduceOp;
+using base::DType;
 
 using Data = std::vector<float>;
 struct Call {
@@ -21,7 +21,7 @@ struct Call {
 
 constexpr std::size_t kSmall = 100, kLarge = 300'000;
 void reduce(Communicator& c, Data& data, std::size_t count, ReduceOp op = ReduceOp::kSum) {
-  c.all_reduce(data.data(), count, DataType::kF32, op);
+  c.all_reduce(data.data(), count, DType::kF32, op);
 }
 
 const Call kUsual[] = {
@@ -39,10 +39,8 @@ const Call kOther[] = {
     {"other_root", [](Communicator& c, Data& d) { c.broadcast(d.data(), kLarge * 4, 1); }},
     {"shorter_gather",
      [](Communicator& c, Data& d) { c.all_gather(d.data(), kLarge - 4, Data(kLarge).data()); }},
-    {"scatter",
-     [](Communicator& c, Data& d) {
-       c.reduce_scatter(d.data(), kLarge, DataType::kF32, ReduceOp::kSum);
-     }},
+    {"scatter", [](Communicator& c,
+                   Data& d) { c.reduce_scatter(d.data(), kLarge, DType::kF32, ReduceOp::kSum); }},
 };
 
 class Disagreement : public ::testing::TestWithParam<std::string> {};

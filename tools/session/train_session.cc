@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/averaging/sums/replica_statistics.h"
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/work/device_averaging.h"
 #include "engine/train/work/loaded_batch.h"

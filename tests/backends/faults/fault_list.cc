@@ -11,9 +11,9 @@ namespace fault_list {
 namespace {
 
 using namespace std::chrono_literals;
-using backends::DataType;
 using backends::GroupOptions;
 using backends::ReduceOp;
+using base::DType;
 using fault_stage::kHeartbeatMs;
 
 const auto kWork = [](Actor& a) {
@@ -125,7 +125,7 @@ std::vector<Fault> faults_of_processes() {
          std::vector<float> data(1'000'000, 1.f);
          for (int i = 0; i < 4; ++i) {
            if (a.who() == 1) std::this_thread::sleep_for(2 * kHeartbeatMs * 1ms);
-           a.communicator().all_reduce(data.data(), data.size(), DataType::kF32, ReduceOp::kMax);
+           a.communicator().all_reduce(data.data(), data.size(), DType::kF32, ReduceOp::kMax);
          }
          a.leave();
        },
@@ -192,36 +192,36 @@ std::vector<Fault> faults_of_connections() {
 
 std::vector<Fault> faults_of_calls() {
   const Expected named = all_name("mismatch: ", "rank 1");
-  const auto reduce = [](backends::Communicator& c, std::size_t count, DataType type) {
+  const auto reduce = [](backends::Communicator& c, std::size_t count, DType type) {
     std::vector<char> data(count * size_of(type));
     c.all_reduce(data.data(), count, type, ReduceOp::kSum);
   };
   return {
       {"operation",
        3,
-       calling([=](auto& c, bool odd) { odd ? c.barrier() : reduce(c, 100, DataType::kF32); }),
+       calling([=](auto& c, bool odd) { odd ? c.barrier() : reduce(c, 100, DType::kF32); }),
        {},
        named},
       {"count",
        3,
-       calling([=](auto& c, bool odd) { reduce(c, odd ? 8 : 7, DataType::kF32); }),
+       calling([=](auto& c, bool odd) { reduce(c, odd ? 8 : 7, DType::kF32); }),
        {},
        named},
       {"count, large",
        3,
-       calling([=](auto& c, bool odd) { reduce(c, odd ? 300'000 : 7, DataType::kF32); }),
+       calling([=](auto& c, bool odd) { reduce(c, odd ? 300'000 : 7, DType::kF32); }),
        {},
        named},
       {"type",
        3,
-       calling([=](auto& c, bool odd) { reduce(c, 64, odd ? DataType::kI64 : DataType::kF64); }),
+       calling([=](auto& c, bool odd) { reduce(c, 64, odd ? DType::kI64 : DType::kF64); }),
        {},
        named},
       {"order",
        3,
        calling([=](auto& c, bool odd) {
-         reduce(c, odd ? 2000 : 1000, DataType::kF32);
-         reduce(c, odd ? 1000 : 2000, DataType::kF32);
+         reduce(c, odd ? 2000 : 1000, DType::kF32);
+         reduce(c, odd ? 1000 : 2000, DType::kF32);
        }),
        {},
        named},

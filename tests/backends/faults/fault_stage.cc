@@ -63,7 +63,7 @@ void Actor::work(int rounds) {
     if (round % 50 == 0) group_->set_activity("step " + std::to_string(round));
     for (std::size_t i = 0; i < data.size(); ++i)
       data[i] = round + static_cast<std::int64_t>(i) * who_;
-    communicator_->all_reduce(data.data(), data.size(), backends::DataType::kI64,
+    communicator_->all_reduce(data.data(), data.size(), base::DType::kI64,
                               backends::ReduceOp::kSum);
     const int ranks = world_size_ * (world_size_ - 1) / 2;
     for (std::size_t i = 0; i < data.size(); ++i) {

@@ -15,8 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using backends::DataType;
 using backends::ReduceOp;
+using base::DType;
 
 // One forked rank and what it wrote.
 struct Rank {
@@ -45,7 +45,7 @@ void work(int rank, int world_size, const group_harness::Door& door, int out) {
     say("ready\n");
     for (int step = 0;; ++step) {
       if (step % 50 == 0) group->set_activity("step " + std::to_string(step));
-      communicator->all_reduce(data.data(), data.size(), DataType::kF32, ReduceOp::kMax);
+      communicator->all_reduce(data.data(), data.size(), DType::kF32, ReduceOp::kMax);
       group->check();
     }
   } catch (const backends::PeerError& error) {
@@ -168,7 +168,7 @@ std::vector<std::string> with_early_end(const std::string& backend) {
     }
     auto communicator = group->make_communicator();
     double value = 1;
-    communicator->all_reduce(&value, 1, DataType::kF64, ReduceOp::kSum);
+    communicator->all_reduce(&value, 1, DType::kF64, ReduceOp::kSum);
     if (rank == 1) group->set_activity("reading data");
     std::this_thread::sleep_for(300ms);
     if (rank == 1) {
@@ -176,7 +176,7 @@ std::vector<std::string> with_early_end(const std::string& backend) {
       group.reset();
       return;
     }
-    communicator->all_reduce(&value, 1, DataType::kF64, ReduceOp::kSum);
+    communicator->all_reduce(&value, 1, DType::kF64, ReduceOp::kSum);
   });
 }
 
@@ -226,7 +226,7 @@ TEST(Abort, WakesAWaitingCollective) {
       });
       float value = 0;
       try {
-        communicator->all_reduce(&value, 1, DataType::kF32, ReduceOp::kSum);
+        communicator->all_reduce(&value, 1, DType::kF32, ReduceOp::kSum);
       } catch (const backends::PeerError& caught) {
         error = caught.what();
       }

@@ -195,8 +195,7 @@ TEST(SocketStreams, StripedCollectivesGiveTheSame) {
       };
       for (int repeat = 0; repeat < 3; ++repeat) {
         fill();
-        communicator->all_reduce(data.data(), n, backends::DataType::kI64,
-                                 backends::ReduceOp::kSum);
+        communicator->all_reduce(data.data(), n, base::DType::kI64, backends::ReduceOp::kSum);
         for (std::size_t i = 0; i < n; ++i)
           ASSERT_EQ(data[i], static_cast<std::int64_t>(i) * world * (world + 1) / 2) << i;
         fill();
@@ -247,9 +246,8 @@ TEST(SocketCommunicator, CallsAllocateNothing) {
       std::vector<float> data(300'000, 1.f), all(3 * data.size());
       const auto call_all = [&] {
         for (const std::size_t count : {std::size_t{1}, std::size_t{5000}, data.size()}) {
-          communicator->all_reduce(data.data(), count, backends::DataType::kF32,
-                                   backends::ReduceOp::kMax);
-          communicator->reduce_scatter(data.data(), count, backends::DataType::kF32,
+          communicator->all_reduce(data.data(), count, base::DType::kF32, backends::ReduceOp::kMax);
+          communicator->reduce_scatter(data.data(), count, base::DType::kF32,
                                        backends::ReduceOp::kMax);
           communicator->broadcast(data.data(), count * 4, 1);
           communicator->all_gather(data.data(), count * 4, all.data());

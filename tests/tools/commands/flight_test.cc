@@ -21,10 +21,10 @@ namespace {
 
 using namespace tools;
 using backends::ControlWord;
-using backends::DataType;
 using backends::FlightRecorder;
 using backends::Operation;
 using backends::ReduceOp;
+using base::DType;
 using test_support::CommandResult;
 using test_support::TemporaryDirectory;
 
@@ -43,7 +43,7 @@ class Rank {
   FlightRecorder::Ticket begin(std::size_t count, int communicator = 0) {
     return recorder_.begin(communicator,
                            backends::reduction_word(Operation::kAllReduce, ++sequence_, count,
-                                                    DataType::kF32, ReduceOp::kSum));
+                                                    DType::kF32, ReduceOp::kSum));
   }
   FlightRecorder& recorder() { return recorder_; }
   void write(const TemporaryDirectory& folder) const {

@@ -106,13 +106,18 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
   EXPECT_EQ(fault(flags({{"colour", "red"}})), "unknown option 'colour' (from --colour)");
 }
 
-TEST(RunConfig, EveryChoiceSuggestsTheNearestHoweverFarAway) {
+TEST(RunConfig, EveryChoiceSuggestsTheNearestAndListsAll) {
   for (const tools::OptionSpec& option : tools::train_options()) {
     if (option.type != tools::OptionSpec::Type::kChoice) continue;
-    EXPECT_NE(fault(flags({{option.name, "zzz"}})).find("; did you mean '"), std::string::npos)
+    const std::string first = tools::split_text(option.metavar, '|').front();
+    EXPECT_NE(fault(flags({{option.name, first + "x"}})).find("; did you mean '" + first + "'?"),
+              std::string::npos)
         << option.name;
+    // What is near to nothing gets no suggestion, only the list.
+    const std::string far = fault(flags({{option.name, "zzzzzz"}}));
+    EXPECT_NE(far.find(first), std::string::npos) << option.name;
+    EXPECT_EQ(far.find("did you mean"), std::string::npos) << option.name;
   }
-  EXPECT_NE(fault(flags({{"dataset", "zzz"}})).find("; did you mean 'csv'?"), std::string::npos);
   EXPECT_NE(fault(flags({{"dataset", "tiny"}})).find("; did you mean 'tinyshakespeare'?"),
             std::string::npos);
   EXPECT_NE(fault(flags({{"augment", "crop,flop"}})).find("; did you mean 'flip'?"),
