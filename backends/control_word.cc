@@ -58,7 +58,7 @@ std::string to_string(const ControlWord& word) {
     case Operation::kBarrier:
       return text;
   }
-  return "something unknown (operation " + std::to_string(static_cast<int>(word.operation)) + ")";
+  return "unknown call (operation " + std::to_string(static_cast<int>(word.operation)) + ")";
 }
 
 void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& theirs,

@@ -81,7 +81,7 @@ void resolve_master(Identity& id, const Claim& claim, const Environment& environ
       claim.local_world_size.source.rfind("SLURM_", 0) == 0 &&
       id.local_world_size < id.world_size) {
     throw ConfigurationError(id.master_addr_from.source + "=" + id.master_addr_from.value +
-                             " is each host itself, but the ranks are on several (" +
+                             " is a loopback address, but the ranks are on several hosts (" +
                              claim.local_world_size.source +
                              "); unset it, or give the host of rank 0");
   }

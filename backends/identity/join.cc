@@ -181,7 +181,7 @@ class Joiner {
                                "MASTER_ADDR, or --iface");
     } else if (options_.rank == 0 && options_.notice) {
       options_.notice("meeting at " + to_string(endpoint_) +
-                      ": only ranks of this very host can come");
+                      ": only ranks on this host can connect");
     }
   }
 
@@ -211,7 +211,7 @@ class Joiner {
                         const std::string& reason) {
     if (Clock::now() >= deadline_) {
       throw PeerError("no rendezvous after " + seconds_text(Clock::now() - start_) +
-                      " s: rank 0 did not come " + where + " (" + reason + ")" + loopback_hint());
+                      " s: rank 0 did not appear " + where + " (" + reason + ")" + loopback_hint());
     }
     notice_when_due("waiting for rank 0 " + where + ": " + reason);
     stop_if_cancelled();
@@ -236,7 +236,7 @@ class Joiner {
     const std::optional<Meeting> meeting = read_meeting(path_, reason);
     if (!meeting) return std::nullopt;
     if (is_certainly_dead(*meeting)) {
-      reason = "the file is a leftover of a run that is gone";
+      reason = "the file was left behind by an earlier run";
       return std::nullopt;
     }
     endpoint_ = meeting->endpoint;
@@ -308,7 +308,7 @@ class Joiner {
     if (!one_host && is_loopback(address) && options_.host_id.empty())
       throw ConfigurationError(
           "rank " + std::to_string(options_.rank) + " can be reached only at " + address +
-          ", but there are ranks on other hosts; give --iface an interface that leads to them");
+          ", but there are ranks on other hosts; set --iface to an interface that reaches them");
     return address;
   }
 

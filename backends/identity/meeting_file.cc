@@ -97,7 +97,7 @@ MeetingFile::MeetingFile(std::string path, const Meeting& meeting,
     take_away(path_, old->nonce);
   }
   throw PeerError("rendezvous file " + path_ +
-                  " is contended: other jobs come and go there; give each job a file of its own");
+                  " is used by several jobs at once; give each job a file of its own");
 }
 
 MeetingFile::~MeetingFile() {

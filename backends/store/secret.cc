@@ -22,7 +22,7 @@ namespace {
 
 void start_sodium() {
   if (sodium_init() < 0)
-    throw AuthenticationError("libsodium cannot start: no source of randomness");
+    throw AuthenticationError("libsodium failed to initialize: no source of randomness");
 }
 
 std::string variable(const char* name) {

@@ -50,7 +50,7 @@ engine::Graph text_graph(const io::Checkpoint& checkpoint, const std::string& pa
   take_saved_options(checkpoint, path, values);
   const auto context = values.find("context");
   if (context == values.end())
-    throw io::DataError(path + ": its configuration does not say the model's context");
+    throw io::DataError(path + ": its configuration lacks the model's context");
   const auto saved_dtype = values.find("dtype");
   dtype = saved_dtype != values.end() && saved_dtype->second.value == "f64" ? engine::DType::kF64
                                                                             : engine::DType::kF32;
@@ -83,43 +83,43 @@ void print(const SampleOptions& o, const io::Checkpoint& checkpoint, models::Nex
 }  // namespace
 
 int sample_command(const Arguments& arguments) {
-  CLI::App app("Lets a model that was trained on text go on from a prompt.", "engine sample");
+  CLI::App app("Continues a prompt with a model trained on text.", "engine sample");
   SampleOptions o;
-  app.add_option("CKPT", o.path, "a checkpoint of a model on text, as train or import wrote it")
+  app.add_option("CKPT", o.path, "a checkpoint of a text model, written by train or import")
       ->required();
   app.add_option("--prompt", o.prompt,
-                 "the text to go on from; its characters must occur in the training text")
+                 "the text to continue; its characters must occur in the training text")
       ->required()
       ->type_name("TEXT");
   app.add_option("-n,--count", o.count, "characters to add")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
-  app.add_option("--temperature", o.choice.temperature,
-                 "below 1 bolder, above 1 freer; 0 takes the likeliest character each time")
+  app.add_option(
+         "--temperature", o.choice.temperature,
+         "below 1: more predictable; above 1: more random; 0: always the most likely character")
       ->type_name("F")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--top-k", o.choice.top_k, "draw among the K likeliest characters; 0: all")
+  app.add_option("--top-k", o.choice.top_k, "sample from the K most likely characters; 0: all")
       ->type_name("K")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--seed", o.choice.seed, "the same seed, the same text")
+  app.add_option("--seed", o.choice.seed, "random seed: the same seed gives the same text")
       ->type_name("S")
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "0: as many as there are cores")
+  app.add_option("--threads", o.threads, "0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   app.footer(
-      "Prints prompt and continuation. The model sees as many of the last characters as its "
-      "context holds.");
+      "Prints the prompt and its continuation. The model sees only the last characters that fit "
+      "into its context.");
   Arguments plain = arguments;
   std::string prompt = take_prompt(plain);
   if (!parse(app, plain)) return kExitOk;
   o.prompt = std::move(prompt);
-  if (o.prompt.empty())
-    throw UsageError("--prompt is empty: give the model a character to go on from");
+  if (o.prompt.empty()) throw UsageError("--prompt is empty: at least one character is needed");
   if (!std::isfinite(o.choice.temperature))
     throw UsageError("--temperature must be a finite number of at least 0");
 

@@ -160,7 +160,7 @@ std::vector<Finding> judge_clocks(const std::vector<Link>& links) {
       findings.push_back({"clock of rank " + std::to_string(l.b) + " is " +
                               number(std::abs(l.clock_offset_s), "%.3f s") +
                               (l.clock_offset_s > 0 ? " ahead of" : " behind") +
-                              " rank 0's: times in logs and records do not compare",
+                              " rank 0's: timestamps in logs and records cannot be compared",
                           {l.b}});
   return findings;
 }
@@ -190,7 +190,7 @@ std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts) {
                           false});
     if (f.load > 1.5 * f.cores)
       findings.push_back({who + ": load " + number(f.load, "%.1f") + " on " +
-                              std::to_string(f.cores) + " cores: others use this host too",
+                              std::to_string(f.cores) + " cores: other programs use this host",
                           {f.rank},
                           false});
   }

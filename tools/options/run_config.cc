@@ -121,9 +121,9 @@ void read_augmentation(const ValueReader& read, RunConfig& config) {
   config.crop_padding = read.small("crop-padding", 1, 4096, config.crop_padding);
   config.cutout_size = read.small("cutout-size", 1, 4096, config.cutout_size);
   if (!wants("crop") && config.crop_padding != 4)
-    read.refuse("crop-padding", "--augment crop beside it");
+    read.refuse("crop-padding", "--augment crop with it");
   if (!wants("cutout") && config.cutout_size != 16)
-    read.refuse("cutout-size", "--augment cutout beside it");
+    read.refuse("cutout-size", "--augment cutout with it");
 }
 
 void read_batch(const ValueReader& read, RunConfig& config) {
@@ -186,9 +186,9 @@ void read_optimizer(const ValueReader& read, RunConfig& config) {
   if (!epochs.empty() && (epochs.front() < 1 || !ascending))
     read.refuse("lr-step-epochs", "ascending epochs from 1 (30,60)");
   if (config.lr_schedule == "step" && epochs.empty())
-    read.refuse("lr-schedule", "--lr-step-epochs beside it (30,60)");
+    read.refuse("lr-schedule", "--lr-step-epochs with it (30,60)");
   if (config.nesterov && config.momentum == 0)
-    read.refuse("nesterov", "--momentum above 0 beside it");
+    read.refuse("nesterov", "--momentum above 0 with it");
 }
 
 void read_state_and_report(const ValueReader& read, RunConfig& config) {
@@ -206,12 +206,12 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.metrics = read.text("metrics");
   config.log_gpu = read.integer("log-gpu", 0, kMany, 0);
   if (config.log_gpu > 0 && config.metrics.empty())
-    read.refuse("log-gpu", "--metrics FILE beside it: that is where samples go");
+    read.refuse("log-gpu", "--metrics FILE with it: that is where samples go");
   config.progress = read.text("progress");
   if (config.resume == "auto" && config.save_dir.empty())
-    read.refuse("resume", "--save-dir beside it: that is where auto looks");
+    read.refuse("resume", "--save-dir with it: that is where auto looks");
   if (config.resume != "auto" && config.resume != "none" && !config.init_from.empty())
-    read.refuse("init-from", "no --resume PATH beside it: a snapshot brings its own weights");
+    read.refuse("init-from", "no --resume PATH with it: a snapshot brings its own weights");
 }
 
 void read_preempt(const ValueReader& read, RunConfig& config) {

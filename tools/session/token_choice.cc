@@ -44,7 +44,7 @@ std::int32_t choose_token(std::span<const double> logits, const TokenChoice& cho
   for (const double logit : logits)
     if (!std::isfinite(logit))
       throw io::DataError(
-          "the model's output is not a number: its weights are damaged or diverged");
+          "the model's output is not finite: its weights are damaged or training diverged");
   const auto largest = std::max_element(logits.begin(), logits.end());
   if (choice.temperature == 0) return static_cast<std::int32_t>(largest - logits.begin());
   double least = -std::numeric_limits<double>::infinity();

@@ -211,7 +211,7 @@ class StagedCommunicator final : public DeviceCommunicator {
     if (is_capturing(stream_of(stream)))
       throw ConfigurationError(
           "backend " + name_ +
-          " works on the host on the way: its calls cannot be captured into a graph");
+          " passes through host memory: its calls cannot be captured into a graph");
     std::vector<ControlWord> words(size_);
     host_->all_gather(&word, sizeof word, words.data());
     for (std::size_t r = 0; r < size_; ++r)

@@ -395,7 +395,7 @@ std::unique_ptr<DeviceCommunicator> connect(const BackendContext& context, const
 }  // namespace
 
 extern const bool kNcclIsBuilt = true;
-extern const char* const kNcclNote = "NCCL between GPUs, one a rank";
+extern const char* const kNcclNote = "NCCL between GPUs, one per rank";
 
 std::unique_ptr<DeviceCommunicator> try_nccl_communicator(const BackendContext& context,
                                                           std::string& refusal) {

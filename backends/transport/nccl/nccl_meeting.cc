@@ -71,12 +71,11 @@ std::string refusal_of(const BackendContext& context, const std::vector<Equipmen
     if (version / 100 != first / 100)
       return name(0) + " has NCCL " + nccl_version_text(first) + ", " + name(r) + " " +
              nccl_version_text(version) +
-             ": install one version everywhere, or name it by ENGINE_NCCL_LIBRARY";
+             ": install one version everywhere, or select it with ENGINE_NCCL_LIBRARY";
     for (std::size_t other = 0; other < r && !may_share(); ++other) {
       if (all[other].gpu == all[r].gpu)
         return name(other) + " and " + name(r) + " use one GPU (" + all[r].host +
-               "), and NCCL joins ranks with a GPU each: give each its own (--device), or use "
-               "staged";
+               "), but NCCL needs one GPU per rank: give each its own (--device), or use staged";
     }
   }
   return "";
@@ -90,9 +89,8 @@ void pretend_to_be_a_host(const BackendContext& context) {
       setenv("NCCL_HOSTID", (host_name() + "-" + std::to_string(getpid())).c_str(), 1);
     if (context.rank == 0 && context.notice)
       context.notice(
-          "ENGINE_ALLOW_SHARED_GPU=1: ranks may share a GPU; NCCL takes them for hosts and goes "
-          "through the network: "
-          "for tests of correctness, not of speed");
+          "ENGINE_ALLOW_SHARED_GPU=1: ranks may share a GPU; NCCL treats them as separate hosts "
+          "and uses the network: for tests of correctness, not of speed");
   });
 }
 

@@ -33,7 +33,7 @@ std::string decoded(const std::string& key) {
   std::string bytes(kKeyBytes, '\0');
   if (key.size() != kKeyText ||
       zmq_z85_decode(reinterpret_cast<std::uint8_t*>(bytes.data()), key.c_str()) == nullptr)
-    throw PeerError("a rank published \"" + key + "\", which is no key");
+    throw PeerError("a rank published \"" + key + "\", which is not a key");
   return bytes;
 }
 
@@ -184,7 +184,7 @@ void ZmqLinks::greet(const BackendContext& context, const std::string& own_key,
 
 extern const bool kZmqIsBuilt = true;
 extern const char* const kZmqNote =
-    "ZeroMQ over TCP, ranks are processes; encrypted unless all is on loopback";
+    "ZeroMQ over TCP, ranks are processes; encrypted unless all ranks are on loopback";
 
 std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& context) {
   auto links = std::make_shared<ZmqLinks>(context);

@@ -48,12 +48,13 @@ void check(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOp
 
 std::optional<ImagePreparer> make_preparer(const Dataset& dataset, const LoaderOptions& options) {
   if (options.augmentation.resized_crop && !dataset.source)
-    throw ConfigError("data set " + dataset.name +
-                      " is no folder of images: --augment resized-crop needs them in full size");
+    throw ConfigError(
+        "data set " + dataset.name +
+        " is not a folder of images: --augment resized-crop needs images in full size");
   if (dataset.kind == SampleKind::kImages)
     return ImagePreparer(dataset, options.normalization, options.augmentation);
   if (!options.augmentation.any()) return std::nullopt;
-  throw ConfigError("data set " + dataset.name + " has no images: --augment changes nothing in it");
+  throw ConfigError("data set " + dataset.name + " has no images to augment: leave out --augment");
 }
 
 }  // namespace

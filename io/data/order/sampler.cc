@@ -40,7 +40,7 @@ void check_sharing(const SamplerOptions& options) {
     throw ConfigError(std::string("--uneven ") +
                       (options.uneven == Uneven::kDrop ? "drop" : "pad") +
                       " gives every rank equally many samples, but " + batch +
-                      " is no multiple of the world of " + ranks_text(options.world_size) +
+                      " is not a multiple of the world of " + ranks_text(options.world_size) +
                       "; choose another, or --uneven join");
   }
   if (options.uneven == Uneven::kDrop && options.size < options.global_batch) {

@@ -148,9 +148,9 @@ TEST(PortWindow, WithoutRank0TheDeadlineHoldsAndTheStrangerIsNamed) {
     backends::join_store(o);
   });
   EXPECT_LT(Clock::now() - start, 3s);
-  EXPECT_CONTAINS(errors[0], "rank 0 did not come at 127.0.0.1, ports " + std::to_string(port) +
+  EXPECT_CONTAINS(errors[0], "rank 0 did not appear at 127.0.0.1, ports " + std::to_string(port) +
                                  " to " + std::to_string(port + 15));
-  EXPECT_CONTAINS(errors[0], "what listens there does not");
+  EXPECT_CONTAINS(errors[0], "the process listening there does not");
 }
 
 TEST(PortWindow, ADifferentConfigurationOfTheSameJobIsStillAMismatch) {

@@ -178,7 +178,7 @@ TEST(Augmentation, ListsAreChecked) {
   };
   EXPECT_NE(said({"--augment", "crop,flop"}).find("crop,flop"), std::string::npos);
   EXPECT_NE(said({"--augment", "crop,crop"}).find("at most once"), std::string::npos);
-  EXPECT_NE(said({"--augment", "flip", "--cutout-size", "8"}).find("--augment cutout beside it"),
+  EXPECT_NE(said({"--augment", "flip", "--cutout-size", "8"}).find("--augment cutout with it"),
             std::string::npos);
   EXPECT_NE(said({"--crop-padding", "2"}).find("needs --augment"), std::string::npos);
 }

@@ -42,7 +42,7 @@ struct CommBench {
   int iterations = 20, warmup = 5;
   double seconds = 2;  // measuring time for one size on one backend; fewer iterations where they
                        // would take longer
-  bool check_all = false;  // compare every byte of every result, not samples of it
+  bool check_all = false;  // check every byte of every result, not samples of it
 };
 
 struct CommRow {
