@@ -13,7 +13,7 @@
 #include "backends/cuda_calls.h"
 #include "backends/transport/nccl/nccl_backend.h"
 #include "backends/transport/nccl/nccl_library.h"
-#include "backends/transport/nccl/nccl_meeting.h"
+#include "backends/transport/nccl/nccl_bootstrap.h"
 
 namespace backends {
 namespace {
@@ -399,9 +399,9 @@ extern const char* const kNcclNote = "NCCL between GPUs, one per rank";
 
 std::unique_ptr<DeviceCommunicator> try_nccl_communicator(const BackendContext& context,
                                                           std::string& refusal) {
-  const NcclInvitation invitation = meet_for_nccl(context);
-  refusal = invitation.refusal;
-  return refusal.empty() ? connect(context, invitation.id) : nullptr;
+  const NcclBootstrap bootstrap = bootstrap_nccl(context);
+  refusal = bootstrap.refusal;
+  return refusal.empty() ? connect(context, bootstrap.id) : nullptr;
 }
 
 std::unique_ptr<Communicator> make_nccl_communicator(const BackendContext& context) {
