@@ -88,7 +88,7 @@ class ProcessGroup final : public Group {
   const std::vector<PeerInfo>& peers() const override { return peers_; }
   std::string backend() const override { return plan_.name; }
   std::string backend_reason() const override { return plan_.reason; }
-  std::string meeting_place() const override { return joined_.meeting_place; }
+  std::string rendezvous_address() const override { return joined_.rendezvous_address; }
   std::string address() const override { return joined_.address; }
 
   using Group::make_communicator;

@@ -22,7 +22,7 @@ int examine(const tools::RunConfig& config, const std::string& format, backends:
                       .build = build_text(),
                       .backend = group.backend(),
                       .backend_reason = group.backend_reason(),
-                      .meeting_place = group.meeting_place(),
+                      .rendezvous_address = group.rendezvous_address(),
                       .hosts = {},
                       .links = {},
                       .findings = {}};

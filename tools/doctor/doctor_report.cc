@@ -204,8 +204,8 @@ bool DoctorReport::healthy() const {
 std::string to_text(const DoctorReport& r) {
   std::string out = r.build + ", " + r.when + "\n" + std::to_string(r.hosts.size()) +
                     " ranks met at " +
-                    (r.meeting_place.empty() ? "(one process)" : r.meeting_place) + "; backend " +
-                    r.backend + " (" + r.backend_reason + ")\n\n";
+                    (r.rendezvous_address.empty() ? "(one process)" : r.rendezvous_address) +
+                    "; backend " + r.backend + " (" + r.backend_reason + ")\n\n";
   std::vector<std::vector<std::string>> rows{{"rank", "host", "pid", "address", "cores", "load",
                                               "memory", "/dev/shm free", "files", "GPUs"}};
   for (const HostFacts& f : r.hosts)
@@ -242,7 +242,7 @@ std::string to_json(const DoctorReport& r) {
   std::string out = "{\"schema\":1,\"command\":\"doctor\",\"when\":" + io::json_string(r.when) +
                     ",\"build\":" + io::json_string(r.build) +
                     ",\"backend\":" + io::json_string(r.backend) +
-                    ",\"meeting_place\":" + io::json_string(r.meeting_place) +
+                    ",\"meeting_place\":" + io::json_string(r.rendezvous_address) +
                     ",\"healthy\":" + (r.healthy() ? "true" : "false") + ",\"ranks\":[";
   for (const HostFacts& f : r.hosts) out += (f.rank > 0 ? ",\n" : "\n") + to_json(f);
   out += "],\"links\":[";

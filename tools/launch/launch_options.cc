@@ -55,13 +55,13 @@ constexpr TextOption kTextOptions[] = {
      "start the launcher on each of these hosts over ssh; node ranks follow this order"},
     {"hostfile", "--hostfile", "FILE", "job",
      "the same from a file: one host per line, as 'name' or 'name slots=N'"},
-    {"master-addr", "--master-addr", "A", "meeting", "host of rank 0 [127.0.0.1 with one node]"},
-    {"master-port", "--master-port", "P", "meeting",
+    {"master-addr", "--master-addr", "A", "rendezvous", "host of rank 0 [127.0.0.1 with one node]"},
+    {"master-port", "--master-port", "P", "rendezvous",
      "port of rank 0; 0: any free one [0 with one node, else 29500]"},
-    {"rdzv-id", "--rdzv-id", "ID", "meeting", "name of the job, the same on all nodes"},
-    {"rdzv-endpoint", "--rdzv-endpoint", "H:P|file:///P", "meeting",
+    {"rdzv-id", "--rdzv-id", "ID", "rendezvous", "name of the job, the same on all nodes"},
+    {"rdzv-endpoint", "--rdzv-endpoint", "H:P|file:///P", "rendezvous",
      "rendezvous address: host and port, or a shared file"},
-    {"rdzv-backend", "--rdzv-backend", "static|engine", "meeting",
+    {"rdzv-backend", "--rdzv-backend", "static|engine", "rendezvous",
      "both select this program's own rendezvous, with given node ranks"},
     {"redirects", "-r,--redirects", "S", "output",
      "streams written to files only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:1,1:3"},
@@ -126,7 +126,7 @@ void add_options(CLI::App& app, RawOptions& raw) {
       ->type_name("K=V")
       ->group("job")
       ->trigger_on_parse();
-  app.add_flag("--standalone", raw.standalone, "one node and any free port")->group("meeting");
+  app.add_flag("--standalone", raw.standalone, "one node and any free port")->group("rendezvous");
   app.add_flag("--dry-run", raw.dry_run,
                "print rank,node,device,threads,address without starting anything")
       ->group("job");
