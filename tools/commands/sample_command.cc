@@ -13,7 +13,7 @@
 #include "tools/options/run_config.h"
 #include "tools/report/exit_codes.h"
 #include "tools/session/saved_run.h"
-#include "tools/session/token_choice.h"
+#include "tools/session/token_sampling.h"
 
 namespace tools {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 struct SampleOptions {
   std::string path, prompt;
   std::int64_t count = 200, threads = 0;
-  TokenChoice choice;
+  SamplingOptions sampling;
 };
 
 // A prompt is text: it may begin with a dash and have typographic marks, which elsewhere are slips.
@@ -71,7 +71,7 @@ void print(const SampleOptions& o, const io::Checkpoint& checkpoint, models::Nex
   const auto context = static_cast<std::size_t>(next.context());
   for (std::int64_t i = 0; i < o.count; ++i) {
     const std::size_t window = std::min(tokens.size(), context);
-    tokens.push_back(choose_token(next.logits_after(std::span(tokens).last(window)), o.choice,
+    tokens.push_back(sample_token(next.logits_after(std::span(tokens).last(window)), o.sampling,
                                   static_cast<std::uint64_t>(i)));
     std::fputc(checkpoint.vocabulary[static_cast<std::size_t>(tokens.back())], stdout);
     std::fflush(stdout);
@@ -96,16 +96,16 @@ int sample_command(const Arguments& arguments) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
   app.add_option(
-         "--temperature", o.choice.temperature,
+         "--temperature", o.sampling.temperature,
          "below 1: more predictable; above 1: more random; 0: always the most likely character")
       ->type_name("F")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--top-k", o.choice.top_k, "sample from the K most likely characters; 0: all")
+  app.add_option("--top-k", o.sampling.top_k, "sample from the K most likely characters; 0: all")
       ->type_name("K")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--seed", o.choice.seed, "random seed: the same seed gives the same text")
+  app.add_option("--seed", o.sampling.seed, "random seed: the same seed gives the same text")
       ->type_name("S")
       ->capture_default_str();
   app.add_option("--threads", o.threads, "0: one per core")
@@ -120,7 +120,7 @@ int sample_command(const Arguments& arguments) {
   if (!parse(app, plain)) return kExitOk;
   o.prompt = std::move(prompt);
   if (o.prompt.empty()) throw UsageError("--prompt is empty: at least one character is needed");
-  if (!std::isfinite(o.choice.temperature))
+  if (!std::isfinite(o.sampling.temperature))
     throw UsageError("--temperature must be a finite number of at least 0");
 
   const io::Checkpoint checkpoint = io::load_checkpoint(o.path);
