@@ -38,7 +38,7 @@ constexpr std::size_t kMostBlockBytes = 1 << 20;  // of all ranks
 constexpr std::size_t kStripBytes = 8 << 10;  // folded, then copied while in the first-level cache
 
 // A rank's part of the segment.
-struct alignas(64) Desk {
+struct alignas(64) RankArea {
   ControlWord word[2];  // of odd and even calls
   alignas(64) char small[2][kSmallBytes];
 };
@@ -55,9 +55,9 @@ class ShmCommunicator final : public Communicator {
             std::min(kPieceBytes, kMostBlockBytes / static_cast<std::size_t>(size_) / 4096 * 4096),
             std::size_t{4096})),
         block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
-        desk_bytes_(round_up(sizeof(Desk)) + kSlots * (block_bytes_ + piece_bytes_)),
+        area_bytes_(round_up(sizeof(RankArea)) + kSlots * (block_bytes_ + piece_bytes_)),
         flags_bytes_(round_up(sizeof(ShmFlag) * static_cast<std::size_t>(size_))),
-        segment_(context, flags_bytes_ + desk_bytes_ * static_cast<std::size_t>(size_)),
+        segment_(context, flags_bytes_ + area_bytes_ * static_cast<std::size_t>(size_)),
         gate_(reinterpret_cast<ShmFlag*>(segment_.data()), rank_, members_, context.timeout) {}
 
   std::string_view name() const override { return "shm"; }
@@ -103,15 +103,17 @@ class ShmCommunicator final : public Communicator {
   void abort(std::string_view reason) noexcept override { gate_.abort(reason); }
 
  private:
-  char* desk_data(int rank) const {
-    return segment_.data() + flags_bytes_ + desk_bytes_ * static_cast<std::size_t>(rank);
+  char* area_data(int rank) const {
+    return segment_.data() + flags_bytes_ + area_bytes_ * static_cast<std::size_t>(rank);
   }
-  Desk& desk(int rank) const { return *std::launder(reinterpret_cast<Desk*>(desk_data(rank))); }
+  RankArea& area(int rank) const {
+    return *std::launder(reinterpret_cast<RankArea*>(area_data(rank)));
+  }
   char* block_area(int rank, std::uint32_t ahead = 0) const {
-    return desk_data(rank) + round_up(sizeof(Desk)) + (blocks_ + ahead) % kSlots * block_bytes_;
+    return area_data(rank) + round_up(sizeof(RankArea)) + (blocks_ + ahead) % kSlots * block_bytes_;
   }
   char* result_area(int rank) const {
-    return desk_data(rank) + round_up(sizeof(Desk)) + kSlots * block_bytes_ +
+    return area_data(rank) + round_up(sizeof(RankArea)) + kSlots * block_bytes_ +
            blocks_ % kSlots * piece_bytes_;
   }
 
@@ -125,7 +127,7 @@ class ShmCommunicator final : public Communicator {
   void open(const ControlWord& word) {
     word_ = word;
     compared_ = false;
-    desk(rank_).word[word.sequence & 1u] = word;
+    area(rank_).word[word.sequence & 1u] = word;
   }
   void meet() { meet(gate_.arrive()); }
   void meet(std::uint32_t phase) {
@@ -134,7 +136,7 @@ class ShmCommunicator final : public Communicator {
     for (int r = 0; r < size_; ++r) {
       if (r != rank_)
         expect_equal(word_, members_[static_cast<std::size_t>(rank_)],
-                     desk(r).word[word_.sequence & 1u], members_[static_cast<std::size_t>(r)]);
+                     area(r).word[word_.sequence & 1u], members_[static_cast<std::size_t>(r)]);
     }
     compared_ = true;
   }
@@ -162,7 +164,7 @@ class ShmCommunicator final : public Communicator {
 
   void reduce_small(char* data, std::size_t count, DataType type, ReduceOp op) {
     const unsigned slot = small_calls_++ & 1u;
-    if (count > 0) std::memcpy(desk(rank_).small[slot], data, count * size_of(type));
+    if (count > 0) std::memcpy(area(rank_).small[slot], data, count * size_of(type));
     meet();
     std::array<const void*, kFewRanks> few;
     std::vector<const void*> many;
@@ -171,7 +173,7 @@ class ShmCommunicator final : public Communicator {
       many.resize(static_cast<std::size_t>(size_));
       parts = many.data();
     }
-    for (int r = 0; r < size_; ++r) parts[r] = desk(r).small[slot];
+    for (int r = 0; r < size_; ++r) parts[r] = area(r).small[slot];
     reduce_parts(data, parts, size_, count, type, op);
   }
 
@@ -236,7 +238,7 @@ class ShmCommunicator final : public Communicator {
 
   const int rank_, size_;
   const std::vector<int> members_;
-  const std::size_t piece_bytes_, block_bytes_, desk_bytes_, flags_bytes_;
+  const std::size_t piece_bytes_, block_bytes_, area_bytes_, flags_bytes_;
   const ShmSegment segment_;
   ShmGate gate_;
   ControlWord word_;
