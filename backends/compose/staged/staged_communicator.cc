@@ -1,4 +1,8 @@
 // The pipeline through pinned buffers.
+//
+// Device memory is cut into pieces, with two buffers in turn: while the host backend reduces one
+// piece, the previous result is copied back and the next piece is copied from the device. Only
+// copies from and to pinned (page-locked) memory run asynchronously to the host.
 #include "backends/compose/staged/staged_communicator.h"
 
 #include <algorithm>

@@ -1,21 +1,23 @@
 // Collectives through memory that all ranks map.
 //
-// Every call begins alike: a rank leaves the call's control word, arrives, waits for all, and
-// compares the words. What follows a wait is therefore the same operation on all ranks, or an error
-// on all of them.
-//  - Small reductions (kSmallBytes): the payload stands beside the word, everybody folds all of
-//  them: one wait.
-//  - Large ones, block by block, a block being a piece of every rank's slice: a rank leaves the
-//  others' pieces, waits, folds
-//    its own into its result area and its own memory, waits, and takes the others' from their
-//    result areas. The next block's pieces are left before the first wait: three passes over memory
-//    that stays in cache.
-//  - broadcast and all_gather: the sender leaves a block, waits, the others take it.
-// Folds are in rank order: same bits on all ranks, as every backend.
+// Every rank has an area in the segment that only it writes and everybody reads. A call starts with
+// the rank's control word in its area and a wait for all (ShmGate); then the words are compared.
+// What follows is therefore the same operation on all ranks, or an error on all of them.
+//  - Small reductions (kSmallBytes): the payload lies next to the word and everybody sums all of
+//    them: one wait.
+//  - Large ones, block by block, where a block is one piece of every rank's slice. Rank r is
+//    responsible for slice r, so that each element is summed once and not on every rank:
+//      1. copy the pieces of the other ranks' slices into the own area; arrive, wait;
+//      2. sum the own piece over all areas into the result area and the own memory; arrive, wait;
+//      3. copy the other pieces from the result areas of the ranks that summed them.
+//    The next block's step 1 is done before the first wait of this one, which hides its time.
+//    Blocks are small enough that all three passes over the memory stay in cache.
+//  - broadcast and all_gather: the sender copies a block into its area, waits, the others take it.
+// Sums are in rank order: the same bits on all ranks, as with every backend.
 //
-// Areas are reused without further waits: to write block i's area all must be done with block
-// i-kSlots. A rank has taken block j when it arrives for block j+1; block i is left at the earliest
-// after the wait for block i-2.
+// Areas are reused without further waits, in kSlots = 3 turns. Writing the area of block i is safe
+// once everybody is done reading block i-3. A rank has read block j when it arrives for block j+1,
+// and block i is written at the earliest after the wait for block i-2, so that i-3 has been read.
 #include <algorithm>
 #include <array>
 #include <cstring>

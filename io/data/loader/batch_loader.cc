@@ -2,7 +2,10 @@
 //
 // Batches are numbered by tickets from the last seek() on; ticket t lies in slot t mod slots. A
 // thread takes the next ticket and its place in the sampler under the mutex, so the order is the
-// same for any number of threads, and fills the slot outside it.
+// same for any number of threads, and fills the slot outside it. The caller takes tickets in order
+// and waits for the slot of its next one, even if later ones are ready: batches may be finished out
+// of order, but are handed over in order. A slot is free again when the caller asks for the next
+// batch, so helpers never run more than the number of slots ahead.
 #include "io/data/loader/batch_loader.h"
 
 #include <algorithm>
