@@ -1,4 +1,4 @@
-// Control words in words.
+// Construction, comparison and text of control words.
 #include "backends/control_word.h"
 
 #include <algorithm>

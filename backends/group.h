@@ -1,5 +1,5 @@
-// Joining a group: from a resolved identity (rank, world, where to meet) to communicators, with a
-// watch over the peers.
+// Joining a group: from a resolved identity (rank, world size, rendezvous address) to
+// communicators, with failure detection.
 #pragma once
 
 #include <functional>

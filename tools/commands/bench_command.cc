@@ -1,5 +1,5 @@
-// `engine bench`: which benchmark; and `engine bench step`: how long a whole training step takes,
-// and what for.
+// `engine bench`: selects the benchmark; and `engine bench step`: the time of a training step, by
+// phase.
 #include <cstdio>
 
 #include "io/base/text_format.h"

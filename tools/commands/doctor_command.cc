@@ -1,5 +1,5 @@
-// `engine doctor`: forms the group as training would, looks at every host and every link, and says
-// what is wrong.
+// `engine doctor`: forms the group as training would, checks every host and every link, and reports
+// problems.
 #include <cstdio>
 
 #include "tools/commands/command.h"

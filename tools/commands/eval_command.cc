@@ -1,4 +1,4 @@
-// `engine eval`: evaluate a checkpoint: loss and accuracy's model.
+// `engine eval`: loss and accuracy of a checkpoint's model.
 #include <cmath>
 #include <cstdio>
 #include <iostream>

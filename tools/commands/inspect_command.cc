@@ -1,4 +1,4 @@
-// `engine inspect`: what a checkpoint holds, or what the ranks of a failed run were doing.
+// `engine inspect`: the contents of a checkpoint, or what the ranks of a failed run were doing.
 #include <cstdio>
 #include <ctime>
 

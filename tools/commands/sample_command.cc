@@ -1,4 +1,4 @@
-// `engine sample`: text from a model that was trained on text.
+// `engine sample`: generates text with a trained text model.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

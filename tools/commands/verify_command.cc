@@ -1,5 +1,4 @@
-// `engine verify`: are these models the same? Names of differing tensors on stdout, the verdict on
-// stderr.
+// `engine verify`: compares models. Names of differing tensors on stdout, a summary on stderr.
 #include <glob.h>
 
 #include <cmath>

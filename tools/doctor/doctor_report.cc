@@ -1,4 +1,4 @@
-// Judging what the doctor found, and telling it.
+// Evaluates the doctor's measurements and reports problems.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Decides how ranks come to be, and joins them.
+// Decides how the ranks are started, and joins them into a group.
 #include "tools/group/run_group.h"
 
 #include <unistd.h>

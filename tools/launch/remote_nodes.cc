@@ -1,4 +1,4 @@
-// ssh, quoting, and the watch over the launches on other hosts.
+// ssh, quoting, and supervision of the launchers on other hosts.
 #include "tools/launch/remote_nodes.h"
 
 #include <fcntl.h>

@@ -129,7 +129,7 @@ std::string_view kind_named(const ConfigValue& value, bool numbers) {
   return text.starts_with("cpu") ? "cpu" : "cuda";
 }
 
-// --device and the lists with it name devices of one kind, and the list says which.
+// --device and the lists beside it name devices of one kind, and the list says which.
 void apply_device_rule(const char* list_name, ConfigValues& values) {
   ConfigValue &one = values.find("device")->second, &list = values.find(list_name)->second;
   const std::string_view kind = kind_named(one, false),

@@ -1,4 +1,4 @@
-// From texts to a RunConfig: types, then what goes together, then ranges.
+// From texts to a RunConfig: checks types, then combinations of options, then ranges.
 #include "tools/options/run_config.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Words for a failure.
+// Text of a failure.
 #include "tools/workers/worker_failure.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The watch over a group of workers, and the judgement who failed first.
+// Supervision of a group of workers, and the decision which one failed first.
 #include "tools/workers/worker_group.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// Which way device memory takes.
+// Selects the communicator for device memory.
 #include "backends/compose/table/device_factory.h"
 
 #include "backends/backend_error.h"

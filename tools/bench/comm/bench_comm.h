@@ -1,4 +1,4 @@
-// `engine bench comm`: what is measured and what comes out.
+// `engine bench comm`: options, measurement and results.
 //
 // Definitions. Each rank times its own call, from the moment it leaves a barrier; the time of an
 // iteration is the longest among the ranks. `bytes` and both bandwidths are those of nccl-tests
