@@ -1,4 +1,4 @@
-// Control words in words.
+// Construction, comparison and text of control words.
 #include "backends/control_word.h"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ std::string to_string(const ControlWord& word) {
     case Operation::kBarrier:
       return text;
   }
-  return "something unknown (operation " + std::to_string(static_cast<int>(word.operation)) + ")";
+  return "unknown call (operation " + std::to_string(static_cast<int>(word.operation)) + ")";
 }
 
 void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& theirs,

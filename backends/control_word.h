@@ -46,7 +46,7 @@ ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size
                           int root = 0);
 
 // "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"; bytes that are no word of ours:
-// "something unknown (…)".
+// "unknown call (…)".
 std::string to_string(const ControlWord& word);
 
 // Throws MismatchError: "rank 0 called all_reduce sum of 7 f32, rank 1 all_reduce sum of 8 f32

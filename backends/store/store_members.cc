@@ -91,7 +91,7 @@ void StoreServer::lost(Connection& c) {
       c.send(FrameWriter(FrameType::kFailure)
                  .i32(c.hello.rank)
                  .text("this rank was silent for " + std::to_string(3 * options_.heartbeat_ms) +
-                       " ms and was given up by the others")
+                       " ms and was declared dead by the others")
                  .finish());
     } else {
       declare_failure(c, "died: " + c.end);

@@ -157,7 +157,7 @@ void StoreServer::read_from(Connection& c) {
     }
     if (c.close_after_flush) c.parser = {};
   } catch (const MalformedFrame&) {
-    c.end = "it sent what is not this protocol";
+    c.end = "it violated the protocol";
   }
 }
 
@@ -248,7 +248,7 @@ std::string StoreServer::disagreement(const Hello& h, RefusalKind& kind) const {
   }
   if (started_) {
     kind = RefusalKind::kStarted;
-    return who + " comes to a group that has already started";
+    return who + " tried to join a group that has already started";
   }
   return "";
 }

@@ -40,7 +40,7 @@ void TcpStore::watch() {
       }
     }
   } catch (const MalformedFrame&) {
-    connection_ended("sent what is not this protocol");
+    connection_ended("violated the protocol");
   }
 }
 

@@ -139,8 +139,9 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
                     *s.buffer);
     } else if (notice) {
       notice(there ? "the averaging's " + s.name +
-                         " belongs to single ranks: it starts at zero in another world"
-                   : source + " has no " + s.name + " of the averaging: it starts anew");
+                         " is per-rank state; reset because the world size changed"
+                   : source + " has no " + s.name +
+                         " for the averaging: it starts from its initial value");
     }
   }
   state.policy.restore_counters(counters);

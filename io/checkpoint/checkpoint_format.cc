@@ -66,7 +66,7 @@ void check_progress(const Checkpoint& c, const std::string& file) {
   for (const char c8 : c.vocabulary) {
     const auto code = static_cast<unsigned char>(c8);
     if (seen[code])
-      throw DataError(file + ": byte " + std::to_string(code) + " stands twice in the vocabulary");
+      throw DataError(file + ": byte " + std::to_string(code) + " occurs twice in the vocabulary");
     seen[code] = true;
   }
 }
@@ -103,7 +103,7 @@ std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, DType type,
   for (const std::int64_t size : shape) {
     if (size < 0) throw DataError(what + " has a negative dimension: " + std::to_string(size));
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes))
-      throw DataError(what + " has an impossible size");
+      throw DataError(what + " has an invalid size");
   }
   return bytes;
 }
@@ -129,7 +129,7 @@ void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& pl
       throw DataError(what + " begins at " + std::to_string(placement.offset) + "; expected " +
                       std::to_string(expected_offset) + ", where the one before ends");
     if (__builtin_add_overflow(expected_offset, bytes, &expected_offset))
-      throw DataError(what + " has an impossible place");
+      throw DataError(what + " has an invalid offset");
   }
 }
 

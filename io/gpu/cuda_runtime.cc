@@ -101,7 +101,7 @@ void* allocate(std::size_t bytes) {
   if (code == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     const auto [left, total] = free_and_total_memory();
-    throw CudaError("out of device memory: " + std::to_string(bytes) + " bytes asked for, " +
+    throw CudaError("out of device memory: " + std::to_string(bytes) + " bytes requested, " +
                     std::to_string(left) + " of " + std::to_string(total) +
                     " free on cuda:" + std::to_string(current_device()));
   }

@@ -62,7 +62,7 @@ class DictionaryReader : private HeaderScanner {
     if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) fail("expected a string");
     const char quote = text_[at_++];
     const std::size_t end = text_.find(quote, at_);
-    if (end == std::string_view::npos) fail("a string without end");
+    if (end == std::string_view::npos) fail("an unterminated string");
     std::string out(text_.substr(at_, end - at_));
     if (std::any_of(out.begin(), out.end(), [](char c) { return c < 0x20 || c == '\\'; }))
       fail("an escape in a string");
@@ -108,7 +108,7 @@ class DictionaryReader : private HeaderScanner {
     } while (comma && !take(')'));
     if (comma) return values;
     expect(')');
-    if (values.size() == 1) fail("the shape is no tuple");
+    if (values.size() == 1) fail("the shape is not a tuple");
     return values;
   }
 };

@@ -78,7 +78,7 @@ class SafetensorsSource : public ArraySource {
     if (entry.end - entry.begin != wanted)
       throw DataError(name() + ": '" + entry.name + "' has " +
                       std::to_string(entry.end - entry.begin) +
-                      " bytes, its shape and dtype want " + std::to_string(wanted));
+                      " bytes, its shape and dtype need " + std::to_string(wanted));
     begins_.push_back(data_ + entry.begin);
     entries_.push_back(
         {std::move(entry.name), Section::kParameter, type, std::move(entry.shape), wanted});

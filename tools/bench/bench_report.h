@@ -1,4 +1,4 @@
-// What the reports of `engine bench` share: the heading, tables, CSV, and numbers on their way from
+// Shared by the reports of `engine bench`: heading, tables, CSV, and the transfer of numbers from
 // forked ranks to the parent.
 #pragma once
 

@@ -1,5 +1,5 @@
-// `engine bench`: which benchmark; and `engine bench step`: how long a whole training step takes,
-// and what for.
+// `engine bench`: selects the benchmark; and `engine bench step`: the time of a training step, by
+// phase.
 #include <cstdio>
 
 #include "io/base/json_writer.h"
@@ -57,13 +57,14 @@ std::string step_text(const StepFlags& flags, const tools::RunConfig& config,
   return heading_text(heading) + times.start_line + "\n" + gap + table_text(lines, {1}, markdown) +
          gap + std::to_string(times.ranks.front().size()) +
          " steps: " + fixed(times.rate(), times.rate() < 100 ? 2 : 0) +
-         " samples/s at the median step of rank 0. communication: waiting for the averaging when "
-         "nothing else is left to do.\n";
+         " samples/s at the median step of rank 0. communication: time waiting for averaging that "
+         "backward does not hide.\n";
 }
 
 int bench_step_command(const Arguments& arguments) {
   CLI::App app(
-      "Measures whole training steps and where their time goes. Takes the options of engine train; "
+      "Measures whole training steps and where their time goes. Accepts the options of engine "
+      "train; "
       "without --dataset a "
       "batch of synthetic samples in memory.",
       "engine bench step");
@@ -71,17 +72,17 @@ int bench_step_command(const Arguments& arguments) {
   tools::ConfigValues values;
   add_train_options(app, values, {"epochs", "steps"});
   app.add_option("--batch", flags.batch,
-                 "samples a step on each rank (or --batch-size: over all ranks)")
+                 "samples per step and rank (or --batch-size: over all ranks)")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--ranks", flags.ranks, "ranks to start on this machine, as --spawn")
+  app.add_option("--ranks", flags.ranks, "ranks to start on this machine, like --spawn")
       ->check(CLI::PositiveNumber);
   app.add_option("--seconds", flags.bench.seconds, "how long to measure")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--steps", flags.bench.steps, "measure so many steps, instead of --seconds")
+  app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
       ->check(CLI::PositiveNumber);
-  app.add_option("--warmup", flags.bench.warmup, "steps before measuring")
+  app.add_option("--warmup", flags.bench.warmup, "warm-up steps")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
@@ -120,8 +121,8 @@ int bench_command(const Arguments& arguments) {
   if (what == "kernels") return bench_kernels_command(rest);
   if (what == "demos") return bench_demos_command(rest);
   CLI::App app(
-      "Measures: step (training steps and where their time goes), scaling (steps over numbers of "
-      "ranks and backends), demos (one "
+      "Measures: step (training steps and where their time goes), scaling (steps for several "
+      "numbers of ranks and backends), demos (one "
       "process, several devices, several processes, both), comm (collectives), kernels (single "
       "operators). engine bench WHAT "
       "--help",
@@ -133,8 +134,7 @@ int bench_command(const Arguments& arguments) {
       ->type_name("step|scaling|demos|comm|kernels");
   app.allow_extras();
   if (!parse(app, arguments)) return kExitOk;
-  throw UsageError(
-      "engine bench: the first word says what to measure: step, scaling, demos, comm or kernels");
+  throw UsageError("engine bench: expected step, scaling, demos, comm or kernels");
 }
 
 }  // namespace tools

@@ -131,8 +131,8 @@ int print_hosts(const std::string& list, const std::string& format) {
 
 int env_command(const Arguments& arguments) {
   CLI::App app(
-      "Shows rank, world size and meeting place as `engine train` would resolve them here, and "
-      "where each comes from.",
+      "Shows rank, world size and rendezvous address as `engine train` would determine them here, "
+      "and the source of each.",
       "engine env");
   std::string format = "text", hosts;
   tools::ConfigValues values;
@@ -141,7 +141,7 @@ int env_command(const Arguments& arguments) {
       ->default_str("text");
   CLI::Option* hosts_option =
       app.add_option("--hosts", hosts,
-                     "only expand this host list, one host a line: n[01-03,7],login")
+                     "only expand this host list, one host per line: n[01-03,7],login")
           ->type_name("HOSTLIST");
   add_table_options(app, values,
                     {"init-method", "rank", "world-size", "local-rank", "port-rule", "job-id"});

@@ -1,4 +1,4 @@
-// `engine eval`: exact loss and accuracy of a checkpoint's model.
+// `engine eval`: loss and accuracy of a checkpoint's model.
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -66,7 +66,7 @@ int eval_rank(const tools::RunConfig& config, const std::string& path, const std
 }  // namespace
 
 int eval_command(const Arguments& arguments) {
-  CLI::App app("Evaluates a checkpoint's model: every sample once, whatever the number of ranks.",
+  CLI::App app("Evaluates a checkpoint's model on every sample once, with any number of ranks.",
                "engine eval");
   tools::ConfigValues values;
   std::string path, split = "test", format = "text";

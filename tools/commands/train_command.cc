@@ -64,12 +64,13 @@ int train_command(const Arguments& arguments) {
   CLI::App app("Trains a model, on one rank or data-parallel on several.", "engine train");
   tools::ConfigValues values;
   std::string config_file;
-  app.add_option("-c,--config", config_file, "TOML file; every option is a key")
+  app.add_option("-c,--config", config_file, "TOML file with options as keys")
       ->type_name("FILE.toml")
       ->group("config");
   add_table_options(app, values);
   app.footer(
-      "Every option is also ENGINE_NAME in the environment; precedence: option, ENGINE_*, config "
+      "Every option can also be set as ENGINE_NAME in the environment; precedence: option, "
+      "ENGINE_*, config "
       "file, default.\n"
       "Examples:\n"
       "  engine train --model convnet --dataset glyphs --spawn 2 --save-dir run\n"

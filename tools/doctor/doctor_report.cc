@@ -1,4 +1,4 @@
-// Judging what the doctor found, and telling it.
+// Evaluates the doctor's measurements and reports problems.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -154,7 +154,7 @@ std::vector<Finding> judge_clocks(const std::vector<Link>& links) {
       findings.push_back({"clock of rank " + std::to_string(l.b) + " is " +
                               number(std::abs(l.clock_offset_s), "%.3f s") +
                               (l.clock_offset_s > 0 ? " ahead of" : " behind") +
-                              " rank 0's: times in logs and records do not compare",
+                              " rank 0's: timestamps in logs and records cannot be compared",
                           {l.b}});
   return findings;
 }
@@ -184,7 +184,7 @@ std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts) {
                           false});
     if (f.load > 1.5 * f.cores)
       findings.push_back({who + ": load " + number(f.load, "%.1f") + " on " +
-                              std::to_string(f.cores) + " cores: others use this host too",
+                              std::to_string(f.cores) + " cores: other programs use this host",
                           {f.rank},
                           false});
   }
@@ -198,8 +198,8 @@ bool DoctorReport::healthy() const {
 std::string to_text(const DoctorReport& r) {
   std::string out = r.build + ", " + r.when + "\n" + std::to_string(r.hosts.size()) +
                     " ranks met at " +
-                    (r.meeting_place.empty() ? "(one process)" : r.meeting_place) + "; backend " +
-                    r.backend + " (" + r.backend_reason + ")\n\n";
+                    (r.rendezvous_address.empty() ? "(one process)" : r.rendezvous_address) +
+                    "; backend " + r.backend + " (" + r.backend_reason + ")\n\n";
   std::vector<std::vector<std::string>> rows{{"rank", "host", "pid", "address", "cores", "load",
                                               "memory", "/dev/shm free", "files", "GPUs"}};
   for (const HostFacts& f : r.hosts)
@@ -236,7 +236,7 @@ std::string to_json(const DoctorReport& r) {
   base::JsonWriter json;
   json.begin_object().member("schema", 1).member("command", "doctor").member("when", r.when);
   json.member("build", r.build).member("backend", r.backend);
-  json.member("meeting_place", r.meeting_place).member("healthy", r.healthy());
+  json.member("meeting_place", r.rendezvous_address).member("healthy", r.healthy());
   json.key("ranks").begin_array();
   for (const HostFacts& f : r.hosts) json.new_line().ready_made(to_json(f));
   json.end_array().key("links").begin_array();

@@ -1,4 +1,9 @@
-// Merging flight records, and telling the result.
+// Merging flight records, and reporting the result.
+//
+// All ranks make the same collectives of a communicator in the same order, numbered by a sequence.
+// So the records can be compared without synchronized clocks: the last number that everybody
+// finished is the common point, and whoever did not begin the next one is what the others are
+// waiting for. Two ranks whose calls of the same number differ have run different programs.
 #include "tools/flight/flight_report.h"
 
 #include <algorithm>

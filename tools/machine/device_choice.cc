@@ -58,7 +58,7 @@ DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environ
     throw io::ConfigError(
         "--device " + request.device + ": " + std::to_string(request.local_world) +
         " ranks are on this host, but " + visible_text(visible) +
-        "; start fewer ranks, let the scheduler show each its own, or give --device cpu");
+        "; start fewer ranks, have the scheduler assign each its own, or give --device cpu");
   std::string reason = ranks + ", " + devices_text(visible.count) + " visible";
   if (request.local_world > visible.count) reason += ", shared";
   if (request.local_world == 1 && visible.count > 1)
@@ -188,7 +188,7 @@ Device place_array(const io::DeviceMap& map, const std::string& saved, Device ow
                                         : devices_text(visible) + (visible == 1 ? " is" : " are")) +
                           " visible, and this rank computes on " + own_name);
   throw io::ConfigError(start + "this rank computes on " + own_name +
-                        " and fills no other device (auto: its own)");
+                        " and can load arrays onto no other device (auto: its own)");
 }
 
 std::vector<std::string> gpu_lines() {

@@ -1,4 +1,4 @@
-// Which device a rank computes on, and why; decided before anything is put on a device.
+// Which device a rank computes on, and why; decided before anything is allocated on a device.
 #pragma once
 
 #include <functional>

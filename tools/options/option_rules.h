@@ -1,4 +1,4 @@
-// Which options exclude or need each other, and checked access to single values.
+// Which options exclude or require each other, and validated access to single values.
 #pragma once
 
 #include <limits>

@@ -1,4 +1,4 @@
-// From texts to a RunConfig: types, then what goes together, then ranges.
+// From texts to a RunConfig: checks types, then combinations of options, then ranges.
 #include "tools/options/run_config.h"
 
 #include <algorithm>
@@ -154,7 +154,7 @@ void read_batch(const ValueReader& read, RunConfig& config) {
   config.non_blocking = read.flag("non-blocking");
 }
 
-void read_optimiser(const ValueReader& read, RunConfig& config) {
+void read_optimizer(const ValueReader& read, RunConfig& config) {
   constexpr double kLargest = std::numeric_limits<double>::max();
   const double below_one = std::nextafter(1.0, 0.0);
   config.optimizer = read.text("optimizer");
@@ -239,7 +239,7 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   read_group(read, config);
   read_sync(read, config);
   read_batch(read, config);
-  read_optimiser(read, config);
+  read_optimizer(read, config);
   read_state_and_report(read, config);
   read_preempt(read, config);
   return config;

@@ -71,7 +71,7 @@ struct RunConfig {
   std::string sampler;
   std::uint64_t seed = 0;
   int workers = 1, prefetch = 2;
-  // optimiser
+  // optimizer
   std::string optimizer, lr_scale, lr_schedule;
   double lr = 0, momentum = 0, weight_decay = 0, clip_grad = 0, label_smoothing = 0, dropout = 0,
          lr_gamma = 0.1, lr_min = 0;

@@ -84,8 +84,8 @@ class ConsoleObserver : public engine::TrainObserver {
       const engine::StepPhases& own = report.ranks[static_cast<std::size_t>(slow_rank_)];
       char text[256];
       std::snprintf(text, sizeof text,
-                    "rank %d is slow: %.2f times the own work of the other ranks' median a step "
-                    "(data %.2f ms, forward %.2f ms, backward %.2f ms, update %.2f ms)",
+                    "rank %d is slow: its own work per step is %.2fx the other ranks' median (data "
+                    "%.2f ms, forward %.2f ms, backward %.2f ms, update %.2f ms)",
                     slow_rank_, report.slowest_ratio, 1e3 * own.data, 1e3 * own.forward,
                     1e3 * own.backward, 1e3 * own.update);
       print_notice(text);
@@ -136,7 +136,7 @@ class DesyncObserver : public engine::TrainObserver {
     if (rank_ == 0) return print_notice("warning: " + to_string(report, world_size_));
     if (std::find(report.ranks.begin(), report.ranks.end(), rank_) == report.ranks.end()) return;
     print_notice("warning: desync after step " + std::to_string(report.step) + ": rank " +
-                 std::to_string(rank_) + " differs (rank 0 says where)");
+                 std::to_string(rank_) + " differs (see rank 0's message)");
   }
 
  private:

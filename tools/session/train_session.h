@@ -27,7 +27,7 @@ class TrainSession {
   std::string start_line() const;
   // With --shard file: which training samples are this rank's; else "".
   std::string shard_line() const;
-  // What the averaging will amount to, and what in it may not be as wanted; call it after
+  // What the averaging will do, and warnings about likely mistakes; call it after
   // start_state().
   std::vector<std::string> plan_lines() const;
   // How steps run on a CUDA device: "captured as a graph from the third step on", or why not; "" on

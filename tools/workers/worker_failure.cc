@@ -1,4 +1,4 @@
-// Words for a failure.
+// Text of a failure.
 #include "tools/workers/worker_failure.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string failure_line(const WorkerFailure& f) {
   if (last.starts_with("engine: error: ")) last.erase(0, std::strlen("engine: error: "));
   return "rank " + std::to_string(f.rank) + " on " + f.host + " (pid " + std::to_string(f.pid) +
          ") failed first: " + end_text(f.code, f.signal) +
-         (last.empty() ? "; it said nothing on stderr" : "; its last line on stderr: " + last) +
+         (last.empty() ? "; no output on stderr" : "; its last line on stderr: " + last) +
          (f.log.empty() ? "" : "; log: " + f.log);
 }
 

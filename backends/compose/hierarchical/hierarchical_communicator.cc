@@ -1,4 +1,12 @@
 // The two-stage communicator.
+//
+// Ranks of one host share memory; between hosts the network is much slower. So a large reduction is
+// first a reduce-scatter within each host, which leaves every rank one slice of the host's sum.
+// Rank i of each host then reduces its slice with rank i of the other hosts, all at the same time,
+// and an all-gather within the host completes the result. Each byte leaves a host about once
+// however many ranks it has, and all of its ranks share the work of sending. Small calls, where
+// latency counts and not bytes, and hosts with unequal numbers of ranks go through one rank per
+// host.
 #include "backends/compose/hierarchical/hierarchical_communicator.h"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // The pipeline through pinned buffers.
+//
+// Device memory is cut into pieces, with two buffers in turn: while the host backend reduces one
+// piece, the previous result is copied back and the next piece is copied from the device. Only
+// copies from and to pinned (page-locked) memory run asynchronously to the host.
 #include "backends/compose/staged/staged_communicator.h"
 
 #include <algorithm>
@@ -214,7 +218,7 @@ class StagedCommunicator final : public DeviceCommunicator {
     if (cuda::is_capturing(stream))
       throw ConfigurationError(
           "backend " + name_ +
-          " works on the host on the way: its calls cannot be captured into a graph");
+          " passes through host memory: its calls cannot be captured into a graph");
     std::vector<ControlWord> words(size_);
     host_->all_gather(&word, sizeof word, words.data());
     for (std::size_t r = 0; r < size_; ++r)

@@ -1,9 +1,11 @@
 // The direct exchange.
 //
-// Slots are used in turn and without further notices. A rank's head of call k+1 leaves after it is
-// done with call k; so a head's place is free in the call after next. For blocks: shares of block
-// b+2 leave a peer after it has our results of block b, that is after we have emptied its shares of
-// b; and so have the others when our results of b+2 reach them.
+// Flow control without acknowledgements: an inbox has two slots of each kind, used in turn, and the
+// schedule itself guarantees that a slot is free when the next message for it arrives. A rank sends
+// its head of call k+1 only after it has finished call k, for which it needed the peer's head of k;
+// so the slot of a head is free again two calls later. For blocks: a peer sends its shares of block
+// b+2 after it has received our results of block b, that is after we have read its shares of b. In
+// the same way the others have read our results of b before those of b+2 reach them.
 #include "backends/transport/direct/direct_exchange.h"
 
 #include <algorithm>

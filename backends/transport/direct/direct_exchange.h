@@ -4,12 +4,14 @@
 // Every call begins with a head from each rank to each other: the call's control word and some
 // payload. A rank uses nothing of a peer before it has compared the words; so ranks that disagree
 // find out whatever each of them called. Calls of up to 16 KiB end there: one hop.
-//  - Large reductions, block by block: slice p goes to rank p, which folds all ranks' in rank order
-//  (the same bits as every
-//    backend) and sends the result to all, while the next block is already under way: two hops, 2
-//    (n-1)/n bytes sent per byte, the least possible (Patarasuk and Yuan, 2009). No scratch beyond
-//    what the links keep.
-//  - Large broadcasts: the same, but only the root sends slices, and nothing is folded.
+//  - Large reductions are a direct reduce-scatter followed by a direct all-gather, block by block:
+//    slice p of a block goes to rank p, which sums all ranks' slices in rank order (the same bits
+//    as every backend) and sends the result to all, while the next block is already under way. That
+//    is two hops, and 2 (n-1)/n bytes sent per byte, the least possible (Patarasuk and Yuan, 2009).
+//    A ring sends as little but takes 2 (n-1) hops and sums in a different order for each slice. No
+//    scratch is needed beyond the links' inboxes.
+//  - Large broadcasts: the same, but only the root sends slices, and nothing is summed. The other
+//  ranks pass their slices on, so that the root does not have to send everything n-1 times.
 //  - Large gathers: every rank sends its block to all.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Threads that meet, and reduce slices in rank order: the same bits whoever is first.
+// The barrier, and reduction of slices in rank order: the same bits in any order of arrival.
 #include "backends/transport/inproc/inproc_exchange.h"
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 #include "backends/interruptible_wait.h"
 #include "backends/transport/nccl/nccl_backend.h"
 #include "backends/transport/nccl/nccl_library.h"
-#include "backends/transport/nccl/nccl_meeting.h"
+#include "backends/transport/nccl/nccl_bootstrap.h"
 
 namespace backends {
 namespace {
@@ -399,14 +399,14 @@ std::unique_ptr<DeviceCommunicator> connect(const BackendContext& context, const
 }  // namespace
 
 extern const bool kNcclIsBuilt = true;
-extern const char* const kNcclNote = "NCCL between GPUs, one a rank";
+extern const char* const kNcclNote = "NCCL between GPUs, one per rank";
 
 std::unique_ptr<DeviceCommunicator> try_nccl_communicator(const BackendContext& context,
                                                           std::string& refusal) {
   return with_peer_errors([&]() -> std::unique_ptr<DeviceCommunicator> {
-    const NcclInvitation invitation = meet_for_nccl(context);
-    refusal = invitation.refusal;
-    return refusal.empty() ? connect(context, invitation.id) : nullptr;
+    const NcclBootstrap bootstrap = bootstrap_nccl(context);
+    refusal = bootstrap.refusal;
+    return refusal.empty() ? connect(context, bootstrap.id) : nullptr;
   });
 }
 

@@ -1,4 +1,15 @@
 // Spinning, then sleeping on a futex.
+//
+// The gate is a barrier split into two halves: arrive() publishes what this rank wrote and returns
+// the number of its arrival (the phase); wait_for_all(phase) returns once everybody has arrived
+// that often. Between the two a rank can do other work, which a plain barrier would not allow.
+// Phases are never reset; they are compared by signed difference and may wrap around.
+//
+// A waiter first spins, because between ranks at the same point of a step the wait is shorter than
+// falling asleep and waking up. It then sleeps on the other rank's phase word. The wake-up cannot
+// be lost: the sleeper announces itself in `sleepers` before it looks at the phase, the arriving
+// rank raises the phase before it looks at `sleepers`, and both use sequential consistency, so at
+// least one of them sees the other. FUTEX_WAIT itself returns at once if the phase has changed.
 #include "backends/transport/shm/shm_gate.h"
 
 #include <linux/futex.h>

@@ -1,4 +1,16 @@
-// Gradients as products of two thin matrices.
+// PowerSGD: gradients as products of two thin matrices. Method: Vogels, Karimireddy and Jaggi, 2019
+// (arXiv 1905.13727), algorithm 1.
+//
+// A gradient matrix M [rows, columns] is approximated by P Q^T with `rank` columns each. One step
+// of power iteration is enough, because Q starts from the previous step's, and gradients change
+// slowly:
+//   P = M Q, summed over the ranks and orthonormalized;  Q = M^T P, summed over the ranks;
+//   the gradient becomes P Q^T.
+// Both products are linear in M, so that the sum of the ranks' products is the product of the
+// summed M: all-reduces of the thin matrices suffice, and nobody needs another rank's M. What P
+// (M^T P)^T leaves out of a rank's own M is kept in error_ and added to the next gradient (error
+// feedback), without which the dropped directions would never be learned. All ranks compute P and Q
+// with the same operations on the same bits, so that they stay identical.
 #include <algorithm>
 
 #include "engine/averaging/sums/flat_math.h"

@@ -1,4 +1,12 @@
-// The largest elements of each rank, gathered and added in rank order.
+// Top-k: the largest elements of each rank, gathered and added in rank order. Method: Stich,
+// Cordonnier and Jaggi, "Sparsified SGD with memory", 2018; the selection over the whole gradient
+// is that of Lin et al., "Deep gradient compression", 2017.
+//
+// Each rank adds its gradient to what it has not sent so far (error_), sends the k largest elements
+// of the result as values with indices, and keeps the rest for later. The ranks choose different
+// indices, so the messages cannot be summed on the way like dense vectors; an all-gather brings all
+// of them to every rank, which adds them in rank order: the same bits everywhere. The cost grows
+// with the number of ranks, in bytes received.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -2,6 +2,13 @@
 // w, channels] a tap reads at a place, for forward (a place is an output pixel, the map is x) and
 // for backward to the input (a place is a pixel of one class of dx, the map is dy). Filled on the
 // host, passed to kernels by value.
+//
+// A convolution is a matrix product whose left operand has one row per place and one column per
+// pair (tap, channel). im2col writes this matrix to memory, where each element of x appears once
+// per tap, nine times for a 3 x 3 kernel. Here it exists only as an index computation: a kernel
+// that needs the element at (row, column) splits both numbers into coordinates and reads the map
+// directly ("implicit GEMM"). The splitting takes divisions, which FastDivide turns into
+// multiplications.
 #pragma once
 
 #include <cstdint>

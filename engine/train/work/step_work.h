@@ -39,8 +39,8 @@ class StepWork {
   // device.
   virtual StepResults results() = 0;
 
-  // The rest of the engine sees a state in host memory. Where steps work on a copy of it elsewhere,
-  // these bring that here, and what is here there. Cheap where there is none.
+  // The rest of the engine uses the state in host memory. If steps work on a copy in device memory,
+  // to_host() refreshes the host state and to_device() uploads it. Cheap if there is no copy.
   virtual void to_host() {}
   virtual void to_device() {}
 };

@@ -27,7 +27,7 @@ ImagePreparer::ImagePreparer(const Dataset& dataset, Normalization normalization
     if (standard && !(dataset.deviation[c] > 0.0f)) {
       throw ConfigError("channel " + std::to_string(c) + " of data set " + dataset.name +
                         " has deviation " + std::to_string(dataset.deviation[c]) +
-                        ": it cannot be normalised to 1; use unit normalisation");
+                        ": it cannot be normalized to 1; use unit normalization");
     }
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const float unit = static_cast<float>(byte) / 255.0f;

@@ -167,7 +167,7 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   DatasetSplits splits{encode(table, columns, labels, first, rows.train),
                        encode(table, columns, labels, first, rows.test)};
   if (splits.train.shape[2] == 0)
-    throw DataError(path + ": no column beside the label has a value");
+    throw DataError(path + ": no column besides the label has a value");
   return splits;
 }
 

@@ -31,7 +31,7 @@ constexpr std::size_t kCount = 3000;
 void skip_without(int ranks) {
   if (const std::string why = lacking(ranks); !why.empty()) GTEST_SKIP() << why;
 }
-// "NCCL between GPUs, one a rank: NCCL 2.28.9 (/usr/lib/libnccl.so.2)", or what is missing.
+// "NCCL between GPUs, one per rank: NCCL 2.28.9 (/usr/lib/libnccl.so.2)", or what is missing.
 std::string nccl_note() {
   return in_child([] {
     const auto list = backends::list_backends();

@@ -166,9 +166,9 @@ std::vector<Fault> faults_of_connections() {
          a.communicator().barrier();
        },
        {},
-       {{"mismatch: ", "rank 1", "something unknown"},
+       {{"mismatch: ", "rank 1", "unknown call"},
         {"peer: "},
-        {"mismatch: ", "rank 1", "something unknown"}},
+        {"mismatch: ", "rank 1", "unknown call"}},
        5s,
        {"socket"}},
       {"a message cut short",

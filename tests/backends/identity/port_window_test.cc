@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "backends/identity/name_lookup.h"
 #include "backends/identity/join.h"
+#include "backends/identity/name_lookup.h"
 #include "tests/backends/group_harness.h"
 
 namespace {
@@ -125,8 +125,8 @@ TEST(PortWindow, StrangersOnTheFirstPortsArePassedOver) {
   EXPECT_GE(chatty.visits(), 1);
   EXPECT_GE(silent.visits(), 1);
   ASSERT_EQ(notices.size(), 1u);
-  EXPECT_EQ(notices[0], "port " + std::to_string(port) +
-                            " of 127.0.0.1 is taken: meeting on port " + std::to_string(port + 2));
+  EXPECT_EQ(notices[0], "port " + std::to_string(port) + " of 127.0.0.1 is taken: using port " +
+                            std::to_string(port + 2));
 }
 
 TEST(PortWindow, AFullWindowIsSaid) {
@@ -148,9 +148,9 @@ TEST(PortWindow, WithoutRank0TheDeadlineHoldsAndTheStrangerIsNamed) {
     backends::join_store(o);
   });
   EXPECT_LT(Clock::now() - start, 3s);
-  EXPECT_CONTAINS(errors[0], "rank 0 did not come at 127.0.0.1, ports " + std::to_string(port) +
+  EXPECT_CONTAINS(errors[0], "rank 0 did not appear at 127.0.0.1, ports " + std::to_string(port) +
                                  " to " + std::to_string(port + 15));
-  EXPECT_CONTAINS(errors[0], "what listens there does not");
+  EXPECT_CONTAINS(errors[0], "the process listening there does not");
 }
 
 TEST(PortWindow, ADifferentConfigurationOfTheSameJobIsStillAMismatch) {

@@ -258,7 +258,7 @@ TEST(Store, AMissingRankZeroIsNamed) {
     backends::join_store(o);
     ADD_FAILURE();
   } catch (const backends::PeerError& error) {
-    EXPECT_CONTAINS(error.what(), "rank 0 did not come");
+    EXPECT_CONTAINS(error.what(), "rank 0 did not appear");
     EXPECT_CONTAINS(error.what(), "refused");
   }
 }

@@ -173,7 +173,7 @@ TEST(Uneven, AnotherModeInTheMiddleOfAnEpochIsRefused) {
 
 TEST(Uneven, RefusesWhatDoesNotShareOut) {
   EXPECT_NE(refusal(4, {{"uneven", "drop"}, {"batch-size", "10"}})
-                .find("batch-size 10 is no multiple of the world of 4 ranks"),
+                .find("batch-size 10 is not a multiple of the world of 4 ranks"),
             std::string::npos);
   EXPECT_NE(refusal(2, {{"uneven", "drop"}, {"batch-size", "64"}}).find("more than the 60 samples"),
             std::string::npos);

@@ -140,7 +140,7 @@ TEST(StepPhases, ARankThatStaysSlowIsNamedOnceWithWhatItSpendsItsTimeOn) {
   EXPECT_EQ(notices({1.2, 1.2, 1.2}), "");
   EXPECT_EQ(notices({2.5, 1.2, 2.5}), "");
   EXPECT_EQ(notices({2.5, 2.5, 2.5}),
-            "engine: rank 1 is slow: 2.50 times the own work of the other ranks' median a step "
+            "engine: rank 1 is slow: its own work per step is 2.50x the other ranks' median "
             "(data 500.00 ms, forward 1.00 ms, "
             "backward 0.00 ms, update 0.00 ms)\n");
 }

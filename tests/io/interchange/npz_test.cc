@@ -282,7 +282,7 @@ TEST(NpyHeader, BadPrefixesAreRefused) {
                "a .npy header of 4294967295 bytes");
   for (std::size_t length = 0; length < good.size(); ++length)
     EXPECT_NE(fault(zip_of({{"x.npy", good.substr(0, length)}})), "") << length;
-  EXPECT_FAULT(fault(zip_of({{"x.npy", good + "5"}})), "has 5 bytes, its shape and dtype want 4");
+  EXPECT_FAULT(fault(zip_of({{"x.npy", good + "5"}})), "has 5 bytes, its shape and dtype need 4");
 }
 
 TEST(ZipArchive, HostileDirectoriesAreRefused) {
@@ -291,7 +291,7 @@ TEST(ZipArchive, HostileDirectoriesAreRefused) {
       two{{"x.npy", x}, {"y.npy", x}};
   const auto with = [&](const Tricks& tricks) { return fault(zip_of(two, tricks)); };
   EXPECT_EQ(with({}), "");
-  EXPECT_FAULT(with({.comment = "hello"}), "does not stand at the end of the file");
+  EXPECT_FAULT(with({.comment = "hello"}), "is not at the end of the file");
   EXPECT_FAULT(with({.flags = 1}), "is encrypted");
   EXPECT_FAULT(with({.flags = 1 << 5}), "of a kind unknown");
   EXPECT_FAULT(with({.method = 14}), "method 14");

@@ -166,7 +166,7 @@ TEST(Safetensors, OverlapsHolesAndWrongSizesAreRefused) {
   EXPECT_NE(fault(file_of("{" + x("[4]", "[0,4]") + "}", 5)).find("1 bytes after the last tensor"),
             std::string::npos);
   EXPECT_NE(fault(file_of("{" + x("[3]", "[0,4]") + "}", 4))
-                .find("has 4 bytes, its shape and dtype want 3"),
+                .find("has 4 bytes, its shape and dtype need 3"),
             std::string::npos);
   EXPECT_NE(fault(file_of("{" + x("[4294967296,4294967296]", "[0,0]") + "}", 0)).find("overflows"),
             std::string::npos);

@@ -150,7 +150,7 @@ TEST(Flight, DamagedFilesAreOneClearLine) {
   damaged("\"sequence\":1,", "\"sequence\":4000000000,", {"comes after collective 4000000000"});
   damaged("\"state\":\"done\"", "\"state\":\"odd\"", {"collective 0", "state"});
   damaged("\"collectives\":[", "\"other\":[", {"lacks \"collectives\""});
-  damaged("gloo", "\xff\xfe", {"no sound JSON"});
+  damaged("gloo", "\xff\xfe", {"invalid JSON"});
   for (std::size_t length = 0; length + 2 < sound.size(); length += 7) {
     test_support::write_text(path, sound.substr(0, length));
     EXPECT_THROW(read_flight_records(folder.path().string()), io::DataError) << length;
@@ -158,7 +158,7 @@ TEST(Flight, DamagedFilesAreOneClearLine) {
   test_support::write_text(path, std::string(std::size_t{17} << 20, '['));
   expect_refused(folder, {"longer than"});
   test_support::write_text(path, std::string(1 << 20, '['));
-  expect_refused(folder, {"no sound JSON"});
+  expect_refused(folder, {"invalid JSON"});
   test_support::write_text(path, sound);
   Rank(1, 3, 1).write(folder);
   expect_refused(folder, {"of a world of 3", "of 2"});

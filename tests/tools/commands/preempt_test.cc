@@ -109,7 +109,7 @@ TEST_F(Requeue, TellsSlurmOnce) {
   const CommandResult stopped =
       interrupted(folder_ / "run", {"--requeue"}, SIGUSR1, true, slurm(0));
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
-  EXPECT_NE(stopped.err.find("job 4711 is back in the queue"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("job 4711 was requeued"), std::string::npos) << stopped.err;
   EXPECT_EQ(test_support::read_text(folder_ / "told"), "requeue 4711\n");
 }
 

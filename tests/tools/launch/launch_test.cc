@@ -148,7 +148,7 @@ TEST(Output, AReaderThatWentAwayDoesNotStopTheWorkers) {
        test_support::engine_binary()});
   EXPECT_CONTAINS(r.out, "line 1\n");
   EXPECT_TRUE(fs::exists(folder / "done")) << r.err;
-  EXPECT_CONTAINS(r.err, "the workers go on unseen");
+  EXPECT_CONTAINS(r.err, "output of the workers is no longer shown");
 }
 
 TEST(Failure, TheFirstIsNamedLastAndGivesTheCode) {

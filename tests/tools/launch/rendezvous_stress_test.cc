@@ -1,4 +1,4 @@
-// The meeting under pressure: strangers at the door, many starts, many jobs, many ranks; and which
+// The rendezvous under stress: foreign connections, many starts, many jobs, many ranks; and which
 // doors there are.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

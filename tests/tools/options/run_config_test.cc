@@ -300,10 +300,9 @@ TEST(RunConfig, Devices) {
     EXPECT_EQ(tools::resolve_run_config(flags({{"device", device}})).device, device);
   for (const char* list : {"0 0", "0,1,1", "0-2,1", "-1", "0-", "2-1", "x", ",", "0,,1", "0,",
                            "0 none", "1024", "0.5", " "})
-    EXPECT_NE(
-        fault(flags({{"gpu-devices", list}}))
-            .find("expected numbers of devices, each once, as '0 1', '0,1' or '0-3', or none"),
-        std::string::npos)
+    EXPECT_NE(fault(flags({{"gpu-devices", list}}))
+                  .find("expected distinct device numbers, as '0 1', '0,1' or '0-3', or none"),
+              std::string::npos)
         << list;
   for (const char* device :
        {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:01", "cuda:0,1", "cpu:0", "CUDA"})

@@ -207,7 +207,7 @@ std::vector<CommRow> rows_of(const Json& list, const std::string& where) {
 std::vector<CommRow> read_comm_rows(const std::string& path) {
   const Json report = read_json_file(path, kLargestBaseline);
   if (text_member(report, "command", path) != "bench comm")
-    throw io::DataError(path + ": is no report of engine bench comm --format json");
+    throw io::DataError(path + ": is not a report of engine bench comm --format json");
   return rows_of(list_member(report, "rows", path), path);
 }
 

@@ -1,5 +1,5 @@
-// `engine bench kernels`: runs a case on a device: how long it takes, and how far it is from
-// float64; and what the device can do.
+// `engine bench kernels`: measures the time and the error against float64 of a case on a device,
+// and the device's peak rates.
 #pragma once
 
 #include <memory>

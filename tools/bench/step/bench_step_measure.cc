@@ -37,7 +37,7 @@ void invent_data(tools::ConfigValues& values, const std::string& model,
   const models::ModelOptions wanted = models::default_options(model);
   if (wanted.sample_shape.rank() != 3)
     throw UsageError("--model " + model +
-                     " reads tokens, of which there are no made-up ones: give --dataset");
+                     " reads tokens, for which there is no synthetic data: give --dataset");
   const auto set = [&values](const char* name, const std::string& value) {
     values.emplace(name, tools::ConfigValue{value, "bench:default"});
   };

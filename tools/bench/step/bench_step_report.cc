@@ -17,7 +17,8 @@ std::string busy_note(const BenchHeading& heading) {
   const MachineInfo& m = heading.machine;
   if (m.load < 0.5 * m.allowed_cores) return "";
   return "Load " + fixed(m.load, 1) + " on " + std::to_string(m.allowed_cores) +
-         " cores: other programs ran; rows with different numbers of ranks do not compare.\n";
+         " cores: other programs were running; rows with different numbers of ranks are not "
+         "comparable.\n";
 }
 
 }  // namespace
@@ -53,12 +54,11 @@ std::string scaling_text(const BenchHeading& heading, const std::string& mode,
   const bool markdown = format == "md";
   const std::string gap = markdown ? "\n" : "";
   return heading_text(heading) + model + ", " +
-         (mode == "weak" ? "weak scaling: the batch of a rank stays the same"
-                         : "strong scaling: the global batch stays the same") +
+         (mode == "weak" ? "weak scaling: constant batch per rank"
+                         : "strong scaling: constant global batch") +
          "\n" + gap + table_text(lines, {0}, markdown) + gap +
-         "img/s: the whole group's, at the median step. Speed-up: times one rank. Exposed comm.: "
-         "what rank 0 waits for "
-         "averaging.\n" +
+         "img/s: of the whole group, at the median step. Speed-up: relative to one rank. Exposed "
+         "comm.: rank 0's wait for averaging.\n" +
          busy_note(heading);
 }
 
@@ -116,7 +116,7 @@ std::string demos_text(const BenchHeading& heading, const std::string& about,
   if (rows.front().measured < rows.front().iterations)
     text += "~: extrapolated from " + std::to_string(rows.front().measured) + " of " +
             std::to_string(rows.front().iterations) +
-            " iterations (--limit-steps); the first one is left out.\n";
+            " iterations (--limit-steps); the first one is not counted.\n";
   return text + busy_note(heading);
 }
 

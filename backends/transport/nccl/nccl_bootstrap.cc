@@ -1,5 +1,5 @@
-// Who has what, over the store.
-#include "backends/transport/nccl/nccl_meeting.h"
+// Exchanges what each rank has and the communicator id over the store.
+#include "backends/transport/nccl/nccl_bootstrap.h"
 
 #include <unistd.h>
 
@@ -18,16 +18,16 @@
 namespace backends {
 namespace {
 
-// One line each in what a rank tells.
-struct Equipment {
+// Sent to rank 0 as one line per field.
+struct Capabilities {
   std::string missing, version, gpu, host;
 };
 
-std::string to_text(const Equipment& e) {
+std::string to_text(const Capabilities& e) {
   return e.missing + "\n" + e.version + "\n" + e.gpu + "\n" + e.host + "\n";
 }
-Equipment from_text(const std::string& text) {
-  Equipment e;
+Capabilities from_text(const std::string& text) {
+  Capabilities e;
   std::istringstream lines(text);
   for (std::string* each : {&e.missing, &e.version, &e.gpu, &e.host}) std::getline(lines, *each);
   return e;
@@ -38,8 +38,8 @@ std::string one_line(std::string text) {
   return text;
 }
 
-Equipment own_equipment() {
-  Equipment e;
+Capabilities own_capabilities() {
+  Capabilities e;
   e.missing = missing_for_nccl();
   if (e.missing.empty()) e.missing = base::cuda::missing();
   e.missing = one_line(e.missing);
@@ -56,8 +56,8 @@ bool may_share() {
   return text != nullptr && std::string(text) == "1";
 }
 
-// Why not all can be invited; "" if they can.
-std::string refusal_of(const BackendContext& context, const std::vector<Equipment>& all) {
+// Why NCCL cannot be used by all of them; "" if it can.
+std::string refusal_of(const BackendContext& context, const std::vector<Capabilities>& all) {
   const auto name = [&](std::size_t r) { return "rank " + std::to_string(context.members[r]); };
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (!all[r].missing.empty()) return name(r) + " cannot use NCCL: " + all[r].missing;
@@ -68,12 +68,11 @@ std::string refusal_of(const BackendContext& context, const std::vector<Equipmen
     if (version / 100 != first / 100)
       return name(0) + " has NCCL " + nccl_version_text(first) + ", " + name(r) + " " +
              nccl_version_text(version) +
-             ": install one version everywhere, or name it by ENGINE_NCCL_LIBRARY";
+             ": install one version everywhere, or select it with ENGINE_NCCL_LIBRARY";
     for (std::size_t other = 0; other < r && !may_share(); ++other) {
       if (all[other].gpu == all[r].gpu)
         return name(other) + " and " + name(r) + " use one GPU (" + all[r].host +
-               "), and NCCL joins ranks with a GPU each: give each its own (--device), or use "
-               "staged";
+               "), but NCCL needs one GPU per rank: give each its own (--device), or use staged";
     }
   }
   return "";
@@ -87,45 +86,44 @@ void pretend_to_be_a_host(const BackendContext& context) {
       setenv("NCCL_HOSTID", (host_name() + "-" + std::to_string(getpid())).c_str(), 1);
     if (context.rank == 0 && context.notice)
       context.notice(
-          "ENGINE_ALLOW_SHARED_GPU=1: ranks may share a GPU; NCCL takes them for hosts and goes "
-          "through the network: "
-          "for tests of correctness, not of speed");
+          "ENGINE_ALLOW_SHARED_GPU=1: ranks may share a GPU; NCCL treats them as separate hosts "
+          "and uses the network: for tests of correctness, not of speed");
   });
 }
 
 }  // namespace
 
-NcclInvitation meet_for_nccl(const BackendContext& context) {
-  const Equipment own = own_equipment();
+NcclBootstrap bootstrap_nccl(const BackendContext& context) {
+  const Capabilities own = own_capabilities();
   if (own.missing.empty() && may_share()) pretend_to_be_a_host(context);
   const std::string key = context.prefix + "/nccl";
-  NcclInvitation invitation;
+  NcclBootstrap bootstrap;
   if (context.rank != 0) {
     context.store.set(key + "/" + std::to_string(context.rank), to_text(own));
     const std::string answer = context.store.get(key, context.timeout);
     if (!answer.empty() && answer[0] == '-') {
-      invitation.refusal = answer.substr(1);
+      bootstrap.refusal = answer.substr(1);
       wait_until_all_know(context.store, key, context.rank, context.world_size);
-    } else if (answer.size() == 1 + sizeof invitation.id) {
-      std::memcpy(&invitation.id, answer.data() + 1, sizeof invitation.id);
+    } else if (answer.size() == 1 + sizeof bootstrap.id) {
+      std::memcpy(&bootstrap.id, answer.data() + 1, sizeof bootstrap.id);
     } else {
       throw PeerError("NCCL's id came as " + std::to_string(answer.size()) + " bytes, expected " +
-                      std::to_string(1 + sizeof invitation.id));
+                      std::to_string(1 + sizeof bootstrap.id));
     }
-    return invitation;
+    return bootstrap;
   }
-  std::vector<Equipment> all{own};
+  std::vector<Capabilities> all{own};
   for (int r = 1; r < context.world_size; ++r)
     all.push_back(from_text(context.store.get(key + "/" + std::to_string(r), context.timeout)));
-  invitation.refusal = refusal_of(context, all);
-  std::string answer = "-" + invitation.refusal;
-  if (invitation.refusal.empty()) {
-    check_nccl(nccl_library().ncclGetUniqueId(&invitation.id), "ncclGetUniqueId");
-    answer = "+" + std::string(reinterpret_cast<const char*>(&invitation.id), sizeof invitation.id);
+  bootstrap.refusal = refusal_of(context, all);
+  std::string answer = "-" + bootstrap.refusal;
+  if (bootstrap.refusal.empty()) {
+    check_nccl(nccl_library().ncclGetUniqueId(&bootstrap.id), "ncclGetUniqueId");
+    answer = "+" + std::string(reinterpret_cast<const char*>(&bootstrap.id), sizeof bootstrap.id);
   }
   context.store.set(key, answer);
-  if (!invitation.refusal.empty()) wait_until_all_know(context.store, key, 0, context.world_size);
-  return invitation;
+  if (!bootstrap.refusal.empty()) wait_until_all_know(context.store, key, 0, context.world_size);
+  return bootstrap;
 }
 
 void wait_until_all_know(Store& store, const std::string& key, int rank, int world_size) noexcept {

@@ -1,5 +1,5 @@
 // Softmax, top-k, one counter-based random number a token.
-#include "tools/session/token_choice.h"
+#include "tools/session/token_sampling.h"
 
 #include <algorithm>
 #include <cmath>
@@ -39,26 +39,26 @@ std::string shown(std::string_view character) {
 
 }  // namespace
 
-std::int32_t choose_token(std::span<const double> logits, const TokenChoice& choice,
+std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options,
                           std::uint64_t place) {
   for (const double logit : logits)
     if (!std::isfinite(logit))
       throw io::DataError(
-          "the model's output is not a number: its weights are damaged or diverged");
+          "the model's output is not finite: its weights are damaged or training diverged");
   const auto largest = std::max_element(logits.begin(), logits.end());
-  if (choice.temperature == 0) return static_cast<std::int32_t>(largest - logits.begin());
+  if (options.temperature == 0) return static_cast<std::int32_t>(largest - logits.begin());
   double least = -std::numeric_limits<double>::infinity();
-  if (choice.top_k > 0 && choice.top_k < static_cast<std::int64_t>(logits.size())) {
+  if (options.top_k > 0 && options.top_k < static_cast<std::int64_t>(logits.size())) {
     std::vector<double> sorted(logits.begin(), logits.end());
-    const auto kth = sorted.begin() + static_cast<std::ptrdiff_t>(choice.top_k) - 1;
+    const auto kth = sorted.begin() + static_cast<std::ptrdiff_t>(options.top_k) - 1;
     std::nth_element(sorted.begin(), kth, sorted.end(), std::greater<>());
     least = *kth;
   }
   std::vector<double> sums(logits.size());
   double sum = 0;
   for (std::size_t i = 0; i < logits.size(); ++i)
-    sums[i] = sum += logits[i] < least ? 0 : std::exp((logits[i] - *largest) / choice.temperature);
-  const double drawn = uniform(choice.seed, place) * sum;
+    sums[i] = sum += logits[i] < least ? 0 : std::exp((logits[i] - *largest) / options.temperature);
+  const double drawn = uniform(options.seed, place) * sum;
   const auto found = std::upper_bound(sums.begin(), sums.end(),
                                       drawn);  // the first sum above it: never one without a chance
   if (found != sums.end()) return static_cast<std::int32_t>(found - sums.begin());

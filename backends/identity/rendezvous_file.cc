@@ -1,5 +1,5 @@
 // Reading, publishing and removing the rendezvous file.
-#include "backends/identity/meeting_file.h"
+#include "backends/identity/rendezvous_file.h"
 
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kFirstLine = "engine rendezvous 1";
 
-std::string write_meeting(const Meeting& m) {
+std::string to_text(const Rendezvous& m) {
   std::ostringstream out;
   out << kFirstLine << "\nat " << to_string(m.endpoint) << "\nnonce " << m.nonce << "\nsecret "
       << m.secret_hex << "\npid " << m.pid << ' ' << m.start_time << "\nhost " << m.host << ' '
@@ -36,14 +36,14 @@ void take_away(const std::string& path, const std::string& nonce) {
                              std::strerror(errno));
   }
   std::string reason;
-  const std::optional<Meeting> taken = read_meeting(aside, reason);
+  const std::optional<Rendezvous> taken = read_rendezvous(aside, reason);
   if (!taken || taken->nonce != nonce) (void)!link(aside.c_str(), path.c_str());
   unlink(aside.c_str());
 }
 
 }  // namespace
 
-std::optional<Meeting> read_meeting(const std::string& path, std::string& reason) {
+std::optional<Rendezvous> read_rendezvous(const std::string& path, std::string& reason) {
   std::string text;
   if (!read_private_file(path, text)) {
     reason = absent(path);
@@ -52,7 +52,7 @@ std::optional<Meeting> read_meeting(const std::string& path, std::string& reason
   reason = path + " is not a rendezvous file of this program";
   std::istringstream in(text);
   std::string line, word, at, end;
-  Meeting m;
+  Rendezvous m;
   if (!std::getline(in, line) || line != kFirstLine) return std::nullopt;
   in >> word >> at >> word >> m.nonce >> word >> m.secret_hex >> word >> m.pid >> m.start_time >>
       word >> m.host >> m.host_id >> end;
@@ -65,23 +65,24 @@ std::optional<Meeting> read_meeting(const std::string& path, std::string& reason
   return m;
 }
 
-bool is_certainly_dead(const Meeting& meeting) {
+bool is_certainly_dead(const Rendezvous& rendezvous) {
   // Another network namespace may be another container, with pids of its own.
-  return meeting.host_id == host_id() && process_start_time(meeting.pid) != meeting.start_time;
+  return rendezvous.host_id == host_id() &&
+         process_start_time(rendezvous.pid) != rendezvous.start_time;
 }
 
-MeetingFile::MeetingFile(std::string path, const Meeting& meeting,
-                         const std::function<bool(const Meeting&)>& answers,
-                         const std::function<void(const std::string&)>& notice)
-    : path_(std::move(path)), nonce_(meeting.nonce), owner_pid_(getpid()) {
-  const std::string text = write_meeting(meeting);
+RendezvousFile::RendezvousFile(std::string path, const Rendezvous& rendezvous,
+                               const std::function<bool(const Rendezvous&)>& answers,
+                               const std::function<void(const std::string&)>& notice)
+    : path_(std::move(path)), nonce_(rendezvous.nonce), owner_pid_(getpid()) {
+  const std::string text = to_text(rendezvous);
   for (int attempt = 0; attempt < 10; ++attempt) {
     if (publish_private_file(path_, text, Publish::kCreate)) return;
     if (errno != EEXIST)
       throw ConfigurationError("cannot write the rendezvous file " + path_ + ": " +
                                std::strerror(errno));
     std::string reason;
-    const std::optional<Meeting> old = read_meeting(path_, reason);
+    const std::optional<Rendezvous> old = read_rendezvous(path_, reason);
     if (!old) {
       if (reason == absent(path_)) continue;  // its run has just ended
       throw ConfigurationError(reason + ": not replacing it; remove it or name another file");
@@ -97,14 +98,14 @@ MeetingFile::MeetingFile(std::string path, const Meeting& meeting,
     take_away(path_, old->nonce);
   }
   throw PeerError("rendezvous file " + path_ +
-                  " is contended: other jobs come and go there; give each job a file of its own");
+                  " is used by several jobs at once; give each job a file of its own");
 }
 
-MeetingFile::~MeetingFile() {
+RendezvousFile::~RendezvousFile() {
   if (getpid() != owner_pid_) return;  // a forked child
   try {
     std::string reason;
-    const std::optional<Meeting> now = read_meeting(path_, reason);
+    const std::optional<Rendezvous> now = read_rendezvous(path_, reason);
     if (now && now->nonce == nonce_) unlink(path_.c_str());
   } catch (const Error&) {
     // Somebody else's by now.

@@ -1,5 +1,5 @@
-// Before NCCL is asked: all ranks tell rank 0 of the communicator what they have, and it invites
-// all or none.
+// Before NCCL is initialized: all ranks report their library, version and GPU to rank 0 of the
+// communicator, which distributes NCCL's unique id to all of them or the same refusal to all.
 #pragma once
 
 #include <nccl.h>
@@ -10,15 +10,15 @@
 
 namespace backends {
 
-struct NcclInvitation {
+struct NcclBootstrap {
   ncclUniqueId id{};
-  std::string refusal;  // equal on all ranks; "": all are invited
+  std::string refusal;  // equal on all ranks; "": id is valid
 };
 
 // Collective over the ranks of the context. Refused where a rank has no NCCL or no device, where
 // versions of the library differ in more than the last number, or where two ranks use one GPU and
 // ENGINE_ALLOW_SHARED_GPU is not 1. Throws PeerError.
-NcclInvitation meet_for_nccl(const BackendContext& context);
+NcclBootstrap bootstrap_nccl(const BackendContext& context);
 
 // Collective, before an error that all ranks have read from the store under `key`: whoever throws
 // it may end its group, and the others would hear of that first. Waits for a few seconds at most.

@@ -11,7 +11,7 @@
 
 namespace backends {
 
-struct Meeting {
+struct Rendezvous {
   Endpoint endpoint;
   std::string nonce;  // names the run; part of the job id of the handshake
   std::string secret_hex;
@@ -22,22 +22,23 @@ struct Meeting {
 
 // Empty when there is no file or it is not one of ours (`reason` says which). Throws
 // AuthenticationError when others may read or write it.
-[[nodiscard]] std::optional<Meeting> read_meeting(const std::string& path, std::string& reason);
+[[nodiscard]] std::optional<Rendezvous> read_rendezvous(const std::string& path,
+                                                        std::string& reason);
 // True when its rank 0 certainly no longer runs (same host, no such process).
-[[nodiscard]] bool is_certainly_dead(const Meeting& meeting);
+[[nodiscard]] bool is_certainly_dead(const Rendezvous& rendezvous);
 
 // Rank 0's hold on the file: published at construction, removed at destruction if it is still this
 // run's.
-class MeetingFile {
+class RendezvousFile {
  public:
   // A file of a run that is gone is replaced, with a notice; one of a run that answers (`answers`)
   // is a PeerError.
-  MeetingFile(std::string path, const Meeting& meeting,
-              const std::function<bool(const Meeting&)>& answers,
-              const std::function<void(const std::string&)>& notice);
-  ~MeetingFile();
-  MeetingFile(const MeetingFile&) = delete;
-  MeetingFile& operator=(const MeetingFile&) = delete;
+  RendezvousFile(std::string path, const Rendezvous& rendezvous,
+                 const std::function<bool(const Rendezvous&)>& answers,
+                 const std::function<void(const std::string&)>& notice);
+  ~RendezvousFile();
+  RendezvousFile(const RendezvousFile&) = delete;
+  RendezvousFile& operator=(const RendezvousFile&) = delete;
 
  private:
   std::string path_, nonce_;

@@ -1,4 +1,4 @@
-// Which token comes next: drawn from a model's logits, the same for the same seed.
+// Sampling of the next token from a model's logits, reproducible by its seed.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,16 @@
 
 namespace tools {
 
-struct TokenChoice {
+struct SamplingOptions {
   double temperature = 1;  // logits are divided by it; 0: always the first of the largest logits
-  std::int64_t top_k =
-      0;  // only the k largest logits (and what equals the k-th) have a chance; 0: all
+  std::int64_t top_k = 0;  // sample from the k largest logits and ties with the k-th; 0: from all
   std::uint64_t seed = 0;
 };
 
-// The token at `place` of the text: depends on the logits, the choice and the place alone. Softmax
-// and drawing in double. Throws io::DataError for logits that are no finite numbers. REQUIRES: not
-// empty.
-std::int32_t choose_token(std::span<const double> logits, const TokenChoice& choice,
+// The token at position `place` of the text; depends on the logits, the options and the place
+// alone. Softmax and sampling use double. Throws io::DataError for logits that are not finite.
+// REQUIRES: not empty.
+std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options,
                           std::uint64_t place);
 
 // Ids of the bytes of `text` in `vocabulary` (the bytes in the order of their ids). Throws
