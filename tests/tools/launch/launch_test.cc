@@ -195,7 +195,7 @@ TEST(Failure, SurvivorsThatIgnoreTermAreKilled) {
   EXPECT_EQ(r.exit_code, 3) << r.err;
   EXPECT_GT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
   EXPECT_FALSE(test_support::is_past(start, std::chrono::seconds(9)));
-  EXPECT_TRUE(test_support::processes_with(mark).empty());
+  EXPECT_TRUE(test_support::eventually([&] { return test_support::processes_with(mark).empty(); }));
 }
 
 TEST(Restart, CountsAndStops) {
