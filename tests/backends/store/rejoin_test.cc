@@ -18,7 +18,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/host_identity.h"
-#include "backends/store/join.h"
+#include "backends/identity/join.h"
 #include "tests/backends/group_harness.h"
 
 namespace {
