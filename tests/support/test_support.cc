@@ -17,6 +17,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "tests/support/deadline.h"
+
 namespace test_support {
 namespace {
 
@@ -75,16 +77,14 @@ CommandResult run_command(const std::vector<std::string>& argv,
   close(out[1]);
   close(err[1]);
   CommandResult result;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  const auto start = std::chrono::steady_clock::now();
+  const std::chrono::milliseconds patience(timeout_ms);
   pollfd fds[2] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}};
   std::string* sinks[2] = {&result.out, &result.err};
   bool late = false;
   while (!late && (fds[0].fd >= 0 || fds[1].fd >= 0)) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-                          deadline - std::chrono::steady_clock::now())
-                          .count();
-    late = left <= 0;
-    poll(fds, 2, late ? 0 : static_cast<int>(left));
+    late = is_past(start, patience);
+    poll(fds, 2, late ? 0 : 200);
     for (int i = 0; i < 2; ++i) {
       if (fds[i].fd < 0 || fds[i].revents == 0) continue;
       char buffer[4096];

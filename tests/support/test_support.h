@@ -35,7 +35,7 @@ struct CommandResult {
   std::string out, err;
 };
 // Runs argv[0] with its arguments (no shell) and the given variables added to the environment;
-// kills it at the deadline.
+// kills it when `timeout_ms`, scaled as in deadline.h, have passed.
 CommandResult run_command(const std::vector<std::string>& argv,
                           const std::map<std::string, std::string>& environment = {},
                           int timeout_ms = 60'000);

@@ -14,7 +14,8 @@ using namespace std::chrono_literals;
 using backends::GroupOptions;
 using backends::ReduceOp;
 using base::DType;
-using fault_stage::kHeartbeatMs;
+using fault_stage::heartbeat;
+using test_support::pause;
 
 const auto kWork = [](Actor& a) {
   a.join();
@@ -27,7 +28,7 @@ std::function<void(Actor&)> working_while(const std::function<void(Actor&)>& dee
     std::thread doer;
     if (a.who() == 1) {
       doer = std::thread([&a, deed] {
-        std::this_thread::sleep_for(300ms);
+        pause(300ms);
         deed(a);
       });
     }
@@ -46,7 +47,7 @@ std::function<void(Actor&)> calling(
   return [call](Actor& a) {
     a.join();
     a.communicator().barrier();
-    std::this_thread::sleep_for(200ms);  // until all are out of it
+    pause(200ms);  // until all are out of it
     call(a.communicator(), a.who() == 1);
     for (int i = 0; i < 3; ++i)
       a.communicator().barrier();  // who did not notice in the call itself, does here
@@ -69,20 +70,19 @@ std::vector<Fault> faults_of_processes() {
        [](Stage& s) { s.strike(0, SIGKILL); },
        {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
        2s},
-      {"frozen", 3, kWork, [](Stage& s) { s.strike(1, SIGSTOP); }, named,
-       3 * kHeartbeatMs * 1ms + 1s},
+      {"frozen", 3, kWork, [](Stage& s) { s.strike(1, SIGSTOP); }, named, 2s},
       {"frozen: rank 0",
        3,
        kWork,
        [](Stage& s) { s.strike(0, SIGSTOP); },
        {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
-       3 * kHeartbeatMs * 1ms + 1s},
+       2s},
       {"paused for a heartbeat",
        3,
        work_a_while,
        [](Stage& s) {
          s.strike(1, SIGSTOP);
-         std::this_thread::sleep_for(kHeartbeatMs * 1ms);
+         std::this_thread::sleep_for(heartbeat());
          s.strike(1, SIGCONT);
        },
        {{"done"}, {"done"}, {"done"}},
@@ -93,7 +93,7 @@ std::vector<Fault> faults_of_processes() {
          a.join();
          if (a.who() == 1) {
            a.group().set_activity("reading data");
-           std::this_thread::sleep_for(300ms);
+           pause(300ms);
            return;
          }
          a.work();
@@ -106,9 +106,9 @@ std::vector<Fault> faults_of_processes() {
        3,
        [](Actor& a) {
          GroupOptions o = a.options(a.who());
-         o.timeout_ms = 1000;
+         o.timeout_ms = test_support::deadline_ms(1000);
          a.join(o);
-         if (a.who() == 1) std::this_thread::sleep_for(4s);
+         if (a.who() == 1) pause(4s);
          if (a.who() != 1) a.communicator().barrier();
        },
        {},
@@ -124,7 +124,7 @@ std::vector<Fault> faults_of_processes() {
          a.join();
          std::vector<float> data(1'000'000, 1.f);
          for (int i = 0; i < 4; ++i) {
-           if (a.who() == 1) std::this_thread::sleep_for(2 * kHeartbeatMs * 1ms);
+           if (a.who() == 1) std::this_thread::sleep_for(2 * heartbeat());
            a.communicator().all_reduce(data.data(), data.size(), DType::kF32, ReduceOp::kMax);
          }
          a.leave();
@@ -156,11 +156,11 @@ std::vector<Fault> faults_of_connections() {
        [](Actor& a) {
          a.join();
          a.communicator().barrier();
-         std::this_thread::sleep_for(200ms);
+         pause(200ms);
          if (a.who() == 1) {
            const std::string noise(100, '!');
            each_connection(a, [&](int fd) { send(fd, noise.data(), noise.size(), MSG_NOSIGNAL); });
-           std::this_thread::sleep_for(500ms);
+           pause(500ms);
          }
          a.communicator().barrier();
          a.communicator().barrier();
@@ -176,7 +176,7 @@ std::vector<Fault> faults_of_connections() {
        [](Actor& a) {
          a.join();
          a.communicator().barrier();
-         std::this_thread::sleep_for(200ms);
+         pause(200ms);
          if (a.who() == 1) {
            each_connection(a, [&](int fd) { send(fd, "12345", 5, MSG_NOSIGNAL); });
            _exit(0);

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "backends/backend_error.h"
+#include "tests/support/deadline.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -127,7 +128,7 @@ TEST(Hostlist, BombsAreRefusedAtOnce) {
   EXPECT_NE(expanded("x," + std::string(240, 'a') + "[000000000000000001]").find("position 3"),
             std::string::npos);
   EXPECT_EQ(expanded(std::string(253, 'a')).size(), 253u);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_FALSE(test_support::is_past(start, std::chrono::seconds(5)));
 }
 
 }  // namespace
