@@ -47,10 +47,8 @@ engine::Graph build_graph(const tools::RunConfig& config, const io::Dataset& dat
 
 std::unique_ptr<engine::Optimizer> make_optimizer(const tools::RunConfig& config,
                                                   const engine::FlatBuffer& values) {
-  if (config.optimizer == "adamw")
-    return engine::make_adamw(
-        {config.adam_beta1, config.adam_beta2, config.adam_eps, config.weight_decay}, values);
-  return engine::make_sgd({config.momentum, config.weight_decay, config.nesterov}, values);
+  const engine::OptimizerSpec& spec = *engine::find_optimizer(config.optimizer);
+  return spec.make(spec, {config.optimizer_settings, values, {}});
 }
 
 engine::LearningRate make_learning_rate(const tools::RunConfig& config, int world_size,
