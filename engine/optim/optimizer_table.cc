@@ -5,10 +5,10 @@
 
 namespace engine {
 
-extern const OptimizerSpec kSgdSpec, kAdamwSpec;
+extern const OptimizerSpec kSgdSpec, kAdamwSpec, kLionSpec;
 
 std::span<const OptimizerSpec* const> optimizers() {
-  static const OptimizerSpec* const kAll[] = {&kSgdSpec, &kAdamwSpec};
+  static const OptimizerSpec* const kAll[] = {&kSgdSpec, &kAdamwSpec, &kLionSpec};
   return kAll;
 }
 

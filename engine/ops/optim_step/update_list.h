@@ -13,6 +13,7 @@
 #pragma once
 
 #include "engine/ops/optim_step/adamw_update.h"
+#include "engine/ops/optim_step/lion_update.h"
 #include "engine/ops/optim_step/sgd_update.h"
 
 namespace engine::ops {
@@ -20,6 +21,6 @@ namespace engine::ops {
 template <class... Steps>
 struct StepList {};
 
-using UpdateSteps = StepList<SgdUpdate<false>, SgdUpdate<true>, AdamwStep>;
+using UpdateSteps = StepList<SgdUpdate<false>, SgdUpdate<true>, AdamwStep, LionStep>;
 
 }  // namespace engine::ops
