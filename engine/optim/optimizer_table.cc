@@ -5,10 +5,10 @@
 
 namespace engine {
 
-extern const OptimizerSpec kSgdSpec, kAdamwSpec, kLionSpec;
+extern const OptimizerSpec kSgdSpec, kAdamwSpec, kLionSpec, kMuonSpec;
 
 std::span<const OptimizerSpec* const> optimizers() {
-  static const OptimizerSpec* const kAll[] = {&kSgdSpec, &kAdamwSpec, &kLionSpec};
+  static const OptimizerSpec* const kAll[] = {&kSgdSpec, &kAdamwSpec, &kLionSpec, &kMuonSpec};
   return kAll;
 }
 

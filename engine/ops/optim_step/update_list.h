@@ -14,6 +14,7 @@
 
 #include "engine/ops/optim_step/adamw_update.h"
 #include "engine/ops/optim_step/lion_update.h"
+#include "engine/ops/optim_step/muon_update.h"
 #include "engine/ops/optim_step/sgd_update.h"
 
 namespace engine::ops {
@@ -21,6 +22,7 @@ namespace engine::ops {
 template <class... Steps>
 struct StepList {};
 
-using UpdateSteps = StepList<SgdUpdate<false>, SgdUpdate<true>, AdamwStep, LionStep>;
+using UpdateSteps = StepList<SgdUpdate<false>, SgdUpdate<true>, AdamwStep, LionStep,
+                             MuonMomentumStep, MuonApplyStep>;
 
 }  // namespace engine::ops
