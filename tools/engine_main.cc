@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "tools/commands/command.h"
+#include "io/base/nearest.h"
 #include "tools/options/option_table.h"
 #include "tools/report/exit_codes.h"
 

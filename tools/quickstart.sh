@@ -5,7 +5,7 @@
 #   --no-install  take the packages as they are
 # Needs root or sudo for the packages; writes below build/ only. Run again, it does only what is not done yet.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/scripts/lib.sh"
 
 install=yes
 while [ $# -gt 0 ]; do

@@ -13,7 +13,7 @@
 #include "backends/flight_recorder.h"
 #include "backends/group.h"
 #include "backends/identity/host_identity.h"
-#include "backends/store/join.h"
+#include "backends/identity/join.h"
 #include "backends/transport/single/single_communicator.h"
 
 namespace backends {

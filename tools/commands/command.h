@@ -1,13 +1,11 @@
 // The commands of the program.
 #pragma once
 
-#include <string>
 #include <vector>
 
-namespace tools {
+#include "tools/options/command_line.h"
 
-// Arguments after the command's name. Returns the exit code; throws what exit_code_of() knows.
-using Arguments = std::vector<std::string>;
+namespace tools {
 
 int train_command(const Arguments& arguments);
 int launch_command(const Arguments& arguments);

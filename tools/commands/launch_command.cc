@@ -15,8 +15,9 @@
 namespace tools {
 
 int launch_command(const Arguments& arguments) {
-  const std::optional<LaunchOptions> options = parse_launch_options(arguments);
+  std::optional<LaunchOptions> options = parse_launch_options(arguments);
   if (!options) return kExitOk;
+  for (const Command& command : commands()) options->own_commands.emplace_back(command.name);
   if (!options->directory.empty() && chdir(options->directory.c_str()) != 0)
     throw io::ConfigError("cannot change to the folder " + options->directory + " on this host: " +
                           std::strerror(errno) + "; expected the same folder on every host");

@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "tools/commands/command.h"
+#include "tools/options/command_line.h"
 
 namespace tools {
 
 struct LaunchOptions {
+  std::vector<std::string>
+      own_commands;  // "train", ...: what the program itself can run as a worker
   int nnodes = 1;
   std::string nproc_per_node;  // "4", "gpu", "cpu", "auto"; "" = not said
   std::optional<int> node_rank;

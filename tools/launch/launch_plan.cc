@@ -150,9 +150,8 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
   if (!options.rdzv_id.empty()) check_run_id(options.rdzv_id);
   plan.run_id = options.rdzv_id.empty() ? fresh_run_id() : options.rdzv_id;
   plan.common_run_id = plan.nnodes == 1 || !options.rdzv_id.empty();
-  const auto& all = commands();
-  plan.own_command = std::any_of(
-      all.begin(), all.end(), [&](const Command& c) { return options.command.front() == c.name; });
+  plan.own_command = std::find(options.own_commands.begin(), options.own_commands.end(),
+                               options.command.front()) != options.own_commands.end();
   choose_meeting(plan, options);
   return plan;
 }

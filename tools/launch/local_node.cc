@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "io/base/nearest.h"
 #include "tools/options/option_table.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -38,10 +39,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-std::string find_program(const std::string& name) {
-  std::vector<std::string> own;
-  for (const Command& c : commands()) own.emplace_back(c.name);
-  const std::string near = base::nearest_name(name, own);
+std::string find_program(const std::string& name, const std::vector<std::string>& own_commands) {
+  const std::string near = base::nearest_name(name, own_commands);
   const std::string advice = name.ends_with(".py") ? ": write python " + name
                              : !near.empty()       ? ": did you mean '" + near + "'?"
                                              : ": expected train ... or a program that can be run";
@@ -70,7 +69,8 @@ LocalNode::LocalNode(const LaunchOptions& options, LaunchPlan plan, GuardProcess
       guard_(guard),
       inbox_(inbox),
       logs_(options_, plan_) {
-  program_ = plan_.own_command ? "/proc/self/exe" : find_program(options_.command.front());
+  program_ = plan_.own_command ? "/proc/self/exe"
+                               : find_program(options_.command.front(), options_.own_commands);
   prepare_meeting();
   // A job of one node needs nobody else's key; several nodes share a file, or the user's own key.
   const bool given = is_set("ENGINE_SECRET_FILE") || is_set("ENGINE_SECRET");

@@ -45,6 +45,6 @@ class LocalNode {
 };
 
 // The file that runs `name`, as execvp finds it. Throws UsageError when there is none.
-std::string find_program(const std::string& name);
+std::string find_program(const std::string& name, const std::vector<std::string>& own_commands);
 
 }  // namespace tools

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "io/base/nearest.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {

@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "tools/commands/command.h"
 #include "tools/options/option_table.h"
 
 namespace tools {
+
+// Arguments after the command's name. Returns the exit code; throws what exit_code_of() knows.
+using Arguments = std::vector<std::string>;
 
 // Parses `arguments` with `app`. --flag_name is read as --flag-name. Prints help and returns false
 // for --help. Throws UsageError for an unknown option (with the nearest name), a missing value, or

@@ -9,6 +9,7 @@
 #include <toml++/toml.h>
 
 #include "io/base/io_error.h"
+#include "io/base/nearest.h"
 #include "io/base/text_format.h"
 #include "tools/options/option_table.h"
 #include "tools/options/value_text.h"
@@ -163,7 +164,7 @@ std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node
                              type == Type::kInterval || type == Type::kDevices))
     return std::to_string(integer->get());
   if (const auto* real = node.as_floating_point(); real != nullptr && type == Type::kReal)
-    return shortest_text(real->get());
+    return io::shortest_text(real->get());
   if (const auto* flag = node.as_boolean(); flag != nullptr && type == Type::kFlag)
     return flag->get() ? "true" : "false";
   if (const auto* array = node.as_array();

@@ -182,7 +182,7 @@ double ValueReader::real(const char* name, double low, double high, double unset
 double ValueReader::positive(const char* name, double high, double unset) const {
   using Limits = std::numeric_limits<double>;
   const double value = real(name, Limits::min(), Limits::max(), unset, "a number above 0");
-  if (value > high) refuse(name, "at most " + shortest_text(high));
+  if (value > high) refuse(name, "at most " + io::shortest_text(high));
   return value;
 }
 

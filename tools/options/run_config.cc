@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "io/base/io_error.h"
+#include "io/base/nearest.h"
 #include "tools/options/compute_options.h"
 #include "tools/options/optimizer_options.h"
 #include "tools/options/option_rules.h"

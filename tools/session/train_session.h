@@ -8,8 +8,8 @@
 
 #include "backends/group.h"
 #include "engine/train/trainer.h"
-#include "io/data/loader/augmentation.h"
 #include "io/data/sources/dataset.h"
+#include "io/data/sources/images/augmentation.h"
 #include "tools/options/run_config.h"
 
 namespace tools {

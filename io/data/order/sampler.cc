@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "io/base/io_error.h"
+#include "io/base/split_mix.h"
 #include "io/data/order/epoch_order.h"
-#include "io/data/order/split_mix.h"
 
 namespace io {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
-#include "io/data/order/split_mix.h"
+#include "io/base/split_mix.h"
 #include "io/data/sources/csv_columns.h"
 #include "io/data/sources/csv_table.h"
 #include "io/data/sources/data_file.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "io/data/order/split_mix.h"
+#include "io/base/split_mix.h"
 
 namespace io {
 

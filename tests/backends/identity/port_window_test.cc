@@ -12,7 +12,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/name_lookup.h"
-#include "backends/store/join.h"
+#include "backends/identity/join.h"
 #include "tests/backends/group_harness.h"
 
 namespace {

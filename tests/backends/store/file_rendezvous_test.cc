@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "backends/store/join.h"
+#include "backends/identity/join.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/test_support.h"
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
-#include "backends/store/join.h"
+#include "backends/identity/join.h"
 #include "tests/backends/group_harness.h"
 
 namespace {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "io/base/io_error.h"
+#include "io/base/nearest.h"
 #include "tests/support/test_support.h"
 #include "tools/options/run_config.h"
 

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "io/base/io_error.h"
-#include "io/data/loader/augmentation.h"
 #include "io/data/sources/data_file.h"
 #include "io/data/sources/image_source.h"
+#include "io/data/sources/images/augmentation.h"
 #include "io/data/sources/images/image_decoder.h"
 #include "io/data/sources/images/resample.h"
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "io/base/io_error.h"
-#include "io/data/order/split_mix.h"
+#include "io/base/split_mix.h"
 #include "io/data/sources/csv_columns.h"
 #include "io/data/sources/csv_table.h"
 #include "tests/support/test_support.h"

@@ -1,5 +1,5 @@
 // Draws what happens to a training image.
-#include "io/data/loader/augmentation.h"
+#include "io/data/sources/images/augmentation.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Meeting: rank 0 opens the store, every rank connects and waits for the others.
-#include "backends/store/join.h"
+#include "backends/identity/join.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // Reading, publishing and removing the rendezvous file.
-#include "backends/store/meeting_file.h"
+#include "backends/identity/meeting_file.h"
 
 #include <unistd.h>
 

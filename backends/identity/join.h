@@ -5,7 +5,7 @@
 #include <string>
 
 #include "backends/group.h"
-#include "backends/store/meeting_file.h"
+#include "backends/identity/meeting_file.h"
 #include "backends/store/store_client.h"
 #include "backends/store/store_server.h"
 
