@@ -192,6 +192,25 @@ TEST_F(DeviceStep, AdamwHasTheCpusBits) {
   check_adamw<f16>();
 }
 
+TEST_F(DeviceStep, LionHasTheCpusBits) {
+  const LionStep s{.weight_decay = 0.1};
+  for (const Sizes& sizes : kSizes)
+    expect_the_cpus_bits<bf16>(
+        sizes,
+        [&](KernelContext& context, double lr, const StepControl& control, TensorView gradient,
+            Pair& p) {
+          LionStep step = s;
+          step.set({lr, control.gradient_scale, control.applied_steps});
+          const TensorView moment[] = {p.a.view()};
+          update(context, step, gradient, moment, p.value.view());
+        },
+        [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
+            TensorView gradient, const Pair& p, TensorView half) {
+          const TensorView moment[] = {p.at(p.device_a)};
+          update(context, s, numbers, control, gradient, moment, p.at(p.device_value), half);
+        });
+}
+
 // find_overflow() and settle_step() on `gradients`, from a control of this scale.
 StepControl finished(const LossScaleRule& rule, Operand<float>& gradients, double max_norm,
                      float scale) {
