@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <sstream>
 
 #include "engine/ops/common/cpu_dispatch.h"
@@ -84,37 +86,58 @@ class Steps {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-void expect_reference(const std::string& name, const FlatBuffer& values) {
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream text(line);
+  return {std::istream_iterator<std::string>(text), {}};
+}
+
+struct Case {
+  std::string name, optimizer;
+  OptimizerSettings settings;
+  std::map<std::string, std::vector<double>> expected;  // by parameter, in file order
+};
+
+// "case NAME OPTIMIZER OPTION=NUMBER ...", then for each parameter "NAME PARAMETER NUMBER ...".
+std::vector<Case> stored_cases() {
   std::istringstream text(test_support::read_text(test_support::source_directory() +
                                                   "/tests/engine/optim/optimizer_reference.txt"));
-  std::size_t lines = 0;
-  for (std::string line, word; std::getline(text, line);) {
-    std::istringstream words(line);
-    if (!(words >> word) || word != name) continue;
-    words >> word;
-    const auto slot = values.find(word);
-    ASSERT_TRUE(slot) << word;
-    for (const double found : file_order<double>(values, *slot)) {
-      double expected = 0;
-      ASSERT_TRUE(words >> expected) << line;
-      EXPECT_NEAR(found, expected, 1e-12) << name << " " << values.slots()[*slot].name;
+  std::vector<Case> cases;
+  for (std::string line; std::getline(text, line);) {
+    const std::vector<std::string> words = words_of(line);
+    if (words.at(0) == "case") {
+      cases.push_back({words.at(1), words.at(2), {}, {}});
+      for (std::size_t i = 3; i < words.size(); ++i) {
+        const std::size_t equals = words[i].find('=');
+        cases.back().settings[words[i].substr(0, equals)] = std::stod(words[i].substr(equals + 1));
+      }
+      continue;
     }
-    EXPECT_FALSE(words >> word) << line;
-    ++lines;
+    for (std::size_t i = 2; i < words.size(); ++i)
+      cases.back().expected[words.at(1)].push_back(std::stod(words[i]));
   }
-  EXPECT_EQ(lines, std::size(kParameters)) << name;
+  return cases;
 }
 
-TEST(OptimizerParity, LionIsThePapers) {
-  expect_reference("lion", Steps<double>("lion", {{"lr", 0.01}, {"weight-decay", 0.1}}).after(4));
-}
-
-TEST(OptimizerParity, MuonIsItsAuthorsAndAdamwForTheRest) {
-  const OptimizerSettings settings{{"weight-decay", 0.1}, {"muon-adam-lr", 0.003}};
-  expect_reference("muon", Steps<double>("muon", settings).after(4));
-  OptimizerSettings plain = settings;
-  plain["muon-nesterov"] = 0;
-  expect_reference("muon-plain", Steps<double>("muon", plain).after(4));
+TEST(OptimizerParity, EveryOptimizerIsItsPapersInDoublePrecision) {
+  std::vector<std::string> covered;
+  for (const Case& c : stored_cases()) {
+    SCOPED_TRACE(c.name);
+    covered.push_back(c.optimizer);
+    ASSERT_NE(find_optimizer(c.optimizer), nullptr);
+    ASSERT_EQ(c.expected.size(), std::size(kParameters));
+    Steps<double> run(c.optimizer.c_str(), c.settings);
+    const FlatBuffer& values = run.after(4);
+    for (std::size_t slot = 0; slot < values.slots().size(); ++slot) {
+      const std::string& name = values.slots()[slot].name;
+      const std::vector<double> found = file_order<double>(values, slot),
+                                &expected = c.expected.at(name);
+      ASSERT_EQ(found.size(), expected.size()) << name;
+      for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_NEAR(found[i], expected[i], 1e-12) << name << " " << i;
+    }
+  }
+  for (const OptimizerSpec* spec : optimizers())
+    EXPECT_GT(std::ranges::count(covered, spec->name), 0) << spec->name << " has no case";
 }
 
 // Replicas on machines with unlike processors and thread counts must stay equal to the last bit.

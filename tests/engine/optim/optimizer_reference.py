@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Makes optimizer_reference.txt: what Lion and Muon make of fixed parameters and gradients.
+"""Makes optimizer_reference.txt: what every optimizer makes of fixed parameters and gradients.
 
 Usage: tests/engine/optim/optimizer_reference.py >tests/engine/optim/optimizer_reference.txt
 
 Plain Python in float64, without any package, written from the papers' descriptions:
+  SGD     torch.optim.SGD's documentation, with Nesterov momentum
   Lion    Chen et al., 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2
-  Muon    Jordan et al., 2024, https://kellerjordan.github.io/posts/muon, with AdamW
-          (Loshchilov and Hutter, 2019) for what is no hidden matrix
+  AdamW   Loshchilov and Hutter, 2019, "Decoupled Weight Decay Regularization"
+  Muon    Jordan et al., 2024, https://kellerjordan.github.io/posts/muon, with AdamW for what is no
+          hidden matrix
 Parameters are listed in the order of PyTorch's layouts; optimizer_parity_test.cc fills its own in the
 same way.
 """
@@ -38,6 +40,16 @@ def lion(w, gradients, lr, beta1=0.9, beta2=0.99, decay=0.1):
             sign = (c > 0) - (c < 0)
             w[i] = w[i] * (1 - rate(lr, t) * decay) - rate(lr, t) * sign
             m[i] = beta2 * m[i] + (1 - beta2) * g[i]
+    return w
+
+
+def sgd(w, gradients, lr, momentum=0.9, decay=0.1):
+    v = [0.0] * len(w)
+    for t, g in enumerate(gradients, 1):
+        for i in range(len(w)):
+            d = g[i] + decay * w[i]
+            v[i] = momentum * v[i] + d
+            w[i] -= rate(lr, t) * (d + momentum * v[i])
     return w
 
 
@@ -93,13 +105,18 @@ def inputs():
                [[SCALE * gradient(salt, i, t) for i in range(count)] for t in range(1, STEPS + 1)])
 
 
-def show(optimizer, name, values):
-    print(optimizer, name, *(repr(v) for v in values))
+def case(name, optimizer, settings, result):
+    """One case: the settings that are not the optimizer's defaults, then every parameter at the end."""
+    print("case", name, optimizer, *(f"{option}={number}" for option, number in settings.items()))
+    for parameter, shape, hidden, w, g in inputs():
+        print(name, parameter, *(repr(v) for v in result(list(w), g, shape, hidden)))
 
 
-for name, shape, hidden, w, g in inputs():
-    show("lion", name, lion(list(w), g, 0.01))
-for nesterov in (True, False):
-    for name, shape, hidden, w, g in inputs():
-        result = muon(list(w), g, shape[0], 0.02, nesterov=nesterov) if hidden else adamw(list(w), g, 0.003)
-        show("muon" if nesterov else "muon-plain", name, result)
+DECAY = {"weight-decay": 0.1}
+case("sgd", "sgd", {"lr": 0.1, "nesterov": 1, **DECAY}, lambda w, g, *_: sgd(w, g, 0.1))
+case("adamw", "adamw", {"lr": 0.003, "adam-beta2": 0.95, "adam-eps": 1e-10, **DECAY},
+     lambda w, g, *_: adamw(w, g, 0.003))
+case("lion", "lion", {"lr": 0.01, **DECAY}, lambda w, g, *_: lion(w, g, 0.01))
+for nesterov in (1, 0):
+    case("muon" if nesterov else "muon-plain", "muon", {"muon-adam-lr": 0.003, "muon-nesterov": nesterov, **DECAY},
+         lambda w, g, shape, hidden: muon(w, g, shape[0], 0.02, nesterov=nesterov) if hidden else adamw(w, g, 0.003))
