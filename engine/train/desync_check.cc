@@ -58,8 +58,9 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
   if (!state.policy.local_optimizer_state())
     for (const Optimizer::State& s : state.optimizer.state())
       for (const ModelState::Entry& e : model.entries)
-        if (e.kind == ModelState::Kind::kParameter)
-          watch(std::string(s.name) + "/" + e.name, s.buffer->view(e.slot), false);
+        if (const auto slot = s.buffer->find(e.name);
+            e.kind == ModelState::Kind::kParameter && slot)
+          watch(std::string(s.name) + "/" + e.name, s.buffer->view(*slot), false);
   const auto ranks = static_cast<std::size_t>(communicator.world_size());
   digests_.resize(watched_.size());
   gathered_.resize(watched_.size() * ranks);

@@ -145,8 +145,8 @@ void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState
                    const std::string& prefix, io::Section section, Device device,
                    std::vector<io::NamedArray>& arrays) {
   for (const ModelState::Entry& e : state.entries)
-    if (e.kind == kind)
-      arrays.push_back(to_array(buffer, e.slot, prefix + e.name, section, device));
+    if (const auto slot = buffer.find(e.name); e.kind == kind && slot)
+      arrays.push_back(to_array(buffer, *slot, prefix + e.name, section, device));
 }
 
 void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Section section,

@@ -5,6 +5,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/text_format.h"
+#include "tools/options/optimizer_options.h"
 
 namespace tools {
 namespace {
@@ -49,11 +50,6 @@ constexpr Dependence kDependences[] = {
     {"reduction-order", "sync", "grad"},
     {"reduction-shards", "reduction-order", "canonical"},
     {"on-desync", "verify-every", "*"},
-    {"momentum", "optimizer", "sgd"},
-    {"nesterov", "optimizer", "sgd"},
-    {"adam-beta1", "optimizer", "adamw"},
-    {"adam-beta2", "optimizer", "adamw"},
-    {"adam-eps", "optimizer", "adamw"},
     {"lr-step-epochs", "lr-schedule", "step"},
     {"lr-gamma", "lr-schedule", "step"},
     {"lr-min", "lr-schedule", "cosine"},
@@ -161,6 +157,8 @@ void apply_option_rules(ConfigValues& values) {
   apply_device_rule("gpu-devices", values);
   apply_device_rule("devices", values);
   for (const Dependence& rule : kDependences) apply_dependence(rule, values);
+  for (const OptimizerOwner& owner : optimizer_option_owners())
+    apply_dependence({owner.option, "optimizer", owner.optimizer}, values);
 }
 
 void refuse_value(const std::string& name, const ConfigValue& value, const std::string& expected) {

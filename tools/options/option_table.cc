@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tools/options/optimizer_options.h"
+
 namespace tools {
 namespace {
 
@@ -195,9 +197,6 @@ constexpr OptionSpec kTrainOptions[] = {
     {"non-blocking", kFlag, "true", "", "batch",
      "copy the next batch to a CUDA device while it computes", kFree},
 
-    {"optimizer", kChoice, "sgd", "sgd|adamw", "optimizer", "update rule", kEqual},
-    {"lr", kReal, "", "F", "optimizer", "learning rate (default: 0.05 for sgd, 0.001 for adamw)",
-     kEqual},
     {"lr-scale", kChoice, "none", "none|linear|sqrt", "optimizer",
      "multiply the learning rate by the number of ranks or its square root", kEqual},
     {"lr-schedule", kChoice, "constant", "constant|step|cosine", "optimizer",
@@ -208,17 +207,10 @@ constexpr OptionSpec kTrainOptions[] = {
      "step schedule: epochs at which the rate is multiplied by --lr-gamma", kEqual},
     {"lr-gamma", kReal, "0.1", "F", "optimizer", "step schedule: the factor", kEqual},
     {"lr-min", kReal, "0", "F", "optimizer", "cosine schedule: learning rate at the end", kEqual},
-    {"momentum", kReal, "0.9", "F", "optimizer", "momentum of sgd", kEqual},
-    {"nesterov", kFlag, "false", "", "optimizer", "Nesterov momentum for sgd", kEqual},
-    {"weight-decay", kReal, "", "F", "optimizer",
-     "weight decay (default: 0 for sgd, 0.01 for adamw)", kEqual},
     {"label-smoothing", kReal, "0", "F", "optimizer",
      "fraction of each label spread over all classes, in the training loss only", kEqual},
     {"clip-grad", kReal, "0", "F", "optimizer", "clip the gradient norm to this value (0: off)",
      kEqual},
-    {"adam-beta1", kReal, "0.9", "F", "optimizer", "decay rate of adamw's first moment", kEqual},
-    {"adam-beta2", kReal, "0.999", "F", "optimizer", "decay rate of adamw's second moment", kEqual},
-    {"adam-eps", kReal, "1e-8", "F", "optimizer", "added to adamw's denominator", kEqual},
 
     {"save-dir", kString, "", "DIR", "state", "folder for snapshots", kPresence},
     {"save-every", kInterval, "1e", "N[e|s]", "state",
@@ -256,6 +248,16 @@ constexpr OptionSpec kTrainOptions[] = {
 };
 // clang-format on
 
+// With the options of optimizers before the others of their group.
+std::vector<OptionSpec> whole_table() {
+  std::vector<OptionSpec> table(std::begin(kTrainOptions), std::end(kTrainOptions));
+  const std::vector<OptionSpec> rows = optimizer_option_rows();
+  const auto group = std::ranges::find_if(
+      table, [](const OptionSpec& o) { return std::string_view(o.group) == "optimizer"; });
+  table.insert(group, rows.begin(), rows.end());
+  return table;
+}
+
 std::string with_dashes(std::string_view name) {
   std::string result(name);
   std::replace(result.begin(), result.end(), '_', '-');
@@ -264,11 +266,14 @@ std::string with_dashes(std::string_view name) {
 
 }  // namespace
 
-std::span<const OptionSpec> train_options() { return kTrainOptions; }
+std::span<const OptionSpec> train_options() {
+  static const std::vector<OptionSpec> table = whole_table();
+  return table;
+}
 
 const OptionSpec* find_option(std::string_view name) {
   const std::string wanted = with_dashes(name);
-  for (const OptionSpec& option : kTrainOptions)
+  for (const OptionSpec& option : train_options())
     if (wanted == option.name) return &option;
   return nullptr;
 }

@@ -9,6 +9,7 @@
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "tools/options/compute_options.h"
+#include "tools/options/optimizer_options.h"
 #include "tools/options/option_rules.h"
 #include "tools/options/sync_options.h"
 
@@ -40,14 +41,6 @@ ConfigValues complete(const ConfigValues& values) {
     value.value = *text;
   }
   return result;
-}
-
-// Defaults that depend on other options.
-void complete_by_optimizer(ConfigValues& values) {
-  const bool adamw = values.at("optimizer").value == "adamw";
-  for (const auto& [name, text] :
-       {std::pair{"lr", adamw ? "0.001" : "0.05"}, std::pair{"weight-decay", adamw ? "0.01" : "0"}})
-    if (values.at(name).value.empty()) values.at(name) = {text, "default"};
 }
 
 void read_run(const ValueReader& read, RunConfig& config) {
@@ -154,29 +147,20 @@ void read_batch(const ValueReader& read, RunConfig& config) {
   config.non_blocking = read.flag("non-blocking");
 }
 
-void read_optimizer(const ValueReader& read, RunConfig& config) {
+void read_update(const ValueReader& read, RunConfig& config) {
   constexpr double kLargest = std::numeric_limits<double>::max();
   const double below_one = std::nextafter(1.0, 0.0);
-  config.optimizer = read.text("optimizer");
+  read_optimizer(read, config);
   config.lr_scale = read.text("lr-scale");
   config.lr_schedule = read.text("lr-schedule");
-  config.lr = read.positive("lr", 1e6, 0);
   config.lr_warmup_steps = read.integer("lr-warmup-steps", 0, kMany, 0);
   config.lr_step_epochs = *parse_integer_list(read.text("lr-step-epochs"));
   config.lr_gamma = read.positive("lr-gamma", 1e6, config.lr_gamma);
   config.lr_min = read.real("lr-min", 0, config.lr, 0, "a number from 0 to --lr");
-  config.momentum = read.real("momentum", 0, below_one, 0, "a number from 0 to below 1");
-  config.nesterov = read.flag("nesterov");
-  config.weight_decay = read.real("weight-decay", 0, kLargest, 0, "a number, 0 or above");
   config.clip_grad = read.real("clip-grad", 0, kLargest, 0, "a number, 0 or above");
   config.label_smoothing =
       read.real("label-smoothing", 0, below_one, 0, "a number from 0 to below 1");
   config.dropout = read.real("dropout", 0, below_one, 0, "a number from 0 to below 1");
-  config.adam_beta1 =
-      read.real("adam-beta1", 0, below_one, config.adam_beta1, "a number from 0 to below 1");
-  config.adam_beta2 =
-      read.real("adam-beta2", 0, below_one, config.adam_beta2, "a number from 0 to below 1");
-  config.adam_eps = read.positive("adam-eps", 1, config.adam_eps);
 
   const std::vector<std::int64_t>& epochs = config.lr_step_epochs;
   const bool ascending =
@@ -185,7 +169,6 @@ void read_optimizer(const ValueReader& read, RunConfig& config) {
     read.refuse("lr-step-epochs", "ascending epochs from 1 (30,60)");
   if (config.lr_schedule == "step" && epochs.empty())
     read.demand("lr-schedule", "--lr-step-epochs (30,60)");
-  if (config.nesterov && config.momentum == 0) read.demand("nesterov", "--momentum above 0");
 }
 
 void read_state_and_report(const ValueReader& read, RunConfig& config) {
@@ -239,7 +222,7 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   read_group(read, config);
   read_sync(read, config);
   read_batch(read, config);
-  read_optimizer(read, config);
+  read_update(read, config);
   read_state_and_report(read, config);
   read_preempt(read, config);
   return config;

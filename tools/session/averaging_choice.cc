@@ -69,7 +69,7 @@ engine::ParameterAveragingOptions parameter_options(const tools::RunConfig& conf
   options.outer = outer_of(config);
   const std::vector<engine::Optimizer::State> states = optimizer.state();
   for (const engine::Optimizer::State& s : states) {
-    const bool first_moment = s.name == "momentum" || s.name == "exp_avg";
+    const bool first_moment = s.role == engine::StateRole::kFirstMoment;
     if (config.average_state == "none" || (config.average_state == "momentum" && !first_moment))
       continue;
     options.states.push_back(s.buffer);

@@ -42,7 +42,7 @@ struct TrainSession::Impl {
         statistics(g.world_size() > 1 && graph.layers_that_use_replicas() > 0 ? host_communicator(g)
                                                                               : nullptr),
         replicas(statistics ? engine::make_rank_statistics(*statistics) : nullptr),
-        optimizer(make_optimizer(c, model.parameters.values)),
+        optimizer(make_optimizer(c, graph, model.parameters.values)),
         control_of_scale(engine::first_control(compute.loss_scale)),
         work(make_work()),
         context{.device = {}, .threads = &pool, .scratch = {}},
@@ -132,7 +132,7 @@ struct TrainSession::Impl {
            .make_sum = device_sum(),
            .agreement = skips_apart() ? control.get() : nullptr,
            .make_optimizer = [this](const engine::FlatBuffer& values) {
-             return make_optimizer(config, values);
+             return make_optimizer(config, graph, values);
            }});
     }
     if (!config.canonical)
@@ -278,6 +278,15 @@ std::string TrainSession::Impl::load_or_share_state() {
   return "fresh weights from seed " + std::to_string(s.config.seed);
 }
 
+namespace {
+
+std::string optimizer_text(const engine::Optimizer& optimizer) {
+  const std::string text = optimizer.text();
+  return text.empty() ? "" : " (" + text + ")";
+}
+
+}  // namespace
+
 std::string TrainSession::start_line() const {
   const Impl& s = *impl_;
   const int world = s.group.world_size();
@@ -297,7 +306,8 @@ std::string TrainSession::start_line() const {
   std::snprintf(rates, sizeof rates, "%g", s.rate.base);
   return line + " | " + std::to_string(s.sampler.steps_per_epoch()) + " steps an epoch, " +
          std::to_string(s.total_steps) + " in all | " + s.config.optimizer + " lr " + rates + " " +
-         s.config.lr_schedule + " | seed " + std::to_string(s.config.seed);
+         s.config.lr_schedule + optimizer_text(*s.optimizer) + " | seed " +
+         std::to_string(s.config.seed);
 }
 
 std::string TrainSession::shard_line() const {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/graph/parameter_kinds.h"
+#include "io/base/io_error.h"
 #include "models/model_catalog.h"
 #include "tools/machine/thread_choice.h"
 #include "tools/session/data_choice.h"
@@ -46,11 +48,13 @@ engine::Graph build_graph(const tools::RunConfig& config, const io::Dataset& dat
 }
 
 std::unique_ptr<engine::Optimizer> make_optimizer(const tools::RunConfig& config,
+                                                  const engine::Graph& graph,
                                                   const engine::FlatBuffer& values) {
-  if (config.optimizer == "adamw")
-    return engine::make_adamw(
-        {config.adam_beta1, config.adam_beta2, config.adam_eps, config.weight_decay}, values);
-  return engine::make_sgd({config.momentum, config.weight_decay, config.nesterov}, values);
+  const engine::OptimizerSpec& spec = *engine::find_optimizer(config.optimizer);
+  if (values.device().kind == engine::Device::Kind::kCuda && !spec.on_cuda)
+    throw io::ConfigError("--optimizer " + config.optimizer +
+                          " needs --device cpu: it has no step on CUDA devices");
+  return spec.make(spec, {config.optimizer_settings, values, engine::hidden_matrices(graph)});
 }
 
 engine::LearningRate make_learning_rate(const tools::RunConfig& config, int world_size,

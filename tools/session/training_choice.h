@@ -17,6 +17,7 @@ engine::Graph build_graph(const tools::RunConfig& config, const io::Dataset& dat
 engine::PlanOptions plan_options(const tools::RunConfig& config, const Compute& compute,
                                  const io::Sampler& sampler, const engine::ThreadPool& pool);
 std::unique_ptr<engine::Optimizer> make_optimizer(const tools::RunConfig& config,
+                                                  const engine::Graph& graph,
                                                   const engine::FlatBuffer& values);
 engine::LearningRate make_learning_rate(const tools::RunConfig& config, int world_size,
                                         std::int64_t steps_per_epoch, std::int64_t total_steps);

@@ -20,8 +20,9 @@ constexpr int kRanks = 3, kSlow = 2;
 class SlowOptimizer : public engine::Optimizer {
  public:
   SlowOptimizer(const engine::FlatBuffer& values, milliseconds delay)
-      : sgd_(engine::make_sgd({}, values)), delay_(delay) {}
-  std::string_view name() const override { return sgd_->name(); }
+      : Optimizer(*engine::find_optimizer("sgd")),
+        sgd_(engine::make_sgd({}, values)),
+        delay_(delay) {}
   void step(engine::KernelContext& context, double lr, double scale,
             const engine::FlatBuffer& gradients, engine::FlatBuffer& values) override {
     std::this_thread::sleep_for(delay_);

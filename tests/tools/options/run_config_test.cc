@@ -37,8 +37,8 @@ TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
   EXPECT_EQ(config.batch_size_per_device, 0);
   EXPECT_EQ(config.sync, "grad");
   EXPECT_EQ(config.lr, 0.05);
-  EXPECT_EQ(config.momentum, 0.9);
-  EXPECT_EQ(config.weight_decay, 0);
+  EXPECT_EQ(config.optimizer_settings.at("momentum"), 0.9);
+  EXPECT_EQ(config.optimizer_settings.at("weight-decay"), 0);
   EXPECT_TRUE(config.shuffle);
   EXPECT_FALSE(config.rank || config.world_size || config.local_rank);
   EXPECT_EQ(config.rdzv_timeout_s, 300);
@@ -53,9 +53,9 @@ TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
 TEST(RunConfig, AdamwHasItsOwnDefaults) {
   const tools::RunConfig config = tools::resolve_run_config(flags({{"optimizer", "adamw"}}));
   EXPECT_EQ(config.lr, 0.001);
-  EXPECT_EQ(config.weight_decay, 0.01);
-  EXPECT_EQ(config.momentum, 0);
-  EXPECT_EQ(config.adam_beta2, 0.999);
+  EXPECT_EQ(config.optimizer_settings.at("weight-decay"), 0.01);
+  EXPECT_FALSE(config.optimizer_settings.contains("momentum"));
+  EXPECT_EQ(config.optimizer_settings.at("adam-beta2"), 0.999);
 }
 
 TEST(RunConfig, ValuesOfEveryType) {
@@ -212,6 +212,7 @@ TEST(RunConfig, RefusesContradictions) {
       flags({{"sync", "params"}, {"compress", "topk"}}),
       flags({{"compress", "bf16"}, {"topk-ratio", "0.5"}}),
       flags({{"average-state", "all"}}),
+      flags({{"sync", "params"}, {"average-state", "momentum"}, {"momentum", "0"}}),
       flags({{"sync-island", "host"}}),
       flags({{"sync", "post-local"}, {"sync-every", "8"}}),
       flags({{"sync", "params"}, {"sync-schedule", "0:4"}, {"sync-every", "8"}}),
@@ -430,7 +431,7 @@ TEST(RunConfig, TheStrongerSourceSettlesAContradiction) {
   values["batch-size-per-device"] = {"8", "ENGINE_BATCH_SIZE_PER_DEVICE"};
   const tools::RunConfig config = tools::resolve_run_config(values);
   EXPECT_EQ(config.steps, 100);
-  EXPECT_EQ(config.momentum, 0);
+  EXPECT_FALSE(config.optimizer_settings.contains("momentum"));
   EXPECT_EQ(config.batch_size, 0);
   EXPECT_EQ(config.batch_size_per_device, 8);
 }
