@@ -69,6 +69,7 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
 
 // Tensors that are not compared now count as zero.
 StateDigest DesyncCheck::hash(bool statistics) {
+  const HostView view(state_.home, Access::kRead);
   const double begin = now();
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     const Watched& w = watched_[i];
@@ -190,6 +191,7 @@ void DesyncCheck::find_first_bad() {
 }
 
 void DesyncCheck::repair(bool statistics) {
+  const HostView view(state_.home, Access::kWrite);
   std::size_t at = 0;
   for (const DesyncTensor& tensor : report_.tensors) {  // in the order of watched_
     while (watched_[at].name != tensor.name) ++at;

@@ -124,6 +124,12 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const tools::RunConfig& 
   return engine::make_mixed_averaging(std::move(mixed));
 }
 
+bool sums_gradients_after(std::int64_t steps, const tools::RunConfig& config,
+                          const backends::Group& group) {
+  if (group.world_size() == 1 || config.sync == "none") return false;
+  return config.sync == "grad" || config.sync_island == "host" || steps < gradient_steps(config);
+}
+
 std::string averaging_text(const tools::RunConfig& config, std::string_view policy) {
   std::string text(policy);
   if (policy == "none") return text;

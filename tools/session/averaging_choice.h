@@ -28,6 +28,9 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const tools::RunConfig& 
 
 // The ranks that count as one replica with this one, itself among them, ascending.
 std::vector<int> island_ranks(const tools::RunConfig& config, const backends::Group& group);
+// Whether the step after `steps` steps sums gradients over ranks.
+bool sums_gradients_after(std::int64_t steps, const tools::RunConfig& config,
+                          const backends::Group& group);
 // "params every 8", "grad overlapped, top-k 0.01": for the start line.
 std::string averaging_text(const tools::RunConfig& config, std::string_view policy);
 // What to tell before the start; empty where gradients are averaged every step, or nothing is.

@@ -56,6 +56,7 @@ struct TrainSession::Impl {
         state{model,
               *optimizer,
               *policy,
+              work->home(),
               {},
               compute.device,
               c.seed,
@@ -137,14 +138,13 @@ struct TrainSession::Impl {
     }
     if (!config.canonical)
       return engine::make_accumulated_work(
-          plan, model, pool,
+          {plan, model, *optimizer, pool},
           {.micro_batches = config.grad_accum, .seed = config.seed, .replicas = replicas.get()});
     const int own = config.reduction_shards / group.world_size();
-    return engine::make_sharded_work(plan, model,
+    return engine::make_sharded_work({plan, model, *optimizer, pool},
                                      {.shards = config.reduction_shards,
                                       .first = group.rank() * own,
                                       .own = own,
-                                      .threads = pool.physical_threads(),
                                       .micro_batches = config.grad_accum,
                                       .seed = config.seed,
                                       .replicas = replicas.get()});
@@ -255,9 +255,8 @@ TrainSession::TrainSession(const tools::RunConfig& config, backends::Group& grou
 TrainSession::~TrainSession() = default;
 
 std::string TrainSession::start_state() {
-  const std::string line = impl_->load_or_share_state();
-  impl_->work->to_device();
-  return line;
+  const engine::HostView view(impl_->work->home(), engine::Access::kWrite);
+  return impl_->load_or_share_state();
 }
 
 std::string TrainSession::Impl::load_or_share_state() {
@@ -322,8 +321,10 @@ std::string TrainSession::graph_line() const {
   if (work == nullptr) return "";
   if (impl_->device_wire && impl_->state.global_batch % impl_->group.world_size() != 0)
     return "not captured: the ranks' shares of a batch are unequal";
-  return impl_->policy->changes_gradients() ? "not captured: gradients pass through host memory"
-                                            : work->graph_text();
+  const bool host_sums =
+      !impl_->device_wire &&
+      sums_gradients_after(impl_->state.progress.global_step, impl_->config, impl_->group);
+  return host_sums ? "not captured: gradients pass through host memory" : work->graph_text();
 }
 
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) {
@@ -343,7 +344,6 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
        .learning_rate = s.rate,
        .sampler = s.sampler,
        .loader = s.loader,
-       .context = s.context,
        .control = *s.control,
        .evaluator = s.evaluator.get(),
        .keeper = s.keeper.enabled() ? &s.keeper : nullptr,

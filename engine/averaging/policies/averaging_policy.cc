@@ -11,7 +11,6 @@ class NoAveraging : public AveragingPolicy {
   double loss_scale(const StepCounts& counts) const override {
     return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
   }
-  bool update_touches_state() const override { return false; }
   bool local_optimizer_state() const override { return world_size_ > 1; }
   bool local_parameters() const override { return world_size_ > 1; }
   std::string coverage() const override {

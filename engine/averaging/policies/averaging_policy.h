@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "backends/communicator.h"
+#include "engine/averaging/sums/gradient_exchange.h"
 #include "engine/core/parameter_buffer.h"
+#include "engine/core/state_home.h"
 #include "engine/ops/common/kernel_context.h"
 
 namespace engine {
@@ -31,10 +33,10 @@ struct PolicyState {
 };
 using PolicyCounters = std::vector<std::pair<std::string, std::int64_t>>;
 
-// Called by the trainer in this order in every step: loss_scale, gradients_ready (several times),
-// finish_gradients, then after_update once the optimizer has run. All ranks make the same calls.
-// Between after_update and the next backward pass a policy may use the gradients' memory as
-// scratch.
+// Called by the trainer in this order in every step: loss_scale, begin_step, then end_step once the
+// optimizer has run. All ranks make the same calls. What of the state a policy looks at or changes,
+// it does under a HostView of `home`. Between end_step and the next backward pass a policy may use
+// the gradients' memory as scratch.
 class AveragingPolicy {
  public:
   virtual ~AveragingPolicy() = default;
@@ -43,24 +45,14 @@ class AveragingPolicy {
   // The factor on the sum of this rank's losses that makes the result a mean: over the global batch
   // where gradients are averaged, over the local one otherwise. A rank without samples gets 0.
   virtual double loss_scale(const StepCounts& counts) const = 0;
-  // The first `elements` of the gradient buffer are final on this rank.
-  virtual void gradients_ready(std::int64_t /*elements*/) {}
-  // Blocks until the gradients are what the optimizer shall see.
-  virtual void finish_gradients() {}
+  // Before forward. What the gradients of this step go through in host memory, valid until
+  // end_step(); null: they stay this rank's, or are summed where they are computed.
+  virtual GradientExchange* begin_step(StateHome& /*home*/) { return nullptr; }
   // `lr`: the rate of the update just made.
-  virtual void after_update(const StepCounts& /*counts*/, double /*lr*/) {}
-  // Whether it changes the gradients of the next step, in host memory, between gradients_ready()
-  // and finish_gradients().
-  virtual bool changes_gradients() const { return false; }
-  // Whether the next after_update() reads or writes anything of the state that an update changes.
-  // Where it does not, a state on a device need not be brought to host memory.
-  virtual bool update_touches_state() const { return true; }
-  // Whether finish_gradients() of the step to come reads the parameters, as they are before that
-  // step.
-  virtual bool reads_parameters() const { return false; }
+  virtual void end_step(const StepCounts& /*counts*/, double /*lr*/, StateHome& /*home*/) {}
   // Brings replicas together now: at the end of an epoch, before saving, at exit. Nothing to do
   // where they are together.
-  virtual void synchronize() {}
+  virtual void synchronize(StateHome& /*home*/) {}
   // Whether replicas' optimizer states may differ: a checkpoint must then hold every rank's.
   virtual bool local_optimizer_state() const { return false; }
   // Whether parameters may differ even after synchronize(): then these, too.
@@ -69,7 +61,7 @@ class AveragingPolicy {
   // then, they can be compared.
   virtual bool together() const { return !local_optimizer_state() && !local_parameters(); }
 
-  // State for the checkpoint. "updates" is the number of after_update calls, which is the global
+  // State for the checkpoint. "updates" is the number of end_step calls, which is the global
   // step; a snapshot of another policy gives it, too.
   virtual PolicyCounters counters() const { return {}; }
   virtual void restore_counters(const PolicyCounters&) {}

@@ -5,22 +5,17 @@
 namespace engine {
 namespace {
 
-class CanonicalAveraging : public AveragingPolicy {
+class CanonicalAveraging final : public AveragingPolicy, private GradientExchange {
  public:
   CanonicalAveraging(backends::Communicator& communicator, ParameterBuffer& parameters)
       : parameters_(parameters), sum_(communicator) {}
 
-  bool changes_gradients() const override { return true; }
-  bool update_touches_state() const override { return false; }
   std::string_view name() const override { return "grad"; }
   double loss_scale(const StepCounts& counts) const override {
     return counts.global == 0 ? 0 : 1.0 / static_cast<double>(counts.global);
   }
-  void finish_gradients() override {
-    const FlatBuffer& gradients = parameters_.gradients;
-    sum_.sum(gradients.dtype(), gradients.data(), static_cast<std::size_t>(gradients.size()));
-    ++averagings_;
-  }
+  GradientExchange* begin_step(StateHome&) override { return this; }
+  void end_step(const StepCounts&, double, StateHome&) override { ++averagings_; }
   PolicyCounters counters() const override { return {{"averagings", averagings_}}; }
   void restore_counters(const PolicyCounters& counters) override {
     averagings_ = find_counter(counters, "averagings", 0);
@@ -36,6 +31,12 @@ class CanonicalAveraging : public AveragingPolicy {
   }
 
  private:
+  void ready(std::int64_t /*elements*/) override {}
+  void finish() override {
+    const FlatBuffer& gradients = parameters_.gradients;
+    sum_.sum(gradients.dtype(), gradients.data(), static_cast<std::size_t>(gradients.size()));
+  }
+
   ParameterBuffer& parameters_;
   TreeSum sum_;
   std::int64_t averagings_ = 0;

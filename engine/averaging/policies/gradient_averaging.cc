@@ -7,7 +7,7 @@
 namespace engine {
 namespace {
 
-class GradientAveraging : public AveragingPolicy {
+class GradientAveraging final : public AveragingPolicy, private GradientExchange {
  public:
   GradientAveraging(std::unique_ptr<GradientSum> sum, ParameterBuffer& parameters,
                     const GradientAveragingOptions& options)
@@ -20,19 +20,8 @@ class GradientAveraging : public AveragingPolicy {
   double loss_scale(const StepCounts& counts) const override {
     return counts.global == 0 ? 0 : 1.0 / static_cast<double>(counts.global);
   }
-  void gradients_ready(std::int64_t elements) override {
-    if (reducer_) reducer_->ready(elements);
-  }
-  void finish_gradients() override {
-    if (reducer_) {
-      reducer_->finish();
-    } else {
-      sum_->sum(0, parameters_.gradients.size());
-    }
-    ++averagings_;
-  }
-  bool changes_gradients() const override { return true; }
-  bool update_touches_state() const override { return false; }
+  GradientExchange* begin_step(StateHome&) override { return this; }
+  void end_step(const StepCounts&, double, StateHome&) override { ++averagings_; }
   PolicyCounters counters() const override {
     return {{"averagings", averagings_}, {"bytes_sent", sum_->bytes_sent()}};
   }
@@ -51,6 +40,17 @@ class GradientAveraging : public AveragingPolicy {
   std::int64_t bytes_sent() const override { return sum_->bytes_sent(); }
 
  private:
+  void ready(std::int64_t elements) override {
+    if (reducer_) reducer_->ready(elements);
+  }
+  void finish() override {
+    if (reducer_) {
+      reducer_->finish();
+    } else {
+      sum_->sum(0, parameters_.gradients.size());
+    }
+  }
+
   ParameterBuffer& parameters_;
   std::unique_ptr<GradientSum> sum_;
   std::int64_t averagings_ = 0;

@@ -13,7 +13,7 @@ std::vector<FlatBuffer*> with_running(const ParameterAveragingOptions& options) 
   return further;
 }
 
-class ParameterAveraging : public AveragingPolicy {
+class ParameterAveraging final : public AveragingPolicy {
  public:
   ParameterAveraging(backends::Communicator& communicator, ParameterBuffer& parameters,
                      KernelContext& context, const ParameterAveragingOptions& options)
@@ -28,22 +28,26 @@ class ParameterAveraging : public AveragingPolicy {
   double loss_scale(const StepCounts& counts) const override {
     return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
   }
-  void finish_gradients() override {
-    if (outer_) outer_->start();
+  GradientExchange* begin_step(StateHome& home) override {
+    if (outer_ && !outer_->started()) {
+      const HostView view(home, Access::kRead);
+      outer_->start();
+    }
+    return nullptr;
   }
-  void after_update(const StepCounts& counts, double lr) override {
+  void end_step(const StepCounts& counts, double lr, StateHome& home) override {
     ++updates_;
     apart_ = true;
     local_samples_ += counts.local;
     global_samples_ += counts.global;
     if (!options_.schedule.due(updates_)) return;
-    synchronize();
+    const HostView view(home, Access::kWrite);
+    synchronize(home);
     if (outer_) outer_->apply(lr);
   }
-  bool update_touches_state() const override { return options_.schedule.due(updates_ + 1); }
-  bool reads_parameters() const override { return outer_ && !outer_->started(); }
-  void synchronize() override {
+  void synchronize(StateHome& home) override {
     if (!apart_) return;
+    const HostView view(home, Access::kWrite);
     // Every sample counts once. Where the data set is smaller than the world and nobody has seen
     // any, all count alike.
     const double weight = global_samples_ == 0 ? 1.0 / world_size_

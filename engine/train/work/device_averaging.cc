@@ -89,8 +89,7 @@ class Averaging final : public AveragingPolicy {
   double loss_scale(const StepCounts& counts) const override {
     return counts.global == 0 ? 0 : 1.0 / static_cast<double>(counts.global);
   }
-  bool update_touches_state() const override { return false; }
-  void after_update(const StepCounts&, double) override { ++averagings_; }
+  void end_step(const StepCounts&, double, StateHome&) override { ++averagings_; }
   PolicyCounters counters() const override {
     return {{"averagings", averagings_}, {"bytes_sent", bytes_sent()}};
   }

@@ -1,5 +1,5 @@
 // A rank's steps on a CUDA device. The state of the model lives there; the one in host memory,
-// which the rest of the engine sees, is a mirror that to_host() and to_device() bring up to date.
+// which the rest of the engine sees through a HostView, is a mirror.
 #pragma once
 
 #include <functional>
@@ -35,9 +35,8 @@ struct DeviceWorkOptions {
   std::int64_t micro_batches = 1;
   Products products = Products::kF32;
   LossScaleRule loss_scale;
-  StepControl* control =
-      nullptr;        // in host memory: what to_host() and to_device() copy; outlives the work
-  bool graph = true;  // capture the step, where possible
+  StepControl* control = nullptr;  // in host memory: part of the mirror; outlives the work
+  bool graph = true;               // capture the step, where possible
   bool pinned = true, non_blocking = true;
   std::vector<float> image_table = {};  // not empty: batches carry bytes (DeviceExecutorOptions)
   ReplicaExchange* replicas = nullptr;  // null: no layer exchanges statistics
@@ -57,7 +56,7 @@ class DeviceWork : public StepWork {
 
 // `plan` is for the device and the most samples of a micro-batch. `host` and `host_optimizer` are
 // the mirror; all given outlives the work. The thread that makes the work makes all its calls.
-// Allocates here, and copies the mirror's state to the device. Throws CudaError.
+// Allocates here; the first step takes the state from the mirror. Throws CudaError.
 std::unique_ptr<DeviceWork> make_device_work(const Plan& plan, ModelState& host,
                                              Optimizer& host_optimizer,
                                              const DeviceWorkOptions& options);

@@ -136,6 +136,7 @@ std::vector<RankResult> train_anywhere(int world_size,
     result.coverage = end.coverage;
     result.averagings = end.averagings;
     result.bytes_sent = end.bytes_sent;
+    const engine::HostView view(session.state().home, engine::Access::kRead);
     result.state = engine::export_state(session.state().model, {});
     group->leave();
     return 0;
