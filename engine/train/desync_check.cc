@@ -55,7 +55,7 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
     if (e.kind != ModelState::Kind::kCounter)
       watch(e.name, model.view(e),
             e.kind == ModelState::Kind::kRunning && !options.equal_statistics);
-  if (!state.policy.local_optimizer_state())
+  if (!state.policy.differences().optimizer_states)
     for (const Optimizer::State& s : state.optimizer.state())
       for (const ModelState::Entry& e : model.entries)
         if (e.kind == ModelState::Kind::kParameter)

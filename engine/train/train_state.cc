@@ -22,9 +22,10 @@ std::string policy_prefix(const PolicyState& s) { return s.name + "/"; }
 std::vector<LocalBuffer> local_buffers(TrainState& state) {
   std::vector<LocalBuffer> all{{&state.model.running, ModelState::Kind::kRunning, ""},
                                {&state.model.counters, ModelState::Kind::kCounter, ""}};
-  if (state.policy.local_parameters())
+  const RankDifferences differ = state.policy.differences();
+  if (differ.parameters)
     all.push_back({&state.model.parameters.values, ModelState::Kind::kParameter, ""});
-  if (state.policy.local_optimizer_state())
+  if (differ.optimizer_states)
     for (const Optimizer::State& s : state.optimizer.state())
       all.push_back({s.buffer, ModelState::Kind::kParameter, std::string(s.name) + "/"});
   for (const PolicyState& s : state.policy.state())

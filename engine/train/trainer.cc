@@ -42,7 +42,8 @@ TrainResult Trainer::run() {
   saved_step_ =
       progress.global_step > 0 ? progress.global_step : -1;  // a resumed state is on disk already
   p_.loader.seek(progress.epoch, progress.step_in_epoch);
-  if (options_.log_every > 0) p_.state.policy.measure_spread();
+  if (options_.log_every > 0)
+    static_cast<void>(p_.state.policy.take_report());  // from here on the spread is measured
   if (p_.desync) tell(p_.desync->start());
   while (progress.global_step < options_.total_steps && stop_ == 0) {
     step();
@@ -66,9 +67,9 @@ TrainResult Trainer::run() {
   if (saved_step_ != progress.global_step) save();
   if (p_.keeper != nullptr) p_.keeper->finish();
   report_saved();
-  const AveragingPolicy& policy = p_.state.policy;
+  const AveragingReport averaged = p_.state.policy.take_report();
   TrainResult result{progress,          now() - start,       stop_,
-                     policy.coverage(), policy.averagings(), policy.bytes_sent()};
+                     averaged.coverage, averaged.averagings, averaged.bytes_sent};
   if (p_.desync) result.coverage += "; " + p_.desync->summary();
   for (TrainObserver* o : p_.observers) o->on_end(result);
   return result;
@@ -209,11 +210,10 @@ void Trainer::report(double loss, double accuracy, double seconds) {
     const double median = (own_seconds_[(others - 1) / 2] + own_seconds_[others / 2]) / 2;
     report.slowest_ratio = own_seconds_.back() / std::max(median, 1e-12);
   }
-  AveragingPolicy& policy = p_.state.policy;
-  report.averagings = policy.averagings();
-  report.bytes_sent = policy.bytes_sent();
-  report.spread = policy.take_spread();
-  policy.measure_spread();
+  const AveragingReport averaged = p_.state.policy.take_report();
+  report.averagings = averaged.averagings;
+  report.bytes_sent = averaged.bytes_sent;
+  report.spread = averaged.spread;
   reported_at_ = seconds;
   reported_samples_ = progress.samples_seen;
   reported_step_ = progress.global_step;

@@ -18,17 +18,16 @@ std::unique_ptr<engine::AveragingPolicy> make_gradients(const tools::RunConfig& 
                                                         backends::Communicator& wire,
                                                         const AveragingParts& parts) {
   engine::ParameterBuffer& parameters = parts.model.parameters;
-  auto sum = config.compress == "bf16" ? engine::make_bf16_sum(wire, parameters.gradients)
+  auto sum = config.canonical            ? engine::make_tree_sum(wire, parameters.gradients)
+             : config.compress == "bf16" ? engine::make_bf16_sum(wire, parameters.gradients)
              : config.compress == "topk"
                  ? engine::make_top_k_sum(wire, parameters.gradients, config.topk_ratio)
              : config.compress == "powersgd"
                  ? engine::make_power_sgd_sum(wire, parameters.gradients, parts.context,
                                               config.powersgd_rank)
                  : engine::make_plain_sum(wire, parameters.gradients);
-  return engine::make_gradient_averaging(
-      std::move(sum), parameters,
-      {.bucket_bytes = static_cast<std::int64_t>(config.bucket_cap_mb * (1 << 20)),
-       .overlap = !config.delay_allreduce});
+  return engine::make_gradient_averaging(std::move(sum), parameters.gradients,
+                                         bucket_options(config));
 }
 
 // Steps at the start that average gradients: all warm-ups but that of --sync params, which averages
@@ -89,6 +88,11 @@ int host_count(const backends::Group& group) {
 
 }  // namespace
 
+engine::BucketOptions bucket_options(const tools::RunConfig& config) {
+  return {.bytes = static_cast<std::int64_t>(config.bucket_cap_mb * (1 << 20)),
+          .overlap = !config.delay_allreduce};
+}
+
 std::vector<int> island_ranks(const tools::RunConfig& config, const backends::Group& group) {
   if (config.sync_island != "host" || !averages_parameters(config)) return {group.rank()};
   const std::vector<backends::PeerInfo>& peers = group.peers();
@@ -105,7 +109,6 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const tools::RunConfig& 
                                                         const AveragingParts& parts) {
   if (group.world_size() == 1 || config.sync == "none")
     return engine::make_no_averaging(group.world_size());
-  if (config.canonical) return engine::make_canonical_averaging(parts.wire, parts.model.parameters);
   if (config.sync == "grad") return make_gradients(config, parts.wire, parts);
   auto parameters =
       engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,

@@ -8,11 +8,14 @@
 #include "backends/group.h"
 #include "engine/averaging/policies/averaging_plan.h"
 #include "engine/averaging/policies/averaging_policy.h"
+#include "engine/averaging/sums/bucket_cut.h"
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
 #include "tools/options/run_config.h"
 
 namespace tools {
+
+engine::BucketOptions bucket_options(const tools::RunConfig& config);
 
 // What a policy works with; all of it outlives the policy.
 struct AveragingParts {

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 
+#include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/sums/replica_statistics.h"
 #include "engine/core/cuda_runtime.h"
 #include "engine/optim/loss_scale.h"
-#include "engine/train/work/device_averaging.h"
+#include "engine/train/work/device_work.h"
 #include "engine/train/work/loaded_batch.h"
 #include "io/checkpoint/device_map.h"
 #include "io/interchange/array_files.h"
@@ -89,7 +90,7 @@ struct TrainSession::Impl {
                                    .device = compute.device,
                                    .products = compute.products});
     if (c.verify_every > 0 && g.world_size() > 1) {
-      if (policy->local_parameters())
+      if (policy->differences().parameters)
         throw io::ConfigError("verify-every compares replicas, but --sync " + c.sync +
                               " never brings them together");
       desync = std::make_unique<engine::DesyncCheck>(
@@ -105,10 +106,7 @@ struct TrainSession::Impl {
       const {
     if (!device_wire) return {};
     return [this](const engine::FlatBuffer& gradients) {
-      return engine::make_device_sum(
-          *device_wire, gradients,
-          {.bucket_bytes = static_cast<std::int64_t>(config.bucket_cap_mb * (1 << 20)),
-           .overlap = !config.delay_allreduce});
+      return engine::make_device_sum(*device_wire, gradients, bucket_options(config));
     };
   }
 

@@ -46,7 +46,7 @@ class MixedAveraging final : public AveragingPolicy {
   // Nothing to do during the warm-up.
   void synchronize(StateHome& home) override { p_.parameters->synchronize(home); }
   bool together() const override { return p_.parameters->together(); }
-  bool local_optimizer_state() const override { return p_.parameters->local_optimizer_state(); }
+  RankDifferences differences() const override { return p_.parameters->differences(); }
 
   PolicyCounters counters() const override {
     PolicyCounters counters{{"updates", updates_}};
@@ -72,21 +72,21 @@ class MixedAveraging final : public AveragingPolicy {
     return state;
   }
 
-  std::int64_t averagings() const override {
-    return (p_.all != nullptr ? p_.all->averagings() : 0) + p_.parameters->averagings();
+  AveragingReport take_report() override {
+    AveragingReport report = p_.parameters->take_report();
+    if (p_.all != nullptr) {
+      const AveragingReport of_all = p_.all->take_report();
+      report.averagings += of_all.averagings;
+      report.bytes_sent += of_all.bytes_sent;
+      report.coverage = of_all.coverage + ", then " + report.coverage;
+    }
+    if (p_.island != nullptr) {
+      const AveragingReport within = p_.island->take_report();
+      report.bytes_sent += within.bytes_sent;
+      report.coverage += "; within " + p_.island_text + ", " + within.coverage;
+    }
+    return report;
   }
-  std::string coverage() const override {
-    std::string text = p_.all != nullptr ? p_.all->coverage() + ", then " : "";
-    text += p_.parameters->coverage();
-    return p_.island != nullptr ? text + "; within " + p_.island_text + ", " + p_.island->coverage()
-                                : text;
-  }
-  std::int64_t bytes_sent() const override {
-    return p_.parameters->bytes_sent() + (p_.all != nullptr ? p_.all->bytes_sent() : 0) +
-           (p_.island != nullptr ? p_.island->bytes_sent() : 0);
-  }
-  void measure_spread() override { p_.parameters->measure_spread(); }
-  std::optional<double> take_spread() override { return p_.parameters->take_spread(); }
 
  private:
   bool warming_up() const { return updates_ < p_.warmup; }

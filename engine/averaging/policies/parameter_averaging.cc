@@ -58,7 +58,9 @@ class ParameterAveraging final : public AveragingPolicy {
     local_samples_ = global_samples_ = 0;
     ++averagings_;
   }
-  bool local_optimizer_state() const override { return !options_.all_states; }
+  RankDifferences differences() const override {
+    return {.optimizer_states = !options_.all_states};
+  }
   bool together() const override { return !apart_; }
   // Saving synchronises first, so the samples since the last averaging are zero there and need no
   // place in a checkpoint.
@@ -77,8 +79,17 @@ class ParameterAveraging final : public AveragingPolicy {
   std::vector<PolicyState> state() override {
     return outer_ ? outer_->state() : std::vector<PolicyState>{};
   }
-  std::int64_t averagings() const override { return averagings_; }
-  std::string coverage() const override {
+  AveragingReport take_report() override {
+    AveragingReport report{.averagings = averagings_,
+                           .bytes_sent = mean_.bytes_sent(),
+                           .spread = mean_.take_spread(),
+                           .coverage = coverage()};
+    mean_.measure_spread();
+    return report;
+  }
+
+ private:
+  std::string coverage() const {
     const auto all_of = [](const FlatBuffer& buffer) {
       const auto n = std::to_string(buffer.slots().size());
       return n + "/" + n;
@@ -90,11 +101,7 @@ class ParameterAveraging final : public AveragingPolicy {
     text += " " + std::to_string(averagings_) + " times in " + std::to_string(updates_) + " steps";
     return outer_ ? text + ", with " + std::to_string(outer_->steps()) + " outer steps" : text;
   }
-  std::int64_t bytes_sent() const override { return mean_.bytes_sent(); }
-  void measure_spread() override { mean_.measure_spread(); }
-  std::optional<double> take_spread() override { return mean_.take_spread(); }
 
- private:
   ParameterBuffer& parameters_;
   const ParameterAveragingOptions options_;
   const int world_size_;

@@ -8,26 +8,12 @@
 #include <vector>
 
 #include "backends/communicator.h"
+#include "engine/averaging/sums/device_sum.h"
 #include "engine/graph/device_executor.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/work/step_work.h"
 
 namespace engine {
-
-// Sums gradients over all ranks where they lie. Calls only put work on streams.
-class DeviceGradientSum {
- public:
-  virtual ~DeviceGradientSum() = default;
-  // The first `elements` of the gradients are final once `stream` has come this far.
-  virtual void ready(std::int64_t elements, void* stream) = 0;
-  // What comes on `stream` sees the sums. Ends the step.
-  virtual void finish(void* stream) = 0;
-  // Whether its work may be part of a captured graph.
-  virtual bool capturable() const = 0;
-  // Waits until the stream is idle; throws PeerError when a rank is lost or the deadline has
-  // passed.
-  virtual void wait(void* stream) = 0;
-};
 
 struct DeviceWorkOptions {
   Device device;

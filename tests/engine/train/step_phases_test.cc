@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/sums/gradient_sum.h"
 #include "engine/train/trainer.h"
 #include "models/model_catalog.h"
 #include "tools/report/console_observer.h"
@@ -73,7 +74,8 @@ Keep run(milliseconds delay) {
     SlowOptimizer optimizer(model.parameters.values,
                             group->rank() == kSlow ? delay : milliseconds(0));
     const auto work = engine::make_accumulated_work({plan, model, optimizer, pool}, {});
-    const auto policy = engine::make_canonical_averaging(*wire, model.parameters);
+    const auto policy = engine::make_gradient_averaging(
+        engine::make_tree_sum(*wire, model.parameters.gradients), model.parameters.gradients);
     engine::TrainState state{model, optimizer, *policy, work->home(), {}, {}};
     engine::LearningRate rate;
     Keep keep;
