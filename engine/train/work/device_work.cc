@@ -61,7 +61,6 @@ class Work final : public DeviceWork, private StateHome {
         optimizer_(options.make_optimizer(model_.parameters.values)),
         control_memory_(sizeof(StepControl), options.device),
         scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device),
-        staging_(kStagingBytes),
         context_(make_context()),
         sum_(options.make_sum ? options.make_sum(model_.parameters.gradients) : nullptr),
         executor_(plan, model_, context_, executor_options()),
@@ -122,8 +121,6 @@ class Work final : public DeviceWork, private StateHome {
   }
 
  private:
-  static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
-
   // Before anything is allocated.
   static const DeviceWorkOptions& on(const DeviceWorkOptions& options) {
     cuda::use_device(options.device.index);
@@ -131,12 +128,11 @@ class Work final : public DeviceWork, private StateHome {
   }
 
   KernelContext make_context() {
-    pinned_ = static_cast<std::byte*>(cuda::allocate_pinned(staging_ + sizeof(StepControl)));
+    pinned_ = static_cast<std::byte*>(cuda::allocate_pinned(sizeof(StepControl)));
     KernelContext context;
     context.device = options_.device;
     context.stream = stream_.handle();
     context.products = options_.products;
-    context.staging = {pinned_ + sizeof(StepControl), staging_};
     return context;
   }
 
@@ -340,8 +336,7 @@ class Work final : public DeviceWork, private StateHome {
   ModelState model_;
   std::unique_ptr<Optimizer> optimizer_;
   Arena control_memory_, scratch_;
-  const std::size_t staging_;
-  std::byte* pinned_ = nullptr;  // a StepControl, then what layers stage
+  std::byte* pinned_ = nullptr;  // a StepControl
   KernelContext context_;
   std::unique_ptr<DeviceGradientSum> sum_;  // null: none
   DeviceExecutor executor_;
