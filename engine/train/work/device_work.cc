@@ -47,7 +47,7 @@ struct CapturedStep {
   std::int64_t count = -1;  // samples
 };
 
-class Work final : public DeviceWork, private StateHome {
+class Work final : public StepWork, private StateHome {
  public:
   Work(const Plan& plan, ModelState& host, Optimizer& host_optimizer,
        const DeviceWorkOptions& options)
@@ -351,9 +351,9 @@ class Work final : public DeviceWork, private StateHome {
 
 }  // namespace
 
-std::unique_ptr<DeviceWork> make_device_work(const Plan& plan, ModelState& host,
-                                             Optimizer& host_optimizer,
-                                             const DeviceWorkOptions& options) {
+std::unique_ptr<StepWork> make_device_work(const Plan& plan, ModelState& host,
+                                           Optimizer& host_optimizer,
+                                           const DeviceWorkOptions& options) {
   return std::make_unique<Work>(plan, host, host_optimizer, options);
 }
 

@@ -33,18 +33,11 @@ struct DeviceWorkOptions {
   std::function<std::unique_ptr<Optimizer>(const FlatBuffer& values)> make_optimizer = {};
 };
 
-class DeviceWork : public StepWork {
- public:
-  // "captured from step 3 on", then "captured, 212 nodes"; or why not: "not captured: --cuda-graph
-  // off".
-  virtual std::string graph_text() const = 0;
-};
-
 // `plan` is for the device and the most samples of a micro-batch. `host` and `host_optimizer` are
 // the mirror; all given outlives the work. The thread that makes the work makes all its calls.
 // Allocates here; the first step takes the state from the mirror. Throws CudaError.
-std::unique_ptr<DeviceWork> make_device_work(const Plan& plan, ModelState& host,
-                                             Optimizer& host_optimizer,
-                                             const DeviceWorkOptions& options);
+std::unique_ptr<StepWork> make_device_work(const Plan& plan, ModelState& host,
+                                           Optimizer& host_optimizer,
+                                           const DeviceWorkOptions& options);
 
 }  // namespace engine

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "engine/averaging/sums/gradient_exchange.h"
 #include "engine/core/replica_exchange.h"
@@ -38,6 +39,9 @@ class StepWork {
   virtual StepResults results() = 0;
   // Where the state lives that step() changes.
   virtual StateHome& home() = 0;
+  // On a device, whether steps are captured as a graph: "captured from step 3 on", then "captured,
+  // 212 nodes"; or why not: "not captured: --cuda-graph off". "" on the CPU.
+  virtual std::string graph_text() const { return {}; }
 };
 
 // Works on the CPU: the state is in host memory. `optimizer` is that of the state's parameters. All
