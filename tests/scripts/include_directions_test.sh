@@ -29,7 +29,7 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|safetensors|ckpt|pn
       allow("engine/layers", "engine/ops engine/core io/base")
       allow("engine/optim", "engine/ops engine/core io/base")
       allow("engine/graph", "engine/layers engine/ops engine/core io/base")
-      allow("engine/averaging", "engine/optim engine/ops engine/core io/base backends/communicator.h")
+      allow("engine/averaging", "engine/optim engine/ops engine/core io/base backends/communicator.h backends/device_communicator.h backends/control_word.h")
       allow("engine/train", "engine backends io/data io/checkpoint io/base")
       allow("models", "engine/graph engine/layers engine/core io/base")
       allow("tools", "*")
@@ -39,6 +39,7 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|safetensors|ckpt|pn
       # Within a room: a floor includes only lower ones, and no neighbour on its own floor.
       floors("backends", "store identity transport compose")
       floors("engine/ops", "common device elementwise,embedding,images,loss,pool,optim_step gemm,norm attention,conv2d")
+      floors("engine/averaging", "sums policies")
       floors("io/data", "sources order loader")
       floors("tools", "report options,workers machine group flight,launch,session bench,doctor commands")
     }

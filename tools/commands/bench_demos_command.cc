@@ -49,7 +49,7 @@ class StepClock : public engine::TrainObserver {
 
 int train_rank(const tools::RunConfig& config, backends::Group& group, Outcome& outcome) {
   const std::atomic<int> never{0};
-  TrainSession session(config, group);
+  TrainSession session(session_options(config), group);
   static_cast<void>(session.start_state());
   std::vector<double> ends;
   ends.reserve(static_cast<std::size_t>(session.total_steps()));

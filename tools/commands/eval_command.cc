@@ -16,8 +16,8 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/session/compute_choice.h"
-#include "tools/session/data_choice.h"
 #include "tools/session/saved_run.h"
+#include "tools/session/session_data.h"
 
 namespace tools {
 namespace {
@@ -41,9 +41,10 @@ void print(const engine::EvalReport& report, const std::string& path, const std:
 
 int eval_rank(const tools::RunConfig& config, const std::string& path, const std::string& split,
               const std::string& format, backends::Group& group) {
-  const Compute compute = choose_compute(config, group);
   const auto control = host_communicator(group);
-  const io::DatasetSplits data = io::load_dataset(dataset_options(config));
+  const Compute compute = choose_compute(compute_options(config), group, *control);
+  const DataOptions options = data_options(config);
+  const io::DatasetSplits data = io::load_dataset(options.set);
   const io::Dataset& set = split == "train" ? data.train : data.test;
   const engine::Graph graph = models::build_model(
       config.model, {.sample_shape = sample_shape(set), .classes = set.classes});
@@ -53,7 +54,7 @@ int eval_rank(const tools::RunConfig& config, const std::string& path, const std
   engine::init_from(*control, path, io::load_arrays, exit_code_of, state);
   engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group));
   engine::Evaluator evaluator(*control, graph, state, pool, set,
-                              {.normalization = normalization(config, data.train),
+                              {.normalization = normalization(options, data.train),
                                .dtype = compute.storage,
                                .device = compute.device,
                                .products = compute.products});

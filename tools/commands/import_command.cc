@@ -12,8 +12,8 @@
 #include "tools/options/run_config.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
-#include "tools/session/data_choice.h"
 #include "tools/session/saved_run.h"
+#include "tools/session/session_data.h"
 
 namespace tools {
 namespace {
@@ -51,7 +51,7 @@ Target target_of(const std::string& model, tools::ConfigValues& values) {
             "with its default input size (--dataset selects another)", engine::DType::kF32};
   complete_values(values, "");
   const tools::RunConfig config = tools::resolve_run_config(values);
-  const io::DatasetSplits data = io::load_dataset(dataset_options(config));
+  const io::DatasetSplits data = io::load_dataset(data_options(config).set);
   tools::ConfigValues kept;
   for (const std::string& name : saved_options())
     if (const auto found = config.origin.find(name); found != config.origin.end())

@@ -19,7 +19,7 @@ namespace {
 
 int train_rank(const tools::RunConfig& config, backends::Group& group,
                const std::atomic<int>& stop_signal) {
-  TrainSession session(config, group);
+  TrainSession session(session_options(config), group);
   const bool root = group.rank() == 0;
   const std::string start = session.start_state();
   if (root) {

@@ -126,25 +126,19 @@ DeviceChoice choose_device(const DeviceRequest& request, const backends::Environ
   return {{}, "auto: " + why};
 }
 
-DeviceChoice choose_device(const tools::RunConfig& config, const backends::Group& group) {
-  DeviceRequest request{.device = config.device, .devices = config.devices, .amp = config.amp};
-  if (config.dtype == "f64") request.cpu_only = "--dtype f64";
-  if (config.canonical) request.cpu_only = "--reduction-order canonical";
-  if (!config.compress.empty() && config.compress != "none")
-    request.cpu_only = "--compress " + config.compress;
-
+DeviceChoice choose_device(DeviceRequest request, const backends::Group& group) {
   const auto& peers = group.peers();
   const int rank = group.rank();
-  request.local_world = 0;
+  request.local_rank = request.local_world = 0;
   for (const backends::PeerInfo& peer : peers) {
     if (peer.host_id != peers.at(static_cast<std::size_t>(rank)).host_id) continue;
     ++request.local_world;
     if (peer.rank < rank) ++request.local_rank;
   }
-  if (!config.devices.empty()) request.replica = rank % static_cast<int>(config.devices.size());
-  return choose_device(
-      request, backends::process_environment(),
-      config.device == "auto" && config.devices.empty() ? visible_to_auto : visible_devices);
+  if (!request.devices.empty()) request.replica = rank % static_cast<int>(request.devices.size());
+  const bool automatic = request.device == "auto" && request.devices.empty();
+  return choose_device(request, backends::process_environment(),
+                       automatic ? visible_to_auto : visible_devices);
 }
 
 void check_devices_apart(const DeviceChoice& choice, const backends::Group& group,

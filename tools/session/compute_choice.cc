@@ -13,15 +13,6 @@
 namespace tools {
 namespace {
 
-void choose_precision(const std::string& amp, Compute& compute) {
-  using engine::DType;
-  using engine::Products;
-  if (amp == "tf32") compute.products = Products::kTf32;
-  if (amp == "O1") compute.products = Products::kF16;
-  if (amp == "O2") compute.storage = DType::kF16;
-  if (amp == "bf16") compute.storage = DType::kBF16;
-}
-
 // ", bf16", ", f16 products, loss scale dynamic".
 std::string precision_text(const Compute& compute) {
   using engine::Products;
@@ -52,19 +43,18 @@ std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group
   return group.make_communicator(request);
 }
 
-Compute choose_compute(const tools::RunConfig& config, backends::Group& group) {
-  const DeviceChoice choice = choose_device(config, group);
-  if (engine::cuda::kBuilt && group.world_size() > 1)
-    check_devices_apart(choice, group, *host_communicator(group));
-  Compute compute{.device = choice.device,
-                  .storage = config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32,
-                  .loss_scale = engine::parse_loss_scale(config.loss_scale),
-                  .graph = config.cuda_graph,
-                  .pinned = config.pin_memory,
-                  .non_blocking = config.non_blocking,
-                  .reason = choice.reason.starts_with("auto") ? choice.reason : ""};
-  choose_precision(config.amp, compute);
-  return compute;
+Compute choose_compute(const ComputeOptions& options, const backends::Group& group,
+                       backends::Communicator& control) {
+  const DeviceChoice choice = choose_device(options.device, group);
+  if (engine::cuda::kBuilt && group.world_size() > 1) check_devices_apart(choice, group, control);
+  return {.device = choice.device,
+          .storage = options.half.value_or(options.dtype),
+          .products = options.products,
+          .loss_scale = options.loss_scale,
+          .graph = options.graph,
+          .pinned = options.pinned,
+          .non_blocking = options.non_blocking,
+          .reason = choice.reason.starts_with("auto") ? choice.reason : ""};
 }
 
 std::string compute_text(const Compute& compute, int threads) {

@@ -1,5 +1,5 @@
-// One rank's training, assembled from a resolved configuration: data, model, plan, wire, policy,
-// optimizer, loop.
+// One rank's training, assembled from typed options: data, model, plan, wires, policy, optimizer,
+// loop.
 #pragma once
 
 #include <atomic>
@@ -10,14 +10,14 @@
 #include "engine/train/trainer.h"
 #include "io/data/sources/dataset.h"
 #include "io/data/sources/images/augmentation.h"
-#include "tools/options/run_config.h"
+#include "tools/session/session_options.h"
 
 namespace tools {
 
 class TrainSession {
  public:
   // Collective over the group. `group` outlives the session. Throws what the parts throw.
-  TrainSession(const tools::RunConfig& config, backends::Group& group);
+  TrainSession(const SessionOptions& options, backends::Group& group);
   ~TrainSession();
 
   // Weights from --init-from or --resume, the same on all ranks; returns the line that says which.

@@ -25,7 +25,7 @@ class Bf16Sum final : public GradientSum {
         gradients_(gradients),
         error_(FlatBuffer::like(gradients)),
         wire_(static_cast<std::size_t>(gradients.size())) {}
-  std::string_view name() const override { return "bf16"; }
+  std::string note() const override { return " (bf16)"; }
   void sum(std::int64_t first, std::int64_t count) override {
     with_element_type(gradients_.dtype(), [&]<class T>(T) {
       T* gradient = gradients_.span<T>().data() + first;

@@ -64,9 +64,9 @@ class PowerSgdSum final : public GradientSum {
     packed_.resize(static_cast<std::size_t>(packed));
     for (const Matrix& m : matrices_)
       for (int column = 0; column < rank_; ++column) draw(m, column);
-    name_ = "PowerSGD rank " + std::to_string(rank);
+    note_ = " (PowerSGD rank " + std::to_string(rank) + ")";
   }
-  std::string_view name() const override { return name_; }
+  std::string note() const override { return note_; }
   bool whole() const override { return true; }
   void sum(std::int64_t /*first*/, std::int64_t /*count*/) override {
     pack();
@@ -159,7 +159,7 @@ class PowerSgdSum final : public GradientSum {
   FlatBuffer factors_;  // Q of every matrix [columns, rank]
   std::vector<Matrix> matrices_, plain_;
   std::vector<T> packed_;  // plain parameters, then P of every matrix [rows, rank]
-  std::string name_;
+  std::string note_;
 };
 
 }  // namespace

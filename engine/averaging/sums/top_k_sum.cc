@@ -44,10 +44,10 @@ class TopKSum final : public GradientSum {
     own_.resize(static_cast<std::size_t>(sent_) * kEntry);
     all_.resize(own_.size() * static_cast<std::size_t>(communicator.world_size()));
     char text[32];
-    std::snprintf(text, sizeof text, "top-k %g", ratio);
-    name_ = text;
+    std::snprintf(text, sizeof text, " (top-k %g)", ratio);
+    note_ = text;
   }
-  std::string_view name() const override { return name_; }
+  std::string note() const override { return note_; }
   bool whole() const override { return true; }
   void sum(std::int64_t /*first*/, std::int64_t /*count*/) override {
     const std::span<T> error = error_.span<T>(), gradient = gradients_.span<T>();
@@ -103,7 +103,7 @@ class TopKSum final : public GradientSum {
   std::vector<decltype(magnitude(T{}))> magnitudes_;
   std::int64_t sent_ = 1;
   std::vector<std::byte> own_, all_;
-  std::string name_;
+  std::string note_;
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ struct AdamwStep {
   static constexpr const char* kName = "adamw_step";
   static constexpr int kStates = 2;
 
-  ENGINE_HOST_DEVICE void set(const UpdateTime& time) {
+  BASE_HOST_DEVICE void set(const UpdateTime& time) {
     lr = time.lr;
     gradient_scale = time.gradient_scale;
     count = time.count;
@@ -25,7 +25,7 @@ struct AdamwStep {
     T keep, rest1, beta2, rest2, step_size, root_bias2, eps, gradient_scale;
   };
   template <class T>
-  ENGINE_HOST_DEVICE Numbers<T> numbers() const {
+  BASE_HOST_DEVICE Numbers<T> numbers() const {
     using std::pow, std::sqrt;
     const double bias1 = 1 - pow(beta1, static_cast<double>(count));
     const double bias2 = 1 - pow(beta2, static_cast<double>(count));
@@ -40,9 +40,9 @@ struct AdamwStep {
   }
 
   template <class M>
-  ENGINE_HOST_DEVICE static void update(const Numbers<typename M::Scalar>& k,
-                                        typename M::Value gradient, typename M::Value* state,
-                                        typename M::Value& value) {
+  BASE_HOST_DEVICE static void update(const Numbers<typename M::Scalar>& k,
+                                      typename M::Value gradient, typename M::Value* state,
+                                      typename M::Value& value) {
     using Scalar = typename M::Scalar;
     const typename M::Value g = gradient * k.gradient_scale, away = g - state[0];
     // PyTorch's lerp: from the nearer end.

@@ -13,7 +13,7 @@ struct LionStep {
   static constexpr const char* kName = "lion_step";
   static constexpr int kStates = 1;
 
-  ENGINE_HOST_DEVICE void set(const UpdateTime& time) {
+  BASE_HOST_DEVICE void set(const UpdateTime& time) {
     lr = time.lr;
     gradient_scale = time.gradient_scale;
   }
@@ -23,7 +23,7 @@ struct LionStep {
     T keep, lr, beta1, rest1, beta2, rest2, gradient_scale;
   };
   template <class T>
-  ENGINE_HOST_DEVICE Numbers<T> numbers() const {
+  BASE_HOST_DEVICE Numbers<T> numbers() const {
     return {static_cast<T>(1 - lr * weight_decay),
             static_cast<T>(lr),
             static_cast<T>(beta1),
@@ -34,9 +34,9 @@ struct LionStep {
   }
 
   template <class M>
-  ENGINE_HOST_DEVICE static void update(const Numbers<typename M::Scalar>& k,
-                                        typename M::Value gradient, typename M::Value* state,
-                                        typename M::Value& value) {
+  BASE_HOST_DEVICE static void update(const Numbers<typename M::Scalar>& k,
+                                      typename M::Value gradient, typename M::Value* state,
+                                      typename M::Value& value) {
     const typename M::Value g = gradient * k.gradient_scale;
     const typename M::Value direction = M::sign(state[0] * k.beta1 + g * k.rest1);
     value = value * k.keep - k.lr * direction;

@@ -15,7 +15,7 @@ struct MuonMomentumStep {
   static constexpr const char* kName = "muon_momentum";
   static constexpr int kStates = 1;
 
-  ENGINE_HOST_DEVICE void set(const UpdateTime& time) { gradient_scale = time.gradient_scale; }
+  BASE_HOST_DEVICE void set(const UpdateTime& time) { gradient_scale = time.gradient_scale; }
 
   template <class T>
   struct Numbers {
@@ -23,15 +23,15 @@ struct MuonMomentumStep {
     bool nesterov;
   };
   template <class T>
-  ENGINE_HOST_DEVICE Numbers<T> numbers() const {
+  BASE_HOST_DEVICE Numbers<T> numbers() const {
     return {static_cast<T>(beta), static_cast<T>(1 - beta), static_cast<T>(gradient_scale),
             nesterov};
   }
 
   template <class M>
-  ENGINE_HOST_DEVICE static void update(const Numbers<typename M::Scalar>& k,
-                                        typename M::Value gradient, typename M::Value* state,
-                                        typename M::Value& direction) {
+  BASE_HOST_DEVICE static void update(const Numbers<typename M::Scalar>& k,
+                                      typename M::Value gradient, typename M::Value* state,
+                                      typename M::Value& direction) {
     const typename M::Value g = gradient * k.gradient_scale;
     state[0] = state[0] * k.beta + g * k.rest;
     direction = state[0];
@@ -46,21 +46,21 @@ struct MuonApplyStep {
   static constexpr const char* kName = "muon_apply";
   static constexpr int kStates = 0;
 
-  ENGINE_HOST_DEVICE void set(const UpdateTime& time) { lr = time.lr; }
+  BASE_HOST_DEVICE void set(const UpdateTime& time) { lr = time.lr; }
 
   template <class T>
   struct Numbers {
     T keep, rate;
   };
   template <class T>
-  ENGINE_HOST_DEVICE Numbers<T> numbers() const {
+  BASE_HOST_DEVICE Numbers<T> numbers() const {
     return {static_cast<T>(1 - lr * weight_decay), static_cast<T>(lr * factor)};
   }
 
   template <class M>
-  ENGINE_HOST_DEVICE static void update(const Numbers<typename M::Scalar>& k,
-                                        typename M::Value gradient, typename M::Value*,
-                                        typename M::Value& value) {
+  BASE_HOST_DEVICE static void update(const Numbers<typename M::Scalar>& k,
+                                      typename M::Value gradient, typename M::Value*,
+                                      typename M::Value& value) {
     value = value * k.keep - k.rate * gradient;
   }
 };

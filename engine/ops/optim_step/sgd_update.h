@@ -18,7 +18,7 @@ struct SgdUpdate : SgdStep {
   static constexpr const char* kName = "sgd_step";
   static constexpr int kStates = kVelocity ? 1 : 0;
 
-  ENGINE_HOST_DEVICE void set(const UpdateTime& time) {
+  BASE_HOST_DEVICE void set(const UpdateTime& time) {
     lr = time.lr;
     gradient_scale = time.gradient_scale;
     first = time.count == 1;
@@ -30,7 +30,7 @@ struct SgdUpdate : SgdStep {
     bool nesterov, first;
   };
   template <class T>
-  ENGINE_HOST_DEVICE Numbers<T> numbers() const {
+  BASE_HOST_DEVICE Numbers<T> numbers() const {
     return {static_cast<T>(lr),
             static_cast<T>(momentum),
             static_cast<T>(weight_decay),
@@ -40,10 +40,10 @@ struct SgdUpdate : SgdStep {
   }
 
   template <class M>
-  ENGINE_HOST_DEVICE static void update(const Numbers<typename M::Scalar>& k,
-                                        typename M::Value gradient,
-                                        [[maybe_unused]] typename M::Value* state,
-                                        typename M::Value& value) {
+  BASE_HOST_DEVICE static void update(const Numbers<typename M::Scalar>& k,
+                                      typename M::Value gradient,
+                                      [[maybe_unused]] typename M::Value* state,
+                                      typename M::Value& value) {
     typename M::Value g = gradient * k.gradient_scale;
     if (k.weight_decay != 0) g = g + k.weight_decay * value;
     if constexpr (kVelocity) {

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "engine/core/half_types.h"
+#include "io/base/half.h"
 
 namespace engine::ops {
 
@@ -26,12 +26,12 @@ template <class T>
 struct PlainMath {
   using Scalar = T;
   using Value = T;
-  ENGINE_HOST_DEVICE static T root(T x) {
+  BASE_HOST_DEVICE static T root(T x) {
     using std::sqrt;
     return sqrt(x);
   }
   // -1, 0 or 1; a zero keeps its sign, and NaN stays NaN: it is not hidden.
-  ENGINE_HOST_DEVICE static T sign(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x; }
+  BASE_HOST_DEVICE static T sign(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x; }
 };
 
 }  // namespace engine::ops

@@ -96,14 +96,13 @@ Trained steps(const Case& c, bool bytes) {
     const io::Batch& batch = loader.next();
     EXPECT_EQ(batch.samples.empty(), bytes);
     engine::StepPhases phases;
-    work->run({.batch = engine::view_of(batch, draws),
-               .scale = 1.0 / static_cast<double>(c.batch),
-               .lr = 0.05},
-              {}, phases);
-    EXPECT_TRUE(work->update());
+    work->step({.batch = engine::view_of(batch, draws),
+                .scale = 1.0 / static_cast<double>(c.batch),
+                .lr = 0.05},
+               phases);
     result.losses.push_back(work->results().last.loss_sum);
   }
-  work->to_host();
+  const engine::HostView view(work->home(), engine::Access::kRead);
   const float* values = host.parameters.values.flat().as<float>();
   result.parameters.assign(values, values + host.parameters.values.size());
   result.graph = work->graph_text();

@@ -125,7 +125,7 @@ std::vector<RankResult> train_anywhere(int world_size,
         std::make_unique<OnOtherHosts>(std::move(inproc), hosts);
     RankResult& result = results[static_cast<std::size_t>(group->rank())];
     const std::atomic<int> never{0};
-    tools::TrainSession session(config, *group);
+    tools::TrainSession session(tools::session_options(config), *group);
     static_cast<void>(session.start_state());
     std::function<void()> meddle;
     if (after_step)
@@ -136,6 +136,7 @@ std::vector<RankResult> train_anywhere(int world_size,
     result.coverage = end.coverage;
     result.averagings = end.averagings;
     result.bytes_sent = end.bytes_sent;
+    const engine::HostView view(session.state().home, engine::Access::kRead);
     result.state = engine::export_state(session.state().model, {});
     group->leave();
     return 0;

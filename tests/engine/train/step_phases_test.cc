@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/sums/gradient_sum.h"
 #include "engine/train/trainer.h"
 #include "models/model_catalog.h"
 #include "tools/report/console_observer.h"
@@ -70,13 +71,13 @@ Keep run(milliseconds delay) {
     const io::Sampler sampler(shares);
     const engine::Plan plan =
         engine::Plan::compile(graph, {.max_batch = sampler.max_local_count(), .threads = 1});
-    const auto work = engine::make_accumulated_work(plan, model, pool, {});
     io::BatchLoader loader(set, shares, {});
     SlowOptimizer optimizer(model.parameters.values,
                             group->rank() == kSlow ? delay : milliseconds(0));
-    const auto policy = engine::make_canonical_averaging(*wire, model.parameters);
-    engine::TrainState state{model, optimizer, *policy, {}, {}};
-    engine::KernelContext context{.device = {}, .threads = &pool, .scratch = {}};
+    const auto work = engine::make_accumulated_work({plan, model, optimizer, pool}, {});
+    const auto policy = engine::make_gradient_averaging(
+        engine::make_tree_sum(*wire, model.parameters.gradients), model.parameters.gradients);
+    engine::TrainState state{model, optimizer, *policy, work->home(), {}, {}};
     engine::LearningRate rate;
     Keep keep;
     const std::atomic<int> never{0};
@@ -86,7 +87,6 @@ Keep run(milliseconds delay) {
                              .learning_rate = rate,
                              .sampler = sampler,
                              .loader = loader,
-                             .context = context,
                              .control = *control,
                              .observers = {&keep},
                              .island = {},

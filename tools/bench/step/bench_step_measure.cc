@@ -88,7 +88,7 @@ tools::RunConfig resolve_bench(tools::ConfigValues values,
 StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
                         backends::Group& group) {
   using Clock = std::chrono::steady_clock;
-  TrainSession session(config, group);
+  TrainSession session(session_options(config), group);
   static_cast<void>(session.start_state());
   const std::atomic<int> never{0};
   engine::Trainer trainer = session.make_trainer(never);
