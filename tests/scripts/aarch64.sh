@@ -10,7 +10,6 @@
 # nothing about speed, and on x86-64 it orders memory more strictly than ARM's own machines do.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../../tools/scripts/lib.sh"
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 install=no smoke=no run=yes
 while [ $# -gt 0 ]; do
