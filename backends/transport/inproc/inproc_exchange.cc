@@ -8,6 +8,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/reduction.h"
+#include "io/base/spin_pause.h"
 
 namespace backends {
 namespace {
@@ -20,12 +21,6 @@ std::string to_text(const InprocExchange::Offer& o) {
       o.operation == Operation::kAllReduce || o.operation == Operation::kReduceScatter;
   return to_string(reduces ? reduction_word(o.operation, 0, o.count, o.type, o.op)
                            : transfer_word(o.operation, 0, o.count, o.root));
-}
-
-void pause_briefly() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
 }
 
 }  // namespace
@@ -81,7 +76,7 @@ void InprocExchange::meet(int rank) {
   }
   for (int i = 0; spin_ && i < kSpins; ++i) {
     if (generation_.load(std::memory_order_acquire) != before) return;
-    pause_briefly();
+    base::spin_pause();
   }
   wait_for_generation(before + 1);
 }

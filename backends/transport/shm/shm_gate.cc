@@ -22,6 +22,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/core_sharing.h"
+#include "io/base/spin_pause.h"
 
 namespace backends {
 namespace {
@@ -37,12 +38,6 @@ int available_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-void pause_core() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
 }
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) {
@@ -89,7 +84,8 @@ void ShmGate::wait_for(int rank, std::uint32_t phase) {
     // if it can, the other sleeps.
     const bool apart = flags_[rank].core.load(std::memory_order_relaxed) != core ||
                        (rank_ > rank && leave_core(core));
-    for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left) pause_core();
+    for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left)
+      base::spin_pause();
   }
   if (!has_arrived(rank, phase)) sleep_until_arrived(rank, phase);
 }
