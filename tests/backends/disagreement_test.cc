@@ -6,7 +6,7 @@
 
 #include "backends/backend_error.h"
 #include "tests/backends/group_harness.h"
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 

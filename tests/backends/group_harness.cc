@@ -1,6 +1,6 @@
 // Threads as ranks.
 #include "tests/backends/group_harness.h"
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

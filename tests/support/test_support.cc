@@ -17,7 +17,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 
 namespace test_support {
 namespace {

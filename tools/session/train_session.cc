@@ -297,7 +297,7 @@ std::int64_t TrainSession::steps_per_epoch() const {
   return impl_->data.sampler().steps_per_epoch();
 }
 std::int64_t TrainSession::total_steps() const { return impl_->total_steps; }
-const io::Dataset& TrainSession::training_data() const { return impl_->data.train; }
+const io::Dataset& TrainSession::training_data() const { return impl_->data.train(); }
 bool TrainSession::on_device() const { return impl_->compute.cuda(); }
 bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }
 engine::TrainState& TrainSession::state() { return impl_->state; }

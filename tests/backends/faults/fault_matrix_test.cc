@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "tests/backends/faults/fault_list.h"
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 

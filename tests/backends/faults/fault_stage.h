@@ -11,7 +11,7 @@
 
 #include "backends/group.h"
 #include "tests/backends/group_harness.h"
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 
 namespace fault_stage {
 

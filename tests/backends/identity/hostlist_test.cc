@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "backends/backend_error.h"
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
 
 namespace {

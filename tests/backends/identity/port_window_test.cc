@@ -14,7 +14,7 @@
 #include "backends/identity/join.h"
 #include "backends/identity/name_lookup.h"
 #include "tests/backends/group_harness.h"
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "backends/backend_error.h"
 #include "backends/identity/join.h"
 #include "tests/backends/group_harness.h"
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "backends/transport/socket/socket_mesh.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/allocation_counter.h"
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 

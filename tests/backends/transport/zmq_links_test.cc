@@ -10,7 +10,7 @@
 #include "backends/backend_error.h"
 #include "backends/transport/zmq/zmq_links.h"
 #include "tests/backends/group_harness.h"
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 

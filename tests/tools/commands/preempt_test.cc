@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "io/checkpoint/checkpoint.h"
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
 
 namespace {

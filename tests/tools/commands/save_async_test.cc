@@ -6,7 +6,7 @@
 #include <fstream>
 #include <thread>
 
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
 
 namespace test_support {

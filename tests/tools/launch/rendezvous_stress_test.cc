@@ -17,7 +17,7 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // The load of the machine, and what waits by it.
-#include "tests/support/deadline.h"
+#include "tests/support/time_limits.h"
 
 #include <sched.h>
 
