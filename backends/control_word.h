@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "backends/communicator.h"
 
@@ -26,15 +27,20 @@ struct ControlWord {
   std::uint64_t count = 0;     // elements; bytes for broadcast and all_gather
   std::uint32_t sequence = 0;  // of the call on its communicator, from 1
   Operation operation{};
-  std::uint8_t type_and_op = 0;  // DataType * 16 + ReduceOp, of reductions
+  std::uint8_t type_and_op = 0;  // wire code of the type * 16 + ReduceOp, of reductions
   std::uint16_t root = 0;        // of broadcast
 
   bool operator==(const ControlWord&) const = default;
 };
 static_assert(sizeof(ControlWord) == 16);
 
+// The code of an element type in a control word. Throws Error: i32 is not reduced and has none.
+std::uint8_t wire_code(DType type);
+// Of a reduction's word, for messages: "f32"; "?" where the code is none of ours.
+std::string_view type_name(const ControlWord& word);
+
 ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count,
-                           DataType type, ReduceOp op);
+                           DType type, ReduceOp op);
 // kBroadcast, kAllGather, kBarrier, kRegister (memory for later calls).
 ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes,
                           int root = 0);

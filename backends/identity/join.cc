@@ -45,6 +45,7 @@ class Joiner {
     hello_.rank = options.rank;
     hello_.world_size = options.world_size;
     hello_.pid = getpid();
+    hello_.process = random_bytes(kNonceBytes);
     hello_.job = options.job_id;
     hello_.build = options.build_id;
     hello_.config_digest = options.config_digest;
@@ -228,6 +229,7 @@ class Joiner {
   }
 
   std::optional<StoreSession> attempt(std::string& reason) {
+    ++hello_.attempt;
     if (scan_) {
       std::optional<StoreSession> session = scan_->round(secret_, hello_, deadline_, reason);
       if (session) endpoint_ = scan_->found();

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/core/error.h"
 
 namespace engine {

@@ -8,7 +8,7 @@
 // which one value says nothing, stays as it is.
 #include "engine/ops/norm/batch_norm.h"
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
 #include "engine/ops/elementwise/elementwise.h"

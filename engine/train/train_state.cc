@@ -64,8 +64,8 @@ void synchronize(backends::Communicator& communicator, TrainState& state) {
     return;
   if (state.buffers == BufferMode::kRank0)
     return communicator.broadcast(running.data(), running.bytes(), 0);
-  communicator.all_reduce(running.data(), static_cast<std::size_t>(running.size()),
-                          wire_type(running.dtype()), backends::ReduceOp::kSum);
+  communicator.all_reduce(running.data(), static_cast<std::size_t>(running.size()), running.dtype(),
+                          backends::ReduceOp::kSum);
   with_element_type(running.dtype(), [&]<class T>(T) {
     for (T& v : running.span<T>()) v /= static_cast<T>(communicator.world_size());
   });

@@ -16,7 +16,7 @@ namespace io {
 struct ArrayEntry {
   std::string name;
   Section section = Section::kParameter;
-  ArrayType type = ArrayType::kF32;
+  DType type = DType::kF32;
   std::vector<std::int64_t> shape;
   std::uint64_t bytes = 0;  // shape times type
 };

@@ -102,7 +102,7 @@ class RowComparer {
     const ArrayEntry& entry = files_[holder]->entries()[columns[holder]];
     ArrayDifference d{.name = key.second,
                       .section = key.first,
-                      .type = to_string(entry.type),
+                      .type = std::string(to_string(entry.type)),
                       .shape = shape_text(entry.shape),
                       .reason = mismatch(columns, 0, differing.front()),
                       .values = reports_.front(),

@@ -2,8 +2,10 @@
 // itself.
 #include "io/interchange/safetensors_header.h"
 
+#include <array>
 #include <unordered_set>
 
+#include "io/base/json_writer.h"
 #include "io/base/text_format.h"
 #include "io/interchange/header_scanner.h"
 
@@ -163,15 +165,15 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text,
 }
 
 std::string write_safetensors_header(const std::vector<SafetensorsEntry>& entries) {
-  std::string text = R"({"__metadata__":{"format":"pt"})";  // some loaders ask for it
+  base::JsonWriter json;
+  json.begin_object();
+  // Some loaders ask for it.
+  json.key("__metadata__").begin_object().member("format", "pt").end_object();
   for (const SafetensorsEntry& entry : entries) {
-    text += ',' + json_string(entry.name) + ":{\"dtype\":\"" + entry.dtype + "\",\"shape\":[";
-    for (std::size_t i = 0; i < entry.shape.size(); ++i)
-      text += (i > 0 ? "," : "") + std::to_string(entry.shape[i]);
-    text += "],\"data_offsets\":[" + std::to_string(entry.begin) + "," + std::to_string(entry.end) +
-            "]}";
+    json.key(entry.name).begin_object().member("dtype", entry.dtype).member("shape", entry.shape);
+    json.member("data_offsets", std::array{entry.begin, entry.end}).end_object();
   }
-  return text + "}";
+  return json.end_object().text();
 }
 
 }  // namespace io

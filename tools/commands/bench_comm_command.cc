@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 
 #include "backends/compose/table/backend_table.h"
 #include "io/base/io_error.h"
@@ -28,10 +29,9 @@ struct CommFlags {
   bool check = false;
 };
 
-backends::DataType type_named(const std::string& name) {
-  using enum backends::DataType;
-  for (const backends::DataType type : {kF32, kF64, kI64, kU8, kF16, kBF16})
-    if (backends::to_string(type) == name) return type;
+base::DType type_named(const std::string& name) {
+  const std::optional<base::DType> type = base::parse_dtype(name);
+  if (type && *type != base::DType::kI32) return *type;
   throw UsageError("--dtype '" + name + "': expected f32, f64, f16, bf16, i64 or u8");
 }
 

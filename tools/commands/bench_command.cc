@@ -2,7 +2,7 @@
 // phase.
 #include <cstdio>
 
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
@@ -22,26 +22,22 @@ std::string step_json(const StepFlags& flags, const tools::RunConfig& config,
                       const std::vector<PhaseRow>& rows) {
   const PhaseRow& step = rows[5];  // of rank 0
   const auto ranks = static_cast<std::int64_t>(times.ranks.size());
-  std::string text = "{\"schema\":1,\"command\":\"bench step\"," + heading_json(heading) +
-                     ",\"model\":" + io::json_string(config.model) +
-                     ",\"batch_per_rank\":" + std::to_string(times.global_batch / ranks) +
-                     ",\"global_batch\":" + std::to_string(times.global_batch) +
-                     ",\"ranks\":" + std::to_string(ranks) +
-                     ",\"threads\":" + std::to_string(config.threads) +
-                     ",\"backend\":" + io::json_string(times.backend) +
-                     ",\"steps\":" + std::to_string(times.ranks.front().size()) +
-                     ",\"warmup\":" + std::to_string(flags.bench.warmup) +
-                     ",\"step_ms\":" + io::shortest_text(step.p50_ms) +
-                     ",\"step_ms_min\":" + io::shortest_text(step.min_ms) +
-                     ",\"step_ms_p99\":" + io::shortest_text(step.p99_ms) +
-                     ",\"samples_per_s\":" + io::shortest_text(times.rate()) + ",\"rows\":[";
-  for (const PhaseRow& row : rows)
-    text += std::string(&row == rows.data() ? "" : ",") + "{\"rank\":" + std::to_string(row.rank) +
-            ",\"phase\":" + io::json_string(row.phase) +
-            ",\"min_ms\":" + io::shortest_text(row.min_ms) +
-            ",\"p50_ms\":" + io::shortest_text(row.p50_ms) +
-            ",\"p99_ms\":" + io::shortest_text(row.p99_ms) + "}";
-  return text + "]}\n";
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("command", "bench step");
+  add_heading(json, heading);
+  json.member("model", config.model).member("batch_per_rank", times.global_batch / ranks);
+  json.member("global_batch", times.global_batch).member("ranks", ranks);
+  json.member("threads", config.threads).member("backend", times.backend);
+  json.member("steps", times.ranks.front().size()).member("warmup", flags.bench.warmup);
+  json.member("step_ms", step.p50_ms).member("step_ms_min", step.min_ms);
+  json.member("step_ms_p99", step.p99_ms).member("samples_per_s", times.rate());
+  json.key("rows").begin_array();
+  for (const PhaseRow& row : rows) {
+    json.begin_object().member("rank", row.rank).member("phase", row.phase);
+    json.member("min_ms", row.min_ms).member("p50_ms", row.p50_ms).member("p99_ms", row.p99_ms);
+    json.end_object();
+  }
+  return json.end_array().end_object().text() + "\n";
 }
 
 std::string step_text(const StepFlags& flags, const tools::RunConfig& config,

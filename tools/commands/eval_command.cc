@@ -6,7 +6,7 @@
 #include "engine/train/checkpoint_keeper.h"
 #include "engine/train/evaluator.h"
 #include "engine/train/weights.h"
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
@@ -29,19 +29,14 @@ void print(const engine::EvalReport& report, const std::string& path, const std:
                 eval_text(report).c_str());
     return;
   }
-  std::string text = "{\"schema\":1,\"event\":\"eval\",\"split\":" + io::json_string(split);
-  const auto add = [&text](const char* key, double value) {
-    text += std::string(",\"") + key +
-            "\":" + (std::isfinite(value) ? io::shortest_text(value) : "null");
-  };
-  add("loss", report.loss);
-  add("accuracy", report.accuracy());
-  text += ",\"correct\":" + std::to_string(report.correct) +
-          ",\"samples\":" + std::to_string(report.samples);
-  if (report.rows != report.samples) text += ",\"rows\":" + std::to_string(report.rows);
-  if (report.top5 >= 0) add("top5", report.top5_accuracy());
-  if (report.text) add("perplexity", report.perplexity());
-  std::printf("%s}\n", text.c_str());
+  base::JsonWriter object;
+  object.begin_object().member("schema", 1).member("event", "eval").member("split", split);
+  object.member("loss", report.loss).member("accuracy", report.accuracy());
+  object.member("correct", report.correct).member("samples", report.samples);
+  if (report.rows != report.samples) object.member("rows", report.rows);
+  if (report.top5 >= 0) object.member("top5", report.top5_accuracy());
+  if (report.text) object.member("perplexity", report.perplexity());
+  std::printf("%s\n", object.end_object().text().c_str());
 }
 
 int eval_rank(const tools::RunConfig& config, const std::string& path, const std::string& split,

@@ -40,7 +40,7 @@ int export_command(const Arguments& arguments) {
   std::int64_t bytes = 0;
   for (io::NamedArray& array : arrays) {
     if (half || brain)
-      array = io::to_half(array, half ? io::ArrayType::kF16 : io::ArrayType::kBf16, path);
+      array = io::to_half(array, half ? base::DType::kF16 : base::DType::kBF16, path);
     bytes += static_cast<std::int64_t>(array.data.size());
   }
   io::save_arrays(arrays, out);

@@ -21,7 +21,7 @@ std::string shape_text(const io::NamedArray& array) {
 }
 
 std::int64_t elements(const io::NamedArray& array) {
-  return static_cast<std::int64_t>(array.data.size() / io::size_of(array.type));
+  return static_cast<std::int64_t>(array.data.size() / base::size_of(array.type));
 }
 
 void print_summary(const io::Checkpoint& c) {
@@ -58,7 +58,8 @@ void print_summary(const io::Checkpoint& c) {
 void print_tensors(const io::Checkpoint& c) {
   for (const io::NamedArray& a : c.arrays)
     std::printf("%-10s %-44s %-4s %-18s %s\n", io::to_string(a.section).c_str(), a.name.c_str(),
-                io::to_string(a.type).c_str(), shape_text(a).c_str(), a.device.c_str());
+                std::string(base::to_string(a.type)).c_str(), shape_text(a).c_str(),
+                a.device.c_str());
 }
 
 // The order in which an epoch takes the samples, as the run that wrote this checkpoint sees it.

@@ -31,7 +31,8 @@ int train_rank(const tools::RunConfig& config, backends::Group& group,
     session.add_observer(make_console_observer(
         {.steps_per_epoch = session.steps_per_epoch(),
          .total_steps = session.total_steps(),
-         .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1}));
+         .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1,
+         .unit = progress_unit(session.training_data())}));
     if (!config.metrics.empty())
       session.add_observer(
           std::make_unique<MetricsObserver>(config.metrics, session.resumed(), config.log_gpu));

@@ -113,17 +113,16 @@ void read_group(const ValueReader& read, RunConfig& config) {
 void read_augmentation(const ValueReader& read, RunConfig& config) {
   const std::vector<std::string> known{"resized-crop", "crop", "flip", "cutout"};
   if (!read.text("augment").empty()) config.augment = split_text(read.text("augment"), ',');
-  for (const std::string& name : config.augment)
-    if (std::ranges::count(known, name) != 1 || std::ranges::count(config.augment, name) != 1)
-      read.refuse("augment",
-                  "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip");
-  const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
+  for (const std::string& name : config.augment) {
+    const bool unknown = std::ranges::count(known, name) == 0;
+    if (!unknown && std::ranges::count(config.augment, name) == 1) continue;
+    const std::string near = unknown ? base::nearest_name(name, known) : "";
+    read.refuse("augment",
+                "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip" +
+                    (near.empty() ? "" : "; did you mean '" + near + "'?"));
+  }
   config.crop_padding = read.small("crop-padding", 1, 4096, config.crop_padding);
   config.cutout_size = read.small("cutout-size", 1, 4096, config.cutout_size);
-  if (!wants("crop") && config.crop_padding != 4)
-    read.refuse("crop-padding", "--augment crop with it");
-  if (!wants("cutout") && config.cutout_size != 16)
-    read.refuse("cutout-size", "--augment cutout with it");
 }
 
 void read_batch(const ValueReader& read, RunConfig& config) {
@@ -133,9 +132,8 @@ void read_batch(const ValueReader& read, RunConfig& config) {
   if ((config.reduction_shards & (config.reduction_shards - 1)) != 0)
     read.refuse("reduction-shards", "a power of two");
   if (config.canonical && config.buffers == "average")
-    read.refuse("buffers",
-                "local or rank0 beside --reduction-order canonical: an average depends on the "
-                "number of ranks");
+    read.demand("reduction-order",
+                "--buffers local or rank0: an average depends on the number of ranks");
   config.verify_every = read.integer("verify-every", 1, kMany, 0);
   config.on_desync = read.text("on-desync");
   config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
@@ -186,9 +184,8 @@ void read_optimizer(const ValueReader& read, RunConfig& config) {
   if (!epochs.empty() && (epochs.front() < 1 || !ascending))
     read.refuse("lr-step-epochs", "ascending epochs from 1 (30,60)");
   if (config.lr_schedule == "step" && epochs.empty())
-    read.refuse("lr-schedule", "--lr-step-epochs with it (30,60)");
-  if (config.nesterov && config.momentum == 0)
-    read.refuse("nesterov", "--momentum above 0 with it");
+    read.demand("lr-schedule", "--lr-step-epochs (30,60)");
+  if (config.nesterov && config.momentum == 0) read.demand("nesterov", "--momentum above 0");
 }
 
 void read_state_and_report(const ValueReader& read, RunConfig& config) {
@@ -206,12 +203,12 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.metrics = read.text("metrics");
   config.log_gpu = read.integer("log-gpu", 0, kMany, 0);
   if (config.log_gpu > 0 && config.metrics.empty())
-    read.refuse("log-gpu", "--metrics FILE with it: that is where samples go");
+    read.demand("log-gpu", "--metrics FILE: that is where samples go");
   config.progress = read.text("progress");
   if (config.resume == "auto" && config.save_dir.empty())
-    read.refuse("resume", "--save-dir with it: that is where auto looks");
+    read.demand("resume", "--save-dir: that is where auto looks");
   if (config.resume != "auto" && config.resume != "none" && !config.init_from.empty())
-    read.refuse("init-from", "no --resume PATH with it: a snapshot brings its own weights");
+    read.demand("init-from", "that no --resume PATH is given: a snapshot brings its own weights");
 }
 
 void read_preempt(const ValueReader& read, RunConfig& config) {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/cpu_dispatch.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/optim/loss_scale.h"
@@ -27,7 +27,7 @@ std::string precision_text(const Compute& compute) {
   using engine::Products;
   std::string text;
   if (compute.storage != engine::DType::kF32)
-    text += ", " + std::string(engine::to_string(compute.storage));
+    text += ", " + std::string(base::to_string(compute.storage));
   if (compute.products == Products::kTf32) text += ", tf32 products";
   if (compute.products == Products::kF16) text += ", f16 products";
   if (compute.loss_scale.on()) text += ", loss scale " + engine::to_string(compute.loss_scale);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/averaging/sums/replica_statistics.h"
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/work/device_averaging.h"
 #include "engine/train/work/loaded_batch.h"
@@ -364,6 +364,7 @@ void TrainSession::add_observer(std::unique_ptr<engine::TrainObserver> observer)
 std::int64_t TrainSession::global_batch() const { return impl_->state.global_batch; }
 std::int64_t TrainSession::steps_per_epoch() const { return impl_->sampler.steps_per_epoch(); }
 std::int64_t TrainSession::total_steps() const { return impl_->total_steps; }
+const io::Dataset& TrainSession::training_data() const { return impl_->data.train; }
 bool TrainSession::on_device() const { return impl_->compute.cuda(); }
 bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }
 engine::TrainState& TrainSession::state() { return impl_->state; }

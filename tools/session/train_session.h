@@ -40,6 +40,7 @@ class TrainSession {
   std::int64_t global_batch() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t total_steps() const;
+  const io::Dataset& training_data() const;
   bool resumed() const;
   bool on_device() const;  // whether steps run on a CUDA device, beside the host
   engine::TrainState& state();

@@ -39,7 +39,7 @@ class HierarchicalCommunicator final : public Communicator {
   }
   int world_size() const override { return world_size_; }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     if (layout_.even && count * size_of(type) >= kRailBytes) {
       by_rails(static_cast<char*>(data), count, type, op);
     } else {
@@ -79,7 +79,7 @@ class HierarchicalCommunicator final : public Communicator {
     }
   }
 
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     all_reduce(data, count, type, op);
   }
 
@@ -97,7 +97,7 @@ class HierarchicalCommunicator final : public Communicator {
  private:
   bool speaks() const { return layout_.place == 0; }
 
-  void by_rails(char* data, std::size_t count, DataType type, ReduceOp op) {
+  void by_rails(char* data, std::size_t count, DType type, ReduceOp op) {
     const int local = static_cast<int>(layout_.local_ranks().size());
     const std::size_t width = size_of(type);
     within_->reduce_scatter(data, count, type, op);

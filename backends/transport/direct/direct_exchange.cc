@@ -71,7 +71,7 @@ void DirectExchange::meet() {
   met_ = true;
 }
 
-void DirectExchange::reduce(Operation operation, char* data, std::size_t count, DataType type,
+void DirectExchange::reduce(Operation operation, char* data, std::size_t count, DType type,
                             ReduceOp op) {
   const std::size_t bytes = count * size_of(type);
   run(reduction_word(operation, ++sequence_, count, type, op), [&] {
@@ -83,7 +83,7 @@ void DirectExchange::reduce(Operation operation, char* data, std::size_t count, 
   });
 }
 
-void DirectExchange::reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op) {
+void DirectExchange::reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op) {
   const std::size_t width = size_of(type), most = block_bytes_ / width;
   const auto length = [&](std::size_t at) { return std::min(most, count - at); };
   send_first_shares(data, length(0), width);
@@ -128,7 +128,7 @@ void DirectExchange::post_shares(const char* block, std::size_t count, std::size
   }
 }
 
-void DirectExchange::fold_own(char* own, std::size_t count, DataType type, ReduceOp op,
+void DirectExchange::fold_own(char* own, std::size_t count, DType type, ReduceOp op,
                               bool came_with_heads) {
   const std::size_t bytes = count * size_of(type);
   for (int step = 1; step < size_ && !came_with_heads; ++step)

@@ -31,7 +31,7 @@ class DirectExchange {
 
   // All as in communicator.h. In place, allocate nothing. After an exception nothing reads the
   // caller's memory, and only destruction is allowed.
-  void reduce(Operation operation, char* data, std::size_t count, DataType type, ReduceOp op);
+  void reduce(Operation operation, char* data, std::size_t count, DType type, ReduceOp op);
   void broadcast(char* data, std::size_t bytes, int root);
   void all_gather(const char* input, std::size_t bytes, char* output);
   void barrier();
@@ -43,10 +43,10 @@ class DirectExchange {
   void send_heads(const void* payload, std::size_t bytes);
   void meet();
 
-  void reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op);
+  void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op);
   void send_first_shares(const char* block, std::size_t count, std::size_t width);
   void post_shares(const char* block, std::size_t count, std::size_t width, unsigned slot);
-  void fold_own(char* own, std::size_t count, DataType type, ReduceOp op, bool came_with_heads);
+  void fold_own(char* own, std::size_t count, DType type, ReduceOp op, bool came_with_heads);
   void take_results(char* block, std::size_t count, std::size_t width);
   void broadcast_blocks(char* data, std::size_t bytes, int root);
   void pass_on_own(char* block, std::size_t bytes, int root);

@@ -159,19 +159,19 @@ class InprocCommunicator final : public Communicator {
   std::string_view name() const override { return "inproc"; }
   int rank() const override { return rank_; }
   int world_size() const override { return exchange_->world_size(); }
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     exchange_->run(rank_, {Operation::kAllReduce, data, nullptr, count, type, op, 0});
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     exchange_->run(rank_, {Operation::kReduceScatter, data, nullptr, count, type, op, 0});
   }
   void broadcast(void* data, std::size_t bytes, int root) override {
-    exchange_->run(
-        rank_, {Operation::kBroadcast, data, nullptr, bytes, DataType::kU8, ReduceOp::kSum, root});
+    exchange_->run(rank_,
+                   {Operation::kBroadcast, data, nullptr, bytes, DType::kU8, ReduceOp::kSum, root});
   }
   void all_gather(const void* input, std::size_t bytes, void* output) override {
     exchange_->run(rank_,
-                   {Operation::kAllGather, output, input, bytes, DataType::kU8, ReduceOp::kSum, 0});
+                   {Operation::kAllGather, output, input, bytes, DType::kU8, ReduceOp::kSum, 0});
   }
   void barrier() override { exchange_->run(rank_, {}); }
   void abort(std::string_view reason) noexcept override {

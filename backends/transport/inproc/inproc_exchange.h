@@ -23,7 +23,7 @@ class InprocExchange {
     void* data = nullptr;
     const void* input = nullptr;
     std::size_t count = 0;  // elements, or bytes where there is no type
-    DataType type = DataType::kU8;
+    DType type = DType::kU8;
     ReduceOp op = ReduceOp::kSum;
     int root = 0;
   };

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "backends/backend_error.h"
-#include "backends/cuda_calls.h"
 #include "backends/identity/host_identity.h"
 #include "backends/transport/nccl/nccl_backend.h"
 #include "backends/transport/nccl/nccl_library.h"
+#include "io/gpu/cuda_runtime.h"
 
 namespace backends {
 namespace {
@@ -41,13 +41,10 @@ std::string one_line(std::string text) {
 Capabilities own_capabilities() {
   Capabilities e;
   e.missing = missing_for_nccl();
-  if (e.missing.empty()) e.missing = no_device_reason();
+  if (e.missing.empty()) e.missing = base::cuda::missing();
   e.missing = one_line(e.missing);
   if (!e.missing.empty()) return e;
-  int device = 0;
-  char bus[64] = {};
-  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  check_cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, device), "cudaDeviceGetPCIBusId");
+  const std::string bus = base::cuda::bus_address(base::cuda::current_device());
   e.version = std::to_string(nccl_library().version);
   e.gpu = host_id() + " " + bus;
   e.host = host_name() + ", GPU " + bus;

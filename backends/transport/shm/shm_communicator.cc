@@ -66,10 +66,10 @@ class ShmCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     reduce(static_cast<char*>(data), count, type, op, Operation::kAllReduce);
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     reduce(static_cast<char*>(data), count, type, op, Operation::kReduceScatter);
   }
 
@@ -155,7 +155,7 @@ class ShmCommunicator final : public Communicator {
     }
   }
 
-  void reduce(char* data, std::size_t count, DataType type, ReduceOp op, Operation operation) {
+  void reduce(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     open(reduction_word(operation, next_sequence(), count, type, op));
     if (count * size_of(type) <= kSmallBytes) {
       reduce_small(data, count, type, op);
@@ -164,7 +164,7 @@ class ShmCommunicator final : public Communicator {
     }
   }
 
-  void reduce_small(char* data, std::size_t count, DataType type, ReduceOp op) {
+  void reduce_small(char* data, std::size_t count, DType type, ReduceOp op) {
     const unsigned slot = small_calls_++ & 1u;
     if (count > 0) std::memcpy(area(rank_).small[slot], data, count * size_of(type));
     meet();
@@ -180,8 +180,7 @@ class ShmCommunicator final : public Communicator {
   }
 
   // Block b holds the b-th piece of every rank's slice.
-  void reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op,
-                     Operation operation) {
+  void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     const std::size_t width = size_of(type), most = piece_bytes_ / width;
     const std::size_t longest =
         (count + static_cast<std::size_t>(size_) - 1) / static_cast<std::size_t>(size_);
@@ -221,7 +220,7 @@ class ShmCommunicator final : public Communicator {
   }
 
   // Into this rank's memory and its result area.
-  void fold_own(char* piece, std::size_t count, DataType type, ReduceOp op) {
+  void fold_own(char* piece, std::size_t count, DType type, ReduceOp op) {
     const std::size_t width = size_of(type), most = kStripBytes / width;
     std::array<const void*, kFewRanks> few;
     std::vector<const void*> many(size_ > kFewRanks ? static_cast<std::size_t>(size_) : 0);

@@ -48,10 +48,10 @@ class SocketCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     reduce(static_cast<char*>(data), count, type, op, Operation::kAllReduce);
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     reduce(static_cast<char*>(data), count, type, op, Operation::kReduceScatter);
   }
 
@@ -142,7 +142,7 @@ class SocketCommunicator final : public Communicator {
     }
   }
 
-  void reduce(char* data, std::size_t count, DataType type, ReduceOp op, Operation operation) {
+  void reduce(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     exchange_.begin(reduction_word(operation, ++sequence_, count, type, op));
     if (count * size_of(type) <= kSmallBytes) {
       reduce_small(data, count, type, op);
@@ -151,7 +151,7 @@ class SocketCommunicator final : public Communicator {
     }
   }
 
-  void reduce_small(char* data, std::size_t count, DataType type, ReduceOp op) {
+  void reduce_small(char* data, std::size_t count, DType type, ReduceOp op) {
     const std::size_t bytes = count * size_of(type);
     for_peers([&](int peer) { exchange_.exchange_small(peer, data, bytes); });
     exchange_.wait_all();
@@ -172,8 +172,7 @@ class SocketCommunicator final : public Communicator {
                      static_cast<std::size_t>(peer)];
   }
 
-  void reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op,
-                     Operation operation) {
+  void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     const std::size_t width = size_of(type), most = kPieceBytes / width;
     const std::size_t longest =
         (count + static_cast<std::size_t>(size_) - 1) / static_cast<std::size_t>(size_);

@@ -15,7 +15,7 @@ class PlainSum final : public GradientSum {
     const std::size_t width = size_of(gradients_.dtype());
     auto* data =
         static_cast<std::byte*>(gradients_.data()) + static_cast<std::size_t>(first) * width;
-    communicator_.all_reduce(data, static_cast<std::size_t>(count), wire_type(gradients_.dtype()),
+    communicator_.all_reduce(data, static_cast<std::size_t>(count), gradients_.dtype(),
                              backends::ReduceOp::kSum);
     bytes_sent_ += count * static_cast<std::int64_t>(width);
   }

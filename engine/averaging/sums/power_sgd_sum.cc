@@ -105,7 +105,7 @@ class PowerSgdSum final : public GradientSum {
     return count;
   }
   void reduce(T* data, std::size_t count) {
-    communicator_.all_reduce(data, count, wire_type(gradients_.dtype()), backends::ReduceOp::kSum);
+    communicator_.all_reduce(data, count, gradients_.dtype(), backends::ReduceOp::kSum);
     bytes_sent_ += static_cast<std::int64_t>(count * sizeof(T));
   }
   // Vectors first, then P = (gradient + error) Q of every matrix.

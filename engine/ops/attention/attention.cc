@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/attention/attention_cpu.h"
 #include "engine/ops/attention/attention_cuda.h"
 #include "engine/ops/attention/attention_reference.h"

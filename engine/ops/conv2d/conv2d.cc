@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/conv2d/conv2d_cpu.h"
 #include "engine/ops/conv2d/conv2d_cuda.h"

@@ -1,7 +1,7 @@
 // gelu: checks and dispatch.
 #include "engine/ops/elementwise/gelu.h"
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/elementwise/gelu_cpu.h"
 #include "engine/ops/elementwise/gelu_cuda.h"

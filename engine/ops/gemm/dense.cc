@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/ops/gemm/dense_reference.h"

@@ -1,7 +1,7 @@
 // Checks and dispatch of images from bytes.
 #include "engine/ops/images/prepare_images.h"
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/images/prepare_images_cuda.h"
 

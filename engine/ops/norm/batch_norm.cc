@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/norm/batch_norm_cpu.h"
 #include "engine/ops/norm/batch_norm_cuda.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/optim_step/device_step_cuda.h"
 #include "engine/ops/optim_step/optimizer_step_cuda.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/pool/pad_channels_cuda.h"
 #include "engine/ops/pool/pad_channels_reference.h"

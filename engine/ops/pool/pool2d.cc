@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/pool/pool2d_cpu.h"
 #include "engine/ops/pool/pool2d_cuda.h"

@@ -30,7 +30,7 @@ class Sum final : public DeviceGradientSum {
       const std::int64_t count = std::min(begin == 0 ? first : most, gradients.size() - begin);
       calls.push_back(backends::reduction_word(
           backends::Operation::kAllReduce, static_cast<std::uint32_t>(calls.size() + 1),
-          static_cast<std::size_t>(count), backends::DataType::kF32, backends::ReduceOp::kSum));
+          static_cast<std::size_t>(count), DType::kF32, backends::ReduceOp::kSum));
       ends_.push_back(begin += count);
     }
     filled_ = std::vector<cuda::Event>(ends_.size());
@@ -64,8 +64,8 @@ class Sum final : public DeviceGradientSum {
       filled_[sent_].record(stream);
       filled_[sent_].make_wait(stream_.handle());
       communicator_.all_reduce_on(stream_.handle(), data_ + begin,
-                                  static_cast<std::size_t>(ends_[sent_] - begin),
-                                  backends::DataType::kF32, backends::ReduceOp::kSum);
+                                  static_cast<std::size_t>(ends_[sent_] - begin), DType::kF32,
+                                  backends::ReduceOp::kSum);
     }
   }
 

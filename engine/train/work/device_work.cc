@@ -332,7 +332,7 @@ class Work final : public DeviceWork {
     std::int32_t own = 0;
     std::memcpy(&own, pinned_, bytes);
     std::int64_t any = own;
-    options_.agreement->all_reduce(&any, 1, backends::DataType::kI64, backends::ReduceOp::kMax);
+    options_.agreement->all_reduce(&any, 1, DType::kI64, backends::ReduceOp::kMax);
     own = static_cast<std::int32_t>(any);
     std::memcpy(pinned_, &own, bytes);
     cuda::copy_async(skip, pinned_, bytes, stream_.handle());

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/graph/device_inference.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/work/device_work.h"
@@ -115,8 +115,8 @@ TEST_F(CudaAugment, BytesTrainAsNumbersDo) {
                         Case{.storage = DType::kF16}, Case{.micro_batches = 3},
                         Case{.shape = {5, 5, 1}, .normalization = io::Normalization::kUnit},
                         Case{.augmentation = {}}}) {
-    SCOPED_TRACE(std::string(engine::to_string(c.storage)) + ", " +
-                 std::to_string(c.micro_batches) + " micro-batches");
+    SCOPED_TRACE(std::string(base::to_string(c.storage)) + ", " + std::to_string(c.micro_batches) +
+                 " micro-batches");
     const Trained numbers = steps(c, false), bytes = steps(c, true);
     EXPECT_EQ(numbers.losses, bytes.losses);
     EXPECT_EQ(numbers.parameters, bytes.parameters);

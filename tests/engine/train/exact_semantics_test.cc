@@ -232,7 +232,7 @@ TEST(Buffers, AverageIsTheMeanAndRank0IsRank0s) {
   for (std::size_t k = 0; k < local[0].state.size(); ++k) {
     const io::NamedArray &a = local[0].state[k], &b = local[1].state[k],
                          &mean = average[0].state[k];
-    if (a.section != kBuffers || a.type != io::ArrayType::kF64) continue;
+    if (a.section != kBuffers || a.type != base::DType::kF64) continue;
     const auto at = [](const io::NamedArray& array, std::size_t i) {
       return reinterpret_cast<const double*>(array.data.data())[i];
     };

@@ -100,7 +100,7 @@ tools::RunConfig make_config(const std::map<std::string, std::string>& options) 
 namespace {
 
 double value(const io::NamedArray& array, std::size_t i) {
-  if (array.type == io::ArrayType::kF64) {
+  if (array.type == base::DType::kF64) {
     double v;
     std::memcpy(&v, array.data.data() + i * sizeof v, sizeof v);
     return v;
@@ -158,8 +158,8 @@ std::vector<RankResult> train_on_hosts(const std::vector<std::string>& hosts,
 double distance(const RankResult& a, const RankResult& b, io::Section section) {
   double largest = 0, apart = 0;
   for (std::size_t k = 0; k < a.state.size(); ++k) {
-    if (a.state[k].section != section || a.state[k].type == io::ArrayType::kI64) continue;
-    const std::size_t count = a.state[k].data.size() / io::size_of(a.state[k].type);
+    if (a.state[k].section != section || a.state[k].type == base::DType::kI64) continue;
+    const std::size_t count = a.state[k].data.size() / base::size_of(a.state[k].type);
     for (std::size_t i = 0; i < count; ++i) {
       const double x = value(a.state[k], i), y = value(b.state.at(k), i);
       if (std::isnan(x) || std::isnan(y)) return INFINITY;

@@ -145,4 +145,16 @@ TEST(StepPhases, ARankThatStaysSlowIsNamedOnceWithWhatItSpendsItsTimeOn) {
             "backward 0.00 ms, update 0.00 ms)\n");
 }
 
+TEST(ProgressBar, CountsWhatTheDataConsistOf) {
+  io::Dataset data;
+  data.shape = {64, 1, 1};
+  const auto rate = [&](io::SampleKind kind) {
+    data.kind = kind;
+    return tools::rate_text(tools::progress_unit(data), 20);
+  };
+  EXPECT_EQ(rate(io::SampleKind::kImages), "20 images/s");
+  EXPECT_EQ(rate(io::SampleKind::kFeatures), "20 rows/s");
+  EXPECT_EQ(rate(io::SampleKind::kTokens), "1280 tokens/s");
+}
+
 }  // namespace

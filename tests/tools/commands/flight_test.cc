@@ -14,6 +14,7 @@
 
 #include "backends/flight_recorder.h"
 #include "io/base/io_error.h"
+#include "tests/support/deadline.h"
 #include "tests/support/test_support.h"
 #include "tools/flight/flight_report.h"
 
@@ -21,10 +22,10 @@ namespace {
 
 using namespace tools;
 using backends::ControlWord;
-using backends::DataType;
 using backends::FlightRecorder;
 using backends::Operation;
 using backends::ReduceOp;
+using base::DType;
 using test_support::CommandResult;
 using test_support::TemporaryDirectory;
 
@@ -43,7 +44,7 @@ class Rank {
   FlightRecorder::Ticket begin(std::size_t count, int communicator = 0) {
     return recorder_.begin(communicator,
                            backends::reduction_word(Operation::kAllReduce, ++sequence_, count,
-                                                    DataType::kF32, ReduceOp::kSum));
+                                                    DType::kF32, ReduceOp::kSum));
   }
   FlightRecorder& recorder() { return recorder_; }
   void write(const TemporaryDirectory& folder) const {
@@ -165,15 +166,6 @@ TEST(Flight, DamagedFilesAreOneClearLine) {
   EXPECT_EQ(inspect(folder / "nowhere").exit_code, 65);
 }
 
-bool within_seconds(int seconds, const std::function<bool()>& condition) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
-}
-
 TEST(Flight, NamesTheKilledRankOfARealRun) {
   const TemporaryDirectory folder;
   const std::string metrics = folder / "m.jsonl";
@@ -214,7 +206,7 @@ TEST(Flight, NamesTheKilledRankOfARealRun) {
     execv(argv[0], argv.data());
     _exit(127);
   }
-  const bool running = within_seconds(30, [&] {
+  const bool running = test_support::eventually([&] {
     std::error_code error;
     const auto size = std::filesystem::file_size(metrics, error);
     return test_support::workers_of(parent).size() == 3 && !error && size > 0;
@@ -223,7 +215,7 @@ TEST(Flight, NamesTheKilledRankOfARealRun) {
   if (running) kill(workers[1], SIGKILL);
   int status = 0;
   const bool ended =
-      within_seconds(30, [&] { return waitpid(parent, &status, WNOHANG) == parent; });
+      test_support::eventually([&] { return waitpid(parent, &status, WNOHANG) == parent; });
   if (!ended) {
     kill(parent, SIGKILL);
     waitpid(parent, &status, 0);

@@ -312,7 +312,7 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   expect(verify({"--atol", "0.001", "--rtol", "0.001", ckpt, folder_ / "half.ckpt"}), 0, "");
   EXPECT_EQ(verify({ckpt, folder_ / "half.ckpt"}).exit_code, 1);
   run({"export", ckpt, "-o", folder_ / "brain.safetensors", "--bf16"});
-  EXPECT_EQ(io::load_arrays(folder_ / "brain.safetensors").front().type, io::ArrayType::kBf16);
+  EXPECT_EQ(io::load_arrays(folder_ / "brain.safetensors").front().type, base::DType::kBF16);
   // A data set gives the checkpoint what eval needs.
   run({"import", folder_ / "m.npz", "-o", folder_ / "e.ckpt", "--model", "convnet", "--dataset",
        "synthetic", "--synthetic-size", "40"});

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "io/base/io_error.h"
 #include "tests/support/test_support.h"
 #include "tools/workers/worker_threads.h"

@@ -36,7 +36,7 @@ double bus_factor(CommOp op, int ranks);
 struct CommBench {
   std::vector<CommOp> ops;
   std::vector<std::int64_t> sizes;  // bytes, ascending
-  backends::DataType type = backends::DataType::kF32;
+  base::DType type = base::DType::kF32;
   std::vector<std::string>
       backends;  // of CommunicatorRequest; measured in turn, in blocks of iterations
   int iterations = 20, warmup = 5;

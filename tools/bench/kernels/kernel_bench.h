@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/core/arena.h"
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/core/thread_pool.h"
 #include "tools/bench/bench_report.h"
 #include "tools/bench/kernels/kernel_case.h"

@@ -1,7 +1,7 @@
 // What stands in for CUDA's runtime in a build without it.
-#include "engine/core/cuda_runtime.h"
+#include "io/gpu/cuda_runtime.h"
 
-namespace engine::cuda {
+namespace base::cuda {
 namespace {
 
 constexpr const char* kNone =
@@ -17,9 +17,13 @@ DeviceInfo device_info(int) { refuse(); }
 std::string versions() { return "none"; }
 void use_device(int) { refuse(); }
 int current_device() { refuse(); }
+std::string bus_address(int) { refuse(); }
+bool is_device_memory(const void*) { refuse(); }
 std::pair<std::size_t, std::size_t> free_and_total_memory() { refuse(); }
 void synchronize_device() { refuse(); }
 void synchronize_stream(void*) { refuse(); }
+bool is_idle(void*) { refuse(); }
+bool is_capturing(void*) { refuse(); }
 void* allocate(std::size_t) { refuse(); }
 void release(void*) noexcept {}
 void* allocate_pinned(std::size_t) { refuse(); }
@@ -29,7 +33,6 @@ void unpin(void*) noexcept {}
 Stream::Stream() { refuse(); }
 Stream::~Stream() = default;
 void Stream::synchronize() const {}
-bool Stream::idle() const { return true; }
 Event::Event(bool) { refuse(); }
 Event::~Event() = default;
 void Event::record(void*) {}
@@ -45,4 +48,4 @@ StepGraph StepGraph::end_capture(void*) { refuse(); }
 void StepGraph::drop_capture(void*) noexcept {}
 void StepGraph::launch(void*) const {}
 
-}  // namespace engine::cuda
+}  // namespace base::cuda

@@ -1,6 +1,6 @@
-// CUDA's runtime as the engine uses it: memory, streams, events, captured graphs, and errors that
-// name the call. Without CUDA (ENGINE_WITH_CUDA=OFF) everything here throws CudaError, and kBuilt
-// tells so beforehand.
+// CUDA's runtime as engine and backends use it: memory, streams, events, captured graphs, and
+// errors that name the call. Without CUDA (ENGINE_WITH_CUDA=OFF) everything here throws CudaError,
+// and kBuilt tells so beforehand.
 //
 // A thread works on the device that it has chosen by use_device(); streams, events and memory
 // belong to the device that was chosen when they were made. Handles are the runtime's own, passed
@@ -8,13 +8,12 @@
 #pragma once
 
 #include <cstddef>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "engine/core/error.h"
-
-namespace engine::cuda {
+namespace base::cuda {
 
 #if defined(ENGINE_HAS_CUDA)
 inline constexpr bool kBuilt = true;
@@ -22,8 +21,10 @@ inline constexpr bool kBuilt = true;
 inline constexpr bool kBuilt = false;
 #endif
 
-class CudaError : public Error {
-  using Error::Error;
+// A call that failed, or no device where one is needed (exit code 69).
+class CudaError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 // Throws CudaError "CALL (what): TEXT (NAME)" unless `code`, a cudaError_t, is success. `what` may
@@ -48,10 +49,15 @@ std::string versions();  // "runtime 13.0, driver 13.0"
 // The device of the calling thread from now on.
 void use_device(int index);
 int current_device();
+std::string bus_address(int index);  // "0000:3b:00.0"
+// Of a device (its own, or managed), not the host's.
+bool is_device_memory(const void* data);
 std::pair<std::size_t, std::size_t>
 free_and_total_memory();  // bytes, of the calling thread's device
 void synchronize_device();
 void synchronize_stream(void* stream);  // until everything on it has ended
+bool is_idle(void* stream);             // whether everything on it has ended
+bool is_capturing(void* stream);
 
 // Device memory, and host memory that copies can reach without a stop (pinned). Never inside a
 // step.
@@ -62,6 +68,18 @@ void release_pinned(void* memory) noexcept;
 void pin(void* memory, std::size_t bytes);  // memory that exists already; slow
 void unpin(void* memory) noexcept;
 
+class PinnedMemory {
+ public:
+  explicit PinnedMemory(std::size_t bytes) : data_(allocate_pinned(bytes)) {}
+  ~PinnedMemory() { release_pinned(data_); }
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_;
+};
+
 class Stream {
  public:
   Stream();  // does not wait for the default stream
@@ -70,7 +88,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   void* handle() const { return handle_; }
   void synchronize() const;
-  bool idle() const;  // whether everything on it has ended
+  bool idle() const { return is_idle(handle_); }
 
  private:
   void* handle_ = nullptr;
@@ -127,4 +145,4 @@ class StepGraph {
   std::size_t nodes_ = 0;
 };
 
-}  // namespace engine::cuda
+}  // namespace base::cuda

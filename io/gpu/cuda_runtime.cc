@@ -1,11 +1,11 @@
 // The wrappers over the runtime. Each checks the code of the call and names it.
-#include "engine/core/cuda_runtime.h"
+#include "io/gpu/cuda_runtime.h"
 
 #include <cuda_runtime_api.h>
 
 #include <cstring>
 
-namespace engine::cuda {
+namespace base::cuda {
 namespace {
 
 cudaStream_t stream_of(void* handle) { return static_cast<cudaStream_t>(handle); }
@@ -75,6 +75,18 @@ int current_device() {
   return index;
 }
 
+std::string bus_address(int index) {
+  char text[64] = {};
+  expect(cudaDeviceGetPCIBusId(text, sizeof text, index), "cudaDeviceGetPCIBusId");
+  return text;
+}
+
+bool is_device_memory(const void* data) {
+  cudaPointerAttributes found{};
+  expect(cudaPointerGetAttributes(&found, data), "cudaPointerGetAttributes");
+  return found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged;
+}
+
 std::pair<std::size_t, std::size_t> free_and_total_memory() {
   std::size_t free_bytes = 0, total = 0;
   expect(cudaMemGetInfo(&free_bytes, &total), "cudaMemGetInfo");
@@ -127,13 +139,18 @@ Stream::~Stream() { cudaStreamDestroy(stream_of(handle_)); }
 void synchronize_stream(void* stream) {
   expect(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
 }
-void Stream::synchronize() const { synchronize_stream(handle_); }
-bool Stream::idle() const {
-  const cudaError_t code = cudaStreamQuery(stream_of(handle_));
+bool is_idle(void* stream) {
+  const cudaError_t code = cudaStreamQuery(stream_of(stream));
   if (code == cudaErrorNotReady) return false;
   expect(code, "cudaStreamQuery");
   return true;
 }
+bool is_capturing(void* stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  expect(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+void Stream::synchronize() const { synchronize_stream(handle_); }
 
 Event::Event(bool timing) {
   cudaEvent_t made = nullptr;
@@ -205,4 +222,4 @@ void StepGraph::launch(void* stream) const {
          "cudaGraphLaunch");
 }
 
-}  // namespace engine::cuda
+}  // namespace base::cuda
