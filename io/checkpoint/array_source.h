@@ -1,5 +1,5 @@
-// Named arrays of a file that are read piece by piece, whatever the file's format: for files larger
-// than memory.
+// Named arrays of a file of any format, read block by block, so that files may be larger than
+// memory.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The header through cereal, and the only file that sees cereal. Plain structs alone: no pointers,
-// no maps, no polymorphism.
+// Serialization of the header by cereal; the only file that includes cereal. Plain structs only: no
+// pointers, no maps, no polymorphism.
 #include <cereal/archives/portable_binary.hpp>
 #include <cereal/types/string.hpp>
 #include <cereal/types/vector.hpp>

@@ -1,4 +1,4 @@
-// Which format a file has, and the ways into and out of memory that all of them share.
+// Detects a file's format, and loads and saves arrays in any of them.
 #include "io/interchange/array_files.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Rows by name, then one file against the others, block by block.
+// Matches tensors by name, then compares the files block by block.
 #include "io/interchange/compare_arrays.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Reading of a zip directory. Nothing in it is believed before it is held against the size of the
-// file and the local headers.
+// Reading of a zip directory. Every value is checked against the size of the file and the local
+// headers before it is used.
 #include <algorithm>
 #include <cstring>
 #include <set>

@@ -1,5 +1,4 @@
-// One line is one write(): a reader that follows the file never sees half a line from a process
-// that was killed.
+// Each line is a single write(), so that a killed process never leaves half a line.
 #include "io/metrics/metrics_writer.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Batches ready for the engine: gathered, converted and normalised ahead of time by helper threads.
+// Batches ready for the engine: gathered, converted and normalized ahead of time by worker threads.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Looks bytes up in tables of normalised values, at the places that the augmentation says.
+// Maps pixels to normalized values by table lookup, at the positions given by the augmentation.
 #include "io/data/loader/image_preparer.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// From an image's bytes to the numbers that a model reads: augmented, scaled, normalised.
+// Converts an image's bytes to a model's input: augmented, scaled, normalized.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Orders beside the plain permutation, and the proof that ranks share one out.
+// Orders other than the plain permutation, and the check that the ranks' shares partition an epoch.
 #include "io/data/order/epoch_order.h"
 
 #include <algorithm>

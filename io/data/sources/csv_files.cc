@@ -1,4 +1,4 @@
-// From a table of fields to features, labels and two parts.
+// From a table of fields to features and labels, split into a training and a test part.
 #include "io/data/sources/csv_files.h"
 
 #include <algorithm>

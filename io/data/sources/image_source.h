@@ -1,4 +1,4 @@
-// Where the images of a set come from when they are not all in memory.
+// Interface for the images of a data set that is not held in memory.
 #pragma once
 
 #include <cstdint>

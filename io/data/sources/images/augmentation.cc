@@ -1,4 +1,4 @@
-// Draws what happens to a training image.
+// Draws the random choices for a training image.
 #include "io/data/sources/images/augmentation.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Random changes of training images: crops, mirror images, holes. Drawn per sample, so that they
-// are the same on every rank.
+// Random augmentation of training images: crops, flips, cutout. The choices depend on the sample,
+// so that they are the same on every rank.
 #pragma once
 
 #include <cstdint>

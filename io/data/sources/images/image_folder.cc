@@ -1,4 +1,4 @@
-// Finds the images of a folder and reads them as they are wanted.
+// Finds the images of a folder and reads them on demand.
 #include "io/data/sources/images/image_folder.h"
 
 #include <algorithm>
