@@ -43,7 +43,7 @@ class ValueReader {
   }
   // As the function above.
   [[noreturn]] void demand(const char* name, const std::string& requirement) const {
-    io::demand(name, values_.find(name)->second, requirement);
+    tools::demand(name, values_.find(name)->second, requirement);
   }
 
  private:

@@ -4,7 +4,7 @@
 # Usage: tools/scripts/install_dependencies.sh [--tests] [--cluster] [--clang] [--coverage] [--check] [--list]
 #   --tests  also what the tests need
 #   --cluster  also the launchers under which tests/cluster runs the program (SLURM, Open MPI); those tests are skipped without
-#   --clang  also clang, for the clang build
+#   --clang  also clang, clang-format and clang-tidy, for the clang build and tests/scripts/lint.sh
 #   --coverage  also gcovr, for the count of lines that tests reach
 #   --check  install nothing; print what is missing and exit with 1 if anything is
 #   --list   print the package names and exit
@@ -22,7 +22,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --tests) packages+=(libgtest-dev libboost-context-dev procps python3 python3-numpy) ;;
     --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables) ;;
-    --clang) packages+=(clang) ;;
+    --clang) packages+=(clang clang-format clang-tidy) ;;
     --coverage) packages+=(gcovr) ;;
     --check) check=yes ;;
     --list) check=list ;;
