@@ -40,10 +40,7 @@ done
 build="$root/build/aarch64"
 targets=(ops_test checkpoint_test)
 [ "$smoke" = yes ] || targets+=(core_test layers_test engine)
-configure_and_build aarch64 "${targets[0]}"
-step "Building build/aarch64 (${targets[*]:1})"
-cmake --build "$build" --target "${targets[@]:1}" --parallel "$(build_jobs)" ||
-  fail "the build in $build failed"
+configure_and_build aarch64 "${targets[*]}"
 [ "$run" = yes ] || exit 0
 
 passed=0 failed=0

@@ -45,8 +45,7 @@ bool gather(const Block& block, std::int64_t channels, double* to, Source source
 }
 
 std::int64_t thread_doubles(const ConvSizes& s) {
-  const std::int64_t doubles =
-      larger(kBlockPixels * larger(s.in, s.out), kSumPixels * kSumChannels);
+  const std::int64_t doubles = larger(kBlockPixels * (s.in + s.out), kSumPixels * kSumChannels);
   return (doubles + 7) / 8 * 8;
 }
 std::int64_t scratch_doubles(const ConvSizes& s, int threads) {
@@ -65,21 +64,28 @@ struct Reads {
   }
 };
 
-// The output place whose tap k lies on the padded input place `at`; -1: none.
-std::int64_t reached(std::int64_t at, std::int64_t k, std::int64_t stride, std::int64_t places) {
-  const std::int64_t offset = at - k;
-  return offset >= 0 && offset % stride == 0 && offset / stride < places ? offset / stride : -1;
+// Along one axis, the pixels of dx with (pixel + padding) mod stride == phase: first,
+// first + stride, ... `count` of them. The taps phase, phase + stride, ... reach these and no
+// other.
+struct Phase {
+  std::int64_t phase, first, count;
+};
+Phase phase_of(std::int64_t phase, std::int64_t in, const ConvSizes& s) {
+  const std::int64_t first = ((phase - s.padding) % s.stride + s.stride) % s.stride;
+  return {phase, first, first < in ? (in - 1 - first) / s.stride + 1 : 0};
 }
 
-// The pixel of dy that input pixel (image, y, x) has been read for through a tap.
+// The pixel of dy that has read pixel (i, j) of two phases of an image through a tap.
 struct ReadBy {
   const ConvSizes* s;
   const double* dy;
+  Phase y, x;
   std::int64_t ky, kx;
-  const double* operator()(std::int64_t image, std::int64_t y, std::int64_t x) const {
-    const std::int64_t oy = reached(y + s->padding, ky, s->stride, s->out_h);
-    const std::int64_t ox = reached(x + s->padding, kx, s->stride, s->out_w);
-    return oy >= 0 && ox >= 0 ? dy + ((image * s->out_h + oy) * s->out_w + ox) * s->out : nullptr;
+  const double* operator()(std::int64_t image, std::int64_t i, std::int64_t j) const {
+    const std::int64_t oy = i + (y.first + s->padding - ky) / s->stride;
+    const std::int64_t ox = j + (x.first + s->padding - kx) / s->stride;
+    const bool inside = oy >= 0 && oy < s->out_h && ox >= 0 && ox < s->out_w;
+    return inside ? dy + ((image * s->out_h + oy) * s->out_w + ox) * s->out : nullptr;
   }
 };
 
@@ -107,25 +113,46 @@ void forward(const ConvSizes& s, const double* x, const double* weight, const do
   });
 }
 
+// A block of the pixels of two phases: the sum over the taps that reach them, to `sums`.
+void sum_taps(const ConvSizes& s, const Block& block, ReadBy source, const double* weight,
+              double* gathered, double* sums) {
+  Rows result = rows_at(sums, block.count, s.in, s.in);
+  result.setZero();
+  for (source.ky = source.y.phase; source.ky < s.kernel_h; source.ky += s.stride) {
+    for (source.kx = source.x.phase; source.kx < s.kernel_w; source.kx += s.stride) {
+      if (!gather(block, s.out, gathered, source)) continue;
+      const double* tap = weight + (source.ky * s.kernel_w + source.kx) * s.in * s.out;
+      result.noalias() += rows_at(static_cast<const double*>(gathered), block.count, s.out, s.out) *
+                          rows_at(tap, s.in, s.out, s.out).transpose();
+    }
+  }
+}
+
+// Phase by phase, since a tap reaches one alone.
 void backward_data(const ConvSizes& s, const double* dy, const double* weight, double* dx, bool add,
                    ThreadPool& threads, double* scratch) {
-  const std::int64_t pixels = s.n * s.in_h * s.in_w, taps = s.kernel_h * s.kernel_w;
-  threads.run(pieces(pixels, kBlockPixels), [&](std::int64_t begin, std::int64_t end, int thread) {
-    double* gathered = scratch + thread * thread_doubles(s);
-    for (std::int64_t b = begin; b < end; ++b) {
-      const std::int64_t first = b * kBlockPixels;
-      const Block block{s.in_h, s.in_w, first, smaller(kBlockPixels, pixels - first)};
-      Rows result = rows_at(dx + first * s.in, block.count, s.in, s.in);
-      if (!add) result.setZero();
-      for (std::int64_t tap = 0; tap < taps; ++tap) {
-        const ReadBy source{&s, dy, tap / s.kernel_w, tap % s.kernel_w};
-        if (!gather(block, s.out, gathered, source)) continue;
-        result.noalias() +=
-            rows_at(static_cast<const double*>(gathered), block.count, s.out, s.out) *
-            rows_at(weight + tap * s.in * s.out, s.in, s.out, s.out).transpose();
+  for (std::int64_t c = 0; c < s.stride * s.stride; ++c) {
+    const Phase y = phase_of(c / s.stride, s.in_h, s), x = phase_of(c % s.stride, s.in_w, s);
+    const std::int64_t pixels = s.n * y.count * x.count;
+    const auto body = [&](std::int64_t begin, std::int64_t end, int thread) {
+      double* gathered = scratch + thread * thread_doubles(s);
+      double* sums = gathered + kBlockPixels * s.out;
+      for (std::int64_t b = begin; b < end; ++b) {
+        const std::int64_t first = b * kBlockPixels;
+        const Block block{y.count, x.count, first, smaller(kBlockPixels, pixels - first)};
+        sum_taps(s, block, {&s, dy, y, x, 0, 0}, weight, gathered, sums);
+        for (std::int64_t i = 0; i < block.count; ++i) {
+          const std::int64_t pixel = first + i, row = pixel / x.count;
+          const std::int64_t at_y = y.first + row % y.count * s.stride,
+                             at_x = x.first + pixel % x.count * s.stride;
+          double* to = dx + ((row / y.count * s.in_h + at_y) * s.in_w + at_x) * s.in;
+          const double* from = sums + i * s.in;
+          for (std::int64_t k = 0; k < s.in; ++k) to[k] = add ? to[k] + from[k] : from[k];
+        }
       }
-    }
-  });
+    };
+    threads.run(pieces(pixels, kBlockPixels), body);
+  }
 }
 
 // Piece by piece of dweight: some input channels of one tap, and all output channels.
