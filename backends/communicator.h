@@ -11,14 +11,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "io/base/element_type.h"
+
 namespace backends {
 
-// kF16 is IEEE binary16, kBF16 the upper half of binary32.
-enum class DataType : std::uint8_t { kF32, kF64, kI64, kU8, kF16, kBF16 };
+using base::DType;  // of reductions: all but i32
 enum class ReduceOp : std::uint8_t { kSum, kMax, kMin };
 
-std::size_t size_of(DataType type);
-std::string_view to_string(DataType type);
 std::string_view to_string(ReduceOp op);
 
 class Communicator {
@@ -31,13 +30,13 @@ class Communicator {
 
   // `count` elements at `data` become the reduction over all ranks: the same bits on every rank and
   // in every run.
-  virtual void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) = 0;
+  virtual void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) = 0;
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
   // `bytes` from each rank, concatenated in rank order into `output` (world_size * bytes).
   virtual void all_gather(const void* input, std::size_t bytes, void* output) = 0;
   // Rank r gets elements [r*count/n, (r+1)*count/n) of the reduction, in place at that range; the
   // rest is undefined.
-  virtual void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) = 0;
+  virtual void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) = 0;
   virtual void barrier() = 0;
 
   // Makes current and future calls on this rank throw soon. May be called from any thread. Does not

@@ -1,7 +1,8 @@
-// Control words in words.
+// Construction, comparison and text of control words.
 #include "backends/control_word.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backends/backend_error.h"
 
@@ -25,10 +26,27 @@ std::string_view to_string(Operation operation) {
   return "?";
 }
 
+// These are sent: a code is never given to another type.
+constexpr std::pair<DType, std::uint8_t> kWireCodes[] = {{DType::kF32, 0}, {DType::kF64, 1},
+                                                         {DType::kI64, 2}, {DType::kU8, 3},
+                                                         {DType::kF16, 4}, {DType::kBF16, 5}};
+
+std::uint8_t wire_code(DType type) {
+  for (const auto& [known, code] : kWireCodes)
+    if (known == type) return code;
+  throw Error("internal: " + std::string(to_string(type)) + " is not reduced");
+}
+
+std::string_view type_name(const ControlWord& word) {
+  for (const auto& [type, code] : kWireCodes)
+    if (code == word.type_and_op / 16) return to_string(type);
+  return "?";
+}
+
 ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count,
-                           DataType type, ReduceOp op) {
+                           DType type, ReduceOp op) {
   return {count, sequence, operation,
-          static_cast<std::uint8_t>(static_cast<int>(type) * 16 + static_cast<int>(op)), 0};
+          static_cast<std::uint8_t>(wire_code(type) * 16 + static_cast<int>(op)), 0};
 }
 
 ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes,
@@ -37,7 +55,6 @@ ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size
 }
 
 std::string to_string(const ControlWord& word) {
-  const auto type = static_cast<DataType>(word.type_and_op / 16);
   const auto op = static_cast<ReduceOp>(word.type_and_op % 16);
   std::string text(to_string(word.operation));
   switch (word.operation) {
@@ -48,7 +65,7 @@ std::string to_string(const ControlWord& word) {
           .append(" of ")
           .append(std::to_string(word.count))
           .append(" ")
-          .append(to_string(type));
+          .append(type_name(word));
     case Operation::kBroadcast:
       return text + " of " + std::to_string(word.count) + " bytes from rank " +
              std::to_string(word.root);
@@ -58,7 +75,7 @@ std::string to_string(const ControlWord& word) {
     case Operation::kBarrier:
       return text;
   }
-  return "something unknown (operation " + std::to_string(static_cast<int>(word.operation)) + ")";
+  return "unknown call (operation " + std::to_string(static_cast<int>(word.operation)) + ")";
 }
 
 void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& theirs,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "backends/communicator.h"
 
@@ -26,21 +27,26 @@ struct ControlWord {
   std::uint64_t count = 0;     // elements; bytes for broadcast and all_gather
   std::uint32_t sequence = 0;  // of the call on its communicator, from 1
   Operation operation{};
-  std::uint8_t type_and_op = 0;  // DataType * 16 + ReduceOp, of reductions
+  std::uint8_t type_and_op = 0;  // wire code of the type * 16 + ReduceOp, of reductions
   std::uint16_t root = 0;        // of broadcast
 
   bool operator==(const ControlWord&) const = default;
 };
 static_assert(sizeof(ControlWord) == 16);
 
+// The code of an element type in a control word. Throws Error: i32 is not reduced and has none.
+std::uint8_t wire_code(DType type);
+// Of a reduction's word, for messages: "f32"; "?" where the code is none of ours.
+std::string_view type_name(const ControlWord& word);
+
 ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count,
-                           DataType type, ReduceOp op);
+                           DType type, ReduceOp op);
 // kBroadcast, kAllGather, kBarrier, kRegister (memory for later calls).
 ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes,
                           int root = 0);
 
 // "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"; bytes that are no word of ours:
-// "something unknown (…)".
+// "unknown call (…)".
 std::string to_string(const ControlWord& word);
 
 // Throws MismatchError: "rank 0 called all_reduce sum of 7 f32, rank 1 all_reduce sum of 8 f32

@@ -25,11 +25,11 @@ class DeviceCommunicator : public Communicator {
   // there afterwards sees its result. In place, counts as in Communicator. They return before the
   // data is there. Every rank makes the same calls in the same order; calls of one communicator on
   // several streams are ordered by the caller (events).
-  virtual void all_reduce_on(void* stream, void* data, std::size_t count, DataType type,
+  virtual void all_reduce_on(void* stream, void* data, std::size_t count, DType type,
                              ReduceOp op) = 0;
   virtual void broadcast_on(void* stream, void* data, std::size_t bytes, int root) = 0;
   virtual void all_gather_on(void* stream, const void* input, std::size_t bytes, void* output) = 0;
-  virtual void reduce_scatter_on(void* stream, void* data, std::size_t count, DataType type,
+  virtual void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
                                  ReduceOp op) = 0;
 
   // Whether the calls above may be captured into a CUDA graph. Where not, they run on the host on

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
+
+#include "io/base/json_writer.h"
 
 namespace backends {
 namespace {
@@ -14,38 +15,22 @@ std::int64_t now_us() {
       .count();
 }
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned char>(c));
-      out += code;
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
-std::string details(const ControlWord& w) {
+void add_details(base::JsonWriter& json, const ControlWord& w) {
   switch (w.operation) {
     case Operation::kAllReduce:
     case Operation::kReduceScatter:
-      return ",\"type\":" +
-             quoted(std::string(to_string(static_cast<DataType>(w.type_and_op / 16)))) +
-             ",\"op\":" + quoted(std::string(to_string(static_cast<ReduceOp>(w.type_and_op % 16))));
+      json.member("type", type_name(w));
+      json.member("op", to_string(static_cast<ReduceOp>(w.type_and_op % 16)));
+      return;
     case Operation::kBroadcast:
-      return ",\"type\":\"u8\",\"root\":" + std::to_string(w.root);
+      json.member("type", "u8").member("root", w.root);
+      return;
     case Operation::kAllGather:
     case Operation::kBarrier:
     case Operation::kRegister:
       break;
   }
-  return ",\"type\":\"u8\"";
+  json.member("type", "u8");
 }
 
 }  // namespace
@@ -69,28 +54,24 @@ void FlightRecorder::end(Ticket ticket, bool failed) noexcept {
 }
 
 std::string FlightRecorder::to_json(const Header& h) const {
-  std::string out = "{\"schema\":1,\"rank\":" + std::to_string(h.rank) +
-                    ",\"world_size\":" + std::to_string(h.world_size) +
-                    ",\"host\":" + quoted(h.host) + ",\"pid\":" + std::to_string(h.pid) +
-                    ",\"backend\":" + quoted(h.backend) + ",\"reason\":" + quoted(h.reason) +
-                    ",\"activity\":" + quoted(h.activity) +
-                    ",\"written_us\":" + std::to_string(now_us()) + ",\"collectives\":[";
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("rank", h.rank);
+  json.member("world_size", h.world_size).member("host", h.host).member("pid", h.pid);
+  json.member("backend", h.backend).member("reason", h.reason).member("activity", h.activity);
+  json.member("written_us", now_us()).key("collectives").begin_array();
   const std::lock_guard lock(mutex_);
   for (Ticket t = next_ - std::min<Ticket>(next_, kCapacity); t < next_; ++t) {
     const Entry& e = entries_[t % kCapacity];
-    if (out.back() == '}') out += ',';
-    out += "\n{\"communicator\":" + std::to_string(e.communicator) +
-           ",\"sequence\":" + std::to_string(e.call.sequence) +
-           ",\"operation\":" + quoted(std::string(to_string(e.call.operation))) +
-           ",\"count\":" + std::to_string(e.call.count) + details(e.call) +
-           ",\"begin_us\":" + std::to_string(e.begin_us) +
-           ",\"end_us\":" + (e.end_us == 0 ? "null" : std::to_string(e.end_us)) + ",\"state\":" +
-           (e.end_us == 0 ? "\"running\""
-            : e.failed    ? "\"failed\""
-                          : "\"done\"") +
-           "}";
+    const bool running = e.end_us == 0;
+    json.new_line().begin_object().member("communicator", e.communicator);
+    json.member("sequence", e.call.sequence).member("operation", to_string(e.call.operation));
+    json.member("count", e.call.count);
+    add_details(json, e.call);
+    json.member("begin_us", e.begin_us);
+    json.member("end_us", running ? std::nullopt : std::optional(e.end_us));
+    json.member("state", running ? "running" : e.failed ? "failed" : "done").end_object();
   }
-  return out + "\n]}\n";
+  return json.new_line().end_array().end_object().text() + "\n";
 }
 
 }  // namespace backends

@@ -1,5 +1,5 @@
-// Joining a group: from a resolved identity (rank, world, where to meet) to communicators, with a
-// watch over the peers.
+// Joining a group: from a resolved identity (rank, world size, rendezvous address) to
+// communicators, with failure detection.
 #pragma once
 
 #include <functional>
@@ -71,7 +71,7 @@ class Group {
   virtual std::string backend_reason() const = 0;  // "auto: all ranks are on one host"
   // For reports: where the ranks met ("10.0.0.1:29500") and where the others reach this one. ""
   // where nothing listens.
-  virtual std::string meeting_place() const { return {}; }
+  virtual std::string rendezvous_address() const { return {}; }
   virtual std::string address() const { return {}; }
 
   // A further communicator. Collective over its members: each of them calls it in the same order.

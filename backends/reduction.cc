@@ -4,12 +4,13 @@
 
 #include <cstring>
 
+#include "backends/backend_error.h"
 #include "backends/reduction_loops.h"
 
 namespace backends {
 namespace {
 
-using Pair = void (*)(void*, const void*, const void*, std::size_t, DataType, ReduceOp);
+using Pair = void (*)(void*, const void*, const void*, std::size_t, DType, ReduceOp);
 
 Pair choose_pair() {
 #if defined(__x86_64__)
@@ -20,21 +21,29 @@ Pair choose_pair() {
 }
 const Pair kPair = choose_pair();
 
+void require_reducible(DType type) {
+  if (type == DType::kI32) [[unlikely]]
+    throw Error("internal: i32 is not reduced");
+}
+
 constexpr std::size_t kStripBytes = 8 << 10;
 
 }  // namespace
 
-void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type,
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DType type,
                  ReduceOp op) {
+  require_reducible(type);
   kPair(out, a, b, count, type, op);
 }
 
-void reduce_into(void* into, const void* from, std::size_t count, DataType type, ReduceOp op) {
+void reduce_into(void* into, const void* from, std::size_t count, DType type, ReduceOp op) {
+  require_reducible(type);
   kPair(into, into, from, count, type, op);
 }
 
 void reduce_parts(void* out, const void* const* parts, int part_count, std::size_t count,
-                  DataType type, ReduceOp op) {
+                  DType type, ReduceOp op) {
+  require_reducible(type);
   const std::size_t width = size_of(type);
   if (part_count == 2) return kPair(out, parts[0], parts[1], count, type, op);
   if (part_count == 1) {

@@ -9,17 +9,18 @@ namespace backends {
 
 // into[i] = into[i] op from[i]. The bits of a reduction over ranks are those of folding rank 0, 1,
 // 2 ... in this order. kMax and kMin: NaN wins over numbers. kI64 and kU8 sums wrap around. kF16
-// and kBF16 are added in binary32 and rounded after each step. No alignment is required.
-void reduce_into(void* into, const void* from, std::size_t count, DataType type, ReduceOp op);
+// and kBF16 are added in binary32 and rounded after each step. No alignment is
+// required. Throws Error for i32, which has no reduction.
+void reduce_into(void* into, const void* from, std::size_t count, DType type, ReduceOp op);
 
 // out[i] = a[i] op b[i]; `out` may be `a` or `b`. Otherwise the ranges must not overlap.
-void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type,
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DType type,
                  ReduceOp op);
 
 // out[i] = parts[0][i] op parts[1][i] op ..., in this order; `out` may be one of the parts.
 // REQUIRES: parts >= 1.
 void reduce_parts(void* out, const void* const* parts, int part_count, std::size_t count,
-                  DataType type, ReduceOp op);
+                  DType type, ReduceOp op);
 
 struct ElementRange {
   std::size_t begin, end;

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "backends/half_float.h"
+#include "io/base/half.h"
 
 namespace backends::ENGINE_REDUCTION_ISA {
 namespace {
@@ -25,18 +25,16 @@ struct Arithmetic {  // what a value is while it is being combined
   static T widen(T v) { return v; }
   static T narrow(T v) { return v; }
 };
-template <>
-struct Arithmetic<Float16> {
+template <typename Half>
+struct HalfArithmetic {
   using Type = float;
-  static float widen(Float16 v) { return to_float(v); }
-  static Float16 narrow(float v) { return to_float16(v); }
+  static float widen(Half v) { return base::to_float(v); }
+  static Half narrow(float v) { return base::from_float<Half>(v); }
 };
 template <>
-struct Arithmetic<BFloat16> {
-  using Type = float;
-  static float widen(BFloat16 v) { return to_float(v); }
-  static BFloat16 narrow(float v) { return to_bfloat16(v); }
-};
+struct Arithmetic<base::f16> : HalfArithmetic<base::f16> {};
+template <>
+struct Arithmetic<base::bf16> : HalfArithmetic<base::bf16> {};
 
 struct Sum {
   template <typename T>
@@ -97,21 +95,23 @@ void by_op(void* out, const void* a, const void* b, std::size_t count, ReduceOp 
 
 }  // namespace
 
-void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type,
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DType type,
                  ReduceOp op) {
   switch (type) {
-    case DataType::kF32:
+    case DType::kF32:
       return by_op<float>(out, a, b, count, op);
-    case DataType::kF64:
+    case DType::kF64:
       return by_op<double>(out, a, b, count, op);
-    case DataType::kI64:
+    case DType::kI64:
       return by_op<std::int64_t>(out, a, b, count, op);
-    case DataType::kU8:
+    case DType::kU8:
       return by_op<std::uint8_t>(out, a, b, count, op);
-    case DataType::kF16:
-      return by_op<Float16>(out, a, b, count, op);
-    case DataType::kBF16:
-      return by_op<BFloat16>(out, a, b, count, op);
+    case DType::kF16:
+      return by_op<base::f16>(out, a, b, count, op);
+    case DType::kBF16:
+      return by_op<base::bf16>(out, a, b, count, op);
+    case DType::kI32:
+      break;  // refused by reduction.cc
   }
 }
 

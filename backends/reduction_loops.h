@@ -6,10 +6,10 @@
 #include "backends/communicator.h"
 
 namespace backends::reduction_baseline {
-void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type,
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DType type,
                  ReduceOp op);
 }
 namespace backends::reduction_avx2 {
-void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DataType type,
+void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DType type,
                  ReduceOp op);
 }

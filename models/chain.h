@@ -1,4 +1,4 @@
-// Adds layers to a graph one after another, as model definitions read them.
+// Adds layers to a graph one after another, for readable model definitions.
 #pragma once
 
 #include <string>

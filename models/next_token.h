@@ -1,4 +1,4 @@
-// What a model of text says about the token that comes next: for sampling.
+// Logits of the next token from a text model, for sampling.
 #pragma once
 
 #include <cstdint>

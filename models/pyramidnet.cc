@@ -1,5 +1,5 @@
-// PyramidNet: residual blocks that widen a little each, with zeros for the new channels in the
-// shortcut.
+// PyramidNet: residual blocks with gradually increasing width; the shortcut is zero-padded for the
+// new channels.
 #include "models/chain.h"
 #include "models/model_families.h"
 

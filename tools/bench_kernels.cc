@@ -1,5 +1,5 @@
 // Times single kernels, one request per line on standard input, for tools/bench_kernels.py, which
-// holds them against PyTorch.
+// compares them with PyTorch.
 //
 //   THREADS OP n in out                                 OP = dense_forward | dense_backward_data |
 //   dense_backward_weights THREADS OP n h w in out kernel stride padding       OP = conv_forward |

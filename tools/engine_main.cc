@@ -19,9 +19,9 @@ void print_overview() {
     name.resize(10, ' ');
     std::cout << "  " << name << c.summary << '\n';
   }
-  std::cout << "  help      this text, or that of a command\n\n"
+  std::cout << "  help      this text, or the help of a command\n\n"
                "Try: engine train --model convnet --dataset glyphs --spawn 2 --save-dir run\n"
-               "Every command explains itself: engine COMMAND --help\n";
+               "For the options of a command: engine COMMAND --help\n";
 }
 
 const Command& find_command(const std::string& name) {
@@ -58,17 +58,17 @@ int run(Arguments arguments) {
 const std::vector<Command>& commands() {
   static const std::vector<Command> table{
       {"train", "train a model on one or several ranks", train_command},
-      {"launch", "start the ranks of a job on this node or several", launch_command},
+      {"launch", "start the ranks of a job on one or several nodes", launch_command},
       {"verify", "compare checkpoints tensor by tensor", verify_command},
-      {"eval", "exact loss and accuracy of a checkpoint", eval_command},
+      {"eval", "evaluate a checkpoint: loss and accuracy", eval_command},
       {"bench", "measure training steps, scaling or collectives", bench_command},
-      {"inspect", "show what a checkpoint holds, or what a failed run was doing", inspect_command},
-      {"export", "the model of a checkpoint as .safetensors or .npz", export_command},
-      {"import", "a checkpoint from .safetensors or .npz weights", import_command},
-      {"sample", "text from a model that was trained on text", sample_command},
-      {"doctor", "check hosts, links, clocks and folders of a group", doctor_command},
-      {"env", "show the resolved rank, world and meeting place", env_command},
-      {"version", "version and build of this program", version_command},
+      {"inspect", "show the contents of a checkpoint, or analyze a failed run", inspect_command},
+      {"export", "write the model of a checkpoint as .safetensors or .npz", export_command},
+      {"import", "make a checkpoint from .safetensors or .npz weights", import_command},
+      {"sample", "generate text with a trained text model", sample_command},
+      {"doctor", "check the hosts, links, clocks and folders of a group", doctor_command},
+      {"env", "show the detected rank, world size and rendezvous address", env_command},
+      {"version", "show version and build information", version_command},
   };
   return table;
 }

@@ -3,9 +3,9 @@
 #
 # Usage: tools/quickstart.sh [--no-install]
 #   --no-install  take the packages as they are
-# Needs root or sudo for the packages; writes below build/ only. Run again, it does only what is not done yet.
+# Needs root or sudo for the packages; writes below build/ only. A second run skips steps already done.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/scripts/lib.sh"
 
 install=yes
 while [ $# -gt 0 ]; do

@@ -7,22 +7,24 @@
 #   --coverage                              count the lines of engine/ and io/ that run; less than 90 % is a failure
 #   --emulated                              CUDA kernels run on the CPU, against io/gpu/stand_in (build/emulated)
 #   --minimal                               with every optional dependency switched off (build/minimal)
-#   --label REGEX, --exclude-label REGEX    only, or without, tests of these labels: unit comm cli gpu cluster slow
+#   --label A|B, --exclude-label REGEX      only, or without, tests of these labels: unit comm cli gpu cluster slow;
+#                                           with --label only their programs are built
 #   --match REGEX                           only tests of these names
 #   --cluster                               also install SLURM and Open MPI, for the tests under real launchers (root)
 #   --retry                                 run a test that failed once more (tests watch clocks, and machines are shared)
 #   --build-only                            build, but run nothing
+#   -DNAME=VALUE                            for CMake, e.g. -DENGINE_CUDA_ARCHITECTURES=90a
 #   --no-install                            take the packages as they are
 # Without options: everything, in build/release. Exits with 0 only if every test that ran has passed.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/scripts/lib.sh"
 
 preset=release
 choose() {
   [ "$preset" = release ] || fail "choose one of --sanitize, --clang, --coverage, --emulated and --minimal"
   preset=$1
 }
-install=yes run=yes packages=(--tests) filters=()
+install=yes run=yes packages=(--tests) filters=() targets=all options=()
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize | --label | --exclude-label | --match) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
@@ -37,12 +39,13 @@ while [ $# -gt 0 ]; do
     --emulated) choose emulated ;;
     --minimal) choose minimal ;;
     --coverage) choose coverage; packages+=(--coverage) ;;
-    --label) filters+=(--label-regex "$2"); shift ;;
+    --label) filters+=(--label-regex "$2"); targets=$(sed -E 's/(^|\|)/ tests_/g' <<<"$2"); shift ;;
     --exclude-label) filters+=(--label-exclude "$2"); shift ;;
     --match) filters+=(--tests-regex "$2"); shift ;;
     --cluster) packages+=(--cluster) ;;
     --retry) filters+=(--repeat until-pass:2) ;;
     --build-only) run=no ;;
+    -D*) options+=("$1") ;;
     --no-install) install=no ;;
     -h | --help) usage; exit 0 ;;
     *) fail "unknown option $1 (see --help)" ;;
@@ -62,7 +65,7 @@ fi
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}:suppressions=$root/tests/support/thread_sanitizer.supp"
 
-configure_and_build "$preset" all -DENGINE_BUILD_TESTS=ON
+configure_and_build "$preset" "$targets" -DENGINE_BUILD_TESTS=ON "${options[@]}"
 [ "$run" = yes ] || exit 0
 
 [ "$preset" != coverage ] || find "$root/build/coverage" -name '*.gcda' -delete

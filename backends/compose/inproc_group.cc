@@ -126,7 +126,7 @@ class InprocGroup final : public Group {
       if (choice.host.empty()) throw ConfigurationError("backend nccl cannot be used: " + refusal);
       if (rank_ == members.front() && job_->notice())
         job_->notice()("no NCCL: " + refusal +
-                       "; device memory goes through pinned host memory instead");
+                       "; device memory is staged through pinned host memory instead");
     }
     return guard_device(stage_for_device(exchange_of(host, members),
                                          std::chrono::milliseconds(job_->timeout_ms()), members),
@@ -155,11 +155,11 @@ class InprocGroup final : public Group {
     const std::string& backend = request.backend;
     if (!backend.empty() && backend != "inproc" && backend != "auto")
       throw ConfigurationError("backend " + backend +
-                               " joins processes, but these ranks are threads (inproc)");
+                               " connects processes, but these ranks are threads (inproc)");
     const auto self = std::ranges::find(members, rank_);
     if (self == members.end())
       throw ConfigurationError("rank " + std::to_string(rank_) +
-                               " is no member of the communicator that it asks for");
+                               " is not a member of the communicator that it requests");
     auto exchange = job_->exchange(members, made_of_members_[members]++);
     return make_inproc_communicator(std::move(exchange), static_cast<int>(self - members.begin()));
   }
@@ -170,7 +170,7 @@ class InprocGroup final : public Group {
     const auto self = std::ranges::find(members, rank_);
     if (self == members.end())
       throw ConfigurationError("rank " + std::to_string(rank_) +
-                               " is no member of the communicator that it asks for");
+                               " is not a member of the communicator that it requests");
     const BackendContext context{
         .rank = static_cast<int>(self - members.begin()),
         .world_size = static_cast<int>(members.size()),

@@ -88,7 +88,7 @@ class ProcessGroup final : public Group {
   const std::vector<PeerInfo>& peers() const override { return peers_; }
   std::string backend() const override { return plan_.name; }
   std::string backend_reason() const override { return plan_.reason; }
-  std::string meeting_place() const override { return joined_.meeting_place; }
+  std::string rendezvous_address() const override { return joined_.rendezvous_address; }
   std::string address() const override { return joined_.address; }
 
   using Group::make_communicator;
@@ -164,7 +164,7 @@ class ProcessGroup final : public Group {
     }
     if (context.rank < 0)
       throw ConfigurationError("rank " + std::to_string(rank()) +
-                               " is no member of the communicator that it asks for");
+                               " is not a member of the communicator that it requests");
     context.prefix = prefix + "#" + std::to_string(made_of_members_[prefix]++);
     return context;
   }
@@ -265,7 +265,7 @@ std::unique_ptr<Group> join_group(const GroupOptions& options) {
             .reason,
         options.timeout_ms);
   if (options.backend == "inproc")
-    throw ConfigurationError("backend inproc joins threads of one process, not " +
+    throw ConfigurationError("backend inproc connects threads of one process, not " +
                              std::to_string(options.world_size) + " processes");
   return std::make_unique<ProcessGroup>(options, join_store(options));
 }

@@ -1,4 +1,4 @@
-// What tells this host and process from others.
+// Identifies this host and process.
 #pragma once
 
 #include <cstdint>

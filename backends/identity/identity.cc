@@ -1,4 +1,4 @@
-// Resolves rank, world and meeting place: what was said on the command line first, then the
+// Resolves rank, world size and rendezvous address: the command line first, then the
 // launchers' variables.
 #include "backends/identity/identity.h"
 
@@ -81,7 +81,7 @@ void resolve_master(Identity& id, const Claim& claim, const Environment& environ
       claim.local_world_size.source.rfind("SLURM_", 0) == 0 &&
       id.local_world_size < id.world_size) {
     throw ConfigurationError(id.master_addr_from.source + "=" + id.master_addr_from.value +
-                             " is each host itself, but the ranks are on several (" +
+                             " is a loopback address, but the ranks are on several hosts (" +
                              claim.local_world_size.source +
                              "); unset it, or give the host of rank 0");
   }
@@ -104,8 +104,8 @@ std::string resolve_environment_place(Identity& id, const IdentityRequest& reque
   return "tcp://" + to_string(Endpoint{host, choice.port});
 }
 
-std::string meeting_place(Identity& id, const IdentityRequest& request, const Claim& claim,
-                          const Environment& environment) {
+std::string rendezvous_address(Identity& id, const IdentityRequest& request, const Claim& claim,
+                               const Environment& environment) {
   const std::string& requested = request.init_method;
   if (is_file(requested)) {
     if (requested.size() < 9 || requested[7] != '/') {
@@ -169,7 +169,7 @@ Identity resolve_identity(const IdentityRequest& request, const Environment& env
   Identity id;
   resolve_ranks(id, claim);
   if (id.world_size > 1 || (!request.init_method.empty() && request.init_method != "env://"))
-    id.init_method = meeting_place(id, request, claim, environment);
+    id.init_method = rendezvous_address(id, request, claim, environment);
   if (id.world_size == 1) {
     id.init_method.clear();
     if (id.world_from.source == "default") {

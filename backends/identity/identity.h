@@ -1,4 +1,4 @@
-// Who am I? Rank, world and meeting place from flags and launcher variables, each with the source
+// Rank, world size and rendezvous address from flags and launcher variables, each with the source
 // it came from.
 #pragma once
 

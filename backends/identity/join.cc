@@ -1,4 +1,4 @@
-// Meeting: rank 0 opens the store, every rank connects and waits for the others.
+// Rendezvous: rank 0 opens the store, every rank connects and waits for the others.
 #include "backends/identity/join.h"
 
 #include <unistd.h>
@@ -45,6 +45,7 @@ class Joiner {
     hello_.rank = options.rank;
     hello_.world_size = options.world_size;
     hello_.pid = getpid();
+    hello_.process = random_bytes(kNonceBytes);
     hello_.job = options.job_id;
     hello_.build = options.build_id;
     hello_.config_digest = options.config_digest;
@@ -94,18 +95,18 @@ class Joiner {
     }
     joined_.address = reachable_address();
     joined_.secret = secret_;
-    joined_.meeting_place = to_string(endpoint_);
+    joined_.rendezvous_address = to_string(endpoint_);
     return std::move(joined_);
   }
 
  private:
   void open_server() {
     const int fd = options_.listen_fd;
-    Meeting meeting;
+    Rendezvous rendezvous;
     if (!path_.empty()) {
-      meeting.secret_hex = to_hex(random_bytes(32));
-      meeting.nonce = to_hex(random_bytes(8));
-      secret_ = load_secret(options_.secret, meeting.secret_hex);
+      rendezvous.secret_hex = to_hex(random_bytes(32));
+      rendezvous.nonce = to_hex(random_bytes(8));
+      secret_ = load_secret(options_.secret, rendezvous.secret_hex);
     }
     StoreServerOptions server;
     server.listener =
@@ -117,19 +118,19 @@ class Joiner {
     endpoint_ = local_endpoint(server.listener.fd());
     if (!path_.empty()) {
       const std::string job = hello_.job;
-      hello_.job += "/" + meeting.nonce;
-      meeting.endpoint = endpoint_;
-      meeting.pid = hello_.pid;
-      meeting.start_time = process_start_time(hello_.pid);
-      meeting.host = hello_.host;
-      meeting.host_id = hello_.host_id;
-      const auto answers = [&](const Meeting& old) {
+      hello_.job += "/" + rendezvous.nonce;
+      rendezvous.endpoint = endpoint_;
+      rendezvous.pid = hello_.pid;
+      rendezvous.start_time = process_start_time(hello_.pid);
+      rendezvous.host = hello_.host;
+      rendezvous.host_id = hello_.host_id;
+      const auto answers = [&](const Rendezvous& old) {
         Hello probe = hello_;
         probe.job = job + "/" + old.nonce;
         return server_answers(old.endpoint, load_secret(options_.secret, old.secret_hex), probe,
                               Clock::now() + std::chrono::seconds(2));
       };
-      joined_.file = std::make_unique<MeetingFile>(path_, meeting, answers, options_.notice);
+      joined_.file = std::make_unique<RendezvousFile>(path_, rendezvous, answers, options_.notice);
     }
     server.job = hello_;
     joined_.server = std::make_unique<StoreServer>(std::move(server));
@@ -180,8 +181,8 @@ class Joiner {
                                "several hosts; give its address as "
                                "MASTER_ADDR, or --iface");
     } else if (options_.rank == 0 && options_.notice) {
-      options_.notice("meeting at " + to_string(endpoint_) +
-                      ": only ranks of this very host can come");
+      options_.notice("rendezvous at " + to_string(endpoint_) +
+                      ": only ranks on this host can connect");
     }
   }
 
@@ -211,7 +212,7 @@ class Joiner {
                         const std::string& reason) {
     if (Clock::now() >= deadline_) {
       throw PeerError("no rendezvous after " + seconds_text(Clock::now() - start_) +
-                      " s: rank 0 did not come " + where + " (" + reason + ")" + loopback_hint());
+                      " s: rank 0 did not appear " + where + " (" + reason + ")" + loopback_hint());
     }
     notice_when_due("waiting for rank 0 " + where + ": " + reason);
     stop_if_cancelled();
@@ -228,22 +229,23 @@ class Joiner {
   }
 
   std::optional<StoreSession> attempt(std::string& reason) {
+    ++hello_.attempt;
     if (scan_) {
       std::optional<StoreSession> session = scan_->round(secret_, hello_, deadline_, reason);
       if (session) endpoint_ = scan_->found();
       return session;
     }
-    const std::optional<Meeting> meeting = read_meeting(path_, reason);
-    if (!meeting) return std::nullopt;
-    if (is_certainly_dead(*meeting)) {
-      reason = "the file is a leftover of a run that is gone";
+    const std::optional<Rendezvous> rendezvous = read_rendezvous(path_, reason);
+    if (!rendezvous) return std::nullopt;
+    if (is_certainly_dead(*rendezvous)) {
+      reason = "the file was left behind by an earlier run";
       return std::nullopt;
     }
-    endpoint_ = meeting->endpoint;
+    endpoint_ = rendezvous->endpoint;
     const bool own_secret = !options_.secret.empty() || secret_comes_from_environment();
     Hello hello = hello_;
-    hello.job += "/" + meeting->nonce;
-    secret_ = load_secret(options_.secret, meeting->secret_hex);
+    hello.job += "/" + rendezvous->nonce;
+    secret_ = load_secret(options_.secret, rendezvous->secret_hex);
     const bool sure = own_secret && !options_.restarted;
     return open_session(endpoint_, secret_, hello,
                         std::min(deadline_, Clock::now() + std::chrono::seconds(3)),
@@ -308,7 +310,7 @@ class Joiner {
     if (!one_host && is_loopback(address) && options_.host_id.empty())
       throw ConfigurationError(
           "rank " + std::to_string(options_.rank) + " can be reached only at " + address +
-          ", but there are ranks on other hosts; give --iface an interface that leads to them");
+          ", but there are ranks on other hosts; set --iface to an interface that reaches them");
     return address;
   }
 

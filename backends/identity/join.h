@@ -1,11 +1,11 @@
-// From a rank and a meeting place to a store that all ranks share.
+// From a rank and a rendezvous address to a store that all ranks share.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "backends/group.h"
-#include "backends/identity/meeting_file.h"
+#include "backends/identity/rendezvous_file.h"
 #include "backends/store/store_client.h"
 #include "backends/store/store_server.h"
 
@@ -13,12 +13,12 @@ namespace backends {
 
 struct JoinedStore {
   // Destroyed in reverse order: this rank's end, the server (rank 0), the rendezvous file (rank 0).
-  std::unique_ptr<MeetingFile> file;
+  std::unique_ptr<RendezvousFile> file;
   std::unique_ptr<StoreServer> server;
   std::shared_ptr<TcpStore> store;
   Secret secret;        // the job's
   std::string address;  // of this rank, for others to reach it: loopback when all are on one host
-  std::string meeting_place;  // where the store listens, as this rank reaches it
+  std::string rendezvous_address;  // where the store listens, as this rank reaches it
 };
 
 // Blocks until all ranks are here. See join_group() for what it says and throws.

@@ -1,4 +1,4 @@
-// The table of launchers, and the rules for more than one of them speaking at once.
+// The table of launchers, and the rules for when several of them apply at once.
 #include "backends/identity/launchers.h"
 
 #include <charconv>

@@ -1,5 +1,5 @@
-// What launchers tell a process by variables: one claim a launcher, and how claims are brought
-// together.
+// What launchers tell a process through environment variables: one claim per launcher, and how
+// claims are merged.
 #pragma once
 
 #include <optional>

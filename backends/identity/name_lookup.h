@@ -1,4 +1,4 @@
-// Host names to addresses by a deadline, which the system's resolver does not know.
+// Name resolution with a deadline, which the system's resolver does not support.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Which TCP port a job meets on where nobody names one, so that jobs that share a host rarely try
-// the same.
+// Chooses a job's rendezvous port if none is given, so that jobs that share a host rarely try the
+// same one.
 #pragma once
 
 #include <string>

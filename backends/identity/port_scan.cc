@@ -21,7 +21,7 @@ Socket listen_in_window(const Endpoint& first, int window,
       Socket socket = listen_on({first.host, port}, kNoWait);
       if (port != first.port && notice)
         notice("port " + std::to_string(first.port) + " of " + first.host +
-               " is taken: meeting on port " + std::to_string(port));
+               " is taken: using port " + std::to_string(port));
       return socket;
     } catch (const PortTaken&) {
       // The next one.

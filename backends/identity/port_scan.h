@@ -1,4 +1,4 @@
-// Rank 0's listener and the others' search for it, on one port or among the ports of a window.
+// Rank 0's listener and the other ranks' search for it, on one port or in a window of ports.
 #pragma once
 
 #include <functional>

@@ -7,8 +7,15 @@ namespace backends {
 
 std::string hello_frame(const Hello& h) {
   FrameWriter w(FrameType::kHello);
-  w.u32(h.magic).u32(h.version).bytes(h.nonce).i32(h.rank).i32(h.world_size).i32(h.pid);
-  return w.text(h.job).text(h.build).text(h.config_digest).text(h.host).text(h.host_id).finish();
+  w.u32(h.magic)
+      .u32(h.version)
+      .bytes(h.nonce)
+      .i32(h.rank)
+      .i32(h.world_size)
+      .i32(h.pid)
+      .u32(h.attempt);
+  w.text(h.job).text(h.build).text(h.config_digest).text(h.host).text(h.host_id);
+  return w.text(h.process).finish();
 }
 
 Hello read_hello(const std::string& payload) {
@@ -22,7 +29,8 @@ Hello read_hello(const std::string& payload) {
   h.rank = in.i32();
   h.world_size = in.i32();
   h.pid = in.i32();
-  for (std::string* text : {&h.job, &h.build, &h.config_digest, &h.host, &h.host_id})
+  h.attempt = in.u32();
+  for (std::string* text : {&h.job, &h.build, &h.config_digest, &h.host, &h.host_id, &h.process})
     *text = in.text();
   return h;
 }

@@ -20,8 +20,14 @@ namespace backends {
 struct Hello {
   std::uint32_t magic = kProtocolMagic;
   std::uint32_t version = kProtocolVersion;
-  std::string nonce;
+  std::string nonce;  // of this connection
   int rank = 0, world_size = 1, pid = 0;
+  // Of the joining process, the same on all its connections: it may come again when one broke. Not
+  // secret: whoever shows it has to prove the secret for a new challenge. "": of no process, so
+  // that two are never the same.
+  std::string process;
+  // Counts the connections of the process; the latest is the one that it listens to.
+  std::uint32_t attempt = 0;
   std::string job, build, config_digest, host, host_id;
 };
 

@@ -22,7 +22,7 @@ namespace {
 
 void start_sodium() {
   if (sodium_init() < 0)
-    throw AuthenticationError("libsodium cannot start: no source of randomness");
+    throw AuthenticationError("libsodium failed to initialize: no source of randomness");
 }
 
 std::string variable(const char* name) {
@@ -92,7 +92,7 @@ bool write_all(int fd, std::string_view text) {
 
 }  // namespace
 
-Secret load_secret(const std::string& explicit_hex, const std::string& from_meeting_file) {
+Secret load_secret(const std::string& explicit_hex, const std::string& from_rendezvous_file) {
   start_sodium();
   if (!explicit_hex.empty()) return from_hex(explicit_hex, "this process");
   if (const std::string path = variable("ENGINE_SECRET_FILE"); !path.empty()) {
@@ -103,7 +103,7 @@ Secret load_secret(const std::string& explicit_hex, const std::string& from_meet
   }
   if (const std::string hex = variable("ENGINE_SECRET"); !hex.empty())
     return from_hex(hex, "ENGINE_SECRET");
-  if (!from_meeting_file.empty()) return from_hex(from_meeting_file, "the rendezvous file");
+  if (!from_rendezvous_file.empty()) return from_hex(from_rendezvous_file, "the rendezvous file");
   return user_secret();
 }
 

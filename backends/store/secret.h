@@ -15,11 +15,11 @@ struct Secret {
 inline constexpr std::size_t kMacBytes = 32;
 inline constexpr std::size_t kNonceBytes = 32;
 
-// ENGINE_SECRET_FILE, else ENGINE_SECRET, else `from_meeting_file` (hex, may be empty), else
+// ENGINE_SECRET_FILE, else ENGINE_SECRET, else `from_rendezvous_file` (hex, may be empty), else
 // ~/.config/engine/secret, which is made on first use. All are hexadecimal, 32 digits or more.
 // Files must belong to this user and be closed to others. `explicit_hex` goes before all. Throws
 // AuthenticationError.
-Secret load_secret(const std::string& explicit_hex, const std::string& from_meeting_file);
+Secret load_secret(const std::string& explicit_hex, const std::string& from_rendezvous_file);
 bool secret_comes_from_environment();
 
 std::string random_bytes(std::size_t count);

@@ -31,13 +31,15 @@ TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
 }
 
 TcpStore::~TcpStore() {
-  bool orderly = false;
+  bool orderly = false, may_come_again = false;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     orderly = leaving_ || failure_ || !started_;
+    may_come_again = lost_ && !started_;
   }
-  (void)send(FrameWriter(orderly ? FrameType::kLeave : FrameType::kAbandon).finish());
+  if (!may_come_again)
+    (void)send(FrameWriter(orderly ? FrameType::kLeave : FrameType::kAbandon).finish());
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
   thread_.join();

@@ -71,6 +71,7 @@ class TcpStore : public Store {
   void watch();
   bool receive();  // false when the connection is over; its cause is in lost_
   void handle(const Frame& frame);
+  void hear_start(FrameReader& in);
   void beat();
   void fail(const std::string& text);
   void connection_ended(const std::string& cause);

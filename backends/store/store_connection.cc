@@ -11,7 +11,7 @@ namespace backends {
 void StoreConnection::send(const std::string& frame) {
   if (!alive()) return;
   if (out.size() + frame.size() > 4 * kFrameBytes) {
-    end = "it does not read what it is sent";
+    end = "it does not read its input";
     return;
   }
   out += frame;

@@ -20,8 +20,9 @@ struct StoreConnection {
   std::string out;  // bytes not yet taken by the kernel
   std::string hello_payload, server_nonce;
   Hello hello;
-  std::string activity;  // last one reported
-  bool leaving = false;  // said goodbye: its end is not a death
+  std::string activity;      // last one reported
+  bool heard_start = false;  // of a started group: it will not come again
+  bool leaving = false;      // said goodbye: its end is not a death
   bool close_after_flush = false;
   std::string end;  // why it is over; empty: it lives
 

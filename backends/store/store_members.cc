@@ -4,6 +4,62 @@
 #include "backends/store/store_server.h"
 
 namespace backends {
+namespace {
+
+bool is_same_process(const Hello& a, const Hello& b) {
+  return !a.process.empty() && a.process == b.process;
+}
+
+}  // namespace
+
+bool StoreServer::is_superseded(const Hello& h) const {
+  if (h.rank < 0 || h.rank >= options_.job.world_size) return false;
+  const auto is_older = [&](const Hello& held) {
+    return is_same_process(held, h) && h.attempt < held.attempt;
+  };
+  const Connection* member = members_[static_cast<std::size_t>(h.rank)];
+  const auto absent = absent_.find(h.rank);
+  return (member != nullptr && is_older(member->hello)) ||
+         (absent != absent_.end() && is_older(absent->second.hello));
+}
+
+std::string StoreServer::disagreement_on_rank(const Hello& h, RefusalKind& kind) const {
+  const std::string who = member_text(h.rank, h.host, h.pid);
+  const Connection* member = members_[static_cast<std::size_t>(h.rank)];
+  const auto absent = absent_.find(h.rank);
+  const Hello* holder = nullptr;
+  if (member != nullptr && (started_ || member->alive())) holder = &member->hello;
+  if (absent != absent_.end()) holder = &absent->second.hello;
+  const bool same = holder != nullptr && is_same_process(*holder, h);
+  if (same && absent != absent_.end() && absent->second.given_up) {
+    kind = RefusalKind::kPeer;
+    return who + " was given up by the others: it " + absent->second.cause +
+           " before it heard that the group has started, and came again too late";
+  }
+  if (same && (member == nullptr || (!member->heard_start && !member->leaving))) return "";
+  if (holder != nullptr && !same) {
+    if (started_) kind = RefusalKind::kOtherJob;
+    return "rank " + std::to_string(h.rank) +
+           " came twice: " + member_text(h.rank, holder->host, holder->pid) + " and " + who;
+  }
+  if (started_) {
+    kind = RefusalKind::kStarted;
+    return who + " tried to join a group that has already started";
+  }
+  return "";
+}
+
+void StoreServer::welcome(Connection& c) {
+  Connection*& place = members_[static_cast<std::size_t>(c.hello.rank)];
+  if (place != nullptr && place->alive()) place->end = "its process came again";
+  place = &c;
+  absent_.erase(c.hello.rank);
+  c.stage = Connection::Stage::kMember;
+  c.send(FrameWriter(FrameType::kWelcome).finish());
+  if (!started_) return joined();
+  c.send(start_frame_);
+  if (failed_) c.send(failure_frame_);
+}
 
 void StoreServer::handle_member(Connection& c, const Frame& frame) {
   FrameReader in(frame.payload);
@@ -11,8 +67,16 @@ void StoreServer::handle_member(Connection& c, const Frame& frame) {
     case FrameType::kHeartbeat:
       c.activity = in.text();
       return;
+    case FrameType::kStartHeard:
+      if (!started_) throw MalformedFrame();
+      c.heard_start = true;
+      return;
     case FrameType::kLeave:
+      if (started_ && !c.heard_start && !c.leaving) {  // it gave up waiting for the start
+        declare_failure(c, "ended before the others");
+      }
       c.leaving = true;
+      if (!started_) c.end = "it left before the start";
       return check_goodbyes();
     case FrameType::kAbandon:
       if (started_ && !c.leaving) declare_failure(c, "ended before the others");
@@ -62,7 +126,8 @@ void StoreServer::answer(Connection& c, std::uint32_t request, const std::string
 std::vector<int> StoreServer::missing() const {
   std::vector<int> ranks;
   for (std::size_t r = 0; r < members_.size(); ++r) {
-    if (members_[r] == nullptr) ranks.push_back(static_cast<int>(r));
+    const Connection* m = members_[r];
+    if (m == nullptr || !m->alive()) ranks.push_back(static_cast<int>(r));
   }
   return ranks;
 }
@@ -75,7 +140,8 @@ void StoreServer::joined() {
   start.u32(static_cast<std::uint32_t>(members_.size()));
   for (const Connection* m : members_)
     start.text(m->hello.host).text(m->hello.host_id).i32(m->hello.pid);
-  broadcast(start.finish());
+  start_frame_ = start.finish();
+  broadcast(start_frame_);
 }
 
 void StoreServer::lost(Connection& c) {
@@ -83,6 +149,9 @@ void StoreServer::lost(Connection& c) {
     std::erase_if(list, [&](const auto& waiter) { return waiter.first == &c; });
   }
   std::erase_if(waiters_, [](const auto& entry) { return entry.second.empty(); });
+  Connection*& place = members_[static_cast<std::size_t>(c.hello.rank)];
+  if (place != &c) return;  // its process came again
+  place = nullptr;
   if (started_ && !c.leaving) {
     if (c.end == "silence") {
       c.end.clear();  // tell it, should it wake up again, what the others were told
@@ -91,14 +160,15 @@ void StoreServer::lost(Connection& c) {
       c.send(FrameWriter(FrameType::kFailure)
                  .i32(c.hello.rank)
                  .text("this rank was silent for " + std::to_string(3 * options_.heartbeat_ms) +
-                       " ms and was given up by the others")
+                       " ms and was declared dead by the others")
                  .finish());
+    } else if (!c.heard_start) {
+      const auto patience = std::chrono::milliseconds(3 * options_.heartbeat_ms);
+      absent_[c.hello.rank] = {c.hello, c.activity, "died: " + c.end, Clock::now() + patience};
     } else {
       declare_failure(c, "died: " + c.end);
     }
   }
-  if (members_[static_cast<std::size_t>(c.hello.rank)] == &c)
-    members_[static_cast<std::size_t>(c.hello.rank)] = nullptr;
   if (started_) {
     check_goodbyes();
   } else if (fatal_frame_.empty()) {
@@ -106,17 +176,38 @@ void StoreServer::lost(Connection& c) {
   }
 }
 
+void StoreServer::give_up_absent(Clock::time_point now, bool paused) {
+  for (auto& [rank, absent] : absent_) {
+    if (absent.given_up) continue;
+    if (paused) absent.until = now + std::chrono::milliseconds(3 * options_.heartbeat_ms);
+    if (now < absent.until) continue;
+    absent.given_up = true;
+    declare_failure(absent.hello, absent.activity, absent.cause);
+  }
+}
+
+bool StoreServer::awaits_absent() const {
+  return std::ranges::any_of(absent_, [](const auto& entry) { return !entry.second.given_up; });
+}
+
 void StoreServer::declare_failure(const Connection& c, const std::string& cause) {
+  declare_failure(c.hello, c.activity, cause);
+}
+
+void StoreServer::declare_failure(const Hello& who, const std::string& activity,
+                                  const std::string& cause) {
   if (failed_) return;  // who falls after the first falls because of it
   failed_ = true;
-  const std::string text = member_text(c.hello.rank, c.hello.host, c.hello.pid) + " " + cause +
-                           "; last activity: " + (c.activity.empty() ? "unknown" : c.activity);
-  broadcast(FrameWriter(FrameType::kFailure).i32(c.hello.rank).text(text).finish(), &c);
+  const std::string text = member_text(who.rank, who.host, who.pid) + " " + cause +
+                           "; last activity: " + (activity.empty() ? "unknown" : activity);
+  failure_frame_ = FrameWriter(FrameType::kFailure).i32(who.rank).text(text).finish();
+  broadcast(failure_frame_, members_[static_cast<std::size_t>(who.rank)]);
 }
 
 void StoreServer::check_goodbyes() {
   const auto done = [](const Connection* m) { return m == nullptr || m->leaving; };
-  if (parted_ || !started_ || !std::all_of(members_.begin(), members_.end(), done)) return;
+  if (parted_ || !started_ || awaits_absent()) return;
+  if (!std::all_of(members_.begin(), members_.end(), done)) return;
   parted_ = true;
   broadcast(FrameWriter(FrameType::kLeft).finish());
 }

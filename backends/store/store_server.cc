@@ -73,7 +73,8 @@ void StoreServer::run() {
       const std::lock_guard lock(mutex_);
       const bool empty = std::none_of(connections_.begin(), connections_.end(),
                                       [](const Connection& c) { return c.is_member(); });
-      if (stopping_ && ((empty && awaited_.empty()) || Clock::now() >= stop_deadline_)) {
+      if (stopping_ &&
+          ((empty && awaited_.empty() && !awaits_absent()) || Clock::now() >= stop_deadline_)) {
         // Members that still work learn that rank 0 went in peace.
         if (started_ && !failed_ && !parted_) broadcast(FrameWriter(FrameType::kLeft).finish());
         return;
@@ -157,7 +158,7 @@ void StoreServer::read_from(Connection& c) {
     }
     if (c.close_after_flush) c.parser = {};
   } catch (const MalformedFrame&) {
-    c.end = "it sent what is not this protocol";
+    c.end = "it violated the protocol";
   }
 }
 
@@ -197,6 +198,10 @@ void StoreServer::admit(Connection& c, const Frame& frame) {
                   "a process that calls itself rank " + std::to_string(c.hello.rank) + " at " +
                       peer_text(c.socket.fd()) + " does not have the secret of this job");
   }
+  if (is_superseded(c.hello)) {
+    c.end = "a later connection of its process has come";
+    return;
+  }
   RefusalKind kind{};
   const std::string text = disagreement(c.hello, kind);
   if (!text.empty()) {
@@ -214,10 +219,7 @@ void StoreServer::admit(Connection& c, const Frame& frame) {
     awaited_.erase(c.hello.rank);
     return;
   }
-  c.stage = Connection::Stage::kMember;
-  members_[static_cast<std::size_t>(c.hello.rank)] = &c;
-  c.send(FrameWriter(FrameType::kWelcome).finish());
-  joined();
+  welcome(c);
 }
 
 std::string StoreServer::disagreement(const Hello& h, RefusalKind& kind) const {
@@ -240,17 +242,7 @@ std::string StoreServer::disagreement(const Hello& h, RefusalKind& kind) const {
   if (h.config_digest != job.config_digest)
     return differ("configuration digest", job.config_digest, h.config_digest) +
            "; all ranks need the same options";
-  if (const Connection* other = members_[static_cast<std::size_t>(h.rank)]; other != nullptr) {
-    if (started_) kind = RefusalKind::kOtherJob;
-    return "rank " + std::to_string(h.rank) +
-           " came twice: " + member_text(h.rank, other->hello.host, other->hello.pid) + " and " +
-           who;
-  }
-  if (started_) {
-    kind = RefusalKind::kStarted;
-    return who + " comes to a group that has already started";
-  }
-  return "";
+  return disagreement_on_rank(h, kind);
 }
 
 void StoreServer::refuse(Connection& c, RefusalKind kind, const std::string& text) {
@@ -279,6 +271,7 @@ void StoreServer::sweep(Clock::time_point now) {
     if (late) c.last_heard = now;
     if (now - c.last_heard > silence) c.end = "silence";
   }
+  give_up_absent(now, late);
   for (auto it = connections_.begin(); it != connections_.end();) {
     if (it->alive()) {
       ++it;

@@ -61,12 +61,20 @@ class StoreServer {
   void admit(Connection& c, const Frame& frame);
   void refuse(Connection& c, RefusalKind kind, const std::string& text);
   std::string disagreement(const Hello& hello, RefusalKind& kind) const;
+  // "" where this rank is free, or held by the same process, which may come again until it has
+  // heard that the group has started.
+  std::string disagreement_on_rank(const Hello& hello, RefusalKind& kind) const;
+  void welcome(Connection& c);
 
   // Members (store_members.cc).
+  bool is_superseded(const Hello& hello) const;
+  bool awaits_absent() const;
   void handle_member(Connection& c, const Frame& frame);
   void joined();
   void lost(Connection& c);
+  void give_up_absent(Clock::time_point now, bool paused);
   void declare_failure(const Connection& c, const std::string& cause);
+  void declare_failure(const Hello& who, const std::string& activity, const std::string& cause);
   void check_goodbyes();
   void fail_group(RefusalKind kind, const std::string& text);
   void broadcast(const std::string& frame, const Connection* except = nullptr);
@@ -82,6 +90,17 @@ class StoreServer {
   Socket wake_;
   std::list<Connection> connections_;
   std::vector<Connection*> members_;  // by rank
+  // A rank of the started group whose connection broke before it heard of the start. Its process
+  // comes again, in which case it is told, or is given up.
+  struct Absent {
+    Hello hello;
+    std::string activity, cause;
+    Deadline until{};
+    bool given_up = false;
+  };
+  std::map<int, Absent> absent_;  // by rank
+  // What a rank is told that comes again after the start, and after the first failure.
+  std::string start_frame_, failure_frame_;
   bool started_ = false, failed_ = false, parted_ = false;
   std::string fatal_frame_;  // sent to whoever comes after the group was given up
   std::set<int> awaited_;    // ranks that should still hear of a mismatch before the server ends

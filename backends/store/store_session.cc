@@ -41,7 +41,7 @@ std::optional<std::string> greet(StoreSession& session, const Secret& secret, He
   hello.nonce = random_bytes(kNonceBytes);
   const std::string frame = hello_frame(hello);
   const std::string payload = frame.substr(5);
-  reason = "what listens there does not answer like an engine rendezvous";
+  reason = "the process listening there does not answer like an engine rendezvous";
   if (!write_by(session.socket.fd(), frame, deadline)) return std::nullopt;
   const std::optional<Frame> challenge = read_frame(session, deadline, kUnauthenticatedFrameBytes);
   if (!challenge) return std::nullopt;
@@ -139,7 +139,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
     if (doubt == Doubt::kNone || proven) throw;
     reason = error.what();
   } catch (const MalformedFrame&) {
-    reason = "what listens there does not speak the protocol of this program";
+    reason = "the process listening there does not speak this program's protocol";
   }
   return std::nullopt;
 }

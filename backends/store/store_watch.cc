@@ -40,7 +40,7 @@ void TcpStore::watch() {
       }
     }
   } catch (const MalformedFrame&) {
-    connection_ended("sent what is not this protocol");
+    connection_ended("violated the protocol");
   }
 }
 
@@ -81,6 +81,7 @@ void TcpStore::handle(const Frame& frame) {
     in.i32();
     return fail(in.text());
   }
+  if (frame.type == FrameType::kStart) return hear_start(in);
   const std::lock_guard lock(mutex_);
   switch (frame.type) {
     case FrameType::kReply: {
@@ -91,25 +92,6 @@ void TcpStore::handle(const Frame& frame) {
     case FrameType::kProgress:
       missing_ = read_ranks(in);
       break;
-    case FrameType::kStart: {
-      const std::uint32_t count = in.u32();
-      std::string first_host;
-      one_host_ = true;
-      peers_.clear();
-      for (std::uint32_t r = 0; r < count; ++r) {
-        PeerInfo peer;
-        peer.rank = static_cast<int>(r);
-        peer.host = in.text();
-        peer.host_id = in.text();
-        peer.pid = in.i32();
-        if (r == 0) first_host = peer.host_id;
-        one_host_ = one_host_ && peer.host_id == first_host;
-        peers_.push_back(std::move(peer));
-      }
-      started_ = true;
-      missing_.clear();
-      break;
-    }
     case FrameType::kFatal: {
       const auto kind = static_cast<RefusalKind>(in.u8());
       fatal_.emplace(kind, in.text());
@@ -124,6 +106,29 @@ void TcpStore::handle(const Frame& frame) {
     default:
       throw MalformedFrame();
   }
+  changed_.notify_all();
+}
+
+// Rank 0 is told first: while it does not know, this process may come again, and after that it may
+// not. Where it cannot be told, the start was not heard.
+void TcpStore::hear_start(FrameReader& in) {
+  const std::uint32_t count = in.u32();
+  if (count > kFrameBytes / 12) throw MalformedFrame();
+  std::vector<PeerInfo> peers(count);
+  int rank = 0;
+  for (PeerInfo& peer : peers) {
+    peer.rank = rank++;
+    peer.host = in.text();
+    peer.host_id = in.text();
+    peer.pid = in.i32();
+  }
+  if (!send(FrameWriter(FrameType::kStartHeard).finish())) return;
+  const std::lock_guard lock(mutex_);
+  one_host_ = std::ranges::all_of(
+      peers, [&](const PeerInfo& peer) { return peer.host_id == peers.front().host_id; });
+  peers_ = std::move(peers);
+  started_ = true;
+  missing_.clear();
   changed_.notify_all();
 }
 

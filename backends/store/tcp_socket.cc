@@ -119,13 +119,6 @@ std::vector<InterfaceAddress> interface_addresses() {
 
 }  // namespace
 
-int milliseconds_left(Deadline deadline, int most) {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())
-          .count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, most));
-}
-
 Socket& Socket::operator=(Socket&& other) noexcept {
   if (this != &other) {
     close();
@@ -176,7 +169,7 @@ std::vector<Endpoint> resolve(const Endpoint& endpoint) {
 
 Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds patience) {
   const AddressList list = look_up(endpoint, AI_PASSIVE);
-  const Deadline deadline = std::chrono::steady_clock::now() + patience;
+  const Deadline deadline = base::deadline_in(patience);
   for (;;) {
     int taken = 0, last = 0;
     for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {
@@ -196,7 +189,7 @@ Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds patience) {
     if (taken == 0)
       throw PeerError("rank 0 cannot listen on " + to_string(endpoint) + ": " +
                       std::strerror(last));
-    if (std::chrono::steady_clock::now() >= deadline) {
+    if (base::has_passed(deadline)) {
       throw PortTaken("rank 0 cannot listen on " + to_string(endpoint) +
                       ": the port is taken by another process; choose another port");
     }

@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "io/base/deadline.h"
 
 namespace backends {
 
-using Deadline = std::chrono::steady_clock::time_point;
-
-// Milliseconds from now until `deadline`, at least 0 and at most `most`; what poll(2) takes.
-int milliseconds_left(Deadline deadline, int most = 3'600'000);
+using base::Deadline;
+using base::milliseconds_left;
 
 // Closes its descriptor. Moves, does not copy.
 class Socket {

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/core/error.h"
 
 namespace engine {
@@ -23,7 +23,7 @@ Arena::Arena(std::size_t bytes, Device device) : bytes_(bytes), device_(device) 
   }
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED)
-    throw Error("out of memory: " + std::to_string(bytes) + " bytes asked for");
+    throw Error("out of memory: " + std::to_string(bytes) + " bytes requested");
   madvise(block, bytes, MADV_HUGEPAGE);  // advice only: without huge pages it is merely slower
   data_ = static_cast<std::byte*>(block);
 }

@@ -1,54 +1,24 @@
-// Element types of tensors.
+// Element types of tensors, as engine code calls them.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
-
-#include "engine/core/half_types.h"
+#include "io/base/element_type.h"
 
 namespace engine {
 
-// kBF16 and kF16 (half_types.h) are storage of activations and of copies of weights on CUDA
-// devices.
-enum class DType : std::uint8_t { kF32, kF64, kI32, kI64, kU8, kBF16, kF16 };
+// kBF16 and kF16 are storage of activations and of copies of weights on CUDA devices.
+using base::DType;
+using base::DTypeOf;
+using base::is_half;
+using base::size_of;
+using base::to_string;
 
-std::size_t size_of(DType dtype);  // bytes of one element
-constexpr bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+using base::bf16;
+using base::f16;
+using base::from_float;
+using base::to_float;
+
 // What parameters are kept in where activations are stored as `compute`: f32 beside the halves,
 // else the same.
 constexpr DType state_dtype(DType compute) { return is_half(compute) ? DType::kF32 : compute; }
-std::string_view to_string(DType dtype);  // "f32", "f64", "i32", "i64", "u8", "bf16", "f16"
-
-template <class T>
-struct DTypeOf;
-template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::kF32;
-};
-template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::kF64;
-};
-template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::kI32;
-};
-template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::kI64;
-};
-template <>
-struct DTypeOf<bf16> {
-  static constexpr DType value = DType::kBF16;
-};
-template <>
-struct DTypeOf<f16> {
-  static constexpr DType value = DType::kF16;
-};
-template <>
-struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::kU8;
-};
 
 }  // namespace engine

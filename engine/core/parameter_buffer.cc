@@ -24,6 +24,12 @@ FlatBuffer FlatBuffer::like(const FlatBuffer& other) {
   return buffer;
 }
 
+std::optional<std::size_t> FlatBuffer::find(std::string_view name) const {
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+    if (slots_[slot].name == name) return slot;
+  return std::nullopt;
+}
+
 TensorView FlatBuffer::flat() const {
   return {arena_.data(), dtype_, Shape{size_}, arena_.device()};
 }

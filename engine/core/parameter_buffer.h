@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/core/arena.h"
@@ -38,6 +40,7 @@ class FlatBuffer {
   DType dtype() const { return dtype_; }
   std::int64_t size() const { return size_; }  // elements, gaps included
   std::span<const Slot> slots() const { return slots_; }
+  std::optional<std::size_t> find(std::string_view name) const;  // the slot of this name
   void* data() const { return arena_.data(); }
   std::size_t bytes() const { return static_cast<std::size_t>(size_) * size_of(dtype_); }
   Device device() const { return arena_.device(); }

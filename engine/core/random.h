@@ -1,6 +1,8 @@
 // Counter-based random numbers: the value depends on (key, counter) alone, so any thread or rank
-// can draw any element in any order and all agree. Method: Philox4x32-10, Salmon et al., "Parallel
-// random numbers: as easy as 1, 2, 3", SC 2011.
+// can draw any element in any order and all agree. A generator with a state, such as mt19937, would
+// have to be advanced in a fixed order: dropout would then depend on the number of threads and
+// ranks, and its state would have to be saved in checkpoints. Method: Philox4x32-10, Salmon et al.,
+// "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
 #include <array>

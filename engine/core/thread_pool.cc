@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "io/base/spin_pause.h"
 
 namespace engine {
 namespace {
@@ -14,16 +15,10 @@ namespace {
 // A few microseconds: longer than the gap between two kernels of a step, shorter than a time slice.
 constexpr int kSpins = 4000;
 
-inline void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 void wait_while_equal(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   for (int i = 0; i < kSpins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
-    relax();
+    base::spin_pause();
   }
   value.wait(old, std::memory_order_acquire);
 }

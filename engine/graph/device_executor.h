@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/graph/executor.h"
 
 namespace engine {

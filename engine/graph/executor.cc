@@ -5,7 +5,7 @@
 #include <array>
 #include <string>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/core/random.h"
 #include "engine/ops/elementwise/elementwise.h"
 #include "engine/ops/loss/softmax_cross_entropy.h"

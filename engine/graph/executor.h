@@ -32,8 +32,8 @@ class Executor {
   // (i32), then the labels (i32). `plan`, `state` and `threads` outlive the executor. `seed` is the
   // run's, for dropout.
   Executor(const Plan& plan, ModelState& state, ThreadPool& threads, std::uint64_t seed);
-  // On the CUDA device of `context`, which is also the state's: it brings device, stream, products,
-  // fault and staging. Calls only put work on the stream. Batches lie in device memory and have
+  // On the CUDA device of `context`, which is also the state's: it brings device, stream, products
+  // and fault. Calls only put work on the stream. Batches lie in device memory and have
   // been checked by check(); results are left where set_device_step() says, and forward() returns
   // nothing of them.
   Executor(const Plan& plan, ModelState& state, const KernelContext& context, std::uint64_t seed);

@@ -1,5 +1,9 @@
 // Fusion rules.
 //
+// ReLU and addition do one operation per element, so as steps of their own they would spend their
+// time on reading and writing memory. Folded into the layer before, they work on values that are
+// still in registers, and the tensor between the two needs no memory.
+//
 // A node P whose only reader is a node Q can take Q over when P's layer offers it:
 //   Q is a ReLU                              P = dense or batch_norm2d    y = relu(P(x))
 //   Q is an addition P + z                   P = batch_norm2d             y = P(x) + z

@@ -2,6 +2,13 @@
 // placed that live at the same time. Method: Pisarchyk and Lee, "Efficient memory management for
 // deep neural net inference", 2020 (arXiv 2001.03288), their "greedy by size for offset
 // calculation".
+//
+// Picture a block as a rectangle: its times are the width, its bytes the height, and its offset is
+// how high it is put. Rectangles must not overlap, and the total height is to be small. Finding the
+// optimum is NP-hard (dynamic storage allocation). Placing large blocks first leaves gaps that the
+// small ones fill; in order of time a small block that lives long would fragment the arena. Only
+// blocks that share a time constrain each other, so all others are skipped when gaps are looked
+// for.
 #include "engine/graph/memory_layout.h"
 
 #include <algorithm>

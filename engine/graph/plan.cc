@@ -1,31 +1,29 @@
 // Plan::compile: from a graph to steps with memory.
 //
-// 1. Fusion (fusion.cc) says which nodes become steps; they keep the order of the graph. Tensor i
-// belongs to node i.
+// 1. Fusion (fusion.cc) decides which nodes become steps; they keep the order of the graph. Tensor
+// i
+//    belongs to node i.
 // 2. Gradients: a tensor has one when it depends on a parameter and the loss depends on it; so
-// inputs have none and the first
-//    convolution computes no gradient of its input. A step runs backward when its output has a
-//    gradient.
-// 3. Writes: backward runs the steps from the end. The first to write a tensor's gradient
-// overwrites, the others add. Within a
-//    step the residual's gradient is written first, then the inputs' in order.
-//    The same holds for the gradients of parameters that several steps are tied to.
+//    inputs have none and the first convolution computes no gradient of its input. A step runs
+//    backward when its output has a gradient.
+// 3. Writes: backward runs the steps from the end. The first step to write a tensor's gradient
+//    overwrites, the others add; nothing needs to be cleared before. Within a step the residual's
+//    gradient is written first, then the inputs' in order. The same holds for the gradients of
+//    parameters that several steps share.
 // 4. Time: forward of step i is time i, its backward 2S-1-i, for S steps; 2S is after everything.
-// Each tensor, gradient and
-//    saved area is a block that lives from the first write to the last read:
+//    With three steps, forward is 0 1 2 and backward 3 4 5, so that step 0 runs at 0 and at 5. Each
+//    tensor, gradient and saved area is a block that lives from its first write to its last read:
 //      tensor     from its step's forward to the last forward that reads it, or the last backward
-//      that needs it
-//                 (Layer::backward_needs; a fused ReLU needs the step's output). The logits stay to
-//                 the end.
+//                 that needs it (Layer::backward_needs; a fused ReLU needs the step's output). The
+//                 logits stay to the end.
 //      gradient   from the backward of its last reader to the backward of its own step
 //      saved      from its step's forward to its backward
 //    An inference plan has forward times only and no gradients or saved areas.
 // 5. In place: a step that allows it writes over input 0 (and in backward over the gradient of its
-// output) when nobody reads
-//    that memory later; the two blocks then become one.
+//    output) when nobody reads that memory later; the two blocks then become one.
 // 6. memory_layout.cc places the blocks; blocks of activations, gradients and saved areas share the
-// arena wherever their times
-//    allow it.
+//    arena wherever their times allow it. All of this is known before the first step, which is why
+//    a step needs no allocation.
 #include "engine/graph/plan.h"
 
 #include <algorithm>

@@ -1,14 +1,12 @@
 // Batch normalisation of images, with an optional fused addition and ReLU, over this replica's
 // samples or those of all. Saved from forward to backward: mean and inverse standard deviation per
-// channel, in f32 whatever narrower type x has, and, of synchronised statistics, how many rows they
-// are of.
+// channel, in f32 whatever narrower type x has.
 //
 // One value per channel (a last batch of one sample behind a global pool) is no error, as it is in
 // PyTorch: the output is the bias, the gradient of the input is 0, and the running variance, of
 // which one value says nothing, stays as it is.
 #include "engine/ops/norm/batch_norm.h"
 
-#include "engine/core/cuda_runtime.h"
 #include "engine/layers/layer_checks.h"
 #include "engine/layers/layers.h"
 #include "engine/ops/elementwise/elementwise.h"
@@ -56,7 +54,7 @@ class BatchNorm2d final : public Layer {
   }
 
   std::size_t saved_bytes(std::span<const Shape> inputs, std::int64_t, DType dtype) const override {
-    return 2 * statistic_bytes(inputs[0][2], dtype) + kAlignment;
+    return 2 * statistic_bytes(inputs[0][2], dtype);
   }
   std::size_t scratch_bytes(std::span<const Shape> inputs, std::int64_t batch, DType dtype,
                             int threads, Device::Kind device) const override {
@@ -77,7 +75,7 @@ class BatchNorm2d final : public Layer {
       const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
       ops::batch_norm_statistics(context, x, sums);
       const std::int64_t group =
-          exchanges(run) ? merge_moments(run, sums, statistics.rows) : rows(x);
+          exchanges(run) ? run.replicas->merge_moments(rows(x), sums, context.stream) : rows(x);
       ops::batch_norm_finish_statistics(context, {.sums = sums,
                                                   .rows = group,
                                                   .eps = options_.eps,
@@ -126,7 +124,8 @@ class BatchNorm2d final : public Layer {
                                                   .write = run.parameter_write});
     // Behind the parameters' gradients, which are summed over the replicas with all others; and
     // where nobody wants the input's gradient too, since the others may.
-    const std::int64_t group = exchanges(run) ? add_sums(run, sums, statistics.rows) : rows(x);
+    const std::int64_t group =
+        exchanges(run) ? run.replicas->add(rows(x), sums, context.stream) : rows(x);
     if (!run.input_gradients[0]) return;
     // The residual's gradient is the masked one: on a device, where this pass is bound by what it
     // reads, without reading y.
@@ -148,7 +147,6 @@ class BatchNorm2d final : public Layer {
  private:
   struct Statistics {
     TensorView mean, inverse_std;
-    std::int64_t* rows = nullptr;  // where x is
   };
 
   static std::int64_t channels(const TensorView& x) { return x.shape[3]; }
@@ -164,62 +162,9 @@ class BatchNorm2d final : public Layer {
     const TensorView mean{run.saved.data(), statistic_dtype(x.dtype), {channels(x)}, x.device};
     TensorView inverse_std = mean;
     inverse_std.data = run.saved.data() + statistic_bytes(channels(x), x.dtype);
-    return {mean, inverse_std,
-            reinterpret_cast<std::int64_t*>(run.saved.data() +
-                                            2 * statistic_bytes(channels(x), x.dtype))};
+    return {mean, inverse_std};
   }
   bool exchanges(const LayerRun& run) const { return run.replicas != nullptr && synchronized_; }
-
-  // Both return how many rows all replicas have, which forward keeps in `saved_rows` for backward.
-  static std::int64_t merge_moments(const LayerRun& run, const TensorView& sums,
-                                    std::int64_t* saved_rows) {
-    const std::int64_t own = rows(run.inputs[0]);
-    if (!on_cuda(run.kernels))
-      return *saved_rows = run.replicas->merge_moments(own, sums.span<double>());
-    const Staging staging(run.kernels, sums);
-    staging.bring(sums.data, staging.sums.data(), sums.bytes());
-    cuda::synchronize_stream(run.kernels.stream);
-    *staging.rows = run.replicas->merge_moments(own, staging.sums);
-    staging.bring(staging.sums.data(), sums.data, sums.bytes());
-    staging.bring(staging.rows, saved_rows, sizeof *saved_rows);
-    return *staging.rows;
-  }
-  static std::int64_t add_sums(const LayerRun& run, const TensorView& sums,
-                               const std::int64_t* saved_rows) {
-    if (!on_cuda(run.kernels)) {
-      run.replicas->add(sums.span<double>());
-      return *saved_rows;
-    }
-    const Staging staging(run.kernels, sums);
-    staging.bring(sums.data, staging.sums.data(), sums.bytes());
-    staging.bring(saved_rows, staging.rows, sizeof *saved_rows);
-    cuda::synchronize_stream(run.kernels.stream);
-    run.replicas->add(staging.sums);
-    staging.bring(staging.sums.data(), sums.data, sums.bytes());
-    return *staging.rows;
-  }
-
-  // The context's pinned memory, through which device memory reaches the other replicas: the sums,
-  // then the rows.
-  struct Staging {
-    Staging(const KernelContext& context, const TensorView& like)
-        : stream(context.stream),
-          sums(reinterpret_cast<double*>(context.staging.data()),
-               static_cast<std::size_t>(like.count())),
-          rows(reinterpret_cast<std::int64_t*>(context.staging.data() + like.bytes())) {
-      if (context.staging.size() >= like.bytes() + sizeof *rows) return;
-      throw Error("sync_batch_norm2d: " + std::to_string(context.staging.size()) +
-                  " bytes of pinned memory for the exchange, needs " +
-                  std::to_string(like.bytes() + sizeof *rows));
-    }
-    void bring(const void* from, void* to, std::size_t bytes) const {
-      cuda::copy_async(to, from, bytes, stream);
-    }
-
-    void* stream;
-    std::span<double> sums;
-    std::int64_t* rows;
-  };
 
   BatchNormOptions options_;
   bool synchronized_;

@@ -112,8 +112,8 @@ class Layer {
   virtual std::unique_ptr<const Layer> synchronized() const { return nullptr; }
   // Whether it calls LayerRun::replicas.
   virtual bool uses_replicas() const { return false; }
-  // Whether on a CUDA device, where LayerRun::replicas is there, it waits for the context's stream,
-  // by way of its pinned memory: such a step cannot be captured as a graph.
+  // Whether on a CUDA device, where LayerRun::replicas is there, it waits for the context's stream:
+  // such a step cannot be captured as a graph.
   virtual bool synchronizes_host() const { return false; }
   // The output is the input's memory, unchanged (flatten of one channel, dropout of rate 0): no
   // buffer, no work.

@@ -1,36 +1,32 @@
-// Optimizers over flat parameter memory. Formulas and defaults are PyTorch's
-// (engine/ops/optim_step/optimizer_step.h).
+// Optimizers over flat parameter memory. What each is: its descriptor (optimizer_spec.h).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/core/parameter_buffer.h"
 #include "engine/ops/common/kernel_context.h"
 #include "engine/ops/optim_step/step_numbers.h"
+#include "engine/optim/optimizer_spec.h"
 
 namespace engine {
 
-struct SgdOptions {
-  double momentum = 0, weight_decay = 0;
-  bool nesterov = false;
-};
-
-struct AdamwOptions {
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
-};
-
 class Optimizer {
  public:
-  struct State {            // memory that a checkpoint must hold; slots as the parameters'
+  struct State {            // memory that a checkpoint must hold
     std::string_view name;  // "momentum"
-    FlatBuffer* buffer;
+    StateRole role;
+    FlatBuffer* buffer;  // slots as the parameters', or as some of them
   };
 
+  explicit Optimizer(const OptimizerSpec& spec) : spec_(spec) {}
   virtual ~Optimizer() = default;
-  virtual std::string_view name() const = 0;  // "sgd"
+  const OptimizerSpec& spec() const { return spec_; }
+  // Which parameters it updates how, for the start line; "" where all are alike.
+  virtual std::string text() const { return ""; }
   // One update of all values from gradient_scale * gradients. REQUIRES: the buffers have the slots
   // given at construction.
   virtual void step(KernelContext& context, double lr, double gradient_scale,
@@ -38,7 +34,8 @@ class Optimizer {
   // The same on the CUDA device of the buffers, after ops::settle_step(): rate, scale and count are
   // those of the structs in device memory, and a skipped step changes nothing. `half_copy`, in
   // device memory, becomes the values rounded to `half` (bf16 or f16), element by element in the
-  // values' order; null: none is kept. Only puts work on the context's stream.
+  // values' order; null: none is kept. Only puts work on the context's stream. REQUIRES:
+  // spec().on_cuda.
   virtual void step_on_device(KernelContext& context, const StepNumbers* numbers,
                               StepControl* control, const FlatBuffer& gradients, FlatBuffer& values,
                               void* half_copy, DType half) = 0;
@@ -52,6 +49,19 @@ class Optimizer {
 
  protected:
   std::int64_t step_count_ = 0;
+
+ private:
+  const OptimizerSpec& spec_;
+};
+
+// The same by typed options, for programs in C++.
+struct SgdOptions {
+  double momentum = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+
+struct AdamwOptions {
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
 };
 
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options, const FlatBuffer& values);

@@ -55,11 +55,12 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
     if (e.kind != ModelState::Kind::kCounter)
       watch(e.name, model.view(e),
             e.kind == ModelState::Kind::kRunning && !options.equal_statistics);
-  if (!state.policy.local_optimizer_state())
+  if (!state.policy.differences().optimizer_states)
     for (const Optimizer::State& s : state.optimizer.state())
       for (const ModelState::Entry& e : model.entries)
-        if (e.kind == ModelState::Kind::kParameter)
-          watch(std::string(s.name) + "/" + e.name, s.buffer->view(e.slot), false);
+        if (const auto slot = s.buffer->find(e.name);
+            e.kind == ModelState::Kind::kParameter && slot)
+          watch(std::string(s.name) + "/" + e.name, s.buffer->view(*slot), false);
   const auto ranks = static_cast<std::size_t>(communicator.world_size());
   digests_.resize(watched_.size());
   gathered_.resize(watched_.size() * ranks);
@@ -69,6 +70,7 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
 
 // Tensors that are not compared now count as zero.
 StateDigest DesyncCheck::hash(bool statistics) {
+  const HostView view(state_.home, Access::kRead);
   const double begin = now();
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     const Watched& w = watched_[i];
@@ -190,6 +192,7 @@ void DesyncCheck::find_first_bad() {
 }
 
 void DesyncCheck::repair(bool statistics) {
+  const HostView view(state_.home, Access::kWrite);
   std::size_t at = 0;
   for (const DesyncTensor& tensor : report_.tensors) {  // in the order of watched_
     while (watched_[at].name != tensor.name) ++at;

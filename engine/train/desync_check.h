@@ -44,8 +44,6 @@ class DesyncCheck {
 
   // Before the first step.
   const DesyncReport* start();
-  // Whether the next after_step() will compare, and so reads the state.
-  bool compares(bool synchronized) const;
   // After every step: compares when it is time. `synchronized`: synchronize() has brought the
   // replicas together since the step.
   const DesyncReport* after_step(bool synchronized);
@@ -68,6 +66,7 @@ class DesyncCheck {
   };
 
   bool averages_statistics(bool synchronized) const;
+  bool compares(bool synchronized) const;
   StateDigest hash(bool statistics);
   void remember();
   const DesyncReport* compare(bool statistics);

@@ -123,8 +123,7 @@ EvalReport Evaluator::run() {
   if (world > 1) {
     e.communicator.all_gather(e.own_losses.data(), e.own_losses.size() * sizeof(double),
                               e.losses.data());
-    e.communicator.all_reduce(counts.data(), counts.size(), backends::DataType::kI64,
-                              backends::ReduceOp::kSum);
+    e.communicator.all_reduce(counts.data(), counts.size(), DType::kI64, backends::ReduceOp::kSum);
   }
   double loss = 0;
   for (std::size_t i = 0; i < e.own_losses.size(); ++i)  // chunk i * world + r is rank r's i-th

@@ -33,7 +33,7 @@ struct StepReport {
   // that is; 1 with one rank.
   int slowest_rank = 0;
   double slowest_ratio = 1;
-  std::int64_t averagings = 0, bytes_sent = 0;  // as AveragingPolicy counts them
+  std::int64_t averagings = 0, bytes_sent = 0;  // as AveragingReport has them
   std::optional<double> spread{};  // of the replicas, where it was measured since the last report
 };
 
@@ -61,7 +61,7 @@ struct TrainResult {
   TrainProgress progress;
   double seconds = 0;
   int signal = 0;        // the run was stopped in order by this signal; 0: it ran to its end
-  std::string coverage;  // AveragingPolicy::coverage(), and what comparing the replicas gave
+  std::string coverage;  // AveragingReport::coverage, and what comparing the replicas gave
   std::int64_t averagings = 0, bytes_sent = 0;
 };
 

@@ -22,9 +22,10 @@ std::string policy_prefix(const PolicyState& s) { return s.name + "/"; }
 std::vector<LocalBuffer> local_buffers(TrainState& state) {
   std::vector<LocalBuffer> all{{&state.model.running, ModelState::Kind::kRunning, ""},
                                {&state.model.counters, ModelState::Kind::kCounter, ""}};
-  if (state.policy.local_parameters())
+  const RankDifferences differ = state.policy.differences();
+  if (differ.parameters)
     all.push_back({&state.model.parameters.values, ModelState::Kind::kParameter, ""});
-  if (state.policy.local_optimizer_state())
+  if (differ.optimizer_states)
     for (const Optimizer::State& s : state.optimizer.state())
       all.push_back({s.buffer, ModelState::Kind::kParameter, std::string(s.name) + "/"});
   for (const PolicyState& s : state.policy.state())
@@ -58,20 +59,22 @@ void check_continuation(const io::Checkpoint& checkpoint, const std::string& sou
 }  // namespace
 
 void synchronize(backends::Communicator& communicator, TrainState& state) {
-  state.policy.synchronize();
+  state.policy.synchronize(state.home);
   const FlatBuffer& running = state.model.running;
   if (communicator.world_size() == 1 || state.buffers == BufferMode::kLocal || running.bytes() == 0)
     return;
+  const HostView view(state.home, Access::kWrite);
   if (state.buffers == BufferMode::kRank0)
     return communicator.broadcast(running.data(), running.bytes(), 0);
-  communicator.all_reduce(running.data(), static_cast<std::size_t>(running.size()),
-                          wire_type(running.dtype()), backends::ReduceOp::kSum);
+  communicator.all_reduce(running.data(), static_cast<std::size_t>(running.size()), running.dtype(),
+                          backends::ReduceOp::kSum);
   with_element_type(running.dtype(), [&]<class T>(T) {
     for (T& v : running.span<T>()) v /= static_cast<T>(communicator.world_size());
   });
 }
 
 void capture_model(const TrainState& state, int world_size, io::Checkpoint& checkpoint) {
+  const HostView view(state.home, Access::kRead);
   checkpoint.global_step = state.progress.global_step;
   checkpoint.epoch = state.progress.epoch;
   checkpoint.step_in_epoch = state.progress.step_in_epoch;
@@ -83,6 +86,7 @@ void capture_model(const TrainState& state, int world_size, io::Checkpoint& chec
 
 void capture(backends::Communicator& communicator, TrainState& state, io::Checkpoint& checkpoint) {
   synchronize(communicator, state);
+  const HostView view(state.home, Access::kRead);
   const bool root = communicator.rank() == 0;
   if (root) {
     capture_model(state, communicator.world_size(), checkpoint);
@@ -139,8 +143,9 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
                     *s.buffer);
     } else if (notice) {
       notice(there ? "the averaging's " + s.name +
-                         " belongs to single ranks: it starts at zero in another world"
-                   : source + " has no " + s.name + " of the averaging: it starts anew");
+                         " is per-rank state; reset because the world size changed"
+                   : source + " has no " + s.name +
+                         " for the averaging: it starts from its initial value");
     }
   }
   state.policy.restore_counters(counters);
@@ -151,6 +156,7 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
 void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
              TrainState& state, const std::function<void(const std::string&)>& notice) {
   check_continuation(checkpoint, source, state);
+  const HostView view(state.home, Access::kWrite);
   import_state(checkpoint.arrays, source, /*exact=*/true, state.model);
   for (const Optimizer::State& s : state.optimizer.state())
     import_buffer(checkpoint.arrays, source, std::string(s.name) + "/", io::Section::kOptimizer,

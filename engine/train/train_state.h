@@ -25,6 +25,7 @@ struct TrainState {
   ModelState& model;
   Optimizer& optimizer;
   AveragingPolicy& policy;
+  StateHome& home;  // of model, optimizer and control; the functions below look under a HostView
   TrainProgress progress;
   Device device;
   std::uint64_t seed = 0;

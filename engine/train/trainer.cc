@@ -42,7 +42,8 @@ TrainResult Trainer::run() {
   saved_step_ =
       progress.global_step > 0 ? progress.global_step : -1;  // a resumed state is on disk already
   p_.loader.seek(progress.epoch, progress.step_in_epoch);
-  if (options_.log_every > 0) p_.state.policy.measure_spread();
+  if (options_.log_every > 0)
+    static_cast<void>(p_.state.policy.take_report());  // from here on the spread is measured
   if (p_.desync) tell(p_.desync->start());
   while (progress.global_step < options_.total_steps && stop_ == 0) {
     step();
@@ -51,28 +52,24 @@ TrainResult Trainer::run() {
         progress.global_step ==
             options_.total_steps) {  // the last step: what is evaluated is what remains
       PhaseTimer timer;
-      bring_together();
+      synchronize(p_.control, p_.state);
       timer.lap(phases_since_report_.communication);
     }
-    if (p_.desync) {
-      if (p_.desync->compares(epoch_end)) p_.work.to_host();
-      tell(p_.desync->after_step(epoch_end));
-    }
+    if (p_.desync) tell(p_.desync->after_step(epoch_end));
     exchange();
     report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
     if (due(options_.evaluate, epoch_end)) evaluate();
     if (due(options_.save, epoch_end)) save();
   }
-  bring_together();
+  synchronize(p_.control, p_.state);
   if (p_.desync) tell(p_.desync->finish());
   if (saved_step_ != progress.global_step) save();
-  p_.work.to_host();
   if (p_.keeper != nullptr) p_.keeper->finish();
   report_saved();
-  const AveragingPolicy& policy = p_.state.policy;
+  const AveragingReport averaged = p_.state.policy.take_report();
   TrainResult result{progress,          now() - start,       stop_,
-                     policy.coverage(), policy.averagings(), policy.bytes_sent()};
+                     averaged.coverage, averaged.averagings, averaged.bytes_sent};
   if (p_.desync) result.coverage += "; " + p_.desync->summary();
   for (TrainObserver* o : p_.observers) o->on_end(result);
   return result;
@@ -93,39 +90,26 @@ bool Trainer::equal_shares(std::int64_t step) const {
 }
 
 void Trainer::step() {
+  AveragingPolicy& policy = p_.state.policy;
   PhaseTimer timer;
   phases_ = {};
   const io::Batch& batch = p_.loader.next();
   timer.lap(phases_.data);
   const StepCounts counts = step_counts(batch);
-  AveragingPolicy& policy = p_.state.policy;
   lr_ = p_.learning_rate.at(p_.state.progress.global_step);
-  const BatchView view = view_of(batch, draws_);
-  if (policy.reads_parameters()) p_.work.to_host();
-  p_.work.run(
-      {.batch = view,
-       .global_count = counts.global,
-       .scale = options_.losses_of_a_sample > 0 ? options_.losses_of_a_sample
-                                                : policy.loss_scale(counts),
-       .lr = lr_,
-       .clip_grad = options_.clip_grad,
-       .equal_shares = equal_shares(batch.step),
-       .host_gradients = policy.changes_gradients()},
-      [&policy](std::int64_t elements) { policy.gradients_ready(elements); }, phases_);
-  timer.skip();
-  policy.finish_gradients();
+  GradientExchange* exchange = policy.begin_step(p_.state.home);
   timer.lap(phases_.communication);
-  if (!p_.work.update()) {
-    ParameterBuffer& parameters = p_.state.model.parameters;
-    p_.state.optimizer.step(p_.context, lr_,
-                            clip_factor(p_.context, parameters.gradients, options_.clip_grad),
-                            parameters.gradients, parameters.values);
-  }
-  timer.lap(phases_.update);
-  const bool touches_state = policy.update_touches_state();
-  if (touches_state) p_.work.to_host();
-  policy.after_update(counts, lr_);
-  if (touches_state) p_.work.to_device();
+  p_.work.step({.batch = view_of(batch, draws_),
+                .global_count = counts.global,
+                .equal_shares = equal_shares(batch.step),
+                .scale = options_.losses_of_a_sample > 0 ? options_.losses_of_a_sample
+                                                         : policy.loss_scale(counts),
+                .lr = lr_,
+                .clip_grad = options_.clip_grad,
+                .exchange = exchange},
+               phases_);
+  timer.skip();
+  policy.end_step(counts, lr_, p_.state.home);
   timer.lap(phases_.communication);
   phases_since_report_ += phases_;
 }
@@ -163,13 +147,6 @@ void Trainer::sum_over_ranks(std::span<double> values, double& signal) {
   });
   std::copy_n(gathered_.begin(), each, values.begin());
   signal = greatest;
-}
-
-void Trainer::bring_together() {
-  if (p_.control.world_size() == 1) return synchronize(p_.control, p_.state);
-  p_.work.to_host();
-  synchronize(p_.control, p_.state);
-  p_.work.to_device();
 }
 
 void Trainer::exchange() {
@@ -233,11 +210,10 @@ void Trainer::report(double loss, double accuracy, double seconds) {
     const double median = (own_seconds_[(others - 1) / 2] + own_seconds_[others / 2]) / 2;
     report.slowest_ratio = own_seconds_.back() / std::max(median, 1e-12);
   }
-  AveragingPolicy& policy = p_.state.policy;
-  report.averagings = policy.averagings();
-  report.bytes_sent = policy.bytes_sent();
-  report.spread = policy.take_spread();
-  policy.measure_spread();
+  const AveragingReport averaged = p_.state.policy.take_report();
+  report.averagings = averaged.averagings;
+  report.bytes_sent = averaged.bytes_sent;
+  report.spread = averaged.spread;
   reported_at_ = seconds;
   reported_samples_ = progress.samples_seen;
   reported_step_ = progress.global_step;
@@ -247,7 +223,6 @@ void Trainer::report(double loss, double accuracy, double seconds) {
 
 void Trainer::tell(const DesyncReport* found) {
   if (found == nullptr) return;
-  if (found->action == OnDesync::kRepair) p_.work.to_device();
   for (TrainObserver* o : p_.observers) o->on_desync(p_.state.progress, *found);
   if (found->action == OnDesync::kAbort)
     throw DesyncError(to_string(*found, p_.control.world_size()));
@@ -264,8 +239,11 @@ void Trainer::evaluate() {
   if (p_.evaluator == nullptr) return;
   if (p_.activity) p_.activity("evaluation");
   const double start = now();
-  p_.work.to_host();
-  EvalReport report = p_.evaluator->run();
+  EvalReport report;
+  {
+    const HostView view(p_.state.home, Access::kRead);
+    report = p_.evaluator->run();
+  }
   report.progress = p_.state.progress;
   for (TrainObserver* o : p_.observers) o->on_eval(report);
   const double spent = now() - start;  // not training time: keeps samples/s honest
@@ -283,9 +261,7 @@ void Trainer::save() {
   if (p_.keeper == nullptr) return;
   if (p_.activity) p_.activity("saving a checkpoint");
   const double start = now();
-  p_.work.to_host();
   p_.keeper->save(p_.state);  // brings the replicas together first
-  p_.work.to_device();
   saved_step_ = p_.state.progress.global_step;
   report_saved();
   reported_at_ += now() - start;

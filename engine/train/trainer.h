@@ -40,7 +40,6 @@ struct TrainerParts {
   const LearningRate& learning_rate;
   const io::Sampler& sampler;
   io::BatchLoader& loader;
-  KernelContext& context;              // of the optimizer's kernels
   backends::Communicator& control;     // small exchanges between steps
   Evaluator* evaluator = nullptr;      // null: never evaluates
   CheckpointKeeper* keeper = nullptr;  // null: never saves
@@ -76,8 +75,7 @@ class Trainer {
       std::int64_t step) const;  // whether every rank has as many samples in a step of the epoch
   bool advance();                // counts the step just done; true at the end of an epoch
   void sum_over_ranks(std::span<double> values, double& signal);
-  void bring_together();  // synchronize(), wherever the state is
-  void exchange();        // agrees on stopping, reports when it is time
+  void exchange();  // agrees on stopping, reports when it is time
   void report(double loss, double accuracy, double seconds);
   void tell(const DesyncReport* found);  // to observers; throws DesyncError where the run must end
   bool due(const Every& every, bool epoch_end) const;

@@ -1,12 +1,8 @@
 // Copies between flat buffers and named arrays, with every mismatch reported by name.
 #include "engine/train/weights.h"
 
-#include <xxhash.h>
-
 #include <cstring>
 #include <unordered_map>
-
-#include "io/checkpoint/half_number.h"
 
 namespace engine {
 namespace {
@@ -21,7 +17,7 @@ io::NamedArray to_array(const FlatBuffer& buffer, std::size_t slot, std::string 
   const TensorView view = buffer.view(slot);
   io::NamedArray array{.name = std::move(name),
                        .section = section,
-                       .type = array_type(buffer.dtype()),
+                       .type = buffer.dtype(),
                        .shape = {},
                        .device = to_string(device),
                        .data = std::vector<std::byte>(view.bytes())};
@@ -33,27 +29,27 @@ io::NamedArray to_array(const FlatBuffer& buffer, std::size_t slot, std::string 
 
 // Element i of a floating-point array as double; every source type is exact in it.
 double element(const io::NamedArray& array, std::size_t i) {
-  const std::byte* p = array.data.data() + i * io::size_of(array.type);
+  const std::byte* p = array.data.data() + i * size_of(array.type);
   const auto read = [p]<class T>(T value) {
     std::memcpy(&value, p, sizeof value);
     return value;
   };
   switch (array.type) {
-    case io::ArrayType::kF32:
+    case DType::kF32:
       return static_cast<double>(read(float{}));
-    case io::ArrayType::kF64:
+    case DType::kF64:
       return read(double{});
-    case io::ArrayType::kF16:
-      return static_cast<double>(io::float_of_f16(read(std::uint16_t{})));
-    case io::ArrayType::kBf16:
-      return static_cast<double>(io::float_of_bf16(read(std::uint16_t{})));
+    case DType::kF16:
+      return static_cast<double>(to_float(read(f16{})));
+    case DType::kBF16:
+      return static_cast<double>(to_float(read(bf16{})));
     default:
       return static_cast<double>(read(std::int64_t{}));
   }
 }
 
 std::vector<std::byte> converted(const io::NamedArray& array, DType dtype) {
-  const std::size_t count = array.data.size() / io::size_of(array.type);
+  const std::size_t count = array.data.size() / size_of(array.type);
   std::vector<std::byte> out(count * size_of(dtype));
   for (std::size_t i = 0; i < count; ++i) {
     const double value = element(array, i);
@@ -64,11 +60,6 @@ std::vector<std::byte> converted(const io::NamedArray& array, DType dtype) {
   return out;
 }
 
-bool is_floating(io::ArrayType type) {
-  return type == io::ArrayType::kF32 || type == io::ArrayType::kF64 ||
-         type == io::ArrayType::kF16 || type == io::ArrayType::kBf16;
-}
-
 void from_array(const io::NamedArray& array, const std::string& source, bool exact,
                 const FlatBuffer& buffer, std::size_t slot) {
   const FlatBuffer::Slot& s = buffer.slots()[slot];
@@ -76,10 +67,11 @@ void from_array(const io::NamedArray& array, const std::string& source, bool exa
   if (!std::equal(dims.begin(), dims.end(), array.shape.begin(), array.shape.end()))
     throw io::DataError(source + ": '" + array.name + "' has shape " + shape_text(array.shape) +
                         ", the model wants " + s.layout.file_shape.to_string());
-  const bool same = array.type == array_type(buffer.dtype());
-  if (!same && (exact || !is_floating(array.type) || buffer.dtype() == DType::kI64))
-    throw io::DataError(source + ": '" + array.name + "' has type " + io::to_string(array.type) +
-                        ", the run wants " + std::string(to_string(buffer.dtype())));
+  const bool same = array.type == buffer.dtype();
+  if (!same && (exact || !base::is_floating(array.type) || buffer.dtype() == DType::kI64))
+    throw io::DataError(source + ": '" + array.name + "' has type " +
+                        std::string(to_string(array.type)) + ", the run wants " +
+                        std::string(to_string(buffer.dtype())));
   const std::vector<std::byte> other =
       same ? std::vector<std::byte>{} : converted(array, buffer.dtype());
   s.layout.to_memory(same ? array.data.data() : other.data(), buffer.view(slot).data,
@@ -99,25 +91,6 @@ const FlatBuffer& buffer_of(const ModelState& state, ModelState::Kind kind) {
 }
 
 }  // namespace
-
-io::ArrayType array_type(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return io::ArrayType::kF32;
-    case DType::kF64:
-      return io::ArrayType::kF64;
-    case DType::kI32:
-      return io::ArrayType::kI32;
-    case DType::kI64:
-      return io::ArrayType::kI64;
-    case DType::kU8:
-      return io::ArrayType::kU8;
-    case DType::kBF16:
-    case DType::kF16:
-      break;  // storage of a device, never of a file
-  }
-  throw Error("internal: a dtype that no file holds");
-}
 
 std::vector<io::NamedArray> export_state(const ModelState& state, Device device) {
   std::vector<io::NamedArray> arrays;
@@ -172,8 +145,8 @@ void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState
                    const std::string& prefix, io::Section section, Device device,
                    std::vector<io::NamedArray>& arrays) {
   for (const ModelState::Entry& e : state.entries)
-    if (e.kind == kind)
-      arrays.push_back(to_array(buffer, e.slot, prefix + e.name, section, device));
+    if (const auto slot = buffer.find(e.name); e.kind == kind && slot)
+      arrays.push_back(to_array(buffer, *slot, prefix + e.name, section, device));
 }
 
 void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Section section,
@@ -197,8 +170,7 @@ void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string&
 }
 
 StateDigest digest(const void* data, std::size_t bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(data, bytes);
-  return {hash.low64, hash.high64};
+  return base::digest_of({static_cast<const std::byte*>(data), bytes});
 }
 
 StateDigest digest(const FlatBuffer& buffer) { return digest(buffer.data(), buffer.bytes()); }

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "engine/graph/model_state.h"
+#include "io/base/digest.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace engine {
-
-io::ArrayType array_type(DType dtype);
 
 // All parameters and buffers in model order, as PyTorch's state_dict has them. `device` becomes
 // their tag.
@@ -37,11 +36,8 @@ void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Secti
 void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source,
                    const std::string& prefix, io::Section section, FlatBuffer& buffer);
 
-// XXH3 128-bit digest of memory; of a whole buffer.
-struct StateDigest {
-  std::uint64_t low = 0, high = 0;
-  bool operator==(const StateDigest&) const = default;
-};
+// Of memory; of a whole buffer.
+using StateDigest = base::Digest;
 StateDigest digest(const void* data, std::size_t bytes);
 StateDigest digest(const FlatBuffer& buffer);
 

@@ -1,5 +1,5 @@
-// Named arrays of a file that are read piece by piece, whatever the file's format: for files larger
-// than memory.
+// Named arrays of a file of any format, read block by block, so that files may be larger than
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace io {
 struct ArrayEntry {
   std::string name;
   Section section = Section::kParameter;
-  ArrayType type = ArrayType::kF32;
+  DType type = DType::kF32;
   std::vector<std::int64_t> shape;
   std::uint64_t bytes = 0;  // shape times type
 };

@@ -1,4 +1,9 @@
 // Temporary file, reserve, write, fsync, rename, fsync of the folder.
+//
+// rename() replaces a name atomically: a reader sees the old file or the new one, never a part. The
+// order matters after a power failure. Without the fsync before the rename, the new name could
+// reach the disk before the data and stand for an empty file; without the fsync of the folder, the
+// rename itself could be lost although the caller was told that the file is saved.
 #include "io/checkpoint/atomic_file.h"
 
 #include <fcntl.h>

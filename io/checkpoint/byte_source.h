@@ -1,4 +1,4 @@
-// Bytes that are read wherever one wants: those of a regular file, or of memory.
+// Random-access reading of bytes, from a regular file or from memory.
 #pragma once
 
 #include <cstddef>

@@ -7,21 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "io/base/element_type.h"
 #include "io/base/io_error.h"
 
 namespace io {
 
-enum class ArrayType : std::uint8_t {
-  kF32 = 1,
-  kF64 = 2,
-  kI64 = 3,
-  kU8 = 4,
-  kI32 = 5,
-  kF16 = 6,
-  kBf16 = 7
-};
-std::size_t size_of(ArrayType type);
-std::string to_string(ArrayType type);  // "f32"
+using base::DType;
 
 // What an array is for; verify and partial loads go by this.
 enum class Section : std::uint8_t {
@@ -37,7 +28,7 @@ struct NamedArray {
   std::string
       name;  // unique within its section; PyTorch's state_dict name for parameters and buffers
   Section section = Section::kParameter;
-  ArrayType type = ArrayType::kF32;
+  DType type = DType::kF32;
   std::vector<std::int64_t>
       shape;                     // file shape (convolution OIHW), row-major, at most 8 dimensions
   std::string device = "cpu:0";  // where it lived when it was saved

@@ -1,5 +1,4 @@
-// Around the header: preamble, checksum and padding; and what readers of the rest say when
-// something is wrong.
+// The parts around the header: preamble, checksum and padding; and the readers' error messages.
 #include <zlib.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// A save folder: names, `latest`, pruning, and the way back to the newest snapshot that loads.
+// A save folder: names, `latest`, pruning, and the search for the newest snapshot that can be
+// loaded.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

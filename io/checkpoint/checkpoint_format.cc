@@ -1,54 +1,14 @@
 // Checks of a header, digests, and the small functions of checkpoint.h.
 #include "io/checkpoint/checkpoint_format.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <bitset>
-#include <new>
 #include <set>
 #include <tuple>
 
 #include "io/base/text_format.h"
 
 namespace io {
-
-std::size_t size_of(ArrayType type) {
-  switch (type) {
-    case ArrayType::kF64:
-    case ArrayType::kI64:
-      return 8;
-    case ArrayType::kF32:
-    case ArrayType::kI32:
-      return 4;
-    case ArrayType::kF16:
-    case ArrayType::kBf16:
-      return 2;
-    case ArrayType::kU8:
-      return 1;
-  }
-  throw Error("array type " + std::to_string(static_cast<int>(type)) + " does not exist");
-}
-
-std::string to_string(ArrayType type) {
-  switch (type) {
-    case ArrayType::kF32:
-      return "f32";
-    case ArrayType::kF64:
-      return "f64";
-    case ArrayType::kI64:
-      return "i64";
-    case ArrayType::kU8:
-      return "u8";
-    case ArrayType::kI32:
-      return "i32";
-    case ArrayType::kF16:
-      return "f16";
-    case ArrayType::kBf16:
-      return "bf16";
-  }
-  throw Error("array type " + std::to_string(static_cast<int>(type)) + " does not exist");
-}
 
 std::string to_string(Section section) {
   switch (section) {
@@ -106,39 +66,35 @@ void check_progress(const Checkpoint& c, const std::string& file) {
   for (const char c8 : c.vocabulary) {
     const auto code = static_cast<unsigned char>(c8);
     if (seen[code])
-      throw DataError(file + ": byte " + std::to_string(code) + " stands twice in the vocabulary");
+      throw DataError(file + ": byte " + std::to_string(code) + " occurs twice in the vocabulary");
     seen[code] = true;
   }
 }
 
+// Of versions 1 and 2. A code is never given to another type.
+constexpr std::pair<DType, std::uint8_t> kTypeCodes[] = {
+    {DType::kF32, 1}, {DType::kF64, 2}, {DType::kI64, 3}, {DType::kU8, 4},
+    {DType::kI32, 5}, {DType::kF16, 6}, {DType::kBF16, 7}};
+
 }  // namespace
 
-Digest digest_of(std::span<const std::byte> bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return {hash.low64, hash.high64};
+std::uint8_t type_code(DType type) {
+  for (const auto& [known, code] : kTypeCodes)
+    if (known == type) return code;
+  throw Error("internal: no file holds " + std::string(to_string(type)));
 }
 
-StreamDigest::StreamDigest() : state_(XXH3_createState()) {
-  if (state_ == nullptr) throw std::bad_alloc();
-  XXH3_128bits_reset(state_.get());
-}
-
-void StreamDigest::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
-
-void StreamDigest::add(std::span<const std::byte> bytes) {
-  XXH3_128bits_update(state_.get(), bytes.data(), bytes.size());
-}
-
-Digest StreamDigest::value() const {
-  const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
-  return {hash.low64, hash.high64};
+DType type_of_code(std::uint8_t code, const std::string& file) {
+  for (const auto& [type, known] : kTypeCodes)
+    if (known == code) return type;
+  throw DataError(file + ": unknown array type " + std::to_string(code));
 }
 
 std::uint32_t version_of(const Checkpoint& checkpoint) {
   return checkpoint.vocabulary.empty() ? kPlainVersion : kTextVersion;
 }
 
-std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type,
+std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, DType type,
                           const std::string& what) {
   if (shape.size() > kHighestRank)
     throw DataError(what + " has " + std::to_string(shape.size()) + " dimensions; at most " +
@@ -147,7 +103,7 @@ std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type
   for (const std::int64_t size : shape) {
     if (size < 0) throw DataError(what + " has a negative dimension: " + std::to_string(size));
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes))
-      throw DataError(what + " has an impossible size");
+      throw DataError(what + " has an invalid size");
   }
   return bytes;
 }
@@ -173,7 +129,7 @@ void check_header(const Checkpoint& checkpoint, const std::vector<Placement>& pl
       throw DataError(what + " begins at " + std::to_string(placement.offset) + "; expected " +
                       std::to_string(expected_offset) + ", where the one before ends");
     if (__builtin_add_overflow(expected_offset, bytes, &expected_offset))
-      throw DataError(what + " has an impossible place");
+      throw DataError(what + " has an invalid offset");
   }
 }
 

@@ -4,15 +4,13 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "io/base/digest.h"
 #include "io/checkpoint/byte_source.h"
 #include "io/checkpoint/checkpoint.h"
-
-struct XXH3_state_s;
 
 namespace io::format {
 
@@ -29,33 +27,22 @@ constexpr std::size_t kLongestName = 4096;
 constexpr std::size_t kHighestRank = 8;
 constexpr std::size_t kLargestVocabulary = 256;  // one token a byte
 
-struct Digest {  // XXH3-128
-  std::uint64_t low = 0, high = 0;
-  bool operator==(const Digest&) const = default;
-};
-Digest digest_of(std::span<const std::byte> bytes);
-
-class StreamDigest {  // the same of what is added piece by piece
- public:
-  StreamDigest();
-  void add(std::span<const std::byte> bytes);
-  Digest value() const;
-
- private:
-  struct Free {
-    void operator()(XXH3_state_s* state) const;
-  };
-  std::unique_ptr<XXH3_state_s, Free> state_;
-};
+using base::Digest;
+using base::digest_of;
+using base::StreamDigest;
 
 struct Placement {  // of one array's bytes; offsets count from the first tensor
   std::uint64_t offset = 0, bytes = 0;
   Digest digest;
 };
 
+// The code of an element type in a header.
+std::uint8_t type_code(DType type);
+DType type_of_code(std::uint8_t code, const std::string& file);  // throws DataError: unknown
+
 // Bytes of shape * type. Throws DataError with `what` when a dimension is negative, there are more
 // than 8, or it overflows.
-std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, ArrayType type,
+std::uint64_t array_bytes(const std::vector<std::int64_t>& shape, DType type,
                           const std::string& what);
 
 // Names (unique in their section, UTF-8, length), shapes against placements, contiguous placements,

@@ -1,5 +1,5 @@
-// The header through cereal, and the only file that sees cereal. Plain structs alone: no pointers,
-// no maps, no polymorphism.
+// Serialization of the header by cereal; the only file that includes cereal. Plain structs only: no
+// pointers, no maps, no polymorphism.
 #include <cereal/archives/portable_binary.hpp>
 #include <cereal/types/string.hpp>
 #include <cereal/types/vector.hpp>
@@ -141,9 +141,8 @@ Header header_of(const Checkpoint& c, const std::vector<Placement>& placements) 
   for (std::size_t i = 0; i < c.arrays.size(); ++i) {
     const NamedArray& a = c.arrays[i];
     const Placement& p = placements[i];
-    header.tensors.push_back({a.name, static_cast<std::uint8_t>(a.section),
-                              static_cast<std::uint8_t>(a.type), a.shape, a.device, p.offset,
-                              p.bytes, p.digest.low, p.digest.high});
+    header.tensors.push_back({a.name, static_cast<std::uint8_t>(a.section), type_code(a.type),
+                              a.shape, a.device, p.offset, p.bytes, p.digest.low, p.digest.high});
   }
   return header;
 }
@@ -173,11 +172,9 @@ void take_header(Header&& header, const std::string& file, Checkpoint& c,
   for (TensorEntry& e : header.tensors) {
     if (e.section < 1 || e.section > 5)
       throw DataError(file + ": unknown section " + std::to_string(e.section));
-    if (e.type < 1 || e.type > 7)
-      throw DataError(file + ": unknown array type " + std::to_string(e.type));
     c.arrays.push_back({std::move(e.name),
                         static_cast<Section>(e.section),
-                        static_cast<ArrayType>(e.type),
+                        type_of_code(e.type, file),
                         std::move(e.shape),
                         std::move(e.device),
                         {}});

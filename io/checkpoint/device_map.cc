@@ -25,8 +25,9 @@ std::string canonical_device(const std::string& text) {
 std::string device_or_throw(const std::string& text, const std::string& spec) {
   std::string device = canonical_device(text);
   if (device.empty())
-    throw ConfigError("map-location '" + spec + "': '" + text +
-                      "' is no device; expected auto, cpu, cuda:N, or a list like cuda:0=cuda:1");
+    throw ConfigError(
+        "map-location '" + spec + "': '" + text +
+        "' is not a device; expected auto, cpu, cuda:N, or a list like cuda:0=cuda:1");
   return device;
 }
 

@@ -1,4 +1,4 @@
-// --map-location: where arrays go that were saved from some device.
+// --map-location: the target device of arrays, by the device that they were saved from.
 #pragma once
 
 #include <string>

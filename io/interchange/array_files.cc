@@ -1,10 +1,10 @@
-// Which format a file has, and the ways into and out of memory that all of them share.
+// Detects a file's format, and loads and saves arrays in any of them.
 #include "io/interchange/array_files.h"
 
 #include <cmath>
 #include <cstring>
 
-#include "io/checkpoint/half_number.h"
+#include "io/base/half.h"
 #include "io/interchange/npz.h"
 #include "io/interchange/safetensors.h"
 #include "io/interchange/zip_archive.h"
@@ -82,8 +82,8 @@ void save_arrays(const std::vector<NamedArray>& arrays, const std::string& path)
   throw ConfigError("'" + path + "': expected a name that ends in .safetensors or .npz");
 }
 
-NamedArray to_half(const NamedArray& array, ArrayType half, const std::string& what) {
-  if (array.type != ArrayType::kF32 && array.type != ArrayType::kF64) return array;
+NamedArray to_half(const NamedArray& array, DType half, const std::string& what) {
+  if (array.type != DType::kF32 && array.type != DType::kF64) return array;
   NamedArray out{.name = array.name,
                  .section = array.section,
                  .type = half,
@@ -93,16 +93,16 @@ NamedArray to_half(const NamedArray& array, ArrayType half, const std::string& w
   const std::size_t count = array.data.size() / size_of(array.type);
   out.data.resize(count * sizeof(std::uint16_t));
   for (std::size_t i = 0; i < count; ++i) {
-    const double value =
-        array.type == ArrayType::kF32 ? get<float>(array, i) : get<double>(array, i);
+    const double value = array.type == DType::kF32 ? get<float>(array, i) : get<double>(array, i);
     const float narrow = to_float_odd(value);
-    const std::uint16_t bits =
-        half == ArrayType::kF16 ? f16_of_float(narrow) : bf16_of_float(narrow);
-    const float back = half == ArrayType::kF16 ? float_of_f16(bits) : float_of_bf16(bits);
+    const auto f16 = base::from_float<base::f16>(narrow);
+    const auto bf16 = base::from_float<base::bf16>(narrow);
+    const std::uint16_t bits = half == DType::kF16 ? f16.bits : bf16.bits;
+    const float back = half == DType::kF16 ? base::to_float(f16) : base::to_float(bf16);
     if (std::isinf(back) && std::isfinite(value))
       throw DataError(what + ": '" + array.name + "' holds " + std::to_string(value) +
-                      ", beyond the range of " + to_string(half) +
-                      (half == ArrayType::kF16 ? " (65504); bf16 reaches as far as f32" : ""));
+                      ", beyond the range of " + std::string(to_string(half)) +
+                      (half == DType::kF16 ? " (65504); bf16 reaches as far as f32" : ""));
     std::memcpy(out.data.data() + i * sizeof bits, &bits, sizeof bits);
   }
   return out;

@@ -29,6 +29,6 @@ void save_arrays(const std::vector<NamedArray>& arrays, const std::string& path)
 // `array` with its numbers as f16 or bf16, rounded to nearest even; integers and what is already as
 // small stay as they are. Throws DataError that begins with `what` for a finite number beyond the
 // type's range.
-NamedArray to_half(const NamedArray& array, ArrayType half, const std::string& what);
+NamedArray to_half(const NamedArray& array, DType half, const std::string& what);
 
 }  // namespace io

@@ -1,4 +1,4 @@
-// Rows by name, then one file against the others, block by block.
+// Matches tensors by name, then compares the files block by block.
 #include "io/interchange/compare_arrays.h"
 
 #include <algorithm>
@@ -102,7 +102,7 @@ class RowComparer {
     const ArrayEntry& entry = files_[holder]->entries()[columns[holder]];
     ArrayDifference d{.name = key.second,
                       .section = key.first,
-                      .type = to_string(entry.type),
+                      .type = std::string(to_string(entry.type)),
                       .shape = shape_text(entry.shape),
                       .reason = mismatch(columns, 0, differing.front()),
                       .values = reports_.front(),

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "io/checkpoint/half_number.h"
+#include "io/base/half.h"
 
 namespace io {
 namespace {
@@ -77,38 +77,39 @@ void compare_integers(Bytes a, Bytes b, std::int64_t first, ValueReport& report)
 
 }  // namespace
 
-void compare_values(ArrayType type, Bytes a, Bytes b, std::int64_t first,
-                    const Tolerance& tolerance, ValueReport& report) {
+void compare_values(DType type, Bytes a, Bytes b, std::int64_t first, const Tolerance& tolerance,
+                    ValueReport& report) {
   if (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0) return;
   const auto as_float = []<class Bits>(Bits bits) {
     return static_cast<double>(std::bit_cast<float>(bits));
   };
   switch (type) {
-    case ArrayType::kF32:
+    case DType::kF32:
       return compare_floats<std::int32_t>(a, b, first, tolerance, as_float, report);
-    case ArrayType::kF64:
+    case DType::kF64:
       return compare_floats<std::int64_t>(
           a, b, first, tolerance, [](std::int64_t bits) { return std::bit_cast<double>(bits); },
           report);
-    case ArrayType::kF16:
+    case DType::kF16:
       return compare_floats<std::int16_t>(
           a, b, first, tolerance,
           [](std::int16_t bits) {
-            return static_cast<double>(float_of_f16(static_cast<std::uint16_t>(bits)));
+            return static_cast<double>(base::to_float(base::f16{static_cast<std::uint16_t>(bits)}));
           },
           report);
-    case ArrayType::kBf16:
+    case DType::kBF16:
       return compare_floats<std::int16_t>(
           a, b, first, tolerance,
           [](std::int16_t bits) {
-            return static_cast<double>(float_of_bf16(static_cast<std::uint16_t>(bits)));
+            return static_cast<double>(
+                base::to_float(base::bf16{static_cast<std::uint16_t>(bits)}));
           },
           report);
-    case ArrayType::kI64:
+    case DType::kI64:
       return compare_integers<std::int64_t>(a, b, first, report);
-    case ArrayType::kI32:
+    case DType::kI32:
       return compare_integers<std::int32_t>(a, b, first, report);
-    case ArrayType::kU8:
+    case DType::kU8:
       return compare_integers<std::uint8_t>(a, b, first, report);
   }
 }

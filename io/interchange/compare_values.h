@@ -27,7 +27,7 @@ struct ValueReport {
 
 // Adds what `a` and `b` show, whose first element has index `first`. REQUIRES: same length, whole
 // elements.
-void compare_values(ArrayType type, std::span<const std::byte> a, std::span<const std::byte> b,
+void compare_values(DType type, std::span<const std::byte> a, std::span<const std::byte> b,
                     std::int64_t first, const Tolerance& tolerance, ValueReport& report);
 
 }  // namespace io

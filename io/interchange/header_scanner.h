@@ -1,5 +1,5 @@
-// What the readers of text headers share: a place in the text, blanks, single characters, whole
-// numbers, and the error's words.
+// Shared by the readers of text headers: position, white space, single characters, integers and
+// error messages.
 #pragma once
 
 #include <cstddef>

@@ -12,9 +12,9 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::uint64_t kLongestText = 65536;
 constexpr std::size_t kMostDimensions = 8;
-constexpr std::pair<std::string_view, ArrayType> kTypes[] = {
-    {"<f2", ArrayType::kF16}, {"<f4", ArrayType::kF32}, {"<f8", ArrayType::kF64},
-    {"<i4", ArrayType::kI32}, {"<i8", ArrayType::kI64}, {"|u1", ArrayType::kU8}};
+constexpr std::pair<std::string_view, DType> kTypes[] = {{"<f2", DType::kF16}, {"<f4", DType::kF32},
+                                                         {"<f8", DType::kF64}, {"<i4", DType::kI32},
+                                                         {"<i8", DType::kI64}, {"|u1", DType::kU8}};
 
 class DictionaryReader : private HeaderScanner {
  public:
@@ -62,7 +62,7 @@ class DictionaryReader : private HeaderScanner {
     if (at_ >= text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) fail("expected a string");
     const char quote = text_[at_++];
     const std::size_t end = text_.find(quote, at_);
-    if (end == std::string_view::npos) fail("a string without end");
+    if (end == std::string_view::npos) fail("an unterminated string");
     std::string out(text_.substr(at_, end - at_));
     if (std::any_of(out.begin(), out.end(), [](char c) { return c < 0x20 || c == '\\'; }))
       fail("an escape in a string");
@@ -70,7 +70,7 @@ class DictionaryReader : private HeaderScanner {
     return out;
   }
 
-  ArrayType type() {
+  DType type() {
     space();
     if (at_ < text_.size() && text_[at_] == '[')
       fail("a structured dtype; save each field as an array of its own");
@@ -108,7 +108,7 @@ class DictionaryReader : private HeaderScanner {
     } while (comma && !take(')'));
     if (comma) return values;
     expect(')');
-    if (values.size() == 1) fail("the shape is no tuple");
+    if (values.size() == 1) fail("the shape is not a tuple");
     return values;
   }
 };
@@ -143,12 +143,13 @@ NpyHeader parse_npy_header(std::span<const std::byte> header, const std::string&
   return result;
 }
 
-std::string write_npy_header(ArrayType type, const std::vector<std::int64_t>& shape,
+std::string write_npy_header(DType type, const std::vector<std::int64_t>& shape,
                              const std::string& what) {
   const auto known = std::find_if(std::begin(kTypes), std::end(kTypes),
                                   [&](const auto& t) { return t.second == type; });
   if (known == std::end(kTypes))
-    throw DataError(what + " is " + to_string(type) + ", which .npy files cannot hold");
+    throw DataError(what + " is " + std::string(to_string(type)) +
+                    ", which .npy files cannot hold");
   std::string text =
       "{'descr': '" + std::string(known->first) + "', 'fortran_order': False, 'shape': (";
   for (std::size_t i = 0; i < shape.size(); ++i)

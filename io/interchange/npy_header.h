@@ -13,7 +13,7 @@
 namespace io {
 
 struct NpyHeader {
-  ArrayType type = ArrayType::kF32;
+  DType type = DType::kF32;
   bool fortran_order = false;
   std::vector<std::int64_t> shape;
   std::uint64_t header_bytes = 0;  // magic to newline; the data follows
@@ -33,7 +33,7 @@ NpyHeader parse_npy_header(std::span<const std::byte> header, const std::string&
 
 // As numpy writes it: version 1.0, data at a multiple of 64. Throws DataError for bf16, which NumPy
 // does not know.
-std::string write_npy_header(ArrayType type, const std::vector<std::int64_t>& shape,
+std::string write_npy_header(DType type, const std::vector<std::int64_t>& shape,
                              const std::string& what);
 
 }  // namespace io

@@ -46,7 +46,7 @@ class NpzSource : public ArraySource {
                         "': a PyTorch pickle; pickles are never read, save it as .safetensors "
                         "(docs/interchange.md)");
       if (!member.name.ends_with(kEnding) || member.name.size() == kEnding.size())
-        throw DataError(name() + ": '" + member.name + "' is no .npy array; not an .npz file");
+        throw DataError(name() + ": '" + member.name + "' is not a .npy array; not an .npz file");
     }
     for (std::size_t i = 0; i < zip_.members().size(); ++i) add(i);
   }
@@ -75,7 +75,7 @@ class NpzSource : public ArraySource {
     const std::uint64_t wanted = format::array_bytes(h.shape, h.type, what),
                         found = member.size - length;
     if (wanted != found)
-      throw DataError(what + " has " + std::to_string(found) + " bytes, its shape and dtype want " +
+      throw DataError(what + " has " + std::to_string(found) + " bytes, its shape and dtype need " +
                       std::to_string(wanted));
     const auto longer =
         std::count_if(h.shape.begin(), h.shape.end(), [](std::int64_t d) { return d > 1; });

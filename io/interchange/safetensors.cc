@@ -13,19 +13,18 @@ namespace io {
 namespace {
 
 constexpr std::uint64_t kLargestHeader = 100'000'000;  // the format's own cap
-constexpr std::pair<std::string_view, ArrayType> kTypes[] = {
-    {"F32", ArrayType::kF32},   {"F64", ArrayType::kF64}, {"F16", ArrayType::kF16},
-    {"BF16", ArrayType::kBf16}, {"I64", ArrayType::kI64}, {"I32", ArrayType::kI32},
-    {"U8", ArrayType::kU8}};
+constexpr std::pair<std::string_view, DType> kTypes[] = {
+    {"F32", DType::kF32}, {"F64", DType::kF64}, {"F16", DType::kF16}, {"BF16", DType::kBF16},
+    {"I64", DType::kI64}, {"I32", DType::kI32}, {"U8", DType::kU8}};
 
-ArrayType type_of(const SafetensorsEntry& entry, const std::string& file) {
+DType type_of(const SafetensorsEntry& entry, const std::string& file) {
   for (const auto& [name, type] : kTypes)
     if (entry.dtype == name) return type;
   throw DataError(file + ": '" + entry.name + "' has dtype " + entry.dtype +
                   "; known are F32, F64, F16, BF16, I64, I32, U8");
 }
 
-std::uint64_t byte_count(const SafetensorsEntry& entry, ArrayType type, const std::string& file) {
+std::uint64_t byte_count(const SafetensorsEntry& entry, DType type, const std::string& file) {
   std::uint64_t bytes = size_of(type);
   for (const std::int64_t d : entry.shape)
     if (d < 0 || __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(d), &bytes))
@@ -68,7 +67,7 @@ class SafetensorsSource : public ArraySource {
  private:
   // Returns where it ends, which is where the next must begin.
   std::uint64_t take(SafetensorsEntry& entry, std::uint64_t at) {
-    const ArrayType type = type_of(entry, name());
+    const DType type = type_of(entry, name());
     const std::uint64_t data_size = bytes_->size() - data_;
     if (entry.begin != at || entry.end < entry.begin || entry.end > data_size)
       throw DataError(name() + ": '" + entry.name + "' lies at bytes " +
@@ -79,7 +78,7 @@ class SafetensorsSource : public ArraySource {
     if (entry.end - entry.begin != wanted)
       throw DataError(name() + ": '" + entry.name + "' has " +
                       std::to_string(entry.end - entry.begin) +
-                      " bytes, its shape and dtype want " + std::to_string(wanted));
+                      " bytes, its shape and dtype need " + std::to_string(wanted));
     begins_.push_back(data_ + entry.begin);
     entries_.push_back(
         {std::move(entry.name), Section::kParameter, type, std::move(entry.shape), wanted});

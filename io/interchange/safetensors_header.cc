@@ -2,8 +2,10 @@
 // itself.
 #include "io/interchange/safetensors_header.h"
 
+#include <array>
 #include <unordered_set>
 
+#include "io/base/json_writer.h"
 #include "io/base/text_format.h"
 #include "io/interchange/header_scanner.h"
 
@@ -53,7 +55,7 @@ class HeaderReader : private HeaderScanner {
     expect('"');
     std::string out;
     while (true) {
-      if (at_ >= text_.size()) fail("a string without end");
+      if (at_ >= text_.size()) fail("an unterminated string");
       const char c = text_[at_++];
       if (c == '"') return out;
       if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a string");
@@ -66,7 +68,7 @@ class HeaderReader : private HeaderScanner {
   }
 
   void escape(std::string& out) {
-    if (at_ >= text_.size()) fail("a string without end");
+    if (at_ >= text_.size()) fail("an unterminated string");
     const char c = text_[at_++];
     constexpr std::string_view kPlain = "\"\\/bfnrt", kMeaning = "\"\\/\b\f\n\r\t";
     if (const auto i = kPlain.find(c); i != std::string_view::npos) {
@@ -77,13 +79,13 @@ class HeaderReader : private HeaderScanner {
     std::uint32_t code = hex4();
     if (code >= 0xD800 && code < 0xDC00) {  // the first half of a pair
       if (!(at_ + 1 < text_.size() && text_[at_] == '\\' && text_[at_ + 1] == 'u'))
-        fail("half a surrogate pair");
+        fail("an unpaired surrogate");
       at_ += 2;
       const std::uint32_t low = hex4();
-      if (low < 0xDC00 || low > 0xDFFF) fail("half a surrogate pair");
+      if (low < 0xDC00 || low > 0xDFFF) fail("an unpaired surrogate");
       code = 0x10000 + (code - 0xD800) * 0x400 + (low - 0xDC00);
     } else if (code >= 0xDC00 && code < 0xE000) {
-      fail("half a surrogate pair");
+      fail("an unpaired surrogate");
     }
     if (code < 0x80) {
       out += static_cast<char>(code);
@@ -101,7 +103,7 @@ class HeaderReader : private HeaderScanner {
   std::uint32_t hex4() {
     std::uint32_t value = 0;
     for (int i = 0; i < 4; ++i) {
-      if (at_ >= text_.size()) fail("a string without end");
+      if (at_ >= text_.size()) fail("an unterminated string");
       const char c = text_[at_++];
       const int digit = c >= '0' && c <= '9'   ? c - '0'
                         : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -163,15 +165,15 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text,
 }
 
 std::string write_safetensors_header(const std::vector<SafetensorsEntry>& entries) {
-  std::string text = R"({"__metadata__":{"format":"pt"})";  // some loaders ask for it
+  base::JsonWriter json;
+  json.begin_object();
+  // Some loaders ask for it.
+  json.key("__metadata__").begin_object().member("format", "pt").end_object();
   for (const SafetensorsEntry& entry : entries) {
-    text += ',' + json_string(entry.name) + ":{\"dtype\":\"" + entry.dtype + "\",\"shape\":[";
-    for (std::size_t i = 0; i < entry.shape.size(); ++i)
-      text += (i > 0 ? "," : "") + std::to_string(entry.shape[i]);
-    text += "],\"data_offsets\":[" + std::to_string(entry.begin) + "," + std::to_string(entry.end) +
-            "]}";
+    json.key(entry.name).begin_object().member("dtype", entry.dtype).member("shape", entry.shape);
+    json.member("data_offsets", std::array{entry.begin, entry.end}).end_object();
   }
-  return text + "}";
+  return json.end_object().text();
 }
 
 }  // namespace io

@@ -1,5 +1,5 @@
-// Reading of a zip directory. Nothing in it is believed before it is held against the size of the
-// file and the local headers.
+// Reading of a zip directory. Every value is checked against the size of the file and the local
+// headers before it is used.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -68,7 +68,7 @@ class DirectoryReader {
     if (size < kEndBytes) fail("truncated: " + std::to_string(size) + " bytes");
     const std::vector<std::byte> end = file_.bytes(size - kEndBytes, kEndBytes);
     if (get<std::uint32_t>(end, 0) != kEnd || get<std::uint16_t>(end, 20) != 0)
-      fail("its directory does not stand at the end of the file (truncated, or a comment follows)");
+      fail("its directory is not at the end of the file (truncated, or a comment follows)");
     Directory d{.begin = get<std::uint32_t>(end, 16),
                 .bytes = get<std::uint32_t>(end, 12),
                 .count = get<std::uint16_t>(end, 10)};
@@ -82,7 +82,7 @@ class DirectoryReader {
       if ((d.begin != kMasked32 && d.begin != d64.begin) ||
           (d.bytes != kMasked32 && d.bytes != d64.bytes) ||
           (d.count != kMasked16 && d.count != d64.count))
-        fail("its two ends of the directory disagree");
+        fail("its two end-of-directory records disagree");
       d = d64;
     }
     if (d.bytes > limit || d.begin != limit - d.bytes)
@@ -151,7 +151,7 @@ class DirectoryReader {
       fail("a name with a zero or a backslash");
     if (name.front() == '/' || ("/" + name + "/").find("/../") != std::string::npos ||
         ("/" + name + "/").find("/./") != std::string::npos)
-      fail("the name '" + name + "' leads out of the archive");
+      fail("the name '" + name + "' points outside the archive");
   }
 
   ZipMember entry(Bytes& left) {

@@ -1,6 +1,6 @@
-// What NVIDIA's GPUs of this host are busy with, from the driver's management library (NVML), which
-// is loaded at run time: libnvidia-ml.so.1, or the file that ENGINE_NVML_LIBRARY names. Nothing of
-// it is needed to build.
+// Utilization, memory and power of this host's NVIDIA GPUs, from the driver's management library
+// (NVML), which is loaded at run time: libnvidia-ml.so.1, or the file that ENGINE_NVML_LIBRARY
+// names. Nothing of it is needed to build.
 #pragma once
 
 #include <memory>

@@ -1,34 +1,28 @@
-// One line is one write(): a reader that follows the file never sees half a line from a process
-// that was killed.
+// Each line is a single write(), so that a killed process never leaves half a line.
 #include "io/metrics/metrics_writer.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <fstream>
 
 #include "io/base/io_error.h"
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 
 namespace io {
 namespace {
 
-// The shortest text that reads back to the same double; JSON knows neither NaN nor infinity, which
-// become null.
-std::string number(double value) { return std::isfinite(value) ? shortest_text(value) : "null"; }
-
-std::string head(const char* event, std::int64_t step, std::int64_t epoch) {
-  return std::string("{\"schema\":1,\"event\":\"") + event + "\",\"step\":" + std::to_string(step) +
-         ",\"epoch\":" + std::to_string(epoch);
+base::JsonWriter head(const char* event, std::int64_t step, std::int64_t epoch) {
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("event", event);
+  json.member("step", step).member("epoch", epoch);
+  return json;
 }
 
-std::string members(const MetricsWriter::Numbers& numbers) {
-  std::string text;
-  for (const auto& [key, value] : numbers) text += std::string(",\"") + key + "\":" + number(value);
-  return text;
+void add(base::JsonWriter& json, const MetricsWriter::Numbers& numbers) {
+  for (const auto& [key, value] : numbers) json.member(key, value);
 }
 
 // As a full disk leaves it.
@@ -45,7 +39,7 @@ struct MetricsWriter::Impl {
   std::string path;
   int fd = -1;
 
-  void write_line(const std::string& object) const { write_text(object + "}\n"); }
+  void write_line(base::JsonWriter& json) const { write_text(json.end_object().text() + "\n"); }
   void write_text(const std::string& line) const {
     for (std::size_t done = 0; done < line.size();) {
       const ssize_t n = ::write(fd, line.data() + done, line.size() - done);
@@ -73,47 +67,52 @@ MetricsWriter::~MetricsWriter() {
 
 void MetricsWriter::step(std::int64_t step, std::int64_t epoch, double loss, double lr,
                          double samples_per_s, const Numbers& more) {
-  impl_->write_line(head("step", step, epoch) + ",\"loss\":" + number(loss) + ",\"lr\":" +
-                    number(lr) + ",\"samples_per_s\":" + number(samples_per_s) + members(more));
+  base::JsonWriter json = head("step", step, epoch);
+  json.member("loss", loss).member("lr", lr).member("samples_per_s", samples_per_s);
+  add(json, more);
+  impl_->write_line(json);
 }
 
 void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const std::string& split,
                          double loss, double accuracy, std::int64_t samples, const Numbers& more) {
-  impl_->write_line(head("eval", step, epoch) + ",\"split\":" + json_string(split) +
-                    ",\"loss\":" + number(loss) + ",\"accuracy\":" + number(accuracy) +
-                    ",\"samples\":" + std::to_string(samples) + members(more));
+  base::JsonWriter json = head("eval", step, epoch);
+  json.member("split", split).member("loss", loss).member("accuracy", accuracy);
+  json.member("samples", samples);
+  add(json, more);
+  impl_->write_line(json);
 }
 
 void MetricsWriter::desync(std::int64_t step, std::int64_t epoch, std::int64_t last_good,
                            std::int64_t first_bad, std::int64_t compared,
                            const std::vector<std::string>& tensors, const std::vector<int>& ranks,
                            const std::string& action) {
-  std::string text = head("desync", step, epoch) + ",\"last_good\":" + std::to_string(last_good) +
-                     ",\"first_bad\":" + std::to_string(first_bad) +
-                     ",\"compared\":" + std::to_string(compared) + ",\"tensors\":[";
-  for (std::size_t i = 0; i < tensors.size(); ++i) text += (i ? "," : "") + json_string(tensors[i]);
-  text += "],\"ranks\":[";
-  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i ? "," : "") + std::to_string(ranks[i]);
-  impl_->write_line(text + "],\"action\":" + json_string(action));
+  base::JsonWriter json = head("desync", step, epoch);
+  json.member("last_good", last_good).member("first_bad", first_bad);
+  json.member("compared", compared).member("tensors", tensors).member("ranks", ranks);
+  json.member("action", action);
+  impl_->write_line(json);
 }
 
 void MetricsWriter::averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,
                               std::int64_t bytes_sent, std::optional<double> spread) {
-  impl_->write_line(head("averaging", step, epoch) + ",\"averagings\":" +
-                    std::to_string(averagings) + ",\"bytes_sent\":" + std::to_string(bytes_sent) +
-                    (spread ? ",\"spread\":" + number(*spread) : ""));
+  base::JsonWriter json = head("averaging", step, epoch);
+  json.member("averagings", averagings).member("bytes_sent", bytes_sent);
+  if (spread) json.member("spread", *spread);
+  impl_->write_line(json);
 }
 
 void MetricsWriter::gpu(std::int64_t step, std::int64_t epoch, int device, const std::string& name,
                         const std::string& bus, const Numbers& values) {
-  impl_->write_line(head("gpu", step, epoch) + ",\"device\":" + std::to_string(device) +
-                    ",\"name\":" + json_string(name) + ",\"bus\":" + json_string(bus) +
-                    members(values));
+  base::JsonWriter json = head("gpu", step, epoch);
+  json.member("device", device).member("name", name).member("bus", bus);
+  add(json, values);
+  impl_->write_line(json);
 }
 
 void MetricsWriter::end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code) {
-  impl_->write_line(head("end", step, epoch) + ",\"seconds\":" + number(seconds) +
-                    ",\"exit\":" + std::to_string(exit_code));
+  base::JsonWriter json = head("end", step, epoch);
+  json.member("seconds", seconds).member("exit", exit_code);
+  impl_->write_line(json);
 }
 
 }  // namespace io

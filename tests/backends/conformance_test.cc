@@ -17,13 +17,13 @@
 namespace {
 
 using backends::Communicator;
-using backends::DataType;
 using backends::Group;
 using backends::ReduceOp;
+using base::DType;
 using Bytes = std::vector<unsigned char>;
 
-constexpr DataType kTypes[] = {DataType::kF32, DataType::kF64, DataType::kI64,
-                               DataType::kU8,  DataType::kF16, DataType::kBF16};
+constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kI64,
+                            DType::kU8,  DType::kF16, DType::kBF16};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin};
 
 template <typename T>
@@ -47,34 +47,36 @@ T special(std::size_t which) {
 
 // What rank `rank` brings: numbers of very different sizes, so that the order of additions shows,
 // and special values.
-Bytes input_of(int rank, std::size_t count, DataType type) {
+Bytes input_of(int rank, std::size_t count, DType type) {
   std::mt19937_64 random(1000 * static_cast<std::uint64_t>(rank) + count +
                          7 * static_cast<std::uint64_t>(type));
-  Bytes bytes(count * backends::size_of(type));
+  Bytes bytes(count * base::size_of(type));
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t r = random();
     const bool is_special = i % 97 == 5 && (r & 1) != 0;
     const double number = std::ldexp(static_cast<double>(static_cast<std::int64_t>(r)),
                                      static_cast<int>(r % 31) - 70);
     switch (type) {
-      case DataType::kF32:
+      case DType::kF32:
         store(bytes, i, is_special ? special<float>(r >> 8) : static_cast<float>(number));
         break;
-      case DataType::kF64:
+      case DType::kF64:
         store(bytes, i, is_special ? special<double>(r >> 8) : number);
         break;
-      case DataType::kI64:
+      case DType::kI64:
         store(bytes, i, static_cast<std::int64_t>(r));
         break;
-      case DataType::kU8:
+      case DType::kU8:
         store(bytes, i, static_cast<std::uint8_t>(r));
         break;
-      case DataType::kF16:
-      case DataType::kBF16:
+      case DType::kF16:
+      case DType::kBF16:
         // Every kind of value by its bits: normal, subnormal, infinite, NaN. Most are kept
         // moderate.
         store(bytes, i,
               static_cast<std::uint16_t>(is_special ? r >> 16 : (r >> 16 & 0xbfff) | 0x2000));
+        break;
+      case DType::kI32:
         break;
     }
   }
@@ -168,7 +170,7 @@ using Hosts = std::vector<std::vector<int>>;
 
 template <typename T>
 ::testing::AssertionResult is_fold(const Bytes& result, const Hosts& hosts, std::size_t count,
-                                   DataType type, ReduceOp op, std::size_t begin, std::size_t end) {
+                                   DType type, ReduceOp op, std::size_t begin, std::size_t end) {
   std::vector<Bytes> inputs;
   for (const std::vector<int>& ranks : hosts) {
     for (const int r : ranks) inputs.push_back(input_of(r, count, type));
@@ -193,21 +195,23 @@ template <typename T>
 }
 
 ::testing::AssertionResult is_reduction(const Bytes& result, const Hosts& hosts, std::size_t count,
-                                        DataType type, ReduceOp op, std::size_t begin,
+                                        DType type, ReduceOp op, std::size_t begin,
                                         std::size_t end) {
   switch (type) {
-    case DataType::kF32:
+    case DType::kF32:
       return is_fold<float>(result, hosts, count, type, op, begin, end);
-    case DataType::kF64:
+    case DType::kF64:
       return is_fold<double>(result, hosts, count, type, op, begin, end);
-    case DataType::kI64:
+    case DType::kI64:
       return is_fold<std::int64_t>(result, hosts, count, type, op, begin, end);
-    case DataType::kU8:
+    case DType::kU8:
       return is_fold<std::uint8_t>(result, hosts, count, type, op, begin, end);
-    case DataType::kF16:
+    case DType::kF16:
       return is_fold<Half>(result, hosts, count, type, op, begin, end);
-    case DataType::kBF16:
+    case DType::kBF16:
       return is_fold<Brain>(result, hosts, count, type, op, begin, end);
+    case DType::kI32:
+      break;
   }
   return ::testing::AssertionFailure();
 }
@@ -266,7 +270,7 @@ TEST_P(Conformance, AllReduceIsTheFoldInRankOrderWithEqualBitsEverywhere) {
   each_rank([&](Communicator& c) {
     std::vector<Bytes> mine;
     for (const std::size_t count : counts_for(world())) {
-      for (const DataType type : kTypes) {
+      for (const DType type : kTypes) {
         for (const ReduceOp op : kOps) {
           for (int run = 0; run < 2; ++run) {
             mine.push_back(input_of(c.rank(), count, type));
@@ -286,7 +290,7 @@ TEST_P(Conformance, AllReduceIsTheFoldInRankOrderWithEqualBitsEverywhere) {
         << "rank " << r << " has other bits than rank 0";
   std::size_t call = 0;
   for (const std::size_t count : counts_for(world())) {
-    for (const DataType type : kTypes) {
+    for (const DType type : kTypes) {
       for (const ReduceOp op : kOps) {
         EXPECT_TRUE(is_reduction(one.at(call), hosts(), count, type, op, 0, count));
         call += 2;
@@ -299,10 +303,10 @@ TEST_P(Conformance, AllReduceWorksOnUnalignedMemory) {
   each_rank([&](Communicator& c) {
     const std::size_t count = 10007;
     Bytes room(1 + count * 4);
-    const Bytes input = input_of(c.rank(), count, DataType::kF32);
+    const Bytes input = input_of(c.rank(), count, DType::kF32);
     std::copy(input.begin(), input.end(), room.begin() + 1);
-    c.all_reduce(room.data() + 1, count, DataType::kF32, ReduceOp::kSum);
-    EXPECT_TRUE(is_reduction(Bytes(room.begin() + 1, room.end()), hosts(), count, DataType::kF32,
+    c.all_reduce(room.data() + 1, count, DType::kF32, ReduceOp::kSum);
+    EXPECT_TRUE(is_reduction(Bytes(room.begin() + 1, room.end()), hosts(), count, DType::kF32,
                              ReduceOp::kSum, 0, count));
   });
 }
@@ -310,10 +314,10 @@ TEST_P(Conformance, AllReduceWorksOnUnalignedMemory) {
 TEST_P(Conformance, ReduceScatterGivesEachRankItsShare) {
   each_rank([&](Communicator& c) {
     for (const std::size_t count : counts_for(world())) {
-      Bytes data = input_of(c.rank(), count, DataType::kF64);
-      c.reduce_scatter(data.data(), count, DataType::kF64, ReduceOp::kSum);
+      Bytes data = input_of(c.rank(), count, DType::kF64);
+      c.reduce_scatter(data.data(), count, DType::kF64, ReduceOp::kSum);
       const auto n = static_cast<std::size_t>(world()), r = static_cast<std::size_t>(c.rank());
-      EXPECT_TRUE(is_reduction(data, hosts(), count, DataType::kF64, ReduceOp::kSum, r * count / n,
+      EXPECT_TRUE(is_reduction(data, hosts(), count, DType::kF64, ReduceOp::kSum, r * count / n,
                                (r + 1) * count / n));
     }
   });
@@ -323,9 +327,9 @@ TEST_P(Conformance, BroadcastCopiesTheRoot) {
   each_rank([&](Communicator& c) {
     for (const std::size_t bytes : counts_for(world())) {
       for (int root = 0; root < world(); ++root) {
-        Bytes data = input_of(c.rank(), bytes, DataType::kU8);
+        Bytes data = input_of(c.rank(), bytes, DType::kU8);
         c.broadcast(data.data(), bytes, root);
-        EXPECT_EQ(data, input_of(root, bytes, DataType::kU8));
+        EXPECT_EQ(data, input_of(root, bytes, DType::kU8));
       }
     }
     EXPECT_THROW(c.broadcast(nullptr, 0, world()), std::exception);
@@ -335,11 +339,11 @@ TEST_P(Conformance, BroadcastCopiesTheRoot) {
 TEST_P(Conformance, AllGatherConcatenatesInRankOrder) {
   each_rank([&](Communicator& c) {
     for (const std::size_t bytes : counts_for(world())) {
-      const Bytes mine = input_of(c.rank(), bytes, DataType::kU8);
+      const Bytes mine = input_of(c.rank(), bytes, DType::kU8);
       Bytes all(bytes * static_cast<std::size_t>(world())), expected;
       c.all_gather(mine.data(), bytes, all.data());
       for (int r = 0; r < world(); ++r) {
-        const Bytes theirs = input_of(r, bytes, DataType::kU8);
+        const Bytes theirs = input_of(r, bytes, DType::kU8);
         expected.insert(expected.end(), theirs.begin(), theirs.end());
       }
       EXPECT_EQ(all, expected);
@@ -358,8 +362,8 @@ TEST_P(Conformance, NobodyPassesABarrierEarly) {
       std::int64_t arrived = now();
       c.barrier();
       std::int64_t left = now();
-      c.all_reduce(&arrived, 1, DataType::kI64, ReduceOp::kMax);
-      c.all_reduce(&left, 1, DataType::kI64, ReduceOp::kMin);
+      c.all_reduce(&arrived, 1, DType::kI64, ReduceOp::kMax);
+      c.all_reduce(&left, 1, DType::kI64, ReduceOp::kMin);
       EXPECT_GE(left, arrived) << "a rank left before the last one came";
     }
   });
@@ -371,13 +375,13 @@ TEST_P(Conformance, CommunicatorsDoNotDisturbEachOther) {
     std::thread other([&] {
       for (int i = 0; i < 50; ++i) {
         float one = 1;
-        b->all_reduce(&one, 1, DataType::kF32, ReduceOp::kSum);
+        b->all_reduce(&one, 1, DType::kF32, ReduceOp::kSum);
         EXPECT_EQ(one, static_cast<float>(world()));
       }
     });
     for (int i = 0; i < 50; ++i) {
       std::int64_t rank = group.rank();
-      a->all_reduce(&rank, 1, DataType::kI64, ReduceOp::kMax);
+      a->all_reduce(&rank, 1, DType::kI64, ReduceOp::kMax);
       EXPECT_EQ(rank, world() - 1);
     }
     other.join();
@@ -397,7 +401,7 @@ TEST_P(ProcessConformance, RanksThatAreProcessesGiveTheSameBits) {
     const std::unique_ptr<Communicator> c = group.make_communicator();
     std::uint64_t all = fingerprint({});
     std::string wrong;
-    const auto reduce = [&](std::size_t count, DataType type, ReduceOp op) {
+    const auto reduce = [&](std::size_t count, DType type, ReduceOp op) {
       const Bytes input = input_of(c->rank(), count, type);
       Bytes data = input, again = input;
       c->all_reduce(data.data(), count, type, op);
@@ -411,11 +415,11 @@ TEST_P(ProcessConformance, RanksThatAreProcessesGiveTheSameBits) {
       if (const auto fold = is_reduction(data, hosts(), count, type, op, begin, end); !fold)
         wrong = fold.message();
     };
-    for (const DataType type : kTypes) {
+    for (const DType type : kTypes) {
       for (const ReduceOp op : kOps) reduce(10007, type, op);
     }
-    reduce(1'000'000, DataType::kF32, ReduceOp::kSum);
-    reduce(1'000'000, DataType::kBF16, ReduceOp::kSum);
+    reduce(1'000'000, DType::kF32, ReduceOp::kSum);
+    reduce(1'000'000, DType::kBF16, ReduceOp::kSum);
     return std::to_string(all) + " " + wrong;
   };
   const std::vector<std::string> answers =

@@ -5,10 +5,10 @@
 
 namespace {
 
-using backends::DataType;
 using backends::FlightRecorder;
 using backends::Operation;
 using backends::ReduceOp;
+using base::DType;
 
 std::size_t occurrences(const std::string& text, const std::string& part) {
   std::size_t n = 0;
@@ -18,8 +18,8 @@ std::size_t occurrences(const std::string& text, const std::string& part) {
 
 TEST(FlightRecorder, TellsEachCallAndItsState) {
   FlightRecorder recorder;
-  recorder.end(recorder.begin(0, backends::reduction_word(Operation::kAllReduce, 1, 7,
-                                                          DataType::kBF16, ReduceOp::kMax)),
+  recorder.end(recorder.begin(0, backends::reduction_word(Operation::kAllReduce, 1, 7, DType::kBF16,
+                                                          ReduceOp::kMax)),
                false);
   recorder.end(recorder.begin(1, backends::transfer_word(Operation::kBroadcast, 1, 12, 3)), true);
   recorder.begin(0, backends::transfer_word(Operation::kBarrier, 2, 0));

@@ -1,5 +1,6 @@
 // Threads as ranks.
 #include "tests/backends/group_harness.h"
+#include "tests/support/time_limits.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,8 +30,9 @@ backends::GroupOptions options_for(int rank, int world_size, int port) {
   o.rank = rank;
   o.world_size = world_size;
   o.secret = kSecret;
-  o.rendezvous_timeout_ms = 20'000;
-  o.timeout_ms = 20'000;
+  o.rendezvous_timeout_ms = test_support::deadline_ms(20'000);
+  o.timeout_ms = test_support::deadline_ms(20'000);
+  o.heartbeat_ms = test_support::deadline_ms(1000);
   return o;
 }
 

@@ -76,7 +76,10 @@ INSTANTIATE_TEST_SUITE_P(All, GptPreset,
                          testing::Values(std::pair{"mingpt", std::int64_t{809'856}},
                                          std::pair{"gpt-nano", std::int64_t{809'856}},
                                          std::pair{"gpt-mini", std::int64_t{2'706'624}},
-                                         std::pair{"gpt2", std::int64_t{124'439'808}}));
+                                         std::pair{"gpt2", std::int64_t{124'439'808}}),
+                         [](const auto& preset) {
+                           return test_support::test_name(preset.param.first);
+                         });
 
 TEST(MinGpt, TakesVocabularyAndContextFromTheData) {
   const Graph graph = models::build_model("gpt-nano", {.sample_shape = {32}, .classes = 100});

@@ -55,7 +55,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Count{"resnet101", 44'549'160}, Count{"resnet152", 60'192'808},
                     Count{"resnet18-cifar", 11'173'962}, Count{"resnet50-cifar", 23'520'842},
                     Count{"resnet20-cifar", 269'722}, Count{"resnet56-cifar", 853'018},
-                    Count{"pyramidnet110", 24'253'410}));
+                    Count{"pyramidnet110", 24'253'410}),
+    [](const auto& count) { return test_support::test_name(count.param.first); });
 
 // 415 parameters, 310 running statistics and 155 counters, and what the last entries are.
 TEST(PyramidNet, HasItsKindsOfEntriesInOrder) {

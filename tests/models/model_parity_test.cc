@@ -125,6 +125,9 @@ struct Reference {
   engine::Shape sample;
   double tolerance;  // relative
 };
+void PrintTo(const Reference& reference, std::ostream* out) {
+  *out << reference.name;
+}  // for the test library
 
 class ModelParity : public testing::TestWithParam<Reference> {};
 
@@ -156,6 +159,9 @@ INSTANTIATE_TEST_SUITE_P(All, ModelParity,
                                          Reference{"resnet50", {40, 40, 3}, 1e-9},
                                          Reference{"resnet18-cifar", {8, 8, 3}, 1e-9},
                                          Reference{"resnet20-cifar", {9, 9, 3}, 1e-9},
-                                         Reference{"pyramidnet110", {10, 10, 3}, 1e-9}));
+                                         Reference{"pyramidnet110", {10, 10, 3}, 1e-9}),
+                         [](const auto& reference) {
+                           return test_support::test_name(reference.param.name);
+                         });
 
 }  // namespace

@@ -5,7 +5,8 @@
 #   --keep     leave the system tree in DIRECTORY (default: a new folder under /tmp) and use it again if it is there
 #   --only     run only this script
 # Needs root, debootstrap, and apt sources of Debian 12 on the running system: they are used inside the tree too.
-# What runs is a clone of the last commit.
+# What runs is a clone of the last commit. Every run happens, also after a failure; the times of all of them come last, and the exit
+# status is 1 if any of them failed.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../../tools/scripts/lib.sh"
 
@@ -64,12 +65,17 @@ attach tmpfs dev/shm
 step "Cloning the last commit"
 rm -rf "$system/root/engine"
 git clone --quiet --no-hardlinks "$root" "$system/root/engine"
+results=() failed=no
 for script in "${scripts[@]}"; do
   for time in first second; do
     step "$script.sh, $time time"
-    begin=$SECONDS
+    begin=$SECONDS status=0
     env --ignore-environment HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-      chroot "$system" /root/engine/tools/"$script.sh" || fail "$script.sh failed, $time time"
-    echo "($script.sh, $time time: $((SECONDS - begin)) s)"
+      chroot "$system" /root/engine/tools/"$script.sh" || status=$?
+    [ "$status" -eq 0 ] || failed=yes
+    results+=("$script.sh, $time time: $((SECONDS - begin)) s, exit status $status")
   done
 done
+step "Times"
+printf '%s\n' "${results[@]}"
+[ "$failed" = no ]

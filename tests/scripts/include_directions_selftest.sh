@@ -17,6 +17,9 @@ expect() {  # TEXT: must be in what the checker prints
 }
 printf '// Looks up where it must not.\n#include "tools/x.h"\n' >"$tree/engine/core/upward.h"
 expect 'engine/core/upward.h:2: engine/core/ may not include "tools/x.h"'
+mkdir -p "$tree/backends/store"
+printf '// Looks up within a room.\n#include "backends/compose/x.h"\n' >"$tree/backends/store/upstairs.h"
+expect 'backends/store/upstairs.h:2: backends/compose/ is no floor below backends/store/'
 printf '// Includes from its own folder.\n#include "y.h"\n' >"$tree/io/data/relative.h"
 expect 'io/data/relative.h:2: "y.h" is not written from the root'
 printf '#pragma once\n' >"$tree/io/data/silent.h"

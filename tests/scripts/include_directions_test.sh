@@ -29,12 +29,33 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|safetensors|ckpt|pn
       allow("engine/layers", "engine/ops engine/core io/base")
       allow("engine/optim", "engine/ops engine/core io/base")
       allow("engine/graph", "engine/layers engine/ops engine/core io/base")
-      allow("engine/averaging", "engine/optim engine/ops engine/core io/base backends/communicator.h")
+      allow("engine/averaging", "engine/optim engine/ops engine/core io/base backends/communicator.h backends/device_communicator.h backends/control_word.h")
       allow("engine/train", "engine backends io/data io/checkpoint io/base")
       allow("models", "engine/graph engine/layers engine/core io/base")
       allow("tools", "*")
       allow("tests", "*")
       allow("docs/examples", "backends")
+
+      # Within a room: a floor includes only lower ones, and no neighbour on its own floor.
+      floors("backends", "store identity transport compose")
+      floors("engine/ops", "common device elementwise,embedding,images,loss,pool,optim_step gemm,norm attention,conv2d")
+      floors("engine/averaging", "sums policies")
+      floors("io/data", "sources order loader")
+      floors("tools", "report options,workers machine group flight,launch,session bench,doctor commands")
+    }
+    function floors(room, list,   i, j, levels, names) {
+      split(list, levels, " ")
+      for (i = 1; i in levels; ++i) {
+        split(levels[i], names, ",")
+        for (j = 1; j in names; ++j) { floor_of[room "/" names[j]] = i; room_of[room "/" names[j]] = room }
+      }
+    }
+    # The sub-folder with a floor that the path lies in, or "".
+    function floored(path,   parts, n, at) {
+      n = split(path, parts, "/")
+      at = parts[1]
+      for (i = 2; i < n; ++i) { at = at "/" parts[i]; if (at in floor_of) return at }
+      return ""
     }
     function allow(folder, list) { allowed[folder] = list; order[++folders] = folder }
     function within(path, prefix) { return path == prefix || index(path, prefix "/") == 1 }
@@ -46,6 +67,9 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|safetensors|ckpt|pn
     /^[ \t]*#[ \t]*include[ \t]*"/ && folder != "" {
       match($0, /"[^"]+"/)
       path = substr($0, RSTART + 1, RLENGTH - 2)
+      mine = floored(FILENAME); theirs = floored(path)
+      if (theirs != "" && mine != theirs && mine != "" && room_of[mine] == room_of[theirs] && floor_of[theirs] >= floor_of[mine])
+        print FILENAME ":" FNR ": " theirs "/ is no floor below " mine "/"
       if (path !~ /\//) { print FILENAME ":" FNR ": \"" path "\" is not written from the root of the tree"; next }
       if (within(path, folder) || allowed[folder] == "*") next
       count = split(allowed[folder], list, " ")

@@ -9,12 +9,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+
+#include "tests/support/time_limits.h"
 
 namespace test_support {
 namespace {
@@ -74,16 +77,14 @@ CommandResult run_command(const std::vector<std::string>& argv,
   close(out[1]);
   close(err[1]);
   CommandResult result;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  const auto start = std::chrono::steady_clock::now();
+  const std::chrono::milliseconds patience(timeout_ms);
   pollfd fds[2] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}};
   std::string* sinks[2] = {&result.out, &result.err};
   bool late = false;
   while (!late && (fds[0].fd >= 0 || fds[1].fd >= 0)) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-                          deadline - std::chrono::steady_clock::now())
-                          .count();
-    late = left <= 0;
-    poll(fds, 2, late ? 0 : static_cast<int>(left));
+    late = is_past(start, patience);
+    poll(fds, 2, late ? 0 : 200);
     for (int i = 0; i < 2; ++i) {
       if (fds[i].fd < 0 || fds[i].revents == 0) continue;
       char buffer[4096];
@@ -123,6 +124,12 @@ std::vector<int> workers_of(int pid) {
   }
   std::ranges::sort(workers);
   return workers;
+}
+
+std::string test_name(std::string name) {
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
 }
 
 std::string read_text(const std::string& path) {

@@ -35,7 +35,7 @@ struct CommandResult {
   std::string out, err;
 };
 // Runs argv[0] with its arguments (no shell) and the given variables added to the environment;
-// kills it at the deadline.
+// kills it when `timeout_ms`, scaled as in deadline.h, have passed.
 CommandResult run_command(const std::vector<std::string>& argv,
                           const std::map<std::string, std::string>& environment = {},
                           int timeout_ms = 60'000);
@@ -47,6 +47,10 @@ std::string command_line_of(int pid);
 // The running children of a process, ascending; the guard process that the program keeps beside its
 // workers is left out.
 std::vector<int> workers_of(int pid);
+
+// A parameter's name as GoogleTest takes it, of letters, digits and _: "resnet18-cifar" ->
+// "resnet18_cifar".
+std::string test_name(std::string name);
 
 std::string read_text(const std::string& path);
 void write_text(const std::string& path, const std::string& text);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "io/base/text_format.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -28,14 +27,11 @@ std::string heading_text(const BenchHeading& h) {
          " cores, load " + fixed(h.machine.load, 2) + ", " + h.machine.kernel + "\n";
 }
 
-std::string heading_json(const BenchHeading& h) {
-  return "\"build\":" + io::json_string(h.build) + ",\"when\":" + io::json_string(h.when) +
-         ",\"host\":" + io::json_string(h.machine.host) +
-         ",\"cpu\":" + io::json_string(h.machine.cpu) +
-         ",\"kernel\":" + io::json_string(h.machine.kernel) +
-         ",\"cores\":" + std::to_string(h.machine.cores) +
-         ",\"allowed_cores\":" + std::to_string(h.machine.allowed_cores) +
-         ",\"load\":" + io::shortest_text(h.machine.load);
+void add_heading(base::JsonWriter& json, const BenchHeading& h) {
+  json.member("build", h.build).member("when", h.when).member("host", h.machine.host);
+  json.member("cpu", h.machine.cpu).member("kernel", h.machine.kernel);
+  json.member("cores", h.machine.cores).member("allowed_cores", h.machine.allowed_cores);
+  json.member("load", h.machine.load);
 }
 
 std::string table_text(const std::vector<Cells>& lines, const std::vector<std::size_t>& left,

@@ -1,4 +1,4 @@
-// What the reports of `engine bench` share: the heading, tables, CSV, and numbers on their way from
+// Shared by the reports of `engine bench`: heading, tables, CSV, and the transfer of numbers from
 // forked ranks to the parent.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "io/base/json_writer.h"
 #include "tools/machine/machine_info.h"
 
 namespace tools {
@@ -19,7 +20,8 @@ struct BenchHeading {
 };
 BenchHeading bench_heading();                           // of this moment
 std::string heading_text(const BenchHeading& heading);  // two lines
-std::string heading_json(const BenchHeading& heading);  // "build":...,"load":0.5
+void add_heading(base::JsonWriter& json,
+                 const BenchHeading& heading);  // members from "build" to "load"
 
 using Cells = std::vector<std::string>;
 // `lines` begins with the names of the columns. Columns in `left` hold text, the others numbers.

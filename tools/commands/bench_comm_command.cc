@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 
 #include "backends/compose/table/backend_table.h"
 #include "io/base/io_error.h"
@@ -28,10 +29,9 @@ struct CommFlags {
   bool check = false;
 };
 
-backends::DataType type_named(const std::string& name) {
-  using enum backends::DataType;
-  for (const backends::DataType type : {kF32, kF64, kI64, kU8, kF16, kBF16})
-    if (backends::to_string(type) == name) return type;
+base::DType type_named(const std::string& name) {
+  const std::optional<base::DType> type = base::parse_dtype(name);
+  if (type && *type != base::DType::kI32) return *type;
   throw UsageError("--dtype '" + name + "': expected f32, f64, f16, bf16, i64 or u8");
 }
 
@@ -127,8 +127,7 @@ int measure_all(const CommFlags& flags, const tools::RunConfig& config,
   if (in_launched_group(config)) {
     if (!flags.ranks.empty())
       throw UsageError(
-          "--ranks starts ranks of its own, but this process is already a rank of a group: leave "
-          "it out");
+          "--ranks starts new ranks, but this process is already a rank of a group: omit it");
     return measure_group(config, bench, processes, rows);
   }
   const bool threads = std::erase(processes, "inproc") > 0;
@@ -188,35 +187,38 @@ void add_flags(CLI::App& app, CommFlags& flags) {
   app.add_option("--sizes", flags.sizes, "bytes: MIN:MAX:FACTOR, or a list as 8,4K,1M")
       ->capture_default_str();
   app.add_option("--dtype", flags.dtype, "f32, f64, f16, bf16, i64 or u8")->capture_default_str();
-  app.add_option("--backends", flags.backends,
-                 "with commas, measured in turn; all: those that can join the ranks; nccl, staged, "
-                 "staged:NAME: on GPUs "
-                 "(default: --backend)")
+  app.add_option(
+         "--backends", flags.backends,
+         "comma-separated, measured in turn; all: those that can connect the ranks; nccl, staged, "
+         "staged:NAME: on GPUs "
+         "(default: --backend)")
       ->type_name("LIST");
   app.add_option("--ranks", flags.ranks,
-                 "numbers of ranks to start on this host, as 2,4 (default: --spawn, else 2)")
+                 "numbers of ranks to start on this host, e.g. 2,4 (default: --spawn, else 2)")
       ->type_name("LIST");
   app.add_option("--iters", flags.iterations, "measured iterations")
       ->check(positive)
       ->capture_default_str();
-  app.add_option("--warmup", flags.warmup, "iterations before, at least 2")
+  app.add_option("--warmup", flags.warmup, "warm-up iterations, at least 2")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--seconds", flags.seconds,
-                 "at most this long for a size on a backend, by fewer iterations (3 at least)")
+  app.add_option(
+         "--seconds", flags.seconds,
+         "time limit per size and backend; if needed, fewer iterations are run (3 at least)")
       ->check(positive)
       ->capture_default_str();
-  app.add_flag("--check", flags.check, "compare every byte of every result, not samples");
+  app.add_flag("--check", flags.check, "check every byte of every result, not samples");
   app.add_option("--baseline", flags.baseline,
-                 "compare with an earlier --format json; exit 1 when a row is slower")
+                 "compare with the output of an earlier --format json; exit 1 if a row is slower")
       ->type_name("FILE");
-  app.add_option("--tolerance", flags.tolerance, "how many times slower counts")
+  app.add_option("--tolerance", flags.tolerance,
+                 "--baseline: factor from which a row counts as slower")
       ->check(positive)
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))
       ->capture_default_str();
-  app.add_option("--plot", flags.plot, "also draw the medians")->type_name("FILE.svg");
+  app.add_option("--plot", flags.plot, "also plot the medians")->type_name("FILE.svg");
 }
 
 }  // namespace
@@ -230,12 +232,12 @@ int bench_comm_command(const Arguments& arguments) {
   add_flags(app, flags);
   add_group_flags(app, values);
   app.footer(
-      "Within a launcher's group (srun, mpirun, --rank): that group. Else ranks are started on "
-      "this host.");
+      "Under a launcher (srun, mpirun, --rank) its ranks are measured; otherwise ranks are started "
+      "on this host.");
   if (!parse(app, arguments)) return kExitOk;
   const tools::RunConfig config = resolve_group_flags(values);
   if (!flags.plot.empty() && flags.op == "barrier")
-    throw UsageError("--plot draws times over bytes, and a barrier moves none");
+    throw UsageError("--plot draws time over bytes, but a barrier transfers none");
   std::vector<CommRow> baseline;
   if (!flags.baseline.empty())
     baseline = read_comm_rows(flags.baseline);  // before minutes of measuring

@@ -1,8 +1,8 @@
-// `engine bench`: which benchmark; and `engine bench step`: how long a whole training step takes,
-// and what for.
+// `engine bench`: selects the benchmark; and `engine bench step`: the time of a training step, by
+// phase.
 #include <cstdio>
 
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
@@ -22,26 +22,22 @@ std::string step_json(const StepFlags& flags, const tools::RunConfig& config,
                       const std::vector<PhaseRow>& rows) {
   const PhaseRow& step = rows[5];  // of rank 0
   const auto ranks = static_cast<std::int64_t>(times.ranks.size());
-  std::string text = "{\"schema\":1,\"command\":\"bench step\"," + heading_json(heading) +
-                     ",\"model\":" + io::json_string(config.model) +
-                     ",\"batch_per_rank\":" + std::to_string(times.global_batch / ranks) +
-                     ",\"global_batch\":" + std::to_string(times.global_batch) +
-                     ",\"ranks\":" + std::to_string(ranks) +
-                     ",\"threads\":" + std::to_string(config.threads) +
-                     ",\"backend\":" + io::json_string(times.backend) +
-                     ",\"steps\":" + std::to_string(times.ranks.front().size()) +
-                     ",\"warmup\":" + std::to_string(flags.bench.warmup) +
-                     ",\"step_ms\":" + io::shortest_text(step.p50_ms) +
-                     ",\"step_ms_min\":" + io::shortest_text(step.min_ms) +
-                     ",\"step_ms_p99\":" + io::shortest_text(step.p99_ms) +
-                     ",\"samples_per_s\":" + io::shortest_text(times.rate()) + ",\"rows\":[";
-  for (const PhaseRow& row : rows)
-    text += std::string(&row == rows.data() ? "" : ",") + "{\"rank\":" + std::to_string(row.rank) +
-            ",\"phase\":" + io::json_string(row.phase) +
-            ",\"min_ms\":" + io::shortest_text(row.min_ms) +
-            ",\"p50_ms\":" + io::shortest_text(row.p50_ms) +
-            ",\"p99_ms\":" + io::shortest_text(row.p99_ms) + "}";
-  return text + "]}\n";
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("command", "bench step");
+  add_heading(json, heading);
+  json.member("model", config.model).member("batch_per_rank", times.global_batch / ranks);
+  json.member("global_batch", times.global_batch).member("ranks", ranks);
+  json.member("threads", config.threads).member("backend", times.backend);
+  json.member("steps", times.ranks.front().size()).member("warmup", flags.bench.warmup);
+  json.member("step_ms", step.p50_ms).member("step_ms_min", step.min_ms);
+  json.member("step_ms_p99", step.p99_ms).member("samples_per_s", times.rate());
+  json.key("rows").begin_array();
+  for (const PhaseRow& row : rows) {
+    json.begin_object().member("rank", row.rank).member("phase", row.phase);
+    json.member("min_ms", row.min_ms).member("p50_ms", row.p50_ms).member("p99_ms", row.p99_ms);
+    json.end_object();
+  }
+  return json.end_array().end_object().text() + "\n";
 }
 
 std::string step_text(const StepFlags& flags, const tools::RunConfig& config,
@@ -61,13 +57,14 @@ std::string step_text(const StepFlags& flags, const tools::RunConfig& config,
   return heading_text(heading) + times.start_line + "\n" + gap + table_text(lines, {1}, markdown) +
          gap + std::to_string(times.ranks.front().size()) +
          " steps: " + fixed(times.rate(), times.rate() < 100 ? 2 : 0) +
-         " samples/s at the median step of rank 0. communication: waiting for the averaging when "
-         "nothing else is left to do.\n";
+         " samples/s at the median step of rank 0. communication: time waiting for averaging that "
+         "backward does not hide.\n";
 }
 
 int bench_step_command(const Arguments& arguments) {
   CLI::App app(
-      "Measures whole training steps and where their time goes. Takes the options of engine train; "
+      "Measures whole training steps and where their time goes. Accepts the options of engine "
+      "train; "
       "without --dataset a "
       "batch of synthetic samples in memory.",
       "engine bench step");
@@ -75,17 +72,17 @@ int bench_step_command(const Arguments& arguments) {
   tools::ConfigValues values;
   add_train_options(app, values, {"epochs", "steps"});
   app.add_option("--batch", flags.batch,
-                 "samples a step on each rank (or --batch-size: over all ranks)")
+                 "samples per step and rank (or --batch-size: over all ranks)")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--ranks", flags.ranks, "ranks to start on this machine, as --spawn")
+  app.add_option("--ranks", flags.ranks, "ranks to start on this machine, like --spawn")
       ->check(CLI::PositiveNumber);
   app.add_option("--seconds", flags.bench.seconds, "how long to measure")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--steps", flags.bench.steps, "measure so many steps, instead of --seconds")
+  app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
       ->check(CLI::PositiveNumber);
-  app.add_option("--warmup", flags.bench.warmup, "steps before measuring")
+  app.add_option("--warmup", flags.bench.warmup, "warm-up steps")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
@@ -124,8 +121,8 @@ int bench_command(const Arguments& arguments) {
   if (what == "kernels") return bench_kernels_command(rest);
   if (what == "demos") return bench_demos_command(rest);
   CLI::App app(
-      "Measures: step (training steps and where their time goes), scaling (steps over numbers of "
-      "ranks and backends), demos (one "
+      "Measures: step (training steps and where their time goes), scaling (steps for several "
+      "numbers of ranks and backends), demos (one "
       "process, several devices, several processes, both), comm (collectives), kernels (single "
       "operators). engine bench WHAT "
       "--help",
@@ -137,8 +134,7 @@ int bench_command(const Arguments& arguments) {
       ->type_name("step|scaling|demos|comm|kernels");
   app.allow_extras();
   if (!parse(app, arguments)) return kExitOk;
-  throw UsageError(
-      "engine bench: the first word says what to measure: step, scaling, demos, comm or kernels");
+  throw UsageError("engine bench: expected step, scaling, demos, comm or kernels");
 }
 
 }  // namespace tools

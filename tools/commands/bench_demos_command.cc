@@ -49,7 +49,7 @@ class StepClock : public engine::TrainObserver {
 
 int train_rank(const tools::RunConfig& config, backends::Group& group, Outcome& outcome) {
   const std::atomic<int> never{0};
-  TrainSession session(config, group);
+  TrainSession session(session_options(config), group);
   static_cast<void>(session.start_state());
   std::vector<double> ends;
   ends.reserve(static_cast<std::size_t>(session.total_steps()));
@@ -137,12 +137,12 @@ int bench_demos_command(const Arguments& arguments) {
       "One epoch with the same global batch, four times: single (one process), v1 (one process, "
       "two devices), v2 (two "
       "processes), "
-      "v3 (three processes with two devices each). Takes the options of engine train.",
+      "v3 (three processes with two devices each). Accepts the options of engine train.",
       "engine bench demos");
   DemoFlags flags;
   tools::ConfigValues values;
   app.add_option("--limit-steps", flags.limit_steps,
-                 "measure so many iterations and extrapolate to the epoch")
+                 "measure N iterations and extrapolate to the epoch")
       ->check(CLI::PositiveNumber);
   app.add_option("--format", flags.format, "table, json, csv or md")
       ->check(CLI::IsMember({"table", "json", "csv", "md"}))
@@ -171,7 +171,7 @@ int bench_demos_command(const Arguments& arguments) {
                        std::to_string(rows.back().iterations) + " iterations");
   }
   const std::string about = model + " on " + data + ", " + std::to_string(rows.front().iterations) +
-                            " iterations an epoch with every method";
+                            " iterations per epoch with every method";
   const std::string text = demos_text(heading, about, batch, rows, flags.format);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return kExitOk;

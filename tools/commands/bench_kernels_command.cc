@@ -68,7 +68,7 @@ std::vector<KernelCase> cases_of(const KernelFlags& flags, std::int64_t images) 
 
 void add_options(CLI::App& app, KernelFlags& flags) {
   app.add_option("--set", flags.set,
-                 "models: operators as the models call them; gemm: square products; conv: ResNet's "
+                 "models: operators at the models' shapes; gemm: square products; conv: ResNet's "
                  "convolutions")
       ->check(CLI::IsMember({"models", "gemm", "conv"}))
       ->capture_default_str();
@@ -77,21 +77,21 @@ void add_options(CLI::App& app, KernelFlags& flags) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--op", flags.ops,
-                 "only operators with one of these in their names: dense,conv2d_forward");
+                 "only operators whose name contains one of these: dense,conv2d_forward");
   app.add_option("--model", flags.models, "only shapes of these models: convnet,gpt-nano");
-  app.add_option("--shape", flags.shape, "only shapes with this in their text: 32x32x64");
-  app.add_flag("--list", flags.list, "print what would be measured, and end");
+  app.add_option("--shape", flags.shape, "only shapes whose text contains this: 32x32x64");
+  app.add_flag("--list", flags.list, "list what would be measured and exit");
   app.add_option("--device", flags.device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--amp", flags.amp,
                  "on a CUDA device: off, tf32, O1 (products in f16), O2 (f16), bf16")
       ->check(CLI::IsMember({"off", "tf32", "O1", "O2", "bf16"}))
       ->capture_default_str();
   app.add_option("--batch", flags.batch,
-                 "images; texts are a quarter of it (default: 32, on a CUDA device 256)")
+                 "images per batch; texts: a quarter of it (default: 32, on a CUDA device 256)")
       ->check(CLI::PositiveNumber);
-  app.add_option("--threads", flags.threads, "on the CPU (default: the allowed cores)")
+  app.add_option("--threads", flags.threads, "CPU threads (default: the allowed cores)")
       ->check(CLI::PositiveNumber);
-  app.add_option("--seconds", flags.seconds, "measuring time of each row")
+  app.add_option("--seconds", flags.seconds, "measuring time per row")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
@@ -103,10 +103,9 @@ void add_options(CLI::App& app, KernelFlags& flags) {
 
 int bench_kernels_command(const Arguments& arguments) {
   CLI::App app(
-      "Measures each operator alone, at the shapes that the models give it: the median time, its "
-      "rates, their share of what the "
-      "device can do (multiply-adds and copying, measured in the same run), and the error against "
-      "float64.",
+      "Measures single operators at the shapes that the models use: median time, rates, their "
+      "share of the device's limit (multiply-add and copy rates measured in the same run), and "
+      "error relative to float64.",
       "engine bench kernels");
   KernelFlags flags;
   add_options(app, flags);
@@ -126,7 +125,8 @@ int bench_kernels_command(const Arguments& arguments) {
   for (std::size_t i = 0; i < cases.size(); ++i)
     if (wanted(flags, cases[i]) && (!cuda || cases[i].cuda)) chosen.push_back(i);
   if (chosen.empty())
-    throw UsageError("no operator of that name, model and shape: see engine bench kernels --list");
+    throw UsageError(
+        "no operator matches that name, model and shape: see engine bench kernels --list");
   if (flags.list) {
     for (const std::size_t i : chosen)
       std::printf("%s %s %s\n", cases[i].op.c_str(), cases[i].model.c_str(),

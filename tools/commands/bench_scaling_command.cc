@@ -64,22 +64,22 @@ void add_flags(CLI::App& app, ScalingFlags& flags) {
   app.add_option("--backends", flags.backends, "with commas")
       ->type_name("LIST")
       ->capture_default_str();
-  app.add_option("--ranks", flags.ranks, "numbers of ranks, with commas; 1 is always measured, too")
+  app.add_option("--ranks", flags.ranks,
+                 "comma-separated numbers of ranks; 1 is always measured, too")
       ->type_name("LIST")
       ->capture_default_str();
-  app.add_option("--mode", flags.mode,
-                 "weak: --batch samples for each rank; strong: for all ranks together")
+  app.add_option("--mode", flags.mode, "weak: --batch samples per rank; strong: over all ranks")
       ->check(CLI::IsMember({"weak", "strong"}))
       ->capture_default_str();
   app.add_option("--batch", flags.batch, "samples, see --mode")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--seconds", flags.bench.seconds, "how long to measure each")
+  app.add_option("--seconds", flags.bench.seconds, "measuring time per row")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--steps", flags.bench.steps, "measure so many steps, instead of --seconds")
+  app.add_option("--steps", flags.bench.steps, "number of steps to measure, instead of --seconds")
       ->check(CLI::PositiveNumber);
-  app.add_option("--warmup", flags.bench.warmup, "steps before measuring")
+  app.add_option("--warmup", flags.bench.warmup, "warm-up steps")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--format", flags.format, "table, json, csv or md")
@@ -91,7 +91,8 @@ void add_flags(CLI::App& app, ScalingFlags& flags) {
 
 int bench_scaling_command(const Arguments& arguments) {
   CLI::App app(
-      "Measures training steps over numbers of ranks on this host and over backends. Takes the "
+      "Measures training steps for several numbers of ranks on this host and for several backends. "
+      "Accepts the "
       "options of engine train.",
       "engine bench scaling");
   ScalingFlags flags;

@@ -1,5 +1,5 @@
-// `engine doctor`: forms the group as training would, looks at every host and every link, and says
-// what is wrong.
+// `engine doctor`: forms the group as training would, checks every host and every link, and reports
+// problems.
 #include <cstdio>
 
 #include "tools/commands/command.h"
@@ -22,7 +22,7 @@ int examine(const tools::RunConfig& config, const std::string& format, backends:
                       .build = build_text(),
                       .backend = group.backend(),
                       .backend_reason = group.backend_reason(),
-                      .meeting_place = group.meeting_place(),
+                      .rendezvous_address = group.rendezvous_address(),
                       .hosts = {},
                       .links = {},
                       .findings = {}};
@@ -46,8 +46,7 @@ int examine(const tools::RunConfig& config, const std::string& format, backends:
 int doctor_command(const Arguments& arguments) {
   CLI::App app(
       "Forms the group as training would and checks it: hosts, all links between ranks, clocks, "
-      "builds, --save-dir. Exit 1: "
-      "something is bad.",
+      "builds, --save-dir. Exits with 1 if something is bad.",
       "engine doctor");
   std::string format = "table";
   tools::ConfigValues values;
@@ -56,10 +55,11 @@ int doctor_command(const Arguments& arguments) {
       ->capture_default_str();
   add_group_flags(app, values, {"save-dir"});
   app.footer(
-      "Start it as the training: srun engine doctor, engine launch ... engine doctor, or --rank on "
+      "Start it like the training: srun engine doctor, engine launch ... engine doctor, or --rank "
+      "on "
       "each host. Default timeouts "
       "are\n"
-      "shorter here: 60 s for all ranks to come, 60 s for a transfer.");
+      "shorter here: 60 s for all ranks to join, 60 s for a transfer.");
   if (!parse(app, arguments)) return kExitOk;
   const tools::RunConfig config =
       resolve_group_flags(values, {"save-dir"}, {{"rdzv-timeout", "60"}, {"timeout", "60"}});

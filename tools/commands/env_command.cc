@@ -7,7 +7,7 @@
 #include "backends/identity/identity.h"
 #include "backends/identity/launchers.h"
 #include "io/base/io_error.h"
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 #include "tools/commands/command.h"
 #include "tools/machine/device_choice.h"
 #include "tools/machine/thread_choice.h"
@@ -81,18 +81,15 @@ std::string shell_quoted(const std::string& value) {
 
 void print_json(const std::vector<Row>& rows, const backends::Identity& id,
                 const std::string& port_rule) {
-  std::printf("{\"schema\":1,\"init_method\":%s,\"port_rule\":%s,\"port_window\":%d",
-              io::json_string(id.init_method).c_str(), io::json_string(port_rule).c_str(),
-              id.port_window);
-  for (const Row& row : rows)
-    std::printf(",\"%s\":{\"value\":%s,\"source\":%s}", row.name,
-                io::json_string(row.value.value).c_str(),
-                io::json_string(row.value.source).c_str());
-  std::printf(",\"cuda\":{\"note\":%s,\"devices\":[", io::json_string(gpu_note()).c_str());
-  const std::vector<std::string> gpus = gpu_lines();
-  for (std::size_t i = 0; i < gpus.size(); ++i)
-    std::printf("%s%s", i > 0 ? "," : "", io::json_string(gpus[i]).c_str());
-  std::printf("]}}\n");
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("init_method", id.init_method);
+  json.member("port_rule", port_rule).member("port_window", id.port_window);
+  for (const Row& row : rows) {
+    json.key(row.name).begin_object().member("value", row.value.value);
+    json.member("source", row.value.source).end_object();
+  }
+  json.key("cuda").begin_object().member("note", gpu_note()).member("devices", gpu_lines());
+  std::printf("%s\n", json.end_object().end_object().text().c_str());
 }
 
 void print_shell(const std::vector<Row>& rows) {
@@ -126,10 +123,7 @@ int print_hosts(const std::string& list, const std::string& format) {
     for (const std::string& host : hosts) std::printf("%s\n", host.c_str());
     return kExitOk;
   }
-  std::string text = "[";
-  for (const std::string& host : hosts)
-    text += (text.size() > 1 ? "," : "") + io::json_string(host);
-  std::printf("%s]\n", text.c_str());
+  std::printf("%s\n", base::JsonWriter().value(hosts).text().c_str());
   return kExitOk;
 }
 
@@ -137,8 +131,8 @@ int print_hosts(const std::string& list, const std::string& format) {
 
 int env_command(const Arguments& arguments) {
   CLI::App app(
-      "Shows rank, world size and meeting place as `engine train` would resolve them here, and "
-      "where each comes from.",
+      "Shows rank, world size and rendezvous address as `engine train` would determine them here, "
+      "and the source of each.",
       "engine env");
   std::string format = "text", hosts;
   tools::ConfigValues values;
@@ -147,7 +141,7 @@ int env_command(const Arguments& arguments) {
       ->default_str("text");
   CLI::Option* hosts_option =
       app.add_option("--hosts", hosts,
-                     "only expand this host list, one host a line: n[01-03,7],login")
+                     "only expand this host list, one host per line: n[01-03,7],login")
           ->type_name("HOSTLIST");
   add_table_options(app, values,
                     {"init-method", "rank", "world-size", "local-rank", "port-rule", "job-id"});

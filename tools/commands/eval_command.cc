@@ -1,4 +1,4 @@
-// `engine eval`: exact loss and accuracy of a checkpoint's model.
+// `engine eval`: loss and accuracy of a checkpoint's model.
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -6,7 +6,7 @@
 #include "engine/train/checkpoint_keeper.h"
 #include "engine/train/evaluator.h"
 #include "engine/train/weights.h"
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
@@ -16,8 +16,8 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/session/compute_choice.h"
-#include "tools/session/data_choice.h"
 #include "tools/session/saved_run.h"
+#include "tools/session/session_data.h"
 
 namespace tools {
 namespace {
@@ -29,26 +29,22 @@ void print(const engine::EvalReport& report, const std::string& path, const std:
                 eval_text(report).c_str());
     return;
   }
-  std::string text = "{\"schema\":1,\"event\":\"eval\",\"split\":" + io::json_string(split);
-  const auto add = [&text](const char* key, double value) {
-    text += std::string(",\"") + key +
-            "\":" + (std::isfinite(value) ? io::shortest_text(value) : "null");
-  };
-  add("loss", report.loss);
-  add("accuracy", report.accuracy());
-  text += ",\"correct\":" + std::to_string(report.correct) +
-          ",\"samples\":" + std::to_string(report.samples);
-  if (report.rows != report.samples) text += ",\"rows\":" + std::to_string(report.rows);
-  if (report.top5 >= 0) add("top5", report.top5_accuracy());
-  if (report.text) add("perplexity", report.perplexity());
-  std::printf("%s}\n", text.c_str());
+  base::JsonWriter object;
+  object.begin_object().member("schema", 1).member("event", "eval").member("split", split);
+  object.member("loss", report.loss).member("accuracy", report.accuracy());
+  object.member("correct", report.correct).member("samples", report.samples);
+  if (report.rows != report.samples) object.member("rows", report.rows);
+  if (report.top5 >= 0) object.member("top5", report.top5_accuracy());
+  if (report.text) object.member("perplexity", report.perplexity());
+  std::printf("%s\n", object.end_object().text().c_str());
 }
 
 int eval_rank(const tools::RunConfig& config, const std::string& path, const std::string& split,
               const std::string& format, backends::Group& group) {
-  const Compute compute = choose_compute(config, group);
   const auto control = host_communicator(group);
-  const io::DatasetSplits data = io::load_dataset(dataset_options(config));
+  const Compute compute = choose_compute(compute_options(config), group, *control);
+  const DataOptions options = data_options(config);
+  const io::DatasetSplits data = io::load_dataset(options.set);
   const io::Dataset& set = split == "train" ? data.train : data.test;
   const engine::Graph graph = models::build_model(
       config.model, {.sample_shape = sample_shape(set), .classes = set.classes});
@@ -58,7 +54,7 @@ int eval_rank(const tools::RunConfig& config, const std::string& path, const std
   engine::init_from(*control, path, io::load_arrays, exit_code_of, state);
   engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group));
   engine::Evaluator evaluator(*control, graph, state, pool, set,
-                              {.normalization = normalization(config, data.train),
+                              {.normalization = normalization(options, data.train),
                                .dtype = compute.storage,
                                .device = compute.device,
                                .products = compute.products});
@@ -71,7 +67,7 @@ int eval_rank(const tools::RunConfig& config, const std::string& path, const std
 }  // namespace
 
 int eval_command(const Arguments& arguments) {
-  CLI::App app("Evaluates a checkpoint's model: every sample once, whatever the number of ranks.",
+  CLI::App app("Evaluates a checkpoint's model on every sample once, with any number of ranks.",
                "engine eval");
   tools::ConfigValues values;
   std::string path, split = "test", format = "text";

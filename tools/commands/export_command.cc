@@ -11,24 +11,23 @@ namespace tools {
 
 int export_command(const Arguments& arguments) {
   CLI::App app(
-      "Writes the model in a checkpoint - parameters and buffers, with PyTorch's names and layouts "
-      "- as another file.",
+      "Writes a checkpoint's model (parameters and buffers, with PyTorch's names and layouts) in "
+      "another format.",
       "engine export");
   std::string path, out;
   bool half = false, brain = false;
-  app.add_option("CKPT", path, "a .ckpt, or another file of arrays: .safetensors, .npz")
-      ->required();
-  app.add_option("-o,--output", out, "the file to write, by its ending: .safetensors or .npz")
+  app.add_option("CKPT", path, "a .ckpt, .safetensors or .npz file")->required();
+  app.add_option("-o,--output", out,
+                 "the file to write; its extension selects the format: .safetensors or .npz")
       ->required()
       ->type_name("FILE");
-  app.add_flag("--half", half, "numbers as f16; one beyond its range is an error");
-  app.add_flag("--bf16", brain, "numbers as bf16 (.safetensors only)");
+  app.add_flag("--half", half, "convert to f16; a number beyond its range is an error");
+  app.add_flag("--bf16", brain, "convert to bf16 (.safetensors only)");
   app.footer(
-      "Optimizer, averaging and random-number states stay behind: the file is for using the model, "
-      "not for going on with the "
-      "run.\n"
-      "Integer buffers (num_batches_tracked) keep their type. The file is replaced only when all "
-      "of the new one is on the disk.");
+      "Optimizer, averaging and random-number state is not exported: the file is for using the "
+      "model, not for resuming the run.\n"
+      "Integer buffers (num_batches_tracked) keep their type. An existing file is replaced "
+      "atomically.");
   if (!parse(app, arguments)) return kExitOk;
   if (half && brain) throw UsageError("--half and --bf16 exclude each other");
   if (!out.ends_with(".safetensors") && !out.ends_with(".npz"))
@@ -41,7 +40,7 @@ int export_command(const Arguments& arguments) {
   std::int64_t bytes = 0;
   for (io::NamedArray& array : arrays) {
     if (half || brain)
-      array = io::to_half(array, half ? io::ArrayType::kF16 : io::ArrayType::kBf16, path);
+      array = io::to_half(array, half ? base::DType::kF16 : base::DType::kBF16, path);
     bytes += static_cast<std::int64_t>(array.data.size());
   }
   io::save_arrays(arrays, out);

@@ -12,8 +12,8 @@
 #include "tools/options/run_config.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
-#include "tools/session/data_choice.h"
 #include "tools/session/saved_run.h"
+#include "tools/session/session_data.h"
 
 namespace tools {
 namespace {
@@ -33,8 +33,9 @@ void strip(std::vector<io::NamedArray>& arrays, const std::vector<std::string>& 
   if (!prefixes.empty() && asked == 0)
     throw io::DataError("no name begins with '" + prefixes.front() + "'");
   if (wrapped > 0)
-    std::fprintf(stderr, "import: took module. and _orig_mod. off %zu of %zu names\n", wrapped,
-                 arrays.size());
+    std::fprintf(stderr,
+                 "import: removed the prefixes module. and _orig_mod. from %zu of %zu names\n",
+                 wrapped, arrays.size());
 }
 
 struct Target {  // what the arrays must fit
@@ -47,10 +48,10 @@ Target target_of(const std::string& model, tools::ConfigValues& values) {
   if (!values.contains("dataset"))  // the sizes that the model was made for
     return {models::build_model(model, models::default_options(model)),
             "[run]\nmodel = \"" + model + "\"\n", "",
-            "as it is by default (--dataset says otherwise)", engine::DType::kF32};
+            "with its default input size (--dataset selects another)", engine::DType::kF32};
   complete_values(values, "");
   const tools::RunConfig config = tools::resolve_run_config(values);
-  const io::DatasetSplits data = io::load_dataset(dataset_options(config));
+  const io::DatasetSplits data = io::load_dataset(data_options(config).set);
   tools::ConfigValues kept;
   for (const std::string& name : saved_options())
     if (const auto found = config.origin.find(name); found != config.origin.end())
@@ -65,30 +66,30 @@ Target target_of(const std::string& model, tools::ConfigValues& values) {
 
 int import_command(const Arguments& arguments) {
   CLI::App app(
-      "Makes a checkpoint at step 0 of weights from another program: for train --init-from, eval, "
+      "Makes a checkpoint at step 0 from another program's weights, for train --init-from, eval, "
       "sample and verify.",
       "engine import");
   tools::ConfigValues values;
   std::string path, out;
   std::vector<std::string> prefixes;
-  app.add_option("FILE", path, ".safetensors, .npz or .ckpt, told by its content")->required();
+  app.add_option("FILE", path, ".safetensors, .npz or .ckpt, detected by content")->required();
   app.add_option("-o,--output", out, "the checkpoint to write")->required()->type_name("CKPT");
-  app.add_option("--strip-prefix", prefixes,
-                 "take this off the front of names, beside module. and _orig_mod.; may be repeated")
+  app.add_option(
+         "--strip-prefix", prefixes,
+         "remove this prefix from names, in addition to module. and _orig_mod.; may be repeated")
       ->type_name("P")
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
   add_table_options(app, values, saved_options());
   app.footer(
-      "--model is needed. Names, shapes and number of the arrays must be those of the model: in "
-      "the sizes it was made for, or\n"
-      "with --dataset in those of the data set. Buffers may be missing; f16, bf16, f32 and f64 "
-      "convert.");
+      "--model is required. Names, shapes and number of the arrays must match the model, with its "
+      "default input size or,\nwith --dataset, that of the data set. Buffers may be missing; f16, "
+      "bf16, f32 and f64 are converted.");
   if (!parse(app, arguments)) return kExitOk;
   const auto model = values.find("model");
   if (model == values.end())
-    throw UsageError("--model is needed: a checkpoint says what its arrays are of");
+    throw UsageError("--model is required: a checkpoint records its model");
   const std::string model_name = model->second.value;
 
   std::vector<io::NamedArray> arrays = io::load_arrays(path);

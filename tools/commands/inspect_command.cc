@@ -1,4 +1,4 @@
-// `engine inspect`: what a checkpoint holds, or what the ranks of a failed run were doing.
+// `engine inspect`: the contents of a checkpoint, or what the ranks of a failed run were doing.
 #include <cstdio>
 #include <ctime>
 
@@ -21,7 +21,7 @@ std::string shape_text(const io::NamedArray& array) {
 }
 
 std::int64_t elements(const io::NamedArray& array) {
-  return static_cast<std::int64_t>(array.data.size() / io::size_of(array.type));
+  return static_cast<std::int64_t>(array.data.size() / base::size_of(array.type));
 }
 
 void print_summary(const io::Checkpoint& c) {
@@ -58,7 +58,8 @@ void print_summary(const io::Checkpoint& c) {
 void print_tensors(const io::Checkpoint& c) {
   for (const io::NamedArray& a : c.arrays)
     std::printf("%-10s %-44s %-4s %-18s %s\n", io::to_string(a.section).c_str(), a.name.c_str(),
-                io::to_string(a.type).c_str(), shape_text(a).c_str(), a.device.c_str());
+                std::string(base::to_string(a.type)).c_str(), shape_text(a).c_str(),
+                a.device.c_str());
 }
 
 // The order in which an epoch takes the samples, as the run that wrote this checkpoint sees it.
@@ -68,13 +69,13 @@ void print_order(const io::Checkpoint& c, std::int64_t epoch) {
   const auto shuffle = config.find("shuffle"), shard = config.find("shard");
   if (shard != config.end() && shard->second.value == "file")
     throw io::ConfigError(
-        "--order shows an order of all samples, but this run had --shard file: each rank its own "
-        "part and order");
+        "--order shows an order of all samples, but this run had --shard file: each rank has its "
+        "own part and order");
   if (const auto sampler = config.find("sampler");
       sampler != config.end() && sampler->second.value == "stratified")
     throw io::ConfigError(
-        "--order needs the data set's classes for --sampler stratified, and a checkpoint does not "
-        "hold them");
+        "--order needs the data set's classes for --sampler stratified, which a checkpoint does "
+        "not contain");
   std::int64_t size = 0;
   for (const auto& [name, value] : c.counters)
     if (name == "trainer.dataset_size") size = value;
@@ -89,7 +90,7 @@ void print_order(const io::Checkpoint& c, std::int64_t epoch) {
 
 int inspect_command(const Arguments& arguments) {
   CLI::App app(
-      "Shows what a checkpoint holds (reading it also checks every digest), or what the ranks of a "
+      "Shows the contents of a checkpoint (and verifies every digest), or what the ranks of a "
       "failed run were doing.",
       "engine inspect");
   std::string path, flight, format = "text";
@@ -98,14 +99,14 @@ int inspect_command(const Arguments& arguments) {
   app.add_option("CKPT", path, "the file");
   app.add_option(
          "--flight", flight,
-         "merge the flight_rank_*.json that failing ranks left in DIR: who was waiting for whom")
+         "merge the flight_rank_*.json files in DIR and show which rank was waiting for which")
       ->type_name("DIR");
-  app.add_option("--format", format, "of --flight: text or json")
+  app.add_option("--format", format, "with --flight: text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
-  app.add_flag("--tensors", tensors, "a line for each array: section, name, dtype, shape, device");
+  app.add_flag("--tensors", tensors, "one line per array: section, name, dtype, shape, device");
   app.add_flag("--config", config, "the resolved configuration as TOML");
-  app.add_flag("--check", check, "only say whether the file is sound");
+  app.add_flag("--check", check, "only check whether the file is intact");
   app.add_option("--order", order, "sample ids in the order of this epoch (from 0)")
       ->type_name("EPOCH")
       ->check(CLI::NonNegativeNumber);
@@ -119,10 +120,10 @@ int inspect_command(const Arguments& arguments) {
     return kExitOk;
   }
   if (format != "text")
-    throw UsageError("--format json is of --flight; a checkpoint's contents are text");
+    throw UsageError("--format json needs --flight; a checkpoint's contents are shown as text");
   const io::Checkpoint checkpoint = io::load_checkpoint(path);
   if (check) {
-    std::printf("%s: sound, %zu arrays\n", path.c_str(), checkpoint.arrays.size());
+    std::printf("%s: intact, %zu arrays\n", path.c_str(), checkpoint.arrays.size());
   } else if (order >= 0) {
     print_order(checkpoint, order);
   } else if (config) {

@@ -1,4 +1,4 @@
-// `engine sample`: text from a model that was trained on text.
+// `engine sample`: generates text with a trained text model.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -13,7 +13,7 @@
 #include "tools/options/run_config.h"
 #include "tools/report/exit_codes.h"
 #include "tools/session/saved_run.h"
-#include "tools/session/token_choice.h"
+#include "tools/session/token_sampling.h"
 
 namespace tools {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 struct SampleOptions {
   std::string path, prompt;
   std::int64_t count = 200, threads = 0;
-  TokenChoice choice;
+  SamplingOptions sampling;
 };
 
 // A prompt is text: it may begin with a dash and have typographic marks, which elsewhere are slips.
@@ -50,7 +50,7 @@ engine::Graph text_graph(const io::Checkpoint& checkpoint, const std::string& pa
   take_saved_options(checkpoint, path, values);
   const auto context = values.find("context");
   if (context == values.end())
-    throw io::DataError(path + ": its configuration does not say the model's context");
+    throw io::DataError(path + ": its configuration lacks the model's context");
   const auto saved_dtype = values.find("dtype");
   dtype = saved_dtype != values.end() && saved_dtype->second.value == "f64" ? engine::DType::kF64
                                                                             : engine::DType::kF32;
@@ -71,7 +71,7 @@ void print(const SampleOptions& o, const io::Checkpoint& checkpoint, models::Nex
   const auto context = static_cast<std::size_t>(next.context());
   for (std::int64_t i = 0; i < o.count; ++i) {
     const std::size_t window = std::min(tokens.size(), context);
-    tokens.push_back(choose_token(next.logits_after(std::span(tokens).last(window)), o.choice,
+    tokens.push_back(sample_token(next.logits_after(std::span(tokens).last(window)), o.sampling,
                                   static_cast<std::uint64_t>(i)));
     std::fputc(checkpoint.vocabulary[static_cast<std::size_t>(tokens.back())], stdout);
     std::fflush(stdout);
@@ -83,44 +83,44 @@ void print(const SampleOptions& o, const io::Checkpoint& checkpoint, models::Nex
 }  // namespace
 
 int sample_command(const Arguments& arguments) {
-  CLI::App app("Lets a model that was trained on text go on from a prompt.", "engine sample");
+  CLI::App app("Continues a prompt with a model trained on text.", "engine sample");
   SampleOptions o;
-  app.add_option("CKPT", o.path, "a checkpoint of a model on text, as train or import wrote it")
+  app.add_option("CKPT", o.path, "a checkpoint of a text model, written by train or import")
       ->required();
   app.add_option("--prompt", o.prompt,
-                 "the text to go on from; its characters must occur in the training text")
+                 "the text to continue; its characters must occur in the training text")
       ->required()
       ->type_name("TEXT");
   app.add_option("-n,--count", o.count, "characters to add")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
-  app.add_option("--temperature", o.choice.temperature,
-                 "below 1 bolder, above 1 freer; 0 takes the likeliest character each time")
+  app.add_option(
+         "--temperature", o.sampling.temperature,
+         "below 1: more predictable; above 1: more random; 0: always the most likely character")
       ->type_name("F")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--top-k", o.choice.top_k, "draw among the K likeliest characters; 0: all")
+  app.add_option("--top-k", o.sampling.top_k, "sample from the K most likely characters; 0: all")
       ->type_name("K")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--seed", o.choice.seed, "the same seed, the same text")
+  app.add_option("--seed", o.sampling.seed, "random seed: the same seed gives the same text")
       ->type_name("S")
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "0: as many as there are cores")
+  app.add_option("--threads", o.threads, "0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   app.footer(
-      "Prints prompt and continuation. The model sees as many of the last characters as its "
-      "context holds.");
+      "Prints the prompt and its continuation. The model sees only the last characters that fit "
+      "into its context.");
   Arguments plain = arguments;
   std::string prompt = take_prompt(plain);
   if (!parse(app, plain)) return kExitOk;
   o.prompt = std::move(prompt);
-  if (o.prompt.empty())
-    throw UsageError("--prompt is empty: give the model a character to go on from");
-  if (!std::isfinite(o.choice.temperature))
+  if (o.prompt.empty()) throw UsageError("--prompt is empty: at least one character is needed");
+  if (!std::isfinite(o.sampling.temperature))
     throw UsageError("--temperature must be a finite number of at least 0");
 
   const io::Checkpoint checkpoint = io::load_checkpoint(o.path);

@@ -19,7 +19,7 @@ namespace {
 
 int train_rank(const tools::RunConfig& config, backends::Group& group,
                const std::atomic<int>& stop_signal) {
-  TrainSession session(config, group);
+  TrainSession session(session_options(config), group);
   const bool root = group.rank() == 0;
   const std::string start = session.start_state();
   if (root) {
@@ -31,7 +31,8 @@ int train_rank(const tools::RunConfig& config, backends::Group& group,
     session.add_observer(make_console_observer(
         {.steps_per_epoch = session.steps_per_epoch(),
          .total_steps = session.total_steps(),
-         .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1}));
+         .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1,
+         .unit = progress_unit(session.training_data())}));
     if (!config.metrics.empty())
       session.add_observer(
           std::make_unique<MetricsObserver>(config.metrics, session.resumed(), config.log_gpu));
@@ -63,12 +64,13 @@ int train_command(const Arguments& arguments) {
   CLI::App app("Trains a model, on one rank or data-parallel on several.", "engine train");
   tools::ConfigValues values;
   std::string config_file;
-  app.add_option("-c,--config", config_file, "TOML file; every option is a key")
+  app.add_option("-c,--config", config_file, "TOML file with options as keys")
       ->type_name("FILE.toml")
       ->group("config");
   add_table_options(app, values);
   app.footer(
-      "Every option is also ENGINE_NAME in the environment; precedence: option, ENGINE_*, config "
+      "Every option can also be set as ENGINE_NAME in the environment; precedence: option, "
+      "ENGINE_*, config "
       "file, default.\n"
       "Examples:\n"
       "  engine train --model convnet --dataset glyphs --spawn 2 --save-dir run\n"

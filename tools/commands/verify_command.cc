@@ -1,5 +1,4 @@
-// `engine verify`: are these models the same? Names of differing tensors on stdout, the verdict on
-// stderr.
+// `engine verify`: compares models. Names of differing tensors on stdout, a summary on stderr.
 #include <glob.h>
 
 #include <cmath>
@@ -40,7 +39,7 @@ void declare(CLI::App& app, VerifyOptions& o) {
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--only", o.only,
-                 "params, buffers, optimizer, all; without it parameters and buffers")
+                 "params, buffers, optimizer or all (default: parameters and buffers)")
       ->check(CLI::IsMember({"params", "buffers", "optimizer", "all"}));
   const auto list = [&app](const char* flag, std::vector<std::string>& values, const char* help,
                            const char* type) {
@@ -50,27 +49,26 @@ void declare(CLI::App& app, VerifyOptions& o) {
         ->take_all()
         ->allow_extra_args(false);
   };
-  list("--ignore", o.compare.ignore, "leave out names that match (* and ?); may be repeated",
-       "GLOB");
-  list("--map", o.renames,
-       "the name OLD, and what goes on after it with a dot, is called NEW; may be repeated",
-       "OLD=NEW");
+  list("--ignore", o.compare.ignore,
+       "ignore names that match this pattern (* and ?); may be repeated", "GLOB");
+  list("--map", o.renames, "rename OLD to NEW, and OLD.x to NEW.x; may be repeated", "OLD=NEW");
   list("--strip-prefix", o.compare.strip_prefix,
-       "take this off the front of names (module.); may be repeated", "P");
+       "remove this prefix from names, e.g. module.; may be repeated", "P");
   app.add_option("--format", o.format, "names, table or json")
       ->check(CLI::IsMember({"names", "table", "json"}))
       ->default_str("names");
   app.add_option("--max", o.most, "show at most N differences")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--summary", o.summary, "only the verdict");
-  app.add_flag("-q,--quiet", o.quiet, "print nothing: the exit code tells");
+  app.add_flag("--summary", o.summary, "print only the summary");
+  app.add_flag("-q,--quiet", o.quiet, "print nothing, only set the exit code");
   app.footer(
-      "Files are told by their content, and read in blocks: memory does not grow with them.\n"
-      "Missing and extra tensors, other shapes and other dtypes always differ.\n"
+      "Formats are detected by content. Files are read in blocks, so memory use does not depend on "
+      "their size.\n"
+      "Missing or extra tensors and other shapes or dtypes always count as different.\n"
       "Without tolerances the comparison is bit by bit: a NaN equals the same NaN, -0 differs from "
       "+0.\n"
-      "Exit status: 0 same, 1 different, 2 trouble (unreadable, corrupt, not a checkpoint).");
+      "Exit status: 0 same, 1 different, 2 error (unreadable, corrupt, not a checkpoint).");
 }
 
 std::vector<io::Section> sections(const std::string& only) {

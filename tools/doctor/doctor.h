@@ -72,7 +72,7 @@ std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts);
 std::vector<Finding> judge_clocks(const std::vector<Link>& links);
 
 struct DoctorReport {
-  std::string when, build, backend, backend_reason, meeting_place;
+  std::string when, build, backend, backend_reason, rendezvous_address;
   std::vector<HostFacts> hosts;  // by rank
   std::vector<Link> links;
   std::vector<Finding> findings;

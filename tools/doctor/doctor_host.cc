@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "io/base/io_error.h"
+#include "io/base/json_writer.h"
 #include "io/base/text_format.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/doctor/doctor.h"
@@ -175,30 +176,26 @@ HostFacts host_facts(const backends::Group& group) {
 }
 
 std::string to_json(const HostFacts& f) {
-  using io::json_string;
-  const auto safe = [](const std::string& text) {
-    return json_string(io::is_utf8(text) ? text : "(not UTF-8)");
+  const auto safe = [](const std::string& text) -> std::string {
+    return io::is_utf8(text) ? text : "(not UTF-8)";
   };
-  std::string out = "{\"rank\":" + std::to_string(f.rank) + ",\"pid\":" + std::to_string(f.pid) +
-                    ",\"host\":" + safe(f.host) + ",\"host_id\":" + safe(f.host_id) +
-                    ",\"address\":" + safe(f.address) + ",\"build\":" + safe(f.build) +
-                    ",\"cpu\":" + safe(f.cpu) + ",\"kernel\":" + safe(f.kernel) +
-                    ",\"cores\":" + std::to_string(f.cores) +
-                    ",\"allowed_cores\":" + std::to_string(f.allowed_cores) +
-                    ",\"load\":" + io::shortest_text(f.load) +
-                    ",\"memory_bytes\":" + std::to_string(f.memory_bytes) +
-                    ",\"shared_memory_free\":" + std::to_string(f.shared_memory_free) +
-                    ",\"file_limit\":" + std::to_string(f.file_limit) +
-                    ",\"folder_fault\":" + safe(f.folder_fault) +
-                    ",\"gpu_note\":" + safe(f.gpu_note) + ",\"nccl\":" + safe(f.nccl) +
-                    ",\"interfaces\":[";
-  for (const NetworkInterface& i : f.interfaces)
-    out += (&i == f.interfaces.data() ? "" : ",") + ("{\"name\":" + safe(i.name)) +
-           ",\"address\":" + safe(i.address) + ",\"mtu\":" + std::to_string(i.mtu) +
-           ",\"speed_mbit\":" + std::to_string(i.speed_mbit) + "}";
-  out += "],\"gpus\":[";
-  for (const std::string& gpu : f.gpus) out += (&gpu == f.gpus.data() ? "" : ",") + safe(gpu);
-  return out + "]}";
+  base::JsonWriter json;
+  json.begin_object().member("rank", f.rank).member("pid", f.pid);
+  json.member("host", safe(f.host)).member("host_id", safe(f.host_id));
+  json.member("address", safe(f.address)).member("build", safe(f.build));
+  json.member("cpu", safe(f.cpu)).member("kernel", safe(f.kernel)).member("cores", f.cores);
+  json.member("allowed_cores", f.allowed_cores).member("load", f.load);
+  json.member("memory_bytes", f.memory_bytes).member("shared_memory_free", f.shared_memory_free);
+  json.member("file_limit", f.file_limit).member("folder_fault", safe(f.folder_fault));
+  json.member("gpu_note", safe(f.gpu_note)).member("nccl", safe(f.nccl));
+  json.key("interfaces").begin_array();
+  for (const NetworkInterface& i : f.interfaces) {
+    json.begin_object().member("name", safe(i.name)).member("address", safe(i.address));
+    json.member("mtu", i.mtu).member("speed_mbit", i.speed_mbit).end_object();
+  }
+  json.end_array().key("gpus").begin_array();
+  for (const std::string& gpu : f.gpus) json.value(safe(gpu));
+  return json.end_array().end_object().text();
 }
 
 HostFacts facts_from_json(const std::string& text) {

@@ -1,11 +1,11 @@
-// Judging what the doctor found, and telling it.
+// Evaluates the doctor's measurements and reports problems.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
 #include <set>
 
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 #include "tools/doctor/doctor.h"
 
 namespace tools {
@@ -101,12 +101,6 @@ std::string interface_list(const HostFacts& f) {
   return text.empty() ? "loopback only" : text;
 }
 
-std::string ranks_json(const std::vector<int>& ranks) {
-  std::string text = "[";
-  for (const int r : ranks) text += (text.size() > 1 ? "," : "") + std::to_string(r);
-  return text + "]";
-}
-
 }  // namespace
 
 std::vector<std::size_t> suspicious_links(const std::vector<Link>& links) {
@@ -160,7 +154,7 @@ std::vector<Finding> judge_clocks(const std::vector<Link>& links) {
       findings.push_back({"clock of rank " + std::to_string(l.b) + " is " +
                               number(std::abs(l.clock_offset_s), "%.3f s") +
                               (l.clock_offset_s > 0 ? " ahead of" : " behind") +
-                              " rank 0's: times in logs and records do not compare",
+                              " rank 0's: timestamps in logs and records cannot be compared",
                           {l.b}});
   return findings;
 }
@@ -190,7 +184,7 @@ std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts) {
                           false});
     if (f.load > 1.5 * f.cores)
       findings.push_back({who + ": load " + number(f.load, "%.1f") + " on " +
-                              std::to_string(f.cores) + " cores: others use this host too",
+                              std::to_string(f.cores) + " cores: other programs use this host",
                           {f.rank},
                           false});
   }
@@ -204,8 +198,8 @@ bool DoctorReport::healthy() const {
 std::string to_text(const DoctorReport& r) {
   std::string out = r.build + ", " + r.when + "\n" + std::to_string(r.hosts.size()) +
                     " ranks met at " +
-                    (r.meeting_place.empty() ? "(one process)" : r.meeting_place) + "; backend " +
-                    r.backend + " (" + r.backend_reason + ")\n\n";
+                    (r.rendezvous_address.empty() ? "(one process)" : r.rendezvous_address) +
+                    "; backend " + r.backend + " (" + r.backend_reason + ")\n\n";
   std::vector<std::vector<std::string>> rows{{"rank", "host", "pid", "address", "cores", "load",
                                               "memory", "/dev/shm free", "files", "GPUs"}};
   for (const HostFacts& f : r.hosts)
@@ -239,28 +233,29 @@ std::string to_text(const DoctorReport& r) {
 }
 
 std::string to_json(const DoctorReport& r) {
-  std::string out = "{\"schema\":1,\"command\":\"doctor\",\"when\":" + io::json_string(r.when) +
-                    ",\"build\":" + io::json_string(r.build) +
-                    ",\"backend\":" + io::json_string(r.backend) +
-                    ",\"meeting_place\":" + io::json_string(r.meeting_place) +
-                    ",\"healthy\":" + (r.healthy() ? "true" : "false") + ",\"ranks\":[";
-  for (const HostFacts& f : r.hosts) out += (f.rank > 0 ? ",\n" : "\n") + to_json(f);
-  out += "],\"links\":[";
-  for (const Link& l : r.links)
-    out += (&l == r.links.data() ? "\n" : ",\n") + ("{\"a\":" + std::to_string(l.a)) +
-           ",\"b\":" + std::to_string(l.b) + ",\"backend\":" + io::json_string(l.backend) +
-           ",\"latency_us\":" + io::shortest_text(l.latency_us) +
-           ",\"best_us\":" + io::shortest_text(l.best_us) +
-           ",\"forward_gb_s\":" + io::shortest_text(l.forward_gb_s) +
-           ",\"back_gb_s\":" + io::shortest_text(l.back_gb_s) +
-           ",\"clock_offset_s\":" + io::shortest_text(l.clock_offset_s) +
-           ",\"clock_error_s\":" + io::shortest_text(l.clock_error_s) + "}";
-  out += "],\"findings\":[";
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("command", "doctor").member("when", r.when);
+  json.member("build", r.build).member("backend", r.backend);
+  json.member("meeting_place", r.rendezvous_address).member("healthy", r.healthy());
+  json.key("ranks").begin_array();
+  for (const HostFacts& f : r.hosts) json.new_line().ready_made(to_json(f));
+  json.end_array().key("links").begin_array();
+  for (const Link& l : r.links) {
+    json.new_line().begin_object().member("a", l.a).member("b", l.b);
+    json.member("backend", l.backend).member("latency_us", l.latency_us);
+    json.member("best_us", l.best_us).member("forward_gb_s", l.forward_gb_s);
+    json.member("back_gb_s", l.back_gb_s).member("clock_offset_s", l.clock_offset_s);
+    json.member("clock_error_s", l.clock_error_s).end_object();
+  }
+  json.end_array().key("findings").begin_array();
   for (const Finding& f : r.findings)
-    out += (&f == r.findings.data() ? "\n" : ",\n") +
-           ("{\"bad\":" + std::string(f.bad ? "true" : "false")) +
-           ",\"ranks\":" + ranks_json(f.ranks) + ",\"text\":" + io::json_string(f.text) + "}";
-  return out + "]}\n";
+    json.new_line()
+        .begin_object()
+        .member("bad", f.bad)
+        .member("ranks", f.ranks)
+        .member("text", f.text)
+        .end_object();
+  return json.end_array().end_object().text() + "\n";
 }
 
 }  // namespace tools

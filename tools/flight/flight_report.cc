@@ -1,4 +1,9 @@
-// Merging flight records, and telling the result.
+// Merging flight records, and reporting the result.
+//
+// All ranks make the same collectives of a communicator in the same order, numbered by a sequence.
+// So the records can be compared without synchronized clocks: the last number that everybody
+// finished is the common point, and whoever did not begin the next one is what the others are
+// waiting for. Two ranks whose calls of the same number differ have run different programs.
 #include "tools/flight/flight_report.h"
 
 #include <algorithm>
@@ -6,7 +11,7 @@
 #include <map>
 #include <set>
 
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 #include "tools/machine/machine_info.h"
 
 namespace tools {
@@ -135,29 +140,38 @@ std::string last_call_text(const FlightCall& call, std::int64_t written_us) {
          utc_text(call.begin_us) + " (" + seconds_text(until - call.begin_us) + ")";
 }
 
-std::string call_json(const FlightCall& c) {
-  return "{\"sequence\":" + std::to_string(c.sequence) +
-         ",\"call\":" + io::json_string(to_string(c)) +
-         ",\"operation\":" + io::json_string(c.operation) +
-         ",\"count\":" + std::to_string(c.count) + ",\"type\":" + io::json_string(c.type) +
-         ",\"begin_us\":" + std::to_string(c.begin_us) +
-         ",\"end_us\":" + (c.end_us > 0 ? std::to_string(c.end_us) : "null") +
-         ",\"state\":" + io::json_string(c.state) + "}";
+void add_call(base::JsonWriter& json, const FlightCall& c) {
+  json.begin_object().member("sequence", c.sequence).member("call", to_string(c));
+  json.member("operation", c.operation).member("count", c.count).member("type", c.type);
+  json.member("begin_us", c.begin_us);
+  json.member("end_us", c.end_us > 0 ? std::optional(c.end_us) : std::nullopt);
+  json.member("state", c.state).end_object();
 }
 
-std::string calls_json(const std::vector<std::pair<int, FlightCall>>& calls) {
-  std::string text = "[";
-  for (const auto& [rank, call] : calls)
-    text += (text.size() > 1 ? "," : "") + ("{\"rank\":" + std::to_string(rank)) +
-            ",\"last\":" + call_json(call) + "}";
-  return text + "]";
+void add_calls(base::JsonWriter& json, const std::vector<std::pair<int, FlightCall>>& calls) {
+  json.begin_array();
+  for (const auto& [rank, call] : calls) {
+    json.begin_object().member("rank", rank).key("last");
+    add_call(json, call);
+    json.end_object();
+  }
+  json.end_array();
 }
 
-template <class List, class Text>
-std::string list_json(const List& list, Text text_of) {
-  std::string text = "[";
-  for (const auto& item : list) text += (text.size() > 1 ? "," : "") + text_of(item);
-  return text + "]";
+void add_communicator(base::JsonWriter& json, const FlightCommunicator& c) {
+  json.begin_object().member("id", c.id).key("common");
+  if (c.common)
+    add_call(json, *c.common);
+  else
+    json.null();
+  json.key("ranks");
+  add_calls(json, c.last);
+  json.member("behind", c.behind).member("absent", c.absent).key("mismatch");
+  if (c.mismatch)
+    add_calls(json, c.mismatch->calls);
+  else
+    json.null();
+  json.end_object();
 }
 
 }  // namespace
@@ -228,28 +242,18 @@ std::string to_text(const FlightReport& r) {
 }
 
 std::string to_json(const FlightReport& r) {
-  const auto number = [](int v) { return std::to_string(v); };
-  std::string out = "{\"schema\":1,\"world_size\":" + std::to_string(r.world_size) +
-                    ",\"missing\":" + list_json(r.missing, number);
-  out += ",\"ranks\":" + list_json(r.records, [](const FlightRecord& f) {
-           return "\n{\"rank\":" + std::to_string(f.rank) + ",\"host\":" + io::json_string(f.host) +
-                  ",\"pid\":" + std::to_string(f.pid) +
-                  ",\"backend\":" + io::json_string(f.backend) +
-                  ",\"written_us\":" + std::to_string(f.written_us) +
-                  ",\"reason\":" + io::json_string(f.reason) +
-                  ",\"activity\":" + io::json_string(f.activity) + "}";
-         });
-  out += ",\"communicators\":" + list_json(r.communicators, [&](const FlightCommunicator& c) {
-           return "\n{\"id\":" + std::to_string(c.id) +
-                  ",\"common\":" + (c.common ? call_json(*c.common) : "null") +
-                  ",\"ranks\":" + calls_json(c.last) +
-                  ",\"behind\":" + list_json(c.behind, number) +
-                  ",\"absent\":" + list_json(c.absent, number) +
-                  ",\"mismatch\":" + (c.mismatch ? calls_json(c.mismatch->calls) : "null") + "}";
-         });
-  return out + ",\"verdict\":" +
-         list_json(r.verdict, [](const std::string& line) { return io::json_string(line); }) +
-         "}\n";
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("world_size", r.world_size);
+  json.member("missing", r.missing).key("ranks").begin_array();
+  for (const FlightRecord& f : r.records) {
+    json.new_line().begin_object().member("rank", f.rank).member("host", f.host);
+    json.member("pid", f.pid).member("backend", f.backend).member("written_us", f.written_us);
+    json.member("reason", f.reason).member("activity", f.activity).end_object();
+  }
+  json.end_array().key("communicators").begin_array();
+  for (const FlightCommunicator& c : r.communicators) add_communicator(json.new_line(), c);
+  json.end_array().member("verdict", r.verdict);
+  return json.end_object().text() + "\n";
 }
 
 }  // namespace tools

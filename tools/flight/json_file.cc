@@ -29,7 +29,7 @@ Json read_json_file(const std::string& path, std::int64_t most_bytes) {
     text.append(block, static_cast<std::size_t>(file.gcount()));
     if (static_cast<std::int64_t>(text.size()) > most_bytes)
       throw io::DataError(path + ": longer than " + std::to_string(most_bytes) +
-                          " bytes, which no such file is");
+                          " bytes, more than any such file has");
   }
   if (file.bad()) throw io::Error(path + ": cannot be read");
   try {
@@ -38,13 +38,13 @@ Json read_json_file(const std::string& path, std::int64_t most_bytes) {
     const std::string what =
         error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
     const std::size_t start = what.find("] ");
-    throw io::DataError(path + ": no sound JSON (" + std::to_string(text.size()) +
+    throw io::DataError(path + ": invalid JSON (" + std::to_string(text.size()) +
                         " bytes): " + (start == std::string::npos ? what : what.substr(start + 2)));
   }
 }
 
 const Json& member(const Json& object, const char* key, const std::string& where) {
-  if (!object.is_object()) throw io::DataError(where + ": is no JSON object");
+  if (!object.is_object()) throw io::DataError(where + ": not a JSON object");
   const auto found = object.find(key);
   if (found == object.end()) throw io::DataError(where + ": lacks \"" + key + "\"");
   return *found;

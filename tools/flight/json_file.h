@@ -1,5 +1,5 @@
-// Reading JSON that other runs of this program have written: bounded, checked, one clear line when
-// it is not what it should be.
+// Reading JSON that other runs of this program have written: bounded size, validated, a one-line
+// error when it is malformed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Small collective helpers of reports: texts of any length, and an order for talks in pairs.
+// Small collective helpers of reports: texts of any length, and a schedule of disjoint pairs
+// (round-robin tournament).
 #pragma once
 
 #include <string>

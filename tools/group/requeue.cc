@@ -58,10 +58,9 @@ int wait_for(pid_t child) {
 
 void check_requeue() {
   if (job().empty())
-    throw io::ConfigError(
-        "--requeue puts a SLURM job back in the queue, but SLURM_JOB_ID is not set: this is none");
+    throw io::ConfigError("--requeue needs a SLURM job, but SLURM_JOB_ID is not set");
   if (find_scontrol().empty())
-    throw io::ConfigError("--requeue runs scontrol, which is in no folder of PATH");
+    throw io::ConfigError("--requeue needs scontrol, which is not on the PATH");
 }
 
 void requeue_job() noexcept {
@@ -77,10 +76,10 @@ void requeue_job() noexcept {
       print_notice("cannot run " + program + ": " + std::strerror(error) + "; job " + name +
                    " was not requeued");
     else if (status == 0)
-      print_notice("job " + name + " is back in the queue");
+      print_notice("job " + name + " was requeued");
     else if (status == -1)
       print_notice("scontrol requeue " + name +
-                   " took longer than 30 s; whether the job was requeued is not known");
+                   " took longer than 30 s; it is not known whether the job was requeued");
     else
       print_notice(
           "scontrol requeue " + name + " ended with status " +

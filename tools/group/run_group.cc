@@ -1,4 +1,4 @@
-// Decides how ranks come to be, and joins them.
+// Decides how the ranks are started, and joins them into a group.
 #include "tools/group/run_group.h"
 
 #include <unistd.h>
@@ -98,9 +98,9 @@ int run_process(const backends::GroupOptions& options, const tools::RunConfig& c
   if (replicas == 1) return run_member(options, folder, body);
   if (options.world_size == 1) {
     if (config.backend != "auto" && config.backend != "inproc")
-      throw backends::ConfigurationError("--backend " + config.backend +
-                                         " joins processes, but the " + std::to_string(replicas) +
-                                         " devices are of one: leave it out");
+      throw backends::ConfigurationError(
+          "--backend " + config.backend + " connects processes, but the " +
+          std::to_string(replicas) + " devices are of one: leave it out");
     return run_inproc_ranks(
         replicas, options.timeout_ms,
         [&](std::unique_ptr<backends::Group> group) { return run_joined(*group, folder, body); });

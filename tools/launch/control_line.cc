@@ -69,8 +69,8 @@ void ControlLine::receive_setup() {
     }
     pollfd ready{fd_, POLLIN, 0};
     if (poll(&ready, 1, backends::milliseconds_left(deadline)) <= 0)
-      throw backends::PeerError("the launch that started this one has said nothing for 60 s");
-    if (!read_more()) throw backends::PeerError("the launch that started this one is gone");
+      throw backends::PeerError("the parent launcher has been silent for 60 s");
+    if (!read_more()) throw backends::PeerError("the parent launcher is gone");
   }
 }
 

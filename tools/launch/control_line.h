@@ -1,5 +1,4 @@
-// How one launch commands those that it has started on other hosts: records on their standard
-// input.
+// How the parent launcher controls the launchers on other hosts: records on their standard input.
 #pragma once
 
 #include <optional>

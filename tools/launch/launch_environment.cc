@@ -1,4 +1,4 @@
-// What a worker finds in its environment.
+// The environment of a worker.
 #include <unistd.h>
 
 #include <algorithm>

@@ -18,8 +18,7 @@ namespace {
 
 constexpr const char* kExamples =
     "COMMAND is a command of this program (train ...) or any other program. Options may also be "
-    "ENGINE_NAME or PET_NAME in the\n"
-    "environment, and be spelt with _.\n"
+    "set as ENGINE_NAME or PET_NAME in the\nenvironment, and be spelled with _.\n"
     "Examples:\n"
     "  engine launch --nproc-per-node 2 train --model convnet --dataset glyphs --save-dir run\n"
     "  engine launch --nproc-per-node 4 --max-restarts 3 train --model mlp --dataset mnist "
@@ -47,45 +46,45 @@ struct TextOption {
 constexpr TextOption kTextOptions[] = {
     {"nnodes", "--nnodes", "N", "job", "nodes of the job [1]"},
     {"nproc-per-node", "--nproc-per-node", "N|gpu|cpu|auto", "job",
-     "workers on each node; gpu, cpu: one for each visible GPU or core; auto: gpu if there is one, "
+     "workers per node; gpu, cpu: one per visible GPU or core; auto: gpu if there is one, "
      "else cpu [1]"},
     {"node-rank", "--node-rank", "R", "job", "number of this node, from 0"},
     {"max-restarts", "--max-restarts", "K", "job",
-     "start all workers again after a failure, at most so often [0]"},
+     "restart all workers after a failure, at most K times [0]"},
     {"hosts", "--hosts", "A,B", "job",
-     "start a launch on each of these hosts by ssh, in this order of node ranks"},
+     "start the launcher on each of these hosts over ssh; node ranks follow this order"},
     {"hostfile", "--hostfile", "FILE", "job",
-     "the same from a file: one host a line, as 'name' or 'name slots=N'"},
-    {"master-addr", "--master-addr", "A", "meeting", "host of rank 0 [127.0.0.1 with one node]"},
-    {"master-port", "--master-port", "P", "meeting",
-     "its port; 0: any free one [0 with one node, else 29500]"},
-    {"rdzv-id", "--rdzv-id", "ID", "meeting", "name of the job, equal on all nodes"},
-    {"rdzv-endpoint", "--rdzv-endpoint", "H:P|file:///P", "meeting",
-     "where the ranks meet, as host and port or as a shared file"},
-    {"rdzv-backend", "--rdzv-backend", "static|engine", "meeting",
-     "both are this program's own meeting, with given node ranks"},
+     "the same from a file: one host per line, as 'name' or 'name slots=N'"},
+    {"master-addr", "--master-addr", "A", "rendezvous", "host of rank 0 [127.0.0.1 with one node]"},
+    {"master-port", "--master-port", "P", "rendezvous",
+     "port of rank 0; 0: any free one [0 with one node, else 29500]"},
+    {"rdzv-id", "--rdzv-id", "ID", "rendezvous", "name of the job, the same on all nodes"},
+    {"rdzv-endpoint", "--rdzv-endpoint", "H:P|file:///P", "rendezvous",
+     "rendezvous address: host and port, or a shared file"},
+    {"rdzv-backend", "--rdzv-backend", "static|engine", "rendezvous",
+     "both select this program's own rendezvous, with given node ranks"},
     {"redirects", "-r,--redirects", "S", "output",
-     "streams that go to files only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:1,1:3"},
-    {"tee", "-t,--tee", "S", "output", "streams that go to files and are shown"},
+     "streams written to files only: 0 none, 1 stdout, 2 stderr, 3 both, or 0:1,1:3"},
+    {"tee", "-t,--tee", "S", "output", "streams written to files and shown"},
     {"log-dir", "--log-dir", "DIR", "output",
      "files DIR/ID/ATTEMPT/RANK/{stdout,stderr,error.json} [launch-logs]; alone: -t 3"},
     {"local-ranks-filter", "--local-ranks-filter", "LIST", "output",
      "show only these local ranks: 0,2-3"},
     {"monitor-interval", "--monitor-interval", "S", "output",
-     "seconds between looks at the workers; ends are seen at once [0.1]"},
+     "accepted for torchrun's sake: exits are noticed immediately [0.1]"},
     {"directory", "--directory", "DIR", "", ""},  // hidden: from a launch to those on other hosts
 };
 
 // Options of torchrun that mean nothing here, and what to do instead.
 constexpr std::pair<const char*, const char*> kForeignOptions[] = {
-    {"-m", "write the program out: python -m MODULE"},
-    {"--module", "write the program out: python -m MODULE"},
-    {"--run-path", "write the program out: python SCRIPT"},
-    {"--role", "all workers are alike"},
-    {"--rdzv-conf", "the command's own --rdzv-timeout and --timeout say how long to wait"},
-    {"--start-method", "workers are always programs of their own"},
-    {"--local-addr", "give --master-addr, or --iface to the command"},
-    {"--event-log-handler", "events are lines on stderr"},
+    {"-m", "write the command in full: python -m MODULE"},
+    {"--module", "write the command in full: python -m MODULE"},
+    {"--run-path", "write the command in full: python SCRIPT"},
+    {"--role", "all workers have the same role"},
+    {"--rdzv-conf", "use the command's own --rdzv-timeout and --timeout"},
+    {"--start-method", "workers are always separate processes"},
+    {"--local-addr", "use --master-addr, or the command's --iface"},
+    {"--event-log-handler", "events are printed on stderr"},
     {"--numa-binding", "workers are not bound to cores"},
 };
 
@@ -123,15 +122,16 @@ void add_options(CLI::App& app, RawOptions& raw) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option_function<std::string>(
          "--env", [&raw](const std::string& value) { raw.environment.push_back(value); },
-         "a variable for the workers; may be repeated")
+         "environment variable for the workers; may be repeated")
       ->type_name("K=V")
       ->group("job")
       ->trigger_on_parse();
-  app.add_flag("--standalone", raw.standalone, "one node and any free port")->group("meeting");
-  app.add_flag("--dry-run", raw.dry_run, "print rank,node,device,threads,address and start nothing")
+  app.add_flag("--standalone", raw.standalone, "one node and any free port")->group("rendezvous");
+  app.add_flag("--dry-run", raw.dry_run,
+               "print rank,node,device,threads,address without starting anything")
       ->group("job");
   app.add_flag("--no-kill-orphans", raw.no_kill_orphans,
-               "let workers and what they have started outlive the launcher")
+               "let workers and their child processes outlive the launcher")
       ->group("job");
   app.add_flag("--controlled-by-stdin", raw.controlled, "")->group("");
   app.add_flag("--no-python,--use-env", raw.ignored, "")->group("");  // what always holds here
@@ -196,12 +196,12 @@ void check_meeting(const LaunchOptions& o, bool several) {
   if (o.standalone &&
       (o.nnodes != 1 || several || o.node_rank.value_or(0) != 0 || !o.rdzv_endpoint.empty()))
     throw UsageError(
-        "--standalone is one node that meets nobody: drop it, or --nnodes, --node-rank, --hosts "
+        "--standalone is for a single node: drop it, or --nnodes, --node-rank, --hosts "
         "and --rdzv-endpoint");
   if (!o.rdzv_endpoint.empty() && (!o.master_addr.empty() || o.master_port))
     throw UsageError(
-        "--rdzv-endpoint and --master-addr or --master-port both say where to meet: give one of "
-        "them");
+        "--rdzv-endpoint and --master-addr or --master-port both set the rendezvous address: give "
+        "one of them");
   if (several && (o.node_rank || o.controlled))
     throw UsageError("--hosts gives the node ranks itself: drop --node-rank");
 }
@@ -254,8 +254,8 @@ void fill(LaunchOptions& o, const RawOptions& raw,
 
 std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments) {
   CLI::App app(
-      "engine launch [OPTIONS] [--] COMMAND ...: starts the ranks of a job, watches them and ends "
-      "them together.",
+      "engine launch [OPTIONS] [--] COMMAND ...: starts the ranks of a job, supervises them and "
+      "ends them together.",
       "engine launch");
   app.footer(kExamples);
   RawOptions raw;
@@ -284,7 +284,7 @@ std::vector<std::string> read_host_file(const std::string& path, std::string& sl
   std::ifstream file(path);
   if (!file)
     throw io::MissingFileError("--hostfile " + path +
-                               ": cannot be read; expected a file with one host a line");
+                               ": cannot be read; expected a file with one host per line");
   std::vector<std::string> hosts;
   int number = 0;
   for (std::string line; std::getline(file, line);) {

@@ -1,4 +1,4 @@
-// What the user said to `engine launch`.
+// The parsed options of `engine launch`.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// From options to numbers: how many workers, who is which rank, where they meet, and what each
-// finds in its environment.
+// From options to a plan: number of workers, their ranks, the rendezvous address, and each worker's
+// environment.
 #pragma once
 
 #include <string>

@@ -115,7 +115,7 @@ int LocalNode::run(EventSource* control) {
     if (attempt_ > 0)
       tries = " (after " + std::to_string(attempt_) + (attempt_ == 1 ? " restart)" : " restarts)");
     if (attempt_ < plan_.max_restarts && outcome.stop_signal == 0)
-      tries += " (not restarted: that cannot mend it)";
+      tries += " (not restarted: a restart cannot fix it)";
     std::fprintf(stderr, "engine: error: %s%s\n", failure_line(*failure_).c_str(), tries.c_str());
     return code;
   }

@@ -1,5 +1,5 @@
-// The workers of this node: started, watched, and started again after a failure that a restart may
-// mend.
+// The workers of this node: started, supervised, and restarted after a failure that a restart may
+// fix.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// ssh, quoting, and the watch over the launches on other hosts.
+// ssh, quoting, and supervision of the launchers on other hosts.
 #include "tools/launch/remote_nodes.h"
 
 #include <fcntl.h>
@@ -138,9 +138,9 @@ void check_hosts(const LaunchOptions& options, const LaunchPlan& plan) {
       throw UsageError("--hosts: '" + host +
                        "' is named twice; give --nproc-per-node for several workers on it");
     if (is_loopback(plan.master_addr) && !is_loopback(without_user(host)))
-      throw io::ConfigError(
-          "the ranks would meet at " + plan.master_addr + ", which " + host +
-          " takes for itself: name the first host as the others know it, or give --master-addr");
+      throw io::ConfigError("the ranks would meet at " + plan.master_addr + ", which " + host +
+                            " resolves to itself: use a name of the first host that the others can "
+                            "reach, or --master-addr");
   }
 }
 

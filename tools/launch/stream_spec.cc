@@ -1,4 +1,4 @@
-// Parsers that say what they expected.
+// Parsers whose errors say what was expected.
 #include "tools/launch/stream_spec.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The small languages of the launcher's options: streams by rank, lists of ranks, node counts.
+// Parsers of the launcher's option values: streams by rank, lists of ranks, node counts.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "io/base/io_error.h"
 
 namespace tools {
@@ -58,7 +58,7 @@ DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environ
     throw io::ConfigError(
         "--device " + request.device + ": " + std::to_string(request.local_world) +
         " ranks are on this host, but " + visible_text(visible) +
-        "; start fewer ranks, let the scheduler show each its own, or give --device cpu");
+        "; start fewer ranks, have the scheduler assign each its own, or give --device cpu");
   std::string reason = ranks + ", " + devices_text(visible.count) + " visible";
   if (request.local_world > visible.count) reason += ", shared";
   if (request.local_world == 1 && visible.count > 1)
@@ -126,25 +126,19 @@ DeviceChoice choose_device(const DeviceRequest& request, const backends::Environ
   return {{}, "auto: " + why};
 }
 
-DeviceChoice choose_device(const tools::RunConfig& config, const backends::Group& group) {
-  DeviceRequest request{.device = config.device, .devices = config.devices, .amp = config.amp};
-  if (config.dtype == "f64") request.cpu_only = "--dtype f64";
-  if (config.canonical) request.cpu_only = "--reduction-order canonical";
-  if (!config.compress.empty() && config.compress != "none")
-    request.cpu_only = "--compress " + config.compress;
-
+DeviceChoice choose_device(DeviceRequest request, const backends::Group& group) {
   const auto& peers = group.peers();
   const int rank = group.rank();
-  request.local_world = 0;
+  request.local_rank = request.local_world = 0;
   for (const backends::PeerInfo& peer : peers) {
     if (peer.host_id != peers.at(static_cast<std::size_t>(rank)).host_id) continue;
     ++request.local_world;
     if (peer.rank < rank) ++request.local_rank;
   }
-  if (!config.devices.empty()) request.replica = rank % static_cast<int>(config.devices.size());
-  return choose_device(
-      request, backends::process_environment(),
-      config.device == "auto" && config.devices.empty() ? visible_to_auto : visible_devices);
+  if (!request.devices.empty()) request.replica = rank % static_cast<int>(request.devices.size());
+  const bool automatic = request.device == "auto" && request.devices.empty();
+  return choose_device(request, backends::process_environment(),
+                       automatic ? visible_to_auto : visible_devices);
 }
 
 void check_devices_apart(const DeviceChoice& choice, const backends::Group& group,
@@ -188,7 +182,7 @@ Device place_array(const io::DeviceMap& map, const std::string& saved, Device ow
                                         : devices_text(visible) + (visible == 1 ? " is" : " are")) +
                           " visible, and this rank computes on " + own_name);
   throw io::ConfigError(start + "this rank computes on " + own_name +
-                        " and fills no other device (auto: its own)");
+                        " and can load arrays onto no other device (auto: its own)");
 }
 
 std::vector<std::string> gpu_lines() {

@@ -1,4 +1,4 @@
-// Which device a rank computes on, and why; decided before anything is put on a device.
+// Which device a rank computes on, and why; decided before anything is allocated on a device.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,6 @@
 #include "backends/identity/identity.h"
 #include "engine/core/device.h"
 #include "io/checkpoint/device_map.h"
-#include "tools/options/run_config.h"
 
 namespace tools {
 
@@ -42,7 +41,8 @@ struct DeviceChoice {
 // CUDA device. Asks `visible` only where it matters.
 DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
                            const std::function<VisibleDevices()>& visible);
-DeviceChoice choose_device(const tools::RunConfig& config, const backends::Group& group);
+// The same for this rank of the group, whose places `request` leaves open.
+DeviceChoice choose_device(DeviceRequest request, const backends::Group& group);
 
 // Collective over the group: throws io::ConfigError on every rank where two of them, on one host,
 // chose the same CUDA device, unless ENGINE_ALLOW_SHARED_GPU=1 is set on rank 0.

@@ -1,4 +1,4 @@
-// What this host is, for reports: a measurement means little without it.
+// Description of this host for reports: CPU, cores, load, build.
 #pragma once
 
 #include <string>

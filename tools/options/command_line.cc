@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <string_view>
 
 #include "io/base/nearest.h"
 #include "tools/report/exit_codes.h"
@@ -71,12 +72,13 @@ void add_table_options(CLI::App& app, tools::ConfigValues& values,
     const std::string flag = std::string("--") + spec.name;
     CLI::Option* option = nullptr;
     if (spec.type == tools::OptionSpec::Type::kFlag) {
+      const bool on = std::string_view(spec.default_value) == "true";
       option = app.add_flag_callback(
           flag,
           [&values, spec, flag] {
             values[spec.name] = {"true", flag};
           },
-          spec.help);
+          spec.help + (on ? " [default: on; --no-" + std::string(spec.name) + ": off]" : ""));
       app.add_flag_callback("--no-" + std::string(spec.name),
                             [&values, spec] {
                               values[spec.name] = {"false", "--no-" + std::string(spec.name)};

@@ -85,6 +85,11 @@ class ConfigFile {
   const toml::node* include_ = nullptr;  // in table_
 };
 
+// [optimizer] was spelled [optimiser] at first; files and checkpoints that have it remain readable.
+std::string current_group_name(const std::string& name) {
+  return name == "optimiser" ? "optimizer" : name;
+}
+
 bool is_group(std::string_view name) {
   return std::any_of(train_options().begin(), train_options().end(),
                      [&](const OptionSpec& o) { return name == o.group; });
@@ -130,8 +135,8 @@ void ConfigFile::take_table(const toml::table& table, const std::string& group) 
     const std::string key(toml_key.str());
     if (group.empty() && key == "include") {
       include_ = &node;
-    } else if (group.empty() && node.is_table() && is_group(key)) {
-      take_table(*node.as_table(), key);
+    } else if (group.empty() && node.is_table() && is_group(current_group_name(key))) {
+      take_table(*node.as_table(), current_group_name(key));
     } else {
       take_option(key, node, group);
     }

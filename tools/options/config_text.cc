@@ -1,8 +1,7 @@
 // Resolved values as TOML and as a digest.
-#include <xxhash.h>
-
 #include <cstdio>
 
+#include "io/base/digest.h"
 #include "tools/options/run_config.h"
 
 namespace tools {
@@ -66,7 +65,7 @@ std::string config_digest(const ConfigValues& values) {
   }
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits(text.data(), text.size())));
+                static_cast<unsigned long long>(base::short_digest_of(text)));
   return digits;
 }
 

@@ -5,6 +5,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/text_format.h"
+#include "tools/options/optimizer_options.h"
 
 namespace tools {
 namespace {
@@ -21,7 +22,7 @@ constexpr Exclusion kExclusions[] = {{"epochs", "steps"},
                                      {"spawn", "world-size"},
                                      {"spawn", "local-rank"}};
 
-// `option` means something only when `other` has one of the choices; "*" is any text.
+// `option` means something only when `other` is, or lists, one of the choices; "*" is any text.
 struct Dependence {
   const char *option, *other, *choices;
 };
@@ -49,11 +50,6 @@ constexpr Dependence kDependences[] = {
     {"reduction-order", "sync", "grad"},
     {"reduction-shards", "reduction-order", "canonical"},
     {"on-desync", "verify-every", "*"},
-    {"momentum", "optimizer", "sgd"},
-    {"nesterov", "optimizer", "sgd"},
-    {"adam-beta1", "optimizer", "adamw"},
-    {"adam-beta2", "optimizer", "adamw"},
-    {"adam-eps", "optimizer", "adamw"},
     {"lr-step-epochs", "lr-schedule", "step"},
     {"lr-gamma", "lr-schedule", "step"},
     {"lr-min", "lr-schedule", "cosine"},
@@ -66,8 +62,8 @@ constexpr Dependence kDependences[] = {
     {"label-column", "dataset", "csv"},
     {"csv-header", "dataset", "csv"},
     {"test-share", "dataset", "csv"},
-    {"crop-padding", "augment", "*"},
-    {"cutout-size", "augment", "*"},
+    {"crop-padding", "augment", "crop"},
+    {"cutout-size", "augment", "cutout"},
     {"synthetic-shape", "dataset", "synthetic"},
     {"synthetic-size", "dataset", "synthetic"},
     {"synthetic-classes", "dataset", "synthetic"},
@@ -101,22 +97,29 @@ void apply_exclusion(const Exclusion& rule, ConfigValues& values) {
   unset(strength < other_strength ? one : other);
 }
 
+bool is_met(const Dependence& rule, const ConfigValue& other) {
+  if (std::string_view(rule.choices) == "*") return !other.value.empty();
+  const std::vector<std::string> choices = split_text(rule.choices, '|'),
+                                 parts = split_text(other.value, ',');
+  return std::ranges::find_first_of(parts, choices) != parts.end();
+}
+
+// What asks for nothing needs nothing: no value, what nobody gave, and switches and choices that
+// are off.
+bool asks_for_nothing(const ConfigValue& option) {
+  return option.value.empty() || option.value == "false" || option.value == "none" ||
+         precedence_of(option) == Precedence::kDefault;
+}
+
 void apply_dependence(const Dependence& rule, ConfigValues& values) {
   ConfigValue& option = values.find(rule.option)->second;
   const ConfigValue& other = values.find(rule.other)->second;
-  const std::vector<std::string> choices = split_text(rule.choices, '|');
-  const bool any = std::string_view(rule.choices) == "*";
-  if (any ? !other.value.empty()
-          : std::find(choices.begin(), choices.end(), other.value) != choices.end())
-    return;
-  const OptionSpec& spec = *find_option(rule.option);
-  const bool idle =
-      option.value.empty() || option.value == canonical_text(spec, spec.default_value);
-  if (!idle && precedence_of(option) >= precedence_of(other)) {
-    const std::string needed =
-        std::string("--") + rule.other + (any ? "" : " " + std::string(rule.choices));
-    throw io::ConfigError(shown(rule.option, option) + " and needs " + needed + ", but " +
-                          (other.value.empty() ? "that is not given" : shown(rule.other, other)));
+  if (is_met(rule, other)) return;
+  if (!asks_for_nothing(option) && precedence_of(option) >= precedence_of(other)) {
+    const std::string choices =
+        std::string_view(rule.choices) == "*" ? "" : " " + std::string(rule.choices);
+    const std::string found = other.value.empty() ? "" : "; " + shown(rule.other, other);
+    demand(rule.option, option, std::string("--") + rule.other + choices + found);
   }
   unset(option);
 }
@@ -154,10 +157,21 @@ void apply_option_rules(ConfigValues& values) {
   apply_device_rule("gpu-devices", values);
   apply_device_rule("devices", values);
   for (const Dependence& rule : kDependences) apply_dependence(rule, values);
+  for (const OptimizerOwner& owner : optimizer_option_owners())
+    apply_dependence({owner.option, "optimizer", owner.optimizer}, values);
 }
 
 void refuse_value(const std::string& name, const ConfigValue& value, const std::string& expected) {
   throw io::ConfigError(shown(name, value) + "; expected " + expected);
+}
+
+void demand(const std::string& name, const ConfigValue& value, const std::string& requirement) {
+  const OptionSpec::Type type = find_option(name)->type;
+  const bool named = type == OptionSpec::Type::kChoice || type == OptionSpec::Type::kString;
+  const std::string option = "--" + name,
+                    source = value.source == option ? "" : " (from " + value.source + ")";
+  throw io::ConfigError(option + (named ? " " + value.value : "") + source + " requires " +
+                        requirement);
 }
 
 std::int64_t ValueReader::integer(const char* name, std::int64_t low, std::int64_t high,

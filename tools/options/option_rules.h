@@ -1,4 +1,4 @@
-// Which options exclude or need each other, and checked access to single values.
+// Which options exclude or require each other, and validated access to single values.
 #pragma once
 
 #include <limits>
@@ -16,6 +16,10 @@ void apply_option_rules(ConfigValues& values);
 // Throws ConfigError: "--lr is '-1' (from ENGINE_LR); expected a number above 0".
 [[noreturn]] void refuse_value(const std::string& name, const ConfigValue& value,
                                const std::string& expected);
+// Throws ConfigError: "--crop-padding requires --augment crop", "--resume auto (from run.toml:3)
+// requires --save-dir".
+[[noreturn]] void demand(const std::string& name, const ConfigValue& value,
+                         const std::string& requirement);
 
 // Typed reading with ranges; each throws as refuse_value. An unset option gives `unset`.
 // REQUIRES: `values` outlives the reader and has a canonical entry for every option.
@@ -36,6 +40,10 @@ class ValueReader {
   double positive(const char* name, double high, double unset) const;
   [[noreturn]] void refuse(const char* name, const std::string& expected) const {
     refuse_value(name, values_.find(name)->second, expected);
+  }
+  // As the function above.
+  [[noreturn]] void demand(const char* name, const std::string& requirement) const {
+    io::demand(name, values_.find(name)->second, requirement);
   }
 
  private:

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tools/options/optimizer_options.h"
+
 namespace tools {
 namespace {
 
@@ -13,100 +15,106 @@ using enum OptionSpec::Agreement;
 constexpr OptionSpec kTrainOptions[] = {
     {"model", kString, "", "NAME", "run",
      "mlp, convnet, resnet18, resnet34, resnet50, resnet101, resnet152, resnet18-cifar, "
-     "resnet50-cifar, resnet20-cifar, "
-     "resnet56-cifar, pyramidnet110, mingpt, gpt-nano, gpt-mini, gpt2, or a layer list FILE.toml",
+     "resnet50-cifar, resnet20-cifar, resnet56-cifar, pyramidnet110, mingpt, gpt-nano, gpt-mini, "
+     "gpt2, or a layer list FILE.toml",
      kEqual},
     {"dropout", kReal, "0", "P", "run",
-     "mingpt: dropout of embeddings, attention and branches (minGPT's own: 0.1)", kEqual},
+     "text models: dropout of embeddings, attention and residual branches (minGPT uses 0.1)",
+     kEqual},
     {"dataset", kChoice, "",
      "mnist|fashion-mnist|cifar10|text|tinyshakespeare|tokens|csv|images|glyphs|synthetic", "run",
-     "what to train on", kEqual},
+     "data set to train on", kEqual},
     {"data-dir", kString, "", "DIR", "run", "folder with the data set's files (default: data/NAME)",
      kFree},
     {"stage", kString, "", "DIR", "run",
-     "copy the data set here first, once for each host, and read the copies", kFree},
+     "copy the data set to this folder once per host and read the copy, e.g. a local disk", kFree},
     {"epochs", kInteger, "1", "N", "run", "passes over the training samples", kEqual},
     {"steps", kInteger, "", "N", "run", "stop after N steps, instead of --epochs", kEqual},
     {"limit", kInteger, "0", "N", "run", "use only the first N training samples (0: all)", kEqual},
-    {"context", kInteger, "64", "N", "run", "text, tokens: the length of a sample", kEqual},
+    {"context", kInteger, "64", "N", "run", "text, tokens: sequence length of a sample", kEqual},
     {"text-stride", kInteger, "0", "N", "run",
-     "text, tokens: from one training sample to the next (0: the context)", kEqual},
+     "text, tokens: distance between the starts of training samples (0: the context)", kEqual},
     {"vocabulary-size", kInteger, "0", "N", "run",
      "tokens: number of token ids (0: the highest one + 1)", kEqual},
     {"image-size", kInteger, "224", "N", "run",
-     "images: side of the squares that they are scaled and cut to", kEqual},
+     "images: side in pixels to which images are scaled and cropped", kEqual},
     {"image-cache-mb", kInteger, "1024", "MB", "run",
-     "images: kept in memory if a part of the set needs no more than this", kFree},
+     "images: cache decoded images if the training (or test) set fits into this size", kFree},
     {"annotations", kString, "", "FILE.csv", "run",
      "csv: the file (default: the only *.csv in --data-dir)", kFree},
     {"label-column", kString, "", "NAME", "run",
-     "csv: the column of classes, or its number from 1 (default: the last)", kEqual},
-    {"csv-header", kChoice, "auto", "auto|yes|no", "run", "csv: whether the first row has names",
+     "csv: label column, by name or number from 1 (default: the last)", kEqual},
+    {"csv-header", kChoice, "auto", "auto|yes|no", "run",
+     "csv: whether the first row holds column names", kEqual},
+    {"test-share", kReal, "0.2", "F", "run", "csv: fraction of each class's rows used for testing",
      kEqual},
-    {"test-share", kReal, "0.2", "F", "run",
-     "csv: the share of each class's rows that is for testing", kEqual},
     {"synthetic-shape", kString, "28x28x1", "HxWxC", "run",
      "sample shape of the synthetic data set", kEqual},
-    {"synthetic-size", kInteger, "10000", "N", "run", "samples of the synthetic data set", kEqual},
-    {"synthetic-classes", kInteger, "10", "N", "run", "classes of the synthetic data set", kEqual},
+    {"synthetic-size", kInteger, "10000", "N", "run", "number of samples in the synthetic data set",
+     kEqual},
+    {"synthetic-classes", kInteger, "10", "N", "run", "number of classes in the synthetic data set",
+     kEqual},
 
     {"device", kString, "auto", "auto|cpu|cuda|cuda:N", "compute",
-     "where to compute; cuda: the device of this rank's number on its host; auto: cuda where there "
-     "is one, else cpu",
+     "where to compute; cuda: the GPU with this process's local rank as index; auto: cuda if there "
+     "is a GPU, else cpu",
      kFree},
     {"gpu-devices", kDevices, "", "LIST", "compute",
-     "CUDA devices of this process, a replica on each: '0 1', '0,1', '0-3' or none (default: one)",
+     "CUDA devices of this process, one replica on each: '0 1', '0,1', '0-3' or none (default: "
+     "one)",
      kFree},
     {"devices", kString, "", "LIST", "compute",
-     "replicas in this process, a thread each: cpu:0,cpu:1 (default: one)", kEqual},
+     "replicas in this process, one thread each: cpu:0,cpu:1 (default: one)", kEqual},
     {"threads", kInteger, "0", "N", "compute",
-     "threads of each rank (0: the allowed cores, shared among the ranks of the host)", kFree},
+     "threads per rank (0: the allowed cores, divided among the ranks of the host)", kFree},
     {"dtype", kChoice, "f32", "f32|f64", "compute",
-     "number type; f64 is for comparisons and gradient checks", kEqual},
+     "floating-point type; f64 is for comparisons and gradient checks", kEqual},
     {"amp", kChoice, "off", "off|tf32|bf16|O1|O2", "compute",
      "lower precision on a CUDA device. tf32: products in TF32; O1: products in f16; bf16, O2: "
-     "activations and weights stored in "
-     "bf16, f16 (updates are f32)",
+     "activations and weights stored as bf16, f16 (master weights stay f32)",
      kEqual},
     {"loss-scale", kString, "", "dynamic|S", "compute",
-     "multiply losses by S, or by what gradients allow, and updates by the inverse (default: "
-     "dynamic for O1 and O2)",
+     "multiply the loss by S and divide the update by it; dynamic: adjust S to avoid overflow "
+     "(default: dynamic for O1 and O2)",
      kEqual},
     {"cuda-graph", kChoice, "auto", "auto|off", "compute",
-     "start a step's kernels as one captured graph, where possible", kFree},
+     "auto: launch a training step as one captured CUDA graph if possible", kFree},
     {"sync-bn", kFlag, "false", "", "compute",
-     "BatchNorm over the samples of all ranks, not each rank's own", kEqual},
+     "compute BatchNorm statistics over the samples of all ranks, not per rank", kEqual},
     {"deterministic", kFlag, "false", "", "compute",
      "same bits for any --threads, not only from run to run", kEqual},
     {"buffers", kChoice, "local", "local|rank0|average", "compute",
-     "BatchNorm statistics in averaging and saving", kEqual},
+     "BatchNorm running statistics at epoch ends and in snapshots: each rank's own, rank 0's, or "
+     "averaged",
+     kEqual},
 
     {"backend", kString, "auto", "NAME", "group",
-     "what carries the averaging: auto, a backend that `engine env` lists, checked:A,B or a "
-     "plug-in's path",
+     "communication: auto, a backend listed by `engine env`, checked:A,B or a plug-in's path",
      kEqual},
     {"local-stage", kChoice, "auto", "auto|shm|off", "group",
-     "shared memory among ranks of one host first (auto: where --backend is auto)", kEqual},
+     "reduce over shared memory among the ranks of a host first (auto: if --backend is auto)",
+     kEqual},
     {"streams", kInteger, "1", "N", "group",
-     "connections between two ranks, where the backend stripes", kEqual},
+     "connections between two ranks, for backends that stripe", kEqual},
     {"init-method", kString, "env://", "URL", "group",
-     "where ranks meet: env://, tcp://HOST:PORT or file:///PATH", kFree},
+     "rendezvous: env://, tcp://HOST:PORT or file:///PATH", kFree},
     {"iface", kString, "", "IF", "group",
      "network interface (default: the one that routes to rank 0)", kFree},
     {"port-rule", kChoice, "auto", "auto|idr|jobid|fixed", "group",
      "env:// without MASTER_PORT: how the port is chosen", kFree},
-    {"job-id", kString, "", "ID", "group", "keeps jobs that share a host apart", kFree},
-    {"rank", kInteger, "", "R", "group", "this process's number, from 0", kFree},
+    {"job-id", kString, "", "ID", "group", "name that keeps jobs sharing a host apart", kFree},
+    {"rank", kInteger, "", "R", "group", "this process's rank, from 0", kFree},
     {"world-size", kInteger, "", "W", "group", "number of ranks", kFree},
-    {"local-rank", kInteger, "", "L", "group", "this process's number on its host", kFree},
+    {"local-rank", kInteger, "", "L", "group", "this process's index on its host", kFree},
     {"spawn", kInteger, "0", "N", "group", "start N ranks on this host", kFree},
-    {"rdzv-timeout", kReal, "300", "S", "group", "seconds to wait for all ranks", kFree},
+    {"rdzv-timeout", kReal, "300", "S", "group", "seconds to wait until all ranks have joined",
+     kFree},
     {"timeout", kReal, "600", "S", "group", "seconds that a collective may take", kFree},
-    {"heartbeat", kReal, "1", "S", "group", "seconds between signs of life", kFree},
+    {"heartbeat", kReal, "1", "S", "group", "seconds between heartbeats", kFree},
 
     {"sync", kChoice, "grad", "grad|params|post-local|slowmo|diloco|none", "sync",
-     "what is averaged: gradients every step, parameters every K (also with an outer optimizer), "
-     "nothing",
+     "what is averaged: gradients every step, parameters every K steps (post-local, slowmo and "
+     "diloco are variants), or nothing",
      kEqual},
     {"sync-every", kInteger, "1", "K", "sync", "steps between two averagings of parameters",
      kEqual},
@@ -114,15 +122,15 @@ constexpr OptionSpec kTrainOptions[] = {
      "average every step during the first W steps: parameters with --sync params, else gradients",
      kEqual},
     {"sync-schedule", kString, "", "S:K,S:K,...", "sync",
-     "from step S on average every K steps, instead of --sync-every and --sync-warmup", kEqual},
+     "from step S on average every K steps; replaces --sync-every and --sync-warmup", kEqual},
     {"sync-island", kChoice, "rank", "rank|host", "sync",
-     "host: the ranks of a host average gradients every step, and parameters with other hosts "
-     "every K",
+     "host: the ranks of a host average gradients every step, and hosts average parameters every K "
+     "steps",
      kEqual},
     {"average-state", kChoice, "none", "none|momentum|all", "sync",
-     "optimizer state averaged along with the parameters", kEqual},
+     "optimizer state to average along with the parameters", kEqual},
     {"average-buffers", kFlag, "false", "", "sync",
-     "BatchNorm statistics averaged along with the parameters", kEqual},
+     "average BatchNorm running statistics along with the parameters", kEqual},
     {"outer-lr", kReal, "0.7", "F", "sync", "learning rate of diloco's outer optimizer", kEqual},
     {"outer-momentum", kReal, "0.9", "F", "sync", "momentum of diloco's outer optimizer", kEqual},
     {"outer-nesterov", kFlag, "true", "", "sync", "Nesterov momentum for diloco's outer optimizer",
@@ -131,119 +139,124 @@ constexpr OptionSpec kTrainOptions[] = {
     {"slowmo-beta", kReal, "0.5", "F", "sync", "slow momentum of slowmo", kEqual},
     {"compress", kChoice, "none", "none|bf16|topk|powersgd", "sync",
      "compress gradients, with error feedback", kEqual},
-    {"topk-ratio", kReal, "0.01", "F", "sync", "share of the elements that topk sends", kEqual},
-    {"powersgd-rank", kInteger, "4", "R", "sync", "columns of powersgd's factors", kEqual},
+    {"topk-ratio", kReal, "0.01", "F", "sync", "topk: fraction of the gradient's elements to send",
+     kEqual},
+    {"powersgd-rank", kInteger, "4", "R", "sync", "powersgd: rank of the factors", kEqual},
     {"bucket-cap-mb", kReal, "25", "MB", "sync", "size of a gradient bucket", kEqual},
     {"delay-allreduce", kFlag, "false", "", "sync",
      "average after the whole backward pass, not during it", kEqual},
     {"reduction", kChoice, "mean", "mean|sum", "sync",
-     "gradients of the mean or of the sum of the losses of a step's samples", kEqual},
+     "differentiate the mean or the sum of the losses of a step's samples", kEqual},
     {"reduction-order", kChoice, "fast", "fast|canonical", "sync",
-     "canonical: the same bits for any number of ranks, on every backend and with any --threads",
-     kEqual},
+     "canonical: same bits for any number of ranks, any backend and any --threads", kEqual},
     {"reduction-shards", kInteger, "8", "S", "sync",
-     "parts that canonical cuts a batch into: a power of two", kEqual},
+     "canonical: number of shards of a batch, a power of two", kEqual},
     {"verify-every", kInteger, "", "K", "sync",
      "compare all replicas' tensors every K steps (default: never)", kEqual},
     {"on-desync", kChoice, "abort", "abort|warn|repair", "sync",
-     "replicas differ: end with exit 76, go on, or give the minority the majority's tensors",
+     "if replicas differ: exit with 76, warn and continue, or overwrite the minority with the "
+     "majority's tensors",
      kEqual},
 
-    {"batch-size", kInteger, "128", "B", "batch", "samples of a step, over all ranks", kEqual},
+    {"batch-size", kInteger, "128", "B", "batch", "global batch: samples per step over all ranks",
+     kEqual},
     {"batch-size-per-device", kInteger, "", "B", "batch",
-     "samples that a device computes at once, instead of --batch-size", kEqual},
+     "samples per device and micro-batch; replaces --batch-size", kEqual},
     {"grad-accum", kInteger, "1", "K", "batch",
-     "micro-batches of each device whose gradients make one step", kEqual},
+     "micro-batches per device and step whose gradients are accumulated", kEqual},
     {"uneven", kChoice, "join", "join|drop|pad", "batch",
-     "samples that do not share out: join: each once; drop: no incomplete step; pad: repeat some",
+     "if samples don't divide evenly: join = use each once; drop = skip the incomplete step; pad = "
+     "repeat some",
      kEqual},
     {"shard", kChoice, "contiguous", "contiguous|strided|file", "batch",
-     "a rank's samples: a slice of each step, every W-th of it, or always the same part of the "
-     "data set",
+     "a rank's samples: a contiguous slice of each step, every W-th sample of it, or the same part "
+     "of the data set all the time",
      kEqual},
     {"normalize", kChoice, "auto", "auto|unit|standard", "batch",
-     "unit: x/255; standard: then per-channel mean and deviation; auto: unit for one channel",
+     "unit: x/255; standard: then per-channel mean and standard deviation; auto: unit for "
+     "grayscale, else standard",
      kEqual},
     {"augment", kString, "", "LIST", "batch",
-     "random changes of training images: any of resized-crop,crop,flip,cutout (default: none)",
+     "random augmentation of training images: any of resized-crop,crop,flip,cutout (default: none)",
      kEqual},
-    {"crop-padding", kInteger, "4", "N", "batch",
-     "pixels that --augment crop may shift by, each way", kEqual},
-    {"cutout-size", kInteger, "16", "N", "batch",
-     "side of the square that --augment cutout removes", kEqual},
+    {"crop-padding", kInteger, "4", "N", "batch", "--augment crop: largest shift in pixels",
+     kEqual},
+    {"cutout-size", kInteger, "16", "N", "batch", "--augment cutout: side of the square", kEqual},
     {"shuffle", kFlag, "true", "", "batch", "new sample order every epoch", kEqual},
     {"sampler", kChoice, "shuffle", "shuffle|stratified", "batch",
-     "order of an epoch: any permutation, or classes mixed evenly all along it", kEqual},
+     "order of an epoch: a random permutation, or one that mixes the classes evenly", kEqual},
     {"check-sampler", kFlag, "false", "", "batch",
-     "prove at the start that the ranks share each epoch out", kEqual},
-    {"seed", kInteger, "0", "S", "batch", "of initial weights, sample order and dropout", kEqual},
+     "check at startup that the ranks' shares of an epoch have no gaps or overlaps", kEqual},
+    {"seed", kInteger, "0", "S", "batch",
+     "seed of initial weights, sample order, augmentation and dropout", kEqual},
     {"workers", kInteger, "1", "N", "batch",
      "threads that prepare batches (0: the training thread)", kFree},
     {"prefetch", kInteger, "2", "K", "batch", "batches prepared ahead", kFree},
     {"pin-memory", kFlag, "true", "", "batch",
-     "batches in pinned host memory, from which a CUDA device copies by itself", kFree},
+     "prepare batches in pinned host memory, for asynchronous copies to a CUDA device", kFree},
     {"non-blocking", kFlag, "true", "", "batch",
      "copy the next batch to a CUDA device while it computes", kFree},
 
-    {"optimizer", kChoice, "sgd", "sgd|adamw", "optimiser", "update rule", kEqual},
-    {"lr", kReal, "", "F", "optimiser", "learning rate (default: 0.05 for sgd, 0.001 for adamw)",
+    {"lr-scale", kChoice, "none", "none|linear|sqrt", "optimizer",
+     "multiply the learning rate by the number of ranks or its square root", kEqual},
+    {"lr-schedule", kChoice, "constant", "constant|step|cosine", "optimizer",
+     "learning rate over time", kEqual},
+    {"lr-warmup-steps", kInteger, "0", "N", "optimizer",
+     "increase the learning rate linearly during the first N steps", kEqual},
+    {"lr-step-epochs", kList, "", "E,E,...", "optimizer",
+     "step schedule: epochs at which the rate is multiplied by --lr-gamma", kEqual},
+    {"lr-gamma", kReal, "0.1", "F", "optimizer", "step schedule: the factor", kEqual},
+    {"lr-min", kReal, "0", "F", "optimizer", "cosine schedule: learning rate at the end", kEqual},
+    {"label-smoothing", kReal, "0", "F", "optimizer",
+     "fraction of each label spread over all classes, in the training loss only", kEqual},
+    {"clip-grad", kReal, "0", "F", "optimizer", "clip the gradient norm to this value (0: off)",
      kEqual},
-    {"lr-scale", kChoice, "none", "none|linear|sqrt", "optimiser",
-     "multiply the rate by the number of ranks or its root", kEqual},
-    {"lr-schedule", kChoice, "constant", "constant|step|cosine", "optimiser", "rate over time",
-     kEqual},
-    {"lr-warmup-steps", kInteger, "0", "N", "optimiser",
-     "raise the rate linearly during the first N steps", kEqual},
-    {"lr-step-epochs", kList, "", "E,E,...", "optimiser",
-     "epochs at which the step schedule multiplies by --lr-gamma", kEqual},
-    {"lr-gamma", kReal, "0.1", "F", "optimiser", "factor of the step schedule", kEqual},
-    {"lr-min", kReal, "0", "F", "optimiser", "rate at the end of the cosine schedule", kEqual},
-    {"momentum", kReal, "0.9", "F", "optimiser", "of sgd", kEqual},
-    {"nesterov", kFlag, "false", "", "optimiser", "Nesterov momentum for sgd", kEqual},
-    {"weight-decay", kReal, "", "F", "optimiser",
-     "pull of weights to zero (default: 0 for sgd, 0.01 for adamw)", kEqual},
-    {"label-smoothing", kReal, "0", "F", "optimiser",
-     "share of each label spread over all classes, in the training loss alone", kEqual},
-    {"clip-grad", kReal, "0", "F", "optimiser", "scale gradients down to this norm (0: off)",
-     kEqual},
-    {"adam-beta1", kReal, "0.9", "F", "optimiser", "decay of adamw's first moment", kEqual},
-    {"adam-beta2", kReal, "0.999", "F", "optimiser", "decay of adamw's second moment", kEqual},
-    {"adam-eps", kReal, "1e-8", "F", "optimiser", "added to adamw's denominator", kEqual},
 
     {"save-dir", kString, "", "DIR", "state", "folder for snapshots", kPresence},
     {"save-every", kInterval, "1e", "N[e|s]", "state",
-     "snapshot every N epochs or steps (0: only at the end)", kEqual},
+     "save a snapshot every N epochs or steps (0: only at the end)", kEqual},
     {"keep-last", kInteger, "3", "K", "state", "snapshots to keep (0: all)", kFree},
     {"save-rank-models", kFlag, "false", "", "state",
-     "every rank saves its own final model, for engine verify", kEqual},
+     "every rank also saves its own final model, for engine verify", kEqual},
     {"save-async", kFlag, "false", "", "state",
-     "write snapshots while the training goes on (a copy of the state in memory)", kEqual},
+     "write snapshots in the background (needs memory for a copy of the state)", kEqual},
     {"resume", kString, "none", "auto|PATH|none", "state",
-     "go on from a snapshot; auto: the newest in --save-dir, if any", kEqual},
+     "continue from a snapshot; auto: the newest in --save-dir, if any", kEqual},
     {"init-from", kString, "", "FILE", "state",
      "start from the weights of a .ckpt, .safetensors or .npz file", kEqual},
     {"map-location", kString, "auto", "auto|cpu|SPEC", "state",
-     "where saved arrays go: a device or cuda:0=cuda:1,...", kFree},
+     "device for arrays of a snapshot: a device or cuda:0=cuda:1,...", kFree},
 
     {"eval-every", kInterval, "1e", "N[e|s]", "report",
      "evaluate every N epochs or steps (0: never)", kEqual},
     {"log-every", kInteger, "100", "N", "report", "steps between two report lines (0: none)",
      kEqual},
     {"flight-dir", kString, "", "DIR", "report",
-     "where a failing rank leaves its last collectives (default: --save-dir, else the temporary "
-     "folder)",
+     "where a failing rank writes its flight record, the last collectives (default: --save-dir, "
+     "else the temporary folder)",
      kFree},
     {"metrics", kString, "", "F.jsonl", "report", "write metrics as JSON lines", kFree},
     {"log-gpu", kInteger, "0", "N", "report",
-     "every N steps, what the GPUs of rank 0's host are busy with, into --metrics (0: never)",
+     "every N steps, write utilization, memory and power of the GPUs on rank 0's host to --metrics "
+     "(0: never)",
      kFree},
     {"progress", kChoice, "auto", "auto|never", "report", "progress bar on a terminal", kFree},
 
     {"preempt-signal", kString, "USR1", "LIST", "preempt",
-     "signals that take the machine away (USR1,TERM): finish the step, save, exit with 75", kEqual},
-    {"requeue", kFlag, "false", "", "preempt", "then put the SLURM job back in the queue", kEqual},
+     "preemption signals, e.g. USR1,TERM: finish the step, save, exit with 75", kEqual},
+    {"requeue", kFlag, "false", "", "preempt", "after preemption, requeue the SLURM job", kEqual},
 };
 // clang-format on
+
+// With the options of optimizers before the others of their group.
+std::vector<OptionSpec> whole_table() {
+  std::vector<OptionSpec> table(std::begin(kTrainOptions), std::end(kTrainOptions));
+  const std::vector<OptionSpec> rows = optimizer_option_rows();
+  const auto group = std::ranges::find_if(
+      table, [](const OptionSpec& o) { return std::string_view(o.group) == "optimizer"; });
+  table.insert(group, rows.begin(), rows.end());
+  return table;
+}
 
 std::string with_dashes(std::string_view name) {
   std::string result(name);
@@ -253,11 +266,14 @@ std::string with_dashes(std::string_view name) {
 
 }  // namespace
 
-std::span<const OptionSpec> train_options() { return kTrainOptions; }
+std::span<const OptionSpec> train_options() {
+  static const std::vector<OptionSpec> table = whole_table();
+  return table;
+}
 
 const OptionSpec* find_option(std::string_view name) {
   const std::string wanted = with_dashes(name);
-  for (const OptionSpec& option : kTrainOptions)
+  for (const OptionSpec& option : train_options())
     if (wanted == option.name) return &option;
   return nullptr;
 }

@@ -1,4 +1,4 @@
-// From texts to a RunConfig: types, then what goes together, then ranges.
+// From texts to a RunConfig: checks types, then combinations of options, then ranges.
 #include "tools/options/run_config.h"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "tools/options/compute_options.h"
+#include "tools/options/optimizer_options.h"
 #include "tools/options/option_rules.h"
 #include "tools/options/sync_options.h"
 
@@ -40,14 +41,6 @@ ConfigValues complete(const ConfigValues& values) {
     value.value = *text;
   }
   return result;
-}
-
-// Defaults that depend on other options.
-void complete_by_optimizer(ConfigValues& values) {
-  const bool adamw = values.at("optimizer").value == "adamw";
-  for (const auto& [name, text] :
-       {std::pair{"lr", adamw ? "0.001" : "0.05"}, std::pair{"weight-decay", adamw ? "0.01" : "0"}})
-    if (values.at(name).value.empty()) values.at(name) = {text, "default"};
 }
 
 void read_run(const ValueReader& read, RunConfig& config) {
@@ -113,17 +106,16 @@ void read_group(const ValueReader& read, RunConfig& config) {
 void read_augmentation(const ValueReader& read, RunConfig& config) {
   const std::vector<std::string> known{"resized-crop", "crop", "flip", "cutout"};
   if (!read.text("augment").empty()) config.augment = split_text(read.text("augment"), ',');
-  for (const std::string& name : config.augment)
-    if (std::ranges::count(known, name) != 1 || std::ranges::count(config.augment, name) != 1)
-      read.refuse("augment",
-                  "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip");
-  const auto wants = [&](const char* name) { return std::ranges::count(config.augment, name) > 0; };
+  for (const std::string& name : config.augment) {
+    const bool unknown = std::ranges::count(known, name) == 0;
+    if (!unknown && std::ranges::count(config.augment, name) == 1) continue;
+    const std::string near = unknown ? base::nearest_name(name, known) : "";
+    read.refuse("augment",
+                "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip" +
+                    (near.empty() ? "" : "; did you mean '" + near + "'?"));
+  }
   config.crop_padding = read.small("crop-padding", 1, 4096, config.crop_padding);
   config.cutout_size = read.small("cutout-size", 1, 4096, config.cutout_size);
-  if (!wants("crop") && config.crop_padding != 4)
-    read.refuse("crop-padding", "--augment crop beside it");
-  if (!wants("cutout") && config.cutout_size != 16)
-    read.refuse("cutout-size", "--augment cutout beside it");
 }
 
 void read_batch(const ValueReader& read, RunConfig& config) {
@@ -133,9 +125,8 @@ void read_batch(const ValueReader& read, RunConfig& config) {
   if ((config.reduction_shards & (config.reduction_shards - 1)) != 0)
     read.refuse("reduction-shards", "a power of two");
   if (config.canonical && config.buffers == "average")
-    read.refuse("buffers",
-                "local or rank0 beside --reduction-order canonical: an average depends on the "
-                "number of ranks");
+    read.demand("reduction-order",
+                "--buffers local or rank0: an average depends on the number of ranks");
   config.verify_every = read.integer("verify-every", 1, kMany, 0);
   config.on_desync = read.text("on-desync");
   config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
@@ -156,29 +147,20 @@ void read_batch(const ValueReader& read, RunConfig& config) {
   config.non_blocking = read.flag("non-blocking");
 }
 
-void read_optimiser(const ValueReader& read, RunConfig& config) {
+void read_update(const ValueReader& read, RunConfig& config) {
   constexpr double kLargest = std::numeric_limits<double>::max();
   const double below_one = std::nextafter(1.0, 0.0);
-  config.optimizer = read.text("optimizer");
+  read_optimizer(read, config);
   config.lr_scale = read.text("lr-scale");
   config.lr_schedule = read.text("lr-schedule");
-  config.lr = read.positive("lr", 1e6, 0);
   config.lr_warmup_steps = read.integer("lr-warmup-steps", 0, kMany, 0);
   config.lr_step_epochs = *parse_integer_list(read.text("lr-step-epochs"));
   config.lr_gamma = read.positive("lr-gamma", 1e6, config.lr_gamma);
   config.lr_min = read.real("lr-min", 0, config.lr, 0, "a number from 0 to --lr");
-  config.momentum = read.real("momentum", 0, below_one, 0, "a number from 0 to below 1");
-  config.nesterov = read.flag("nesterov");
-  config.weight_decay = read.real("weight-decay", 0, kLargest, 0, "a number, 0 or above");
   config.clip_grad = read.real("clip-grad", 0, kLargest, 0, "a number, 0 or above");
   config.label_smoothing =
       read.real("label-smoothing", 0, below_one, 0, "a number from 0 to below 1");
   config.dropout = read.real("dropout", 0, below_one, 0, "a number from 0 to below 1");
-  config.adam_beta1 =
-      read.real("adam-beta1", 0, below_one, config.adam_beta1, "a number from 0 to below 1");
-  config.adam_beta2 =
-      read.real("adam-beta2", 0, below_one, config.adam_beta2, "a number from 0 to below 1");
-  config.adam_eps = read.positive("adam-eps", 1, config.adam_eps);
 
   const std::vector<std::int64_t>& epochs = config.lr_step_epochs;
   const bool ascending =
@@ -186,9 +168,7 @@ void read_optimiser(const ValueReader& read, RunConfig& config) {
   if (!epochs.empty() && (epochs.front() < 1 || !ascending))
     read.refuse("lr-step-epochs", "ascending epochs from 1 (30,60)");
   if (config.lr_schedule == "step" && epochs.empty())
-    read.refuse("lr-schedule", "--lr-step-epochs beside it (30,60)");
-  if (config.nesterov && config.momentum == 0)
-    read.refuse("nesterov", "--momentum above 0 beside it");
+    read.demand("lr-schedule", "--lr-step-epochs (30,60)");
 }
 
 void read_state_and_report(const ValueReader& read, RunConfig& config) {
@@ -206,12 +186,12 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.metrics = read.text("metrics");
   config.log_gpu = read.integer("log-gpu", 0, kMany, 0);
   if (config.log_gpu > 0 && config.metrics.empty())
-    read.refuse("log-gpu", "--metrics FILE beside it: that is where samples go");
+    read.demand("log-gpu", "--metrics FILE: that is where samples go");
   config.progress = read.text("progress");
   if (config.resume == "auto" && config.save_dir.empty())
-    read.refuse("resume", "--save-dir beside it: that is where auto looks");
+    read.demand("resume", "--save-dir: that is where auto looks");
   if (config.resume != "auto" && config.resume != "none" && !config.init_from.empty())
-    read.refuse("init-from", "no --resume PATH beside it: a snapshot brings its own weights");
+    read.demand("init-from", "that no --resume PATH is given: a snapshot brings its own weights");
 }
 
 void read_preempt(const ValueReader& read, RunConfig& config) {
@@ -242,7 +222,7 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   read_group(read, config);
   read_sync(read, config);
   read_batch(read, config);
-  read_optimiser(read, config);
+  read_update(read, config);
   read_state_and_report(read, config);
   read_preempt(read, config);
   return config;

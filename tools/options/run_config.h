@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/optim/optimizer_spec.h"
 #include "tools/options/option_table.h"
 #include "tools/options/value_text.h"
 
@@ -71,12 +72,10 @@ struct RunConfig {
   std::string sampler;
   std::uint64_t seed = 0;
   int workers = 1, prefetch = 2;
-  // optimiser
+  // optimizer
   std::string optimizer, lr_scale, lr_schedule;
-  double lr = 0, momentum = 0, weight_decay = 0, clip_grad = 0, label_smoothing = 0, dropout = 0,
-         lr_gamma = 0.1, lr_min = 0;
-  bool nesterov = false;
-  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8;
+  double lr = 0, clip_grad = 0, label_smoothing = 0, dropout = 0, lr_gamma = 0.1, lr_min = 0;
+  engine::OptimizerSettings optimizer_settings;  // of the optimizer chosen, lr among them
   std::int64_t lr_warmup_steps = 0;
   std::vector<std::int64_t>
       lr_step_epochs;  // ascending; the step schedule multiplies by lr_gamma at each

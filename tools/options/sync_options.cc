@@ -57,10 +57,9 @@ void read_sync(const ValueReader& read, RunConfig& config) {
 
   const bool begins_later = !config.sync_schedule.empty() && config.sync_schedule.front().from > 0;
   if (config.sync == "post-local" && config.sync_warmup == 0 && !begins_later)
-    read.refuse("sync",
-                "--sync-warmup W above 0 beside it, or a --sync-schedule that begins after step 0");
+    read.demand("sync", "--sync-warmup W above 0, or a --sync-schedule that begins after step 0");
   if (config.average_buffers && config.buffers == "rank0")
-    read.refuse("average-buffers", "--buffers local or average beside it, not rank0");
+    read.demand("average-buffers", "--buffers local or average, not rank0");
 }
 
 }  // namespace tools

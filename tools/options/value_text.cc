@@ -148,9 +148,9 @@ std::string expected_text(const OptionSpec& option) {
     case OptionSpec::Type::kInterval:
       return "a count of steps (500 or 500s) or epochs (2e)";
     case OptionSpec::Type::kList:
-      return "integers with commas (30,60)";
+      return "comma-separated integers (30,60)";
     case OptionSpec::Type::kDevices:
-      return "numbers of devices, each once, as '0 1', '0,1' or '0-3', or none";
+      return "distinct device numbers, as '0 1', '0,1' or '0-3', or none";
     case OptionSpec::Type::kChoice:
       break;
   }

@@ -84,8 +84,8 @@ class ConsoleObserver : public engine::TrainObserver {
       const engine::StepPhases& own = report.ranks[static_cast<std::size_t>(slow_rank_)];
       char text[256];
       std::snprintf(text, sizeof text,
-                    "rank %d is slow: %.2f times the own work of the other ranks' median a step "
-                    "(data %.2f ms, forward %.2f ms, backward %.2f ms, update %.2f ms)",
+                    "rank %d is slow: its own work per step is %.2fx the other ranks' median (data "
+                    "%.2f ms, forward %.2f ms, backward %.2f ms, update %.2f ms)",
                     slow_rank_, report.slowest_ratio, 1e3 * own.data, 1e3 * own.forward,
                     1e3 * own.backward, 1e3 * own.update);
       print_notice(text);
@@ -108,10 +108,10 @@ class ConsoleObserver : public engine::TrainObserver {
     const double left = static_cast<double>(options_.total_steps - progress.global_step) * seconds /
                         static_cast<double>(steps);
     const std::string eta = duration_text(std::ceil(left));
-    std::printf("\r[%s] %3.0f %%  step %lld/%lld  %.0f images/s  ETA %s \033[K", bar.c_str(),
-                100 * part, static_cast<long long>(progress.global_step),
-                static_cast<long long>(options_.total_steps), rate,
-                eta.substr(0, eta.find('.')).c_str());
+    std::printf("\r[%s] %3.0f %%  step %lld/%lld  %s  ETA %s \033[K", bar.c_str(), 100 * part,
+                static_cast<long long>(progress.global_step),
+                static_cast<long long>(options_.total_steps),
+                rate_text(options_.unit, rate).c_str(), eta.substr(0, eta.find('.')).c_str());
     std::fflush(stdout);
     drawn_bar_ = true;
   }
@@ -136,7 +136,7 @@ class DesyncObserver : public engine::TrainObserver {
     if (rank_ == 0) return print_notice("warning: " + to_string(report, world_size_));
     if (std::find(report.ranks.begin(), report.ranks.end(), rank_) == report.ranks.end()) return;
     print_notice("warning: desync after step " + std::to_string(report.step) + ": rank " +
-                 std::to_string(rank_) + " differs (rank 0 says where)");
+                 std::to_string(rank_) + " differs (see rank 0's message)");
   }
 
  private:
@@ -147,6 +147,25 @@ class DesyncObserver : public engine::TrainObserver {
 
 std::unique_ptr<engine::TrainObserver> make_desync_observer(int rank, int world_size) {
   return std::make_unique<DesyncObserver>(rank, world_size);
+}
+
+ProgressUnit progress_unit(const io::Dataset& data) {
+  switch (data.kind) {
+    case io::SampleKind::kImages:
+      return {"images", 1};
+    case io::SampleKind::kFeatures:
+      return {"rows", 1};
+    case io::SampleKind::kTokens:
+      return {"tokens", data.shape[0]};
+  }
+  return {};
+}
+
+std::string rate_text(const ProgressUnit& unit, double samples_per_s) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.0f %s/s",
+                samples_per_s * static_cast<double>(unit.per_sample), unit.name);
+  return text;
 }
 
 std::string eval_text(const engine::EvalReport& report) {

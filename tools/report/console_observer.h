@@ -7,12 +7,22 @@
 #include <string>
 
 #include "engine/train/train_observer.h"
+#include "io/data/sources/dataset.h"
 
 namespace tools {
+
+// What the progress bar counts, and how many of them are in a sample.
+struct ProgressUnit {
+  const char* name = "samples";  // in the plural
+  std::int64_t per_sample = 1;
+};
+ProgressUnit progress_unit(const io::Dataset& data);  // images, rows, or the tokens of a window
+std::string rate_text(const ProgressUnit& unit, double samples_per_s);  // "1280 tokens/s"
 
 struct ConsoleOptions {
   std::int64_t steps_per_epoch = 1, total_steps = 1;
   bool progress_bar = false;  // only where stdout is a terminal
+  ProgressUnit unit;
 };
 
 std::unique_ptr<engine::TrainObserver> make_console_observer(const ConsoleOptions& options);

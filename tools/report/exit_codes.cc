@@ -4,7 +4,7 @@
 #include <new>
 
 #include "backends/backend_error.h"
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/core/error.h"
 #include "engine/train/replica_sync.h"
 #include "io/base/io_error.h"

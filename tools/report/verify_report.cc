@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 #include "io/interchange/array_files.h"
 
 namespace tools {
@@ -59,21 +59,20 @@ Row table_row(const io::ArrayDifference& d, const std::vector<std::string>& path
           joined(minority_paths(d, paths), ",")};
 }
 
-std::string json_object(const io::ArrayDifference& d, const std::vector<std::string>& paths) {
+void add_object(base::JsonWriter& json, const io::ArrayDifference& d,
+                const std::vector<std::string>& paths) {
   const bool values = d.reason == "values";
-  std::vector<std::string> minority;
-  for (const std::string& path : minority_paths(d, paths))
-    minority.push_back(io::json_string(path));
-  // JSON has no NaN and no infinity.
-  const std::string distance = values && std::isfinite(d.values.max_absolute)
-                                   ? number(d.values.max_absolute, "%.9g")
-                                   : std::string("null");
-  return "{\"name\":" + io::json_string(d.name) + ",\"dtype\":\"" + d.type +
-         "\",\"shape\":" + d.shape + ",\"kind\":\"" + io::to_string(d.section) +
-         "\",\"reason\":\"" + d.reason + "\",\"max_abs\":" + distance + ",\"max_ulp\":" +
-         (values && d.values.max_ulp >= 0 ? std::to_string(d.values.max_ulp) : "null") +
-         ",\"first_index\":" + (values ? std::to_string(d.values.first_index) : "null") +
-         ",\"minority\":[" + joined(minority, ",") + "]}";
+  json.begin_object().member("name", d.name).member("dtype", d.type);
+  json.key("shape").ready_made(d.shape).member("kind", io::to_string(d.section));
+  json.member("reason", d.reason).key("max_abs");
+  if (values && std::isfinite(d.values.max_absolute))  // JSON has no NaN and no infinity
+    json.ready_made(number(d.values.max_absolute, "%.9g"));
+  else
+    json.null();
+  json.member("max_ulp",
+              values && d.values.max_ulp >= 0 ? std::optional(d.values.max_ulp) : std::nullopt);
+  json.member("first_index", values ? std::optional(d.values.first_index) : std::nullopt);
+  json.member("minority", minority_paths(d, paths)).end_object();
 }
 
 }  // namespace
@@ -85,21 +84,19 @@ std::string differences_text(const io::Comparison& comparison, const std::string
       most > 0 ? std::min(all.size(), static_cast<std::size_t>(most)) : all.size();
   std::vector<Row> rows{{"name", "dtype", "shape", "kind", "differ in", "max |d|", "max ulp",
                          "first index", "minority"}};
-  std::vector<std::string> objects;
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("compared", comparison.compared);
+  json.key("differences").begin_array();
   std::string names;
   for (std::size_t i = 0; i < shown; ++i) {
     if (format == "names") names += all[i].name + "\n";
     if (format == "table") rows.push_back(table_row(all[i], paths));
-    if (format == "json") objects.push_back(json_object(all[i], paths));
+    if (format == "json") add_object(json, all[i], paths);
   }
   if (format == "names") return names;
   if (format == "table") return shown > 0 ? aligned(rows) : "";
-  std::vector<std::string> files;
-  for (const std::string& path : paths) files.push_back(io::json_string(path));
-  return "{\"schema\":1,\"compared\":" + std::to_string(comparison.compared) +
-         ",\"differences\":[" + joined(objects, ",") +
-         "],\"differ\":" + std::to_string(all.size()) + ",\"files\":[" + joined(files, ",") +
-         "]}\n";
+  json.end_array().member("differ", all.size()).member("files", paths);
+  return json.end_object().text() + "\n";
 }
 
 std::string verdict(const io::Comparison& comparison) {

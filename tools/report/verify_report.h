@@ -1,4 +1,4 @@
-// How `engine verify` tells what it found: names, a table, JSON, and the verdict in one line.
+// Output of `engine verify`: names, a table or JSON, and a one-line summary.
 #pragma once
 
 #include <cstdint>

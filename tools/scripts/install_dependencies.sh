@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the build needs; does nothing, quickly, when all are there.
+# Installs the Debian packages that the build and the scripts need; does nothing, quickly, when all are there.
 #
 # Usage: tools/scripts/install_dependencies.sh [--tests] [--cluster] [--clang] [--coverage] [--check] [--list]
 #   --tests  also what the tests need
@@ -12,13 +12,15 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+# The last line: what get_data.sh runs. Of the programs that the other scripts run, those not named here are essential in Debian.
 packages=(git build-essential cmake ninja-build
   libeigen3-dev libcereal-dev libsodium-dev libcli11-dev libtomlplusplus-dev libxxhash-dev zlib1g-dev nlohmann-json3-dev
-  libgloo-dev libzmq3-dev cppzmq-dev libpng-dev libjpeg62-turbo-dev)
+  libgloo-dev libzmq3-dev cppzmq-dev libpng-dev libjpeg62-turbo-dev
+  curl ca-certificates xz-utils)
 check=no
 while [ $# -gt 0 ]; do
   case $1 in
-    --tests) packages+=(libgtest-dev libboost-context-dev python3-numpy) ;;
+    --tests) packages+=(libgtest-dev libboost-context-dev procps python3 python3-numpy) ;;
     --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables) ;;
     --clang) packages+=(clang) ;;
     --coverage) packages+=(gcovr) ;;

@@ -1,5 +1,5 @@
-# Helpers of the shell scripts in this folder; sourced, not run. Sets $root, the root of the source tree.
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Helpers of the shell scripts of tools/; sourced, not run. Sets $root, the root of the source tree.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 step() { printf '\n==> %s\n' "$*"; }
 
@@ -23,9 +23,10 @@ usage() { awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0";
 # Put before what runs programs of the build (also the build itself: it lists each test program's cases).
 runner=()
 
-# configure_and_build PRESET TARGET [CMAKE OPTION...]: into build/PRESET; TARGET "all" builds everything.
+# configure_and_build PRESET TARGETS [CMAKE OPTION...]: into build/PRESET; target "all" is everything.
 configure_and_build() {
-  local preset=$1 target=$2 log
+  local preset=$1 log targets
+  read -r -a targets <<<"$2"
   shift 2
   mkdir -p "$root/build/$preset"
   log="$root/build/$preset/configure.log"
@@ -35,6 +36,6 @@ configure_and_build() {
     fail "CMake could not configure the build (see above); tools/scripts/install_dependencies.sh --tests installs what it needs"
   fi
   grep '^-- engine:' "$log" || true
-  step "Building build/$preset ($target)"
-  "${runner[@]}" cmake --build "$root/build/$preset" --target "$target" --parallel "$(build_jobs)" || fail "the build in build/$preset failed"
+  step "Building build/$preset (${targets[*]})"
+  "${runner[@]}" cmake --build "$root/build/$preset" --target "${targets[@]}" --parallel "$(build_jobs)" || fail "the build in build/$preset failed"
 }

@@ -3,81 +3,61 @@
 
 #include <algorithm>
 
-#include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/sums/gradient_sum.h"
 #include "io/base/text_format.h"
 
 namespace tools {
 namespace {
 
-bool averages_parameters(const tools::RunConfig& config) {
-  return config.sync != "grad" && config.sync != "none";
+using Method = AveragingOptions::Method;
+using Compression = AveragingOptions::Compression;
+using States = AveragingOptions::States;
+
+std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
+                                              backends::Communicator& wire,
+                                              const AveragingParts& parts) {
+  engine::FlatBuffer& gradients = parts.model.parameters.gradients;
+  if (options.canonical) return engine::make_tree_sum(wire, gradients);
+  switch (options.compression) {
+    case Compression::kBf16:
+      return engine::make_bf16_sum(wire, gradients);
+    case Compression::kTopK:
+      return engine::make_top_k_sum(wire, gradients, options.topk_ratio);
+    case Compression::kPowerSgd:
+      return engine::make_power_sgd_sum(wire, gradients, parts.context, options.powersgd_rank);
+    case Compression::kNone:
+      break;
+  }
+  return engine::make_plain_sum(wire, gradients);
 }
 
-std::unique_ptr<engine::AveragingPolicy> make_gradients(const tools::RunConfig& config,
+std::unique_ptr<engine::AveragingPolicy> make_gradients(const AveragingOptions& options,
                                                         backends::Communicator& wire,
                                                         const AveragingParts& parts) {
-  engine::ParameterBuffer& parameters = parts.model.parameters;
-  auto sum = config.compress == "bf16" ? engine::make_bf16_sum(wire, parameters.gradients)
-             : config.compress == "topk"
-                 ? engine::make_top_k_sum(wire, parameters.gradients, config.topk_ratio)
-             : config.compress == "powersgd"
-                 ? engine::make_power_sgd_sum(wire, parameters.gradients, parts.context,
-                                              config.powersgd_rank)
-                 : engine::make_plain_sum(wire, parameters.gradients);
-  return engine::make_gradient_averaging(
-      std::move(sum), parameters,
-      {.bucket_bytes = static_cast<std::int64_t>(config.bucket_cap_mb * (1 << 20)),
-       .overlap = !config.delay_allreduce});
+  return engine::make_gradient_averaging(make_sum(options, wire, parts),
+                                         parts.model.parameters.gradients, options.buckets);
 }
 
-// Steps at the start that average gradients: all warm-ups but that of --sync params, which averages
-// parameters.
-std::int64_t gradient_steps(const tools::RunConfig& config) {
-  if (config.sync == "params" || !averages_parameters(config)) return 0;
-  return config.sync_schedule.empty() ? config.sync_warmup : config.sync_schedule.front().from;
-}
-
-// In steps after `origin`.
-engine::SyncSchedule schedule_of(const tools::RunConfig& config, std::int64_t origin) {
-  if (!config.sync_schedule.empty()) {
-    std::vector<engine::SyncPhase> phases;
-    for (const auto& [from, every] : config.sync_schedule) phases.push_back({from - origin, every});
-    return engine::SyncSchedule(phases);
-  }
-  if (config.sync == "params")
-    return engine::SyncSchedule::constant(config.sync_every, config.sync_warmup);
-  return engine::SyncSchedule({{gradient_steps(config) - origin, config.sync_every}});
-}
-
-std::optional<engine::OuterOptions> outer_of(const tools::RunConfig& config) {
-  if (config.sync == "diloco")
-    return engine::OuterOptions{config.outer_lr, config.outer_momentum, config.outer_nesterov,
-                                /*over_inner_rate=*/false};
-  if (config.sync == "slowmo")
-    return engine::OuterOptions{config.slowmo_alpha, config.slowmo_beta, /*nesterov=*/false,
-                                /*over_inner_rate=*/true};
-  return std::nullopt;
-}
-
-engine::ParameterAveragingOptions parameter_options(const tools::RunConfig& config,
+engine::ParameterAveragingOptions parameter_options(const AveragingOptions& options,
                                                     engine::ModelState& model,
                                                     engine::Optimizer& optimizer) {
-  engine::ParameterAveragingOptions options;
-  options.name = config.sync;
-  options.schedule = schedule_of(config, gradient_steps(config));
-  options.outer = outer_of(config);
+  engine::ParameterAveragingOptions parameters;
+  parameters.name = options.name;
+  std::vector<engine::SyncPhase> phases = options.schedule.phases();
+  for (engine::SyncPhase& phase : phases) phase.from -= options.gradient_steps;
+  parameters.schedule = engine::SyncSchedule(phases);
+  parameters.outer = options.outer;
   const std::vector<engine::Optimizer::State> states = optimizer.state();
   for (const engine::Optimizer::State& s : states) {
-    const bool first_moment = s.name == "momentum" || s.name == "exp_avg";
-    if (config.average_state == "none" || (config.average_state == "momentum" && !first_moment))
+    const bool first_moment = s.role == engine::StateRole::kFirstMoment;
+    if (options.states == States::kNone || (options.states == States::kMomentum && !first_moment))
       continue;
-    options.states.push_back(s.buffer);
-    options.states_text += (options.states_text.empty() ? "" : " and ") + std::string(s.name);
+    parameters.states.push_back(s.buffer);
+    parameters.states_text += (parameters.states_text.empty() ? "" : " and ") + std::string(s.name);
   }
-  options.all_states = options.states.size() == states.size();
-  if (config.average_buffers && model.running.size() > 0) options.running = &model.running;
-  return options;
+  parameters.all_states = parameters.states.size() == states.size();
+  if (options.running_statistics && model.running.size() > 0) parameters.running = &model.running;
+  return parameters;
 }
 
 int host_count(const backends::Group& group) {
@@ -87,10 +67,23 @@ int host_count(const backends::Group& group) {
   return static_cast<int>(hosts.size());
 }
 
+std::string gradients_text(const AveragingOptions& options) {
+  if (options.canonical) return " canonical";
+  const bool whole =
+      options.compression == Compression::kTopK || options.compression == Compression::kPowerSgd;
+  std::string text = whole || !options.buckets.overlap ? " delayed" : " overlapped";
+  if (options.compression == Compression::kBf16) text += ", bf16";
+  if (options.compression == Compression::kTopK)
+    text += ", top-k " + io::shortest_text(options.topk_ratio);
+  if (options.compression == Compression::kPowerSgd)
+    text += ", PowerSGD rank " + std::to_string(options.powersgd_rank);
+  return text;
+}
+
 }  // namespace
 
-std::vector<int> island_ranks(const tools::RunConfig& config, const backends::Group& group) {
-  if (config.sync_island != "host" || !averages_parameters(config)) return {group.rank()};
+std::vector<int> island_ranks(const AveragingOptions& options, const backends::Group& group) {
+  if (!options.host_islands || !options.of_parameters()) return {group.rank()};
   const std::vector<backends::PeerInfo>& peers = group.peers();
   const auto self = std::ranges::find(peers, group.rank(), &backends::PeerInfo::rank);
   std::vector<int> ranks;
@@ -100,80 +93,73 @@ std::vector<int> island_ranks(const tools::RunConfig& config, const backends::Gr
   return ranks;
 }
 
-std::unique_ptr<engine::AveragingPolicy> make_averaging(const tools::RunConfig& config,
+std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& options,
                                                         const backends::Group& group,
                                                         const AveragingParts& parts) {
-  if (group.world_size() == 1 || config.sync == "none")
+  if (group.world_size() == 1 || options.method == Method::kNone)
     return engine::make_no_averaging(group.world_size());
-  if (config.canonical) return engine::make_canonical_averaging(parts.wire, parts.model.parameters);
-  if (config.sync == "grad") return make_gradients(config, parts.wire, parts);
+  if (options.method == Method::kGradients) return make_gradients(options, parts.wire, parts);
   auto parameters =
       engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,
-                                       parameter_options(config, parts.model, parts.optimizer));
-  const std::int64_t warmup = gradient_steps(config);
-  if (warmup == 0 && parts.island == nullptr) return parameters;
+                                       parameter_options(options, parts.model, parts.optimizer));
+  if (options.gradient_steps == 0 && parts.island == nullptr) return parameters;
   engine::MixedAveragingOptions mixed;
-  mixed.name = config.sync;
-  mixed.warmup = warmup;
-  if (warmup > 0) mixed.all = make_gradients(config, parts.wire, parts);
+  mixed.name = options.name;
+  mixed.warmup = options.gradient_steps;
+  if (options.gradient_steps > 0) mixed.all = make_gradients(options, parts.wire, parts);
   if (parts.island != nullptr) {
-    mixed.island = make_gradients(config, *parts.island, parts);
+    mixed.island = make_gradients(options, *parts.island, parts);
     mixed.island_text = std::to_string(host_count(group)) + " hosts";
   }
   mixed.parameters = std::move(parameters);
   return engine::make_mixed_averaging(std::move(mixed));
 }
 
-std::string averaging_text(const tools::RunConfig& config, std::string_view policy) {
+bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size) {
+  if (world_size == 1 || options.method == Method::kNone) return false;
+  return options.method == Method::kGradients || options.host_islands ||
+         steps < options.gradient_steps;
+}
+
+std::string averaging_text(const AveragingOptions& options, std::string_view policy) {
   std::string text(policy);
   if (policy == "none") return text;
-  if (policy == "grad") {
-    if (config.canonical) return text + " canonical";
-    text += config.compress == "topk" || config.compress == "powersgd" || config.delay_allreduce
-                ? " delayed"
-                : " overlapped";
-    if (config.compress == "bf16") text += ", bf16";
-    if (config.compress == "topk") text += ", top-k " + io::shortest_text(config.topk_ratio);
-    if (config.compress == "powersgd")
-      text += ", PowerSGD rank " + std::to_string(config.powersgd_rank);
-    return text;
-  }
-  text += config.sync_schedule.empty() ? " every " + std::to_string(config.sync_every)
-                                       : " by " + config.origin.find("sync-schedule")->second.value;
-  if (config.sync == "diloco")
-    text += ", outer lr " + io::shortest_text(config.outer_lr) + " momentum " +
-            io::shortest_text(config.outer_momentum) + (config.outer_nesterov ? " nesterov" : "");
-  if (config.sync == "slowmo")
-    text += ", alpha " + io::shortest_text(config.slowmo_alpha) + " beta " +
-            io::shortest_text(config.slowmo_beta);
-  if (gradient_steps(config) > 0)
-    text += " after " + std::to_string(gradient_steps(config)) + " of grad";
-  if (config.sync_island == "host") text += ", islands are hosts";
+  if (policy == "grad") return text + gradients_text(options);
+  text += " " + options.schedule_text;
+  if (options.method == Method::kDiloco)
+    text += ", outer lr " + io::shortest_text(options.outer->lr) + " momentum " +
+            io::shortest_text(options.outer->momentum) +
+            (options.outer->nesterov ? " nesterov" : "");
+  if (options.method == Method::kSlowMo)
+    text += ", alpha " + io::shortest_text(options.outer->lr) + " beta " +
+            io::shortest_text(options.outer->momentum);
+  if (options.gradient_steps > 0)
+    text += " after " + std::to_string(options.gradient_steps) + " of grad";
+  if (options.host_islands) text += ", islands are hosts";
   return text;
 }
 
-std::vector<std::string> averaging_plan_lines(const tools::RunConfig& config,
+std::vector<std::string> averaging_plan_lines(const AveragingOptions& options,
                                               const backends::Group& group,
                                               engine::ModelState& model,
-                                              engine::Optimizer& optimizer, std::int64_t first_step,
-                                              std::int64_t steps_per_epoch,
-                                              std::int64_t total_steps) {
-  if (group.world_size() == 1 || !averages_parameters(config)) return {};
-  const engine::ParameterAveragingOptions options = parameter_options(config, model, optimizer);
+                                              engine::Optimizer& optimizer,
+                                              const PlannedSteps& steps) {
+  if (group.world_size() == 1 || !options.of_parameters()) return {};
+  const engine::ParameterAveragingOptions parameters = parameter_options(options, model, optimizer);
   engine::AveragingPlan plan;
-  plan.first_step = first_step;
-  plan.total_steps = total_steps;
-  plan.steps_per_epoch = steps_per_epoch;
-  plan.warmup = gradient_steps(config);
-  plan.schedule = schedule_of(config, 0);
+  plan.first_step = steps.first;
+  plan.total_steps = steps.total;
+  plan.steps_per_epoch = steps.of_epoch;
+  plan.warmup = options.gradient_steps;
+  plan.schedule = options.schedule;
   plan.bytes_each = static_cast<std::int64_t>(model.parameters.values.bytes());
-  for (const engine::FlatBuffer* state : options.states)
+  for (const engine::FlatBuffer* state : parameters.states)
     plan.bytes_each += static_cast<std::int64_t>(state->bytes());
-  if (options.running != nullptr)
-    plan.bytes_each += static_cast<std::int64_t>(options.running->bytes());
-  plan.outer = options.outer.has_value();
+  if (parameters.running != nullptr)
+    plan.bytes_each += static_cast<std::int64_t>(parameters.running->bytes());
+  plan.outer = parameters.outer.has_value();
   plan.ranks = group.world_size();
-  plan.islands = config.sync_island == "host" ? host_count(group) : 0;
+  plan.islands = options.host_islands ? host_count(group) : 0;
   return engine::describe(plan);
 }
 

@@ -10,7 +10,7 @@
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
-#include "tools/options/run_config.h"
+#include "tools/session/session_options.h"
 
 namespace tools {
 
@@ -22,20 +22,24 @@ struct AveragingParts {
   engine::Optimizer& optimizer;
   engine::KernelContext& context;
 };
-std::unique_ptr<engine::AveragingPolicy> make_averaging(const tools::RunConfig& config,
+std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& options,
                                                         const backends::Group& group,
                                                         const AveragingParts& parts);
 
 // The ranks that count as one replica with this one, itself among them, ascending.
-std::vector<int> island_ranks(const tools::RunConfig& config, const backends::Group& group);
+std::vector<int> island_ranks(const AveragingOptions& options, const backends::Group& group);
+// Whether the step after `steps` steps sums gradients over ranks.
+bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size);
 // "params every 8", "grad overlapped, top-k 0.01": for the start line.
-std::string averaging_text(const tools::RunConfig& config, std::string_view policy);
+std::string averaging_text(const AveragingOptions& options, std::string_view policy);
 // What to tell before the start; empty where gradients are averaged every step, or nothing is.
-std::vector<std::string> averaging_plan_lines(const tools::RunConfig& config,
+struct PlannedSteps {
+  std::int64_t first = 0, of_epoch = 1, total = 0;  // first: done at the start
+};
+std::vector<std::string> averaging_plan_lines(const AveragingOptions& options,
                                               const backends::Group& group,
                                               engine::ModelState& model,
-                                              engine::Optimizer& optimizer, std::int64_t first_step,
-                                              std::int64_t steps_per_epoch,
-                                              std::int64_t total_steps);
+                                              engine::Optimizer& optimizer,
+                                              const PlannedSteps& steps);
 
 }  // namespace tools

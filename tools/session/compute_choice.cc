@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/cpu_dispatch.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/optim/loss_scale.h"
@@ -13,21 +13,12 @@
 namespace tools {
 namespace {
 
-void choose_precision(const std::string& amp, Compute& compute) {
-  using engine::DType;
-  using engine::Products;
-  if (amp == "tf32") compute.products = Products::kTf32;
-  if (amp == "O1") compute.products = Products::kF16;
-  if (amp == "O2") compute.storage = DType::kF16;
-  if (amp == "bf16") compute.storage = DType::kBF16;
-}
-
 // ", bf16", ", f16 products, loss scale dynamic".
 std::string precision_text(const Compute& compute) {
   using engine::Products;
   std::string text;
   if (compute.storage != engine::DType::kF32)
-    text += ", " + std::string(engine::to_string(compute.storage));
+    text += ", " + std::string(base::to_string(compute.storage));
   if (compute.products == Products::kTf32) text += ", tf32 products";
   if (compute.products == Products::kF16) text += ", f16 products";
   if (compute.loss_scale.on()) text += ", loss scale " + engine::to_string(compute.loss_scale);
@@ -52,19 +43,18 @@ std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group
   return group.make_communicator(request);
 }
 
-Compute choose_compute(const tools::RunConfig& config, backends::Group& group) {
-  const DeviceChoice choice = choose_device(config, group);
-  if (engine::cuda::kBuilt && group.world_size() > 1)
-    check_devices_apart(choice, group, *host_communicator(group));
-  Compute compute{.device = choice.device,
-                  .storage = config.dtype == "f64" ? engine::DType::kF64 : engine::DType::kF32,
-                  .loss_scale = engine::parse_loss_scale(config.loss_scale),
-                  .graph = config.cuda_graph,
-                  .pinned = config.pin_memory,
-                  .non_blocking = config.non_blocking,
-                  .reason = choice.reason.starts_with("auto") ? choice.reason : ""};
-  choose_precision(config.amp, compute);
-  return compute;
+Compute choose_compute(const ComputeOptions& options, const backends::Group& group,
+                       backends::Communicator& control) {
+  const DeviceChoice choice = choose_device(options.device, group);
+  if (engine::cuda::kBuilt && group.world_size() > 1) check_devices_apart(choice, group, control);
+  return {.device = choice.device,
+          .storage = options.half.value_or(options.dtype),
+          .products = options.products,
+          .loss_scale = options.loss_scale,
+          .graph = options.graph,
+          .pinned = options.pinned,
+          .non_blocking = options.non_blocking,
+          .reason = choice.reason.starts_with("auto") ? choice.reason : ""};
 }
 
 std::string compute_text(const Compute& compute, int threads) {

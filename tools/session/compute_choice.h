@@ -10,7 +10,7 @@
 #include "engine/core/dtype.h"
 #include "engine/ops/common/kernel_context.h"
 #include "engine/ops/optim_step/step_numbers.h"
-#include "tools/options/run_config.h"
+#include "tools/session/session_options.h"
 
 namespace tools {
 
@@ -25,10 +25,11 @@ struct Compute {
   bool cuda() const { return device.kind == engine::Device::Kind::kCuda; }
 };
 
-// Collective over the group. The device is choose_device()'s (device_choice.h); ranks of one host
-// have different ones. Makes no context on any device. Throws io::ConfigError for a combination
-// that cannot be computed.
-Compute choose_compute(const tools::RunConfig& config, backends::Group& group);
+// Collective over the group, by way of `control`, a communicator of all its ranks for host memory.
+// The device is choose_device()'s (device_choice.h); ranks of one host have different ones. Makes
+// no context on any device. Throws io::ConfigError for a combination that cannot be computed.
+Compute choose_compute(const ComputeOptions& options, const backends::Group& group,
+                       backends::Communicator& control);
 
 // Lets large products of bf16 and f16 use sm_90a's warpgroup instructions where
 // ENGINE_WARPGROUP_PRODUCTS=1: off otherwise, as they have not run on a device yet. The calling

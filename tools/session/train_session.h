@@ -1,5 +1,5 @@
-// One rank's training, assembled from a resolved configuration: data, model, plan, wire, policy,
-// optimizer, loop.
+// One rank's training, assembled from typed options: data, model, plan, wires, policy, optimizer,
+// loop.
 #pragma once
 
 #include <atomic>
@@ -8,16 +8,16 @@
 
 #include "backends/group.h"
 #include "engine/train/trainer.h"
-#include "io/data/loader/augmentation.h"
 #include "io/data/sources/dataset.h"
-#include "tools/options/run_config.h"
+#include "io/data/sources/images/augmentation.h"
+#include "tools/session/session_options.h"
 
 namespace tools {
 
 class TrainSession {
  public:
   // Collective over the group. `group` outlives the session. Throws what the parts throw.
-  TrainSession(const tools::RunConfig& config, backends::Group& group);
+  TrainSession(const SessionOptions& options, backends::Group& group);
   ~TrainSession();
 
   // Weights from --init-from or --resume, the same on all ranks; returns the line that says which.
@@ -27,7 +27,7 @@ class TrainSession {
   std::string start_line() const;
   // With --shard file: which training samples are this rank's; else "".
   std::string shard_line() const;
-  // What the averaging will amount to, and what in it may not be as wanted; call it after
+  // What the averaging will do, and warnings about likely mistakes; call it after
   // start_state().
   std::vector<std::string> plan_lines() const;
   // How steps run on a CUDA device: "captured as a graph from the third step on", or why not; "" on
@@ -40,6 +40,7 @@ class TrainSession {
   std::int64_t global_batch() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t total_steps() const;
+  const io::Dataset& training_data() const;
   bool resumed() const;
   bool on_device() const;  // whether steps run on a CUDA device, beside the host
   engine::TrainState& state();

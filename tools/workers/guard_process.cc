@@ -1,4 +1,9 @@
-// The guard: reads records until the line breaks, then cleans up.
+// The guard: reads records until the connection breaks, then cleans up.
+//
+// A process that is killed with SIGKILL cannot clean up after itself. But the kernel closes its
+// file descriptors, whatever it died of: the guard holds the other end of a socket pair, and end of
+// file on it without a "done" record before means that the parent is dead. The guard must not hold
+// other ends of the parent's descriptors, so it closes all that it has inherited.
 #include "tools/workers/guard_process.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// A small process that outlives this one for a moment: it ends the workers, and removes files,
-// should this process be killed.
+// A small process that outlives this one: if this process is killed, it kills the workers and
+// removes temporary files.
 #pragma once
 
 #include <sys/types.h>
@@ -10,9 +10,9 @@
 
 namespace tools {
 
-// PR_SET_PDEATHSIG reaches a worker itself, not what the worker has started. The guard knows the
-// workers' process groups and kills these whole, as soon as the process that made it is gone
-// without having dismissed it. It has a session of its own and heeds no signal but SIGKILL.
+// PR_SET_PDEATHSIG reaches a worker itself, but not the worker's children. The guard knows the
+// workers' process groups and kills them as soon as its parent has died without dismissing it. It
+// runs in its own session and ignores all signals that can be ignored.
 class GuardProcess {
  public:
   // Forks. REQUIRES: no thread has been started in this process. Throws std::runtime_error.

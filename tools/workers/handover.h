@@ -1,5 +1,5 @@
-// What the launcher prepares for the meeting of its workers: the socket on which rank 0 listens,
-// and the secret of the job.
+// What the launcher prepares for the rendezvous of its workers: the socket on which rank 0 listens,
+// and the job's secret.
 #pragma once
 
 #include <string>

@@ -137,7 +137,7 @@ void OutputRelay::write_some(Output& output) {
   output.pending.clear();
   if (output.fd == 1)
     print_notice(std::string("cannot write stdout: ") + std::strerror(cause) +
-                 "; the workers go on unseen");
+                 "; output of the workers is no longer shown");
 }
 
 std::string line_prefix(const std::string& host, int rank, bool colour) {

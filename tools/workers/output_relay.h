@@ -1,4 +1,4 @@
-// Shows what the workers print: whole lines, each with who said it.
+// Relays the workers' output in whole lines, each prefixed with its origin.
 #pragma once
 
 #include <list>

@@ -1,4 +1,4 @@
-// signalfd(2) with the usual care.
+// signalfd(2).
 #include "tools/workers/signal_inbox.h"
 
 #include <sys/signalfd.h>

@@ -1,34 +1,18 @@
-// Words for a failure.
+// Text of a failure.
 #include "tools/workers/worker_failure.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <iterator>
 
+#include "io/base/json_writer.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
 namespace {
 
 constexpr int kExitCannotRun = 126, kExitNotFound = 127;  // as shells say it
-
-std::string json_text(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\u%04x",
-                    static_cast<unsigned>(static_cast<unsigned char>(c)));
-      quoted += code;
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
-}
 
 }  // namespace
 
@@ -42,7 +26,7 @@ std::string failure_line(const WorkerFailure& f) {
   if (last.starts_with("engine: error: ")) last.erase(0, std::strlen("engine: error: "));
   return "rank " + std::to_string(f.rank) + " on " + f.host + " (pid " + std::to_string(f.pid) +
          ") failed first: " + end_text(f.code, f.signal) +
-         (last.empty() ? "; it said nothing on stderr" : "; its last line on stderr: " + last) +
+         (last.empty() ? "; no output on stderr" : "; its last line on stderr: " + last) +
          (f.log.empty() ? "" : "; log: " + f.log);
 }
 
@@ -52,11 +36,12 @@ std::string failure_json(const WorkerFailure& f) {
   gmtime_r(&now, &utc);
   char time[32];
   std::strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return "{\"schema\":1,\"ts\":\"" + std::string(time) + "\",\"host\":" + json_text(f.host) +
-         ",\"rank\":" + std::to_string(f.rank) + ",\"local_rank\":" + std::to_string(f.local_rank) +
-         ",\"pid\":" + std::to_string(f.pid) + ",\"attempt\":" + std::to_string(f.attempt) +
-         ",\"exit_code\":" + std::to_string(f.code) + ",\"signal\":" + std::to_string(f.signal) +
-         ",\"message\":" + json_text(f.last_line) + "}\n";
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("ts", time).member("host", f.host);
+  json.member("rank", f.rank).member("local_rank", f.local_rank).member("pid", f.pid);
+  json.member("attempt", f.attempt).member("exit_code", f.code).member("signal", f.signal);
+  json.member("message", f.last_line).end_object();
+  return json.text() + "\n";
 }
 
 bool is_worth_restarting(int code) {

@@ -1,4 +1,4 @@
-// The watch over a group of workers, and the judgement who failed first.
+// Supervision of a group of workers, and the decision which one failed first.
 #include "tools/workers/worker_group.h"
 
 #include <signal.h>
@@ -117,8 +117,7 @@ void WorkerGroup::on_signal(int signal) {
 // Only the kernel's sleep without interruption (a dead network disk) outlives SIGKILL.
 bool WorkerGroup::stuck() const {
   if (!killed_at_ || Clock::now() - *killed_at_ < kKillPatience) return false;
-  print_notice(std::to_string(alive()) +
-               " workers do not end although killed; they are left to the kernel");
+  print_notice(std::to_string(alive()) + " killed workers have not exited; not waiting any longer");
   return true;
 }
 
@@ -131,7 +130,7 @@ void WorkerGroup::look_for_guard() {
   guard_lost_ = true;
   print_notice(
       "the guard process " + std::to_string(guard_.pid()) +
-      " was killed: should this process be killed too, what the workers have started may live on");
+      " was killed: if this process is killed too, processes started by the workers may survive");
 }
 
 // An ended worker stays a zombie until finish(): so its number cannot become another's while its
@@ -192,7 +191,7 @@ void WorkerGroup::end_survivors() {
       reminded_ = true;
       print_notice("still waiting for " + std::to_string(alive()) + " of " +
                    std::to_string(outcome_.ends.size()) +
-                   " workers to save and end; another signal kills them");
+                   " workers to save and exit; another signal kills them");
     }
     return;
   }

@@ -1,5 +1,5 @@
-// A group of child processes that live and end together: forked, watched, told signals, ended when
-// one fails.
+// A group of child processes that is managed as one: forked, supervised, sent signals, and
+// terminated when one fails.
 #pragma once
 
 #include <poll.h>

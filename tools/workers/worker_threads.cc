@@ -1,4 +1,4 @@
-// Threads, and what becomes of their results.
+// Runs ranks as threads and combines their results.
 #include "tools/workers/worker_threads.h"
 
 #include <exception>

@@ -21,7 +21,7 @@ class CheckedCommunicator final : public Communicator {
   int rank() const override { return first_->rank(); }
   int world_size() const override { return first_->world_size(); }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     const std::size_t bytes = count * size_of(type);
     copy(data, bytes);
     first_->all_reduce(data, count, type, op);
@@ -40,7 +40,7 @@ class CheckedCommunicator final : public Communicator {
     second_->all_gather(input, bytes, copy_.data());
     compare(output, copy_.data(), copy_.size(), transfer_word(Operation::kAllGather, 0, bytes));
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     copy(data, count * size_of(type));
     first_->reduce_scatter(data, count, type, op);
     second_->reduce_scatter(copy_.data(), count, type, op);

@@ -24,7 +24,7 @@ class GuardedCalls : public Interface {
   int rank() const override { return inner_->rank(); }
   int world_size() const override { return inner_->world_size(); }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     run(reduction_word(Operation::kAllReduce, ++sequence_, count, type, op),
         [&] { inner_->all_reduce(data, count, type, op); });
   }
@@ -40,7 +40,7 @@ class GuardedCalls : public Interface {
     run(transfer_word(Operation::kAllGather, ++sequence_, bytes),
         [&] { inner_->all_gather(input, bytes, output); });
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     run(reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op),
         [&] { inner_->reduce_scatter(data, count, type, op); });
   }

@@ -8,7 +8,7 @@ class GuardedDeviceCommunicator final : public GuardedCalls<DeviceCommunicator> 
  public:
   using GuardedCalls::GuardedCalls;
 
-  void all_reduce_on(void* stream, void* data, std::size_t count, DataType type,
+  void all_reduce_on(void* stream, void* data, std::size_t count, DType type,
                      ReduceOp op) override {
     run(reduction_word(Operation::kAllReduce, next_sequence(), count, type, op),
         [&] { inner().all_reduce_on(stream, data, count, type, op); });
@@ -25,7 +25,7 @@ class GuardedDeviceCommunicator final : public GuardedCalls<DeviceCommunicator> 
     run(transfer_word(Operation::kAllGather, next_sequence(), bytes),
         [&] { inner().all_gather_on(stream, input, bytes, output); });
   }
-  void reduce_scatter_on(void* stream, void* data, std::size_t count, DataType type,
+  void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
                          ReduceOp op) override {
     run(reduction_word(Operation::kReduceScatter, next_sequence(), count, type, op),
         [&] { inner().reduce_scatter_on(stream, data, count, type, op); });

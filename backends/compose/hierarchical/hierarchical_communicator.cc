@@ -1,4 +1,12 @@
 // The two-stage communicator.
+//
+// Ranks of one host share memory; between hosts the network is much slower. So a large reduction is
+// first a reduce-scatter within each host, which leaves every rank one slice of the host's sum.
+// Rank i of each host then reduces its slice with rank i of the other hosts, all at the same time,
+// and an all-gather within the host completes the result. Each byte leaves a host about once
+// however many ranks it has, and all of its ranks share the work of sending. Small calls, where
+// latency counts and not bytes, and hosts with unequal numbers of ranks go through one rank per
+// host.
 #include "backends/compose/hierarchical/hierarchical_communicator.h"
 
 #include <algorithm>
@@ -31,7 +39,7 @@ class HierarchicalCommunicator final : public Communicator {
   }
   int world_size() const override { return world_size_; }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     if (layout_.even && count * size_of(type) >= kRailBytes) {
       by_rails(static_cast<char*>(data), count, type, op);
     } else {
@@ -71,7 +79,7 @@ class HierarchicalCommunicator final : public Communicator {
     }
   }
 
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     all_reduce(data, count, type, op);
   }
 
@@ -89,7 +97,7 @@ class HierarchicalCommunicator final : public Communicator {
  private:
   bool speaks() const { return layout_.place == 0; }
 
-  void by_rails(char* data, std::size_t count, DataType type, ReduceOp op) {
+  void by_rails(char* data, std::size_t count, DType type, ReduceOp op) {
     const int local = static_cast<int>(layout_.local_ranks().size());
     const std::size_t width = size_of(type);
     within_->reduce_scatter(data, count, type, op);

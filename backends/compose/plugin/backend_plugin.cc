@@ -23,13 +23,14 @@ const Backend& load_backend_plugin(const std::string& path) {
     throw ConfigurationError("backend plug-in " + path + " cannot be loaded: " + dlerror());
   const auto entry = reinterpret_cast<BackendPluginEntry>(dlsym(library, "engine_backend_plugin"));
   if (entry == nullptr)
-    throw ConfigurationError("backend plug-in " + path +
-                             " exports no engine_backend_plugin: it is no backend of this program");
+    throw ConfigurationError(
+        "backend plug-in " + path +
+        " exports no engine_backend_plugin: it is not a backend of this program");
   const Backend* backend = entry(kBackendPluginAbi);
   if (backend == nullptr)
     throw ConfigurationError("backend plug-in " + path +
                              " was compiled for another version than this program's (" +
-                             kBackendPluginAbi + "): compile it again");
+                             kBackendPluginAbi + "): recompile it");
   loaded.emplace(path, backend);
   return *backend;
 }

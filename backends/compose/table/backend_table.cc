@@ -19,7 +19,8 @@ namespace {
 const Backend kBackends[] = {
     {"gloo", Reach::kHosts, kGlooIsBuilt, kGlooNote, &make_gloo_communicator},
     {"zmq", Reach::kHosts, kZmqIsBuilt, kZmqNote, &make_zmq_communicator},
-    {"socket", Reach::kHosts, true, "our own TCP, ranks are processes", &make_socket_communicator},
+    {"socket", Reach::kHosts, true, "our own TCP protocol, ranks are processes",
+     &make_socket_communicator},
     {"nccl", Reach::kHosts, kNcclIsBuilt, kNcclNote, &make_nccl_communicator, &missing_for_nccl,
      &describe_nccl, true},
     {"shm", Reach::kHost, true, "shared memory between processes of one host",
@@ -51,7 +52,7 @@ const Backend& find_backend(const std::string& name) {
     if (b.reach == Reach::kThreads)
       throw ConfigurationError(
           "backend " + name +
-          " joins threads of one process, not processes: --spawn N starts them");
+          " connects threads of one process, not the processes that --spawn N starts");
     return b;
   }
   throw ConfigurationError("unknown backend \"" + name + "\"; this build has " + usable_names());
@@ -64,7 +65,7 @@ const Backend& first_between_hosts() {
     if (b.usable) return b;
     missing += std::string("; ") + b.name + ": " + b.note;
   }
-  throw ConfigurationError("no backend in this build joins ranks of several hosts" + missing);
+  throw ConfigurationError("no backend in this build connects ranks of several hosts" + missing);
 }
 
 const Backend& shared_memory() { return find_backend("shm"); }
@@ -94,7 +95,7 @@ void require_one_host(const Backend& backend, const std::vector<PeerInfo>& peers
       peers, [&](const PeerInfo& p) { return p.host_id != peers.front().host_id; });
   if (other == peers.end()) return;
   throw ConfigurationError(
-      std::string("backend ") + backend.name + " joins ranks of one host, but rank " +
+      std::string("backend ") + backend.name + " connects ranks of one host, but rank " +
       std::to_string(peers.front().rank) + " is on " + peers.front().host + " and rank " +
       std::to_string(other->rank) + " on " + other->host + " (or in another network namespace)");
 }
@@ -169,7 +170,7 @@ BackendPlan plan_backend(const std::string& backend, const std::string& local_st
     return {.across = &across,
             .name = across.name,
             .reason = !by_name.empty()
-                          ? std::string("auto: ") + across.name + " is built in and joins hosts"
+                          ? std::string("auto: ") + across.name + " is built in and connects hosts"
                           : "asked for"};
   return {.across = &across,
           .within = &shared_memory(),

@@ -1,4 +1,4 @@
-// Which way device memory takes.
+// Selects the communicator for device memory.
 #include "backends/compose/table/device_factory.h"
 
 #include "backends/backend_error.h"
@@ -28,7 +28,7 @@ std::unique_ptr<DeviceCommunicator> create_device_communicator(
     if (choice.host.empty()) throw ConfigurationError("backend nccl cannot be used: " + refusal);
     if (context.rank == 0 && context.notice)
       context.notice("no NCCL: " + refusal +
-                     "; device memory goes through pinned host memory instead");
+                     "; device memory is staged through pinned host memory instead");
   }
   context.prefix += "/host";
   const BackendPlan plan =

@@ -1,9 +1,11 @@
 // The direct exchange.
 //
-// Slots are used in turn and without further notices. A rank's head of call k+1 leaves after it is
-// done with call k; so a head's place is free in the call after next. For blocks: shares of block
-// b+2 leave a peer after it has our results of block b, that is after we have emptied its shares of
-// b; and so have the others when our results of b+2 reach them.
+// Flow control without acknowledgements: an inbox has two slots of each kind, used in turn, and the
+// schedule itself guarantees that a slot is free when the next message for it arrives. A rank sends
+// its head of call k+1 only after it has finished call k, for which it needed the peer's head of k;
+// so the slot of a head is free again two calls later. For blocks: a peer sends its shares of block
+// b+2 after it has received our results of block b, that is after we have read its shares of b. In
+// the same way the others have read our results of b before those of b+2 reach them.
 #include "backends/transport/direct/direct_exchange.h"
 
 #include <algorithm>
@@ -69,7 +71,7 @@ void DirectExchange::meet() {
   met_ = true;
 }
 
-void DirectExchange::reduce(Operation operation, char* data, std::size_t count, DataType type,
+void DirectExchange::reduce(Operation operation, char* data, std::size_t count, DType type,
                             ReduceOp op) {
   const std::size_t bytes = count * size_of(type);
   run(reduction_word(operation, ++sequence_, count, type, op), [&] {
@@ -81,7 +83,7 @@ void DirectExchange::reduce(Operation operation, char* data, std::size_t count, 
   });
 }
 
-void DirectExchange::reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op) {
+void DirectExchange::reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op) {
   const std::size_t width = size_of(type), most = block_bytes_ / width;
   const auto length = [&](std::size_t at) { return std::min(most, count - at); };
   send_first_shares(data, length(0), width);
@@ -126,7 +128,7 @@ void DirectExchange::post_shares(const char* block, std::size_t count, std::size
   }
 }
 
-void DirectExchange::fold_own(char* own, std::size_t count, DataType type, ReduceOp op,
+void DirectExchange::fold_own(char* own, std::size_t count, DType type, ReduceOp op,
                               bool came_with_heads) {
   const std::size_t bytes = count * size_of(type);
   for (int step = 1; step < size_ && !came_with_heads; ++step)

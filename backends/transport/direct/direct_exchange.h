@@ -4,12 +4,14 @@
 // Every call begins with a head from each rank to each other: the call's control word and some
 // payload. A rank uses nothing of a peer before it has compared the words; so ranks that disagree
 // find out whatever each of them called. Calls of up to 16 KiB end there: one hop.
-//  - Large reductions, block by block: slice p goes to rank p, which folds all ranks' in rank order
-//  (the same bits as every
-//    backend) and sends the result to all, while the next block is already under way: two hops, 2
-//    (n-1)/n bytes sent per byte, the least possible (Patarasuk and Yuan, 2009). No scratch beyond
-//    what the links keep.
-//  - Large broadcasts: the same, but only the root sends slices, and nothing is folded.
+//  - Large reductions are a direct reduce-scatter followed by a direct all-gather, block by block:
+//    slice p of a block goes to rank p, which sums all ranks' slices in rank order (the same bits
+//    as every backend) and sends the result to all, while the next block is already under way. That
+//    is two hops, and 2 (n-1)/n bytes sent per byte, the least possible (Patarasuk and Yuan, 2009).
+//    A ring sends as little but takes 2 (n-1) hops and sums in a different order for each slice. No
+//    scratch is needed beyond the links' inboxes.
+//  - Large broadcasts: the same, but only the root sends slices, and nothing is summed. The other
+//  ranks pass their slices on, so that the root does not have to send everything n-1 times.
 //  - Large gathers: every rank sends its block to all.
 #pragma once
 
@@ -29,7 +31,7 @@ class DirectExchange {
 
   // All as in communicator.h. In place, allocate nothing. After an exception nothing reads the
   // caller's memory, and only destruction is allowed.
-  void reduce(Operation operation, char* data, std::size_t count, DataType type, ReduceOp op);
+  void reduce(Operation operation, char* data, std::size_t count, DType type, ReduceOp op);
   void broadcast(char* data, std::size_t bytes, int root);
   void all_gather(const char* input, std::size_t bytes, char* output);
   void barrier();
@@ -41,10 +43,10 @@ class DirectExchange {
   void send_heads(const void* payload, std::size_t bytes);
   void meet();
 
-  void reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op);
+  void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op);
   void send_first_shares(const char* block, std::size_t count, std::size_t width);
   void post_shares(const char* block, std::size_t count, std::size_t width, unsigned slot);
-  void fold_own(char* own, std::size_t count, DataType type, ReduceOp op, bool came_with_heads);
+  void fold_own(char* own, std::size_t count, DType type, ReduceOp op, bool came_with_heads);
   void take_results(char* block, std::size_t count, std::size_t width);
   void broadcast_blocks(char* data, std::size_t bytes, int root);
   void pass_on_own(char* block, std::size_t bytes, int root);

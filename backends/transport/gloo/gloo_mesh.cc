@@ -95,7 +95,7 @@ void GlooMesh::connect(const BackendContext& context) {
 
 void GlooMesh::take_handles() {
   const std::lock_guard lock(mutex_);
-  if (broken_) throw PeerError("the connection was broken off");
+  if (broken_) throw PeerError("the connection was aborted");
   handles_.clear();  // first: a listening socket has the name of the connection that it accepted
   const std::vector<OpenSocket> sockets = open_sockets();
   for (int peer = 0; peer < size; ++peer) {

@@ -1,5 +1,5 @@
-// A full mesh of Gloo TCP pairs whose addresses went through our store, and that another thread can
-// break off.
+// A full mesh of Gloo TCP pairs, whose addresses are exchanged through our store and which another
+// thread can abort.
 #pragma once
 
 #include <gloo/context.h>

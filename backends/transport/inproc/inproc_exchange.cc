@@ -1,4 +1,4 @@
-// Threads that meet, and reduce slices in rank order: the same bits whoever is first.
+// The barrier, and reduction of slices in rank order: the same bits in any order of arrival.
 #include "backends/transport/inproc/inproc_exchange.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/reduction.h"
+#include "io/base/spin_pause.h"
 
 namespace backends {
 namespace {
@@ -20,12 +21,6 @@ std::string to_text(const InprocExchange::Offer& o) {
       o.operation == Operation::kAllReduce || o.operation == Operation::kReduceScatter;
   return to_string(reduces ? reduction_word(o.operation, 0, o.count, o.type, o.op)
                            : transfer_word(o.operation, 0, o.count, o.root));
-}
-
-void pause_briefly() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
 }
 
 }  // namespace
@@ -81,7 +76,7 @@ void InprocExchange::meet(int rank) {
   }
   for (int i = 0; spin_ && i < kSpins; ++i) {
     if (generation_.load(std::memory_order_acquire) != before) return;
-    pause_briefly();
+    base::spin_pause();
   }
   wait_for_generation(before + 1);
 }
@@ -159,19 +154,19 @@ class InprocCommunicator final : public Communicator {
   std::string_view name() const override { return "inproc"; }
   int rank() const override { return rank_; }
   int world_size() const override { return exchange_->world_size(); }
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     exchange_->run(rank_, {Operation::kAllReduce, data, nullptr, count, type, op, 0});
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     exchange_->run(rank_, {Operation::kReduceScatter, data, nullptr, count, type, op, 0});
   }
   void broadcast(void* data, std::size_t bytes, int root) override {
-    exchange_->run(
-        rank_, {Operation::kBroadcast, data, nullptr, bytes, DataType::kU8, ReduceOp::kSum, root});
+    exchange_->run(rank_,
+                   {Operation::kBroadcast, data, nullptr, bytes, DType::kU8, ReduceOp::kSum, root});
   }
   void all_gather(const void* input, std::size_t bytes, void* output) override {
     exchange_->run(rank_,
-                   {Operation::kAllGather, output, input, bytes, DataType::kU8, ReduceOp::kSum, 0});
+                   {Operation::kAllGather, output, input, bytes, DType::kU8, ReduceOp::kSum, 0});
   }
   void barrier() override { exchange_->run(rank_, {}); }
   void abort(std::string_view reason) noexcept override {

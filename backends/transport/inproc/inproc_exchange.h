@@ -1,5 +1,5 @@
-// The meeting point of the threads of one inproc communicator: everybody shows what it brings,
-// meets, works, meets again.
+// Synchronization of the threads of one inproc communicator: each call publishes its operands,
+// waits at a barrier, computes on all ranks' memory, and waits again.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class InprocExchange {
     void* data = nullptr;
     const void* input = nullptr;
     std::size_t count = 0;  // elements, or bytes where there is no type
-    DataType type = DataType::kU8;
+    DType type = DType::kU8;
     ReduceOp op = ReduceOp::kSum;
     int root = 0;
   };
@@ -45,8 +45,8 @@ class InprocExchange {
 
   const int world_size_, timeout_ms_;
   const bool spin_;
-  std::vector<Offer> offers_;  // by rank; written before the first meeting, read between the two
-  std::atomic<std::uint64_t> generation_{0};  // meetings completed
+  std::vector<Offer> offers_;  // by rank; written before the first barrier, read between the two
+  std::atomic<std::uint64_t> generation_{0};  // barriers completed
   std::atomic<bool> aborted_{false};
   mutable std::mutex mutex_;
   std::condition_variable all_here_;

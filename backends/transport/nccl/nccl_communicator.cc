@@ -10,33 +10,38 @@
 #include <memory>
 #include <thread>
 
-#include "backends/cuda_calls.h"
+#include "backends/device_calls.h"
+#include "backends/interruptible_wait.h"
 #include "backends/transport/nccl/nccl_backend.h"
 #include "backends/transport/nccl/nccl_library.h"
-#include "backends/transport/nccl/nccl_meeting.h"
+#include "backends/transport/nccl/nccl_bootstrap.h"
 
 namespace backends {
 namespace {
 
+namespace cuda = base::cuda;
+
 using Clock = std::chrono::steady_clock;
 constexpr auto kGoodbyeTime = std::chrono::seconds(2);
 
-ncclDataType_t type_of(DataType type) {
+ncclDataType_t type_of(DType type) {
   switch (type) {
-    case DataType::kF32:
+    case DType::kF32:
       return ncclFloat32;
-    case DataType::kF64:
+    case DType::kF64:
       return ncclFloat64;
-    case DataType::kI64:
+    case DType::kI64:
       return ncclInt64;
-    case DataType::kU8:
+    case DType::kU8:
       return ncclUint8;
-    case DataType::kF16:
+    case DType::kF16:
       return ncclFloat16;
-    case DataType::kBF16:
+    case DType::kBF16:
       return ncclBfloat16;
+    case DType::kI32:
+      break;
   }
-  return ncclUint8;
+  throw Error("internal: i32 is not reduced");
 }
 
 ncclRedOp_t op_of(ReduceOp op) {
@@ -55,12 +60,10 @@ class NcclCommunicator final : public DeviceCommunicator {
         timeout_(context.timeout),
         store_(context.store),
         prefix_(context.prefix),
-        patience_(context.timeout),
+        progress_(context.timeout),
         words_(static_cast<std::size_t>(size_)) {
-    check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
-    check_cuda(cudaMalloc(reinterpret_cast<void**>(&device_words_),
-                          sizeof(ControlWord) * (words_.size() + 1)),
-               "cudaMalloc");
+    device_words_ =
+        static_cast<ControlWord*>(cuda::allocate(sizeof(ControlWord) * (words_.size() + 1)));
   }
 
   ~NcclCommunicator() override {
@@ -72,7 +75,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     wait_for_abort();
     if (aborter_.joinable()) *aborted_ ? aborter_.join() : aborter_.detach();
     while (!allocated_.empty()) release(allocated_.begin()->first);
-    cudaFree(device_words_);
+    cuda::release(device_words_);
   }
 
   void connect(const ncclUniqueId& id) {
@@ -86,29 +89,29 @@ class NcclCommunicator final : public DeviceCommunicator {
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     meet(reduction_word(Operation::kAllReduce, ++sequence_, count, type, op));
-    all_reduce_on(stream_.get(), data, count, type, op);
-    wait(stream_.get());
+    all_reduce_on(stream_.handle(), data, count, type, op);
+    wait(stream_.handle());
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     meet(reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op));
-    reduce_scatter_on(stream_.get(), data, count, type, op);
-    wait(stream_.get());
+    reduce_scatter_on(stream_.handle(), data, count, type, op);
+    wait(stream_.handle());
   }
   void broadcast(void* data, std::size_t bytes, int root) override {
     meet(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root));
-    broadcast_on(stream_.get(), data, bytes, root);
-    wait(stream_.get());
+    broadcast_on(stream_.handle(), data, bytes, root);
+    wait(stream_.handle());
   }
   void all_gather(const void* input, std::size_t bytes, void* output) override {
     meet(transfer_word(Operation::kAllGather, ++sequence_, bytes));
-    all_gather_on(stream_.get(), input, bytes, output);
-    wait(stream_.get());
+    all_gather_on(stream_.handle(), input, bytes, output);
+    wait(stream_.handle());
   }
   void barrier() override { meet(transfer_word(Operation::kBarrier, ++sequence_, 0)); }
 
-  void all_reduce_on(void* stream, void* data, std::size_t count, DataType type,
+  void all_reduce_on(void* stream, void* data, std::size_t count, DType type,
                      ReduceOp op) override {
     put("ncclAllReduce", data, count, data, [&] {
       return nccl_.ncclAllReduce(data, data, count, type_of(type), op_of(op), comm_,
@@ -125,7 +128,7 @@ class NcclCommunicator final : public DeviceCommunicator {
       return nccl_.ncclAllGather(input, output, bytes, ncclUint8, comm_, stream_of(stream));
     });
   }
-  void reduce_scatter_on(void* stream, void* data, std::size_t count, DataType type,
+  void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
                          ReduceOp op) override {
     const auto ranks = static_cast<std::size_t>(size_);
     // NCCL scatters equal shares only.
@@ -173,7 +176,7 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   void check() override {
     guarded([&] {
-      patience_.throw_if_aborted();
+      progress_.throw_if_aborted();
       check_state(last_call_);
     });
   }
@@ -181,9 +184,9 @@ class NcclCommunicator final : public DeviceCommunicator {
   void wait(void* stream) override {
     guarded(
         [&] {
-          patience_.until([&] { return waiting_text(last_call_); },
+          progress_.until([&] { return waiting_text(last_call_); },
                           [&] {
-                            if (stream_is_idle(stream_of(stream))) return true;
+                            if (cuda::is_idle(stream)) return true;
                             check_state(last_call_);
                             return false;
                           });
@@ -209,7 +212,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     if (by_nccl)
       check_nccl(nccl_.ncclMemAlloc(&memory, bytes), "ncclMemAlloc");
     else
-      check_cuda(cudaMalloc(&memory, bytes), "cudaMalloc");
+      memory = cuda::allocate(bytes);
     allocated_[memory] = by_nccl;
     return memory;
   }
@@ -225,11 +228,11 @@ class NcclCommunicator final : public DeviceCommunicator {
     if (made->second)
       nccl_.ncclMemFree(memory);
     else
-      cudaFree(memory);
+      cuda::release(memory);
     allocated_.erase(made);
   }
 
-  void abort(std::string_view reason) noexcept override { patience_.abort(reason); }
+  void abort(std::string_view reason) noexcept override { progress_.abort(reason); }
 
  private:
   int group_rank(int rank_here) const { return members_[static_cast<std::size_t>(rank_here)]; }
@@ -237,15 +240,16 @@ class NcclCommunicator final : public DeviceCommunicator {
   // All ranks gather the words first, whatever they were called for: so NCCL itself never sees a
   // mismatch, which hangs it.
   void meet(const ControlWord& word) {
-    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    cuda::use_device(device_);
     ControlWord* own = device_words_ + words_.size();
-    copy_on(stream_.get(), own, &word, sizeof word);
+    cuda::copy_async(own, &word, sizeof word, stream_.handle());
     begin("ncclAllGather of control words", [&] {
-      return nccl_.ncclAllGather(own, device_words_, sizeof word, ncclUint8, comm_, stream_.get());
+      return nccl_.ncclAllGather(own, device_words_, sizeof word, ncclUint8, comm_,
+                                 stream_of(stream_.handle()));
     });
-    wait(stream_.get());
-    copy_on(stream_.get(), words_.data(), device_words_, sizeof word * words_.size());
-    wait(stream_.get());
+    wait(stream_.handle());
+    cuda::copy_async(words_.data(), device_words_, sizeof word * words_.size(), stream_.handle());
+    wait(stream_.handle());
     for (int r = 0; r < size_; ++r)
       expect_equal(word, group_rank(rank_), words_[static_cast<std::size_t>(r)], group_rank(r));
   }
@@ -265,9 +269,9 @@ class NcclCommunicator final : public DeviceCommunicator {
     if (broken_) throw PeerError("this communicator has failed before");
     last_call_ = name;
     guarded([&] {
-      patience_.throw_if_aborted();
+      progress_.throw_if_aborted();
       ncclResult_t state = call();
-      patience_.until([&] { return waiting_text(name); },
+      progress_.until([&] { return waiting_text(name); },
                       [&] {
                         if (state == ncclInProgress) {
                           ncclResult_t now = ncclSuccess;
@@ -293,7 +297,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   template <typename Call>
   void guarded(const Call& call, cudaStream_t stream = nullptr) {
     try {
-      call();
+      with_peer_errors(call);
     } catch (const PeerError&) {
       broken_ = true;
       break_off();
@@ -364,12 +368,12 @@ class NcclCommunicator final : public DeviceCommunicator {
   const std::chrono::milliseconds timeout_;
   Store& store_;
   const std::string prefix_;
-  Patience patience_;
-  CudaStream stream_;               // of the blocking calls
+  InterruptibleWait progress_;
+  cuda::Stream stream_;             // of the blocking calls
   std::vector<ControlWord> words_;  // of all ranks
   ControlWord* device_words_ =
       nullptr;  // the same on the device; the last place: what this rank sends
-  int device_ = 0;
+  const int device_ = cuda::current_device();
   ncclComm_t comm_ = nullptr;  // nullptr after a failure
   bool broken_ = false;
   const char* last_call_ = "no call yet";
@@ -395,13 +399,15 @@ std::unique_ptr<DeviceCommunicator> connect(const BackendContext& context, const
 }  // namespace
 
 extern const bool kNcclIsBuilt = true;
-extern const char* const kNcclNote = "NCCL between GPUs, one a rank";
+extern const char* const kNcclNote = "NCCL between GPUs, one per rank";
 
 std::unique_ptr<DeviceCommunicator> try_nccl_communicator(const BackendContext& context,
                                                           std::string& refusal) {
-  const NcclInvitation invitation = meet_for_nccl(context);
-  refusal = invitation.refusal;
-  return refusal.empty() ? connect(context, invitation.id) : nullptr;
+  return with_peer_errors([&]() -> std::unique_ptr<DeviceCommunicator> {
+    const NcclBootstrap bootstrap = bootstrap_nccl(context);
+    refusal = bootstrap.refusal;
+    return refusal.empty() ? connect(context, bootstrap.id) : nullptr;
+  });
 }
 
 std::unique_ptr<Communicator> make_nccl_communicator(const BackendContext& context) {

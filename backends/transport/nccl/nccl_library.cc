@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "backends/backend_error.h"
-#include "backends/cuda_calls.h"
 #include "backends/transport/nccl/nccl_backend.h"
+#include "io/gpu/cuda_runtime.h"
 
 namespace backends {
 namespace {
@@ -73,7 +73,7 @@ NcclLibrary load() {
 // driver is looked for.
 std::string missing_driver() {
 #if defined(ENGINE_NCCL_EMULATED)
-  return no_device_reason();
+  return base::cuda::missing();
 #else
   for (const char* device : {"/dev/nvidiactl", "/dev/dxg"}) {
     if (access(device, F_OK) == 0) return "";

@@ -1,21 +1,23 @@
 // Collectives through memory that all ranks map.
 //
-// Every call begins alike: a rank leaves the call's control word, arrives, waits for all, and
-// compares the words. What follows a wait is therefore the same operation on all ranks, or an error
-// on all of them.
-//  - Small reductions (kSmallBytes): the payload stands beside the word, everybody folds all of
-//  them: one wait.
-//  - Large ones, block by block, a block being a piece of every rank's slice: a rank leaves the
-//  others' pieces, waits, folds
-//    its own into its result area and its own memory, waits, and takes the others' from their
-//    result areas. The next block's pieces are left before the first wait: three passes over memory
-//    that stays in cache.
-//  - broadcast and all_gather: the sender leaves a block, waits, the others take it.
-// Folds are in rank order: same bits on all ranks, as every backend.
+// Every rank has an area in the segment that only it writes and everybody reads. A call starts with
+// the rank's control word in its area and a wait for all (ShmGate); then the words are compared.
+// What follows is therefore the same operation on all ranks, or an error on all of them.
+//  - Small reductions (kSmallBytes): the payload lies next to the word and everybody sums all of
+//    them: one wait.
+//  - Large ones, block by block, where a block is one piece of every rank's slice. Rank r is
+//    responsible for slice r, so that each element is summed once and not on every rank:
+//      1. copy the pieces of the other ranks' slices into the own area; arrive, wait;
+//      2. sum the own piece over all areas into the result area and the own memory; arrive, wait;
+//      3. copy the other pieces from the result areas of the ranks that summed them.
+//    The next block's step 1 is done before the first wait of this one, which hides its time.
+//    Blocks are small enough that all three passes over the memory stay in cache.
+//  - broadcast and all_gather: the sender copies a block into its area, waits, the others take it.
+// Sums are in rank order: the same bits on all ranks, as with every backend.
 //
-// Areas are reused without further waits: to write block i's area all must be done with block
-// i-kSlots. A rank has taken block j when it arrives for block j+1; block i is left at the earliest
-// after the wait for block i-2.
+// Areas are reused without further waits, in kSlots = 3 turns. Writing the area of block i is safe
+// once everybody is done reading block i-3. A rank has read block j when it arrives for block j+1,
+// and block i is written at the earliest after the wait for block i-2, so that i-3 has been read.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -38,7 +40,7 @@ constexpr std::size_t kMostBlockBytes = 1 << 20;  // of all ranks
 constexpr std::size_t kStripBytes = 8 << 10;  // folded, then copied while in the first-level cache
 
 // A rank's part of the segment.
-struct alignas(64) Desk {
+struct alignas(64) RankArea {
   ControlWord word[2];  // of odd and even calls
   alignas(64) char small[2][kSmallBytes];
 };
@@ -55,19 +57,19 @@ class ShmCommunicator final : public Communicator {
             std::min(kPieceBytes, kMostBlockBytes / static_cast<std::size_t>(size_) / 4096 * 4096),
             std::size_t{4096})),
         block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
-        desk_bytes_(round_up(sizeof(Desk)) + kSlots * (block_bytes_ + piece_bytes_)),
+        area_bytes_(round_up(sizeof(RankArea)) + kSlots * (block_bytes_ + piece_bytes_)),
         flags_bytes_(round_up(sizeof(ShmFlag) * static_cast<std::size_t>(size_))),
-        segment_(context, flags_bytes_ + desk_bytes_ * static_cast<std::size_t>(size_)),
+        segment_(context, flags_bytes_ + area_bytes_ * static_cast<std::size_t>(size_)),
         gate_(reinterpret_cast<ShmFlag*>(segment_.data()), rank_, members_, context.timeout) {}
 
   std::string_view name() const override { return "shm"; }
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     reduce(static_cast<char*>(data), count, type, op, Operation::kAllReduce);
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     reduce(static_cast<char*>(data), count, type, op, Operation::kReduceScatter);
   }
 
@@ -103,15 +105,17 @@ class ShmCommunicator final : public Communicator {
   void abort(std::string_view reason) noexcept override { gate_.abort(reason); }
 
  private:
-  char* desk_data(int rank) const {
-    return segment_.data() + flags_bytes_ + desk_bytes_ * static_cast<std::size_t>(rank);
+  char* area_data(int rank) const {
+    return segment_.data() + flags_bytes_ + area_bytes_ * static_cast<std::size_t>(rank);
   }
-  Desk& desk(int rank) const { return *std::launder(reinterpret_cast<Desk*>(desk_data(rank))); }
+  RankArea& area(int rank) const {
+    return *std::launder(reinterpret_cast<RankArea*>(area_data(rank)));
+  }
   char* block_area(int rank, std::uint32_t ahead = 0) const {
-    return desk_data(rank) + round_up(sizeof(Desk)) + (blocks_ + ahead) % kSlots * block_bytes_;
+    return area_data(rank) + round_up(sizeof(RankArea)) + (blocks_ + ahead) % kSlots * block_bytes_;
   }
   char* result_area(int rank) const {
-    return desk_data(rank) + round_up(sizeof(Desk)) + kSlots * block_bytes_ +
+    return area_data(rank) + round_up(sizeof(RankArea)) + kSlots * block_bytes_ +
            blocks_ % kSlots * piece_bytes_;
   }
 
@@ -125,7 +129,7 @@ class ShmCommunicator final : public Communicator {
   void open(const ControlWord& word) {
     word_ = word;
     compared_ = false;
-    desk(rank_).word[word.sequence & 1u] = word;
+    area(rank_).word[word.sequence & 1u] = word;
   }
   void meet() { meet(gate_.arrive()); }
   void meet(std::uint32_t phase) {
@@ -134,7 +138,7 @@ class ShmCommunicator final : public Communicator {
     for (int r = 0; r < size_; ++r) {
       if (r != rank_)
         expect_equal(word_, members_[static_cast<std::size_t>(rank_)],
-                     desk(r).word[word_.sequence & 1u], members_[static_cast<std::size_t>(r)]);
+                     area(r).word[word_.sequence & 1u], members_[static_cast<std::size_t>(r)]);
     }
     compared_ = true;
   }
@@ -151,7 +155,7 @@ class ShmCommunicator final : public Communicator {
     }
   }
 
-  void reduce(char* data, std::size_t count, DataType type, ReduceOp op, Operation operation) {
+  void reduce(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     open(reduction_word(operation, next_sequence(), count, type, op));
     if (count * size_of(type) <= kSmallBytes) {
       reduce_small(data, count, type, op);
@@ -160,9 +164,9 @@ class ShmCommunicator final : public Communicator {
     }
   }
 
-  void reduce_small(char* data, std::size_t count, DataType type, ReduceOp op) {
+  void reduce_small(char* data, std::size_t count, DType type, ReduceOp op) {
     const unsigned slot = small_calls_++ & 1u;
-    if (count > 0) std::memcpy(desk(rank_).small[slot], data, count * size_of(type));
+    if (count > 0) std::memcpy(area(rank_).small[slot], data, count * size_of(type));
     meet();
     std::array<const void*, kFewRanks> few;
     std::vector<const void*> many;
@@ -171,13 +175,12 @@ class ShmCommunicator final : public Communicator {
       many.resize(static_cast<std::size_t>(size_));
       parts = many.data();
     }
-    for (int r = 0; r < size_; ++r) parts[r] = desk(r).small[slot];
+    for (int r = 0; r < size_; ++r) parts[r] = area(r).small[slot];
     reduce_parts(data, parts, size_, count, type, op);
   }
 
   // Block b holds the b-th piece of every rank's slice.
-  void reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op,
-                     Operation operation) {
+  void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     const std::size_t width = size_of(type), most = piece_bytes_ / width;
     const std::size_t longest =
         (count + static_cast<std::size_t>(size_) - 1) / static_cast<std::size_t>(size_);
@@ -217,7 +220,7 @@ class ShmCommunicator final : public Communicator {
   }
 
   // Into this rank's memory and its result area.
-  void fold_own(char* piece, std::size_t count, DataType type, ReduceOp op) {
+  void fold_own(char* piece, std::size_t count, DType type, ReduceOp op) {
     const std::size_t width = size_of(type), most = kStripBytes / width;
     std::array<const void*, kFewRanks> few;
     std::vector<const void*> many(size_ > kFewRanks ? static_cast<std::size_t>(size_) : 0);
@@ -236,7 +239,7 @@ class ShmCommunicator final : public Communicator {
 
   const int rank_, size_;
   const std::vector<int> members_;
-  const std::size_t piece_bytes_, block_bytes_, desk_bytes_, flags_bytes_;
+  const std::size_t piece_bytes_, block_bytes_, area_bytes_, flags_bytes_;
   const ShmSegment segment_;
   ShmGate gate_;
   ControlWord word_;

@@ -1,4 +1,15 @@
 // Spinning, then sleeping on a futex.
+//
+// The gate is a barrier split into two halves: arrive() publishes what this rank wrote and returns
+// the number of its arrival (the phase); wait_for_all(phase) returns once everybody has arrived
+// that often. Between the two a rank can do other work, which a plain barrier would not allow.
+// Phases are never reset; they are compared by signed difference and may wrap around.
+//
+// A waiter first spins, because between ranks at the same point of a step the wait is shorter than
+// falling asleep and waking up. It then sleeps on the other rank's phase word. The wake-up cannot
+// be lost: the sleeper announces itself in `sleepers` before it looks at the phase, the arriving
+// rank raises the phase before it looks at `sleepers`, and both use sequential consistency, so at
+// least one of them sees the other. FUTEX_WAIT itself returns at once if the phase has changed.
 #include "backends/transport/shm/shm_gate.h"
 
 #include <linux/futex.h>
@@ -11,6 +22,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/core_sharing.h"
+#include "io/base/spin_pause.h"
 
 namespace backends {
 namespace {
@@ -26,12 +38,6 @@ int available_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-void pause_core() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
 }
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) {
@@ -78,7 +84,8 @@ void ShmGate::wait_for(int rank, std::uint32_t phase) {
     // if it can, the other sleeps.
     const bool apart = flags_[rank].core.load(std::memory_order_relaxed) != core ||
                        (rank_ > rank && leave_core(core));
-    for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left) pause_core();
+    for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left)
+      base::spin_pause();
   }
   if (!has_arrived(rank, phase)) sleep_until_arrived(rank, phase);
 }

@@ -1,5 +1,5 @@
-// How the ranks of a shared segment wait for each other: one counter a rank, raised by its owner,
-// watched by the others.
+// Split barrier between the ranks of a shared segment: one counter per rank, incremented by its
+// owner, waited on by the others.
 #pragma once
 
 #include <atomic>

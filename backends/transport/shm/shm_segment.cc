@@ -1,4 +1,4 @@
-// Makes, passes and maps the memory.
+// Creates, passes and maps the shared memory.
 #include "backends/transport/shm/shm_segment.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// A piece of memory that all ranks of a communicator map: made by its rank 0, handed to the others
-// by descriptor.
+// Shared memory that all ranks of a communicator map: created by rank 0, passed to the others as a
+// file descriptor.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ class SingleCommunicator final : public Communicator {
   std::string_view name() const override { return "single"; }
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
-  void all_reduce(void*, std::size_t, DataType, ReduceOp) override { check(); }
+  void all_reduce(void*, std::size_t, DType, ReduceOp) override { check(); }
   void broadcast(void*, std::size_t, int root) override {
     check();
     if (root != 0)
@@ -25,7 +25,7 @@ class SingleCommunicator final : public Communicator {
     check();
     if (bytes > 0 && input != output) std::memmove(output, input, bytes);
   }
-  void reduce_scatter(void*, std::size_t, DataType, ReduceOp) override { check(); }
+  void reduce_scatter(void*, std::size_t, DType, ReduceOp) override { check(); }
   void barrier() override { check(); }
   void abort(std::string_view) noexcept override { aborted_ = true; }
 

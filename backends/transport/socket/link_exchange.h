@@ -1,8 +1,13 @@
-// Moves queued parts over the connections of a mesh: what is sent and received, in which order,
-// both ends know beforehand.
+// Moves queued parts over the connections of a mesh. Both ends know beforehand what is sent and
+// received, and in which order, so parts carry no headers and arrive directly in their destination.
 //
-// The first part of a call on every connection, each way, is the call's control word. A peer's word
-// is compared as soon as it is there; parts behind it are not read before.
+// The first part of a call on every connection, in each direction, is the call's control word. A
+// peer's word is compared as soon as it has arrived, and the parts behind it are not read before:
+// with a different call on the other end the bytes that follow would mean something else.
+//
+// All connections are served by the calling thread: whoever waits for one part also sends and
+// receives on all other connections meanwhile. Two ranks that both send before they receive
+// therefore never block each other, however small the kernel's buffers are.
 #pragma once
 
 #include <poll.h>

@@ -1,4 +1,4 @@
-// The hashes of the proof.
+// The keyed hashes of the authentication.
 #include "backends/transport/socket/mesh_proof.h"
 
 #include <algorithm>

@@ -1,11 +1,13 @@
-// The mutual proof at the start of every connection between two ranks.
+// Mutual authentication at the start of every connection between two ranks.
 //
-//   connector -> acceptor  MeshHello: who connects to whom, which of their connections, a nonce
-//   acceptor -> connector  MeshChallenge: a nonce, MAC(secret, "engine socket acceptor", all that
-//   was said) connector -> acceptor  MAC(secret, "engine socket connector", all that was said)
-//   acceptor -> connector  MeshWelcome
-// What was said: the communicator's name, the hello and the acceptor's nonce. Labels and nonces as
-// in rendezvous/handshake.h.
+//   connector -> acceptor   MeshHello: who connects to whom, which of their connections, a nonce
+//   acceptor  -> connector  MeshChallenge: a nonce, MAC(secret, "engine socket acceptor",
+//   transcript) connector -> acceptor   MAC(secret, "engine socket connector", transcript) acceptor
+//   -> connector  MeshWelcome
+// The transcript is the communicator's name, the hello and the acceptor's nonce. Each side thus
+// shows that it knows the job's secret without sending it. Both nonces are in the MACs, so a
+// recorded proof is of no use later; the two labels differ, so a proof cannot be sent back to its
+// maker as the other side's (store/handshake.h does the same for the store).
 #pragma once
 
 #include <cstdint>

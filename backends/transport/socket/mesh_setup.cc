@@ -224,7 +224,7 @@ void MeshSetup::on_challenge(Attempt& attempt) {
   attempt.in.clear();
   if (!proves_acceptor(context_.secret, context_.prefix, attempt.hello, attempt.challenge)) {
     throw AuthenticationError(
-        "what answers at " + peer_text(attempt.socket.fd()) + " in the place of rank " +
+        "the process at " + peer_text(attempt.socket.fd()) + ", expected to be rank " +
         std::to_string(context_.group_rank(attempt.hello.to)) + " does not know this job's secret");
   }
   const std::string proof =

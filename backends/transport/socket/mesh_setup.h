@@ -1,5 +1,5 @@
-// Building a SocketMesh: one loop that connects, accepts and proves, until every connection is
-// there.
+// Building a SocketMesh: one loop that connects, accepts and authenticates until every connection
+// is established.
 #pragma once
 
 #include <chrono>

@@ -1,14 +1,18 @@
 // Collectives over LinkExchange.
-//  - Small reductions: every rank sends all to all and folds: one hop.
-//  - Large ones, block by block, a block being a piece of every rank's slice: a rank sends the
-//  others' pieces, folds its own
-//    in rank order as soon as all of them are in, and sends the result to all. Pieces of the next
-//    blocks are on their way meanwhile. On a connection, shares and results follow each other as:
-//    shares of the first kAhead blocks, then the result of block b and the shares of block b +
-//    kAhead, for every b.
+//  - Small reductions: every rank sends its data to all and sums: one hop.
+//  - Large ones, block by block, where a block is one piece of every rank's slice: a rank sends the
+//    others' pieces, sums its own in rank order as soon as all of them have arrived, and sends the
+//    result to all.
 //  - broadcast: the root sends each other rank one slice, which that rank passes on to the others.
-//  - all_gather: everybody sends to everybody.
-// Folds are in rank order: same bits on all ranks, as every backend.
+//  - all_gather: every rank sends to every rank.
+// Sums are in rank order: the same bits on all ranks, as with every backend.
+//
+// Messages have no headers: both ends of a connection compute the same order of parts from the
+// arguments of the call, so that the receiver knows the destination of every byte and the kernel
+// copies it there directly. For large reductions the order on each connection is: the shares of the
+// first kAhead blocks, then for every b the result of block b followed by the shares of block b +
+// kAhead. So kAhead blocks are always under way; with one at a time, a connection would be idle
+// while its peers sum. Results come before newer shares because a peer waits for them.
 #include <algorithm>
 #include <cstring>
 
@@ -44,10 +48,10 @@ class SocketCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     reduce(static_cast<char*>(data), count, type, op, Operation::kAllReduce);
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     reduce(static_cast<char*>(data), count, type, op, Operation::kReduceScatter);
   }
 
@@ -138,7 +142,7 @@ class SocketCommunicator final : public Communicator {
     }
   }
 
-  void reduce(char* data, std::size_t count, DataType type, ReduceOp op, Operation operation) {
+  void reduce(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     exchange_.begin(reduction_word(operation, ++sequence_, count, type, op));
     if (count * size_of(type) <= kSmallBytes) {
       reduce_small(data, count, type, op);
@@ -147,7 +151,7 @@ class SocketCommunicator final : public Communicator {
     }
   }
 
-  void reduce_small(char* data, std::size_t count, DataType type, ReduceOp op) {
+  void reduce_small(char* data, std::size_t count, DType type, ReduceOp op) {
     const std::size_t bytes = count * size_of(type);
     for_peers([&](int peer) { exchange_.exchange_small(peer, data, bytes); });
     exchange_.wait_all();
@@ -168,8 +172,7 @@ class SocketCommunicator final : public Communicator {
                      static_cast<std::size_t>(peer)];
   }
 
-  void reduce_blocks(char* data, std::size_t count, DataType type, ReduceOp op,
-                     Operation operation) {
+  void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     const std::size_t width = size_of(type), most = kPieceBytes / width;
     const std::size_t longest =
         (count + static_cast<std::size_t>(size_) - 1) / static_cast<std::size_t>(size_);

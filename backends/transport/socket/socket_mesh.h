@@ -1,5 +1,5 @@
-// Proven TCP connections from this rank to every other, and how another thread wakes whoever waits
-// on them.
+// Authenticated TCP connections from this rank to every other, and a way for another thread to wake
+// a waiter.
 #pragma once
 
 #include <atomic>

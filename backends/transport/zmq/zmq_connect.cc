@@ -33,7 +33,7 @@ std::string decoded(const std::string& key) {
   std::string bytes(kKeyBytes, '\0');
   if (key.size() != kKeyText ||
       zmq_z85_decode(reinterpret_cast<std::uint8_t*>(bytes.data()), key.c_str()) == nullptr)
-    throw PeerError("a rank published \"" + key + "\", which is no key");
+    throw PeerError("a rank published \"" + key + "\", which is not a key");
   return bytes;
 }
 
@@ -98,7 +98,7 @@ ZmqLinks::ZmqLinks(const BackendContext& context, ZmqEncryption encryption)
       encrypted_(encryption == ZmqEncryption::kAlways || !is_loopback(context.address)),
       members_(context.members),
       timeout_(context.timeout),
-      door_(std::make_unique<ZmqDoor>(context_)) {
+      zap_handler_(std::make_unique<ZapHandler>(context_)) {
   for (int peer = 0; peer < size_; ++peer) links_.emplace_back();
 }
 
@@ -115,7 +115,7 @@ void ZmqLinks::connect(const BackendContext& context) {
     context.store.set(link_text(context, rank_, peer), own.text(context, rank_, peer));
   }
   std::vector<Peer> peers(static_cast<std::size_t>(size_));
-  std::map<std::string, ZmqDoor::Guest> guests;
+  std::map<std::string, ZapHandler::Peer> allowed;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     const std::string key = link_text(context, peer, rank_);
@@ -123,10 +123,10 @@ void ZmqLinks::connect(const BackendContext& context) {
     p = Peer::read(context, peer, rank_, context.store.get(key, context.timeout));
     context.store.remove(key);  // it has one reader
     if (peer > rank_)
-      guests[std::to_string(peer)] = {decoded(p.key),
-                                      password(context, peer, rank_, p.key, keys.open)};
+      allowed[std::to_string(peer)] = {decoded(p.key),
+                                       password(context, peer, rank_, p.key, keys.open)};
   }
-  door_->admit(std::move(guests));
+  zap_handler_->serve(std::move(allowed));
   for (int peer = 0; peer < rank_; ++peer) {
     const Peer& p = peers[static_cast<std::size_t>(peer)];
     zmq::socket_t& socket = link(peer).socket;
@@ -184,7 +184,7 @@ void ZmqLinks::greet(const BackendContext& context, const std::string& own_key,
 
 extern const bool kZmqIsBuilt = true;
 extern const char* const kZmqNote =
-    "ZeroMQ over TCP, ranks are processes; encrypted unless all is on loopback";
+    "ZeroMQ over TCP, ranks are processes; encrypted unless all ranks are on loopback";
 
 std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& context) {
   auto links = std::make_shared<ZmqLinks>(context);

@@ -55,8 +55,8 @@ Head ZmqLinks::receive_head(int peer) {
   return head;
 }
 
-void ZmqLinks::give_back(void*, void* loans) {
-  auto& open = *static_cast<Loans*>(loans);
+void ZmqLinks::on_sent(void*, void* pending) {
+  auto& open = *static_cast<PendingSends*>(pending);
   const std::lock_guard lock(open.mutex);
   if (--open.open == 0) open.changed.notify_all();
 }
@@ -65,11 +65,11 @@ void ZmqLinks::send(int peer, Lane lane, unsigned slot, const void* data, std::s
   const Tag tag{link(peer).sent++, kind_of(lane, slot), 0};
   send_message(peer, zmq::message_t(&tag, sizeof tag), zmq::send_flags::sndmore);
   {
-    const std::lock_guard lock(loans_.mutex);
-    ++loans_.open;
+    const std::lock_guard lock(pending_.mutex);
+    ++pending_.open;
   }
   // libzmq reads from the caller's memory. It asks for a pointer to change, but does not write.
-  send_message(peer, zmq::message_t(const_cast<void*>(data), bytes, &give_back, &loans_),
+  send_message(peer, zmq::message_t(const_cast<void*>(data), bytes, &on_sent, &pending_),
                zmq::send_flags::none);
 }
 
@@ -85,10 +85,10 @@ const zmq::message_t& ZmqLinks::fetch(int peer, std::uint16_t kind) {
   Link& l = link(peer);
   while (!l.fresh[kind]) take_one(peer);
   l.fresh[kind] = false;
-  return l.holes[kind];
+  return l.slots[kind];
 }
 
-// Takes the next message of the peer, whatever it is, and leaves it in its pigeonhole.
+// Takes the next message of the peer, whatever it is, and leaves it in its slot.
 void ZmqLinks::take_one(int peer) {
   Link& l = link(peer);
   zmq::message_t message = wait_for_message(peer);
@@ -102,7 +102,7 @@ void ZmqLinks::take_one(int peer) {
                     " were lost: expected number " + std::to_string(l.received - 1) + ", got " +
                     std::to_string(tag.number));
   if (!is_head) message = wait_for_message(peer);
-  l.holes[tag.kind] = std::move(message);
+  l.slots[tag.kind] = std::move(message);
   l.fresh[tag.kind] = true;
 }
 
@@ -121,9 +121,9 @@ void ZmqLinks::finish_sends() {
   check_abort();  // calls that never have to wait would never look; by now the ranks' words have
                   // been compared
   const auto start = Clock::now();
-  std::unique_lock lock(loans_.mutex);
-  while (!loans_.changed.wait_for(lock, std::chrono::milliseconds(50),
-                                  [&] { return loans_.open == 0; })) {
+  std::unique_lock lock(pending_.mutex);
+  while (!pending_.changed.wait_for(lock, std::chrono::milliseconds(50),
+                                    [&] { return pending_.open == 0; })) {
     check_abort();
     if (Clock::now() - start >= timeout_)
       throw PeerError("timeout after " + std::to_string(timeout_.count()) +
@@ -133,8 +133,8 @@ void ZmqLinks::finish_sends() {
 
 void ZmqLinks::let_go(bool gently) noexcept {
   if (gently) {
-    std::unique_lock lock(loans_.mutex);
-    if (loans_.changed.wait_for(lock, kGentleTime, [&] { return loans_.open == 0; })) return;
+    std::unique_lock lock(pending_.mutex);
+    if (pending_.changed.wait_for(lock, kGentleTime, [&] { return pending_.open == 0; })) return;
   }
   // What has come is looked at before it is gone; then the end of the context waits until libzmq
   // reads no memory of ours.
@@ -150,7 +150,7 @@ void ZmqLinks::let_go(bool gently) noexcept {
 }
 
 std::optional<ControlWord> ZmqLinks::arrived_word(int peer, std::uint32_t sequence) noexcept {
-  const zmq::message_t& message = link(peer).holes[kHeadKind + (sequence & 1u)];
+  const zmq::message_t& message = link(peer).slots[kHeadKind + (sequence & 1u)];
   if (message.size() < sizeof(Tag) + sizeof(ControlWord)) return std::nullopt;
   ControlWord word;
   std::memcpy(&word, message.data<char>() + sizeof(Tag), sizeof word);
@@ -159,7 +159,7 @@ std::optional<ControlWord> ZmqLinks::arrived_word(int peer, std::uint32_t sequen
 }
 
 void ZmqLinks::close_all() noexcept {
-  const int linger = aborted_ || loans_.any() ? 0 : kLingerMs;
+  const int linger = aborted_ || pending_.any() ? 0 : kLingerMs;
   for (Link& l : links_) {
     try {
       if (l.socket) l.socket.set(zmq::sockopt::linger, linger);
@@ -169,7 +169,7 @@ void ZmqLinks::close_all() noexcept {
     l.socket.close();
   }
   context_.shutdown();
-  door_.reset();
+  zap_handler_.reset();
   context_.close();
 }
 

@@ -18,7 +18,7 @@
 
 #include "backends/backend.h"
 #include "backends/transport/direct/links.h"
-#include "backends/transport/zmq/zmq_door.h"
+#include "backends/transport/zmq/zap_handler.h"
 
 namespace backends {
 
@@ -50,7 +50,7 @@ class ZmqLinks final : public Links {
   // lost must not be skipped.
   struct Tag {
     std::uint32_t number;
-    std::uint16_t kind;  // place among the pigeonholes
+    std::uint16_t kind;  // index of the slot
     std::uint16_t padding;
   };
   static constexpr std::uint16_t kHeadKind = 0,
@@ -62,11 +62,12 @@ class ZmqLinks final : public Links {
   struct Link {
     zmq::socket_t socket;
     std::uint32_t sent = 0, received = 0;
-    std::array<zmq::message_t, kKinds> holes;  // came before they were asked for, or are being used
-    std::array<bool, kKinds> fresh{};          // came and were not asked for yet
+    // Messages received ahead of the call that needs them, or in use by it.
+    std::array<zmq::message_t, kKinds> slots;
+    std::array<bool, kKinds> fresh{};  // received and not consumed yet
   };
-  // Messages that libzmq has not let go of. Outlives the sockets.
-  struct Loans {
+  // Sends whose buffers libzmq still reads (zero copy). Outlives the sockets.
+  struct PendingSends {
     std::mutex mutex;
     std::condition_variable changed;
     std::size_t open = 0;
@@ -75,7 +76,7 @@ class ZmqLinks final : public Links {
       return open > 0;
     }
   };
-  static void give_back(void* data, void* loans);
+  static void on_sent(void* data, void* pending);
 
   struct Peer;  // what one has published
   std::string listen(const BackendContext& context, int peer, const std::string& secret_key);
@@ -95,9 +96,9 @@ class ZmqLinks final : public Links {
   const bool encrypted_;
   const std::vector<int> members_;
   const std::chrono::milliseconds timeout_;
-  Loans loans_;
+  PendingSends pending_;
   zmq::context_t context_;
-  std::unique_ptr<ZmqDoor> door_;
+  std::unique_ptr<ZapHandler> zap_handler_;
   std::vector<Link> links_;
   unsigned head_slot_ = 0;
   std::atomic<bool> aborted_{false};

@@ -103,11 +103,11 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return size_; }
 
-  void all_reduce(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
     meet(reduction_word(Operation::kAllReduce, ++sequence_, count, type, op));
     reduce(static_cast<char*>(data), count, type, op);
   }
-  void reduce_scatter(void* data, std::size_t count, DataType type, ReduceOp op) override {
+  void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
     meet(reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op));
     reduce(static_cast<char*>(data), count, type, op);
   }
@@ -249,7 +249,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   // Block by block: slice r of all ranks goes to rank r, which folds them; the results go to all.
-  void reduce(char* data, std::size_t count, DataType type, ReduceOp op) {
+  void reduce(char* data, std::size_t count, DType type, ReduceOp op) {
     const std::size_t width = size_of(type), most = kPieceBytes / width * parts_.size();
     for (std::size_t at = 0, n = 0; at < count; at += n) {
       n = std::min(count - at, most);
@@ -257,7 +257,7 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  void reduce_block(char* block, std::size_t count, DataType type, ReduceOp op) {
+  void reduce_block(char* block, std::size_t count, DType type, ReduceOp op) {
     const std::size_t width = size_of(type);
     char *outgoing = wire_->outgoing.data(), *incoming = wire_->incoming.data();
     const ElementRange own = slice_of(count, rank_, size_);

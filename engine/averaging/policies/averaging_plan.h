@@ -26,7 +26,7 @@ struct PlannedAveragings {
 };
 PlannedAveragings count_averagings(const AveragingPlan& plan);
 
-// One line that says what will happen, then one for each thing that may not be what was wanted ("K
+// One line that says what will happen, then one for each likely mistake ("K
 // = 500 > 196 steps ...").
 std::vector<std::string> describe(const AveragingPlan& plan);
 

@@ -1,29 +1,26 @@
 // The averaging policies and their options. Which of them suits what: docs/averaging.md.
 #pragma once
 
+#include "backends/communicator.h"
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/averaging/policies/sync_schedule.h"
+#include "engine/averaging/sums/bucket_cut.h"
+#include "engine/core/parameter_buffer.h"
+#include "engine/ops/common/kernel_context.h"
 
 namespace engine {
 
 class GradientSum;  // gradient_sum.h
 
-struct GradientAveragingOptions {
-  std::int64_t bucket_bytes =
-      25 << 20;         // the first bucket is 1 MiB at most, so that sending starts early
-  bool overlap = true;  // false: all buckets after backward; the same buckets, hence the same bits
-};
 // Gradients every step. `sum` says how they are summed and has the communicator, which is used from
-// another thread while backward runs, and by nobody else. `parameters` outlives the policy.
+// another thread while backward runs, and by nobody else. `gradients`, in host memory, outlive the
+// policy.
 std::unique_ptr<AveragingPolicy> make_gradient_averaging(std::unique_ptr<GradientSum> sum,
-                                                         ParameterBuffer& parameters,
-                                                         const GradientAveragingOptions& options);
-
-// The same after backward, by the tree over the ranks (ordered_tree.h): with the parts of a step
-// cut alike for every world, the same bits for any number of ranks and on every wire.
-// `communicator` is used by nobody else.
-std::unique_ptr<AveragingPolicy> make_canonical_averaging(backends::Communicator& communicator,
-                                                          ParameterBuffer& parameters);
+                                                         const FlatBuffer& gradients,
+                                                         const BucketOptions& buckets = {});
+// The same where a step on a device sums them itself (sums/device_sum.h): the weights of the mean,
+// and what a report says.
+std::unique_ptr<AveragingPolicy> make_device_gradient_averaging(const FlatBuffer& gradients);
 
 // What an averaging of parameters is followed by.
 struct OuterOptions {

@@ -4,20 +4,19 @@
 namespace engine {
 namespace {
 
-class NoAveraging : public AveragingPolicy {
+class NoAveraging final : public AveragingPolicy {
  public:
   explicit NoAveraging(int world_size) : world_size_(world_size) {}
   std::string_view name() const override { return "none"; }
   double loss_scale(const StepCounts& counts) const override {
     return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
   }
-  bool update_touches_state() const override { return false; }
-  bool local_optimizer_state() const override { return world_size_ > 1; }
-  bool local_parameters() const override { return world_size_ > 1; }
-  std::string coverage() const override {
-    return world_size_ == 1 ? "one replica: nothing to average"
+  RankDifferences differences() const override { return {world_size_ > 1, world_size_ > 1}; }
+  AveragingReport take_report() override {
+    return {.coverage = world_size_ == 1
+                            ? "one replica: nothing to average"
                             : "nothing was averaged (--sync none): " + std::to_string(world_size_) +
-                                  " independent replicas";
+                                  " independent replicas"};
   }
 
  private:
@@ -25,6 +24,11 @@ class NoAveraging : public AveragingPolicy {
 };
 
 }  // namespace
+
+bool AveragingPolicy::together() const {
+  const RankDifferences differ = differences();
+  return !differ.optimizer_states && !differ.parameters;
+}
 
 std::unique_ptr<AveragingPolicy> make_no_averaging(int world_size) {
   return std::make_unique<NoAveraging>(world_size);

@@ -7,62 +7,65 @@
 namespace engine {
 namespace {
 
-class GradientAveraging : public AveragingPolicy {
+class GradientAveraging final : public AveragingPolicy {
  public:
-  GradientAveraging(std::unique_ptr<GradientSum> sum, ParameterBuffer& parameters,
-                    const GradientAveragingOptions& options)
-      : parameters_(parameters), sum_(std::move(sum)) {
-    if (!sum_->whole())
-      reducer_.emplace(*sum_, parameters.gradients, options.bucket_bytes, options.overlap);
+  // `sum` null: gradients are summed where they are computed.
+  GradientAveraging(std::unique_ptr<GradientSum> sum, const FlatBuffer& gradients,
+                    const BucketOptions& buckets)
+      : gradients_(gradients), sum_(std::move(sum)) {
+    if (sum_ != nullptr) reducer_.emplace(*sum_, gradients, buckets);
   }
 
   std::string_view name() const override { return "grad"; }
   double loss_scale(const StepCounts& counts) const override {
     return counts.global == 0 ? 0 : 1.0 / static_cast<double>(counts.global);
   }
-  void gradients_ready(std::int64_t elements) override {
-    if (reducer_) reducer_->ready(elements);
-  }
-  void finish_gradients() override {
-    if (reducer_) {
-      reducer_->finish();
-    } else {
-      sum_->sum(0, parameters_.gradients.size());
-    }
-    ++averagings_;
-  }
-  bool changes_gradients() const override { return true; }
-  bool update_touches_state() const override { return false; }
+  GradientExchange* begin_step(StateHome&) override { return reducer_ ? &*reducer_ : nullptr; }
+  void end_step(const StepCounts&, double, StateHome&) override { ++averagings_; }
+
   PolicyCounters counters() const override {
-    return {{"averagings", averagings_}, {"bytes_sent", sum_->bytes_sent()}};
+    return {{"averagings", averagings_}, {"bytes_sent", bytes_sent()}};
   }
   void restore_counters(const PolicyCounters& counters) override {
     averagings_ = find_counter(counters, "averagings", 0);
-    sum_->set_bytes_sent(find_counter(counters, "bytes_sent", 0));
+    if (sum_ != nullptr) sum_->set_bytes_sent(find_counter(counters, "bytes_sent", whole_bytes()));
   }
-  std::vector<PolicyState> state() override { return sum_->state(); }
-  std::int64_t averagings() const override { return averagings_; }
-  std::string coverage() const override {
-    const auto n = std::to_string(parameters_.gradients.slots().size());
-    const std::string how = sum_->name().empty() ? "" : " (" + std::string(sum_->name()) + ")";
-    return "averaged the gradients of " + n + "/" + n + " parameters in each of " +
-           std::to_string(averagings_) + " steps" + how;
+  std::vector<PolicyState> state() override {
+    return sum_ != nullptr ? sum_->state() : std::vector<PolicyState>{};
   }
-  std::int64_t bytes_sent() const override { return sum_->bytes_sent(); }
+
+  AveragingReport take_report() override {
+    const std::string n = std::to_string(gradients_.slots().size());
+    return {.averagings = averagings_,
+            .bytes_sent = bytes_sent(),
+            .coverage = "averaged the gradients of " + n + "/" + n + " parameters in each of " +
+                        std::to_string(averagings_) + " steps" +
+                        (sum_ != nullptr ? sum_->note() : ", on the device")};
+  }
 
  private:
-  ParameterBuffer& parameters_;
+  std::int64_t whole_bytes() const {
+    return averagings_ * static_cast<std::int64_t>(gradients_.bytes());
+  }
+  std::int64_t bytes_sent() const { return sum_ != nullptr ? sum_->bytes_sent() : whole_bytes(); }
+
+  const FlatBuffer& gradients_;
   std::unique_ptr<GradientSum> sum_;
+  std::optional<BucketReducer> reducer_;  // of sum_
   std::int64_t averagings_ = 0;
-  std::optional<BucketReducer> reducer_;  // none: all elements at once
 };
 
 }  // namespace
 
 std::unique_ptr<AveragingPolicy> make_gradient_averaging(std::unique_ptr<GradientSum> sum,
-                                                         ParameterBuffer& parameters,
-                                                         const GradientAveragingOptions& options) {
-  return std::make_unique<GradientAveraging>(std::move(sum), parameters, options);
+                                                         const FlatBuffer& gradients,
+                                                         const BucketOptions& buckets) {
+  require(sum != nullptr, "gradients are averaged by a sum");
+  return std::make_unique<GradientAveraging>(std::move(sum), gradients, buckets);
+}
+
+std::unique_ptr<AveragingPolicy> make_device_gradient_averaging(const FlatBuffer& gradients) {
+  return std::make_unique<GradientAveraging>(nullptr, gradients, BucketOptions{});
 }
 
 }  // namespace engine

@@ -20,7 +20,7 @@ PolicyCounters without_prefix(const PolicyCounters& counters, std::string_view p
   return of_part;
 }
 
-class MixedAveraging : public AveragingPolicy {
+class MixedAveraging final : public AveragingPolicy {
  public:
   explicit MixedAveraging(MixedAveragingOptions options) : p_(std::move(options)) {
     require(p_.parameters != nullptr && (p_.warmup == 0 || p_.all != nullptr),
@@ -33,27 +33,20 @@ class MixedAveraging : public AveragingPolicy {
     if (p_.island == nullptr) return p_.parameters->loss_scale(counts);
     return counts.island == 0 ? 0 : 1.0 / static_cast<double>(counts.island);
   }
-  void gradients_ready(std::int64_t elements) override {
-    if (AveragingPolicy* gradients = of_gradients()) gradients->gradients_ready(elements);
+  GradientExchange* begin_step(StateHome& home) override {
+    if (!warming_up()) static_cast<void>(p_.parameters->begin_step(home));
+    AveragingPolicy* gradients = of_gradients();
+    return gradients == nullptr ? nullptr : gradients->begin_step(home);
   }
-  void finish_gradients() override {
-    if (AveragingPolicy* gradients = of_gradients()) gradients->finish_gradients();
-    if (!warming_up()) p_.parameters->finish_gradients();
-  }
-  void after_update(const StepCounts& counts, double lr) override {
-    if (!warming_up()) p_.parameters->after_update(counts, lr);
+  void end_step(const StepCounts& counts, double lr, StateHome& home) override {
+    if (AveragingPolicy* gradients = of_gradients()) gradients->end_step(counts, lr, home);
+    if (!warming_up()) p_.parameters->end_step(counts, lr, home);
     ++updates_;
   }
-  bool changes_gradients() const override { return of_gradients() != nullptr; }
-  bool update_touches_state() const override {
-    return !warming_up() && p_.parameters->update_touches_state();
-  }
-  bool reads_parameters() const override {
-    return !warming_up() && p_.parameters->reads_parameters();
-  }
-  void synchronize() override { p_.parameters->synchronize(); }  // nothing to do during the warm-up
+  // Nothing to do during the warm-up.
+  void synchronize(StateHome& home) override { p_.parameters->synchronize(home); }
   bool together() const override { return p_.parameters->together(); }
-  bool local_optimizer_state() const override { return p_.parameters->local_optimizer_state(); }
+  RankDifferences differences() const override { return p_.parameters->differences(); }
 
   PolicyCounters counters() const override {
     PolicyCounters counters{{"updates", updates_}};
@@ -79,21 +72,21 @@ class MixedAveraging : public AveragingPolicy {
     return state;
   }
 
-  std::int64_t averagings() const override {
-    return (p_.all != nullptr ? p_.all->averagings() : 0) + p_.parameters->averagings();
+  AveragingReport take_report() override {
+    AveragingReport report = p_.parameters->take_report();
+    if (p_.all != nullptr) {
+      const AveragingReport of_all = p_.all->take_report();
+      report.averagings += of_all.averagings;
+      report.bytes_sent += of_all.bytes_sent;
+      report.coverage = of_all.coverage + ", then " + report.coverage;
+    }
+    if (p_.island != nullptr) {
+      const AveragingReport within = p_.island->take_report();
+      report.bytes_sent += within.bytes_sent;
+      report.coverage += "; within " + p_.island_text + ", " + within.coverage;
+    }
+    return report;
   }
-  std::string coverage() const override {
-    std::string text = p_.all != nullptr ? p_.all->coverage() + ", then " : "";
-    text += p_.parameters->coverage();
-    return p_.island != nullptr ? text + "; within " + p_.island_text + ", " + p_.island->coverage()
-                                : text;
-  }
-  std::int64_t bytes_sent() const override {
-    return p_.parameters->bytes_sent() + (p_.all != nullptr ? p_.all->bytes_sent() : 0) +
-           (p_.island != nullptr ? p_.island->bytes_sent() : 0);
-  }
-  void measure_spread() override { p_.parameters->measure_spread(); }
-  std::optional<double> take_spread() override { return p_.parameters->take_spread(); }
 
  private:
   bool warming_up() const { return updates_ < p_.warmup; }

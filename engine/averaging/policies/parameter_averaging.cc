@@ -13,7 +13,7 @@ std::vector<FlatBuffer*> with_running(const ParameterAveragingOptions& options) 
   return further;
 }
 
-class ParameterAveraging : public AveragingPolicy {
+class ParameterAveraging final : public AveragingPolicy {
  public:
   ParameterAveraging(backends::Communicator& communicator, ParameterBuffer& parameters,
                      KernelContext& context, const ParameterAveragingOptions& options)
@@ -28,22 +28,26 @@ class ParameterAveraging : public AveragingPolicy {
   double loss_scale(const StepCounts& counts) const override {
     return counts.local == 0 ? 0 : 1.0 / static_cast<double>(counts.local);
   }
-  void finish_gradients() override {
-    if (outer_) outer_->start();
+  GradientExchange* begin_step(StateHome& home) override {
+    if (outer_ && !outer_->started()) {
+      const HostView view(home, Access::kRead);
+      outer_->start();
+    }
+    return nullptr;
   }
-  void after_update(const StepCounts& counts, double lr) override {
+  void end_step(const StepCounts& counts, double lr, StateHome& home) override {
     ++updates_;
     apart_ = true;
     local_samples_ += counts.local;
     global_samples_ += counts.global;
     if (!options_.schedule.due(updates_)) return;
-    synchronize();
+    const HostView view(home, Access::kWrite);
+    synchronize(home);
     if (outer_) outer_->apply(lr);
   }
-  bool update_touches_state() const override { return options_.schedule.due(updates_ + 1); }
-  bool reads_parameters() const override { return outer_ && !outer_->started(); }
-  void synchronize() override {
+  void synchronize(StateHome& home) override {
     if (!apart_) return;
+    const HostView view(home, Access::kWrite);
     // Every sample counts once. Where the data set is smaller than the world and nobody has seen
     // any, all count alike.
     const double weight = global_samples_ == 0 ? 1.0 / world_size_
@@ -54,7 +58,9 @@ class ParameterAveraging : public AveragingPolicy {
     local_samples_ = global_samples_ = 0;
     ++averagings_;
   }
-  bool local_optimizer_state() const override { return !options_.all_states; }
+  RankDifferences differences() const override {
+    return {.optimizer_states = !options_.all_states};
+  }
   bool together() const override { return !apart_; }
   // Saving synchronises first, so the samples since the last averaging are zero there and need no
   // place in a checkpoint.
@@ -73,8 +79,17 @@ class ParameterAveraging : public AveragingPolicy {
   std::vector<PolicyState> state() override {
     return outer_ ? outer_->state() : std::vector<PolicyState>{};
   }
-  std::int64_t averagings() const override { return averagings_; }
-  std::string coverage() const override {
+  AveragingReport take_report() override {
+    AveragingReport report{.averagings = averagings_,
+                           .bytes_sent = mean_.bytes_sent(),
+                           .spread = mean_.take_spread(),
+                           .coverage = coverage()};
+    mean_.measure_spread();
+    return report;
+  }
+
+ private:
+  std::string coverage() const {
     const auto all_of = [](const FlatBuffer& buffer) {
       const auto n = std::to_string(buffer.slots().size());
       return n + "/" + n;
@@ -86,11 +101,7 @@ class ParameterAveraging : public AveragingPolicy {
     text += " " + std::to_string(averagings_) + " times in " + std::to_string(updates_) + " steps";
     return outer_ ? text + ", with " + std::to_string(outer_->steps()) + " outer steps" : text;
   }
-  std::int64_t bytes_sent() const override { return mean_.bytes_sent(); }
-  void measure_spread() override { mean_.measure_spread(); }
-  std::optional<double> take_spread() override { return mean_.take_spread(); }
 
- private:
   ParameterBuffer& parameters_;
   const ParameterAveragingOptions options_;
   const int world_size_;

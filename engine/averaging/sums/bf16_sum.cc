@@ -25,7 +25,7 @@ class Bf16Sum final : public GradientSum {
         gradients_(gradients),
         error_(FlatBuffer::like(gradients)),
         wire_(static_cast<std::size_t>(gradients.size())) {}
-  std::string_view name() const override { return "bf16"; }
+  std::string note() const override { return " (bf16)"; }
   void sum(std::int64_t first, std::int64_t count) override {
     with_element_type(gradients_.dtype(), [&]<class T>(T) {
       T* gradient = gradients_.span<T>().data() + first;
@@ -36,7 +36,7 @@ class Bf16Sum final : public GradientSum {
         wire[i] = to_bf16(static_cast<float>(owed));
         error[i] = owed - static_cast<T>(from_bf16(wire[i]));
       }
-      communicator_.all_reduce(wire, static_cast<std::size_t>(count), backends::DataType::kBF16,
+      communicator_.all_reduce(wire, static_cast<std::size_t>(count), DType::kBF16,
                                backends::ReduceOp::kSum);
       for (std::int64_t i = 0; i < count; ++i) gradient[i] = static_cast<T>(from_bf16(wire[i]));
     });

@@ -1,23 +1,15 @@
-// Cutting into buckets, and the communication thread.
+// The communication thread.
 #include "engine/averaging/sums/bucket_reducer.h"
 
-#include <algorithm>
-
 namespace engine {
-namespace {
 
-constexpr std::int64_t kFirstBucketBytes =
-    1 << 20;  // as PyTorch's reducer: a small first bucket starts the wire early
-
-}  // namespace
-
-BucketReducer::BucketReducer(GradientSum& sum, const FlatBuffer& buffer, std::int64_t bucket_bytes,
-                             bool overlap)
-    : sum_(sum), size_(buffer.size()), overlap_(overlap) {
-  const auto element = static_cast<std::int64_t>(size_of(buffer.dtype()));
-  std::int64_t cap = std::max<std::int64_t>(1, std::min(bucket_bytes, kFirstBucketBytes) / element);
-  for (std::int64_t end = 0; end < size_; cap = std::max<std::int64_t>(1, bucket_bytes / element))
-    ends_.push_back(end = std::min(size_, end + cap));
+BucketReducer::BucketReducer(GradientSum& sum, const FlatBuffer& buffer,
+                             const BucketOptions& options)
+    : sum_(sum),
+      size_(buffer.size()),
+      overlap_(options.overlap && !sum.whole()),
+      ends_(sum.whole() ? std::vector{size_}
+                        : bucket_ends(size_, size_of(buffer.dtype()), options.bytes)) {
   if (overlap_) thread_ = std::thread([this] { work(); });
 }
 

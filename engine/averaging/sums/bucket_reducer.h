@@ -1,4 +1,9 @@
 // Sums a flat buffer over all ranks bucket by bucket while it is still being filled from the front.
+//
+// Backward completes gradients layer by layer, from the last layer on, and the buffer lies in that
+// order; so a prefix of it is final long before backward ends. Sending that prefix meanwhile hides
+// most of the communication. Buckets are a compromise: small ones start earlier, large ones have
+// less overhead per byte. The same idea as in PyTorch's DistributedDataParallel.
 #pragma once
 
 #include <condition_variable>
@@ -8,29 +13,26 @@
 #include <thread>
 #include <vector>
 
+#include "engine/averaging/sums/bucket_cut.h"
+#include "engine/averaging/sums/gradient_exchange.h"
 #include "engine/averaging/sums/gradient_sum.h"
 
 namespace engine {
 
-// Buckets are slices of the buffer, in order, the same on every rank. With `overlap`, a thread of
-// the reducer's own sums buckets as they fill; without, finish() does. A step is: ready(...)*,
-// finish().
-class BucketReducer {
+// Buckets are slices of the buffer, in order, the same on every rank; for a sum that wants all
+// elements at once, the whole is the only one. With `overlap`, a thread of the reducer's own sums
+// buckets as they fill; without, and for the whole, finish() does.
+class BucketReducer final : public GradientExchange {
  public:
   // `sum`, of that buffer, and `buffer` outlive the reducer.
-  BucketReducer(GradientSum& sum, const FlatBuffer& buffer, std::int64_t bucket_bytes,
-                bool overlap);
-  ~BucketReducer();
+  BucketReducer(GradientSum& sum, const FlatBuffer& buffer, const BucketOptions& options);
+  ~BucketReducer() override;
   BucketReducer(const BucketReducer&) = delete;
   BucketReducer& operator=(const BucketReducer&) = delete;
 
-  // The first `elements` are final. Never blocks.
-  void ready(std::int64_t elements);
-  // Blocks until every bucket is summed. Rethrows what the communicator threw; then the reducer is
-  // of no further use.
-  void finish();
-
-  std::size_t bucket_count() const { return ends_.size(); }
+  void ready(std::int64_t elements) override;
+  // Rethrows what the communicator threw; then the reducer is of no further use.
+  void finish() override;
 
  private:
   void reduce(std::size_t bucket);

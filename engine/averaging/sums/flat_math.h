@@ -10,11 +10,6 @@
 
 namespace engine {
 
-inline backends::DataType wire_type(DType dtype) {
-  require(dtype == DType::kF32 || dtype == DType::kF64, "only f32 and f64 buffers are averaged");
-  return dtype == DType::kF32 ? backends::DataType::kF32 : backends::DataType::kF64;
-}
-
 // Calls call(T{}) with the element type of a buffer of floating-point numbers.
 template <class Call>
 auto with_element_type(DType dtype, Call call) {

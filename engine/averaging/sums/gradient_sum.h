@@ -4,16 +4,22 @@
 // to the next step's gradient (Seide et al., 2014; Stich et al., 2018; Karimireddy et al., 2019).
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
-#include "engine/averaging/policies/averaging_policy.h"
+#include "backends/communicator.h"
+#include "engine/averaging/sums/policy_state.h"
+#include "engine/ops/common/kernel_context.h"
 
 namespace engine {
 
 class GradientSum {
  public:
   virtual ~GradientSum() = default;
-  virtual std::string_view name() const = 0;  // "top-k 0.01"; "" where nothing is compressed
+  // What to add to "averaged the gradients of ... in each of N steps": " (top-k 0.01)". May be "".
+  virtual std::string note() const = 0;
 
   // The elements [first, first + count) of the gradients become their sum over all ranks, the same
   // bits on every rank. Called once a step for each of them, from one thread at a time. Collective.
@@ -34,6 +40,11 @@ class GradientSum {
 // made.
 std::unique_ptr<GradientSum> make_plain_sum(backends::Communicator& communicator,
                                             FlatBuffer& gradients);
+
+// By the tree over the ranks (ordered_tree.h), all elements at once: with the parts of a step cut
+// alike for every world, the same bits for any number of ranks and on every wire.
+std::unique_ptr<GradientSum> make_tree_sum(backends::Communicator& communicator,
+                                           FlatBuffer& gradients);
 
 // Half the bytes: gradients are rounded to bfloat16, which is also what the ranks' contributions
 // are added in; rounding on the way in is fed back, rounding of the addition is not.

@@ -1,5 +1,10 @@
-// Sums whose rounding depends on the order of the parts alone: a binary tree over it, cut anywhere
-// by the ranks.
+// Sums whose rounding depends only on the order of the parts, not on how many ranks hold them.
+//
+// Floating-point addition is not associative: (a + b) + (c + d) and ((a + b) + c) + d may differ in
+// the last bit. The tree fixes the parentheses once for all parts. Eight parts are always
+// ((0+1)+(2+3))+((4+5)+(6+7)); two ranks with four parts each compute one half of it, four ranks
+// with two parts one quarter, and the sums of the halves or quarters are combined by the upper
+// levels of the same tree. Hence 1, 2, 4 and 8 ranks get the same bits (ADR 12).
 #pragma once
 
 #include <cstddef>

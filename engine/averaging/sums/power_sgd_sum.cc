@@ -1,4 +1,16 @@
-// Gradients as products of two thin matrices.
+// PowerSGD: gradients as products of two thin matrices. Method: Vogels, Karimireddy and Jaggi, 2019
+// (arXiv 1905.13727), algorithm 1.
+//
+// A gradient matrix M [rows, columns] is approximated by P Q^T with `rank` columns each. One step
+// of power iteration is enough, because Q starts from the previous step's, and gradients change
+// slowly:
+//   P = M Q, summed over the ranks and orthonormalized;  Q = M^T P, summed over the ranks;
+//   the gradient becomes P Q^T.
+// Both products are linear in M, so that the sum of the ranks' products is the product of the
+// summed M: all-reduces of the thin matrices suffice, and nobody needs another rank's M. What P
+// (M^T P)^T leaves out of a rank's own M is kept in error_ and added to the next gradient (error
+// feedback), without which the dropped directions would never be learned. All ranks compute P and Q
+// with the same operations on the same bits, so that they stay identical.
 #include <algorithm>
 
 #include "engine/averaging/sums/flat_math.h"
@@ -52,9 +64,9 @@ class PowerSgdSum final : public GradientSum {
     packed_.resize(static_cast<std::size_t>(packed));
     for (const Matrix& m : matrices_)
       for (int column = 0; column < rank_; ++column) draw(m, column);
-    name_ = "PowerSGD rank " + std::to_string(rank);
+    note_ = " (PowerSGD rank " + std::to_string(rank) + ")";
   }
-  std::string_view name() const override { return name_; }
+  std::string note() const override { return note_; }
   bool whole() const override { return true; }
   void sum(std::int64_t /*first*/, std::int64_t /*count*/) override {
     pack();
@@ -93,7 +105,7 @@ class PowerSgdSum final : public GradientSum {
     return count;
   }
   void reduce(T* data, std::size_t count) {
-    communicator_.all_reduce(data, count, wire_type(gradients_.dtype()), backends::ReduceOp::kSum);
+    communicator_.all_reduce(data, count, gradients_.dtype(), backends::ReduceOp::kSum);
     bytes_sent_ += static_cast<std::int64_t>(count * sizeof(T));
   }
   // Vectors first, then P = (gradient + error) Q of every matrix.
@@ -147,7 +159,7 @@ class PowerSgdSum final : public GradientSum {
   FlatBuffer factors_;  // Q of every matrix [columns, rank]
   std::vector<Matrix> matrices_, plain_;
   std::vector<T> packed_;  // plain parameters, then P of every matrix [rows, rank]
-  std::string name_;
+  std::string note_;
 };
 
 }  // namespace

@@ -26,8 +26,8 @@ void ReplicaMean::average(double weight) {
 void ReplicaMean::sum(double weight, FlatBuffer& buffer) {
   if (buffer.size() == 0) return;
   ops::scale(context_, weight, buffer.flat());
-  communicator_.all_reduce(buffer.data(), static_cast<std::size_t>(buffer.size()),
-                           wire_type(buffer.dtype()), backends::ReduceOp::kSum);
+  communicator_.all_reduce(buffer.data(), static_cast<std::size_t>(buffer.size()), buffer.dtype(),
+                           backends::ReduceOp::kSum);
   bytes_sent_ += static_cast<std::int64_t>(buffer.bytes());
 }
 
@@ -36,7 +36,7 @@ double ReplicaMean::spread_from(const FlatBuffer& own) {
   const double apart = std::sqrt(ops::sum_of_squares(context_, own.flat()));
   const double norm = std::sqrt(ops::sum_of_squares(context_, parameters_.values.flat()));
   double largest = norm > 0 ? apart / norm : apart;
-  communicator_.all_reduce(&largest, 1, backends::DataType::kF64, backends::ReduceOp::kMax);
+  communicator_.all_reduce(&largest, 1, DType::kF64, backends::ReduceOp::kMax);
   return largest;
 }
 

@@ -22,7 +22,8 @@ class ReplicaMean {
   // is measured.
   void average(double weight);
 
-  // As AveragingPolicy.
+  // The spread of AveragingReport: measured once, at the next average() after measure_spread();
+  // take_spread() gives each result once.
   void measure_spread() { measure_ = true; }
   std::optional<double> take_spread() { return std::exchange(spread_, std::nullopt); }
   std::int64_t bytes_sent() const { return bytes_sent_; }

@@ -30,25 +30,29 @@ class RankStatistics final : public ReplicaExchange {
       : communicator_(communicator), world_(static_cast<std::size_t>(communicator.world_size())) {}
 
   std::int64_t merge_moments(std::int64_t rows, std::span<double> moments) override {
-    own_.assign(1, static_cast<double>(rows));
-    own_.insert(own_.end(), moments.begin(), moments.end());
-    gather();
+    gather(rows, moments);
     fold_moments(all_, world_);
-    std::copy_n(all_.begin() + 1, moments.size(), moments.begin());
-    return static_cast<std::int64_t>(all_[0]);
+    return take(moments);
   }
 
-  void add(std::span<double> sums) override {
-    own_.assign(sums.begin(), sums.end());
-    gather();
+  std::int64_t add(std::int64_t rows, std::span<double> sums) override {
+    gather(rows, sums);
     fold_sums(all_, world_);
-    std::copy_n(all_.begin(), sums.size(), sums.begin());
+    return take(sums);
   }
 
  private:
-  void gather() {
+  void gather(std::int64_t rows, std::span<const double> values) {
+    own_.assign(1, static_cast<double>(rows));
+    own_.insert(own_.end(), values.begin(), values.end());
     all_.resize(own_.size() * world_);
     communicator_.all_gather(own_.data(), own_.size() * sizeof(double), all_.data());
+  }
+
+  // The first block is the result.
+  std::int64_t take(std::span<double> values) const {
+    std::copy_n(all_.begin() + 1, values.size(), values.begin());
+    return static_cast<std::int64_t>(all_[0]);
   }
 
   backends::Communicator& communicator_;
@@ -68,8 +72,8 @@ class ShardStatistics::Member final : public ReplicaExchange {
   std::int64_t merge_moments(std::int64_t rows, std::span<double> moments) override {
     return meeting_.meet(shard_, true, rows, moments);
   }
-  void add(std::span<double> sums) override {
-    static_cast<void>(meeting_.meet(shard_, false, 0, sums));
+  std::int64_t add(std::int64_t rows, std::span<double> sums) override {
+    return meeting_.meet(shard_, false, rows, sums);
   }
 
  private:
@@ -139,20 +143,19 @@ std::int64_t ShardStatistics::meet(std::size_t shard, bool moments, std::int64_t
 }
 
 void ShardStatistics::combine(bool moments) {
-  const std::size_t head = moments ? 1 : 0, values = visits_[0].values.size(),
-                    length = head + values;
+  const std::size_t values = visits_[0].values.size(), length = 1 + values;
   blocks_.resize(length * visits_.size());
   for (std::size_t s = 0; s < visits_.size(); ++s) {
     require(visits_[s].values.size() == values, "shards disagree about what they exchange");
-    if (moments) blocks_[s * length] = static_cast<double>(visits_[s].rows);
+    blocks_[s * length] = static_cast<double>(visits_[s].rows);
     std::ranges::copy(visits_[s].values,
-                      blocks_.begin() + static_cast<std::ptrdiff_t>(s * length + head));
+                      blocks_.begin() + static_cast<std::ptrdiff_t>(s * length + 1));
   }
   moments ? fold_moments(blocks_, visits_.size()) : fold_sums(blocks_, visits_.size());
-  const std::span<double> result = std::span(blocks_).subspan(head, values);
-  if (moments) rows_ = static_cast<std::int64_t>(blocks_[0]);
-  if (across_ != nullptr && moments) rows_ = across_->merge_moments(rows_, result);
-  if (across_ != nullptr && !moments) across_->add(result);
+  const std::span<double> result = std::span(blocks_).subspan(1, values);
+  rows_ = static_cast<std::int64_t>(blocks_[0]);
+  if (across_ != nullptr)
+    rows_ = moments ? across_->merge_moments(rows_, result) : across_->add(rows_, result);
   for (const Visit& visit : visits_) std::ranges::copy(result, visit.values.begin());
 }
 

@@ -1,4 +1,12 @@
-// The largest elements of each rank, gathered and added in rank order.
+// Top-k: the largest elements of each rank, gathered and added in rank order. Method: Stich,
+// Cordonnier and Jaggi, "Sparsified SGD with memory", 2018; the selection over the whole gradient
+// is that of Lin et al., "Deep gradient compression", 2017.
+//
+// Each rank adds its gradient to what it has not sent so far (error_), sends the k largest elements
+// of the result as values with indices, and keeps the rest for later. The ranks choose different
+// indices, so the messages cannot be summed on the way like dense vectors; an all-gather brings all
+// of them to every rank, which adds them in rank order: the same bits everywhere. The cost grows
+// with the number of ranks, in bytes received.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -36,10 +44,10 @@ class TopKSum final : public GradientSum {
     own_.resize(static_cast<std::size_t>(sent_) * kEntry);
     all_.resize(own_.size() * static_cast<std::size_t>(communicator.world_size()));
     char text[32];
-    std::snprintf(text, sizeof text, "top-k %g", ratio);
-    name_ = text;
+    std::snprintf(text, sizeof text, " (top-k %g)", ratio);
+    note_ = text;
   }
-  std::string_view name() const override { return name_; }
+  std::string note() const override { return note_; }
   bool whole() const override { return true; }
   void sum(std::int64_t /*first*/, std::int64_t /*count*/) override {
     const std::span<T> error = error_.span<T>(), gradient = gradients_.span<T>();
@@ -95,7 +103,7 @@ class TopKSum final : public GradientSum {
   std::vector<decltype(magnitude(T{}))> magnitudes_;
   std::int64_t sent_ = 1;
   std::vector<std::byte> own_, all_;
-  std::string name_;
+  std::string note_;
 };
 
 }  // namespace

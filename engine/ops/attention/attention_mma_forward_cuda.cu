@@ -19,12 +19,13 @@ struct RunningRows {
   float top[2], sum[2];  // sum: the lane's own share
 };
 
-// Scores become probabilities relative to the largest score so far; returns by what the sums so far
-// must be multiplied.
+// One step of the online softmax: a block of scores becomes exp(score - largest so far), and the
+// running maximum and sum of each row are updated. A larger maximum makes all that was summed
+// before too large by the same factor: `shrink` is what the caller multiplies its output sums by.
 template <int kTiles>
-__device__ __forceinline__ void soften(float (&scores)[kTiles][4], std::int64_t i, std::int64_t j,
-                                       std::int64_t t, float scale, RunningRows& rows,
-                                       float (&shrink)[2]) {
+__device__ __forceinline__ void online_softmax_step(float (&scores)[kTiles][4], std::int64_t i,
+                                                    std::int64_t j, std::int64_t t, float scale,
+                                                    RunningRows& rows, float (&shrink)[2]) {
   const int lane = lane_index();
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -91,7 +92,7 @@ __global__ void __launch_bounds__(kMmaThreads) mma_forward(AttentionOperands<T> 
       float scores[Tile::kOther / 8][4], shrink[2];
       multiply_tiles<M, kSize>(shared.q + warp_index() * 16 * Tile::kStride, shared.k[stage],
                                scores);
-      soften(scores, mine, first, o.t, o.scale, rows, shrink);
+      online_softmax_step(scores, mine, first, o.t, o.scale, rows, shrink);
       if (dropout.active) {
 #pragma unroll
         for (int n = 0; n < Tile::kOther / 8; ++n) {

@@ -4,6 +4,13 @@
 // through shared memory and multiply those rows, now a column a lane. dQ, and dK with dV, are two
 // kernels, so that every sum has one owner and one order. Bound: flops of the float32 units and the
 // reads of shared memory beside them.
+//
+// The idea of FlashAttention: softmax(Q K^T) V needs a row's maximum and sum before it can
+// normalize, but they need not be known in advance. Keys are taken in chunks; when a chunk raises
+// the maximum from m to m', everything summed so far is multiplied by exp(m - m'). So the t x t
+// matrix of scores is never stored, and memory grows with t instead of t squared. Backward computes
+// the probabilities again from q, k and the stored log-sum-exp of each row, which is cheaper than
+// reading them.
 #include "engine/ops/attention/attention_dropout.h"
 #include "engine/ops/device/float_access.h"
 

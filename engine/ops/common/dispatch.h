@@ -2,7 +2,7 @@
 // plain reference. Every x.cc chooses here and nowhere else.
 #pragma once
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/core/dtype.h"
 #include "engine/ops/common/kernel_context.h"
 

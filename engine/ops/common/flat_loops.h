@@ -1,5 +1,6 @@
-// Loops that the memory-bound kernels share: whole vectors, then what is left. Only for sources
-// compiled once per instruction set (simd.h, cpu_dispatch.h).
+// Loops that the memory-bound kernels share: over ranges, for Eigen's expressions, and over whole
+// vectors, then what is left. Only for sources compiled once per instruction set (simd.h,
+// cpu_dispatch.h).
 #pragma once
 
 #include <cstdint>
@@ -28,14 +29,21 @@ ENGINE_INLINE void for_each_vector(std::int64_t first, std::int64_t last, Body b
   if (i < last) body(SomeLanes{last - i}, i);
 }
 
-// Calls body(lanes, i) for the vectors that cover [0, count), on all threads; small arrays stay on
+// Calls body(first, last) for ranges that make up [0, count), on all threads; small arrays stay on
 // the caller's.
 template <class Body>
-ENGINE_INLINE void run_flat(ThreadPool& threads, std::int64_t count, Body body) {
+ENGINE_INLINE void run_ranges(ThreadPool& threads, std::int64_t count, Body body) {
   constexpr std::int64_t kUnit = 4096;  // 16 KiB: below it waking a thread costs more than it saves
   threads.run((count + kUnit - 1) / kUnit, [=](std::int64_t first, std::int64_t last, int) {
-    for_each_vector(first * kUnit, smaller(last * kUnit, count), body);
+    body(first * kUnit, smaller(last * kUnit, count));
   });
+}
+
+// Calls body(lanes, i) for the vectors that cover [0, count), on all threads.
+template <class Body>
+ENGINE_INLINE void run_flat(ThreadPool& threads, std::int64_t count, Body body) {
+  run_ranges(threads, count,
+             [=](std::int64_t first, std::int64_t last) { for_each_vector(first, last, body); });
 }
 
 // Writes `v`, or adds it to what is there.

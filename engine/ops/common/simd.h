@@ -1,13 +1,18 @@
-// Vectors of floats as wide as the instruction set that the including source is compiled for, on
-// the vector extensions of GCC and clang. Only for sources in kernel_isa_sources: everything lies
-// in ENGINE_ISA_NAMESPACE (see cpu_dispatch.h). a * b + c on these types becomes one fused
-// multiply-add where the CPU has it (-ffp-contract=fast).
+// Vectors of floats as wide as the instruction set that the including source is compiled for:
+// Eigen's packets (SSE, AVX, AVX-512, NEON), behind names of our own. The one place that names what
+// Eigen calls internal. Only for sources compiled once per instruction set: everything lies in
+// ENGINE_ISA_NAMESPACE, and Eigen's namespace is renamed (see cpu_dispatch.h).
+//
+// Packets are the compiler's vector types, so sums, products, quotients and comparisons are written
+// with operators. a * b + c becomes one fused multiply-add where the CPU has it and the source
+// allows it (-ffp-contract), which pmadd would decide for every source alike.
 #pragma once
 
 #include <cstdint>
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
+
+// Else Eigen 3.4 takes square roots from an approximation on x86.
+#define EIGEN_FAST_MATH 0
+#include <Eigen/Core>
 
 #ifndef ENGINE_ISA_NAMESPACE
 #error "simd.h is for sources compiled once per instruction set"
@@ -17,138 +22,100 @@
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-#if defined(__AVX512F__)
-inline constexpr int kVectorBytes = 64;
-#elif defined(__AVX__)
-inline constexpr int kVectorBytes = 32;
-#else
-inline constexpr int kVectorBytes = 16;
-#endif
-inline constexpr int kWidth = kVectorBytes / 4;  // floats in a vector; a multiple of 4
+namespace packets = Eigen::internal;
 
-typedef float Floats __attribute__((vector_size(kVectorBytes)));
-typedef std::int32_t Ints
-    __attribute__((vector_size(kVectorBytes)));  // also the result of a comparison: -1 or 0
-typedef float UnalignedFloats __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
-typedef double Doubles __attribute__((vector_size(kVectorBytes)));  // kWidth / 2 of them
-typedef double UnalignedDoubles __attribute__((vector_size(kVectorBytes), aligned(8), may_alias));
-typedef float HalfFloats __attribute__((vector_size(kVectorBytes / 2)));
+using Floats = packets::packet_traits<float>::type;
+inline constexpr int kVectorBytes = sizeof(Floats);
+inline constexpr int kWidth = kVectorBytes / 4;  // floats in a vector; a multiple of 4
+static_assert(kWidth == packets::packet_traits<float>::size && kWidth % 4 == 0);
+
+// Bits of Floats, and what comparing them gives: -1 or 0. The compiler's type: Eigen's packets of
+// integers on x86 are classes without operators, and cannot be compared with AVX-512.
+typedef std::int32_t Ints __attribute__((vector_size(kVectorBytes)));
 
 // No std::min / std::max here: templates of std could be merged across instruction sets.
 ENGINE_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 ENGINE_INLINE std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
-ENGINE_INLINE Floats load(const float* p) { return *reinterpret_cast<const UnalignedFloats*>(p); }
-ENGINE_INLINE void store(float* p, Floats v) { *reinterpret_cast<UnalignedFloats*>(p) = v; }
-ENGINE_INLINE Floats broadcast(float x) {
-  return x - Floats{};
-}  // x - 0 is x for every x, so it is one instruction
+ENGINE_INLINE Floats load(const float* p) { return packets::ploadu<Floats>(p); }
+ENGINE_INLINE void store(float* p, Floats v) { packets::pstoreu(p, v); }
+ENGINE_INLINE Floats broadcast(float x) { return packets::pset1<Floats>(x); }
 ENGINE_INLINE Floats zero() { return Floats{}; }
+
+// The first `count` lanes of `Packet`, 0 <= count <= its width: by Eigen's masks where the
+// instruction set has them, else one by one.
+template <class Packet, class Traits = packets::unpacket_traits<Packet>>
+ENGINE_INLINE Packet load_first(const float* p, std::int64_t count) {
+  if constexpr (Traits::masked_load_available) {
+    return packets::ploadu<Packet>(p, static_cast<typename Traits::mask_t>((1u << count) - 1u));
+  } else {
+    Packet v{};
+    for (int i = 0; i < Traits::size; ++i)
+      if (i < count) v[i] = p[i];
+    return v;
+  }
+}
+template <class Packet, class Traits = packets::unpacket_traits<Packet>>
+ENGINE_INLINE void store_first(float* p, Packet v, std::int64_t count) {
+  if constexpr (Traits::masked_store_available) {
+    packets::pstoreu(p, v, static_cast<typename Traits::mask_t>((1u << count) - 1u));
+  } else {
+    for (int i = 0; i < Traits::size; ++i)
+      if (i < count) p[i] = v[i];
+  }
+}
 
 // The first `count` of kWidth elements, 0 <= count <= kWidth; memory behind them is not touched,
 // lanes behind them are 0.
 ENGINE_INLINE Floats load_partial(const float* p, std::int64_t count) {
-#if defined(__AVX512F__)
-  return reinterpret_cast<Floats>(
-      _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1u), p));
-#elif defined(__AVX2__)
-  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  return reinterpret_cast<Floats>(
-      _mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lane)));
-#else
-  Floats v{};
-  for (int i = 0; i < kWidth; ++i)
-    if (i < count) v[i] = p[i];
-  return v;
-#endif
+  return load_first<Floats>(p, count);
 }
-
 ENGINE_INLINE void store_partial(float* p, Floats v, std::int64_t count) {
-#if defined(__AVX512F__)
-  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1u), reinterpret_cast<__m512>(v));
-#elif defined(__AVX2__)
-  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  _mm256_maskstore_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lane),
-                      reinterpret_cast<__m256>(v));
-#else
-  for (int i = 0; i < kWidth; ++i)
-    if (i < count) p[i] = v[i];
-#endif
+  store_first<Floats>(p, v, count);
 }
 
 // Lanes of `a` where the lane of `mask` is -1, of `b` where it is 0.
-ENGINE_INLINE Floats select(Ints mask, Floats a, Floats b) {
-  return reinterpret_cast<Floats>((reinterpret_cast<Ints>(a) & mask) |
-                                  (reinterpret_cast<Ints>(b) & ~mask));
-}
+ENGINE_INLINE Floats select(Ints mask, Floats a, Floats b) { return mask ? a : b; }
 
-// Like `a > b ? a : b`: when either is NaN, b.
-ENGINE_INLINE Floats max(Floats a, Floats b) {
-#if defined(__AVX512F__)
-  return reinterpret_cast<Floats>(
-      _mm512_max_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
-#elif defined(__AVX__)
-  return reinterpret_cast<Floats>(
-      _mm256_max_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
-#elif defined(__SSE2__)
-  return reinterpret_cast<Floats>(
-      _mm_max_ps(reinterpret_cast<__m128>(a), reinterpret_cast<__m128>(b)));
-#else
-  return select(a > b, a, b);
-#endif
-}
+// Lane by lane `a > b ? a : b` and `a < b ? a : b`. Where b is NaN, b; where a alone is, b on x86
+// and NaN on ARM. (Eigen's order of operands is that of std::max.)
+ENGINE_INLINE Floats max(Floats a, Floats b) { return packets::pmax(b, a); }
+ENGINE_INLINE Floats min(Floats a, Floats b) { return packets::pmin(b, a); }
 
 // max(0, v) that keeps NaN.
 ENGINE_INLINE Floats relu(Floats v) { return max(zero(), v); }
 
-ENGINE_INLINE Floats square_root(Floats v) {
-#if defined(__AVX512F__)
-  return reinterpret_cast<Floats>(_mm512_sqrt_ps(reinterpret_cast<__m512>(v)));
-#elif defined(__AVX__)
-  return reinterpret_cast<Floats>(_mm256_sqrt_ps(reinterpret_cast<__m256>(v)));
-#elif defined(__SSE2__)
-  return reinterpret_cast<Floats>(_mm_sqrt_ps(reinterpret_cast<__m128>(v)));
-#else
-  for (int i = 0; i < kWidth; ++i) v[i] = __builtin_sqrtf(v[i]);
-  return v;
-#endif
-}
+ENGINE_INLINE Floats square_root(Floats v) { return packets::psqrt(v); }  // rounded correctly
 
 // Sum and largest of the lanes, by halving.
-ENGINE_INLINE float horizontal_sum(Floats v) {
-  float lanes[kWidth];
-  store(lanes, v);
-  for (int half = kWidth / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  return lanes[0];
-}
+ENGINE_INLINE float horizontal_sum(Floats v) { return packets::predux(v); }
+ENGINE_INLINE float horizontal_max(Floats v) { return packets::predux_max(v); }
 
-ENGINE_INLINE float horizontal_max(Floats v) {
-  float lanes[kWidth];
-  store(lanes, v);
-  for (int half = kWidth / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i)
-      lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
-  return lanes[0];
-}
+// Four floats and squares of them, on every instruction set.
+using Quad = packets::Packet4f;
+using QuadSquare = packets::PacketBlock<Quad, 4>;
 
-// Four floats from each of kWidth / 4 rows, `stride` apart: lane group g of the result is p[g *
-// stride .. + 3].
+ENGINE_INLINE Quad load_quad(const float* p) { return packets::ploadu<Quad>(p); }
+ENGINE_INLINE void store_quad(float* p, Quad v) { packets::pstoreu(p, v); }
+ENGINE_INLINE void transpose(QuadSquare& square) { packets::ptranspose(square); }
+
+// Four floats from each of kWidth / 4 rows, `stride` apart: lane group g of the result is
+// p[g * stride .. + 3]. x86 intrinsics: Eigen has no load that puts quads together.
 ENGINE_INLINE Floats load_quads(const float* p, [[maybe_unused]] std::int64_t stride) {
 #if defined(__AVX512F__)
-  __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(p));
+  Floats v = _mm512_castps128_ps512(_mm_loadu_ps(p));
   v = _mm512_insertf32x4(v, _mm_loadu_ps(p + stride), 1);
   v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 2 * stride), 2);
-  return reinterpret_cast<Floats>(_mm512_insertf32x4(v, _mm_loadu_ps(p + 3 * stride), 3));
+  return _mm512_insertf32x4(v, _mm_loadu_ps(p + 3 * stride), 3);
 #elif defined(__AVX__)
-  return reinterpret_cast<Floats>(
-      _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + stride), 1));
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + stride), 1);
 #else
   return load(p);
 #endif
 }
 
-// Transposes the 4 x 4 matrix in each group of four lanes.
+// Transposes the 4 x 4 matrix in each group of four lanes: what ptranspose does for vectors of
+// four. Wider ones it transposes whole, which takes twice as many shuffles for the same floats.
 ENGINE_INLINE void transpose_quads(Floats& a, Floats& b, Floats& c, Floats& d) {
 #if defined(__AVX512F__)
 #define ENGINE_QUADS(x, y, i, j, k, l)                                                       \
@@ -174,22 +141,10 @@ ENGINE_INLINE void transpose_quads(Floats& a, Floats& b, Floats& c, Floats& d) {
 #undef ENGINE_QUADS
 }
 
-ENGINE_INLINE Doubles load(const double* p) {
-  return *reinterpret_cast<const UnalignedDoubles*>(p);
-}
-ENGINE_INLINE void store(double* p, Doubles v) { *reinterpret_cast<UnalignedDoubles*>(p) = v; }
-ENGINE_INLINE Doubles broadcast(double x) { return x - Doubles{}; }
+using Doubles = packets::packet_traits<double>::type;  // kWidth / 2 of them
 
-// The first and second half of the lanes as doubles.
-ENGINE_INLINE Doubles widen_low(Floats v) {
-  HalfFloats half;
-  __builtin_memcpy(&half, &v, sizeof half);
-  return __builtin_convertvector(half, Doubles);
-}
-ENGINE_INLINE Doubles widen_high(Floats v) {
-  HalfFloats half;
-  __builtin_memcpy(&half, reinterpret_cast<const char*>(&v) + sizeof half, sizeof half);
-  return __builtin_convertvector(half, Doubles);
-}
+ENGINE_INLINE Doubles load(const double* p) { return packets::ploadu<Doubles>(p); }
+ENGINE_INLINE void store(double* p, Doubles v) { packets::pstoreu(p, v); }
+ENGINE_INLINE Doubles broadcast(double x) { return packets::pset1<Doubles>(x); }
 
 }  // namespace engine::ops::ENGINE_ISA_NAMESPACE

@@ -7,21 +7,6 @@
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 
-ENGINE_INLINE Floats min(Floats a, Floats b) {  // like `a < b ? a : b`: when either is NaN, b
-#if defined(__AVX512F__)
-  return reinterpret_cast<Floats>(
-      _mm512_min_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));
-#elif defined(__AVX__)
-  return reinterpret_cast<Floats>(
-      _mm256_min_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
-#elif defined(__SSE2__)
-  return reinterpret_cast<Floats>(
-      _mm_min_ps(reinterpret_cast<__m128>(a), reinterpret_cast<__m128>(b)));
-#else
-  return select(a < b, a, b);
-#endif
-}
-
 // 2^n for whole n in [-126, 127].
 ENGINE_INLINE Floats power_of_two(Ints n) { return reinterpret_cast<Floats>((n + 127) << 23); }
 

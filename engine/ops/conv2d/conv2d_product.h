@@ -1,7 +1,8 @@
 // The matrix product that convolution's kernels share: a block computes a tile [kM, kN] of A B,
 // where loaders (conv2d_loaders.h) bring pieces of kDepth of A and B into a ring of shared-memory
 // stages, as asynchronous copies that run ahead of the arithmetic. An operand's tile lies with
-// lines along the depth or across it, as it lies in memory; no operand is transposed on the way.
+// lines along the depth or across it, as it lies in memory; no operand is transposed on the way,
+// since a transposition would be one more pass over shared memory with bank conflicts.
 // Arithmetic in float32: conv2d_simt.h; on tensor cores: conv2d_tensor.h.
 #pragma once
 

@@ -2,6 +2,13 @@
 // w, channels] a tap reads at a place, for forward (a place is an output pixel, the map is x) and
 // for backward to the input (a place is a pixel of one class of dx, the map is dy). Filled on the
 // host, passed to kernels by value.
+//
+// A convolution is a matrix product whose left operand has one row per place and one column per
+// pair (tap, channel). im2col writes this matrix to memory, where each element of x appears once
+// per tap, nine times for a 3 x 3 kernel. Here it exists only as an index computation: a kernel
+// that needs the element at (row, column) splits both numbers into coordinates and reads the map
+// directly ("implicit GEMM"). The splitting takes divisions, which FastDivide turns into
+// multiplications.
 #pragma once
 
 #include <cstdint>
@@ -39,20 +46,20 @@ struct Window {
     by_channels = FastDivide(map_channels);
   }
 
-  ENGINE_HOST_DEVICE Place place(int number) const {
+  BASE_HOST_DEVICE Place place(int number) const {
     const int image = by_image.quotient(number), in_image = number - image * places_in_image,
               y = by_row.quotient(in_image);
     return {image, y, in_image - y * places_in_row};
   }
   // Of a place's tap (0, 0), which may lie outside.
-  ENGINE_HOST_DEVICE int map_y(const Place& place) const { return place.y * stride + first_y; }
-  ENGINE_HOST_DEVICE int map_x(const Place& place) const { return place.x * stride + first_x; }
-  ENGINE_HOST_DEVICE bool inside(int y, int x) const {
+  BASE_HOST_DEVICE int map_y(const Place& place) const { return place.y * stride + first_y; }
+  BASE_HOST_DEVICE int map_x(const Place& place) const { return place.x * stride + first_x; }
+  BASE_HOST_DEVICE bool inside(int y, int x) const {
     return static_cast<unsigned>(y) < static_cast<unsigned>(map_h) &&
            static_cast<unsigned>(x) < static_cast<unsigned>(map_w);
   }
   // Of a map element, which may lie outside.
-  ENGINE_HOST_DEVICE std::int64_t offset(int image, int y, int x) const {
+  BASE_HOST_DEVICE std::int64_t offset(int image, int y, int x) const {
     return std::int64_t{(image * map_h + y) * map_w + x} * channels;
   }
 };
@@ -61,7 +68,7 @@ struct Window {
 struct Tap {
   int y, x, channel;
 };
-ENGINE_HOST_DEVICE Tap tap_of(const Window& window, int at) {
+BASE_HOST_DEVICE Tap tap_of(const Window& window, int at) {
   const int tap = window.by_channels.quotient(at), y = window.by_taps_x.quotient(tap);
   return {y, tap - y * window.taps_x, at - tap * window.channels};
 }

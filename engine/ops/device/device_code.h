@@ -34,8 +34,8 @@
 #include "io/gpu/stand_in/simt.h"
 #endif
 
-#include "engine/core/cuda_runtime.h"
-#include "engine/core/half_types.h"
+#include "engine/core/cuda.h"
+#include "engine/core/dtype.h"
 #include "engine/ops/device/launch_grid.h"
 
 #if !defined(__CUDACC__)

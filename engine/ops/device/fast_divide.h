@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "engine/core/half_types.h"
+#include "io/base/half.h"
 
 namespace engine::ops::cuda {
 
@@ -23,7 +23,7 @@ struct FastDivide {
         static_cast<std::uint64_t>(divisor));
   }
 
-  ENGINE_HOST_DEVICE int quotient(int value) const {
+  BASE_HOST_DEVICE int quotient(int value) const {
     const std::uint32_t twice = static_cast<std::uint32_t>(value) << 1;
 #if defined(__CUDA_ARCH__)
     return static_cast<int>(__umulhi(twice, multiplier) >> shift);

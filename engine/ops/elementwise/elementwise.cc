@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/elementwise/elementwise_cpu.h"

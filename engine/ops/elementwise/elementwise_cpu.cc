@@ -2,18 +2,21 @@
 // blocks at a time.
 #include "engine/ops/elementwise/elementwise_cpu.h"
 
+#include "engine/ops/common/eigen_maps.h"
 #include "engine/ops/common/flat_loops.h"
 #include "engine/ops/common/simd_philox.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
+// Eigen's max keeps NaN, as relu() does.
 void relu_forward(const float* x, std::int64_t count, float* y, ThreadPool& threads) {
-  run_flat(threads, count, [=](auto lanes, std::int64_t i) {
-    lanes.store_to(y + i, relu(lanes.load_from(x + i)));
+  run_ranges(threads, count, [=](std::int64_t first, std::int64_t last) {
+    array_at(y + first, last - first) = array_at(x + first, last - first).max(0.f);
   });
 }
 
+// With packets: Eigen 3.4 takes its select() element by element.
 template <bool kAdd>
 void relu_backward_as(const float* y, const float* dy, std::int64_t count, float* dx,
                       ThreadPool& threads) {
@@ -30,27 +33,25 @@ void relu_backward(const float* y, const float* dy, std::int64_t count, float* d
 
 void add_forward(const float* a, const float* b, bool with_relu, std::int64_t count, float* y,
                  ThreadPool& threads) {
-  if (with_relu) {
-    run_flat(threads, count, [=](auto lanes, std::int64_t i) {
-      lanes.store_to(y + i, relu(lanes.load_from(a + i) + lanes.load_from(b + i)));
-    });
-  } else {
-    run_flat(threads, count, [=](auto lanes, std::int64_t i) {
-      lanes.store_to(y + i, lanes.load_from(a + i) + lanes.load_from(b + i));
-    });
-  }
+  run_ranges(threads, count, [=](std::int64_t first, std::int64_t last) {
+    const auto sum = array_at(a + first, last - first) + array_at(b + first, last - first);
+    if (with_relu) {
+      array_at(y + first, last - first) = sum.max(0.f);
+    } else {
+      array_at(y + first, last - first) = sum;
+    }
+  });
 }
 
 void copy_or_add(const float* from, std::int64_t count, float* to, bool add, ThreadPool& threads) {
-  if (add) {
-    run_flat(threads, count, [=](auto lanes, std::int64_t i) {
-      put<true>(lanes, to + i, lanes.load_from(from + i));
-    });
-  } else {
-    run_flat(threads, count, [=](auto lanes, std::int64_t i) {
-      put<false>(lanes, to + i, lanes.load_from(from + i));
-    });
-  }
+  run_ranges(threads, count, [=](std::int64_t first, std::int64_t last) {
+    const auto source = array_at(from + first, last - first);
+    if (add) {
+      array_at(to + first, last - first) += source;
+    } else {
+      array_at(to + first, last - first) = source;
+    }
+  });
 }
 
 template <bool kAdd>
@@ -84,29 +85,17 @@ void dropout(const DropoutSizes& s, const std::int64_t* sample_ids, const float*
   });
 }
 
-typedef float Quad __attribute__((vector_size(16)));
-typedef float UnalignedQuad __attribute__((vector_size(16), aligned(4), may_alias));
-
 // A square of 4x4 places: columns of `from` become rows of `to`.
 template <bool kAdd>
 ENGINE_INLINE void transpose_square(const float* from, std::int64_t from_stride, float* to,
                                     std::int64_t to_stride) {
-  const auto row = [=](std::int64_t r) -> Quad {
-    return *reinterpret_cast<const UnalignedQuad*>(from + r * from_stride);
-  };
-  const Quad a = row(0), b = row(1), c = row(2), d = row(3);
-  const Quad ac_low = __builtin_shufflevector(a, c, 0, 4, 1, 5),
-             ac_high = __builtin_shufflevector(a, c, 2, 6, 3, 7);
-  const Quad bd_low = __builtin_shufflevector(b, d, 0, 4, 1, 5),
-             bd_high = __builtin_shufflevector(b, d, 2, 6, 3, 7);
-  const auto write = [=](std::int64_t r, Quad v) {
-    UnalignedQuad* place = reinterpret_cast<UnalignedQuad*>(to + r * to_stride);
-    *place = kAdd ? *place + v : v;
-  };
-  write(0, __builtin_shufflevector(ac_low, bd_low, 0, 4, 1, 5));
-  write(1, __builtin_shufflevector(ac_low, bd_low, 2, 6, 3, 7));
-  write(2, __builtin_shufflevector(ac_high, bd_high, 0, 4, 1, 5));
-  write(3, __builtin_shufflevector(ac_high, bd_high, 2, 6, 3, 7));
+  QuadSquare square;
+  for (int r = 0; r < 4; ++r) square.packet[r] = load_quad(from + r * from_stride);
+  transpose(square);
+  for (int r = 0; r < 4; ++r) {
+    float* row = to + r * to_stride;
+    store_quad(row, kAdd ? load_quad(row) + square.packet[r] : square.packet[r]);
+  }
 }
 
 // Four rows at a time; what does not fill a square goes one by one.

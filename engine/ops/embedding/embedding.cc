@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/embedding/embedding_cpu.h"

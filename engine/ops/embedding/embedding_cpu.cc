@@ -2,6 +2,7 @@
 // is summed by one thread in the order of its places whatever the number of threads.
 #include "engine/ops/embedding/embedding_cpu.h"
 
+#include "engine/ops/common/eigen_maps.h"
 #include "engine/ops/common/flat_loops.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
@@ -11,11 +12,7 @@ void forward(const std::int32_t* tokens, std::int64_t places, std::int64_t width
              const float* table, float* y, ThreadPool& threads) {
   threads.run(places, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t p = first; p < last; ++p) {
-      const float* from = table + tokens[p] * width;
-      float* to = y + p * width;
-      for_each_vector(0, width, [=](auto lanes, std::int64_t c) {
-        lanes.store_to(to + c, lanes.load_from(from + c));
-      });
+      array_at(y + p * width, width) = array_at(table + tokens[p] * width, width);
     }
   });
 }
@@ -28,11 +25,7 @@ void backward(const std::int32_t* tokens, std::int64_t places, std::int64_t voca
                        static_cast<std::size_t>((last - first) * width) * sizeof(float));
     for (std::int64_t p = 0; p < places; ++p) {
       if (tokens[p] < first || tokens[p] >= last) continue;
-      const float* from = dy + p * width;
-      float* to = dtable + tokens[p] * width;
-      for_each_vector(0, width, [=](auto lanes, std::int64_t c) {
-        put<true>(lanes, to + c, lanes.load_from(from + c));
-      });
+      array_at(dtable + tokens[p] * width, width) += array_at(dy + p * width, width);
     }
   });
 }
@@ -41,11 +34,7 @@ void add_positions_forward(const float* x, std::int64_t n, std::int64_t item,
                            const float* positions, float* y, ThreadPool& threads) {
   threads.run(n, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t s = first; s < last; ++s) {
-      const float* from = x + s * item;
-      float* to = y + s * item;
-      for_each_vector(0, item, [=](auto lanes, std::int64_t i) {
-        lanes.store_to(to + i, lanes.load_from(from + i) + lanes.load_from(positions + i));
-      });
+      array_at(y + s * item, item) = array_at(x + s * item, item) + array_at(positions, item);
     }
   });
 }

@@ -7,8 +7,8 @@
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/gemm/dense_cuda.h"
-#include "engine/ops/gemm/dense_reference.h"
 #include "engine/ops/gemm/gemm_cpu.h"
+#include "engine/ops/gemm/gemm_f64_cpu.h"
 
 namespace engine::ops {
 namespace {
@@ -55,30 +55,30 @@ float* scratch_floats(const KernelContext& context) {
   return reinterpret_cast<float*>(context.scratch.data());
 }
 
-template <class T>
-void forward_reference(KernelContext& context, const Sizes& s, TensorView x, TensorView weight,
-                       TensorView bias, bool relu, TensorView y) {
+void forward_f64(KernelContext& context, const Sizes& s, TensorView x, TensorView weight,
+                 TensorView bias, bool relu, TensorView y) {
+  isa_table_of_gemm_f64_table().rows({s.n, s.out, s.in, false}, x.as<double>(), weight.as<double>(),
+                                     true, y.as<double>(), *context.threads);
+  if (!bias && !relu) return;
   context.threads->run(s.n, [&](std::int64_t first, std::int64_t last, int) {
-    dense_forward_reference(first, last, s.in, s.out, x.as<T>(), weight.as<T>(), bias.as<T>(), relu,
-                            y.as<T>());
+    for (std::int64_t i = first * s.out; i < last * s.out; ++i) {
+      double& value = y.as<double>()[i];
+      if (bias) value += bias.as<double>()[i % s.out];
+      if (relu && value < 0) value = 0;
+    }
   });
 }
 
-template <class T>
-void backward_data_reference(KernelContext& context, const Sizes& s, TensorView dy,
-                             TensorView weight, TensorView dx, Write write) {
-  context.threads->run(s.n, [&](std::int64_t first, std::int64_t last, int) {
-    dense_backward_data_reference(first, last, s.in, s.out, dy.as<T>(), weight.as<T>(), dx.as<T>(),
-                                  write);
-  });
-}
-
-template <class T>
-void backward_weights_reference(KernelContext& context, const Sizes& s, TensorView x, TensorView dy,
-                                TensorView dweight, TensorView dbias, Write write) {
+// dbias (or +=) the column sums of dy [n, out].
+void add_columns_f64(KernelContext& context, const Sizes& s, TensorView dy, TensorView dbias,
+                     Write write) {
   context.threads->run(s.out, [&](std::int64_t first, std::int64_t last, int) {
-    dense_backward_weights_reference(first, last, s.n, s.in, s.out, x.as<T>(), dy.as<T>(),
-                                     dweight.as<T>(), dbias.as<T>(), write);
+    for (std::int64_t o = first; o < last; ++o) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < s.n; ++i) sum += dy.as<double>()[i * s.out + o];
+      double& place = dbias.as<double>()[o];
+      place = write == Write::kAdd ? place + sum : sum;
+    }
   });
 }
 
@@ -108,7 +108,7 @@ void dense_forward(KernelContext& context, TensorView x, TensorView weight, Tens
   }
   check_scratch("dense_forward", context, s, x.dtype);
   dispatch(
-      context, x.dtype, [&] { forward_reference<double>(context, s, x, weight, bias, relu, y); },
+      context, x.dtype, [&] { forward_f64(context, s, x, weight, bias, relu, y); },
       [&] {
         const GemmRows gemm{s.n,  s.out, s.in,          x.as<float>(), s.in,  weight.as<float>(),
                             s.in, true,  y.as<float>(), s.out,         false, bias.as<float>(),
@@ -125,7 +125,11 @@ void dense_backward_data(KernelContext& context, TensorView dy, TensorView weigh
   check_scratch("dense_backward_data", context, s, dx.dtype);
   dispatch(
       context, dx.dtype,
-      [&] { backward_data_reference<double>(context, s, dy, weight, dx, write); },
+      [&] {
+        isa_table_of_gemm_f64_table().rows({s.n, s.in, s.out, write == Write::kAdd},
+                                           dy.as<double>(), weight.as<double>(), false,
+                                           dx.as<double>(), *context.threads);
+      },
       [&] {
         const GemmRows gemm{s.n,
                             s.in,
@@ -156,7 +160,12 @@ void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy,
   check_scratch("dense_backward_weights", context, s, x.dtype);
   dispatch(
       context, x.dtype,
-      [&] { backward_weights_reference<double>(context, s, x, dy, dweight, dbias, write); },
+      [&] {
+        if (dbias) add_columns_f64(context, s, dy, dbias, write);
+        isa_table_of_gemm_f64_table().outer({s.out, s.in, s.n, write == Write::kAdd},
+                                            dy.as<double>(), x.as<double>(), dweight.as<double>(),
+                                            *context.threads);
+      },
       [&] {
         const GemmOuter gemm{s.out,
                              s.in,

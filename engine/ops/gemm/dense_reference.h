@@ -1,5 +1,5 @@
-// What the dense layer means, in any scalar type: plain loops. Runs for float64 and is what the
-// fast kernels are tested against.
+// What the dense layer means, in any scalar type: plain loops. What the fast kernels are tested
+// against.
 #pragma once
 
 #include <cstdint>

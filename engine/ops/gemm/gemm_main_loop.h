@@ -11,12 +11,18 @@
 // NVIDIA, CUDA C++ Programming Guide (asynchronous copies); split k: Osama et al. 2023, "Stream-K",
 // as the baseline.
 //
+// Why tiles: a tile of s x s reads 2 s values per step of k for s^2 multiply-adds. Each level of
+// the hierarchy (L2, shared memory, registers) gets a tile large enough that its bandwidth suffices
+// for the arithmetic. Why a ring of stages: a copy from global memory takes hundreds of cycles;
+// with several of them under way, the tile that is needed next has already arrived.
+//
 // A loader is a struct that is passed to the kernel by value and has
 //   using Storage             float, bf16 or f16: what it brings
 //   static kByDepth           whether 16 bytes that it copies run along k (else along lines)
 //   struct Line               what a thread remembers of a line between stages
-//   Line line(int line)       of the first line of a 16-byte chunk; called once, outside the
-//   operand too void copy(Storage* to, Line&, int depth, int depth_end)
+//   Line line(int line)       of the first line of a 16-byte chunk; called once, also for lines
+//                             outside the operand
+//   void copy(Storage* to, Line&, int depth, int depth_end)
 //                             puts 16 bytes to `to` (shared memory, aligned to 16): the chunk that
 //                             begins at the line and at `depth`; zeros for lines outside and from
 //                             depth_end on. By copy_async_16, copy_async_4 or plain stores. For

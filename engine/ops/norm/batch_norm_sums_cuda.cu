@@ -8,6 +8,10 @@
 // 1979. All of it is relative to the first row of the block, so that a large common value costs no
 // digits. Blocks are merged by two passes over their results: the mean, then the differences from
 // it.
+//
+// The textbook formula E[x^2] - E[x]^2 would need a single pass and no merging, but it subtracts
+// two large numbers that are nearly equal when the mean is large against the deviation, and in
+// float32 can lose all digits and even become negative.
 #include "engine/ops/common/rows.h"
 #include "engine/ops/device/row_blocks.h"
 #include "engine/ops/device/storage_dispatch.h"

@@ -2,8 +2,10 @@
 #include "engine/ops/optim_step/device_step.h"
 
 #include <string>
+#include <utility>
+#include <variant>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/optim_step/device_step_cuda.h"
 #include "engine/ops/optim_step/optimizer_step_cuda.h"
@@ -64,33 +66,22 @@ void finish_gradients(KernelContext& context, const LossScaleRule& rule, TensorV
   settle_step(context, rule, numbers, control);
 }
 
-void sgd_step(KernelContext& context, const SgdStep& step, const StepNumbers* numbers,
-              const StepControl* control, TensorView gradient, TensorView velocity,
-              TensorView value, TensorView half_copy) {
-  constexpr std::string_view kName = "sgd_step";
-  check_on_device(kName, context);
-  check_dtype(kName, "value", value, DType::kF32);
-  check_span(kName, "gradient", gradient, value);
-  if (step.momentum != 0) check_span(kName, "velocity", velocity, value);
-  if (half_copy) check_half(kName, half_copy, value);
-  if (step.momentum == 0) velocity = {};
+void update(KernelContext& context, const UpdateStep& step, const StepNumbers* numbers,
+            const StepControl* control, TensorView gradient, std::span<const TensorView> states,
+            TensorView value, TensorView half_copy) {
+  const auto [name, state_count] = std::visit(
+      []<class Step>(const Step&) {
+        return std::pair<std::string_view, std::size_t>(Step::kName, Step::kStates);
+      },
+      step);
+  check_on_device(name, context);
+  check_dtype(name, "value", value, DType::kF32);
+  check_span(name, "gradient", gradient, value);
+  require(states.size() == state_count, "an optimizer step has other states");
+  for (const TensorView& state : states) check_span(name, "state", state, value);
+  if (half_copy) check_half(name, half_copy, value);
   if constexpr (engine::cuda::kBuilt)
-    cuda::sgd_step(context, step, numbers, control, gradient, velocity, value, half_copy);
-}
-
-void adamw_step(KernelContext& context, const AdamwStep& step, const StepNumbers* numbers,
-                StepControl* control, TensorView gradient, TensorView first_moment,
-                TensorView second_moment, TensorView value, TensorView half_copy) {
-  constexpr std::string_view kName = "adamw_step";
-  check_on_device(kName, context);
-  check_dtype(kName, "value", value, DType::kF32);
-  check_span(kName, "gradient", gradient, value);
-  check_span(kName, "first_moment", first_moment, value);
-  check_span(kName, "second_moment", second_moment, value);
-  if (half_copy) check_half(kName, half_copy, value);
-  if constexpr (engine::cuda::kBuilt)
-    cuda::adamw_step(context, step, numbers, control, gradient, first_moment, second_moment, value,
-                     half_copy);
+    cuda::update(context, step, numbers, control, gradient, states, value, half_copy);
 }
 
 void copy_to_half(KernelContext& context, TensorView values, TensorView half_copy) {

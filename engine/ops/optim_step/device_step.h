@@ -34,17 +34,13 @@ void settle_step(KernelContext& context, const LossScaleRule& rule, const StepNu
 void finish_gradients(KernelContext& context, const LossScaleRule& rule, TensorView gradients,
                       const StepNumbers* numbers, StepControl* control);
 
-// sgd_step() and adamw_step() (optimizer_step.h) with the same roundings, after settle_step(). Of
-// `step`, lr, gradient_scale, first and count play no part: they are the numbers' and the
-// control's; beta1, beta2 and so on must not change while a graph lives. A skipped step changes
-// nothing. `half_copy` (bf16 or f16, as long as value; absent: none) becomes the rounded value in
-// the same pass.
-void sgd_step(KernelContext& context, const SgdStep& step, const StepNumbers* numbers,
-              const StepControl* control, TensorView gradient, TensorView velocity,
-              TensorView value, TensorView half_copy);
-void adamw_step(KernelContext& context, const AdamwStep& step, const StepNumbers* numbers,
-                StepControl* control, TensorView gradient, TensorView first_moment,
-                TensorView second_moment, TensorView value, TensorView half_copy);
+// update() (optimizer_step.h) with the same roundings, after settle_step(). What set(UpdateTime)
+// replaces in `step` plays no part: rate, scale and count are the numbers' and the control's; its
+// other options must not change while a graph lives. A skipped step changes nothing. `half_copy`
+// (bf16 or f16, as long as value; absent: none) becomes the rounded value in the same pass.
+void update(KernelContext& context, const UpdateStep& step, const StepNumbers* numbers,
+            const StepControl* control, TensorView gradient, std::span<const TensorView> states,
+            TensorView value, TensorView half_copy);
 
 // half_copy (bf16 or f16) = values (f32), rounded to nearest: after weights came from elsewhere
 // than an update.

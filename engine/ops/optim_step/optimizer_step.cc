@@ -2,7 +2,6 @@
 #include "engine/ops/optim_step/optimizer_step.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/optim_step/optimizer_step_cpu.h"
@@ -23,66 +22,67 @@ void check_on_cpu(std::string_view kernel, const KernelContext& context) {
           "optimizer_step.h computes on the CPU; device_step.h has what CUDA devices need");
 }
 
+template <class Step>
+void update_f32(KernelContext& context, const Step& step, TensorView gradient,
+                std::span<const TensorView> states, TensorView value) {
+  float* state[Step::kStates + 1] = {};
+  for (int s = 0; s < Step::kStates; ++s)
+    state[s] = states[static_cast<std::size_t>(s)].template as<float>();
+  const UpdateKernel<Step>& kernel = isa_table_of_optimizer_step_table();
+  kernel.run(step.template numbers<float>(), gradient.as<float>(), state, value.count(),
+             value.as<float>(), *context.threads);
+}
+
+// Plain loops over the same element functions.
+template <class Step>
+void update_f64(KernelContext& context, const Step& step, TensorView gradient,
+                std::span<const TensorView> states, TensorView value) {
+  const auto k = step.template numbers<double>();
+  const auto* g = static_cast<const double*>(gradient.data);
+  auto* w = static_cast<double*>(value.data);
+  double* state[Step::kStates + 1] = {};
+  for (int s = 0; s < Step::kStates; ++s)
+    state[s] = static_cast<double*>(states[static_cast<std::size_t>(s)].data);
+  context.threads->run(value.count(), [&](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t i = first; i < last; ++i) {
+      double here[Step::kStates + 1] = {};
+      for (int s = 0; s < Step::kStates; ++s) here[s] = state[s][i];
+      Step::template update<PlainMath<double>>(k, g[i], here, w[i]);
+      for (int s = 0; s < Step::kStates; ++s) state[s][i] = here[s];
+    }
+  });
+}
+
 }  // namespace
+
+void update(KernelContext& context, const UpdateStep& any, TensorView gradient,
+            std::span<const TensorView> states, TensorView value) {
+  std::visit(
+      [&]<class Step>(const Step& step) {
+        check_floating(Step::kName, "value", value);
+        check_state(Step::kName, "gradient", gradient, value);
+        require(states.size() == static_cast<std::size_t>(Step::kStates),
+                "an optimizer step has other states");
+        for (const TensorView& state : states) check_state(Step::kName, "state", state, value);
+        check_on_cpu(Step::kName, context);
+        value.dtype == DType::kF32 ? update_f32(context, step, gradient, states, value)
+                                   : update_f64(context, step, gradient, states, value);
+      },
+      any);
+}
 
 void sgd_step(KernelContext& context, const SgdStep& step, TensorView gradient, TensorView velocity,
               TensorView value) {
-  constexpr std::string_view kName = "sgd_step";
-  check_floating(kName, "value", value);
-  check_state(kName, "gradient", gradient, value);
-  if (step.momentum != 0) check_state(kName, "velocity", velocity, value);
-  check_on_cpu(kName, context);
-  if (value.dtype == DType::kF32) {
-    const SgdNumbers numbers{static_cast<float>(step.lr),
-                             static_cast<float>(step.momentum),
-                             static_cast<float>(step.weight_decay),
-                             static_cast<float>(step.gradient_scale),
-                             step.nesterov,
-                             step.first};
-    isa_table_of_optimizer_step_table().sgd(numbers, gradient.as<float>(),
-                                            step.momentum != 0 ? velocity.as<float>() : nullptr,
-                                            value.count(), value.as<float>(), *context.threads);
-    return;
-  }
-  double* state = step.momentum != 0 ? velocity.as<double>() : nullptr;
-  context.threads->run(value.count(), [&](std::int64_t first, std::int64_t last, int) {
-    reference::sgd_step(step, static_cast<const double*>(gradient.data) + first,
-                        state != nullptr ? state + first : nullptr, last - first,
-                        static_cast<double*>(value.data) + first);
-  });
+  const TensorView states[] = {velocity};
+  update(context, any_sgd(step), gradient, std::span(states).first(step.momentum != 0 ? 1u : 0u),
+         value);
 }
 
 void adamw_step(KernelContext& context, const AdamwStep& step, TensorView gradient,
                 TensorView first_moment, TensorView second_moment, TensorView value) {
-  constexpr std::string_view kName = "adamw_step";
-  check_floating(kName, "value", value);
-  check_state(kName, "gradient", gradient, value);
-  check_state(kName, "first_moment", first_moment, value);
-  check_state(kName, "second_moment", second_moment, value);
-  check_on_cpu(kName, context);
   require(step.count >= 1, "adamw_step: count starts at 1");
-  if (value.dtype == DType::kF32) {
-    const double bias1 = 1 - std::pow(step.beta1, static_cast<double>(step.count));
-    const double bias2 = 1 - std::pow(step.beta2, static_cast<double>(step.count));
-    const AdamwNumbers numbers{static_cast<float>(1 - step.lr * step.weight_decay),
-                               static_cast<float>(1 - step.beta1),
-                               static_cast<float>(step.beta2),
-                               static_cast<float>(1 - step.beta2),
-                               static_cast<float>(step.lr / bias1),
-                               static_cast<float>(std::sqrt(bias2)),
-                               static_cast<float>(step.eps),
-                               static_cast<float>(step.gradient_scale)};
-    isa_table_of_optimizer_step_table().adamw(numbers, gradient.as<float>(),
-                                              first_moment.as<float>(), second_moment.as<float>(),
-                                              value.count(), value.as<float>(), *context.threads);
-    return;
-  }
-  context.threads->run(value.count(), [&](std::int64_t first, std::int64_t last, int) {
-    reference::adamw_step(step, static_cast<const double*>(gradient.data) + first,
-                          static_cast<double*>(first_moment.data) + first,
-                          static_cast<double*>(second_moment.data) + first, last - first,
-                          static_cast<double*>(value.data) + first);
-  });
+  const TensorView states[] = {first_moment, second_moment};
+  update(context, step, gradient, states, value);
 }
 
 double sum_of_squares(KernelContext& context, TensorView values) {

@@ -2,30 +2,35 @@
 // Spans have equal length and dtype; gaps between tensors hold zeros and stay zero.
 #pragma once
 
+#include <span>
+#include <variant>
+
 #include "engine/core/tensor_view.h"
 #include "engine/ops/common/kernel_context.h"
+#include "engine/ops/optim_step/update_list.h"
 
 namespace engine::ops {
 
-// PyTorch's SGD: g += weight_decay * w; v = first ? g : momentum * v + g; g = nesterov ? g +
-// momentum * v : v; w -= lr * g. `velocity` is absent when momentum == 0. `gradient_scale`
-// multiplies g first (clipping).
-struct SgdStep {
-  double lr = 0, momentum = 0, weight_decay = 0, gradient_scale = 1;
-  bool nesterov = false, first = false;
-};
+template <class... Steps>
+std::variant<Steps...> any_step(StepList<Steps...>);
+using UpdateStep = decltype(any_step(UpdateSteps{}));
+
+// One update of `value` and of the step's states, as many as it has and in its order. f32 (the same
+// bits for every number of threads and every instruction set) or f64. Throws ShapeError.
+void update(KernelContext& context, const UpdateStep& step, TensorView gradient,
+            std::span<const TensorView> states, TensorView value);
+
+// update() of SGD, whose `velocity` is absent when momentum == 0, and of AdamW.
 void sgd_step(KernelContext& context, const SgdStep& step, TensorView gradient, TensorView velocity,
               TensorView value);
-
-// AdamW (Loshchilov and Hutter, 2019) as PyTorch computes it: w -= lr * weight_decay * w; m, v
-// updated; w -= lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps), bias_k = 1 - beta_k^t, t = `count`
-// >= 1.
-struct AdamwStep {
-  double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01, gradient_scale = 1;
-  std::int64_t count = 1;
-};
 void adamw_step(KernelContext& context, const AdamwStep& step, TensorView gradient,
                 TensorView first_moment, TensorView second_moment, TensorView value);
+
+// SGD as a step with or without a velocity.
+inline UpdateStep any_sgd(const SgdStep& step) {
+  if (step.momentum != 0) return SgdUpdate<true>{step};
+  return SgdUpdate<false>{step};
+}
 
 // Sum of squares in f64; the same bits for any number of threads (fixed blocks of 4096, summed in
 // order).

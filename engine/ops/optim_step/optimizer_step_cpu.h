@@ -6,27 +6,23 @@
 
 #include "engine/core/thread_pool.h"
 #include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/optim_step/update_list.h"
 
 namespace engine::ops {
 
-// SgdStep and AdamwStep (optimizer_step.h) with every number that is the same for all elements
-// worked out.
-struct SgdNumbers {
-  float lr, momentum, weight_decay, gradient_scale;
-  bool nesterov, first;
-};
-struct AdamwNumbers {
-  float keep, rest1, beta2, rest2, step_size, root_bias2, eps, gradient_scale;
+// `states`: kStates pointers. The same bits for every number of threads and every instruction set:
+// replicas on unlike machines stay equal.
+template <class Step>
+struct UpdateKernel {
+  void (*run)(const typename Step::template Numbers<float>& numbers, const float* gradient,
+              float* const* states, std::int64_t count, float* value, ThreadPool& threads);
 };
 
-// `velocity` may be nullptr: no momentum. The same bits for every number of threads and every
-// instruction set: replicas on unlike machines stay equal.
-struct OptimizerStepTable {
-  void (*sgd)(const SgdNumbers& step, const float* gradient, float* velocity, std::int64_t count,
-              float* value, ThreadPool& threads);
-  void (*adamw)(const AdamwNumbers& step, const float* gradient, float* first_moment,
-                float* second_moment, std::int64_t count, float* value, ThreadPool& threads);
-};
+template <class List>
+struct UpdateTable;
+template <class... Steps>
+struct UpdateTable<StepList<Steps...>> : UpdateKernel<Steps>... {};
+using OptimizerStepTable = UpdateTable<UpdateSteps>;
 
 ENGINE_ISA_TABLE(OptimizerStepTable, optimizer_step_table)
 

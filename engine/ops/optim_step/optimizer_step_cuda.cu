@@ -1,7 +1,8 @@
 // Optimizer steps: one pass, 16 bytes at a time. Bound: bytes (SGD with momentum 20, AdamW 28 a
-// parameter, and 2 for the half). Every operation rounds by itself, as on the CPU, whose source is
-// compiled without contraction to fused multiply-adds.
-#include <cmath>
+// parameter, and 2 for the half). The element functions are the CPU's (update_list.h); compiled
+// without contraction to fused multiply-adds, as there, so that the bits are the CPU's too.
+#include <type_traits>
+#include <variant>
 
 #include "engine/ops/device/device_code.h"
 #include "engine/ops/optim_step/optimizer_step_cuda.h"
@@ -12,124 +13,80 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWide = Packed<float>::kCount;
 
-#if defined(__CUDACC__)
-__device__ __forceinline__ float divided(float a, float b) { return __fdiv_rn(a, b); }
-__device__ __forceinline__ float root(float a) { return __fsqrt_rn(a); }
-__device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
-__device__ __forceinline__ double sum(double a, double b) { return __dadd_rn(a, b); }
-#else
-inline float divided(float a, float b) { return a / b; }
-inline float root(float a) { return std::sqrt(a); }
-inline double product(double a, double b) { return a * b; }
-inline double sum(double a, double b) { return a + b; }
-#endif
-__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
-__device__ __forceinline__ float sum(float a, float b) { return __fadd_rn(a, b); }
-__device__ __forceinline__ float difference(float a, float b) { return __fadd_rn(a, -b); }
-
 template <class H>
 struct alignas(sizeof(H) * kWide) Halves {
   H at[kWide];
 };
 struct NoHalf {};  // no copy is kept
 
-// update(gradient, state..., value) for every element; the states and the value are replaced.
-// `vector`: all pointers allow 16 bytes at once (the half copy 8).
-template <class H, class Update, class... State>
-__device__ __forceinline__ void update_all(std::int64_t count, bool vector, const float* gradient,
-                                           float* value, H* half, Update update, State*... state) {
-  const std::int64_t thread = std::int64_t{blockIdx.x} * kThreads + threadIdx.x,
-                     all = std::int64_t{gridDim.x} * kThreads;
-  const std::int64_t wide = vector ? count / kWide : 0;
-  for (std::int64_t w = thread; w < wide; w += all) {
-    const std::int64_t i = w * kWide;
-    const Packed<float> g = load_packed(gradient + i);
-    Packed<float> v = load_packed(value + i);
-    const auto with_states = [&](auto... s) {
-#pragma unroll
-      for (int k = 0; k < kWide; ++k) update(g.at[k], s.at[k]..., v.at[k]);
-      (store_packed(state + i, s), ...);
-    };
-    with_states(load_packed(state + i)...);
-    store_packed(value + i, v);
-    if constexpr (!std::is_same_v<H, NoHalf>) {
-      Halves<H> h;
-#pragma unroll
-      for (int k = 0; k < kWide; ++k) h.at[k] = from_float<H>(v.at[k]);
-      *reinterpret_cast<Halves<H>*>(half + i) = h;
-    }
-  }
-  for (std::int64_t i = wide * kWide + thread; i < count; i += all) {
-    update(gradient[i], state[i]..., value[i]);
-    if constexpr (!std::is_same_v<H, NoHalf>) half[i] = from_float<H>(value[i]);
-  }
-}
-
-struct SgdConstants {
-  float momentum, weight_decay;
-  bool nesterov;
-};
-
-template <class H, bool kMomentum>
-__global__ void sgd(SgdConstants k, const StepNumbers* numbers, const StepControl* control,
-                    const float* gradient, float* velocity, std::int64_t count, bool vector,
-                    float* value, H* half) {
-  if (control->skip != 0) return;
-  const float lr = static_cast<float>(numbers->lr), scale = control->gradient_scale;
-  const bool first = control->applied_steps == 1;
-  const auto scaled = [=](float g, float w) {
-    g = product(g, scale);
-    return k.weight_decay != 0 ? sum(g, product(k.weight_decay, w)) : g;
-  };
-  if constexpr (kMomentum) {
-    update_all(
-        count, vector, gradient, value, half,
-        [=](float gradient_here, float& v, float& w) {
-          float g = scaled(gradient_here, w);
-          v = first ? g : sum(product(k.momentum, v), g);
-          g = k.nesterov ? sum(g, product(k.momentum, v)) : v;
-          w = difference(w, product(lr, g));
-        },
-        velocity);
-  } else {
-    update_all(count, vector, gradient, value, half,
-               [=](float g, float& w) { w = difference(w, product(lr, scaled(g, w))); });
-  }
-}
-
-// What is the same for all elements, by one thread.
-__global__ void adamw_numbers(double beta1, double beta2, double weight_decay,
-                              const StepNumbers* numbers, StepControl* control) {
-  if (threadIdx.x != 0 || control->skip != 0) return;
-  const auto count = static_cast<double>(control->applied_steps);
-  const double bias1 = sum(1.0, -pow(beta1, count)), bias2 = sum(1.0, -pow(beta2, count));
-  control->keep = static_cast<float>(sum(1.0, -product(numbers->lr, weight_decay)));
-  control->step_size = static_cast<float>(numbers->lr / bias1);
-  control->root_bias2 = static_cast<float>(sqrt(bias2));
-}
-
-struct AdamwConstants {
-  float rest1, beta2, rest2, eps;
+// An array that may have no elements, which C++ does not know.
+template <class T, int kCount>
+struct Several {
+  T at[kCount > 0 ? kCount : 1];
 };
 
 template <class H>
-__global__ void adamw(AdamwConstants k, const StepControl* control, const float* gradient,
-                      float* first_moment, float* second_moment, std::int64_t count, bool vector,
-                      float* value, H* half) {
+__device__ __forceinline__ void keep_half(H* half, std::int64_t i, float value) {
+  if constexpr (!std::is_same_v<H, NoHalf>) half[i] = from_float<H>(value);
+}
+
+// Elements i to i + kWide, 16 bytes of each operand.
+template <class H, class Step>
+__device__ __forceinline__ void update_wide(const typename Step::template Numbers<float>& k,
+                                            const float* gradient,
+                                            const Several<float*, Step::kStates>& states,
+                                            std::int64_t i, float* value, H* half) {
+  const Packed<float> g = load_packed(gradient + i);
+  Packed<float> v = load_packed(value + i);
+  Several<Packed<float>, Step::kStates> packed;
+#pragma unroll
+  for (int s = 0; s < Step::kStates; ++s) packed.at[s] = load_packed(states.at[s] + i);
+#pragma unroll
+  for (int e = 0; e < kWide; ++e) {
+    Several<float, Step::kStates> here;
+#pragma unroll
+    for (int s = 0; s < Step::kStates; ++s) here.at[s] = packed.at[s].at[e];
+    Step::template update<PlainMath<float>>(k, g.at[e], here.at, v.at[e]);
+#pragma unroll
+    for (int s = 0; s < Step::kStates; ++s) packed.at[s].at[e] = here.at[s];
+  }
+#pragma unroll
+  for (int s = 0; s < Step::kStates; ++s) store_packed(states.at[s] + i, packed.at[s]);
+  store_packed(value + i, v);
+  if constexpr (!std::is_same_v<H, NoHalf>) {
+    Halves<H> h;
+#pragma unroll
+    for (int e = 0; e < kWide; ++e) h.at[e] = from_float<H>(v.at[e]);
+    *reinterpret_cast<Halves<H>*>(half + i) = h;
+  }
+}
+
+// `vector`: all pointers allow 16 bytes at once (the half copy 8).
+template <class H, class Step>
+__global__ void update_all(Step step, const StepNumbers* numbers, const StepControl* control,
+                           const float* gradient, Several<float*, Step::kStates> states,
+                           std::int64_t count, bool vector, float* value, H* half) {
   if (control->skip != 0) return;
-  const float scale = control->gradient_scale, keep = control->keep, step_size = control->step_size;
-  const float root_bias2 = control->root_bias2;
-  update_all(
-      count, vector, gradient, value, half,
-      [=](float gradient_here, float& m, float& v, float& w) {
-        const float g = product(gradient_here, scale), away = difference(g, m);
-        m = k.rest1 < 0.5f ? sum(m, product(k.rest1, away))
-                           : difference(g, product(away, difference(1.0f, k.rest1)));
-        v = sum(product(v, k.beta2), product(product(k.rest2, g), g));
-        const float denominator = sum(divided(root(v), root_bias2), k.eps);
-        w = difference(product(w, keep), divided(product(step_size, m), denominator));
-      },
-      first_moment, second_moment);
+  using Numbers = typename Step::template Numbers<float>;
+  Numbers& shared = block_shared<Numbers>();
+  if (threadIdx.x == 0) {  // AdamW's powers in float64 are too dear for every thread
+    step.set({numbers->lr, control->gradient_scale, control->applied_steps});
+    shared = step.template numbers<float>();
+  }
+  __syncthreads();
+  const Numbers k = shared;
+  const std::int64_t thread = std::int64_t{blockIdx.x} * kThreads + threadIdx.x,
+                     all = std::int64_t{gridDim.x} * kThreads;
+  const std::int64_t wide = vector ? count / kWide : 0;
+  for (std::int64_t w = thread; w < wide; w += all)
+    update_wide<H, Step>(k, gradient, states, w * kWide, value, half);
+  for (std::int64_t i = wide * kWide + thread; i < count; i += all) {
+    Several<float, Step::kStates> here;
+    for (int s = 0; s < Step::kStates; ++s) here.at[s] = states.at[s][i];
+    Step::template update<PlainMath<float>>(k, gradient[i], here.at, value[i]);
+    for (int s = 0; s < Step::kStates; ++s) states.at[s][i] = here.at[s];
+    keep_half(half, i, value[i]);
+  }
 }
 
 template <class H>
@@ -164,38 +121,25 @@ Grid grid_for(std::int64_t count) { return {loop_blocks(divide_up(count, kWide),
 
 }  // namespace
 
-void sgd_step(KernelContext& context, const SgdStep& step, const StepNumbers* numbers,
-              const StepControl* control, TensorView gradient, TensorView velocity,
-              TensorView value, TensorView half_copy) {
+void update(KernelContext& context, const UpdateStep& any, const StepNumbers* numbers,
+            const StepControl* control, TensorView gradient, std::span<const TensorView> states,
+            TensorView value, TensorView half_copy) {
   const std::int64_t count = value.count();
   if (count == 0) return;
-  const bool vector =
-      aligned(gradient) && aligned(velocity) && aligned(value) && aligned(half_copy);
-  const SgdConstants k{static_cast<float>(step.momentum), static_cast<float>(step.weight_decay),
-                       step.nesterov};
-  with_half(half_copy, [&]<class H>(H* half) {
-    launch("sgd_step", velocity ? sgd<H, true> : sgd<H, false>, grid_for(count), kThreads, 0,
-           context.stream, k, numbers, control, gradient.as<float>(), velocity.as<float>(), count,
-           vector, value.as<float>(), half);
-  });
-}
-
-void adamw_step(KernelContext& context, const AdamwStep& step, const StepNumbers* numbers,
-                StepControl* control, TensorView gradient, TensorView first_moment,
-                TensorView second_moment, TensorView value, TensorView half_copy) {
-  const std::int64_t count = value.count();
-  if (count == 0) return;
-  launch("adamw_numbers", adamw_numbers, {}, kWarp, 0, context.stream, step.beta1, step.beta2,
-         step.weight_decay, numbers, control);
-  const bool vector = aligned(gradient) && aligned(first_moment) && aligned(second_moment) &&
-                      aligned(value) && aligned(half_copy);
-  const AdamwConstants k{static_cast<float>(1 - step.beta1), static_cast<float>(step.beta2),
-                         static_cast<float>(1 - step.beta2), static_cast<float>(step.eps)};
-  with_half(half_copy, [&]<class H>(H* half) {
-    launch("adamw_step", adamw<H>, grid_for(count), kThreads, 0, context.stream, k, control,
-           gradient.as<float>(), first_moment.as<float>(), second_moment.as<float>(), count, vector,
-           value.as<float>(), half);
-  });
+  bool vector = aligned(gradient) && aligned(value) && aligned(half_copy);
+  for (const TensorView& state : states) vector = vector && aligned(state);
+  std::visit(
+      [&]<class Step>(const Step& step) {
+        Several<float*, Step::kStates> state{};
+        for (int s = 0; s < Step::kStates; ++s)
+          state.at[s] = states[static_cast<std::size_t>(s)].template as<float>();
+        with_half(half_copy, [&]<class H>(H* half) {
+          launch(Step::kName, update_all<H, Step>, grid_for(count), kThreads,
+                 sizeof(typename Step::template Numbers<float>), context.stream, step, numbers,
+                 control, gradient.as<float>(), state, count, vector, value.as<float>(), half);
+        });
+      },
+      any);
 }
 
 void copy_to_half(KernelContext& context, TensorView values, TensorView half_copy) {

@@ -5,12 +5,9 @@
 
 namespace engine::ops::cuda {
 
-void sgd_step(KernelContext& context, const SgdStep& step, const StepNumbers* numbers,
-              const StepControl* control, TensorView gradient, TensorView velocity,
-              TensorView value, TensorView half_copy);
-void adamw_step(KernelContext& context, const AdamwStep& step, const StepNumbers* numbers,
-                StepControl* control, TensorView gradient, TensorView first_moment,
-                TensorView second_moment, TensorView value, TensorView half_copy);
+void update(KernelContext& context, const UpdateStep& step, const StepNumbers* numbers,
+            const StepControl* control, TensorView gradient, std::span<const TensorView> states,
+            TensorView value, TensorView half_copy);
 void copy_to_half(KernelContext& context, TensorView values, TensorView half_copy);
 
 }  // namespace engine::ops::cuda

@@ -46,8 +46,6 @@ struct StepControl {
       1;  // what the optimizer multiplies gradients by: clipping, and the loss scale taken out
   double squared_norm = 0;  // of the gradients as they lie there, scaled losses'; 0 where neither
                             // clipping nor scaling asks
-  float keep = 1, step_size = 0,
-        root_bias2 = 1;  // AdamW: 1 - lr * weight_decay, lr / bias1, sqrt(bias2)
 };
 
 }  // namespace engine

@@ -9,9 +9,9 @@
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
-// Winners of one vector of outputs as bytes. By hand on x86: compilers take __builtin_convertvector
-// apart lane by lane. (The maskz forms are the plain instructions; GCC 12 warns of an uninitialised
-// operand inside its plain forms.)
+// Winners of one vector of outputs as bytes. By hand on x86: Eigen 3.4 has no cast between words
+// and bytes there, and compilers take __builtin_convertvector apart lane by lane. (The maskz forms
+// are the plain instructions; GCC 12 warns of an uninitialised operand inside its plain forms.)
 ENGINE_INLINE void store_winners(AllLanes, std::uint8_t* p, Ints winners) {
 #if defined(__AVX512F__)
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),

@@ -1,9 +1,8 @@
 // The step on the device: straight, or captured once for each slot of the batches' way and then
 // started as a whole.
 //
-// Straight: run() issues forward and backward, update() the rest. Captured: run() starts everything
-// at once, update() finds it done. Gradients that are summed in host memory leave the device in
-// pieces while backward goes on; such steps run straight.
+// Gradients that an exchange takes in host memory leave the device in pieces while backward goes
+// on; such steps run straight.
 #include "engine/train/work/device_work.h"
 
 #include <algorithm>
@@ -48,7 +47,7 @@ struct CapturedStep {
   std::int64_t count = -1;  // samples
 };
 
-class Work final : public DeviceWork {
+class Work final : public StepWork, private StateHome {
  public:
   Work(const Plan& plan, ModelState& host, Optimizer& host_optimizer,
        const DeviceWorkOptions& options)
@@ -62,7 +61,6 @@ class Work final : public DeviceWork {
         optimizer_(options.make_optimizer(model_.parameters.values)),
         control_memory_(sizeof(StepControl), options.device),
         scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device),
-        staging_(kStagingBytes),
         context_(make_context()),
         sum_(options.make_sum ? options.make_sum(model_.parameters.gradients) : nullptr),
         executor_(plan, model_, context_, executor_options()),
@@ -75,7 +73,6 @@ class Work final : public DeviceWork {
     rows_of_sample_ =
         static_cast<double>(plan.tensors[static_cast<std::size_t>(plan.loss)].item_shape.count());
     why_straight_ = find_obstacle(plan);
-    to_device();
   }
 
   // To free memory of the device waits for all of its kernels, and for ever where one waits for a
@@ -90,70 +87,31 @@ class Work final : public DeviceWork {
     cuda::release_pinned(pinned_);
   }
 
-  void run(const StepRequest& request, const std::function<void(std::int64_t)>& ready,
-           StepPhases& phases) override {
+  void step(const StepRequest& request, StepPhases& phases) override {
     cuda::use_device(options_.device.index);
     PhaseTimer timer;
-    host_gradients_ = request.host_gradients;
-    updated_ = mirrored_ = false;
+    begin_use();
+    changed();
+    timer.lap(phases.communication);
     numbers_ = {.epoch = request.batch.epoch,
                 .loss_gradient = static_cast<float>(request.scale / rows_of_sample_),
                 .max_norm = std::max(0.0, request.clip_grad),
                 .lr = request.lr};
-    if (options_.micro_batches == 1 && !host_gradients_ && why_straight_.empty()) {
+    if (options_.micro_batches == 1 && request.exchange == nullptr && why_straight_.empty()) {
       captured_step(request);
       timer.lap(phases.forward);
       return;
     }
     for (std::int64_t m = 0; m < options_.micro_batches; ++m)
-      micro_batch(request.batch, m, timer, phases);
-    if (host_gradients_) hand_over(ready);
-    timer.lap(phases.backward);
-  }
-
-  bool update() override {
-    if (updated_) return true;
-    if (host_gradients_) {
-      const FlatBuffer& gradients = model_.parameters.gradients;
-      cuda::copy_async(gradients.data(), host_.parameters.gradients.data(), gradients.bytes(),
-                       stream_.handle());
-    }
+      micro_batch(request, m, timer, phases);
+    if (request.exchange != nullptr) exchange_on_host(*request.exchange, timer, phases);
     finish_step(executor_.numbers(last_slot_));
     executor_.release(last_slot_);
-    return true;
+    timer.lap(phases.update);
   }
 
   StepResults results() override { return executor_.results(); }
-
-  void to_host() override {
-    if (mirrored_) return;
-    cuda::use_device(options_.device.index);
-    wait(stream_.handle());  // a copy to memory that is not pinned would itself wait for the
-                             // stream, with no deadline
-    for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
-      cuda::copy_async(here.data(), there.data(), here.bytes(), stream_.handle());
-    });
-    cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
-    wait(stream_.handle());
-    std::memcpy(options_.control, pinned_, sizeof(StepControl));
-    host_optimizer_.set_step_count(options_.control->applied_steps);
-    mirrored_ = true;
-  }
-
-  void to_device() override {
-    cuda::use_device(options_.device.index);
-    wait(stream_.handle());  // the pinned block may still be on its way
-    options_.control->applied_steps = host_optimizer_.step_count();
-    for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
-      cuda::copy_async(there.data(), here.data(), here.bytes(), stream_.handle());
-    });
-    std::memcpy(pinned_, options_.control, sizeof(StepControl));
-    cuda::copy_async(control_memory_.data(), pinned_, sizeof(StepControl), stream_.handle());
-    if (const TensorView half = model_.half_flat())
-      ops::copy_to_half(context_, model_.parameters.values.flat(), half);
-    wait(stream_.handle());  // the mirror may be written again
-    mirrored_ = true;
-  }
+  StateHome& home() override { return *this; }
 
   std::string graph_text() const override {
     if (!why_straight_.empty()) return "not captured: " + why_straight_;
@@ -163,8 +121,6 @@ class Work final : public DeviceWork {
   }
 
  private:
-  static constexpr std::size_t kStagingBytes = std::size_t{1} << 20;
-
   // Before anything is allocated.
   static const DeviceWorkOptions& on(const DeviceWorkOptions& options) {
     cuda::use_device(options.device.index);
@@ -172,12 +128,11 @@ class Work final : public DeviceWork {
   }
 
   KernelContext make_context() {
-    pinned_ = static_cast<std::byte*>(cuda::allocate_pinned(staging_ + sizeof(StepControl)));
+    pinned_ = static_cast<std::byte*>(cuda::allocate_pinned(sizeof(StepControl)));
     KernelContext context;
     context.device = options_.device;
     context.stream = stream_.handle();
     context.products = options_.products;
-    context.staging = {pinned_ + sizeof(StepControl), staging_};
     return context;
   }
 
@@ -203,6 +158,33 @@ class Work final : public DeviceWork {
         if (step.layer->synchronizes_host())
           return "batch statistics of all ranks pass through host memory";
     return "";
+  }
+
+  void download() override {
+    cuda::use_device(options_.device.index);
+    wait(stream_.handle());  // a copy to memory that is not pinned would itself wait for the
+                             // stream, with no deadline
+    for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
+      cuda::copy_async(here.data(), there.data(), here.bytes(), stream_.handle());
+    });
+    cuda::copy_async(pinned_, control_memory_.data(), sizeof(StepControl), stream_.handle());
+    wait(stream_.handle());
+    std::memcpy(options_.control, pinned_, sizeof(StepControl));
+    host_optimizer_.set_step_count(options_.control->applied_steps);
+  }
+
+  void upload() override {
+    cuda::use_device(options_.device.index);
+    wait(stream_.handle());  // the pinned block may still be on its way
+    options_.control->applied_steps = host_optimizer_.step_count();
+    for_each_pair([&](const FlatBuffer& here, const FlatBuffer& there) {
+      cuda::copy_async(there.data(), here.data(), here.bytes(), stream_.handle());
+    });
+    std::memcpy(pinned_, options_.control, sizeof(StepControl));
+    cuda::copy_async(control_memory_.data(), pinned_, sizeof(StepControl), stream_.handle());
+    if (const TensorView half = model_.half_flat())
+      ops::copy_to_half(context_, model_.parameters.values.flat(), half);
+    wait(stream_.handle());  // the mirror may be written again
   }
 
   // With a deadline where other ranks take part in what the stream does.
@@ -252,7 +234,6 @@ class Work final : public DeviceWork {
       captured.graph.launch(stream_.handle());
     }
     executor_.release(slot);
-    updated_ = true;
   }
 
   template <class Issue>
@@ -268,7 +249,9 @@ class Work final : public DeviceWork {
     captured.count = count;
   }
 
-  void micro_batch(const BatchView& batch, std::int64_t m, PhaseTimer& timer, StepPhases& phases) {
+  void micro_batch(const StepRequest& request, std::int64_t m, PhaseTimer& timer,
+                   StepPhases& phases) {
+    const BatchView& batch = request.batch;
     const std::int64_t first = batch.count * m / options_.micro_batches,
                        last = batch.count * (m + 1) / options_.micro_batches;
     const bool final = m + 1 == options_.micro_batches;
@@ -280,12 +263,12 @@ class Work final : public DeviceWork {
     const Write write = m == 0 ? Write::kOverwrite : Write::kAdd;
     if (!final)
       executor_.backward(slot, write, {});
-    else if (host_gradients_)
+    else if (request.exchange != nullptr)
       executor_.backward(slot, write, [this](std::int64_t elements) { send_piece(elements); });
     else
       sum_gradients_while([&](const auto& ready) { executor_.backward(slot, write, ready); });
     last_slot_ = slot;
-    if (!final) executor_.release(slot);  // the last one's numbers are still read by update()
+    if (!final) executor_.release(slot);  // the last one's numbers are still read by finish_step()
     timer.lap(phases.backward);
   }
 
@@ -306,12 +289,19 @@ class Work final : public DeviceWork {
     piece.arrived.record(copies_.handle());
   }
 
-  void hand_over(const std::function<void(std::int64_t)>& ready) {
+  // The exchange begins with the first piece that has arrived; its result goes back as a whole.
+  void exchange_on_host(GradientExchange& exchange, PhaseTimer& timer, StepPhases& phases) {
     for (std::size_t i = 0; i < sent_pieces_; ++i) {
       pieces_[i].arrived.synchronize();
-      if (ready) ready(pieces_[i].end);
+      exchange.ready(pieces_[i].end);
     }
     sent_pieces_ = 0;
+    timer.lap(phases.backward);
+    exchange.finish();
+    timer.lap(phases.communication);
+    const FlatBuffer& gradients = model_.parameters.gradients;
+    cuda::copy_async(gradients.data(), host_.parameters.gradients.data(), gradients.bytes(),
+                     stream_.handle());
   }
 
   // From gradients to new values.
@@ -332,7 +322,7 @@ class Work final : public DeviceWork {
     std::int32_t own = 0;
     std::memcpy(&own, pinned_, bytes);
     std::int64_t any = own;
-    options_.agreement->all_reduce(&any, 1, backends::DataType::kI64, backends::ReduceOp::kMax);
+    options_.agreement->all_reduce(&any, 1, DType::kI64, backends::ReduceOp::kMax);
     own = static_cast<std::int32_t>(any);
     std::memcpy(pinned_, &own, bytes);
     cuda::copy_async(skip, pinned_, bytes, stream_.handle());
@@ -346,8 +336,7 @@ class Work final : public DeviceWork {
   ModelState model_;
   std::unique_ptr<Optimizer> optimizer_;
   Arena control_memory_, scratch_;
-  const std::size_t staging_;
-  std::byte* pinned_ = nullptr;  // a StepControl, then what layers stage
+  std::byte* pinned_ = nullptr;  // a StepControl
   KernelContext context_;
   std::unique_ptr<DeviceGradientSum> sum_;  // null: none
   DeviceExecutor executor_;
@@ -358,15 +347,13 @@ class Work final : public DeviceWork {
   std::string why_straight_;
   double rows_of_sample_ = 1;
   int last_slot_ = 0, straight_steps_ = 0;
-  bool host_gradients_ = false, updated_ = false;
-  bool mirrored_ = false;  // no step since mirror and device were made equal
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceWork> make_device_work(const Plan& plan, ModelState& host,
-                                             Optimizer& host_optimizer,
-                                             const DeviceWorkOptions& options) {
+std::unique_ptr<StepWork> make_device_work(const Plan& plan, ModelState& host,
+                                           Optimizer& host_optimizer,
+                                           const DeviceWorkOptions& options) {
   return std::make_unique<Work>(plan, host, host_optimizer, options);
 }
 

@@ -1,5 +1,5 @@
 // A rank's steps on a CUDA device. The state of the model lives there; the one in host memory,
-// which the rest of the engine sees, is a mirror that to_host() and to_device() bring up to date.
+// which the rest of the engine sees through a HostView, is a mirror.
 #pragma once
 
 #include <functional>
@@ -8,26 +8,12 @@
 #include <vector>
 
 #include "backends/communicator.h"
+#include "engine/averaging/sums/device_sum.h"
 #include "engine/graph/device_executor.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/work/step_work.h"
 
 namespace engine {
-
-// Sums gradients over all ranks where they lie. Calls only put work on streams.
-class DeviceGradientSum {
- public:
-  virtual ~DeviceGradientSum() = default;
-  // The first `elements` of the gradients are final once `stream` has come this far.
-  virtual void ready(std::int64_t elements, void* stream) = 0;
-  // What comes on `stream` sees the sums. Ends the step.
-  virtual void finish(void* stream) = 0;
-  // Whether its work may be part of a captured graph.
-  virtual bool capturable() const = 0;
-  // Waits until the stream is idle; throws PeerError when a rank is lost or the deadline has
-  // passed.
-  virtual void wait(void* stream) = 0;
-};
 
 struct DeviceWorkOptions {
   Device device;
@@ -35,9 +21,8 @@ struct DeviceWorkOptions {
   std::int64_t micro_batches = 1;
   Products products = Products::kF32;
   LossScaleRule loss_scale;
-  StepControl* control =
-      nullptr;        // in host memory: what to_host() and to_device() copy; outlives the work
-  bool graph = true;  // capture the step, where possible
+  StepControl* control = nullptr;  // in host memory: part of the mirror; outlives the work
+  bool graph = true;               // capture the step, where possible
   bool pinned = true, non_blocking = true;
   std::vector<float> image_table = {};  // not empty: batches carry bytes (DeviceExecutorOptions)
   ReplicaExchange* replicas = nullptr;  // null: no layer exchanges statistics
@@ -48,18 +33,11 @@ struct DeviceWorkOptions {
   std::function<std::unique_ptr<Optimizer>(const FlatBuffer& values)> make_optimizer = {};
 };
 
-class DeviceWork : public StepWork {
- public:
-  // "captured from step 3 on", then "captured, 212 nodes"; or why not: "not captured: --cuda-graph
-  // off".
-  virtual std::string graph_text() const = 0;
-};
-
 // `plan` is for the device and the most samples of a micro-batch. `host` and `host_optimizer` are
 // the mirror; all given outlives the work. The thread that makes the work makes all its calls.
-// Allocates here, and copies the mirror's state to the device. Throws CudaError.
-std::unique_ptr<DeviceWork> make_device_work(const Plan& plan, ModelState& host,
-                                             Optimizer& host_optimizer,
-                                             const DeviceWorkOptions& options);
+// Allocates here; the first step takes the state from the mirror. Throws CudaError.
+std::unique_ptr<StepWork> make_device_work(const Plan& plan, ModelState& host,
+                                           Optimizer& host_optimizer,
+                                           const DeviceWorkOptions& options);
 
 }  // namespace engine

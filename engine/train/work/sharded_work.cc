@@ -6,7 +6,7 @@
 
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/averaging/sums/replica_statistics.h"
-#include "engine/train/work/step_work.h"
+#include "engine/train/work/host_step.h"
 
 namespace engine {
 namespace {
@@ -16,12 +16,12 @@ struct Shard {
       : copy(first ? ModelState{} : ModelState::allocate(*plan.graph, plan.options.dtype)),
         state(first ? main : copy),
         pool(1),
-        work(make_accumulated_work(plan, state, pool, options)) {}
+        work(plan, state, pool, options) {}
 
   ModelState copy;
   ModelState& state;
   ThreadPool pool;
-  std::unique_ptr<StepWork> work;
+  MicroBatches work;
   BatchResult result;
   StepPhases phases;   // of the step
   std::thread thread;  // of every shard but the first, which the caller runs
@@ -29,17 +29,18 @@ struct Shard {
 
 class ShardedWork final : public StepWork {
  public:
-  ShardedWork(const Plan& plan, ModelState& state, const ShardedWorkOptions& options)
+  ShardedWork(const HostWorkParts& parts, const ShardedWorkOptions& options)
       : options_(options),
-        main_(state),
-        places_(options.threads),
-        statistics_(options.own, places_, options.replicas) {
-    require(plan.options.threads == 1, "a shard computes with one thread");
+        main_(parts.state),
+        places_(parts.threads.physical_threads()),
+        statistics_(options.own, places_, options.replicas),
+        update_(parts) {
+    require(parts.plan.options.threads == 1, "a shard computes with one thread");
     require(options.first >= 0 && options.own >= 1 && options.first + options.own <= options.shards,
             "shards of this rank");
     for (int s = 0; s < options.own; ++s)
       shards_.push_back(std::make_unique<Shard>(
-          plan, state, s == 0,
+          parts.plan, parts.state, s == 0,
           AccumulatedWorkOptions{options.micro_batches, options.seed,
                                  exchanges() ? &statistics_.of_shard(s) : nullptr}));
     for (std::size_t s = 1; s < shards_.size(); ++s)
@@ -56,9 +57,26 @@ class ShardedWork final : public StepWork {
       if (shard->thread.joinable()) shard->thread.join();
   }
 
-  void run(const StepRequest& request, const std::function<void(std::int64_t)>& ready,
-           StepPhases& phases) override {
+  void step(const StepRequest& request, StepPhases& phases) override {
     PhaseTimer timer;
+    run_shards(request);
+    results_.add(fold());
+    // Shards run side by side: the first one's forward stands for all, and the rest of the time is
+    // their backward and the tree.
+    double seconds = 0;
+    timer.lap(seconds);
+    phases.forward += shards_[0]->phases.forward;
+    phases.backward += std::max(0.0, seconds - shards_[0]->phases.forward);
+    if (request.exchange != nullptr) request.exchange->ready(main_.parameters.gradients.size());
+    update_.finish(request, phases);
+  }
+  StepResults results() override { return results_; }
+  StateHome& home() override { return home_; }
+
+ private:
+  bool exchanges() const { return options_.own > 1 || options_.replicas != nullptr; }
+
+  void run_shards(const StepRequest& request) {
     {
       const std::lock_guard lock(mutex_);
       request_ = &request;
@@ -67,23 +85,10 @@ class ShardedWork final : public StepWork {
     }
     changed_.notify_all();
     compute(0);
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return running_ == 0; });
-      if (failure_) std::rethrow_exception(failure_);
-    }
-    // Shards run side by side: the first one's forward stands for all, and the rest of the time is
-    // their backward and the tree.
-    results_.add(fold(ready));
-    double seconds = 0;
-    timer.lap(seconds);
-    phases.forward += shards_[0]->phases.forward;
-    phases.backward += std::max(0.0, seconds - shards_[0]->phases.forward);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return running_ == 0; });
+    if (failure_) std::rethrow_exception(failure_);
   }
-  StepResults results() override { return results_; }
-
- private:
-  bool exchanges() const { return options_.own > 1 || options_.replicas != nullptr; }
 
   void serve(std::size_t shard) {
     std::uint64_t seen = 0;
@@ -108,10 +113,7 @@ class ShardedWork final : public StepWork {
       const std::int64_t base = cut(0), first = cut(index), last = cut(index + 1);
       shard.phases = {};
       const BatchView part = request_->batch.slice(first - base, last - first);
-      shard.work->run(
-          {.batch = part, .global_count = request_->global_count, .scale = request_->scale}, {},
-          shard.phases);
-      shard.result = shard.work->results().last;
+      shard.result = shard.work.run(part, request_->scale, {}, shard.phases);
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (!failure_) failure_ = std::current_exception();
@@ -126,7 +128,7 @@ class ShardedWork final : public StepWork {
            options_.shards;
   }
 
-  BatchResult fold(const std::function<void(std::int64_t)>& ready) {
+  BatchResult fold() {
     const FlatBuffer& gradients = main_.parameters.gradients;
     fold_tree(shards_.size(), [&](std::size_t into, std::size_t from) {
       Shard &a = *shards_[into], &b = *shards_[from];
@@ -136,7 +138,6 @@ class ShardedWork final : public StepWork {
       a.result.correct += b.result.correct;
       a.result.rows += b.result.rows;
     });
-    if (ready) ready(gradients.size());
     return shards_[0]->result;
   }
 
@@ -144,6 +145,8 @@ class ShardedWork final : public StepWork {
   ModelState& main_;
   Places places_;
   ShardStatistics statistics_;
+  HostUpdate update_;
+  StateHome home_;
   StepResults results_;
   std::vector<std::unique_ptr<Shard>> shards_;
 
@@ -158,9 +161,9 @@ class ShardedWork final : public StepWork {
 
 }  // namespace
 
-std::unique_ptr<StepWork> make_sharded_work(const Plan& plan, ModelState& state,
+std::unique_ptr<StepWork> make_sharded_work(const HostWorkParts& parts,
                                             const ShardedWorkOptions& options) {
-  return std::make_unique<ShardedWork>(plan, state, options);
+  return std::make_unique<ShardedWork>(parts, options);
 }
 
 }  // namespace engine

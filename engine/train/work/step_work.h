@@ -1,13 +1,16 @@
-// How a rank computes its share of one step: all at once, in micro-batches, or as shards that are
-// the same for every world.
+// How a rank computes one step, from its samples to new parameters: all at once, in micro-batches,
+// or as shards that are the same for every world.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <string>
 
+#include "engine/averaging/sums/gradient_exchange.h"
 #include "engine/core/replica_exchange.h"
+#include "engine/core/state_home.h"
 #include "engine/graph/executor.h"
+#include "engine/optim/optimizer.h"
 #include "engine/train/step_phases.h"
 
 namespace engine {
@@ -15,64 +18,66 @@ namespace engine {
 struct StepRequest {
   const BatchView& batch;         // this rank's samples
   std::int64_t global_count = 0;  // over all ranks
+  bool equal_shares = true;       // every rank has as many of them
   double scale = 1;               // of the sum of this rank's losses
-  double lr = 0, clip_grad = 0;   // of the update; for works that do it themselves
-  bool equal_shares = true;       // every rank has as many samples
-  bool host_gradients =
-      false;  // somebody changes the gradients in host memory between run() and update()
+  double lr = 0, clip_grad = 0;   // clip_grad <= 0: gradients are not clipped
+  GradientExchange* exchange =
+      nullptr;  // of the state's gradients in host memory; null: they stay as the work leaves them
 };
 
 class StepWork {
  public:
   virtual ~StepWork() = default;
 
-  // Forward and backward of this rank's samples of a step. The state's gradients become those of
-  // scale * (sum over samples of the mean over a sample's positions of the loss). `ready` as
-  // Executor::backward has it: called once gradients are final, that is, for the last micro-batch.
-  // Adds the seconds of forward and backward to `phases`.
-  virtual void run(const StepRequest& request, const std::function<void(std::int64_t)>& ready,
-                   StepPhases& phases) = 0;
-  // After run(), and after whatever happens to the gradients: the optimizer's step, where the work
-  // does it itself. False: the caller does it, on the state.
-  virtual bool update() { return false; }
+  // Forward and backward of this rank's samples: the gradients become those of scale * (sum over
+  // samples of the mean over a sample's positions of the loss). Then the exchange, which begins
+  // while backward runs, and the optimizer's update. Adds to `phases` where the time went. On a
+  // device it may return before the device has done all this.
+  virtual void step(const StepRequest& request, StepPhases& phases) = 0;
   // Sums over this rank's samples, of the last step and since the beginning. May wait for the
   // device.
   virtual StepResults results() = 0;
+  // Where the state lives that step() changes.
+  virtual StateHome& home() = 0;
+  // On a device, whether steps are captured as a graph: "captured from step 3 on", then "captured,
+  // 212 nodes"; or why not: "not captured: --cuda-graph off". "" on the CPU.
+  virtual std::string graph_text() const { return {}; }
+};
 
-  // The rest of the engine sees a state in host memory. Where steps work on a copy of it elsewhere,
-  // these bring that here, and what is here there. Cheap where there is none.
-  virtual void to_host() {}
-  virtual void to_device() {}
+// Works on the CPU: the state is in host memory. `optimizer` is that of the state's parameters. All
+// that is given outlives the work.
+struct HostWorkParts {
+  const Plan& plan;
+  ModelState& state;
+  Optimizer& optimizer;
+  ThreadPool& threads;
 };
 
 // One executor; the batch is cut into `micro_batches` parts whose gradients add up, so that
-// activations need the memory of one part: `plan` is for ceil(most samples / micro_batches). Every
-// rank runs all its parts, empty ones too, because layers may exchange statistics (`replicas`;
-// null: none). All given outlives the result.
+// activations need the memory of one part: the plan is for ceil(most samples / micro_batches) and
+// the pool's threads. Every rank runs all its parts, empty ones too, because layers may exchange
+// statistics (`replicas`; null: none).
 struct AccumulatedWorkOptions {
   std::int64_t micro_batches = 1;
   std::uint64_t seed = 0;
   ReplicaExchange* replicas = nullptr;
 };
-std::unique_ptr<StepWork> make_accumulated_work(const Plan& plan, ModelState& state,
-                                                ThreadPool& threads,
+std::unique_ptr<StepWork> make_accumulated_work(const HostWorkParts& parts,
                                                 const AccumulatedWorkOptions& options);
 
 // The batch of a step is cut into `shards` parts, and this rank computes parts [first, first +
 // own), each like a rank of its own: with a replica of the model, one thread (so that the bits do
 // not depend on how many there are), and batch statistics of its own samples. Sums over them follow
-// the tree of ordered_tree.h. At most `threads` parts run at once. Running statistics are those of
-// part `first`, in `state`; the others' are dropped.
+// the tree of ordered_tree.h. As many parts run at once as the pool has physical threads. Running
+// statistics are those of part `first`, in the state; the others' are dropped.
 struct ShardedWorkOptions {
   int shards = 8, first = 0, own = 8;
-  int threads = 1;
   std::int64_t micro_batches = 1;  // of each shard
   std::uint64_t seed = 0;
   ReplicaExchange* replicas = nullptr;  // between ranks; null: one rank
 };
-// `plan` is for one thread and the most samples of a shard's micro-batch. Plan and state outlive
-// the result.
-std::unique_ptr<StepWork> make_sharded_work(const Plan& plan, ModelState& state,
+// The plan is for one thread and the most samples of a shard's micro-batch.
+std::unique_ptr<StepWork> make_sharded_work(const HostWorkParts& parts,
                                             const ShardedWorkOptions& options);
 
 }  // namespace engine

@@ -2,7 +2,10 @@
 //
 // Batches are numbered by tickets from the last seek() on; ticket t lies in slot t mod slots. A
 // thread takes the next ticket and its place in the sampler under the mutex, so the order is the
-// same for any number of threads, and fills the slot outside it.
+// same for any number of threads, and fills the slot outside it. The caller takes tickets in order
+// and waits for the slot of its next one, even if later ones are ready: batches may be finished out
+// of order, but are handed over in order. A slot is free again when the caller asks for the next
+// batch, so helpers never run more than the number of slots ahead.
 #include "io/data/loader/batch_loader.h"
 
 #include <algorithm>
@@ -48,12 +51,13 @@ void check(const Dataset& dataset, const SamplerOptions& sampler, const LoaderOp
 
 std::optional<ImagePreparer> make_preparer(const Dataset& dataset, const LoaderOptions& options) {
   if (options.augmentation.resized_crop && !dataset.source)
-    throw ConfigError("data set " + dataset.name +
-                      " is no folder of images: --augment resized-crop needs them in full size");
+    throw ConfigError(
+        "data set " + dataset.name +
+        " is not a folder of images: --augment resized-crop needs images in full size");
   if (dataset.kind == SampleKind::kImages)
     return ImagePreparer(dataset, options.normalization, options.augmentation);
   if (!options.augmentation.any()) return std::nullopt;
-  throw ConfigError("data set " + dataset.name + " has no images: --augment changes nothing in it");
+  throw ConfigError("data set " + dataset.name + " has no images to augment: leave out --augment");
 }
 
 }  // namespace

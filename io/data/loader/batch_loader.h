@@ -1,13 +1,13 @@
-// Batches ready for the engine: gathered, converted and normalised ahead of time by helper threads.
+// Batches ready for the engine: gathered, converted and normalized ahead of time by worker threads.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 
-#include "io/data/loader/augmentation.h"
 #include "io/data/order/sampler.h"
 #include "io/data/sources/dataset.h"
+#include "io/data/sources/images/augmentation.h"
 
 namespace io {
 

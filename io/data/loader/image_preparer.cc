@@ -1,4 +1,4 @@
-// Looks bytes up in tables of normalised values, at the places that the augmentation says.
+// Maps pixels to normalized values by table lookup, at the positions given by the augmentation.
 #include "io/data/loader/image_preparer.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ ImagePreparer::ImagePreparer(const Dataset& dataset, Normalization normalization
     if (standard && !(dataset.deviation[c] > 0.0f)) {
       throw ConfigError("channel " + std::to_string(c) + " of data set " + dataset.name +
                         " has deviation " + std::to_string(dataset.deviation[c]) +
-                        ": it cannot be normalised to 1; use unit normalisation");
+                        ": it cannot be normalized to 1; use unit normalization");
     }
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const float unit = static_cast<float>(byte) / 255.0f;

@@ -1,4 +1,4 @@
-// From an image's bytes to the numbers that a model reads: augmented, scaled, normalised.
+// Converts an image's bytes to a model's input: augmented, scaled, normalized.
 #pragma once
 
 #include <array>
@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "io/data/loader/augmentation.h"
 #include "io/data/sources/dataset.h"
+#include "io/data/sources/images/augmentation.h"
 
 namespace io {
 

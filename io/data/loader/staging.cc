@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "io/base/io_error.h"
-#include "io/data/order/split_mix.h"
+#include "io/base/split_mix.h"
 
 namespace io {
 namespace {

@@ -1,5 +1,4 @@
-// Copies of a data set on a disk of the own host, where the files lie on a file system that many
-// hosts share.
+// Local copies of a data set whose files are on a file system shared by many hosts.
 #pragma once
 
 #include <string>

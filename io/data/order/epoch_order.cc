@@ -1,17 +1,19 @@
-// Orders beside the plain permutation, and the proof that ranks share one out.
+// Orders other than the plain permutation, and the check that the ranks' shares partition an epoch.
 #include "io/data/order/epoch_order.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "io/base/io_error.h"
-#include "io/data/order/split_mix.h"
+#include "io/base/split_mix.h"
 
 namespace io {
 namespace {
 
-// Sample j of the n of a class goes to place (j + u) / n of the epoch, in an order drawn anew, with
-// one u in [0, 1) for the class.
+// Sample j of the n of a class goes to place (j + u) / n of the epoch, with the samples of the
+// class in a newly drawn order and one u in [0, 1) per class. The n samples are so spaced evenly
+// over the epoch; sorting all samples by place interleaves the classes. The offset u keeps classes
+// of equal size from appearing in the same order again and again.
 class Stratified final : public EpochOrder {
  public:
   explicit Stratified(const Dataset& dataset) : dataset_(dataset) {}

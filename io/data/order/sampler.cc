@@ -1,4 +1,12 @@
 // The order of an epoch and how its steps are cut into ranks' slices.
+//
+// Every rank computes the whole permutation from (seed, epoch) and takes its slice of each step:
+// nothing is exchanged, and with another number of ranks the same samples form the same step. For
+// example 10 samples, global batch 4, 3 ranks, kJoin: the steps take positions 0-3, 4-7 and 8-9 of
+// the permutation. Position p counts for rank p mod 3, so the first step gives the ranks 2, 1, 1
+// samples, the second 1, 2, 1 and the last 1, 0, 1: 4, 3, 3 in all. The sample too many moves from
+// rank to rank instead of always going to rank 0. Only the counts follow from p mod 3; the
+// positions themselves are handed out as contiguous slices in rank order.
 #include "io/data/order/sampler.h"
 
 #include <algorithm>
@@ -8,8 +16,8 @@
 #include <utility>
 
 #include "io/base/io_error.h"
+#include "io/base/split_mix.h"
 #include "io/data/order/epoch_order.h"
-#include "io/data/order/split_mix.h"
 
 namespace io {
 namespace {
@@ -40,7 +48,7 @@ void check_sharing(const SamplerOptions& options) {
     throw ConfigError(std::string("--uneven ") +
                       (options.uneven == Uneven::kDrop ? "drop" : "pad") +
                       " gives every rank equally many samples, but " + batch +
-                      " is no multiple of the world of " + ranks_text(options.world_size) +
+                      " is not a multiple of the world of " + ranks_text(options.world_size) +
                       "; choose another, or --uneven join");
   }
   if (options.uneven == Uneven::kDrop && options.size < options.global_batch) {

@@ -7,7 +7,7 @@
 
 namespace io {
 
-// What happens where samples do not share out evenly.
+// What happens if samples don't divide evenly among the ranks.
 enum class Uneven {
   kJoin,  // every sample once; ranks may have one sample more than others, or none
   kDrop,  // the last, incomplete step of an epoch is left out

@@ -1,4 +1,4 @@
-// Columns of a CSV table as numbers that a network can take, and labels as classes.
+// Converts the columns of a CSV table to numeric features, and its labels to classes.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// From a table of fields to features, labels and two parts.
+// From a table of fields to features and labels, split into a training and a test part.
 #include "io/data/sources/csv_files.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
-#include "io/data/order/split_mix.h"
+#include "io/base/split_mix.h"
 #include "io/data/sources/csv_columns.h"
 #include "io/data/sources/csv_table.h"
 #include "io/data/sources/data_file.h"
@@ -167,7 +167,7 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
   DatasetSplits splits{encode(table, columns, labels, first, rows.train),
                        encode(table, columns, labels, first, rows.test)};
   if (splits.train.shape[2] == 0)
-    throw DataError(path + ": no column beside the label has a value");
+    throw DataError(path + ": no column besides the label has a value");
   return splits;
 }
 

@@ -90,7 +90,7 @@ class Reader {
       if (!doubled) break;
     }
     while (at_ != end_ && is_blank(*at_)) ++at_;
-    if (at_ != end_ && *at_ != ',' && !is_line_end(*at_)) fail("has text behind a closing quote");
+    if (at_ != end_ && *at_ != ',' && !is_line_end(*at_)) fail("has text after a closing quote");
     return {first, last};
   }
 
@@ -106,7 +106,7 @@ void refuse_nul(std::string_view text, const std::string& name) {
   const auto line =
       1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(nul), '\n');
   throw DataError(name + ": line " + std::to_string(line) +
-                  " has a NUL byte: this is no CSV file in UTF-8 or ASCII");
+                  " has a NUL byte: this is not a CSV file in UTF-8 or ASCII");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ DataFile::DataFile(std::string path)
   refill();
   packed_ = starts_gzip(unread_);
   if (packed_ && inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK)
-    throw Error(path_ + ": zlib cannot be started");
+    throw Error(path_ + ": zlib failed to initialize");
   stream_open_ = packed_;
 }
 
@@ -61,7 +61,7 @@ std::size_t DataFile::read_packed(std::span<std::uint8_t> out) {
   while (done < out.size()) {
     if (unread_.empty() && !refill()) {
       if (stream_open_)
-        throw DataError(path_ + ": the gzip stream is cut off: the file is incomplete");
+        throw DataError(path_ + ": the gzip stream is truncated: the file is incomplete");
       break;
     }
     if (!stream_open_) {  // one gzip file may hold several streams in a row

@@ -1,5 +1,5 @@
-// A set of samples with labels, all in memory: images as bytes, rows of numbers, or windows of a
-// stream of tokens.
+// A data set of samples with labels, all in memory: images as bytes, rows of numbers, or windows of
+// a stream of tokens.
 #pragma once
 
 #include <array>

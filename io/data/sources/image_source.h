@@ -1,10 +1,10 @@
-// Where the images of a set come from when they are not all in memory.
+// Interface for the images of a data set that is not held in memory.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
-#include "io/data/order/split_mix.h"
+#include "io/base/split_mix.h"
 
 namespace io {
 

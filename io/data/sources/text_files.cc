@@ -87,7 +87,7 @@ TokenStream read_tokens(const std::string& directory, const std::string& name) {
     }
   }
   if (bytes.size() % 2 != 0) {
-    throw DataError(stream.path + ": truncated or no token file: found " +
+    throw DataError(stream.path + ": truncated or not a token file: found " +
                     std::to_string(bytes.size()) +
                     " bytes, expected a whole number of 16-bit tokens");
   }

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "backends/half_float.h"
+#include "io/base/half.h"
 #include "io/gpu/stand_in/nccl_on_cpu.h"
 
 namespace nccl_on_cpu {
@@ -53,21 +53,13 @@ void fold(const State& s, std::size_t first, std::size_t count, ncclRedOp_t op, 
   }
 }
 
-struct HalfFormat {
-  using Bits = backends::Float16;
-  static Bits from(float v) { return backends::to_float16(v); }
-};
-struct BrainFormat {
-  using Bits = backends::BFloat16;
-  static Bits from(float v) { return backends::to_bfloat16(v); }
-};
-template <typename Format>
+template <typename Half>
 void fold_sixteen(const State& s, std::size_t first, std::size_t count, ncclRedOp_t op, void* out) {
-  typename Format::Bits sum{}, next{};
+  Half sum{}, next{};
   for (std::size_t i = 0; i < count; ++i) {
     for (int r = 0; r < s.ranks; ++r) {
       std::memcpy(&next, s.slot(r).data + (first + i) * 2, 2);
-      sum = r == 0 ? next : Format::from(combine(to_float(sum), to_float(next), op));
+      sum = r == 0 ? next : base::from_float<Half>(combine(to_float(sum), to_float(next), op));
     }
     std::memcpy(static_cast<std::byte*>(out) + i * 2, &sum, 2);
   }
@@ -84,9 +76,9 @@ void fold_piece(const State& s, const Call& call, std::size_t first, std::size_t
     case ncclUint8:
       return fold<std::uint8_t>(s, first, count, call.op, out);
     case ncclFloat16:
-      return fold_sixteen<HalfFormat>(s, first, count, call.op, out);
+      return fold_sixteen<base::f16>(s, first, count, call.op, out);
     default:
-      return fold_sixteen<BrainFormat>(s, first, count, call.op, out);
+      return fold_sixteen<base::bf16>(s, first, count, call.op, out);
   }
 }
 

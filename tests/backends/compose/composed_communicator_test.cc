@@ -12,9 +12,9 @@
 namespace {
 
 using backends::Communicator;
-using backends::DataType;
 using backends::PeerInfo;
 using backends::ReduceOp;
+using base::DType;
 
 // A backend with one wrong bit.
 class Liar final : public Communicator {
@@ -22,12 +22,12 @@ class Liar final : public Communicator {
   std::string_view name() const override { return "liar"; }
   int rank() const override { return 0; }
   int world_size() const override { return 1; }
-  void all_reduce(void* data, std::size_t count, DataType, ReduceOp) override {
+  void all_reduce(void* data, std::size_t count, DType, ReduceOp) override {
     if (count > 2) static_cast<char*>(data)[9] ^= 1;
   }
   void broadcast(void*, std::size_t, int) override {}
   void all_gather(const void*, std::size_t, void*) override {}
-  void reduce_scatter(void*, std::size_t, DataType, ReduceOp) override {}
+  void reduce_scatter(void*, std::size_t, DType, ReduceOp) override {}
   void barrier() override {}
   void abort(std::string_view) noexcept override {}
 };
@@ -36,9 +36,9 @@ TEST(Checked, NamesTheFirstDifference) {
   const auto checked = backends::make_checked_communicator(
       "checked:single,liar", backends::make_single_communicator(), std::make_unique<Liar>());
   float values[4] = {1, 2, 3, 4};
-  EXPECT_NO_THROW(checked->all_reduce(values, 2, DataType::kF32, ReduceOp::kSum));
+  EXPECT_NO_THROW(checked->all_reduce(values, 2, DType::kF32, ReduceOp::kSum));
   try {
-    checked->all_reduce(values, 4, DataType::kF32, ReduceOp::kSum);
+    checked->all_reduce(values, 4, DType::kF32, ReduceOp::kSum);
     FAIL() << "a wrong bit went by";
   } catch (const backends::MismatchError& error) {
     EXPECT_STREQ(
@@ -55,9 +55,9 @@ TEST(Checked, RunsTwoBackendsThatAgree) {
       const auto c = group.make_communicator();
       EXPECT_EQ(c->name(), "checked:shm," + b.name);
       std::vector<double> values(30'000, 0.1 * (c->rank() + 1));
-      c->all_reduce(values.data(), values.size(), DataType::kF64, ReduceOp::kSum);
+      c->all_reduce(values.data(), values.size(), DType::kF64, ReduceOp::kSum);
       EXPECT_NEAR(values.back(), 0.6, 1e-12);
-      c->reduce_scatter(values.data(), values.size(), DataType::kF64, ReduceOp::kSum);
+      c->reduce_scatter(values.data(), values.size(), DType::kF64, ReduceOp::kSum);
       c->broadcast(values.data(), 1000, 2);
       int own = c->rank();
       int everybody[3] = {-1, -1, -1};
@@ -78,7 +78,7 @@ TEST(Members, SomeRanksHaveACommunicatorOfTheirOwn) {
       EXPECT_EQ(half->world_size(), 2);
       EXPECT_EQ(half->rank(), group.rank() / 2);
       std::int64_t sum = group.rank();
-      half->all_reduce(&sum, 1, DataType::kI64, ReduceOp::kSum);
+      half->all_reduce(&sum, 1, DType::kI64, ReduceOp::kSum);
       EXPECT_EQ(sum, odd ? 4 : 2);
       EXPECT_THROW((void)group.make_communicator(
                        {.members = odd ? std::vector<int>{0, 2} : std::vector<int>{1, 3}}),

@@ -8,20 +8,20 @@
 #include <stdexcept>
 
 #include "backends/backend_error.h"
-#include "backends/half_float.h"
+#include "io/base/half.h"
 #include "tests/backends/device/device_harness.h"
 #include "tests/backends/group_harness.h"
 
 namespace {
 
 using namespace device_harness;
-using backends::DataType;
 using backends::DeviceCommunicator;
 using backends::Group;
 using backends::ReduceOp;
+using base::DType;
 
-constexpr DataType kTypes[] = {DataType::kF32, DataType::kF64, DataType::kI64,
-                               DataType::kU8,  DataType::kF16, DataType::kBF16};
+constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kI64,
+                            DType::kU8,  DType::kF16, DType::kBF16};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin};
 
 // Errors of bodies that run in other threads and processes are thrown.
@@ -29,39 +29,41 @@ void require(bool good, const std::string& what) {
   if (!good) throw std::runtime_error(what);
 }
 
-double value_of(int rank, std::size_t i, DataType type) {
+double value_of(int rank, std::size_t i, DType type) {
   const auto value =
       static_cast<double>((i * 7 + static_cast<std::size_t>(rank) * 3 + i / 13) % 11);
-  return type == DataType::kU8 ? value : value - 5;
+  return type == DType::kU8 ? value : value - 5;
 }
 
 template <typename T>
 void put(Bytes& bytes, std::size_t i, T value) {
   std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
 }
-void put(Bytes& bytes, std::size_t i, double value, DataType type) {
+void put(Bytes& bytes, std::size_t i, double value, DType type) {
   switch (type) {
-    case DataType::kF32:
+    case DType::kF32:
       return put(bytes, i, static_cast<float>(value));
-    case DataType::kF64:
+    case DType::kF64:
       return put(bytes, i, value);
-    case DataType::kI64:
+    case DType::kI64:
       return put(bytes, i, static_cast<std::int64_t>(value));
-    case DataType::kU8:
+    case DType::kU8:
       return put(bytes, i, static_cast<std::uint8_t>(value));
-    case DataType::kF16:
-      return put(bytes, i, backends::to_float16(static_cast<float>(value)));
-    case DataType::kBF16:
-      return put(bytes, i, backends::to_bfloat16(static_cast<float>(value)));
+    case DType::kF16:
+      return put(bytes, i, base::from_float<base::f16>(static_cast<float>(value)));
+    case DType::kBF16:
+      return put(bytes, i, base::from_float<base::bf16>(static_cast<float>(value)));
+    case DType::kI32:
+      break;
   }
 }
 
-Bytes input_of(int rank, std::size_t count, DataType type) {
+Bytes input_of(int rank, std::size_t count, DType type) {
   Bytes bytes(count * size_of(type));
   for (std::size_t i = 0; i < count; ++i) put(bytes, i, value_of(rank, i, type), type);
   return bytes;
 }
-Bytes reduced(int ranks, std::size_t count, DataType type, ReduceOp op) {
+Bytes reduced(int ranks, std::size_t count, DType type, ReduceOp op) {
   Bytes bytes(count * size_of(type));
   for (std::size_t i = 0; i < count; ++i) {
     double all = value_of(0, i, type);
@@ -136,7 +138,7 @@ Bytes on_stream(DeviceCommunicator& c, const Bytes& input,
 TEST_P(DeviceConformance, Reductions) {
   each_rank([&](DeviceCommunicator& c) {
     for (const std::size_t count : counts()) {
-      for (const DataType type : kTypes) {
+      for (const DType type : kTypes) {
         for (const ReduceOp op : kOps) {
           const std::string what = std::to_string(count) + " " + std::string(to_string(type)) +
                                    " " + std::string(to_string(op));
@@ -158,7 +160,7 @@ TEST_P(DeviceConformance, Reductions) {
 TEST_P(DeviceConformance, ReduceScatter) {
   each_rank([&](DeviceCommunicator& c) {
     for (const std::size_t count : counts()) {
-      for (const DataType type : {DataType::kF32, DataType::kBF16, DataType::kU8}) {
+      for (const DType type : {DType::kF32, DType::kBF16, DType::kU8}) {
         const auto r = static_cast<std::size_t>(c.rank());
         const std::size_t begin = r * count / n() * size_of(type),
                           end = (r + 1) * count / n() * size_of(type);
@@ -181,10 +183,10 @@ TEST_P(DeviceConformance, ReduceScatter) {
 TEST_P(DeviceConformance, BroadcastAndGather) {
   each_rank([&](DeviceCommunicator& c) {
     for (const std::size_t bytes : counts()) {
-      const Bytes input = input_of(c.rank(), bytes, DataType::kU8);
+      const Bytes input = input_of(c.rank(), bytes, DType::kU8);
       Bytes all;
       for (int root = 0; root < world(); ++root) {
-        const Bytes expected = input_of(root, bytes, DataType::kU8);
+        const Bytes expected = input_of(root, bytes, DType::kU8);
         all.insert(all.end(), expected.begin(), expected.end());
         const DeviceBytes blocking(input);
         c.broadcast(blocking.get(), bytes, root);
@@ -215,21 +217,20 @@ TEST_P(DeviceConformance, CapturedStep) {
   each_rank([&](DeviceCommunicator& c) {
     constexpr std::size_t kCount = 20'011;
     const Stream stream;
-    const DeviceBytes data(input_of(c.rank(), kCount, DataType::kF32)), copy(kCount * 4);
+    const DeviceBytes data(input_of(c.rank(), kCount, DType::kF32)), copy(kCount * 4);
     cudaGraph_t graph = nullptr;
     require(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess,
             "begin capture");
     if (!c.capturable()) {
-      EXPECT_THROW(
-          c.all_reduce_on(stream.get(), data.get(), kCount, DataType::kF32, ReduceOp::kSum),
-          backends::ConfigurationError);
+      EXPECT_THROW(c.all_reduce_on(stream.get(), data.get(), kCount, DType::kF32, ReduceOp::kSum),
+                   backends::ConfigurationError);
       cudaStreamEndCapture(stream.get(), &graph);
       cudaGraphDestroy(graph);
       return;
     }
-    c.all_reduce_on(stream.get(), data.get(), kCount, DataType::kF32, ReduceOp::kSum);
+    c.all_reduce_on(stream.get(), data.get(), kCount, DType::kF32, ReduceOp::kSum);
     cudaMemcpyAsync(copy.get(), data.get(), kCount * 4, cudaMemcpyDeviceToDevice, stream.get());
-    c.all_reduce_on(stream.get(), copy.get(), kCount, DataType::kF32, ReduceOp::kMax);
+    c.all_reduce_on(stream.get(), copy.get(), kCount, DType::kF32, ReduceOp::kMax);
     require(cudaStreamEndCapture(stream.get(), &graph) == cudaSuccess, "end capture");
     cudaGraphExec_t step = nullptr;
     require(cudaGraphInstantiate(&step, graph, 0) == cudaSuccess, "instantiate");
@@ -239,7 +240,7 @@ TEST_P(DeviceConformance, CapturedStep) {
     Bytes expected(kCount * 4);
     for (std::size_t i = 0; i < kCount; ++i) {
       double sum = 0;
-      for (int r = 0; r < world(); ++r) sum += value_of(r, i, DataType::kF32);
+      for (int r = 0; r < world(); ++r) sum += value_of(r, i, DType::kF32);
       put(expected, i, static_cast<float>(sum * world() * world()));
     }
     require(data.read() == expected && copy.read() == expected, "three passes");
@@ -256,7 +257,7 @@ TEST_P(DeviceConformance, RoundedSumsAreEqualEverywhere) {
     for (std::size_t i = 0; i < kCount; ++i)
       put(input, i, 1.f / static_cast<float>(3 + i * static_cast<std::size_t>(c.rank() + 1)));
     const DeviceBytes data(input), all(kCount * 4 * n());
-    c.all_reduce(data.get(), kCount, DataType::kF32, ReduceOp::kSum);
+    c.all_reduce(data.get(), kCount, DType::kF32, ReduceOp::kSum);
     c.all_gather(data.get(), kCount * 4, all.get());
     const Bytes mine = data.read(), theirs = all.read();
     for (std::size_t r = 0; r < n(); ++r)
@@ -271,12 +272,12 @@ TEST_P(DeviceConformance, MemoryThatIsRegistered) {
     c.register_memory(memory, kCount * 4);
     const DeviceBytes other(kCount * 8);
     c.register_memory(other.get(), kCount * 8);
-    const Bytes input = input_of(c.rank(), kCount, DataType::kF32);
+    const Bytes input = input_of(c.rank(), kCount, DType::kF32);
     cudaMemcpy(memory, input.data(), input.size(), cudaMemcpyHostToDevice);
-    c.all_reduce(memory, kCount, DataType::kF32, ReduceOp::kSum);
+    c.all_reduce(memory, kCount, DType::kF32, ReduceOp::kSum);
     Bytes result(input.size());
     cudaMemcpy(result.data(), memory, result.size(), cudaMemcpyDeviceToHost);
-    require(result == reduced(world(), kCount, DataType::kF32, ReduceOp::kSum),
+    require(result == reduced(world(), kCount, DType::kF32, ReduceOp::kSum),
             "in registered memory");
     c.release(memory);
     c.barrier();

@@ -19,11 +19,11 @@ namespace {
 using namespace device_harness;
 using namespace std::chrono_literals;
 using backends::ControlWord;
-using backends::DataType;
 using backends::DeviceCommunicator;
 using backends::Group;
 using backends::Operation;
 using backends::ReduceOp;
+using base::DType;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kCount = 3000;
@@ -31,7 +31,7 @@ constexpr std::size_t kCount = 3000;
 void skip_without(int ranks) {
   if (const std::string why = lacking(ranks); !why.empty()) GTEST_SKIP() << why;
 }
-// "NCCL between GPUs, one a rank: NCCL 2.28.9 (/usr/lib/libnccl.so.2)", or what is missing.
+// "NCCL between GPUs, one per rank: NCCL 2.28.9 (/usr/lib/libnccl.so.2)", or what is missing.
 std::string nccl_note() {
   return in_child([] {
     const auto list = backends::list_backends();
@@ -41,7 +41,7 @@ std::string nccl_note() {
 bool nccl_is_played() { return nccl_note().find("nccl_on_cpu") != std::string::npos; }
 
 void reduce_on(DeviceCommunicator& c, const Stream& stream, const DeviceBytes& data) {
-  c.all_reduce_on(stream.get(), data.get(), kCount, DataType::kF32, ReduceOp::kSum);
+  c.all_reduce_on(stream.get(), data.get(), kCount, DType::kF32, ReduceOp::kSum);
   c.wait(stream.get());
 }
 
@@ -68,7 +68,7 @@ TEST_F(NcclLibraryFile, OfAnOlderVersionRegistersNothing) {
     const auto c = group.make_device_communicator({.backend = "nccl"});
     void* memory = c->allocate(kCount * 4);
     c->register_memory(memory, kCount * 4);
-    c->all_reduce(memory, kCount, DataType::kF32, ReduceOp::kMax);
+    c->all_reduce(memory, kCount, DType::kF32, ReduceOp::kMax);
   });
   EXPECT_EQ(outcomes, (std::vector<std::string>{"ok", "ok"}));
 }
@@ -117,7 +117,7 @@ class NcclFault : public ::testing::Test {
         for (int i = 0; i < calls; ++i) reduce_on(*c, stream, data);
       } catch (const backends::PeerError&) {
         EXPECT_THROW(c->check(), backends::PeerError) << "it must be broken for good";
-        EXPECT_THROW(c->all_reduce(data.get(), kCount, DataType::kF32, ReduceOp::kSum),
+        EXPECT_THROW(c->all_reduce(data.get(), kCount, DType::kF32, ReduceOp::kSum),
                      backends::PeerError);
         EXPECT_EQ(cudaStreamQuery(stream.get()), cudaSuccess)
             << "the stream still waits for a peer";
@@ -216,7 +216,7 @@ TEST_F(DeviceFailure, ACapturedStepDoesNotHoldUpTheNews) {
       }
     } step;
     cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal);
-    c->all_reduce_on(stream.get(), data.get(), kCount, DataType::kF32, ReduceOp::kSum);
+    c->all_reduce_on(stream.get(), data.get(), kCount, DType::kF32, ReduceOp::kSum);
     cudaStreamEndCapture(stream.get(), &step.graph);
     cudaGraphInstantiate(&step.executable, step.graph, 0);
     for (int i = 0;; ++i) {
@@ -264,7 +264,7 @@ TEST_F(DeviceFailure, HostMemoryIsRefused) {
     for (const std::string& outcome : run_threads(2, {}, [&](Group& group) {
            const auto c = group.make_device_communicator({.backend = way});
            std::vector<float> host(10);
-           c->all_reduce(host.data(), host.size(), DataType::kF32, ReduceOp::kSum);
+           c->all_reduce(host.data(), host.size(), DType::kF32, ReduceOp::kSum);
          })) {
       expect_has(outcome, "configuration: ");
       expect_has(outcome, "got host memory, expected memory of CUDA device");
@@ -274,8 +274,7 @@ TEST_F(DeviceFailure, HostMemoryIsRefused) {
 
 TEST_P(DeviceDisagreement, OfAPlanIsNamedOnBothSides) {
   const auto word = [](std::uint32_t at, std::size_t count) {
-    return backends::reduction_word(Operation::kAllReduce, at, count, DataType::kBF16,
-                                    ReduceOp::kSum);
+    return backends::reduction_word(Operation::kAllReduce, at, count, DType::kBF16, ReduceOp::kSum);
   };
   const auto run = [&](int odd_rank, const std::vector<ControlWord>& odd) {
     return run_threads(3, {}, [&](Group& group) {
@@ -306,8 +305,7 @@ TEST_P(DeviceDisagreement, OfABlockingCallIsNamedBeforeDataIsUsed) {
     const Bytes before((kMany + 1) * 4, 1);
     const DeviceBytes data(before);
     try {
-      c->all_reduce(data.get(), group.rank() == 1 ? kMany + 1 : kMany, DataType::kF32,
-                    ReduceOp::kMax);
+      c->all_reduce(data.get(), group.rank() == 1 ? kMany + 1 : kMany, DType::kF32, ReduceOp::kMax);
     } catch (const backends::MismatchError&) {
       EXPECT_TRUE(data.read() == before);
       throw;
@@ -356,7 +354,7 @@ TEST_F(DeviceFailure, MembersHaveCommunicatorsOfTheirOwn) {
                                         {alone.get(), value}}) {
         if (c == nullptr) continue;
         const DeviceBytes data(one);
-        c->all_reduce(data.get(), 1, DataType::kF32, ReduceOp::kSum);
+        c->all_reduce(data.get(), 1, DType::kF32, ReduceOp::kSum);
         float sum = 0;
         std::memcpy(&sum, data.read().data(), 4);
         EXPECT_EQ(sum, expected) << c->name() << " of " << c->world_size();
@@ -449,7 +447,7 @@ TEST(SharedGpu, IsRefusedOrSaid) {
     const auto c = group.make_device_communicator({.backend = "auto"});
     if (c->name() != "nccl") throw std::runtime_error("not nccl");
     const DeviceBytes data(kCount * 4);
-    c->all_reduce(data.get(), kCount, DataType::kF32, ReduceOp::kSum);
+    c->all_reduce(data.get(), kCount, DType::kF32, ReduceOp::kSum);
   });
   EXPECT_EQ(shared, (std::vector<std::string>{"ok", "ok"}));
   // Threads have one NCCL_HOSTID: NCCL itself refuses.

@@ -10,10 +10,10 @@
 namespace {
 
 using namespace device_harness;
-using backends::DataType;
 using backends::DeviceCommunicator;
 using backends::Group;
 using backends::ReduceOp;
+using base::DType;
 
 Bytes floats(int rank, std::size_t count) {
   Bytes bytes(count * 4);
@@ -62,11 +62,11 @@ TEST_P(StagedPieces, EveryCallAtEveryCount) {
       // next.
       const DeviceBytes reduced(input), scattered(input), sent(input), own(input),
           gathered(count * 4 * n);
-      c.all_reduce_on(stream.get(), reduced.get(), count, DataType::kF32, ReduceOp::kSum);
-      c.reduce_scatter_on(stream.get(), scattered.get(), count, DataType::kF32, ReduceOp::kSum);
+      c.all_reduce_on(stream.get(), reduced.get(), count, DType::kF32, ReduceOp::kSum);
+      c.reduce_scatter_on(stream.get(), scattered.get(), count, DType::kF32, ReduceOp::kSum);
       c.broadcast_on(stream.get(), sent.get(), count * 4, 1);
       c.all_gather_on(stream.get(), own.get(), count * 4, gathered.get());
-      c.all_reduce_on(stream.get(), own.get(), count, DataType::kF32, ReduceOp::kMax);
+      c.all_reduce_on(stream.get(), own.get(), count, DType::kF32, ReduceOp::kMax);
       c.wait(stream.get());
       EXPECT_TRUE(reduced.read() == sum) << count;
       const Bytes share = scattered.read();

@@ -11,10 +11,11 @@ namespace fault_list {
 namespace {
 
 using namespace std::chrono_literals;
-using backends::DataType;
 using backends::GroupOptions;
 using backends::ReduceOp;
-using fault_stage::kHeartbeatMs;
+using base::DType;
+using fault_stage::heartbeat;
+using test_support::pause;
 
 const auto kWork = [](Actor& a) {
   a.join();
@@ -27,7 +28,7 @@ std::function<void(Actor&)> working_while(const std::function<void(Actor&)>& dee
     std::thread doer;
     if (a.who() == 1) {
       doer = std::thread([&a, deed] {
-        std::this_thread::sleep_for(300ms);
+        pause(300ms);
         deed(a);
       });
     }
@@ -46,7 +47,7 @@ std::function<void(Actor&)> calling(
   return [call](Actor& a) {
     a.join();
     a.communicator().barrier();
-    std::this_thread::sleep_for(200ms);  // until all are out of it
+    pause(200ms);  // until all are out of it
     call(a.communicator(), a.who() == 1);
     for (int i = 0; i < 3; ++i)
       a.communicator().barrier();  // who did not notice in the call itself, does here
@@ -69,20 +70,19 @@ std::vector<Fault> faults_of_processes() {
        [](Stage& s) { s.strike(0, SIGKILL); },
        {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
        2s},
-      {"frozen", 3, kWork, [](Stage& s) { s.strike(1, SIGSTOP); }, named,
-       3 * kHeartbeatMs * 1ms + 1s},
+      {"frozen", 3, kWork, [](Stage& s) { s.strike(1, SIGSTOP); }, named, 2s},
       {"frozen: rank 0",
        3,
        kWork,
        [](Stage& s) { s.strike(0, SIGSTOP); },
        {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
-       3 * kHeartbeatMs * 1ms + 1s},
+       2s},
       {"paused for a heartbeat",
        3,
        work_a_while,
        [](Stage& s) {
          s.strike(1, SIGSTOP);
-         std::this_thread::sleep_for(kHeartbeatMs * 1ms);
+         std::this_thread::sleep_for(heartbeat());
          s.strike(1, SIGCONT);
        },
        {{"done"}, {"done"}, {"done"}},
@@ -93,7 +93,7 @@ std::vector<Fault> faults_of_processes() {
          a.join();
          if (a.who() == 1) {
            a.group().set_activity("reading data");
-           std::this_thread::sleep_for(300ms);
+           pause(300ms);
            return;
          }
          a.work();
@@ -106,9 +106,9 @@ std::vector<Fault> faults_of_processes() {
        3,
        [](Actor& a) {
          GroupOptions o = a.options(a.who());
-         o.timeout_ms = 1000;
+         o.timeout_ms = test_support::deadline_ms(1000);
          a.join(o);
-         if (a.who() == 1) std::this_thread::sleep_for(4s);
+         if (a.who() == 1) pause(4s);
          if (a.who() != 1) a.communicator().barrier();
        },
        {},
@@ -124,8 +124,8 @@ std::vector<Fault> faults_of_processes() {
          a.join();
          std::vector<float> data(1'000'000, 1.f);
          for (int i = 0; i < 4; ++i) {
-           if (a.who() == 1) std::this_thread::sleep_for(2 * kHeartbeatMs * 1ms);
-           a.communicator().all_reduce(data.data(), data.size(), DataType::kF32, ReduceOp::kMax);
+           if (a.who() == 1) std::this_thread::sleep_for(2 * heartbeat());
+           a.communicator().all_reduce(data.data(), data.size(), DType::kF32, ReduceOp::kMax);
          }
          a.leave();
        },
@@ -156,19 +156,19 @@ std::vector<Fault> faults_of_connections() {
        [](Actor& a) {
          a.join();
          a.communicator().barrier();
-         std::this_thread::sleep_for(200ms);
+         pause(200ms);
          if (a.who() == 1) {
            const std::string noise(100, '!');
            each_connection(a, [&](int fd) { send(fd, noise.data(), noise.size(), MSG_NOSIGNAL); });
-           std::this_thread::sleep_for(500ms);
+           pause(500ms);
          }
          a.communicator().barrier();
          a.communicator().barrier();
        },
        {},
-       {{"mismatch: ", "rank 1", "something unknown"},
+       {{"mismatch: ", "rank 1", "unknown call"},
         {"peer: "},
-        {"mismatch: ", "rank 1", "something unknown"}},
+        {"mismatch: ", "rank 1", "unknown call"}},
        5s,
        {"socket"}},
       {"a message cut short",
@@ -176,7 +176,7 @@ std::vector<Fault> faults_of_connections() {
        [](Actor& a) {
          a.join();
          a.communicator().barrier();
-         std::this_thread::sleep_for(200ms);
+         pause(200ms);
          if (a.who() == 1) {
            each_connection(a, [&](int fd) { send(fd, "12345", 5, MSG_NOSIGNAL); });
            _exit(0);
@@ -192,36 +192,36 @@ std::vector<Fault> faults_of_connections() {
 
 std::vector<Fault> faults_of_calls() {
   const Expected named = all_name("mismatch: ", "rank 1");
-  const auto reduce = [](backends::Communicator& c, std::size_t count, DataType type) {
+  const auto reduce = [](backends::Communicator& c, std::size_t count, DType type) {
     std::vector<char> data(count * size_of(type));
     c.all_reduce(data.data(), count, type, ReduceOp::kSum);
   };
   return {
       {"operation",
        3,
-       calling([=](auto& c, bool odd) { odd ? c.barrier() : reduce(c, 100, DataType::kF32); }),
+       calling([=](auto& c, bool odd) { odd ? c.barrier() : reduce(c, 100, DType::kF32); }),
        {},
        named},
       {"count",
        3,
-       calling([=](auto& c, bool odd) { reduce(c, odd ? 8 : 7, DataType::kF32); }),
+       calling([=](auto& c, bool odd) { reduce(c, odd ? 8 : 7, DType::kF32); }),
        {},
        named},
       {"count, large",
        3,
-       calling([=](auto& c, bool odd) { reduce(c, odd ? 300'000 : 7, DataType::kF32); }),
+       calling([=](auto& c, bool odd) { reduce(c, odd ? 300'000 : 7, DType::kF32); }),
        {},
        named},
       {"type",
        3,
-       calling([=](auto& c, bool odd) { reduce(c, 64, odd ? DataType::kI64 : DataType::kF64); }),
+       calling([=](auto& c, bool odd) { reduce(c, 64, odd ? DType::kI64 : DType::kF64); }),
        {},
        named},
       {"order",
        3,
        calling([=](auto& c, bool odd) {
-         reduce(c, odd ? 2000 : 1000, DataType::kF32);
-         reduce(c, odd ? 1000 : 2000, DataType::kF32);
+         reduce(c, odd ? 2000 : 1000, DType::kF32);
+         reduce(c, odd ? 1000 : 2000, DType::kF32);
        }),
        {},
        named},

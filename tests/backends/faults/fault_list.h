@@ -24,8 +24,8 @@ struct Fault {
   std::function<void(Actor&)> body;
   std::function<void(Stage&)> strike;  // once all are ready; may be empty
   Expected expected;
-  std::chrono::milliseconds within =
-      std::chrono::seconds(5);             // from the blow, or from the start where there is none
+  // From the blow, or from the start where there is none; scaled as in deadline.h.
+  std::chrono::milliseconds within = std::chrono::seconds(5);
   std::vector<std::string> backends = {};  // where it can be done; empty: all
 };
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/backends/faults/fault_list.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 
@@ -81,13 +82,13 @@ TEST_P(FaultMatrix, IsNoticedAndNamed) {
   Stage stage(backend, 3, fault.processes, fault.body);
   if (fault.strike) {
     ASSERT_TRUE(stage.all_ready());
-    std::this_thread::sleep_for(300ms);
+    test_support::pause(300ms);  // until they work, and have said at what
     start = Clock::now();
     fault.strike(stage);
   }
   for (int who = 0; who < stage.size(); ++who) {
     if (fault.expected[static_cast<std::size_t>(who)].empty()) continue;
-    const std::string outcome = stage.outcome(who, start + fault.within);
+    const std::string outcome = stage.outcome(who, start, fault.within);
     for (const std::string& part : fault.expected[static_cast<std::size_t>(who)])
       EXPECT_NE(outcome.find(part), std::string::npos)
           << "process " << who << " lacks \"" << part << "\": " << outcome;

@@ -11,10 +11,14 @@
 
 #include "backends/group.h"
 #include "tests/backends/group_harness.h"
+#include "tests/support/time_limits.h"
 
 namespace fault_stage {
 
-inline constexpr int kHeartbeatMs = 300;
+// Of the ranks: so rare that a busy machine's pauses are no silence.
+inline std::chrono::milliseconds heartbeat() {
+  return test_support::deadline(std::chrono::milliseconds(300));
+}
 
 // In a rank's process.
 class Actor {
@@ -62,12 +66,13 @@ class Stage {
   int port() const { return door_.port; }
   int size() const { return static_cast<int>(processes_.size()); }
   pid_t pid(int who) const { return processes_[static_cast<std::size_t>(who)].pid; }
-  // Until each has said "ready"; false after 10 s.
+  // Until each has said "ready"; false after 10 s, scaled as in deadline.h.
   [[nodiscard]] bool all_ready();
   void strike(int who, int signal) const;
   // The last line, once the process has ended by itself; "hangs" (with what it said) if it has not
-  // by `deadline`.
-  std::string outcome(int who, std::chrono::steady_clock::time_point deadline);
+  // `within` this time, scaled, from `start`.
+  std::string outcome(int who, std::chrono::steady_clock::time_point start,
+                      std::chrono::milliseconds within);
 
  private:
   struct Process {
@@ -76,7 +81,8 @@ class Stage {
     std::string text;
     bool ended = false;
   };
-  bool read_more(Process& process, std::chrono::steady_clock::time_point deadline);
+  bool read_more(Process& process, std::chrono::steady_clock::time_point start,
+                 std::chrono::milliseconds within);
   group_harness::Door door_;
   std::vector<Process> processes_;
 };

@@ -20,7 +20,8 @@ using backends::GroupOptions;
 std::function<void(Actor&)> joining(const std::function<void(GroupOptions&, int who)>& change) {
   return [change](Actor& a) {
     GroupOptions o = a.options(a.who());
-    o.rendezvous_timeout_ms = a.who() == 0 ? 1500 : 4000;  // rank 0 tells the others
+    o.rendezvous_timeout_ms =
+        test_support::deadline_ms(a.who() == 0 ? 1500 : 4000);  // rank 0 tells the others
     change(o, a.who());
     a.join(o);
     a.work(3);
@@ -33,13 +34,14 @@ void bother(int port) {
   const std::string noise(3000, '\xff');
   for (int i = 0; i < 20; ++i) {
     std::string reason;
-    strangers.push_back(backends::connect_to({"127.0.0.1", port}, Clock::now() + 1s, reason));
+    strangers.push_back(backends::connect_to({"127.0.0.1", port},
+                                             Clock::now() + test_support::deadline(1s), reason));
     if (strangers.back())
       (void)backends::write_by(strangers.back().fd(),
                                noise.substr(0, static_cast<std::size_t>(i) * 150),
-                               Clock::now() + 1s);
+                               Clock::now() + test_support::deadline(1s));
   }
-  std::this_thread::sleep_for(300ms);
+  test_support::pause(300ms);
 }
 
 }  // namespace
@@ -65,7 +67,7 @@ std::vector<Fault> faults_of_meeting() {
        3,
        [](Actor& a) {
          GroupOptions o = a.options(a.who());
-         o.rendezvous_timeout_ms = a.who() == 0 ? 1500 : 4000;
+         o.rendezvous_timeout_ms = test_support::deadline_ms(a.who() == 0 ? 1500 : 4000);
          if (a.who() != 1) return a.join(o);
          backends::Hello hello;
          hello.version += 1;
@@ -74,7 +76,8 @@ std::vector<Fault> faults_of_meeting() {
          const backends::Secret secret = backends::load_secret(group_harness::kSecret, "");
          std::string reason;
          for (int i = 0; i < 50; ++i) {
-           (void)backends::open_session({"127.0.0.1", a.port()}, secret, hello, Clock::now() + 2s,
+           (void)backends::open_session({"127.0.0.1", a.port()}, secret, hello,
+                                        Clock::now() + test_support::deadline(2s),
                                         backends::Doubt::kNone, reason);
            std::this_thread::sleep_for(50ms);
          }
@@ -88,7 +91,7 @@ std::vector<Fault> faults_of_meeting() {
        4,
        [](Actor& a) {
          GroupOptions o = a.options(a.who() == 3 ? 1 : a.who());
-         if (a.who() == 3) std::this_thread::sleep_for(500ms);
+         if (a.who() == 3) test_support::pause(500ms);
          a.join(o);
          for (int i = 0; i < 30; ++i) {
            std::this_thread::sleep_for(50ms);
@@ -115,7 +118,7 @@ std::vector<Fault> faults_of_meeting() {
        3,
        [](Actor& a) {
          GroupOptions o = a.options(a.who());
-         o.rendezvous_timeout_ms = 3000;
+         o.rendezvous_timeout_ms = test_support::deadline_ms(3000);
          o.listen_fd = -1;  // rank 0 tries for itself, while its process holds the port by the
                             // other descriptor
          a.join(o);
@@ -135,7 +138,7 @@ std::vector<Fault> faults_of_meeting() {
            before.rank = 0;
            before.listen_fd = -1;
            if (const pid_t pid = fork(); pid == 0) {
-             alarm(5);
+             alarm(static_cast<unsigned>(test_support::deadline_ms(5000) / 1000));
              try {
                backends::join_group(before);
              } catch (const std::exception&) {
@@ -148,7 +151,7 @@ std::vector<Fault> faults_of_meeting() {
            }
          } else {
            while (!std::filesystem::exists(path)) std::this_thread::sleep_for(10ms);
-           std::this_thread::sleep_for(100ms);
+           test_support::pause(100ms);
          }
          o.init_method = "file://" + path;
          o.listen_fd = -1;

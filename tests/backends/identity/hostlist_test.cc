@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "backends/backend_error.h"
+#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -48,7 +49,7 @@ bool scontrol_guesses(const std::string& list) {
 
 TEST(Hostlist, EqualsTheRecordedAnswersOfScontrol) {
   std::istringstream lines(test_support::read_text(test_support::source_directory() +
-                                                   "/tests/backends/store/hostlists.txt"));
+                                                   "/tests/backends/identity/hostlists.txt"));
   int cases = 0, refused = 0;
   for (std::string line; std::getline(lines, line); ++cases) {
     const std::size_t tab = line.find('\t');
@@ -127,7 +128,7 @@ TEST(Hostlist, BombsAreRefusedAtOnce) {
   EXPECT_NE(expanded("x," + std::string(240, 'a') + "[000000000000000001]").find("position 3"),
             std::string::npos);
   EXPECT_EQ(expanded(std::string(253, 'a')).size(), 253u);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_FALSE(test_support::is_past(start, std::chrono::seconds(5)));
 }
 
 }  // namespace

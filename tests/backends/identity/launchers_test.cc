@@ -108,7 +108,7 @@ TEST(Launchers, TheMasterIsTheHostOfTask0) {
                                                       {"SLURM_NODEID", "0"}});
   EXPECT_EQ(one_host.master_addr_from.value, "127.0.0.1");
   EXPECT_CONTAINS(error_of(kStep + Variables{{"MASTER_ADDR", "localhost"}}),
-                  "MASTER_ADDR=localhost is each host itself");
+                  "MASTER_ADDR=localhost is a loopback address");
   EXPECT_CONTAINS(error_of(kStep + Variables{{"SLURM_STEP_NODELIST", "n[7-9"}}),
                   "SLURM_STEP_NODELIST \"n[7-9\": position 2");
 }

@@ -55,7 +55,7 @@ class FileRendezvous : public ::testing::Test {
   bool folder_is_empty() { return std::filesystem::is_empty(folder_.path()); }
 
   test_support::TemporaryDirectory folder_;
-  const std::string path_ = folder_ / "meeting";
+  const std::string path_ = folder_ / "rendezvous";
   std::mutex mutex_;
   std::vector<std::string> notices_;
 };
@@ -87,11 +87,11 @@ TEST_F(FileRendezvous, TheLeftoverOfAKilledRunIsReplacedWithANotice) {
     _exit(1);
   }
   std::string reason;
-  for (int i = 0; i < 200 && !backends::read_meeting(path_, reason); ++i)
+  for (int i = 0; i < 200 && !backends::read_rendezvous(path_, reason); ++i)
     std::this_thread::sleep_for(10ms);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  ASSERT_TRUE(backends::read_meeting(path_, reason));
+  ASSERT_TRUE(backends::read_rendezvous(path_, reason));
   EXPECT_EQ(run(2), std::vector<std::string>(2));
   ASSERT_EQ(notices_.size(), 1u);
   EXPECT_NE(notices_[0].find("replacing rendezvous file"), std::string::npos) << notices_[0];
@@ -100,12 +100,12 @@ TEST_F(FileRendezvous, TheLeftoverOfAKilledRunIsReplacedWithANotice) {
 }
 
 TEST_F(FileRendezvous, ALeftoverOfAnotherHostWhosePortIsClosedIsReplaced) {
-  backends::Meeting old;
+  backends::Rendezvous old;
   old.endpoint = {"127.0.0.1", group_harness::free_port()};
   old.nonce = old.secret_hex = std::string(64, '1');
   old.pid = 1;
   old.host = old.host_id = "elsewhere";
-  const backends::MeetingFile left(path_, old, [](const auto&) { return true; }, {});
+  const backends::RendezvousFile left(path_, old, [](const auto&) { return true; }, {});
   EXPECT_EQ(run(2), std::vector<std::string>(2));
   EXPECT_EQ(notices_.size(), 1u);
 }
@@ -114,12 +114,12 @@ TEST_F(FileRendezvous, ALeftoverOfAnotherHostWhosePortIsClosedIsReplaced) {
 // that one.
 TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
   for (int repetition = 0; repetition < 3; ++repetition) {
-    backends::Meeting old;
+    backends::Rendezvous old;
     old.endpoint = {"127.0.0.1", group_harness::free_port()};
     old.nonce = old.secret_hex = std::string(64, '1');
     old.pid = 1;
     old.host = old.host_id = "elsewhere";
-    const backends::MeetingFile left(path_, old, [](const auto&) { return true; }, {});
+    const backends::RendezvousFile left(path_, old, [](const auto&) { return true; }, {});
     std::atomic<int> ready{0};
     const auto errors = outcomes(6, [&](int job) {
       GroupOptions o = options(0, 2);
@@ -143,12 +143,12 @@ TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
 TEST_F(FileRendezvous, ALeftoverWhosePortIsNowAnotherProgramsIsReplaced) {
   const backends::Socket other =
       backends::listen_on({"127.0.0.1", 0});  // accepts in the kernel, never answers
-  backends::Meeting old;
+  backends::Rendezvous old;
   old.endpoint = backends::local_endpoint(other.fd());
   old.nonce = old.secret_hex = std::string(64, '1');
   old.pid = 1;
   old.host = old.host_id = "elsewhere";
-  const backends::MeetingFile left(path_, old, [](const auto&) { return true; }, {});
+  const backends::RendezvousFile left(path_, old, [](const auto&) { return true; }, {});
   EXPECT_EQ(run(2), std::vector<std::string>(2));
   EXPECT_EQ(notices_.size(), 1u);
   EXPECT_TRUE(folder_is_empty());
@@ -161,7 +161,7 @@ TEST_F(FileRendezvous, AFileOfARunningJobIsNotTakenAway) {
     EXPECT_THROW(backends::join_store(o), backends::PeerError);
   });
   std::string reason;
-  while (!backends::read_meeting(path_, reason)) std::this_thread::sleep_for(10ms);
+  while (!backends::read_rendezvous(path_, reason)) std::this_thread::sleep_for(10ms);
   try {
     backends::join_store(options(0, 2));
     ADD_FAILURE();

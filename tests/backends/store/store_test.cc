@@ -12,6 +12,7 @@
 #include "backends/backend_error.h"
 #include "backends/identity/join.h"
 #include "tests/backends/group_harness.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 
@@ -42,21 +43,21 @@ std::vector<std::string> join_all(int world_size,
     if (change) change(rank, o);
     JoinedStore joined = backends::join_store(o);
     if (body) body(rank, joined);
-    joined.store->leave(5s);
+    joined.store->leave(test_support::deadline(5s));
   });
 }
 
 backends::Socket stranger(int port) {
   std::string reason;
-  backends::Socket socket =
-      backends::connect_to({"127.0.0.1", port}, std::chrono::steady_clock::now() + 2s, reason);
+  backends::Socket socket = backends::connect_to(
+      {"127.0.0.1", port}, std::chrono::steady_clock::now() + test_support::deadline(2s), reason);
   EXPECT_TRUE(socket) << reason;
   return socket;
 }
 
 // Whether the other side closes within the time.
 bool is_closed_within(const backends::Socket& socket, std::chrono::milliseconds time) {
-  const auto until = std::chrono::steady_clock::now() + time;
+  const auto until = std::chrono::steady_clock::now() + test_support::deadline(time);
   char buffer[256];
   for (;;) {
     pollfd p{socket.fd(), POLLIN, 0};
@@ -71,12 +72,12 @@ TEST(Store, KeepsKeysForAllRanks) {
     const std::string me = std::to_string(rank), next = std::to_string((rank + 1) % 3);
     const std::string binary("\0\xff\n", 3);
     store.set("from " + me, binary + me);
-    EXPECT_EQ(store.get("from " + next, 5s), binary + next);
+    EXPECT_EQ(store.get("from " + next, test_support::deadline(5s)), binary + next);
     store.add("sum", rank + 1);
     store.set("added " + me, "");
-    for (int r = 0; r < 3; ++r) store.get("added " + std::to_string(r), 5s);
+    for (int r = 0; r < 3; ++r) store.get("added " + std::to_string(r), test_support::deadline(5s));
     EXPECT_EQ(store.add("sum", 0), 6);
-    EXPECT_EQ(store.get("sum", 5s), "6");
+    EXPECT_EQ(store.get("sum", test_support::deadline(5s)), "6");
     if (rank == 0) {
       store.set("gone", "x");
       store.remove("gone");
@@ -97,7 +98,7 @@ TEST(Store, LargeValuesPass) {
   EXPECT_EQ(join_all(2, {},
                      [&](int rank, JoinedStore& j) {
                        if (rank == 0) j.store->set("large", large);
-                       EXPECT_EQ(j.store->get("large", 5s), large);
+                       EXPECT_EQ(j.store->get("large", test_support::deadline(5s)), large);
                      }),
             std::vector<std::string>(2));
 }
@@ -109,7 +110,7 @@ TEST(Store, AnyStartOrder) {
     GroupOptions o = options_for(rank, 3, port);
     JoinedStore joined = backends::join_store(o);
     EXPECT_EQ(joined.address, "127.0.0.1");
-    joined.store->leave(5s);
+    joined.store->leave(test_support::deadline(5s));
   });
   EXPECT_EQ(errors, std::vector<std::string>(3));
 }
@@ -128,7 +129,7 @@ TEST(Store, AWrongSecretIsRefusedAndSaid) {
   std::mutex mutex;
   std::vector<std::string> notices;
   const auto errors = join_all(2, [&](int rank, GroupOptions& o) {
-    o.rendezvous_timeout_ms = 1000;
+    o.rendezvous_timeout_ms = test_support::deadline_ms(1000);
     if (rank == 1) o.secret = std::string(64, 'a');
     if (rank == 0)
       o.notice = [&](const std::string& line) {
@@ -191,7 +192,7 @@ TEST(Store, AnotherJobIsRefusedWithoutHarmToThisOne) {
     if (rank == 0) o.listen_fd = door.fd;
     if (rank == 1) std::this_thread::sleep_for(200ms);
     if (rank == 2) o.job_id = "another";
-    backends::join_store(o).store->leave(5s);
+    backends::join_store(o).store->leave(test_support::deadline(5s));
   });
   EXPECT_EQ(errors[0], "");
   EXPECT_EQ(errors[1], "");
@@ -218,7 +219,7 @@ TEST(Store, ARestartedRankWaitsForTheGroupBeforeIt) {
     }
     for (int i = 0; i < 50 || !tried; ++i)
       joined.store->add("counter", 1);  // the group is not disturbed
-    joined.store->leave(5s);
+    joined.store->leave(test_support::deadline(5s));
   });
   EXPECT_EQ(errors, std::vector<std::string>(2));
 }
@@ -240,7 +241,7 @@ TEST(Store, MissingRanksAreNamedEverywhere) {
     const Door door = open_door();
     return outcomes(2, [&](int i) {
       GroupOptions o = options_for(i == 0 ? 0 : 2, 4, door.port);
-      o.rendezvous_timeout_ms = 500;
+      o.rendezvous_timeout_ms = test_support::deadline_ms(500);
       if (i == 0) o.listen_fd = door.fd;
       backends::join_store(o);
     });
@@ -258,7 +259,7 @@ TEST(Store, AMissingRankZeroIsNamed) {
     backends::join_store(o);
     ADD_FAILURE();
   } catch (const backends::PeerError& error) {
-    EXPECT_CONTAINS(error.what(), "rank 0 did not come");
+    EXPECT_CONTAINS(error.what(), "rank 0 did not appear");
     EXPECT_CONTAINS(error.what(), "refused");
   }
 }
@@ -290,7 +291,8 @@ TEST(Store, GarbageIsClosedAndDisturbsNobody) {
       backends::Socket s = stranger(door.port);
       const std::string garbage[] = {"GET / HTTP/1.1\r\n\r\n", std::string(4, '\xff'),
                                      std::string(3000, 'x'), std::string("\x01\0\0\0\x01", 5), ""};
-      (void)backends::write_by(s.fd(), garbage[i % 5], std::chrono::steady_clock::now() + 1s);
+      (void)backends::write_by(s.fd(), garbage[i % 5],
+                               std::chrono::steady_clock::now() + test_support::deadline(1s));
       if (i % 5 == 0) {
         EXPECT_TRUE(is_closed_within(s, 2s));
       }
@@ -304,7 +306,7 @@ TEST(Store, GarbageIsClosedAndDisturbsNobody) {
     if (rank == 0) o.listen_fd = door.fd;
     JoinedStore joined = backends::join_store(o);
     for (int i = 0; i < 50 || !noise_done; ++i) joined.store->add("counter", 1);
-    joined.store->leave(5s);
+    joined.store->leave(test_support::deadline(5s));
   });
   noise.join();
   EXPECT_EQ(errors, std::vector<std::string>(2));

@@ -8,8 +8,8 @@
 
 namespace {
 
-using backends::DataType;
 using backends::ReduceOp;
+using base::DType;
 
 TEST(Deadline, ACollectiveThatNobodyJoinsEnds) {
   const auto groups = backends::make_inproc_groups(2, 300);
@@ -29,7 +29,7 @@ TEST(Mismatch, DifferentCollectivesAreNamedOnEveryThread) {
   std::vector<float> data[2] = {std::vector<float>(8, 1.f), std::vector<float>(8, 2.f)};
   const auto errors = group_harness::outcomes(2, [&](int rank) {
     const auto c = groups[static_cast<std::size_t>(rank)]->make_communicator();
-    c->all_reduce(data[rank].data(), rank == 0 ? 8 : 7, DataType::kF32, ReduceOp::kSum);
+    c->all_reduce(data[rank].data(), rank == 0 ? 8 : 7, DType::kF32, ReduceOp::kSum);
   });
   for (const std::string& error : errors) {
     EXPECT_EQ(error.rfind("mismatch: ", 0), 0u) << error;

@@ -127,7 +127,8 @@ TEST_P(Compressed, GivesAllRanksTheSameBitsAndSendsLess) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Compressed, testing::Values("bf16", "topk", "powersgd"));
+INSTANTIATE_TEST_SUITE_P(All, Compressed, testing::Values("bf16", "topk", "powersgd"),
+                         [](const auto& kind) { return std::string(kind.param); });
 
 TEST(Bf16Sum, SendsHalfTheBytes) {
   EXPECT_EQ(run<float>(of_kind("plain"))[0].bytes, 2 * run<float>(of_kind("bf16"))[0].bytes);

@@ -65,7 +65,8 @@ TEST_P(Allocation, NoneInsideATrainingStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, Allocation,
-                         testing::Values(engine::DType::kF32, engine::DType::kF64));
+                         testing::Values(engine::DType::kF32, engine::DType::kF64),
+                         [](const auto& dtype) { return std::string(to_string(dtype.param)); });
 
 TEST(Allocation, CounterSeesMallocAndNew) {
   if (!COUNTS_ALLOCATIONS) GTEST_SKIP() << "the sanitizer or C library has its own malloc";

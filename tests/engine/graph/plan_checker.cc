@@ -50,7 +50,7 @@ class Checker {
   }
   std::size_t bytes(int i) const {
     return static_cast<std::size_t>(tensor(i).item_shape.count() * plan_.options.max_batch) *
-           engine::size_of(tensor(i).dtype);
+           base::size_of(tensor(i).dtype);
   }
   Range value(int i) const { return range(tensor(i).root, tensor(i).offset, bytes(i)); }
   Range gradient(int i) const {

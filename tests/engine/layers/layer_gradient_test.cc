@@ -15,6 +15,7 @@ struct Case {
   NodeId (*wire)(Graph& graph,
                  NodeId x);  // what lies between a first convolution and the logits; x is [6, 5, 3]
 };
+void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }  // for the test library
 
 NodeId head(Graph& graph, NodeId image) {
   return graph.add("head", layers::dense(4), {graph.add("", layers::flatten(), {image})});

@@ -29,6 +29,7 @@ struct Case {
   NodeId (*wire)(Graph& graph,
                  NodeId x);  // between the embedding of the tokens, [6, 8], and the logits
 };
+void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }  // for the test library
 
 constexpr Case kCases[] = {
     {"embedding", [](Graph& g, NodeId x) { return head(g, x); }},

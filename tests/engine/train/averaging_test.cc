@@ -32,6 +32,7 @@ struct Pair {
   double tolerance;  // 0: the same bits
   int least_ranks = 1;
 };
+void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.name; }  // for the test library
 
 class Equivalence : public testing::TestWithParam<Pair> {};
 

@@ -30,7 +30,8 @@ TEST_P(Canonical, AnyWorldAndAnyThreadsAreTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(
     Models, Canonical,
     testing::Values(Options{}, Options{{"optimizer", "adamw"}, {"lr", "0.001"}},
-                    Options{{"dtype", "f64"}},
+                    Options{{"optimizer", "lion"}, {"lr", "0.001"}},
+                    Options{{"optimizer", "muon"}, {"clip-grad", "0.5"}}, Options{{"dtype", "f64"}},
                     Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}},
                     Options{
                         {"model", "convnet"}, {"synthetic-shape", "8x8x1"}, {"sync-bn", "true"}},

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/graph/device_inference.h"
 #include "engine/optim/loss_scale.h"
 #include "engine/train/work/device_work.h"
@@ -96,14 +96,13 @@ Trained steps(const Case& c, bool bytes) {
     const io::Batch& batch = loader.next();
     EXPECT_EQ(batch.samples.empty(), bytes);
     engine::StepPhases phases;
-    work->run({.batch = engine::view_of(batch, draws),
-               .scale = 1.0 / static_cast<double>(c.batch),
-               .lr = 0.05},
-              {}, phases);
-    EXPECT_TRUE(work->update());
+    work->step({.batch = engine::view_of(batch, draws),
+                .scale = 1.0 / static_cast<double>(c.batch),
+                .lr = 0.05},
+               phases);
     result.losses.push_back(work->results().last.loss_sum);
   }
-  work->to_host();
+  const engine::HostView view(work->home(), engine::Access::kRead);
   const float* values = host.parameters.values.flat().as<float>();
   result.parameters.assign(values, values + host.parameters.values.size());
   result.graph = work->graph_text();
@@ -115,8 +114,8 @@ TEST_F(CudaAugment, BytesTrainAsNumbersDo) {
                         Case{.storage = DType::kF16}, Case{.micro_batches = 3},
                         Case{.shape = {5, 5, 1}, .normalization = io::Normalization::kUnit},
                         Case{.augmentation = {}}}) {
-    SCOPED_TRACE(std::string(engine::to_string(c.storage)) + ", " +
-                 std::to_string(c.micro_batches) + " micro-batches");
+    SCOPED_TRACE(std::string(base::to_string(c.storage)) + ", " + std::to_string(c.micro_batches) +
+                 " micro-batches");
     const Trained numbers = steps(c, false), bytes = steps(c, true);
     EXPECT_EQ(numbers.losses, bytes.losses);
     EXPECT_EQ(numbers.parameters, bytes.parameters);

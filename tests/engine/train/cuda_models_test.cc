@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "io/base/io_error.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"

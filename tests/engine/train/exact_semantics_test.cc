@@ -173,7 +173,7 @@ TEST(Uneven, AnotherModeInTheMiddleOfAnEpochIsRefused) {
 
 TEST(Uneven, RefusesWhatDoesNotShareOut) {
   EXPECT_NE(refusal(4, {{"uneven", "drop"}, {"batch-size", "10"}})
-                .find("batch-size 10 is no multiple of the world of 4 ranks"),
+                .find("batch-size 10 is not a multiple of the world of 4 ranks"),
             std::string::npos);
   EXPECT_NE(refusal(2, {{"uneven", "drop"}, {"batch-size", "64"}}).find("more than the 60 samples"),
             std::string::npos);
@@ -232,7 +232,7 @@ TEST(Buffers, AverageIsTheMeanAndRank0IsRank0s) {
   for (std::size_t k = 0; k < local[0].state.size(); ++k) {
     const io::NamedArray &a = local[0].state[k], &b = local[1].state[k],
                          &mean = average[0].state[k];
-    if (a.section != kBuffers || a.type != io::ArrayType::kF64) continue;
+    if (a.section != kBuffers || a.type != base::DType::kF64) continue;
     const auto at = [](const io::NamedArray& array, std::size_t i) {
       return reinterpret_cast<const double*>(array.data.data())[i];
     };

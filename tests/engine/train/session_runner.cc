@@ -100,7 +100,7 @@ tools::RunConfig make_config(const std::map<std::string, std::string>& options) 
 namespace {
 
 double value(const io::NamedArray& array, std::size_t i) {
-  if (array.type == io::ArrayType::kF64) {
+  if (array.type == base::DType::kF64) {
     double v;
     std::memcpy(&v, array.data.data() + i * sizeof v, sizeof v);
     return v;
@@ -125,7 +125,7 @@ std::vector<RankResult> train_anywhere(int world_size,
         std::make_unique<OnOtherHosts>(std::move(inproc), hosts);
     RankResult& result = results[static_cast<std::size_t>(group->rank())];
     const std::atomic<int> never{0};
-    tools::TrainSession session(config, *group);
+    tools::TrainSession session(tools::session_options(config), *group);
     static_cast<void>(session.start_state());
     std::function<void()> meddle;
     if (after_step)
@@ -136,6 +136,7 @@ std::vector<RankResult> train_anywhere(int world_size,
     result.coverage = end.coverage;
     result.averagings = end.averagings;
     result.bytes_sent = end.bytes_sent;
+    const engine::HostView view(session.state().home, engine::Access::kRead);
     result.state = engine::export_state(session.state().model, {});
     group->leave();
     return 0;
@@ -158,8 +159,8 @@ std::vector<RankResult> train_on_hosts(const std::vector<std::string>& hosts,
 double distance(const RankResult& a, const RankResult& b, io::Section section) {
   double largest = 0, apart = 0;
   for (std::size_t k = 0; k < a.state.size(); ++k) {
-    if (a.state[k].section != section || a.state[k].type == io::ArrayType::kI64) continue;
-    const std::size_t count = a.state[k].data.size() / io::size_of(a.state[k].type);
+    if (a.state[k].section != section || a.state[k].type == base::DType::kI64) continue;
+    const std::size_t count = a.state[k].data.size() / base::size_of(a.state[k].type);
     for (std::size_t i = 0; i < count; ++i) {
       const double x = value(a.state[k], i), y = value(b.state.at(k), i);
       if (std::isnan(x) || std::isnan(y)) return INFINITY;

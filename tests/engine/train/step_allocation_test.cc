@@ -35,7 +35,7 @@ TEST_P(StepAllocation, NoneOnAnyRank) {
   const std::atomic<int> never{0};
   long counted = -1;
   tools::run_inproc_ranks(2, 20'000, [&](std::unique_ptr<backends::Group> group) {
-    tools::TrainSession session(config, *group);
+    tools::TrainSession session(tools::session_options(config), *group);
     static_cast<void>(session.start_state());
     engine::Trainer trainer = session.make_trainer(never);
     const auto control = group->make_communicator();

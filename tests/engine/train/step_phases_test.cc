@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/sums/gradient_sum.h"
 #include "engine/train/trainer.h"
 #include "models/model_catalog.h"
 #include "tools/report/console_observer.h"
@@ -20,8 +21,9 @@ constexpr int kRanks = 3, kSlow = 2;
 class SlowOptimizer : public engine::Optimizer {
  public:
   SlowOptimizer(const engine::FlatBuffer& values, milliseconds delay)
-      : sgd_(engine::make_sgd({}, values)), delay_(delay) {}
-  std::string_view name() const override { return sgd_->name(); }
+      : Optimizer(*engine::find_optimizer("sgd")),
+        sgd_(engine::make_sgd({}, values)),
+        delay_(delay) {}
   void step(engine::KernelContext& context, double lr, double scale,
             const engine::FlatBuffer& gradients, engine::FlatBuffer& values) override {
     std::this_thread::sleep_for(delay_);
@@ -69,13 +71,13 @@ Keep run(milliseconds delay) {
     const io::Sampler sampler(shares);
     const engine::Plan plan =
         engine::Plan::compile(graph, {.max_batch = sampler.max_local_count(), .threads = 1});
-    const auto work = engine::make_accumulated_work(plan, model, pool, {});
     io::BatchLoader loader(set, shares, {});
     SlowOptimizer optimizer(model.parameters.values,
                             group->rank() == kSlow ? delay : milliseconds(0));
-    const auto policy = engine::make_canonical_averaging(*wire, model.parameters);
-    engine::TrainState state{model, optimizer, *policy, {}, {}};
-    engine::KernelContext context{.device = {}, .threads = &pool, .scratch = {}};
+    const auto work = engine::make_accumulated_work({plan, model, optimizer, pool}, {});
+    const auto policy = engine::make_gradient_averaging(
+        engine::make_tree_sum(*wire, model.parameters.gradients), model.parameters.gradients);
+    engine::TrainState state{model, optimizer, *policy, work->home(), {}, {}};
     engine::LearningRate rate;
     Keep keep;
     const std::atomic<int> never{0};
@@ -85,7 +87,6 @@ Keep run(milliseconds delay) {
                              .learning_rate = rate,
                              .sampler = sampler,
                              .loader = loader,
-                             .context = context,
                              .control = *control,
                              .observers = {&keep},
                              .island = {},
@@ -140,9 +141,21 @@ TEST(StepPhases, ARankThatStaysSlowIsNamedOnceWithWhatItSpendsItsTimeOn) {
   EXPECT_EQ(notices({1.2, 1.2, 1.2}), "");
   EXPECT_EQ(notices({2.5, 1.2, 2.5}), "");
   EXPECT_EQ(notices({2.5, 2.5, 2.5}),
-            "engine: rank 1 is slow: 2.50 times the own work of the other ranks' median a step "
+            "engine: rank 1 is slow: its own work per step is 2.50x the other ranks' median "
             "(data 500.00 ms, forward 1.00 ms, "
             "backward 0.00 ms, update 0.00 ms)\n");
+}
+
+TEST(ProgressBar, CountsWhatTheDataConsistOf) {
+  io::Dataset data;
+  data.shape = {64, 1, 1};
+  const auto rate = [&](io::SampleKind kind) {
+    data.kind = kind;
+    return tools::rate_text(tools::progress_unit(data), 20);
+  };
+  EXPECT_EQ(rate(io::SampleKind::kImages), "20 images/s");
+  EXPECT_EQ(rate(io::SampleKind::kFeatures), "20 rows/s");
+  EXPECT_EQ(rate(io::SampleKind::kTokens), "1280 tokens/s");
 }
 
 }  // namespace

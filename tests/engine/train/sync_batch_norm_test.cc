@@ -176,11 +176,11 @@ TEST(ShardStatistics, AreOneMeetingAndAFailureWakesAll) {
           static_cast<double>(s), 0.0};  // s times the value s
       EXPECT_EQ(meeting.of_shard(s).merge_moments(s, own), 6);
       std::vector<double> sums{1, static_cast<double>(s)};
-      meeting.of_shard(s).add(sums);
+      EXPECT_EQ(meeting.of_shard(s).add(s, sums), 6);
       EXPECT_EQ(sums, (std::vector<double>{4, 6}));
       try {
         if (s == 3) throw std::runtime_error("shard 3");
-        meeting.of_shard(s).add(sums);
+        meeting.of_shard(s).add(s, sums);
       } catch (const std::runtime_error& error) {
         errors[static_cast<std::size_t>(s)] = error.what();
         if (s == 3) meeting.fail(std::current_exception());

@@ -180,7 +180,7 @@ TEST_F(CheckpointDamage, HostileEntries) {
   EXPECT_FAULT(with_byte(entry() + kType, 8), "unknown array type 8");
   EXPECT_FAULT(with_byte(entry() + kType, 2), "has 144 bytes; its shape and type take 288");
   EXPECT_FAULT(with(entry() + kShape, ~std::uint64_t{0}), "negative dimension");
-  EXPECT_FAULT(with(entry() + kShape, std::uint64_t{1} << 62), "impossible size");
+  EXPECT_FAULT(with(entry() + kShape, std::uint64_t{1} << 62), "invalid size");
   EXPECT_FAULT(with(entry() + kOffset, 64), "begins at 64; expected 0");
   EXPECT_FAULT(with(entry() + kBytes, 148), "has 148 bytes");
   EXPECT_FAULT(with(entry() + kDigest, 0), "is damaged (its digest");

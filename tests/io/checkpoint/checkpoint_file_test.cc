@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "io/checkpoint/atomic_file.h"
+#include "io/checkpoint/checkpoint_format.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"
 #include "tests/support/test_support.h"
 
@@ -67,7 +68,7 @@ TEST(CheckpointFile, TheExampleInTheDocumentationIsWhatIsWritten) {
   const auto bytes = std::as_bytes(std::span(values));
   c.arrays.push_back({"w",
                       io::Section::kParameter,
-                      io::ArrayType::kF32,
+                      base::DType::kF32,
                       {2},
                       "cpu:0",
                       {bytes.begin(), bytes.end()}});
@@ -75,6 +76,20 @@ TEST(CheckpointFile, TheExampleInTheDocumentationIsWhatIsWritten) {
   const test_support::TemporaryDirectory folder;
   io::save_checkpoint(c, folder / "a.ckpt");
   EXPECT_EQ(io::read_file(folder / "a.ckpt"), example);
+}
+
+// docs/checkpoint-format.md has this table; files of earlier builds hold these codes.
+TEST(CheckpointFile, CodesOfElementTypesDoNotChange) {
+  using base::DType;
+  const std::pair<DType, int> codes[] = {{DType::kF32, 1}, {DType::kF64, 2}, {DType::kI64, 3},
+                                         {DType::kU8, 4},  {DType::kI32, 5}, {DType::kF16, 6},
+                                         {DType::kBF16, 7}};
+  for (const auto& [type, code] : codes) {
+    EXPECT_EQ(io::format::type_code(type), code) << to_string(type);
+    EXPECT_EQ(io::format::type_of_code(static_cast<std::uint8_t>(code), "x"), type);
+  }
+  EXPECT_THROW(io::format::type_of_code(0, "x"), io::DataError);
+  EXPECT_THROW(io::format::type_of_code(8, "x"), io::DataError);
 }
 
 TEST(CheckpointFile, AVocabularyMakesItVersionTwo) {

@@ -57,9 +57,9 @@ io::Checkpoint sample_checkpoint(std::int64_t step) {
   c.build = "0.1.0 f430773";
   c.counters = {{"averaging.steps_since_sync", 7}, {"trainer.global_batch", -128}};
   c.history = {{469, 1'700'000'000, 1, "0.1.0"}, {step, 1'700'000'060, 2, "0.1.0 f430773"}};
-  const auto add = [&](const char* name, io::Section section, io::ArrayType type,
+  const auto add = [&](const char* name, io::Section section, base::DType type,
                        std::vector<std::int64_t> shape) {
-    std::size_t bytes = io::size_of(type);
+    std::size_t bytes = base::size_of(type);
     for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
     io::NamedArray array{name, section, type, std::move(shape), "cuda:1", Bytes(bytes)};
     for (std::size_t i = 0; i < bytes; ++i)
@@ -67,14 +67,14 @@ io::Checkpoint sample_checkpoint(std::int64_t step) {
           static_cast<std::byte>(i * 7 + c.arrays.size() + static_cast<std::size_t>(step));
     c.arrays.push_back(std::move(array));
   };
-  add("conv1.weight", io::Section::kParameter, io::ArrayType::kF32, {4, 1, 3, 3});
-  add("bn1.running_mean", io::Section::kBuffer, io::ArrayType::kF64, {4});
-  add("bn1.num_batches_tracked", io::Section::kBuffer, io::ArrayType::kI64, {});
-  add("conv1.weight", io::Section::kOptimizer, io::ArrayType::kF32,
+  add("conv1.weight", io::Section::kParameter, base::DType::kF32, {4, 1, 3, 3});
+  add("bn1.running_mean", io::Section::kBuffer, base::DType::kF64, {4});
+  add("bn1.num_batches_tracked", io::Section::kBuffer, base::DType::kI64, {});
+  add("conv1.weight", io::Section::kOptimizer, base::DType::kF32,
       {4, 1, 3, 3});  // the same name in another section
-  add("empty", io::Section::kAveraging, io::ArrayType::kI32, {3, 0, 2});
-  add("half \xc3\xa9", io::Section::kAveraging, io::ArrayType::kBf16, {1, 1, 1, 1, 1, 1, 1, 3});
-  add("rank1/rng", io::Section::kRankState, io::ArrayType::kU8, {5});
+  add("empty", io::Section::kAveraging, base::DType::kI32, {3, 0, 2});
+  add("half \xc3\xa9", io::Section::kAveraging, base::DType::kBF16, {1, 1, 1, 1, 1, 1, 1, 3});
+  add("rank1/rng", io::Section::kRankState, base::DType::kU8, {5});
   return c;
 }
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "io/checkpoint/half_number.h"
 #include "tests/io/interchange/array_fixture.h"
 
 namespace {
@@ -100,58 +99,25 @@ TEST(ArrayFiles, ReadsWhatPyTorchWrote) {
   EXPECT_EQ(values_of<double>(find("module.bn1.running_mean"))[3], 0.5);
   EXPECT_EQ(values_of<std::int64_t>(find("module.bn1.num_batches_tracked")),
             (std::vector<std::int64_t>{-1}));
-  EXPECT_EQ(find("module.brain").type, io::ArrayType::kBf16);
+  EXPECT_EQ(find("module.brain").type, base::DType::kBF16);
   EXPECT_EQ(values_of<std::uint16_t>(find("module.brain")),
             (std::vector<std::uint16_t>{0xBF80, 0xBF00, 0, 0x3F00, 0x3F80}));
-}
-
-TEST(HalfFloat, EveryHalfSurvives) {
-  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-    const auto half = static_cast<std::uint16_t>(bits);
-    if (std::isnan(io::float_of_f16(half))) {
-      EXPECT_TRUE(std::isnan(io::float_of_f16(io::f16_of_float(io::float_of_f16(half)))));
-    } else {
-      ASSERT_EQ(io::f16_of_float(io::float_of_f16(half)), half) << bits;
-    }
-    if (!std::isnan(io::float_of_bf16(half))) {
-      ASSERT_EQ(io::bf16_of_float(io::float_of_bf16(half)), half) << bits;
-    }
-  }
-}
-
-// Against the definition: the nearest half, and of two equally near ones the even.
-TEST(HalfFloat, RoundsToNearestEven) {
-  for (std::uint32_t bits = 0; bits < 0x7BFF; ++bits) {
-    const float low = io::float_of_f16(static_cast<std::uint16_t>(bits)),
-                high = io::float_of_f16(static_cast<std::uint16_t>(bits + 1));
-    const float middle = (low + high) / 2;  // exact in f32
-    ASSERT_EQ(io::f16_of_float(middle), (bits & 1) == 0 ? bits : bits + 1) << bits;
-    ASSERT_EQ(io::f16_of_float(std::nextafter(middle, 0.0f)), bits) << bits;
-    ASSERT_EQ(io::f16_of_float(std::nextafter(middle, 1e9f)), bits + 1) << bits;
-    ASSERT_EQ(io::f16_of_float(-middle), 0x8000 | ((bits & 1) == 0 ? bits : bits + 1)) << bits;
-  }
-  EXPECT_EQ(io::f16_of_float(65519.996f), 0x7BFF);
-  EXPECT_EQ(io::f16_of_float(65520.0f), 0x7C00);
-  EXPECT_EQ(io::f16_of_float(1e30f), 0x7C00);
-  EXPECT_EQ(io::bf16_of_float(1.00390625f), 0x3F80);  // a tie
-  EXPECT_EQ(io::bf16_of_float(1.01171875f), 0x3F82);  // the other tie
 }
 
 TEST(ToHalf, ConvertsNumbersAndRefusesOverflow) {
   const io::NamedArray doubles =
       array_of<double>("w", {1, 1.00048828125 + 1e-12, -2});  // a hair above a tie
-  EXPECT_EQ(values_of<std::uint16_t>(io::to_half(doubles, io::ArrayType::kF16, "x")),
+  EXPECT_EQ(values_of<std::uint16_t>(io::to_half(doubles, base::DType::kF16, "x")),
             (std::vector<std::uint16_t>{0x3C00, 0x3C01, 0xC000}));
-  EXPECT_EQ(io::to_half(doubles, io::ArrayType::kBf16, "x").type, io::ArrayType::kBf16);
+  EXPECT_EQ(io::to_half(doubles, base::DType::kBF16, "x").type, base::DType::kBF16);
   const io::NamedArray integers = array_of<std::int64_t>("n", {70000});
-  EXPECT_EQ(io::to_half(integers, io::ArrayType::kF16, "x").data, integers.data);
-  EXPECT_THROW(io::to_half(array_of<float>("w", {70000}), io::ArrayType::kF16, "x"), io::DataError);
-  EXPECT_EQ(io::to_half(array_of<float>("w", {70000}), io::ArrayType::kBf16, "x").data.size(), 2u);
-  EXPECT_THROW(io::to_half(array_of<double>("w", {1e300}), io::ArrayType::kBf16, "x"),
-               io::DataError);
+  EXPECT_EQ(io::to_half(integers, base::DType::kF16, "x").data, integers.data);
+  EXPECT_THROW(io::to_half(array_of<float>("w", {70000}), base::DType::kF16, "x"), io::DataError);
+  EXPECT_EQ(io::to_half(array_of<float>("w", {70000}), base::DType::kBF16, "x").data.size(), 2u);
+  EXPECT_THROW(io::to_half(array_of<double>("w", {1e300}), base::DType::kBF16, "x"), io::DataError);
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(values_of<std::uint16_t>(
-                io::to_half(array_of<float>("w", {infinity, -infinity}), io::ArrayType::kF16, "x")),
+                io::to_half(array_of<float>("w", {infinity, -infinity}), base::DType::kF16, "x")),
             (std::vector<std::uint16_t>{0x7C00, 0xFC00}));
 }
 

@@ -19,17 +19,17 @@ inline std::string data_file(const std::string& name) {
 }
 
 template <class T>
-constexpr io::ArrayType kTypeOf = io::ArrayType::kF32;
+constexpr base::DType kTypeOf = base::DType::kF32;
 template <>
-inline constexpr io::ArrayType kTypeOf<double> = io::ArrayType::kF64;
+inline constexpr base::DType kTypeOf<double> = base::DType::kF64;
 template <>
-inline constexpr io::ArrayType kTypeOf<std::int32_t> = io::ArrayType::kI32;
+inline constexpr base::DType kTypeOf<std::int32_t> = base::DType::kI32;
 template <>
-inline constexpr io::ArrayType kTypeOf<std::int64_t> = io::ArrayType::kI64;
+inline constexpr base::DType kTypeOf<std::int64_t> = base::DType::kI64;
 template <>
-inline constexpr io::ArrayType kTypeOf<std::uint8_t> = io::ArrayType::kU8;
+inline constexpr base::DType kTypeOf<std::uint8_t> = base::DType::kU8;
 template <>
-inline constexpr io::ArrayType kTypeOf<std::uint16_t> = io::ArrayType::kF16;
+inline constexpr base::DType kTypeOf<std::uint16_t> = base::DType::kF16;
 
 template <class T>
 io::NamedArray array_of(const std::string& name, const std::vector<T>& values,

@@ -106,7 +106,7 @@ TEST(CompareArrays, AnInfiniteDifferenceIsSeen) {
 
 TEST(CompareArrays, MissingShapeAndType) {
   io::NamedArray integers = array("t", {1, 2});
-  integers.type = io::ArrayType::kI32;
+  integers.type = base::DType::kI32;
   const auto result = compare({{array("m", {1}), array("s", {1, 2}), array("t", {1, 2})},
                                {array("s", {1}), integers, array("extra", {1})}});
   ASSERT_EQ(result.differences.size(), 4u);
@@ -166,7 +166,7 @@ TEST(CompareArrays, HalvesAreNumbers) {
   EXPECT_FALSE(differ_as(nan, other_nan, {.ulp = 1}));
   io::NamedArray a = array_fixture::array_of<std::uint16_t>("w", {0x3F80}),
                  b = array_fixture::array_of<std::uint16_t>("w", {0x3F90});
-  a.type = b.type = io::ArrayType::kBf16;  // 1 and 1.125
+  a.type = b.type = base::DType::kBF16;  // 1 and 1.125
   EXPECT_EQ(compare({{a}, {b}}).differences.at(0).values.max_absolute, 0.125);
   EXPECT_EQ(compare({{a}, {b}}).differences.at(0).values.max_ulp, 16);
 }

@@ -72,7 +72,7 @@ TEST(Npz, ReadsWhatNumpyWrote) {
     EXPECT_EQ(arrays[3].name, "bn1.num_batches_tracked");
     EXPECT_TRUE(arrays[3].shape.empty());
     EXPECT_EQ(values_of<std::int64_t>(arrays[3]), ramp<std::int64_t>(1));
-    EXPECT_EQ(arrays[4].type, io::ArrayType::kF16);
+    EXPECT_EQ(arrays[4].type, base::DType::kF16);
     EXPECT_EQ(values_of<std::uint16_t>(arrays[4]),
               (std::vector<std::uint16_t>{0xBC00, 0xB800, 0, 0x3800, 0x3C00, 0x3E00, 0x4000}));
     EXPECT_EQ(values_of<std::int32_t>(arrays[5]), ramp<std::int32_t>(6));
@@ -153,7 +153,7 @@ TEST(Npz, WriterReservesExactlyWhatItWrites) {
 TEST(Npz, WriterRefusesWhatItWouldNotRead) {
   const test_support::TemporaryDirectory folder;
   io::NamedArray brain = array_of<std::uint16_t>("w", {1});
-  brain.type = io::ArrayType::kBf16;
+  brain.type = base::DType::kBF16;
   io::NamedArray short_data = array_of<float>("w", {1, 2});
   short_data.data.pop_back();
   const auto named = [](const std::string& name) { return array_of<float>(name, {1}); };
@@ -201,12 +201,12 @@ TEST(NpyHeader, Dictionaries) {
 }
 
 TEST(NpyHeader, WrittenAsNumpyDoes) {
-  EXPECT_EQ(io::write_npy_header(io::ArrayType::kF32, {2, 3}, "x").size() % 64, 0u);
-  const std::string header = io::write_npy_header(io::ArrayType::kI64, {5}, "x");
+  EXPECT_EQ(io::write_npy_header(base::DType::kF32, {2, 3}, "x").size() % 64, 0u);
+  const std::string header = io::write_npy_header(base::DType::kI64, {5}, "x");
   EXPECT_EQ(header.substr(10, 62),
             "{'descr': '<i8', 'fortran_order': False, 'shape': (5,), }     ");
   EXPECT_EQ(header.back(), '\n');
-  EXPECT_NE(io::write_npy_header(io::ArrayType::kU8, {}, "x")
+  EXPECT_NE(io::write_npy_header(base::DType::kU8, {}, "x")
                 .find("'|u1', 'fortran_order': False, 'shape': (), }"),
             std::string::npos);
 }
@@ -282,7 +282,7 @@ TEST(NpyHeader, BadPrefixesAreRefused) {
                "a .npy header of 4294967295 bytes");
   for (std::size_t length = 0; length < good.size(); ++length)
     EXPECT_NE(fault(zip_of({{"x.npy", good.substr(0, length)}})), "") << length;
-  EXPECT_FAULT(fault(zip_of({{"x.npy", good + "5"}})), "has 5 bytes, its shape and dtype want 4");
+  EXPECT_FAULT(fault(zip_of({{"x.npy", good + "5"}})), "has 5 bytes, its shape and dtype need 4");
 }
 
 TEST(ZipArchive, HostileDirectoriesAreRefused) {
@@ -291,7 +291,7 @@ TEST(ZipArchive, HostileDirectoriesAreRefused) {
       two{{"x.npy", x}, {"y.npy", x}};
   const auto with = [&](const Tricks& tricks) { return fault(zip_of(two, tricks)); };
   EXPECT_EQ(with({}), "");
-  EXPECT_FAULT(with({.comment = "hello"}), "does not stand at the end of the file");
+  EXPECT_FAULT(with({.comment = "hello"}), "is not at the end of the file");
   EXPECT_FAULT(with({.flags = 1}), "is encrypted");
   EXPECT_FAULT(with({.flags = 1 << 5}), "of a kind unknown");
   EXPECT_FAULT(with({.method = 14}), "method 14");

@@ -49,7 +49,7 @@ TEST(Safetensors, ReadsTensorsInTheOrderOfTheirData) {
       kName);
   ASSERT_EQ(arrays.size(), 2u);
   EXPECT_EQ(arrays[0].name, "a\"b\xc3\xa9\xf0\x9f\x98\x80");
-  EXPECT_EQ(arrays[0].type, io::ArrayType::kU8);
+  EXPECT_EQ(arrays[0].type, base::DType::kU8);
   EXPECT_EQ(arrays[0].data, (Bytes{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}}));
   EXPECT_EQ(arrays[1].name, "fc.weight");
   EXPECT_EQ(arrays[1].section, io::Section::kParameter);
@@ -58,12 +58,12 @@ TEST(Safetensors, ReadsTensorsInTheOrderOfTheirData) {
 }
 
 TEST(Safetensors, EveryTypeScalarsAndEmptyTensors) {
-  const std::pair<const char*, io::ArrayType> types[] = {
-      {"F32", io::ArrayType::kF32},   {"F64", io::ArrayType::kF64}, {"F16", io::ArrayType::kF16},
-      {"BF16", io::ArrayType::kBf16}, {"I64", io::ArrayType::kI64}, {"I32", io::ArrayType::kI32},
-      {"U8", io::ArrayType::kU8}};
+  const std::pair<const char*, base::DType> types[] = {
+      {"F32", base::DType::kF32},   {"F64", base::DType::kF64}, {"F16", base::DType::kF16},
+      {"BF16", base::DType::kBF16}, {"I64", base::DType::kI64}, {"I32", base::DType::kI32},
+      {"U8", base::DType::kU8}};
   for (const auto& [name, type] : types) {
-    const std::size_t size = io::size_of(type);
+    const std::size_t size = base::size_of(type);
     const auto arrays = io::parse_safetensors(
         file_of("{" + entry("x", name, "[]", "[0," + std::to_string(size) + "]") + "," +
                     entry("none", name, "[0,3]",
@@ -166,7 +166,7 @@ TEST(Safetensors, OverlapsHolesAndWrongSizesAreRefused) {
   EXPECT_NE(fault(file_of("{" + x("[4]", "[0,4]") + "}", 5)).find("1 bytes after the last tensor"),
             std::string::npos);
   EXPECT_NE(fault(file_of("{" + x("[3]", "[0,4]") + "}", 4))
-                .find("has 4 bytes, its shape and dtype want 3"),
+                .find("has 4 bytes, its shape and dtype need 3"),
             std::string::npos);
   EXPECT_NE(fault(file_of("{" + x("[4294967296,4294967296]", "[0,0]") + "}", 0)).find("overflows"),
             std::string::npos);
@@ -192,12 +192,11 @@ TEST(Safetensors, ImpossibleHeaderLengthsAreRefused) {
 
 std::vector<io::NamedArray> sample_arrays() {
   std::vector<io::NamedArray> arrays(3);
-  arrays[0] = {
-      "z \"quoted\" \\ \n",   io::Section::kParameter, io::ArrayType::kF32, {2, 3}, "cpu:0",
-      Bytes(24, std::byte{7})};
-  arrays[1] = {"bn.running_mean", io::Section::kBuffer,  io::ArrayType::kBf16, {3},
+  arrays[0] = {"z \"quoted\" \\ \n",   io::Section::kParameter, base::DType::kF32, {2, 3}, "cpu:0",
+               Bytes(24, std::byte{7})};
+  arrays[1] = {"bn.running_mean", io::Section::kBuffer,  base::DType::kBF16, {3},
                "cuda:1",          Bytes(6, std::byte{9})};
-  arrays[2] = {"count", io::Section::kBuffer,  io::ArrayType::kI64, {},
+  arrays[2] = {"count", io::Section::kBuffer,  base::DType::kI64, {},
                "cpu:0", Bytes(8, std::byte{1})};
   return arrays;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "io/base/io_error.h"
 #include "tests/support/test_support.h"
 #include "tools/bench/comm/bench_comm.h"
@@ -53,11 +53,11 @@ TEST(CommStatistics, TimeIsTheSlowestRanksAndBandwidthsAreThoseOfNcclTests) {
   EXPECT_NEAR(bus_factor(CommOp::kBroadcast, 4), 1, 1e-12);
 }
 
-class CommPatternOf : public testing::TestWithParam<backends::DataType> {};
+class CommPatternOf : public testing::TestWithParam<base::DType> {};
 
 TEST_P(CommPatternOf, ABitAStaleRoundAndAnotherRankAreSeen) {
   const CommPattern pattern(GetParam(), 3);
-  const std::size_t count = 300'000, element = backends::size_of(GetParam());
+  const std::size_t count = 300'000, element = base::size_of(GetParam());
   std::vector<std::byte> data(count * element);
   pattern.fill(data.data(), count, 1, 5, true);
   EXPECT_TRUE(pattern.matches(data.data(), 0, count, 1, 5, true));
@@ -74,9 +74,9 @@ TEST_P(CommPatternOf, ABitAStaleRoundAndAnotherRankAreSeen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CommPatternOf,
-                         testing::Values(backends::DataType::kF32, backends::DataType::kF64,
-                                         backends::DataType::kI64, backends::DataType::kU8,
-                                         backends::DataType::kF16, backends::DataType::kBF16));
+                         testing::Values(base::DType::kF32, base::DType::kF64, base::DType::kI64,
+                                         base::DType::kU8, base::DType::kF16, base::DType::kBF16),
+                         [](const auto& type) { return std::string(to_string(type.param)); });
 
 // A communicator whose sums are off by one in one element.
 class Wrong final : public backends::Communicator {
@@ -85,8 +85,7 @@ class Wrong final : public backends::Communicator {
   std::string_view name() const override { return "wrong"; }
   int rank() const override { return inner_->rank(); }
   int world_size() const override { return inner_->world_size(); }
-  void all_reduce(void* data, std::size_t count, backends::DataType type,
-                  backends::ReduceOp op) override {
+  void all_reduce(void* data, std::size_t count, base::DType type, backends::ReduceOp op) override {
     inner_->all_reduce(data, count, type, op);
     static_cast<float*>(data)[0] += 1;
   }
@@ -96,7 +95,7 @@ class Wrong final : public backends::Communicator {
   void all_gather(const void* in, std::size_t bytes, void* out) override {
     inner_->all_gather(in, bytes, out);
   }
-  void reduce_scatter(void* data, std::size_t count, backends::DataType type,
+  void reduce_scatter(void* data, std::size_t count, base::DType type,
                       backends::ReduceOp op) override {
     inner_->reduce_scatter(data, count, type, op);
   }

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "tests/support/test_support.h"
 
 namespace {

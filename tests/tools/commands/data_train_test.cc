@@ -26,6 +26,7 @@ double last_accuracy(const std::string& output) {
 struct Table {
   const char *file, *label;
 };
+void PrintTo(const Table& table, std::ostream* out) { *out << table.file; }  // for the test library
 class PublicTables : public ::testing::TestWithParam<Table> {};
 INSTANTIATE_TEST_SUITE_P(All, PublicTables,
                          ::testing::Values(Table{"iris", ""}, Table{"wine", ""},
@@ -178,9 +179,11 @@ TEST(Augmentation, ListsAreChecked) {
   };
   EXPECT_NE(said({"--augment", "crop,flop"}).find("crop,flop"), std::string::npos);
   EXPECT_NE(said({"--augment", "crop,crop"}).find("at most once"), std::string::npos);
-  EXPECT_NE(said({"--augment", "flip", "--cutout-size", "8"}).find("--augment cutout beside it"),
+  EXPECT_NE(said({"--augment", "flip", "--cutout-size", "8"})
+                .find("--cutout-size requires --augment cutout"),
             std::string::npos);
-  EXPECT_NE(said({"--crop-padding", "2"}).find("needs --augment"), std::string::npos);
+  EXPECT_NE(said({"--crop-padding", "2"}).find("--crop-padding requires --augment crop"),
+            std::string::npos);
 }
 
 #ifdef HAS_PNG

@@ -113,7 +113,7 @@ TEST_F(DevicePrograms, SnapshotsChangeDevices) {
   expect_start(resume("2", "cuda:1", "cuda:1=cuda:1"), resumed);
   expect_start(resume("2", "cuda:1", "cuda:1=cpu"), resumed);  // by way of host memory
   expect_refused(resume("2", "cuda:1", "cuda:1=cuda:0"),
-                 "this rank computes on cuda:1 and fills no other device");
+                 "this rank computes on cuda:1 and can load arrays onto no other device");
   expect_refused(resume("1", "cpu", "cuda:1=cuda:0"),
                  "map-location sends arrays saved on cuda:1 to cuda:0");
   expect_refused(resume("1", "cuda", "cuda:0=cuda:0"), "map-location says nothing about cuda:1");

@@ -14,6 +14,7 @@
 
 #include "backends/flight_recorder.h"
 #include "io/base/io_error.h"
+#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
 #include "tools/flight/flight_report.h"
 
@@ -21,10 +22,10 @@ namespace {
 
 using namespace tools;
 using backends::ControlWord;
-using backends::DataType;
 using backends::FlightRecorder;
 using backends::Operation;
 using backends::ReduceOp;
+using base::DType;
 using test_support::CommandResult;
 using test_support::TemporaryDirectory;
 
@@ -43,7 +44,7 @@ class Rank {
   FlightRecorder::Ticket begin(std::size_t count, int communicator = 0) {
     return recorder_.begin(communicator,
                            backends::reduction_word(Operation::kAllReduce, ++sequence_, count,
-                                                    DataType::kF32, ReduceOp::kSum));
+                                                    DType::kF32, ReduceOp::kSum));
   }
   FlightRecorder& recorder() { return recorder_; }
   void write(const TemporaryDirectory& folder) const {
@@ -150,7 +151,7 @@ TEST(Flight, DamagedFilesAreOneClearLine) {
   damaged("\"sequence\":1,", "\"sequence\":4000000000,", {"comes after collective 4000000000"});
   damaged("\"state\":\"done\"", "\"state\":\"odd\"", {"collective 0", "state"});
   damaged("\"collectives\":[", "\"other\":[", {"lacks \"collectives\""});
-  damaged("gloo", "\xff\xfe", {"no sound JSON"});
+  damaged("gloo", "\xff\xfe", {"invalid JSON"});
   for (std::size_t length = 0; length + 2 < sound.size(); length += 7) {
     test_support::write_text(path, sound.substr(0, length));
     EXPECT_THROW(read_flight_records(folder.path().string()), io::DataError) << length;
@@ -158,20 +159,11 @@ TEST(Flight, DamagedFilesAreOneClearLine) {
   test_support::write_text(path, std::string(std::size_t{17} << 20, '['));
   expect_refused(folder, {"longer than"});
   test_support::write_text(path, std::string(1 << 20, '['));
-  expect_refused(folder, {"no sound JSON"});
+  expect_refused(folder, {"invalid JSON"});
   test_support::write_text(path, sound);
   Rank(1, 3, 1).write(folder);
   expect_refused(folder, {"of a world of 3", "of 2"});
   EXPECT_EQ(inspect(folder / "nowhere").exit_code, 65);
-}
-
-bool within_seconds(int seconds, const std::function<bool()>& condition) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return true;
 }
 
 TEST(Flight, NamesTheKilledRankOfARealRun) {
@@ -214,7 +206,7 @@ TEST(Flight, NamesTheKilledRankOfARealRun) {
     execv(argv[0], argv.data());
     _exit(127);
   }
-  const bool running = within_seconds(30, [&] {
+  const bool running = test_support::eventually([&] {
     std::error_code error;
     const auto size = std::filesystem::file_size(metrics, error);
     return test_support::workers_of(parent).size() == 3 && !error && size > 0;
@@ -223,7 +215,7 @@ TEST(Flight, NamesTheKilledRankOfARealRun) {
   if (running) kill(workers[1], SIGKILL);
   int status = 0;
   const bool ended =
-      within_seconds(30, [&] { return waitpid(parent, &status, WNOHANG) == parent; });
+      test_support::eventually([&] { return waitpid(parent, &status, WNOHANG) == parent; });
   if (!ended) {
     kill(parent, SIGKILL);
     waitpid(parent, &status, 0);

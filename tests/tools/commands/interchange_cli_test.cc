@@ -312,7 +312,7 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   expect(verify({"--atol", "0.001", "--rtol", "0.001", ckpt, folder_ / "half.ckpt"}), 0, "");
   EXPECT_EQ(verify({ckpt, folder_ / "half.ckpt"}).exit_code, 1);
   run({"export", ckpt, "-o", folder_ / "brain.safetensors", "--bf16"});
-  EXPECT_EQ(io::load_arrays(folder_ / "brain.safetensors").front().type, io::ArrayType::kBf16);
+  EXPECT_EQ(io::load_arrays(folder_ / "brain.safetensors").front().type, base::DType::kBF16);
   // A data set gives the checkpoint what eval needs.
   run({"import", folder_ / "m.npz", "-o", folder_ / "e.ckpt", "--model", "convnet", "--dataset",
        "synthetic", "--synthetic-size", "40"});
@@ -324,7 +324,8 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   io::save_arrays(wrapped, folder_ / "w.safetensors");
   const CommandResult stripped = run({"import", folder_ / "w.safetensors", "-o", folder_ / "w.ckpt",
                                       "--model", "convnet", "--strip-prefix", "net."});
-  EXPECT_NE(stripped.err.find("took module. and _orig_mod. off 16 of 16 names"), std::string::npos)
+  EXPECT_NE(stripped.err.find("removed the prefixes module. and _orig_mod. from 16 of 16 names"),
+            std::string::npos)
       << stripped.err;
   expect(verify({ckpt, folder_ / "w.ckpt"}), 0, "");
 }

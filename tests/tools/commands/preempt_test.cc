@@ -3,6 +3,8 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -10,6 +12,7 @@
 #include <thread>
 
 #include "io/checkpoint/checkpoint.h"
+#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -35,20 +38,26 @@ std::vector<std::string> training(const std::string& folder, const std::string& 
 CommandResult interrupted(const std::string& folder, const std::vector<std::string>& more,
                           int signal, bool parent_only,
                           const std::map<std::string, std::string>& environment = {}) {
+  const TemporaryDirectory own;
+  const std::string metrics = own / "metrics";
   CommandResult result;
+  std::atomic<bool> ended{false};
   std::thread runner([&] {
-    std::vector<std::string> options{"--spawn", "2"};
+    std::vector<std::string> options{"--spawn", "2", "--log-every", "2", "--metrics", metrics};
     options.insert(options.end(), more.begin(), more.end());
     result = run_command(training(folder, "100000000", options), environment, 40'000);
+    ended = true;
   });
+  const auto steps = [&] {
+    return fs::exists(metrics) ? std::ranges::count(test_support::read_text(metrics), '\n') : 0;
+  };
   pid_t parent = 0;
   std::vector<int> workers;
-  for (int i = 0; i < 200 && workers.size() != 2; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(test_support::eventually([&] {
     for (const pid_t pid : test_support::workers_of(getpid()))
       workers = test_support::workers_of(parent = pid);
-  }
-  std::this_thread::sleep_for(std::chrono::milliseconds(1000));  // joined, and some steps done
+    return ended || (workers.size() == 2 && steps() > 5);
+  }));
   if (workers.size() == 2) kill(parent_only ? parent : workers.back(), signal);
   runner.join();
   EXPECT_EQ(workers.size(), 2u) << result.err;
@@ -109,7 +118,7 @@ TEST_F(Requeue, TellsSlurmOnce) {
   const CommandResult stopped =
       interrupted(folder_ / "run", {"--requeue"}, SIGUSR1, true, slurm(0));
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
-  EXPECT_NE(stopped.err.find("job 4711 is back in the queue"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("job 4711 was requeued"), std::string::npos) << stopped.err;
   EXPECT_EQ(test_support::read_text(folder_ / "told"), "requeue 4711\n");
 }
 

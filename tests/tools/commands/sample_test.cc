@@ -11,26 +11,26 @@
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
 #include "tools/report/exit_codes.h"
-#include "tools/session/token_choice.h"
+#include "tools/session/token_sampling.h"
 
 namespace {
 
 using test_support::CommandResult;
-using tools::choose_token;
+using tools::sample_token;
 
-TEST(TokenChoice, TemperatureZeroTakesTheFirstOfTheLargest) {
+TEST(SamplingOptions, TemperatureZeroTakesTheFirstOfTheLargest) {
   const double logits[] = {0, 3, -1, 3};
   for (std::uint64_t place = 0; place < 20; ++place)
-    EXPECT_EQ(choose_token(logits, {.temperature = 0, .seed = place}, place), 1);
+    EXPECT_EQ(sample_token(logits, {.temperature = 0, .seed = place}, place), 1);
 }
 
-TEST(TokenChoice, ChancesAreThoseOfTheSoftmax) {
+TEST(SamplingOptions, ChancesAreThoseOfTheSoftmax) {
   const double logits[] = {0, 1, 2, -std::log(4.0)};
   const auto counts = [&](double temperature, std::int64_t top_k) {
     std::vector<int> count(4);
     for (std::uint64_t place = 0; place < 40'000; ++place)
       ++count[static_cast<std::size_t>(
-          choose_token(logits, {.temperature = temperature, .top_k = top_k, .seed = 5}, place))];
+          sample_token(logits, {.temperature = temperature, .top_k = top_k, .seed = 5}, place))];
     return count;
   };
   for (const double temperature : {0.5, 1.0, 2.0})
@@ -49,22 +49,22 @@ TEST(TokenChoice, ChancesAreThoseOfTheSoftmax) {
     }
 }
 
-TEST(TokenChoice, TopKKeepsEqualsAndTopOneIsTheLargest) {
+TEST(SamplingOptions, TopKKeepsEqualsAndTopOneIsTheLargest) {
   const double logits[] = {1, 5, 1, 1};
   std::vector<int> count(4);
   for (std::uint64_t place = 0; place < 2000; ++place) {
-    EXPECT_EQ(choose_token(logits, {.temperature = 9, .top_k = 1}, place), 1);
-    ++count[static_cast<std::size_t>(choose_token(logits, {.temperature = 9, .top_k = 2}, place))];
+    EXPECT_EQ(sample_token(logits, {.temperature = 9, .top_k = 1}, place), 1);
+    ++count[static_cast<std::size_t>(sample_token(logits, {.temperature = 9, .top_k = 2}, place))];
   }
   for (const int c : count) EXPECT_GT(c, 0);
 }
 
-TEST(TokenChoice, SeedAndPlaceDecide) {
+TEST(SamplingOptions, SeedAndPlaceDecide) {
   const std::vector<double> logits(50, 0.0);
   const auto draw = [&](std::uint64_t seed) {
     std::vector<std::int32_t> tokens;
     for (std::uint64_t place = 0; place < 30; ++place)
-      tokens.push_back(choose_token(logits, {.seed = seed}, place));
+      tokens.push_back(sample_token(logits, {.seed = seed}, place));
     return tokens;
   };
   EXPECT_EQ(draw(1), draw(1));
@@ -73,10 +73,10 @@ TEST(TokenChoice, SeedAndPlaceDecide) {
   EXPECT_GT(std::set<std::int32_t>(tokens.begin(), tokens.end()).size(), 10u);
 }
 
-TEST(TokenChoice, WhatIsNoNumberIsRefused) {
+TEST(SamplingOptions, WhatIsNoNumberIsRefused) {
   const double nan[] = {0, std::nan("")}, infinite[] = {0, std::numeric_limits<double>::infinity()};
-  EXPECT_THROW(choose_token(nan, {}, 0), io::DataError);
-  EXPECT_THROW(choose_token(infinite, {.temperature = 0}, 0), io::DataError);
+  EXPECT_THROW(sample_token(nan, {}, 0), io::DataError);
+  EXPECT_THROW(sample_token(infinite, {.temperature = 0}, 0), io::DataError);
 }
 
 TEST(TokenIds, KnownBytesAndUnknownCharacters) {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -49,8 +50,7 @@ TEST(SaveAsync, AFailedWriteEndsTheRunOnAllRanks) {
   const TemporaryDirectory folder;
   const std::string run = folder / "run";
   std::thread taker([&] {
-    for (int i = 0; i < 100 && !fs::exists(run + "/latest"); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_TRUE(test_support::eventually([&] { return fs::exists(run + "/latest"); }));
     fs::rename(run, folder / "away");
     std::ofstream(run) << "a file where the folder was";
   });

@@ -45,10 +45,9 @@ Running::~Running() {
   waitpid(pid_, nullptr, 0);
 }
 
-int Running::wait(int timeout_ms) {
+int Running::wait(std::chrono::milliseconds patience) {
   int status = 0;
-  const bool ended =
-      eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, timeout_ms);
+  const bool ended = eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, patience);
   if (!ended) {
     kill(-pid_, SIGKILL);
     waitpid(pid_, &status, 0);
@@ -79,15 +78,6 @@ std::size_t sleepers(const std::string& mark) {
   for (const pid_t pid : processes_with("sleep"))
     count += test_support::command_line_of(pid) == std::string("sleep") + '\0' + mark + '\0';
   return count;
-}
-
-bool eventually(const std::function<bool()>& condition, int timeout_ms) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
 }
 
 std::string last_line(const std::string& text) {

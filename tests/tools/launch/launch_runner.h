@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
 
 namespace test_support {
@@ -31,8 +32,8 @@ class Running {
   pid_t pid() const { return pid_; }
   std::string out() const { return read_text(folder_ / "out"); }
   std::string err() const { return read_text(folder_ / "err"); }
-  int wait(int timeout_ms =
-               60'000);  // 128 + N for signal N; 124 when it had to be killed at the deadline
+  // 128 + N for signal N; 124 when it had to be killed at the deadline, scaled as in deadline.h.
+  int wait(std::chrono::milliseconds patience = std::chrono::seconds(60));
 
  private:
   TemporaryDirectory folder_;
@@ -44,8 +45,6 @@ std::vector<pid_t> processes_with(const std::string& mark);
 // A number for sleep(1), long and not used by anybody else: finds the sleepers of one test.
 std::string unique_sleep();
 std::size_t sleepers(const std::string& mark);  // how many processes `sleep MARK` there are
-// True as soon as `condition` holds, looked at every few milliseconds; false after `timeout_ms`.
-bool eventually(const std::function<bool()>& condition, int timeout_ms = 10'000);
 std::string last_line(const std::string& text);
 
 }  // namespace test_support

@@ -148,7 +148,7 @@ TEST(Output, AReaderThatWentAwayDoesNotStopTheWorkers) {
        test_support::engine_binary()});
   EXPECT_CONTAINS(r.out, "line 1\n");
   EXPECT_TRUE(fs::exists(folder / "done")) << r.err;
-  EXPECT_CONTAINS(r.err, "the workers go on unseen");
+  EXPECT_CONTAINS(r.err, "output of the workers is no longer shown");
 }
 
 TEST(Failure, TheFirstIsNamedLastAndGivesTheCode) {
@@ -183,7 +183,7 @@ TEST(Failure, ARankThatMissesAnotherIsNotTheCause) {
   const CommandResult alone = launch_shell(2, "[ $RANK = 0 ] && exit 69; sleep 50");
   EXPECT_EQ(alone.exit_code, 69) << alone.err;
   EXPECT_CONTAINS(last_line(alone.err), "rank 0 on ");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(6));
+  EXPECT_FALSE(test_support::is_past(start, std::chrono::seconds(6)));
 }
 
 TEST(Failure, SurvivorsThatIgnoreTermAreKilled) {
@@ -194,8 +194,8 @@ TEST(Failure, SurvivorsThatIgnoreTermAreKilled) {
              "; done");
   EXPECT_EQ(r.exit_code, 3) << r.err;
   EXPECT_GT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(9));
-  EXPECT_TRUE(test_support::processes_with(mark).empty());
+  EXPECT_FALSE(test_support::is_past(start, std::chrono::seconds(9)));
+  EXPECT_TRUE(test_support::eventually([&] { return test_support::processes_with(mark).empty(); }));
 }
 
 TEST(Restart, CountsAndStops) {

@@ -292,12 +292,12 @@ TEST_F(LaunchOverSsh, SignalsAndDeathReachTheOtherHosts) {
   EXPECT_EQ(told.wait(), 143) << told.err();
   for (const char* rank : {":0: got it", ":1: got it", ":2: got it", ":3: got it"})
     EXPECT_CONTAINS(told.out(), rank);
-  EXPECT_TRUE(eventually([&] { return processes_with(mark).empty(); }, 2000));
+  EXPECT_TRUE(eventually([&] { return processes_with(mark).empty(); }));
   Running killed(words, environment_);
   ASSERT_TRUE(eventually(running)) << killed.err();
   kill(killed.pid(), SIGKILL);
   EXPECT_EQ(killed.wait(), 137);
-  EXPECT_TRUE(eventually([&] { return processes_with(mark).empty(); }, 2000));
+  EXPECT_TRUE(eventually([&] { return processes_with(mark).empty(); }));
 }
 
 }  // namespace

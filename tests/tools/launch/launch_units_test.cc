@@ -266,8 +266,8 @@ TEST(Failure, Words) {
   f.last_line.clear();
   f.log = "/l/stderr";
   EXPECT_EQ(failure_line(f),
-            "rank 3 on n7 (pid 42) failed first: killed by signal 9 (Killed); it said nothing on "
-            "stderr; log: /l/stderr");
+            "rank 3 on n7 (pid 42) failed first: killed by signal 9 (Killed); no output on stderr; "
+            "log: /l/stderr");
 }
 
 TEST(Failure, SomeCannotBeMendedByARestart) {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <map>
 
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "io/base/io_error.h"
 #include "tests/support/test_support.h"
 #include "tools/workers/worker_threads.h"
@@ -81,7 +81,7 @@ TEST(DeviceChoice, MoreRanksThanDevicesIsAnErrorOnEachOfThem) {
           refusal(request, 2),
           "--device " + std::string(device) +
               ": 3 ranks are on this host, but 2 CUDA devices are visible to this process; start "
-              "fewer ranks, let the scheduler show each its own, or give --device cpu");
+              "fewer ranks, have the scheduler assign each its own, or give --device cpu");
       EXPECT_NE(refusal(request, 1).find("3 ranks are on this host, but 1 CUDA device is visible"),
                 std::string::npos);
       EXPECT_EQ(chosen(request, 2, {{"ENGINE_ALLOW_SHARED_GPU", "1"}}),
@@ -210,8 +210,7 @@ constexpr Remap kRemaps[] = {
      "computes on cuda:1"},
     {"cuda:3=cuda:0", "cuda:3", "cuda:1", 2,
      "map-location sends arrays saved on cuda:3 to cuda:0, but this rank computes on cuda:1 and "
-     "fills no other device (auto: "
-     "its own)"},
+     "can load arrays onto no other device (auto: its own)"},
     {"cuda:0=cuda:1", "cuda:2", "cuda:1", 2,
      "map-location says nothing about cuda:2, where an array was saved"},
     {"cuda", "cpu:0", "cpu:0", 0,
@@ -219,9 +218,8 @@ constexpr Remap kRemaps[] = {
      "is visible, and this rank "
      "computes on cpu:0"},
     {"cuda", "cpu:0", "cpu:0", 1,
-     "map-location sends arrays saved on cpu:0 to cuda:0, but this rank computes on cpu:0 and "
-     "fills no other device (auto: its "
-     "own)"},
+     "map-location sends arrays saved on cpu:0 to cuda:0, but this rank computes on cpu:0 and can "
+     "load arrays onto no other device (auto: its own)"},
 };
 
 TEST(PlaceArray, RemapsAndRefusals) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "io/base/io_error.h"
+#include "io/base/nearest.h"
 #include "tests/support/test_support.h"
 #include "tools/options/run_config.h"
 
@@ -70,7 +71,7 @@ TEST(OptionTable, NearestNameForgivesTypingErrorsOnly) {
 
 TEST_F(ConfigFiles, KeysAtTheTopAndInTablesOfTheirGroup) {
   const ConfigValues values = read(
-      "model = 'mlp'\nbatch_size = 64\n[optimiser]\nlr = 0.1\nlr-step-epochs = [3, 5]\nnesterov = "
+      "model = 'mlp'\nbatch_size = 64\n[optimizer]\nlr = 0.1\nlr-step-epochs = [3, 5]\nnesterov = "
       "true\nmomentum = 1\n"
       "[state]\nsave-every = 500\n[compute]\ngpu-devices = [0, 2]\n");
   EXPECT_EQ(values.at("model").value, "mlp");
@@ -83,6 +84,10 @@ TEST_F(ConfigFiles, KeysAtTheTopAndInTablesOfTheirGroup) {
   EXPECT_EQ(values.at("save-every").value, "500");
   EXPECT_EQ(values.at("gpu-devices").value, "0,2");
   EXPECT_EQ(read("gpu-devices = 3\n").at("gpu-devices").value, "3");
+}
+
+TEST_F(ConfigFiles, TheEarlierNameOfTheOptimizerSectionIsAccepted) {
+  EXPECT_EQ(read("[optimiser]\nlr = 0.1\n").at("lr").value, "0.1");
 }
 
 TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
@@ -107,16 +112,16 @@ TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
             (folder_ / "run.toml") + ":1: 'lr' is a date or time; expected a number");
   EXPECT_EQ(fault("[sync]\nlr = 1\n"),
             (folder_ / "run.toml") +
-                ":2: 'lr' belongs in [optimiser] or at the top level, not in [sync]");
+                ":2: 'lr' belongs in [optimizer] or at the top level, not in [sync]");
   EXPECT_EQ(fault("sync-every = 1\nsync_every = 2\n").find(folder_ / "run.toml:"), 0u);
-  EXPECT_NE(fault("lr = 1\n[optimiser]\nlr = 2\n").find("'lr' is given twice, first at "),
+  EXPECT_NE(fault("lr = 1\n[optimizer]\nlr = 2\n").find("'lr' is given twice, first at "),
             std::string::npos);
   EXPECT_NE(fault("lr = = 1\n").find("run.toml:1: not TOML: "), std::string::npos);
   EXPECT_NE(fault("lr = 1\nlr = 2\n").find("run.toml:2: not TOML: "), std::string::npos);
   EXPECT_NE(fault(std::string("lr = 1\n\0\xff\n", 9)).find("run.toml:2: not TOML: "),
             std::string::npos);
   EXPECT_NE(fault(std::string(2 << 20, '#')).find("larger than 1 MiB"), std::string::npos);
-  EXPECT_NE(fault("[optimiser.lr]\nx = 1\n").find("'lr' is a table"), std::string::npos);
+  EXPECT_NE(fault("[optimizer.lr]\nx = 1\n").find("'lr' is a table"), std::string::npos);
   EXPECT_NE(fault("[[optimiser]]\nlr = 1\n").find("unknown key 'optimiser'"), std::string::npos);
 }
 

@@ -37,8 +37,8 @@ TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
   EXPECT_EQ(config.batch_size_per_device, 0);
   EXPECT_EQ(config.sync, "grad");
   EXPECT_EQ(config.lr, 0.05);
-  EXPECT_EQ(config.momentum, 0.9);
-  EXPECT_EQ(config.weight_decay, 0);
+  EXPECT_EQ(config.optimizer_settings.at("momentum"), 0.9);
+  EXPECT_EQ(config.optimizer_settings.at("weight-decay"), 0);
   EXPECT_TRUE(config.shuffle);
   EXPECT_FALSE(config.rank || config.world_size || config.local_rank);
   EXPECT_EQ(config.rdzv_timeout_s, 300);
@@ -53,9 +53,9 @@ TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
 TEST(RunConfig, AdamwHasItsOwnDefaults) {
   const tools::RunConfig config = tools::resolve_run_config(flags({{"optimizer", "adamw"}}));
   EXPECT_EQ(config.lr, 0.001);
-  EXPECT_EQ(config.weight_decay, 0.01);
-  EXPECT_EQ(config.momentum, 0);
-  EXPECT_EQ(config.adam_beta2, 0.999);
+  EXPECT_EQ(config.optimizer_settings.at("weight-decay"), 0.01);
+  EXPECT_FALSE(config.optimizer_settings.contains("momentum"));
+  EXPECT_EQ(config.optimizer_settings.at("adam-beta2"), 0.999);
 }
 
 TEST(RunConfig, ValuesOfEveryType) {
@@ -104,6 +104,25 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
   EXPECT_NE(fault({{"model", {"mlp", "--model"}}}).find("no data set: give --dataset"),
             std::string::npos);
   EXPECT_EQ(fault(flags({{"colour", "red"}})), "unknown option 'colour' (from --colour)");
+}
+
+TEST(RunConfig, EveryChoiceSuggestsTheNearestAndListsAll) {
+  for (const tools::OptionSpec& option : tools::train_options()) {
+    if (option.type != tools::OptionSpec::Type::kChoice) continue;
+    const std::string first = tools::split_text(option.metavar, '|').front();
+    EXPECT_NE(fault(flags({{option.name, first + "x"}})).find("; did you mean '" + first + "'?"),
+              std::string::npos)
+        << option.name;
+    // What is near to nothing gets no suggestion, only the list.
+    const std::string far = fault(flags({{option.name, "zzzzzz"}}));
+    EXPECT_NE(far.find(first), std::string::npos) << option.name;
+    EXPECT_EQ(far.find("did you mean"), std::string::npos) << option.name;
+  }
+  EXPECT_NE(fault(flags({{"dataset", "tiny"}})).find("; did you mean 'tinyshakespeare'?"),
+            std::string::npos);
+  EXPECT_NE(fault(flags({{"augment", "crop,flop"}})).find("; did you mean 'flip'?"),
+            std::string::npos);
+  EXPECT_EQ(fault(flags({{"augment", "crop,crop"}})).find("did you mean"), std::string::npos);
 }
 
 TEST(RunConfig, RefusesWhatThisVersionCannotDo) {
@@ -193,6 +212,7 @@ TEST(RunConfig, RefusesContradictions) {
       flags({{"sync", "params"}, {"compress", "topk"}}),
       flags({{"compress", "bf16"}, {"topk-ratio", "0.5"}}),
       flags({{"average-state", "all"}}),
+      flags({{"sync", "params"}, {"average-state", "momentum"}, {"momentum", "0"}}),
       flags({{"sync-island", "host"}}),
       flags({{"sync", "post-local"}, {"sync-every", "8"}}),
       flags({{"sync", "params"}, {"sync-schedule", "0:4"}, {"sync-every", "8"}}),
@@ -220,9 +240,44 @@ TEST(RunConfig, RefusesContradictions) {
             "--batch-size-per-device) "
             "exclude each other; give only one");
   EXPECT_EQ(fault(contradictions[2]),
-            "--sync-every is '8' (from --sync-every) and needs --sync "
-            "params|post-local|slowmo|diloco, but --sync is 'grad' "
-            "(from default)");
+            "--sync-every requires --sync params|post-local|slowmo|diloco; --sync is 'grad' (from "
+            "default)");
+}
+
+TEST(RunConfig, AnOptionThatNeedsAnotherIsJudgedByWhetherItIsGivenNotByItsValue) {
+  for (const char* padding : {"4", "5"})  // 4 is the default
+    EXPECT_EQ(fault(flags({{"augment", "flip"}, {"crop-padding", padding}})),
+              "--crop-padding requires --augment crop; --augment is 'flip' (from --augment)");
+  EXPECT_EQ(fault(flags({{"cutout-size", "16"}})), "--cutout-size requires --augment cutout");
+  EXPECT_EQ(fault(flags({{"keep-last", "3"}})), "--keep-last requires --save-dir");
+  EXPECT_EQ(fault(flags({{"compress", "bf16"}, {"topk-ratio", "0.01"}})),
+            "--topk-ratio requires --compress topk; --compress is 'bf16' (from --compress)");
+  ConfigValues values = flags({});
+  values["momentum"] = {"0.9", "ENGINE_MOMENTUM"};
+  values["optimizer"] = {"adamw", "run.toml:2"};
+  EXPECT_EQ(fault(values),
+            "--momentum (from ENGINE_MOMENTUM) requires --optimizer sgd; --optimizer is 'adamw' "
+            "(from run.toml:2)");
+  EXPECT_EQ(fault(flags({{"resume", "auto"}})),
+            "--resume auto requires --save-dir: that is where auto looks");
+  EXPECT_EQ(fault(flags({{"lr-schedule", "step"}})),
+            "--lr-schedule step requires --lr-step-epochs (30,60)");
+
+  const tools::RunConfig cropped =
+      tools::resolve_run_config(flags({{"augment", "flip,crop"}, {"crop-padding", "4"}}));
+  EXPECT_EQ(cropped.crop_padding, 4);
+  // Unset where it plays no part, also in what a checkpoint keeps.
+  const tools::RunConfig flipped = tools::resolve_run_config(flags({{"augment", "flip"}}));
+  EXPECT_EQ(flipped.origin.at("crop-padding").source, "not used");
+  EXPECT_EQ(flipped.crop_padding, 4);
+}
+
+TEST(RunConfig, WhatIsSwitchedOffNeedsNothing) {
+  for (const ConfigValues& values :
+       {flags({{"pin-memory", "false"}, {"non-blocking", "false"}}),
+        flags({{"outer-nesterov", "false"}}), flags({{"sync", "params"}, {"compress", "none"}}),
+        flags({{"optimizer", "adamw"}, {"nesterov", "false"}}), flags({{"save-async", "false"}})})
+    EXPECT_NO_THROW(tools::resolve_run_config(values));
 }
 
 TEST(RunConfig, Devices) {
@@ -246,10 +301,9 @@ TEST(RunConfig, Devices) {
     EXPECT_EQ(tools::resolve_run_config(flags({{"device", device}})).device, device);
   for (const char* list : {"0 0", "0,1,1", "0-2,1", "-1", "0-", "2-1", "x", ",", "0,,1", "0,",
                            "0 none", "1024", "0.5", " "})
-    EXPECT_NE(
-        fault(flags({{"gpu-devices", list}}))
-            .find("expected numbers of devices, each once, as '0 1', '0,1' or '0-3', or none"),
-        std::string::npos)
+    EXPECT_NE(fault(flags({{"gpu-devices", list}}))
+                  .find("expected distinct device numbers, as '0 1', '0,1' or '0-3', or none"),
+              std::string::npos)
         << list;
   for (const char* device :
        {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:01", "cuda:0,1", "cpu:0", "CUDA"})
@@ -303,7 +357,7 @@ TEST(RunConfig, Precision) {
                   .find("expected dynamic, or a number above 0"),
               std::string::npos)
         << s;
-  EXPECT_NE(fault(flags({{"loss-scale", "128"}})).find("needs --amp bf16|O1|O2"),
+  EXPECT_NE(fault(flags({{"loss-scale", "128"}})).find("requires --amp bf16|O1|O2"),
             std::string::npos);
   EXPECT_NE(fault(flags({{"amp", "fp16"}})).find("expected one of off, tf32, bf16, O1, O2"),
             std::string::npos);
@@ -348,8 +402,7 @@ TEST(RunConfig, SchedulesOfAveraging) {
                 .find("--sync-every is '0' (from --sync-every); expected"),
             0u);
   EXPECT_EQ(fault(flags({{"sync", "post-local"}})),
-            "--sync is 'post-local' (from --sync); expected --sync-warmup W above 0 beside it, or "
-            "a --sync-schedule that begins "
+            "--sync post-local requires --sync-warmup W above 0, or a --sync-schedule that begins "
             "after step 0");
 }
 
@@ -378,7 +431,7 @@ TEST(RunConfig, TheStrongerSourceSettlesAContradiction) {
   values["batch-size-per-device"] = {"8", "ENGINE_BATCH_SIZE_PER_DEVICE"};
   const tools::RunConfig config = tools::resolve_run_config(values);
   EXPECT_EQ(config.steps, 100);
-  EXPECT_EQ(config.momentum, 0);
+  EXPECT_FALSE(config.optimizer_settings.contains("momentum"));
   EXPECT_EQ(config.batch_size, 0);
   EXPECT_EQ(config.batch_size_per_device, 8);
 }

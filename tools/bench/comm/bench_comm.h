@@ -1,4 +1,4 @@
-// `engine bench comm`: what is measured and what comes out.
+// `engine bench comm`: options, measurement and results.
 //
 // Definitions. Each rank times its own call, from the moment it leaves a barrier; the time of an
 // iteration is the longest among the ranks. `bytes` and both bandwidths are those of nccl-tests
@@ -36,13 +36,13 @@ double bus_factor(CommOp op, int ranks);
 struct CommBench {
   std::vector<CommOp> ops;
   std::vector<std::int64_t> sizes;  // bytes, ascending
-  backends::DataType type = backends::DataType::kF32;
+  base::DType type = base::DType::kF32;
   std::vector<std::string>
       backends;  // of CommunicatorRequest; measured in turn, in blocks of iterations
   int iterations = 20, warmup = 5;
   double seconds = 2;  // measuring time for one size on one backend; fewer iterations where they
                        // would take longer
-  bool check_all = false;  // compare every byte of every result, not samples of it
+  bool check_all = false;  // check every byte of every result, not samples of it
 };
 
 struct CommRow {

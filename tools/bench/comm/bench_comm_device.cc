@@ -30,7 +30,7 @@ std::unique_ptr<backends::DeviceCommunicator> make_device_lane(backends::Group& 
                                                                std::string& why) {
   const std::string missing = engine::cuda::missing();
   std::int64_t lacking = missing.empty() ? -1 : group.rank();
-  control.all_reduce(&lacking, 1, backends::DataType::kI64, backends::ReduceOp::kMax);
+  control.all_reduce(&lacking, 1, base::DType::kI64, backends::ReduceOp::kMax);
   if (lacking >= 0) {
     why = missing.empty() ? "rank " + std::to_string(lacking) + " has no CUDA device" : missing;
     return nullptr;

@@ -8,7 +8,7 @@
 
 #include "backends/device_communicator.h"
 #include "backends/group.h"
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 
 namespace tools {
 

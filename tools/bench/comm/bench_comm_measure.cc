@@ -38,7 +38,7 @@ class Job {
   Job(CommOp op, std::int64_t bytes, const CommBench& bench, int rank, int ranks, bool on_device)
       : op_(op),
         type_(bench.type),
-        element_(backends::size_of(bench.type)),
+        element_(base::size_of(bench.type)),
         rank_(rank),
         ranks_(ranks),
         all_(bench.check_all),
@@ -153,7 +153,7 @@ class Job {
   }
 
   const CommOp op_;
-  const backends::DataType type_;
+  const base::DType type_;
   const std::size_t element_;
   const int rank_, ranks_;
   const bool all_;
@@ -288,10 +288,10 @@ std::vector<CommRow> measure_collectives(const CommBench& bench, backends::Group
       run_lanes(job, lanes, iterations, round);
       CommRow row;
       row.op = to_string(op);
-      row.dtype = op == CommOp::kBarrier ? "-" : std::string(backends::to_string(bench.type));
+      row.dtype = op == CommOp::kBarrier ? "-" : std::string(base::to_string(bench.type));
       row.ranks = group.world_size();
       row.count = static_cast<std::int64_t>(job.count());
-      row.bytes = row.count * static_cast<std::int64_t>(backends::size_of(bench.type));
+      row.bytes = row.count * static_cast<std::int64_t>(base::size_of(bench.type));
       for (Lane& lane : lanes) {
         rows.push_back(finish(lane, op, row, *control));
         lane.times.clear();

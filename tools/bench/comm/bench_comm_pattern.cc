@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/half_float.h"
+#include "io/base/half.h"
 
 namespace tools {
 namespace {
 
-using backends::DataType;
+using base::DType;
 
 constexpr std::size_t kPeriods = 64;        // of a table
 constexpr std::size_t kSampleBytes = 4096;  // compared at each place
@@ -26,26 +26,28 @@ void put(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
-void put_value(std::byte* at, DataType type, int value) {
+void put_value(std::byte* at, DType type, int value) {
   switch (type) {
-    case DataType::kF32:
+    case DType::kF32:
       return put(at, static_cast<float>(value));
-    case DataType::kF64:
+    case DType::kF64:
       return put(at, static_cast<double>(value));
-    case DataType::kI64:
+    case DType::kI64:
       return put(at, static_cast<std::int64_t>(value));
-    case DataType::kU8:
+    case DType::kU8:
       return put(at, static_cast<std::uint8_t>(value));
-    case DataType::kF16:
-      return put(at, backends::to_float16(static_cast<float>(value)));
-    case DataType::kBF16:
-      return put(at, backends::to_bfloat16(static_cast<float>(value)));
+    case DType::kF16:
+      return put(at, base::from_float<base::f16>(static_cast<float>(value)));
+    case DType::kBF16:
+      return put(at, base::from_float<base::bf16>(static_cast<float>(value)));
+    case DType::kI32:
+      break;  // never asked for: no collective has it
   }
 }
 
 template <class ValueAt>
-std::vector<std::byte> make_table(DataType type, ValueAt value_at) {
-  const std::size_t element = backends::size_of(type);
+std::vector<std::byte> make_table(DType type, ValueAt value_at) {
+  const std::size_t element = base::size_of(type);
   std::vector<std::byte> table(CommPattern::kPeriod * kPeriods * element);
   for (std::size_t i = 0; i < CommPattern::kPeriod * kPeriods; ++i)
     put_value(&table[i * element], type, value_at(i % CommPattern::kPeriod));
@@ -60,8 +62,8 @@ std::size_t place(std::size_t index, std::size_t round) {
 
 }  // namespace
 
-CommPattern::CommPattern(DataType type, int ranks)
-    : element_(backends::size_of(type)),
+CommPattern::CommPattern(DType type, int ranks)
+    : element_(base::size_of(type)),
       zeros_(make_table(type, [](std::size_t) { return 0; })),
       sum_(make_table(type, [ranks](std::size_t i) {
         int sum = 0;

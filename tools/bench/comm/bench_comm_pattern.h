@@ -19,7 +19,7 @@ class CommPattern {
   static constexpr int kSummands =
       25;  // further ranks bring zeros into reductions: bfloat16 counts exactly to 256 only
 
-  CommPattern(backends::DataType type, int ranks);
+  CommPattern(base::DType type, int ranks);
 
   // `count` elements of rank `rank` in round `round`, from element `first` on. `reduced`: as
   // brought into a reduction.

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "io/base/io_error.h"
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/flight/json_file.h"
 #include "tools/report/exit_codes.h"
@@ -148,29 +148,32 @@ std::string to_csv(const CommReport& report) {
   return csv_text(lines);
 }
 
-std::string rows_to_json(const std::vector<CommRow>& rows) {
-  std::string text = "[";
+void add_rows(base::JsonWriter& json, const std::vector<CommRow>& rows) {
+  json.begin_array();
   for (const CommRow& r : rows) {
-    text += (text.size() > 1 ? ",\n" : "\n");
-    text += "{\"op\":" + io::json_string(r.op) + ",\"backend\":" + io::json_string(r.backend) +
-            ",\"ranks\":" + std::to_string(r.ranks) + ",\"bytes\":" + std::to_string(r.bytes) +
-            ",\"count\":" + std::to_string(r.count) + ",\"dtype\":" + io::json_string(r.dtype) +
-            ",\"iters\":" + std::to_string(r.iterations) +
-            ",\"min_us\":" + io::shortest_text(r.min_us) +
-            ",\"p50_us\":" + io::shortest_text(r.p50_us) +
-            ",\"p99_us\":" + io::shortest_text(r.p99_us) +
-            ",\"algbw_gb_s\":" + io::shortest_text(r.algbw) +
-            ",\"busbw_gb_s\":" + io::shortest_text(r.busbw) +
-            ",\"wrong\":" + std::to_string(r.wrong) + "}";
+    json.new_line().begin_object().member("op", r.op).member("backend", r.backend);
+    json.member("ranks", r.ranks).member("bytes", r.bytes).member("count", r.count);
+    json.member("dtype", r.dtype).member("iters", r.iterations).member("min_us", r.min_us);
+    json.member("p50_us", r.p50_us).member("p99_us", r.p99_us).member("algbw_gb_s", r.algbw);
+    json.member("busbw_gb_s", r.busbw).member("wrong", r.wrong).end_object();
   }
-  return text + "\n]";
+  json.new_line().end_array();
+}
+
+std::string rows_to_json(const std::vector<CommRow>& rows) {
+  base::JsonWriter json;
+  add_rows(json, rows);
+  return json.text();
 }
 
 std::string to_json(const CommReport& r) {
-  return "{\"schema\":1,\"command\":\"bench comm\"," + heading_json(r.heading) +
-         ",\"iters_asked\":" + std::to_string(r.iterations_asked) +
-         ",\"check\":" + (r.check_all ? "\"all\"" : "\"samples\"") +
-         ",\"rows\":" + rows_to_json(r.rows) + "}\n";
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("command", "bench comm");
+  add_heading(json, r.heading);
+  json.member("iters_asked", r.iterations_asked);
+  json.member("check", r.check_all ? "all" : "samples").key("rows");
+  add_rows(json, r.rows);
+  return json.end_object().text() + "\n";
 }
 
 namespace {
@@ -204,7 +207,7 @@ std::vector<CommRow> rows_of(const Json& list, const std::string& where) {
 std::vector<CommRow> read_comm_rows(const std::string& path) {
   const Json report = read_json_file(path, kLargestBaseline);
   if (text_member(report, "command", path) != "bench comm")
-    throw io::DataError(path + ": is no report of engine bench comm --format json");
+    throw io::DataError(path + ": is not a report of engine bench comm --format json");
   return rows_of(list_member(report, "rows", path), path);
 }
 

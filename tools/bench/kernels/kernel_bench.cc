@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/core/half_types.h"
+#include "engine/core/dtype.h"
 #include "engine/ops/device/ceiling_probes_cuda.h"
 
 namespace tools {
@@ -86,7 +86,7 @@ std::vector<std::byte> random_bytes(const OperandSpec& spec, DType dtype, std::s
     return made;
   }();
   const auto count = static_cast<std::size_t>(spec.shape.count());
-  std::vector<std::byte> bytes(count * engine::size_of(dtype));
+  std::vector<std::byte> bytes(count * base::size_of(dtype));
   with_type(dtype, [&]<class T>(T) {
     auto* values = reinterpret_cast<T*>(bytes.data());
     for (std::size_t i = 0; i < count; ++i)
@@ -97,7 +97,7 @@ std::vector<std::byte> random_bytes(const OperandSpec& spec, DType dtype, std::s
 }
 
 std::vector<double> as_doubles(const std::vector<std::byte>& bytes, DType dtype) {
-  std::vector<double> result(bytes.size() / engine::size_of(dtype));
+  std::vector<double> result(bytes.size() / base::size_of(dtype));
   with_type(dtype, [&]<class T>(T) {
     const auto* values = reinterpret_cast<const T*>(bytes.data());
     for (std::size_t i = 0; i < result.size(); ++i) result[i] = to_double(values[i]);
@@ -346,12 +346,12 @@ Ceilings KernelBench::ceilings() {
 }
 
 double moved_bytes(const KernelCase& test, DType stored) {
-  if (test.moved > 0) return test.moved * static_cast<double>(engine::size_of(stored));
+  if (test.moved > 0) return test.moved * static_cast<double>(base::size_of(stored));
   double bytes = 0;
   for (const OperandSpec& spec : test.operands)
     if (spec.use != Use::kSetup)
       bytes += (spec.use == Use::kInOut ? 2.0 : 1.0) * static_cast<double>(spec.shape.count()) *
-               static_cast<double>(engine::size_of(dtype_of(spec, stored, DType::kF32)));
+               static_cast<double>(base::size_of(dtype_of(spec, stored, DType::kF32)));
   return bytes;
 }
 

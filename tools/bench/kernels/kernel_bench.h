@@ -1,5 +1,5 @@
-// `engine bench kernels`: runs a case on a device: how long it takes, and how far it is from
-// float64; and what the device can do.
+// `engine bench kernels`: measures the time and the error against float64 of a case on a device,
+// and the device's peak rates.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/core/arena.h"
-#include "engine/core/cuda_runtime.h"
+#include "engine/core/cuda.h"
 #include "engine/core/thread_pool.h"
 #include "tools/bench/bench_report.h"
 #include "tools/bench/kernels/kernel_case.h"

@@ -1,5 +1,4 @@
-// `engine bench kernels`: what is measured: one call of an operator, with the operands that a model
-// gives it.
+// A case of `engine bench kernels`: one call of an operator, with the operand shapes of a model.
 #pragma once
 
 #include <functional>

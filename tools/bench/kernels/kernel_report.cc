@@ -1,15 +1,11 @@
 // Rows and tables of `engine bench kernels`.
 #include <cmath>
 
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 #include "tools/bench/kernels/kernel_bench.h"
 
 namespace tools {
 namespace {
-
-std::string number(double value) {
-  return std::isfinite(value) ? io::shortest_text(value) : "null";
-}
 
 std::string error_text(double error) {
   char text[32];
@@ -19,21 +15,25 @@ std::string error_text(double error) {
 
 std::string to_json(const BenchHeading& heading, const std::string& device,
                     const Ceilings& ceilings, const std::vector<KernelRow>& rows) {
-  std::string text = "{\"schema\":1,\"command\":\"bench kernels\"," + heading_json(heading) +
-                     ",\"device\":" + io::json_string(device) +
-                     ",\"ceiling_gflops\":" + number(ceilings.flops / 1e9) +
-                     ",\"ceiling_gbs\":" + number(ceilings.bytes_per_second / 1e9) + ",\"rows\":[";
-  for (const KernelRow& row : rows)
-    text += std::string(&row == rows.data() ? "" : ",") + "{\"op\":" + io::json_string(row.op) +
-            ",\"model\":" + io::json_string(row.model) +
-            ",\"shape\":" + io::json_string(row.shape) + ",\"type\":" + io::json_string(row.type) +
-            ",\"us\":" + number(row.seconds * 1e6) +
-            ",\"gflops\":" + number(row.flops / row.seconds / 1e9) +
-            ",\"gbs\":" + number(row.bytes / row.seconds / 1e9) +
-            ",\"bound\":" + (row.bound > 0 ? row.by_flops ? "\"flops\"" : "\"bytes\"" : "null") +
-            ",\"share\":" + (row.bound > 0 ? number(row.bound / row.seconds) : "null") +
-            ",\"error\":" + number(row.error) + "}";
-  return text + "]}\n";
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("command", "bench kernels");
+  add_heading(json, heading);
+  json.member("device", device).member("ceiling_gflops", ceilings.flops / 1e9);
+  json.member("ceiling_gbs", ceilings.bytes_per_second / 1e9).key("rows").begin_array();
+  for (const KernelRow& row : rows) {
+    std::optional<std::string> bound;
+    std::optional<double> share;
+    if (row.bound > 0) {
+      bound = row.by_flops ? "flops" : "bytes";
+      share = row.bound / row.seconds;
+    }
+    json.begin_object().member("op", row.op).member("model", row.model);
+    json.member("shape", row.shape).member("type", row.type).member("us", row.seconds * 1e6);
+    json.member("gflops", row.flops / row.seconds / 1e9);
+    json.member("gbs", row.bytes / row.seconds / 1e9).member("bound", bound);
+    json.member("share", share).member("error", row.error).end_object();
+  }
+  return json.end_array().end_object().text() + "\n";
 }
 
 }  // namespace
@@ -79,8 +79,8 @@ std::string kernels_text(const BenchHeading& heading, const std::string& device,
                              : "") +
          fixed(ceilings.bytes_per_second / 1e9, 1) + " GB/s of copying, measured just before\n" +
          gap + table_text(lines, {0, 1, 2, 3, 7}, markdown) + gap +
-         "of it: the least time by these two rates over the time taken (above 100 %: the operands "
-         "stayed in caches). error: "
+         "of it: the minimum time at these two rates over the measured time (above 100 %: operands "
+         "stayed in cache). error: "
          "largest "
          "difference from float64, relative to the output's largest value.\n";
 }

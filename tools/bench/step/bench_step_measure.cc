@@ -37,7 +37,7 @@ void invent_data(tools::ConfigValues& values, const std::string& model,
   const models::ModelOptions wanted = models::default_options(model);
   if (wanted.sample_shape.rank() != 3)
     throw UsageError("--model " + model +
-                     " reads tokens, of which there are no made-up ones: give --dataset");
+                     " reads tokens, for which there is no synthetic data: give --dataset");
   const auto set = [&values](const char* name, const std::string& value) {
     values.emplace(name, tools::ConfigValue{value, "bench:default"});
   };
@@ -88,7 +88,7 @@ tools::RunConfig resolve_bench(tools::ConfigValues values,
 StepTimes measure_steps(const tools::RunConfig& config, const StepBench& bench,
                         backends::Group& group) {
   using Clock = std::chrono::steady_clock;
-  TrainSession session(config, group);
+  TrainSession session(session_options(config), group);
   static_cast<void>(session.start_state());
   const std::atomic<int> never{0};
   engine::Trainer trainer = session.make_trainer(never);

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "io/base/text_format.h"
+#include "io/base/json_writer.h"
 #include "tools/bench/step/bench_step.h"
 
 namespace tools {
@@ -17,7 +17,8 @@ std::string busy_note(const BenchHeading& heading) {
   const MachineInfo& m = heading.machine;
   if (m.load < 0.5 * m.allowed_cores) return "";
   return "Load " + fixed(m.load, 1) + " on " + std::to_string(m.allowed_cores) +
-         " cores: other programs ran; rows with different numbers of ranks do not compare.\n";
+         " cores: other programs were running; rows with different numbers of ranks are not "
+         "comparable.\n";
 }
 
 }  // namespace
@@ -26,18 +27,17 @@ std::string scaling_text(const BenchHeading& heading, const std::string& mode,
                          const std::string& model, const std::vector<ScalingRow>& rows,
                          const std::string& format) {
   if (format == "json") {
-    std::string text = "{\"schema\":1,\"command\":\"bench scaling\"," + heading_json(heading) +
-                       ",\"mode\":" + io::json_string(mode) +
-                       ",\"model\":" + io::json_string(model) + ",\"rows\":[";
-    for (const ScalingRow& r : rows)
-      text += (text.ends_with('[') ? "\n" : ",\n") + std::string("{\"backend\":") +
-              io::json_string(r.backend) + ",\"ranks\":" + std::to_string(r.ranks) +
-              ",\"global_batch\":" + std::to_string(r.global_batch) +
-              ",\"samples_per_s\":" + io::shortest_text(r.rate) +
-              ",\"speedup\":" + io::shortest_text(r.speedup) +
-              ",\"efficiency\":" + io::shortest_text(r.speedup / r.ranks) +
-              ",\"communication_share\":" + io::shortest_text(r.communication) + "}";
-    return text + "\n]}\n";
+    base::JsonWriter json;
+    json.begin_object().member("schema", 1).member("command", "bench scaling");
+    add_heading(json, heading);
+    json.member("mode", mode).member("model", model).key("rows").begin_array();
+    for (const ScalingRow& r : rows) {
+      json.new_line().begin_object().member("backend", r.backend).member("ranks", r.ranks);
+      json.member("global_batch", r.global_batch).member("samples_per_s", r.rate);
+      json.member("speedup", r.speedup).member("efficiency", r.speedup / r.ranks);
+      json.member("communication_share", r.communication).end_object();
+    }
+    return json.new_line().end_array().end_object().text() + "\n";
   }
   const bool people = format != "csv";
   std::vector<Cells> lines{people ? Cells{"backend", "ranks", "batch", "img/s", "speed-up",
@@ -54,12 +54,11 @@ std::string scaling_text(const BenchHeading& heading, const std::string& mode,
   const bool markdown = format == "md";
   const std::string gap = markdown ? "\n" : "";
   return heading_text(heading) + model + ", " +
-         (mode == "weak" ? "weak scaling: the batch of a rank stays the same"
-                         : "strong scaling: the global batch stays the same") +
+         (mode == "weak" ? "weak scaling: constant batch per rank"
+                         : "strong scaling: constant global batch") +
          "\n" + gap + table_text(lines, {0}, markdown) + gap +
-         "img/s: the whole group's, at the median step. Speed-up: times one rank. Exposed comm.: "
-         "what rank 0 waits for "
-         "averaging.\n" +
+         "img/s: of the whole group, at the median step. Speed-up: relative to one rank. Exposed "
+         "comm.: rank 0's wait for averaging.\n" +
          busy_note(heading);
 }
 
@@ -77,19 +76,18 @@ std::string demos_text(const BenchHeading& heading, const std::string& about,
                        std::int64_t global_batch, const std::vector<DemoRow>& rows,
                        const std::string& format) {
   if (format == "json") {
-    std::string text = "{\"schema\":1,\"command\":\"bench demos\"," + heading_json(heading) +
-                       ",\"about\":" + io::json_string(about) +
-                       ",\"global_batch\":" + std::to_string(global_batch) + ",\"rows\":[";
-    for (const DemoRow& r : rows)
-      text += (text.ends_with('[') ? "\n" : ",\n") + std::string("{\"method\":") +
-              io::json_string(r.method) + ",\"processes\":" + std::to_string(r.processes) +
-              ",\"devices\":" + std::to_string(r.devices) +
-              ",\"iterations\":" + std::to_string(r.iterations) +
-              ",\"measured\":" + std::to_string(r.measured) +
-              ",\"epoch_s\":" + io::shortest_text(r.epoch_s) +
-              ",\"batch_s\":" + io::shortest_text(r.batch_s) +
-              ",\"samples_per_s\":" + io::shortest_text(r.rate) + "}";
-    return text + "\n]}\n";
+    base::JsonWriter json;
+    json.begin_object().member("schema", 1).member("command", "bench demos");
+    add_heading(json, heading);
+    json.member("about", about).member("global_batch", global_batch).key("rows").begin_array();
+    for (const DemoRow& r : rows) {
+      json.new_line().begin_object().member("method", r.method);
+      json.member("processes", r.processes).member("devices", r.devices);
+      json.member("iterations", r.iterations).member("measured", r.measured);
+      json.member("epoch_s", r.epoch_s).member("batch_s", r.batch_s);
+      json.member("samples_per_s", r.rate).end_object();
+    }
+    return json.new_line().end_array().end_object().text() + "\n";
   }
   const bool people = format != "csv";
   std::vector<Cells> lines{people ? Cells{"method", "epoch time", "batch time", "iters", "measured",
@@ -118,7 +116,7 @@ std::string demos_text(const BenchHeading& heading, const std::string& about,
   if (rows.front().measured < rows.front().iterations)
     text += "~: extrapolated from " + std::to_string(rows.front().measured) + " of " +
             std::to_string(rows.front().iterations) +
-            " iterations (--limit-steps); the first one is left out.\n";
+            " iterations (--limit-steps); the first one is not counted.\n";
   return text + busy_note(heading);
 }
 

@@ -1,4 +1,4 @@
-// Finds the images of a folder and reads them as they are wanted.
+// Finds the images of a folder and reads them on demand.
 #include "io/data/sources/images/image_folder.h"
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "io/base/io_error.h"
-#include "io/data/loader/augmentation.h"
 #include "io/data/sources/data_file.h"
 #include "io/data/sources/image_source.h"
+#include "io/data/sources/images/augmentation.h"
 #include "io/data/sources/images/image_decoder.h"
 #include "io/data/sources/images/resample.h"
 

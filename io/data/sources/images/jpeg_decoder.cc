@@ -81,7 +81,7 @@ DecodedImage decode_jpeg(std::span<const std::uint8_t> file, const std::string& 
   const auto fail = [&] { throw DataError(path + ": damaged JPEG: " + reader.errors.failure); };
   if (!read_header(reader.jpeg, reader.errors, file)) fail();
   if (reader.jpeg.jpeg_color_space == JCS_CMYK || reader.jpeg.jpeg_color_space == JCS_YCCK)
-    throw DataError(path + ": a JPEG in CMYK, expected RGB or grey; convert it");
+    throw DataError(path + ": a JPEG in CMYK, expected RGB or grayscale; convert it");
   DecodedImage image = make_image(reader.jpeg.image_width, reader.jpeg.image_height, path);
   if (!read_rows(reader.jpeg, reader.errors, image.pixels.data())) fail();
   return image;

@@ -27,7 +27,7 @@ void on_warning(png_structp, png_const_charp) {}  // about chunks that do not ma
 
 void on_read(png_structp png, png_bytep out, std::size_t count) {
   auto& file = *static_cast<PngFile*>(png_get_io_ptr(png));
-  if (count > file.left) png_error(png, "the file is cut off");
+  if (count > file.left) png_error(png, "the file is truncated");
   std::memcpy(out, file.next, count);
   file.next += count;
   file.left -= count;
@@ -78,7 +78,7 @@ bool has_png_decoder() { return true; }
 DecodedImage decode_png(std::span<const std::uint8_t> bytes, const std::string& path) {
   PngFile file{bytes.data(), bytes.size(), {}};
   PngReader reader(file);
-  if (reader.info == nullptr) throw Error(path + ": libpng cannot be started");
+  if (reader.info == nullptr) throw Error(path + ": libpng failed to initialize");
   if (!read_header(reader.png, reader.info))
     throw DataError(path + ": damaged PNG: " + file.failure);
   DecodedImage image = make_image(png_get_image_width(reader.png, reader.info),

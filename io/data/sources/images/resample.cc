@@ -1,4 +1,12 @@
-// Separable triangle filter in whole numbers.
+// Separable triangle filter in fixed-point arithmetic.
+//
+// A pixel of the result is a weighted mean of the source pixels around the place that it comes
+// from. When the image shrinks by a factor s, the triangle is widened to reach s pixels to each
+// side, so that every source pixel contributes: point samples would alias. The two-dimensional
+// filter is the product of one over rows and one over columns, so it is applied as two passes,
+// whose cost grows with the width of the triangle and not with its square. Weights are integers of
+// 22 fraction bits and each pass rounds to bytes, because Pillow does both and the results are to
+// be equal byte for byte.
 #include "io/data/sources/images/resample.h"
 
 #include <algorithm>

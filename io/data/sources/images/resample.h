@@ -1,5 +1,4 @@
-// Scales images, with a filter as wide as a pixel of the result, so that nothing flickers when they
-// shrink.
+// Scales images with antialiasing: the filter is as wide as a pixel of the result.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/core/arena.h"
-#include "engine/core/cuda_runtime.h"
-#include "engine/core/half_types.h"
+#include "engine/core/cuda.h"
+#include "engine/core/dtype.h"
 #include "tests/engine/ops/common/kernel_test_support.h"
 
 namespace cuda_test {

@@ -170,11 +170,69 @@ TEST(Dense, ScratchOfALargerBatchServesASmallerOne) {
     EXPECT_LE(dense_scratch_bytes(n, 20, 30, DType::kF32, 2), c.memory.bytes());
 }
 
-TEST(Dense, Float64RunsOnTheReference) {
-  Operand<double> x({2, 2}, 1.5), weight({3, 2}, 2.0), bias({3}, 0.25), y({2, 3}, 0.0);
-  Context c(2, dense_scratch_bytes(2, 2, 3, DType::kF64, 2));
-  dense_forward(c.context, x.view(), weight.view(), bias.view(), false, y.view());
-  EXPECT_EQ(y.values, std::vector<double>(6, 6.25));
+// What is within 1e-12 of the loops, relative to the sum of the magnitudes of the terms.
+std::string far_from(const std::vector<double>& found, const std::vector<double>& expected,
+                     double terms) {
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (!(std::fabs(found[i] - expected[i]) <= 1e-12 * (1 + terms)))
+      return "element " + std::to_string(i) + ": found " + std::to_string(found[i]) +
+             ", expected " + std::to_string(expected[i]);
+  return found.size() == expected.size() ? "" : "sizes differ";
+}
+
+Operand<double> wide(const Operand<float>& narrow) {
+  Operand<double> operand(narrow.shape, 0);
+  operand.values = widened(narrow);
+  return operand;
+}
+
+TEST(Dense, Float64AgreesWithTheLoops) {
+  for_each_case([](const Sizes& s, int threads, Write write) {
+    const bool plain = write == Write::kAdd;  // without bias and ReLU
+    auto x = wide(random_operand({s.n, s.in}, 1)), weight = wide(random_operand({s.out, s.in}, 2)),
+         dy = wide(random_operand({s.n, s.out}, 3)), bias = wide(random_operand({s.out}, 4));
+    if (plain) bias = {};
+    auto y = wide(nan_operand({s.n, s.out})), dx = wide(output({s.n, s.in}, write)),
+         dweight = wide(output({s.out, s.in}, write)), dbias = wide(output({s.out}, write));
+    auto y_loops = y, dx_loops = dx, dweight_loops = dweight, dbias_loops = dbias;
+    Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF64, threads));
+    dense_forward(c.context, x.view(), weight.view(), bias.view(), !plain, y.view());
+    dense_backward_data(c.context, dy.view(), weight.view(), dx.view(), write);
+    dense_backward_weights(c.context, x.view(), dy.view(), dweight.view(), dbias.view(), write);
+
+    dense_forward_reference<double>(0, s.n, s.in, s.out, x.values.data(), weight.values.data(),
+                                    plain ? nullptr : bias.values.data(), !plain,
+                                    y_loops.values.data());
+    dense_backward_data_reference<double>(0, s.n, s.in, s.out, dy.values.data(),
+                                          weight.values.data(), dx_loops.values.data(), write);
+    dense_backward_weights_reference<double>(0, s.out, s.n, s.in, s.out, x.values.data(),
+                                             dy.values.data(), dweight_loops.values.data(),
+                                             dbias_loops.values.data(), write);
+    EXPECT_EQ(far_from(y.values, y_loops.values, s.in), "") << "forward";
+    EXPECT_EQ(far_from(dx.values, dx_loops.values, s.out), "") << "backward to the input";
+    EXPECT_EQ(far_from(dweight.values, dweight_loops.values, s.n), "") << "to the weights";
+    EXPECT_EQ(far_from(dbias.values, dbias_loops.values, s.n), "") << "to the bias";
+  });
+}
+
+TEST(Dense, BitsOfFloat64DoNotDependOnThreads) {
+  for (const Sizes& s : kSizes) {
+    auto x = wide(random_operand({s.n, s.in}, 1)), weight = wide(random_operand({s.out, s.in}, 2)),
+         dy = wide(random_operand({s.n, s.out}, 3));
+    std::vector<std::vector<double>> results;
+    for (int threads = 1; threads <= 3; ++threads) {
+      Context c(threads, 0);
+      Operand<double> y({s.n, s.out}, 0), dx({s.n, s.in}, 0), dweight({s.out, s.in}, 0);
+      dense_forward(c.context, x.view(), weight.view(), {}, false, y.view());
+      dense_backward_data(c.context, dy.view(), weight.view(), dx.view(), Write::kOverwrite);
+      dense_backward_weights(c.context, x.view(), dy.view(), dweight.view(), {}, Write::kOverwrite);
+      for (const auto* part : {&dx.values, &dweight.values})
+        y.values.insert(y.values.end(), part->begin(), part->end());
+      results.push_back(y.values);
+    }
+    EXPECT_EQ(results[0], results[1]);
+    EXPECT_EQ(results[0], results[2]);
+  }
 }
 
 std::string shape_error(const std::function<void()>& call) {

@@ -150,8 +150,10 @@ void check_sgd() {
           },
           [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
               TensorView gradient, const Pair& p, TensorView half) {
-            sgd_step(context, s, numbers, control, gradient, p.at(p.device_a), p.at(p.device_value),
-                     copy_or_none<H>(half));
+            const TensorView velocity[] = {p.at(p.device_a)};
+            update(context, any_sgd(s), numbers, control, gradient,
+                   std::span(velocity).first(s.momentum != 0 ? 1u : 0u), p.at(p.device_value),
+                   copy_or_none<H>(half));
           });
   }
 }
@@ -178,8 +180,9 @@ void check_adamw() {
           },
           [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
               TensorView gradient, const Pair& p, TensorView half) {
-            adamw_step(context, s, numbers, control, gradient, p.at(p.device_a), p.at(p.device_b),
-                       p.at(p.device_value), copy_or_none<H>(half));
+            const TensorView moments[] = {p.at(p.device_a), p.at(p.device_b)};
+            update(context, s, numbers, control, gradient, moments, p.at(p.device_value),
+                   copy_or_none<H>(half));
           });
     }
 }
@@ -187,6 +190,25 @@ TEST_F(DeviceStep, AdamwHasTheCpusBits) {
   check_adamw<std::uint8_t>();
   check_adamw<bf16>();
   check_adamw<f16>();
+}
+
+TEST_F(DeviceStep, LionHasTheCpusBits) {
+  const LionStep s{.weight_decay = 0.1};
+  for (const Sizes& sizes : kSizes)
+    expect_the_cpus_bits<bf16>(
+        sizes,
+        [&](KernelContext& context, double lr, const StepControl& control, TensorView gradient,
+            Pair& p) {
+          LionStep step = s;
+          step.set({lr, control.gradient_scale, control.applied_steps});
+          const TensorView moment[] = {p.a.view()};
+          update(context, step, gradient, moment, p.value.view());
+        },
+        [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
+            TensorView gradient, const Pair& p, TensorView half) {
+          const TensorView moment[] = {p.at(p.device_a)};
+          update(context, s, numbers, control, gradient, moment, p.at(p.device_value), half);
+        });
 }
 
 // find_overflow() and settle_step() on `gradients`, from a control of this scale.
@@ -315,7 +337,7 @@ TEST_F(DeviceStep, RefusesTheCpuAndSpansThatDoNotFit) {
   Operand<float> on_host({3}, 0);
   EXPECT_THROW(fill_loss_gradient(host.context, nullptr, nullptr, on_host.view()), Error);
   EXPECT_THROW(
-      sgd_step(host.context, SgdStep{}, nullptr, nullptr, on_host.view(), {}, on_host.view(), {}),
+      update(host.context, any_sgd({}), nullptr, nullptr, on_host.view(), {}, on_host.view(), {}),
       Error);
   DeviceContext c;
   EXPECT_THROW(sum_of_squares(c.context, on_host.view()), Error);
@@ -324,7 +346,8 @@ TEST_F(DeviceStep, RefusesTheCpuAndSpansThatDoNotFit) {
   const DeviceOperand<f16> half({3}, std::vector<f16>(3));
   const auto step = [&](double momentum, TensorView gradient, TensorView velocity, TensorView value,
                         TensorView copy) {
-    sgd_step(c.context, {.momentum = momentum}, nullptr, nullptr, gradient, velocity, value, copy);
+    update(c.context, any_sgd({.momentum = momentum}), nullptr, nullptr, gradient,
+           std::span(&velocity, momentum != 0 ? 1u : 0u), value, copy);
   };
   EXPECT_THROW(step(0, four.view(), {}, three.view(), {}), ShapeError);
   EXPECT_THROW(step(0.9, three.view(), {}, three.view(), {}), ShapeError);

@@ -79,6 +79,20 @@ TEST(OptimizerStep, IsPyTorchs) {
       "");
 }
 
+// Chen et al.'s sign of nothing is nothing, and one that is not a number is not hidden.
+TEST(OptimizerStep, LionsSignKeepsZerosAndNan) {
+  for_each_setting([](int threads) {
+    Operand<float> g = operand_of<float>({4}, {0, -2, 3, std::nanf("")}), m({4}, 0), w({4}, 1);
+    Context c(threads, 0);
+    const TensorView states[] = {m.view()};
+    update(c.context, LionStep{.lr = 0.25}, g.view(), states, w.view());
+    EXPECT_EQ(w.values[0], 1);
+    EXPECT_EQ(w.values[1], 1.25f);
+    EXPECT_EQ(w.values[2], 0.75f);
+    EXPECT_TRUE(std::isnan(w.values[3]));
+  });
+}
+
 struct State {
   Operand<float> gradient, a, b, value;
 
@@ -109,6 +123,14 @@ std::vector<FloatStep> all_steps() {
           sgd_step(context, s, g, s.momentum != 0 ? a : TensorView{}, w);
         });
   }
+  const LionStep lion{.lr = 0.01, .weight_decay = 0.1, .gradient_scale = 0.7};
+  const MuonMomentumStep momentum{.gradient_scale = 0.7};
+  for (const UpdateStep& s : {UpdateStep{lion}, UpdateStep{momentum}})
+    steps.push_back([s](KernelContext& context, TensorView g, TensorView a, TensorView,
+                        TensorView w) { update(context, s, g, std::span(&a, 1), w); });
+  steps.push_back([](KernelContext& context, TensorView g, TensorView, TensorView, TensorView w) {
+    update(context, MuonApplyStep{.lr = 0.1, .weight_decay = 0.1, .factor = 1.5}, g, {}, w);
+  });
   for (const double beta1 : {0.9, 0.4}) {
     const AdamwStep s{.lr = 0.01,
                       .beta1 = beta1,

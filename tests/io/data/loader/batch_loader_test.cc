@@ -55,6 +55,9 @@ void expect_batch(const Batch& batch, const Dataset& set, Sampler& sampler, std:
 struct Crew {
   int workers, prefetch;
 };
+void PrintTo(const Crew& crew, std::ostream* out) {
+  *out << crew.workers << " workers, " << crew.prefetch << " ahead";
+}
 class BatchLoaderCrews : public ::testing::TestWithParam<Crew> {
  protected:
   LoaderOptions options() const {

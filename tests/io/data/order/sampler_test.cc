@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "io/base/io_error.h"
-#include "io/data/order/split_mix.h"
+#include "io/base/split_mix.h"
 
 namespace io {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "io/base/io_error.h"
-#include "io/data/order/split_mix.h"
+#include "io/base/split_mix.h"
 #include "io/data/sources/csv_columns.h"
 #include "io/data/sources/csv_table.h"
 #include "tests/support/test_support.h"
@@ -65,9 +65,9 @@ TEST(CsvTable, DamageIsNamedWithItsLine) {
             "t.csv: line 2 has a quoted field that is never closed");
   EXPECT_EQ(complaint_of("a,b\n1,2\"3\n"),
             "t.csv: line 2 has a quote inside a field that is not quoted");
-  EXPECT_EQ(complaint_of("a,b\n\"1\"x,2\n"), "t.csv: line 2 has text behind a closing quote");
+  EXPECT_EQ(complaint_of("a,b\n\"1\"x,2\n"), "t.csv: line 2 has text after a closing quote");
   EXPECT_EQ(complaint_of(std::string("a,b\n1,\0\n", 8)),
-            "t.csv: line 2 has a NUL byte: this is no CSV file in UTF-8 or ASCII");
+            "t.csv: line 2 has a NUL byte: this is not a CSV file in UTF-8 or ASCII");
   EXPECT_EQ(complaint_of(""), "t.csv: the file is empty, expected rows of fields");
   EXPECT_EQ(complaint_of(" \n\r\n"), "t.csv: the file is empty, expected rows of fields");
   EXPECT_NE(complaint_of("a,b\n1," + std::string((1 << 20) + 1, 'x')).find("1048577 bytes"),

@@ -213,10 +213,10 @@ TEST_F(IdxFiles, DamagedGzipIsNamed) {
   write_mnist();
   remove("train-images-idx3-ubyte");
   write(name, whole.substr(0, whole.size() / 2));
-  expect_said(complaint("mnist", name), "cut off");
+  expect_said(complaint("mnist", name), "truncated");
   write(name,
         whole.substr(0, whole.size() - 3));  // all data there, but not the checksum at the end
-  expect_said(complaint("mnist", name), "cut off");
+  expect_said(complaint("mnist", name), "truncated");
   std::string flipped = whole;
   flipped[flipped.size() - 6] ^= 1;  // in the checksum
   write(name, flipped);

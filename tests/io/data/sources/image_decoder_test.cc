@@ -9,7 +9,7 @@
 #include <jpeglib.h>
 
 #include "io/base/io_error.h"
-#include "io/data/order/split_mix.h"
+#include "io/base/split_mix.h"
 #include "io/data/sources/images/resample.h"
 #include "tests/io/data/sources/png_bytes.h"
 

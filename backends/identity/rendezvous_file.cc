@@ -1,0 +1,115 @@
+// Reading, publishing and removing the rendezvous file.
+#include "backends/identity/rendezvous_file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+#include "backends/backend_error.h"
+#include "backends/identity/host_identity.h"
+#include "backends/store/secret.h"
+
+namespace backends {
+namespace {
+
+constexpr const char* kFirstLine = "engine rendezvous 1";
+
+std::string to_text(const Rendezvous& m) {
+  std::ostringstream out;
+  out << kFirstLine << "\nat " << to_string(m.endpoint) << "\nnonce " << m.nonce << "\nsecret "
+      << m.secret_hex << "\npid " << m.pid << ' ' << m.start_time << "\nhost " << m.host << ' '
+      << m.host_id << "\nend\n";
+  return out.str();
+}
+
+std::string absent(const std::string& path) { return "no file " + path + " yet"; }
+
+// Removes the leftover of the run `nonce`. Others may be doing the same, and one of them may have
+// put its own file there since: a file that turns out to be another is put back.
+void take_away(const std::string& path, const std::string& nonce) {
+  const std::string aside = path + "." + to_hex(random_bytes(8)) + ".tmp";
+  if (rename(path.c_str(), aside.c_str()) != 0) {
+    if (errno == ENOENT) return;
+    throw ConfigurationError("cannot replace the rendezvous file " + path + ": " +
+                             std::strerror(errno));
+  }
+  std::string reason;
+  const std::optional<Rendezvous> taken = read_rendezvous(aside, reason);
+  if (!taken || taken->nonce != nonce) (void)!link(aside.c_str(), path.c_str());
+  unlink(aside.c_str());
+}
+
+}  // namespace
+
+std::optional<Rendezvous> read_rendezvous(const std::string& path, std::string& reason) {
+  std::string text;
+  if (!read_private_file(path, text)) {
+    reason = absent(path);
+    return std::nullopt;
+  }
+  reason = path + " is not a rendezvous file of this program";
+  std::istringstream in(text);
+  std::string line, word, at, end;
+  Rendezvous m;
+  if (!std::getline(in, line) || line != kFirstLine) return std::nullopt;
+  in >> word >> at >> word >> m.nonce >> word >> m.secret_hex >> word >> m.pid >> m.start_time >>
+      word >> m.host >> m.host_id >> end;
+  if (!in || end != "end") return std::nullopt;
+  try {
+    m.endpoint = parse_endpoint(at, path);
+  } catch (const ConfigurationError&) {
+    return std::nullopt;
+  }
+  return m;
+}
+
+bool is_certainly_dead(const Rendezvous& rendezvous) {
+  // Another network namespace may be another container, with pids of its own.
+  return rendezvous.host_id == host_id() &&
+         process_start_time(rendezvous.pid) != rendezvous.start_time;
+}
+
+RendezvousFile::RendezvousFile(std::string path, const Rendezvous& rendezvous,
+                               const std::function<bool(const Rendezvous&)>& answers,
+                               const std::function<void(const std::string&)>& notice)
+    : path_(std::move(path)), nonce_(rendezvous.nonce), owner_pid_(getpid()) {
+  const std::string text = to_text(rendezvous);
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    if (publish_private_file(path_, text, Publish::kCreate)) return;
+    if (errno != EEXIST)
+      throw ConfigurationError("cannot write the rendezvous file " + path_ + ": " +
+                               std::strerror(errno));
+    std::string reason;
+    const std::optional<Rendezvous> old = read_rendezvous(path_, reason);
+    if (!old) {
+      if (reason == absent(path_)) continue;  // its run has just ended
+      throw ConfigurationError(reason + ": not replacing it; remove it or name another file");
+    }
+    if (!is_certainly_dead(*old) && answers(*old)) {
+      throw PeerError("rendezvous file " + path_ + " belongs to a job that is running (host " +
+                      old->host + ", pid " + std::to_string(old->pid) +
+                      "); give each job a file of its own");
+    }
+    if (notice)
+      notice("replacing rendezvous file " + path_ + ": its run (host " + old->host + ", pid " +
+             std::to_string(old->pid) + ") is gone");
+    take_away(path_, old->nonce);
+  }
+  throw PeerError("rendezvous file " + path_ +
+                  " is used by several jobs at once; give each job a file of its own");
+}
+
+RendezvousFile::~RendezvousFile() {
+  if (getpid() != owner_pid_) return;  // a forked child
+  try {
+    std::string reason;
+    const std::optional<Rendezvous> now = read_rendezvous(path_, reason);
+    if (now && now->nonce == nonce_) unlink(path_.c_str());
+  } catch (const Error&) {
+    // Somebody else's by now.
+  }
+}
+
+}  // namespace backends

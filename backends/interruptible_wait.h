@@ -1,0 +1,45 @@
+// Polling with a deadline that another thread can end: how communicators wait for what has no file
+// descriptor.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "io/base/deadline.h"
+
+namespace backends {
+
+class InterruptibleWait {
+ public:
+  explicit InterruptibleWait(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+  // Ends waits of now and later. The first reason stays.
+  void abort(std::string_view reason) noexcept;
+  // Throws PeerError "aborted: WHY".
+  void throw_if_aborted() const;
+  // Until done() is true. Throws PeerError when aborted, and "timeout after N ms in WHAT", WHAT
+  // being what what() returns.
+  template <typename What, typename Done>
+  void until(const What& what, const Done& done) const {
+    const base::Deadline deadline = base::deadline_in(timeout_);
+    for (int polls = 0; !done(); ++polls) {
+      throw_if_aborted();
+      if (base::has_passed(deadline))
+        throw PeerError("timeout after " + std::to_string(timeout_.count()) + " ms in " + what());
+      if (polls > kBusyPolls) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+ private:
+  static constexpr int kBusyPolls = 10'000;  // before the core is left to others for longer
+  const std::chrono::milliseconds timeout_;
+  std::atomic<bool> aborted_{false};
+  mutable std::mutex mutex_;
+  std::string reason_;
+};
+
+}  // namespace backends

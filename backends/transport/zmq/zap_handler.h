@@ -1,0 +1,44 @@
+// Authentication of incoming ZeroMQ connections: libzmq sends a request (ZAP, RFC 27) to this
+// handler for each connection, and the handler allows or denies it.
+//
+// Two mechanisms, depending on the listening socket:
+//  - CURVE: the connection's key must be the one that the expected rank has published. Encrypted.
+//  - PLAIN, on a loopback address only: the password must be the keyed hash that only members of
+//    the job can compute.
+#pragma once
+
+#include <map>
+#include <string>
+#include <thread>
+#include <zmq.hpp>
+
+namespace backends {
+
+class ZapHandler {
+ public:
+  struct Peer {
+    std::string key;       // CURVE, 32 bytes
+    std::string password;  // PLAIN
+  };
+
+  // From now on connections to sockets of `context` are held until serve().
+  explicit ZapHandler(zmq::context_t& context);
+  // REQUIRES: the context was shut down, which ends the thread.
+  ~ZapHandler();
+  ZapHandler(const ZapHandler&) = delete;
+  ZapHandler& operator=(const ZapHandler&) = delete;
+
+  // Starts answering. `peers`: who may connect, by the ZAP domain of the listening socket.
+  void serve(std::map<std::string, Peer> peers);
+
+ private:
+  void answer_all();
+  bool is_allowed(const std::string& domain, const std::string& mechanism,
+                  const std::string& credential) const;
+
+  zmq::socket_t requests_;
+  std::map<std::string, Peer> peers_;
+  std::thread thread_;  // last: uses the others
+};
+
+}  // namespace backends

@@ -1,0 +1,37 @@
+// What of an averaging policy a checkpoint must hold.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/averaging/sums/policy_state.h"
+
+namespace engine {
+
+using PolicyCounters = std::vector<std::pair<std::string, std::int64_t>>;
+
+// The counter of that name, or `fallback`.
+std::int64_t find_counter(const PolicyCounters& counters, std::string_view name,
+                          std::int64_t fallback);
+
+// What may differ between ranks even after AveragingPolicy::synchronize(): a checkpoint must then
+// hold every rank's.
+struct RankDifferences {
+  bool optimizer_states = false, parameters = false;
+};
+
+class PolicyCheckpoint {
+ public:
+  virtual ~PolicyCheckpoint() = default;
+  // "updates" is the number of end_step() calls, which is the global step; a snapshot of another
+  // policy gives it, too.
+  virtual PolicyCounters counters() const { return {}; }
+  virtual void restore_counters(const PolicyCounters&) {}
+  virtual std::vector<PolicyState> state() { return {}; }
+  virtual RankDifferences differences() const { return {}; }
+};
+
+}  // namespace engine

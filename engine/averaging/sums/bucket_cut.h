@@ -1,0 +1,31 @@
+// How a flat gradient buffer is cut into buckets, on the host and on devices alike.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace engine {
+
+struct BucketOptions {
+  std::int64_t bytes = 25 << 20;  // of a bucket; the first one has 1 MiB at most
+  bool overlap = true;  // false: all buckets after backward; the same buckets, hence the same bits
+};
+
+// One past each bucket's last element, ascending, for a buffer of `size` elements. A small first
+// bucket starts the wire early, as PyTorch's reducer has it.
+inline std::vector<std::int64_t> bucket_ends(std::int64_t size, std::size_t element_bytes,
+                                             std::int64_t bucket_bytes) {
+  constexpr std::int64_t kFirstBytes = 1 << 20;
+  const auto elements = [element_bytes](std::int64_t bytes) {
+    return std::max<std::int64_t>(1, bytes / static_cast<std::int64_t>(element_bytes));
+  };
+  std::vector<std::int64_t> ends;
+  for (std::int64_t end = 0; end < size; ends.push_back(end))
+    end = std::min(
+        size, end + elements(ends.empty() ? std::min(bucket_bytes, kFirstBytes) : bucket_bytes));
+  return ends;
+}
+
+}  // namespace engine

@@ -1,0 +1,83 @@
+// Buckets on the communication stream, ordered with the computing stream by events: capturable
+// where the communicator is.
+#include "engine/averaging/sums/device_sum.h"
+
+#include <vector>
+
+#include "backends/control_word.h"
+#include "engine/core/cuda.h"
+
+namespace engine {
+namespace {
+
+class Sum final : public DeviceGradientSum {
+ public:
+  Sum(backends::DeviceCommunicator& communicator, const FlatBuffer& gradients,
+      const BucketOptions& options)
+      : communicator_(communicator),
+        data_(static_cast<float*>(gradients.data())),
+        overlap_(options.overlap),
+        ends_(bucket_ends(gradients.size(), sizeof(float), options.bytes)),
+        filled_(ends_.size()) {
+    require(gradients.dtype() == DType::kF32, "gradients on a device are f32");
+    std::vector<backends::ControlWord> calls;
+    for (std::size_t bucket = 0; bucket < ends_.size(); ++bucket)
+      calls.push_back(backends::reduction_word(
+          backends::Operation::kAllReduce, static_cast<std::uint32_t>(bucket + 1),
+          static_cast<std::size_t>(ends_[bucket] - begin(bucket)), DType::kF32,
+          backends::ReduceOp::kSum));
+    communicator.agree(calls);
+    communicator.register_memory(data_, gradients.bytes());
+  }
+
+  ~Sum() override { communicator_.release(data_); }  // before the memory goes
+
+  void ready(std::int64_t elements, void* stream) override {
+    if (overlap_) send(elements, stream);
+  }
+
+  void finish(void* stream) override {
+    send(ends_.empty() ? 0 : ends_.back(), stream);
+    sent_ = 0;
+    summed_.record(stream_.handle());
+    summed_.make_wait(stream);
+  }
+
+  bool capturable() const override { return communicator_.capturable(); }
+  void wait(void* stream) override {
+    communicator_.wait(stream_.handle());  // a step that failed on the way has not joined the two
+    communicator_.wait(stream);
+  }
+
+ private:
+  std::int64_t begin(std::size_t bucket) const { return bucket == 0 ? 0 : ends_[bucket - 1]; }
+
+  void send(std::int64_t elements, void* stream) {
+    for (; sent_ < ends_.size() && ends_[sent_] <= elements; ++sent_) {
+      filled_[sent_].record(stream);
+      filled_[sent_].make_wait(stream_.handle());
+      communicator_.all_reduce_on(stream_.handle(), data_ + begin(sent_),
+                                  static_cast<std::size_t>(ends_[sent_] - begin(sent_)),
+                                  DType::kF32, backends::ReduceOp::kSum);
+    }
+  }
+
+  backends::DeviceCommunicator& communicator_;
+  float* const data_;
+  const bool overlap_;
+  cuda::Stream stream_;
+  const std::vector<std::int64_t> ends_;  // one past each bucket's last element
+  std::vector<cuda::Event> filled_;
+  cuda::Event summed_;
+  std::size_t sent_ = 0;  // buckets of this step
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceGradientSum> make_device_sum(backends::DeviceCommunicator& communicator,
+                                                   const FlatBuffer& gradients,
+                                                   const BucketOptions& options) {
+  return std::make_unique<Sum>(communicator, gradients, options);
+}
+
+}  // namespace engine

@@ -1,0 +1,57 @@
+// Gradients as they are: summed by the wire, or by the tree.
+#include "engine/averaging/sums/gradient_sum.h"
+
+#include "engine/averaging/sums/flat_math.h"
+#include "engine/averaging/sums/ordered_tree.h"
+
+namespace engine {
+namespace {
+
+class PlainSum final : public GradientSum {
+ public:
+  PlainSum(backends::Communicator& communicator, FlatBuffer& gradients)
+      : communicator_(communicator), gradients_(gradients) {}
+  std::string note() const override { return ""; }
+  void sum(std::int64_t first, std::int64_t count) override {
+    const std::size_t width = size_of(gradients_.dtype());
+    auto* data =
+        static_cast<std::byte*>(gradients_.data()) + static_cast<std::size_t>(first) * width;
+    communicator_.all_reduce(data, static_cast<std::size_t>(count), gradients_.dtype(),
+                             backends::ReduceOp::kSum);
+    bytes_sent_ += count * static_cast<std::int64_t>(width);
+  }
+
+ private:
+  backends::Communicator& communicator_;
+  FlatBuffer& gradients_;
+};
+
+class CanonicalSum final : public GradientSum {
+ public:
+  CanonicalSum(backends::Communicator& communicator, FlatBuffer& gradients)
+      : gradients_(gradients), tree_(communicator) {}
+  std::string note() const override { return ", in canonical order"; }
+  bool whole() const override { return true; }
+  void sum(std::int64_t /*first*/, std::int64_t /*count*/) override {
+    tree_.sum(gradients_.dtype(), gradients_.data(), static_cast<std::size_t>(gradients_.size()));
+    bytes_sent_ += static_cast<std::int64_t>(gradients_.bytes());
+  }
+
+ private:
+  FlatBuffer& gradients_;
+  TreeSum tree_;
+};
+
+}  // namespace
+
+std::unique_ptr<GradientSum> make_plain_sum(backends::Communicator& communicator,
+                                            FlatBuffer& gradients) {
+  return std::make_unique<PlainSum>(communicator, gradients);
+}
+
+std::unique_ptr<GradientSum> make_tree_sum(backends::Communicator& communicator,
+                                           FlatBuffer& gradients) {
+  return std::make_unique<CanonicalSum>(communicator, gradients);
+}
+
+}  // namespace engine

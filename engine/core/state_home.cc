@@ -1,0 +1,26 @@
+// The account of which side is newer.
+#include "engine/core/state_home.h"
+
+namespace engine {
+
+void StateHome::begin_use() {
+  require(views_ == 0, "the state is used where it lives while the host looks at its mirror");
+  if (newer_ != Newer::kMirror) return;
+  upload();
+  newer_ = Newer::kNeither;
+}
+
+HostView::HostView(StateHome& home, Access access) : home_(home), access_(access) {
+  if (home.newer_ == StateHome::Newer::kHome) {
+    home.download();
+    home.newer_ = StateHome::Newer::kNeither;
+  }
+  ++home.views_;
+}
+
+HostView::~HostView() {
+  --home_.views_;
+  if (access_ == Access::kWrite) home_.newer_ = StateHome::Newer::kMirror;
+}
+
+}  // namespace engine

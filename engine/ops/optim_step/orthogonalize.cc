@@ -1,0 +1,107 @@
+// Newton-Schulz by ordered products.
+#include "engine/ops/optim_step/orthogonalize.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/ops/common/operand_checks.h"
+#include "engine/ops/optim_step/optimizer_step.h"
+#include "engine/ops/optim_step/orthogonalize_cpu.h"
+
+namespace engine::ops {
+namespace {
+
+constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315, kEps = 1e-7;
+
+void multiply(const OrderedProduct<float>& p, ThreadPool& threads) {
+  isa_table_of_ordered_product_table().run(p, threads);
+}
+
+void multiply(const OrderedProduct<double>& p, ThreadPool& threads) {
+  threads.run(p.m, [&](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t i = first; i < last; ++i)
+      for (std::int64_t j = 0; j < p.n; ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < p.k; ++k) sum += p.a[i * p.k + k] * p.b[k * p.n + j];
+        sum *= p.product;
+        p.c[i * p.n + j] = p.d != nullptr ? sum + p.own * p.d[i * p.n + j] : sum;
+      }
+  });
+}
+
+template <class T>
+void transpose(const T* from, std::int64_t rows, std::int64_t columns, T* to, ThreadPool& threads) {
+  threads.run(columns, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t j = first; j < last; ++j)
+      for (std::int64_t i = 0; i < rows; ++i) to[j * rows + i] = from[i * columns + j];
+  });
+}
+
+// x [r, c], r <= c; xt and y have its size, a and b that of x x^T. Returns where the result is.
+template <class T>
+T* iterate(int steps, std::int64_t r, std::int64_t c, T* x, T* xt, T* y, T* a, T* b,
+           ThreadPool& threads) {
+  for (int step = 0; step < steps; ++step) {
+    transpose(x, r, c, xt, threads);
+    multiply({r, r, c, x, xt, a, T(1), T(0), nullptr}, threads);
+    multiply({r, r, r, a, a, b, T(kQuintic), T(kCubic), a}, threads);
+    multiply({r, c, r, b, x, y, T(1), T(kLinear), x}, threads);
+    std::swap(x, y);
+  }
+  return x;
+}
+
+// Parts of the scratch that begin at multiples of 64 bytes.
+std::size_t padded(std::int64_t count, DType dtype) {
+  return (static_cast<std::size_t>(count) * size_of(dtype) + 63) / 64 * 64;
+}
+
+template <class T>
+void orthogonalize_as(KernelContext& context, int steps, std::int64_t rows, std::int64_t columns,
+                      TensorView matrix) {
+  const double norm = std::sqrt(sum_of_squares(context, matrix));
+  const T by = static_cast<T>(norm + kEps);
+  T* values = static_cast<T*>(matrix.data);
+  std::byte* free = context.scratch.data();
+  const auto take = [&](std::int64_t count) {
+    T* part = reinterpret_cast<T*>(free);
+    free += padded(count, matrix.dtype);
+    return part;
+  };
+  const std::int64_t count = rows * columns, r = std::min(rows, columns),
+                     c = std::max(rows, columns);
+  T *x = take(count), *xt = take(count), *y = take(count), *a = take(r * r), *b = take(r * r);
+  context.threads->run(count, [=](std::int64_t first, std::int64_t last, int) {
+    for (std::int64_t i = first; i < last; ++i) values[i] /= by;
+  });
+  if (rows > columns)
+    transpose(values, rows, columns, x, *context.threads);
+  else
+    std::copy_n(values, count, x);
+  const T* result = iterate(steps, r, c, x, xt, y, a, b, *context.threads);
+  if (rows > columns)
+    transpose(result, r, c, values, *context.threads);
+  else
+    std::copy_n(result, count, values);
+}
+
+}  // namespace
+
+std::size_t orthogonalize_scratch_bytes(std::int64_t rows, std::int64_t columns, DType dtype) {
+  const std::int64_t side = std::min(rows, columns);
+  return 3 * padded(rows * columns, dtype) + 2 * padded(side * side, dtype);
+}
+
+void orthogonalize(KernelContext& context, int steps, TensorView matrix) {
+  check_floating("orthogonalize", "matrix", matrix);
+  if (matrix.shape.rank() != 2)
+    throw ShapeError("orthogonalize: expected a matrix, got " + matrix.shape.to_string());
+  const std::int64_t rows = matrix.shape[0], columns = matrix.shape[1];
+  check_context("orthogonalize", context, orthogonalize_scratch_bytes(rows, columns, matrix.dtype));
+  require(!on_cuda(context), "orthogonalize() computes on the CPU");
+  if (rows * columns == 0) return;
+  matrix.dtype == DType::kF32 ? orthogonalize_as<float>(context, steps, rows, columns, matrix)
+                              : orthogonalize_as<double>(context, steps, rows, columns, matrix);
+}
+
+}  // namespace engine::ops

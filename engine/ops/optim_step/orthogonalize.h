@@ -1,0 +1,22 @@
+// The nearest semi-orthogonal matrix, nearly: what Muon makes of its momentum.
+#pragma once
+
+#include <cstddef>
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/kernel_context.h"
+
+namespace engine::ops {
+
+std::size_t orthogonalize_scratch_bytes(std::int64_t rows, std::int64_t columns, DType dtype);
+
+// `matrix` [rows, columns], f32 or f64, becomes U S V^T, where U and V are those of its singular
+// value decomposition and S is diagonal, near 1: `steps` times
+//   A = X X^T;  X = 3.4445 X + (-4.7750 A + 2.0315 A A) X,
+// from X = matrix / (Euclidean norm + 1e-7), with the transpose where rows > columns
+// (Newton-Schulz, with the coefficients of Jordan et al., 2024, who compute in bf16). A matrix of
+// zeros stays one. The CPU only: on every instruction set and with every number of threads the same
+// bits, since every element is one sum in order, each operation rounded by itself.
+void orthogonalize(KernelContext& context, int steps, TensorView matrix);
+
+}  // namespace engine::ops

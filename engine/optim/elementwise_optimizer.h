@@ -1,0 +1,20 @@
+// An optimizer whose update is the same element function everywhere (engine/ops/optim_step/
+// update_list.h): memory for its states, and one pass over all parameters.
+#pragma once
+
+#include <utility>
+
+#include "engine/ops/optim_step/optimizer_step.h"
+#include "engine/optim/optimizer.h"
+
+namespace engine {
+
+// `states` are the step's, in its order; their memory is taken here, beside `values`.
+std::unique_ptr<Optimizer> make_elementwise(const OptimizerSpec& spec, const ops::UpdateStep& step,
+                                            const std::vector<OptimizerState>& states,
+                                            const FlatBuffer& values);
+
+// The step at the time given, on the CPU.
+ops::UpdateStep at_time(ops::UpdateStep step, const ops::UpdateTime& time);
+
+}  // namespace engine

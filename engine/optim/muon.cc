@@ -1,0 +1,252 @@
+// Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon): the momentum of each
+// hidden matrix, made orthogonal; AdamW for all else.
+//
+// A matrix is a parameter of two or more dimensions as [first dimension, all others], so that a
+// convolution has a row for each output channel. Its update is scaled by sqrt(max(1, rows /
+// columns)).
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/ops/optim_step/orthogonalize.h"
+#include "engine/optim/elementwise_optimizer.h"
+
+namespace engine {
+namespace {
+
+struct Matrix {
+  std::size_t slot = 0, state_slot = 0;  // of the values, of the momentum
+  std::int64_t rows = 0, columns = 0;    // as it lies in memory: perhaps the transpose
+  double factor = 1;
+};
+
+// Neighbours that AdamW updates at once, gaps included.
+struct Run {
+  std::int64_t from = 0, state_from = 0, count = 0;
+};
+
+TensorView part(const FlatBuffer& buffer, std::int64_t from, std::int64_t count) {
+  const std::size_t offset = static_cast<std::size_t>(from) * size_of(buffer.dtype());
+  return {static_cast<std::byte*>(buffer.data()) + offset, buffer.dtype(), Shape{count},
+          buffer.device()};
+}
+
+FlatBuffer buffer_of(const FlatBuffer& values, const std::vector<std::size_t>& slots) {
+  std::vector<NamedLayout> layouts;
+  for (const std::size_t slot : slots)
+    layouts.push_back({values.slots()[slot].name, values.slots()[slot].layout, values.dtype()});
+  return {values.dtype(), layouts, values.device()};
+}
+
+// The order of columns does not matter to orthogonalisation, and neither does transposition.
+Matrix matrix_of(const FlatBuffer::Slot& slot, std::size_t index, std::size_t state_index) {
+  const Shape& shape = slot.layout.file_shape;
+  const std::int64_t outputs = shape[0], others = slot.count / shape[0];
+  const bool first = slot.layout.permutation[0] == 0;
+  require(first || slot.layout.permutation[static_cast<std::size_t>(shape.rank() - 1)] == 0,
+          "muon: a matrix whose rows are not the first or last dimension in memory");
+  return {.slot = index,
+          .state_slot = state_index,
+          .rows = first ? outputs : others,
+          .columns = first ? others : outputs,
+          .factor =
+              std::sqrt(std::max(1.0, static_cast<double>(outputs) / static_cast<double>(others)))};
+}
+
+// "blocks.{0,1,2}.fc.weight, layer2.0.weight": names that differ in their last number are one.
+std::string names_text(const std::vector<std::string>& names) {
+  struct Family {
+    std::string before, numbers, after;
+    bool several = false;
+  };
+  std::vector<Family> families;
+  for (const std::string& name : names) {
+    std::size_t end = name.size(), begin = end;  // of the last part that is a number
+    while (end > 0) {
+      begin = name.find_last_of('.', end - 1) + 1;
+      if (begin < end && name.find_first_not_of("0123456789", begin) >= end) break;
+      end = begin == 0 ? 0 : begin - 1;
+    }
+    if (end == 0) begin = end = name.size();
+    Family found{name.substr(0, begin), name.substr(begin, end - begin), name.substr(end)};
+    const auto known = std::ranges::find_if(families, [&](const Family& f) {
+      return f.before == found.before && f.after == found.after;
+    });
+    if (known == families.end()) {
+      families.push_back(std::move(found));
+    } else {
+      known->numbers += "," + found.numbers;
+      known->several = true;
+    }
+  }
+  std::string text;
+  for (const Family& f : families)
+    text += (text.empty() ? "" : ", ") + f.before +
+            (f.several ? "{" + f.numbers + "}" : f.numbers) + f.after;
+  return text;
+}
+
+class Muon final : public Optimizer {
+ public:
+  Muon(const OptimizerSpec& spec, const OptimizerParts& parts)
+      : Optimizer(spec),
+        momentum_step_{.beta = parts.settings.at("muon-momentum"),
+                       .nesterov = parts.settings.at("muon-nesterov") != 0},
+        apply_step_{.weight_decay = parts.settings.at("weight-decay")},
+        adamw_step_{.beta1 = parts.settings.at("muon-adam-beta1"),
+                    .beta2 = parts.settings.at("muon-adam-beta2"),
+                    .eps = parts.settings.at("muon-adam-eps"),
+                    .weight_decay = parts.settings.at("weight-decay")},
+        adamw_share_(parts.settings.at("muon-adam-lr") / parts.settings.at("lr")),
+        steps_(static_cast<int>(parts.settings.at("muon-steps"))) {
+    const auto [hidden, others] = split(parts);
+    momentum_ = buffer_of(parts.values, hidden);
+    first_ = buffer_of(parts.values, others);
+    second_ = buffer_of(parts.values, others);
+    add_runs(parts.values, others);
+    std::int64_t most = 0;
+    std::size_t scratch = 0;
+    for (const Matrix& m : matrices_) {
+      most = std::max(most, m.rows * m.columns);
+      scratch = std::max(scratch,
+                         ops::orthogonalize_scratch_bytes(m.rows, m.columns, parts.values.dtype()));
+    }
+    direction_ = Arena(static_cast<std::size_t>(most) * size_of(parts.values.dtype()));
+    scratch_ = Arena(scratch);
+    text_ = "muon on " + names_text(momentum_names()) + "; adamw lr " +
+            number_text(parts.settings.at("muon-adam-lr")) + " on the other " +
+            std::to_string(others.size());
+  }
+
+  std::string text() const override { return text_; }
+
+  void step(KernelContext& context, double lr, double gradient_scale, const FlatBuffer& gradients,
+            FlatBuffer& values) override {
+    const ops::UpdateTime time{lr, gradient_scale, step_count_ + 1};
+    KernelContext own = context;
+    own.scratch = {scratch_.data(), scratch_.bytes()};
+    for (const Matrix& m : matrices_) step_matrix(own, m, time, gradients, values);
+    const ops::UpdateTime slow{lr * adamw_share_, gradient_scale, step_count_ + 1};
+    for (const Run& r : runs_) {
+      const TensorView states[] = {part(first_, r.state_from, r.count),
+                                   part(second_, r.state_from, r.count)};
+      ops::update(context, at_time(adamw_step_, slow), part(gradients, r.from, r.count), states,
+                  part(values, r.from, r.count));
+    }
+    ++step_count_;
+  }
+
+  void step_on_device(KernelContext&, const StepNumbers*, StepControl*, const FlatBuffer&,
+                      FlatBuffer&, void*, DType) override {
+    throw Error("muon has no step on CUDA devices");
+  }
+
+  std::vector<State> state() override {
+    FlatBuffer* const buffers[] = {&momentum_, &first_, &second_};
+    std::vector<State> all;
+    for (std::size_t i = 0; i < std::size(buffers); ++i)
+      all.push_back({spec().states[i].name, spec().states[i].role, buffers[i]});
+    return all;
+  }
+
+ private:
+  struct Split {
+    std::vector<std::size_t> hidden, others;  // slots of the values
+  };
+  Split split(const OptimizerParts& parts) {
+    Split result;
+    for (std::size_t slot = 0; slot < parts.values.slots().size(); ++slot) {
+      const FlatBuffer::Slot& s = parts.values.slots()[slot];
+      if (std::ranges::find(parts.hidden_matrices, s.name) == parts.hidden_matrices.end()) {
+        result.others.push_back(slot);
+        continue;
+      }
+      matrices_.push_back(matrix_of(s, slot, result.hidden.size()));
+      result.hidden.push_back(slot);
+    }
+    if (result.hidden.empty())
+      throw ModelError(
+          "the optimizer muon finds no matrix between the first and the last layer of "
+          "this model: take adamw");
+    return result;
+  }
+
+  void add_runs(const FlatBuffer& values, const std::vector<std::size_t>& slots) {
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      const FlatBuffer::Slot& from = values.slots()[slots[i]];
+      const std::int64_t state_from = first_.slots()[i].offset;
+      if (i == 0 || slots[i] != slots[i - 1] + 1) runs_.push_back({from.offset, state_from, 0});
+      runs_.back().count = from.offset + from.count - runs_.back().from;
+    }
+  }
+
+  void step_matrix(KernelContext& context, const Matrix& m, const ops::UpdateTime& time,
+                   const FlatBuffer& gradients, FlatBuffer& values) {
+    const FlatBuffer::Slot& slot = values.slots()[m.slot];
+    TensorView direction{direction_.data(), values.dtype(), Shape{slot.count}, values.device()};
+    const TensorView momentum[] = {
+        part(momentum_, momentum_.slots()[m.state_slot].offset, slot.count)};
+    ops::update(context, at_time(momentum_step_, time), part(gradients, slot.offset, slot.count),
+                momentum, direction);
+    direction.shape = Shape{m.rows, m.columns};
+    ops::orthogonalize(context, steps_, direction);
+    direction.shape = Shape{slot.count};
+    ops::MuonApplyStep apply = apply_step_;
+    apply.factor = m.factor;
+    ops::update(context, at_time(apply, time), direction, {},
+                part(values, slot.offset, slot.count));
+  }
+
+  std::vector<std::string> momentum_names() const {
+    std::vector<std::string> names;
+    for (const FlatBuffer::Slot& slot : momentum_.slots()) names.push_back(slot.name);
+    std::ranges::reverse(names);  // slots are in the order of backward
+    return names;
+  }
+
+  static std::string number_text(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", value);
+    return text;
+  }
+
+  const ops::MuonMomentumStep momentum_step_;
+  const ops::MuonApplyStep apply_step_;
+  const ops::AdamwStep adamw_step_;
+  const double adamw_share_;  // its rate by the matrices', which schedules change together
+  const int steps_;
+  std::vector<Matrix> matrices_;
+  std::vector<Run> runs_;
+  FlatBuffer momentum_, first_, second_;
+  Arena direction_, scratch_;
+  std::string text_;
+};
+
+std::unique_ptr<Optimizer> make(const OptimizerSpec& spec, const OptimizerParts& parts) {
+  return std::make_unique<Muon>(spec, parts);
+}
+
+}  // namespace
+
+using Kind = OptimizerOption::Kind;
+
+extern const OptimizerSpec kMuonSpec;
+const OptimizerSpec kMuonSpec{
+    .name = "muon",
+    .lr = 0.02,
+    .weight_decay = 0,
+    .options = {{"muon-momentum", Kind::kFraction, 0.95, "momentum of muon's matrices"},
+                {"muon-nesterov", Kind::kFlag, 1, "Nesterov momentum for muon's matrices"},
+                {"muon-steps", Kind::kCount, 5, "Newton-Schulz iterations of muon"},
+                {"muon-adam-lr", Kind::kPositive, 3e-4,
+                 "muon: learning rate of the adamw that updates all but hidden matrices"},
+                {"muon-adam-beta1", Kind::kFraction, 0.9, "decay of its first moment"},
+                {"muon-adam-beta2", Kind::kFraction, 0.95, "decay of its second moment"},
+                {"muon-adam-eps", Kind::kPositive, 1e-10, "added to its denominator"}},
+    .states = {{"momentum", StateRole::kFirstMoment},
+               {"exp_avg", StateRole::kFirstMoment},
+               {"exp_avg_sq", StateRole::kSecondMoment}},
+    .on_cuda = false,
+    .make = make};
+
+}  // namespace engine

@@ -1,0 +1,72 @@
+// What an optimizer is, as data: its name, its options with defaults, its states with roles.
+// Options,
+// --help, checkpoints and averaging are made from it; adding one: docs/development.md.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/parameter_buffer.h"
+
+namespace engine {
+
+class Optimizer;
+
+// What a state means to others than its optimizer: averaging takes the first moments
+// (--average-state momentum).
+enum class StateRole { kFirstMoment, kSecondMoment };
+
+struct OptimizerOption {
+  enum class Kind {
+    kFlag,      // 0 or 1
+    kFraction,  // from 0 to below 1
+    kPositive,  // above 0, at most 1
+    kCount,     // an integer from 1 to 100
+  };
+  const char* name;  // as on the command line: "adam-beta1". Of one optimizer alone
+  Kind kind;
+  double initial;
+  const char* help;             // one line, no full stop
+  const char* needs = nullptr;  // an option of this optimizer that must be above 0 where this is on
+};
+
+struct OptimizerState {
+  const char* name;  // in checkpoints: "exp_avg"
+  StateRole role;
+  const char* needs = nullptr;  // an option without which (0) there is no such state
+};
+
+// Values of all options of an optimizer by name, and of "lr" and "weight-decay", which all have.
+using OptimizerSettings = std::map<std::string, double, std::less<>>;
+
+struct OptimizerParts {
+  const OptimizerSettings& settings;
+  const FlatBuffer& values;  // whose slots and device the states get
+  // Names of the parameters that are matrices within the model: neither vectors nor embeddings, nor
+  // of its first and last layers (hidden_matrices(), engine/graph/parameter_kinds.h).
+  const std::vector<std::string>& hidden_matrices;
+};
+
+struct OptimizerSpec {
+  const char* name;  // "adamw"
+  double lr, weight_decay;
+  std::vector<OptimizerOption> options;
+  std::vector<OptimizerState> states;
+  bool on_cuda;  // has step_on_device()
+  // Throws ModelError where the optimizer has nothing to do in such a model.
+  std::unique_ptr<Optimizer> (*make)(const OptimizerSpec& spec, const OptimizerParts& parts);
+};
+
+// All there are, in the order of --help; nullptr for an unknown name.
+std::span<const OptimizerSpec* const> optimizers();
+const OptimizerSpec* find_optimizer(std::string_view name);
+OptimizerSettings default_settings(const OptimizerSpec& spec);
+
+// The states that there are with these settings, in the descriptor's order.
+std::vector<OptimizerState> states_of(const OptimizerSpec& spec, const OptimizerSettings& settings);
+
+}  // namespace engine

@@ -1,0 +1,57 @@
+// Micro-batches, and exchange and update behind them.
+#include "engine/train/work/host_step.h"
+
+namespace engine {
+
+MicroBatches::MicroBatches(const Plan& plan, ModelState& state, ThreadPool& threads,
+                           const AccumulatedWorkOptions& options)
+    : count_(options.micro_batches), executor_(plan, state, threads, options.seed) {
+  require(count_ >= 1, "a step has at least one micro-batch");
+  executor_.set_replicas(options.replicas);
+}
+
+BatchResult MicroBatches::run(const BatchView& batch, double scale, const GradientsReady& ready,
+                              StepPhases& phases) {
+  static const GradientsReady kNobody;
+  PhaseTimer timer;
+  BatchResult sum;
+  for (std::int64_t m = 0; m < count_; ++m) {
+    const std::int64_t first = batch.count * m / count_, last = batch.count * (m + 1) / count_;
+    const BatchResult result =
+        executor_.forward(batch.slice(first, last - first), /*training=*/true);
+    timer.lap(phases.forward);
+    // A mean over positions (text) as well as over samples: rows per sample are the same on every
+    // rank.
+    const double rows_per_sample =
+        result.rows > 0 ? static_cast<double>(result.rows) / static_cast<double>(last - first) : 1;
+    executor_.backward(scale / rows_per_sample, m == 0 ? Write::kOverwrite : Write::kAdd,
+                       m + 1 == count_ ? ready : kNobody);
+    timer.lap(phases.backward);
+    sum.loss_sum += result.loss_sum;
+    sum.correct += result.correct;
+    sum.rows += result.rows;
+  }
+  return sum;
+}
+
+HostUpdate::HostUpdate(const HostWorkParts& parts)
+    : parameters_(parts.state.parameters), optimizer_(parts.optimizer) {
+  context_.threads = &parts.threads;
+}
+
+GradientsReady HostUpdate::ready_for(const StepRequest& request) {
+  if (request.exchange == nullptr) return {};
+  return [exchange = request.exchange](std::int64_t elements) { exchange->ready(elements); };
+}
+
+void HostUpdate::finish(const StepRequest& request, StepPhases& phases) {
+  PhaseTimer timer;
+  if (request.exchange != nullptr) request.exchange->finish();
+  timer.lap(phases.communication);
+  optimizer_.step(context_, request.lr,
+                  clip_factor(context_, parameters_.gradients, request.clip_grad),
+                  parameters_.gradients, parameters_.values);
+  timer.lap(phases.update);
+}
+
+}  // namespace engine

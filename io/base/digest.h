@@ -1,0 +1,35 @@
+// XXH3 digests of memory: quick and well mixed; not for what somebody may want to forge.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+struct XXH3_state_s;
+
+namespace base {
+
+struct Digest {  // XXH3-128
+  std::uint64_t low = 0, high = 0;
+  bool operator==(const Digest&) const = default;
+};
+Digest digest_of(std::span<const std::byte> bytes);
+
+class StreamDigest {  // the same of what is added piece by piece
+ public:
+  StreamDigest();
+  void add(std::span<const std::byte> bytes);
+  Digest value() const;  // of what was added so far
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_s* state) const;
+  };
+  std::unique_ptr<XXH3_state_s, Free> state_;
+};
+
+std::uint64_t short_digest_of(std::string_view text);  // XXH3-64
+
+}  // namespace base

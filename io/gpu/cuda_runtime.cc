@@ -1,0 +1,225 @@
+// The wrappers over the runtime. Each checks the code of the call and names it.
+#include "io/gpu/cuda_runtime.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+
+namespace base::cuda {
+namespace {
+
+cudaStream_t stream_of(void* handle) { return static_cast<cudaStream_t>(handle); }
+cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
+
+void expect(cudaError_t code, const char* call) { check(static_cast<int>(code), call); }
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+}  // namespace
+
+void check(int code, const char* call, const char* what) {
+  const auto error = static_cast<cudaError_t>(code);
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // else the next call that asks reports this one again
+  throw CudaError(std::string(call) + (what == nullptr ? "" : " of " + std::string(what)) + ": " +
+                  cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")");
+}
+
+std::string missing() {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaSuccess && count > 0) return "";
+  cudaGetLastError();
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
+    return "no CUDA device (no NVIDIA driver is installed)";
+  return std::string("no CUDA device (") +
+         (code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code)) + ")";
+}
+
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+DeviceInfo device_info(int index) {
+  cudaDeviceProp properties;
+  expect(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  std::string uuid = "GPU-";
+  for (const char byte : properties.uuid.bytes) {
+    const auto value = static_cast<unsigned char>(byte);
+    uuid += {"0123456789abcdef"[value >> 4], "0123456789abcdef"[value & 15]};
+  }
+  return {properties.name,  properties.totalGlobalMem, properties.multiProcessorCount,
+          properties.major, properties.minor,          uuid};
+}
+
+std::string versions() {
+  int runtime = 0, driver = 0;
+  expect(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  expect(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  return "runtime " + version_text(runtime) + ", driver " + version_text(driver);
+}
+
+void use_device(int index) { expect(cudaSetDevice(index), "cudaSetDevice"); }
+
+int current_device() {
+  int index = 0;
+  expect(cudaGetDevice(&index), "cudaGetDevice");
+  return index;
+}
+
+std::string bus_address(int index) {
+  char text[64] = {};
+  expect(cudaDeviceGetPCIBusId(text, sizeof text, index), "cudaDeviceGetPCIBusId");
+  return text;
+}
+
+bool is_device_memory(const void* data) {
+  cudaPointerAttributes found{};
+  expect(cudaPointerGetAttributes(&found, data), "cudaPointerGetAttributes");
+  return found.type == cudaMemoryTypeDevice || found.type == cudaMemoryTypeManaged;
+}
+
+std::pair<std::size_t, std::size_t> free_and_total_memory() {
+  std::size_t free_bytes = 0, total = 0;
+  expect(cudaMemGetInfo(&free_bytes, &total), "cudaMemGetInfo");
+  return {free_bytes, total};
+}
+
+void synchronize_device() { expect(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
+
+void* allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t code = cudaMalloc(&memory, bytes);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    const auto [left, total] = free_and_total_memory();
+    throw CudaError("out of device memory: " + std::to_string(bytes) + " bytes requested, " +
+                    std::to_string(left) + " of " + std::to_string(total) +
+                    " free on cuda:" + std::to_string(current_device()));
+  }
+  expect(code, "cudaMalloc");
+  return memory;
+}
+
+void release(void* memory) noexcept {
+  if (memory != nullptr) cudaFree(memory);
+}
+
+void* allocate_pinned(std::size_t bytes) {
+  void* memory = nullptr;
+  expect(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), "cudaHostAlloc");
+  if (bytes > 0) std::memset(memory, 0, bytes);
+  return memory;
+}
+
+void release_pinned(void* memory) noexcept {
+  if (memory != nullptr) cudaFreeHost(memory);
+}
+
+void pin(void* memory, std::size_t bytes) {
+  expect(cudaHostRegister(memory, bytes, cudaHostRegisterDefault), "cudaHostRegister");
+}
+
+void unpin(void* memory) noexcept { cudaHostUnregister(memory); }
+
+Stream::Stream() {
+  cudaStream_t made = nullptr;
+  expect(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  handle_ = made;
+}
+Stream::~Stream() { cudaStreamDestroy(stream_of(handle_)); }
+void synchronize_stream(void* stream) {
+  expect(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
+}
+bool is_idle(void* stream) {
+  const cudaError_t code = cudaStreamQuery(stream_of(stream));
+  if (code == cudaErrorNotReady) return false;
+  expect(code, "cudaStreamQuery");
+  return true;
+}
+bool is_capturing(void* stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  expect(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+void Stream::synchronize() const { synchronize_stream(handle_); }
+
+Event::Event(bool timing) {
+  cudaEvent_t made = nullptr;
+  expect(cudaEventCreateWithFlags(&made, timing ? cudaEventDefault : cudaEventDisableTiming),
+         "cudaEventCreateWithFlags");
+  handle_ = made;
+}
+Event::~Event() {
+  if (handle_ != nullptr) cudaEventDestroy(event_of(handle_));
+}
+void Event::record(void* stream) {
+  expect(cudaEventRecord(event_of(handle_), stream_of(stream)), "cudaEventRecord");
+}
+void Event::make_wait(void* stream) const {
+  expect(cudaStreamWaitEvent(stream_of(stream), event_of(handle_), 0), "cudaStreamWaitEvent");
+}
+void Event::synchronize() const {
+  expect(cudaEventSynchronize(event_of(handle_)), "cudaEventSynchronize");
+}
+bool Event::done() const {
+  const cudaError_t code = cudaEventQuery(event_of(handle_));
+  if (code == cudaErrorNotReady) return false;
+  expect(code, "cudaEventQuery");
+  return true;
+}
+double Event::seconds_since(const Event& start) const {
+  float milliseconds = 0;
+  expect(cudaEventElapsedTime(&milliseconds, event_of(start.handle_), event_of(handle_)),
+         "cudaEventElapsedTime");
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
+void copy_async(void* to, const void* from, std::size_t bytes, void* stream) {
+  if (bytes > 0)
+    expect(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
+           "cudaMemcpyAsync");
+}
+void set_bytes_async(void* to, int value, std::size_t bytes, void* stream) {
+  if (bytes > 0) expect(cudaMemsetAsync(to, value, bytes, stream_of(stream)), "cudaMemsetAsync");
+}
+
+StepGraph::~StepGraph() {
+  if (handle_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(handle_));
+}
+void StepGraph::begin_capture(void* stream) {
+  expect(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal),
+         "cudaStreamBeginCapture");
+}
+StepGraph StepGraph::end_capture(void* stream) {
+  cudaGraph_t graph = nullptr;
+  expect(cudaStreamEndCapture(stream_of(stream), &graph), "cudaStreamEndCapture");
+  StepGraph made;
+  cudaGraphExec_t executable = nullptr;
+  cudaError_t code = cudaGraphGetNodes(graph, nullptr, &made.nodes_);
+  if (code == cudaSuccess) code = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  expect(code, "cudaGraphInstantiate");
+  made.handle_ = executable;
+  return made;
+}
+void StepGraph::drop_capture(void* stream) noexcept {
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(stream_of(stream), &graph) == cudaSuccess && graph != nullptr)
+    cudaGraphDestroy(graph);
+  cudaGetLastError();
+}
+void StepGraph::launch(void* stream) const {
+  expect(cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle_), stream_of(stream)),
+         "cudaGraphLaunch");
+}
+
+}  // namespace base::cuda

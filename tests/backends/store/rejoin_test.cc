@@ -1,0 +1,436 @@
+// Joining again: a rank whose connection broke on the way into the group comes again and is
+// answered from what is agreed.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <functional>
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/backend_error.h"
+#include "backends/identity/host_identity.h"
+#include "backends/identity/join.h"
+#include "tests/backends/group_harness.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using backends::Frame;
+using backends::FrameType;
+using backends::FrameWriter;
+using backends::GroupOptions;
+using backends::JoinedStore;
+using backends::Socket;
+using group_harness::Door;
+using group_harness::open_door;
+using group_harness::options_for;
+using group_harness::outcomes;
+
+constexpr auto kPatience = 60s;  // a limit for what hangs; what works takes milliseconds
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+#define EXPECT_CONTAINS(text, part) \
+  EXPECT_TRUE(contains(text, part)) << "\"" << (text) << "\" lacks \"" << (part) << "\""
+
+bool eventually(const std::function<bool()>& condition) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(2ms);
+  }
+  return true;
+}
+
+std::string raw(const Frame& frame) {
+  return FrameWriter(frame.type).bytes(frame.payload).finish();
+}
+
+std::optional<Frame> read_frame(const Socket& socket, backends::FrameParser& parser) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  char buffer[4096];
+  for (;;) {
+    if (std::optional<Frame> frame = parser.next(backends::kFrameBytes)) return frame;
+    pollfd p{socket.fd(), POLLIN, 0};
+    if (poll(&p, 1, backends::milliseconds_left(until)) <= 0) return std::nullopt;
+    const ssize_t n = recv(socket.fd(), buffer, sizeof buffer, 0);
+    if (n <= 0) return std::nullopt;
+    parser.append(buffer, static_cast<std::size_t>(n));
+  }
+}
+
+Socket connect_to_port(int port) {
+  std::string reason;
+  Socket socket = backends::connect_to({"127.0.0.1", port},
+                                       std::chrono::steady_clock::now() + kPatience, reason);
+  EXPECT_TRUE(socket) << reason;
+  return socket;
+}
+
+// How the first connection through the proxy ends: with the first frame of this type, which does
+// not arrive.
+struct Cut {
+  FrameType at{};
+  bool server_sees_it = true;  // false: towards the server the connection stays open, as when the
+                               // network loses the end
+};
+
+// Stands between one rank and the store, passes frames on and cuts the first connection.
+class Proxy {
+ public:
+  Proxy(int server_port, std::optional<Cut> cut)
+      : cut_(cut), server_port_(server_port), listener_(backends::listen_on({"127.0.0.1", 0})) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Proxy() {
+    stopping_ = true;
+    thread_.join();
+  }
+  Proxy(const Proxy&) = delete;
+  Proxy& operator=(const Proxy&) = delete;
+
+  int port() const { return backends::local_endpoint(listener_.fd()).port; }
+  int connections() const { return connections_; }
+  int welcomes() const { return welcomes_; }               // passed on
+  void allow(int connections) { allowed_ = connections; }  // leaves those beyond in the queue
+  // The first frame of that type that came from the rank.
+  std::string recorded(FrameType type) {
+    const std::lock_guard lock(mutex_);
+    return recorded_.at(type);
+  }
+
+ private:
+  struct Link {
+    Socket client, server;
+    backends::FrameParser from_client, from_server;
+    bool may_be_cut = false;
+  };
+
+  void run() {
+    while (!stopping_) {
+      std::vector<pollfd> polled;
+      polled.push_back({connections_ < allowed_ ? listener_.fd() : -1, POLLIN, 0});
+      for (const Link& link : links_) {
+        polled.push_back({link.client.fd(), POLLIN, 0});
+        polled.push_back({link.client ? link.server.fd() : -1, POLLIN, 0});
+      }
+      if (poll(polled.data(), polled.size(), 10) <= 0) continue;
+      std::size_t i = 1;
+      for (Link& link : links_) {
+        const bool client = polled[i].revents != 0, server = polled[i + 1].revents != 0;
+        i += 2;
+        if (client) pass(link, link.client, link.server, link.from_client);
+        if (server && link.client) pass(link, link.server, link.client, link.from_server);
+      }
+      if (polled[0].revents != 0) accept_one();
+    }
+  }
+
+  void accept_one() {
+    Socket client(accept(listener_.fd(), nullptr, nullptr));
+    if (!client) return;
+    links_.emplace_back();
+    links_.back().client = std::move(client);
+    links_.back().server = connect_to_port(server_port_);
+    links_.back().may_be_cut = connections_++ == 0;
+  }
+
+  void pass(Link& link, const Socket& from, const Socket& to, backends::FrameParser& parser) {
+    char buffer[4096];
+    const ssize_t n = recv(from.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) return end(link, true);
+    parser.append(buffer, static_cast<std::size_t>(n));
+    while (const std::optional<Frame> frame = parser.next(backends::kFrameBytes)) {
+      {
+        const std::lock_guard lock(mutex_);
+        recorded_.emplace(frame->type, raw(*frame));
+      }
+      if (cut_ && link.may_be_cut && frame->type == cut_->at) {
+        return end(link, cut_->server_sees_it);
+      }
+      if (!backends::write_by(to.fd(), raw(*frame), std::chrono::steady_clock::now() + kPatience))
+        return end(link, true);
+      if (frame->type == FrameType::kWelcome) ++welcomes_;
+    }
+  }
+
+  static void end(Link& link, bool server_sees_it) {
+    link.client.close();
+    if (server_sees_it) link.server.close();
+  }
+
+  const std::optional<Cut> cut_;
+  const int server_port_;
+  Socket listener_;
+  std::list<Link> links_;
+  std::atomic<int> connections_{0}, welcomes_{0}, allowed_{1000};
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::map<FrameType, std::string> recorded_;
+  std::thread thread_;
+};
+
+struct Case {
+  int world_size;
+  Cut cut;
+};
+
+std::string name_of(const Case& c) {
+  const std::map<FrameType, std::string> names = {
+      {FrameType::kHello, "Hello"},       {FrameType::kChallenge, "Challenge"},
+      {FrameType::kProof, "Proof"},       {FrameType::kWelcome, "Welcome"},
+      {FrameType::kProgress, "Progress"}, {FrameType::kStart, "Start"}};
+  return names.at(c.cut.at) + "Of" + std::to_string(c.world_size) +
+         (c.cut.server_sees_it ? "" : "UnknownToTheServer");
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const bool seen : {true, false}) {
+    for (const FrameType type : {FrameType::kHello, FrameType::kChallenge, FrameType::kProof,
+                                 FrameType::kWelcome, FrameType::kProgress, FrameType::kStart}) {
+      cases.push_back({3, {type, seen}});
+      // The last rank hears no progress.
+      if (type != FrameType::kProgress) cases.push_back({2, {type, seen}});
+    }
+  }
+  return cases;
+}
+
+class Rejoin : public testing::TestWithParam<Case> {};
+
+// Rank 1 comes through a proxy that cuts its first connection; of three ranks the last waits for
+// it.
+TEST_P(Rejoin, AfterItsConnectionBroke) {
+  const auto& [world_size, cut] = GetParam();
+  const Door door = open_door();
+  Proxy proxy(door.port, cut);
+  const auto errors = outcomes(world_size, [&, size = world_size](int rank) {
+    GroupOptions o = options_for(rank, size, rank == 1 ? proxy.port() : door.port);
+    if (rank == 0) o.listen_fd = door.fd;
+    if (rank == 2) {
+      EXPECT_TRUE(eventually([&] { return proxy.welcomes() > 0; }));
+    }
+    JoinedStore joined = backends::join_store(o);
+    EXPECT_EQ(joined.store->peers().size(), static_cast<std::size_t>(size));
+    joined.store->set("from " + std::to_string(rank), "here");
+    for (int r = 0; r < size; ++r)
+      EXPECT_EQ(joined.store->get("from " + std::to_string(r), kPatience), "here");
+    joined.store->leave(kPatience);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(static_cast<std::size_t>(world_size)));
+  EXPECT_EQ(proxy.connections(), 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(CutAt, Rejoin, testing::ValuesIn(all_cases()),
+                         [](const auto& info) { return name_of(info.param); });
+
+// Rank 0 whose group of `world_size` is done with when `body` returns; the group's failure, or "".
+std::string rank_0_sees(const Door& door, int world_size, const std::function<void()>& until_then) {
+  GroupOptions o = options_for(0, world_size, door.port);
+  o.listen_fd = door.fd;
+  JoinedStore joined = backends::join_store(o);
+  const std::string failure = joined.store->wait_for_failure(kPatience).value_or("");
+  until_then();
+  return failure;
+}
+
+TEST(RejoinOfOneGivenUp, IsToldSoAndTheOthersHeardThatItDied) {
+  const Door door = open_door();
+  Proxy proxy(door.port, Cut{FrameType::kStart});
+  proxy.allow(1);
+  std::atomic<bool> rank_1_heard{false};
+  std::string failure;
+  const auto errors = outcomes(2, [&](int rank) {
+    if (rank == 0) {
+      failure = rank_0_sees(door, 2, [&] {
+        proxy.allow(2);
+        EXPECT_TRUE(eventually([&] { return rank_1_heard.load(); }));
+      });
+      return;
+    }
+    GroupOptions o = options_for(1, 2, proxy.port());
+    o.rendezvous_timeout_ms = 60'000;
+    try {
+      backends::join_store(o);
+    } catch (...) {
+      rank_1_heard = true;
+      throw;
+    }
+  });
+  EXPECT_EQ(errors[0], "");
+  EXPECT_CONTAINS(failure, "rank 1 ");
+  EXPECT_CONTAINS(failure, "died: its connection closed");
+  EXPECT_CONTAINS(errors[1], "peer: ");
+  EXPECT_CONTAINS(errors[1], "given up");
+}
+
+// A process that calls itself rank 1 and joins step by step.
+struct Visitor {
+  explicit Visitor(const std::string& process, int world_size) {
+    hello.rank = 1;
+    hello.world_size = world_size;
+    hello.pid = 4711;
+    hello.process = process;
+    hello.host = "n1";
+    hello.host_id = backends::host_id();
+  }
+  std::optional<backends::StoreSession> come(int port) {
+    std::string reason;
+    ++hello.attempt;
+    return backends::open_session(
+        {"127.0.0.1", port}, backends::load_secret(group_harness::kSecret, ""), hello,
+        std::chrono::steady_clock::now() + kPatience, backends::Doubt::kNone, reason);
+  }
+  backends::Hello hello;
+};
+
+bool started(backends::StoreSession& session) {
+  while (const auto frame = read_frame(session.socket, session.parser)) {
+    if (frame->type == FrameType::kStart) return true;
+  }
+  return false;
+}
+
+TEST(RejoinByAnother, IsRefusedWhileTheStartIsNotHeard) {
+  const Door door = open_door();
+  std::string failure;
+  std::thread rank_0([&] { failure = rank_0_sees(door, 2, [] {}); });
+  Visitor first(backends::random_bytes(backends::kNonceBytes), 2),
+      other(backends::random_bytes(backends::kNonceBytes), 2);
+  other.hello.pid = 4712;
+  {
+    std::optional<backends::StoreSession> session = first.come(door.port);
+    ASSERT_TRUE(session);
+    ASSERT_TRUE(started(*session));
+    try {
+      (void)other.come(door.port);
+      ADD_FAILURE() << "let in";
+    } catch (const backends::MismatchError& error) {
+      EXPECT_CONTAINS(error.what(), "rank 1 came twice");
+      EXPECT_CONTAINS(error.what(), "4711");
+      EXPECT_CONTAINS(error.what(), "4712");
+    }
+  }
+  EXPECT_THROW((void)other.come(door.port), backends::MismatchError);
+  std::optional<backends::StoreSession> again = first.come(door.port);  // the place was kept
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(started(*again));
+  ASSERT_TRUE(backends::write_by(again->socket.fd(), FrameWriter(FrameType::kStartHeard).finish(),
+                                 std::chrono::steady_clock::now() + kPatience));
+  ASSERT_TRUE(backends::write_by(again->socket.fd(), FrameWriter(FrameType::kAbandon).finish(),
+                                 std::chrono::steady_clock::now() + kPatience));
+  rank_0.join();
+  EXPECT_CONTAINS(failure, "ended before the others");
+}
+
+TEST(RejoinAfterTheStartWasHeard, IsRefused) {
+  const Door door = open_door();
+  std::string failure;
+  std::atomic<bool> tried{false};
+  std::thread rank_0([&] {
+    failure = rank_0_sees(door, 2, [&] { EXPECT_TRUE(eventually([&] { return tried.load(); })); });
+  });
+  Visitor visitor(backends::random_bytes(backends::kNonceBytes), 2);
+  {
+    std::optional<backends::StoreSession> session = visitor.come(door.port);
+    ASSERT_TRUE(session);
+    ASSERT_TRUE(started(*session));
+    ASSERT_TRUE(backends::write_by(session->socket.fd(),
+                                   FrameWriter(FrameType::kStartHeard).finish(),
+                                   std::chrono::steady_clock::now() + kPatience));
+  }
+  EXPECT_THROW((void)visitor.come(door.port), backends::MismatchError);
+  tried = true;
+  rank_0.join();
+  EXPECT_CONTAINS(failure, "died: its connection closed");
+}
+
+TEST(RejoinLeaving, BeforeTheStartIsHeardEndsTheGroup) {
+  const Door door = open_door();
+  std::string failure;
+  std::thread rank_0([&] { failure = rank_0_sees(door, 2, [] {}); });
+  Visitor visitor(backends::random_bytes(backends::kNonceBytes), 2);
+  std::optional<backends::StoreSession> session = visitor.come(door.port);
+  ASSERT_TRUE(session);
+  ASSERT_TRUE(started(*session));
+  ASSERT_TRUE(backends::write_by(session->socket.fd(), FrameWriter(FrameType::kLeave).finish(),
+                                 std::chrono::steady_clock::now() + kPatience));
+  rank_0.join();
+  EXPECT_CONTAINS(failure, "ended before the others");
+}
+
+// A connection that the network delayed does not push out the one that came after it.
+TEST(RejoinOutOfOrder, TheLaterAttemptStays) {
+  const Door door = open_door();
+  Visitor visitor(backends::random_bytes(backends::kNonceBytes), 3);
+  const auto errors = outcomes(3, [&](int rank) {
+    if (rank == 2) return;
+    if (rank == 0) {
+      GroupOptions o = options_for(0, 3, door.port);
+      o.listen_fd = door.fd;
+      EXPECT_NO_THROW(backends::join_store(o).store->leave(kPatience));
+      return;
+    }
+    visitor.hello.attempt = 7;
+    std::optional<backends::StoreSession> later = visitor.come(door.port);
+    ASSERT_TRUE(later);
+    visitor.hello.attempt = 3;
+    EXPECT_FALSE(visitor.come(door.port));
+    GroupOptions last = options_for(2, 3, door.port);
+    JoinedStore joined = backends::join_store(last);
+    EXPECT_TRUE(started(*later));
+    for (const FrameType type : {FrameType::kStartHeard, FrameType::kLeave}) {
+      EXPECT_TRUE(backends::write_by(later->socket.fd(), FrameWriter(type).finish(),
+                                     std::chrono::steady_clock::now() + kPatience));
+    }
+    joined.store->leave(kPatience);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+}
+
+// Who listened on the way knows the process's nonce and an old proof, but cannot prove the secret
+// for a new challenge.
+TEST(RejoinByAStranger, WithWhatItHeardIsRefusedAndHarmsNobody) {
+  const Door door = open_door();
+  Proxy proxy(door.port, std::nullopt);
+  std::atomic<bool> refused{false};
+  const auto errors = outcomes(3, [&](int rank) {
+    GroupOptions o = options_for(rank, 3, rank == 1 ? proxy.port() : door.port);
+    if (rank == 0) o.listen_fd = door.fd;
+    if (rank == 2) {
+      EXPECT_TRUE(eventually([&] { return proxy.welcomes() > 0; }));
+      const Socket socket = connect_to_port(door.port);
+      backends::FrameParser parser;
+      const auto until = std::chrono::steady_clock::now() + kPatience;
+      EXPECT_TRUE(backends::write_by(socket.fd(), proxy.recorded(FrameType::kHello), until));
+      const auto challenge = read_frame(socket, parser);
+      EXPECT_TRUE(challenge && challenge->type == FrameType::kChallenge);
+      EXPECT_TRUE(backends::write_by(socket.fd(), proxy.recorded(FrameType::kProof), until));
+      const auto verdict = read_frame(socket, parser);
+      EXPECT_TRUE(verdict && verdict->type == FrameType::kRefuse &&
+                  static_cast<backends::RefusalKind>(verdict->payload[0]) ==
+                      backends::RefusalKind::kAuthentication);
+      refused = true;
+    }
+    JoinedStore joined = backends::join_store(o);
+    joined.store->leave(kPatience);
+  });
+  EXPECT_TRUE(refused);
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+  EXPECT_EQ(proxy.connections(), 1) << "rank 1 was disturbed";
+}
+
+}  // namespace

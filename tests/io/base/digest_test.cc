@@ -1,0 +1,32 @@
+// Digests are those of XXH3's specification, at once and piece by piece.
+#include "io/base/digest.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// The values that the specification gives for no input, seed 0.
+TEST(Digest, OfNothing) {
+  EXPECT_EQ(base::digest_of({}), (base::Digest{0x6001c324468d497f, 0x99aa06d3014798d8}));
+  EXPECT_EQ(base::short_digest_of(""), 0x2d06800538d394c2u);
+}
+
+TEST(Digest, PiecesGiveTheDigestOfTheWhole) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += std::to_string(i);
+  base::StreamDigest stream;
+  for (std::size_t at = 0, n = 1; at < text.size(); at += n, n = n * 2 + 1)
+    stream.add(bytes_of(text).subspan(at, std::min(n, text.size() - at)));
+  EXPECT_EQ(stream.value(), base::digest_of(bytes_of(text)));
+  text.back() ^= 1;
+  EXPECT_NE(stream.value(), base::digest_of(bytes_of(text)));
+}
+
+}  // namespace

@@ -1,0 +1,68 @@
+// Staging, loading, and the ranks' shares.
+#include "tools/session/session_data.h"
+
+#include <algorithm>
+
+#include "io/base/io_error.h"
+#include "io/data/loader/staging.h"
+
+namespace tools {
+namespace {
+
+// One rank of a host copies, all of them wait.
+io::DatasetOptions staged(const DataOptions& data, const backends::Group& group,
+                          backends::Communicator& control) {
+  io::DatasetOptions options = data.set;
+  if (data.stage.empty()) return options;
+  std::string& source = options.annotations.empty() ? options.directory : options.annotations;
+  const auto& peers = group.peers();
+  const auto is_self = [&](const backends::PeerInfo& peer) { return peer.rank == group.rank(); };
+  const auto self = std::find_if(peers.begin(), peers.end(), is_self);
+  const bool first = std::none_of(peers.begin(), peers.end(), [&](const backends::PeerInfo& peer) {
+    return peer.rank < group.rank() && self != peers.end() && peer.host_id == self->host_id;
+  });
+  if (first) io::stage_files(source, data.stage);
+  if (group.world_size() > 1) control.barrier();
+  source = io::staged_path(source, data.stage);
+  return options;
+}
+
+io::SamplerOptions shares(const DataOptions& data, std::int64_t micro_batches,
+                          const backends::Group& group, const io::Dataset& train,
+                          const io::EpochOrder* order) {
+  if (train.size() == 0)
+    throw io::DataError("data set '" + train.name + "' has no training samples");
+  io::SamplerOptions sampling = data.sampling;
+  if (data.batch_of_rank > 0)
+    sampling.global_batch = data.batch_of_rank * group.world_size() * micro_batches;
+  sampling.size = train.size();
+  sampling.rank = group.rank();
+  sampling.world_size = group.world_size();
+  sampling.order = order;
+  return sampling;
+}
+
+}  // namespace
+
+engine::Shape sample_shape(const io::Dataset& dataset) {
+  if (dataset.kind == io::SampleKind::kTokens) return {dataset.shape[0]};
+  return {dataset.shape[0], dataset.shape[1], dataset.shape[2]};
+}
+
+io::Normalization normalization(const DataOptions& options, const io::Dataset& dataset) {
+  if (options.normalization) return *options.normalization;
+  return dataset.shape[2] == 1 ? io::Normalization::kUnit : io::Normalization::kStandard;
+}
+
+SessionData::SessionData(const DataOptions& options, std::int64_t micro_batches,
+                         const backends::Group& group, backends::Communicator& control)
+    : splits_(io::load_dataset(staged(options, group, control))),
+      normalization_(tools::normalization(options, splits_.train)),
+      order_(options.sampling.shuffle ? io::make_epoch_order(options.order, splits_.train)
+                                      : nullptr),
+      sampling_(shares(options, micro_batches, group, splits_.train, order_.get())),
+      sampler_(sampling_) {
+  if (options.check_sampler) io::check_partition(sampling_);
+}
+
+}  // namespace tools

@@ -1,0 +1,42 @@
+// The data of a run: which set, which samples a rank takes, how they are prepared.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "backends/group.h"
+#include "engine/core/shape.h"
+#include "io/data/order/epoch_order.h"
+#include "tools/session/session_options.h"
+
+namespace tools {
+
+// Of one sample, as models take it: [h, w, c], or [context] for tokens.
+engine::Shape sample_shape(const io::Dataset& dataset);
+io::Normalization normalization(const DataOptions& options, const io::Dataset& dataset);
+
+class SessionData {
+ public:
+  // Collective. With DataOptions::stage the lowest rank of each host copies what is missing, the
+  // others wait as long as a collective may take, and the copies are read. `micro_batches` of a
+  // rank count for DataOptions::batch_of_rank. Throws what io/data throws, io::DataError for an
+  // empty set, and what a barrier throws.
+  SessionData(const DataOptions& options, std::int64_t micro_batches, const backends::Group& group,
+              backends::Communicator& control);
+
+  const io::Dataset& train() const { return splits_.train; }
+  const io::Dataset& test() const { return splits_.test; }
+  const io::SamplerOptions& sampling() const { return sampling_; }
+  const io::Sampler& sampler() const { return sampler_; }
+  std::int64_t global_batch() const { return sampling_.global_batch; }
+  io::Normalization normalization() const { return normalization_; }
+
+ private:
+  const io::DatasetSplits splits_;
+  const io::Normalization normalization_;
+  const std::unique_ptr<io::EpochOrder> order_;  // null: the sampler's own
+  const io::SamplerOptions sampling_;
+  const io::Sampler sampler_;
+};
+
+}  // namespace tools

@@ -1,0 +1,130 @@
+// A training as typed values: what a TrainSession is made of, with or without a command line. The
+// defaults are those of the option table where it has any.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/averaging/policies/averaging_policies.h"
+#include "engine/averaging/policies/sync_schedule.h"
+#include "engine/core/dtype.h"
+#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/optim_step/step_numbers.h"
+#include "engine/optim/learning_rate.h"
+#include "engine/optim/optimizer_spec.h"
+#include "engine/train/trainer.h"
+#include "io/checkpoint/device_map.h"
+#include "io/data/loader/batch_loader.h"
+#include "io/data/order/sampler.h"
+#include "io/data/sources/dataset.h"
+#include "tools/machine/device_choice.h"
+#include "tools/options/run_config.h"
+
+namespace tools {
+
+struct DataOptions {
+  io::DatasetOptions set;
+  std::string stage = {};  // a folder of this host to copy the files to; "": read where they lie
+  std::optional<io::Normalization> normalization = {};  // none: by the number of channels
+  io::Augmentation augmentation = {};                   // for training only
+  int workers = 1, prefetch = 2;
+
+  std::string order = "shuffle";   // of an epoch: make_epoch_order()
+  io::SamplerOptions sampling;     // size, order, rank and world size are the session's
+  std::int64_t batch_of_rank = 0;  // > 0: of a micro-batch, instead of sampling.global_batch
+  bool check_sampler = false;
+};
+
+struct ModelOptions {
+  std::string name;  // or the path of a TOML layer list
+  double label_smoothing = 0, dropout = 0;
+  bool synchronized_statistics = false;  // batch statistics over all ranks
+};
+
+struct ComputeOptions {
+  DeviceRequest device;                       // the ranks' places are the session's
+  engine::DType dtype = engine::DType::kF32;  // of parameters
+  std::optional<engine::DType> half = {};     // storage of activations, where it is another
+  engine::Products products = engine::Products::kF32;
+  engine::LossScaleRule loss_scale = {};
+  bool graph = true, pinned = true, non_blocking = true;
+  int threads = 0;  // 0: this rank's share of the cores
+  bool deterministic = false;
+  std::int64_t micro_batches = 1;
+};
+
+struct AveragingOptions {
+  enum class Method { kNone, kGradients, kParameters, kPostLocal, kSlowMo, kDiloco };
+  enum class Compression { kNone, kBf16, kTopK, kPowerSgd };
+  enum class States { kNone, kMomentum, kAll };
+
+  Method method = Method::kGradients;
+  std::string name = "grad";
+  // Gradients.
+  bool canonical = false;
+  int shards = 8;  // of the canonical order
+  Compression compression = Compression::kNone;
+  double topk_ratio = 0.01;
+  int powersgd_rank = 4;
+  engine::BucketOptions buckets = {};
+  // Parameters.
+  std::int64_t gradient_steps = 0;     // at the start, which average gradients instead
+  engine::SyncSchedule schedule = {};  // in global steps
+  std::string schedule_text = {};      // "every 8"
+  std::optional<engine::OuterOptions> outer = {};
+  States states = States::kNone;  // of the optimizer, averaged along
+  bool running_statistics = false;
+  bool host_islands = false;
+
+  bool of_parameters() const { return method != Method::kNone && method != Method::kGradients; }
+};
+
+struct UpdateOptions {
+  const engine::OptimizerSpec* optimizer = engine::find_optimizer("sgd");  // never null
+  engine::OptimizerSettings settings = engine::default_settings(*optimizer);
+  enum class RateScale { kNone, kLinear, kSquareRoot };
+  RateScale scale = RateScale::kNone;  // of the rate, by the number of ranks
+  engine::LearningRate rate = {};      // milestones and total steps are the session's
+  std::vector<std::int64_t> milestone_epochs = {};
+  double clip_grad = 0;
+  bool sum_losses = false;  // instead of their mean
+};
+
+struct KeepingOptions {
+  std::string directory = {};  // "": nothing is kept
+  int keep_last = 3;
+  bool background = false;
+  std::string resume = "none";  // auto, none or a path
+  std::string init_from = {};
+  io::DeviceMap placement = io::DeviceMap::parse("auto");
+  std::string configuration = {};  // TOML for snapshots
+};
+
+struct SessionOptions {
+  DataOptions data;
+  ModelOptions model;
+  ComputeOptions compute = {};
+  AveragingOptions averaging = {};
+  UpdateOptions update = {};
+  KeepingOptions keeping = {};
+  std::string backend = "auto";  // as it was asked for
+  std::uint64_t seed = 0;
+  std::int64_t epochs = 1, steps = 0;  // steps > 0: these
+  std::int64_t log_every = 100;
+  engine::Every evaluate = {}, save = {};
+  engine::BufferMode buffers = engine::BufferMode::kLocal;
+  std::int64_t verify_every = 0;  // 0: never
+  engine::OnDesync on_desync = engine::OnDesync::kAbort;
+};
+
+// The only reader of a RunConfig below the commands. Throws io::ConfigError and engine::ModelError
+// for values that their own readers refuse.
+SessionOptions session_options(const RunConfig& config);
+// Parts of it, for commands that train nothing.
+DataOptions data_options(const RunConfig& config);
+ComputeOptions compute_options(const RunConfig& config);
+
+}  // namespace tools

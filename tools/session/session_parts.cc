@@ -1,0 +1,188 @@
+// The parts of a training from their options.
+#include "tools/session/session_parts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/averaging/sums/device_sum.h"
+#include "engine/averaging/sums/replica_statistics.h"
+#include "engine/core/cuda.h"
+#include "engine/graph/parameter_kinds.h"
+#include "engine/optim/loss_scale.h"
+#include "engine/optim/optimizer.h"
+#include "engine/train/work/device_work.h"
+#include "engine/train/work/loaded_batch.h"
+#include "io/base/io_error.h"
+#include "models/model_catalog.h"
+#include "tools/machine/thread_choice.h"
+#include "tools/session/averaging_choice.h"
+
+namespace tools {
+namespace {
+
+// With --deterministic kernels cut their work into as many shares on every machine.
+constexpr int kDeterministicShares = 16;
+
+engine::Graph build_graph(const ModelOptions& options, const io::Dataset& dataset) {
+  engine::Graph graph =
+      models::build_model(options.name, {.sample_shape = sample_shape(dataset),
+                                         .classes = dataset.classes,
+                                         .label_smoothing = options.label_smoothing,
+                                         .dropout = options.dropout});
+  if (options.synchronized_statistics) graph.synchronize_statistics();
+  return graph;
+}
+
+// For the most samples that one pass computes: a micro-batch, of a rank or of a shard. A rank may
+// have none at all.
+engine::PlanOptions plan_options(const SessionOptions& options, const Compute& compute,
+                                 const SessionData& data, const engine::ThreadPool& pool) {
+  const std::int64_t most = std::max<std::int64_t>(1, data.sampler().max_part_count());
+  return {.max_batch = (most - 1) / options.compute.micro_batches + 1,
+          .dtype = compute.storage,
+          .threads = options.averaging.canonical ? 1 : pool.threads(),
+          .device = compute.device.kind};
+}
+
+std::unique_ptr<backends::DeviceCommunicator> make_device_wire(const SessionOptions& options,
+                                                               const Compute& compute,
+                                                               backends::Group& group) {
+  const AveragingOptions& averaging = options.averaging;
+  const bool plain_gradients = averaging.method == AveragingOptions::Method::kGradients &&
+                               averaging.compression == AveragingOptions::Compression::kNone;
+  const bool chosen = options.backend == "nccl" || options.backend == "auto";
+  if (!compute.cuda() || group.world_size() == 1 || !plain_gradients || !chosen) return nullptr;
+  if (group.backend() == "inproc" && options.compute.device.devices.size() < 2)
+    return nullptr;  // threads that share one device
+  engine::cuda::use_device(compute.device.index);
+  backends::CommunicatorRequest request;
+  request.backend = options.backend;
+  auto communicator = group.make_device_communicator(request);
+  if (communicator->name() != "nccl") communicator.reset();
+  return communicator;
+}
+
+// Whether ranks could skip different steps: gradients stay each rank's own.
+bool skips_apart(const SessionOptions& options, const Compute& compute,
+                 const backends::Group& group) {
+  return group.world_size() > 1 && compute.loss_scale.on() &&
+         options.averaging.method != AveragingOptions::Method::kGradients;
+}
+
+std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
+                                                  const engine::Graph& graph,
+                                                  const engine::FlatBuffer& values) {
+  const engine::OptimizerSpec& spec = *update.optimizer;
+  if (values.device().kind == engine::Device::Kind::kCuda && !spec.on_cuda)
+    throw io::ConfigError(std::string("--optimizer ") + spec.name +
+                          " needs --device cpu: it has no step on CUDA devices");
+  return spec.make(spec, {update.settings, values, engine::hidden_matrices(graph)});
+}
+
+}  // namespace
+
+SessionModel::SessionModel(const SessionOptions& options, const Compute& compute,
+                           const backends::Group& group, const SessionData& data)
+    : pool(options.compute.threads > 0 ? options.compute.threads : default_threads(group),
+           options.compute.deterministic ? kDeterministicShares : 0),
+      graph(build_graph(options.model, data.train())),
+      state(engine::ModelState::allocate(graph, engine::state_dtype(compute.storage))),
+      optimizer(make_optimizer(options.update, graph, state.parameters.values)),
+      control(engine::first_control(compute.loss_scale)),
+      plan(engine::Plan::compile(graph, plan_options(options, compute, data, pool))),
+      context{.device = {}, .threads = &pool, .scratch = {}} {
+  state.initialize(graph, options.seed);
+}
+
+SessionWires::SessionWires(const SessionOptions& options, const Compute& compute,
+                           backends::Group& group, const engine::Graph& graph)
+    : island(island_ranks(options.averaging, group)),
+      averaging(host_communicator(group)),
+      device(make_device_wire(options, compute, group)) {
+  if (options.averaging.host_islands && group.world_size() > 1)
+    within_island = host_communicator(group, island);
+  if (group.world_size() == 1 || graph.layers_that_use_replicas() == 0) return;
+  statistics = host_communicator(group);
+  replicas = engine::make_rank_statistics(*statistics);
+}
+
+namespace {
+
+engine::DeviceWorkOptions device_options(const SessionOptions& options, const Compute& compute,
+                                         const SessionData& data, SessionModel& model,
+                                         const SessionWires& wires) {
+  engine::DeviceWorkOptions device{
+      .device = compute.device,
+      .seed = options.seed,
+      .micro_batches = options.compute.micro_batches,
+      .products = compute.products,
+      .loss_scale = compute.loss_scale,
+      .control = &model.control,
+      .graph = compute.graph,
+      .pinned = compute.pinned,
+      .non_blocking = compute.non_blocking,
+      .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
+      .replicas = wires.replicas.get(),
+      .make_optimizer = [&update = options.update,
+                         &graph = model.graph](const engine::FlatBuffer& values) {
+        return make_optimizer(update, graph, values);
+      }};
+  if (wires.device)
+    device.make_sum = [wire = wires.device.get(),
+                       buckets = options.averaging.buckets](const engine::FlatBuffer& gradients) {
+      return engine::make_device_sum(*wire, gradients, buckets);
+    };
+  return device;
+}
+
+}  // namespace
+
+std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
+                                            const backends::Group& group, const SessionData& data,
+                                            SessionModel& model, const SessionWires& wires,
+                                            backends::Communicator& control) {
+  if (compute.cuda()) {
+    engine::cuda::use_device(compute.device.index);
+    apply_warpgroup_switch();
+    engine::DeviceWorkOptions device = device_options(options, compute, data, model, wires);
+    if (skips_apart(options, compute, group)) device.agreement = &control;
+    return engine::make_device_work(model.plan, model.state, *model.optimizer, device);
+  }
+  const engine::HostWorkParts parts{model.plan, model.state, *model.optimizer, model.pool};
+  if (!options.averaging.canonical)
+    return engine::make_accumulated_work(parts, {.micro_batches = options.compute.micro_batches,
+                                                 .seed = options.seed,
+                                                 .replicas = wires.replicas.get()});
+  const int own = options.averaging.shards / group.world_size();
+  return engine::make_sharded_work(parts, {.shards = options.averaging.shards,
+                                           .first = group.rank() * own,
+                                           .own = own,
+                                           .micro_batches = options.compute.micro_batches,
+                                           .seed = options.seed,
+                                           .replicas = wires.replicas.get()});
+}
+
+std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
+                                                     const backends::Group& group,
+                                                     SessionModel& model,
+                                                     const SessionWires& wires) {
+  if (wires.device) return engine::make_device_gradient_averaging(model.state.parameters.gradients);
+  return make_averaging(
+      options.averaging, group,
+      {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer, model.context});
+}
+
+engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,
+                                   std::int64_t steps_per_epoch, std::int64_t total_steps) {
+  using Scale = UpdateOptions::RateScale;
+  engine::LearningRate rate = options.rate;
+  rate.base *= options.scale == Scale::kLinear       ? world_size
+               : options.scale == Scale::kSquareRoot ? std::sqrt(world_size)
+                                                     : 1.0;
+  rate.total_steps = total_steps;
+  for (const std::int64_t epoch : options.milestone_epochs)
+    rate.milestones.push_back(epoch * steps_per_epoch);
+  return rate;
+}
+
+}  // namespace tools

@@ -1,0 +1,61 @@
+// What a training is put together from, in the order in which one part needs the others.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backends/group.h"
+#include "engine/averaging/policies/averaging_policy.h"
+#include "engine/graph/plan.h"
+#include "engine/train/work/step_work.h"
+#include "tools/session/compute_choice.h"
+#include "tools/session/session_data.h"
+#include "tools/session/session_options.h"
+
+namespace tools {
+
+// The model, its first weights, and the plan of a step.
+struct SessionModel {
+  SessionModel(const SessionOptions& options, const Compute& compute, const backends::Group& group,
+               const SessionData& data);
+
+  engine::ThreadPool pool;
+  engine::Graph graph;
+  engine::ModelState state;
+  std::unique_ptr<engine::Optimizer> optimizer;
+  engine::StepControl control;  // of the loss scale
+  engine::Plan plan;
+  engine::KernelContext context;  // of the pool
+};
+
+// One communicator for each thread or stream of calls that may be under way with others.
+struct SessionWires {
+  // Collective. `graph` tells whether layers exchange statistics.
+  SessionWires(const SessionOptions& options, const Compute& compute, backends::Group& group,
+               const engine::Graph& graph);
+
+  std::vector<int> island;                                // ranks that count as one replica
+  std::unique_ptr<backends::Communicator> averaging;      // of all ranks, for the policy
+  std::unique_ptr<backends::Communicator> within_island;  // null: every rank is its own island
+  // NCCL's, where gradients can be averaged on the devices. Null: they pass through host memory,
+  // bucket by bucket.
+  std::unique_ptr<backends::DeviceCommunicator> device;
+  std::unique_ptr<backends::Communicator> statistics;  // null: no layer exchanges any
+  std::unique_ptr<engine::ReplicaExchange> replicas;   // over it
+};
+
+// How this rank computes a step. `control`: where ranks agree on skipped steps.
+std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const Compute& compute,
+                                            const backends::Group& group, const SessionData& data,
+                                            SessionModel& model, const SessionWires& wires,
+                                            backends::Communicator& control);
+
+std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
+                                                     const backends::Group& group,
+                                                     SessionModel& model,
+                                                     const SessionWires& wires);
+
+engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,
+                                   std::int64_t steps_per_epoch, std::int64_t total_steps);
+
+}  // namespace tools
