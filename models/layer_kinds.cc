@@ -1,15 +1,21 @@
 // One function a kind of layer, from its TOML table.
 //
 // Options, with their defaults; those without one are required:
-//   dense           out (or the word "classes"), bias = true
-//   conv2d          out_channels, kernel = 3, stride = 1, padding = 0, bias = true
-//   batch_norm2d, sync_batch_norm2d    eps = 1e-5, momentum = 0.1 (sync: statistics over the
-//   samples of all replicas) max_pool2d, average_pool2d    window = 2, stride = the window, padding
-//   = 0, ceil_mode = false pad_channels    before = 0, after = 0 dropout         rate = 0.5
-//   embedding       vocabulary (or the word "classes"), width, deviation = 1 of the initial values;
-//   reads token ids position_embedding    context, deviation = 1 layer_norm      eps = 1e-5 gelu
-//   approximate = "none" (or "tanh") causal_self_attention    heads, dropout = 0; reads queries,
-//   keys and values side by side relu, global_average_pool, flatten, add      none
+//   dense                  out (or the word "classes"), bias = true
+//   conv2d                 out_channels, kernel = 3, stride = 1, padding = 0, bias = true
+//   batch_norm2d           eps = 1e-5, momentum = 0.1
+//   sync_batch_norm2d      the same, with statistics over the samples of all replicas
+//   group_norm             groups, eps = 1e-5
+//   max_pool2d, average_pool2d    window = 2, stride = the window, padding = 0, ceil_mode = false
+//   pad_channels           before = 0, after = 0
+//   dropout                rate = 0.5
+//   embedding              vocabulary (or the word "classes"), width, deviation = 1 of the initial
+//                          values; reads token ids
+//   position_embedding     context, deviation = 1
+//   layer_norm             eps = 1e-5
+//   gelu                   approximate = "none" (or "tanh")
+//   causal_self_attention  heads, dropout = 0; reads queries, keys and values side by side
+//   relu, global_average_pool, flatten, add    none
 #include "models/layer_kinds.h"
 
 #include <utility>
@@ -80,6 +86,13 @@ engine::LayerPtr make_sync_batch_norm2d(Options& options, std::int64_t classes) 
   return make_batch_norm2d(options, classes)->synchronized();
 }
 
+engine::LayerPtr make_group_norm(Options& options, std::int64_t) {
+  layers::GroupNormOptions o;
+  o.groups = options.integer("groups");
+  o.eps = options.number("eps", o.eps);
+  return layers::group_norm(o);
+}
+
 layers::PoolOptions pool_options(Options& options) {
   layers::PoolOptions o;
   o.window = options.integer("window", o.window);
@@ -99,6 +112,7 @@ constexpr Kind kKinds[] = {
     {"conv2d", make_conv2d},
     {"batch_norm2d", make_batch_norm2d},
     {"sync_batch_norm2d", make_sync_batch_norm2d},
+    {"group_norm", make_group_norm},
     {"relu", [](Options&, std::int64_t) { return layers::relu(); }},
     {"max_pool2d", [](Options& o, std::int64_t) { return layers::max_pool2d(pool_options(o)); }},
     {"average_pool2d",

@@ -41,15 +41,23 @@ class CausalSelfAttention final : public Layer {
   BackwardNeeds backward_needs() const override { return {.inputs = true, .output = true}; }
 
   void forward(const LayerRun& run) const override {
-    ops::causal_attention_forward(run.kernels, run.inputs[0], heads_,
-                                  run.training ? dropout(run) : ops::AttentionDropout{}, run.output,
-                                  run.training ? saved(run) : TensorView{});
+    ops::causal_attention_forward(run.kernels,
+                                  {.qkv = run.inputs[0],
+                                   .heads = heads_,
+                                   .dropout = run.training ? dropout(run) : ops::AttentionDropout{},
+                                   .y = run.output,
+                                   .lse = run.training ? saved(run) : TensorView{}});
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      ops::causal_attention_backward(run.kernels, run.inputs[0], heads_, dropout(run), run.output,
-                                     saved(run), run.output_gradient, run.input_gradients[0],
-                                     run.input_writes[0]);
+      ops::causal_attention_backward(run.kernels, {.qkv = run.inputs[0],
+                                                   .heads = heads_,
+                                                   .dropout = dropout(run),
+                                                   .y = run.output,
+                                                   .lse = saved(run),
+                                                   .dy = run.output_gradient,
+                                                   .dqkv = run.input_gradients[0],
+                                                   .write = run.input_writes[0]});
   }
 
  private:

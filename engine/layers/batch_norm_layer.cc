@@ -76,20 +76,33 @@ class BatchNorm2d final : public Layer {
       ops::batch_norm_statistics(context, x, sums);
       const std::int64_t group =
           exchanges(run) ? run.replicas->merge_moments(rows(x), sums, context.stream) : rows(x);
-      ops::batch_norm_finish_statistics(context, sums, group, options_.eps, options_.momentum,
-                                        statistics.mean, statistics.inverse_std, run.buffers[0],
-                                        run.buffers[1]);
+      ops::batch_norm_finish_statistics(context, {.sums = sums,
+                                                  .rows = group,
+                                                  .eps = options_.eps,
+                                                  .momentum = options_.momentum,
+                                                  .mean = statistics.mean,
+                                                  .inverse_std = statistics.inverse_std,
+                                                  .running_mean = run.buffers[0],
+                                                  .running_var = run.buffers[1]});
       // Counted for an empty batch too: counters stay equal on all ranks.
       ops::increment(context, run.buffers[2]);
     } else {
       statistics.mean = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
       statistics.inverse_std = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
-      ops::batch_norm_from_running(context, run.buffers[0], run.buffers[1], options_.eps,
-                                   statistics.mean, statistics.inverse_std);
+      ops::batch_norm_from_running(context, {.running_mean = run.buffers[0],
+                                             .running_var = run.buffers[1],
+                                             .eps = options_.eps,
+                                             .mean = statistics.mean,
+                                             .inverse_std = statistics.inverse_std});
     }
-    ops::batch_norm_normalize(context, x, statistics.mean, statistics.inverse_std,
-                              run.parameters[0], run.parameters[1], run.residual, run.relu,
-                              run.output);
+    ops::batch_norm_normalize(context, {.x = x,
+                                        .mean = statistics.mean,
+                                        .inverse_std = statistics.inverse_std,
+                                        .gamma = run.parameters[0],
+                                        .beta = run.parameters[1],
+                                        .residual = run.residual,
+                                        .relu = run.relu,
+                                        .y = run.output});
   }
 
   void backward(const LayerRun& run) const override {
@@ -97,11 +110,18 @@ class BatchNorm2d final : public Layer {
     const Statistics statistics = saved(run);
     KernelContext context = run.kernels;
     const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
-    ops::batch_norm_backward_sums(context, x, run.output, run.relu, run.output_gradient,
-                                  statistics.mean, statistics.inverse_std, sums,
-                                  run.residual_gradient, run.residual_write);
-    ops::batch_norm_backward_parameters(context, sums, run.parameter_gradients[0],
-                                        run.parameter_gradients[1], run.parameter_write);
+    ops::batch_norm_backward_sums(context, {.x = x,
+                                            .y = run.relu ? run.output : TensorView{},
+                                            .dy = run.output_gradient,
+                                            .mean = statistics.mean,
+                                            .inverse_std = statistics.inverse_std,
+                                            .sums = sums,
+                                            .dresidual = run.residual_gradient,
+                                            .write_residual = run.residual_write});
+    ops::batch_norm_backward_parameters(context, {.sums = sums,
+                                                  .dgamma = run.parameter_gradients[0],
+                                                  .dbeta = run.parameter_gradients[1],
+                                                  .write = run.parameter_write});
     // Behind the parameters' gradients, which are summed over the replicas with all others; and
     // where nobody wants the input's gradient too, since the others may.
     const std::int64_t group =
@@ -111,10 +131,17 @@ class BatchNorm2d final : public Layer {
     // reads, without reading y.
     const bool masked = on_cuda(context) && run.relu && run.residual_gradient &&
                         run.residual_write == Write::kOverwrite;
-    ops::batch_norm_backward_data(context, x, run.output, run.relu && !masked,
-                                  masked ? run.residual_gradient : run.output_gradient,
-                                  statistics.mean, statistics.inverse_std, run.parameters[0], sums,
-                                  group, run.input_gradients[0], run.input_writes[0]);
+    ops::batch_norm_backward_data(context,
+                                  {.x = x,
+                                   .y = run.relu && !masked ? run.output : TensorView{},
+                                   .dy = masked ? run.residual_gradient : run.output_gradient,
+                                   .mean = statistics.mean,
+                                   .inverse_std = statistics.inverse_std,
+                                   .gamma = run.parameters[0],
+                                   .sums = sums,
+                                   .rows = group,
+                                   .dx = run.input_gradients[0],
+                                   .write = run.input_writes[0]});
   }
 
  private:

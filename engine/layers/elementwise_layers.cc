@@ -68,15 +68,24 @@ class Dropout final : public Layer {
 
   void forward(const LayerRun& run) const override {
     if (run.training)
-      ops::dropout_forward(run.kernels, run.inputs[0], rate_, run.key, run.epoch, run.sample_ids,
-                           run.output);
+      ops::dropout(run.kernels, {.from = run.inputs[0],
+                                 .rate = rate_,
+                                 .key = run.key,
+                                 .epoch = run.epoch,
+                                 .sample_ids = run.sample_ids,
+                                 .to = run.output});
     else
       ops::copy_or_add(run.kernels, run.inputs[0], run.output, Write::kOverwrite);
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      ops::dropout_backward(run.kernels, run.output_gradient, rate_, run.key, run.epoch,
-                            run.sample_ids, run.input_gradients[0], run.input_writes[0]);
+      ops::dropout(run.kernels, {.from = run.output_gradient,
+                                 .rate = rate_,
+                                 .key = run.key,
+                                 .epoch = run.epoch,
+                                 .sample_ids = run.sample_ids,
+                                 .to = run.input_gradients[0],
+                                 .write = run.input_writes[0]});
   }
 
  private:

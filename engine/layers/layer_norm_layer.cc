@@ -40,19 +40,32 @@ class LayerNorm final : public Layer {
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 
   void forward(const LayerRun& run) const override {
-    ops::layer_norm_forward(run.kernels, run.inputs[0], run.parameters[0], run.parameters[1], eps_,
-                            run.output, run.training ? saved(run) : TensorView{});
+    ops::layer_norm_forward(run.kernels, {.x = run.inputs[0],
+                                          .gamma = run.parameters[0],
+                                          .beta = run.parameters[1],
+                                          .eps = eps_,
+                                          .y = run.output,
+                                          .statistics = run.training ? saved(run) : TensorView{}});
   }
   void backward(const LayerRun& run) const override {
     const TensorView x = run.inputs[0], dy = run.output_gradient, statistics = saved(run);
     if (run.input_gradients[0])
-      ops::layer_norm_backward(run.kernels, x, run.parameters[0], statistics, dy,
-                               run.parameter_gradients[0], run.parameter_gradients[1],
-                               run.parameter_write, run.input_gradients[0], run.input_writes[0]);
+      ops::layer_norm_backward(run.kernels, {.x = x,
+                                             .gamma = run.parameters[0],
+                                             .statistics = statistics,
+                                             .dy = dy,
+                                             .dgamma = run.parameter_gradients[0],
+                                             .dbeta = run.parameter_gradients[1],
+                                             .parameter_write = run.parameter_write,
+                                             .dx = run.input_gradients[0],
+                                             .dx_write = run.input_writes[0]});
     else
-      ops::layer_norm_backward_parameters(run.kernels, x, statistics, dy,
-                                          run.parameter_gradients[0], run.parameter_gradients[1],
-                                          run.parameter_write);
+      ops::layer_norm_backward_parameters(run.kernels, {.x = x,
+                                                        .statistics = statistics,
+                                                        .dy = dy,
+                                                        .dgamma = run.parameter_gradients[0],
+                                                        .dbeta = run.parameter_gradients[1],
+                                                        .write = run.parameter_write});
   }
 
  private:

@@ -39,6 +39,14 @@ LayerPtr batch_norm2d(const BatchNormOptions& options = {});
 // unbiased by the count of all rows.
 LayerPtr sync_batch_norm2d(const BatchNormOptions& options = {});
 
+struct GroupNormOptions {
+  std::int64_t groups = 0;
+  double eps = 1e-5;
+};
+// Over the places and the channels of each of `groups` groups of a sample of [h, w, c]; parameters
+// weight, bias.
+LayerPtr group_norm(const GroupNormOptions& options);
+
 LayerPtr relu();
 
 struct PoolOptions {

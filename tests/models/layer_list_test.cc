@@ -62,9 +62,13 @@ name = "c2"
 out_channels = 4
 padding = 1
 [[layer]]
+kind = "group_norm"
+name = "n2"
+groups = 2
+[[layer]]
 kind = "add"
 name = "sum"
-inputs = ["c2", "start"]
+inputs = ["n2", "start"]
 [[layer]]
 kind = "max_pool2d"
 window = 3
@@ -107,7 +111,7 @@ out = "classes"
 
 TEST_F(LayerList, TakesEveryKindAndRuns) {
   const engine::Graph graph = build(kEveryKind);
-  EXPECT_EQ(graph.nodes().size(), 2U + 15 + 1);
+  EXPECT_EQ(graph.nodes().size(), 2U + 16 + 1);
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   state.initialize(graph, 1);
   EXPECT_EQ(state.entries.front().name, "c1.weight");
@@ -187,7 +191,7 @@ TEST_F(LayerList, MistakesInModelsOfTextNameTheLine) {
 TEST_F(LayerList, UnknownKindsAndKeysNameTheNearest) {
   EXPECT_EQ(error_of("[[layer]]\nkind = \"convd\"\n"),
             "m.toml:2: unknown kind 'convd': did you mean 'conv2d'? (known: dense, conv2d, "
-            "batch_norm2d, sync_batch_norm2d, "
+            "batch_norm2d, sync_batch_norm2d, group_norm, "
             "relu, max_pool2d, average_pool2d, pad_channels, global_average_pool, flatten, add, "
             "dropout, embedding, "
             "position_embedding, layer_norm, gelu, causal_self_attention)");

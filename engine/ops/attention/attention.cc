@@ -4,16 +4,19 @@
 #include <cmath>
 #include <string>
 
-#include "engine/core/cuda.h"
 #include "engine/ops/attention/attention_cpu.h"
 #include "engine/ops/attention/attention_cuda.h"
 #include "engine/ops/attention/attention_reference.h"
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 
 namespace engine::ops {
 namespace {
 
 const AttentionTable& fast() { return isa_table_of_attention_table(); }
+float* scratch_floats(const KernelContext& context) {
+  return reinterpret_cast<float*>(context.scratch.data());
+}
 
 AttentionSizes check(const char* kernel, const KernelContext& context, const TensorView& qkv,
                      std::int64_t heads, const AttentionDropout& dropout, const TensorView& y) {
@@ -50,13 +53,14 @@ AttentionSizes check(const char* kernel, const KernelContext& context, const Ten
 
 // Calls body(head, offset of its first element in y) for every head of every sample, on all
 // threads.
-template <class Body>
-void for_each_head(KernelContext& context, const AttentionSizes& s, double rate,
-                   const TensorView& qkv, double* lse, Body body) {
+template <class Operands, class Body>
+void for_each_head(KernelContext& context, const AttentionSizes& s, const Operands& o, Body body) {
   context.threads->run(s.n * s.heads, [&](std::int64_t first, std::int64_t last, int) {
+    double* lse = o.lse.template as<double>();
+    const double rate = o.dropout.rate;
     for (std::int64_t i = first; i < last; ++i) {
       const std::int64_t sample = i / s.heads, h = i % s.heads, width = s.heads * s.size;
-      const double* q = qkv.as<double>() + sample * s.t * 3 * width + h * s.size;
+      const double* q = o.qkv.template as<double>() + sample * s.t * 3 * width + h * s.size;
       const std::int64_t id = rate > 0 ? s.sample_ids[sample] : 0;
       const auto block = static_cast<std::uint64_t>((id * s.heads + h) * s.t * ((s.t + 3) / 4));
       const reference::AttentionHead<double> head{
@@ -67,68 +71,66 @@ void for_each_head(KernelContext& context, const AttentionSizes& s, double rate,
   });
 }
 
-void zero(KernelContext& context, const TensorView& view) {
-  double* values = view.as<double>();
-  context.threads->run(view.count(), [=](std::int64_t first, std::int64_t last, int) {
-    for (std::int64_t i = first; i < last; ++i) values[i] = 0;
+void forward_reference(KernelContext& context, const AttentionSizes& s,
+                       const CausalAttentionForward& o) {
+  for_each_head(context, s, o, [&](const auto& head, std::int64_t at) {
+    reference::causal_attention_forward(head, o.y.as<double>() + at);
+  });
+}
+
+void backward_reference(KernelContext& context, const AttentionSizes& s,
+                        const CausalAttentionBackward& o) {
+  double* dqkv = o.dqkv.as<double>();
+  if (o.write == Write::kOverwrite)
+    context.threads->run(o.dqkv.count(), [=](std::int64_t first, std::int64_t last, int) {
+      for (std::int64_t i = first; i < last; ++i) dqkv[i] = 0;
+    });
+  for_each_head(context, s, o, [&](const auto& head, std::int64_t at) {
+    double* dq = dqkv + (head.q - o.qkv.as<double>());
+    reference::causal_attention_backward(head, o.y.as<double>() + at, o.dy.as<double>() + at, dq,
+                                         dq + head.width, dq + 2 * head.width);
   });
 }
 
 }  // namespace
 
-std::size_t attention_scratch_bytes([[maybe_unused]] std::int64_t n, std::int64_t t,
-                                    std::int64_t width, std::int64_t heads, DType dtype,
-                                    int threads, Device::Kind device) {
-  if constexpr (engine::cuda::kBuilt) {
-    if (device == Device::Kind::kCuda) return cuda::attention_scratch_bytes(n, t, heads);
-  }
-  if (dtype != DType::kF32) return 0;
-  return static_cast<std::size_t>(fast().scratch_floats(t, width / heads, threads)) * sizeof(float);
+std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t width,
+                                    std::int64_t heads, DType dtype, int threads,
+                                    Device::Kind device) {
+  return dispatch_device(
+      device,
+      [&]() -> std::size_t {
+        if (dtype != DType::kF32) return 0;
+        return static_cast<std::size_t>(fast().scratch_floats(t, width / heads, threads)) *
+               sizeof(float);
+      },
+      [&] { return cuda::attention_scratch_bytes(n, t, heads); });
 }
 
-void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64_t heads,
-                              const AttentionDropout& dropout, TensorView y, TensorView lse) {
-  const AttentionSizes s = check("causal_attention_forward", context, qkv, heads, dropout, y);
-  if (lse) {
-    check_dtype("causal_attention_forward", "lse", lse, wide_dtype(qkv.dtype));
-    check_shape("causal_attention_forward", "lse", lse, {s.n, heads, s.t});
+void causal_attention_forward(KernelContext& context, const CausalAttentionForward& o) {
+  constexpr const char* kName = "causal_attention_forward";
+  const AttentionSizes s = check(kName, context, o.qkv, o.heads, o.dropout, o.y);
+  if (o.lse) {
+    check_dtype(kName, "lse", o.lse, wide_dtype(o.qkv.dtype));
+    check_shape(kName, "lse", o.lse, {s.n, o.heads, s.t});
   }
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context))
-      return cuda::causal_attention_forward(context, qkv, heads, dropout, y, lse);
-  }
-  if (qkv.dtype == DType::kF32)
-    return fast().forward(s, qkv.as<float>(), y.as<float>(), lse.as<float>(), *context.threads,
-                          reinterpret_cast<float*>(context.scratch.data()));
-  for_each_head(context, s, dropout.rate, qkv, lse.as<double>(),
-                [&](const auto& head, std::int64_t at) {
-                  reference::causal_attention_forward(head, y.as<double>() + at);
-                });
+  dispatch(
+      context, o.qkv.dtype, [&] { forward_reference(context, s, o); },
+      [&] { fast().forward(o, s, *context.threads, scratch_floats(context)); },
+      [&] { cuda::causal_attention_forward(context, o); });
 }
 
-void causal_attention_backward(KernelContext& context, TensorView qkv, std::int64_t heads,
-                               const AttentionDropout& dropout, TensorView y, TensorView lse,
-                               TensorView dy, TensorView dqkv, Write write) {
-  const AttentionSizes s = check("causal_attention_backward", context, qkv, heads, dropout, y);
-  check_dtype("causal_attention_backward", "lse", lse, wide_dtype(qkv.dtype));
-  check_shape("causal_attention_backward", "lse", lse, {s.n, heads, s.t});
-  check_like("causal_attention_backward", "dy", dy, y);
-  check_like("causal_attention_backward", "dqkv", dqkv, qkv);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context))
-      return cuda::causal_attention_backward(context, qkv, heads, dropout, y, lse, dy, dqkv, write);
-  }
-  if (qkv.dtype == DType::kF32)
-    return fast().backward(s, qkv.as<float>(), y.as<float>(), lse.as<float>(), dy.as<float>(),
-                           dqkv.as<float>(), write == Write::kAdd, *context.threads,
-                           reinterpret_cast<float*>(context.scratch.data()));
-  if (write == Write::kOverwrite) zero(context, dqkv);
-  for_each_head(
-      context, s, dropout.rate, qkv, lse.as<double>(), [&](const auto& head, std::int64_t at) {
-        double* dq = dqkv.as<double>() + (head.q - qkv.as<double>());
-        reference::causal_attention_backward(head, y.as<double>() + at, dy.as<double>() + at, dq,
-                                             dq + head.width, dq + 2 * head.width);
-      });
+void causal_attention_backward(KernelContext& context, const CausalAttentionBackward& o) {
+  constexpr const char* kName = "causal_attention_backward";
+  const AttentionSizes s = check(kName, context, o.qkv, o.heads, o.dropout, o.y);
+  check_dtype(kName, "lse", o.lse, wide_dtype(o.qkv.dtype));
+  check_shape(kName, "lse", o.lse, {s.n, o.heads, s.t});
+  check_like(kName, "dy", o.dy, o.y);
+  check_like(kName, "dqkv", o.dqkv, o.qkv);
+  dispatch(
+      context, o.qkv.dtype, [&] { backward_reference(context, s, o); },
+      [&] { fast().backward(o, s, *context.threads, scratch_floats(context)); },
+      [&] { cuda::causal_attention_backward(context, o); });
 }
 
 }  // namespace engine::ops

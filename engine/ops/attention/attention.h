@@ -32,13 +32,22 @@ std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t
                                     std::int64_t heads, DType dtype, int threads,
                                     Device::Kind device = Device::Kind::kCpu);
 
-// `lse` is absent in inference.
-void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64_t heads,
-                              const AttentionDropout& dropout, TensorView y, TensorView lse);
+struct CausalAttentionForward {
+  TensorView qkv;
+  std::int64_t heads;
+  AttentionDropout dropout{};
+  TensorView y;
+  TensorView lse{};  // absent in inference
+};
+void causal_attention_forward(KernelContext& context, const CausalAttentionForward& o);
 
-// `y` and `lse` are those of forward, and so is `dropout`.
-void causal_attention_backward(KernelContext& context, TensorView qkv, std::int64_t heads,
-                               const AttentionDropout& dropout, TensorView y, TensorView lse,
-                               TensorView dy, TensorView dqkv, Write write);
+struct CausalAttentionBackward {
+  TensorView qkv;
+  std::int64_t heads;
+  AttentionDropout dropout{};  // as y and lse those of forward
+  TensorView y, lse, dy, dqkv;
+  Write write = Write::kOverwrite;
+};
+void causal_attention_backward(KernelContext& context, const CausalAttentionBackward& o);
 
 }  // namespace engine::ops

@@ -11,6 +11,7 @@
 // the order is fixed.
 #include "engine/ops/attention/attention_cpu.h"
 
+#include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
 #include "engine/ops/common/simd_math.h"
 #include "engine/ops/common/simd_philox.h"
@@ -244,8 +245,10 @@ void forward_block(const AttentionSizes& s, const Head& head, const Buffers& b, 
   }
 }
 
-void forward(const AttentionSizes& s, const float* qkv, float* y, float* lse, ThreadPool& threads,
+void forward(const CausalAttentionForward& o, const AttentionSizes& s, ThreadPool& threads,
              float* scratch) {
+  const float* qkv = floats(o.qkv);
+  float *y = floats(o.y), *lse = floats(o.lse);
   threads.run(s.n * s.heads, [&](std::int64_t first, std::int64_t last, int thread) {
     const Buffers b = buffers_of(scratch, s.t, s.size, thread);
     for (std::int64_t i = first; i < last; ++i) {
@@ -317,8 +320,11 @@ void backward_block(const AttentionSizes& s, const Head& head, const Buffers& b,
   }
 }
 
-void backward(const AttentionSizes& s, const float* qkv, const float* y, const float* lse,
-              const float* dy, float* dqkv, bool add, ThreadPool& threads, float* scratch) {
+void backward(const CausalAttentionBackward& o, const AttentionSizes& s, ThreadPool& threads,
+              float* scratch) {
+  const float *qkv = floats(o.qkv), *y = floats(o.y), *lse = floats(o.lse), *dy = floats(o.dy);
+  float* dqkv = floats(o.dqkv);
+  const bool add = o.write == Write::kAdd;
   threads.run(s.n * s.heads, [&](std::int64_t first, std::int64_t last, int thread) {
     const Buffers b = buffers_of(scratch, s.t, s.size, thread);
     for (std::int64_t i = first; i < last; ++i) {

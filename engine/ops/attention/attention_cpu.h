@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engine/core/thread_pool.h"
+#include "engine/ops/attention/attention.h"
 #include "engine/ops/common/cpu_dispatch.h"
 
 namespace engine::ops {
@@ -18,14 +19,14 @@ struct AttentionSizes {
   const std::int64_t* sample_ids;  // nullptr: no dropout
 };
 
-// Operands as in attention.h; `lse` of forward may be nullptr. `scratch`: 64-byte aligned,
+// `scratch`: 64-byte aligned,
 // scratch_floats() floats. Results do not depend on the number of threads.
 struct AttentionTable {
   std::int64_t (*scratch_floats)(std::int64_t t, std::int64_t size, int threads);
-  void (*forward)(const AttentionSizes& sizes, const float* qkv, float* y, float* lse,
-                  ThreadPool& threads, float* scratch);
-  void (*backward)(const AttentionSizes& sizes, const float* qkv, const float* y, const float* lse,
-                   const float* dy, float* dqkv, bool add, ThreadPool& threads, float* scratch);
+  void (*forward)(const CausalAttentionForward& o, const AttentionSizes& sizes, ThreadPool& threads,
+                  float* scratch);
+  void (*backward)(const CausalAttentionBackward& o, const AttentionSizes& sizes,
+                   ThreadPool& threads, float* scratch);
 };
 
 ENGINE_ISA_TABLE(AttentionTable, attention_table)

@@ -25,19 +25,19 @@ __global__ void __launch_bounds__(kThreads) sum_weights(AttentionOperands<T> o) 
   if (lane_index() == 0) o.weights[(sample * o.heads + head) * o.t + i] = sum;
 }
 
-template <class T>
-AttentionOperands<T> operands_of(const KernelContext& context, const TensorView& qkv,
-                                 std::int64_t heads, const AttentionDropout& dropout,
-                                 const TensorView& y, const TensorView& lse) {
+// What forward and backward have in common.
+template <class T, class Operands>
+AttentionOperands<T> operands_of(const KernelContext& context, const Operands& from) {
   AttentionOperands<T> o{};
-  o.n = qkv.shape[0];
-  o.t = qkv.shape[1];
-  o.heads = static_cast<int>(heads);
-  o.size = static_cast<int>(qkv.shape[2] / 3 / heads);
+  o.n = from.qkv.shape[0];
+  o.t = from.qkv.shape[1];
+  o.heads = static_cast<int>(from.heads);
+  o.size = static_cast<int>(from.qkv.shape[2] / 3 / from.heads);
   o.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(o.size)));
-  o.qkv = qkv.as<T>();
-  o.y = y.as<T>();
-  o.lse = lse.as<float>();
+  o.qkv = from.qkv.template as<T>();
+  o.y = from.y.template as<T>();
+  o.lse = from.lse.template as<float>();
+  const AttentionDropout& dropout = from.dropout;
   if (dropout.rate == 0) return o;
   o.sample_ids = dropout.sample_ids.data();
   o.key = dropout.key;
@@ -64,26 +64,23 @@ std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t
   return static_cast<std::size_t>(n * t * heads) * sizeof(float);
 }
 
-void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64_t heads,
-                              const AttentionDropout& dropout, TensorView y, TensorView lse) {
-  if (qkv.count() == 0) return;
-  with_storage(qkv.dtype, [&]<class T>(T) {
-    const AttentionOperands<T> o = operands_of<T>(context, qkv, heads, dropout, y, lse);
+void causal_attention_forward(KernelContext& context, const CausalAttentionForward& from) {
+  if (from.qkv.count() == 0) return;
+  with_storage(from.qkv.dtype, [&]<class T>(T) {
+    const AttentionOperands<T> o = operands_of<T>(context, from);
     use_tensor_cores(o, context.products) ? start_mma_forward(o, context.products, context.stream)
                                           : start_simt_forward(o, context.stream);
   });
 }
 
-void causal_attention_backward(KernelContext& context, TensorView qkv, std::int64_t heads,
-                               const AttentionDropout& dropout, TensorView y, TensorView lse,
-                               TensorView dy, TensorView dqkv, Write write) {
-  if (qkv.count() == 0) return;
-  with_storage(qkv.dtype, [&]<class T>(T) {
-    AttentionOperands<T> o = operands_of<T>(context, qkv, heads, dropout, y, lse);
-    o.dy = dy.as<T>();
+void causal_attention_backward(KernelContext& context, const CausalAttentionBackward& from) {
+  if (from.qkv.count() == 0) return;
+  with_storage(from.qkv.dtype, [&]<class T>(T) {
+    AttentionOperands<T> o = operands_of<T>(context, from);
+    o.dy = from.dy.as<T>();
     o.weights = reinterpret_cast<float*>(context.scratch.data());
-    o.dqkv = dqkv.as<T>();
-    o.add = write == Write::kAdd;
+    o.dqkv = from.dqkv.as<T>();
+    o.add = from.write == Write::kAdd;
     launch("attention_weights", sum_weights<T>,
            {static_cast<unsigned>(divide_up(o.n * o.t * o.heads, kWarps))}, kThreads, 0,
            context.stream, o);

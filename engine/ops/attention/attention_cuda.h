@@ -2,7 +2,6 @@
 // for long contexts.
 #pragma once
 
-#include "engine/core/tensor_view.h"
 #include "engine/ops/attention/attention.h"
 
 namespace engine::ops::cuda {
@@ -13,10 +12,7 @@ std::size_t attention_scratch_bytes(std::int64_t n, std::int64_t t, std::int64_t
 
 // `dropout.sample_ids` lies in device memory; context.epoch stands for dropout.epoch where it is
 // there.
-void causal_attention_forward(KernelContext& context, TensorView qkv, std::int64_t heads,
-                              const AttentionDropout& dropout, TensorView y, TensorView lse);
-void causal_attention_backward(KernelContext& context, TensorView qkv, std::int64_t heads,
-                               const AttentionDropout& dropout, TensorView y, TensorView lse,
-                               TensorView dy, TensorView dqkv, Write write);
+void causal_attention_forward(KernelContext& context, const CausalAttentionForward& o);
+void causal_attention_backward(KernelContext& context, const CausalAttentionBackward& o);
 
 }  // namespace engine::ops::cuda

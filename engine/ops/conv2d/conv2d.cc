@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/core/cuda.h"
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/conv2d/conv2d_cpu.h"
 #include "engine/ops/conv2d/conv2d_cuda.h"
@@ -60,10 +60,11 @@ DType sum_dtype(const KernelContext& context, DType activations) {
   return on_cuda(context) ? DType::kF32 : activations;
 }
 
-// The context's check on a CUDA device, where there are no threads to ask.
-void check_cuda_context(const char* kernel, const KernelContext& context, const Conv2dGeometry& g,
-                        std::int64_t n, DType dtype) {
-  check_context(kernel, context, conv2d_scratch_bytes(g, n, dtype, 1, Device::Kind::kCuda));
+void check_scratch(const char* kernel, const KernelContext& context, const Conv2dGeometry& g,
+                   std::int64_t n, DType dtype) {
+  check_context(kernel, context);
+  const int threads = on_cuda(context) ? 1 : context.threads->threads();
+  check_context(kernel, context, conv2d_scratch_bytes(g, n, dtype, threads, context.device.kind));
 }
 
 ConvSizes sizes_of(const Conv2dGeometry& g, std::int64_t n) {
@@ -123,98 +124,90 @@ void backward_weights_reference(KernelContext& context, const Conv2dGeometry& g,
 
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype,
                                  int threads, Device::Kind device) {
-  if (device == Device::Kind::kCuda) {
-    if constexpr (engine::cuda::kBuilt) return cuda::conv2d_scratch_bytes(geometry, n, dtype);
-    return 0;
-  }
-  const ConvSizes sizes = sizes_of(geometry, n);
-  if (dtype == DType::kF64)
-    return static_cast<std::size_t>(f64().scratch(sizes, threads)) * sizeof(double);
-  if (!has_fast_kernel(geometry, dtype)) return 0;
-  const std::int64_t floats =
-      std::max({isa_table_of_conv2d_table().forward_scratch(sizes, threads),
-                isa_table_of_conv2d_table().backward_data_scratch(sizes, threads),
-                isa_table_of_conv2d_weights_table().scratch(sizes, threads)});
-  return static_cast<std::size_t>(floats) * sizeof(float);
+  const auto on_cpu = [&]() -> std::size_t {
+    const ConvSizes sizes = sizes_of(geometry, n);
+    if (dtype == DType::kF64)
+      return static_cast<std::size_t>(f64().scratch(sizes, threads)) * sizeof(double);
+    if (!has_fast_kernel(geometry, dtype)) return 0;
+    const std::int64_t floats =
+        std::max({isa_table_of_conv2d_table().forward_scratch(sizes, threads),
+                  isa_table_of_conv2d_table().backward_data_scratch(sizes, threads),
+                  isa_table_of_conv2d_weights_table().scratch(sizes, threads)});
+    return static_cast<std::size_t>(floats) * sizeof(float);
+  };
+  return dispatch_device(device, on_cpu,
+                         [&] { return cuda::conv2d_scratch_bytes(geometry, n, dtype); });
 }
 
 void conv2d_forward(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
                     TensorView weight, TensorView bias, TensorView y) {
-  const std::int64_t n =
-      check_operands("conv2d_forward", geometry, "x", x, "y", y, "weight", weight, x.dtype);
-  check_bias("conv2d_forward", "bias", geometry, bias, sum_dtype(context, x.dtype));
-  check_context("conv2d_forward", context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) {
-      check_cuda_context("conv2d_forward", context, geometry, n, x.dtype);
-      return cuda::conv2d_forward(context, geometry, x, weight, bias, y);
-    }
-  }
-  check_context("conv2d_forward", context,
-                conv2d_scratch_bytes(geometry, n, x.dtype, context.threads->threads()));
-  if (x.dtype == DType::kF64) {
-    return f64().forward(sizes_of(geometry, n), x.as<double>(), weight.as<double>(),
-                         bias.as<double>(), y.as<double>(), *context.threads,
-                         scratch_doubles(context));
-  }
-  if (!has_fast_kernel(geometry, x.dtype))
-    return forward_reference(context, geometry, x, weight, bias, y);
-  isa_table_of_conv2d_table().forward(sizes_of(geometry, n), x.as<float>(), weight.as<float>(),
-                                      bias.as<float>(), y.as<float>(), *context.threads,
-                                      scratch_floats(context));
+  constexpr const char* kName = "conv2d_forward";
+  const std::int64_t n = check_operands(kName, geometry, "x", x, "y", y, "weight", weight, x.dtype);
+  check_bias(kName, "bias", geometry, bias, sum_dtype(context, x.dtype));
+  check_scratch(kName, context, geometry, n, x.dtype);
+  dispatch(
+      context, x.dtype,
+      [&] {
+        f64().forward(sizes_of(geometry, n), x.as<double>(), weight.as<double>(), bias.as<double>(),
+                      y.as<double>(), *context.threads, scratch_doubles(context));
+      },
+      [&] {
+        if (!has_fast_kernel(geometry, x.dtype))
+          return forward_reference(context, geometry, x, weight, bias, y);
+        isa_table_of_conv2d_table().forward(sizes_of(geometry, n), x.as<float>(),
+                                            weight.as<float>(), bias.as<float>(), y.as<float>(),
+                                            *context.threads, scratch_floats(context));
+      },
+      [&] { cuda::conv2d_forward(context, geometry, x, weight, bias, y); });
 }
 
 void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& geometry, TensorView dy,
                           TensorView weight, TensorView dx, Write write) {
-  const std::int64_t n = check_operands("conv2d_backward_data", geometry, "dx", dx, "dy", dy,
-                                        "weight", weight, dx.dtype);
-  check_context("conv2d_backward_data", context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) {
-      check_cuda_context("conv2d_backward_data", context, geometry, n, dx.dtype);
-      return cuda::conv2d_backward_data(context, geometry, dy, weight, dx, write);
-    }
-  }
-  check_context("conv2d_backward_data", context,
-                conv2d_scratch_bytes(geometry, n, dx.dtype, context.threads->threads()));
-  if (dx.dtype == DType::kF64) {
-    return f64().backward_data(sizes_of(geometry, n), dy.as<double>(), weight.as<double>(),
-                               dx.as<double>(), write == Write::kAdd, *context.threads,
-                               scratch_doubles(context));
-  }
-  if (!has_fast_kernel(geometry, dx.dtype))
-    return backward_data_reference(context, geometry, dy, weight, dx, write);
-  isa_table_of_conv2d_table().backward_data(
-      sizes_of(geometry, n), dy.as<float>(), weight.as<float>(), dx.as<float>(),
-      write == Write::kAdd, *context.threads, scratch_floats(context));
+  constexpr const char* kName = "conv2d_backward_data";
+  const std::int64_t n =
+      check_operands(kName, geometry, "dx", dx, "dy", dy, "weight", weight, dx.dtype);
+  check_scratch(kName, context, geometry, n, dx.dtype);
+  dispatch(
+      context, dx.dtype,
+      [&] {
+        f64().backward_data(sizes_of(geometry, n), dy.as<double>(), weight.as<double>(),
+                            dx.as<double>(), write == Write::kAdd, *context.threads,
+                            scratch_doubles(context));
+      },
+      [&] {
+        if (!has_fast_kernel(geometry, dx.dtype))
+          return backward_data_reference(context, geometry, dy, weight, dx, write);
+        isa_table_of_conv2d_table().backward_data(
+            sizes_of(geometry, n), dy.as<float>(), weight.as<float>(), dx.as<float>(),
+            write == Write::kAdd, *context.threads, scratch_floats(context));
+      },
+      [&] { cuda::conv2d_backward_data(context, geometry, dy, weight, dx, write); });
 }
 
 void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
                              TensorView dy, TensorView dweight, TensorView dbias, Write write) {
+  constexpr const char* kName = "conv2d_backward_weights";
   const DType gradient = sum_dtype(context, x.dtype);
-  const std::int64_t n = check_operands("conv2d_backward_weights", geometry, "x", x, "dy", dy,
-                                        "dweight", dweight, gradient);
-  check_bias("conv2d_backward_weights", "dbias", geometry, dbias, gradient);
-  check_context("conv2d_backward_weights", context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) {
-      check_cuda_context("conv2d_backward_weights", context, geometry, n, x.dtype);
-      return cuda::conv2d_backward_weights(context, geometry, x, dy, dweight, dbias, write);
-    }
-  }
-  check_context("conv2d_backward_weights", context,
-                conv2d_scratch_bytes(geometry, n, x.dtype, context.threads->threads()));
-  if (x.dtype == DType::kF64) {
-    f64().backward_weights(sizes_of(geometry, n), x.as<double>(), dy.as<double>(),
-                           dweight.as<double>(), write == Write::kAdd, *context.threads,
-                           scratch_doubles(context));
-    return backward_bias_reference<double>(geometry, dy, dbias, write);
-  }
-  if (!has_fast_kernel(geometry, x.dtype))
-    return backward_weights_reference(context, geometry, x, dy, dweight, dbias, write);
-  isa_table_of_conv2d_weights_table().run(
-      sizes_of(geometry, n), x.as<float>(), dy.as<float>(), dweight.as<float>(), dbias.as<float>(),
-      write == Write::kAdd, *context.threads, scratch_floats(context));
+  const std::int64_t n =
+      check_operands(kName, geometry, "x", x, "dy", dy, "dweight", dweight, gradient);
+  check_bias(kName, "dbias", geometry, dbias, gradient);
+  check_scratch(kName, context, geometry, n, x.dtype);
+  dispatch(
+      context, x.dtype,
+      [&] {
+        f64().backward_weights(sizes_of(geometry, n), x.as<double>(), dy.as<double>(),
+                               dweight.as<double>(), write == Write::kAdd, *context.threads,
+                               scratch_doubles(context));
+        backward_bias_reference<double>(geometry, dy, dbias, write);
+      },
+      [&] {
+        if (!has_fast_kernel(geometry, x.dtype))
+          return backward_weights_reference(context, geometry, x, dy, dweight, dbias, write);
+        isa_table_of_conv2d_weights_table().run(
+            sizes_of(geometry, n), x.as<float>(), dy.as<float>(), dweight.as<float>(),
+            dbias.as<float>(), write == Write::kAdd, *context.threads, scratch_floats(context));
+      },
+      [&] { cuda::conv2d_backward_weights(context, geometry, x, dy, dweight, dbias, write); });
 }
 
 }  // namespace engine::ops

@@ -89,18 +89,18 @@ __global__ void drop(const T* from, DropoutDraw draw, const std::uint64_t* epoch
 
 }  // namespace
 
-void dropout(KernelContext& context, TensorView from, const DropoutDraw& draw,
-             const std::int64_t* sample_ids, std::int64_t n, std::int64_t count, TensorView to,
-             Write write) {
+void dropout(KernelContext& context, const Dropout& o, const DropoutDraw& draw) {
   require(context.epoch != nullptr, "dropout on a CUDA device reads the epoch from the context");
+  const std::int64_t n = draw.n, count = draw.count;
   if (n * count == 0) return;
-  with_storage(from.dtype, [&]<class T>(T) {
+  with_storage(o.from.dtype, [&]<class T>(T) {
     constexpr int kWidth = Packed<T>::kCount;
     const std::int64_t units = divide_up(count, kWidth);
-    const bool whole = count % kWidth == 0 && aligned_to_16({from.data, to.data});
+    const bool whole = count % kWidth == 0 && aligned_to_16({o.from.data, o.to.data});
     launch("dropout", drop<T>, {loop_blocks(n * units, kThreads)}, kThreads, 0, context.stream,
-           from.as<T>(), draw, context.epoch, Samples{sample_ids, count, units, n * units}, whole,
-           write == Write::kAdd, to.as<T>());
+           o.from.as<T>(), draw, context.epoch,
+           Samples{o.sample_ids.data(), count, units, n * units}, whole, o.write == Write::kAdd,
+           o.to.as<T>());
   });
 }
 

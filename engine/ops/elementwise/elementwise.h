@@ -20,11 +20,16 @@ void copy_or_add(KernelContext& context, TensorView from, TensorView to, Write w
 // least rate: independent of batch, rank and threads. sample_ids [n]: the data set's ids; `x` [n,
 // ...]. On a CUDA device they are device memory, and so is the epoch: that of the context is read,
 // the argument is not.
-void dropout_forward(KernelContext& context, TensorView x, double rate, std::uint64_t key,
-                     std::uint64_t epoch, std::span<const std::int64_t> sample_ids, TensorView y);
-void dropout_backward(KernelContext& context, TensorView dy, double rate, std::uint64_t key,
-                      std::uint64_t epoch, std::span<const std::int64_t> sample_ids, TensorView dx,
-                      Write write);
+// Backward is the same with dy in place of x and dx in place of y.
+struct Dropout {
+  TensorView from;
+  double rate;
+  std::uint64_t key, epoch;
+  std::span<const std::int64_t> sample_ids;
+  TensorView to;
+  Write write = Write::kOverwrite;
+};
+void dropout(KernelContext& context, const Dropout& o);
 
 // [n, h, w, c] <-> [n, c * h * w] in PyTorch's channel-first order.
 void nhwc_to_channel_first(KernelContext& context, TensorView x, TensorView y,

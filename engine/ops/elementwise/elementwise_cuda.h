@@ -2,8 +2,7 @@
 // elements.
 #pragma once
 
-#include "engine/core/tensor_view.h"
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/elementwise/elementwise.h"
 
 namespace engine::ops::cuda {
 
@@ -21,17 +20,15 @@ void cast(KernelContext& context, TensorView from, std::int64_t count, TensorVie
 void fill(KernelContext& context, double value, TensorView view);
 void increment(KernelContext& context, TensorView counter);
 
-// Forward and backward alike. `n` samples of `count` elements; an element is kept, times `factor`,
-// when the upper 24 bits of its word reach `threshold`. The epoch is that of the context.
-// `sample_ids`: device memory.
+// `n` samples of `count` elements; an element is kept, times `factor`, when the upper 24 bits of
+// its word reach `threshold`. The epoch is that of the context. `sample_ids`: device memory.
 struct DropoutDraw {
   std::uint64_t key;
   std::uint32_t threshold;
   float factor;
+  std::int64_t n, count;
 };
-void dropout(KernelContext& context, TensorView from, const DropoutDraw& draw,
-             const std::int64_t* sample_ids, std::int64_t n, std::int64_t count, TensorView to,
-             Write write);
+void dropout(KernelContext& context, const Dropout& o, const DropoutDraw& draw);
 
 // Each of n samples is a matrix [rows, columns]; its transpose is written.
 void transpose_samples(KernelContext& context, TensorView from, std::int64_t n, std::int64_t rows,

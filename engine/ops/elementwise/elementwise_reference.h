@@ -5,7 +5,7 @@
 #include <span>
 
 #include "engine/core/random.h"
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/elementwise/elementwise.h"
 
 namespace engine::ops::reference {
 
@@ -38,20 +38,21 @@ void copy_or_add(const T* from, std::int64_t count, T* to, Write write) {
   for (std::int64_t i = 0; i < count; ++i) write_one(to[i], from[i], write);
 }
 
-// Forward and backward alike: to = from * keep / (1 - rate). `count` elements a sample.
+// to = from * keep / (1 - rate). `count` elements a sample.
 template <class T>
-void dropout(const T* from, double rate, std::uint64_t key, std::uint64_t epoch,
-             std::span<const std::int64_t> sample_ids, std::int64_t count, T* to, Write write) {
-  const T factor = rate < 1 ? static_cast<T>(1 / (1 - rate)) : T{0};
+void dropout(const Dropout& o, std::int64_t count) {
+  const T* from = o.from.as<T>();
+  T* to = o.to.as<T>();
+  const T factor = o.rate < 1 ? static_cast<T>(1 / (1 - o.rate)) : T{0};
   const std::uint64_t blocks = static_cast<std::uint64_t>(count + 3) / 4;
-  for (std::size_t s = 0; s < sample_ids.size(); ++s) {
+  for (std::size_t s = 0; s < o.sample_ids.size(); ++s) {
     for (std::int64_t e = 0; e < count; ++e) {
       const std::uint64_t low =
-          static_cast<std::uint64_t>(sample_ids[s]) * blocks + static_cast<std::uint64_t>(e) / 4;
-      const std::uint32_t word = philox(key, epoch, low)[static_cast<std::size_t>(e % 4)];
-      const T keep = uniform_float(word) >= rate ? factor : T{0};
+          static_cast<std::uint64_t>(o.sample_ids[s]) * blocks + static_cast<std::uint64_t>(e) / 4;
+      const std::uint32_t word = philox(o.key, o.epoch, low)[static_cast<std::size_t>(e % 4)];
+      const T keep = uniform_float(word) >= o.rate ? factor : T{0};
       const std::int64_t i = static_cast<std::int64_t>(s) * count + e;
-      write_one(to[i], from[i] * keep, write);
+      write_one(to[i], from[i] * keep, o.write);
     }
   }
 }

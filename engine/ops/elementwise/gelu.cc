@@ -1,7 +1,7 @@
 // gelu: checks and dispatch.
 #include "engine/ops/elementwise/gelu.h"
 
-#include "engine/core/cuda.h"
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/elementwise/gelu_cpu.h"
 #include "engine/ops/elementwise/gelu_cuda.h"
@@ -13,17 +13,19 @@ void gelu_forward(KernelContext& context, TensorView x, GeluKind kind, TensorVie
   check_floating("gelu_forward", "x", x);
   check_like("gelu_forward", "y", y, x);
   check_context("gelu_forward", context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) return cuda::gelu_forward(context, x, kind, y);
-  }
-  if (x.dtype == DType::kF32) {
-    isa_table_of_gelu_table().forward(x.as<float>(), x.count(), kind == GeluKind::kTanh,
-                                      y.as<float>(), *context.threads);
-  } else {
-    context.threads->run(x.count(), [&](std::int64_t first, std::int64_t last, int) {
-      reference::gelu_forward(x.as<double>() + first, last - first, kind, y.as<double>() + first);
-    });
-  }
+  dispatch(
+      context, x.dtype,
+      [&] {
+        context.threads->run(x.count(), [&](std::int64_t first, std::int64_t last, int) {
+          reference::gelu_forward(x.as<double>() + first, last - first, kind,
+                                  y.as<double>() + first);
+        });
+      },
+      [&] {
+        isa_table_of_gelu_table().forward(x.as<float>(), x.count(), kind == GeluKind::kTanh,
+                                          y.as<float>(), *context.threads);
+      },
+      [&] { cuda::gelu_forward(context, x, kind, y); });
 }
 
 void gelu_backward(KernelContext& context, TensorView x, TensorView dy, GeluKind kind,
@@ -32,19 +34,20 @@ void gelu_backward(KernelContext& context, TensorView x, TensorView dy, GeluKind
   check_like("gelu_backward", "dy", dy, x);
   check_like("gelu_backward", "dx", dx, x);
   check_context("gelu_backward", context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) return cuda::gelu_backward(context, x, dy, kind, dx, write);
-  }
-  if (x.dtype == DType::kF32) {
-    isa_table_of_gelu_table().backward(x.as<float>(), dy.as<float>(), x.count(),
-                                       kind == GeluKind::kTanh, dx.as<float>(),
-                                       write == Write::kAdd, *context.threads);
-  } else {
-    context.threads->run(x.count(), [&](std::int64_t first, std::int64_t last, int) {
-      reference::gelu_backward(x.as<double>() + first, dy.as<double>() + first, last - first, kind,
-                               dx.as<double>() + first, write);
-    });
-  }
+  dispatch(
+      context, x.dtype,
+      [&] {
+        context.threads->run(x.count(), [&](std::int64_t first, std::int64_t last, int) {
+          reference::gelu_backward(x.as<double>() + first, dy.as<double>() + first, last - first,
+                                   kind, dx.as<double>() + first, write);
+        });
+      },
+      [&] {
+        isa_table_of_gelu_table().backward(x.as<float>(), dy.as<float>(), x.count(),
+                                           kind == GeluKind::kTanh, dx.as<float>(),
+                                           write == Write::kAdd, *context.threads);
+      },
+      [&] { cuda::gelu_backward(context, x, dy, kind, dx, write); });
 }
 
 }  // namespace engine::ops

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/core/cuda.h"
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/embedding/embedding_cpu.h"
 #include "engine/ops/embedding/embedding_cuda.h"
@@ -66,49 +67,47 @@ std::int64_t check_positions(const char* kernel, const KernelContext& context, c
 
 }  // namespace
 
-std::size_t embedding_scratch_bytes([[maybe_unused]] std::int64_t places,
-                                    [[maybe_unused]] std::int64_t vocabulary,
-                                    [[maybe_unused]] Device::Kind device) {
-  if constexpr (engine::cuda::kBuilt) {
-    if (device == Device::Kind::kCuda) return cuda::embedding_scratch_bytes(places, vocabulary);
-  }
-  return 0;
+std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary,
+                                    Device::Kind device) {
+  return dispatch_device(
+      device, [] { return std::size_t{0}; },
+      [&] { return cuda::embedding_scratch_bytes(places, vocabulary); });
 }
 
 void embedding_forward(KernelContext& context, TensorView tokens, TensorView table, TensorView y) {
-  const auto [places, vocabulary, width] =
-      check_embedding("embedding_forward", context, tokens, table, y, table.dtype);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) return cuda::embedding_forward(context, tokens, table, y);
-  }
-  check_tokens(tokens, vocabulary);
+  const Sizes s = check_embedding("embedding_forward", context, tokens, table, y, table.dtype);
+  if (!on_cuda(context)) check_tokens(tokens, s.vocabulary);  // there the kernel does
   const std::int32_t* id = tokens.as<std::int32_t>();
-  if (table.dtype == DType::kF32) {
-    fast().forward(id, places, width, table.as<float>(), y.as<float>(), *context.threads);
-  } else {
-    reference::embedding_forward(id, places, width, table.as<double>(), y.as<double>());
-  }
+  dispatch(
+      context, table.dtype,
+      [&] {
+        reference::embedding_forward(id, s.places, s.width, table.as<double>(), y.as<double>());
+      },
+      [&] {
+        fast().forward(id, s.places, s.width, table.as<float>(), y.as<float>(), *context.threads);
+      },
+      [&] { cuda::embedding_forward(context, tokens, table, y); });
 }
 
 void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy, TensorView dtable,
                         Write write) {
   check_floating("embedding_backward", "dy", dy);
   check_dtype("embedding_backward", "dtable", dtable, wide_dtype(dy.dtype));
-  const auto [places, vocabulary, width] =
-      check_embedding("embedding_backward", context, tokens, dtable, dy, dy.dtype);
+  const Sizes s = check_embedding("embedding_backward", context, tokens, dtable, dy, dy.dtype);
   check_context("embedding_backward", context,
-                embedding_scratch_bytes(places, vocabulary, context.device.kind));
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) return cuda::embedding_backward(context, tokens, dy, dtable, write);
-  }
+                embedding_scratch_bytes(s.places, s.vocabulary, context.device.kind));
   const std::int32_t* id = tokens.as<std::int32_t>();
-  if (dy.dtype == DType::kF32) {
-    fast().backward(id, places, vocabulary, width, dy.as<float>(), dtable.as<float>(),
-                    write == Write::kAdd, *context.threads);
-  } else {
-    reference::embedding_backward(id, places, width, dy.as<double>(), 0, vocabulary,
-                                  dtable.as<double>(), write);
-  }
+  dispatch(
+      context, dy.dtype,
+      [&] {
+        reference::embedding_backward(id, s.places, s.width, dy.as<double>(), 0, s.vocabulary,
+                                      dtable.as<double>(), write);
+      },
+      [&] {
+        fast().backward(id, s.places, s.vocabulary, s.width, dy.as<float>(), dtable.as<float>(),
+                        write == Write::kAdd, *context.threads);
+      },
+      [&] { cuda::embedding_backward(context, tokens, dy, dtable, write); });
 }
 
 void add_positions_forward(KernelContext& context, TensorView x, TensorView positions,
@@ -116,32 +115,35 @@ void add_positions_forward(KernelContext& context, TensorView x, TensorView posi
   const std::int64_t item =
       check_positions("add_positions_forward", context, x, positions, x.dtype);
   check_like("add_positions_forward", "y", y, x);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) return cuda::add_positions_forward(context, x, positions, y);
-  }
-  if (x.dtype == DType::kF32) {
-    fast().add_positions_forward(x.as<float>(), x.shape[0], item, positions.as<float>(),
-                                 y.as<float>(), *context.threads);
-  } else {
-    reference::add_positions_forward(x.as<double>(), x.shape[0], item, positions.as<double>(),
-                                     y.as<double>());
-  }
+  dispatch(
+      context, x.dtype,
+      [&] {
+        reference::add_positions_forward(x.as<double>(), x.shape[0], item, positions.as<double>(),
+                                         y.as<double>());
+      },
+      [&] {
+        fast().add_positions_forward(x.as<float>(), x.shape[0], item, positions.as<float>(),
+                                     y.as<float>(), *context.threads);
+      },
+      [&] { cuda::add_positions_forward(context, x, positions, y); });
 }
 
 void add_positions_backward(KernelContext& context, TensorView dy, TensorView dpositions,
                             Write write) {
   const std::int64_t n = dy.shape[0], item = check_positions("add_positions_backward", context, dy,
                                                              dpositions, wide_dtype(dy.dtype));
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) return cuda::add_positions_backward(context, dy, dpositions, write);
-  }
-  if (dy.dtype == DType::kF32) {
-    fast().add_positions_backward(dy.as<float>(), n, item, dpositions.count(),
-                                  dpositions.as<float>(), write == Write::kAdd, *context.threads);
-  } else {
-    reference::add_positions_backward(dy.as<double>(), n, item, 0, dpositions.count(),
-                                      dpositions.as<double>(), write);
-  }
+  dispatch(
+      context, dy.dtype,
+      [&] {
+        reference::add_positions_backward(dy.as<double>(), n, item, 0, dpositions.count(),
+                                          dpositions.as<double>(), write);
+      },
+      [&] {
+        fast().add_positions_backward(dy.as<float>(), n, item, dpositions.count(),
+                                      dpositions.as<float>(), write == Write::kAdd,
+                                      *context.threads);
+      },
+      [&] { cuda::add_positions_backward(context, dy, dpositions, write); });
 }
 
 }  // namespace engine::ops

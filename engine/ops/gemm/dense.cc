@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "engine/core/cuda.h"
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/ops/gemm/gemm_cpu.h"
@@ -86,15 +86,17 @@ void add_columns_f64(KernelContext& context, const Sizes& s, TensorView dy, Tens
 
 std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype,
                                 int threads, Device::Kind device) {
-  if constexpr (engine::cuda::kBuilt) {
-    if (device == Device::Kind::kCuda) return cuda::dense_scratch_bytes(n, in, out, dtype);
-  }
-  if (dtype != DType::kF32) return 0;
-  const GemmTable& gemm = isa_table_of_gemm_table();
-  const std::int64_t floats =
-      std::max({gemm.rows_scratch(n, out, in, threads), gemm.rows_scratch(n, in, out, threads),
-                gemm.outer_scratch(out, in, n, threads)});
-  return static_cast<std::size_t>(floats) * sizeof(float);
+  return dispatch_device(
+      device,
+      [&]() -> std::size_t {
+        if (dtype != DType::kF32) return 0;
+        const GemmTable& gemm = isa_table_of_gemm_table();
+        const std::int64_t floats = std::max({gemm.rows_scratch(n, out, in, threads),
+                                              gemm.rows_scratch(n, in, out, threads),
+                                              gemm.outer_scratch(out, in, n, threads)});
+        return static_cast<std::size_t>(floats) * sizeof(float);
+      },
+      [&] { return cuda::dense_scratch_bytes(n, in, out, dtype); });
 }
 
 void dense_forward(KernelContext& context, TensorView x, TensorView weight, TensorView bias,
@@ -105,14 +107,15 @@ void dense_forward(KernelContext& context, TensorView x, TensorView weight, Tens
     check_shape("dense_forward", "bias", bias, {s.out});
   }
   check_scratch("dense_forward", context, s, x.dtype);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) return cuda::dense_forward(context, x, weight, bias, relu, y);
-  }
-  if (x.dtype == DType::kF64) return forward_f64(context, s, x, weight, bias, relu, y);
-  const GemmRows gemm{s.n,  s.out, s.in,          x.as<float>(), s.in,  weight.as<float>(),
-                      s.in, true,  y.as<float>(), s.out,         false, bias.as<float>(),
-                      relu};
-  isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
+  dispatch(
+      context, x.dtype, [&] { forward_f64(context, s, x, weight, bias, relu, y); },
+      [&] {
+        const GemmRows gemm{s.n,  s.out, s.in,          x.as<float>(), s.in,  weight.as<float>(),
+                            s.in, true,  y.as<float>(), s.out,         false, bias.as<float>(),
+                            relu};
+        isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
+      },
+      [&] { cuda::dense_forward(context, x, weight, bias, relu, y); });
 }
 
 void dense_backward_data(KernelContext& context, TensorView dy, TensorView weight, TensorView dx,
@@ -120,27 +123,30 @@ void dense_backward_data(KernelContext& context, TensorView dy, TensorView weigh
   const Sizes s =
       check_operands("dense_backward_data", "dx", dx, "dy", dy, "weight", weight, dx.dtype);
   check_scratch("dense_backward_data", context, s, dx.dtype);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) return cuda::dense_backward_data(context, dy, weight, dx, write);
-  }
-  if (dx.dtype == DType::kF64)
-    return isa_table_of_gemm_f64_table().rows({s.n, s.in, s.out, write == Write::kAdd},
-                                              dy.as<double>(), weight.as<double>(), false,
-                                              dx.as<double>(), *context.threads);
-  const GemmRows gemm{s.n,
-                      s.in,
-                      s.out,
-                      dy.as<float>(),
-                      s.out,
-                      weight.as<float>(),
-                      s.in,
-                      false,
-                      dx.as<float>(),
-                      s.in,
-                      write == Write::kAdd,
-                      nullptr,
-                      false};
-  isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
+  dispatch(
+      context, dx.dtype,
+      [&] {
+        isa_table_of_gemm_f64_table().rows({s.n, s.in, s.out, write == Write::kAdd},
+                                           dy.as<double>(), weight.as<double>(), false,
+                                           dx.as<double>(), *context.threads);
+      },
+      [&] {
+        const GemmRows gemm{s.n,
+                            s.in,
+                            s.out,
+                            dy.as<float>(),
+                            s.out,
+                            weight.as<float>(),
+                            s.in,
+                            false,
+                            dx.as<float>(),
+                            s.in,
+                            write == Write::kAdd,
+                            nullptr,
+                            false};
+        isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
+      },
+      [&] { cuda::dense_backward_data(context, dy, weight, dx, write); });
 }
 
 void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy, TensorView dweight,
@@ -152,28 +158,29 @@ void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy,
     check_shape("dense_backward_weights", "dbias", dbias, {s.out});
   }
   check_scratch("dense_backward_weights", context, s, x.dtype);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context))
-      return cuda::dense_backward_weights(context, x, dy, dweight, dbias, write);
-  }
-  if (x.dtype == DType::kF64) {
-    if (dbias) add_columns_f64(context, s, dy, dbias, write);
-    return isa_table_of_gemm_f64_table().outer({s.out, s.in, s.n, write == Write::kAdd},
-                                               dy.as<double>(), x.as<double>(),
-                                               dweight.as<double>(), *context.threads);
-  }
-  const GemmOuter gemm{s.out,
-                       s.in,
-                       s.n,
-                       dy.as<float>(),
-                       s.out,
-                       x.as<float>(),
-                       s.in,
-                       dweight.as<float>(),
-                       s.in,
-                       write == Write::kAdd,
-                       dbias.as<float>()};
-  isa_table_of_gemm_table().outer(gemm, *context.threads, scratch_floats(context));
+  dispatch(
+      context, x.dtype,
+      [&] {
+        if (dbias) add_columns_f64(context, s, dy, dbias, write);
+        isa_table_of_gemm_f64_table().outer({s.out, s.in, s.n, write == Write::kAdd},
+                                            dy.as<double>(), x.as<double>(), dweight.as<double>(),
+                                            *context.threads);
+      },
+      [&] {
+        const GemmOuter gemm{s.out,
+                             s.in,
+                             s.n,
+                             dy.as<float>(),
+                             s.out,
+                             x.as<float>(),
+                             s.in,
+                             dweight.as<float>(),
+                             s.in,
+                             write == Write::kAdd,
+                             dbias.as<float>()};
+        isa_table_of_gemm_table().outer(gemm, *context.threads, scratch_floats(context));
+      },
+      [&] { cuda::dense_backward_weights(context, x, dy, dweight, dbias, write); });
 }
 
 }  // namespace engine::ops

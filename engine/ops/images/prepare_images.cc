@@ -1,7 +1,7 @@
 // Checks and dispatch of images from bytes.
 #include "engine/ops/images/prepare_images.h"
 
-#include "engine/core/cuda.h"
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/images/prepare_images_cuda.h"
 
@@ -21,7 +21,9 @@ void prepare_images(KernelContext& context, TensorView images, const ImageDraw* 
   check_dtype(kName, "table", table, DType::kF32);
   check_shape(kName, "table", table, {out.shape[3], kImageTableRow});
   if (draws == nullptr && out.count() > 0) throw ShapeError("prepare_images: draws are missing");
-  if constexpr (engine::cuda::kBuilt) cuda::prepare_images(context, images, draws, table, out);
+  dispatch_device(
+      context.device.kind, [] {},
+      [&] { cuda::prepare_images(context, images, draws, table, out); });
 }
 
 }  // namespace engine::ops

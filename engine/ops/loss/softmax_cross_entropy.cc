@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/cuda.h"
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/loss/softmax_cross_entropy_cpu.h"
 #include "engine/ops/loss/softmax_cross_entropy_cuda.h"
@@ -55,20 +55,9 @@ void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, Te
   check_shape(kName, "loss", loss, {extents.rows});
   if (gradient) check_like(kName, "gradient", gradient, logits);
   check_context(kName, context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context))
-      return cuda::softmax_cross_entropy_forward(context, logits, labels, loss, gradient,
-                                                 label_smoothing);
-  }
-  check_label_range(label, extents);
   const std::int64_t classes = extents.classes;
-  if (logits.dtype == DType::kF32 && classes >= kManyClasses)
-    return isa_table_of_softmax_cross_entropy_table().forward(
-        logits.as<float>(), label, extents.rows, classes, loss.as<float>(),
-        gradient ? gradient.as<float>() : nullptr, static_cast<float>(label_smoothing),
-        *context.threads);
   // Short rows are few: the reference, in the operands' dtype, is the fast kernel too.
-  const auto call = [&]<class T>(T) {
+  const auto by_reference = [&]<class T>(T) {
     context.threads->run(extents.rows, [&](std::int64_t first, std::int64_t last, int) {
       reference::softmax_cross_entropy_forward(
           static_cast<const T*>(logits.data) + first * classes, label + first, last - first,
@@ -77,7 +66,20 @@ void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, Te
           static_cast<T>(label_smoothing));
     });
   };
-  logits.dtype == DType::kF32 ? call(float{}) : call(double{});
+  if (!on_cuda(context)) check_label_range(label, extents);  // there the kernel does
+  dispatch(
+      context, logits.dtype, [&] { by_reference(double{}); },
+      [&] {
+        if (classes < kManyClasses) return by_reference(float{});
+        isa_table_of_softmax_cross_entropy_table().forward(
+            logits.as<float>(), label, extents.rows, classes, loss.as<float>(),
+            gradient ? gradient.as<float>() : nullptr, static_cast<float>(label_smoothing),
+            *context.threads);
+      },
+      [&] {
+        cuda::softmax_cross_entropy_forward(context, logits, labels, loss, gradient,
+                                            label_smoothing);
+      });
 }
 
 void softmax_cross_entropy_backward(KernelContext& context, TensorView gradient, TensorView dloss,
@@ -88,10 +90,6 @@ void softmax_cross_entropy_backward(KernelContext& context, TensorView gradient,
   check_shape(kName, "dloss", dloss, {extents.rows});
   check_like(kName, "dlogits", dlogits, gradient);
   check_context(kName, context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context))
-      return cuda::softmax_cross_entropy_backward(context, gradient, dloss, dlogits, write);
-  }
   const std::int64_t classes = extents.classes;
   const auto call = [&]<class T>(T) {
     context.threads->run(extents.rows, [&](std::int64_t first, std::int64_t last, int) {
@@ -101,7 +99,9 @@ void softmax_cross_entropy_backward(KernelContext& context, TensorView gradient,
           static_cast<T*>(dlogits.data) + first * classes, write);
     });
   };
-  gradient.dtype == DType::kF32 ? call(float{}) : call(double{});
+  dispatch(
+      context, gradient.dtype, [&] { call(double{}); }, [&] { call(float{}); },
+      [&] { cuda::softmax_cross_entropy_backward(context, gradient, dloss, dlogits, write); });
 }
 
 std::int64_t count_correct(TensorView logits, TensorView labels) {
@@ -133,11 +133,9 @@ double sum_f64(TensorView values) {
   return sum;
 }
 
-std::size_t batch_totals_scratch_bytes([[maybe_unused]] Device::Kind device) {
-  if constexpr (engine::cuda::kBuilt) {
-    if (device == Device::Kind::kCuda) return cuda::batch_totals_scratch_bytes();
-  }
-  return 0;
+std::size_t batch_totals_scratch_bytes(Device::Kind device) {
+  return dispatch_device(
+      device, [] { return std::size_t{0}; }, [] { return cuda::batch_totals_scratch_bytes(); });
 }
 
 void add_batch_totals(KernelContext& context, TensorView logits, TensorView labels, TensorView loss,
@@ -148,14 +146,15 @@ void add_batch_totals(KernelContext& context, TensorView logits, TensorView labe
   check_dtype(kName, "loss", loss, wide_dtype(logits.dtype));
   check_shape(kName, "loss", loss, {extents.rows});
   check_context(kName, context, batch_totals_scratch_bytes(context.device.kind));
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context))
-      return cuda::add_batch_totals(context, logits, labels, loss, top5, totals);
-  }
-  totals->loss_sum += sum_f64(loss);
-  totals->correct += count_correct(logits, labels);
-  totals->rows += extents.rows;
-  if (top5) totals->top5 += count_among_largest(logits, labels, 5);
+  dispatch_device(
+      context.device.kind,
+      [&] {
+        totals->loss_sum += sum_f64(loss);
+        totals->correct += count_correct(logits, labels);
+        totals->rows += extents.rows;
+        if (top5) totals->top5 += count_among_largest(logits, labels, 5);
+      },
+      [&] { cuda::add_batch_totals(context, logits, labels, loss, top5, totals); });
 }
 
 }  // namespace engine::ops

@@ -25,36 +25,60 @@ void batch_norm_statistics(KernelContext& context, TensorView x, TensorView sums
 // present, running = (1 - momentum) * running + momentum * new, with the unbiased variance. One row
 // leaves running_var alone: it says nothing about a variance. Zero rows leave the running
 // statistics alone and give mean 0, inverse_std 1 / sqrt(eps).
-void batch_norm_finish_statistics(KernelContext& context, TensorView sums, std::int64_t rows,
-                                  double eps, double momentum, TensorView mean,
-                                  TensorView inverse_std, TensorView running_mean,
-                                  TensorView running_var);
+struct BatchNormFinishStatistics {
+  TensorView sums;
+  std::int64_t rows;
+  double eps, momentum;
+  TensorView mean, inverse_std;
+  TensorView running_mean{}, running_var{};
+};
+void batch_norm_finish_statistics(KernelContext& context, const BatchNormFinishStatistics& o);
 
 // Inference: mean = running_mean, inverse_std = 1 / sqrt(running_var + eps).
-void batch_norm_from_running(KernelContext& context, TensorView running_mean,
-                             TensorView running_var, double eps, TensorView mean,
-                             TensorView inverse_std);
+struct BatchNormFromRunning {
+  TensorView running_mean, running_var;
+  double eps;
+  TensorView mean, inverse_std;
+};
+void batch_norm_from_running(KernelContext& context, const BatchNormFromRunning& o);
 
-void batch_norm_normalize(KernelContext& context, TensorView x, TensorView mean,
-                          TensorView inverse_std, TensorView gamma, TensorView beta,
-                          TensorView residual, bool relu, TensorView y);
+struct BatchNormNormalize {
+  TensorView x, mean, inverse_std, gamma, beta;
+  TensorView residual{};
+  bool relu = false;
+  TensorView y;
+};
+void batch_norm_normalize(KernelContext& context, const BatchNormNormalize& o);
 
-// First backward pass. g = relu ? dy * (y > 0) : dy. sums [2, channels] of f64: sum(g) and sum(g *
-// xhat), over the rows. dresidual, when present, receives g.
-void batch_norm_backward_sums(KernelContext& context, TensorView x, TensorView y, bool relu,
-                              TensorView dy, TensorView mean, TensorView inverse_std,
-                              TensorView sums, TensorView dresidual, Write write_residual);
+// First backward pass. g = dy * (y > 0) behind a ReLU, else dy. sums [2, channels] of f64: sum(g)
+// and sum(g * xhat), over the rows. dresidual, when present, receives g.
+struct BatchNormBackwardSums {
+  TensorView x;
+  TensorView y{};  // of the ReLU; absent without one
+  TensorView dy, mean, inverse_std, sums;
+  TensorView dresidual{};
+  Write write_residual = Write::kOverwrite;
+};
+void batch_norm_backward_sums(KernelContext& context, const BatchNormBackwardSums& o);
 
 // dgamma = sum(g xhat), dbeta = sum(g): casts from the sums.
-void batch_norm_backward_parameters(KernelContext& context, TensorView sums, TensorView dgamma,
-                                    TensorView dbeta, Write write);
+struct BatchNormBackwardParameters {
+  TensorView sums, dgamma, dbeta;
+  Write write = Write::kOverwrite;
+};
+void batch_norm_backward_parameters(KernelContext& context, const BatchNormBackwardParameters& o);
 
 // Second backward pass: dx = gamma * inverse_std * (g - sum(g)/rows - xhat * sum(g xhat)/rows),
 // where `sums` and `rows` are those of the whole normalised group (with synchronised statistics: of
 // all ranks).
-void batch_norm_backward_data(KernelContext& context, TensorView x, TensorView y, bool relu,
-                              TensorView dy, TensorView mean, TensorView inverse_std,
-                              TensorView gamma, TensorView sums, std::int64_t rows, TensorView dx,
-                              Write write);
+struct BatchNormBackwardData {
+  TensorView x;
+  TensorView y{};  // of the ReLU; absent without one
+  TensorView dy, mean, inverse_std, gamma, sums;
+  std::int64_t rows;
+  TensorView dx;
+  Write write = Write::kOverwrite;
+};
+void batch_norm_backward_data(KernelContext& context, const BatchNormBackwardData& o);
 
 }  // namespace engine::ops

@@ -11,6 +11,7 @@
 // floats would make the compiler load the pointers again.
 #include "engine/ops/norm/batch_norm_cpu.h"
 
+#include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
@@ -133,8 +134,11 @@ void block_statistics(const float* x, std::int64_t first, std::int64_t last, std
   }
 }
 
-void statistics(const float* x, std::int64_t rows, std::int64_t channels, double* sums,
-                ThreadPool& threads, float* scratch) {
+void statistics(const TensorView& x_operand, const TensorView& sums_operand, ThreadPool& threads,
+                float* scratch) {
+  const float* x = floats(x_operand);
+  double* sums = doubles(sums_operand);
+  const std::int64_t channels = count(sums_operand) / 2, rows = count(x_operand) / channels;
   for (std::int64_t c = 0; c < 2 * channels; ++c) sums[c] = 0;
   const std::int64_t parts = part_count(rows, channels, threads);
   run_parts(threads, parts, rows, [=](std::int64_t index, std::int64_t first, std::int64_t last) {
@@ -177,14 +181,14 @@ void normalize_rows(Normalize n, std::int64_t first, std::int64_t last) {
   });
 }
 
-void normalize(const float* x, const float* mean, const float* inverse_std, const float* gamma,
-               const float* beta, const float* residual, bool with_relu, std::int64_t rows,
-               std::int64_t channels, float* y, ThreadPool& threads, float* scratch) {
+void normalize(const BatchNormNormalize& o, ThreadPool& threads, float* scratch) {
+  const std::int64_t channels = count(o.mean), rows = count(o.x) / channels;
+  const float *inverse_std = floats(o.inverse_std), *gamma = floats(o.gamma);
   for (std::int64_t c = 0; c < channels; ++c) scratch[c] = inverse_std[c] * gamma[c];
-  const Normalize n{x, mean, scratch, beta, residual, channels, y};
-  const bool with_residual = residual != nullptr;
-  const auto run = with_relu
-                       ? with_residual ? normalize_rows<true, true> : normalize_rows<true, false>
+  const Normalize n{floats(o.x),        floats(o.mean), scratch,    floats(o.beta),
+                    floats(o.residual), channels,       floats(o.y)};
+  const bool with_residual = n.residual != nullptr;
+  const auto run = o.relu ? with_residual ? normalize_rows<true, true> : normalize_rows<true, false>
                    : with_residual ? normalize_rows<false, true>
                                    : normalize_rows<false, false>;
   run_parts(
@@ -233,12 +237,15 @@ ENGINE_INLINE auto backward_sums_for(const float* dresidual, bool add) {
              : backward_sums_rows<kRelu, Residual::kOverwrite>;
 }
 
-void backward_sums(const float* x, const float* y, const float* dy, const float* mean,
-                   const float* inverse_std, std::int64_t rows, std::int64_t channels, double* sums,
-                   float* dresidual, bool add_residual, ThreadPool& threads, float* scratch) {
-  const Backward b{x, y, dy, mean, channels, dresidual};
-  const auto run = y != nullptr ? backward_sums_for<true>(dresidual, add_residual)
-                                : backward_sums_for<false>(dresidual, add_residual);
+void backward_sums(const BatchNormBackwardSums& o, ThreadPool& threads, float* scratch) {
+  const std::int64_t channels = count(o.mean), rows = count(o.x) / channels;
+  const float* inverse_std = floats(o.inverse_std);
+  double* sums = doubles(o.sums);
+  const Backward b{floats(o.x),    floats(o.y), floats(o.dy),
+                   floats(o.mean), channels,    floats(o.dresidual)};
+  const bool add = o.write_residual == Write::kAdd;
+  const auto run =
+      b.y != nullptr ? backward_sums_for<true>(b.out, add) : backward_sums_for<false>(b.out, add);
   const std::int64_t parts = part_count(rows, channels, threads);
   run_parts(
       threads, parts, rows,
@@ -279,11 +286,10 @@ void backward_data_rows(Backward b, Coefficients k, std::int64_t first, std::int
   });
 }
 
-void backward_data(const float* x, const float* y, const float* dy, const float* mean,
-                   const float* inverse_std, const float* gamma, const double* sums,
-                   std::int64_t group_rows, std::int64_t rows, std::int64_t channels, float* dx,
-                   bool add, ThreadPool& threads, float* scratch) {
-  const double inverse_rows = 1 / static_cast<double>(group_rows);
+void backward_data(const BatchNormBackwardData& o, ThreadPool& threads, float* scratch) {
+  const std::int64_t channels = count(o.mean), rows = count(o.x) / channels;
+  const float *inverse_std = floats(o.inverse_std), *gamma = floats(o.gamma);
+  const double *sums = doubles(o.sums), inverse_rows = 1 / static_cast<double>(o.rows);
   float *mean_g = scratch, *slope = scratch + padded(channels),
         *scale = scratch + 2 * padded(channels);
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -291,9 +297,10 @@ void backward_data(const float* x, const float* y, const float* dy, const float*
     slope[c] = static_cast<float>(sums[channels + c] * inverse_rows * inverse_std[c]);
     scale[c] = inverse_std[c] * gamma[c];
   }
-  const Backward b{x, y, dy, mean, channels, dx};
+  const Backward b{floats(o.x), floats(o.y), floats(o.dy), floats(o.mean), channels, floats(o.dx)};
+  const bool add = o.write == Write::kAdd;
   const Coefficients k{mean_g, slope, scale};
-  const auto run = y != nullptr
+  const auto run = b.y != nullptr
                        ? add ? backward_data_rows<true, true> : backward_data_rows<true, false>
                    : add ? backward_data_rows<false, true>
                          : backward_data_rows<false, false>;

@@ -12,6 +12,7 @@
 // The textbook formula E[x^2] - E[x]^2 would need a single pass and no merging, but it subtracts
 // two large numbers that are nearly equal when the mean is large against the deviation, and in
 // float32 can lose all digits and even become negative.
+#include "engine/ops/common/rows.h"
 #include "engine/ops/device/row_blocks.h"
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/norm/batch_norm_cuda.h"
@@ -141,21 +142,24 @@ __global__ void __launch_bounds__(kRowThreads, 2)
 
 // What a block of rows leaves for backward: sums of g and of g (x - mean). g replaces or joins what
 // is in `dresidual`.
-struct BackwardOptions {
+template <class T>
+struct BackwardSums {
+  const T *x, *y, *dy;  // y: of the ReLU, or nullptr
+  const float* mean;
+  T* dresidual;  // or nullptr
   bool relu, residual, add;
 };
 
 template <class T, int W>
 __global__ void __launch_bounds__(kRowThreads, 2)
-    block_backward_sums(const T* x, const T* y, const T* dy, const float* mean, RowBlocks b,
-                        BackwardOptions options, T* dresidual, double* partial) {
+    block_backward_sums(BackwardSums<T> o, RowBlocks b, double* partial) {
   float* shared = &block_shared<float>();
   const RowPlace p = row_place<W>(b, blockIdx.x);
   float sums[2 * W] = {};
   float middle[W];
   if (p.inside) {
     ENGINE_UNROLL
-    for (int j = 0; j < W; ++j) middle[j] = mean[p.channel + j];
+    for (int j = 0; j < W; ++j) middle[j] = o.mean[p.channel + j];
     for (std::int64_t row = p.first; row < p.last;
          row += std::int64_t{kBackwardRows<W>} * b.lanes) {
       Pack<T, W> in[kBackwardRows<W>], out[kBackwardRows<W>], g[kBackwardRows<W>],
@@ -164,24 +168,23 @@ __global__ void __launch_bounds__(kRowThreads, 2)
       for (int r = 0; r < kBackwardRows<W>; ++r) {
         const std::int64_t at = (row + std::int64_t{r} * b.lanes) * b.channels + p.channel;
         if (row + std::int64_t{r} * b.lanes >= p.last) continue;
-        in[r] = load_pack<W>(x + at);
-        g[r] = load_pack<W>(dy + at);
-        if (options.relu) out[r] = load_pack<W>(y + at);
-        if (options.residual && options.add) before[r] = load_pack<W>(dresidual + at);
+        in[r] = load_pack<W>(o.x + at);
+        g[r] = load_pack<W>(o.dy + at);
+        if (o.relu) out[r] = load_pack<W>(o.y + at);
+        if (o.residual && o.add) before[r] = load_pack<W>(o.dresidual + at);
       }
       ENGINE_UNROLL
       for (int r = 0; r < kBackwardRows<W>; ++r) {
         if (row + std::int64_t{r} * b.lanes >= p.last) continue;
         ENGINE_UNROLL
         for (int j = 0; j < W; ++j) {
-          const float value =
-              !options.relu || to_float(out[r].at[j]) > 0 ? to_float(g[r].at[j]) : 0;
+          const float value = !o.relu || to_float(out[r].at[j]) > 0 ? to_float(g[r].at[j]) : 0;
           sums[j] += value;
           sums[W + j] += value * (to_float(in[r].at[j]) - middle[j]);
-          g[r].at[j] = from_float<T>(options.add ? to_float(before[r].at[j]) + value : value);
+          g[r].at[j] = from_float<T>(o.add ? to_float(before[r].at[j]) + value : value);
         }
-        if (options.residual)
-          store_pack<W>(dresidual + (row + std::int64_t{r} * b.lanes) * b.channels + p.channel,
+        if (o.residual)
+          store_pack<W>(o.dresidual + (row + std::int64_t{r} * b.lanes) * b.channels + p.channel,
                         g[r]);
       }
     }
@@ -288,44 +291,49 @@ std::size_t batch_norm_scratch_bytes(std::int64_t rows, std::int64_t channels, D
   return static_cast<std::size_t>(most * 2 * channels) * sizeof(double);
 }
 
-void batch_norm_statistics(KernelContext& context, TensorView x, std::int64_t rows,
-                           std::int64_t channels, TensorView sums) {
-  if (rows == 0) return engine::cuda::set_bytes_async(sums.data, 0, sums.bytes(), context.stream);
+void batch_norm_statistics(KernelContext& context, const TensorView& x, const TensorView& sums) {
+  const RowSizes sizes = row_sizes(x);
+  if (sizes.rows == 0)
+    return engine::cuda::set_bytes_async(sums.data, 0, sums.bytes(), context.stream);
   RowBlocks blocks;
   with_storage(x.dtype, [&]<class T>(T) {
-    with_width<T>(channels, {x.data}, [&]<int W>(std::integral_constant<int, W>) {
-      blocks = blocks_of(rows, channels, W);
+    with_width<T>(sizes.width, {x.data}, [&]<int W>(std::integral_constant<int, W>) {
+      blocks = blocks_of(sizes.rows, sizes.width, W);
       launch("batch_norm_statistics", block_statistics<T, W>, blocks.grid(), kRowThreads,
              sizeof(SharedMoments<W>), context.stream, x.as<T>(), blocks, partials(context));
     });
   });
-  launch("batch_norm_merge_statistics", merge_statistics, merge_grid(channels), kMergeThreads,
+  launch("batch_norm_merge_statistics", merge_statistics, merge_grid(sizes.width), kMergeThreads,
          sizeof(SharedTotals), context.stream, partials(context), blocks,
-         1 / static_cast<double>(rows), sums.as<double>());
+         1 / static_cast<double>(sizes.rows), sums.as<double>());
 }
 
-void batch_norm_backward_sums(KernelContext& context, TensorView x, std::int64_t rows,
-                              std::int64_t channels, TensorView y, TensorView dy, TensorView mean,
-                              TensorView inverse_std, TensorView sums, TensorView dresidual,
-                              Write write_residual) {
-  if (rows == 0) return engine::cuda::set_bytes_async(sums.data, 0, sums.bytes(), context.stream);
-  const bool residual = static_cast<bool>(dresidual);
-  const BackwardOptions options{static_cast<bool>(y), residual,
-                                residual && write_residual == Write::kAdd};
+void batch_norm_backward_sums(KernelContext& context, const BatchNormBackwardSums& o) {
+  const RowSizes sizes = row_sizes(o.x);
+  if (sizes.rows == 0)
+    return engine::cuda::set_bytes_async(o.sums.data, 0, o.sums.bytes(), context.stream);
   RowBlocks blocks;
-  with_storage(x.dtype, [&]<class T>(T) {
-    with_width<T>(channels, {x.data, y.data, dy.data, dresidual.data},
+  with_storage(o.x.dtype, [&]<class T>(T) {
+    const bool residual = static_cast<bool>(o.dresidual);
+    const BackwardSums<T> operands{o.x.as<T>(),
+                                   o.y.as<T>(),
+                                   o.dy.as<T>(),
+                                   o.mean.as<float>(),
+                                   o.dresidual.as<T>(),
+                                   static_cast<bool>(o.y),
+                                   residual,
+                                   residual && o.write_residual == Write::kAdd};
+    with_width<T>(sizes.width, {o.x.data, o.y.data, o.dy.data, o.dresidual.data},
                   [&]<int W>(std::integral_constant<int, W>) {
-                    blocks = blocks_of(rows, channels, W);
+                    blocks = blocks_of(sizes.rows, sizes.width, W);
                     launch("batch_norm_backward_sums", block_backward_sums<T, W>, blocks.grid(),
                            kRowThreads, 2 * W * kRowThreads * sizeof(float), context.stream,
-                           x.as<T>(), y.as<T>(), dy.as<T>(), mean.as<float>(), blocks, options,
-                           dresidual.as<T>(), partials(context));
+                           operands, blocks, partials(context));
                   });
   });
-  launch("batch_norm_merge_backward_sums", merge_backward_sums, merge_grid(channels), kMergeThreads,
-         sizeof(SharedTotals), context.stream, partials(context), blocks, inverse_std.as<float>(),
-         sums.as<double>());
+  launch("batch_norm_merge_backward_sums", merge_backward_sums, merge_grid(sizes.width),
+         kMergeThreads, sizeof(SharedTotals), context.stream, partials(context), blocks,
+         o.inverse_std.as<float>(), o.sums.as<double>());
 }
 
 }  // namespace engine::ops::cuda

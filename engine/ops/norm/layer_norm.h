@@ -15,26 +15,43 @@ namespace engine::ops {
 // Scratch of the calls below.
 std::size_t layer_norm_scratch_bytes(std::int64_t width, Device::Kind device);
 
-// `statistics` is kept for backward; absent in inference. y may be x in inference.
-void layer_norm_forward(KernelContext& context, TensorView x, TensorView gamma, TensorView beta,
-                        double eps, TensorView y, TensorView statistics);
+struct LayerNormForward {
+  TensorView x, gamma, beta;
+  double eps;
+  TensorView y;             // may be x in inference
+  TensorView statistics{};  // kept for backward; absent in inference
+};
+void layer_norm_forward(KernelContext& context, const LayerNormForward& o);
 
 // With xhat = (x - mean) * inverse_std and g = dy * gamma:
-//   dx = inverse_std * (g - mean of g - xhat * mean of (g * xhat)), means over the row. dx may be
-//   dy (with kOverwrite).
-void layer_norm_backward_data(KernelContext& context, TensorView x, TensorView gamma,
-                              TensorView statistics, TensorView dy, TensorView dx, Write write);
+//   dx = inverse_std * (g - mean of g - xhat * mean of (g * xhat)), means over the row.
+struct LayerNormBackwardData {
+  TensorView x, gamma, statistics, dy;
+  TensorView dx;  // may be dy (with kOverwrite)
+  Write write = Write::kOverwrite;
+};
+void layer_norm_backward_data(KernelContext& context, const LayerNormBackwardData& o);
 
 // dgamma = sum of dy * xhat, dbeta = sum of dy, over the rows; the bits do not depend on the number
 // of threads.
-void layer_norm_backward_parameters(KernelContext& context, TensorView x, TensorView statistics,
-                                    TensorView dy, TensorView dgamma, TensorView dbeta,
-                                    Write write);
+struct LayerNormBackwardParameters {
+  TensorView x, statistics, dy, dgamma, dbeta;
+  Write write = Write::kOverwrite;
+};
+void layer_norm_backward_parameters(KernelContext& context, const LayerNormBackwardParameters& o);
 
-// Both of the above, with fewer passes over memory where the device allows it. dx may be dy (with
-// kOverwrite).
-void layer_norm_backward(KernelContext& context, TensorView x, TensorView gamma,
-                         TensorView statistics, TensorView dy, TensorView dgamma, TensorView dbeta,
-                         Write parameter_write, TensorView dx, Write dx_write);
+// Both of the above, with fewer passes over memory where the device allows it.
+struct LayerNormBackward {
+  TensorView x, gamma, statistics, dy, dgamma, dbeta;
+  Write parameter_write = Write::kOverwrite;
+  TensorView dx;  // may be dy (with kOverwrite)
+  Write dx_write = Write::kOverwrite;
+
+  LayerNormBackwardData data() const { return {x, gamma, statistics, dy, dx, dx_write}; }
+  LayerNormBackwardParameters parameters() const {
+    return {x, statistics, dy, dgamma, dbeta, parameter_write};
+  }
+};
+void layer_norm_backward(KernelContext& context, const LayerNormBackward& o);
 
 }  // namespace engine::ops

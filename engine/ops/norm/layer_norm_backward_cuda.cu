@@ -1,6 +1,7 @@
 // As forward: a warp (or a block) a row. Gradients of gamma and beta: sums of slices of rows in
 // scratch, then the sum of the slices, each in one order. Where rows fit into a warp's registers,
 // one kernel makes dx and those sums: x and dy are read once instead of twice. Bound: bytes.
+#include "engine/ops/common/rows.h"
 #include "engine/ops/device/storage_dispatch.h"
 #include "engine/ops/norm/layer_norm_cuda.h"
 #include "engine/ops/norm/layer_norm_rows.h"
@@ -151,16 +152,16 @@ __global__ void __launch_bounds__(kThreads) sum_of_slices(const float* parts, in
 }
 
 template <class T>
-BackwardRows<T> rows_of(const TensorView& x, const TensorView& gamma, const TensorView& statistics,
-                        const TensorView& dy, const TensorView& dx, Write write) {
-  return {x.as<T>(),
-          statistics.shape[1],
-          static_cast<int>(gamma.count()),
-          gamma.as<float>(),
-          statistics.as<float>(),
-          dy.as<T>(),
-          write == Write::kAdd,
-          dx.as<T>()};
+BackwardRows<T> backward_rows(const LayerNormBackwardData& o) {
+  const auto [rows, width] = row_sizes(o.x);
+  return {o.x.as<T>(),
+          rows,
+          static_cast<int>(width),
+          o.gamma.as<float>(),
+          o.statistics.as<float>(),
+          o.dy.as<T>(),
+          o.write == Write::kAdd,
+          o.dx.as<T>()};
 }
 
 // Everything in one pass: dx, and the sums over the rows that the block's warps take in turn, kept
@@ -224,11 +225,13 @@ __global__ void __launch_bounds__(kThreads) backward_at_once(BackwardRows<T> o, 
     parts[std::int64_t{2} * blockIdx.x * o.width + i] = sums[i];
 }
 
-void add_slices(KernelContext& context, const float* parts, std::int64_t slices, std::int64_t width,
-                const TensorView& dgamma, const TensorView& dbeta, Write write) {
+// The end of the gradients of gamma and beta: adds up the slices that are in scratch.
+void add_slices(KernelContext& context, std::int64_t slices, const LayerNormBackwardParameters& o) {
+  const int width = static_cast<int>(o.dgamma.count());
   launch("layer_norm_sum", sum_of_slices, {static_cast<unsigned>(divide_up(2 * width, kThreads))},
-         kThreads, 0, context.stream, parts, static_cast<int>(slices), static_cast<int>(width),
-         write == Write::kAdd, dgamma.as<float>(), dbeta.as<float>());
+         kThreads, 0, context.stream, reinterpret_cast<const float*>(context.scratch.data()),
+         static_cast<int>(slices), width, o.write == Write::kAdd, o.dgamma.as<float>(),
+         o.dbeta.as<float>());
 }
 
 }  // namespace
@@ -237,21 +240,19 @@ std::size_t layer_norm_scratch_bytes(std::int64_t width) {
   return kSlices * 2 * static_cast<std::size_t>(width) * sizeof(float);
 }
 
-void layer_norm_backward_data(KernelContext& context, TensorView x, TensorView gamma,
-                              TensorView statistics, TensorView dy, TensorView dx, Write write) {
-  if (x.count() == 0) return;
-  const int width = static_cast<int>(gamma.count());
-  const std::int64_t rows = x.count() / width;
-  with_storage(x.dtype, [&]<class T>(T) {
-    const BackwardRows<T> operands = rows_of<T>(x, gamma, statistics, dy, dx, write);
+void layer_norm_backward_data(KernelContext& context, const LayerNormBackwardData& o) {
+  if (o.x.count() == 0) return;
+  with_storage(o.x.dtype, [&]<class T>(T) {
+    const BackwardRows<T> operands = backward_rows<T>(o);
     const bool aligned =
-        rows_are_aligned<T>(width, operands.x, operands.dy, operands.dx, operands.gamma);
-    with_row_kind<T>(width, aligned,
+        rows_are_aligned<T>(operands.width, operands.x, operands.dy, operands.dx, operands.gamma);
+    with_row_kind<T>(operands.width, aligned,
                      [&]<int kElements, int kVector>(std::integral_constant<int, kElements>,
                                                      std::integral_constant<int, kVector>) {
                        const auto start = [&](auto kernel) {
-                         launch("layer_norm_backward_data", kernel, row_grid(kElements, rows),
-                                kThreads, kWarps * sizeof(float), context.stream, operands);
+                         launch("layer_norm_backward_data", kernel,
+                                row_grid(kElements, operands.rows), kThreads,
+                                kWarps * sizeof(float), context.stream, operands);
                        };
                        if constexpr (kElements == 0)
                          start(backward_by_blocks<T, kVector>);
@@ -261,54 +262,49 @@ void layer_norm_backward_data(KernelContext& context, TensorView x, TensorView g
   });
 }
 
-void layer_norm_backward_parameters(KernelContext& context, TensorView x, TensorView statistics,
-                                    TensorView dy, TensorView dgamma, TensorView dbeta,
-                                    Write write) {
-  const int width = static_cast<int>(dgamma.count());
+void layer_norm_backward_parameters(KernelContext& context, const LayerNormBackwardParameters& o) {
+  const int width = static_cast<int>(o.dgamma.count());
   if (width == 0) return;
-  const std::int64_t rows = x.count() / width, wanted = divide_up(rows, kSlices);
+  const std::int64_t rows = o.x.count() / width, wanted = divide_up(rows, kSlices);
   const std::int64_t slice_rows = wanted < kLeastRows ? kLeastRows : wanted,
                      slices = divide_up(rows, slice_rows);
-  auto* parts = reinterpret_cast<float*>(context.scratch.data());
   if (rows > 0)
-    with_storage(x.dtype, [&]<class T>(T) {
+    with_storage(o.x.dtype, [&]<class T>(T) {
       launch("layer_norm_sums", sums_of_slices<T>,
              {static_cast<unsigned>(divide_up(width, kWarp)), static_cast<unsigned>(slices)},
-             kThreads, 2 * kThreads * sizeof(float), context.stream, x.as<T>(), rows, width,
-             statistics.as<float>(), dy.as<T>(), slice_rows, parts);
+             kThreads, 2 * kThreads * sizeof(float), context.stream, o.x.as<T>(), rows, width,
+             o.statistics.as<float>(), o.dy.as<T>(), slice_rows,
+             reinterpret_cast<float*>(context.scratch.data()));
     });
-  add_slices(context, parts, slices, width, dgamma, dbeta, write);
+  add_slices(context, slices, o);
 }
 
-void layer_norm_backward(KernelContext& context, TensorView x, TensorView gamma,
-                         TensorView statistics, TensorView dy, TensorView dgamma, TensorView dbeta,
-                         Write parameter_write, TensorView dx, Write dx_write) {
-  const std::int64_t width = gamma.count(), rows = width == 0 ? 0 : x.count() / width;
+void layer_norm_backward(KernelContext& context, const LayerNormBackward& o) {
   bool done = false;
-  with_storage(x.dtype, [&]<class T>(T) {
-    const BackwardRows<T> operands = rows_of<T>(x, gamma, statistics, dy, dx, dx_write);
-    if (rows == 0 ||
-        !rows_are_aligned<T>(width, operands.x, operands.dy, operands.dx, operands.gamma))
+  with_storage(o.x.dtype, [&]<class T>(T) {
+    const BackwardRows<T> operands = backward_rows<T>(o.data());
+    if (operands.rows == 0 ||
+        !rows_are_aligned<T>(operands.width, operands.x, operands.dy, operands.dx, operands.gamma))
       return;
-    auto* parts = reinterpret_cast<float*>(context.scratch.data());
-    const std::int64_t wanted = divide_up(rows, kWarps * 4),
+    const std::int64_t wanted = divide_up(operands.rows, kWarps * 4),
                        blocks = wanted < kSlices ? wanted : kSlices;
-    with_row_kind<T>(static_cast<int>(width), true,
+    with_row_kind<T>(operands.width, true,
                      [&]<int kElements, int kVector>(std::integral_constant<int, kElements>,
                                                      std::integral_constant<int, kVector>) {
                        if constexpr (kElements > 0 && kVector > 1) {
                          launch("layer_norm_backward", backward_at_once<T, kElements, kVector>,
                                 {static_cast<unsigned>(blocks)}, kThreads,
-                                2 * static_cast<std::size_t>(width) * sizeof(float), context.stream,
-                                operands, parts);
-                         add_slices(context, parts, blocks, width, dgamma, dbeta, parameter_write);
+                                2 * static_cast<std::size_t>(operands.width) * sizeof(float),
+                                context.stream, operands,
+                                reinterpret_cast<float*>(context.scratch.data()));
+                         add_slices(context, blocks, o.parameters());
                          done = true;
                        }
                      });
   });
   if (done) return;
-  layer_norm_backward_parameters(context, x, statistics, dy, dgamma, dbeta, parameter_write);
-  layer_norm_backward_data(context, x, gamma, statistics, dy, dx, dx_write);
+  cuda::layer_norm_backward_parameters(context, o.parameters());
+  cuda::layer_norm_backward_data(context, o.data());
 }
 
 }  // namespace engine::ops::cuda

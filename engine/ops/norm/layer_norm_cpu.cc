@@ -4,6 +4,7 @@
 // rows, and blocks added up, which keeps rounding errors small. Bound: bytes.
 #include "engine/ops/norm/layer_norm_cpu.h"
 
+#include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
@@ -32,9 +33,12 @@ ENGINE_INLINE Floats only(SomeLanes lanes, Floats v) {
   return load_partial(all, lanes.count);
 }
 
-void forward(const float* x, std::int64_t rows, std::int64_t width, const float* gamma,
-             const float* beta, double eps, float* y, float* means, float* inverse_stds,
-             ThreadPool& threads) {
+void forward(const LayerNormForward& o, ThreadPool& threads) {
+  const std::int64_t width = count(o.gamma), rows = width > 0 ? count(o.x) / width : 0;
+  const float *x = floats(o.x), *gamma = floats(o.gamma), *beta = floats(o.beta);
+  const double eps = o.eps;
+  float *y = floats(o.y), *means = floats(o.statistics);
+  float* inverse_stds = means == nullptr ? nullptr : means + rows;
   const float share = static_cast<float>(1 / static_cast<double>(width));
   threads.run(rows, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t r = first; r < last; ++r) {
@@ -79,19 +83,24 @@ void backward_row(const float* x, std::int64_t width, const float* gamma, float 
   });
 }
 
-void backward_data(const float* x, std::int64_t rows, std::int64_t width, const float* gamma,
-                   const float* mean, const float* inverse_std, const float* dy, float* dx,
-                   bool add, ThreadPool& threads) {
-  const auto row = add ? backward_row<true> : backward_row<false>;
+void backward_data(const LayerNormBackwardData& o, ThreadPool& threads) {
+  const std::int64_t width = count(o.gamma), rows = width > 0 ? count(o.x) / width : 0;
+  const float *x = floats(o.x), *gamma = floats(o.gamma), *dy = floats(o.dy);
+  const float *mean = floats(o.statistics), *inverse_std = mean + rows;
+  float* dx = floats(o.dx);
+  const auto row = o.write == Write::kAdd ? backward_row<true> : backward_row<false>;
   threads.run(rows, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t r = first; r < last; ++r)
       row(x + r * width, width, gamma, mean[r], inverse_std[r], dy + r * width, dx + r * width);
   });
 }
 
-void backward_parameters(const float* x, std::int64_t rows, std::int64_t width, const float* mean,
-                         const float* inverse_std, const float* dy, float* dgamma, float* dbeta,
-                         bool add, ThreadPool& threads) {
+void backward_parameters(const LayerNormBackwardParameters& o, ThreadPool& threads) {
+  const std::int64_t width = count(o.dgamma), rows = width > 0 ? count(o.x) / width : 0;
+  const float *x = floats(o.x), *dy = floats(o.dy);
+  const float *mean = floats(o.statistics), *inverse_std = mean + rows;
+  float *dgamma = floats(o.dgamma), *dbeta = floats(o.dbeta);
+  const bool add = o.write == Write::kAdd;
   threads.run((width + kWidth - 1) / kWidth, [=](std::int64_t first, std::int64_t last, int) {
     for_each_vector(first * kWidth, smaller(last * kWidth, width), [=](auto lanes, std::int64_t c) {
       Floats sum = add ? lanes.load_from(dbeta + c) : zero(),

@@ -1,24 +1,17 @@
 // Layer normalisation on a CUDA device; operands as in layer_norm.h, checked there. Bound: bytes.
 #pragma once
 
-#include "engine/core/tensor_view.h"
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/norm/layer_norm.h"
 
 namespace engine::ops::cuda {
 
 std::size_t layer_norm_scratch_bytes(std::int64_t width);
 
-void layer_norm_forward(KernelContext& context, TensorView x, TensorView gamma, TensorView beta,
-                        double eps, TensorView y, TensorView statistics);
-void layer_norm_backward_data(KernelContext& context, TensorView x, TensorView gamma,
-                              TensorView statistics, TensorView dy, TensorView dx, Write write);
-void layer_norm_backward_parameters(KernelContext& context, TensorView x, TensorView statistics,
-                                    TensorView dy, TensorView dgamma, TensorView dbeta,
-                                    Write write);
+void layer_norm_forward(KernelContext& context, const LayerNormForward& o);
+void layer_norm_backward_data(KernelContext& context, const LayerNormBackwardData& o);
+void layer_norm_backward_parameters(KernelContext& context, const LayerNormBackwardParameters& o);
 
 // Both at once.
-void layer_norm_backward(KernelContext& context, TensorView x, TensorView gamma,
-                         TensorView statistics, TensorView dy, TensorView dgamma, TensorView dbeta,
-                         Write parameter_write, TensorView dx, Write dx_write);
+void layer_norm_backward(KernelContext& context, const LayerNormBackward& o);
 
 }  // namespace engine::ops::cuda

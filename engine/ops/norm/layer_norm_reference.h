@@ -4,29 +4,33 @@
 #include <cmath>
 #include <cstdint>
 
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/common/rows.h"
+#include "engine/ops/norm/layer_norm.h"
 
 namespace engine::ops::reference {
 
-// `mean` and `inverse_std` may both be nullptr.
 template <class T>
-void layer_norm_forward(const T* x, std::int64_t rows, std::int64_t width, const T* gamma,
-                        const T* beta, double eps, T* y, T* mean, T* inverse_std) {
+void layer_norm_forward(const LayerNormForward& o) {
+  const auto [rows, width] = row_sizes(o.x);
+  const T *x = o.x.as<T>(), *gamma = o.gamma.as<T>(), *beta = o.beta.as<T>();
+  T *y = o.y.as<T>(), *statistics = o.statistics.as<T>();
   for (std::int64_t r = 0; r < rows; ++r, x += width, y += width) {
     T sum = 0, squares = 0;
     for (std::int64_t c = 0; c < width; ++c) sum += x[c];
     const T m = sum / static_cast<T>(width);
     for (std::int64_t c = 0; c < width; ++c) squares += (x[c] - m) * (x[c] - m);
-    const T s = 1 / std::sqrt(squares / static_cast<T>(width) + static_cast<T>(eps));
+    const T s = 1 / std::sqrt(squares / static_cast<T>(width) + static_cast<T>(o.eps));
     for (std::int64_t c = 0; c < width; ++c) y[c] = (x[c] - m) * s * gamma[c] + beta[c];
-    if (mean != nullptr) mean[r] = m, inverse_std[r] = s;
+    if (statistics != nullptr) statistics[r] = m, statistics[rows + r] = s;
   }
 }
 
 template <class T>
-void layer_norm_backward_data(const T* x, std::int64_t rows, std::int64_t width, const T* gamma,
-                              const T* mean, const T* inverse_std, const T* dy, T* dx,
-                              Write write) {
+void layer_norm_backward_data(const LayerNormBackwardData& o) {
+  const auto [rows, width] = row_sizes(o.x);
+  const T *x = o.x.as<T>(), *gamma = o.gamma.as<T>(), *dy = o.dy.as<T>();
+  const T *mean = o.statistics.as<T>(), *inverse_std = mean + rows;
+  T* dx = o.dx.as<T>();
   for (std::int64_t r = 0; r < rows; ++r, x += width, dy += width, dx += width) {
     T sum = 0, products = 0;
     for (std::int64_t c = 0; c < width; ++c) {
@@ -37,23 +41,25 @@ void layer_norm_backward_data(const T* x, std::int64_t rows, std::int64_t width,
       const T xhat = (x[c] - mean[r]) * inverse_std[r];
       const T value =
           inverse_std[r] * (dy[c] * gamma[c] - (sum + xhat * products) / static_cast<T>(width));
-      dx[c] = write == Write::kAdd ? dx[c] + value : value;
+      dx[c] = o.write == Write::kAdd ? dx[c] + value : value;
     }
   }
 }
 
 template <class T>
-void layer_norm_backward_parameters(const T* x, std::int64_t rows, std::int64_t width,
-                                    const T* mean, const T* inverse_std, const T* dy, T* dgamma,
-                                    T* dbeta, Write write) {
+void layer_norm_backward_parameters(const LayerNormBackwardParameters& o) {
+  const auto [rows, width] = row_sizes(o.x);
+  const T *x = o.x.as<T>(), *dy = o.dy.as<T>();
+  const T *mean = o.statistics.as<T>(), *inverse_std = mean + rows;
+  T *dgamma = o.dgamma.as<T>(), *dbeta = o.dbeta.as<T>();
   for (std::int64_t c = 0; c < width; ++c) {
     T sum = 0, products = 0;
     for (std::int64_t r = 0; r < rows; ++r) {
       sum += dy[r * width + c];
       products += dy[r * width + c] * (x[r * width + c] - mean[r]) * inverse_std[r];
     }
-    dgamma[c] = write == Write::kAdd ? dgamma[c] + products : products;
-    dbeta[c] = write == Write::kAdd ? dbeta[c] + sum : sum;
+    dgamma[c] = o.write == Write::kAdd ? dgamma[c] + products : products;
+    dbeta[c] = o.write == Write::kAdd ? dbeta[c] + sum : sum;
   }
 }
 

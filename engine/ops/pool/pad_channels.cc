@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/cuda.h"
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/pool/pad_channels_cuda.h"
 #include "engine/ops/pool/pad_channels_reference.h"
@@ -39,10 +39,6 @@ Extents check_operands(std::string_view kernel, const KernelContext& context, st
 
 void pad_channels_forward(KernelContext& context, std::int64_t before, TensorView x, TensorView y) {
   const Extents e = check_operands("pad_channels_forward", context, before, "x", x, "y", y);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context))
-      return cuda::pad_channels_forward(context, e.rows, e.channels, before, e.padded, x, y);
-  }
   const auto call = [&]<class T>(T) {
     context.threads->run(e.rows, [&](std::int64_t first, std::int64_t last, int) {
       reference::pad_channels_forward(static_cast<const T*>(x.data) + first * e.channels,
@@ -50,17 +46,14 @@ void pad_channels_forward(KernelContext& context, std::int64_t before, TensorVie
                                       static_cast<T*>(y.data) + first * e.padded);
     });
   };
-  x.dtype == DType::kF32 ? call(float{}) : call(double{});
+  dispatch(
+      context, x.dtype, [&] { call(double{}); }, [&] { call(float{}); },
+      [&] { cuda::pad_channels_forward(context, e.rows, e.channels, before, e.padded, x, y); });
 }
 
 void pad_channels_backward(KernelContext& context, std::int64_t before, TensorView dy,
                            TensorView dx, Write write) {
   const Extents e = check_operands("pad_channels_backward", context, before, "dx", dx, "dy", dy);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context))
-      return cuda::pad_channels_backward(context, e.rows, e.channels, before, e.padded, dy, dx,
-                                         write);
-  }
   const auto call = [&]<class T>(T) {
     context.threads->run(e.rows, [&](std::int64_t first, std::int64_t last, int) {
       reference::pad_channels_backward(static_cast<const T*>(dy.data) + first * e.padded,
@@ -68,7 +61,11 @@ void pad_channels_backward(KernelContext& context, std::int64_t before, TensorVi
                                        static_cast<T*>(dx.data) + first * e.channels, write);
     });
   };
-  dx.dtype == DType::kF32 ? call(float{}) : call(double{});
+  dispatch(
+      context, dx.dtype, [&] { call(double{}); }, [&] { call(float{}); },
+      [&] {
+        cuda::pad_channels_backward(context, e.rows, e.channels, before, e.padded, dy, dx, write);
+      });
 }
 
 }  // namespace engine::ops

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/cuda.h"
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/pool/pool2d_cpu.h"
 #include "engine/ops/pool/pool2d_cuda.h"
@@ -70,16 +70,15 @@ void max_pool2d_forward(KernelContext& context, const Pool2dGeometry& geometry, 
     check_shape(kName, "argmax", argmax, y.shape);
   }
   check_context(kName, context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) return cuda::max_pool2d_forward(context, geometry, n, x, y, argmax);
-  }
   std::uint8_t* winners = argmax ? argmax.as<std::uint8_t>() : nullptr;
-  if (x.dtype == DType::kF32) {
-    fast().max_forward(sizes_of(geometry, n), x.as<float>(), y.as<float>(), winners,
-                       *context.threads);
-  } else {
-    reference::max_pool2d_forward(geometry, n, x.as<double>(), y.as<double>(), winners);
-  }
+  dispatch(
+      context, x.dtype,
+      [&] { reference::max_pool2d_forward(geometry, n, x.as<double>(), y.as<double>(), winners); },
+      [&] {
+        fast().max_forward(sizes_of(geometry, n), x.as<float>(), y.as<float>(), winners,
+                           *context.threads);
+      },
+      [&] { cuda::max_pool2d_forward(context, geometry, n, x, y, argmax); });
 }
 
 void max_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry, TensorView dy,
@@ -89,17 +88,18 @@ void max_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry,
   check_dtype(kName, "argmax", argmax, DType::kU8);
   check_shape(kName, "argmax", argmax, dy.shape);
   check_context(kName, context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context))
-      return cuda::max_pool2d_backward(context, geometry, n, dy, argmax, dx, write);
-  }
   const std::uint8_t* winners = argmax.as<std::uint8_t>();
-  if (dx.dtype == DType::kF32) {
-    fast().max_backward(sizes_of(geometry, n), dy.as<float>(), winners, dx.as<float>(),
-                        write == Write::kAdd, *context.threads);
-  } else {
-    reference::max_pool2d_backward(geometry, n, dy.as<double>(), winners, dx.as<double>(), write);
-  }
+  dispatch(
+      context, dx.dtype,
+      [&] {
+        reference::max_pool2d_backward(geometry, n, dy.as<double>(), winners, dx.as<double>(),
+                                       write);
+      },
+      [&] {
+        fast().max_backward(sizes_of(geometry, n), dy.as<float>(), winners, dx.as<float>(),
+                            write == Write::kAdd, *context.threads);
+      },
+      [&] { cuda::max_pool2d_backward(context, geometry, n, dy, argmax, dx, write); });
 }
 
 void average_pool2d_forward(KernelContext& context, const Pool2dGeometry& geometry, TensorView x,
@@ -107,14 +107,14 @@ void average_pool2d_forward(KernelContext& context, const Pool2dGeometry& geomet
   constexpr std::string_view kName = "average_pool2d_forward";
   const std::int64_t n = check_planes(kName, geometry, "x", x, "y", y);
   check_context(kName, context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) return cuda::average_pool2d_forward(context, geometry, n, x, y);
-  }
-  if (x.dtype == DType::kF32) {
-    fast().average_forward(sizes_of(geometry, n), x.as<float>(), y.as<float>(), *context.threads);
-  } else {
-    reference::average_pool2d_forward(geometry, n, x.as<double>(), y.as<double>());
-  }
+  dispatch(
+      context, x.dtype,
+      [&] { reference::average_pool2d_forward(geometry, n, x.as<double>(), y.as<double>()); },
+      [&] {
+        fast().average_forward(sizes_of(geometry, n), x.as<float>(), y.as<float>(),
+                               *context.threads);
+      },
+      [&] { cuda::average_pool2d_forward(context, geometry, n, x, y); });
 }
 
 void average_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry, TensorView dy,
@@ -122,48 +122,53 @@ void average_pool2d_backward(KernelContext& context, const Pool2dGeometry& geome
   constexpr std::string_view kName = "average_pool2d_backward";
   const std::int64_t n = check_planes(kName, geometry, "dx", dx, "dy", dy);
   check_context(kName, context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context)) return cuda::average_pool2d_backward(context, geometry, n, dy, dx, write);
-  }
-  if (dx.dtype == DType::kF32) {
-    fast().average_backward(sizes_of(geometry, n), dy.as<float>(), dx.as<float>(),
-                            write == Write::kAdd, *context.threads);
-  } else {
-    reference::average_pool2d_backward(geometry, n, dy.as<double>(), dx.as<double>(), write);
-  }
+  dispatch(
+      context, dx.dtype,
+      [&] {
+        reference::average_pool2d_backward(geometry, n, dy.as<double>(), dx.as<double>(), write);
+      },
+      [&] {
+        fast().average_backward(sizes_of(geometry, n), dy.as<float>(), dx.as<float>(),
+                                write == Write::kAdd, *context.threads);
+      },
+      [&] { cuda::average_pool2d_backward(context, geometry, n, dy, dx, write); });
 }
 
 void global_average_pool_forward(KernelContext& context, TensorView x, TensorView y) {
   constexpr std::string_view kName = "global_average_pool_forward";
-  const auto [n, pixels, channels] = check_global(kName, "x", x, "y", y);
+  const GlobalExtents e = check_global(kName, "x", x, "y", y);
   check_context(kName, context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context))
-      return cuda::global_average_pool_forward(context, n, pixels, channels, x, y);
-  }
-  if (x.dtype == DType::kF32) {
-    fast().global_forward(n, pixels, channels, x.as<float>(), y.as<float>(), *context.threads);
-  } else {
-    reference::global_average_pool_forward(n, pixels, channels, x.as<double>(), y.as<double>());
-  }
+  dispatch(
+      context, x.dtype,
+      [&] {
+        reference::global_average_pool_forward(e.n, e.pixels, e.channels, x.as<double>(),
+                                               y.as<double>());
+      },
+      [&] {
+        fast().global_forward(e.n, e.pixels, e.channels, x.as<float>(), y.as<float>(),
+                              *context.threads);
+      },
+      [&] { cuda::global_average_pool_forward(context, e.n, e.pixels, e.channels, x, y); });
 }
 
 void global_average_pool_backward(KernelContext& context, TensorView dy, TensorView dx,
                                   Write write) {
   constexpr std::string_view kName = "global_average_pool_backward";
-  const auto [n, pixels, channels] = check_global(kName, "dx", dx, "dy", dy);
+  const GlobalExtents e = check_global(kName, "dx", dx, "dy", dy);
   check_context(kName, context);
-  if constexpr (engine::cuda::kBuilt) {
-    if (on_cuda(context))
-      return cuda::global_average_pool_backward(context, n, pixels, channels, dy, dx, write);
-  }
-  if (dx.dtype == DType::kF32) {
-    fast().global_backward(n, pixels, channels, dy.as<float>(), dx.as<float>(),
-                           write == Write::kAdd, *context.threads);
-  } else {
-    reference::global_average_pool_backward(n, pixels, channels, dy.as<double>(), dx.as<double>(),
-                                            write);
-  }
+  dispatch(
+      context, dx.dtype,
+      [&] {
+        reference::global_average_pool_backward(e.n, e.pixels, e.channels, dy.as<double>(),
+                                                dx.as<double>(), write);
+      },
+      [&] {
+        fast().global_backward(e.n, e.pixels, e.channels, dy.as<float>(), dx.as<float>(),
+                               write == Write::kAdd, *context.threads);
+      },
+      [&] {
+        cuda::global_average_pool_backward(context, e.n, e.pixels, e.channels, dy, dx, write);
+      });
 }
 
 }  // namespace engine::ops

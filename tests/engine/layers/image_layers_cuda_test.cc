@@ -238,6 +238,7 @@ TYPED_TEST(ImageLayersCuda, AgreeWithFloat64) {
                           layers::dropout(0.3),
                           layers::flatten(),
                           layers::pad_channels(2, 3),
+                          layers::group_norm({.groups = 2}),
                           layers::max_pool2d({.window = 3, .stride = 2, .padding = 1}),
                           layers::average_pool2d({.window = 2, .stride = 2, .ceil_mode = true}),
                           layers::global_average_pool()};

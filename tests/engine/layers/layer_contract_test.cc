@@ -45,6 +45,8 @@ TEST(LayerShapes, MessagesNameTheLayerAndBothShapes) {
             "0), got [1, 1, 16]");
   EXPECT_EQ(shape_error(layers::add(), {{8, 8, 16}, {8, 8, 32}}),
             "layer 'x' (add): expected two inputs of one shape, got [8, 8, 16] and [8, 8, 32]");
+  EXPECT_EQ(shape_error(layers::group_norm({.groups = 3}), {{4, 4, 8}}),
+            "layer 'x' (group_norm): expected channels that 3 groups divide, got [4, 4, 8]");
   EXPECT_EQ(shape_error(layers::add(), {{8}}), "layer 'x' (add): expected 2 inputs, got 1");
 }
 
@@ -79,6 +81,8 @@ TEST(LayerOptions, OutOfRangeIsRefused) {
   EXPECT_THROW(layers::dropout(1), engine::ModelError);
   EXPECT_THROW(layers::dropout(std::nan("")), engine::ModelError);
   EXPECT_THROW(layers::batch_norm2d({.eps = 0}), engine::ModelError);
+  EXPECT_THROW(layers::group_norm({.groups = 0}), engine::ModelError);
+  EXPECT_THROW(layers::group_norm({.groups = 2, .eps = 0}), engine::ModelError);
 }
 
 Graph small_graph() {

@@ -68,6 +68,15 @@ constexpr Case kCases[] = {
            g, g.add("", layers::relu(),
                     {g.add("", layers::add(), {g.add("n", layers::batch_norm2d(), {inner}), x})}));
      }},
+    {"group_norm",
+     [](Graph& g, NodeId x) {
+       const NodeId wide = g.add("c", layers::conv2d({.out_channels = 6, .padding = 1}), {x});
+       return head(g, g.add("n", layers::group_norm({.groups = 3}), {wide}));
+     }},
+    {"group_norm_of_one_group",
+     [](Graph& g, NodeId x) {
+       return head(g, g.add("n", layers::group_norm({.groups = 1}), {x}));
+     }},
     {"relu", [](Graph& g, NodeId x) { return head(g, g.add("", layers::relu(), {x})); }},
     {"max_pool2d",
      [](Graph& g, NodeId x) { return head(g, g.add("", layers::max_pool2d({.window = 2}), {x})); }},

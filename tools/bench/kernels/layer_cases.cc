@@ -61,19 +61,32 @@ void add_batch_norm(std::vector<KernelCase>& cases, const char* model, const Sha
   add(make_case("batch_norm_normalize", model, x, kBatchNormOnCuda,
                 {{x}, vector(channels), deviation, vector(channels), vector(channels), out(x)},
                 [](KernelContext& c, const Views& v) {
-                  k::batch_norm_normalize(c, v[0], v[1], v[2], v[3], v[4], {}, true, v[5]);
+                  k::batch_norm_normalize(c, {.x = v[0],
+                                              .mean = v[1],
+                                              .inverse_std = v[2],
+                                              .gamma = v[3],
+                                              .beta = v[4],
+                                              .relu = true,
+                                              .y = v[5]});
                 }));
-  add(make_case("batch_norm_backward_sums", model, x, kBatchNormOnCuda,
-                {{x}, {x}, {x}, vector(channels), deviation, sums_out},
-                [](KernelContext& c, const Views& v) {
-                  k::batch_norm_backward_sums(c, v[0], v[1], true, v[2], v[3], v[4], v[5], {},
-                                              Write::kOverwrite);
-                }));
+  add(make_case(
+      "batch_norm_backward_sums", model, x, kBatchNormOnCuda,
+      {{x}, {x}, {x}, vector(channels), deviation, sums_out}, [](KernelContext& c, const Views& v) {
+        k::batch_norm_backward_sums(
+            c, {.x = v[0], .y = v[1], .dy = v[2], .mean = v[3], .inverse_std = v[4], .sums = v[5]});
+      }));
   add(make_case("batch_norm_backward_data", model, x, kBatchNormOnCuda,
                 {{x}, {x}, {x}, vector(channels), deviation, vector(channels), sums, out(x)},
                 [rows](KernelContext& c, const Views& v) {
-                  k::batch_norm_backward_data(c, v[0], v[1], true, v[2], v[3], v[4], v[5], v[6],
-                                              rows, v[7], Write::kOverwrite);
+                  k::batch_norm_backward_data(c, {.x = v[0],
+                                                  .y = v[1],
+                                                  .dy = v[2],
+                                                  .mean = v[3],
+                                                  .inverse_std = v[4],
+                                                  .gamma = v[5],
+                                                  .sums = v[6],
+                                                  .rows = rows,
+                                                  .dx = v[7]});
                 }));
 }
 
@@ -111,18 +124,20 @@ void add_attention(std::vector<KernelCase>& cases, const char* model, std::int64
   add(make_case("causal_attention_forward", model, y, kAttentionOnCuda,
                 {{qkv}, out(y), {lse, Storage::kVector, Use::kOut}},
                 [heads](KernelContext& c, const Views& v) {
-                  k::causal_attention_forward(c, v[0], heads, {}, v[1], v[2]);
+                  k::causal_attention_forward(
+                      c, {.qkv = v[0], .heads = heads, .y = v[1], .lse = v[2]});
                 }),
       2);
-  KernelCase backward = make_case("causal_attention_backward", model, y, kAttentionOnCuda,
-                                  {{qkv}, {y}, {lse, Storage::kVector}, {y}, out(qkv)},
-                                  [heads](KernelContext& c, const Views& v) {
-                                    k::causal_attention_backward(c, v[0], heads, {}, v[1], v[2],
-                                                                 v[3], v[4], Write::kOverwrite);
-                                  });
+  KernelCase backward = make_case(
+      "causal_attention_backward", model, y, kAttentionOnCuda,
+      {{qkv}, {y}, {lse, Storage::kVector}, {y}, out(qkv)},
+      [heads](KernelContext& c, const Views& v) {
+        k::causal_attention_backward(
+            c, {.qkv = v[0], .heads = heads, .y = v[1], .lse = v[2], .dy = v[3], .dqkv = v[4]});
+      });
   backward.operands[1].use = backward.operands[2].use = Use::kPrepared;
   backward.prepare = [heads](KernelContext& c, const Views& v) {
-    k::causal_attention_forward(c, v[0], heads, {}, v[1], v[2]);
+    k::causal_attention_forward(c, {.qkv = v[0], .heads = heads, .y = v[1], .lse = v[2]});
   };
   add(std::move(backward), 5);
 }
@@ -145,22 +160,27 @@ void add_text(std::vector<KernelCase>& cases, const char* model, std::int64_t n,
                             [](KernelContext& c, const Views& v) {
                               k::embedding_backward(c, v[0], v[1], v[2], Write::kOverwrite);
                             }));
-  cases.push_back(make_case("layer_norm_forward", model, x, kTextOnCuda,
-                            {{x}, vector(width), vector(width), out(x), statistics},
-                            [](KernelContext& c, const Views& v) {
-                              k::layer_norm_forward(c, v[0], v[1], v[2], 1e-5, v[3], v[4]);
-                            }));
+  cases.push_back(make_case(
+      "layer_norm_forward", model, x, kTextOnCuda,
+      {{x}, vector(width), vector(width), out(x), statistics},
+      [](KernelContext& c, const Views& v) {
+        k::layer_norm_forward(
+            c,
+            {.x = v[0], .gamma = v[1], .beta = v[2], .eps = 1e-5, .y = v[3], .statistics = v[4]});
+      }));
   cases.push_back(
       make_case("layer_norm_backward_data", model, x, kTextOnCuda,
                 {{x}, vector(width), known, {x}, out(x)}, [](KernelContext& c, const Views& v) {
-                  k::layer_norm_backward_data(c, v[0], v[1], v[2], v[3], v[4], Write::kOverwrite);
+                  k::layer_norm_backward_data(
+                      c, {.x = v[0], .gamma = v[1], .statistics = v[2], .dy = v[3], .dx = v[4]});
                 }));
-  cases.push_back(make_case("layer_norm_backward_parameters", model, x, kTextOnCuda,
-                            {{x}, known, {x}, vector(width, Use::kOut), vector(width, Use::kOut)},
-                            [](KernelContext& c, const Views& v) {
-                              k::layer_norm_backward_parameters(c, v[0], v[1], v[2], v[3], v[4],
-                                                                Write::kOverwrite);
-                            }));
+  cases.push_back(make_case(
+      "layer_norm_backward_parameters", model, x, kTextOnCuda,
+      {{x}, known, {x}, vector(width, Use::kOut), vector(width, Use::kOut)},
+      [](KernelContext& c, const Views& v) {
+        k::layer_norm_backward_parameters(
+            c, {.x = v[0], .statistics = v[1], .dy = v[2], .dgamma = v[3], .dbeta = v[4]});
+      }));
   cases.push_back(make_case("gelu_forward", model, wide, kTextOnCuda, {{wide}, out(wide)},
                             [](KernelContext& c, const Views& v) {
                               k::gelu_forward(c, v[0], k::GeluKind::kTanh, v[1]);

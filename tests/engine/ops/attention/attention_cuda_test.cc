@@ -40,9 +40,17 @@ Results<double> expected_of(const Sizes& s, const Operand<float>& qkv, const Ope
   Operand<double> wide = kept<T>(qkv), wide_dy = kept<T>(dy), y(s.y(), 0), lse(s.lse(), 0),
                   dqkv = kept<T>(start);
   Context host(1, 0);
-  causal_attention_forward(host.context, wide.view(), s.heads, dropout, y.view(), lse.view());
-  causal_attention_backward(host.context, wide.view(), s.heads, dropout, y.view(), lse.view(),
-                            wide_dy.view(), dqkv.view(), write);
+  causal_attention_forward(
+      host.context,
+      {.qkv = wide.view(), .heads = s.heads, .dropout = dropout, .y = y.view(), .lse = lse.view()});
+  causal_attention_backward(host.context, {.qkv = wide.view(),
+                                           .heads = s.heads,
+                                           .dropout = dropout,
+                                           .y = y.view(),
+                                           .lse = lse.view(),
+                                           .dy = wide_dy.view(),
+                                           .dqkv = dqkv.view(),
+                                           .write = write});
   return {y.values, lse.values, dqkv.values};
 }
 
@@ -68,10 +76,22 @@ Results<float> found_of(const Sizes& s, const Operand<float>& qkv, const Operand
              inferred = to_device<T>(s.y(), std::vector<float>(dy.values.size(), NAN));
   const auto lse =
       to_device<float>(s.lse(), std::vector<float>(static_cast<std::size_t>(s.lse().count()), NAN));
-  causal_attention_forward(c.context, device_qkv.view(), s.heads, on_device, y.view(), lse.view());
-  causal_attention_forward(c.context, device_qkv.view(), s.heads, on_device, inferred.view(), {});
-  causal_attention_backward(c.context, device_qkv.view(), s.heads, on_device, y.view(), lse.view(),
-                            device_dy.view(), device_dqkv.view(), write);
+  causal_attention_forward(c.context, {.qkv = device_qkv.view(),
+                                       .heads = s.heads,
+                                       .dropout = on_device,
+                                       .y = y.view(),
+                                       .lse = lse.view()});
+  causal_attention_forward(
+      c.context,
+      {.qkv = device_qkv.view(), .heads = s.heads, .dropout = on_device, .y = inferred.view()});
+  causal_attention_backward(c.context, {.qkv = device_qkv.view(),
+                                        .heads = s.heads,
+                                        .dropout = on_device,
+                                        .y = y.view(),
+                                        .lse = lse.view(),
+                                        .dy = device_dy.view(),
+                                        .dqkv = device_dqkv.view(),
+                                        .write = write});
   c.finish();
   EXPECT_EQ(as_floats(inferred.values()), as_floats(y.values()));
   return {as_floats(y.values()), lse.values(), as_floats(device_dqkv.values())};
@@ -183,7 +203,8 @@ TEST_F(AttentionCuda, LongerHeadsAreRefused) {
   DeviceContext c(1 << 16);
   const auto qkv = to_device<float>({1, 2, 387}, std::vector<float>(774)),
              y = to_device<float>({1, 2, 129}, std::vector<float>(258));
-  EXPECT_THROW(causal_attention_forward(c.context, qkv.view(), 1, {}, y.view(), {}), ShapeError);
+  EXPECT_THROW(causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = 1, .y = y.view()}),
+               ShapeError);
 }
 
 }  // namespace

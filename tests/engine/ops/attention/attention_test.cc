@@ -99,11 +99,22 @@ struct Fused {
         dqkv(std::move(dqkv_start)) {
     Context c(threads,
               attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DTypeOf<T>::value, threads));
-    causal_attention_forward(c.context, qkv.view(), s.heads, dropout, y.view(), lse.view());
-    causal_attention_backward(c.context, qkv.view(), s.heads, dropout, y.view(), lse.view(),
-                              dy.view(), dqkv.view(), write);
+    causal_attention_forward(c.context, {.qkv = qkv.view(),
+                                         .heads = s.heads,
+                                         .dropout = dropout,
+                                         .y = y.view(),
+                                         .lse = lse.view()});
+    causal_attention_backward(c.context, {.qkv = qkv.view(),
+                                          .heads = s.heads,
+                                          .dropout = dropout,
+                                          .y = y.view(),
+                                          .lse = lse.view(),
+                                          .dy = dy.view(),
+                                          .dqkv = dqkv.view(),
+                                          .write = write});
     Operand<T> inferred = y;
-    causal_attention_forward(c.context, qkv.view(), s.heads, dropout, inferred.view(), {});
+    causal_attention_forward(
+        c.context, {.qkv = qkv.view(), .heads = s.heads, .dropout = dropout, .y = inferred.view()});
     EXPECT_EQ(inferred.values, y.values);
   }
 };
@@ -190,10 +201,10 @@ TEST(CausalAttention, NeverLooksAhead) {
   for_each_setting([&](int threads) {
     Context c(threads, attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DType::kF32, threads));
     Operand<float> qkv = random_qkv(s), before({1, s.t, s.width()}, 0), after = before;
-    causal_attention_forward(c.context, qkv.view(), s.heads, {}, before.view(), {});
+    causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = s.heads, .y = before.view()});
     for (std::size_t i = static_cast<std::size_t>(40 * 3 * s.width()); i < qkv.values.size(); ++i)
       qkv.values[i] += 3;
-    causal_attention_forward(c.context, qkv.view(), s.heads, {}, after.view(), {});
+    causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = s.heads, .y = after.view()});
     for (std::size_t i = 0; i < static_cast<std::size_t>(s.t * s.width()); ++i) {
       if (i < static_cast<std::size_t>(40 * s.width()))
         ASSERT_EQ(after.values[i], before.values[i]) << i;
@@ -212,15 +223,22 @@ TEST(CausalAttention, MemoryIsLinearInTheContext) {
 TEST(CausalAttention, RefusesShapesThatDoNotFit) {
   Context c(1, 1 << 20);
   Operand<float> qkv({1, 4, 24}, 0), y({1, 4, 8}, 0), wrong({1, 4, 9}, 0);
-  EXPECT_THROW(causal_attention_forward(c.context, qkv.view(), 3, {}, y.view(), {}), ShapeError);
-  EXPECT_THROW(causal_attention_forward(c.context, qkv.view(), 2, {}, wrong.view(), {}),
+  EXPECT_THROW(causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = 3, .y = y.view()}),
                ShapeError);
-  EXPECT_THROW(causal_attention_forward(c.context, qkv.view(), 2, {}, y.view(), wrong.view()),
+  EXPECT_THROW(
+      causal_attention_forward(c.context, {.qkv = qkv.view(), .heads = 2, .y = wrong.view()}),
+      ShapeError);
+  EXPECT_THROW(causal_attention_forward(
+                   c.context, {.qkv = qkv.view(), .heads = 2, .y = y.view(), .lse = wrong.view()}),
                ShapeError);
-  EXPECT_THROW(causal_attention_forward(c.context, qkv.view(), 2, {1.0, 0, 0, {}}, y.view(), {}),
-               ModelError);
+  EXPECT_THROW(
+      causal_attention_forward(
+          c.context, {.qkv = qkv.view(), .heads = 2, .dropout = {1.0, 0, 0, {}}, .y = y.view()}),
+      ModelError);
   Context none(1, 0);
-  EXPECT_THROW(causal_attention_forward(none.context, qkv.view(), 2, {}, y.view(), {}), Error);
+  EXPECT_THROW(
+      causal_attention_forward(none.context, {.qkv = qkv.view(), .heads = 2, .y = y.view()}),
+      Error);
 }
 
 }  // namespace

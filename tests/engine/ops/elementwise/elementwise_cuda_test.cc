@@ -228,8 +228,19 @@ TYPED_TEST(ElementwiseCuda, DropoutDrawsTheMaskOfPhilox) {
           c.context.epoch = reinterpret_cast<const std::uint64_t*>(device_epoch.view().data);
           const Shifted<TypeParam> device_x(shape, x.values, shift), y(shape, start.values, shift),
               dx(shape, start.values, shift);
-          dropout_forward(c.context, device_x.view(), 0.3, kKey, 99, id_span, y.view());
-          dropout_backward(c.context, device_x.view(), 0.3, kKey, 99, id_span, dx.view(), write);
+          dropout(c.context, {.from = device_x.view(),
+                              .rate = 0.3,
+                              .key = kKey,
+                              .epoch = 99,
+                              .sample_ids = id_span,
+                              .to = y.view()});
+          dropout(c.context, {.from = device_x.view(),
+                              .rate = 0.3,
+                              .key = kKey,
+                              .epoch = 99,
+                              .sample_ids = id_span,
+                              .to = dx.view(),
+                              .write = write});
           c.finish();
           const std::vector<float> found = y.values();
           for (std::size_t i = 0; i < found.size(); ++i)
@@ -253,18 +264,31 @@ TEST_F(ElementwiseCudaOnce, DropoutIsBitEqualToTheCpus) {
   const DeviceOperand<std::int64_t> ids({4}, kIds), epoch({1}, {12});
   const DeviceOperand<float> device_x(shape, x.values);
   for (const double rate : {0.0, 0.1, 0.5, 1.0}) {
-    dropout_forward(host.context, x.view(), rate, kKey, 12, kIds, y.view());
+    dropout(host.context, {.from = x.view(),
+                           .rate = rate,
+                           .key = kKey,
+                           .epoch = 12,
+                           .sample_ids = kIds,
+                           .to = y.view()});
     DeviceContext c;
     c.context.epoch = reinterpret_cast<const std::uint64_t*>(epoch.view().data);
     const DeviceOperand<float> in_place(shape, x.values);
-    dropout_forward(c.context, in_place.view(), rate, kKey, 0, {ids.view().as<std::int64_t>(), 4},
-                    in_place.view());
+    dropout(c.context, {.from = in_place.view(),
+                        .rate = rate,
+                        .key = kKey,
+                        .epoch = 0,
+                        .sample_ids = {ids.view().as<std::int64_t>(), 4},
+                        .to = in_place.view()});
     c.finish();
     EXPECT_EQ(in_place.values(), y.values) << rate;
   }
   DeviceContext without;
-  EXPECT_THROW(dropout_forward(without.context, device_x.view(), 0.5, kKey, 0,
-                               {ids.view().as<std::int64_t>(), 4}, device_x.view()),
+  EXPECT_THROW(dropout(without.context, {.from = device_x.view(),
+                                         .rate = 0.5,
+                                         .key = kKey,
+                                         .epoch = 0,
+                                         .sample_ids = {ids.view().as<std::int64_t>(), 4},
+                                         .to = device_x.view()}),
                Error);
 }
 

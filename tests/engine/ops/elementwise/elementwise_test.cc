@@ -128,7 +128,12 @@ std::vector<T> mask(int threads, std::int64_t count, double rate, std::uint64_t 
                     const std::vector<std::int64_t>& ids) {
   Operand<T> x({static_cast<std::int64_t>(ids.size()), count}, 1), y = x;
   Context c(threads, 0);
-  dropout_forward(c.context, x.view(), rate, 0x123456789abcdef, epoch, ids, y.view());
+  dropout(c.context, {.from = x.view(),
+                      .rate = rate,
+                      .key = 0x123456789abcdef,
+                      .epoch = epoch,
+                      .sample_ids = ids,
+                      .to = y.view()});
   return y.values;
 }
 
@@ -181,18 +186,43 @@ TEST(Dropout, BackwardUsesTheSameMask) {
     const std::vector<std::int64_t> ids{1, 2, 3};
     Operand<float> x = random_operand({3, 5, 7}, 1), y = x, dx = x;
     Context c(threads, 0);
-    dropout_forward(c.context, x.view(), 0.4, 1, 2, ids, y.view());
-    dropout_backward(c.context, x.view(), 0.4, 1, 2, ids, dx.view(), Write::kOverwrite);
+    dropout(
+        c.context,
+        {.from = x.view(), .rate = 0.4, .key = 1, .epoch = 2, .sample_ids = ids, .to = y.view()});
+    dropout(
+        c.context,
+        {.from = x.view(), .rate = 0.4, .key = 1, .epoch = 2, .sample_ids = ids, .to = dx.view()});
     EXPECT_EQ(dx.values, y.values);
-    dropout_backward(c.context, x.view(), 0.4, 1, 2, ids, dx.view(), Write::kAdd);
+    dropout(c.context, {.from = x.view(),
+                        .rate = 0.4,
+                        .key = 1,
+                        .epoch = 2,
+                        .sample_ids = ids,
+                        .to = dx.view(),
+                        .write = Write::kAdd});
     for (std::size_t i = 0; i < dx.values.size(); ++i)
       EXPECT_NEAR(dx.values[i], 2 * y.values[i], 1e-6);
-    EXPECT_THROW(dropout_forward(c.context, x.view(), 1.5, 1, 2, ids, y.view()), ModelError);
-    EXPECT_THROW(dropout_forward(c.context, x.view(), std::nan(""), 1, 2, ids, y.view()),
+    EXPECT_THROW(dropout(c.context, {.from = x.view(),
+                                     .rate = 1.5,
+                                     .key = 1,
+                                     .epoch = 2,
+                                     .sample_ids = ids,
+                                     .to = y.view()}),
                  ModelError);
-    EXPECT_THROW(
-        dropout_forward(c.context, x.view(), 0.5, 1, 2, std::vector<std::int64_t>{1}, y.view()),
-        ShapeError);
+    EXPECT_THROW(dropout(c.context, {.from = x.view(),
+                                     .rate = std::nan(""),
+                                     .key = 1,
+                                     .epoch = 2,
+                                     .sample_ids = ids,
+                                     .to = y.view()}),
+                 ModelError);
+    EXPECT_THROW(dropout(c.context, {.from = x.view(),
+                                     .rate = 0.5,
+                                     .key = 1,
+                                     .epoch = 2,
+                                     .sample_ids = std::vector<std::int64_t>{1},
+                                     .to = y.view()}),
+                 ShapeError);
   });
 }
 

@@ -58,19 +58,44 @@ void compare(const Shape& shape, const Options& o) {
       backward_sums({2, channels}, sums.values());
   const TensorView absent{}, y_of_relu = o.relu ? y.view() : absent;
   batch_norm_statistics(c.context, device_x.view(), sums.view());
-  batch_norm_finish_statistics(c.context, sums.view(), rows, 1e-5, 0.1, mean.view(),
-                               inverse_std.view(), running_mean.view(), running_var.view());
-  batch_norm_normalize(c.context, device_x.view(), mean.view(), inverse_std.view(),
-                       device_gamma.view(), device_beta.view(),
-                       o.residual ? device_residual.view() : absent, o.relu, y.view());
-  batch_norm_backward_sums(c.context, device_x.view(), y_of_relu, o.relu, device_dy.view(),
-                           mean.view(), inverse_std.view(), backward_sums.view(),
-                           o.residual ? dresidual.view() : absent, o.write);
-  batch_norm_backward_parameters(c.context, backward_sums.view(), dgamma.view(), dbeta.view(),
-                                 o.write);
-  batch_norm_backward_data(c.context, device_x.view(), y_of_relu, o.relu, device_dy.view(),
-                           mean.view(), inverse_std.view(), device_gamma.view(),
-                           backward_sums.view(), rows, dx.view(), o.write);
+  batch_norm_finish_statistics(c.context, {.sums = sums.view(),
+                                           .rows = rows,
+                                           .eps = 1e-5,
+                                           .momentum = 0.1,
+                                           .mean = mean.view(),
+                                           .inverse_std = inverse_std.view(),
+                                           .running_mean = running_mean.view(),
+                                           .running_var = running_var.view()});
+  batch_norm_normalize(c.context, {.x = device_x.view(),
+                                   .mean = mean.view(),
+                                   .inverse_std = inverse_std.view(),
+                                   .gamma = device_gamma.view(),
+                                   .beta = device_beta.view(),
+                                   .residual = o.residual ? device_residual.view() : absent,
+                                   .relu = o.relu,
+                                   .y = y.view()});
+  batch_norm_backward_sums(c.context, {.x = device_x.view(),
+                                       .y = y_of_relu,
+                                       .dy = device_dy.view(),
+                                       .mean = mean.view(),
+                                       .inverse_std = inverse_std.view(),
+                                       .sums = backward_sums.view(),
+                                       .dresidual = o.residual ? dresidual.view() : absent,
+                                       .write_residual = o.write});
+  batch_norm_backward_parameters(c.context, {.sums = backward_sums.view(),
+                                             .dgamma = dgamma.view(),
+                                             .dbeta = dbeta.view(),
+                                             .write = o.write});
+  batch_norm_backward_data(c.context, {.x = device_x.view(),
+                                       .y = y_of_relu,
+                                       .dy = device_dy.view(),
+                                       .mean = mean.view(),
+                                       .inverse_std = inverse_std.view(),
+                                       .gamma = device_gamma.view(),
+                                       .sums = backward_sums.view(),
+                                       .rows = rows,
+                                       .dx = dx.view(),
+                                       .write = o.write});
   c.finish();
 
   Context host(1, 0);
@@ -84,8 +109,14 @@ void compare(const Shape& shape, const Options& o) {
   batch_norm_statistics(host.context, wide_x.view(), wide_sums.view());
   const double exact = 1e-5;
   EXPECT_LT(relative_error(sums.values(), wide_sums.values), exact);
-  batch_norm_finish_statistics(host.context, wide_sums.view(), rows, 1e-5, 0.1, wide_mean.view(),
-                               wide_inverse.view(), wide_running.view(), wide_variance.view());
+  batch_norm_finish_statistics(host.context, {.sums = wide_sums.view(),
+                                              .rows = rows,
+                                              .eps = 1e-5,
+                                              .momentum = 0.1,
+                                              .mean = wide_mean.view(),
+                                              .inverse_std = wide_inverse.view(),
+                                              .running_mean = wide_running.view(),
+                                              .running_var = wide_variance.view()});
   EXPECT_LT(relative_error(mean.values(), wide_mean.values), exact);
   EXPECT_LT(relative_error(inverse_std.values(), wide_inverse.values), exact);
   EXPECT_LT(relative_error(running_mean.values(), wide_running.values), exact);
@@ -93,17 +124,26 @@ void compare(const Shape& shape, const Options& o) {
   const std::vector<float> found_mean = mean.values(), found_inverse = inverse_std.values();
   wide_mean.values.assign(found_mean.begin(), found_mean.end());
   wide_inverse.values.assign(found_inverse.begin(), found_inverse.end());
-  batch_norm_normalize(host.context, wide_x.view(), wide_mean.view(), wide_inverse.view(),
-                       wide_gamma.view(), wide_beta.view(),
-                       o.residual ? wide_residual.view() : absent, o.relu, wide_y.view());
+  batch_norm_normalize(host.context, {.x = wide_x.view(),
+                                      .mean = wide_mean.view(),
+                                      .inverse_std = wide_inverse.view(),
+                                      .gamma = wide_gamma.view(),
+                                      .beta = wide_beta.view(),
+                                      .residual = o.residual ? wide_residual.view() : absent,
+                                      .relu = o.relu,
+                                      .y = wide_y.view()});
   EXPECT_LT(relative_error(as_floats(y.values()), wide_y.values), storage_error<T>());
   // The mask is that of the stored output.
   const std::vector<float> found_y = as_floats(y.values());
   wide_y.values.assign(found_y.begin(), found_y.end());
-  batch_norm_backward_sums(host.context, wide_x.view(), o.relu ? wide_y.view() : absent, o.relu,
-                           wide_dy.view(), wide_mean.view(), wide_inverse.view(),
-                           wide_backward.view(), o.residual ? wide_dresidual.view() : absent,
-                           o.write);
+  batch_norm_backward_sums(host.context, {.x = wide_x.view(),
+                                          .y = o.relu ? wide_y.view() : absent,
+                                          .dy = wide_dy.view(),
+                                          .mean = wide_mean.view(),
+                                          .inverse_std = wide_inverse.view(),
+                                          .sums = wide_backward.view(),
+                                          .dresidual = o.residual ? wide_dresidual.view() : absent,
+                                          .write_residual = o.write});
   // Sums may cancel: against what their terms could amount to.
   double largest_inverse = 1;
   for (const float each : found_inverse) largest_inverse = std::max<double>(largest_inverse, each);
@@ -111,13 +151,22 @@ void compare(const Shape& shape, const Options& o) {
   EXPECT_LT(relative_error(backward_sums.values(), wide_backward.values, magnitude), exact);
   const std::vector<double> found_sums = backward_sums.values();
   wide_backward.values = found_sums;
-  batch_norm_backward_parameters(host.context, wide_backward.view(), wide_dgamma.view(),
-                                 wide_dbeta.view(), o.write);
+  batch_norm_backward_parameters(host.context, {.sums = wide_backward.view(),
+                                                .dgamma = wide_dgamma.view(),
+                                                .dbeta = wide_dbeta.view(),
+                                                .write = o.write});
   EXPECT_LT(relative_error(dgamma.values(), wide_dgamma.values), exact);
   EXPECT_LT(relative_error(dbeta.values(), wide_dbeta.values), exact);
-  batch_norm_backward_data(host.context, wide_x.view(), o.relu ? wide_y.view() : absent, o.relu,
-                           wide_dy.view(), wide_mean.view(), wide_inverse.view(), wide_gamma.view(),
-                           wide_backward.view(), rows, wide_dx.view(), o.write);
+  batch_norm_backward_data(host.context, {.x = wide_x.view(),
+                                          .y = o.relu ? wide_y.view() : absent,
+                                          .dy = wide_dy.view(),
+                                          .mean = wide_mean.view(),
+                                          .inverse_std = wide_inverse.view(),
+                                          .gamma = wide_gamma.view(),
+                                          .sums = wide_backward.view(),
+                                          .rows = rows,
+                                          .dx = wide_dx.view(),
+                                          .write = o.write});
   // One row has an inverse_std of 1 / sqrt(eps), times which what cancels in float64 leaves
   // rounding.
   EXPECT_LT(
@@ -207,16 +256,39 @@ TEST_F(BatchNormCudaOnce, NoRowsGiveZeroSumsAndLeaveRunningStatistics) {
   batch_norm_statistics(c.context, x.view(), sums.view());
   c.finish();
   EXPECT_EQ(sums.values(), std::vector<double>(6, 0.0));
-  batch_norm_finish_statistics(c.context, sums.view(), 0, 1e-5, 0.1, mean.view(),
-                               inverse_std.view(), running_mean.view(), running_var.view());
-  batch_norm_normalize(c.context, x.view(), mean.view(), inverse_std.view(), mean.view(),
-                       mean.view(), {}, true, x.view());
-  batch_norm_backward_sums(c.context, x.view(), x.view(), true, x.view(), mean.view(),
-                           inverse_std.view(), sums.view(), {}, Write::kOverwrite);
-  batch_norm_backward_parameters(c.context, sums.view(), dgamma.view(), dbeta.view(), Write::kAdd);
-  batch_norm_backward_data(c.context, x.view(), x.view(), true, x.view(), mean.view(),
-                           inverse_std.view(), mean.view(), sums.view(), 0, x.view(),
-                           Write::kOverwrite);
+  batch_norm_finish_statistics(c.context, {.sums = sums.view(),
+                                           .rows = 0,
+                                           .eps = 1e-5,
+                                           .momentum = 0.1,
+                                           .mean = mean.view(),
+                                           .inverse_std = inverse_std.view(),
+                                           .running_mean = running_mean.view(),
+                                           .running_var = running_var.view()});
+  batch_norm_normalize(c.context, {.x = x.view(),
+                                   .mean = mean.view(),
+                                   .inverse_std = inverse_std.view(),
+                                   .gamma = mean.view(),
+                                   .beta = mean.view(),
+                                   .relu = true,
+                                   .y = x.view()});
+  batch_norm_backward_sums(c.context, {.x = x.view(),
+                                       .y = x.view(),
+                                       .dy = x.view(),
+                                       .mean = mean.view(),
+                                       .inverse_std = inverse_std.view(),
+                                       .sums = sums.view()});
+  batch_norm_backward_parameters(
+      c.context,
+      {.sums = sums.view(), .dgamma = dgamma.view(), .dbeta = dbeta.view(), .write = Write::kAdd});
+  batch_norm_backward_data(c.context, {.x = x.view(),
+                                       .y = x.view(),
+                                       .dy = x.view(),
+                                       .mean = mean.view(),
+                                       .inverse_std = inverse_std.view(),
+                                       .gamma = mean.view(),
+                                       .sums = sums.view(),
+                                       .rows = 0,
+                                       .dx = x.view()});
   c.finish();
   EXPECT_EQ(mean.values(), std::vector<float>(3, 0.f));
   EXPECT_EQ(far_apart(inverse_std.values(), std::vector<double>(3, 1 / std::sqrt(1e-5)), 1e-6, 0),
@@ -233,14 +305,20 @@ TEST_F(BatchNormCudaOnce, InferenceTakesTheRunningStatistics) {
   Operand<double> wide_mean = widen(running_mean), wide_var = widen(running_var),
                   expected_mean({channels}, 0), expected_inverse({channels}, 0);
   Context host(1, 0);
-  batch_norm_from_running(host.context, wide_mean.view(), wide_var.view(), 1e-5,
-                          expected_mean.view(), expected_inverse.view());
+  batch_norm_from_running(host.context, {.running_mean = wide_mean.view(),
+                                         .running_var = wide_var.view(),
+                                         .eps = 1e-5,
+                                         .mean = expected_mean.view(),
+                                         .inverse_std = expected_inverse.view()});
   const DeviceOperand<float> device_mean({channels}, running_mean.values),
       device_var({channels}, running_var.values), mean({channels}, running_var.values),
       inverse_std({channels}, running_var.values);
   DeviceContext c;
-  batch_norm_from_running(c.context, device_mean.view(), device_var.view(), 1e-5, mean.view(),
-                          inverse_std.view());
+  batch_norm_from_running(c.context, {.running_mean = device_mean.view(),
+                                      .running_var = device_var.view(),
+                                      .eps = 1e-5,
+                                      .mean = mean.view(),
+                                      .inverse_std = inverse_std.view()});
   c.finish();
   EXPECT_LE(relative_error(mean.values(), expected_mean.values), 0);
   EXPECT_EQ(far_apart(inverse_std.values(), expected_inverse.values, 1e-6, 0), "");
@@ -286,15 +364,22 @@ TEST_F(BatchNormCudaOnce, RefusesOperandsThatDoNotFit) {
   const DeviceOperand<float> three({3}, std::vector<float>(3));
   const DeviceOperand<double> sums({2, 3}, std::vector<double>(6));
   const auto normalize = [&](const TensorView& gamma) {
-    batch_norm_normalize(c.context, x.view(), three.view(), three.view(), gamma, three.view(), {},
-                         false, x.view());
+    batch_norm_normalize(c.context, {.x = x.view(),
+                                     .mean = three.view(),
+                                     .inverse_std = three.view(),
+                                     .gamma = gamma,
+                                     .beta = three.view(),
+                                     .y = x.view()});
   };
   normalize(three.view());
   EXPECT_THROW(normalize(half.view()), ShapeError);  // parameters of one dimension are f32
   EXPECT_THROW(batch_norm_statistics(bare.context, x.view(), sums.view()), Error);
-  EXPECT_THROW(
-      batch_norm_from_running(c.context, half.view(), half.view(), 1e-5, half.view(), half.view()),
-      Error);
+  EXPECT_THROW(batch_norm_from_running(c.context, {.running_mean = half.view(),
+                                                   .running_var = half.view(),
+                                                   .eps = 1e-5,
+                                                   .mean = half.view(),
+                                                   .inverse_std = half.view()}),
+               Error);
   c.finish();
 }
 

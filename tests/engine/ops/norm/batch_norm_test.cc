@@ -26,18 +26,40 @@ struct Case {
     Context c(threads, batch_norm_scratch_bytes(rows, channels, DTypeOf<T>::value, threads));
     const TensorView absent{};
     batch_norm_statistics(c.context, x.view(), sums.view());
-    batch_norm_finish_statistics(c.context, sums.view(), rows, 1e-5, 0.1, mean.view(),
-                                 inverse_std.view(), absent, absent);
-    batch_norm_normalize(c.context, x.view(), mean.view(), inverse_std.view(), gamma.view(),
-                         beta.view(), with_residual ? residual.view() : absent, relu, y.view());
-    batch_norm_backward_sums(c.context, x.view(), relu ? y.view() : absent, relu, dy.view(),
-                             mean.view(), inverse_std.view(), backward_sums.view(),
-                             with_residual ? dresidual.view() : absent, write);
-    batch_norm_backward_parameters(c.context, backward_sums.view(), dgamma.view(), dbeta.view(),
-                                   Write::kOverwrite);
-    batch_norm_backward_data(c.context, x.view(), relu ? y.view() : absent, relu, dy.view(),
-                             mean.view(), inverse_std.view(), gamma.view(), backward_sums.view(),
-                             rows, dx.view(), write);
+    batch_norm_finish_statistics(c.context, {.sums = sums.view(),
+                                             .rows = rows,
+                                             .eps = 1e-5,
+                                             .momentum = 0.1,
+                                             .mean = mean.view(),
+                                             .inverse_std = inverse_std.view()});
+    batch_norm_normalize(c.context, {.x = x.view(),
+                                     .mean = mean.view(),
+                                     .inverse_std = inverse_std.view(),
+                                     .gamma = gamma.view(),
+                                     .beta = beta.view(),
+                                     .residual = with_residual ? residual.view() : absent,
+                                     .relu = relu,
+                                     .y = y.view()});
+    batch_norm_backward_sums(c.context, {.x = x.view(),
+                                         .y = relu ? y.view() : absent,
+                                         .dy = dy.view(),
+                                         .mean = mean.view(),
+                                         .inverse_std = inverse_std.view(),
+                                         .sums = backward_sums.view(),
+                                         .dresidual = with_residual ? dresidual.view() : absent,
+                                         .write_residual = write});
+    batch_norm_backward_parameters(
+        c.context, {.sums = backward_sums.view(), .dgamma = dgamma.view(), .dbeta = dbeta.view()});
+    batch_norm_backward_data(c.context, {.x = x.view(),
+                                         .y = relu ? y.view() : absent,
+                                         .dy = dy.view(),
+                                         .mean = mean.view(),
+                                         .inverse_std = inverse_std.view(),
+                                         .gamma = gamma.view(),
+                                         .sums = backward_sums.view(),
+                                         .rows = rows,
+                                         .dx = dx.view(),
+                                         .write = write});
   }
 };
 
@@ -79,18 +101,31 @@ TEST(BatchNorm, IsPyTorchs) {
   Operand<double> running_mean = operand_of<double>({2}, {0.3, -0.2}),
                   running_var = operand_of<double>({2}, {2, 0.5});
   Context context(1, 0);
-  batch_norm_finish_statistics(context.context, c.sums.view(), 6, 1e-5, 0.1, c.mean.view(),
-                               c.inverse_std.view(), running_mean.view(), running_var.view());
+  batch_norm_finish_statistics(context.context, {.sums = c.sums.view(),
+                                                 .rows = 6,
+                                                 .eps = 1e-5,
+                                                 .momentum = 0.1,
+                                                 .mean = c.mean.view(),
+                                                 .inverse_std = c.inverse_std.view(),
+                                                 .running_mean = running_mean.view(),
+                                                 .running_var = running_var.view()});
   EXPECT_EQ(far_apart(running_mean.values,
                       std::vector<double>{0.42833333333333334, -0.13416666666666668}, near, near),
             "");
   EXPECT_EQ(far_apart(running_var.values,
                       std::vector<double>{2.1241666666666665, 0.7910416666666666}, near, near),
             "");
-  batch_norm_from_running(context.context, running_mean.view(), running_var.view(), 1e-5,
-                          c.mean.view(), c.inverse_std.view());
-  batch_norm_normalize(context.context, c.x.view(), c.mean.view(), c.inverse_std.view(),
-                       c.gamma.view(), c.beta.view(), {}, false, c.y.view());
+  batch_norm_from_running(context.context, {.running_mean = running_mean.view(),
+                                            .running_var = running_var.view(),
+                                            .eps = 1e-5,
+                                            .mean = c.mean.view(),
+                                            .inverse_std = c.inverse_std.view()});
+  batch_norm_normalize(context.context, {.x = c.x.view(),
+                                         .mean = c.mean.view(),
+                                         .inverse_std = c.inverse_std.view(),
+                                         .gamma = c.gamma.view(),
+                                         .beta = c.beta.view(),
+                                         .y = c.y.view()});
   EXPECT_EQ(
       far_apart(c.y.values,
                 std::vector<double>{0.8383541372749347, 1.1489153160130288, 1.8675450479599518,
@@ -201,20 +236,34 @@ TEST(BatchNorm, NoRowsGiveZeroSumsAndLeaveRunningStatistics) {
     Context c(threads, batch_norm_scratch_bytes(0, 3, DType::kF32, threads));
     batch_norm_statistics(c.context, x.view(), sums.view());
     EXPECT_EQ(sums.values, std::vector<double>(6, 0.0));
-    batch_norm_finish_statistics(c.context, sums.view(), 0, 1e-5, 0.1, mean.view(),
-                                 inverse_std.view(), running_mean.view(), running_var.view());
+    batch_norm_finish_statistics(c.context, {.sums = sums.view(),
+                                             .rows = 0,
+                                             .eps = 1e-5,
+                                             .momentum = 0.1,
+                                             .mean = mean.view(),
+                                             .inverse_std = inverse_std.view(),
+                                             .running_mean = running_mean.view(),
+                                             .running_var = running_var.view()});
     EXPECT_EQ(mean.values, std::vector<float>(3, 0.f));
     EXPECT_EQ(far_apart(inverse_std.values, std::vector<double>(3, 1 / std::sqrt(1e-5)), 1e-6, 0),
               "");
     EXPECT_EQ(running_mean.values, before_mean.values);
     EXPECT_EQ(running_var.values, before_var.values);
     sums.values.assign(6, 5);
-    batch_norm_backward_sums(c.context, x.view(), {}, false, x.view(), mean.view(),
-                             inverse_std.view(), sums.view(), {}, Write::kOverwrite);
+    batch_norm_backward_sums(c.context, {.x = x.view(),
+                                         .dy = x.view(),
+                                         .mean = mean.view(),
+                                         .inverse_std = inverse_std.view(),
+                                         .sums = sums.view()});
     EXPECT_EQ(sums.values, std::vector<double>(6, 0.0));
-    batch_norm_backward_data(c.context, x.view(), {}, false, x.view(), mean.view(),
-                             inverse_std.view(), mean.view(), sums.view(), 0, dx.view(),
-                             Write::kOverwrite);
+    batch_norm_backward_data(c.context, {.x = x.view(),
+                                         .dy = x.view(),
+                                         .mean = mean.view(),
+                                         .inverse_std = inverse_std.view(),
+                                         .gamma = mean.view(),
+                                         .sums = sums.view(),
+                                         .rows = 0,
+                                         .dx = dx.view()});
   });
 }
 
@@ -257,20 +306,38 @@ TEST(BatchNorm, PiecesWithMergedSumsEqualTheWhole) {
                                  pieces[1].sums.values[channels + k] +
                                  (m1 - m0) * (m1 - m0) * n0 * n1 / rows;
   }
-  batch_norm_finish_statistics(c.context, total.view(), rows, 1e-5, 0.1, mean.view(),
-                               inverse_std.view(), {}, {});
+  batch_norm_finish_statistics(c.context, {.sums = total.view(),
+                                           .rows = rows,
+                                           .eps = 1e-5,
+                                           .momentum = 0.1,
+                                           .mean = mean.view(),
+                                           .inverse_std = inverse_std.view()});
   for (Piece& piece : pieces) {
-    batch_norm_normalize(c.context, piece.x.view(), mean.view(), inverse_std.view(),
-                         whole.gamma.view(), whole.beta.view(), {}, true, piece.y.view());
-    batch_norm_backward_sums(c.context, piece.x.view(), piece.y.view(), true, piece.dy.view(),
-                             mean.view(), inverse_std.view(), piece.sums.view(), {},
-                             Write::kOverwrite);
+    batch_norm_normalize(c.context, {.x = piece.x.view(),
+                                     .mean = mean.view(),
+                                     .inverse_std = inverse_std.view(),
+                                     .gamma = whole.gamma.view(),
+                                     .beta = whole.beta.view(),
+                                     .relu = true,
+                                     .y = piece.y.view()});
+    batch_norm_backward_sums(c.context, {.x = piece.x.view(),
+                                         .y = piece.y.view(),
+                                         .dy = piece.dy.view(),
+                                         .mean = mean.view(),
+                                         .inverse_std = inverse_std.view(),
+                                         .sums = piece.sums.view()});
     for (std::size_t k = 0; k < 2 * channels; ++k) backward.values[k] += piece.sums.values[k];
   }
   for (Piece& piece : pieces) {
-    batch_norm_backward_data(c.context, piece.x.view(), piece.y.view(), true, piece.dy.view(),
-                             mean.view(), inverse_std.view(), whole.gamma.view(), backward.view(),
-                             rows, piece.dx.view(), Write::kOverwrite);
+    batch_norm_backward_data(c.context, {.x = piece.x.view(),
+                                         .y = piece.y.view(),
+                                         .dy = piece.dy.view(),
+                                         .mean = mean.view(),
+                                         .inverse_std = inverse_std.view(),
+                                         .gamma = whole.gamma.view(),
+                                         .sums = backward.view(),
+                                         .rows = rows,
+                                         .dx = piece.dx.view()});
     dx.insert(dx.end(), piece.dx.values.begin(), piece.dx.values.end());
   }
   EXPECT_EQ(far_apart(total.values, whole.sums.values, 1e-13, 1e-13), "");
@@ -288,8 +355,13 @@ TEST(BatchNorm, ANanStaysInItsChannel) {
       EXPECT_EQ(std::isnan(sums.values[i]), i % 9 == 4) << i;
     // A ReLU does not hide it.
     Operand<float> zeros({9}, 0), ones({9}, 1), y({40, 9}, 0);
-    batch_norm_normalize(c.context, x.view(), zeros.view(), ones.view(), ones.view(), zeros.view(),
-                         {}, true, y.view());
+    batch_norm_normalize(c.context, {.x = x.view(),
+                                     .mean = zeros.view(),
+                                     .inverse_std = ones.view(),
+                                     .gamma = ones.view(),
+                                     .beta = zeros.view(),
+                                     .relu = true,
+                                     .y = y.view()});
     EXPECT_TRUE(std::isnan(y.values[9 * 20 + 4]));
   });
 }
@@ -310,11 +382,19 @@ TEST(BatchNorm, RefusesShapesThatDoNotFit) {
   Operand<float> x({4, 3}, 0), four({4}, 0), three({3}, 0);
   Operand<double> sums({2, 4}, 0), wide({4, 3}, 0);
   EXPECT_THROW(batch_norm_statistics(c.context, x.view(), sums.view()), ShapeError);
-  EXPECT_THROW(batch_norm_normalize(c.context, x.view(), three.view(), three.view(), four.view(),
-                                    three.view(), {}, false, x.view()),
+  EXPECT_THROW(batch_norm_normalize(c.context, {.x = x.view(),
+                                                .mean = three.view(),
+                                                .inverse_std = three.view(),
+                                                .gamma = four.view(),
+                                                .beta = three.view(),
+                                                .y = x.view()}),
                ShapeError);
-  EXPECT_THROW(batch_norm_normalize(c.context, x.view(), three.view(), three.view(), three.view(),
-                                    three.view(), {}, false, wide.view()),
+  EXPECT_THROW(batch_norm_normalize(c.context, {.x = x.view(),
+                                                .mean = three.view(),
+                                                .inverse_std = three.view(),
+                                                .gamma = three.view(),
+                                                .beta = three.view(),
+                                                .y = wide.view()}),
                ShapeError);
   Context bare(1, 0);
   sums = Operand<double>({2, 3}, 0);

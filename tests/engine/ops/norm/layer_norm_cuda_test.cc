@@ -30,12 +30,24 @@ void compare(std::int64_t rows, std::int64_t width, Write write) {
                   wide_dy = kept<T>(dy), y(shape, 0), statistics({2, rows}, 0),
                   dx = kept<T>(dx_start), dgamma = widen(dgamma_start), dbeta = widen(dgamma_start);
   Context host(1, 0);
-  layer_norm_forward(host.context, wide_x.view(), wide_gamma.view(), wide_beta.view(), kEps,
-                     y.view(), statistics.view());
-  layer_norm_backward_data(host.context, wide_x.view(), wide_gamma.view(), statistics.view(),
-                           wide_dy.view(), dx.view(), write);
-  layer_norm_backward_parameters(host.context, wide_x.view(), statistics.view(), wide_dy.view(),
-                                 dgamma.view(), dbeta.view(), write);
+  layer_norm_forward(host.context, {.x = wide_x.view(),
+                                    .gamma = wide_gamma.view(),
+                                    .beta = wide_beta.view(),
+                                    .eps = kEps,
+                                    .y = y.view(),
+                                    .statistics = statistics.view()});
+  layer_norm_backward_data(host.context, {.x = wide_x.view(),
+                                          .gamma = wide_gamma.view(),
+                                          .statistics = statistics.view(),
+                                          .dy = wide_dy.view(),
+                                          .dx = dx.view(),
+                                          .write = write});
+  layer_norm_backward_parameters(host.context, {.x = wide_x.view(),
+                                                .statistics = statistics.view(),
+                                                .dy = wide_dy.view(),
+                                                .dgamma = dgamma.view(),
+                                                .dbeta = dbeta.view(),
+                                                .write = write});
 
   DeviceContext c(layer_norm_scratch_bytes(width, Device::Kind::kCuda));
   const auto device_x = to_device<T>(shape, x.values), device_dy = to_device<T>(shape, dy.values),
@@ -48,24 +60,48 @@ void compare(std::int64_t rows, std::int64_t width, Write write) {
                  to_device<float>({2, rows}, std::vector<float>(statistics.values.size(), NAN)),
              device_dgamma = to_device<float>(vector, dgamma_start.values),
              device_dbeta = to_device<float>(vector, dgamma_start.values);
-  layer_norm_forward(c.context, device_x.view(), device_gamma.view(), device_beta.view(), kEps,
-                     device_y.view(), device_statistics.view());
-  layer_norm_forward(c.context, device_x.view(), device_gamma.view(), device_beta.view(), kEps,
-                     without.view(), {});
-  layer_norm_backward_data(c.context, device_x.view(), device_gamma.view(),
-                           device_statistics.view(), device_dy.view(), device_dx.view(), write);
-  layer_norm_backward_parameters(c.context, device_x.view(), device_statistics.view(),
-                                 device_dy.view(), device_dgamma.view(), device_dbeta.view(),
-                                 write);
+  layer_norm_forward(c.context, {.x = device_x.view(),
+                                 .gamma = device_gamma.view(),
+                                 .beta = device_beta.view(),
+                                 .eps = kEps,
+                                 .y = device_y.view(),
+                                 .statistics = device_statistics.view()});
+  layer_norm_forward(c.context, {.x = device_x.view(),
+                                 .gamma = device_gamma.view(),
+                                 .beta = device_beta.view(),
+                                 .eps = kEps,
+                                 .y = without.view()});
+  layer_norm_backward_data(c.context, {.x = device_x.view(),
+                                       .gamma = device_gamma.view(),
+                                       .statistics = device_statistics.view(),
+                                       .dy = device_dy.view(),
+                                       .dx = device_dx.view(),
+                                       .write = write});
+  layer_norm_backward_parameters(c.context, {.x = device_x.view(),
+                                             .statistics = device_statistics.view(),
+                                             .dy = device_dy.view(),
+                                             .dgamma = device_dgamma.view(),
+                                             .dbeta = device_dbeta.view(),
+                                             .write = write});
   const auto both_dx = to_device<T>(shape, dx_start.values);
   const auto both_dgamma = to_device<float>(vector, dgamma_start.values),
              both_dbeta = to_device<float>(vector, dgamma_start.values);
-  layer_norm_backward(c.context, device_x.view(), device_gamma.view(), device_statistics.view(),
-                      device_dy.view(), both_dgamma.view(), both_dbeta.view(), write,
-                      both_dx.view(), write);
+  layer_norm_backward(c.context, {.x = device_x.view(),
+                                  .gamma = device_gamma.view(),
+                                  .statistics = device_statistics.view(),
+                                  .dy = device_dy.view(),
+                                  .dgamma = both_dgamma.view(),
+                                  .dbeta = both_dbeta.view(),
+                                  .parameter_write = write,
+                                  .dx = both_dx.view(),
+                                  .dx_write = write});
   if (write == Write::kOverwrite)  // dx over dy
-    layer_norm_backward_data(c.context, device_x.view(), device_gamma.view(),
-                             device_statistics.view(), device_dy.view(), device_dy.view(), write);
+    layer_norm_backward_data(c.context, {.x = device_x.view(),
+                                         .gamma = device_gamma.view(),
+                                         .statistics = device_statistics.view(),
+                                         .dy = device_dy.view(),
+                                         .dx = device_dy.view(),
+                                         .write = write});
   c.finish();
   EXPECT_LE(relative_error(as_floats(device_y.values()), y.values), storage_error<T>());
   EXPECT_EQ(as_floats(device_y.values()), as_floats(without.values()));

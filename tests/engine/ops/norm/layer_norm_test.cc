@@ -19,12 +19,22 @@ TEST(LayerNorm, IsPyTorchs) {
   Operand<double> dy = operand_of<double>({2, 3}, {1, -2, 0.5, 0.25, 1, -1});
   Operand<double> y({2, 3}, 0), dx({2, 3}, 0), statistics({2, 2}, 0), dgamma({3}, 0), dbeta({3}, 0);
   Context c(1, 0);
-  layer_norm_forward(c.context, x.view(), gamma.view(), beta.view(), 1e-5, y.view(),
-                     statistics.view());
-  layer_norm_backward_data(c.context, x.view(), gamma.view(), statistics.view(), dy.view(),
-                           dx.view(), Write::kOverwrite);
-  layer_norm_backward_parameters(c.context, x.view(), statistics.view(), dy.view(), dgamma.view(),
-                                 dbeta.view(), Write::kOverwrite);
+  layer_norm_forward(c.context, {.x = x.view(),
+                                 .gamma = gamma.view(),
+                                 .beta = beta.view(),
+                                 .eps = 1e-5,
+                                 .y = y.view(),
+                                 .statistics = statistics.view()});
+  layer_norm_backward_data(c.context, {.x = x.view(),
+                                       .gamma = gamma.view(),
+                                       .statistics = statistics.view(),
+                                       .dy = dy.view(),
+                                       .dx = dx.view()});
+  layer_norm_backward_parameters(c.context, {.x = x.view(),
+                                             .statistics = statistics.view(),
+                                             .dy = dy.view(),
+                                             .dgamma = dgamma.view(),
+                                             .dbeta = dbeta.view()});
   EXPECT_EQ(
       far_apart(y.values,
                 std::vector<double>{0.7123721090974234, -0.2, -2.149488436389694,
@@ -71,19 +81,34 @@ TEST(LayerNorm, Float32AgreesWithFloat64) {
       Operand<float> y = gemm_test::nan_operand(shape),
                      statistics = gemm_test::nan_operand({2, s.rows});
       Operand<double> wide_y(shape, 0), wide_statistics({2, s.rows}, 0);
-      layer_norm_forward(c.context, s.x.view(), s.gamma.view(), s.beta.view(), 1e-5, y.view(),
-                         statistics.view());
-      layer_norm_forward(c.context, s.wide_x.view(), s.wide_gamma.view(), s.wide_beta.view(), 1e-5,
-                         wide_y.view(), wide_statistics.view());
+      layer_norm_forward(c.context, {.x = s.x.view(),
+                                     .gamma = s.gamma.view(),
+                                     .beta = s.beta.view(),
+                                     .eps = 1e-5,
+                                     .y = y.view(),
+                                     .statistics = statistics.view()});
+      layer_norm_forward(c.context, {.x = s.wide_x.view(),
+                                     .gamma = s.wide_gamma.view(),
+                                     .beta = s.wide_beta.view(),
+                                     .eps = 1e-5,
+                                     .y = wide_y.view(),
+                                     .statistics = wide_statistics.view()});
       EXPECT_EQ(far_apart(y.values, wide_y.values, 1e-5, 5e-6), "");
       if (s.width > 1) {
         EXPECT_EQ(far_apart(statistics.values, wide_statistics.values, 5e-6, 1e-6), "");
       }
       const std::vector<float> expected = y.values;
-      layer_norm_forward(c.context, s.x.view(), s.gamma.view(), s.beta.view(), 1e-5, y.view(), {});
+      layer_norm_forward(c.context, {.x = s.x.view(),
+                                     .gamma = s.gamma.view(),
+                                     .beta = s.beta.view(),
+                                     .eps = 1e-5,
+                                     .y = y.view()});
       EXPECT_EQ(y.values, expected);
-      layer_norm_forward(c.context, s.x.view(), s.gamma.view(), s.beta.view(), 1e-5, s.x.view(),
-                         {});  // in place
+      layer_norm_forward(c.context, {.x = s.x.view(),
+                                     .gamma = s.gamma.view(),
+                                     .beta = s.beta.view(),
+                                     .eps = 1e-5,
+                                     .y = s.x.view()});  // in place
       EXPECT_EQ(s.x.values, expected);
     }
   });
@@ -97,8 +122,12 @@ TEST(LayerNorm, GradientsOfFloat32AgreeWithFloat64AndDoNotDependOnThreads) {
     for (const Shape& shape : kShapes) {
       Setting s(shape);
       Operand<double> wide_y(shape, 0), wide_statistics({2, s.rows}, 0);
-      layer_norm_forward(c.context, s.wide_x.view(), s.wide_gamma.view(), s.wide_beta.view(), 1e-5,
-                         wide_y.view(), wide_statistics.view());
+      layer_norm_forward(c.context, {.x = s.wide_x.view(),
+                                     .gamma = s.wide_gamma.view(),
+                                     .beta = s.wide_beta.view(),
+                                     .eps = 1e-5,
+                                     .y = wide_y.view(),
+                                     .statistics = wide_statistics.view()});
       Operand<float> statistics({2, s.rows}, 0);
       statistics.values.assign(wide_statistics.values.begin(), wide_statistics.values.end());
       wide_statistics = widen(statistics);
@@ -106,15 +135,30 @@ TEST(LayerNorm, GradientsOfFloat32AgreeWithFloat64AndDoNotDependOnThreads) {
         Operand<float> dx = output(shape, write), dgamma = output({s.width}, write),
                        dbeta = output({s.width}, write);
         Operand<double> wide_dx = widen(dx), wide_dgamma = widen(dgamma), wide_dbeta = widen(dbeta);
-        layer_norm_backward_data(c.context, s.x.view(), s.gamma.view(), statistics.view(),
-                                 s.dy.view(), dx.view(), write);
-        layer_norm_backward_data(c.context, s.wide_x.view(), s.wide_gamma.view(),
-                                 wide_statistics.view(), s.wide_dy.view(), wide_dx.view(), write);
-        layer_norm_backward_parameters(c.context, s.x.view(), statistics.view(), s.dy.view(),
-                                       dgamma.view(), dbeta.view(), write);
-        layer_norm_backward_parameters(c.context, s.wide_x.view(), wide_statistics.view(),
-                                       s.wide_dy.view(), wide_dgamma.view(), wide_dbeta.view(),
-                                       write);
+        layer_norm_backward_data(c.context, {.x = s.x.view(),
+                                             .gamma = s.gamma.view(),
+                                             .statistics = statistics.view(),
+                                             .dy = s.dy.view(),
+                                             .dx = dx.view(),
+                                             .write = write});
+        layer_norm_backward_data(c.context, {.x = s.wide_x.view(),
+                                             .gamma = s.wide_gamma.view(),
+                                             .statistics = wide_statistics.view(),
+                                             .dy = s.wide_dy.view(),
+                                             .dx = wide_dx.view(),
+                                             .write = write});
+        layer_norm_backward_parameters(c.context, {.x = s.x.view(),
+                                                   .statistics = statistics.view(),
+                                                   .dy = s.dy.view(),
+                                                   .dgamma = dgamma.view(),
+                                                   .dbeta = dbeta.view(),
+                                                   .write = write});
+        layer_norm_backward_parameters(c.context, {.x = s.wide_x.view(),
+                                                   .statistics = wide_statistics.view(),
+                                                   .dy = s.wide_dy.view(),
+                                                   .dgamma = wide_dgamma.view(),
+                                                   .dbeta = wide_dbeta.view(),
+                                                   .write = write});
         if (s.width > 1) {
           EXPECT_EQ(far_apart(dx.values, wide_dx.values, 1e-5, 1e-5), "");
         }
@@ -122,8 +166,12 @@ TEST(LayerNorm, GradientsOfFloat32AgreeWithFloat64AndDoNotDependOnThreads) {
         EXPECT_EQ(far_apart(dbeta.values, wide_dbeta.values, 1e-5, 1e-5), "");
         if (write == Write::kOverwrite) {
           Operand<float> dy = s.dy;
-          layer_norm_backward_data(c.context, s.x.view(), s.gamma.view(), statistics.view(),
-                                   dy.view(), dy.view(), write);
+          layer_norm_backward_data(c.context, {.x = s.x.view(),
+                                               .gamma = s.gamma.view(),
+                                               .statistics = statistics.view(),
+                                               .dy = dy.view(),
+                                               .dx = dy.view(),
+                                               .write = write});
           EXPECT_EQ(dy.values, dx.values);  // in place
         }
         found.push_back(dgamma.values);
@@ -138,14 +186,23 @@ TEST(LayerNorm, RefusesShapesThatDoNotFit) {
   Context c(1, 0);
   Operand<float> x({2, 3}, 0), gamma({3}, 0), wrong({2}, 0), statistics({2, 3}, 0), flat({3}, 0);
   EXPECT_THROW(
-      layer_norm_forward(c.context, x.view(), wrong.view(), gamma.view(), 1e-5, x.view(), {}),
+      layer_norm_forward(
+          c.context,
+          {.x = x.view(), .gamma = wrong.view(), .beta = gamma.view(), .eps = 1e-5, .y = x.view()}),
       ShapeError);
-  EXPECT_THROW(layer_norm_forward(c.context, x.view(), gamma.view(), gamma.view(), 1e-5, x.view(),
-                                  statistics.view()),
+  EXPECT_THROW(layer_norm_forward(c.context, {.x = x.view(),
+                                              .gamma = gamma.view(),
+                                              .beta = gamma.view(),
+                                              .eps = 1e-5,
+                                              .y = x.view(),
+                                              .statistics = statistics.view()}),
                ShapeError);
-  EXPECT_THROW(
-      layer_norm_forward(c.context, flat.view(), gamma.view(), gamma.view(), 1e-5, flat.view(), {}),
-      ShapeError);
+  EXPECT_THROW(layer_norm_forward(c.context, {.x = flat.view(),
+                                              .gamma = gamma.view(),
+                                              .beta = gamma.view(),
+                                              .eps = 1e-5,
+                                              .y = flat.view()}),
+               ShapeError);
 }
 
 }  // namespace

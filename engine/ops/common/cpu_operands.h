@@ -1,0 +1,23 @@
+// Operands of the fast CPU kernels as pointers and counts. TensorView's own functions are inline
+// and so not for sources that are compiled once per instruction set (cpu_dispatch.h): these read
+// its members, and call Shape::count(), which is compiled once.
+#pragma once
+
+#include "engine/core/tensor_view.h"
+#include "engine/ops/common/simd.h"
+
+namespace engine::ops::ENGINE_ISA_NAMESPACE {
+
+// nullptr where the operand is absent. REQUIRES: the operand has this dtype, which x.cc has
+// checked.
+ENGINE_INLINE float* floats(const TensorView& operand) { return static_cast<float*>(operand.data); }
+ENGINE_INLINE double* doubles(const TensorView& operand) {
+  return static_cast<double*>(operand.data);
+}
+ENGINE_INLINE std::int32_t* integers(const TensorView& operand) {
+  return static_cast<std::int32_t*>(operand.data);
+}
+
+ENGINE_INLINE std::int64_t count(const TensorView& operand) { return operand.shape.count(); }
+
+}  // namespace engine::ops::ENGINE_ISA_NAMESPACE

@@ -1,0 +1,13 @@
+// Group normalisation on a CUDA device; operands as in group_norm.h, checked there.
+#pragma once
+
+#include "engine/ops/norm/group_norm.h"
+
+namespace engine::ops::cuda {
+
+std::size_t group_norm_scratch_bytes(std::int64_t channels);
+
+void group_norm_forward(KernelContext& context, const GroupNormForward& o);
+void group_norm_backward(KernelContext& context, const GroupNormBackward& o);
+
+}  // namespace engine::ops::cuda
