@@ -225,9 +225,10 @@ std::string TrainSession::start_line() const {
   char rates[64];
   std::snprintf(rates, sizeof rates, "%g", s.rate.base);
   return line + " | " + std::to_string(steps_per_epoch()) + " steps an epoch, " +
-         std::to_string(s.total_steps) + " in all | " + std::string(s.model.optimizer->spec().name) +
-         " lr " + rates + " " + std::string(to_string(s.rate.schedule)) +
-         optimizer_text(*s.model.optimizer) + " | seed " + std::to_string(s.options.seed);
+         std::to_string(s.total_steps) + " in all | " +
+         std::string(s.model.optimizer->spec().name) + " lr " + rates + " " +
+         std::string(to_string(s.rate.schedule)) + optimizer_text(*s.model.optimizer) + " | seed " +
+         std::to_string(s.options.seed);
 }
 
 std::string TrainSession::shard_line() const {
