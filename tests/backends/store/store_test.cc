@@ -241,7 +241,7 @@ TEST(Store, MissingRanksAreNamedEverywhere) {
     const Door door = open_door();
     return outcomes(2, [&](int i) {
       GroupOptions o = options_for(i == 0 ? 0 : 2, 4, door.port);
-      o.rendezvous_timeout_ms = test_support::deadline_ms(500);
+      o.rendezvous_timeout_ms = test_support::deadline_ms(2000);
       if (i == 0) o.listen_fd = door.fd;
       backends::join_store(o);
     });

@@ -142,7 +142,7 @@ TEST(SocketMesh, AnImpostorInARanksPlaceIsAnAuthenticationError) {
     const SocketMesh mesh(context);
   });
   EXPECT_EQ(errors[0], "peer: timeout after 1000 ms, no connection with rank 11");
-  EXPECT_EQ(errors[1].rfind("authentication: what answers at 127.0.0.1:", 0), 0u) << errors[1];
+  EXPECT_EQ(errors[1].rfind("authentication: the process at 127.0.0.1:", 0), 0u) << errors[1];
   EXPECT_CONTAINS(errors[1], "expected to be rank 10");
 }
 

@@ -117,7 +117,7 @@ TEST(CanonicalOrder, RefusesWhatItCannotKeep) {
             std::string::npos);
   EXPECT_NE(refusal(2, with(canonical, {{"shard", "strided"}})).find("--shard contiguous"),
             std::string::npos);
-  EXPECT_NE(refusal(2, with(canonical, {{"sync", "params"}})).find("needs --sync grad"),
+  EXPECT_NE(refusal(2, with(canonical, {{"sync", "params"}})).find("requires --sync grad"),
             std::string::npos);
 }
 

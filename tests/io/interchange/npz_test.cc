@@ -114,8 +114,8 @@ TEST(Npz, RefusesPicklesAndForeignTypesByName) {
   EXPECT_FAULT(refusal("numpy_big_endian.npz"), "'>f4' is big-endian");
   EXPECT_FAULT(refusal("numpy_structured.npz"), "a structured dtype");
   EXPECT_FAULT(refusal("torch_pickle.pt"), "a PyTorch pickle; pickles are never read");
-  EXPECT_FAULT(fault(zip_of({{"readme.txt", "hello"}})), "'readme.txt' is no .npy array");
-  EXPECT_FAULT(fault(zip_of({{".npy", npy("<f4", "()", "1234")}})), "is no .npy array");
+  EXPECT_FAULT(fault(zip_of({{"readme.txt", "hello"}})), "'readme.txt' is not a .npy array");
+  EXPECT_FAULT(fault(zip_of({{".npy", npy("<f4", "()", "1234")}})), "is not a .npy array");
 }
 
 TEST(Npz, WriterReadsBackInOrderAndAgainTheSameBytes) {

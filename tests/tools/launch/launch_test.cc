@@ -257,7 +257,7 @@ TEST(Usage, MistakesAreNamed) {
       {{"--hosts", "-oProxyCommand=x,n2", "true"}, 2, {"'-oProxyCommand=x' is not a host name"}},
       {{"--hosts", "n1:4", "true"}, 2, {"'n1:4'", "--nproc-per-node"}},
       {{"--hosts", "n1,n1", "--dry-run", "true"}, 2, {"'n1' is named twice"}},
-      {{"--hosts", "localhost,n2", "true"}, 78, {"localhost", "n2 takes for itself"}},
+      {{"--hosts", "localhost,n2", "true"}, 78, {"localhost", "n2 resolves to itself"}},
       {{"--hosts", "n1,n2", "--nnodes", "3", "true"}, 78, {"--nnodes 3", "2 hosts"}},
       {{"-m", "module"}, 2, {"python -m"}},
       {{"-r", "5", "true"}, 78, {"--redirects '5'"}},
