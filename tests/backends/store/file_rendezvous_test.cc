@@ -14,6 +14,7 @@
 #include "backends/identity/join.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 
@@ -33,7 +34,7 @@ class FileRendezvous : public ::testing::Test {
     o.init_method = "file://" + path_;
     o.rank = rank;
     o.world_size = o.local_world_size = world_size;
-    o.rendezvous_timeout_ms = 10'000;
+    o.rendezvous_timeout_ms = test_support::deadline_ms(10'000);
     o.notice = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
       notices_.push_back(line);
@@ -49,7 +50,7 @@ class FileRendezvous : public ::testing::Test {
       EXPECT_EQ(stat(path_.c_str(), &status), 0);
       EXPECT_EQ(status.st_mode & 0777, 0600u);
       joined.store->add("n", 1);
-      joined.store->leave(5s);
+      joined.store->leave(test_support::deadline(5s));
     });
   }
   bool folder_is_empty() { return std::filesystem::is_empty(folder_.path()); }
@@ -87,8 +88,8 @@ TEST_F(FileRendezvous, TheLeftoverOfAKilledRunIsReplacedWithANotice) {
     _exit(1);
   }
   std::string reason;
-  for (int i = 0; i < 200 && !backends::read_rendezvous(path_, reason); ++i)
-    std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(test_support::eventually(
+      [&] { return backends::read_rendezvous(path_, reason).has_value(); }));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   ASSERT_TRUE(backends::read_rendezvous(path_, reason));
@@ -124,7 +125,7 @@ TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
     const auto errors = outcomes(6, [&](int job) {
       GroupOptions o = options(0, 2);
       o.job_id = "job " + std::to_string(job);
-      o.rendezvous_timeout_ms = 1500;
+      o.rendezvous_timeout_ms = test_support::deadline_ms(1500);
       for (++ready; ready < 6;) std::this_thread::yield();
       backends::join_store(o);
     });
@@ -157,7 +158,7 @@ TEST_F(FileRendezvous, ALeftoverWhosePortIsNowAnotherProgramsIsReplaced) {
 TEST_F(FileRendezvous, AFileOfARunningJobIsNotTakenAway) {
   std::thread first([&] {
     GroupOptions o = options(0, 2);
-    o.rendezvous_timeout_ms = 1500;
+    o.rendezvous_timeout_ms = test_support::deadline_ms(1500);
     EXPECT_THROW(backends::join_store(o), backends::PeerError);
   });
   std::string reason;
