@@ -13,6 +13,7 @@
 #include "engine/train/work/loaded_batch.h"
 #include "models/model_catalog.h"
 #include "tests/engine/train/session_runner.h"
+#include "tests/engine/train/tiny_training.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -48,13 +49,7 @@ struct Case {
   io::Augmentation augmentation = kAll;
 };
 
-io::Dataset images(const std::array<std::int64_t, 3>& shape) {
-  io::DatasetOptions options;
-  options.name = "synthetic";
-  options.synthetic_shape = shape;
-  options.synthetic_size = 30;  // a last batch of another size
-  return io::load_dataset(options).train;
-}
+constexpr std::int64_t kSamples = 30;  // a last batch of another size
 
 struct Trained {
   std::vector<double> losses;
@@ -64,47 +59,41 @@ struct Trained {
 
 // Eight steps of an mlp. `bytes`: images are sent as such.
 Trained steps(const Case& c, bool bytes) {
-  const io::Dataset set = images(c.shape);
-  const engine::Graph graph = models::build_model(
-      "mlp", {.sample_shape = {c.shape[0], c.shape[1], c.shape[2]}, .classes = set.classes});
-  engine::ModelState host = engine::ModelState::allocate(graph, DType::kF32);
-  host.initialize(graph, 1);
-  const auto optimizer = engine::make_sgd({.momentum = 0.9}, host.parameters.values);
-  const io::SamplerOptions order{
-      .size = set.size(), .global_batch = c.batch, .seed = 2, .shuffle = true};
-  const engine::Plan plan =
-      engine::Plan::compile(graph, {.max_batch = (c.batch - 1) / c.micro_batches + 1,
-                                    .dtype = c.storage,
-                                    .device = kDevice.kind});
+  tiny_training::Parts parts(
+      {.shape = c.shape,
+       .samples = kSamples,
+       .batch = c.batch,
+       .micro_batches = c.micro_batches,
+       .shuffle = true,
+       .seed = 1,
+       .storage = c.storage,
+       .device = kDevice,
+       .loader = {
+           .normalization = c.normalization, .augmentation = c.augmentation, .bytes = bytes}});
+  const auto optimizer = engine::make_sgd({.momentum = 0.9}, parts.model.parameters.values);
   engine::StepControl control = engine::first_control({});
   engine::DeviceWorkOptions options;
   options.device = kDevice;
   options.micro_batches = c.micro_batches;
   options.control = &control;
   options.graph = c.graph;
-  if (bytes) options.image_table = engine::image_table(set, c.normalization, kDevice);
+  if (bytes) options.image_table = engine::image_table(parts.set, c.normalization, kDevice);
   options.make_optimizer = [](const engine::FlatBuffer& values) {
     return engine::make_sgd({.momentum = 0.9}, values);
   };
-  const auto work = engine::make_device_work(plan, host, *optimizer, options);
-  io::BatchLoader loader(
-      set, order,
-      {.normalization = c.normalization, .augmentation = c.augmentation, .bytes = bytes});
+  const auto work = engine::make_device_work(parts.plan, parts.model, *optimizer, options);
   Trained result;
-  std::vector<engine::ops::ImageDraw> draws;
   for (int step = 0; step < 8; ++step) {
-    const io::Batch& batch = loader.next();
+    const engine::BatchView batch = parts.next_batch();
     EXPECT_EQ(batch.samples.empty(), bytes);
     engine::StepPhases phases;
-    work->step({.batch = engine::view_of(batch, draws),
-                .scale = 1.0 / static_cast<double>(c.batch),
-                .lr = 0.05},
-               phases);
+    work->step({.batch = batch, .scale = 1.0 / static_cast<double>(c.batch), .lr = 0.05}, phases);
     result.losses.push_back(work->results().last.loss_sum);
   }
   const engine::HostView view(work->home(), engine::Access::kRead);
-  const float* values = host.parameters.values.flat().as<float>();
-  result.parameters.assign(values, values + host.parameters.values.size());
+  const engine::FlatBuffer& trained = parts.model.parameters.values;
+  const float* values = trained.flat().as<float>();
+  result.parameters.assign(values, values + trained.size());
   result.graph = work->graph_text();
   return result;
 }
@@ -127,7 +116,7 @@ TEST_F(CudaAugment, BytesTrainAsNumbersDo) {
 }
 
 TEST_F(CudaAugment, RefusesBatchesOfTheOtherKind) {
-  const io::Dataset set = images({4, 4, 3});
+  const io::Dataset set = tiny_training::images({4, 4, 3}, kSamples);
   const engine::Graph graph =
       models::build_model("mlp", {.sample_shape = {4, 4, 3}, .classes = set.classes});
   const engine::Plan plan =

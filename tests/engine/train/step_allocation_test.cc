@@ -5,33 +5,25 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "tests/engine/train/session_runner.h"
 #include "tests/support/allocation_counter.h"
 #include "tools/session/train_session.h"
 #include "tools/workers/worker_threads.h"
 
 namespace {
 
-tools::RunConfig make_config(const std::map<std::string, std::string>& options) {
-  tools::ConfigValues values;
-  for (const auto& [name, value] :
-       std::map<std::string, std::string>{{"model", "convnet"},
-                                          {"dataset", "synthetic"},
-                                          {"synthetic-shape", "8x8x1"},
-                                          {"synthetic-size", "44"},  // the fourth step has fewer
-                                          {"batch-size", "12"},
-                                          {"eval-every", "0"},
-                                          {"threads", "2"}})
-    values[name] = {value, "--" + name};
-  for (const auto& [name, value] : options) values[name] = {value, "--" + name};
-  tools::apply_defaults(values);
-  return tools::resolve_run_config(values);
-}
+const session_runner::Options kBase{{"model", "convnet"},
+                                    {"synthetic-shape", "8x8x1"},
+                                    {"synthetic-size", "44"},  // the fourth step has fewer
+                                    {"log-every", "100"},
+                                    {"threads", "2"}};
 
-class StepAllocation : public testing::TestWithParam<std::map<std::string, std::string>> {};
+class StepAllocation : public testing::TestWithParam<session_runner::Options> {};
 
 TEST_P(StepAllocation, NoneOnAnyRank) {
   if (!COUNTS_ALLOCATIONS) GTEST_SKIP() << "the sanitizer or C library has its own malloc";
-  const tools::RunConfig config = make_config(GetParam());
+  const tools::RunConfig config =
+      session_runner::make_config(session_runner::with(kBase, GetParam()));
   const std::atomic<int> never{0};
   long counted = -1;
   tools::run_inproc_ranks(2, 20'000, [&](std::unique_ptr<backends::Group> group) {
@@ -59,21 +51,20 @@ TEST_P(StepAllocation, NoneOnAnyRank) {
 
 INSTANTIATE_TEST_SUITE_P(
     Policies, StepAllocation,
-    testing::Values(
-        std::map<std::string, std::string>{}, std::map<std::string, std::string>{{"workers", "0"}},
-        std::map<std::string, std::string>{{"delay-allreduce", "true"}, {"optimizer", "adamw"}},
-        std::map<std::string, std::string>{{"sync", "params"}, {"sync-every", "2"}},
-        std::map<std::string, std::string>{{"sync-bn", "true"}, {"grad-accum", "3"}},
-        std::map<std::string, std::string>{{"reduction-order", "canonical"}, {"sync-bn", "true"}},
-        std::map<std::string, std::string>{{"sync", "diloco"},
-                                           {"sync-every", "2"},
-                                           {"sync-warmup", "1"},
-                                           {"average-state", "all"}},
-        std::map<std::string, std::string>{{"sync", "slowmo"}, {"sync-island", "host"}},
-        std::map<std::string, std::string>{{"compress", "bf16"}},
-        std::map<std::string, std::string>{{"compress", "topk"}},
-        std::map<std::string, std::string>{{"compress", "powersgd"}},
-        std::map<std::string, std::string>{{"dtype", "f64"}, {"clip-grad", "1"}}));
+    testing::Values(session_runner::Options{}, session_runner::Options{{"workers", "0"}},
+                    session_runner::Options{{"delay-allreduce", "true"}, {"optimizer", "adamw"}},
+                    session_runner::Options{{"sync", "params"}, {"sync-every", "2"}},
+                    session_runner::Options{{"sync-bn", "true"}, {"grad-accum", "3"}},
+                    session_runner::Options{{"reduction-order", "canonical"}, {"sync-bn", "true"}},
+                    session_runner::Options{{"sync", "diloco"},
+                                            {"sync-every", "2"},
+                                            {"sync-warmup", "1"},
+                                            {"average-state", "all"}},
+                    session_runner::Options{{"sync", "slowmo"}, {"sync-island", "host"}},
+                    session_runner::Options{{"compress", "bf16"}},
+                    session_runner::Options{{"compress", "topk"}},
+                    session_runner::Options{{"compress", "powersgd"}},
+                    session_runner::Options{{"dtype", "f64"}, {"clip-grad", "1"}}));
 
 TEST(StepAllocation, TheCounterSeesAnAllocation) {
   if (!COUNTS_ALLOCATIONS) GTEST_SKIP() << "the sanitizer or C library has its own malloc";

@@ -6,8 +6,7 @@
 
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/sums/gradient_sum.h"
-#include "engine/train/trainer.h"
-#include "models/model_catalog.h"
+#include "tests/engine/train/tiny_training.h"
 #include "tools/report/console_observer.h"
 #include "tools/workers/worker_threads.h"
 
@@ -53,46 +52,25 @@ class Keep : public engine::TrainObserver {
 
 // Four steps on three ranks, one of which is slow in its update. What rank 0 was told.
 Keep run(milliseconds delay) {
-  io::DatasetOptions data;
-  data.name = "synthetic";
-  data.synthetic_shape = {4, 4, 1};
-  data.synthetic_size = 24;
-  const io::Dataset set = io::load_dataset(data).train;
   Keep told;
   tools::run_inproc_ranks(kRanks, 20'000, [&](std::unique_ptr<backends::Group> group) {
     const auto control = group->make_communicator(), wire = group->make_communicator();
-    const engine::Graph graph =
-        models::build_model("mlp", {.sample_shape = {4, 4, 1}, .classes = 10});
-    engine::ModelState model = engine::ModelState::allocate(graph, engine::DType::kF32);
-    model.initialize(graph, 0);
-    engine::ThreadPool pool(1);
-    const io::SamplerOptions shares{
-        .size = set.size(), .global_batch = 6, .rank = group->rank(), .world_size = kRanks};
-    const io::Sampler sampler(shares);
-    const engine::Plan plan =
-        engine::Plan::compile(graph, {.max_batch = sampler.max_local_count(), .threads = 1});
-    io::BatchLoader loader(set, shares, {});
-    SlowOptimizer optimizer(model.parameters.values,
+    tiny_training::Parts parts({.rank = group->rank(), .world_size = kRanks});
+    SlowOptimizer optimizer(parts.model.parameters.values,
                             group->rank() == kSlow ? delay : milliseconds(0));
-    const auto work = engine::make_accumulated_work({plan, model, optimizer, pool}, {});
-    const auto policy = engine::make_gradient_averaging(
-        engine::make_tree_sum(*wire, model.parameters.gradients), model.parameters.gradients);
-    engine::TrainState state{model, optimizer, *policy, work->home(), {}, {}};
-    engine::LearningRate rate;
+    engine::FlatBuffer& gradients = parts.model.parameters.gradients;
+    const auto work =
+        engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool}, {});
+    const auto policy =
+        engine::make_gradient_averaging(engine::make_tree_sum(*wire, gradients), gradients);
     Keep keep;
-    const std::atomic<int> never{0};
-    engine::Trainer trainer({.total_steps = 4, .log_every = 2, .evaluate = {}, .save = {}},
-                            {.work = *work,
-                             .state = state,
-                             .learning_rate = rate,
-                             .sampler = sampler,
-                             .loader = loader,
-                             .control = *control,
-                             .observers = {&keep},
-                             .island = {},
-                             .activity = {}},
-                            never);
-    trainer.run();
+    tiny_training::train(parts, {.optimizer = optimizer,
+                                 .work = *work,
+                                 .policy = *policy,
+                                 .control = *control,
+                                 .steps = 4,
+                                 .log_every = 2,
+                                 .observer = &keep});
     EXPECT_EQ(keep.reports.size(), 2u);
     if (group->rank() == 0) told = std::move(keep);
     group->leave();
