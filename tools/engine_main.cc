@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <iostream>
 
-#include "tools/commands/command.h"
 #include "io/base/nearest.h"
+#include "tools/commands/command.h"
 #include "tools/options/option_table.h"
 #include "tools/report/exit_codes.h"
 

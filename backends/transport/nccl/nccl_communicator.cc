@@ -13,8 +13,8 @@
 #include "backends/device_calls.h"
 #include "backends/interruptible_wait.h"
 #include "backends/transport/nccl/nccl_backend.h"
-#include "backends/transport/nccl/nccl_library.h"
 #include "backends/transport/nccl/nccl_bootstrap.h"
+#include "backends/transport/nccl/nccl_library.h"
 
 namespace backends {
 namespace {

@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "backends/backend_error.h"
-#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 

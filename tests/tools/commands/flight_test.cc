@@ -14,8 +14,8 @@
 
 #include "backends/flight_recorder.h"
 #include "io/base/io_error.h"
-#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 #include "tools/flight/flight_report.h"
 
 namespace {

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "io/checkpoint/checkpoint.h"
-#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <thread>
 
-#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 

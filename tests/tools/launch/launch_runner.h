@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 
 namespace test_support {
 

@@ -17,8 +17,8 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/support/time_limits.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 
