@@ -20,6 +20,7 @@
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
 #include "tests/backends/group_harness.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 
@@ -35,7 +36,8 @@ using group_harness::open_door;
 using group_harness::options_for;
 using group_harness::outcomes;
 
-constexpr auto kPatience = 60s;  // a limit for what hangs; what works takes milliseconds
+// A limit for what hangs; what works takes milliseconds.
+const std::chrono::milliseconds kPatience = test_support::deadline(60s);
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -44,14 +46,7 @@ bool contains(const std::string& text, const std::string& part) {
 #define EXPECT_CONTAINS(text, part) \
   EXPECT_TRUE(contains(text, part)) << "\"" << (text) << "\" lacks \"" << (part) << "\""
 
-bool eventually(const std::function<bool()>& condition) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(2ms);
-  }
-  return true;
-}
+using test_support::eventually;
 
 std::string raw(const Frame& frame) {
   return FrameWriter(frame.type).bytes(frame.payload).finish();
@@ -241,6 +236,7 @@ INSTANTIATE_TEST_SUITE_P(CutAt, Rejoin, testing::ValuesIn(all_cases()),
 std::string rank_0_sees(const Door& door, int world_size, const std::function<void()>& until_then) {
   GroupOptions o = options_for(0, world_size, door.port);
   o.listen_fd = door.fd;
+  o.heartbeat_ms = 1000;  // so that three of them are well below the patience
   JoinedStore joined = backends::join_store(o);
   const std::string failure = joined.store->wait_for_failure(kPatience).value_or("");
   until_then();
@@ -262,7 +258,7 @@ TEST(RejoinOfOneGivenUp, IsToldSoAndTheOthersHeardThatItDied) {
       return;
     }
     GroupOptions o = options_for(1, 2, proxy.port());
-    o.rendezvous_timeout_ms = 60'000;
+    o.rendezvous_timeout_ms = static_cast<int>(kPatience.count());
     try {
       backends::join_store(o);
     } catch (...) {
