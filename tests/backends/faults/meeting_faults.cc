@@ -94,7 +94,7 @@ std::vector<Fault> faults_of_meeting() {
          if (a.who() == 3) test_support::pause(500ms);
          a.join(o);
          for (int i = 0; i < 30; ++i) {
-           std::this_thread::sleep_for(50ms);
+           test_support::pause(50ms);
            a.communicator().barrier();
          }
          a.leave();
