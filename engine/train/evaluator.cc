@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/graph/device_inference.h"
-#include "engine/train/work/loaded_batch.h"
+#include "engine/train/step/loaded_batch.h"
 
 namespace engine {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "engine/averaging/sums/ordered_tree.h"
-#include "engine/train/work/loaded_batch.h"
+#include "engine/train/step/loaded_batch.h"
 
 namespace engine {
 namespace {

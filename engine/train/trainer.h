@@ -12,8 +12,8 @@
 #include "engine/train/checkpoint_keeper.h"
 #include "engine/train/desync_check.h"
 #include "engine/train/evaluator.h"
+#include "engine/train/step/step_work.h"
 #include "engine/train/train_observer.h"
-#include "engine/train/work/step_work.h"
 #include "io/data/loader/batch_loader.h"
 
 namespace engine {

@@ -7,7 +7,7 @@
 #include "backends/group.h"
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/graph/plan.h"
-#include "engine/train/work/step_work.h"
+#include "engine/train/step/step_work.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/session_data.h"
 #include "tools/session/session_options.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/core/cuda.h"
-#include "engine/train/work/loaded_batch.h"
+#include "engine/train/step/loaded_batch.h"
 #include "io/interchange/array_files.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/device_choice.h"

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "engine/train/step/loaded_batch.h"
 #include "engine/train/trainer.h"
-#include "engine/train/work/loaded_batch.h"
 #include "io/data/loader/batch_loader.h"
 
 namespace tiny_training {

@@ -1,5 +1,5 @@
 // Spans passed on, draws made narrow.
-#include "engine/train/work/loaded_batch.h"
+#include "engine/train/step/loaded_batch.h"
 
 #include "io/data/loader/image_preparer.h"
 

@@ -11,7 +11,7 @@
 #include "engine/averaging/sums/device_sum.h"
 #include "engine/graph/device_executor.h"
 #include "engine/optim/optimizer.h"
-#include "engine/train/work/step_work.h"
+#include "engine/train/step/step_work.h"
 
 namespace engine {
 

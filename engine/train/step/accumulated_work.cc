@@ -1,5 +1,5 @@
 // Gradient accumulation over micro-batches; one of them is the plain case.
-#include "engine/train/work/host_step.h"
+#include "engine/train/step/host_step.h"
 
 namespace engine {
 namespace {

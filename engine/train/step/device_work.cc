@@ -3,7 +3,7 @@
 //
 // Gradients that an exchange takes in host memory leave the device in pieces while backward goes
 // on; such steps run straight.
-#include "engine/train/work/device_work.h"
+#include "engine/train/step/device_work.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "engine/train/work/step_work.h"
+#include "engine/train/step/step_work.h"
 
 namespace engine {
 

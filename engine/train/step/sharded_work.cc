@@ -6,7 +6,7 @@
 
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/averaging/sums/replica_statistics.h"
-#include "engine/train/work/host_step.h"
+#include "engine/train/step/host_step.h"
 
 namespace engine {
 namespace {

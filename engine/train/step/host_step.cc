@@ -1,5 +1,5 @@
 // Micro-batches, and exchange and update behind them.
-#include "engine/train/work/host_step.h"
+#include "engine/train/step/host_step.h"
 
 namespace engine {
 
