@@ -29,9 +29,7 @@ const Command& find_command(const std::string& name) {
     if (c.name == name) return c;
   std::vector<std::string> names{"help"};
   for (const Command& c : commands()) names.emplace_back(c.name);
-  const std::string near = base::nearest_name(name, names);
-  throw UsageError("unknown command '" + name + "'" +
-                   (near.empty() ? "" : ": did you mean '" + near + "'?") +
+  throw UsageError("unknown command '" + name + "'" + base::did_you_mean(name, names) +
                    " (engine help lists them)");
 }
 

@@ -1,9 +1,13 @@
 // The mutual proof at the start of every connection to the store.
 //
 //   client -> server  Hello: magic, version, client nonce, who I am and what I run
-//   server -> client  Challenge: server nonce, MAC(secret, "engine store server", hello | server
-//   nonce) client -> server  Proof: MAC(secret, "engine store client", hello | server nonce) server
-//   -> client  Welcome, or Refuse with the reason
+//
+//   server -> client  Challenge: server nonce, MAC(secret, "engine store server", hello | nonce)
+//
+//   client -> server  Proof: MAC(secret, "engine store client", hello | server nonce)
+//
+//   server -> client  Welcome, or Refuse with the reason
+//
 // MAC is HMAC-SHA-256. The labels keep a side from being shown its own proof; nonces keep old
 // proofs from being used again. Fields are compared only after the proof, so a stranger learns
 // nothing about the job.

@@ -1,6 +1,5 @@
 // What an optimizer is, as data: its name, its options with defaults, its states with roles.
-// Options,
-// --help, checkpoints and averaging are made from it; adding one: docs/development.md.
+// Options, --help, checkpoints and averaging are made from it; adding one: docs/development.md.
 #pragma once
 
 #include <map>
