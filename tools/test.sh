@@ -10,12 +10,13 @@
 #   --label A|B, --exclude-label REGEX      only, or without, tests of these labels: unit comm cli gpu cluster slow;
 #                                           with --label only their programs are built
 #   --match REGEX                           only tests of these names
+#   --all                                   the tests labelled slow too
 #   --cluster                               also install SLURM and Open MPI, for the tests under real launchers (root)
 #   --retry                                 run a test that failed once more (tests watch clocks, and machines are shared)
 #   --build-only                            build, but run nothing
 #   -DNAME=VALUE                            for CMake, e.g. -DENGINE_CUDA_ARCHITECTURES=90a
 #   --no-install                            take the packages as they are
-# Without options: everything, in build/release. Exits with 0 only if every test that ran has passed.
+# Without options: all tests but the slow ones, in build/release. Exits with 0 only if every test that ran has passed.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/scripts/lib.sh"
 
@@ -24,7 +25,8 @@ choose() {
   [ "$preset" = release ] || fail "choose one of --sanitize, --clang, --coverage, --emulated and --minimal"
   preset=$1
 }
-install=yes run=yes packages=(--tests) filters=() targets=all options=()
+install=yes run=yes slow=no packages=(--tests) filters=() targets=all options=()
+excluded=() # labels
 while [ $# -gt 0 ]; do
   case $1 in
     --sanitize | --label | --exclude-label | --match) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
@@ -40,7 +42,8 @@ while [ $# -gt 0 ]; do
     --minimal) choose minimal ;;
     --coverage) choose coverage; packages+=(--coverage) ;;
     --label) filters+=(--label-regex "$2"); targets=$(sed -E 's/(^|\|)/ tests_/g' <<<"$2"); shift ;;
-    --exclude-label) filters+=(--label-exclude "$2"); shift ;;
+    --exclude-label) excluded+=("$2"); shift ;;
+    --all) slow=yes ;;
     --match) filters+=(--tests-regex "$2"); shift ;;
     --cluster) packages+=(--cluster) ;;
     --retry) filters+=(--repeat until-pass:2) ;;
@@ -52,6 +55,10 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+
+[ "$preset" != release ] || options=(-DENGINE_WITH_CUDA=AUTO "${options[@]}")  # quickstart.sh may have switched it off
+[ "$slow" = yes ] || excluded+=(slow)
+[ "${#excluded[@]}" -eq 0 ] || filters+=(--label-exclude "$(IFS='|'; echo "${excluded[*]}")")
 
 if [ "$install" = yes ]; then
   step "Packages"
