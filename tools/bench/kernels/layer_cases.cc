@@ -94,17 +94,20 @@ void add_max_pool(std::vector<KernelCase>& cases, const char* model, std::int64_
                   const k::Pool2dGeometry& g) {
   const Shape x{n, g.in_h, g.in_w, g.channels}, y{n, g.out_h(), g.out_w(), g.channels};
   const OperandSpec argmax{y, Storage::kByte, Use::kOut}, known{y, Storage::kByte, Use::kPrepared};
-  cases.push_back(make_case(
-      "max_pool2d_forward", model, x, kPoolOnCuda, {{x}, out(y), argmax},
-      [g](KernelContext& c, const Views& v) { k::max_pool2d_forward(c, g, v[0], v[1], v[2]); }));
-  KernelCase backward =
-      make_case("max_pool2d_backward", model, x, kPoolOnCuda, {{y}, known, out(x), {x}, {y}},
-                [g](KernelContext& c, const Views& v) {
-                  k::max_pool2d_backward(c, g, v[0], v[1], v[2], Write::kOverwrite);
-                });
+  cases.push_back(make_case("max_pool2d_forward", model, x, kPoolOnCuda, {{x}, out(y), argmax},
+                            [g](KernelContext& c, const Views& v) {
+                              k::max_pool2d_forward(
+                                  c, {.geometry = g, .x = v[0], .y = v[1], .argmax = v[2]});
+                            }));
+  KernelCase backward = make_case(
+      "max_pool2d_backward", model, x, kPoolOnCuda, {{y}, known, out(x), {x}, {y}},
+      [g](KernelContext& c, const Views& v) {
+        k::max_pool2d_backward(
+            c, {.geometry = g, .dy = v[0], .argmax = v[1], .dx = v[2], .write = Write::kOverwrite});
+      });
   backward.operands[3].use = backward.operands[4].use = Use::kSetup;
   backward.prepare = [g](KernelContext& c, const Views& v) {
-    k::max_pool2d_forward(c, g, v[3], v[4], v[1]);
+    k::max_pool2d_forward(c, {.geometry = g, .x = v[3], .y = v[4], .argmax = v[1]});
   };
   cases.push_back(std::move(backward));
 }
@@ -251,13 +254,16 @@ std::vector<KernelCase> image_cases(const BatchSizes& sizes) {
                               k::nhwc_to_channel_first(c, v[0], v[1], Write::kOverwrite);
                             }));
   const Shape narrow{n, 16, 16, 16}, wide{n, 16, 16, 32};
-  cases.push_back(make_case(
-      "pad_channels_forward", "resnet20-cifar", narrow, true, {{narrow}, out(wide)},
-      [](KernelContext& c, const Views& v) { k::pad_channels_forward(c, 8, v[0], v[1]); }));
-  cases.push_back(make_case("pad_channels_backward", "resnet20-cifar", narrow, true,
-                            {{wide}, out(narrow)}, [](KernelContext& c, const Views& v) {
-                              k::pad_channels_backward(c, 8, v[0], v[1], Write::kOverwrite);
+  cases.push_back(make_case("pad_channels_forward", "resnet20-cifar", narrow, true,
+                            {{narrow}, out(wide)}, [](KernelContext& c, const Views& v) {
+                              k::pad_channels_forward(c, {.before = 8, .x = v[0], .y = v[1]});
                             }));
+  cases.push_back(
+      make_case("pad_channels_backward", "resnet20-cifar", narrow, true, {{wide}, out(narrow)},
+                [](KernelContext& c, const Views& v) {
+                  k::pad_channels_backward(
+                      c, {.before = 8, .dy = v[0], .dx = v[1], .write = Write::kOverwrite});
+                }));
   return cases;
 }
 
