@@ -154,15 +154,17 @@ void add_text(std::vector<KernelCase>& cases, const char* model, std::int64_t n,
   OperandSpec known = statistics;
   known.use = Use::kIn;
   known.low = 0.5;
-  cases.push_back(make_case(
-      "embedding_forward", model, x, kTextOnCuda, {tokens, {table}, out(x)},
-      [](KernelContext& c, const Views& v) { k::embedding_forward(c, v[0], v[1], v[2]); }));
-  cases.back().moved = 2 * static_cast<double>(x.count());  // not all of the table
-  cases.push_back(make_case("embedding_backward", model, x, kTextOnCuda,
-                            {tokens, {x}, {table, Storage::kVector, Use::kOut}},
+  cases.push_back(make_case("embedding_forward", model, x, kTextOnCuda, {tokens, {table}, out(x)},
                             [](KernelContext& c, const Views& v) {
-                              k::embedding_backward(c, v[0], v[1], v[2], Write::kOverwrite);
+                              k::embedding_forward(c, {.tokens = v[0], .table = v[1], .y = v[2]});
                             }));
+  cases.back().moved = 2 * static_cast<double>(x.count());  // not all of the table
+  cases.push_back(make_case(
+      "embedding_backward", model, x, kTextOnCuda,
+      {tokens, {x}, {table, Storage::kVector, Use::kOut}}, [](KernelContext& c, const Views& v) {
+        k::embedding_backward(
+            c, {.tokens = v[0], .dy = v[1], .dtable = v[2], .write = Write::kOverwrite});
+      }));
   cases.push_back(make_case(
       "layer_norm_forward", model, x, kTextOnCuda,
       {{x}, vector(width), vector(width), out(x), statistics},
