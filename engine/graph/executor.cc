@@ -282,7 +282,11 @@ struct Executor::Impl {
       cuda::set_bytes_async(device_step.last, 0, sizeof *device_step.last, context.stream);
     for (ops::BatchTotals* totals : {device_step.last, device_step.total})
       if (totals != nullptr)
-        ops::add_batch_totals(context, rows, row_labels, row_losses, top5, totals);
+        ops::add_batch_totals(context, {.logits = rows,
+                                        .labels = row_labels,
+                                        .loss = row_losses,
+                                        .top5 = top5,
+                                        .totals = totals});
   }
 
   void backward(double scale, Write parameter_write,

@@ -212,13 +212,16 @@ void add_loss(std::vector<KernelCase>& cases, const char* model, std::int64_t ro
                              vector(rows, Use::kOut),
                              out(logits)},
                             [](KernelContext& c, const Views& v) {
-                              k::softmax_cross_entropy_forward(c, v[0], v[1], v[2], v[3]);
+                              k::softmax_cross_entropy_forward(
+                                  c,
+                                  {.logits = v[0], .labels = v[1], .loss = v[2], .gradient = v[3]});
                             }));
-  cases.push_back(
-      make_case("softmax_cross_entropy_backward", model, logits, kLossOnCuda,
-                {{logits}, vector(rows), out(logits)}, [](KernelContext& c, const Views& v) {
-                  k::softmax_cross_entropy_backward(c, v[0], v[1], v[2], Write::kOverwrite);
-                }));
+  cases.push_back(make_case(
+      "softmax_cross_entropy_backward", model, logits, kLossOnCuda,
+      {{logits}, vector(rows), out(logits)}, [](KernelContext& c, const Views& v) {
+        k::softmax_cross_entropy_backward(
+            c, {.gradient = v[0], .dloss = v[1], .dlogits = v[2], .write = Write::kOverwrite});
+      }));
 }
 
 }  // namespace
