@@ -245,8 +245,10 @@ struct Executor::Impl {
   void prepare_images(const BatchView& batch) {
     const TensorView pixels{const_cast<std::uint8_t*>(batch.pixels.data()), DType::kU8,
                             samples.shape, samples.device};
-    ops::prepare_images(context, pixels, batch.draws.data(), image_table,
-                        cast_samples ? cast_samples : samples);
+    ops::prepare_images(context, {.images = pixels,
+                                  .draws = batch.draws.data(),
+                                  .table = image_table,
+                                  .out = cast_samples ? cast_samples : samples});
   }
 
   BatchResult forward(const BatchView& batch, bool training) {
