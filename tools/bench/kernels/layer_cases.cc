@@ -1,17 +1,16 @@
-// The other operators of the models: normalisation, pooling, activations, text, loss, optimizers.
+// The other operators of the models: normalisation, pooling, activations, text.
 #include <algorithm>
 
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/elementwise/elementwise.h"
 #include "engine/ops/elementwise/gelu.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/loss/softmax_cross_entropy.h"
 #include "engine/ops/norm/batch_norm.h"
+#include "engine/ops/norm/group_norm.h"
 #include "engine/ops/norm/layer_norm.h"
-#include "engine/ops/optim_step/optimizer_step.h"
 #include "engine/ops/pool/pad_channels.h"
 #include "engine/ops/pool/pool2d.h"
-#include "tools/bench/kernels/kernel_case.h"
+#include "tools/bench/kernels/case_parts.h"
 
 namespace tools {
 namespace {
@@ -20,29 +19,10 @@ using engine::KernelContext;
 using engine::Shape;
 using engine::Write;
 using Views = KernelCase::Views;
-using Operands = std::vector<OperandSpec>;
 namespace k = engine::ops;
 
-constexpr bool kBatchNormOnCuda = true, kElementwiseOnCuda = true, kPoolOnCuda = true,
-               kTextOnCuda = true, kAttentionOnCuda = true, kLossOnCuda = true,
-               kOptimizersOnCuda = false;
-
-OperandSpec out(const Shape& shape) { return {shape, Storage::kActivation, Use::kOut}; }
-OperandSpec vector(std::int64_t count, Use use = Use::kIn, double low = -1) {
-  return {{count}, Storage::kVector, use, low};
-}
-
-KernelCase make_case(const char* op, const char* model, const Shape& shape, bool cuda,
-                     Operands operands, KernelCase::Call call) {
-  KernelCase made;
-  made.op = op;
-  made.model = model;
-  made.shape = extents_text(shape);
-  made.cuda = cuda;
-  made.operands = std::move(operands);
-  made.call = std::move(call);
-  return made;
-}
+constexpr bool kNormOnCuda = true, kElementwiseOnCuda = true, kPoolOnCuda = true,
+               kTextOnCuda = true, kAttentionOnCuda = true;
 
 void add_batch_norm(std::vector<KernelCase>& cases, const char* model, const Shape& x) {
   const std::int64_t channels = x[x.rank() - 1], rows = x.count() / channels;
@@ -56,9 +36,9 @@ void add_batch_norm(std::vector<KernelCase>& cases, const char* model, const Sha
   };
   OperandSpec sums_out = sums;
   sums_out.use = Use::kOut;
-  add(make_case("batch_norm_statistics", model, x, kBatchNormOnCuda, {{x}, sums_out},
+  add(make_case("batch_norm_statistics", model, x, kNormOnCuda, {{x}, sums_out},
                 [](KernelContext& c, const Views& v) { k::batch_norm_statistics(c, v[0], v[1]); }));
-  add(make_case("batch_norm_normalize", model, x, kBatchNormOnCuda,
+  add(make_case("batch_norm_normalize", model, x, kNormOnCuda,
                 {{x}, vector(channels), deviation, vector(channels), vector(channels), out(x)},
                 [](KernelContext& c, const Views& v) {
                   k::batch_norm_normalize(c, {.x = v[0],
@@ -70,12 +50,12 @@ void add_batch_norm(std::vector<KernelCase>& cases, const char* model, const Sha
                                               .y = v[5]});
                 }));
   add(make_case(
-      "batch_norm_backward_sums", model, x, kBatchNormOnCuda,
+      "batch_norm_backward_sums", model, x, kNormOnCuda,
       {{x}, {x}, {x}, vector(channels), deviation, sums_out}, [](KernelContext& c, const Views& v) {
         k::batch_norm_backward_sums(
             c, {.x = v[0], .y = v[1], .dy = v[2], .mean = v[3], .inverse_std = v[4], .sums = v[5]});
       }));
-  add(make_case("batch_norm_backward_data", model, x, kBatchNormOnCuda,
+  add(make_case("batch_norm_backward_data", model, x, kNormOnCuda,
                 {{x}, {x}, {x}, vector(channels), deviation, vector(channels), sums, out(x)},
                 [rows](KernelContext& c, const Views& v) {
                   k::batch_norm_backward_data(c, {.x = v[0],
@@ -87,6 +67,48 @@ void add_batch_norm(std::vector<KernelCase>& cases, const char* model, const Sha
                                                   .sums = v[6],
                                                   .rows = rows,
                                                   .dx = v[7]});
+                }));
+}
+
+void add_group_norm(std::vector<KernelCase>& cases, const char* model, const Shape& x,
+                    std::int64_t groups) {
+  const std::int64_t channels = x[x.rank() - 1];
+  const OperandSpec statistics{{2, x[0], groups}, Storage::kVector, Use::kOut},
+      known{{2, x[0], groups}, Storage::kVector, Use::kIn, 0.5};
+  const auto add = [&](KernelCase made) {
+    made.shape += " g" + std::to_string(groups);
+    made.scratch_bytes = [x](engine::DType dtype, int, engine::Device::Kind device) {
+      return k::group_norm_scratch_bytes(x, dtype, device);
+    };
+    cases.push_back(std::move(made));
+  };
+  add(make_case("group_norm_forward", model, x, kNormOnCuda,
+                {{x}, vector(channels), vector(channels), out(x), statistics},
+                [groups](KernelContext& c, const Views& v) {
+                  k::group_norm_forward(c, {.x = v[0],
+                                            .gamma = v[1],
+                                            .beta = v[2],
+                                            .groups = groups,
+                                            .eps = 1e-5,
+                                            .y = v[3],
+                                            .statistics = v[4]});
+                }));
+  add(make_case("group_norm_backward", model, x, kNormOnCuda,
+                {{x},
+                 vector(channels),
+                 known,
+                 {x},
+                 vector(channels, Use::kOut),
+                 vector(channels, Use::kOut),
+                 out(x)},
+                [](KernelContext& c, const Views& v) {
+                  k::group_norm_backward(c, {.x = v[0],
+                                             .gamma = v[1],
+                                             .statistics = v[2],
+                                             .dy = v[3],
+                                             .dgamma = v[4],
+                                             .dbeta = v[5],
+                                             .dx = v[6]});
                 }));
 }
 
@@ -202,28 +224,6 @@ void add_text(std::vector<KernelCase>& cases, const char* model, std::int64_t n,
     };
 }
 
-void add_loss(std::vector<KernelCase>& cases, const char* model, std::int64_t rows,
-              std::int64_t classes) {
-  const Shape logits{rows, classes};
-  const OperandSpec labels{{rows}, Storage::kIndex, Use::kIn, 0, static_cast<double>(classes)};
-  cases.push_back(make_case("softmax_cross_entropy_forward", model, logits, kLossOnCuda,
-                            {{logits, Storage::kActivation, Use::kIn, -4, 4},
-                             labels,
-                             vector(rows, Use::kOut),
-                             out(logits)},
-                            [](KernelContext& c, const Views& v) {
-                              k::softmax_cross_entropy_forward(
-                                  c,
-                                  {.logits = v[0], .labels = v[1], .loss = v[2], .gradient = v[3]});
-                            }));
-  cases.push_back(make_case(
-      "softmax_cross_entropy_backward", model, logits, kLossOnCuda,
-      {{logits}, vector(rows), out(logits)}, [](KernelContext& c, const Views& v) {
-        k::softmax_cross_entropy_backward(
-            c, {.gradient = v[0], .dloss = v[1], .dlogits = v[2], .write = Write::kOverwrite});
-      }));
-}
-
 }  // namespace
 
 std::vector<KernelCase> image_cases(const BatchSizes& sizes) {
@@ -232,6 +232,9 @@ std::vector<KernelCase> image_cases(const BatchSizes& sizes) {
   for (const auto& [model, side, channels] :
        {std::tuple{"convnet", 28, 16}, {"resnet18-cifar", 32, 64}, {"resnet18-cifar", 4, 512}})
     add_batch_norm(cases, model, {n, side, side, channels});
+  // In the place of batch normalisation, with the groups of its authors.
+  add_group_norm(cases, "convnet", {n, 28, 28, 16}, 8);
+  add_group_norm(cases, "resnet18-cifar", {n, 32, 32, 64}, 32);
   add_max_pool(cases, "convnet", n, {.in_h = 28, .in_w = 28, .channels = 16});
   add_max_pool(cases, "resnet50", n,
                {.in_h = 112, .in_w = 112, .channels = 64, .window = 3, .stride = 2, .padding = 1});
@@ -279,29 +282,6 @@ std::vector<KernelCase> text_cases(const BatchSizes& sizes) {
   add_attention(cases, "gpt-nano", sizes.texts, 64, 4, 128);
   add_attention(cases, "gpt-mini", sizes.texts, 128, 6, 192);
   add_attention(cases, "gpt2", sizes.texts, 256, 12, 768);
-  return cases;
-}
-
-std::vector<KernelCase> training_cases(const BatchSizes& sizes) {
-  std::vector<KernelCase> cases;
-  add_loss(cases, "convnet", sizes.images, 10);
-  add_loss(cases, "gpt-nano", sizes.texts * 64, 65);
-  add_loss(cases, "gpt2", sizes.texts * 64, 50257);
-  for (const auto& [model, count] : {std::pair{"mlp", 669'706}, {"resnet18-cifar", 11'173'962}}) {
-    cases.push_back(make_case(
-        "sgd_step", model, {count}, kOptimizersOnCuda,
-        {vector(count), vector(count, Use::kInOut), vector(count, Use::kInOut)},
-        [](KernelContext& c, const Views& v) {
-          k::sgd_step(c, {.lr = 0.01, .momentum = 0.9, .weight_decay = 1e-4}, v[0], v[1], v[2]);
-        }));
-    cases.push_back(make_case("adamw_step", model, {count}, kOptimizersOnCuda,
-                              {vector(count), vector(count, Use::kInOut),
-                               vector(count, Use::kInOut, 0.1), vector(count, Use::kInOut)},
-                              [](KernelContext& c, const Views& v) {
-                                k::adamw_step(c, {.lr = 0.001, .count = 10}, v[0], v[1], v[2],
-                                              v[3]);
-                              }));
-  }
   return cases;
 }
 
