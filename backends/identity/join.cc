@@ -11,6 +11,7 @@
 #include "backends/identity/identity.h"
 #include "backends/identity/name_lookup.h"
 #include "backends/identity/port_scan.h"
+#include "io/base/deadline.h"
 
 namespace backends {
 namespace {
@@ -128,7 +129,7 @@ class Joiner {
         Hello probe = hello_;
         probe.job = job + "/" + old.nonce;
         return server_answers(old.endpoint, load_secret(options_.secret, old.secret_hex), probe,
-                              Clock::now() + std::chrono::seconds(2));
+                              base::deadline_in(std::chrono::seconds(2)));
       };
       joined_.file = std::make_unique<RendezvousFile>(path_, rendezvous, answers, options_.notice);
     }
@@ -199,7 +200,7 @@ class Joiner {
         return;
       }
       if (scan_ && !scan_->other_secret().empty()) {
-        if (Clock::now() >= deadline_) throw AuthenticationError(scan_->other_secret());
+        if (base::has_passed(deadline_)) throw AuthenticationError(scan_->other_secret());
         if (!told_of_other_secret && options_.notice)
           options_.notice(scan_->other_secret() + "; looking on");
         told_of_other_secret = true;
@@ -210,7 +211,7 @@ class Joiner {
 
   void pause_or_give_up(std::chrono::milliseconds& pause, const std::string& where,
                         const std::string& reason) {
-    if (Clock::now() >= deadline_) {
+    if (base::has_passed(deadline_)) {
       throw PeerError("no rendezvous after " + seconds_text(Clock::now() - start_) +
                       " s: rank 0 did not appear " + where + " (" + reason + ")" + loopback_hint());
     }
@@ -248,7 +249,7 @@ class Joiner {
     secret_ = load_secret(options_.secret, rendezvous->secret_hex);
     const bool sure = own_secret && !options_.restarted;
     return open_session(endpoint_, secret_, hello,
-                        std::min(deadline_, Clock::now() + std::chrono::seconds(3)),
+                        std::min(deadline_, base::deadline_in(std::chrono::seconds(3))),
                         sure ? Doubt::kNone : Doubt::kAddress, reason);
   }
 
@@ -256,7 +257,7 @@ class Joiner {
   bool wait_for_all() {
     for (;;) {
       switch (joined_.store->wait_for_start(
-          std::min({deadline_, next_notice_, Clock::now() + kLook}))) {
+          std::min({deadline_, next_notice_, base::deadline_in(kLook)}))) {
         case TcpStore::Meeting::kStarted:
           return true;
         case TcpStore::Meeting::kLost:
@@ -265,12 +266,12 @@ class Joiner {
           break;
       }
       stop_if_cancelled();
-      if (Clock::now() < std::min(deadline_, next_notice_)) continue;
+      if (!base::has_passed(std::min(deadline_, next_notice_))) continue;
       const std::vector<int> missing = joined_.store->missing();
       const std::string who = std::to_string(missing.size()) + " of " +
                               std::to_string(options_.world_size) +
                               " ranks: " + ranks_text(missing);
-      if (Clock::now() >= deadline_) {
+      if (base::has_passed(deadline_)) {
         std::string text =
             "no rendezvous after " + seconds_text(Clock::now() - start_) + " s: missing " + who;
         if (joined_.server) {

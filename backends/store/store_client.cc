@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "io/base/deadline.h"
 
 namespace backends {
 namespace {
@@ -47,7 +48,7 @@ TcpStore::~TcpStore() {
 
 bool TcpStore::send(const std::string& frame) {
   const std::lock_guard lock(write_mutex_);
-  if (write_by(socket_.fd(), frame, Clock::now() + std::chrono::seconds(5))) return true;
+  if (write_by(socket_.fd(), frame, base::deadline_in(std::chrono::seconds(5)))) return true;
   shutdown(socket_.fd(),
            SHUT_RDWR);  // a torn frame spoils all that follow: let the watch see the end
   return false;
@@ -56,7 +57,7 @@ bool TcpStore::send(const std::string& frame) {
 std::string TcpStore::request(FrameType type, std::string_view key,
                               const std::function<void(FrameWriter&)>& rest,
                               std::chrono::milliseconds timeout) {
-  const Deadline deadline = Clock::now() + timeout;
+  const Deadline deadline = base::deadline_in(timeout);
   std::uint32_t id = 0;
   {
     const std::lock_guard lock(mutex_);

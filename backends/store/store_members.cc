@@ -3,6 +3,8 @@
 
 #include "backends/store/store_server.h"
 
+#include "io/base/deadline.h"
+
 namespace backends {
 namespace {
 
@@ -164,7 +166,7 @@ void StoreServer::lost(Connection& c) {
                  .finish());
     } else if (!c.heard_start) {
       const auto patience = std::chrono::milliseconds(3 * options_.heartbeat_ms);
-      absent_[c.hello.rank] = {c.hello, c.activity, "died: " + c.end, Clock::now() + patience};
+      absent_[c.hello.rank] = {c.hello, c.activity, "died: " + c.end, base::deadline_in(patience)};
     } else {
       declare_failure(c, "died: " + c.end);
     }

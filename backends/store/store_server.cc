@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "io/base/deadline.h"
 
 namespace backends {
 namespace {
@@ -39,7 +40,7 @@ StoreServer::~StoreServer() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    stop_deadline_ = Clock::now() + kLinger;
+    stop_deadline_ = base::deadline_in(kLinger);
   }
   wake();
   thread_.join();
@@ -74,7 +75,7 @@ void StoreServer::run() {
       const bool empty = std::none_of(connections_.begin(), connections_.end(),
                                       [](const Connection& c) { return c.is_member(); });
       if (stopping_ &&
-          ((empty && awaited_.empty() && !awaits_absent()) || Clock::now() >= stop_deadline_)) {
+          ((empty && awaited_.empty() && !awaits_absent()) || base::has_passed(stop_deadline_))) {
         // Members that still work learn that rank 0 went in peace.
         if (started_ && !failed_ && !parted_) broadcast(FrameWriter(FrameType::kLeft).finish());
         return;
@@ -82,7 +83,7 @@ void StoreServer::run() {
     }
     polled.assign({{wake_.fd(), POLLIN, 0},
                    {options_.listener.fd(),
-                    static_cast<short>(Clock::now() >= accept_again_ ? POLLIN : 0), 0}});
+                    static_cast<short>(base::has_passed(accept_again_) ? POLLIN : 0), 0}});
     order.clear();
     for (Connection& c : connections_) {
       polled.push_back(
@@ -128,7 +129,7 @@ void StoreServer::accept_all() {
     Socket socket(accept4(options_.listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        accept_again_ = Clock::now() + std::chrono::milliseconds(100);
+        accept_again_ = base::deadline_in(std::chrono::milliseconds(100));
       }
       return;
     }
@@ -255,8 +256,8 @@ void StoreServer::refuse(Connection& c, RefusalKind kind, const std::string& tex
     repeated = kind == RefusalKind::kOtherJob && text == last_refusal_;
     last_refusal_ = text;
   }
-  if (!repeated && options_.notice && Clock::now() >= next_refusal_notice_) {
-    next_refusal_notice_ = Clock::now() + std::chrono::seconds(1);
+  if (!repeated && options_.notice && base::has_passed(next_refusal_notice_)) {
+    next_refusal_notice_ = base::deadline_in(std::chrono::seconds(1));
     options_.notice("refused a connection: " + text);
   }
 }

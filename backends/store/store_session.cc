@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "backends/backend_error.h"
+#include "io/base/deadline.h"
 
 namespace backends {
 namespace {
@@ -106,7 +107,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
   StoreSession session;
   SessionFault ignored{};
   SessionFault& kind = fault != nullptr ? *fault : ignored;
-  const Deadline until = std::min(deadline, std::chrono::steady_clock::now() + kHandshakeTime);
+  const Deadline until = std::min(deadline, base::deadline_in(kHandshakeTime));
   kind = SessionFault::kNobody;
   session.socket = connect_to(server, until, reason);
   if (!session.socket) return std::nullopt;

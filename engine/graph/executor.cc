@@ -245,8 +245,10 @@ struct Executor::Impl {
   void prepare_images(const BatchView& batch) {
     const TensorView pixels{const_cast<std::uint8_t*>(batch.pixels.data()), DType::kU8,
                             samples.shape, samples.device};
-    ops::prepare_images(context, pixels, batch.draws.data(), image_table,
-                        cast_samples ? cast_samples : samples);
+    ops::prepare_images(context, {.images = pixels,
+                                  .draws = batch.draws.data(),
+                                  .table = image_table,
+                                  .out = cast_samples ? cast_samples : samples});
   }
 
   BatchResult forward(const BatchView& batch, bool training) {
@@ -282,7 +284,11 @@ struct Executor::Impl {
       cuda::set_bytes_async(device_step.last, 0, sizeof *device_step.last, context.stream);
     for (ops::BatchTotals* totals : {device_step.last, device_step.total})
       if (totals != nullptr)
-        ops::add_batch_totals(context, rows, row_labels, row_losses, top5, totals);
+        ops::add_batch_totals(context, {.logits = rows,
+                                        .labels = row_labels,
+                                        .loss = row_losses,
+                                        .top5 = top5,
+                                        .totals = totals});
   }
 
   void backward(double scale, Write parameter_write,

@@ -51,19 +51,27 @@ class Dense final : public Layer {
   Fusions fusions() const override { return {.relu = true}; }
 
   void forward(const LayerRun& run) const override {
-    ops::dense_forward(run.kernels, rows(run.inputs[0]), run.parameters[0],
-                       bias_ ? run.parameters[1] : TensorView{}, run.relu, rows(run.output));
+    ops::dense_forward(run.kernels, {.x = rows(run.inputs[0]),
+                                     .weight = run.parameters[0],
+                                     .bias = bias_ ? run.parameters[1] : TensorView{},
+                                     .relu = run.relu,
+                                     .y = rows(run.output)});
   }
 
   void backward(const LayerRun& run) const override {
     const TensorView dy = rows(run.output_gradient);
     if (run.relu) ops::relu_backward(run.kernels, rows(run.output), dy, dy, Write::kOverwrite);
-    ops::dense_backward_weights(run.kernels, rows(run.inputs[0]), dy, run.parameter_gradients[0],
-                                bias_ ? run.parameter_gradients[1] : TensorView{},
-                                run.parameter_write);
+    ops::dense_backward_weights(run.kernels,
+                                {.x = rows(run.inputs[0]),
+                                 .dy = dy,
+                                 .dweight = run.parameter_gradients[0],
+                                 .dbias = bias_ ? run.parameter_gradients[1] : TensorView{},
+                                 .write = run.parameter_write});
     if (run.input_gradients[0])
-      ops::dense_backward_data(run.kernels, dy, run.parameters[0], rows(run.input_gradients[0]),
-                               run.input_writes[0]);
+      ops::dense_backward_data(run.kernels, {.dy = dy,
+                                             .weight = run.parameters[0],
+                                             .dx = rows(run.input_gradients[0]),
+                                             .write = run.input_writes[0]});
   }
 
  private:

@@ -36,11 +36,14 @@ class Embedding final : public Layer {
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 
   void forward(const LayerRun& run) const override {
-    ops::embedding_forward(run.kernels, run.inputs[0], run.parameters[0], run.output);
+    ops::embedding_forward(run.kernels,
+                           {.tokens = run.inputs[0], .table = run.parameters[0], .y = run.output});
   }
   void backward(const LayerRun& run) const override {
-    ops::embedding_backward(run.kernels, run.inputs[0], run.output_gradient,
-                            run.parameter_gradients[0], run.parameter_write);
+    ops::embedding_backward(run.kernels, {.tokens = run.inputs[0],
+                                          .dy = run.output_gradient,
+                                          .dtable = run.parameter_gradients[0],
+                                          .write = run.parameter_write});
   }
 
  private:

@@ -21,12 +21,15 @@ class PadChannels final : public Layer {
   bool is_alias(std::span<const Shape>) const override { return before_ + after_ == 0; }
 
   void forward(const LayerRun& run) const override {
-    ops::pad_channels_forward(run.kernels, before_, run.inputs[0], run.output);
+    ops::pad_channels_forward(run.kernels,
+                              {.before = before_, .x = run.inputs[0], .y = run.output});
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      ops::pad_channels_backward(run.kernels, before_, run.output_gradient, run.input_gradients[0],
-                                 run.input_writes[0]);
+      ops::pad_channels_backward(run.kernels, {.before = before_,
+                                               .dy = run.output_gradient,
+                                               .dx = run.input_gradients[0],
+                                               .write = run.input_writes[0]});
   }
 
  private:

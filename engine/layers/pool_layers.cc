@@ -64,13 +64,18 @@ class MaxPool final : public WindowPool {
     return static_cast<std::size_t>(output_shape(inputs).count() * batch);
   }
   void forward(const LayerRun& run) const override {
-    ops::max_pool2d_forward(run.kernels, geometry(run.inputs[0]), run.inputs[0], run.output,
-                            run.training ? argmax(run) : TensorView{});
+    ops::max_pool2d_forward(run.kernels, {.geometry = geometry(run.inputs[0]),
+                                          .x = run.inputs[0],
+                                          .y = run.output,
+                                          .argmax = run.training ? argmax(run) : TensorView{}});
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      ops::max_pool2d_backward(run.kernels, geometry(run.inputs[0]), run.output_gradient,
-                               argmax(run), run.input_gradients[0], run.input_writes[0]);
+      ops::max_pool2d_backward(run.kernels, {.geometry = geometry(run.inputs[0]),
+                                             .dy = run.output_gradient,
+                                             .argmax = argmax(run),
+                                             .dx = run.input_gradients[0],
+                                             .write = run.input_writes[0]});
   }
 
  private:
@@ -84,12 +89,15 @@ class AveragePool final : public WindowPool {
   explicit AveragePool(const PoolOptions& options) : WindowPool("average_pool2d", options) {}
 
   void forward(const LayerRun& run) const override {
-    ops::average_pool2d_forward(run.kernels, geometry(run.inputs[0]), run.inputs[0], run.output);
+    ops::average_pool2d_forward(
+        run.kernels, {.geometry = geometry(run.inputs[0]), .x = run.inputs[0], .y = run.output});
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      ops::average_pool2d_backward(run.kernels, geometry(run.inputs[0]), run.output_gradient,
-                                   run.input_gradients[0], run.input_writes[0]);
+      ops::average_pool2d_backward(run.kernels, {.geometry = geometry(run.inputs[0]),
+                                                 .dy = run.output_gradient,
+                                                 .dx = run.input_gradients[0],
+                                                 .write = run.input_writes[0]});
   }
 };
 

@@ -42,15 +42,19 @@ class SoftmaxCrossEntropy final : public Layer {
   }
 
   void forward(const LayerRun& run) const override {
-    ops::softmax_cross_entropy_forward(
-        run.kernels, by_rows(run.inputs[0]), by_rows(run.inputs[1], run), by_rows(run.output, run),
-        run.training ? saved(run) : TensorView{}, run.training ? label_smoothing_ : 0);
+    ops::softmax_cross_entropy_forward(run.kernels,
+                                       {.logits = by_rows(run.inputs[0]),
+                                        .labels = by_rows(run.inputs[1], run),
+                                        .loss = by_rows(run.output, run),
+                                        .gradient = run.training ? saved(run) : TensorView{},
+                                        .label_smoothing = run.training ? label_smoothing_ : 0});
   }
   void backward(const LayerRun& run) const override {
     if (run.input_gradients[0])
-      ops::softmax_cross_entropy_backward(run.kernels, saved(run),
-                                          by_rows(run.output_gradient, run),
-                                          by_rows(run.input_gradients[0]), run.input_writes[0]);
+      ops::softmax_cross_entropy_backward(run.kernels, {.gradient = saved(run),
+                                                        .dloss = by_rows(run.output_gradient, run),
+                                                        .dlogits = by_rows(run.input_gradients[0]),
+                                                        .write = run.input_writes[0]});
   }
 
  private:

@@ -19,16 +19,24 @@ class Elementwise final : public Optimizer {
 
   void step(KernelContext& context, double lr, double gradient_scale, const FlatBuffer& gradients,
             FlatBuffer& values) override {
-    ops::update(context, at_time(step_, {lr, gradient_scale, step_count_ + 1}), gradients.flat(),
-                views_, values.flat());
+    ops::update(context, {.step = at_time(step_, {lr, gradient_scale, step_count_ + 1}),
+                          .gradient = gradients.flat(),
+                          .states = views_,
+                          .value = values.flat()});
     ++step_count_;
   }
 
   void step_on_device(KernelContext& context, const StepNumbers* numbers, StepControl* control,
                       const FlatBuffer& gradients, FlatBuffer& values, void* half_copy,
                       DType half) override {
-    ops::update(context, step_, numbers, control, gradients.flat(), views_, values.flat(),
-                {half_copy, half, Shape{values.size()}, values.device()});
+    ops::update_on_device(context,
+                          {.step = step_,
+                           .numbers = numbers,
+                           .control = control,
+                           .gradient = gradients.flat(),
+                           .states = views_,
+                           .value = values.flat(),
+                           .half_copy = {half_copy, half, Shape{values.size()}, values.device()}});
   }
 
   std::vector<State> state() override {

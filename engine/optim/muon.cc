@@ -130,8 +130,10 @@ class Muon final : public Optimizer {
     for (const Run& r : runs_) {
       const TensorView states[] = {part(first_, r.state_from, r.count),
                                    part(second_, r.state_from, r.count)};
-      ops::update(context, at_time(adamw_step_, slow), part(gradients, r.from, r.count), states,
-                  part(values, r.from, r.count));
+      ops::update(context, {.step = at_time(adamw_step_, slow),
+                            .gradient = part(gradients, r.from, r.count),
+                            .states = states,
+                            .value = part(values, r.from, r.count)});
     }
     ++step_count_;
   }
@@ -186,15 +188,19 @@ class Muon final : public Optimizer {
     TensorView direction{direction_.data(), values.dtype(), Shape{slot.count}, values.device()};
     const TensorView momentum[] = {
         part(momentum_, momentum_.slots()[m.state_slot].offset, slot.count)};
-    ops::update(context, at_time(momentum_step_, time), part(gradients, slot.offset, slot.count),
-                momentum, direction);
+    ops::update(context, {.step = at_time(momentum_step_, time),
+                          .gradient = part(gradients, slot.offset, slot.count),
+                          .states = momentum,
+                          .value = direction});
     direction.shape = Shape{m.rows, m.columns};
     ops::orthogonalize(context, steps_, direction);
     direction.shape = Shape{slot.count};
     ops::MuonApplyStep apply = apply_step_;
     apply.factor = m.factor;
-    ops::update(context, at_time(apply, time), direction, {},
-                part(values, slot.offset, slot.count));
+    ops::update(context, {.step = at_time(apply, time),
+                          .gradient = direction,
+                          .states = {},
+                          .value = part(values, slot.offset, slot.count)});
   }
 
   std::vector<std::string> momentum_names() const {

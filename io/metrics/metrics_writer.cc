@@ -82,14 +82,11 @@ void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const std::strin
   impl_->write_line(json);
 }
 
-void MetricsWriter::desync(std::int64_t step, std::int64_t epoch, std::int64_t last_good,
-                           std::int64_t first_bad, std::int64_t compared,
-                           const std::vector<std::string>& tensors, const std::vector<int>& ranks,
-                           const std::string& action) {
+void MetricsWriter::desync(std::int64_t step, std::int64_t epoch, const Desync& found) {
   base::JsonWriter json = head("desync", step, epoch);
-  json.member("last_good", last_good).member("first_bad", first_bad);
-  json.member("compared", compared).member("tensors", tensors).member("ranks", ranks);
-  json.member("action", action);
+  json.member("last_good", found.last_good).member("first_bad", found.first_bad);
+  json.member("compared", found.compared).member("tensors", found.tensors);
+  json.member("ranks", found.ranks).member("action", found.action);
   impl_->write_line(json);
 }
 

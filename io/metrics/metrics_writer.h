@@ -24,11 +24,15 @@ class MetricsWriter {
             const Numbers& more = {});
   void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss,
             double accuracy, std::int64_t samples, const Numbers& more = {});
-  // Replicas differ: `compared` tensors, the names of those that do, the ranks that do, and what is
-  // done about it ("abort").
-  void desync(std::int64_t step, std::int64_t epoch, std::int64_t last_good, std::int64_t first_bad,
-              std::int64_t compared, const std::vector<std::string>& tensors,
-              const std::vector<int>& ranks, const std::string& action);
+  // Replicas differ.
+  struct Desync {
+    std::int64_t last_good, first_bad;  // steps
+    std::int64_t compared;              // tensors
+    std::vector<std::string> tensors;   // those that differ
+    std::vector<int> ranks;             // that differ
+    std::string action;                 // what is done about it ("abort")
+  };
+  void desync(std::int64_t step, std::int64_t epoch, const Desync& found);
   // Averagings and bytes sent so far; the spread of the replicas where it was measured.
   void averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,
                  std::int64_t bytes_sent, std::optional<double> spread);

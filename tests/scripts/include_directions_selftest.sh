@@ -20,6 +20,8 @@ expect 'engine/core/upward.h:2: engine/core/ may not include "tools/x.h"'
 mkdir -p "$tree/backends/store"
 printf '// Looks up within a room.\n#include "backends/compose/x.h"\n' >"$tree/backends/store/upstairs.h"
 expect 'backends/store/upstairs.h:2: backends/compose/ is no floor below backends/store/'
+printf '// Takes the stand-in for a device.\n#include "io/gpu/stand_in/x.h"\n' >"$tree/backends/store/emulated.h"
+expect 'backends/store/emulated.h:2: only io/gpu/kernel_language.h includes the stand-in'
 printf '// Includes from its own folder.\n#include "y.h"\n' >"$tree/io/data/relative.h"
 expect 'io/data/relative.h:2: "y.h" is not written from the root'
 printf '#pragma once\n' >"$tree/io/data/silent.h"

@@ -70,6 +70,8 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|safetensors|ckpt|pn
       mine = floored(FILENAME); theirs = floored(path)
       if (theirs != "" && mine != theirs && mine != "" && room_of[mine] == room_of[theirs] && floor_of[theirs] >= floor_of[mine])
         print FILENAME ":" FNR ": " theirs "/ is no floor below " mine "/"
+      if (within(path, "io/gpu/stand_in") && !within(FILENAME, "io/gpu/stand_in") && FILENAME != "io/gpu/kernel_language.h" && folder != "tests")
+        print FILENAME ":" FNR ": only io/gpu/kernel_language.h includes the stand-in"
       if (path !~ /\//) { print FILENAME ":" FNR ": \"" path "\" is not written from the root of the tree"; next }
       if (within(path, folder) || allowed[folder] == "*") next
       count = split(allowed[folder], list, " ")

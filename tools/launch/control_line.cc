@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "backends/backend_error.h"
+#include "io/base/deadline.h"
 
 namespace tools {
 namespace {
@@ -58,7 +59,7 @@ std::optional<std::string> ControlLine::next_record() {
 }
 
 void ControlLine::receive_setup() {
-  const backends::Deadline deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const backends::Deadline deadline = base::deadline_in(std::chrono::seconds(60));
   for (;;) {
     while (const std::optional<std::string> record = next_record()) {
       if (*record == "go") return;

@@ -1,6 +1,8 @@
 // Training events as JSON lines (io/metrics).
 #pragma once
 
+#include <utility>
+
 #include "engine/train/train_observer.h"
 #include "io/metrics/gpu_monitor.h"
 #include "io/metrics/metrics_writer.h"
@@ -43,8 +45,13 @@ class MetricsObserver : public engine::TrainObserver {
   void on_desync(const engine::TrainProgress& p, const engine::DesyncReport& r) override {
     std::vector<std::string> names;
     for (const engine::DesyncTensor& tensor : r.tensors) names.push_back(tensor.name);
-    writer_.desync(p.global_step, p.epoch, r.last_good, r.first_bad, r.compared, names, r.ranks,
-                   std::string(engine::to_string(r.action)));
+    writer_.desync(p.global_step, p.epoch,
+                   {.last_good = r.last_good,
+                    .first_bad = r.first_bad,
+                    .compared = r.compared,
+                    .tensors = std::move(names),
+                    .ranks = r.ranks,
+                    .action = std::string(engine::to_string(r.action))});
   }
   void on_end(const engine::TrainResult& r) override {
     averaging(r.progress, r.averagings, r.bytes_sent, std::nullopt);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "io/base/deadline.h"
 #include "tools/report/console_observer.h"
 
 namespace tools {
@@ -58,7 +59,7 @@ void OutputRelay::handle(std::span<const pollfd> polls) {
 }
 
 void OutputRelay::drain() {
-  const auto deadline = LineSplitter::Clock::now() + kDrainPatience;
+  const auto deadline = base::deadline_in(kDrainPatience);
   for (RelayedStream& stream : streams_) {
     while (stream.source && (!congested() || flush(deadline)))
       if (!read_from(stream)) break;

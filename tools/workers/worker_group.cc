@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "io/base/deadline.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 
@@ -226,10 +227,10 @@ void WorkerGroup::finish() {
     for (const WorkerEnd& end : outcome_.ends) kill(-end.pid, SIGKILL);
   guard_.forget_workers();  // before their numbers can be used again
   for (WorkerEnd& end : outcome_.ends) {
-    const auto deadline = Clock::now() + kKillPatience;
+    const auto deadline = base::deadline_in(kKillPatience);
     pid_t reaped = 0;
     while ((reaped = waitpid(end.pid, nullptr, end.ended ? 0 : WNOHANG)) == 0 &&
-           Clock::now() < deadline)
+           !base::has_passed(deadline))
       usleep(1000);
     end.ended = true;
   }

@@ -15,13 +15,13 @@
 #include "backends/transport/nccl/nccl_backend.h"
 #include "backends/transport/nccl/nccl_bootstrap.h"
 #include "backends/transport/nccl/nccl_library.h"
+#include "io/base/deadline.h"
 
 namespace backends {
 namespace {
 
 namespace cuda = base::cuda;
 
-using Clock = std::chrono::steady_clock;
 constexpr auto kGoodbyeTime = std::chrono::seconds(2);
 
 ncclDataType_t type_of(DType type) {
@@ -301,9 +301,9 @@ class NcclCommunicator final : public DeviceCommunicator {
     } catch (const PeerError&) {
       broken_ = true;
       break_off();
-      const auto until = Clock::now() + kGoodbyeTime;
+      const auto until = base::deadline_in(kGoodbyeTime);
       while (stream != nullptr && cudaStreamQuery(stream) == cudaErrorNotReady &&
-             Clock::now() < until)
+             !base::has_passed(until))
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       if (stream == nullptr) wait_for_abort();
       throw;
@@ -332,8 +332,8 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   void wait_for_abort() const noexcept {
-    const auto until = Clock::now() + kGoodbyeTime;
-    while (aborter_.joinable() && !*aborted_ && Clock::now() < until)
+    const auto until = base::deadline_in(kGoodbyeTime);
+    while (aborter_.joinable() && !*aborted_ && !base::has_passed(until))
       std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 
@@ -354,8 +354,8 @@ class NcclCommunicator final : public DeviceCommunicator {
   // Collective in NCCL's eyes: with a deadline.
   bool end_in_order() noexcept {
     ncclResult_t state = nccl_.ncclCommFinalize(comm_);
-    for (const auto deadline = Clock::now() + kGoodbyeTime;
-         state == ncclInProgress && Clock::now() < deadline;) {
+    for (const auto deadline = base::deadline_in(kGoodbyeTime);
+         state == ncclInProgress && !base::has_passed(deadline);) {
       if (nccl_.ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }

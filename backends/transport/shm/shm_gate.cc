@@ -22,12 +22,12 @@
 
 #include "backends/backend_error.h"
 #include "backends/core_sharing.h"
+#include "io/base/deadline.h"
 #include "io/base/spin_pause.h"
 
 namespace backends {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 // About 20 us: longer than a block's skew between ranks that work alike, short against what another
 // thread of this core could do with the time.
 constexpr int kSpins = 1000;
@@ -92,10 +92,10 @@ void ShmGate::wait_for(int rank, std::uint32_t phase) {
 
 void ShmGate::sleep_until_arrived(int rank, std::uint32_t phase) {
   ShmFlag& flag = flags_[rank];
-  const auto deadline = Clock::now() + timeout_;
+  const auto deadline = base::deadline_in(timeout_);
   flag.sleepers.fetch_add(1, std::memory_order_seq_cst);
   while (!has_arrived(rank, phase) && !aborted_.load(std::memory_order_acquire) &&
-         Clock::now() < deadline) {
+         !base::has_passed(deadline)) {
     const std::uint32_t seen = flag.phase.load(std::memory_order_seq_cst);
     if (static_cast<std::int32_t>(seen - phase) < 0) futex_wait(flag.phase, seen);
   }

@@ -15,6 +15,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/store/tcp_socket.h"
+#include "io/base/deadline.h"
 
 namespace backends {
 namespace {
@@ -52,7 +53,7 @@ void wait_readable(const BackendContext& context, int fd, Clock::time_point dead
     if (poll(&p, 1, std::min(kPollMs, milliseconds_left(deadline))) > 0) return;
     if (const auto failure = context.watch.known_failure(std::chrono::milliseconds(0)))
       throw PeerError(*failure);
-    if (Clock::now() >= deadline)
+    if (base::has_passed(deadline))
       throw PeerError("timeout after " + std::to_string(context.timeout.count()) +
                       " ms, waiting for " + what);
   }
@@ -178,7 +179,7 @@ Socket fetch(const BackendContext& context, Clock::time_point deadline) {
 }  // namespace
 
 ShmSegment::ShmSegment(const BackendContext& context, std::size_t bytes) : bytes_(bytes) {
-  const auto deadline = Clock::now() + context.timeout;
+  const auto deadline = base::deadline_in(context.timeout);
   const Socket memory =
       context.rank == 0 ? serve(context, bytes, deadline) : fetch(context, deadline);
   void* mapped =

@@ -10,6 +10,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/core_sharing.h"
+#include "io/base/deadline.h"
 
 namespace backends {
 namespace {
@@ -62,7 +63,7 @@ LinkExchange::LinkExchange(std::shared_ptr<SocketMesh> mesh, int rank, std::vect
 
 void LinkExchange::begin(const ControlWord& word) {
   word_ = word;
-  deadline_ = Clock::now() + timeout_;
+  deadline_ = base::deadline_in(timeout_);
   for (Link& l : links_) l.out.opened = l.in.opened = false;
 }
 
@@ -255,7 +256,7 @@ void LinkExchange::sleep() {
   }
   if (broken == nullptr) return;
   if (poll(polled_.data(), polled_.size(),
-           milliseconds_left(std::min(deadline_, Clock::now() + kLastWords))) == 0)
+           milliseconds_left(std::min(deadline_, base::deadline_in(kLastWords)))) == 0)
     fail("the connection to " + name_of(*broken) + " broke");
 }
 
@@ -263,7 +264,7 @@ void LinkExchange::sleep() {
 // losing them, whoever fails shows its own word, and for kLastWords looks for those that have not
 // come yet.
 void LinkExchange::exchange_last_words() {
-  const auto until = std::min(Clock::now() + kLastWords, std::max(deadline_, Clock::now()));
+  const auto until = std::min(base::deadline_in(kLastWords), std::max(deadline_, Clock::now()));
   for (Link& l : links_) {
     if (!l.out.empty() && l.out.front().starts_with_word && l.out.done == 0)
       (void)::send(l.fd, &word_, sizeof word_, MSG_DONTWAIT | MSG_NOSIGNAL);

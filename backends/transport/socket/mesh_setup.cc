@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "io/base/deadline.h"
 
 namespace backends {
 namespace {
@@ -84,7 +85,7 @@ Socket begin_connect(const Endpoint& to) {
 MeshSetup::MeshSetup(const BackendContext& context, SocketMesh& mesh)
     : context_(context),
       mesh_(mesh),
-      deadline_(Clock::now() + context.timeout),
+      deadline_(base::deadline_in(context.timeout)),
       missing_((context.world_size - 1) * mesh.streams()) {}
 
 void MeshSetup::run() {
@@ -116,12 +117,12 @@ void MeshSetup::look_up_peers() {
 
 void MeshSetup::start_due_errands() {
   for (Errand& errand : errands_) {
-    if (!errand.under_way && Clock::now() >= errand.next) start(errand);
+    if (!errand.under_way && base::has_passed(errand.next)) start(errand);
   }
 }
 
 void MeshSetup::start(Errand& errand) {
-  errand.next = Clock::now() + kRetryTime;
+  errand.next = base::deadline_in(kRetryTime);
   Attempt attempt;
   attempt.socket = begin_connect(errand.to);
   if (!attempt.socket) return;
@@ -146,7 +147,7 @@ void MeshSetup::wait() {
       poll(polled.data(), polled.size(), std::min(most, milliseconds_left(deadline_)));
   if (const auto failure = context_.watch.known_failure(std::chrono::milliseconds(0)))
     throw PeerError(*failure);
-  if (Clock::now() >= deadline_) throw_timeout();
+  if (base::has_passed(deadline_)) throw_timeout();
   if (ready <= 0) return;
   for (std::size_t i = 0; i < attempts_.size(); ++i) {
     if (polled[i].revents != 0) serve(attempts_[i]);
@@ -161,7 +162,7 @@ void MeshSetup::accept_all() {
     prepare_stream(socket.fd());
     Attempt attempt;
     attempt.socket = std::move(socket);
-    attempt.until = Clock::now() + kProofTime;
+    attempt.until = base::deadline_in(kProofTime);
     attempts_.push_back(std::move(attempt));
   }
 }

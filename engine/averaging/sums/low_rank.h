@@ -11,42 +11,45 @@
 
 namespace engine {
 
+struct LowRankSizes {
+  std::int64_t rows, columns;
+  int rank;
+};
+
 // p [rows, rank] = M q, q [columns, rank].
 template <class T>
-void multiply(ThreadPool& threads, const T* m, const T* q, std::int64_t rows, std::int64_t columns,
-              int rank, T* p) {
-  threads.run(rows, [=](std::int64_t first, std::int64_t last, int) {
+void multiply(ThreadPool& threads, LowRankSizes s, const T* m, const T* q, T* p) {
+  threads.run(s.rows, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t i = first; i < last; ++i) {
-      T* out = p + i * rank;
-      std::fill(out, out + rank, T(0));
-      for (std::int64_t j = 0; j < columns; ++j)
-        for (int c = 0; c < rank; ++c) out[c] += m[i * columns + j] * q[j * rank + c];
+      T* out = p + i * s.rank;
+      std::fill(out, out + s.rank, T(0));
+      for (std::int64_t j = 0; j < s.columns; ++j)
+        for (int c = 0; c < s.rank; ++c) out[c] += m[i * s.columns + j] * q[j * s.rank + c];
     }
   });
 }
 
 // q [columns, rank] = M^T p.
 template <class T>
-void multiply_transposed(ThreadPool& threads, const T* m, const T* p, std::int64_t rows,
-                         std::int64_t columns, int rank, T* q) {
-  threads.run(columns, [=](std::int64_t first, std::int64_t last, int) {
-    std::fill(q + first * rank, q + last * rank, T(0));
-    for (std::int64_t i = 0; i < rows; ++i)
+void multiply_transposed(ThreadPool& threads, LowRankSizes s, const T* m, const T* p, T* q) {
+  threads.run(s.columns, [=](std::int64_t first, std::int64_t last, int) {
+    std::fill(q + first * s.rank, q + last * s.rank, T(0));
+    for (std::int64_t i = 0; i < s.rows; ++i)
       for (std::int64_t j = first; j < last; ++j)
-        for (int c = 0; c < rank; ++c) q[j * rank + c] += m[i * columns + j] * p[i * rank + c];
+        for (int c = 0; c < s.rank; ++c)
+          q[j * s.rank + c] += m[i * s.columns + j] * p[i * s.rank + c];
   });
 }
 
 // M += sign * p q^T.
 template <class T>
-void add_product(ThreadPool& threads, T sign, const T* p, const T* q, std::int64_t rows,
-                 std::int64_t columns, int rank, T* m) {
-  threads.run(rows, [=](std::int64_t first, std::int64_t last, int) {
+void add_product(ThreadPool& threads, LowRankSizes s, T sign, const T* p, const T* q, T* m) {
+  threads.run(s.rows, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t i = first; i < last; ++i)
-      for (std::int64_t j = 0; j < columns; ++j) {
+      for (std::int64_t j = 0; j < s.columns; ++j) {
         T product = 0;
-        for (int c = 0; c < rank; ++c) product += p[i * rank + c] * q[j * rank + c];
-        m[i * columns + j] += sign * product;
+        for (int c = 0; c < s.rank; ++c) product += p[i * s.rank + c] * q[j * s.rank + c];
+        m[i * s.columns + j] += sign * product;
       }
   });
 }

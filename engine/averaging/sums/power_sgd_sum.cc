@@ -74,9 +74,9 @@ class PowerSgdSum final : public GradientSum {
     T* p = unpack_plain();
     for (const Matrix& m : matrices_) {
       orthonormalize(p, m.rows, rank_);
-      multiply_transposed(*context_.threads, error(m), p, m.rows, m.columns, rank_, factor(m));
-      add_product(*context_.threads, T(-1), p, factor(m), m.rows, m.columns, rank_,
-                  error(m));  // what this rank does not send
+      multiply_transposed(*context_.threads, sizes(m), error(m), p, factor(m));
+      // What this rank does not send.
+      add_product(*context_.threads, sizes(m), T(-1), p, factor(m), error(m));
       p += m.rows * rank_;
     }
     if (!matrices_.empty())
@@ -85,7 +85,7 @@ class PowerSgdSum final : public GradientSum {
     for (const Matrix& m : matrices_) {
       T* gradient = gradients_.span<T>().data() + m.offset;
       std::fill(gradient, gradient + m.rows * m.columns, T(0));
-      add_product(*context_.threads, T(1), p, factor(m), m.rows, m.columns, rank_, gradient);
+      add_product(*context_.threads, sizes(m), T(1), p, factor(m), gradient);
       p += m.rows * rank_;
       revive(m);
     }
@@ -95,6 +95,7 @@ class PowerSgdSum final : public GradientSum {
   }
 
  private:
+  LowRankSizes sizes(const Matrix& m) const { return {m.rows, m.columns, rank_}; }
   T* error(const Matrix& m) const { return error_.span<T>().data() + m.offset; }
   T* factor(const Matrix& m) const {
     return factors_.span<T>().data() + factors_.slots()[m.factor_slot].offset;
@@ -116,7 +117,7 @@ class PowerSgdSum final : public GradientSum {
     for (const Matrix& m : matrices_) {
       T* owed = error(m);
       for (std::int64_t i = 0; i < m.rows * m.columns; ++i) owed[i] += gradient[m.offset + i];
-      multiply(*context_.threads, owed, factor(m), m.rows, m.columns, rank_, to);
+      multiply(*context_.threads, sizes(m), owed, factor(m), to);
       to += m.rows * rank_;
     }
   }

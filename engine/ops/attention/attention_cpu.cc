@@ -96,19 +96,26 @@ struct Panels {
   std::int64_t stride, first, count;
 };
 
+// Rows that start `stride` apart.
+template <class T>
+struct Strided {
+  T* start;
+  std::int64_t stride;
+};
+
 // c [rows, columns] = (or +=) a [rows, b.count] * B.
-void multiply(const float* a, std::int64_t a_stride, std::int64_t rows, const Panels& b,
-              std::int64_t columns, float* c, std::int64_t c_stride, bool add) {
+void multiply(Strided<const float> a, std::int64_t rows, const Panels& b, std::int64_t columns,
+              Strided<float> c, bool add) {
   std::int64_t a_row[kMaxPointerRows], c_row[kMaxPointerRows];
-  for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * a_stride, c_row[i] = i * c_stride;
+  for (int i = 0; i < kMaxPointerRows; ++i) a_row[i] = i * a.stride, c_row[i] = i * c.stride;
   const EvenCut tiles(rows, kMaxPointerRows);
   for (std::int64_t p = 0; p < panel_count(columns); ++p) {
     const float* panel = b.start + p * b.stride + b.first * panel_width(columns, p);
     TileOutput out{nullptr, smaller(columns - p * kPanel, kPanel), add, nullptr, false};
     for (std::int64_t i = 0; i < tiles.pieces; ++i) {
-      out.c = c + tiles.start(i) * c_stride + p * kPanel;
+      out.c = c.start + tiles.start(i) * c.stride + p * kPanel;
       pointer_tile_for<false>(tiles.size(i), out.columns)(
-          {a + tiles.start(i) * a_stride, a_row, nullptr, b.count, c_row}, panel, out);
+          {a.start + tiles.start(i) * a.stride, a_row, nullptr, b.count, c_row}, panel, out);
     }
   }
 }
@@ -224,8 +231,8 @@ void forward_block(const AttentionSizes& s, const Head& head, const Buffers& b, 
   for (std::int64_t r = 0; r < rows; ++r) running[r] = {-__builtin_inff(), 0};
   for (std::int64_t first = 0; first < block + rows; first += kKeys) {
     const Chunk chunk(head, block, first);
-    multiply(head.q + block * head.stride, head.stride, rows, across(head, b.keys_across, first),
-             chunk.computed, b.first_tile, kKeys, false);
+    multiply({head.q + block * head.stride, head.stride}, rows, across(head, b.keys_across, first),
+             chunk.computed, {b.first_tile, kKeys}, false);
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = b.first_tile + r * kKeys;
       const float shrink = softmax_row(row, chunk.seen(r), chunk.count, scale, running[r]);
@@ -235,8 +242,8 @@ void forward_block(const AttentionSizes& s, const Head& head, const Buffers& b, 
       for (std::int64_t j = 0; j < chunk.count; j += kWidth)
         store(row + j, load(row + j) * load(b.dropped + j));
     }
-    multiply(b.first_tile, kKeys, rows, down(head, b.values_down, chunk), head.size, y_block,
-             head.width, first > 0);
+    multiply({b.first_tile, kKeys}, rows, down(head, b.values_down, chunk), head.size,
+             {y_block, head.width}, first > 0);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     scale_row(y_block + r * head.width, head.size, 1.f / running[r].sum);
@@ -262,11 +269,21 @@ void forward(const CausalAttentionForward& o, const AttentionSizes& s, ThreadPoo
   });
 }
 
+// What one head's part of backward reads and writes.
+struct HeadOperands {
+  const float *y, *lse, *dy;
+  float* dqkv;
+};
+
+// Of a row of probabilities; `weight`: the sum over the keys of a probability times its gradient.
+struct RowNumbers {
+  float scale, lse, weight;
+};
+
 // first_tile: scores -> probabilities, dropped; second_tile: gradients of what was dropped ->
 // gradients of scaled scores.
 ENGINE_INLINE void backward_row(const AttentionSizes& s, const Head& head, const Buffers& b,
-                                const Chunk& chunk, std::int64_t r, float scale, float lse,
-                                float weight) {
+                                const Chunk& chunk, std::int64_t r, const RowNumbers& row) {
   float *p_row = b.first_tile + r * kKeys, *d_row = b.second_tile + r * kKeys;
   if (s.sample_ids != nullptr) draw_row(s, head, chunk, r, b.dropped);
   const std::int64_t seen = chunk.seen(r);
@@ -274,12 +291,12 @@ ENGINE_INLINE void backward_row(const AttentionSizes& s, const Head& head, const
   for (; j < seen; j += kWidth) {
     const Ints valid = first_lanes(seen - j);
     const Floats p =
-        select(valid, exp(load(p_row + j) * broadcast(scale) - broadcast(lse)), zero());
+        select(valid, exp(load(p_row + j) * broadcast(row.scale) - broadcast(row.lse)), zero());
     const Floats kept = s.sample_ids == nullptr ? broadcast(1.f) : load(b.dropped + j);
     store(p_row + j, p * kept);
-    store(
-        d_row + j,
-        select(valid, p * (load(d_row + j) * kept - broadcast(weight)) * broadcast(scale), zero()));
+    store(d_row + j,
+          select(valid, p * (load(d_row + j) * kept - broadcast(row.weight)) * broadcast(row.scale),
+                 zero()));
   }
   for (; j < chunk.count; j += kWidth) {
     store(p_row + j, zero());
@@ -288,32 +305,32 @@ ENGINE_INLINE void backward_row(const AttentionSizes& s, const Head& head, const
 }
 
 void backward_block(const AttentionSizes& s, const Head& head, const Buffers& b, std::int64_t block,
-                    const float* y, const float* lse, const float* dy, float* dqkv) {
+                    const HeadOperands& o) {
   const float scale = 1.f / __builtin_sqrtf(static_cast<float>(head.size));
   const std::int64_t rows = smaller(head.t - block, kQueries);
-  float weight[kQueries];  // sum over the keys of a probability times its gradient
+  float weight[kQueries];
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t row = (block + r) * head.width;
     Floats sum = zero();
     for_each_vector(0, head.size, [&](auto lanes, std::int64_t c) {
-      sum += lanes.load_from(y + row + c) * lanes.load_from(dy + row + c);
+      sum += lanes.load_from(o.y + row + c) * lanes.load_from(o.dy + row + c);
     });
     weight[r] = horizontal_sum(sum);
   }
   pack_down(head.q + block * head.stride, head.stride, rows, head.size, b.queries);
-  pack_down(dy + block * head.width, head.width, rows, head.size, b.gradients);
+  pack_down(o.dy + block * head.width, head.width, rows, head.size, b.gradients);
   for (std::int64_t first = 0; first < block + rows; first += kKeys) {
     const Chunk chunk(head, block, first);
-    multiply(head.q + block * head.stride, head.stride, rows, across(head, b.keys_across, first),
-             chunk.computed, b.first_tile, kKeys, false);
-    multiply(dy + block * head.width, head.width, rows, across(head, b.values_across, first),
-             chunk.computed, b.second_tile, kKeys, false);
+    multiply({head.q + block * head.stride, head.stride}, rows, across(head, b.keys_across, first),
+             chunk.computed, {b.first_tile, kKeys}, false);
+    multiply({o.dy + block * head.width, head.width}, rows, across(head, b.values_across, first),
+             chunk.computed, {b.second_tile, kKeys}, false);
     for (std::int64_t r = 0; r < rows; ++r)
-      backward_row(s, head, b, chunk, r, scale, lse[block + r], weight[r]);
-    float* dq = dqkv + block * head.stride;
-    float* dk = dqkv + head.width + first * head.stride;
-    multiply(b.second_tile, kKeys, rows, down(head, b.keys_down, chunk), head.size, dq, head.stride,
-             true);
+      backward_row(s, head, b, chunk, r, {scale, o.lse[block + r], weight[r]});
+    float* dq = o.dqkv + block * head.stride;
+    float* dk = o.dqkv + head.width + first * head.stride;
+    multiply({b.second_tile, kKeys}, rows, down(head, b.keys_down, chunk), head.size,
+             {dq, head.stride}, true);
     add_transposed(b.second_tile, chunk.count, rows, b.queries, head.size, dk, head.stride);
     add_transposed(b.first_tile, chunk.count, rows, b.gradients, head.size, dk + head.width,
                    head.stride);
@@ -337,8 +354,8 @@ void backward(const CausalAttentionBackward& o, const AttentionSizes& s, ThreadP
       pack_across(head, head.v, b.values_across);
       pack_down(head.k, head.stride, head.t, head.size, b.keys_down);
       for (std::int64_t block = 0; block < head.t; block += kQueries)
-        backward_block(s, head, b, block, y + head.y_offset, lse + i * s.t, dy + head.y_offset,
-                       gradient);
+        backward_block(s, head, b, block,
+                       {y + head.y_offset, lse + i * s.t, dy + head.y_offset, gradient});
     }
   });
 }

@@ -170,12 +170,15 @@ struct BackwardShared {
 struct Slope {
   float kept_probability, score;
 };
+// What it is made of: q k and dy v, and their query's numbers.
+struct Score {
+  float product, slope, lse, weight;
+};
 __device__ __forceinline__ Slope slope_of(const ProblemDropout& dropout, std::int64_t i,
-                                          std::int64_t j, float product, float slope, float lse,
-                                          float weight, float scale) {
-  const float p = expf(product * scale - lse);
+                                          std::int64_t j, const Score& s, float scale) {
+  const float p = expf(s.product * scale - s.lse);
   const float keep = dropout.active ? dropout.kept(dropout.words(i, j).chosen(j)) : 1.0f;
-  return {p * keep, p * (keep * slope - weight) * scale};
+  return {p * keep, p * (keep * s.slope - s.weight) * scale};
 }
 
 template <class T, int kSize, bool kVector>
@@ -217,7 +220,7 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
       const std::int64_t i = query + w * kRows + r;
       const bool seen = j <= i && i < o.t;
       shared.weights[w][0][r * kOther + lane] =
-          seen ? slope_of(dropout, i, j, product[r], slope[r], lse[r], weight[r], o.scale).score
+          seen ? slope_of(dropout, i, j, {product[r], slope[r], lse[r], weight[r]}, o.scale).score
                : 0.0f;
     }
     __syncwarp();
@@ -267,7 +270,7 @@ __global__ void __launch_bounds__(kBackwardWarps* kWarp)
       const std::int64_t j = key + w * kRows + r;
       Slope s{0, 0};
       if (j <= i && i < o.t)
-        s = slope_of(dropout, i, j, product[r], slope[r], lse, weight, o.scale);
+        s = slope_of(dropout, i, j, {product[r], slope[r], lse, weight}, o.scale);
       shared.weights[w][0][r * kOther + lane] = s.score;
       shared.weights[w][1][r * kOther + lane] = s.kept_probability;
     }

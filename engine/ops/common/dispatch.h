@@ -18,6 +18,12 @@ auto dispatch_device(Device::Kind device, Cpu cpu, [[maybe_unused]] Cuda cuda) {
   return cpu();
 }
 
+// Calls reference() for f64, else cpu(): for what is computed in host memory only.
+template <class Reference, class Cpu>
+auto dispatch_dtype(DType dtype, Reference reference, Cpu cpu) {
+  return dtype == DType::kF64 ? reference() : cpu();
+}
+
 // Calls, with no arguments, the version for the context's device and `dtype`, that of the operands
 // that decide (activations): cuda() on a CUDA device whatever the dtype; on the CPU reference() for
 // f64 and cpu() for f32. cpu() calls through isa_table_of_x(), which chooses the instruction set.
@@ -25,7 +31,7 @@ auto dispatch_device(Device::Kind device, Cpu cpu, [[maybe_unused]] Cuda cuda) {
 template <class Reference, class Cpu, class Cuda>
 auto dispatch(const KernelContext& context, DType dtype, Reference reference, Cpu cpu, Cuda cuda) {
   return dispatch_device(
-      context.device.kind, [&] { return dtype == DType::kF64 ? reference() : cpu(); }, cuda);
+      context.device.kind, [&] { return dispatch_dtype(dtype, reference, cpu); }, cuda);
 }
 
 }  // namespace engine::ops

@@ -54,8 +54,6 @@ struct KernelContext {
   Products products = Products::kF32;
   const std::uint64_t* epoch = nullptr;  // device memory: stands for the `epoch` of dropout
   DeviceFault* fault = nullptr;          // device memory
-  std::span<std::byte>
-      staging{};  // pinned host memory, for layers that must talk to other replicas within a step
 };
 
 inline bool on_cuda(const KernelContext& context) {

@@ -1,5 +1,5 @@
-// What kernels in this folder are written in: CUDA C++, and the few things of it that need a name
-// of our own so that the same source also runs on the CPU against io/gpu/stand_in
+// What kernels in these folders are written in: CUDA C++ (io/gpu/kernel_language.h), and the few
+// things of it that need a name of our own so that the same source also runs on the CPU
 // (ENGINE_WITH_CUDA=EMULATED). Included by .cu files only.
 //
 // Rules of all .cu files
@@ -16,41 +16,17 @@
 //  opt-in) is not written.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-#if defined(__CUDACC__)
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-#else
-#include <cuda_runtime_api.h>
-
 #include <bit>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <stdexcept>
-
-#include "io/gpu/stand_in/simt.h"
-#endif
 
 #include "engine/core/cuda.h"
 #include "engine/core/dtype.h"
 #include "engine/ops/device/launch_grid.h"
-
-#if !defined(__CUDACC__)
-#define __global__
-#define __device__
-#define __host__
-#define __forceinline__ inline
-#define __launch_bounds__(...)
-#define threadIdx (::simt::thread_index())
-#define blockIdx (::simt::block_index())
-#define blockDim (::simt::block_dim())
-#define gridDim (::simt::grid_dim())
-#define __syncthreads() ::simt::sync_threads()
-#define __syncwarp() ::simt::sync_warp()
-#endif
+#include "io/gpu/kernel_language.h"
 
 namespace engine::ops::cuda {
 

@@ -71,15 +71,23 @@ std::int64_t loop_length(std::int64_t packs, std::int64_t width, std::int64_t co
   return std::max(packs, count - packs * width);
 }
 
+struct MapOperands {
+  TensorView a, b;  // b: of pairs only
+  std::int64_t count;
+  TensorView to;
+  Write write = Write::kOverwrite;
+};
+
 template <class Op>
-void launch_map(const char* name, KernelContext& context, const TensorView& a, const TensorView& b,
-                std::int64_t count, bool add, Op op, const TensorView& to) {
-  if (count == 0) return;
-  with_storage(a.dtype, [&]<class T>(T) {
+void launch_map(KernelContext& context, const char* name, Op op, const MapOperands& o) {
+  if (o.count == 0) return;
+  with_storage(o.a.dtype, [&]<class T>(T) {
     constexpr int kWidth = Packed<T>::kCount;
-    const std::int64_t packs = aligned_to_16({a.data, b.data, to.data}) ? count / kWidth : 0;
-    launch(name, map<T, Op>, {loop_blocks(loop_length(packs, kWidth, count), kThreads)}, kThreads,
-           0, context.stream, a.as<T>(), b.as<T>(), packs, count, add, op, to.as<T>());
+    const std::int64_t packs =
+        aligned_to_16({o.a.data, o.b.data, o.to.data}) ? o.count / kWidth : 0;
+    launch(name, map<T, Op>, {loop_blocks(loop_length(packs, kWidth, o.count), kThreads)}, kThreads,
+           0, context.stream, o.a.as<T>(), o.b.as<T>(), packs, o.count, o.write == Write::kAdd, op,
+           o.to.as<T>());
   });
 }
 
@@ -138,26 +146,29 @@ __global__ void increment_one(std::int64_t* counter) {
 }  // namespace
 
 void relu_forward(KernelContext& context, TensorView x, std::int64_t count, TensorView y) {
-  launch_map("relu_forward", context, x, {}, count, false, Relu{}, y);
+  launch_map(context, "relu_forward", Relu{}, {.a = x, .b = {}, .count = count, .to = y});
 }
 
 void relu_backward(KernelContext& context, TensorView y, TensorView dy, std::int64_t count,
                    TensorView dx, Write write) {
-  launch_map("relu_backward", context, y, dy, count, write == Write::kAdd, GradientOfRelu{}, dx);
+  launch_map(context, "relu_backward", GradientOfRelu{},
+             {.a = y, .b = dy, .count = count, .to = dx, .write = write});
 }
 
 void add_forward(KernelContext& context, TensorView a, TensorView b, bool relu, std::int64_t count,
                  TensorView y) {
+  const MapOperands o{.a = a, .b = b, .count = count, .to = y};
   if (relu)
-    launch_map("add_forward", context, a, b, count, false, ReluOfSum{}, y);
+    launch_map(context, "add_forward", ReluOfSum{}, o);
   else
-    launch_map("add_forward", context, a, b, count, false, Sum{}, y);
+    launch_map(context, "add_forward", Sum{}, o);
 }
 
 void copy_or_add(KernelContext& context, TensorView from, std::int64_t count, TensorView to,
                  Write write) {
   if (write == Write::kAdd)
-    launch_map("copy_or_add", context, from, {}, count, true, Same{}, to);
+    launch_map(context, "copy_or_add", Same{},
+               {.a = from, .b = {}, .count = count, .to = to, .write = write});
   else if (count > 0 && from.data != to.data)
     engine::cuda::copy_async(to.data, from.data, from.bytes(), context.stream);
 }

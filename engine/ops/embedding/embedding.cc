@@ -22,12 +22,9 @@ void check_rank(const char* kernel, const char* operand, const TensorView& view,
                      view.shape.to_string() + ", expected " + meaning);
 }
 
-struct Sizes {
-  std::int64_t places, vocabulary, width;
-};
-
-Sizes check_embedding(const char* kernel, const KernelContext& context, const TensorView& tokens,
-                      const TensorView& table, const TensorView& y, DType y_dtype) {
+EmbeddingSizes check_embedding(const char* kernel, const KernelContext& context,
+                               const TensorView& tokens, const TensorView& table,
+                               const TensorView& y, DType y_dtype) {
   check_dtype(kernel, "tokens", tokens, DType::kI32);
   check_rank(kernel, "tokens", tokens, 2, "[n, t]");
   check_floating(kernel, "the table", table);
@@ -35,7 +32,7 @@ Sizes check_embedding(const char* kernel, const KernelContext& context, const Te
   check_dtype(kernel, "y", y, y_dtype);
   check_shape(kernel, "y", y, {tokens.shape[0], tokens.shape[1], table.shape[1]});
   check_context(kernel, context);
-  return {tokens.count(), table.shape[0], table.shape[1]};
+  return embedding_sizes(tokens, table);
 }
 
 void check_tokens(const TensorView& tokens, std::int64_t vocabulary) {
@@ -74,40 +71,27 @@ std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary
       [&] { return cuda::embedding_scratch_bytes(places, vocabulary); });
 }
 
-void embedding_forward(KernelContext& context, TensorView tokens, TensorView table, TensorView y) {
-  const Sizes s = check_embedding("embedding_forward", context, tokens, table, y, table.dtype);
-  if (!on_cuda(context)) check_tokens(tokens, s.vocabulary);  // there the kernel does
-  const std::int32_t* id = tokens.as<std::int32_t>();
+void embedding_forward(KernelContext& context, const EmbeddingForward& o) {
+  const EmbeddingSizes s =
+      check_embedding("embedding_forward", context, o.tokens, o.table, o.y, o.table.dtype);
+  if (!on_cuda(context)) check_tokens(o.tokens, s.vocabulary);  // there the kernel does
   dispatch(
-      context, table.dtype,
-      [&] {
-        reference::embedding_forward(id, s.places, s.width, table.as<double>(), y.as<double>());
-      },
-      [&] {
-        fast().forward(id, s.places, s.width, table.as<float>(), y.as<float>(), *context.threads);
-      },
-      [&] { cuda::embedding_forward(context, tokens, table, y); });
+      context, o.table.dtype, [&] { reference::embedding_forward<double>(o); },
+      [&] { fast().forward(o, s, *context.threads); },
+      [&] { cuda::embedding_forward(context, o); });
 }
 
-void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy, TensorView dtable,
-                        Write write) {
-  check_floating("embedding_backward", "dy", dy);
-  check_dtype("embedding_backward", "dtable", dtable, wide_dtype(dy.dtype));
-  const Sizes s = check_embedding("embedding_backward", context, tokens, dtable, dy, dy.dtype);
-  check_context("embedding_backward", context,
+void embedding_backward(KernelContext& context, const EmbeddingBackward& o) {
+  constexpr const char* kName = "embedding_backward";
+  check_floating(kName, "dy", o.dy);
+  check_dtype(kName, "dtable", o.dtable, wide_dtype(o.dy.dtype));
+  const EmbeddingSizes s = check_embedding(kName, context, o.tokens, o.dtable, o.dy, o.dy.dtype);
+  check_context(kName, context,
                 embedding_scratch_bytes(s.places, s.vocabulary, context.device.kind));
-  const std::int32_t* id = tokens.as<std::int32_t>();
   dispatch(
-      context, dy.dtype,
-      [&] {
-        reference::embedding_backward(id, s.places, s.width, dy.as<double>(), 0, s.vocabulary,
-                                      dtable.as<double>(), write);
-      },
-      [&] {
-        fast().backward(id, s.places, s.vocabulary, s.width, dy.as<float>(), dtable.as<float>(),
-                        write == Write::kAdd, *context.threads);
-      },
-      [&] { cuda::embedding_backward(context, tokens, dy, dtable, write); });
+      context, o.dy.dtype, [&] { reference::embedding_backward<double>(o); },
+      [&] { fast().backward(o, s, *context.threads); },
+      [&] { cuda::embedding_backward(context, o); });
 }
 
 void add_positions_forward(KernelContext& context, TensorView x, TensorView positions,
@@ -135,7 +119,7 @@ void add_positions_backward(KernelContext& context, TensorView dy, TensorView dp
   dispatch(
       context, dy.dtype,
       [&] {
-        reference::add_positions_backward(dy.as<double>(), n, item, 0, dpositions.count(),
+        reference::add_positions_backward(dy.as<double>(), n, item, dpositions.count(),
                                           dpositions.as<double>(), write);
       },
       [&] {

@@ -17,13 +17,19 @@ std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary
 // y[s, i] = table[tokens[s, i]]. Throws InputError, before anything is written, for an id outside
 // [0, vocabulary), naming its sample and place. On a CUDA device such an id goes to context.fault
 // instead, and counts as 0, here and in backward.
-void embedding_forward(KernelContext& context, TensorView tokens, TensorView table, TensorView y);
+struct EmbeddingForward {
+  TensorView tokens, table, y;
+};
+void embedding_forward(KernelContext& context, const EmbeddingForward& o);
 
 // dtable[v] = sum of dy over the places of token v, in their order: the bits do not depend on the
 // number of threads. Rows of tokens that do not occur are written as 0 (or left alone with
 // Write::kAdd). Ids are trusted: forward checked them.
-void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy, TensorView dtable,
-                        Write write);
+struct EmbeddingBackward {
+  TensorView tokens, dy, dtable;
+  Write write = Write::kOverwrite;
+};
+void embedding_backward(KernelContext& context, const EmbeddingBackward& o);
 
 // y[s, i] = x[s, i] + positions[i]. y may be x.
 void add_positions_forward(KernelContext& context, TensorView x, TensorView positions,
@@ -33,5 +39,13 @@ void add_positions_forward(KernelContext& context, TensorView x, TensorView posi
 // used. The gradient of x is dy.
 void add_positions_backward(KernelContext& context, TensorView dy, TensorView dpositions,
                             Write write);
+
+// Extents of the operands; `places` is n * t. REQUIRES: checked operands.
+struct EmbeddingSizes {
+  std::int64_t places, vocabulary, width;
+};
+inline EmbeddingSizes embedding_sizes(const TensorView& tokens, const TensorView& table) {
+  return {tokens.count(), table.shape[0], table.shape[1]};
+}
 
 }  // namespace engine::ops

@@ -2,14 +2,18 @@
 // is summed by one thread in the order of its places whatever the number of threads.
 #include "engine/ops/embedding/embedding_cpu.h"
 
+#include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
 namespace {
 
-void forward(const std::int32_t* tokens, std::int64_t places, std::int64_t width,
-             const float* table, float* y, ThreadPool& threads) {
-  threads.run(places, [=](std::int64_t first, std::int64_t last, int) {
+void forward(const EmbeddingForward& o, const EmbeddingSizes& s, ThreadPool& threads) {
+  const std::int32_t* tokens = integers(o.tokens);
+  const float* table = floats(o.table);
+  float* y = floats(o.y);
+  const std::int64_t width = s.width;
+  threads.run(s.places, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t p = first; p < last; ++p) {
       const float* from = table + tokens[p] * width;
       float* to = y + p * width;
@@ -20,9 +24,13 @@ void forward(const std::int32_t* tokens, std::int64_t places, std::int64_t width
   });
 }
 
-void backward(const std::int32_t* tokens, std::int64_t places, std::int64_t vocabulary,
-              std::int64_t width, const float* dy, float* dtable, bool add, ThreadPool& threads) {
-  threads.run(vocabulary, [=](std::int64_t first, std::int64_t last, int) {
+void backward(const EmbeddingBackward& o, const EmbeddingSizes& s, ThreadPool& threads) {
+  const std::int32_t* tokens = integers(o.tokens);
+  const float* dy = floats(o.dy);
+  float* dtable = floats(o.dtable);
+  const std::int64_t places = s.places, width = s.width;
+  const bool add = o.write == Write::kAdd;
+  threads.run(s.vocabulary, [=](std::int64_t first, std::int64_t last, int) {
     if (!add)
       __builtin_memset(dtable + first * width, 0,
                        static_cast<std::size_t>((last - first) * width) * sizeof(float));

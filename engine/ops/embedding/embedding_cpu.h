@@ -5,17 +5,14 @@
 
 #include "engine/core/thread_pool.h"
 #include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/embedding/embedding.h"
 
 namespace engine::ops {
 
-// Operands as in embedding.h; `places` is n * t, `item` t * width. Results do not depend on the
-// number of threads.
+// `item`: t * width. Results do not depend on the number of threads.
 struct EmbeddingTable {
-  void (*forward)(const std::int32_t* tokens, std::int64_t places, std::int64_t width,
-                  const float* table, float* y, ThreadPool& threads);
-  void (*backward)(const std::int32_t* tokens, std::int64_t places, std::int64_t vocabulary,
-                   std::int64_t width, const float* dy, float* dtable, bool add,
-                   ThreadPool& threads);
+  void (*forward)(const EmbeddingForward& o, const EmbeddingSizes& sizes, ThreadPool& threads);
+  void (*backward)(const EmbeddingBackward& o, const EmbeddingSizes& sizes, ThreadPool& threads);
   void (*add_positions_forward)(const float* x, std::int64_t n, std::int64_t item,
                                 const float* positions, float* y, ThreadPool& threads);
   void (*add_positions_backward)(const float* dy, std::int64_t n, std::int64_t item,

@@ -197,40 +197,41 @@ std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary
   return static_cast<std::size_t>(places + vocabulary + 1) * sizeof(std::int32_t);
 }
 
-void embedding_forward(KernelContext& context, TensorView tokens, TensorView table, TensorView y) {
-  const std::int64_t places = tokens.count(), vocabulary = table.shape[0], width = table.shape[1];
-  if (places == 0 || width == 0) return;
-  check_range(context, tokens.as<std::int32_t>(), places, vocabulary);
-  with_storage(table.dtype, [&]<class T>(T) {
-    with_vector<T>(rows_are_aligned<T>(width, table.as<T>(), y.as<T>()),
+void embedding_forward(KernelContext& context, const EmbeddingForward& o) {
+  const EmbeddingSizes s = embedding_sizes(o.tokens, o.table);
+  if (s.places == 0 || s.width == 0) return;
+  check_range(context, o.tokens.as<std::int32_t>(), s.places, s.vocabulary);
+  with_storage(o.table.dtype, [&]<class T>(T) {
+    with_vector<T>(rows_are_aligned<T>(s.width, o.table.as<T>(), o.y.as<T>()),
                    [&]<int kVector>(std::integral_constant<int, kVector>) {
-                     launch("embedding_forward", copy_rows<T, kVector>, {blocks_of(places, kWarps)},
-                            kThreads, 0, context.stream, tokens.as<std::int32_t>(), places,
-                            table.as<T>(), vocabulary, static_cast<int>(width), y.as<T>());
+                     launch("embedding_forward", copy_rows<T, kVector>,
+                            {blocks_of(s.places, kWarps)}, kThreads, 0, context.stream,
+                            o.tokens.as<std::int32_t>(), s.places, o.table.as<T>(), s.vocabulary,
+                            static_cast<int>(s.width), o.y.as<T>());
                    });
   });
 }
 
-void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy, TensorView dtable,
-                        Write write) {
-  const std::int64_t places = tokens.count(), vocabulary = dtable.shape[0], width = dtable.shape[1];
-  if (dtable.count() == 0) return;
+void embedding_backward(KernelContext& context, const EmbeddingBackward& o) {
+  const EmbeddingSizes s = embedding_sizes(o.tokens, o.dtable);
+  if (o.dtable.count() == 0) return;
   auto* starts = reinterpret_cast<std::int32_t*>(context.scratch.data());
-  std::int32_t* listed = starts + vocabulary + 1;
-  launch("list_places", list_places, {blocks_of(vocabulary, kWarp)}, kListThreads,
+  std::int32_t* listed = starts + s.vocabulary + 1;
+  launch("list_places", list_places, {blocks_of(s.vocabulary, kWarp)}, kListThreads,
          (kListThreads + kListWarps) * sizeof(std::int32_t), context.stream,
-         tokens.as<std::int32_t>(), static_cast<int>(places), static_cast<int>(vocabulary), starts,
-         listed);
-  with_storage(dy.dtype, [&]<class T>(T) {
+         o.tokens.as<std::int32_t>(), static_cast<int>(s.places), static_cast<int>(s.vocabulary),
+         starts, listed);
+  with_storage(o.dy.dtype, [&]<class T>(T) {
     const auto start = [&](auto kernel, int split) {
       launch("embedding_backward", kernel,
-             {blocks_of(vocabulary, kWarps / split), blocks_of(width, kTile)}, kThreads,
-             kWarps * kTile * sizeof(float), context.stream, dy.as<T>(), starts, listed,
-             static_cast<int>(vocabulary), static_cast<int>(width), write == Write::kAdd,
-             dtable.as<float>());
+             {blocks_of(s.vocabulary, kWarps / split), blocks_of(s.width, kTile)}, kThreads,
+             kWarps * kTile * sizeof(float), context.stream, o.dy.as<T>(), starts, listed,
+             static_cast<int>(s.vocabulary), static_cast<int>(s.width), o.write == Write::kAdd,
+             o.dtable.as<float>());
     };
-    const bool aligned = width % 4 == 0 && rows_are_aligned<T>(0, dy.as<T>(), dtable.as<float>());
-    if (places >= vocabulary * kManyPlaces)
+    const bool aligned =
+        s.width % 4 == 0 && rows_are_aligned<T>(0, o.dy.as<T>(), o.dtable.as<float>());
+    if (s.places >= s.vocabulary * kManyPlaces)
       aligned ? start(sum_places<T, kWarps, true>, kWarps)
               : start(sum_places<T, kWarps, false>, kWarps);
     else

@@ -2,8 +2,7 @@
 // Bound: bytes.
 #pragma once
 
-#include "engine/core/tensor_view.h"
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/embedding/embedding.h"
 
 namespace engine::ops::cuda {
 
@@ -11,9 +10,8 @@ namespace engine::ops::cuda {
 std::size_t embedding_scratch_bytes(std::int64_t places, std::int64_t vocabulary);
 
 // Ids outside [0, vocabulary) are reported to context.fault and count as 0.
-void embedding_forward(KernelContext& context, TensorView tokens, TensorView table, TensorView y);
-void embedding_backward(KernelContext& context, TensorView tokens, TensorView dy, TensorView dtable,
-                        Write write);
+void embedding_forward(KernelContext& context, const EmbeddingForward& o);
+void embedding_backward(KernelContext& context, const EmbeddingBackward& o);
 
 void add_positions_forward(KernelContext& context, TensorView x, TensorView positions,
                            TensorView y);

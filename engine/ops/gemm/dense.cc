@@ -22,25 +22,30 @@ DType vector_dtype(const KernelContext& context, const TensorView& input) {
   return on_cuda(context) ? DType::kF32 : input.dtype;
 }
 
+struct Named {
+  const char* name;
+  const TensorView& view;
+};
+
 // Checks the operands that every call has: `input` [n, in], `output` [n, out], weight [out, in] of
 // `weight_dtype`.
-Sizes check_operands(const char* kernel, const char* input_name, const TensorView& input,
-                     const char* output_name, const TensorView& output, const char* weight_name,
-                     const TensorView& weight, DType weight_dtype) {
-  if (input.shape.rank() != 2) {
-    throw ShapeError(std::string(kernel) + ": " + input_name + " has the shape " +
-                     input.shape.to_string() + ", expected [n, in]");
+Sizes check_operands(const char* kernel, const Named& input, const Named& output,
+                     const Named& weight, DType weight_dtype) {
+  const Shape &rows = input.view.shape, &matrix = weight.view.shape;
+  if (rows.rank() != 2) {
+    throw ShapeError(std::string(kernel) + ": " + input.name + " has the shape " +
+                     rows.to_string() + ", expected [n, in]");
   }
-  if (weight.shape.rank() != 2) {
-    throw ShapeError(std::string(kernel) + ": " + weight_name + " has the shape " +
-                     weight.shape.to_string() + ", expected [out, in]");
+  if (matrix.rank() != 2) {
+    throw ShapeError(std::string(kernel) + ": " + weight.name + " has the shape " +
+                     matrix.to_string() + ", expected [out, in]");
   }
-  const Sizes s{input.shape[0], weight.shape[1], weight.shape[0]};
-  check_floating(kernel, input_name, input);
-  check_shape(kernel, input_name, input, {s.n, s.in});
-  check_dtype(kernel, weight_name, weight, weight_dtype);
-  check_dtype(kernel, output_name, output, input.dtype);
-  check_shape(kernel, output_name, output, {s.n, s.out});
+  const Sizes s{rows[0], matrix[1], matrix[0]};
+  check_floating(kernel, input.name, input.view);
+  check_shape(kernel, input.name, input.view, {s.n, s.in});
+  check_dtype(kernel, weight.name, weight.view, weight_dtype);
+  check_dtype(kernel, output.name, output.view, input.view.dtype);
+  check_shape(kernel, output.name, output.view, {s.n, s.out});
   return s;
 }
 
@@ -55,29 +60,28 @@ float* scratch_floats(const KernelContext& context) {
   return reinterpret_cast<float*>(context.scratch.data());
 }
 
-void forward_f64(KernelContext& context, const Sizes& s, TensorView x, TensorView weight,
-                 TensorView bias, bool relu, TensorView y) {
-  isa_table_of_gemm_f64_table().rows({s.n, s.out, s.in, false}, x.as<double>(), weight.as<double>(),
-                                     true, y.as<double>(), *context.threads);
-  if (!bias && !relu) return;
+void forward_f64(KernelContext& context, const Sizes& s, const DenseForward& o) {
+  isa_table_of_gemm_f64_table().rows({s.n, s.out, s.in, false}, o.x.as<double>(),
+                                     o.weight.as<double>(), true, o.y.as<double>(),
+                                     *context.threads);
+  if (!o.bias && !o.relu) return;
   context.threads->run(s.n, [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t i = first * s.out; i < last * s.out; ++i) {
-      double& value = y.as<double>()[i];
-      if (bias) value += bias.as<double>()[i % s.out];
-      if (relu && value < 0) value = 0;
+      double& value = o.y.as<double>()[i];
+      if (o.bias) value += o.bias.as<double>()[i % s.out];
+      if (o.relu && value < 0) value = 0;
     }
   });
 }
 
 // dbias (or +=) the column sums of dy [n, out].
-void add_columns_f64(KernelContext& context, const Sizes& s, TensorView dy, TensorView dbias,
-                     Write write) {
+void add_columns_f64(KernelContext& context, const Sizes& s, const DenseBackwardWeights& o) {
   context.threads->run(s.out, [&](std::int64_t first, std::int64_t last, int) {
-    for (std::int64_t o = first; o < last; ++o) {
+    for (std::int64_t c = first; c < last; ++c) {
       double sum = 0;
-      for (std::int64_t i = 0; i < s.n; ++i) sum += dy.as<double>()[i * s.out + o];
-      double& place = dbias.as<double>()[o];
-      place = write == Write::kAdd ? place + sum : sum;
+      for (std::int64_t i = 0; i < s.n; ++i) sum += o.dy.as<double>()[i * s.out + c];
+      double& place = o.dbias.as<double>()[c];
+      place = o.write == Write::kAdd ? place + sum : sum;
     }
   });
 }
@@ -99,88 +103,100 @@ std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t ou
       [&] { return cuda::dense_scratch_bytes(n, in, out, dtype); });
 }
 
-void dense_forward(KernelContext& context, TensorView x, TensorView weight, TensorView bias,
-                   bool relu, TensorView y) {
-  const Sizes s = check_operands("dense_forward", "x", x, "y", y, "weight", weight, x.dtype);
-  if (bias) {
-    check_dtype("dense_forward", "bias", bias, vector_dtype(context, x));
-    check_shape("dense_forward", "bias", bias, {s.out});
+void dense_forward(KernelContext& context, const DenseForward& o) {
+  constexpr const char* kName = "dense_forward";
+  const Sizes s = check_operands(kName, {"x", o.x}, {"y", o.y}, {"weight", o.weight}, o.x.dtype);
+  if (o.bias) {
+    check_dtype(kName, "bias", o.bias, vector_dtype(context, o.x));
+    check_shape(kName, "bias", o.bias, {s.out});
   }
-  check_scratch("dense_forward", context, s, x.dtype);
+  check_scratch(kName, context, s, o.x.dtype);
   dispatch(
-      context, x.dtype, [&] { forward_f64(context, s, x, weight, bias, relu, y); },
+      context, o.x.dtype, [&] { forward_f64(context, s, o); },
       [&] {
-        const GemmRows gemm{s.n,  s.out, s.in,          x.as<float>(), s.in,  weight.as<float>(),
-                            s.in, true,  y.as<float>(), s.out,         false, bias.as<float>(),
-                            relu};
+        const GemmRows gemm{.m = s.n,
+                            .n = s.out,
+                            .k = s.in,
+                            .a = o.x.as<float>(),
+                            .a_stride = s.in,
+                            .b = o.weight.as<float>(),
+                            .b_stride = s.in,
+                            .b_transposed = true,
+                            .c = o.y.as<float>(),
+                            .c_stride = s.out,
+                            .add = false,
+                            .bias = o.bias.as<float>(),
+                            .relu = o.relu};
         isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
       },
-      [&] { cuda::dense_forward(context, x, weight, bias, relu, y); });
+      [&] { cuda::dense_forward(context, o); });
 }
 
-void dense_backward_data(KernelContext& context, TensorView dy, TensorView weight, TensorView dx,
-                         Write write) {
+void dense_backward_data(KernelContext& context, const DenseBackwardData& o) {
+  constexpr const char* kName = "dense_backward_data";
   const Sizes s =
-      check_operands("dense_backward_data", "dx", dx, "dy", dy, "weight", weight, dx.dtype);
-  check_scratch("dense_backward_data", context, s, dx.dtype);
+      check_operands(kName, {"dx", o.dx}, {"dy", o.dy}, {"weight", o.weight}, o.dx.dtype);
+  check_scratch(kName, context, s, o.dx.dtype);
+  const bool add = o.write == Write::kAdd;
   dispatch(
-      context, dx.dtype,
+      context, o.dx.dtype,
       [&] {
-        isa_table_of_gemm_f64_table().rows({s.n, s.in, s.out, write == Write::kAdd},
-                                           dy.as<double>(), weight.as<double>(), false,
-                                           dx.as<double>(), *context.threads);
+        isa_table_of_gemm_f64_table().rows({s.n, s.in, s.out, add}, o.dy.as<double>(),
+                                           o.weight.as<double>(), false, o.dx.as<double>(),
+                                           *context.threads);
       },
       [&] {
-        const GemmRows gemm{s.n,
-                            s.in,
-                            s.out,
-                            dy.as<float>(),
-                            s.out,
-                            weight.as<float>(),
-                            s.in,
-                            false,
-                            dx.as<float>(),
-                            s.in,
-                            write == Write::kAdd,
-                            nullptr,
-                            false};
+        const GemmRows gemm{.m = s.n,
+                            .n = s.in,
+                            .k = s.out,
+                            .a = o.dy.as<float>(),
+                            .a_stride = s.out,
+                            .b = o.weight.as<float>(),
+                            .b_stride = s.in,
+                            .b_transposed = false,
+                            .c = o.dx.as<float>(),
+                            .c_stride = s.in,
+                            .add = add,
+                            .bias = nullptr,
+                            .relu = false};
         isa_table_of_gemm_table().rows(gemm, *context.threads, scratch_floats(context));
       },
-      [&] { cuda::dense_backward_data(context, dy, weight, dx, write); });
+      [&] { cuda::dense_backward_data(context, o); });
 }
 
-void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy, TensorView dweight,
-                            TensorView dbias, Write write) {
-  const Sizes s = check_operands("dense_backward_weights", "x", x, "dy", dy, "dweight", dweight,
-                                 vector_dtype(context, x));
-  if (dbias) {
-    check_dtype("dense_backward_weights", "dbias", dbias, vector_dtype(context, x));
-    check_shape("dense_backward_weights", "dbias", dbias, {s.out});
+void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& o) {
+  constexpr const char* kName = "dense_backward_weights";
+  const Sizes s = check_operands(kName, {"x", o.x}, {"dy", o.dy}, {"dweight", o.dweight},
+                                 vector_dtype(context, o.x));
+  if (o.dbias) {
+    check_dtype(kName, "dbias", o.dbias, vector_dtype(context, o.x));
+    check_shape(kName, "dbias", o.dbias, {s.out});
   }
-  check_scratch("dense_backward_weights", context, s, x.dtype);
+  check_scratch(kName, context, s, o.x.dtype);
+  const bool add = o.write == Write::kAdd;
   dispatch(
-      context, x.dtype,
+      context, o.x.dtype,
       [&] {
-        if (dbias) add_columns_f64(context, s, dy, dbias, write);
-        isa_table_of_gemm_f64_table().outer({s.out, s.in, s.n, write == Write::kAdd},
-                                            dy.as<double>(), x.as<double>(), dweight.as<double>(),
+        if (o.dbias) add_columns_f64(context, s, o);
+        isa_table_of_gemm_f64_table().outer({s.out, s.in, s.n, add}, o.dy.as<double>(),
+                                            o.x.as<double>(), o.dweight.as<double>(),
                                             *context.threads);
       },
       [&] {
-        const GemmOuter gemm{s.out,
-                             s.in,
-                             s.n,
-                             dy.as<float>(),
-                             s.out,
-                             x.as<float>(),
-                             s.in,
-                             dweight.as<float>(),
-                             s.in,
-                             write == Write::kAdd,
-                             dbias.as<float>()};
+        const GemmOuter gemm{.m = s.out,
+                             .n = s.in,
+                             .k = s.n,
+                             .a = o.dy.as<float>(),
+                             .a_stride = s.out,
+                             .b = o.x.as<float>(),
+                             .b_stride = s.in,
+                             .c = o.dweight.as<float>(),
+                             .c_stride = s.in,
+                             .add = add,
+                             .a_sums = o.dbias.as<float>()};
         isa_table_of_gemm_table().outer(gemm, *context.threads, scratch_floats(context));
       },
-      [&] { cuda::dense_backward_weights(context, x, dy, dweight, dbias, write); });
+      [&] { cuda::dense_backward_weights(context, o); });
 }
 
 }  // namespace engine::ops

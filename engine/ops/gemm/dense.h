@@ -11,15 +11,27 @@ namespace engine::ops {
 std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype,
                                 int threads, Device::Kind device = Device::Kind::kCpu);
 
-void dense_forward(KernelContext& context, TensorView x, TensorView weight, TensorView bias,
-                   bool relu, TensorView y);
+struct DenseForward {
+  TensorView x, weight;
+  TensorView bias{};
+  bool relu = false;
+  TensorView y;
+};
+void dense_forward(KernelContext& context, const DenseForward& o);
 
 // dx = dy W
-void dense_backward_data(KernelContext& context, TensorView dy, TensorView weight, TensorView dx,
-                         Write write);
+struct DenseBackwardData {
+  TensorView dy, weight, dx;
+  Write write = Write::kOverwrite;
+};
+void dense_backward_data(KernelContext& context, const DenseBackwardData& o);
 
 // dweight = dy^T x; dbias = column sums of dy (absent when there is no bias)
-void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy, TensorView dweight,
-                            TensorView dbias, Write write);
+struct DenseBackwardWeights {
+  TensorView x, dy, dweight;
+  TensorView dbias{};
+  Write write = Write::kOverwrite;
+};
+void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& o);
 
 }  // namespace engine::ops

@@ -5,16 +5,21 @@
 
 namespace engine::ops::cuda {
 
-void dense_backward_data(KernelContext& context, TensorView dy, TensorView weight, TensorView dx,
-                         Write write, GemmPlan plan) {
-  const std::int64_t n = dx.shape[0], in = dx.shape[1], out = dy.shape[1];
-  if (plan.tile == 0) plan = plan_matrix_product(n, in, out, size_of(dx.dtype));
-  with_storage(dx.dtype, [&]<class S>(S) {
+void dense_backward_data(KernelContext& context, const DenseBackwardData& o, GemmPlan plan) {
+  const std::int64_t n = o.dx.shape[0], in = o.dx.shape[1], out = o.dy.shape[1];
+  if (plan.tile == 0) plan = plan_matrix_product(n, in, out, size_of(o.dx.dtype));
+  with_storage(o.dx.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products()>(
-          context, "dense_backward_data", plan, MatrixLoader<S, true>::of(dy.as<S>(), n, out),
-          MatrixLoader<S, false>::of(weight.as<S>(), in, in), n, in, out,
-          MatrixStore<S>::of(dx.as<S>(), in, write == Write::kAdd));
+          context, plan,
+          MatrixProduct<S, true, false, S>{
+              .name = "dense_backward_data",
+              .m = n,
+              .n = in,
+              .k = out,
+              .a = MatrixLoader<S, true>::of(o.dy.as<S>(), n, out),
+              .b = MatrixLoader<S, false>::of(o.weight.as<S>(), in, in),
+              .store = MatrixStore<S>::of(o.dx.as<S>(), in, o.write == Write::kAdd)});
     });
   });
 }

@@ -7,17 +7,22 @@
 
 namespace engine::ops::cuda {
 
-void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy, TensorView dweight,
-                            TensorView dbias, Write write, GemmPlan plan) {
-  const std::int64_t n = x.shape[0], in = x.shape[1], out = dy.shape[1];
-  if (dbias) column_sums(context, dy.data, dy.dtype, n, out, dbias.as<float>(), write);
-  if (plan.tile == 0) plan = plan_matrix_product(out, in, n, size_of(x.dtype));
-  with_storage(x.dtype, [&]<class S>(S) {
+void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& o, GemmPlan plan) {
+  const std::int64_t n = o.x.shape[0], in = o.x.shape[1], out = o.dy.shape[1];
+  if (o.dbias) column_sums(context, o.dy.data, o.dy.dtype, n, out, o.dbias.as<float>(), o.write);
+  if (plan.tile == 0) plan = plan_matrix_product(out, in, n, size_of(o.x.dtype));
+  with_storage(o.x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products()>(
-          context, "dense_backward_weights", plan, MatrixLoader<S, false>::of(dy.as<S>(), out, out),
-          MatrixLoader<S, false>::of(x.as<S>(), in, in), out, in, n,
-          MatrixStore<float>::of(dweight.as<float>(), in, write == Write::kAdd));
+          context, plan,
+          MatrixProduct<S, false, false, float>{
+              .name = "dense_backward_weights",
+              .m = out,
+              .n = in,
+              .k = n,
+              .a = MatrixLoader<S, false>::of(o.dy.as<S>(), out, out),
+              .b = MatrixLoader<S, false>::of(o.x.as<S>(), in, in),
+              .store = MatrixStore<float>::of(o.dweight.as<float>(), in, o.write == Write::kAdd)});
     });
   });
 }

@@ -2,8 +2,7 @@
 // rows or columns: bytes of the weights.
 #pragma once
 
-#include "engine/core/tensor_view.h"
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/gemm/dense.h"
 #include "engine/ops/gemm/gemm_plan.h"
 
 namespace engine::ops::cuda {
@@ -21,11 +20,9 @@ GemmPlan plan_matrix_product(std::int64_t m, std::int64_t n, std::int64_t k,
 
 // Without a plan (tile 0) each is cut by plan_matrix_product(); with one, scratch is what that plan
 // needs.
-void dense_forward(KernelContext& context, TensorView x, TensorView weight, TensorView bias,
-                   bool relu, TensorView y, GemmPlan plan = {});
-void dense_backward_data(KernelContext& context, TensorView dy, TensorView weight, TensorView dx,
-                         Write write, GemmPlan plan = {});
-void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy, TensorView dweight,
-                            TensorView dbias, Write write, GemmPlan plan = {});
+void dense_forward(KernelContext& context, const DenseForward& o, GemmPlan plan = {});
+void dense_backward_data(KernelContext& context, const DenseBackwardData& o, GemmPlan plan = {});
+void dense_backward_weights(KernelContext& context, const DenseBackwardWeights& o,
+                            GemmPlan plan = {});
 
 }  // namespace engine::ops::cuda

@@ -19,16 +19,21 @@ std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t ou
   return std::max(static_cast<std::size_t>(most), column_sums_scratch_bytes(n, out));
 }
 
-void dense_forward(KernelContext& context, TensorView x, TensorView weight, TensorView bias,
-                   bool relu, TensorView y, GemmPlan plan) {
-  const std::int64_t n = x.shape[0], in = x.shape[1], out = y.shape[1];
-  if (plan.tile == 0) plan = plan_matrix_product(n, out, in, size_of(x.dtype));
-  with_storage(x.dtype, [&]<class S>(S) {
+void dense_forward(KernelContext& context, const DenseForward& o, GemmPlan plan) {
+  const std::int64_t n = o.x.shape[0], in = o.x.shape[1], out = o.y.shape[1];
+  if (plan.tile == 0) plan = plan_matrix_product(n, out, in, size_of(o.x.dtype));
+  with_storage(o.x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products()>(
-          context, "dense_forward", plan, MatrixLoader<S, true>::of(x.as<S>(), n, in),
-          MatrixLoader<S, true>::of(weight.as<S>(), out, in), n, out, in,
-          MatrixStore<S>::of(y.as<S>(), out, false, bias.as<float>(), relu));
+          context, plan,
+          MatrixProduct<S, true, true, S>{
+              .name = "dense_forward",
+              .m = n,
+              .n = out,
+              .k = in,
+              .a = MatrixLoader<S, true>::of(o.x.as<S>(), n, in),
+              .b = MatrixLoader<S, true>::of(o.weight.as<S>(), out, in),
+              .store = MatrixStore<S>::of(o.y.as<S>(), out, false, o.bias.as<float>(), o.relu)});
     });
   });
 }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/gemm/dense.h"
 
 namespace engine::ops {
 
@@ -19,53 +19,54 @@ T dot_reference(const T* a, const T* b, std::int64_t count) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-// Rows [first, last) of y = relu?(x W^T + b). x [n, in], weight [out, in], bias [out] or nullptr, y
-// [n, out].
+namespace reference {
+
 template <class T>
-void dense_forward_reference(std::int64_t first, std::int64_t last, std::int64_t in,
-                             std::int64_t out, const T* x, const T* weight, const T* bias,
-                             bool relu, T* y) {
-  for (std::int64_t i = first; i < last; ++i) {
-    for (std::int64_t o = 0; o < out; ++o) {
-      const T value = dot_reference(x + i * in, weight + o * in, in) + (bias ? bias[o] : T(0));
-      y[i * out + o] = relu && value < T(0) ? T(0) : value;
+void dense_forward(const DenseForward& o) {
+  const std::int64_t n = o.x.shape[0], in = o.x.shape[1], out = o.weight.shape[0];
+  const T *x = o.x.as<T>(), *weight = o.weight.as<T>(), *bias = o.bias.as<T>();
+  T* y = o.y.as<T>();
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t c = 0; c < out; ++c) {
+      const T value = dot_reference(x + i * in, weight + c * in, in) + (bias ? bias[c] : T(0));
+      y[i * out + c] = o.relu && value < T(0) ? T(0) : value;
     }
   }
 }
 
-// Rows [first, last) of dx = dy W.
 template <class T>
-void dense_backward_data_reference(std::int64_t first, std::int64_t last, std::int64_t in,
-                                   std::int64_t out, const T* dy, const T* weight, T* dx,
-                                   Write write) {
-  for (std::int64_t i = first; i < last; ++i) {
-    T* row = dx + i * in;
-    if (write == Write::kOverwrite)
+void dense_backward_data(const DenseBackwardData& o) {
+  const std::int64_t n = o.dx.shape[0], in = o.dx.shape[1], out = o.weight.shape[0];
+  const T *dy = o.dy.as<T>(), *weight = o.weight.as<T>();
+  for (std::int64_t i = 0; i < n; ++i) {
+    T* row = o.dx.as<T>() + i * in;
+    if (o.write == Write::kOverwrite)
       for (std::int64_t k = 0; k < in; ++k) row[k] = T(0);
-    for (std::int64_t o = 0; o < out; ++o) {
-      const T factor = dy[i * out + o];
-      for (std::int64_t k = 0; k < in; ++k) row[k] += factor * weight[o * in + k];
+    for (std::int64_t c = 0; c < out; ++c) {
+      const T factor = dy[i * out + c];
+      for (std::int64_t k = 0; k < in; ++k) row[k] += factor * weight[c * in + k];
     }
   }
 }
 
-// Rows [first, last) of dweight = dy^T x, and of dbias = column sums of dy (dbias may be nullptr).
 template <class T>
-void dense_backward_weights_reference(std::int64_t first, std::int64_t last, std::int64_t n,
-                                      std::int64_t in, std::int64_t out, const T* x, const T* dy,
-                                      T* dweight, T* dbias, Write write) {
-  for (std::int64_t o = first; o < last; ++o) {
-    T* row = dweight + o * in;
+void dense_backward_weights(const DenseBackwardWeights& o) {
+  const std::int64_t n = o.x.shape[0], in = o.x.shape[1], out = o.dy.shape[1];
+  const T *x = o.x.as<T>(), *dy = o.dy.as<T>();
+  T* dbias = o.dbias.as<T>();
+  for (std::int64_t c = 0; c < out; ++c) {
+    T* row = o.dweight.as<T>() + c * in;
     T sum = T(0);
-    if (write == Write::kOverwrite)
+    if (o.write == Write::kOverwrite)
       for (std::int64_t k = 0; k < in; ++k) row[k] = T(0);
     for (std::int64_t i = 0; i < n; ++i) {
-      const T factor = dy[i * out + o];
+      const T factor = dy[i * out + c];
       sum += factor;
       for (std::int64_t k = 0; k < in; ++k) row[k] += factor * x[i * in + k];
     }
-    if (dbias) dbias[o] = write == Write::kAdd ? dbias[o] + sum : sum;
+    if (dbias) dbias[c] = o.write == Write::kAdd ? dbias[c] + sum : sum;
   }
 }
 
+}  // namespace reference
 }  // namespace engine::ops

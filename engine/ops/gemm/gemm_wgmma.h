@@ -16,20 +16,29 @@ void launch_wgmma(KernelContext& context, const char* name, const GemmPlan& plan
                   const MatrixLoader<S, kByDepthA>& a, const MatrixLoader<S, kByDepthB>& b,
                   const GemmExtent& extent, const MatrixStore<T>& store);
 
+// C [m, n] = A [m, k] B [k, n] of plain matrices.
+template <class S, bool kByDepthA, bool kByDepthB, class T>
+struct MatrixProduct {
+  const char* name;
+  std::int64_t m, n, k;
+  MatrixLoader<S, kByDepthA> a;
+  MatrixLoader<S, kByDepthB> b;
+  MatrixStore<T> store;
+};
+
 // Whichever of the two the plan says.
 template <Products kProducts, class S, bool kByDepthA, bool kByDepthB, class T>
-void launch_matrix_product(KernelContext& context, const char* name, const GemmPlan& plan,
-                           const MatrixLoader<S, kByDepthA>& a, const MatrixLoader<S, kByDepthB>& b,
-                           std::int64_t m, std::int64_t n, std::int64_t k,
-                           const MatrixStore<T>& store) {
+void launch_matrix_product(KernelContext& context, const GemmPlan& plan,
+                           const MatrixProduct<S, kByDepthA, kByDepthB, T>& p) {
   if constexpr (sizeof(S) == 2) {
     if (plan.warpgroup) {
-      if (m > 0 && n > 0)
-        launch_wgmma(context, name, plan, a, b, gemm_extent(context, plan, m, n, k), store);
+      if (p.m > 0 && p.n > 0)
+        launch_wgmma(context, p.name, plan, p.a, p.b, gemm_extent(context, plan, p.m, p.n, p.k),
+                     p.store);
       return;
     }
   }
-  launch_gemm<kProducts>(context, name, plan, a, b, m, n, k, store);
+  launch_gemm<kProducts>(context, p.name, plan, p.a, p.b, p.m, p.n, p.k, p.store);
 }
 
 }  // namespace engine::ops::cuda

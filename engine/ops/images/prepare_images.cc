@@ -7,23 +7,22 @@
 
 namespace engine::ops {
 
-void prepare_images(KernelContext& context, TensorView images, const ImageDraw* draws,
-                    TensorView table, TensorView out) {
+void prepare_images(KernelContext& context, const PrepareImages& o) {
   constexpr std::string_view kName = "prepare_images";
   if (!on_cuda(context)) throw Error("prepare_images: needs a CUDA device");
   check_context(kName, context);
-  check_floating(kName, "out", out);
-  if (out.shape.rank() != 4 || out.shape.with_batch(1).count() >= std::int64_t{1} << 31)
-    throw ShapeError("prepare_images: out has the shape " + out.shape.to_string() +
+  check_floating(kName, "out", o.out);
+  if (o.out.shape.rank() != 4 || o.out.shape.with_batch(1).count() >= std::int64_t{1} << 31)
+    throw ShapeError("prepare_images: out has the shape " + o.out.shape.to_string() +
                      ": expected [n, h, w, c], images below 2^31");
-  check_dtype(kName, "images", images, DType::kU8);
-  check_shape(kName, "images", images, out.shape);
-  check_dtype(kName, "table", table, DType::kF32);
-  check_shape(kName, "table", table, {out.shape[3], kImageTableRow});
-  if (draws == nullptr && out.count() > 0) throw ShapeError("prepare_images: draws are missing");
+  check_dtype(kName, "images", o.images, DType::kU8);
+  check_shape(kName, "images", o.images, o.out.shape);
+  check_dtype(kName, "table", o.table, DType::kF32);
+  check_shape(kName, "table", o.table, {o.out.shape[3], kImageTableRow});
+  if (o.draws == nullptr && o.out.count() > 0)
+    throw ShapeError("prepare_images: draws are missing");
   dispatch_device(
-      context.device.kind, [] {},
-      [&] { cuda::prepare_images(context, images, draws, table, out); });
+      context.device.kind, [] {}, [&] { cuda::prepare_images(context, o); });
 }
 
 }  // namespace engine::ops

@@ -29,7 +29,11 @@ inline constexpr std::int64_t kImageTableRow = 257;
 // out [n, h, w, c] (f32, bf16 or f16, rounded to nearest) = table [c, 257] (f32) at the bytes of
 // images [n, h, w, c] (u8), at the places that draws[n] says. Outside of an image there are zero
 // bytes. All in device memory. Throws Error on the CPU.
-void prepare_images(KernelContext& context, TensorView images, const ImageDraw* draws,
-                    TensorView table, TensorView out);
+struct PrepareImages {
+  TensorView images;
+  const ImageDraw* draws;  // [n]
+  TensorView table, out;
+};
+void prepare_images(KernelContext& context, const PrepareImages& o);
 
 }  // namespace engine::ops

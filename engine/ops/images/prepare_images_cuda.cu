@@ -111,22 +111,21 @@ __global__ void prepare(Extents e, int parts, const std::uint8_t* images, const 
 }  // namespace
 
 // REQUIRES: `out` is aligned to 16 bytes, as all tensors of arenas are.
-void prepare_images(KernelContext& context, TensorView images, const ImageDraw* draws,
-                    TensorView table, TensorView out) {
-  if (out.count() == 0) return;
-  const Extents e{out.shape[0], static_cast<int>(out.shape[1]), static_cast<int>(out.shape[2]),
-                  static_cast<int>(out.shape[3])};
-  const bool staged = table.bytes() <= kMostTable;
-  with_storage(out.dtype, [&]<class T>(T) {
+void prepare_images(KernelContext& context, const PrepareImages& o) {
+  if (o.out.count() == 0) return;
+  const Extents e{o.out.shape[0], static_cast<int>(o.out.shape[1]),
+                  static_cast<int>(o.out.shape[2]), static_cast<int>(o.out.shape[3])};
+  const bool staged = o.table.bytes() <= kMostTable;
+  with_storage(o.out.dtype, [&]<class T>(T) {
     constexpr int kPack = Packed<T>::kCount;
     const std::int64_t packs =
-        divide_up(out.count() / e.images, kPack) + 1;  // one more: an image may start within one
+        divide_up(o.out.count() / e.images, kPack) + 1;  // one more: an image may start within one
     const std::int64_t parts = divide_up(packs, kThreads * kVectorsOfThread);
     const std::int64_t items = parts * e.images;
     const unsigned blocks = items < kMostBlocks ? static_cast<unsigned>(items) : kMostBlocks;
     launch("prepare_images", staged ? prepare<T, true> : prepare<T, false>, {blocks}, kThreads,
-           staged ? table.bytes() : 0, context.stream, e, static_cast<int>(parts),
-           images.as<std::uint8_t>(), draws, table.as<float>(), out.as<T>());
+           staged ? o.table.bytes() : 0, context.stream, e, static_cast<int>(parts),
+           o.images.as<std::uint8_t>(), o.draws, o.table.as<float>(), o.out.as<T>());
   });
 }
 

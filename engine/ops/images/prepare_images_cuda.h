@@ -5,7 +5,6 @@
 
 namespace engine::ops::cuda {
 
-void prepare_images(KernelContext& context, TensorView images, const ImageDraw* draws,
-                    TensorView table, TensorView out);
+void prepare_images(KernelContext& context, const PrepareImages& o);
 
 }  // namespace engine::ops::cuda

@@ -13,13 +13,19 @@ namespace engine::ops {
 // the backward pass. REQUIRES: 0 <= label_smoothing < 1. Throws InputError naming the row and the
 // label when a label is outside [0, classes); on a CUDA device such a label goes to context.fault
 // instead, and counts as 0.
-void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, TensorView labels,
-                                   TensorView loss, TensorView gradient,
-                                   double label_smoothing = 0);
+struct SoftmaxCrossEntropyForward {
+  TensorView logits, labels, loss;
+  TensorView gradient{};  // kept for backward; absent in inference
+  double label_smoothing = 0;
+};
+void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o);
 
 // dlogits_i = gradient_i * dloss_i
-void softmax_cross_entropy_backward(KernelContext& context, TensorView gradient, TensorView dloss,
-                                    TensorView dlogits, Write write);
+struct SoftmaxCrossEntropyBackward {
+  TensorView gradient, dloss, dlogits;
+  Write write = Write::kOverwrite;
+};
+void softmax_cross_entropy_backward(KernelContext& context, const SoftmaxCrossEntropyBackward& o);
 
 // In host memory only, as are the two sums below: rows whose first largest logit is the label.
 std::int64_t count_correct(TensorView logits, TensorView labels);
@@ -43,7 +49,11 @@ std::size_t batch_totals_scratch_bytes(Device::Kind device);
 // Adds sum_f64(loss), count_correct(), the rows, and, where `top5` is set, count_among_largest(5)
 // to *totals, which lies in the memory of the context's device. On a CUDA device labels outside [0,
 // classes) count as 0.
-void add_batch_totals(KernelContext& context, TensorView logits, TensorView labels, TensorView loss,
-                      bool top5, BatchTotals* totals);
+struct AddBatchTotals {
+  TensorView logits, labels, loss;
+  bool top5;
+  BatchTotals* totals;
+};
+void add_batch_totals(KernelContext& context, const AddBatchTotals& o);
 
 }  // namespace engine::ops

@@ -2,6 +2,7 @@
 // exps that were just written.
 #include "engine/ops/loss/softmax_cross_entropy_cpu.h"
 
+#include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
 #include "engine/ops/common/simd_math.h"
 
@@ -59,10 +60,13 @@ void forward_row(const float* row, std::int32_t label, std::int64_t classes, flo
   gradient[label] -= 1 - smoothing;
 }
 
-void forward(const float* logits, const std::int32_t* labels, std::int64_t rows,
-             std::int64_t classes, float* loss, float* gradient, float smoothing,
-             ThreadPool& threads) {
-  threads.run(rows, [=](std::int64_t first, std::int64_t last, int) {
+void forward(const SoftmaxCrossEntropyForward& o, const RowSizes& sizes, ThreadPool& threads) {
+  const std::int64_t classes = sizes.width;
+  const float* logits = floats(o.logits);
+  const std::int32_t* labels = integers(o.labels);
+  float *loss = floats(o.loss), *gradient = floats(o.gradient);
+  const float smoothing = static_cast<float>(o.label_smoothing);
+  threads.run(sizes.rows, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t r = first; r < last; ++r)
       forward_row(logits + r * classes, labels[r], classes, loss + r,
                   gradient == nullptr ? nullptr : gradient + r * classes, smoothing);

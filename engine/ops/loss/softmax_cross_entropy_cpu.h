@@ -2,19 +2,16 @@
 // many classes.
 #pragma once
 
-#include <cstdint>
-
 #include "engine/core/thread_pool.h"
 #include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/common/rows.h"
+#include "engine/ops/loss/softmax_cross_entropy.h"
 
 namespace engine::ops {
 
-// Operands as in softmax_cross_entropy.h; `gradient` may be nullptr. Results do not depend on the
-// number of threads.
+// `sizes`: of the logits. Results do not depend on the number of threads.
 struct SoftmaxCrossEntropyTable {
-  void (*forward)(const float* logits, const std::int32_t* labels, std::int64_t rows,
-                  std::int64_t classes, float* loss, float* gradient, float smoothing,
-                  ThreadPool& threads);
+  void (*forward)(const SoftmaxCrossEntropyForward& o, const RowSizes& sizes, ThreadPool& threads);
 };
 
 ENGINE_ISA_TABLE(SoftmaxCrossEntropyTable, softmax_cross_entropy_table)

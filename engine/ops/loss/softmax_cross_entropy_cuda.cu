@@ -203,23 +203,25 @@ __global__ void add_totals(const BatchTotals* parts, int count, std::int64_t row
 }
 
 template <class T>
-void start_forward(KernelContext& context, const TensorView& logits, const std::int32_t* labels,
-                   float* loss, T* gradient, Target target) {
-  const std::int64_t rows = logits.shape[0];
-  const int classes = static_cast<int>(logits.shape[1]);
+void start_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o, Target target) {
+  const std::int64_t rows = o.logits.shape[0];
+  const int classes = static_cast<int>(o.logits.shape[1]);
+  const T* logits = o.logits.as<T>();
+  const auto* labels = o.labels.as<std::int32_t>();
+  auto* loss = o.loss.as<float>();
+  T* gradient = o.gradient.as<T>();
   const Grid grid{static_cast<unsigned>(divide_up(rows, kWarps))};
   const auto by_warps = [&](auto kernel) {
-    launch("softmax_cross_entropy_forward", kernel, grid, kThreads, 0, context.stream,
-           logits.as<T>(), labels, rows, classes, target, loss, gradient);
+    launch("softmax_cross_entropy_forward", kernel, grid, kThreads, 0, context.stream, logits,
+           labels, rows, classes, target, loss, gradient);
   };
   if (classes <= 4 * kWarp) return by_warps(forward_by_warps<T, 4>);
   if (classes <= 32 * kWarp) return by_warps(forward_by_warps<T, 32>);
   const auto by_blocks = [&](auto kernel) {
     launch("softmax_cross_entropy_forward", kernel, {static_cast<unsigned>(rows)}, kThreads,
-           kWarps * sizeof(float), context.stream, logits.as<T>(), labels, classes, target, loss,
-           gradient);
+           kWarps * sizeof(float), context.stream, logits, labels, classes, target, loss, gradient);
   };
-  rows_are_aligned<T>(classes, logits.as<T>(), gradient)
+  rows_are_aligned<T>(classes, logits, gradient)
       ? by_blocks(forward_by_blocks<T, Packed<T>::kCount>)
       : by_blocks(forward_by_blocks<T, 1>);
 }
@@ -228,55 +230,50 @@ void start_forward(KernelContext& context, const TensorView& logits, const std::
 
 std::size_t batch_totals_scratch_bytes() { return kTotalsBlocks * sizeof(BatchTotals); }
 
-void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, TensorView labels,
-                                   TensorView loss, TensorView gradient, double label_smoothing) {
-  const std::int64_t rows = logits.shape[0], classes = logits.shape[1];
+void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o) {
+  const std::int64_t rows = o.logits.shape[0], classes = o.logits.shape[1];
   if (rows == 0) return;
-  check_range(context, labels.as<std::int32_t>(), rows, classes);
-  const Target target{static_cast<float>(label_smoothing),
-                      static_cast<float>(label_smoothing / static_cast<double>(classes))};
-  with_storage(logits.dtype, [&]<class T>(T) {
-    start_forward<T>(context, logits, labels.as<std::int32_t>(), loss.as<float>(), gradient.as<T>(),
-                     target);
-  });
+  check_range(context, o.labels.as<std::int32_t>(), rows, classes);
+  const Target target{static_cast<float>(o.label_smoothing),
+                      static_cast<float>(o.label_smoothing / static_cast<double>(classes))};
+  with_storage(o.logits.dtype, [&]<class T>(T) { start_forward<T>(context, o, target); });
 }
 
-void softmax_cross_entropy_backward(KernelContext& context, TensorView gradient, TensorView dloss,
-                                    TensorView dlogits, Write write) {
-  const std::int64_t rows = gradient.shape[0];
-  const int classes = static_cast<int>(gradient.shape[1]);
+void softmax_cross_entropy_backward(KernelContext& context, const SoftmaxCrossEntropyBackward& o) {
+  const std::int64_t rows = o.gradient.shape[0];
+  const int classes = static_cast<int>(o.gradient.shape[1]);
   if (rows == 0) return;
-  with_storage(gradient.dtype, [&]<class T>(T) {
+  with_storage(o.gradient.dtype, [&]<class T>(T) {
     const auto start = [&](auto kernel, int row_threads) {
       launch("softmax_cross_entropy_backward", kernel,
              {static_cast<unsigned>(divide_up(rows, kThreads / row_threads))}, kThreads, 0,
-             context.stream, gradient.as<T>(), dloss.as<float>(), rows, classes,
-             write == Write::kAdd, dlogits.as<T>());
+             context.stream, o.gradient.as<T>(), o.dloss.as<float>(), rows, classes,
+             o.write == Write::kAdd, o.dlogits.as<T>());
     };
     const auto with_vector = [&]<int kVector>(std::integral_constant<int, kVector>) {
       classes <= 512 * kVector ? start(scale_rows<T, kWarp, kVector>, kWarp)
                                : start(scale_rows<T, kThreads, kVector>, kThreads);
     };
-    rows_are_aligned<T>(classes, gradient.as<T>(), dlogits.as<T>())
+    rows_are_aligned<T>(classes, o.gradient.as<T>(), o.dlogits.as<T>())
         ? with_vector(std::integral_constant<int, Packed<T>::kCount>{})
         : with_vector(std::integral_constant<int, 1>{});
   });
 }
 
-void add_batch_totals(KernelContext& context, TensorView logits, TensorView labels, TensorView loss,
-                      bool top5, BatchTotals* totals) {
-  const std::int64_t rows = logits.shape[0];
+void add_batch_totals(KernelContext& context, const AddBatchTotals& o) {
+  const std::int64_t rows = o.logits.shape[0];
   if (rows == 0) return;
   const std::int64_t needed = divide_up(rows, kWarps);
   const int blocks = static_cast<int>(needed < kTotalsBlocks ? needed : kTotalsBlocks);
   auto* parts = reinterpret_cast<BatchTotals*>(context.scratch.data());
-  with_storage(logits.dtype, [&]<class T>(T) {
+  with_storage(o.logits.dtype, [&]<class T>(T) {
     launch("batch_totals", totals_of_blocks<T>, {static_cast<unsigned>(blocks)}, kThreads,
-           kWarps * sizeof(BatchTotals), context.stream, logits.as<T>(), labels.as<std::int32_t>(),
-           loss.as<float>(), rows, static_cast<int>(logits.shape[1]), parts);
+           kWarps * sizeof(BatchTotals), context.stream, o.logits.as<T>(),
+           o.labels.as<std::int32_t>(), o.loss.as<float>(), rows,
+           static_cast<int>(o.logits.shape[1]), parts);
   });
-  launch("add_batch_totals", add_totals, {1}, kWarp, 0, context.stream, parts, blocks, rows, top5,
-         totals);
+  launch("add_batch_totals", add_totals, {1}, kWarp, 0, context.stream, parts, blocks, rows, o.top5,
+         o.totals);
 }
 
 }  // namespace engine::ops::cuda

@@ -2,7 +2,6 @@
 // there. Bound: bytes.
 #pragma once
 
-#include "engine/core/tensor_view.h"
 #include "engine/ops/loss/softmax_cross_entropy.h"
 
 namespace engine::ops::cuda {
@@ -10,11 +9,8 @@ namespace engine::ops::cuda {
 std::size_t batch_totals_scratch_bytes();
 
 // Labels outside [0, classes) are reported to context.fault and count as 0.
-void softmax_cross_entropy_forward(KernelContext& context, TensorView logits, TensorView labels,
-                                   TensorView loss, TensorView gradient, double label_smoothing);
-void softmax_cross_entropy_backward(KernelContext& context, TensorView gradient, TensorView dloss,
-                                    TensorView dlogits, Write write);
-void add_batch_totals(KernelContext& context, TensorView logits, TensorView labels, TensorView loss,
-                      bool top5, BatchTotals* totals);
+void softmax_cross_entropy_forward(KernelContext& context, const SoftmaxCrossEntropyForward& o);
+void softmax_cross_entropy_backward(KernelContext& context, const SoftmaxCrossEntropyBackward& o);
+void add_batch_totals(KernelContext& context, const AddBatchTotals& o);
 
 }  // namespace engine::ops::cuda

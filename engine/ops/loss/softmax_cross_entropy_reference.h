@@ -4,15 +4,21 @@
 #include <cmath>
 #include <cstdint>
 
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/common/rows.h"
+#include "engine/ops/loss/softmax_cross_entropy.h"
 
 namespace engine::ops::reference {
 
-// `gradient` may be nullptr. A NaN among the logits makes loss and gradient of its row NaN.
+// Rows [first, last). A NaN among the logits makes loss and gradient of its row NaN.
 template <class T>
-void softmax_cross_entropy_forward(const T* logits, const std::int32_t* labels, std::int64_t rows,
-                                   std::int64_t classes, T* loss, T* gradient, T smoothing) {
-  for (std::int64_t r = 0; r < rows; ++r) {
+void softmax_cross_entropy_forward(const SoftmaxCrossEntropyForward& o, std::int64_t first,
+                                   std::int64_t last) {
+  const std::int64_t classes = row_sizes(o.logits).width;
+  const T* logits = o.logits.as<T>();
+  const auto* labels = o.labels.as<std::int32_t>();
+  T *loss = o.loss.as<T>(), *gradient = o.gradient.as<T>();
+  const T smoothing = static_cast<T>(o.label_smoothing);
+  for (std::int64_t r = first; r < last; ++r) {
     const T* row = logits + r * classes;
     T largest = row[0];
     for (std::int64_t c = 1; c < classes; ++c) largest = row[c] > largest ? row[c] : largest;
@@ -33,14 +39,18 @@ void softmax_cross_entropy_forward(const T* logits, const std::int32_t* labels, 
   }
 }
 
+// Rows [first, last).
 template <class T>
-void softmax_cross_entropy_backward(const T* gradient, const T* dloss, std::int64_t rows,
-                                    std::int64_t classes, T* dlogits, Write write) {
-  for (std::int64_t r = 0; r < rows; ++r) {
+void softmax_cross_entropy_backward(const SoftmaxCrossEntropyBackward& o, std::int64_t first,
+                                    std::int64_t last) {
+  const std::int64_t classes = row_sizes(o.gradient).width;
+  const T *gradient = o.gradient.as<T>(), *dloss = o.dloss.as<T>();
+  T* dlogits = o.dlogits.as<T>();
+  for (std::int64_t r = first; r < last; ++r) {
     for (std::int64_t c = 0; c < classes; ++c) {
       const T value = gradient[r * classes + c] * dloss[r];
       T& to = dlogits[r * classes + c];
-      to = write == Write::kAdd ? to + value : value;
+      to = o.write == Write::kAdd ? to + value : value;
     }
   }
 }

@@ -5,7 +5,7 @@
 #include <utility>
 #include <variant>
 
-#include "engine/core/cuda.h"
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/optim_step/device_step_cuda.h"
 #include "engine/ops/optim_step/optimizer_step_cuda.h"
@@ -31,33 +31,39 @@ void check_half(std::string_view kernel, const TensorView& half_copy, const Tens
   check_count(kernel, "half_copy", half_copy, value.count());
 }
 
+// These kernels have no version for the CPU.
+template <class Cuda>
+void on_device(const KernelContext& context, Cuda cuda) {
+  dispatch_device(
+      context.device.kind, [] {}, cuda);
+}
+
 }  // namespace
 
 std::size_t find_overflow_scratch_bytes(std::int64_t count) {
-  if constexpr (engine::cuda::kBuilt) return cuda::find_overflow_scratch_bytes(count);
-  return 0;
+  return dispatch_device(
+      Device::Kind::kCuda, [] { return std::size_t{0}; },
+      [&] { return cuda::find_overflow_scratch_bytes(count); });
 }
 
 void fill_loss_gradient(KernelContext& context, const StepNumbers* numbers,
                         const StepControl* control, TensorView dloss_rows) {
   check_on_device("fill_loss_gradient", context);
   check_dtype("fill_loss_gradient", "dloss_rows", dloss_rows, DType::kF32);
-  if constexpr (engine::cuda::kBuilt)
-    cuda::fill_loss_gradient(context, numbers, control, dloss_rows);
+  on_device(context, [&] { cuda::fill_loss_gradient(context, numbers, control, dloss_rows); });
 }
 
 void find_overflow(KernelContext& context, const LossScaleRule& rule, TensorView gradients,
                    const StepNumbers* numbers, StepControl* control) {
   check_on_device("find_overflow", context, find_overflow_scratch_bytes(gradients.count()));
   check_dtype("find_overflow", "gradients", gradients, DType::kF32);
-  if constexpr (engine::cuda::kBuilt)
-    cuda::find_overflow(context, rule, gradients, numbers, control);
+  on_device(context, [&] { cuda::find_overflow(context, rule, gradients, numbers, control); });
 }
 
 void settle_step(KernelContext& context, const LossScaleRule& rule, const StepNumbers* numbers,
                  StepControl* control) {
   check_on_device("settle_step", context);
-  if constexpr (engine::cuda::kBuilt) cuda::settle_step(context, rule, numbers, control);
+  on_device(context, [&] { cuda::settle_step(context, rule, numbers, control); });
 }
 
 void finish_gradients(KernelContext& context, const LossScaleRule& rule, TensorView gradients,
@@ -66,29 +72,26 @@ void finish_gradients(KernelContext& context, const LossScaleRule& rule, TensorV
   settle_step(context, rule, numbers, control);
 }
 
-void update(KernelContext& context, const UpdateStep& step, const StepNumbers* numbers,
-            const StepControl* control, TensorView gradient, std::span<const TensorView> states,
-            TensorView value, TensorView half_copy) {
+void update_on_device(KernelContext& context, const DeviceUpdate& o) {
   const auto [name, state_count] = std::visit(
       []<class Step>(const Step&) {
         return std::pair<std::string_view, std::size_t>(Step::kName, Step::kStates);
       },
-      step);
+      o.step);
   check_on_device(name, context);
-  check_dtype(name, "value", value, DType::kF32);
-  check_span(name, "gradient", gradient, value);
-  require(states.size() == state_count, "an optimizer step has other states");
-  for (const TensorView& state : states) check_span(name, "state", state, value);
-  if (half_copy) check_half(name, half_copy, value);
-  if constexpr (engine::cuda::kBuilt)
-    cuda::update(context, step, numbers, control, gradient, states, value, half_copy);
+  check_dtype(name, "value", o.value, DType::kF32);
+  check_span(name, "gradient", o.gradient, o.value);
+  require(o.states.size() == state_count, "an optimizer step has other states");
+  for (const TensorView& state : o.states) check_span(name, "state", state, o.value);
+  if (o.half_copy) check_half(name, o.half_copy, o.value);
+  on_device(context, [&] { cuda::update_on_device(context, o); });
 }
 
 void copy_to_half(KernelContext& context, TensorView values, TensorView half_copy) {
   check_on_device("copy_to_half", context);
   check_dtype("copy_to_half", "values", values, DType::kF32);
   check_half("copy_to_half", half_copy, values);
-  if constexpr (engine::cuda::kBuilt) cuda::copy_to_half(context, values, half_copy);
+  on_device(context, [&] { cuda::copy_to_half(context, values, half_copy); });
 }
 
 }  // namespace engine::ops

@@ -36,11 +36,17 @@ void finish_gradients(KernelContext& context, const LossScaleRule& rule, TensorV
 
 // update() (optimizer_step.h) with the same roundings, after settle_step(). What set(UpdateTime)
 // replaces in `step` plays no part: rate, scale and count are the numbers' and the control's; its
-// other options must not change while a graph lives. A skipped step changes nothing. `half_copy`
-// (bf16 or f16, as long as value; absent: none) becomes the rounded value in the same pass.
-void update(KernelContext& context, const UpdateStep& step, const StepNumbers* numbers,
-            const StepControl* control, TensorView gradient, std::span<const TensorView> states,
-            TensorView value, TensorView half_copy);
+// other options must not change while a graph lives. A skipped step changes nothing.
+struct DeviceUpdate {
+  UpdateStep step;
+  const StepNumbers* numbers;
+  const StepControl* control;
+  TensorView gradient;
+  std::span<const TensorView> states;
+  TensorView value;
+  TensorView half_copy{};  // bf16 or f16: becomes the rounded value in the same pass
+};
+void update_on_device(KernelContext& context, const DeviceUpdate& o);
 
 // half_copy (bf16 or f16) = values (f32), rounded to nearest: after weights came from elsewhere
 // than an update.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/optim_step/optimizer_step_cpu.h"
 #include "engine/ops/optim_step/optimizer_step_reference.h"
@@ -22,28 +23,27 @@ void check_on_cpu(std::string_view kernel, const KernelContext& context) {
           "optimizer_step.h computes on the CPU; device_step.h has what CUDA devices need");
 }
 
+// `step`: what o.step holds.
 template <class Step>
-void update_f32(KernelContext& context, const Step& step, TensorView gradient,
-                std::span<const TensorView> states, TensorView value) {
+void update_f32(KernelContext& context, const Step& step, const Update& o) {
   float* state[Step::kStates + 1] = {};
   for (int s = 0; s < Step::kStates; ++s)
-    state[s] = states[static_cast<std::size_t>(s)].template as<float>();
+    state[s] = o.states[static_cast<std::size_t>(s)].template as<float>();
   const UpdateKernel<Step>& kernel = isa_table_of_optimizer_step_table();
-  kernel.run(step.template numbers<float>(), gradient.as<float>(), state, value.count(),
-             value.as<float>(), *context.threads);
+  kernel.run(step.template numbers<float>(), o.gradient.as<float>(), state, o.value.count(),
+             o.value.as<float>(), *context.threads);
 }
 
 // Plain loops over the same element functions.
 template <class Step>
-void update_f64(KernelContext& context, const Step& step, TensorView gradient,
-                std::span<const TensorView> states, TensorView value) {
+void update_f64(KernelContext& context, const Step& step, const Update& o) {
   const auto k = step.template numbers<double>();
-  const auto* g = static_cast<const double*>(gradient.data);
-  auto* w = static_cast<double*>(value.data);
+  const auto* g = o.gradient.as<double>();
+  auto* w = o.value.as<double>();
   double* state[Step::kStates + 1] = {};
   for (int s = 0; s < Step::kStates; ++s)
-    state[s] = static_cast<double*>(states[static_cast<std::size_t>(s)].data);
-  context.threads->run(value.count(), [&](std::int64_t first, std::int64_t last, int) {
+    state[s] = o.states[static_cast<std::size_t>(s)].template as<double>();
+  context.threads->run(o.value.count(), [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t i = first; i < last; ++i) {
       double here[Step::kStates + 1] = {};
       for (int s = 0; s < Step::kStates; ++s) here[s] = state[s][i];
@@ -55,34 +55,36 @@ void update_f64(KernelContext& context, const Step& step, TensorView gradient,
 
 }  // namespace
 
-void update(KernelContext& context, const UpdateStep& any, TensorView gradient,
-            std::span<const TensorView> states, TensorView value) {
+void update(KernelContext& context, const Update& o) {
   std::visit(
       [&]<class Step>(const Step& step) {
-        check_floating(Step::kName, "value", value);
-        check_state(Step::kName, "gradient", gradient, value);
-        require(states.size() == static_cast<std::size_t>(Step::kStates),
+        check_floating(Step::kName, "value", o.value);
+        check_state(Step::kName, "gradient", o.gradient, o.value);
+        require(o.states.size() == static_cast<std::size_t>(Step::kStates),
                 "an optimizer step has other states");
-        for (const TensorView& state : states) check_state(Step::kName, "state", state, value);
+        for (const TensorView& state : o.states) check_state(Step::kName, "state", state, o.value);
         check_on_cpu(Step::kName, context);
-        value.dtype == DType::kF32 ? update_f32(context, step, gradient, states, value)
-                                   : update_f64(context, step, gradient, states, value);
+        dispatch_dtype(
+            o.value.dtype, [&] { update_f64(context, step, o); },
+            [&] { update_f32(context, step, o); });
       },
-      any);
+      o.step);
 }
 
 void sgd_step(KernelContext& context, const SgdStep& step, TensorView gradient, TensorView velocity,
               TensorView value) {
   const TensorView states[] = {velocity};
-  update(context, any_sgd(step), gradient, std::span(states).first(step.momentum != 0 ? 1u : 0u),
-         value);
+  update(context, {.step = any_sgd(step),
+                   .gradient = gradient,
+                   .states = std::span(states).first(step.momentum != 0 ? 1u : 0u),
+                   .value = value});
 }
 
 void adamw_step(KernelContext& context, const AdamwStep& step, TensorView gradient,
                 TensorView first_moment, TensorView second_moment, TensorView value) {
   require(step.count >= 1, "adamw_step: count starts at 1");
   const TensorView states[] = {first_moment, second_moment};
-  update(context, step, gradient, states, value);
+  update(context, {.step = step, .gradient = gradient, .states = states, .value = value});
 }
 
 double sum_of_squares(KernelContext& context, TensorView values) {
@@ -107,7 +109,8 @@ double sum_of_squares(KernelContext& context, TensorView values) {
       for (std::int64_t b = 0; b < here; ++b) total += sums[b];
     }
   };
-  values.dtype == DType::kF32 ? call(float{}) : call(double{});
+  dispatch_dtype(
+      values.dtype, [&] { call(double{}); }, [&] { call(float{}); });
   return total;
 }
 
@@ -121,7 +124,8 @@ void scale(KernelContext& context, double factor, TensorView values) {
       for (std::int64_t i = first; i < last; ++i) value[i] *= by;
     });
   };
-  values.dtype == DType::kF32 ? call(float{}) : call(double{});
+  dispatch_dtype(
+      values.dtype, [&] { call(double{}); }, [&] { call(float{}); });
 }
 
 }  // namespace engine::ops

@@ -15,10 +15,15 @@ template <class... Steps>
 std::variant<Steps...> any_step(StepList<Steps...>);
 using UpdateStep = decltype(any_step(UpdateSteps{}));
 
-// One update of `value` and of the step's states, as many as it has and in its order. f32 (the same
-// bits for every number of threads and every instruction set) or f64. Throws ShapeError.
-void update(KernelContext& context, const UpdateStep& step, TensorView gradient,
-            std::span<const TensorView> states, TensorView value);
+// One update of `value` and of the step's states. f32 (the same bits for every number of threads
+// and every instruction set) or f64. Throws ShapeError.
+struct Update {
+  UpdateStep step;
+  TensorView gradient;
+  std::span<const TensorView> states;  // as many as the step has, in its order
+  TensorView value;
+};
+void update(KernelContext& context, const Update& o);
 
 // update() of SGD, whose `velocity` is absent when momentum == 0, and of AdamW.
 void sgd_step(KernelContext& context, const SgdStep& step, TensorView gradient, TensorView velocity,

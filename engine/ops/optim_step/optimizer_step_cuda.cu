@@ -30,17 +30,26 @@ __device__ __forceinline__ void keep_half(H* half, std::int64_t i, float value) 
   if constexpr (!std::is_same_v<H, NoHalf>) half[i] = from_float<H>(value);
 }
 
+// The operands of a step with that many states.
+template <int kStates, class H>
+struct Flat {
+  std::int64_t count;
+  bool vector;  // all pointers allow 16 bytes at once (the half copy 8)
+  const float* gradient;
+  Several<float*, kStates> states;
+  float* value;
+  H* half;
+};
+
 // Elements i to i + kWide, 16 bytes of each operand.
-template <class H, class Step>
+template <class Step, class H>
 __device__ __forceinline__ void update_wide(const typename Step::template Numbers<float>& k,
-                                            const float* gradient,
-                                            const Several<float*, Step::kStates>& states,
-                                            std::int64_t i, float* value, H* half) {
-  const Packed<float> g = load_packed(gradient + i);
-  Packed<float> v = load_packed(value + i);
+                                            const Flat<Step::kStates, H>& o, std::int64_t i) {
+  const Packed<float> g = load_packed(o.gradient + i);
+  Packed<float> v = load_packed(o.value + i);
   Several<Packed<float>, Step::kStates> packed;
 #pragma unroll
-  for (int s = 0; s < Step::kStates; ++s) packed.at[s] = load_packed(states.at[s] + i);
+  for (int s = 0; s < Step::kStates; ++s) packed.at[s] = load_packed(o.states.at[s] + i);
 #pragma unroll
   for (int e = 0; e < kWide; ++e) {
     Several<float, Step::kStates> here;
@@ -51,21 +60,19 @@ __device__ __forceinline__ void update_wide(const typename Step::template Number
     for (int s = 0; s < Step::kStates; ++s) packed.at[s].at[e] = here.at[s];
   }
 #pragma unroll
-  for (int s = 0; s < Step::kStates; ++s) store_packed(states.at[s] + i, packed.at[s]);
-  store_packed(value + i, v);
+  for (int s = 0; s < Step::kStates; ++s) store_packed(o.states.at[s] + i, packed.at[s]);
+  store_packed(o.value + i, v);
   if constexpr (!std::is_same_v<H, NoHalf>) {
     Halves<H> h;
 #pragma unroll
     for (int e = 0; e < kWide; ++e) h.at[e] = from_float<H>(v.at[e]);
-    *reinterpret_cast<Halves<H>*>(half + i) = h;
+    *reinterpret_cast<Halves<H>*>(o.half + i) = h;
   }
 }
 
-// `vector`: all pointers allow 16 bytes at once (the half copy 8).
-template <class H, class Step>
+template <class Step, class H>
 __global__ void update_all(Step step, const StepNumbers* numbers, const StepControl* control,
-                           const float* gradient, Several<float*, Step::kStates> states,
-                           std::int64_t count, bool vector, float* value, H* half) {
+                           Flat<Step::kStates, H> o) {
   if (control->skip != 0) return;
   using Numbers = typename Step::template Numbers<float>;
   Numbers& shared = block_shared<Numbers>();
@@ -77,15 +84,14 @@ __global__ void update_all(Step step, const StepNumbers* numbers, const StepCont
   const Numbers k = shared;
   const std::int64_t thread = std::int64_t{blockIdx.x} * kThreads + threadIdx.x,
                      all = std::int64_t{gridDim.x} * kThreads;
-  const std::int64_t wide = vector ? count / kWide : 0;
-  for (std::int64_t w = thread; w < wide; w += all)
-    update_wide<H, Step>(k, gradient, states, w * kWide, value, half);
-  for (std::int64_t i = wide * kWide + thread; i < count; i += all) {
+  const std::int64_t wide = o.vector ? o.count / kWide : 0;
+  for (std::int64_t w = thread; w < wide; w += all) update_wide<Step>(k, o, w * kWide);
+  for (std::int64_t i = wide * kWide + thread; i < o.count; i += all) {
     Several<float, Step::kStates> here;
-    for (int s = 0; s < Step::kStates; ++s) here.at[s] = states.at[s][i];
-    Step::template update<PlainMath<float>>(k, gradient[i], here.at, value[i]);
-    for (int s = 0; s < Step::kStates; ++s) states.at[s][i] = here.at[s];
-    keep_half(half, i, value[i]);
+    for (int s = 0; s < Step::kStates; ++s) here.at[s] = o.states.at[s][i];
+    Step::template update<PlainMath<float>>(k, o.gradient[i], here.at, o.value[i]);
+    for (int s = 0; s < Step::kStates; ++s) o.states.at[s][i] = here.at[s];
+    keep_half(o.half, i, o.value[i]);
   }
 }
 
@@ -121,25 +127,25 @@ Grid grid_for(std::int64_t count) { return {loop_blocks(divide_up(count, kWide),
 
 }  // namespace
 
-void update(KernelContext& context, const UpdateStep& any, const StepNumbers* numbers,
-            const StepControl* control, TensorView gradient, std::span<const TensorView> states,
-            TensorView value, TensorView half_copy) {
-  const std::int64_t count = value.count();
+void update_on_device(KernelContext& context, const DeviceUpdate& o) {
+  const std::int64_t count = o.value.count();
   if (count == 0) return;
-  bool vector = aligned(gradient) && aligned(value) && aligned(half_copy);
-  for (const TensorView& state : states) vector = vector && aligned(state);
+  bool vector = aligned(o.gradient) && aligned(o.value) && aligned(o.half_copy);
+  for (const TensorView& state : o.states) vector = vector && aligned(state);
   std::visit(
       [&]<class Step>(const Step& step) {
-        Several<float*, Step::kStates> state{};
+        Several<float*, Step::kStates> states{};
         for (int s = 0; s < Step::kStates; ++s)
-          state.at[s] = states[static_cast<std::size_t>(s)].template as<float>();
-        with_half(half_copy, [&]<class H>(H* half) {
-          launch(Step::kName, update_all<H, Step>, grid_for(count), kThreads,
-                 sizeof(typename Step::template Numbers<float>), context.stream, step, numbers,
-                 control, gradient.as<float>(), state, count, vector, value.as<float>(), half);
+          states.at[s] = o.states[static_cast<std::size_t>(s)].template as<float>();
+        with_half(o.half_copy, [&]<class H>(H* half) {
+          launch(Step::kName, update_all<Step, H>, grid_for(count), kThreads,
+                 sizeof(typename Step::template Numbers<float>), context.stream, step, o.numbers,
+                 o.control,
+                 Flat<Step::kStates, H>{count, vector, o.gradient.as<float>(), states,
+                                        o.value.as<float>(), half});
         });
       },
-      any);
+      o.step);
 }
 
 void copy_to_half(KernelContext& context, TensorView values, TensorView half_copy) {

@@ -5,9 +5,7 @@
 
 namespace engine::ops::cuda {
 
-void update(KernelContext& context, const UpdateStep& step, const StepNumbers* numbers,
-            const StepControl* control, TensorView gradient, std::span<const TensorView> states,
-            TensorView value, TensorView half_copy);
+void update_on_device(KernelContext& context, const DeviceUpdate& o);
 void copy_to_half(KernelContext& context, TensorView values, TensorView half_copy);
 
 }  // namespace engine::ops::cuda

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
 #include "engine/ops/optim_step/optimizer_step.h"
 #include "engine/ops/optim_step/orthogonalize_cpu.h"
@@ -37,18 +38,24 @@ void transpose(const T* from, std::int64_t rows, std::int64_t columns, T* to, Th
   });
 }
 
-// x [r, c], r <= c; xt and y have its size, a and b that of x x^T. Returns where the result is.
+// x [r, c], r <= c; xt and y have its size, a and b that of x x^T.
 template <class T>
-T* iterate(int steps, std::int64_t r, std::int64_t c, T* x, T* xt, T* y, T* a, T* b,
-           ThreadPool& threads) {
+struct NewtonSchulz {
+  std::int64_t r, c;
+  T *x, *xt, *y, *a, *b;
+};
+
+// Returns where the result is.
+template <class T>
+T* iterate(int steps, NewtonSchulz<T> m, ThreadPool& threads) {
   for (int step = 0; step < steps; ++step) {
-    transpose(x, r, c, xt, threads);
-    multiply({r, r, c, x, xt, a, T(1), T(0), nullptr}, threads);
-    multiply({r, r, r, a, a, b, T(kQuintic), T(kCubic), a}, threads);
-    multiply({r, c, r, b, x, y, T(1), T(kLinear), x}, threads);
-    std::swap(x, y);
+    transpose(m.x, m.r, m.c, m.xt, threads);
+    multiply({m.r, m.r, m.c, m.x, m.xt, m.a, T(1), T(0), nullptr}, threads);
+    multiply({m.r, m.r, m.r, m.a, m.a, m.b, T(kQuintic), T(kCubic), m.a}, threads);
+    multiply({m.r, m.c, m.r, m.b, m.x, m.y, T(1), T(kLinear), m.x}, threads);
+    std::swap(m.x, m.y);
   }
-  return x;
+  return m.x;
 }
 
 // Parts of the scratch that begin at multiples of 64 bytes.
@@ -70,15 +77,21 @@ void orthogonalize_as(KernelContext& context, int steps, std::int64_t rows, std:
   };
   const std::int64_t count = rows * columns, r = std::min(rows, columns),
                      c = std::max(rows, columns);
-  T *x = take(count), *xt = take(count), *y = take(count), *a = take(r * r), *b = take(r * r);
+  const NewtonSchulz<T> m{.r = r,
+                          .c = c,
+                          .x = take(count),
+                          .xt = take(count),
+                          .y = take(count),
+                          .a = take(r * r),
+                          .b = take(r * r)};
   context.threads->run(count, [=](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t i = first; i < last; ++i) values[i] /= by;
   });
   if (rows > columns)
-    transpose(values, rows, columns, x, *context.threads);
+    transpose(values, rows, columns, m.x, *context.threads);
   else
-    std::copy_n(values, count, x);
-  const T* result = iterate(steps, r, c, x, xt, y, a, b, *context.threads);
+    std::copy_n(values, count, m.x);
+  const T* result = iterate(steps, m, *context.threads);
   if (rows > columns)
     transpose(result, r, c, values, *context.threads);
   else
@@ -100,8 +113,9 @@ void orthogonalize(KernelContext& context, int steps, TensorView matrix) {
   check_context("orthogonalize", context, orthogonalize_scratch_bytes(rows, columns, matrix.dtype));
   require(!on_cuda(context), "orthogonalize() computes on the CPU");
   if (rows * columns == 0) return;
-  matrix.dtype == DType::kF32 ? orthogonalize_as<float>(context, steps, rows, columns, matrix)
-                              : orthogonalize_as<double>(context, steps, rows, columns, matrix);
+  dispatch_dtype(
+      matrix.dtype, [&] { orthogonalize_as<double>(context, steps, rows, columns, matrix); },
+      [&] { orthogonalize_as<float>(context, steps, rows, columns, matrix); });
 }
 
 }  // namespace engine::ops

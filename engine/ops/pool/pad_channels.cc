@@ -5,19 +5,18 @@
 
 #include "engine/ops/common/dispatch.h"
 #include "engine/ops/common/operand_checks.h"
+#include "engine/ops/common/rows.h"
 #include "engine/ops/pool/pad_channels_cuda.h"
 #include "engine/ops/pool/pad_channels_reference.h"
 
 namespace engine::ops {
 namespace {
 
-struct Extents {
-  std::int64_t rows, channels, padded;
-};
-
-Extents check_operands(std::string_view kernel, const KernelContext& context, std::int64_t before,
-                       std::string_view narrow_name, const TensorView& narrow,
-                       std::string_view wide_name, const TensorView& wide) {
+// Returns the number of rows.
+std::int64_t check_operands(std::string_view kernel, const KernelContext& context,
+                            std::int64_t before, std::string_view narrow_name,
+                            const TensorView& narrow, std::string_view wide_name,
+                            const TensorView& wide) {
   check_floating(kernel, narrow_name, narrow);
   check_dtype(kernel, wide_name, wide, narrow.dtype);
   check_context(kernel, context);
@@ -32,40 +31,35 @@ Extents check_operands(std::string_view kernel, const KernelContext& context, st
                      ": expected equal extents but for the last, which has at least " +
                      std::to_string(before) + " more");
   }
-  return {narrow.count() / from[last], from[last], to[last]};
+  return row_sizes(narrow).rows;
 }
 
 }  // namespace
 
-void pad_channels_forward(KernelContext& context, std::int64_t before, TensorView x, TensorView y) {
-  const Extents e = check_operands("pad_channels_forward", context, before, "x", x, "y", y);
+void pad_channels_forward(KernelContext& context, const PadChannelsForward& o) {
+  const std::int64_t rows =
+      check_operands("pad_channels_forward", context, o.before, "x", o.x, "y", o.y);
   const auto call = [&]<class T>(T) {
-    context.threads->run(e.rows, [&](std::int64_t first, std::int64_t last, int) {
-      reference::pad_channels_forward(static_cast<const T*>(x.data) + first * e.channels,
-                                      last - first, e.channels, before, e.padded,
-                                      static_cast<T*>(y.data) + first * e.padded);
+    context.threads->run(rows, [&](std::int64_t first, std::int64_t last, int) {
+      reference::pad_channels_forward<T>(o, first, last);
     });
   };
   dispatch(
-      context, x.dtype, [&] { call(double{}); }, [&] { call(float{}); },
-      [&] { cuda::pad_channels_forward(context, e.rows, e.channels, before, e.padded, x, y); });
+      context, o.x.dtype, [&] { call(double{}); }, [&] { call(float{}); },
+      [&] { cuda::pad_channels_forward(context, o); });
 }
 
-void pad_channels_backward(KernelContext& context, std::int64_t before, TensorView dy,
-                           TensorView dx, Write write) {
-  const Extents e = check_operands("pad_channels_backward", context, before, "dx", dx, "dy", dy);
+void pad_channels_backward(KernelContext& context, const PadChannelsBackward& o) {
+  const std::int64_t rows =
+      check_operands("pad_channels_backward", context, o.before, "dx", o.dx, "dy", o.dy);
   const auto call = [&]<class T>(T) {
-    context.threads->run(e.rows, [&](std::int64_t first, std::int64_t last, int) {
-      reference::pad_channels_backward(static_cast<const T*>(dy.data) + first * e.padded,
-                                       last - first, e.channels, before, e.padded,
-                                       static_cast<T*>(dx.data) + first * e.channels, write);
+    context.threads->run(rows, [&](std::int64_t first, std::int64_t last, int) {
+      reference::pad_channels_backward<T>(o, first, last);
     });
   };
   dispatch(
-      context, dx.dtype, [&] { call(double{}); }, [&] { call(float{}); },
-      [&] {
-        cuda::pad_channels_backward(context, e.rows, e.channels, before, e.padded, dy, dx, write);
-      });
+      context, o.dx.dtype, [&] { call(double{}); }, [&] { call(float{}); },
+      [&] { cuda::pad_channels_backward(context, o); });
 }
 
 }  // namespace engine::ops

@@ -8,10 +8,18 @@
 
 namespace engine::ops {
 
-void pad_channels_forward(KernelContext& context, std::int64_t before, TensorView x, TensorView y);
+struct PadChannelsForward {
+  std::int64_t before;
+  TensorView x, y;
+};
+void pad_channels_forward(KernelContext& context, const PadChannelsForward& o);
 
 // dx[.., i] = dy[.., before + i]
-void pad_channels_backward(KernelContext& context, std::int64_t before, TensorView dy,
-                           TensorView dx, Write write);
+struct PadChannelsBackward {
+  std::int64_t before;
+  TensorView dy, dx;
+  Write write = Write::kOverwrite;
+};
+void pad_channels_backward(KernelContext& context, const PadChannelsBackward& o);
 
 }  // namespace engine::ops

@@ -1,6 +1,7 @@
 // One thread an element of the wide tensor in forward, of the narrow one in backward.
 #include "engine/ops/pool/pad_channels_cuda.h"
 
+#include "engine/ops/common/rows.h"
 #include "engine/ops/device/device_code.h"
 #include "engine/ops/device/storage_dispatch.h"
 
@@ -33,26 +34,24 @@ __global__ void pad_backward(const T* dy, std::int64_t count, int channels, int 
 
 }  // namespace
 
-void pad_channels_forward(KernelContext& context, std::int64_t rows, std::int64_t channels,
-                          std::int64_t before, std::int64_t padded, TensorView x, TensorView y) {
-  const std::int64_t count = rows * padded;
+void pad_channels_forward(KernelContext& context, const PadChannelsForward& o) {
+  const std::int64_t count = o.y.count();
   if (count == 0) return;
-  with_storage(x.dtype, [&]<class T>(T) {
+  with_storage(o.x.dtype, [&]<class T>(T) {
     launch("pad_channels_forward", pad_forward<T>, {loop_blocks(count, kThreads)}, kThreads, 0,
-           context.stream, x.as<T>(), count, static_cast<int>(channels), static_cast<int>(before),
-           static_cast<int>(padded), y.as<T>());
+           context.stream, o.x.as<T>(), count, static_cast<int>(row_sizes(o.x).width),
+           static_cast<int>(o.before), static_cast<int>(row_sizes(o.y).width), o.y.as<T>());
   });
 }
 
-void pad_channels_backward(KernelContext& context, std::int64_t rows, std::int64_t channels,
-                           std::int64_t before, std::int64_t padded, TensorView dy, TensorView dx,
-                           Write write) {
-  const std::int64_t count = rows * channels;
+void pad_channels_backward(KernelContext& context, const PadChannelsBackward& o) {
+  const std::int64_t count = o.dx.count();
   if (count == 0) return;
-  with_storage(dy.dtype, [&]<class T>(T) {
+  with_storage(o.dy.dtype, [&]<class T>(T) {
     launch("pad_channels_backward", pad_backward<T>, {loop_blocks(count, kThreads)}, kThreads, 0,
-           context.stream, dy.as<T>(), count, static_cast<int>(channels), static_cast<int>(before),
-           static_cast<int>(padded), write == Write::kAdd, dx.as<T>());
+           context.stream, o.dy.as<T>(), count, static_cast<int>(row_sizes(o.dx).width),
+           static_cast<int>(o.before), static_cast<int>(row_sizes(o.dy).width),
+           o.write == Write::kAdd, o.dx.as<T>());
   });
 }
 

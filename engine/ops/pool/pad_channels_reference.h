@@ -4,26 +4,32 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/ops/common/kernel_context.h"
+#include "engine/ops/common/rows.h"
+#include "engine/ops/pool/pad_channels.h"
 
 namespace engine::ops::reference {
 
+// Rows [first, last).
 template <class T>
-void pad_channels_forward(const T* x, std::int64_t rows, std::int64_t channels, std::int64_t before,
-                          std::int64_t padded, T* y) {
-  for (std::int64_t row = 0; row < rows; ++row, x += channels, y += padded) {
-    std::fill_n(y, before, T{0});
-    std::copy_n(x, channels, y + before);
-    std::fill_n(y + before + channels, padded - before - channels, T{0});
+void pad_channels_forward(const PadChannelsForward& o, std::int64_t first, std::int64_t last) {
+  const std::int64_t channels = row_sizes(o.x).width, padded = row_sizes(o.y).width;
+  const T* x = o.x.as<T>() + first * channels;
+  T* y = o.y.as<T>() + first * padded;
+  for (std::int64_t row = first; row < last; ++row, x += channels, y += padded) {
+    std::fill_n(y, o.before, T{0});
+    std::copy_n(x, channels, y + o.before);
+    std::fill_n(y + o.before + channels, padded - o.before - channels, T{0});
   }
 }
 
 template <class T>
-void pad_channels_backward(const T* dy, std::int64_t rows, std::int64_t channels,
-                           std::int64_t before, std::int64_t padded, T* dx, Write write) {
-  for (std::int64_t row = 0; row < rows; ++row, dx += channels, dy += padded) {
+void pad_channels_backward(const PadChannelsBackward& o, std::int64_t first, std::int64_t last) {
+  const std::int64_t channels = row_sizes(o.dx).width, padded = row_sizes(o.dy).width;
+  const T* dy = o.dy.as<T>() + first * padded + o.before;
+  T* dx = o.dx.as<T>() + first * channels;
+  for (std::int64_t row = first; row < last; ++row, dx += channels, dy += padded) {
     for (std::int64_t c = 0; c < channels; ++c)
-      dx[c] = write == Write::kAdd ? dx[c] + dy[before + c] : dy[before + c];
+      dx[c] = o.write == Write::kAdd ? dx[c] + dy[c] : dy[c];
   }
 }
 

@@ -61,77 +61,50 @@ GlobalExtents check_global(std::string_view kernel, std::string_view large_name,
 
 }  // namespace
 
-void max_pool2d_forward(KernelContext& context, const Pool2dGeometry& geometry, TensorView x,
-                        TensorView y, TensorView argmax) {
+void max_pool2d_forward(KernelContext& context, const MaxPool2dForward& o) {
   constexpr std::string_view kName = "max_pool2d_forward";
-  const std::int64_t n = check_planes(kName, geometry, "x", x, "y", y);
-  if (argmax) {
-    check_dtype(kName, "argmax", argmax, DType::kU8);
-    check_shape(kName, "argmax", argmax, y.shape);
+  const std::int64_t n = check_planes(kName, o.geometry, "x", o.x, "y", o.y);
+  if (o.argmax) {
+    check_dtype(kName, "argmax", o.argmax, DType::kU8);
+    check_shape(kName, "argmax", o.argmax, o.y.shape);
   }
   check_context(kName, context);
-  std::uint8_t* winners = argmax ? argmax.as<std::uint8_t>() : nullptr;
   dispatch(
-      context, x.dtype,
-      [&] { reference::max_pool2d_forward(geometry, n, x.as<double>(), y.as<double>(), winners); },
-      [&] {
-        fast().max_forward(sizes_of(geometry, n), x.as<float>(), y.as<float>(), winners,
-                           *context.threads);
-      },
-      [&] { cuda::max_pool2d_forward(context, geometry, n, x, y, argmax); });
+      context, o.x.dtype, [&] { reference::max_pool2d_forward<double>(o); },
+      [&] { fast().max_forward(o, sizes_of(o.geometry, n), *context.threads); },
+      [&] { cuda::max_pool2d_forward(context, o); });
 }
 
-void max_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry, TensorView dy,
-                         TensorView argmax, TensorView dx, Write write) {
+void max_pool2d_backward(KernelContext& context, const MaxPool2dBackward& o) {
   constexpr std::string_view kName = "max_pool2d_backward";
-  const std::int64_t n = check_planes(kName, geometry, "dx", dx, "dy", dy);
-  check_dtype(kName, "argmax", argmax, DType::kU8);
-  check_shape(kName, "argmax", argmax, dy.shape);
+  const std::int64_t n = check_planes(kName, o.geometry, "dx", o.dx, "dy", o.dy);
+  check_dtype(kName, "argmax", o.argmax, DType::kU8);
+  check_shape(kName, "argmax", o.argmax, o.dy.shape);
   check_context(kName, context);
-  const std::uint8_t* winners = argmax.as<std::uint8_t>();
   dispatch(
-      context, dx.dtype,
-      [&] {
-        reference::max_pool2d_backward(geometry, n, dy.as<double>(), winners, dx.as<double>(),
-                                       write);
-      },
-      [&] {
-        fast().max_backward(sizes_of(geometry, n), dy.as<float>(), winners, dx.as<float>(),
-                            write == Write::kAdd, *context.threads);
-      },
-      [&] { cuda::max_pool2d_backward(context, geometry, n, dy, argmax, dx, write); });
+      context, o.dx.dtype, [&] { reference::max_pool2d_backward<double>(o); },
+      [&] { fast().max_backward(o, sizes_of(o.geometry, n), *context.threads); },
+      [&] { cuda::max_pool2d_backward(context, o); });
 }
 
-void average_pool2d_forward(KernelContext& context, const Pool2dGeometry& geometry, TensorView x,
-                            TensorView y) {
+void average_pool2d_forward(KernelContext& context, const AveragePool2dForward& o) {
   constexpr std::string_view kName = "average_pool2d_forward";
-  const std::int64_t n = check_planes(kName, geometry, "x", x, "y", y);
+  const std::int64_t n = check_planes(kName, o.geometry, "x", o.x, "y", o.y);
   check_context(kName, context);
   dispatch(
-      context, x.dtype,
-      [&] { reference::average_pool2d_forward(geometry, n, x.as<double>(), y.as<double>()); },
-      [&] {
-        fast().average_forward(sizes_of(geometry, n), x.as<float>(), y.as<float>(),
-                               *context.threads);
-      },
-      [&] { cuda::average_pool2d_forward(context, geometry, n, x, y); });
+      context, o.x.dtype, [&] { reference::average_pool2d_forward<double>(o); },
+      [&] { fast().average_forward(o, sizes_of(o.geometry, n), *context.threads); },
+      [&] { cuda::average_pool2d_forward(context, o); });
 }
 
-void average_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry, TensorView dy,
-                             TensorView dx, Write write) {
+void average_pool2d_backward(KernelContext& context, const AveragePool2dBackward& o) {
   constexpr std::string_view kName = "average_pool2d_backward";
-  const std::int64_t n = check_planes(kName, geometry, "dx", dx, "dy", dy);
+  const std::int64_t n = check_planes(kName, o.geometry, "dx", o.dx, "dy", o.dy);
   check_context(kName, context);
   dispatch(
-      context, dx.dtype,
-      [&] {
-        reference::average_pool2d_backward(geometry, n, dy.as<double>(), dx.as<double>(), write);
-      },
-      [&] {
-        fast().average_backward(sizes_of(geometry, n), dy.as<float>(), dx.as<float>(),
-                                write == Write::kAdd, *context.threads);
-      },
-      [&] { cuda::average_pool2d_backward(context, geometry, n, dy, dx, write); });
+      context, o.dx.dtype, [&] { reference::average_pool2d_backward<double>(o); },
+      [&] { fast().average_backward(o, sizes_of(o.geometry, n), *context.threads); },
+      [&] { cuda::average_pool2d_backward(context, o); });
 }
 
 void global_average_pool_forward(KernelContext& context, TensorView x, TensorView y) {

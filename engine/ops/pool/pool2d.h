@@ -27,17 +27,33 @@ struct Pool2dGeometry {
   }
 };
 
-// argmax [n, oh, ow, c] of u8: the winner's place in its window (row * window + column); absent in
-// inference.
-void max_pool2d_forward(KernelContext& context, const Pool2dGeometry& geometry, TensorView x,
-                        TensorView y, TensorView argmax);
-void max_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry, TensorView dy,
-                         TensorView argmax, TensorView dx, Write write);
+// argmax [n, oh, ow, c] of u8: the winner's place in its window (row * window + column).
+struct MaxPool2dForward {
+  Pool2dGeometry geometry;
+  TensorView x, y;
+  TensorView argmax{};  // kept for backward; absent in inference
+};
+void max_pool2d_forward(KernelContext& context, const MaxPool2dForward& o);
 
-void average_pool2d_forward(KernelContext& context, const Pool2dGeometry& geometry, TensorView x,
-                            TensorView y);
-void average_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry, TensorView dy,
-                             TensorView dx, Write write);
+struct MaxPool2dBackward {
+  Pool2dGeometry geometry;
+  TensorView dy, argmax, dx;
+  Write write = Write::kOverwrite;
+};
+void max_pool2d_backward(KernelContext& context, const MaxPool2dBackward& o);
+
+struct AveragePool2dForward {
+  Pool2dGeometry geometry;
+  TensorView x, y;
+};
+void average_pool2d_forward(KernelContext& context, const AveragePool2dForward& o);
+
+struct AveragePool2dBackward {
+  Pool2dGeometry geometry;
+  TensorView dy, dx;
+  Write write = Write::kOverwrite;
+};
+void average_pool2d_backward(KernelContext& context, const AveragePool2dBackward& o);
 
 // Mean over h and w: x [n, h, w, c], y [n, c].
 void global_average_pool_forward(KernelContext& context, TensorView x, TensorView y);

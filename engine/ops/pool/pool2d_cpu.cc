@@ -4,6 +4,7 @@
 // clearing it first.
 #include "engine/ops/pool/pool2d_cpu.h"
 
+#include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/flat_loops.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
@@ -196,8 +197,10 @@ void window_max_backward(PoolSizes s, const float* dy, const std::uint8_t* argma
   });
 }
 
-void max_forward(const PoolSizes& s, const float* x, float* y, std::uint8_t* argmax,
-                 ThreadPool& threads) {
+void max_forward(const MaxPool2dForward& o, const PoolSizes& s, ThreadPool& threads) {
+  const float* x = floats(o.x);
+  float* y = floats(o.y);
+  auto* argmax = static_cast<std::uint8_t*>(o.argmax.data);
   if (!is_quartering(s)) {
     threads.run(s.n, [&](std::int64_t first, std::int64_t last, int) {
       window_max_forward(s, x, y, argmax, first, last);
@@ -210,8 +213,11 @@ void max_forward(const PoolSizes& s, const float* x, float* y, std::uint8_t* arg
   });
 }
 
-void max_backward(const PoolSizes& s, const float* dy, const std::uint8_t* argmax, float* dx,
-                  bool add, ThreadPool& threads) {
+void max_backward(const MaxPool2dBackward& o, const PoolSizes& s, ThreadPool& threads) {
+  const float* dy = floats(o.dy);
+  const auto* argmax = static_cast<const std::uint8_t*>(o.argmax.data);
+  float* dx = floats(o.dx);
+  const bool add = o.write == Write::kAdd;
   if (is_quartering(s)) {
     const auto run = add ? quarter_max_backward<true> : quarter_max_backward<false>;
     threads.run(s.n * s.out_h, [&](std::int64_t first, std::int64_t last, int) {
@@ -226,7 +232,9 @@ void max_backward(const PoolSizes& s, const float* dy, const std::uint8_t* argma
   });
 }
 
-void average_forward(const PoolSizes& s, const float* x, float* y, ThreadPool& threads) {
+void average_forward(const AveragePool2dForward& o, const PoolSizes& s, ThreadPool& threads) {
+  const float* x = floats(o.x);
+  float* y = floats(o.y);
   threads.run(s.n, [&](std::int64_t first_sample, std::int64_t last_sample, int) {
     for_each_window(s, first_sample, last_sample, [&](std::int64_t out, const Window& w) {
       const float inverse_area = 1.0f / static_cast<float>(w.area);
@@ -241,8 +249,10 @@ void average_forward(const PoolSizes& s, const float* x, float* y, ThreadPool& t
   });
 }
 
-void average_backward(const PoolSizes& s, const float* dy, float* dx, bool add,
-                      ThreadPool& threads) {
+void average_backward(const AveragePool2dBackward& o, const PoolSizes& s, ThreadPool& threads) {
+  const float* dy = floats(o.dy);
+  float* dx = floats(o.dx);
+  const bool add = o.write == Write::kAdd;
   const std::int64_t sample = s.in_h * s.in_w * s.channels;
   threads.run(s.n, [&](std::int64_t first_sample, std::int64_t last_sample, int) {
     if (!add) clear(dx + first_sample * sample, (last_sample - first_sample) * sample);

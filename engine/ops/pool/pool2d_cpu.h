@@ -5,6 +5,7 @@
 
 #include "engine/core/thread_pool.h"
 #include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/pool/pool2d.h"
 
 namespace engine::ops {
 
@@ -13,15 +14,13 @@ struct PoolSizes {
   std::int64_t n, in_h, in_w, channels, out_h, out_w, window, stride, padding;
 };
 
-// Operands as in pool2d.h; `argmax` of the forward pass may be nullptr. Results do not depend on
-// the number of threads.
+// Results do not depend on the number of threads.
 struct Pool2dTable {
-  void (*max_forward)(const PoolSizes& sizes, const float* x, float* y, std::uint8_t* argmax,
-                      ThreadPool& threads);
-  void (*max_backward)(const PoolSizes& sizes, const float* dy, const std::uint8_t* argmax,
-                       float* dx, bool add, ThreadPool& threads);
-  void (*average_forward)(const PoolSizes& sizes, const float* x, float* y, ThreadPool& threads);
-  void (*average_backward)(const PoolSizes& sizes, const float* dy, float* dx, bool add,
+  void (*max_forward)(const MaxPool2dForward& o, const PoolSizes& sizes, ThreadPool& threads);
+  void (*max_backward)(const MaxPool2dBackward& o, const PoolSizes& sizes, ThreadPool& threads);
+  void (*average_forward)(const AveragePool2dForward& o, const PoolSizes& sizes,
+                          ThreadPool& threads);
+  void (*average_backward)(const AveragePool2dBackward& o, const PoolSizes& sizes,
                            ThreadPool& threads);
   void (*global_forward)(std::int64_t n, std::int64_t pixels, std::int64_t channels, const float* x,
                          float* y, ThreadPool& threads);

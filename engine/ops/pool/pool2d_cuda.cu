@@ -225,58 +225,63 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void max_pool2d_forward(KernelContext& context, const Pool2dGeometry& geometry, std::int64_t n,
-                        TensorView x, TensorView y, TensorView argmax) {
+void max_pool2d_forward(KernelContext& context, const MaxPool2dForward& o) {
+  const Pool2dGeometry& geometry = o.geometry;
+  const std::int64_t n = o.x.shape[0];
   if (n == 0) return;
-  with_storage(x.dtype, [&]<class T>(T) {
-    with_width<T>(geometry.channels, {x.data, y.data, argmax.data},
-                  [&]<int W>(std::integral_constant<int, W>) {
-                    const Planes g =
-                        planes_of(geometry, n * geometry.out_h() * geometry.out_w(), W);
-                    launch("max_pool2d_forward", max_forward<T, W>,
-                           {loop_blocks(g.count, kThreads)}, kThreads, 0, context.stream, x.as<T>(),
-                           g, y.as<T>(), argmax ? argmax.as<std::uint8_t>() : nullptr);
-                  });
+  with_storage(o.x.dtype, [&]<class T>(T) {
+    with_width<T>(
+        geometry.channels, {o.x.data, o.y.data, o.argmax.data},
+        [&]<int W>(std::integral_constant<int, W>) {
+          const Planes g = planes_of(geometry, n * geometry.out_h() * geometry.out_w(), W);
+          launch("max_pool2d_forward", max_forward<T, W>, {loop_blocks(g.count, kThreads)},
+                 kThreads, 0, context.stream, o.x.as<T>(), g, o.y.as<T>(),
+                 o.argmax ? o.argmax.as<std::uint8_t>() : nullptr);
+        });
   });
 }
 
-void max_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry, std::int64_t n,
-                         TensorView dy, TensorView argmax, TensorView dx, Write write) {
+void max_pool2d_backward(KernelContext& context, const MaxPool2dBackward& o) {
+  const Pool2dGeometry& geometry = o.geometry;
+  const std::int64_t n = o.dx.shape[0];
   if (n == 0) return;
-  with_storage(dx.dtype, [&]<class T>(T) {
-    with_width<T>(geometry.channels, {dy.data, argmax.data, dx.data},
+  with_storage(o.dx.dtype, [&]<class T>(T) {
+    with_width<T>(geometry.channels, {o.dy.data, o.argmax.data, o.dx.data},
                   [&]<int W>(std::integral_constant<int, W>) {
                     const Planes g = planes_of(geometry, n * geometry.in_h * geometry.in_w, W);
                     launch("max_pool2d_backward", max_backward<T, W>,
                            {loop_blocks(g.count, kThreads)}, kThreads, 0, context.stream,
-                           dy.as<T>(), argmax.as<std::uint8_t>(), g, write == Write::kAdd,
-                           dx.as<T>());
+                           o.dy.as<T>(), o.argmax.as<std::uint8_t>(), g, o.write == Write::kAdd,
+                           o.dx.as<T>());
                   });
   });
 }
 
-void average_pool2d_forward(KernelContext& context, const Pool2dGeometry& geometry, std::int64_t n,
-                            TensorView x, TensorView y) {
+void average_pool2d_forward(KernelContext& context, const AveragePool2dForward& o) {
+  const Pool2dGeometry& geometry = o.geometry;
+  const std::int64_t n = o.x.shape[0];
   if (n == 0) return;
-  with_storage(x.dtype, [&]<class T>(T) {
-    with_width<T>(geometry.channels, {x.data, y.data}, [&]<int W>(std::integral_constant<int, W>) {
-      const Planes g = planes_of(geometry, n * geometry.out_h() * geometry.out_w(), W);
-      launch("average_pool2d_forward", average_forward<T, W>, {loop_blocks(g.count, kThreads)},
-             kThreads, 0, context.stream, x.as<T>(), g, y.as<T>());
-    });
+  with_storage(o.x.dtype, [&]<class T>(T) {
+    with_width<T>(
+        geometry.channels, {o.x.data, o.y.data}, [&]<int W>(std::integral_constant<int, W>) {
+          const Planes g = planes_of(geometry, n * geometry.out_h() * geometry.out_w(), W);
+          launch("average_pool2d_forward", average_forward<T, W>, {loop_blocks(g.count, kThreads)},
+                 kThreads, 0, context.stream, o.x.as<T>(), g, o.y.as<T>());
+        });
   });
 }
 
-void average_pool2d_backward(KernelContext& context, const Pool2dGeometry& geometry, std::int64_t n,
-                             TensorView dy, TensorView dx, Write write) {
+void average_pool2d_backward(KernelContext& context, const AveragePool2dBackward& o) {
+  const Pool2dGeometry& geometry = o.geometry;
+  const std::int64_t n = o.dx.shape[0];
   if (n == 0) return;
-  with_storage(dx.dtype, [&]<class T>(T) {
-    with_width<T>(geometry.channels, {dy.data, dx.data},
+  with_storage(o.dx.dtype, [&]<class T>(T) {
+    with_width<T>(geometry.channels, {o.dy.data, o.dx.data},
                   [&]<int W>(std::integral_constant<int, W>) {
                     const Planes g = planes_of(geometry, n * geometry.in_h * geometry.in_w, W);
                     launch("average_pool2d_backward", average_backward<T, W>,
                            {loop_blocks(g.count, kThreads)}, kThreads, 0, context.stream,
-                           dy.as<T>(), g, write == Write::kAdd, dx.as<T>());
+                           o.dy.as<T>(), g, o.write == Write::kAdd, o.dx.as<T>());
                   });
   });
 }

@@ -50,13 +50,16 @@ inline std::int64_t window_area(const Pool2dGeometry& g, std::int64_t out_row,
   return places(out_row, g.in_h) * places(out_column, g.in_w);
 }
 
-// `argmax` may be nullptr. A NaN wins over everything, a later one over an earlier one, as in
-// PyTorch.
+// A NaN wins over everything, a later one over an earlier one, as in PyTorch.
 template <class T>
-void max_pool2d_forward(const Pool2dGeometry& g, std::int64_t n, const T* x, T* y,
-                        std::uint8_t* argmax) {
+void max_pool2d_forward(const MaxPool2dForward& o) {
+  const Pool2dGeometry& g = o.geometry;
+  const T* x = o.x.as<T>();
+  T* y = o.y.as<T>();
+  auto* argmax = o.argmax.as<std::uint8_t>();
   for_each_output(
-      g, n, [&](std::int64_t out, std::int64_t sample, std::int64_t row, std::int64_t column) {
+      g, o.x.shape[0],
+      [&](std::int64_t out, std::int64_t sample, std::int64_t row, std::int64_t column) {
         for (std::int64_t c = 0; c < g.channels; ++c) {
           T best = 0;
           std::int64_t winner = -1;
@@ -74,11 +77,15 @@ void max_pool2d_forward(const Pool2dGeometry& g, std::int64_t n, const T* x, T* 
 }
 
 template <class T>
-void max_pool2d_backward(const Pool2dGeometry& g, std::int64_t n, const T* dy,
-                         const std::uint8_t* argmax, T* dx, Write write) {
-  if (write == Write::kOverwrite) std::fill_n(dx, n * g.in_h * g.in_w * g.channels, T{0});
+void max_pool2d_backward(const MaxPool2dBackward& o) {
+  const Pool2dGeometry& g = o.geometry;
+  const T* dy = o.dy.as<T>();
+  const auto* argmax = o.argmax.as<std::uint8_t>();
+  T* dx = o.dx.as<T>();
+  if (o.write == Write::kOverwrite) std::fill_n(dx, o.dx.count(), T{0});
   for_each_output(
-      g, n, [&](std::int64_t out, std::int64_t sample, std::int64_t row, std::int64_t column) {
+      g, o.dx.shape[0],
+      [&](std::int64_t out, std::int64_t sample, std::int64_t row, std::int64_t column) {
         for_each_place(g, sample, row, column, [&](std::int64_t place, std::int64_t pixel) {
           for (std::int64_t c = 0; c < g.channels; ++c) {
             if (argmax[out * g.channels + c] == place)
@@ -89,9 +96,13 @@ void max_pool2d_backward(const Pool2dGeometry& g, std::int64_t n, const T* dy,
 }
 
 template <class T>
-void average_pool2d_forward(const Pool2dGeometry& g, std::int64_t n, const T* x, T* y) {
+void average_pool2d_forward(const AveragePool2dForward& o) {
+  const Pool2dGeometry& g = o.geometry;
+  const T* x = o.x.as<T>();
+  T* y = o.y.as<T>();
   for_each_output(
-      g, n, [&](std::int64_t out, std::int64_t sample, std::int64_t row, std::int64_t column) {
+      g, o.x.shape[0],
+      [&](std::int64_t out, std::int64_t sample, std::int64_t row, std::int64_t column) {
         const T area = static_cast<T>(window_area(g, row, column));
         for (std::int64_t c = 0; c < g.channels; ++c) {
           T sum = 0;
@@ -104,11 +115,14 @@ void average_pool2d_forward(const Pool2dGeometry& g, std::int64_t n, const T* x,
 }
 
 template <class T>
-void average_pool2d_backward(const Pool2dGeometry& g, std::int64_t n, const T* dy, T* dx,
-                             Write write) {
-  if (write == Write::kOverwrite) std::fill_n(dx, n * g.in_h * g.in_w * g.channels, T{0});
+void average_pool2d_backward(const AveragePool2dBackward& o) {
+  const Pool2dGeometry& g = o.geometry;
+  const T* dy = o.dy.as<T>();
+  T* dx = o.dx.as<T>();
+  if (o.write == Write::kOverwrite) std::fill_n(dx, o.dx.count(), T{0});
   for_each_output(
-      g, n, [&](std::int64_t out, std::int64_t sample, std::int64_t row, std::int64_t column) {
+      g, o.dx.shape[0],
+      [&](std::int64_t out, std::int64_t sample, std::int64_t row, std::int64_t column) {
         const T area = static_cast<T>(window_area(g, row, column));
         for_each_place(g, sample, row, column, [&](std::int64_t, std::int64_t pixel) {
           for (std::int64_t c = 0; c < g.channels; ++c)

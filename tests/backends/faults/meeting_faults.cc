@@ -8,13 +8,13 @@
 
 #include "backends/store/secret.h"
 #include "backends/store/store_session.h"
+#include "io/base/deadline.h"
 #include "tests/backends/faults/fault_list.h"
 
 namespace fault_list {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 using backends::GroupOptions;
 
 std::function<void(Actor&)> joining(const std::function<void(GroupOptions&, int who)>& change) {
@@ -34,12 +34,12 @@ void bother(int port) {
   const std::string noise(3000, '\xff');
   for (int i = 0; i < 20; ++i) {
     std::string reason;
-    strangers.push_back(backends::connect_to({"127.0.0.1", port},
-                                             Clock::now() + test_support::deadline(1s), reason));
+    strangers.push_back(backends::connect_to(
+        {"127.0.0.1", port}, base::deadline_in(test_support::deadline(1s)), reason));
     if (strangers.back())
       (void)backends::write_by(strangers.back().fd(),
                                noise.substr(0, static_cast<std::size_t>(i) * 150),
-                               Clock::now() + test_support::deadline(1s));
+                               base::deadline_in(test_support::deadline(1s)));
   }
   test_support::pause(300ms);
 }
@@ -77,7 +77,7 @@ std::vector<Fault> faults_of_meeting() {
          std::string reason;
          for (int i = 0; i < 50; ++i) {
            (void)backends::open_session({"127.0.0.1", a.port()}, secret, hello,
-                                        Clock::now() + test_support::deadline(2s),
+                                        base::deadline_in(test_support::deadline(2s)),
                                         backends::Doubt::kNone, reason);
            std::this_thread::sleep_for(50ms);
          }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
+#include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/time_limits.h"
 
@@ -45,11 +46,11 @@ void work(int rank, int world_size, const group_harness::Door& door, int out) {
     const auto communicator = group->make_communicator();
     std::vector<float> data(100'000, 1.f);
     // Ready when what a rank does has come to the others: heartbeats carry it.
-    const auto told = Clock::now() + std::chrono::milliseconds(3 * o.heartbeat_ms);
+    const auto told = base::deadline_in(std::chrono::milliseconds(3 * o.heartbeat_ms));
     bool ready = false;
     for (int step = 0;; ++step) {
       if (step % 50 == 0) group->set_activity("step " + std::to_string(step));
-      if (!ready && Clock::now() >= told) {
+      if (!ready && base::has_passed(told)) {
         say("ready\n");
         ready = true;
       }

@@ -13,6 +13,7 @@
 #include "backends/backend_error.h"
 #include "backends/identity/join.h"
 #include "backends/identity/name_lookup.h"
+#include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/time_limits.h"
 
@@ -79,7 +80,7 @@ class Stranger {
       ++visits_;
       if (answers_)
         (void)backends::write_by(visitors.back().fd(), "SSH-2.0-OpenSSH_9.2p1\r\n",
-                                 Clock::now() + 1s);
+                                 base::deadline_in(1s));
     }
   }
   Socket listener_;

@@ -19,6 +19,7 @@
 #include "backends/backend_error.h"
 #include "backends/identity/host_identity.h"
 #include "backends/identity/join.h"
+#include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/time_limits.h"
 
@@ -53,7 +54,7 @@ std::string raw(const Frame& frame) {
 }
 
 std::optional<Frame> read_frame(const Socket& socket, backends::FrameParser& parser) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = base::deadline_in(kPatience);
   char buffer[4096];
   for (;;) {
     if (std::optional<Frame> frame = parser.next(backends::kFrameBytes)) return frame;
@@ -67,8 +68,7 @@ std::optional<Frame> read_frame(const Socket& socket, backends::FrameParser& par
 
 Socket connect_to_port(int port) {
   std::string reason;
-  Socket socket = backends::connect_to({"127.0.0.1", port},
-                                       std::chrono::steady_clock::now() + kPatience, reason);
+  Socket socket = backends::connect_to({"127.0.0.1", port}, base::deadline_in(kPatience), reason);
   EXPECT_TRUE(socket) << reason;
   return socket;
 }
@@ -155,7 +155,7 @@ class Proxy {
       if (cut_ && link.may_be_cut && frame->type == cut_->at) {
         return end(link, cut_->server_sees_it);
       }
-      if (!backends::write_by(to.fd(), raw(*frame), std::chrono::steady_clock::now() + kPatience))
+      if (!backends::write_by(to.fd(), raw(*frame), base::deadline_in(kPatience)))
         return end(link, true);
       if (frame->type == FrameType::kWelcome) ++welcomes_;
     }
@@ -286,9 +286,9 @@ struct Visitor {
   std::optional<backends::StoreSession> come(int port) {
     std::string reason;
     ++hello.attempt;
-    return backends::open_session(
-        {"127.0.0.1", port}, backends::load_secret(group_harness::kSecret, ""), hello,
-        std::chrono::steady_clock::now() + kPatience, backends::Doubt::kNone, reason);
+    return backends::open_session({"127.0.0.1", port},
+                                  backends::load_secret(group_harness::kSecret, ""), hello,
+                                  base::deadline_in(kPatience), backends::Doubt::kNone, reason);
   }
   backends::Hello hello;
 };
@@ -325,9 +325,9 @@ TEST(RejoinByAnother, IsRefusedWhileTheStartIsNotHeard) {
   ASSERT_TRUE(again);
   EXPECT_TRUE(started(*again));
   ASSERT_TRUE(backends::write_by(again->socket.fd(), FrameWriter(FrameType::kStartHeard).finish(),
-                                 std::chrono::steady_clock::now() + kPatience));
+                                 base::deadline_in(kPatience)));
   ASSERT_TRUE(backends::write_by(again->socket.fd(), FrameWriter(FrameType::kAbandon).finish(),
-                                 std::chrono::steady_clock::now() + kPatience));
+                                 base::deadline_in(kPatience)));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others");
 }
@@ -346,7 +346,7 @@ TEST(RejoinAfterTheStartWasHeard, IsRefused) {
     ASSERT_TRUE(started(*session));
     ASSERT_TRUE(backends::write_by(session->socket.fd(),
                                    FrameWriter(FrameType::kStartHeard).finish(),
-                                   std::chrono::steady_clock::now() + kPatience));
+                                   base::deadline_in(kPatience)));
   }
   EXPECT_THROW((void)visitor.come(door.port), backends::MismatchError);
   tried = true;
@@ -363,7 +363,7 @@ TEST(RejoinLeaving, BeforeTheStartIsHeardEndsTheGroup) {
   ASSERT_TRUE(session);
   ASSERT_TRUE(started(*session));
   ASSERT_TRUE(backends::write_by(session->socket.fd(), FrameWriter(FrameType::kLeave).finish(),
-                                 std::chrono::steady_clock::now() + kPatience));
+                                 base::deadline_in(kPatience)));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others");
 }
@@ -390,7 +390,7 @@ TEST(RejoinOutOfOrder, TheLaterAttemptStays) {
     EXPECT_TRUE(started(*later));
     for (const FrameType type : {FrameType::kStartHeard, FrameType::kLeave}) {
       EXPECT_TRUE(backends::write_by(later->socket.fd(), FrameWriter(type).finish(),
-                                     std::chrono::steady_clock::now() + kPatience));
+                                     base::deadline_in(kPatience)));
     }
     joined.store->leave(kPatience);
   });
@@ -410,7 +410,7 @@ TEST(RejoinByAStranger, WithWhatItHeardIsRefusedAndHarmsNobody) {
       EXPECT_TRUE(eventually([&] { return proxy.welcomes() > 0; }));
       const Socket socket = connect_to_port(door.port);
       backends::FrameParser parser;
-      const auto until = std::chrono::steady_clock::now() + kPatience;
+      const auto until = base::deadline_in(kPatience);
       EXPECT_TRUE(backends::write_by(socket.fd(), proxy.recorded(FrameType::kHello), until));
       const auto challenge = read_frame(socket, parser);
       EXPECT_TRUE(challenge && challenge->type == FrameType::kChallenge);

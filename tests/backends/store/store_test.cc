@@ -11,6 +11,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/join.h"
+#include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/time_limits.h"
 
@@ -50,14 +51,14 @@ std::vector<std::string> join_all(int world_size,
 backends::Socket stranger(int port) {
   std::string reason;
   backends::Socket socket = backends::connect_to(
-      {"127.0.0.1", port}, std::chrono::steady_clock::now() + test_support::deadline(2s), reason);
+      {"127.0.0.1", port}, base::deadline_in(test_support::deadline(2s)), reason);
   EXPECT_TRUE(socket) << reason;
   return socket;
 }
 
 // Whether the other side closes within the time.
 bool is_closed_within(const backends::Socket& socket, std::chrono::milliseconds time) {
-  const auto until = std::chrono::steady_clock::now() + test_support::deadline(time);
+  const auto until = base::deadline_in(test_support::deadline(time));
   char buffer[256];
   for (;;) {
     pollfd p{socket.fd(), POLLIN, 0};
@@ -292,7 +293,7 @@ TEST(Store, GarbageIsClosedAndDisturbsNobody) {
       const std::string garbage[] = {"GET / HTTP/1.1\r\n\r\n", std::string(4, '\xff'),
                                      std::string(3000, 'x'), std::string("\x01\0\0\0\x01", 5), ""};
       (void)backends::write_by(s.fd(), garbage[i % 5],
-                               std::chrono::steady_clock::now() + test_support::deadline(1s));
+                               base::deadline_in(test_support::deadline(1s)));
       if (i % 5 == 0) {
         EXPECT_TRUE(is_closed_within(s, 2s));
       }

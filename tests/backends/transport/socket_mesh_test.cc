@@ -11,6 +11,7 @@
 #include "backends/backend_error.h"
 #include "backends/transport/socket/mesh_proof.h"
 #include "backends/transport/socket/socket_mesh.h"
+#include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/allocation_counter.h"
 #include "tests/support/time_limits.h"
@@ -95,7 +96,7 @@ backends::Endpoint door_of(MapStore& store, int rank) {
 
 backends::Socket dial(const backends::Endpoint& to) {
   std::string reason;
-  return backends::connect_to(to, Clock::now() + test_support::deadline(2s), reason);
+  return backends::connect_to(to, base::deadline_in(test_support::deadline(2s)), reason);
 }
 
 void say(const backends::Socket& socket, const void* data, std::size_t bytes) {

@@ -41,7 +41,13 @@ TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
   const std::string path = folder / "m.jsonl";
   io::MetricsWriter writer(path, false);
   writer.eval(1, 0, "test", 2, 0.5, 4, {{"top5", 0.75}, {"perplexity", INFINITY}});
-  writer.desync(10, 0, 7, 8, 12, {"a.weight", "momentum/\"a\""}, {1, 3}, "repair");
+  writer.desync(10, 0,
+                {.last_good = 7,
+                 .first_bad = 8,
+                 .compared = 12,
+                 .tensors = {"a.weight", "momentum/\"a\""},
+                 .ranks = {1, 3},
+                 .action = "repair"});
   EXPECT_EQ(
       test_support::read_text(path),
       "{\"schema\":1,\"event\":\"eval\",\"step\":1,\"epoch\":0,\"split\":\"test\",\"loss\":2,"

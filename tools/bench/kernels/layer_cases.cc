@@ -1,17 +1,16 @@
-// The other operators of the models: normalisation, pooling, activations, text, loss, optimizers.
+// The other operators of the models: normalisation, pooling, activations, text.
 #include <algorithm>
 
 #include "engine/ops/attention/attention.h"
 #include "engine/ops/elementwise/elementwise.h"
 #include "engine/ops/elementwise/gelu.h"
 #include "engine/ops/embedding/embedding.h"
-#include "engine/ops/loss/softmax_cross_entropy.h"
 #include "engine/ops/norm/batch_norm.h"
+#include "engine/ops/norm/group_norm.h"
 #include "engine/ops/norm/layer_norm.h"
-#include "engine/ops/optim_step/optimizer_step.h"
 #include "engine/ops/pool/pad_channels.h"
 #include "engine/ops/pool/pool2d.h"
-#include "tools/bench/kernels/kernel_case.h"
+#include "tools/bench/kernels/case_parts.h"
 
 namespace tools {
 namespace {
@@ -20,29 +19,10 @@ using engine::KernelContext;
 using engine::Shape;
 using engine::Write;
 using Views = KernelCase::Views;
-using Operands = std::vector<OperandSpec>;
 namespace k = engine::ops;
 
-constexpr bool kBatchNormOnCuda = true, kElementwiseOnCuda = true, kPoolOnCuda = true,
-               kTextOnCuda = true, kAttentionOnCuda = true, kLossOnCuda = true,
-               kOptimizersOnCuda = false;
-
-OperandSpec out(const Shape& shape) { return {shape, Storage::kActivation, Use::kOut}; }
-OperandSpec vector(std::int64_t count, Use use = Use::kIn, double low = -1) {
-  return {{count}, Storage::kVector, use, low};
-}
-
-KernelCase make_case(const char* op, const char* model, const Shape& shape, bool cuda,
-                     Operands operands, KernelCase::Call call) {
-  KernelCase made;
-  made.op = op;
-  made.model = model;
-  made.shape = extents_text(shape);
-  made.cuda = cuda;
-  made.operands = std::move(operands);
-  made.call = std::move(call);
-  return made;
-}
+constexpr bool kNormOnCuda = true, kElementwiseOnCuda = true, kPoolOnCuda = true,
+               kTextOnCuda = true, kAttentionOnCuda = true;
 
 void add_batch_norm(std::vector<KernelCase>& cases, const char* model, const Shape& x) {
   const std::int64_t channels = x[x.rank() - 1], rows = x.count() / channels;
@@ -56,9 +36,9 @@ void add_batch_norm(std::vector<KernelCase>& cases, const char* model, const Sha
   };
   OperandSpec sums_out = sums;
   sums_out.use = Use::kOut;
-  add(make_case("batch_norm_statistics", model, x, kBatchNormOnCuda, {{x}, sums_out},
+  add(make_case("batch_norm_statistics", model, x, kNormOnCuda, {{x}, sums_out},
                 [](KernelContext& c, const Views& v) { k::batch_norm_statistics(c, v[0], v[1]); }));
-  add(make_case("batch_norm_normalize", model, x, kBatchNormOnCuda,
+  add(make_case("batch_norm_normalize", model, x, kNormOnCuda,
                 {{x}, vector(channels), deviation, vector(channels), vector(channels), out(x)},
                 [](KernelContext& c, const Views& v) {
                   k::batch_norm_normalize(c, {.x = v[0],
@@ -70,12 +50,12 @@ void add_batch_norm(std::vector<KernelCase>& cases, const char* model, const Sha
                                               .y = v[5]});
                 }));
   add(make_case(
-      "batch_norm_backward_sums", model, x, kBatchNormOnCuda,
+      "batch_norm_backward_sums", model, x, kNormOnCuda,
       {{x}, {x}, {x}, vector(channels), deviation, sums_out}, [](KernelContext& c, const Views& v) {
         k::batch_norm_backward_sums(
             c, {.x = v[0], .y = v[1], .dy = v[2], .mean = v[3], .inverse_std = v[4], .sums = v[5]});
       }));
-  add(make_case("batch_norm_backward_data", model, x, kBatchNormOnCuda,
+  add(make_case("batch_norm_backward_data", model, x, kNormOnCuda,
                 {{x}, {x}, {x}, vector(channels), deviation, vector(channels), sums, out(x)},
                 [rows](KernelContext& c, const Views& v) {
                   k::batch_norm_backward_data(c, {.x = v[0],
@@ -90,21 +70,66 @@ void add_batch_norm(std::vector<KernelCase>& cases, const char* model, const Sha
                 }));
 }
 
+void add_group_norm(std::vector<KernelCase>& cases, const char* model, const Shape& x,
+                    std::int64_t groups) {
+  const std::int64_t channels = x[x.rank() - 1];
+  const OperandSpec statistics{{2, x[0], groups}, Storage::kVector, Use::kOut},
+      known{{2, x[0], groups}, Storage::kVector, Use::kIn, 0.5};
+  const auto add = [&](KernelCase made) {
+    made.shape += " g" + std::to_string(groups);
+    made.scratch_bytes = [x](engine::DType dtype, int, engine::Device::Kind device) {
+      return k::group_norm_scratch_bytes(x, dtype, device);
+    };
+    cases.push_back(std::move(made));
+  };
+  add(make_case("group_norm_forward", model, x, kNormOnCuda,
+                {{x}, vector(channels), vector(channels), out(x), statistics},
+                [groups](KernelContext& c, const Views& v) {
+                  k::group_norm_forward(c, {.x = v[0],
+                                            .gamma = v[1],
+                                            .beta = v[2],
+                                            .groups = groups,
+                                            .eps = 1e-5,
+                                            .y = v[3],
+                                            .statistics = v[4]});
+                }));
+  add(make_case("group_norm_backward", model, x, kNormOnCuda,
+                {{x},
+                 vector(channels),
+                 known,
+                 {x},
+                 vector(channels, Use::kOut),
+                 vector(channels, Use::kOut),
+                 out(x)},
+                [](KernelContext& c, const Views& v) {
+                  k::group_norm_backward(c, {.x = v[0],
+                                             .gamma = v[1],
+                                             .statistics = v[2],
+                                             .dy = v[3],
+                                             .dgamma = v[4],
+                                             .dbeta = v[5],
+                                             .dx = v[6]});
+                }));
+}
+
 void add_max_pool(std::vector<KernelCase>& cases, const char* model, std::int64_t n,
                   const k::Pool2dGeometry& g) {
   const Shape x{n, g.in_h, g.in_w, g.channels}, y{n, g.out_h(), g.out_w(), g.channels};
   const OperandSpec argmax{y, Storage::kByte, Use::kOut}, known{y, Storage::kByte, Use::kPrepared};
-  cases.push_back(make_case(
-      "max_pool2d_forward", model, x, kPoolOnCuda, {{x}, out(y), argmax},
-      [g](KernelContext& c, const Views& v) { k::max_pool2d_forward(c, g, v[0], v[1], v[2]); }));
-  KernelCase backward =
-      make_case("max_pool2d_backward", model, x, kPoolOnCuda, {{y}, known, out(x), {x}, {y}},
-                [g](KernelContext& c, const Views& v) {
-                  k::max_pool2d_backward(c, g, v[0], v[1], v[2], Write::kOverwrite);
-                });
+  cases.push_back(make_case("max_pool2d_forward", model, x, kPoolOnCuda, {{x}, out(y), argmax},
+                            [g](KernelContext& c, const Views& v) {
+                              k::max_pool2d_forward(
+                                  c, {.geometry = g, .x = v[0], .y = v[1], .argmax = v[2]});
+                            }));
+  KernelCase backward = make_case(
+      "max_pool2d_backward", model, x, kPoolOnCuda, {{y}, known, out(x), {x}, {y}},
+      [g](KernelContext& c, const Views& v) {
+        k::max_pool2d_backward(
+            c, {.geometry = g, .dy = v[0], .argmax = v[1], .dx = v[2], .write = Write::kOverwrite});
+      });
   backward.operands[3].use = backward.operands[4].use = Use::kSetup;
   backward.prepare = [g](KernelContext& c, const Views& v) {
-    k::max_pool2d_forward(c, g, v[3], v[4], v[1]);
+    k::max_pool2d_forward(c, {.geometry = g, .x = v[3], .y = v[4], .argmax = v[1]});
   };
   cases.push_back(std::move(backward));
 }
@@ -151,15 +176,17 @@ void add_text(std::vector<KernelCase>& cases, const char* model, std::int64_t n,
   OperandSpec known = statistics;
   known.use = Use::kIn;
   known.low = 0.5;
-  cases.push_back(make_case(
-      "embedding_forward", model, x, kTextOnCuda, {tokens, {table}, out(x)},
-      [](KernelContext& c, const Views& v) { k::embedding_forward(c, v[0], v[1], v[2]); }));
-  cases.back().moved = 2 * static_cast<double>(x.count());  // not all of the table
-  cases.push_back(make_case("embedding_backward", model, x, kTextOnCuda,
-                            {tokens, {x}, {table, Storage::kVector, Use::kOut}},
+  cases.push_back(make_case("embedding_forward", model, x, kTextOnCuda, {tokens, {table}, out(x)},
                             [](KernelContext& c, const Views& v) {
-                              k::embedding_backward(c, v[0], v[1], v[2], Write::kOverwrite);
+                              k::embedding_forward(c, {.tokens = v[0], .table = v[1], .y = v[2]});
                             }));
+  cases.back().moved = 2 * static_cast<double>(x.count());  // not all of the table
+  cases.push_back(make_case(
+      "embedding_backward", model, x, kTextOnCuda,
+      {tokens, {x}, {table, Storage::kVector, Use::kOut}}, [](KernelContext& c, const Views& v) {
+        k::embedding_backward(
+            c, {.tokens = v[0], .dy = v[1], .dtable = v[2], .write = Write::kOverwrite});
+      }));
   cases.push_back(make_case(
       "layer_norm_forward", model, x, kTextOnCuda,
       {{x}, vector(width), vector(width), out(x), statistics},
@@ -197,25 +224,6 @@ void add_text(std::vector<KernelCase>& cases, const char* model, std::int64_t n,
     };
 }
 
-void add_loss(std::vector<KernelCase>& cases, const char* model, std::int64_t rows,
-              std::int64_t classes) {
-  const Shape logits{rows, classes};
-  const OperandSpec labels{{rows}, Storage::kIndex, Use::kIn, 0, static_cast<double>(classes)};
-  cases.push_back(make_case("softmax_cross_entropy_forward", model, logits, kLossOnCuda,
-                            {{logits, Storage::kActivation, Use::kIn, -4, 4},
-                             labels,
-                             vector(rows, Use::kOut),
-                             out(logits)},
-                            [](KernelContext& c, const Views& v) {
-                              k::softmax_cross_entropy_forward(c, v[0], v[1], v[2], v[3]);
-                            }));
-  cases.push_back(
-      make_case("softmax_cross_entropy_backward", model, logits, kLossOnCuda,
-                {{logits}, vector(rows), out(logits)}, [](KernelContext& c, const Views& v) {
-                  k::softmax_cross_entropy_backward(c, v[0], v[1], v[2], Write::kOverwrite);
-                }));
-}
-
 }  // namespace
 
 std::vector<KernelCase> image_cases(const BatchSizes& sizes) {
@@ -224,6 +232,9 @@ std::vector<KernelCase> image_cases(const BatchSizes& sizes) {
   for (const auto& [model, side, channels] :
        {std::tuple{"convnet", 28, 16}, {"resnet18-cifar", 32, 64}, {"resnet18-cifar", 4, 512}})
     add_batch_norm(cases, model, {n, side, side, channels});
+  // In the place of batch normalisation, with the groups of its authors.
+  add_group_norm(cases, "convnet", {n, 28, 28, 16}, 8);
+  add_group_norm(cases, "resnet18-cifar", {n, 32, 32, 64}, 32);
   add_max_pool(cases, "convnet", n, {.in_h = 28, .in_w = 28, .channels = 16});
   add_max_pool(cases, "resnet50", n,
                {.in_h = 112, .in_w = 112, .channels = 64, .window = 3, .stride = 2, .padding = 1});
@@ -251,13 +262,16 @@ std::vector<KernelCase> image_cases(const BatchSizes& sizes) {
                               k::nhwc_to_channel_first(c, v[0], v[1], Write::kOverwrite);
                             }));
   const Shape narrow{n, 16, 16, 16}, wide{n, 16, 16, 32};
-  cases.push_back(make_case(
-      "pad_channels_forward", "resnet20-cifar", narrow, true, {{narrow}, out(wide)},
-      [](KernelContext& c, const Views& v) { k::pad_channels_forward(c, 8, v[0], v[1]); }));
-  cases.push_back(make_case("pad_channels_backward", "resnet20-cifar", narrow, true,
-                            {{wide}, out(narrow)}, [](KernelContext& c, const Views& v) {
-                              k::pad_channels_backward(c, 8, v[0], v[1], Write::kOverwrite);
+  cases.push_back(make_case("pad_channels_forward", "resnet20-cifar", narrow, true,
+                            {{narrow}, out(wide)}, [](KernelContext& c, const Views& v) {
+                              k::pad_channels_forward(c, {.before = 8, .x = v[0], .y = v[1]});
                             }));
+  cases.push_back(
+      make_case("pad_channels_backward", "resnet20-cifar", narrow, true, {{wide}, out(narrow)},
+                [](KernelContext& c, const Views& v) {
+                  k::pad_channels_backward(
+                      c, {.before = 8, .dy = v[0], .dx = v[1], .write = Write::kOverwrite});
+                }));
   return cases;
 }
 
@@ -268,29 +282,6 @@ std::vector<KernelCase> text_cases(const BatchSizes& sizes) {
   add_attention(cases, "gpt-nano", sizes.texts, 64, 4, 128);
   add_attention(cases, "gpt-mini", sizes.texts, 128, 6, 192);
   add_attention(cases, "gpt2", sizes.texts, 256, 12, 768);
-  return cases;
-}
-
-std::vector<KernelCase> training_cases(const BatchSizes& sizes) {
-  std::vector<KernelCase> cases;
-  add_loss(cases, "convnet", sizes.images, 10);
-  add_loss(cases, "gpt-nano", sizes.texts * 64, 65);
-  add_loss(cases, "gpt2", sizes.texts * 64, 50257);
-  for (const auto& [model, count] : {std::pair{"mlp", 669'706}, {"resnet18-cifar", 11'173'962}}) {
-    cases.push_back(make_case(
-        "sgd_step", model, {count}, kOptimizersOnCuda,
-        {vector(count), vector(count, Use::kInOut), vector(count, Use::kInOut)},
-        [](KernelContext& c, const Views& v) {
-          k::sgd_step(c, {.lr = 0.01, .momentum = 0.9, .weight_decay = 1e-4}, v[0], v[1], v[2]);
-        }));
-    cases.push_back(make_case("adamw_step", model, {count}, kOptimizersOnCuda,
-                              {vector(count), vector(count, Use::kInOut),
-                               vector(count, Use::kInOut, 0.1), vector(count, Use::kInOut)},
-                              [](KernelContext& c, const Views& v) {
-                                k::adamw_step(c, {.lr = 0.001, .count = 10}, v[0], v[1], v[2],
-                                              v[3]);
-                              }));
-  }
   return cases;
 }
 

@@ -33,18 +33,20 @@ void add_dense(std::vector<KernelCase>& cases, const char* model, std::int64_t n
   forward.operands = {
       {x}, {weight}, {bias, Storage::kVector}, {y, Storage::kActivation, Use::kOut}};
   forward.call = [](KernelContext& c, const Views& v) {
-    engine::ops::dense_forward(c, v[0], v[1], v[2], false, v[3]);
+    engine::ops::dense_forward(c, {.x = v[0], .weight = v[1], .bias = v[2], .y = v[3]});
   };
   data.op = "dense_backward_data";
   data.operands = {{y}, {weight}, {x, Storage::kActivation, Use::kOut}};
   data.call = [](KernelContext& c, const Views& v) {
-    engine::ops::dense_backward_data(c, v[0], v[1], v[2], Write::kOverwrite);
+    engine::ops::dense_backward_data(
+        c, {.dy = v[0], .weight = v[1], .dx = v[2], .write = Write::kOverwrite});
   };
   weights.op = "dense_backward_weights";
   weights.operands = {
       {x}, {y}, {weight, Storage::kVector, Use::kOut}, {bias, Storage::kVector, Use::kOut}};
   weights.call = [](KernelContext& c, const Views& v) {
-    engine::ops::dense_backward_weights(c, v[0], v[1], v[2], v[3], Write::kOverwrite);
+    engine::ops::dense_backward_weights(
+        c, {.x = v[0], .dy = v[1], .dweight = v[2], .dbias = v[3], .write = Write::kOverwrite});
   };
   for (KernelCase* each : {&forward, &data, &weights}) cases.push_back(std::move(*each));
 }
@@ -130,7 +132,7 @@ std::vector<KernelCase> square_cases(const std::vector<std::int64_t>& sides) {
         2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side);
     test.operands = {{square}, {square}, {square, Storage::kActivation, Use::kOut}};
     test.call = [](KernelContext& c, const Views& v) {
-      engine::ops::dense_forward(c, v[0], v[1], {}, false, v[2]);
+      engine::ops::dense_forward(c, {.x = v[0], .weight = v[1], .y = v[2]});
     };
     test.scratch_bytes = [side](engine::DType dtype, int threads, engine::Device::Kind device) {
       return engine::ops::dense_scratch_bytes(side, side, side, dtype, threads, device);

@@ -39,15 +39,12 @@ class CudaTest : public ::testing::Test {
 // A context on the device with its own stream and scratch.
 struct DeviceContext {
   explicit DeviceContext(std::size_t scratch_bytes = 0, Products products = Products::kF32)
-      : scratch(scratch_bytes, kDevice), staging(64 * 1024) {
-    pinned = engine::cuda::allocate_pinned(staging);
+      : scratch(scratch_bytes, kDevice) {
     context.device = kDevice;
     context.scratch = {scratch.data(), scratch.bytes()};
     context.stream = stream.handle();
     context.products = products;
-    context.staging = {static_cast<std::byte*>(pinned), staging};
   }
-  ~DeviceContext() { engine::cuda::release_pinned(pinned); }
   DeviceContext(const DeviceContext&) = delete;
   DeviceContext& operator=(const DeviceContext&) = delete;
 
@@ -55,8 +52,6 @@ struct DeviceContext {
 
   engine::cuda::Stream stream;
   engine::Arena scratch;
-  std::size_t staging;
-  void* pinned = nullptr;
   KernelContext context;
 };
 

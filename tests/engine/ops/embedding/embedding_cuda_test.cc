@@ -39,8 +39,11 @@ void compare_embedding(const Sizes& s, Write write) {
   Operand<double> wide_table = kept<T>(table), wide_dy = kept<T>(dy), y(rows, 0),
                   dtable = widen(start);
   Context host(1, 0);
-  embedding_forward(host.context, tokens.view(), wide_table.view(), y.view());
-  embedding_backward(host.context, tokens.view(), wide_dy.view(), dtable.view(), write);
+  embedding_forward(host.context,
+                    {.tokens = tokens.view(), .table = wide_table.view(), .y = y.view()});
+  embedding_backward(
+      host.context,
+      {.tokens = tokens.view(), .dy = wide_dy.view(), .dtable = dtable.view(), .write = write});
 
   DeviceContext c(embedding_scratch_bytes(s.n * s.t, s.vocabulary, Device::Kind::kCuda));
   const DeviceOperand<std::int32_t> device_tokens(tokens.shape, tokens.values);
@@ -48,9 +51,13 @@ void compare_embedding(const Sizes& s, Write write) {
              device_dy = to_device<T>(rows, dy.values),
              device_y = to_device<T>(rows, std::vector<float>(dy.values.size(), NAN));
   const auto device_dtable = to_device<float>(all, start.values);
-  embedding_forward(c.context, device_tokens.view(), device_table.view(), device_y.view());
-  embedding_backward(c.context, device_tokens.view(), device_dy.view(), device_dtable.view(),
-                     write);
+  embedding_forward(
+      c.context,
+      {.tokens = device_tokens.view(), .table = device_table.view(), .y = device_y.view()});
+  embedding_backward(c.context, {.tokens = device_tokens.view(),
+                                 .dy = device_dy.view(),
+                                 .dtable = device_dtable.view(),
+                                 .write = write});
   c.finish();
   EXPECT_LE(relative_error(as_floats(device_y.values()), y.values), 0);
   EXPECT_LE(relative_error(device_dtable.values(), dtable.values), 1e-5);
@@ -112,8 +119,12 @@ TEST_F(EmbeddingFaults, ATokenOutOfRangeIsReportedAndCountsAsZero) {
                    {s.n, s.t, s.width},
                    std::vector<float>(static_cast<std::size_t>(s.n * s.t * s.width), NAN)),
                dtable = to_device<float>(table.shape, std::vector<float>(table.values.size(), NAN));
-    embedding_forward(c.context, device_tokens.view(), device_table.view(), y.view());
-    embedding_backward(c.context, device_tokens.view(), y.view(), dtable.view(), Write::kOverwrite);
+    embedding_forward(
+        c.context, {.tokens = device_tokens.view(), .table = device_table.view(), .y = y.view()});
+    embedding_backward(c.context, {.tokens = device_tokens.view(),
+                                   .dy = y.view(),
+                                   .dtable = dtable.view(),
+                                   .write = Write::kOverwrite});
     c.finish();
     std::vector<float> found = y.values(), slopes = dtable.values();
     found.insert(found.end(), slopes.begin(), slopes.end());

@@ -35,8 +35,9 @@ TEST(Embedding, TakesTheRowsOfTheTokens) {
       Operand<float> table = random_operand({vocabulary, width}, 1),
                      y = gemm_test::nan_operand({n, t, width});
       Operand<double> wide = widen(table), wide_y({n, t, width}, 0);
-      embedding_forward(c.context, tokens.view(), table.view(), y.view());
-      embedding_forward(c.context, tokens.view(), wide.view(), wide_y.view());
+      embedding_forward(c.context, {.tokens = tokens.view(), .table = table.view(), .y = y.view()});
+      embedding_forward(c.context,
+                        {.tokens = tokens.view(), .table = wide.view(), .y = wide_y.view()});
       for (std::size_t i = 0; i < y.values.size(); ++i) {
         const auto place = i / static_cast<std::size_t>(width),
                    column = i % static_cast<std::size_t>(width);
@@ -66,14 +67,18 @@ TEST(Embedding, AddsUpTheGradientsOfEachTokenInTheSameOrderForAnyThreads) {
       for_each_setting([&](int threads) {
         Context c(threads, 0);
         Operand<float> dtable = start;
-        embedding_backward(c.context, tokens.view(), dy.view(), dtable.view(), write);
+        embedding_backward(
+            c.context,
+            {.tokens = tokens.view(), .dy = dy.view(), .dtable = dtable.view(), .write = write});
         EXPECT_EQ(far_apart(dtable.values, expected, 1e-5, 1e-5), "");
         if (first.empty()) first = dtable.values;
         EXPECT_EQ(dtable.values, first);
       });
       Context c(2, 0);
       Operand<double> wide_dy = widen(dy), wide = widen(start);
-      embedding_backward(c.context, tokens.view(), wide_dy.view(), wide.view(), write);
+      embedding_backward(
+          c.context,
+          {.tokens = tokens.view(), .dy = wide_dy.view(), .dtable = wide.view(), .write = write});
       EXPECT_EQ(far_apart(wide.values, expected, 1e-14, 1e-14), "");
     }
   }
@@ -129,7 +134,7 @@ TEST(Embedding, NamesTheTokenAndItsPlaceWhenItIsOutOfRange) {
     Operand<float> table({65, 4}, 0), y({2, 8, 4}, 7);
     Context c(2, 0);
     try {
-      embedding_forward(c.context, tokens.view(), table.view(), y.view());
+      embedding_forward(c.context, {.tokens = tokens.view(), .table = table.view(), .y = y.view()});
       FAIL() << "accepted the token " << bad;
     } catch (const InputError& error) {
       EXPECT_EQ(error.what(), "token " + std::to_string(bad) +
@@ -145,8 +150,12 @@ TEST(Embedding, RefusesShapesThatDoNotFit) {
   Context c(1, 0);
   Operand<std::int32_t> tokens({2, 3}, 0);
   Operand<float> table({5, 4}, 0), y({2, 3, 5}, 0), x({2, 3, 4}, 0), few({2, 4}, 0);
-  EXPECT_THROW(embedding_forward(c.context, tokens.view(), table.view(), y.view()), ShapeError);
-  EXPECT_THROW(embedding_forward(c.context, table.view(), table.view(), x.view()), ShapeError);
+  EXPECT_THROW(
+      embedding_forward(c.context, {.tokens = tokens.view(), .table = table.view(), .y = y.view()}),
+      ShapeError);
+  EXPECT_THROW(
+      embedding_forward(c.context, {.tokens = table.view(), .table = table.view(), .y = x.view()}),
+      ShapeError);
   EXPECT_THROW(add_positions_forward(c.context, x.view(), few.view(), x.view()), ShapeError);
 }
 

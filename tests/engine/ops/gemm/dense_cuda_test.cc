@@ -71,14 +71,18 @@ Errors run_case(const Case& c, Products products, const Cut& cut = {}) {
   Operand<double> wide_x = kept<S>(x), wide_w = kept<S>(w), wide_b = widen(b),
                   wide_dy = kept<S>(dy), wide_dx = kept<S>(dx), wide_dw = widen(dw),
                   wide_db = widen(db), wide_y(y_shape, 0);
-  dense_forward_reference<double>(0, c.n, c.in, c.out, wide_x.values.data(), wide_w.values.data(),
-                                  c.bias ? wide_b.values.data() : nullptr, c.relu,
-                                  wide_y.values.data());
-  dense_backward_data_reference<double>(0, c.n, c.in, c.out, wide_dy.values.data(),
-                                        wide_w.values.data(), wide_dx.values.data(), c.write);
-  dense_backward_weights_reference<double>(0, c.out, c.n, c.in, c.out, wide_x.values.data(),
-                                           wide_dy.values.data(), wide_dw.values.data(),
-                                           wide_db.values.data(), c.write);
+  reference::dense_forward<double>({.x = wide_x.view(),
+                                    .weight = wide_w.view(),
+                                    .bias = c.bias ? wide_b.view() : TensorView{},
+                                    .relu = c.relu,
+                                    .y = wide_y.view()});
+  reference::dense_backward_data<double>(
+      {.dy = wide_dy.view(), .weight = wide_w.view(), .dx = wide_dx.view(), .write = c.write});
+  reference::dense_backward_weights<double>({.x = wide_x.view(),
+                                             .dy = wide_dy.view(),
+                                             .dweight = wide_dw.view(),
+                                             .dbias = wide_db.view(),
+                                             .write = c.write});
 
   const auto d_x = to_device<S>(x_shape, x.values), d_w = to_device<S>(w_shape, w.values),
              d_dy = to_device<S>(y_shape, dy.values), d_dx = to_device<S>(x_shape, dx.values),
@@ -97,16 +101,33 @@ Errors run_case(const Case& c, Products products, const Cut& cut = {}) {
           std::max(scratch, static_cast<std::size_t>(cuda::gemm_workspace_bytes(plan(k), m, n)));
   DeviceContext context(scratch, products);
   if (cut.tile == 0) {
-    dense_forward(context.context, d_x.view(), d_w.view(), bias, c.relu, d_y.view());
-    dense_backward_data(context.context, d_dy.view(), d_w.view(), d_dx.view(), c.write);
-    dense_backward_weights(context.context, d_x.view(), d_dy.view(), d_dw.view(), dbias, c.write);
+    dense_forward(
+        context.context,
+        {.x = d_x.view(), .weight = d_w.view(), .bias = bias, .relu = c.relu, .y = d_y.view()});
+    dense_backward_data(
+        context.context,
+        {.dy = d_dy.view(), .weight = d_w.view(), .dx = d_dx.view(), .write = c.write});
+    dense_backward_weights(context.context, {.x = d_x.view(),
+                                             .dy = d_dy.view(),
+                                             .dweight = d_dw.view(),
+                                             .dbias = dbias,
+                                             .write = c.write});
   } else {
-    cuda::dense_forward(context.context, d_x.view(), d_w.view(), bias, c.relu, d_y.view(),
-                        plan(c.in));
-    cuda::dense_backward_data(context.context, d_dy.view(), d_w.view(), d_dx.view(), c.write,
-                              plan(c.out));
-    cuda::dense_backward_weights(context.context, d_x.view(), d_dy.view(), d_dw.view(), dbias,
-                                 c.write, plan(c.n));
+    cuda::dense_forward(
+        context.context,
+        {.x = d_x.view(), .weight = d_w.view(), .bias = bias, .relu = c.relu, .y = d_y.view()},
+        plan(c.in));
+    cuda::dense_backward_data(
+        context.context,
+        {.dy = d_dy.view(), .weight = d_w.view(), .dx = d_dx.view(), .write = c.write},
+        plan(c.out));
+    cuda::dense_backward_weights(context.context,
+                                 {.x = d_x.view(),
+                                  .dy = d_dy.view(),
+                                  .dweight = d_dw.view(),
+                                  .dbias = dbias,
+                                  .write = c.write},
+                                 plan(c.n));
   }
   context.finish();
   return {relative_error(as_floats(d_y.values()), wide_y.values),
@@ -196,10 +217,19 @@ TYPED_TEST(DenseCuda, NoRows) {
     const auto d_b = to_device<float>({7}, b.values), dw = to_device<float>({7, 5}, w.values),
                db = to_device<float>({7}, b.values);
     DeviceContext context(0, TypeParam::kWanted);
-    dense_forward(context.context, none_x.view(), d_w.view(), d_b.view(), true, none_y.view());
-    dense_backward_data(context.context, none_y.view(), d_w.view(), none_x.view(), write);
-    dense_backward_weights(context.context, none_x.view(), none_y.view(), dw.view(), db.view(),
-                           write);
+    dense_forward(context.context, {.x = none_x.view(),
+                                    .weight = d_w.view(),
+                                    .bias = d_b.view(),
+                                    .relu = true,
+                                    .y = none_y.view()});
+    dense_backward_data(
+        context.context,
+        {.dy = none_y.view(), .weight = d_w.view(), .dx = none_x.view(), .write = write});
+    dense_backward_weights(context.context, {.x = none_x.view(),
+                                             .dy = none_y.view(),
+                                             .dweight = dw.view(),
+                                             .dbias = db.view(),
+                                             .write = write});
     context.finish();
     const bool add = write == Write::kAdd;
     EXPECT_EQ(dw.values(), add ? w.values : std::vector<float>(35));
@@ -225,8 +255,11 @@ TEST_F(DenseCudaChecks, TheSameBitsEveryTime) {
                db = to_device<float>({9}, std::vector<float>(9));
     DeviceContext context(dense_scratch_bytes(700, 33, 9, kF32, 0, Device::Kind::kCuda),
                           Products::kTf32);
-    dense_backward_weights(context.context, x.view(), dy.view(), dw.view(), db.view(),
-                           Write::kOverwrite);
+    dense_backward_weights(context.context, {.x = x.view(),
+                                             .dy = dy.view(),
+                                             .dweight = dw.view(),
+                                             .dbias = db.view(),
+                                             .write = Write::kOverwrite});
     context.finish();
     if (run == 0) first = dw.values();
     EXPECT_EQ(dw.values(), first);
@@ -286,10 +319,13 @@ TEST_F(DenseCudaChecks, RefusesWhatDoesNotFit) {
              y = to_device<bf16>({4, 2}, std::vector<float>(8)),
              b = to_device<bf16>({2}, std::vector<float>(2));
   DeviceContext context;
-  EXPECT_THROW(dense_forward(context.context, x.view(), w.view(), b.view(), false, y.view()),
+  EXPECT_THROW(dense_forward(context.context,
+                             {.x = x.view(), .weight = w.view(), .bias = b.view(), .y = y.view()}),
                ShapeError);  // bias is f32
   EXPECT_THROW(
-      dense_backward_weights(context.context, x.view(), y.view(), w.view(), {}, Write::kOverwrite),
+      dense_backward_weights(
+          context.context,
+          {.x = x.view(), .dy = y.view(), .dweight = w.view(), .write = Write::kOverwrite}),
       ShapeError);
 }
 

@@ -60,21 +60,40 @@ std::vector<double> start_of(const Operand<float>& operand, Write write) {
   return write == Write::kAdd ? widened(operand) : std::vector<double>(operand.values.size(), 0.0);
 }
 
+Operand<double> operand_of(const Shape& shape, std::vector<double> values) {
+  Operand<double> operand(shape, 0);
+  operand.values = std::move(values);
+  return operand;
+}
+Operand<double> wide(const Operand<float>& narrow) {
+  return operand_of(narrow.shape, widened(narrow));
+}
+Operand<double> wide_magnitudes(const Operand<float>& narrow) {
+  return operand_of(narrow.shape, magnitudes(narrow));
+}
+
 TEST(DenseReference, AgreesWithAProductByHand) {
-  const double x[] = {1, 2, 3, 4}, weight[] = {1, 0, 2, -1, 0.5, 0.5}, bias[] = {10, 20, -30};
-  double y[6], dx[4], dweight[6], dbias[3];
-  dense_forward_reference<double>(0, 2, 2, 3, x, weight, bias, false, y);
-  EXPECT_EQ(std::vector<double>(y, y + 6), (std::vector<double>{11, 20, -28.5, 13, 22, -26.5}));
-  dense_forward_reference<double>(0, 2, 2, 3, x, weight, nullptr, true, y);
-  EXPECT_EQ(std::vector<double>(y, y + 6), (std::vector<double>{1, 0, 1.5, 3, 2, 3.5}));
-  const double dy[] = {1, 2, 3, 0, -1, 1};
-  dense_backward_data_reference<double>(0, 2, 2, 3, dy, weight, dx, Write::kOverwrite);
-  EXPECT_EQ(std::vector<double>(dx, dx + 4), (std::vector<double>{6.5, -0.5, -1.5, 1.5}));
-  dense_backward_weights_reference<double>(0, 3, 2, 2, 3, x, dy, dweight, dbias, Write::kOverwrite);
-  EXPECT_EQ(std::vector<double>(dweight, dweight + 6), (std::vector<double>{1, 2, -1, 0, 6, 10}));
-  EXPECT_EQ(std::vector<double>(dbias, dbias + 3), (std::vector<double>{1, 1, 4}));
-  dense_backward_weights_reference<double>(0, 3, 2, 2, 3, x, dy, dweight, dbias, Write::kAdd);
-  EXPECT_EQ(std::vector<double>(dweight, dweight + 6), (std::vector<double>{2, 4, -2, 0, 12, 20}));
+  using Values = std::vector<double>;
+  auto x = operand_of({2, 2}, {1, 2, 3, 4}), weight = operand_of({3, 2}, {1, 0, 2, -1, 0.5, 0.5}),
+       bias = operand_of({3}, {10, 20, -30}), dy = operand_of({2, 3}, {1, 2, 3, 0, -1, 1});
+  Operand<double> y({2, 3}, 0), dx({2, 2}, 0), dweight({3, 2}, 0), dbias({3}, 0);
+  reference::dense_forward<double>(
+      {.x = x.view(), .weight = weight.view(), .bias = bias.view(), .y = y.view()});
+  EXPECT_EQ(y.values, (Values{11, 20, -28.5, 13, 22, -26.5}));
+  reference::dense_forward<double>(
+      {.x = x.view(), .weight = weight.view(), .relu = true, .y = y.view()});
+  EXPECT_EQ(y.values, (Values{1, 0, 1.5, 3, 2, 3.5}));
+  reference::dense_backward_data<double>(
+      {.dy = dy.view(), .weight = weight.view(), .dx = dx.view()});
+  EXPECT_EQ(dx.values, (Values{6.5, -0.5, -1.5, 1.5}));
+  DenseBackwardWeights backward{
+      .x = x.view(), .dy = dy.view(), .dweight = dweight.view(), .dbias = dbias.view()};
+  reference::dense_backward_weights<double>(backward);
+  EXPECT_EQ(dweight.values, (Values{1, 2, -1, 0, 6, 10}));
+  EXPECT_EQ(dbias.values, (Values{1, 1, 4}));
+  backward.write = Write::kAdd;
+  reference::dense_backward_weights<double>(backward);
+  EXPECT_EQ(dweight.values, (Values{2, 4, -2, 0, 12, 20}));
 }
 
 TEST(DenseCheck, FailsOnNanAndOnAWrongValue) {
@@ -92,16 +111,23 @@ TEST(Dense, ForwardAgreesWithFloat64) {
     if (!with_bias) bias = {};
     auto y = nan_operand({s.n, s.out});
     Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF32, threads));
-    dense_forward(c.context, x.view(), weight.view(), bias.view(), !with_bias, y.view());
-    std::vector<double> expected(y.values.size()), magnitude(y.values.size());
-    const auto bias64 = widened(bias), bias_magnitude = magnitudes(bias);
-    dense_forward_reference<double>(0, s.n, s.in, s.out, widened(x).data(), widened(weight).data(),
-                                    with_bias ? bias64.data() : nullptr, !with_bias,
-                                    expected.data());
-    dense_forward_reference<double>(
-        0, s.n, s.in, s.out, magnitudes(x).data(), magnitudes(weight).data(),
-        with_bias ? bias_magnitude.data() : nullptr, false, magnitude.data());
-    EXPECT_EQ(difference(y.values, expected, magnitude), "");
+    dense_forward(c.context, {.x = x.view(),
+                              .weight = weight.view(),
+                              .bias = bias.view(),
+                              .relu = !with_bias,
+                              .y = y.view()});
+    Operand<double> expected({s.n, s.out}, 0), magnitude({s.n, s.out}, 0);
+    reference::dense_forward<double>({.x = wide(x).view(),
+                                      .weight = wide(weight).view(),
+                                      .bias = with_bias ? wide(bias).view() : TensorView{},
+                                      .relu = !with_bias,
+                                      .y = expected.view()});
+    reference::dense_forward<double>(
+        {.x = wide_magnitudes(x).view(),
+         .weight = wide_magnitudes(weight).view(),
+         .bias = with_bias ? wide_magnitudes(bias).view() : TensorView{},
+         .y = magnitude.view()});
+    EXPECT_EQ(difference(y.values, expected.values, magnitude.values), "");
   });
 }
 
@@ -109,15 +135,20 @@ TEST(Dense, BackwardDataAgreesWithFloat64) {
   for_each_case([](const Sizes& s, int threads, Write write) {
     auto dy = random_operand({s.n, s.out}, 1), weight = random_operand({s.out, s.in}, 2);
     auto dx = output({s.n, s.in}, write);
-    std::vector<double> expected = start_of(dx, write),
-                        magnitude = write == Write::kAdd ? magnitudes(dx) : expected;
+    Operand<double> expected = operand_of(dx.shape, start_of(dx, write)),
+                    magnitude = write == Write::kAdd ? wide_magnitudes(dx) : expected;
     Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF32, threads));
-    dense_backward_data(c.context, dy.view(), weight.view(), dx.view(), write);
-    dense_backward_data_reference<double>(0, s.n, s.in, s.out, widened(dy).data(),
-                                          widened(weight).data(), expected.data(), write);
-    dense_backward_data_reference<double>(0, s.n, s.in, s.out, magnitudes(dy).data(),
-                                          magnitudes(weight).data(), magnitude.data(), write);
-    EXPECT_EQ(difference(dx.values, expected, magnitude), "");
+    dense_backward_data(
+        c.context, {.dy = dy.view(), .weight = weight.view(), .dx = dx.view(), .write = write});
+    reference::dense_backward_data<double>({.dy = wide(dy).view(),
+                                            .weight = wide(weight).view(),
+                                            .dx = expected.view(),
+                                            .write = write});
+    reference::dense_backward_data<double>({.dy = wide_magnitudes(dy).view(),
+                                            .weight = wide_magnitudes(weight).view(),
+                                            .dx = magnitude.view(),
+                                            .write = write});
+    EXPECT_EQ(difference(dx.values, expected.values, magnitude.values), "");
   });
 }
 
@@ -125,20 +156,28 @@ TEST(Dense, BackwardWeightsAgreesWithFloat64) {
   for_each_case([](const Sizes& s, int threads, Write write) {
     auto x = random_operand({s.n, s.in}, 1), dy = random_operand({s.n, s.out}, 2);
     auto dweight = output({s.out, s.in}, write), dbias = output({s.out}, write);
-    std::vector<double> expected = start_of(dweight, write),
-                        magnitude = write == Write::kAdd ? magnitudes(dweight) : expected;
-    std::vector<double> expected_bias = start_of(dbias, write),
-                        bias_magnitude = write == Write::kAdd ? magnitudes(dbias) : expected_bias;
+    Operand<double> expected = operand_of(dweight.shape, start_of(dweight, write)),
+                    magnitude = write == Write::kAdd ? wide_magnitudes(dweight) : expected,
+                    expected_bias = operand_of(dbias.shape, start_of(dbias, write)),
+                    bias_magnitude = write == Write::kAdd ? wide_magnitudes(dbias) : expected_bias;
     Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF32, threads));
-    dense_backward_weights(c.context, x.view(), dy.view(), dweight.view(), dbias.view(), write);
-    dense_backward_weights_reference<double>(0, s.out, s.n, s.in, s.out, widened(x).data(),
-                                             widened(dy).data(), expected.data(),
-                                             expected_bias.data(), write);
-    dense_backward_weights_reference<double>(0, s.out, s.n, s.in, s.out, magnitudes(x).data(),
-                                             magnitudes(dy).data(), magnitude.data(),
-                                             bias_magnitude.data(), write);
-    EXPECT_EQ(difference(dweight.values, expected, magnitude), "");
-    EXPECT_EQ(difference(dbias.values, expected_bias, bias_magnitude), "");
+    dense_backward_weights(c.context, {.x = x.view(),
+                                       .dy = dy.view(),
+                                       .dweight = dweight.view(),
+                                       .dbias = dbias.view(),
+                                       .write = write});
+    reference::dense_backward_weights<double>({.x = wide(x).view(),
+                                               .dy = wide(dy).view(),
+                                               .dweight = expected.view(),
+                                               .dbias = expected_bias.view(),
+                                               .write = write});
+    reference::dense_backward_weights<double>({.x = wide_magnitudes(x).view(),
+                                               .dy = wide_magnitudes(dy).view(),
+                                               .dweight = magnitude.view(),
+                                               .dbias = bias_magnitude.view(),
+                                               .write = write});
+    EXPECT_EQ(difference(dweight.values, expected.values, magnitude.values), "");
+    EXPECT_EQ(difference(dbias.values, expected_bias.values, bias_magnitude.values), "");
   });
 }
 
@@ -151,9 +190,13 @@ TEST(Dense, BitsDoNotDependOnThreads) {
       Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF32, threads));
       auto a = nan_operand({s.n, s.out}), b = nan_operand({s.n, s.in}),
            w = nan_operand({s.out, s.in});
-      dense_forward(c.context, x.view(), weight.view(), {}, false, a.view());
-      dense_backward_data(c.context, dy.view(), weight.view(), b.view(), Write::kOverwrite);
-      dense_backward_weights(c.context, x.view(), dy.view(), w.view(), {}, Write::kOverwrite);
+      dense_forward(c.context, {.x = x.view(), .weight = weight.view(), .y = a.view()});
+      dense_backward_data(
+          c.context,
+          {.dy = dy.view(), .weight = weight.view(), .dx = b.view(), .write = Write::kOverwrite});
+      dense_backward_weights(
+          c.context,
+          {.x = x.view(), .dy = dy.view(), .dweight = w.view(), .write = Write::kOverwrite});
       y.push_back(a.values), dx.push_back(b.values), dweight.push_back(w.values);
     }
     for (int t = 1; t < 3; ++t) {
@@ -180,12 +223,6 @@ std::string far_from(const std::vector<double>& found, const std::vector<double>
   return found.size() == expected.size() ? "" : "sizes differ";
 }
 
-Operand<double> wide(const Operand<float>& narrow) {
-  Operand<double> operand(narrow.shape, 0);
-  operand.values = widened(narrow);
-  return operand;
-}
-
 TEST(Dense, Float64AgreesWithTheLoops) {
   for_each_case([](const Sizes& s, int threads, Write write) {
     const bool plain = write == Write::kAdd;  // without bias and ReLU
@@ -196,18 +233,31 @@ TEST(Dense, Float64AgreesWithTheLoops) {
          dweight = wide(output({s.out, s.in}, write)), dbias = wide(output({s.out}, write));
     auto y_loops = y, dx_loops = dx, dweight_loops = dweight, dbias_loops = dbias;
     Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF64, threads));
-    dense_forward(c.context, x.view(), weight.view(), bias.view(), !plain, y.view());
-    dense_backward_data(c.context, dy.view(), weight.view(), dx.view(), write);
-    dense_backward_weights(c.context, x.view(), dy.view(), dweight.view(), dbias.view(), write);
+    dense_forward(c.context, {.x = x.view(),
+                              .weight = weight.view(),
+                              .bias = bias.view(),
+                              .relu = !plain,
+                              .y = y.view()});
+    dense_backward_data(
+        c.context, {.dy = dy.view(), .weight = weight.view(), .dx = dx.view(), .write = write});
+    dense_backward_weights(c.context, {.x = x.view(),
+                                       .dy = dy.view(),
+                                       .dweight = dweight.view(),
+                                       .dbias = dbias.view(),
+                                       .write = write});
 
-    dense_forward_reference<double>(0, s.n, s.in, s.out, x.values.data(), weight.values.data(),
-                                    plain ? nullptr : bias.values.data(), !plain,
-                                    y_loops.values.data());
-    dense_backward_data_reference<double>(0, s.n, s.in, s.out, dy.values.data(),
-                                          weight.values.data(), dx_loops.values.data(), write);
-    dense_backward_weights_reference<double>(0, s.out, s.n, s.in, s.out, x.values.data(),
-                                             dy.values.data(), dweight_loops.values.data(),
-                                             dbias_loops.values.data(), write);
+    reference::dense_forward<double>({.x = x.view(),
+                                      .weight = weight.view(),
+                                      .bias = bias.view(),
+                                      .relu = !plain,
+                                      .y = y_loops.view()});
+    reference::dense_backward_data<double>(
+        {.dy = dy.view(), .weight = weight.view(), .dx = dx_loops.view(), .write = write});
+    reference::dense_backward_weights<double>({.x = x.view(),
+                                               .dy = dy.view(),
+                                               .dweight = dweight_loops.view(),
+                                               .dbias = dbias_loops.view(),
+                                               .write = write});
     EXPECT_EQ(far_from(y.values, y_loops.values, s.in), "") << "forward";
     EXPECT_EQ(far_from(dx.values, dx_loops.values, s.out), "") << "backward to the input";
     EXPECT_EQ(far_from(dweight.values, dweight_loops.values, s.n), "") << "to the weights";
@@ -223,9 +273,13 @@ TEST(Dense, BitsOfFloat64DoNotDependOnThreads) {
     for (int threads = 1; threads <= 3; ++threads) {
       Context c(threads, 0);
       Operand<double> y({s.n, s.out}, 0), dx({s.n, s.in}, 0), dweight({s.out, s.in}, 0);
-      dense_forward(c.context, x.view(), weight.view(), {}, false, y.view());
-      dense_backward_data(c.context, dy.view(), weight.view(), dx.view(), Write::kOverwrite);
-      dense_backward_weights(c.context, x.view(), dy.view(), dweight.view(), {}, Write::kOverwrite);
+      dense_forward(c.context, {.x = x.view(), .weight = weight.view(), .y = y.view()});
+      dense_backward_data(
+          c.context,
+          {.dy = dy.view(), .weight = weight.view(), .dx = dx.view(), .write = Write::kOverwrite});
+      dense_backward_weights(
+          c.context,
+          {.x = x.view(), .dy = dy.view(), .dweight = dweight.view(), .write = Write::kOverwrite});
       for (const auto* part : {&dx.values, &dweight.values})
         y.values.insert(y.values.end(), part->begin(), part->end());
       results.push_back(y.values);
@@ -249,24 +303,31 @@ TEST(Dense, RefusesOperandsThatDoNotFit) {
   auto x = random_operand({2, 3}, 1), weight = random_operand({4, 3}, 2),
        y = random_operand({2, 4}, 3);
   auto wide = random_operand({2, 5}, 4), bias = random_operand({3}, 5);
-  EXPECT_EQ(shape_error(
-                [&] { dense_forward(c.context, x.view(), weight.view(), {}, false, wide.view()); }),
+  EXPECT_EQ(shape_error([&] {
+              dense_forward(c.context, {.x = x.view(), .weight = weight.view(), .y = wide.view()});
+            }),
             "dense_forward: y has the shape [2, 5], expected [2, 4]");
-  EXPECT_EQ(shape_error(
-                [&] { dense_forward(c.context, wide.view(), weight.view(), {}, false, y.view()); }),
+  EXPECT_EQ(shape_error([&] {
+              dense_forward(c.context, {.x = wide.view(), .weight = weight.view(), .y = y.view()});
+            }),
             "dense_forward: x has the shape [2, 5], expected [2, 3]");
   EXPECT_EQ(shape_error([&] {
-              dense_forward(c.context, x.view(), weight.view(), bias.view(), false, y.view());
+              dense_forward(
+                  c.context,
+                  {.x = x.view(), .weight = weight.view(), .bias = bias.view(), .y = y.view()});
             }),
             "dense_forward: bias has the shape [3], expected [4]");
-  EXPECT_EQ(shape_error([&] {
-              dense_backward_weights(c.context, x.view(), wide.view(), weight.view(), {},
-                                     Write::kAdd);
-            }),
-            "dense_backward_weights: dy has the shape [2, 5], expected [2, 4]");
+  EXPECT_EQ(
+      shape_error([&] {
+        dense_backward_weights(
+            c.context,
+            {.x = x.view(), .dy = wide.view(), .dweight = weight.view(), .write = Write::kAdd});
+      }),
+      "dense_backward_weights: dy has the shape [2, 5], expected [2, 4]");
   Operand<double> y64({2, 4}, 0.0);
-  EXPECT_EQ(shape_error(
-                [&] { dense_forward(c.context, x.view(), weight.view(), {}, false, y64.view()); }),
+  EXPECT_EQ(shape_error([&] {
+              dense_forward(c.context, {.x = x.view(), .weight = weight.view(), .y = y64.view()});
+            }),
             "dense_forward: y is f64, expected f32");
 }
 

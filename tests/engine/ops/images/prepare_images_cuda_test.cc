@@ -55,8 +55,10 @@ std::vector<T> prepared(const std::array<std::int64_t, 3>& shape,
   const DeviceOperand<float> device_table({shape[2], kImageTableRow}, table);
   const DeviceOperand<T> out(images, std::vector<T>(bytes.size(), from_float<T>(-77)));
   const DeviceDraws device_draws(draws);
-  prepare_images(c.context, device_bytes.view(), device_draws.data(), device_table.view(),
-                 out.view());
+  prepare_images(c.context, {.images = device_bytes.view(),
+                             .draws = device_draws.data(),
+                             .table = device_table.view(),
+                             .out = out.view()});
   c.finish();
   return out.values();
 }
@@ -148,18 +150,27 @@ TYPED_TEST(PrepareImagesCuda, TakesAnEmptyBatchAndRefusesWhatDoesNotFit) {
   const DeviceOperand<float> device_table({2, kImageTableRow}, table),
       short_table({2, 256}, std::vector<float>(512));
   const DeviceDraws draws(std::vector<ImageDraw>(1));
-  EXPECT_THROW(prepare_images(c.context, bytes.view(), nullptr, device_table.view(), out.view()),
+  EXPECT_THROW(prepare_images(c.context, {.images = bytes.view(),
+                                          .draws = nullptr,
+                                          .table = device_table.view(),
+                                          .out = out.view()}),
                ShapeError);
-  EXPECT_THROW(
-      prepare_images(c.context, bytes.view(), draws.data(), short_table.view(), out.view()),
-      ShapeError);
-  EXPECT_THROW(
-      prepare_images(c.context, bytes.view(), draws.data(), device_table.view(), narrow.view()),
-      ShapeError);
+  EXPECT_THROW(prepare_images(c.context, {.images = bytes.view(),
+                                          .draws = draws.data(),
+                                          .table = short_table.view(),
+                                          .out = out.view()}),
+               ShapeError);
+  EXPECT_THROW(prepare_images(c.context, {.images = bytes.view(),
+                                          .draws = draws.data(),
+                                          .table = device_table.view(),
+                                          .out = narrow.view()}),
+               ShapeError);
   Context host(1, 0);
-  EXPECT_THROW(
-      prepare_images(host.context, bytes.view(), draws.data(), device_table.view(), out.view()),
-      Error);
+  EXPECT_THROW(prepare_images(host.context, {.images = bytes.view(),
+                                             .draws = draws.data(),
+                                             .table = device_table.view(),
+                                             .out = out.view()}),
+               Error);
 }
 
 }  // namespace

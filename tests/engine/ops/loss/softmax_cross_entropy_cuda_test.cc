@@ -44,10 +44,15 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, AgreesWithTheReference) {
         Operand<double> wide = kept<TypeParam>(logits), loss({rows}, 0), gradient(shape, 0),
                         wide_dloss = widen(dloss), dlogits = kept<TypeParam>(start);
         Context host(1, 0);
-        softmax_cross_entropy_forward(host.context, wide.view(), labels.view(), loss.view(),
-                                      gradient.view(), smoothing);
-        softmax_cross_entropy_backward(host.context, gradient.view(), wide_dloss.view(),
-                                       dlogits.view(), write);
+        softmax_cross_entropy_forward(host.context, {.logits = wide.view(),
+                                                     .labels = labels.view(),
+                                                     .loss = loss.view(),
+                                                     .gradient = gradient.view(),
+                                                     .label_smoothing = smoothing});
+        softmax_cross_entropy_backward(host.context, {.gradient = gradient.view(),
+                                                      .dloss = wide_dloss.view(),
+                                                      .dlogits = dlogits.view(),
+                                                      .write = write});
 
         DeviceContext c;
         const DeviceOperand<std::int32_t> device_labels({rows}, labels.values);
@@ -59,12 +64,19 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, AgreesWithTheReference) {
                    device_dloss = to_device<float>({rows}, dloss.values);
         const auto device_gradient =
             to_device<TypeParam>(shape, std::vector<float>(logits.values.size(), NAN));
-        softmax_cross_entropy_forward(c.context, device_logits.view(), device_labels.view(),
-                                      device_loss.view(), device_gradient.view(), smoothing);
-        softmax_cross_entropy_forward(c.context, device_logits.view(), device_labels.view(),
-                                      without.view(), {}, smoothing);
-        softmax_cross_entropy_backward(c.context, device_gradient.view(), device_dloss.view(),
-                                       device_dlogits.view(), write);
+        softmax_cross_entropy_forward(c.context, {.logits = device_logits.view(),
+                                                  .labels = device_labels.view(),
+                                                  .loss = device_loss.view(),
+                                                  .gradient = device_gradient.view(),
+                                                  .label_smoothing = smoothing});
+        softmax_cross_entropy_forward(c.context, {.logits = device_logits.view(),
+                                                  .labels = device_labels.view(),
+                                                  .loss = without.view(),
+                                                  .label_smoothing = smoothing});
+        softmax_cross_entropy_backward(c.context, {.gradient = device_gradient.view(),
+                                                   .dloss = device_dloss.view(),
+                                                   .dlogits = device_dlogits.view(),
+                                                   .write = write});
         c.finish();
         EXPECT_LE(relative_error(device_loss.values(), loss.values), 1e-5);
         EXPECT_EQ(device_loss.values(), without.values());
@@ -92,7 +104,11 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
     Operand<float> loss = random_operand({rows}, 2);
     BatchTotals expected{1.5, 2, 3, 4};
     Context host(1, 0);
-    add_batch_totals(host.context, logits.view(), labels.view(), loss.view(), true, &expected);
+    add_batch_totals(host.context, {.logits = logits.view(),
+                                    .labels = labels.view(),
+                                    .loss = loss.view(),
+                                    .top5 = true,
+                                    .totals = &expected});
     EXPECT_EQ(expected.rows, rows + 3);
     EXPECT_EQ(expected.correct, count_correct(logits.view(), labels.view()) + 2);
     EXPECT_EQ(expected.top5, count_among_largest(logits.view(), labels.view(), 5) + 4);
@@ -106,8 +122,11 @@ TYPED_TEST(SoftmaxCrossEntropyCuda, TotalsAreThoseOfTheHost) {
       const Arena memory(sizeof found, kDevice);
       auto* totals = reinterpret_cast<BatchTotals*>(memory.data());
       engine::cuda::copy_async(totals, &found, sizeof found, c.context.stream);
-      add_batch_totals(c.context, device_logits.view(), device_labels.view(), device_loss.view(),
-                       top5, totals);
+      add_batch_totals(c.context, {.logits = device_logits.view(),
+                                   .labels = device_labels.view(),
+                                   .loss = device_loss.view(),
+                                   .top5 = top5,
+                                   .totals = totals});
       engine::cuda::copy_async(&found, totals, sizeof found, c.context.stream);
       c.finish();
       EXPECT_NEAR(found.loss_sum, expected.loss_sum, 1e-12 * static_cast<double>(rows));
@@ -134,8 +153,9 @@ TEST_F(SoftmaxCrossEntropyFaults, TheFirstLabelOutOfRangeIsKeptAndCountsAsZero) 
     const DeviceOperand<std::int32_t> device_labels({rows}, labels);
     const auto loss =
         to_device<float>({rows}, std::vector<float>(static_cast<std::size_t>(rows), NAN));
-    softmax_cross_entropy_forward(c.context, device_logits.view(), device_labels.view(),
-                                  loss.view(), {});
+    softmax_cross_entropy_forward(
+        c.context,
+        {.logits = device_logits.view(), .labels = device_labels.view(), .loss = loss.view()});
     engine::cuda::copy_async(&fault, c.context.fault, sizeof fault, c.context.stream);
     c.finish();
     return loss.values();
@@ -168,15 +188,19 @@ TEST_F(SoftmaxCrossEntropyFaults, InfiniteLogitsAreAsInTheReference) {
       logits.values[i / 3 * static_cast<std::size_t>(classes) + i % 3] = starts[i];
     auto labels = operand_of<std::int32_t>({4}, {0, 1, 2, 0});
     Context host(1, 0);
-    softmax_cross_entropy_forward(host.context, logits.view(), labels.view(), loss.view(),
-                                  gradient.view());
+    softmax_cross_entropy_forward(host.context, {.logits = logits.view(),
+                                                 .labels = labels.view(),
+                                                 .loss = loss.view(),
+                                                 .gradient = gradient.view()});
     DeviceContext c;
     const auto device_logits = to_device<float>(logits.shape, logits.values),
                device_gradient = to_device<float>(logits.shape, logits.values);
     const DeviceOperand<std::int32_t> device_labels({4}, labels.values);
     const auto device_loss = to_device<float>({4}, {7, 7, 7, 7});
-    softmax_cross_entropy_forward(c.context, device_logits.view(), device_labels.view(),
-                                  device_loss.view(), device_gradient.view());
+    softmax_cross_entropy_forward(c.context, {.logits = device_logits.view(),
+                                              .labels = device_labels.view(),
+                                              .loss = device_loss.view(),
+                                              .gradient = device_gradient.view()});
     c.finish();
     const auto alike = [](const std::vector<float>& found, const std::vector<float>& expected) {
       for (std::size_t i = 0; i < found.size(); ++i)

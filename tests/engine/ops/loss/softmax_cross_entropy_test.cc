@@ -18,8 +18,10 @@ TEST(SoftmaxCrossEntropy, IsPyTorchs) {
                   loss({3}, 0), gradient({3, 3}, 0);
   Operand<std::int32_t> labels = operand_of<std::int32_t>({3}, {2, 0, 2});
   Context c(1, 0);
-  softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
-                                gradient.view());
+  softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
+                                            .labels = labels.view(),
+                                            .loss = loss.view(),
+                                            .gradient = gradient.view()});
   EXPECT_EQ(
       far_apart(loss.values,
                 std::vector<double>{3.349012216768186, 2.6520083843911353, 1.3132616875182228},
@@ -40,8 +42,11 @@ TEST(SoftmaxCrossEntropy, LabelSmoothingIsPyTorchs) {
                   loss({3}, 0), gradient({3, 3}, 0);
   Operand<std::int32_t> labels = operand_of<std::int32_t>({3}, {2, 0, 2});
   Context c(1, 0);
-  softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
-                                gradient.view(), 0.1);
+  softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
+                                            .labels = labels.view(),
+                                            .loss = loss.view(),
+                                            .gradient = gradient.view(),
+                                            .label_smoothing = 0.1});
   EXPECT_EQ(
       far_apart(loss.values,
                 std::vector<double>{3.1823455501015196, 2.5686750510578022, 6.246595020851557},
@@ -69,30 +74,45 @@ TEST(SoftmaxCrossEntropy, Float32AgreesWithFloat64AtEverySizeAndThreadCount) {
         labels.values[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(r % shape[1]);
       Operand<double> wide = widen(logits), wide_loss({rows}, 0), wide_gradient(shape, 0);
       Context c(threads, 0);
-      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
-                                    gradient.view(), 0.2);
-      softmax_cross_entropy_forward(c.context, wide.view(), labels.view(), wide_loss.view(),
-                                    wide_gradient.view(), 0.2);
+      softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
+                                                .labels = labels.view(),
+                                                .loss = loss.view(),
+                                                .gradient = gradient.view(),
+                                                .label_smoothing = 0.2});
+      softmax_cross_entropy_forward(c.context, {.logits = wide.view(),
+                                                .labels = labels.view(),
+                                                .loss = wide_loss.view(),
+                                                .gradient = wide_gradient.view(),
+                                                .label_smoothing = 0.2});
       EXPECT_EQ(far_apart(loss.values, wide_loss.values, 1e-6, 1e-6), "");
       EXPECT_EQ(far_apart(gradient.values, wide_gradient.values, 1e-5, 1e-6), "");
-      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
-                                    gradient.view());
-      softmax_cross_entropy_forward(c.context, wide.view(), labels.view(), wide_loss.view(),
-                                    wide_gradient.view());
+      softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
+                                                .labels = labels.view(),
+                                                .loss = loss.view(),
+                                                .gradient = gradient.view()});
+      softmax_cross_entropy_forward(c.context, {.logits = wide.view(),
+                                                .labels = labels.view(),
+                                                .loss = wide_loss.view(),
+                                                .gradient = wide_gradient.view()});
       EXPECT_EQ(far_apart(loss.values, wide_loss.values, 1e-6, 1e-6), "");
       EXPECT_EQ(far_apart(gradient.values, wide_gradient.values, 1e-5, 1e-6), "");
       const std::vector<float> losses = loss.values;
-      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
-                                    {});  // inference
+      softmax_cross_entropy_forward(
+          c.context,
+          {.logits = logits.view(), .labels = labels.view(), .loss = loss.view()});  // inference
       EXPECT_EQ(loss.values, losses);
 
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         Operand<float> dloss = random_operand({rows}, 2), dlogits = output(shape, write);
         Operand<double> wide_dloss = widen(dloss), wide_dlogits = widen(dlogits);
-        softmax_cross_entropy_backward(c.context, gradient.view(), dloss.view(), dlogits.view(),
-                                       write);
-        softmax_cross_entropy_backward(c.context, wide_gradient.view(), wide_dloss.view(),
-                                       wide_dlogits.view(), write);
+        softmax_cross_entropy_backward(c.context, {.gradient = gradient.view(),
+                                                   .dloss = dloss.view(),
+                                                   .dlogits = dlogits.view(),
+                                                   .write = write});
+        softmax_cross_entropy_backward(c.context, {.gradient = wide_gradient.view(),
+                                                   .dloss = wide_dloss.view(),
+                                                   .dlogits = wide_dlogits.view(),
+                                                   .write = write});
         EXPECT_EQ(far_apart(dlogits.values, wide_dlogits.values, 1e-5, 2e-6), "");
       }
     }
@@ -105,8 +125,10 @@ TEST(SoftmaxCrossEntropy, ANanShowsInTheLossOfItsRowOnly) {
     logits.values[place] = std::nanf("");
     Operand<std::int32_t> labels({2}, 1);
     Context c(1, 0);
-    softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
-                                  gradient.view());
+    softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
+                                              .labels = labels.view(),
+                                              .loss = loss.view(),
+                                              .gradient = gradient.view()});
     EXPECT_TRUE(std::isnan(loss.values[0]));
     EXPECT_TRUE(std::isnan(gradient.values[0]));
     EXPECT_NEAR(loss.values[1], std::log(3.0), 1e-6);
@@ -120,8 +142,10 @@ TEST(SoftmaxCrossEntropy, ANanShowsInARowOfManyClassesWhereverItIs) {
       logits.values[place] = std::nanf("");
       Operand<std::int32_t> labels({2}, 1);
       Context c(threads, 0);
-      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(),
-                                    gradient.view());
+      softmax_cross_entropy_forward(c.context, {.logits = logits.view(),
+                                                .labels = labels.view(),
+                                                .loss = loss.view(),
+                                                .gradient = gradient.view()});
       EXPECT_TRUE(std::isnan(loss.values[0]));
       for (std::size_t i = 0; i < 70; ++i) EXPECT_TRUE(std::isnan(gradient.values[i]));
       EXPECT_NEAR(loss.values[1], std::log(70.0), 1e-6);
@@ -137,7 +161,8 @@ TEST(SoftmaxCrossEntropy, NamesRowLabelAndClassCountOfALabelOutOfRange) {
     labels.values[4] = bad;
     Context c(2, 0);
     try {
-      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(), {});
+      softmax_cross_entropy_forward(
+          c.context, {.logits = logits.view(), .labels = labels.view(), .loss = loss.view()});
       FAIL() << "accepted the label " << bad;
     } catch (const InputError& error) {
       const std::string text = error.what();
@@ -189,10 +214,12 @@ TEST(SoftmaxCrossEntropy, RefusesShapesThatDoNotFit) {
   Operand<float> logits({2, 3}, 0), loss({3}, 0), flat({6}, 0);
   Operand<std::int32_t> labels({2}, 0);
   EXPECT_THROW(
-      softmax_cross_entropy_forward(c.context, logits.view(), labels.view(), loss.view(), {}),
+      softmax_cross_entropy_forward(
+          c.context, {.logits = logits.view(), .labels = labels.view(), .loss = loss.view()}),
       ShapeError);
   EXPECT_THROW(
-      softmax_cross_entropy_forward(c.context, flat.view(), labels.view(), loss.view(), {}),
+      softmax_cross_entropy_forward(
+          c.context, {.logits = flat.view(), .labels = labels.view(), .loss = loss.view()}),
       ShapeError);
   EXPECT_THROW(count_correct(logits.view(), loss.view()), ShapeError);
 }

@@ -151,9 +151,14 @@ void check_sgd() {
           [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
               TensorView gradient, const Pair& p, TensorView half) {
             const TensorView velocity[] = {p.at(p.device_a)};
-            update(context, any_sgd(s), numbers, control, gradient,
-                   std::span(velocity).first(s.momentum != 0 ? 1u : 0u), p.at(p.device_value),
-                   copy_or_none<H>(half));
+            update_on_device(context,
+                             {.step = any_sgd(s),
+                              .numbers = numbers,
+                              .control = control,
+                              .gradient = gradient,
+                              .states = std::span(velocity).first(s.momentum != 0 ? 1u : 0u),
+                              .value = p.at(p.device_value),
+                              .half_copy = copy_or_none<H>(half)});
           });
   }
 }
@@ -181,8 +186,13 @@ void check_adamw() {
           [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
               TensorView gradient, const Pair& p, TensorView half) {
             const TensorView moments[] = {p.at(p.device_a), p.at(p.device_b)};
-            update(context, s, numbers, control, gradient, moments, p.at(p.device_value),
-                   copy_or_none<H>(half));
+            update_on_device(context, {.step = s,
+                                       .numbers = numbers,
+                                       .control = control,
+                                       .gradient = gradient,
+                                       .states = moments,
+                                       .value = p.at(p.device_value),
+                                       .half_copy = copy_or_none<H>(half)});
           });
     }
 }
@@ -202,12 +212,19 @@ TEST_F(DeviceStep, LionHasTheCpusBits) {
           LionStep step = s;
           step.set({lr, control.gradient_scale, control.applied_steps});
           const TensorView moment[] = {p.a.view()};
-          update(context, step, gradient, moment, p.value.view());
+          update(context,
+                 {.step = step, .gradient = gradient, .states = moment, .value = p.value.view()});
         },
         [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
             TensorView gradient, const Pair& p, TensorView half) {
           const TensorView moment[] = {p.at(p.device_a)};
-          update(context, s, numbers, control, gradient, moment, p.at(p.device_value), half);
+          update_on_device(context, {.step = s,
+                                     .numbers = numbers,
+                                     .control = control,
+                                     .gradient = gradient,
+                                     .states = moment,
+                                     .value = p.at(p.device_value),
+                                     .half_copy = half});
         });
 }
 
@@ -336,9 +353,13 @@ TEST_F(DeviceStep, RefusesTheCpuAndSpansThatDoNotFit) {
   Context host(1, 0);
   Operand<float> on_host({3}, 0);
   EXPECT_THROW(fill_loss_gradient(host.context, nullptr, nullptr, on_host.view()), Error);
-  EXPECT_THROW(
-      update(host.context, any_sgd({}), nullptr, nullptr, on_host.view(), {}, on_host.view(), {}),
-      Error);
+  EXPECT_THROW(update_on_device(host.context, {.step = any_sgd({}),
+                                               .numbers = nullptr,
+                                               .control = nullptr,
+                                               .gradient = on_host.view(),
+                                               .states = {},
+                                               .value = on_host.view()}),
+               Error);
   DeviceContext c;
   EXPECT_THROW(sum_of_squares(c.context, on_host.view()), Error);
   EXPECT_THROW(scale(c.context, 2, on_host.view()), Error);
@@ -346,8 +367,13 @@ TEST_F(DeviceStep, RefusesTheCpuAndSpansThatDoNotFit) {
   const DeviceOperand<f16> half({3}, std::vector<f16>(3));
   const auto step = [&](double momentum, TensorView gradient, TensorView velocity, TensorView value,
                         TensorView copy) {
-    update(c.context, any_sgd({.momentum = momentum}), nullptr, nullptr, gradient,
-           std::span(&velocity, momentum != 0 ? 1u : 0u), value, copy);
+    update_on_device(c.context, {.step = any_sgd({.momentum = momentum}),
+                                 .numbers = nullptr,
+                                 .control = nullptr,
+                                 .gradient = gradient,
+                                 .states = std::span(&velocity, momentum != 0 ? 1u : 0u),
+                                 .value = value,
+                                 .half_copy = copy});
   };
   EXPECT_THROW(step(0, four.view(), {}, three.view(), {}), ShapeError);
   EXPECT_THROW(step(0.9, three.view(), {}, three.view(), {}), ShapeError);

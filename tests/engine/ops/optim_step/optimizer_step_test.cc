@@ -85,7 +85,9 @@ TEST(OptimizerStep, LionsSignKeepsZerosAndNan) {
     Operand<float> g = operand_of<float>({4}, {0, -2, 3, std::nanf("")}), m({4}, 0), w({4}, 1);
     Context c(threads, 0);
     const TensorView states[] = {m.view()};
-    update(c.context, LionStep{.lr = 0.25}, g.view(), states, w.view());
+    update(
+        c.context,
+        {.step = LionStep{.lr = 0.25}, .gradient = g.view(), .states = states, .value = w.view()});
     EXPECT_EQ(w.values[0], 1);
     EXPECT_EQ(w.values[1], 1.25f);
     EXPECT_EQ(w.values[2], 0.75f);
@@ -126,10 +128,13 @@ std::vector<FloatStep> all_steps() {
   const LionStep lion{.lr = 0.01, .weight_decay = 0.1, .gradient_scale = 0.7};
   const MuonMomentumStep momentum{.gradient_scale = 0.7};
   for (const UpdateStep& s : {UpdateStep{lion}, UpdateStep{momentum}})
-    steps.push_back([s](KernelContext& context, TensorView g, TensorView a, TensorView,
-                        TensorView w) { update(context, s, g, std::span(&a, 1), w); });
+    steps.push_back(
+        [s](KernelContext& context, TensorView g, TensorView a, TensorView, TensorView w) {
+          update(context, {.step = s, .gradient = g, .states = std::span(&a, 1), .value = w});
+        });
   steps.push_back([](KernelContext& context, TensorView g, TensorView, TensorView, TensorView w) {
-    update(context, MuonApplyStep{.lr = 0.1, .weight_decay = 0.1, .factor = 1.5}, g, {}, w);
+    const MuonApplyStep s{.lr = 0.1, .weight_decay = 0.1, .factor = 1.5};
+    update(context, {.step = s, .gradient = g, .states = {}, .value = w});
   });
   for (const double beta1 : {0.9, 0.4}) {
     const AdamwStep s{.lr = 0.01,

@@ -24,16 +24,22 @@ TYPED_TEST(PadChannelsCuda, AgreesWithTheReference) {
         Operand<double> wide_x = kept<TypeParam>(x), wide_y(out, 7), wide_dy = kept<TypeParam>(dy),
                         wide_dx = kept<TypeParam>(start);
         Context host(1, 0);
-        pad_channels_forward(host.context, before, wide_x.view(), wide_y.view());
-        pad_channels_backward(host.context, before, wide_dy.view(), wide_dx.view(), write);
+        pad_channels_forward(host.context,
+                             {.before = before, .x = wide_x.view(), .y = wide_y.view()});
+        pad_channels_backward(
+            host.context,
+            {.before = before, .dy = wide_dy.view(), .dx = wide_dx.view(), .write = write});
 
         DeviceContext c;
         const auto device_x = to_device<TypeParam>(in, x.values),
                    device_dy = to_device<TypeParam>(out, dy.values),
                    device_dx = to_device<TypeParam>(in, start.values);
         const DeviceOperand<TypeParam> device_y(out, std::vector<TypeParam>(dy.values.size()));
-        pad_channels_forward(c.context, before, device_x.view(), device_y.view());
-        pad_channels_backward(c.context, before, device_dy.view(), device_dx.view(), write);
+        pad_channels_forward(c.context,
+                             {.before = before, .x = device_x.view(), .y = device_y.view()});
+        pad_channels_backward(
+            c.context,
+            {.before = before, .dy = device_dy.view(), .dx = device_dx.view(), .write = write});
         c.finish();
         EXPECT_LE(relative_error(as_floats(device_y.values()), wide_y.values), 0);
         EXPECT_LE(relative_error(as_floats(device_dx.values()), wide_dx.values),

@@ -17,11 +17,12 @@ TEST(PadChannels, IsPyTorchs) {
   Context c(1, 0);
   Operand<float> x = operand_of<float>({1, 1, 2, 2}, {1, 2, 3, 4}),
                  y = gemm_test::nan_operand({1, 1, 2, 5});
-  pad_channels_forward(c.context, 1, x.view(), y.view());
+  pad_channels_forward(c.context, {.before = 1, .x = x.view(), .y = y.view()});
   EXPECT_EQ(y.values, (std::vector<float>{0, 1, 2, 0, 0, 0, 3, 4, 0, 0}));
   Operand<float> dy = operand_of<float>({1, 1, 2, 5}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}),
                  dx({1, 1, 2, 2}, 1);
-  pad_channels_backward(c.context, 1, dy.view(), dx.view(), Write::kAdd);
+  pad_channels_backward(c.context,
+                        {.before = 1, .dy = dy.view(), .dx = dx.view(), .write = Write::kAdd});
   EXPECT_EQ(dx.values, (std::vector<float>{3, 4, 8, 9}));
 }
 
@@ -52,10 +53,14 @@ TEST(PadChannels, AgreesWithANaiveLoopAtOddSizes) {
             Operand<double> wide_x = widen(x), wide_y(out, 7), wide_dy = widen(dy),
                             wide_dx = widen(dx);
             Context c(threads, 0);
-            pad_channels_forward(c.context, before, x.view(), y.view());
-            pad_channels_forward(c.context, before, wide_x.view(), wide_y.view());
-            pad_channels_backward(c.context, before, dy.view(), dx.view(), write);
-            pad_channels_backward(c.context, before, wide_dy.view(), wide_dx.view(), write);
+            pad_channels_forward(c.context, {.before = before, .x = x.view(), .y = y.view()});
+            pad_channels_forward(c.context,
+                                 {.before = before, .x = wide_x.view(), .y = wide_y.view()});
+            pad_channels_backward(
+                c.context, {.before = before, .dy = dy.view(), .dx = dx.view(), .write = write});
+            pad_channels_backward(
+                c.context,
+                {.before = before, .dy = wide_dy.view(), .dx = wide_dx.view(), .write = write});
             EXPECT_EQ(y.values, expected);
             EXPECT_EQ(far_apart(wide_y.values, expected, 0, 0), "");
             EXPECT_EQ(dx.values, expected_gradient);
@@ -69,10 +74,15 @@ TEST(PadChannels, RefusesShapesThatDoNotFit) {
   Context c(1, 0);
   Operand<float> x({1, 2, 2, 3}, 0), narrow({1, 2, 2, 4}, 0), other({1, 2, 3, 8}, 0),
       flat({4, 8}, 0);
-  EXPECT_THROW(pad_channels_forward(c.context, 2, x.view(), narrow.view()), ShapeError);
-  EXPECT_THROW(pad_channels_forward(c.context, 0, x.view(), other.view()), ShapeError);
-  EXPECT_THROW(pad_channels_forward(c.context, 0, x.view(), flat.view()), ShapeError);
-  EXPECT_THROW(pad_channels_backward(c.context, -1, narrow.view(), x.view(), Write::kOverwrite),
+  EXPECT_THROW(pad_channels_forward(c.context, {.before = 2, .x = x.view(), .y = narrow.view()}),
+               ShapeError);
+  EXPECT_THROW(pad_channels_forward(c.context, {.before = 0, .x = x.view(), .y = other.view()}),
+               ShapeError);
+  EXPECT_THROW(pad_channels_forward(c.context, {.before = 0, .x = x.view(), .y = flat.view()}),
+               ShapeError);
+  EXPECT_THROW(pad_channels_backward(
+                   c.context,
+                   {.before = -1, .dy = narrow.view(), .dx = x.view(), .write = Write::kOverwrite}),
                ShapeError);
 }
 

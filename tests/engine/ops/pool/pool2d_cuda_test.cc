@@ -53,8 +53,14 @@ TYPED_TEST(Pool2dCuda, MaximumIsExact) {
     Operand<double> wide_x = widen(x), wide_y(out, 7), wide_dy = widen(dy), wide_dx = widen(start);
     Operand<std::uint8_t> wide_argmax(out, 255);
     Context host(1, 0);
-    max_pool2d_forward(host.context, g, wide_x.view(), wide_y.view(), wide_argmax.view());
-    max_pool2d_backward(host.context, g, wide_dy.view(), wide_argmax.view(), wide_dx.view(), write);
+    max_pool2d_forward(
+        host.context,
+        {.geometry = g, .x = wide_x.view(), .y = wide_y.view(), .argmax = wide_argmax.view()});
+    max_pool2d_backward(host.context, {.geometry = g,
+                                       .dy = wide_dy.view(),
+                                       .argmax = wide_argmax.view(),
+                                       .dx = wide_dx.view(),
+                                       .write = write});
 
     DeviceContext c;
     const auto device_x = to_device<TypeParam>(in, x.values),
@@ -63,9 +69,14 @@ TYPED_TEST(Pool2dCuda, MaximumIsExact) {
                device_dy = to_device<TypeParam>(out, dy.values),
                dx = to_device<TypeParam>(in, start.values);
     const DeviceOperand<std::uint8_t> argmax(out, std::vector<std::uint8_t>(dy.values.size(), 254));
-    max_pool2d_forward(c.context, g, device_x.view(), y.view(), argmax.view());
-    max_pool2d_forward(c.context, g, device_x.view(), only_y.view(), {});
-    max_pool2d_backward(c.context, g, device_dy.view(), argmax.view(), dx.view(), write);
+    max_pool2d_forward(
+        c.context, {.geometry = g, .x = device_x.view(), .y = y.view(), .argmax = argmax.view()});
+    max_pool2d_forward(c.context, {.geometry = g, .x = device_x.view(), .y = only_y.view()});
+    max_pool2d_backward(c.context, {.geometry = g,
+                                    .dy = device_dy.view(),
+                                    .argmax = argmax.view(),
+                                    .dx = dx.view(),
+                                    .write = write});
     c.finish();
     EXPECT_LE(relative_error(as_floats(y.values()), wide_y.values), 0);
     EXPECT_EQ(as_floats(only_y.values()), as_floats(y.values()));
@@ -82,16 +93,18 @@ TYPED_TEST(Pool2dCuda, AverageAgreesWithFloat64) {
     Operand<double> wide_x = kept<TypeParam>(x), wide_y(out, 7), wide_dy = kept<TypeParam>(dy),
                     wide_dx = kept<TypeParam>(start);
     Context host(1, 0);
-    average_pool2d_forward(host.context, g, wide_x.view(), wide_y.view());
-    average_pool2d_backward(host.context, g, wide_dy.view(), wide_dx.view(), write);
+    average_pool2d_forward(host.context, {.geometry = g, .x = wide_x.view(), .y = wide_y.view()});
+    average_pool2d_backward(
+        host.context, {.geometry = g, .dy = wide_dy.view(), .dx = wide_dx.view(), .write = write});
 
     DeviceContext c;
     const auto device_x = to_device<TypeParam>(in, x.values),
                y = to_device<TypeParam>(out, dy.values),
                device_dy = to_device<TypeParam>(out, dy.values),
                dx = to_device<TypeParam>(in, start.values);
-    average_pool2d_forward(c.context, g, device_x.view(), y.view());
-    average_pool2d_backward(c.context, g, device_dy.view(), dx.view(), write);
+    average_pool2d_forward(c.context, {.geometry = g, .x = device_x.view(), .y = y.view()});
+    average_pool2d_backward(
+        c.context, {.geometry = g, .dy = device_dy.view(), .dx = dx.view(), .write = write});
     c.finish();
     EXPECT_LE(relative_error(as_floats(y.values()), wide_y.values), storage_error<TypeParam>());
     EXPECT_LE(relative_error(as_floats(dx.values()), wide_dx.values), storage_error<TypeParam>());
@@ -144,8 +157,13 @@ TYPED_TEST(Pool2dCuda, TheFirstOfEqualsWinsAndANanWinsOverAll) {
     const DeviceOperand<std::uint8_t> argmax(
         out, std::vector<std::uint8_t>(static_cast<std::size_t>(4 * channels), 9));
     DeviceContext c;
-    max_pool2d_forward(c.context, g, device_x.view(), y.view(), argmax.view());
-    max_pool2d_backward(c.context, g, y.view(), argmax.view(), dx.view(), Write::kOverwrite);
+    max_pool2d_forward(
+        c.context, {.geometry = g, .x = device_x.view(), .y = y.view(), .argmax = argmax.view()});
+    max_pool2d_backward(c.context, {.geometry = g,
+                                    .dy = y.view(),
+                                    .argmax = argmax.view(),
+                                    .dx = dx.view(),
+                                    .write = Write::kOverwrite});
     c.finish();
     const std::vector<float> found = as_floats(y.values());
     const std::vector<std::uint8_t> winners = argmax.values();
@@ -175,7 +193,7 @@ TYPED_TEST(Pool2dCuda, LoopsPastTheGrid) {
   const auto device_x = to_device<TypeParam>(shape, x.values),
              y = to_device<TypeParam>(shape, std::vector<float>(x.values.size(), 9));
   DeviceContext c;
-  max_pool2d_forward(c.context, g, device_x.view(), y.view(), {});
+  max_pool2d_forward(c.context, {.geometry = g, .x = device_x.view(), .y = y.view()});
   c.finish();
   EXPECT_EQ(as_floats(y.values()), as_floats(device_x.values()));
 }

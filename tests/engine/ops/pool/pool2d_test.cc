@@ -57,14 +57,23 @@ TEST(MaxPool, FastAgreesWithTheReference) {
     Operand<double> wide_x = widen(x), wide_y(out, 0), wide_dy = widen(dy), wide_dx = widen(dx);
     Operand<std::uint8_t> argmax(out, 255), wide_argmax(out, 255);
     Context c(threads, 0);
-    max_pool2d_forward(c.context, g, x.view(), y.view(), argmax.view());
-    max_pool2d_forward(c.context, g, x.view(), only_y.view(), {});
-    max_pool2d_forward(c.context, g, wide_x.view(), wide_y.view(), wide_argmax.view());
+    max_pool2d_forward(c.context,
+                       {.geometry = g, .x = x.view(), .y = y.view(), .argmax = argmax.view()});
+    max_pool2d_forward(c.context, {.geometry = g, .x = x.view(), .y = only_y.view()});
+    max_pool2d_forward(
+        c.context,
+        {.geometry = g, .x = wide_x.view(), .y = wide_y.view(), .argmax = wide_argmax.view()});
     EXPECT_EQ(far_apart(y.values, wide_y.values, 0, 0), "");
     EXPECT_EQ(only_y.values, y.values);
     EXPECT_EQ(argmax.values, wide_argmax.values);
-    max_pool2d_backward(c.context, g, dy.view(), argmax.view(), dx.view(), write);
-    max_pool2d_backward(c.context, g, wide_dy.view(), argmax.view(), wide_dx.view(), write);
+    max_pool2d_backward(
+        c.context,
+        {.geometry = g, .dy = dy.view(), .argmax = argmax.view(), .dx = dx.view(), .write = write});
+    max_pool2d_backward(c.context, {.geometry = g,
+                                    .dy = wide_dy.view(),
+                                    .argmax = argmax.view(),
+                                    .dx = wide_dx.view(),
+                                    .write = write});
     EXPECT_EQ(far_apart(dx.values, wide_dx.values, 0, 0),
               "");  // sums of small whole numbers are exact
   });
@@ -77,11 +86,13 @@ TEST(AveragePool, FastAgreesWithTheReference) {
                    dy = random_operand(out, 2), dx = output(in, write);
     Operand<double> wide_x = widen(x), wide_y(out, 0), wide_dy = widen(dy), wide_dx = widen(dx);
     Context c(threads, 0);
-    average_pool2d_forward(c.context, g, x.view(), y.view());
-    average_pool2d_forward(c.context, g, wide_x.view(), wide_y.view());
+    average_pool2d_forward(c.context, {.geometry = g, .x = x.view(), .y = y.view()});
+    average_pool2d_forward(c.context, {.geometry = g, .x = wide_x.view(), .y = wide_y.view()});
     EXPECT_EQ(far_apart(y.values, wide_y.values, 1e-5, 1e-6), "");
-    average_pool2d_backward(c.context, g, dy.view(), dx.view(), write);
-    average_pool2d_backward(c.context, g, wide_dy.view(), wide_dx.view(), write);
+    average_pool2d_backward(c.context,
+                            {.geometry = g, .dy = dy.view(), .dx = dx.view(), .write = write});
+    average_pool2d_backward(
+        c.context, {.geometry = g, .dy = wide_dy.view(), .dx = wide_dx.view(), .write = write});
     EXPECT_EQ(far_apart(dx.values, wide_dx.values, 1e-5, 2e-6), "");
   });
 }
@@ -119,10 +130,11 @@ TEST(Pool2d, IsPyTorchsWithPadding) {
     Operand<float> y({1, 2, 3, 1}, 0);
     Operand<std::uint8_t> argmax({1, 2, 3, 1}, 0);
     Context c(threads, 0);
-    max_pool2d_forward(c.context, g, x.view(), y.view(), argmax.view());
+    max_pool2d_forward(c.context,
+                       {.geometry = g, .x = x.view(), .y = y.view(), .argmax = argmax.view()});
     EXPECT_EQ(y.values, (std::vector<float>{5, 8, 8, 15, 18, 18}));
     EXPECT_EQ(argmax.values, (std::vector<std::uint8_t>{7, 8, 6, 7, 8, 6}));
-    average_pool2d_forward(c.context, g, x.view(), y.view());
+    average_pool2d_forward(c.context, {.geometry = g, .x = x.view(), .y = y.view()});
     EXPECT_EQ(far_apart(y.values,
                         std::vector<double>{-2. / 9, 13. / 9, -2. / 9, -1. / 3, 14. / 3, -1. / 3},
                         1e-6, 0),
@@ -159,9 +171,9 @@ TEST(Pool2d, CeilModeIsPyTorchs) {
           operand_of<float>({1, 3, 5, 1}, {0, -1, 2, 3, -4, 5, -6, 7, 8, -9, 10, -11, 12, 13, -14});
       Operand<float> y(each.out, 0);
       Context c(threads, 0);
-      average_pool2d_forward(c.context, g, x.view(), y.view());
+      average_pool2d_forward(c.context, {.geometry = g, .x = x.view(), .y = y.view()});
       EXPECT_EQ(far_apart(y.values, each.average, 1e-6, 0), "");
-      max_pool2d_forward(c.context, g, x.view(), y.view(), {});
+      max_pool2d_forward(c.context, {.geometry = g, .x = x.view(), .y = y.view()});
       EXPECT_EQ(y.values, each.largest);
     }
   });
@@ -200,7 +212,8 @@ TEST(MaxPool, TheFirstOfEqualsWinsAndANanWinsOverAll) {
         x.values[i] = image[i / static_cast<std::size_t>(channels)];
       Operand<std::uint8_t> argmax({1, 2, 2, channels}, 9);
       Context c(threads, 0);
-      max_pool2d_forward(c.context, wide, x.view(), y.view(), argmax.view());
+      max_pool2d_forward(c.context,
+                         {.geometry = wide, .x = x.view(), .y = y.view(), .argmax = argmax.view()});
       const float values[] = {3, 5, -1};
       const std::uint8_t winners[] = {0, 1, 0, 3};
       for (std::size_t i = 0; i < y.values.size(); ++i) {
@@ -213,7 +226,11 @@ TEST(MaxPool, TheFirstOfEqualsWinsAndANanWinsOverAll) {
         EXPECT_EQ(argmax.values[i], winners[pixel]) << i;
       }
       // A NaN of the gradient goes to its winner alone.
-      max_pool2d_backward(c.context, wide, y.view(), argmax.view(), dx.view(), Write::kOverwrite);
+      max_pool2d_backward(c.context, {.geometry = wide,
+                                      .dy = y.view(),
+                                      .argmax = argmax.view(),
+                                      .dx = dx.view(),
+                                      .write = Write::kOverwrite});
       std::size_t nans = 0;
       for (const float value : dx.values) nans += std::isnan(value);
       EXPECT_EQ(nans, static_cast<std::size_t>(channels));
@@ -225,15 +242,22 @@ TEST(Pool2d, RefusesShapesThatDoNotFit) {
   Context c(1, 0);
   const Pool2dGeometry g{4, 4, 2, 2, 2, 0};
   Operand<float> x({1, 4, 4, 2}, 0), y({1, 2, 2, 2}, 0), wrong({1, 2, 3, 2}, 0);
-  EXPECT_THROW(max_pool2d_forward(c.context, g, x.view(), wrong.view(), {}), ShapeError);
-  EXPECT_THROW(average_pool2d_forward(c.context, {4, 4, 2, 16, 1, 0}, x.view(), y.view()),
+  EXPECT_THROW(max_pool2d_forward(c.context, {.geometry = g, .x = x.view(), .y = wrong.view()}),
                ShapeError);
-  EXPECT_THROW(average_pool2d_forward(c.context, {4, 4, 2, 2, 2, 2}, x.view(), y.view()),
+  EXPECT_THROW(average_pool2d_forward(
+                   c.context, {.geometry = {4, 4, 2, 16, 1, 0}, .x = x.view(), .y = y.view()}),
                ShapeError);
-  EXPECT_THROW(average_pool2d_forward(c.context, {4, 4, 2, 5, 2, 0}, x.view(), y.view()),
+  EXPECT_THROW(average_pool2d_forward(
+                   c.context, {.geometry = {4, 4, 2, 2, 2, 2}, .x = x.view(), .y = y.view()}),
+               ShapeError);
+  EXPECT_THROW(average_pool2d_forward(
+                   c.context, {.geometry = {4, 4, 2, 5, 2, 0}, .x = x.view(), .y = y.view()}),
                ShapeError);
   Operand<std::uint8_t> argmax({1, 2, 2, 1}, 0);
-  EXPECT_THROW(max_pool2d_forward(c.context, g, x.view(), y.view(), argmax.view()), ShapeError);
+  EXPECT_THROW(
+      max_pool2d_forward(c.context,
+                         {.geometry = g, .x = x.view(), .y = y.view(), .argmax = argmax.view()}),
+      ShapeError);
 }
 
 }  // namespace
