@@ -31,8 +31,8 @@ using backends::FrameWriter;
 using backends::GroupOptions;
 using backends::JoinedStore;
 using backends::Socket;
-using group_harness::Door;
-using group_harness::open_door;
+using group_harness::Listener;
+using group_harness::open_listener;
 using group_harness::options_for;
 using group_harness::outcomes;
 
@@ -210,11 +210,11 @@ class Rejoin : public testing::TestWithParam<Case> {};
 // it.
 TEST_P(Rejoin, AfterItsConnectionBroke) {
   const auto& [world_size, cut] = GetParam();
-  const Door door = open_door();
-  Proxy proxy(door.port, cut);
+  const Listener listener = open_listener();
+  Proxy proxy(listener.port, cut);
   const auto errors = outcomes(world_size, [&, size = world_size](int rank) {
-    GroupOptions o = options_for(rank, size, rank == 1 ? proxy.port() : door.port);
-    if (rank == 0) o.listen_fd = door.fd;
+    GroupOptions o = options_for(rank, size, rank == 1 ? proxy.port() : listener.port);
+    if (rank == 0) o.listen_fd = listener.fd;
     if (rank == 2) {
       EXPECT_TRUE(eventually([&] { return proxy.welcomes() > 0; }));
     }
@@ -233,9 +233,10 @@ INSTANTIATE_TEST_SUITE_P(CutAt, Rejoin, testing::ValuesIn(all_cases()),
                          [](const auto& test) { return name_of(test.param); });
 
 // Rank 0 whose group of `world_size` is done with when `body` returns; the group's failure, or "".
-std::string rank_0_sees(const Door& door, int world_size, const std::function<void()>& until_then) {
-  GroupOptions o = options_for(0, world_size, door.port);
-  o.listen_fd = door.fd;
+std::string rank_0_sees(const Listener& listener, int world_size,
+                        const std::function<void()>& until_then) {
+  GroupOptions o = options_for(0, world_size, listener.port);
+  o.listen_fd = listener.fd;
   o.heartbeat_ms = 1000;  // so that three of them are well below the patience
   JoinedStore joined = backends::join_store(o);
   const std::string failure = joined.store->wait_for_failure(kPatience).value_or("");
@@ -244,14 +245,14 @@ std::string rank_0_sees(const Door& door, int world_size, const std::function<vo
 }
 
 TEST(RejoinOfOneGivenUp, IsToldSoAndTheOthersHeardThatItDied) {
-  const Door door = open_door();
-  Proxy proxy(door.port, Cut{FrameType::kStart});
+  const Listener listener = open_listener();
+  Proxy proxy(listener.port, Cut{FrameType::kStart});
   proxy.allow(1);
   std::atomic<bool> rank_1_heard{false};
   std::string failure;
   const auto errors = outcomes(2, [&](int rank) {
     if (rank == 0) {
-      failure = rank_0_sees(door, 2, [&] {
+      failure = rank_0_sees(listener, 2, [&] {
         proxy.allow(1000);  // also those that rank 1 has let go of meanwhile
         EXPECT_TRUE(eventually([&] { return rank_1_heard.load(); }));
       });
@@ -301,18 +302,18 @@ bool started(backends::StoreSession& session) {
 }
 
 TEST(RejoinByAnother, IsRefusedWhileTheStartIsNotHeard) {
-  const Door door = open_door();
+  const Listener listener = open_listener();
   std::string failure;
-  std::thread rank_0([&] { failure = rank_0_sees(door, 2, [] {}); });
+  std::thread rank_0([&] { failure = rank_0_sees(listener, 2, [] {}); });
   Visitor first(backends::random_bytes(backends::kNonceBytes), 2),
       other(backends::random_bytes(backends::kNonceBytes), 2);
   other.hello.pid = 4712;
   {
-    std::optional<backends::StoreSession> session = first.come(door.port);
+    std::optional<backends::StoreSession> session = first.come(listener.port);
     ASSERT_TRUE(session);
     ASSERT_TRUE(started(*session));
     try {
-      (void)other.come(door.port);
+      (void)other.come(listener.port);
       ADD_FAILURE() << "let in";
     } catch (const backends::MismatchError& error) {
       EXPECT_CONTAINS(error.what(), "rank 1 came twice");
@@ -320,8 +321,8 @@ TEST(RejoinByAnother, IsRefusedWhileTheStartIsNotHeard) {
       EXPECT_CONTAINS(error.what(), "4712");
     }
   }
-  EXPECT_THROW((void)other.come(door.port), backends::MismatchError);
-  std::optional<backends::StoreSession> again = first.come(door.port);  // the place was kept
+  EXPECT_THROW((void)other.come(listener.port), backends::MismatchError);
+  std::optional<backends::StoreSession> again = first.come(listener.port);  // the place was kept
   ASSERT_TRUE(again);
   EXPECT_TRUE(started(*again));
   ASSERT_TRUE(backends::write_by(again->socket.fd(), FrameWriter(FrameType::kStartHeard).finish(),
@@ -333,33 +334,34 @@ TEST(RejoinByAnother, IsRefusedWhileTheStartIsNotHeard) {
 }
 
 TEST(RejoinAfterTheStartWasHeard, IsRefused) {
-  const Door door = open_door();
+  const Listener listener = open_listener();
   std::string failure;
   std::atomic<bool> tried{false};
   std::thread rank_0([&] {
-    failure = rank_0_sees(door, 2, [&] { EXPECT_TRUE(eventually([&] { return tried.load(); })); });
+    failure =
+        rank_0_sees(listener, 2, [&] { EXPECT_TRUE(eventually([&] { return tried.load(); })); });
   });
   Visitor visitor(backends::random_bytes(backends::kNonceBytes), 2);
   {
-    std::optional<backends::StoreSession> session = visitor.come(door.port);
+    std::optional<backends::StoreSession> session = visitor.come(listener.port);
     ASSERT_TRUE(session);
     ASSERT_TRUE(started(*session));
     ASSERT_TRUE(backends::write_by(session->socket.fd(),
                                    FrameWriter(FrameType::kStartHeard).finish(),
                                    std::chrono::steady_clock::now() + kPatience));
   }
-  EXPECT_THROW((void)visitor.come(door.port), backends::MismatchError);
+  EXPECT_THROW((void)visitor.come(listener.port), backends::MismatchError);
   tried = true;
   rank_0.join();
   EXPECT_CONTAINS(failure, "died: its connection closed");
 }
 
 TEST(RejoinLeaving, BeforeTheStartIsHeardEndsTheGroup) {
-  const Door door = open_door();
+  const Listener listener = open_listener();
   std::string failure;
-  std::thread rank_0([&] { failure = rank_0_sees(door, 2, [] {}); });
+  std::thread rank_0([&] { failure = rank_0_sees(listener, 2, [] {}); });
   Visitor visitor(backends::random_bytes(backends::kNonceBytes), 2);
-  std::optional<backends::StoreSession> session = visitor.come(door.port);
+  std::optional<backends::StoreSession> session = visitor.come(listener.port);
   ASSERT_TRUE(session);
   ASSERT_TRUE(started(*session));
   ASSERT_TRUE(backends::write_by(session->socket.fd(), FrameWriter(FrameType::kLeave).finish(),
@@ -370,22 +372,22 @@ TEST(RejoinLeaving, BeforeTheStartIsHeardEndsTheGroup) {
 
 // A connection that the network delayed does not push out the one that came after it.
 TEST(RejoinOutOfOrder, TheLaterAttemptStays) {
-  const Door door = open_door();
+  const Listener listener = open_listener();
   Visitor visitor(backends::random_bytes(backends::kNonceBytes), 3);
   const auto errors = outcomes(3, [&](int rank) {
     if (rank == 2) return;
     if (rank == 0) {
-      GroupOptions o = options_for(0, 3, door.port);
-      o.listen_fd = door.fd;
+      GroupOptions o = options_for(0, 3, listener.port);
+      o.listen_fd = listener.fd;
       EXPECT_NO_THROW(backends::join_store(o).store->leave(kPatience));
       return;
     }
     visitor.hello.attempt = 7;
-    std::optional<backends::StoreSession> later = visitor.come(door.port);
+    std::optional<backends::StoreSession> later = visitor.come(listener.port);
     ASSERT_TRUE(later);
     visitor.hello.attempt = 3;
-    EXPECT_FALSE(visitor.come(door.port));
-    GroupOptions last = options_for(2, 3, door.port);
+    EXPECT_FALSE(visitor.come(listener.port));
+    GroupOptions last = options_for(2, 3, listener.port);
     JoinedStore joined = backends::join_store(last);
     EXPECT_TRUE(started(*later));
     for (const FrameType type : {FrameType::kStartHeard, FrameType::kLeave}) {
@@ -400,15 +402,15 @@ TEST(RejoinOutOfOrder, TheLaterAttemptStays) {
 // Who listened on the way knows the process's nonce and an old proof, but cannot prove the secret
 // for a new challenge.
 TEST(RejoinByAStranger, WithWhatItHeardIsRefusedAndHarmsNobody) {
-  const Door door = open_door();
-  Proxy proxy(door.port, std::nullopt);
+  const Listener listener = open_listener();
+  Proxy proxy(listener.port, std::nullopt);
   std::atomic<bool> refused{false};
   const auto errors = outcomes(3, [&](int rank) {
-    GroupOptions o = options_for(rank, 3, rank == 1 ? proxy.port() : door.port);
-    if (rank == 0) o.listen_fd = door.fd;
+    GroupOptions o = options_for(rank, 3, rank == 1 ? proxy.port() : listener.port);
+    if (rank == 0) o.listen_fd = listener.fd;
     if (rank == 2) {
       EXPECT_TRUE(eventually([&] { return proxy.welcomes() > 0; }));
-      const Socket socket = connect_to_port(door.port);
+      const Socket socket = connect_to_port(listener.port);
       backends::FrameParser parser;
       const auto until = std::chrono::steady_clock::now() + kPatience;
       EXPECT_TRUE(backends::write_by(socket.fd(), proxy.recorded(FrameType::kHello), until));

@@ -19,9 +19,9 @@ namespace {
 using namespace std::chrono_literals;
 using backends::GroupOptions;
 using backends::JoinedStore;
-using group_harness::Door;
 using group_harness::kSecret;
-using group_harness::open_door;
+using group_harness::Listener;
+using group_harness::open_listener;
 using group_harness::options_for;
 using group_harness::outcomes;
 
@@ -36,10 +36,10 @@ bool contains(const std::string& text, const std::string& part) {
 std::vector<std::string> join_all(int world_size,
                                   const std::function<void(int, GroupOptions&)>& change,
                                   const std::function<void(int, JoinedStore&)>& body = {}) {
-  const Door door = open_door();
+  const Listener listener = open_listener();
   return outcomes(world_size, [&](int rank) {
-    GroupOptions o = options_for(rank, world_size, door.port);
-    if (rank == 0) o.listen_fd = door.fd;
+    GroupOptions o = options_for(rank, world_size, listener.port);
+    if (rank == 0) o.listen_fd = listener.fd;
     if (change) change(rank, o);
     JoinedStore joined = backends::join_store(o);
     if (body) body(rank, joined);
@@ -186,10 +186,10 @@ TEST(Store, AnotherBuildIsAMismatch) {
 }
 
 TEST(Store, AnotherJobIsRefusedWithoutHarmToThisOne) {
-  const Door door = open_door();
+  const Listener listener = open_listener();
   const auto errors = outcomes(3, [&](int rank) {
-    GroupOptions o = options_for(rank == 2 ? 1 : rank, 2, door.port);
-    if (rank == 0) o.listen_fd = door.fd;
+    GroupOptions o = options_for(rank == 2 ? 1 : rank, 2, listener.port);
+    if (rank == 0) o.listen_fd = listener.fd;
     if (rank == 1) std::this_thread::sleep_for(200ms);
     if (rank == 2) o.job_id = "another";
     backends::join_store(o).store->leave(test_support::deadline(5s));
@@ -201,14 +201,14 @@ TEST(Store, AnotherJobIsRefusedWithoutHarmToThisOne) {
 
 // A rank that was started again may come while the group of before is still ending.
 TEST(Store, ARestartedRankWaitsForTheGroupBeforeIt) {
-  const Door door = open_door();
+  const Listener listener = open_listener();
   std::atomic<bool> tried{false};
   const auto errors = outcomes(2, [&](int rank) {
-    GroupOptions o = options_for(rank, 2, door.port);
-    if (rank == 0) o.listen_fd = door.fd;
+    GroupOptions o = options_for(rank, 2, listener.port);
+    if (rank == 0) o.listen_fd = listener.fd;
     JoinedStore joined = backends::join_store(o);
     if (rank == 1) {
-      GroupOptions again = options_for(1, 2, door.port);
+      GroupOptions again = options_for(1, 2, listener.port);
       EXPECT_THROW(backends::join_store(again), backends::MismatchError);
       again.restarted = true;
       again.rendezvous_timeout_ms = 1000;
@@ -225,24 +225,24 @@ TEST(Store, ARestartedRankWaitsForTheGroupBeforeIt) {
 }
 
 TEST(Store, ATakenPortIsSaid) {
-  const Door door = open_door();
-  GroupOptions o = options_for(0, 2, door.port);
+  const Listener listener = open_listener();
+  GroupOptions o = options_for(0, 2, listener.port);
   try {
     backends::join_store(o);
     ADD_FAILURE();
   } catch (const backends::PeerError& error) {
     EXPECT_CONTAINS(error.what(), "taken by another process");
   }
-  close(door.fd);
+  close(listener.fd);
 }
 
 TEST(Store, MissingRanksAreNamedEverywhere) {
   const auto errors = [&] {
-    const Door door = open_door();
+    const Listener listener = open_listener();
     return outcomes(2, [&](int i) {
-      GroupOptions o = options_for(i == 0 ? 0 : 2, 4, door.port);
+      GroupOptions o = options_for(i == 0 ? 0 : 2, 4, listener.port);
       o.rendezvous_timeout_ms = test_support::deadline_ms(2000);
-      if (i == 0) o.listen_fd = door.fd;
+      if (i == 0) o.listen_fd = listener.fd;
       backends::join_store(o);
     });
   }();
@@ -267,10 +267,10 @@ TEST(Store, AMissingRankZeroIsNamed) {
 TEST(Store, WaitingIsSaidFromTheFifthSecondOn) {
   std::mutex mutex;
   std::vector<std::string> notices;
-  const Door door = open_door();
+  const Listener listener = open_listener();
   outcomes(1, [&](int) {
-    GroupOptions o = options_for(0, 3, door.port);
-    o.listen_fd = door.fd;
+    GroupOptions o = options_for(0, 3, listener.port);
+    o.listen_fd = listener.fd;
     o.rendezvous_timeout_ms = 5400;
     o.notice = [&](const std::string& line) {
       const std::lock_guard lock(mutex);
@@ -283,12 +283,12 @@ TEST(Store, WaitingIsSaidFromTheFifthSecondOn) {
 }
 
 TEST(Store, GarbageIsClosedAndDisturbsNobody) {
-  const Door door = open_door();
+  const Listener listener = open_listener();
   std::atomic<bool> noise_done{false};
   std::thread noise([&] {
     std::vector<backends::Socket> idle;
     for (int i = 0; i < 300; ++i) {
-      backends::Socket s = stranger(door.port);
+      backends::Socket s = stranger(listener.port);
       const std::string garbage[] = {"GET / HTTP/1.1\r\n\r\n", std::string(4, '\xff'),
                                      std::string(3000, 'x'), std::string("\x01\0\0\0\x01", 5), ""};
       (void)backends::write_by(s.fd(), garbage[i % 5],
@@ -302,8 +302,8 @@ TEST(Store, GarbageIsClosedAndDisturbsNobody) {
   });
   const auto errors = outcomes(2, [&](int rank) {
     if (rank == 1) std::this_thread::sleep_for(100ms);
-    GroupOptions o = options_for(rank, 2, door.port);
-    if (rank == 0) o.listen_fd = door.fd;
+    GroupOptions o = options_for(rank, 2, listener.port);
+    if (rank == 0) o.listen_fd = listener.fd;
     JoinedStore joined = backends::join_store(o);
     for (int i = 0; i < 50 || !noise_done; ++i) joined.store->add("counter", 1);
     joined.store->leave(test_support::deadline(5s));
@@ -313,13 +313,13 @@ TEST(Store, GarbageIsClosedAndDisturbsNobody) {
 }
 
 TEST(Store, HalfOpenConnectionsAreBoundedAndTimed) {
-  const Door door = open_door();
+  const Listener listener = open_listener();
   std::vector<backends::Socket> idle;
-  GroupOptions o = options_for(0, 2, door.port);
-  o.listen_fd = door.fd;
+  GroupOptions o = options_for(0, 2, listener.port);
+  o.listen_fd = listener.fd;
   o.rendezvous_timeout_ms = 7000;
   std::thread rank_0([&] { EXPECT_THROW(backends::join_store(o), backends::PeerError); });
-  for (int i = 0; i < 80; ++i) idle.push_back(stranger(door.port));
+  for (int i = 0; i < 80; ++i) idle.push_back(stranger(listener.port));
   EXPECT_TRUE(is_closed_within(idle.front(), 1s)) << "the oldest of more than 64 goes at once";
   EXPECT_FALSE(is_closed_within(idle.back(), 500ms));
   EXPECT_TRUE(is_closed_within(idle.back(), 5500ms)) << "the others after five seconds";
