@@ -55,7 +55,7 @@ std::vector<std::string> disagree(const std::string& backend, const Call& usual,
   std::vector<std::unique_ptr<backends::Group>> groups(3);
   group_harness::Listener listener;
   if (backend == "inproc")
-    groups = backends::make_inproc_groups(3, 20'000);
+    groups = backends::make_inproc_groups(3, test_support::deadline_ms(20'000));
   else if (backend != group_harness::kExternal)
     listener = group_harness::open_listener();
   return group_harness::outcomes(3, [&](int rank) {

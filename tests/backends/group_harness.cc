@@ -107,7 +107,7 @@ void run_ranks(const std::string& backend, int world_size,
   std::vector<std::unique_ptr<backends::Group>> groups(static_cast<std::size_t>(world_size));
   Listener listener;
   if (backend == "inproc") {
-    groups = backends::make_inproc_groups(world_size, 20'000);
+    groups = backends::make_inproc_groups(world_size, test_support::deadline_ms(20'000));
   } else if (world_size > 1 && backend != kExternal) {
     listener = open_listener();
   }
@@ -163,7 +163,7 @@ std::vector<std::string> run_processes(const std::string& backend, int world_siz
     if (pipe(ends) != 0) throw std::runtime_error("pipe");
     const pid_t pid = fork();
     if (pid == 0) {
-      alarm(120);
+      alarm(static_cast<unsigned>(test_support::deadline_ms(120'000) / 1000));
       close(ends[0]);
       run_as_rank(options, ends[1], body);
     }

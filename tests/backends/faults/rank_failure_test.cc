@@ -165,7 +165,7 @@ std::vector<std::string> with_early_end(const std::string& backend) {
   std::vector<std::unique_ptr<backends::Group>> groups(3);
   group_harness::Listener listener;
   if (backend == "inproc")
-    groups = backends::make_inproc_groups(3, 20'000);
+    groups = backends::make_inproc_groups(3, test_support::deadline_ms(20'000));
   else
     listener = group_harness::open_listener();
   return group_harness::outcomes(3, [&](int rank) {

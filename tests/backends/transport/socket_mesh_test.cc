@@ -71,7 +71,7 @@ class QuietWatch final : public backends::FailureWatch {
 struct Job {
   MapStore store;
   QuietWatch watch;
-  std::chrono::milliseconds timeout = 10s;
+  std::chrono::milliseconds timeout = test_support::deadline(10s);
   BackendContext context(int rank, int world_size) {
     BackendContext c{.members = {},
                      .store = store,
@@ -103,14 +103,20 @@ void send_bytes(const backends::Socket& socket, const void* data, std::size_t by
   [[maybe_unused]] const ssize_t n = send(socket.fd(), data, bytes, MSG_NOSIGNAL);
 }
 
+std::string timeout_text(std::chrono::milliseconds timeout) {
+  return "peer: timeout after " + std::to_string(timeout.count()) + " ms, no connection with ";
+}
+
 TEST(SocketMesh, UnauthenticatedConnectionsDoNotKeepRanksApart) {
   Job job;
   const auto start = Clock::now();
+  std::atomic<int> connected{0};
   const auto errors = group_harness::outcomes(3, [&](int who) {
     if (who < 2) {
       if (who == 1) std::this_thread::sleep_for(300ms);
       const SocketMesh mesh(job.context(who, 2));
       EXPECT_GE(mesh.fd(1 - who, 0), 0);
+      ++connected;
       return;
     }
     std::vector<backends::Socket> clients;
@@ -127,7 +133,7 @@ TEST(SocketMesh, UnauthenticatedConnectionsDoNotKeepRanksApart) {
         send_bytes(clients.back(), guess.data(), guess.size());
       }
     }
-    std::this_thread::sleep_for(1s);  // the silent ones stay
+    EXPECT_TRUE(test_support::eventually([&] { return connected == 2; }));  // the idle ones stay
   });
   EXPECT_EQ(errors, std::vector<std::string>(3));
   EXPECT_FALSE(test_support::is_past(start, 5s));
@@ -136,13 +142,13 @@ TEST(SocketMesh, UnauthenticatedConnectionsDoNotKeepRanksApart) {
 
 TEST(SocketMesh, AnImpostorInARanksPlaceIsAnAuthenticationError) {
   Job job;
-  job.timeout = 1s;
+  job.timeout = test_support::deadline(1s);
   const auto errors = group_harness::outcomes(2, [&](int rank) {
     BackendContext context = job.context(rank, 2);
     if (rank == 0) context.secret.key = std::string(32, 'x');
     const SocketMesh mesh(context);
   });
-  EXPECT_EQ(errors[0], "peer: timeout after 1000 ms, no connection with rank 11");
+  EXPECT_EQ(errors[0], timeout_text(job.timeout) + "rank 11");
   EXPECT_EQ(errors[1].rfind("authentication: the process at 127.0.0.1:", 0), 0u) << errors[1];
   EXPECT_CONTAINS(errors[1], "expected to be rank 10");
 }
@@ -161,11 +167,11 @@ TEST(SocketMesh, ARankWithOtherStreamsIsAMismatch) {
 
 TEST(SocketMesh, AMissingRankIsNamed) {
   Job job;
-  job.timeout = 500ms;
+  job.timeout = test_support::deadline(1s);
   const auto errors =
       group_harness::outcomes(2, [&](int rank) { const SocketMesh mesh(job.context(rank, 4)); });
-  EXPECT_EQ(errors[0], "peer: timeout after 500 ms, no connection with rank 12, 13");
-  EXPECT_EQ(errors[1], "peer: timeout after 500 ms, no connection with rank 12, 13");
+  EXPECT_EQ(errors[0], timeout_text(job.timeout) + "rank 12, 13");
+  EXPECT_EQ(errors[1], timeout_text(job.timeout) + "rank 12, 13");
 }
 
 TEST(SocketMesh, AKnownFailureEndsTheSetUp) {
