@@ -90,8 +90,8 @@ TEST_F(NcclLibraryFile, ThatDoesNotFitOrIsNotThereIsNamedOnAllRanks) {
   for (const std::string& text :
        with_setting_on_rank_1("ENGINE_NCCL_LIBRARY", "/nowhere/libnccl.so.2")) {
     expect_has(text,
-               "configuration: backend nccl cannot be used: rank 1 cannot use NCCL: no library as "
-               "ENGINE_NCCL_LIBRARY says");
+               "configuration: backend nccl cannot be used: rank 1 cannot use NCCL: cannot load "
+               "ENGINE_NCCL_LIBRARY");
     expect_has(text, "/nowhere/libnccl.so.2");
   }
 }

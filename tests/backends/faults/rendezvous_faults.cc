@@ -78,7 +78,7 @@ std::vector<Fault> faults_of_rendezvous() {
          for (int i = 0; i < 50; ++i) {
            (void)backends::open_session({"127.0.0.1", rank.port()}, secret, hello,
                                         Clock::now() + test_support::deadline(2s),
-                                        backends::Doubt::kNone, reason);
+                                        backends::OtherServers::kNone, reason);
            std::this_thread::sleep_for(50ms);
          }
          throw std::runtime_error(reason);

@@ -1,5 +1,4 @@
-// Joining again: a rank whose connection broke on the way into the group comes again and is
-// answered from what is agreed.
+// Rejoining: a rank whose connection broke while it joined reconnects and gets the agreed state.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -36,8 +35,8 @@ using group_harness::open_listener;
 using group_harness::options_for;
 using group_harness::outcomes;
 
-// A limit for what hangs; what works takes milliseconds.
-const std::chrono::milliseconds kPatience = test_support::deadline(60s);
+// Only for what hangs; the steps take milliseconds.
+const std::chrono::milliseconds kTimeout = test_support::deadline(60s);
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -53,7 +52,7 @@ std::string raw(const Frame& frame) {
 }
 
 std::optional<Frame> read_frame(const Socket& socket, backends::FrameParser& parser) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + kTimeout;
   char buffer[4096];
   for (;;) {
     if (std::optional<Frame> frame = parser.next(backends::kFrameBytes)) return frame;
@@ -68,20 +67,20 @@ std::optional<Frame> read_frame(const Socket& socket, backends::FrameParser& par
 Socket connect_to_port(int port) {
   std::string reason;
   Socket socket = backends::connect_to({"127.0.0.1", port},
-                                       std::chrono::steady_clock::now() + kPatience, reason);
+                                       std::chrono::steady_clock::now() + kTimeout, reason);
   EXPECT_TRUE(socket) << reason;
   return socket;
 }
 
-// How the first connection through the proxy ends: with the first frame of this type, which does
-// not arrive.
+// Where the proxy cuts the first connection: at the first frame of this type, which is not
+// forwarded.
 struct Cut {
   FrameType at{};
   bool server_sees_it = true;  // false: towards the server the connection stays open, as when the
                                // network loses the end
 };
 
-// Stands between one rank and the store, passes frames on and cuts the first connection.
+// A proxy between one rank and the store that forwards frames and cuts the first connection.
 class Proxy {
  public:
   Proxy(int server_port, std::optional<Cut> cut)
@@ -155,7 +154,7 @@ class Proxy {
       if (cut_ && link.may_be_cut && frame->type == cut_->at) {
         return end(link, cut_->server_sees_it);
       }
-      if (!backends::write_by(to.fd(), raw(*frame), std::chrono::steady_clock::now() + kPatience))
+      if (!backends::write_by(to.fd(), raw(*frame), std::chrono::steady_clock::now() + kTimeout))
         return end(link, true);
       if (frame->type == FrameType::kWelcome) ++welcomes_;
     }
@@ -197,7 +196,7 @@ std::vector<Case> all_cases() {
     for (const FrameType type : {FrameType::kHello, FrameType::kChallenge, FrameType::kProof,
                                  FrameType::kWelcome, FrameType::kProgress, FrameType::kStart}) {
       cases.push_back({3, {type, seen}});
-      // The last rank hears no progress.
+      // The last rank receives no progress.
       if (type != FrameType::kProgress) cases.push_back({2, {type, seen}});
     }
   }
@@ -222,8 +221,8 @@ TEST_P(Rejoin, AfterItsConnectionBroke) {
     EXPECT_EQ(joined.store->peers().size(), static_cast<std::size_t>(size));
     joined.store->set("from " + std::to_string(rank), "here");
     for (int r = 0; r < size; ++r)
-      EXPECT_EQ(joined.store->get("from " + std::to_string(r), kPatience), "here");
-    joined.store->leave(kPatience);
+      EXPECT_EQ(joined.store->get("from " + std::to_string(r), kTimeout), "here");
+    joined.store->leave(kTimeout);
   });
   EXPECT_EQ(errors, std::vector<std::string>(static_cast<std::size_t>(world_size)));
   EXPECT_EQ(proxy.connections(), 2);
@@ -232,19 +231,19 @@ TEST_P(Rejoin, AfterItsConnectionBroke) {
 INSTANTIATE_TEST_SUITE_P(CutAt, Rejoin, testing::ValuesIn(all_cases()),
                          [](const auto& test) { return name_of(test.param); });
 
-// Rank 0 whose group of `world_size` is done with when `body` returns; the group's failure, or "".
+// Runs rank 0 until the group fails and `until_then` returns; returns the failure, or "".
 std::string rank_0_sees(const Listener& listener, int world_size,
                         const std::function<void()>& until_then) {
   GroupOptions o = options_for(0, world_size, listener.port);
   o.listen_fd = listener.fd;
-  o.heartbeat_ms = 1000;  // so that three of them are well below the patience
+  o.heartbeat_ms = 1000;  // so that three of them are well below kTimeout
   JoinedStore joined = backends::join_store(o);
-  const std::string failure = joined.store->wait_for_failure(kPatience).value_or("");
+  const std::string failure = joined.store->wait_for_failure(kTimeout).value_or("");
   until_then();
   return failure;
 }
 
-TEST(RejoinOfOneGivenUp, IsToldSoAndTheOthersHeardThatItDied) {
+TEST(RejoinTooLate, IsRefusedAndTheOthersReportTheRankAsDead) {
   const Listener listener = open_listener();
   Proxy proxy(listener.port, Cut{FrameType::kStart});
   proxy.allow(1);
@@ -253,13 +252,13 @@ TEST(RejoinOfOneGivenUp, IsToldSoAndTheOthersHeardThatItDied) {
   const auto errors = outcomes(2, [&](int rank) {
     if (rank == 0) {
       failure = rank_0_sees(listener, 2, [&] {
-        proxy.allow(1000);  // also those that rank 1 has let go of meanwhile
+        proxy.allow(1000);  // including those that rank 1 has closed meanwhile
         EXPECT_TRUE(eventually([&] { return rank_1_heard.load(); }));
       });
       return;
     }
     GroupOptions o = options_for(1, 2, proxy.port());
-    o.rendezvous_timeout_ms = static_cast<int>(kPatience.count());
+    o.rendezvous_timeout_ms = static_cast<int>(kTimeout.count());
     try {
       backends::join_store(o);
     } catch (...) {
@@ -271,12 +270,12 @@ TEST(RejoinOfOneGivenUp, IsToldSoAndTheOthersHeardThatItDied) {
   EXPECT_CONTAINS(failure, "rank 1 ");
   EXPECT_CONTAINS(failure, "died: its connection closed");
   EXPECT_CONTAINS(errors[1], "peer: ");
-  EXPECT_CONTAINS(errors[1], "given up");
+  EXPECT_CONTAINS(errors[1], "declared dead");
 }
 
-// A process that calls itself rank 1 and joins step by step.
-struct Visitor {
-  explicit Visitor(const std::string& process, int world_size) {
+// A client that claims to be rank 1 and joins step by step.
+struct ManualClient {
+  explicit ManualClient(const std::string& process, int world_size) {
     hello.rank = 1;
     hello.world_size = world_size;
     hello.pid = 4711;
@@ -284,12 +283,12 @@ struct Visitor {
     hello.host = "n1";
     hello.host_id = backends::host_id();
   }
-  std::optional<backends::StoreSession> come(int port) {
+  std::optional<backends::StoreSession> connect(int port) {
     std::string reason;
     ++hello.attempt;
     return backends::open_session(
         {"127.0.0.1", port}, backends::load_secret(group_harness::kSecret, ""), hello,
-        std::chrono::steady_clock::now() + kPatience, backends::Doubt::kNone, reason);
+        std::chrono::steady_clock::now() + kTimeout, backends::OtherServers::kNone, reason);
   }
   backends::Hello hello;
 };
@@ -301,39 +300,41 @@ bool started(backends::StoreSession& session) {
   return false;
 }
 
-TEST(RejoinByAnother, IsRefusedWhileTheStartIsNotHeard) {
+TEST(RejoinByAnother, IsRefusedBeforeTheStartIsAcknowledged) {
   const Listener listener = open_listener();
   std::string failure;
   std::thread rank_0([&] { failure = rank_0_sees(listener, 2, [] {}); });
-  Visitor first(backends::random_bytes(backends::kNonceBytes), 2),
+  ManualClient first(backends::random_bytes(backends::kNonceBytes), 2),
       other(backends::random_bytes(backends::kNonceBytes), 2);
   other.hello.pid = 4712;
   {
-    std::optional<backends::StoreSession> session = first.come(listener.port);
+    std::optional<backends::StoreSession> session = first.connect(listener.port);
     ASSERT_TRUE(session);
     ASSERT_TRUE(started(*session));
     try {
-      (void)other.come(listener.port);
+      (void)other.connect(listener.port);
       ADD_FAILURE() << "let in";
     } catch (const backends::MismatchError& error) {
-      EXPECT_CONTAINS(error.what(), "rank 1 came twice");
+      EXPECT_CONTAINS(error.what(), "rank 1 joined twice");
       EXPECT_CONTAINS(error.what(), "4711");
       EXPECT_CONTAINS(error.what(), "4712");
     }
   }
-  EXPECT_THROW((void)other.come(listener.port), backends::MismatchError);
-  std::optional<backends::StoreSession> again = first.come(listener.port);  // the place was kept
+  EXPECT_THROW((void)other.connect(listener.port), backends::MismatchError);
+  std::optional<backends::StoreSession> again =
+      first.connect(listener.port);  // the rank was kept for it
   ASSERT_TRUE(again);
   EXPECT_TRUE(started(*again));
-  ASSERT_TRUE(backends::write_by(again->socket.fd(), FrameWriter(FrameType::kStartHeard).finish(),
-                                 std::chrono::steady_clock::now() + kPatience));
+  ASSERT_TRUE(backends::write_by(again->socket.fd(),
+                                 FrameWriter(FrameType::kStartAcknowledged).finish(),
+                                 std::chrono::steady_clock::now() + kTimeout));
   ASSERT_TRUE(backends::write_by(again->socket.fd(), FrameWriter(FrameType::kAbandon).finish(),
-                                 std::chrono::steady_clock::now() + kPatience));
+                                 std::chrono::steady_clock::now() + kTimeout));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others");
 }
 
-TEST(RejoinAfterTheStartWasHeard, IsRefused) {
+TEST(RejoinAfterTheStartWasAcknowledged, IsRefused) {
   const Listener listener = open_listener();
   std::string failure;
   std::atomic<bool> tried{false};
@@ -341,67 +342,66 @@ TEST(RejoinAfterTheStartWasHeard, IsRefused) {
     failure =
         rank_0_sees(listener, 2, [&] { EXPECT_TRUE(eventually([&] { return tried.load(); })); });
   });
-  Visitor visitor(backends::random_bytes(backends::kNonceBytes), 2);
+  ManualClient client(backends::random_bytes(backends::kNonceBytes), 2);
   {
-    std::optional<backends::StoreSession> session = visitor.come(listener.port);
+    std::optional<backends::StoreSession> session = client.connect(listener.port);
     ASSERT_TRUE(session);
     ASSERT_TRUE(started(*session));
     ASSERT_TRUE(backends::write_by(session->socket.fd(),
-                                   FrameWriter(FrameType::kStartHeard).finish(),
-                                   std::chrono::steady_clock::now() + kPatience));
+                                   FrameWriter(FrameType::kStartAcknowledged).finish(),
+                                   std::chrono::steady_clock::now() + kTimeout));
   }
-  EXPECT_THROW((void)visitor.come(listener.port), backends::MismatchError);
+  EXPECT_THROW((void)client.connect(listener.port), backends::MismatchError);
   tried = true;
   rank_0.join();
   EXPECT_CONTAINS(failure, "died: its connection closed");
 }
 
-TEST(RejoinLeaving, BeforeTheStartIsHeardEndsTheGroup) {
+TEST(RejoinLeaving, BeforeTheStartIsAcknowledgedEndsTheGroup) {
   const Listener listener = open_listener();
   std::string failure;
   std::thread rank_0([&] { failure = rank_0_sees(listener, 2, [] {}); });
-  Visitor visitor(backends::random_bytes(backends::kNonceBytes), 2);
-  std::optional<backends::StoreSession> session = visitor.come(listener.port);
+  ManualClient client(backends::random_bytes(backends::kNonceBytes), 2);
+  std::optional<backends::StoreSession> session = client.connect(listener.port);
   ASSERT_TRUE(session);
   ASSERT_TRUE(started(*session));
   ASSERT_TRUE(backends::write_by(session->socket.fd(), FrameWriter(FrameType::kLeave).finish(),
-                                 std::chrono::steady_clock::now() + kPatience));
+                                 std::chrono::steady_clock::now() + kTimeout));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others");
 }
 
-// A connection that the network delayed does not push out the one that came after it.
+// A delayed connection does not replace a later one of the same process.
 TEST(RejoinOutOfOrder, TheLaterAttemptStays) {
   const Listener listener = open_listener();
-  Visitor visitor(backends::random_bytes(backends::kNonceBytes), 3);
+  ManualClient client(backends::random_bytes(backends::kNonceBytes), 3);
   const auto errors = outcomes(3, [&](int rank) {
     if (rank == 2) return;
     if (rank == 0) {
       GroupOptions o = options_for(0, 3, listener.port);
       o.listen_fd = listener.fd;
-      EXPECT_NO_THROW(backends::join_store(o).store->leave(kPatience));
+      EXPECT_NO_THROW(backends::join_store(o).store->leave(kTimeout));
       return;
     }
-    visitor.hello.attempt = 7;
-    std::optional<backends::StoreSession> later = visitor.come(listener.port);
+    client.hello.attempt = 7;
+    std::optional<backends::StoreSession> later = client.connect(listener.port);
     ASSERT_TRUE(later);
-    visitor.hello.attempt = 3;
-    EXPECT_FALSE(visitor.come(listener.port));
+    client.hello.attempt = 3;
+    EXPECT_FALSE(client.connect(listener.port));
     GroupOptions last = options_for(2, 3, listener.port);
     JoinedStore joined = backends::join_store(last);
     EXPECT_TRUE(started(*later));
-    for (const FrameType type : {FrameType::kStartHeard, FrameType::kLeave}) {
+    for (const FrameType type : {FrameType::kStartAcknowledged, FrameType::kLeave}) {
       EXPECT_TRUE(backends::write_by(later->socket.fd(), FrameWriter(type).finish(),
-                                     std::chrono::steady_clock::now() + kPatience));
+                                     std::chrono::steady_clock::now() + kTimeout));
     }
-    joined.store->leave(kPatience);
+    joined.store->leave(kTimeout);
   });
   EXPECT_EQ(errors, std::vector<std::string>(3));
 }
 
-// Who listened on the way knows the process's nonce and an old proof, but cannot prove the secret
-// for a new challenge.
-TEST(RejoinByAStranger, WithWhatItHeardIsRefusedAndHarmsNobody) {
+// An eavesdropper knows the process's nonce and an old proof, but cannot answer a new challenge.
+TEST(RejoinByAnEavesdropper, IsRefusedAndDisturbsNoRank) {
   const Listener listener = open_listener();
   Proxy proxy(listener.port, std::nullopt);
   std::atomic<bool> refused{false};
@@ -412,7 +412,7 @@ TEST(RejoinByAStranger, WithWhatItHeardIsRefusedAndHarmsNobody) {
       EXPECT_TRUE(eventually([&] { return proxy.welcomes() > 0; }));
       const Socket socket = connect_to_port(listener.port);
       backends::FrameParser parser;
-      const auto until = std::chrono::steady_clock::now() + kPatience;
+      const auto until = std::chrono::steady_clock::now() + kTimeout;
       EXPECT_TRUE(backends::write_by(socket.fd(), proxy.recorded(FrameType::kHello), until));
       const auto challenge = read_frame(socket, parser);
       EXPECT_TRUE(challenge && challenge->type == FrameType::kChallenge);
@@ -424,7 +424,7 @@ TEST(RejoinByAStranger, WithWhatItHeardIsRefusedAndHarmsNobody) {
       refused = true;
     }
     JoinedStore joined = backends::join_store(o);
-    joined.store->leave(kPatience);
+    joined.store->leave(kTimeout);
   });
   EXPECT_TRUE(refused);
   EXPECT_EQ(errors, std::vector<std::string>(3));

@@ -168,7 +168,7 @@ TEST(Store, TheSameRankTwiceIsAMismatch) {
   const auto errors = join_all(3, [](int rank, GroupOptions& o) {
     if (rank == 2) o.rank = 1;
   });
-  for (const std::string& error : errors) EXPECT_CONTAINS(error, "rank 1 came twice");
+  for (const std::string& error : errors) EXPECT_CONTAINS(error, "rank 1 joined twice");
 }
 
 TEST(Store, AnotherConfigurationNamesBothRanks) {

@@ -56,21 +56,21 @@ class MapStore final : public backends::Store {
   std::map<std::string, std::string> values_;
 };
 
-class QuietWatch final : public backends::FailureWatch {
+class FakeWatch final : public backends::FailureWatch {
  public:
   std::optional<std::string> known_failure(std::chrono::milliseconds) override {
     return failed ? std::optional<std::string>("rank 1 died") : std::nullopt;
   }
-  void enlist(backends::Communicator&) override {}
-  void dismiss(backends::Communicator&) noexcept override {}
-  void keep_until_goodbye(std::shared_ptr<void>) noexcept override {}
+  void abort_on_failure(backends::Communicator&) override {}
+  void forget(backends::Communicator&) noexcept override {}
+  void keep_until_all_left(std::shared_ptr<void>) noexcept override {}
   std::atomic<bool> failed{false};
 };
 
 // What the ranks of one test share.
 struct Job {
   MapStore store;
-  QuietWatch watch;
+  FakeWatch watch;
   std::chrono::milliseconds timeout = test_support::deadline(10s);
   BackendContext context(int rank, int world_size) {
     BackendContext c{.members = {},

@@ -51,9 +51,9 @@ class NoWatch final : public backends::FailureWatch {
   std::optional<std::string> known_failure(std::chrono::milliseconds) override {
     return std::nullopt;
   }
-  void enlist(backends::Communicator&) override {}
-  void dismiss(backends::Communicator&) noexcept override {}
-  void keep_until_goodbye(std::shared_ptr<void>) noexcept override {}
+  void abort_on_failure(backends::Communicator&) override {}
+  void forget(backends::Communicator&) noexcept override {}
+  void keep_until_all_left(std::shared_ptr<void>) noexcept override {}
 };
 
 class ZmqLinksTest : public ::testing::TestWithParam<ZmqEncryption> {
@@ -158,7 +158,8 @@ TEST_P(ZmqLinksTest, APeerThatSendsNothingIsNamedAtTheDeadline) {
             "peer: timeout after " + std::to_string(timeout.count()) + " ms, waiting for rank 1");
 }
 
-// A peer that has ended reads nothing: let_go() must return nevertheless, and release the memory.
+// A peer that has ended reads nothing: shut_down() must return nevertheless, and release the
+// memory.
 TEST_P(ZmqLinksTest, LettingGoReturnsAfterThePeerHasEnded) {
   std::atomic<bool> ended{false};
   const auto errors = group_harness::outcomes(2, [&](int rank) {
@@ -181,7 +182,7 @@ TEST_P(ZmqLinksTest, LettingGoReturnsAfterThePeerHasEnded) {
           links.receive_head(1);
         },
         backends::PeerError);
-    links.let_go(false);
+    links.shut_down(false);
     EXPECT_FALSE(test_support::is_past(start, 2s));
   });
   EXPECT_EQ(errors, std::vector<std::string>(2));
