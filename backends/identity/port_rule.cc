@@ -79,7 +79,7 @@ PortChoice by_rule(const std::string& rule, bool is_rank_0, const Claim& claim,
   }
   if (!given.value.empty())
     choice.warning =
-        "MASTER_PORT=" + given.value + " is ignored: port rule " + rule + " was requested";
+        "MASTER_PORT=" + given.value + " is not used: port rule " + rule + " was requested";
   return choice;
 }
 
