@@ -1,4 +1,4 @@
-// What a backend is to the group: one row of the table in backend_table.cc.
+// The interface between a backend and the group: one row of the table in backend_table.cc.
 #pragma once
 
 #include <chrono>
@@ -14,46 +14,46 @@
 
 namespace backends {
 
-// What a group knows of its members' deaths. Thread-safe.
+// Failure detection, as a communicator sees it. Thread-safe.
 class FailureWatch {
  public:
   virtual ~FailureWatch() = default;
-  // The first failure, waiting for one at most `wait`.
+  // The first failure of a member; waits for one at most `wait`.
   virtual std::optional<std::string> known_failure(std::chrono::milliseconds wait) = 0;
-  // While enlisted, a communicator is aborted as soon as a member fails.
-  virtual void enlist(Communicator& communicator) = 0;
-  virtual void dismiss(Communicator& communicator) noexcept = 0;
-  // Holds what the others may still need although its communicator is destroyed, until all have
-  // said goodbye.
-  virtual void keep_until_goodbye(std::shared_ptr<void> resource) noexcept = 0;
+  // From now until forget(), aborts the communicator as soon as a member fails.
+  virtual void abort_on_failure(Communicator& communicator) = 0;
+  virtual void forget(Communicator& communicator) noexcept = 0;
+  // Keeps a resource that peers may still need after the communicator is destroyed, until all
+  // members have left.
+  virtual void keep_until_all_left(std::shared_ptr<void> resource) noexcept = 0;
 };
 
-class Enlistment {
+// abort_on_failure() for a scope.
+class AbortOnFailure {
  public:
-  Enlistment(FailureWatch& watch, Communicator& communicator)
+  AbortOnFailure(FailureWatch& watch, Communicator& communicator)
       : watch_(watch), communicator_(communicator) {
-    watch_.enlist(communicator_);
+    watch_.abort_on_failure(communicator_);
   }
-  ~Enlistment() { watch_.dismiss(communicator_); }
-  Enlistment(const Enlistment&) = delete;
-  Enlistment& operator=(const Enlistment&) = delete;
+  ~AbortOnFailure() { watch_.forget(communicator_); }
+  AbortOnFailure(const AbortOnFailure&) = delete;
+  AbortOnFailure& operator=(const AbortOnFailure&) = delete;
 
  private:
   FailureWatch& watch_;
   Communicator& communicator_;
 };
 
-// What a backend gets to make one communicator of ranks that are processes: of all ranks of the
-// group, or of some.
+// The arguments for making one communicator between processes: all ranks of the group, or some.
 struct BackendContext {
   int rank = 0, world_size = 1;  // within this communicator
-  std::vector<int> members;      // the group's rank of each of its ranks; for messages
+  std::vector<int> members;      // [rank here] rank in the group; for messages
   Store& store;
   FailureWatch& watch;  // outlives the communicator
   std::string
-      prefix;  // of this communicator's keys in the store; equal on all its ranks, used once
-  std::string address;  // of this rank, the one to listen on; all ranks can reach it
-  Secret secret;        // the job's; every connection of our own proves it
+      prefix;  // of this communicator's keys in the store; equal on all its ranks, and unique
+  std::string address;  // to listen on; all ranks can reach it
+  Secret secret;        // the job's; our own connections authenticate with it
   int streams = 1;      // connections per peer, where a backend stripes
   std::chrono::milliseconds timeout{};
   std::function<void(const std::string&)> notice = {};  // lines for the user; may be empty
@@ -72,16 +72,16 @@ struct Backend {
   Reach reach;
   bool usable;       // built in
   const char* note;  // why not, and what to install; or what it is
-  // Collective over the context's ranks. May throw any std::exception: the group adds who and
-  // where. Every payload is preceded by the call's ControlWord, and a peer's word that differs is a
-  // MismatchError before its payload is used.
+  // Collective over the context's ranks. May throw any std::exception: the group adds rank and
+  // operation to the message. Every payload is preceded by the call's ControlWord; if a peer's word
+  // differs, the call throws MismatchError before it uses the payload.
   std::unique_ptr<Communicator> (*create)(const BackendContext& context);
-  // What this machine lacks for a backend that is built in: "" nothing. nullptr: nothing can be
-  // missing. Any thread.
+  // Why a backend that is built in cannot run on this machine; "" if it can. nullptr: it always
+  // can. Any thread.
   const std::string& (*missing)() = nullptr;
-  std::string (*describe)() = nullptr;  // what was found, where nothing is missing
-  bool device_memory = false;  // its calls take memory of a GPU, never of the host: `auto` and host
-                               // stages leave it out
+  std::string (*describe)() = nullptr;  // what was found, e.g. a library version
+  bool device_memory = false;  // its calls take GPU memory only, so `auto` and host stages do not
+                               // use it
 };
 
 }  // namespace backends

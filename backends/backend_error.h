@@ -12,7 +12,8 @@ class Error : public std::runtime_error {  // exit code 69 unless a subclass say
   using std::runtime_error::runtime_error;
 };
 
-// A peer or the rendezvous cannot be had: missing, dead, silent past the deadline (exit code 69).
+// A peer or the rendezvous is unavailable: missing, dead, or silent past the deadline (exit code
+// 69).
 class PeerError : public Error {
  public:
   using Error::Error;
@@ -30,13 +31,13 @@ class MismatchError : public Error {
   using Error::Error;
 };
 
-// A handshake failed on the secret (exit code 77).
+// Authentication failed (exit code 77).
 class AuthenticationError : public Error {
  public:
   using Error::Error;
 };
 
-// An address, backend name or environment that makes no sense (exit code 78).
+// An invalid address, backend name or environment (exit code 78).
 class ConfigurationError : public Error {
  public:
   using Error::Error;

@@ -1,10 +1,10 @@
 // The collectives of one group of ranks.
 //
 // Blocking, in order, one caller at a time per communicator; every rank calls the same operations
-// in the same order with the same counts. In place. Host memory is done on return. Every call has a
-// deadline (the group's timeout); failure throws PeerError, whose text says backend, operation,
-// count, rank and, where known, who is missing. After a failure or abort() only destruction is
-// allowed.
+// in the same order with the same counts. In place. Results are complete on return. Every call has
+// a deadline (the group's timeout); failure throws PeerError, whose text names the backend,
+// operation, count and rank and, where known, the missing rank. After a failure or abort() only
+// destruction is allowed.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
-// What a collective call is, in 16 bytes: goes before every rank's payload, so that ranks that
-// disagree on the operation, its type, its count or its place in the order find out before
-// anybody's data is touched.
+// Describes a collective call in 16 bytes. It precedes every rank's payload, so that ranks that
+// disagree on the operation, type, count or order of calls notice it before any data is used.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +33,9 @@ struct ControlWord {
 };
 static_assert(sizeof(ControlWord) == 16);
 
-// The code of an element type in a control word. Throws Error: i32 is not reduced and has none.
+// The code of an element type in a control word. Throws Error for i32, which has no reduction.
 std::uint8_t wire_code(DType type);
-// Of a reduction's word, for messages: "f32"; "?" where the code is none of ours.
+// The element type of a reduction, for messages: "f32"; "?" for an unknown code.
 std::string_view type_name(const ControlWord& word);
 
 ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::size_t count,
@@ -45,8 +44,8 @@ ControlWord reduction_word(Operation operation, std::uint32_t sequence, std::siz
 ControlWord transfer_word(Operation operation, std::uint32_t sequence, std::size_t bytes,
                           int root = 0);
 
-// "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"; bytes that are no word of ours:
-// "unknown call (…)".
+// "all_reduce sum of 7 f32", "broadcast of 12 bytes from rank 0"; "unknown call
+// (...)" for bytes that are not a valid word.
 std::string to_string(const ControlWord& word);
 
 // Throws MismatchError: "rank 0 called all_reduce sum of 7 f32, rank 1 all_reduce sum of 8 f32
@@ -54,15 +53,15 @@ std::string to_string(const ControlWord& word);
 [[noreturn]] void throw_mismatch(const ControlWord& own, int own_rank, const ControlWord& theirs,
                                  int their_rank);
 
-// What every backend calls on a peer's word before it uses what follows.
+// Every backend calls this on a peer's word before it uses the payload.
 inline void expect_equal(const ControlWord& own, int own_rank, const ControlWord& theirs,
                          int their_rank) {
   if (!(own == theirs)) [[unlikely]]
     throw_mismatch(own, own_rank, theirs, their_rank);
 }
 
-// The same for the calls of a whole step: a MismatchError names the first call that differs, or the
-// first that only one makes.
+// The same for the calls of a whole step: the MismatchError names the first call that differs or
+// that only one rank makes.
 void expect_equal_plans(std::span<const ControlWord> own, int own_rank,
                         std::span<const ControlWord> theirs, int their_rank);
 

@@ -1,4 +1,4 @@
-// Moving by way of the affinity mask.
+// Moves a thread by changing its affinity mask for a moment.
 #include "backends/core_sharing.h"
 
 #include <sched.h>
@@ -23,7 +23,7 @@ bool leave_core(int core) noexcept {
   CPU_CLR(core, &others);
   if (sched_setaffinity(0, sizeof others, &others) != 0) return false;
   static_cast<void>(sched_setaffinity(0, sizeof allowed,
-                                      &allowed));  // what was allowed a moment ago is allowed now
+                                      &allowed));  // cannot fail: this was the mask before
   return true;
 }
 

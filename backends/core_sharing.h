@@ -1,15 +1,15 @@
-// Two ranks that wait for each other on one core: schedulers tend to keep them there, because each
-// wakes the other and only one of them ever runs. These let one of the two go elsewhere.
+// For two ranks that wait for each other on one core: schedulers tend to keep them there, because
+// each wakes the other and only one runs at a time. These functions move one of them away.
 #pragma once
 
 namespace backends {
 
-// The core that the calling thread runs on; -1 where that cannot be told. Some nanoseconds.
+// The core that the calling thread runs on; -1 if unknown. Takes some nanoseconds.
 int current_core() noexcept;
 
-// Moves the calling thread from `core` to another of the cores that it may use, and leaves it free
-// to run anywhere again. At most once in 10 ms for a thread, since it costs some 10 us; false when
-// it was not tried, or the thread may use no other core.
+// Moves the calling thread from `core` to another core that it may use, without pinning it there.
+// It costs about 10 us, so at most once in 10 ms per thread; returns false if it did nothing or the
+// thread may use no other core.
 bool leave_core(int core) noexcept;
 
 }  // namespace backends

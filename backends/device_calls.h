@@ -1,4 +1,4 @@
-// What communicators on device memory say of CUDA's errors and of memory that is none of a device.
+// Shared by communicators on device memory: errors of CUDA, and the check for device memory.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace backends {
 
-// Calls; a CudaError becomes a PeerError with its text, as errors of the wire are.
+// Runs `call` and turns a CudaError into a PeerError with the same text.
 template <typename Call>
 decltype(auto) with_peer_errors(const Call& call) {
   try {
@@ -18,7 +18,7 @@ decltype(auto) with_peer_errors(const Call& call) {
   }
 }
 
-// Throws ConfigurationError unless `data` is a device's memory; `backend` is who says so.
+// Throws ConfigurationError, in the name of `backend`, unless `data` is device memory.
 inline void require_device_memory(const void* data, int device, const std::string& backend) {
   if (base::cuda::is_device_memory(data)) return;
   throw ConfigurationError(

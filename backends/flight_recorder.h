@@ -1,5 +1,5 @@
-// The last collectives of a rank, kept in memory and written out when something fails: what this
-// rank was waiting for.
+// Keeps the last collectives of a rank in memory, to be written out on a failure: they show what
+// the rank was waiting for.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class FlightRecorder {
   FlightRecorder();
 
   using Ticket = std::uint64_t;
-  // `communicator`: its place in the order in which the group made them.
+  // `communicator`: its index in the order in which the group made them.
   Ticket begin(int communicator, const ControlWord& call) noexcept;
   void end(Ticket ticket, bool failed) noexcept;
 

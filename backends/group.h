@@ -12,7 +12,7 @@
 
 namespace backends {
 
-// Who this process is and where the group meets; made by resolve_identity() or by the launcher.
+// The identity of this process and the rendezvous; made by resolve_identity() or by the launcher.
 struct GroupOptions {
   std::string init_method = "env://";  // env://, tcp://HOST:PORT, file:///PATH
   int rank = 0, world_size = 1, local_rank = 0;
@@ -35,14 +35,11 @@ struct GroupOptions {
   int rendezvous_timeout_ms = 300'000;
   int timeout_ms = 600'000;  // of every collective
   int heartbeat_ms = 1000;
-  std::string host_id = {};  // which ranks share a host, where the caller knows better; "": found
-                             // out (host_identity.h)
+  std::string host_id = {};  // equal for ranks of one host; "": as in host_identity.h
   int listen_fd = -1;  // rank 0: a bound, listening socket handed over by the launcher, owned from
                        // here on; -1: bind here
-  bool restarted =
-      false;  // after a failure: the group of before may still be ending, and is waited for
-  std::function<bool()> cancelled =
-      {};  // asked while joining, from its thread: true ends it with CancelledError
+  bool restarted = false;  // after a failure: wait if the previous group is still ending
+  std::function<bool()> cancelled = {};  // polled by join_group(); true ends it with CancelledError
   std::function<void(const std::string&)>
       notice;  // progress lines for the user, from any thread; may be empty
 };
@@ -69,17 +66,17 @@ class Group {
   virtual const std::vector<PeerInfo>& peers() const = 0;
   virtual std::string backend() const = 0;         // the chosen one: "gloo", "shm", "shm+gloo"
   virtual std::string backend_reason() const = 0;  // "auto: all ranks are on one host"
-  // For reports: where the ranks met ("10.0.0.1:29500") and where the others reach this one. ""
-  // where nothing listens.
+  // For reports: the address of the rendezvous ("10.0.0.1:29500") and the one at which others reach
+  // this rank. "" if nothing listens.
   virtual std::string rendezvous_address() const { return {}; }
   virtual std::string address() const { return {}; }
 
   // A further communicator. Collective over its members: each of them calls it in the same order.
   virtual std::unique_ptr<Communicator> make_communicator(const CommunicatorRequest& request) = 0;
   std::unique_ptr<Communicator> make_communicator() { return make_communicator({}); }
-  // One for memory of the calling thread's CUDA device: nccl, staged, staged:NAME, auto
-  // (device_factory.h says what each means). Collective as above. Where the group's own backend is
-  // nccl, host memory needs make_communicator({"auto"}).
+  // A communicator for the calling thread's CUDA device: nccl, staged, staged:NAME or auto (see
+  // device_factory.h). Collective as above. If the group's backend is nccl, host memory needs
+  // make_communicator({"auto"}).
   virtual std::unique_ptr<DeviceCommunicator> make_device_communicator(
       const CommunicatorRequest& request);
   std::unique_ptr<DeviceCommunicator> make_device_communicator() {
@@ -90,23 +87,22 @@ class Group {
   // Any thread.
   virtual std::string flight_record(const std::string& reason) const = 0;
 
-  // What this rank is doing, for the other ranks' messages should it die ("step 120, all_reduce").
+  // What this rank is doing ("step 120, all_reduce"), for the other ranks' messages if it dies.
   // Cheap; any thread.
   virtual void set_activity(std::string_view activity) noexcept = 0;
   // Throws PeerError with the first known failure ("rank 1 (host n7, pid 42) died: connection
   // closed; last: step 120").
   virtual void check() = 0;
-  // Says goodbye so that leaving is not taken for dying. Collective, with a deadline of a few
-  // seconds; then leave.
+  // Ends the membership in order, so that the end of this process is not taken for a failure.
+  // Collective, with a deadline of a few seconds.
   virtual void leave() = 0;
 };
 
-// Blocks until all ranks have joined; says every 5 s through `notice` who is missing; throws
-// PeerError naming the missing ranks at the rendezvous timeout.
+// Blocks until all ranks have joined; names the missing ranks through `notice` every 5 s. Throws
+// PeerError naming them at the rendezvous timeout.
 std::unique_ptr<Group> join_group(const GroupOptions& options);
 
-// `world_size` groups that meet in this process, one a thread (backend inproc). Element r is rank
-// r's.
+// A group whose ranks are threads of this process (backend inproc). Element r is for rank r.
 std::vector<std::unique_ptr<Group>> make_inproc_groups(
     int world_size, int timeout_ms, std::function<void(const std::string&)> notice = {});
 

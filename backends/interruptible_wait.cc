@@ -1,4 +1,4 @@
-// How a wait learns that it is to end.
+// Aborting a wait.
 #include "backends/interruptible_wait.h"
 
 namespace backends {
@@ -8,7 +8,7 @@ void InterruptibleWait::abort(std::string_view reason) noexcept {
     const std::lock_guard lock(mutex_);
     if (reason_.empty()) reason_.assign(reason);
   } catch (const std::exception&) {
-    // Out of memory: it ends without saying why.
+    // Out of memory: aborts without a reason.
   }
   aborted_ = true;
 }

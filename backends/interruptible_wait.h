@@ -1,5 +1,5 @@
-// Polling with a deadline that another thread can end: how communicators wait for what has no file
-// descriptor.
+// Polling with a deadline, which another thread can abort: how communicators wait for events that
+// have no file descriptor.
 #pragma once
 
 #include <atomic>
@@ -17,12 +17,12 @@ namespace backends {
 class InterruptibleWait {
  public:
   explicit InterruptibleWait(std::chrono::milliseconds timeout) : timeout_(timeout) {}
-  // Ends waits of now and later. The first reason stays.
+  // Ends current and future waits. The first reason is kept.
   void abort(std::string_view reason) noexcept;
   // Throws PeerError "aborted: WHY".
   void throw_if_aborted() const;
-  // Until done() is true. Throws PeerError when aborted, and "timeout after N ms in WHAT", WHAT
-  // being what what() returns.
+  // Waits until done() is true. Throws PeerError when aborted, or "timeout after N ms in " +
+  // what().
   template <typename What, typename Done>
   void until(const What& what, const Done& done) const {
     const base::Deadline deadline = base::deadline_in(timeout_);
@@ -35,7 +35,7 @@ class InterruptibleWait {
   }
 
  private:
-  static constexpr int kBusyPolls = 10'000;  // before the core is left to others for longer
+  static constexpr int kBusyPolls = 10'000;  // then sleeps between polls
   const std::chrono::milliseconds timeout_;
   std::atomic<bool> aborted_{false};
   mutable std::mutex mutex_;

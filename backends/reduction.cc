@@ -1,5 +1,5 @@
-// Chooses the loops for this processor, and folds more than two parts through a strip that stays in
-// the first-level cache.
+// Chooses the loops for this processor; more than two parts are folded in strips that fit the
+// first-level cache.
 #include "backends/reduction.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Element-wise reduction, the same for every backend: so that all give the same bits.
+// Element-wise reduction, used by all backends so that they give the same bits.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace backends {
 
-// into[i] = into[i] op from[i]. The bits of a reduction over ranks are those of folding rank 0, 1,
-// 2 ... in this order. kMax and kMin: NaN wins over numbers. kI64 and kU8 sums wrap around. kF16
-// and kBF16 are added in binary32 and rounded after each step. No alignment is
-// required. Throws Error for i32, which has no reduction.
+// into[i] = into[i] op from[i]. A reduction over ranks folds rank 0, 1, 2 ... in this order. kMax
+// and kMin: NaN wins over numbers. kI64 and kU8 sums wrap around. kF16 and kBF16 are added in
+// binary32 and rounded after each step. No alignment is required. Throws Error for i32, which has
+// no reduction.
 void reduce_into(void* into, const void* from, std::size_t count, DType type, ReduceOp op);
 
 // out[i] = a[i] op b[i]; `out` may be `a` or `b`. Otherwise the ranges must not overlap.

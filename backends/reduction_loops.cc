@@ -10,8 +10,8 @@
 namespace backends::ENGINE_REDUCTION_ISA {
 namespace {
 
-// Plain functions would be merged by the linker with their twins of the other instruction set;
-// these are local.
+// In an unnamed namespace: the linker would merge other inline functions with those of the other
+// instruction set.
 template <typename T>
 T load(const char* from) {
   T value;
@@ -20,7 +20,7 @@ T load(const char* from) {
 }
 
 template <typename T>
-struct Arithmetic {  // what a value is while it is being combined
+struct Arithmetic {  // the type of intermediate results
   using Type = T;
   static T widen(T v) { return v; }
   static T narrow(T v) { return v; }
@@ -70,8 +70,8 @@ void loop(char* out, const char* a, const char* b, std::size_t count, Op op) {
   }
 }
 
-// The compiler cannot know that `out` is `a`, `b` or neither; told apart, each loop vectorizes
-// without a check.
+// Separate loops for `out` equal to `a`, to `b` or to neither vectorize without run-time alias
+// checks.
 template <typename T, typename Op>
 void combine(void* out, const void* a, const void* b, std::size_t count, Op op) {
   auto* to = static_cast<char*>(out);

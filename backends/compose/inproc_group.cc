@@ -51,7 +51,7 @@ class InprocJob final : public FailureWatch {
     const std::lock_guard lock(mutex_);
     left_[static_cast<std::size_t>(rank)] = true;
   }
-  // A rank ends: without goodbye that is a failure of the others.
+  // Called when a rank ends: a failure for the others unless it has left before.
   void end(int rank) noexcept {
     const std::lock_guard lock(mutex_);
     if (left_[static_cast<std::size_t>(rank)] || failure_) return;
@@ -59,24 +59,24 @@ class InprocJob final : public FailureWatch {
     failure_ = "rank " + std::to_string(rank) + " ended before the others; last activity: " +
                (activity.empty() ? "unknown" : activity);
     for (const auto& [made, exchange] : exchanges_) exchange->abort(*failure_);
-    for (Communicator* c : enlisted_) c->abort(*failure_);
+    for (Communicator* c : abort_on_failure_) c->abort(*failure_);
     store_.fail(*failure_);
   }
-  // The threads abort their exchanges themselves, at once: there is nothing to wait for.
+  // end() aborts all exchanges at once: there is nothing to wait for.
   std::optional<std::string> known_failure(std::chrono::milliseconds) override {
     const std::lock_guard lock(mutex_);
     return failure_;
   }
-  void enlist(Communicator& communicator) override {
+  void abort_on_failure(Communicator& communicator) override {
     const std::lock_guard lock(mutex_);
-    enlisted_.push_back(&communicator);
+    abort_on_failure_.push_back(&communicator);
     if (failure_) communicator.abort(*failure_);
   }
-  void dismiss(Communicator& communicator) noexcept override {
+  void forget(Communicator& communicator) noexcept override {
     const std::lock_guard lock(mutex_);
-    std::erase(enlisted_, &communicator);
+    std::erase(abort_on_failure_, &communicator);
   }
-  void keep_until_goodbye(std::shared_ptr<void>) noexcept override {}
+  void keep_until_all_left(std::shared_ptr<void>) noexcept override {}
   void check() const {
     const std::lock_guard lock(mutex_);
     if (failure_) throw PeerError(*failure_);
@@ -85,9 +85,9 @@ class InprocJob final : public FailureWatch {
  private:
   const int timeout_ms_;
   const std::function<void(const std::string&)> notice_;
-  InprocStore store_;  // where NCCL's ranks meet
+  InprocStore store_;  // for NCCL's bootstrap
   mutable std::mutex mutex_;
-  std::vector<Communicator*> enlisted_;
+  std::vector<Communicator*> abort_on_failure_;
   std::vector<bool> left_;
   std::vector<std::string> activities_;
   std::map<std::pair<std::vector<int>, std::size_t>, std::shared_ptr<InprocExchange>> exchanges_;

@@ -1,4 +1,4 @@
-// The group of ranks that are processes: joined through rank 0's store, watched, and a maker of
+// The group of ranks that are processes: joins through rank 0's store, detects failures, and makes
 // communicators.
 #include <unistd.h>
 
@@ -19,10 +19,10 @@
 namespace backends {
 namespace {
 
-constexpr auto kGoodbyeTime = std::chrono::seconds(5);
+constexpr auto kLeaveTimeout = std::chrono::seconds(5);
 
-// Passes the store's news of a death to the communicators. Does not own the store: the store's own
-// thread may be the last to let go of this.
+// Aborts communicators when the store reports a failure. Does not own the store, because the
+// store's own thread may release the last reference to this.
 class ProcessWatch final : public FailureWatch {
  public:
   explicit ProcessWatch(std::weak_ptr<TcpStore> store) : store_(std::move(store)) {}
@@ -31,22 +31,22 @@ class ProcessWatch final : public FailureWatch {
     const auto store = store_.lock();
     return store ? store->wait_for_failure(wait) : std::nullopt;
   }
-  void enlist(Communicator& communicator) override {
+  void abort_on_failure(Communicator& communicator) override {
     const std::lock_guard lock(mutex_);
-    enlisted_.push_back(&communicator);
+    abort_on_failure_.push_back(&communicator);
     const auto store = store_.lock();
     if (const auto failure = store ? store->failure() : std::nullopt) communicator.abort(*failure);
   }
-  void dismiss(Communicator& communicator) noexcept override {
+  void forget(Communicator& communicator) noexcept override {
     const std::lock_guard lock(mutex_);
-    std::erase(enlisted_, &communicator);
+    std::erase(abort_on_failure_, &communicator);
   }
-  void keep_until_goodbye(std::shared_ptr<void> resource) noexcept override {
+  void keep_until_all_left(std::shared_ptr<void> resource) noexcept override {
     const std::lock_guard lock(mutex_);
     try {
       kept_.push_back(std::move(resource));
     } catch (const std::bad_alloc&) {
-      // Then it ends now.
+      // Out of memory: it is destroyed now.
     }
   }
   void release() noexcept {
@@ -56,13 +56,13 @@ class ProcessWatch final : public FailureWatch {
   }
   void failed(const std::string& text) {
     const std::lock_guard lock(mutex_);
-    for (Communicator* c : enlisted_) c->abort(text);
+    for (Communicator* c : abort_on_failure_) c->abort(text);
   }
 
  private:
   const std::weak_ptr<TcpStore> store_;
   std::mutex mutex_;
-  std::vector<Communicator*> enlisted_;
+  std::vector<Communicator*> abort_on_failure_;
   std::vector<std::shared_ptr<void>> kept_;
 };
 
@@ -129,7 +129,7 @@ class ProcessGroup final : public Group {
     if (const auto failure = joined_.store->failure()) throw PeerError(*failure);
   }
   void leave() override {
-    joined_.store->leave(kGoodbyeTime);
+    joined_.store->leave(kLeaveTimeout);
     watch_->release();
   }
 
@@ -171,7 +171,7 @@ class ProcessGroup final : public Group {
 
   Guard next_guard() { return {watch_, recorder_, communicators_++, rank(), world_size()}; }
 
-  // Says who and where in the errors of making a communicator.
+  // Adds rank and backend to the errors of making a communicator.
   template <typename Make>
   auto connecting(const std::string& backend, const Make& make) -> decltype(make()) {
     try {
@@ -194,7 +194,7 @@ class ProcessGroup final : public Group {
   const BackendPlan plan_;
   int communicators_ = 0;
   std::map<std::string, int>
-      made_of_members_;  // names communicators alike on all members, whatever others were made
+      made_of_members_;  // counts per member list: gives equal names on all its members
 };
 
 class SingleGroup final : public Group {
@@ -238,10 +238,10 @@ void validate(const GroupOptions& o) {
   if (o.world_size < 1) bad("world size", o.world_size, "1 or more");
   if (o.rank < 0 || o.rank >= o.world_size)
     bad("rank", o.rank, "0 to " + std::to_string(o.world_size - 1));
-  if (o.heartbeat_ms < 10) bad("heartbeat of ms", o.heartbeat_ms, "10 or more");
-  if (o.timeout_ms < 1) bad("timeout of ms", o.timeout_ms, "1 or more");
+  if (o.heartbeat_ms < 10) bad("heartbeat_ms", o.heartbeat_ms, "10 or more");
+  if (o.timeout_ms < 1) bad("timeout_ms", o.timeout_ms, "1 or more");
   if (o.rendezvous_timeout_ms < 1)
-    bad("rendezvous timeout of ms", o.rendezvous_timeout_ms, "1 or more");
+    bad("rendezvous_timeout_ms", o.rendezvous_timeout_ms, "1 or more");
   for (const std::string* text : {&o.job_id, &o.build_id, &o.config_digest}) {
     if (text->size() > 100)
       throw ConfigurationError("\"" + *text +

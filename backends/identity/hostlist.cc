@@ -1,5 +1,5 @@
-// A parser of SLURM's hostlists: names are cut into plain text and groups, then counted through
-// like an odometer.
+// A parser of SLURM's hostlists: a name is split into plain text and groups; the groups are
+// expanded like the wheels of an odometer.
 #include "backends/identity/hostlist.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace backends {
 namespace {
 
-constexpr std::size_t kMostHosts = 65536, kMostCharacters = 253;
-constexpr std::size_t kMostDigits = 18;  // fits 64 bits
+constexpr std::size_t kMaxHosts = 65536, kMaxCharacters = 253;
+constexpr std::size_t kMaxDigits = 18;  // fits 64 bits
 
 struct Range {
   std::uint64_t first = 0, last = 0;
@@ -114,8 +114,8 @@ class HostlistParser {
       if (at_ == list_.size()) fail(list_.rfind('['), "the bracket is not closed");
       fail(begin, "a number is missing");
     }
-    if (digits > kMostDigits)
-      fail(begin, "a number of more than " + std::to_string(kMostDigits) + " digits");
+    if (digits > kMaxDigits)
+      fail(begin, "a number of more than " + std::to_string(kMaxDigits) + " digits");
     std::uint64_t number = 0;
     std::from_chars(list_.data() + begin, list_.data() + at_, number);
     return number;
@@ -129,10 +129,10 @@ class HostlistParser {
       if (part.ranges.empty()) continue;
       std::uint64_t count = 0;
       for (const Range& range : part.ranges) {
-        if (range.count() > kMostHosts - count) refuse_bomb();
+        if (range.count() > kMaxHosts - count) fail_too_many_hosts();
         count += range.count();
       }
-      if (count > kMostHosts / hosts) refuse_bomb();
+      if (count > kMaxHosts / hosts) fail_too_many_hosts();
       hosts *= count;
       groups.push_back(numbers_of(part.ranges));
       characters +=
@@ -140,14 +140,14 @@ class HostlistParser {
                            [](const auto& a, const auto& b) { return a.size() < b.size(); })
               ->size();
     }
-    if (hosts > kMostHosts - hosts_.size()) refuse_bomb();
-    if (characters > kMostCharacters)
-      fail(start_, "a name of more than " + std::to_string(kMostCharacters) + " characters");
-    count_through(parts, groups, hosts);
+    if (hosts > kMaxHosts - hosts_.size()) fail_too_many_hosts();
+    if (characters > kMaxCharacters)
+      fail(start_, "a name of more than " + std::to_string(kMaxCharacters) + " characters");
+    append_expanded(parts, groups, hosts);
   }
 
-  [[noreturn]] void refuse_bomb() const {
-    fail(start_, "more than " + std::to_string(kMostHosts) + " hosts");
+  [[noreturn]] void fail_too_many_hosts() const {
+    fail(start_, "more than " + std::to_string(kMaxHosts) + " hosts");
   }
 
   static std::vector<std::string> numbers_of(const std::vector<Range>& ranges) {
@@ -162,8 +162,8 @@ class HostlistParser {
     return numbers;
   }
 
-  void count_through(const std::vector<Part>& parts,
-                     const std::vector<std::vector<std::string>>& groups, std::size_t hosts) {
+  void append_expanded(const std::vector<Part>& parts,
+                       const std::vector<std::vector<std::string>>& groups, std::size_t hosts) {
     std::vector<std::size_t> wheel(groups.size(), 0);
     for (std::size_t made = 0; made < hosts; ++made) {
       std::string name;
@@ -175,7 +175,7 @@ class HostlistParser {
         }
       }
       hosts_.push_back(std::move(name));
-      // SLURM's order of turning: the last wheel, then the first, the second and so on.
+      // SLURM's order: the last wheel turns fastest, then the first, the second and so on.
       for (std::size_t turned = 0; turned < wheel.size(); ++turned) {
         const std::size_t g = turned == 0 ? wheel.size() - 1 : turned - 1;
         if (++wheel[g] < groups[g].size()) break;
@@ -185,7 +185,7 @@ class HostlistParser {
   }
 
   const std::string_view list_, what_;
-  std::size_t at_ = 0, start_ = 0;  // where it reads; where the name began
+  std::size_t at_ = 0, start_ = 0;  // position of the parser; start of the current name
   std::vector<std::string> hosts_;
 };
 

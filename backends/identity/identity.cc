@@ -14,7 +14,7 @@
 namespace backends {
 namespace {
 
-constexpr int kMostRanks = 65536;
+constexpr int kMaxRanks = 65536;
 
 int number_or(ResolvedValue& from, int fallback, int least, int most, const std::string& expected) {
   if (!from.value.empty()) return whole_number(from, least, most, expected);
@@ -24,9 +24,8 @@ int number_or(ResolvedValue& from, int fallback, int least, int most, const std:
 
 bool is_file(const std::string& init_method) { return init_method.rfind("file://", 0) == 0; }
 
-// What the launchers say, under what the command line says. A launcher that speaks of another rank
-// or world than the command line is left out altogether: its local ranks and its job are not this
-// run's.
+// The launchers' values, overridden by the command line. A launcher whose rank or world size
+// differs from the command line is ignored: its local ranks and job are not this run's.
 Claim find_claim(const IdentityRequest& request, const Environment& environment) {
   const auto flag = [](const std::optional<int>& value, const char* name) {
     return value ? ResolvedValue{std::to_string(*value), name} : ResolvedValue{};
@@ -39,9 +38,9 @@ Claim find_claim(const IdentityRequest& request, const Environment& environment)
   std::vector<Claim> claims = read_claims(environment, is_file(request.init_method));
   std::erase_if(claims, [&](Claim& c) {
     if (!differs(rank, c.rank) && !differs(world_size, c.world_size)) return false;
-    // LOCAL_RANK and its like are the user's own words and hold beside any flag.
+    // LOCAL_RANK and so on are set by the user, and valid together with any flag.
     c.rank = c.world_size = {};
-    return !c.is_users_own;
+    return !c.set_by_user;
   });
   Claim claim = reconcile(claims);
   if (request.rank) claim.rank = rank;
@@ -76,7 +75,7 @@ void resolve_master(Identity& id, const Claim& claim, const Environment& environ
     id.master_addr_from =
         here ? ResolvedValue{"127.0.0.1", "all ranks are on this host"} : claim.master_host;
   }
-  // Who counts nodes means hosts.
+  // SLURM's local world size tells that the ranks are on several hosts.
   if (is_loopback_literal(id.master_addr_from.value) &&
       claim.local_world_size.source.rfind("SLURM_", 0) == 0 &&
       id.local_world_size < id.world_size) {
@@ -134,7 +133,7 @@ void resolve_ranks(Identity& id, const Claim& claim) {
     throw ConfigurationError(id.rank_from.source + "=" + id.rank_from.value +
                              " without a world size: set WORLD_SIZE or --world-size");
   }
-  id.world_size = number_or(id.world_from, 1, 1, kMostRanks, "a number of ranks, 1 or more");
+  id.world_size = number_or(id.world_from, 1, 1, kMaxRanks, "a number of ranks, 1 or more");
   if (id.rank_from.value.empty() && id.world_size > 1) {
     throw ConfigurationError(id.world_from.source + "=" + id.world_from.value +
                              " without a rank: set RANK or --rank");

@@ -9,7 +9,7 @@
 
 namespace backends {
 
-// What the command line or config said; empty where it said nothing.
+// Values from the command line or config; empty: not given.
 struct IdentityRequest {
   std::string init_method = {};  // "" = env://
   std::optional<int> rank = {}, world_size = {}, local_rank = {};
@@ -27,13 +27,13 @@ struct Identity {
   std::string
       init_method;  // fully resolved: tcp://HOST:PORT or file:///PATH; "" when the world is 1
   int port_window =
-      1;  // ports from init_method's on among which rank 0 may be; more than 1 only with a job id
+      1;  // rank 0 may use this many ports from init_method's on; more than 1 only with a job id
   ResolvedValue rank_from, world_from, local_rank_from, local_world_from, node_rank_from,
       master_addr_from, master_port_from;
-  ResolvedValue job_from;  // tells this job from others of the same user; "" where nothing does
+  ResolvedValue job_from;             // identifies the job among those of the user; "" = unknown
   std::vector<std::string> warnings;  // one line each, for the user
 
-  // 0 where nothing says how many ranks are on this host.
+  // 0 if the number of ranks on this host is unknown.
   int known_local_world_size() const {
     return local_world_from.source == "default" ? 0 : local_world_size;
   }
@@ -42,11 +42,10 @@ struct Identity {
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 Environment process_environment();
 
-// Order of precedence: the request, RANK and its like, SLURM step, SLURM array (file:// only), Open
-// MPI, PMI, and where these give no rank, PMIx, Kubernetes and torchrun's PET_*. Throws
+// Order of precedence: the request, RANK and so on, SLURM step, SLURM array (file:// only), Open
+// MPI, PMI and, if these give no rank, PMIx, Kubernetes and torchrun's PET_*. Throws
 // ConfigurationError that names the variable, its value and what was expected; two sources that
-// contradict each other are an error that names both, unless one was plainly started within the
-// other.
+// contradict each other are an error that names both, unless one launcher was started by the other.
 Identity resolve_identity(const IdentityRequest& request, const Environment& environment);
 
 }  // namespace backends

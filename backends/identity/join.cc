@@ -18,8 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kNoticeEvery = std::chrono::seconds(5);
-constexpr auto kLook =
-    std::chrono::milliseconds(100);  // between looks at whether the user wants to stop
+constexpr auto kPollInterval =
+    std::chrono::milliseconds(100);  // between calls of options.cancelled()
 constexpr auto kFirstPause = std::chrono::milliseconds(20),
                kLongestPause = std::chrono::milliseconds(500);
 
@@ -87,12 +87,12 @@ class Joiner {
       scan_.emplace(endpoint_.host, endpoint_.port, 1, options_.restarted);
     } else if (path_.empty()) {
       scan_.emplace(endpoint_.host, endpoint_.port, window_, options_.restarted);
-      refuse_hidden_loopback(wait_for_name());
+      refuse_unreachable_loopback(wait_for_name());
     }
     for (;;) {
       connect();
       if (wait_for_all()) break;
-      joined_.store.reset();  // rank 0 went away before the start: it may come again
+      joined_.store.reset();  // the connection broke before the start: connect again
     }
     joined_.address = reachable_address();
     joined_.secret = secret_;
@@ -125,13 +125,14 @@ class Joiner {
       rendezvous.start_time = process_start_time(hello_.pid);
       rendezvous.host = hello_.host;
       rendezvous.host_id = hello_.host_id;
-      const auto answers = [&](const Rendezvous& old) {
+      const auto is_running = [&](const Rendezvous& old) {
         Hello probe = hello_;
         probe.job = job + "/" + old.nonce;
         return server_answers(old.endpoint, load_secret(options_.secret, old.secret_hex), probe,
                               base::deadline_in(std::chrono::seconds(2)));
       };
-      joined_.file = std::make_unique<RendezvousFile>(path_, rendezvous, answers, options_.notice);
+      joined_.file =
+          std::make_unique<RendezvousFile>(path_, rendezvous, is_running, options_.notice);
     }
     server.job = hello_;
     joined_.server = std::make_unique<StoreServer>(std::move(server));
@@ -145,7 +146,7 @@ class Joiner {
     if (!options_.interface.empty())
       return {interface_address(options_.interface), path_.empty() ? endpoint_.port : 0};
     if (path_.empty()) {
-      refuse_hidden_loopback(wait_for_name());
+      refuse_unreachable_loopback(wait_for_name());
       return endpoint_;
     }
     if (options_.local_world_size == options_.world_size) return {"127.0.0.1", 0};
@@ -158,7 +159,7 @@ class Joiner {
     return {address, 0};
   }
 
-  // The name of rank 0's host may come up later than this process does.
+  // The name of rank 0's host may not be resolvable yet.
   std::vector<std::string> wait_for_name() {
     auto pause = kFirstPause;
     std::string reason;
@@ -169,9 +170,8 @@ class Joiner {
     }
   }
 
-  // A name that gives loopback (many systems do this to their own name) would keep every other host
-  // out.
-  void refuse_hidden_loopback(const std::vector<std::string>& addresses) {
+  // Many systems resolve their own name to loopback, which other hosts cannot reach.
+  void refuse_unreachable_loopback(const std::vector<std::string>& addresses) {
     if (!std::all_of(addresses.begin(), addresses.end(), is_loopback) || !is_multi_host()) return;
     if (options_.rank != 0 && !options_.interface.empty()) {
       scan_->use_instead_of_loopback(interface_address(options_.interface));
@@ -187,11 +187,11 @@ class Joiner {
     }
   }
 
-  // Tries until rank 0 lets this rank in.
+  // Tries until rank 0 accepts this rank.
   void connect() {
     auto pause = kFirstPause;
     std::string reason;
-    bool told_of_other_secret = false;
+    bool reported_other_secret = false;
     for (;;) {
       if (std::optional<StoreSession> session = attempt(reason)) {
         joined_.store = std::make_shared<TcpStore>(
@@ -201,9 +201,9 @@ class Joiner {
       }
       if (scan_ && !scan_->other_secret().empty()) {
         if (base::has_passed(deadline_)) throw AuthenticationError(scan_->other_secret());
-        if (!told_of_other_secret && options_.notice)
-          options_.notice(scan_->other_secret() + "; looking on");
-        told_of_other_secret = true;
+        if (!reported_other_secret && options_.notice)
+          options_.notice(scan_->other_secret() + "; still searching");
+        reported_other_secret = true;
       }
       pause_or_give_up(pause, scan_ ? "at " + scan_->place() : "by " + path_, reason);
     }
@@ -247,22 +247,22 @@ class Joiner {
     Hello hello = hello_;
     hello.job += "/" + rendezvous->nonce;
     secret_ = load_secret(options_.secret, rendezvous->secret_hex);
-    const bool sure = own_secret && !options_.restarted;
+    const bool certain = own_secret && !options_.restarted;
     return open_session(endpoint_, secret_, hello,
                         std::min(deadline_, base::deadline_in(std::chrono::seconds(3))),
-                        sure ? Doubt::kNone : Doubt::kAddress, reason);
+                        certain ? OtherServers::kNone : OtherServers::kAtAddress, reason);
   }
 
-  // True when the group has started, false when the connection was lost before.
+  // True when the group has started, false if the connection broke before.
   bool wait_for_all() {
     for (;;) {
       switch (joined_.store->wait_for_start(
-          std::min({deadline_, next_notice_, base::deadline_in(kLook)}))) {
-        case TcpStore::Meeting::kStarted:
+          std::min({deadline_, next_notice_, base::deadline_in(kPollInterval)}))) {
+        case TcpStore::StartState::kStarted:
           return true;
-        case TcpStore::Meeting::kLost:
+        case TcpStore::StartState::kDisconnected:
           return false;
-        case TcpStore::Meeting::kWaiting:
+        case TcpStore::StartState::kWaiting:
           break;
       }
       stop_if_cancelled();
@@ -302,7 +302,7 @@ class Joiner {
                       std::to_string(options_.rendezvous_timeout_ms / 1000) + " s)");
   }
 
-  // What this rank tells the others.
+  // The address that this rank publishes.
   std::string reachable_address() const {
     const bool one_host = joined_.store->one_host();
     const std::string address = !options_.interface.empty() ? interface_address(options_.interface)

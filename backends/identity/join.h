@@ -1,4 +1,4 @@
-// From a rank and a rendezvous address to a store that all ranks share.
+// Joining the store that all ranks of a job share.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 namespace backends {
 
 struct JoinedStore {
-  // Destroyed in reverse order: this rank's end, the server (rank 0), the rendezvous file (rank 0).
+  // Destroyed in reverse order: the client, the server (rank 0), the rendezvous file (rank 0).
   std::unique_ptr<RendezvousFile> file;
   std::unique_ptr<StoreServer> server;
   std::shared_ptr<TcpStore> store;
@@ -21,7 +21,7 @@ struct JoinedStore {
   std::string rendezvous_address;  // where the store listens, as this rank reaches it
 };
 
-// Blocks until all ranks are here. See join_group() for what it says and throws.
+// Blocks until all ranks have joined. Notices and exceptions are those of join_group().
 JoinedStore join_store(const GroupOptions& options);
 
 }  // namespace backends

@@ -1,4 +1,4 @@
-// The table of launchers, and the rules for when several of them apply at once.
+// The table of launchers, and the rules if several of them apply at once.
 #include "backends/identity/launchers.h"
 
 #include <charconv>
@@ -10,13 +10,13 @@
 namespace backends {
 namespace {
 
-// A launcher that says everything in plain numbers. A further such launcher is a further row.
+// A launcher whose variables are plain numbers: one row each.
 struct LauncherRow {
   const char* name;
   int depth;
   const char* rank;
   const char* world_size;
-  const char* local_rank;  // nullptr: it has none
+  const char* local_rank;  // nullptr: not set
   const char* local_world_size;
   const char* node_rank;
   const char* job;
@@ -29,7 +29,7 @@ constexpr LauncherRow kMpiRows[] = {
      "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, "OMPI_MCA_ess_base_jobid"},
     {"PMI", 2, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, nullptr},
 };
-// These number the ranks, and leave it to the user to say how many there are.
+// Launchers that number the ranks but do not give the world size.
 constexpr const char* kRankOnly[] = {"PMIX_RANK", "JOB_COMPLETION_INDEX"};
 
 bool empty(const ResolvedValue& v) { return v.value.empty(); }
@@ -42,7 +42,7 @@ Claim read_row(const LauncherRow& row, const Environment& environment) {
   claim.local_rank = variable(environment, row.local_rank);
   claim.local_world_size = variable(environment, row.local_world_size);
   claim.node_rank = variable(environment, row.node_rank);
-  claim.one_a_node = claim.local_world_size.value == "1" || claim.world_size.value == "1";
+  claim.one_per_node = claim.local_world_size.value == "1" || claim.world_size.value == "1";
   if (const ResolvedValue job = variable(environment, row.job); !empty(job) && !empty(claim.rank))
     claim.job = {row.name + (" " + job.value), job.source};
   if (!empty(claim.world_size) && claim.world_size.value == claim.local_world_size.value)
@@ -50,11 +50,11 @@ Claim read_row(const LauncherRow& row, const Environment& environment) {
   return claim;
 }
 
-// RANK and its like, with the names that torchrun adds.
+// RANK and so on, and the variables that torchrun adds.
 Claim environment_claim(const Environment& environment) {
   Claim claim = read_row(kEnvironmentRow, environment);
-  claim.master_host = {};  // its user names one
-  claim.is_users_own = true;
+  claim.master_host = {};  // given by MASTER_ADDR
+  claim.set_by_user = true;
   const ResolvedValue group_rank = variable(environment, "GROUP_RANK");
   if (empty(claim.node_rank)) {
     claim.node_rank = group_rank;
@@ -62,8 +62,7 @@ Claim environment_claim(const Environment& environment) {
     throw ConfigurationError(shown(claim.node_rank) + " and " + shown(group_rank) +
                              " contradict each other; set only one");
   }
-  // torchrun's agent keeps MASTER_PORT for itself: no two jobs share that host and port at one
-  // time.
+  // torchrun's agent listens on MASTER_PORT, so host and port identify the job at any time.
   const ResolvedValue agent = variable(environment, "TORCHELASTIC_USE_AGENT_STORE");
   const ResolvedValue run = variable(environment, "TORCHELASTIC_RUN_ID");
   if ((agent.value == "True" || agent.value == "true") && !empty(claim.rank)) {
@@ -75,7 +74,7 @@ Claim environment_claim(const Environment& environment) {
   return claim;
 }
 
-bool says_nothing(const Claim& c) {
+bool is_empty(const Claim& c) {
   return empty(c.rank) && empty(c.world_size) && empty(c.local_rank) && empty(c.local_world_size) &&
          empty(c.node_rank);
 }
@@ -91,12 +90,11 @@ std::pair<const ResolvedValue*, const ResolvedValue*> contradiction(const Claim&
   return {nullptr, nullptr};
 }
 
-// Whether `inner` was plainly started by a task of `outer`: it numbers its ranks on the node, and
-// outer has one task there. A world of one task says nothing about the world that was started in
-// it.
+// Whether `inner` was started by a task of `outer`: it numbers its ranks on the node, and outer has
+// one task there. A world of one task may contain any other world.
 bool is_within(const Claim& inner, const Claim& outer) {
   if (inner.depth <= outer.depth) return false;
-  return outer.world_size.value == "1" || (!empty(inner.local_rank) && outer.one_a_node);
+  return outer.world_size.value == "1" || (!empty(inner.local_rank) && outer.one_per_node);
 }
 
 void fill(Claim& claim, const Claim& from) {
@@ -107,7 +105,7 @@ void fill(Claim& claim, const Claim& from) {
   }
 }
 
-// One process a node under kubeflow's PET_* is the same as one rank a node.
+// One process per node under kubeflow's PET_* is one rank per node.
 void fill_from_pet(Claim& claim, const Environment& environment) {
   const ResolvedValue nodes = variable(environment, "PET_NNODES"),
                       node = variable(environment, "PET_NODE_RANK");
@@ -116,7 +114,7 @@ void fill_from_pet(Claim& claim, const Environment& environment) {
   if (!empty(each) && each.value != "1")
     throw ConfigurationError(
         shown(each) +
-        ": torchrun's variable asks for several ranks a node, but this is one process without "
+        ": torchrun's variable requests several ranks per node, but this is one process without "
         "RANK; expected 1, or RANK and WORLD_SIZE for each process");
   claim.rank = claim.node_rank = node;
   claim.world_size = nodes;
@@ -142,23 +140,23 @@ int whole_number(const ResolvedValue& from, int least, int most, const std::stri
   return value;
 }
 
-std::vector<Claim> read_claims(const Environment& environment, bool meets_at_file) {
+std::vector<Claim> read_claims(const Environment& environment, bool uses_file) {
   std::vector<Claim> claims = {environment_claim(environment)};
   std::optional<Claim> step = slurm_step_claim(environment);
-  // An element of several tasks is a world of its own; an element of one task is a rank.
-  const bool array_counts = meets_at_file && (!step || step->world_size.value == "1");
+  // An array element of several tasks is a world of its own; one of a single task is a rank.
+  const bool array_counts = uses_file && (!step || step->world_size.value == "1");
   if (step) claims.push_back(std::move(*step));
   if (array_counts) {
     if (std::optional<Claim> array = slurm_array_claim(environment))
       claims.push_back(std::move(*array));
   }
   for (const LauncherRow& row : kMpiRows) claims.push_back(read_row(row, environment));
-  // Open MPI 5 names its job in PMIx's way.
+  // Open MPI 5 names its job as PMIx does.
   Claim& open_mpi = claims[claims.size() - std::size(kMpiRows)];
   const ResolvedValue space = variable(environment, "PMIX_NAMESPACE");
   if (empty(open_mpi.job) && !empty(open_mpi.rank) && !empty(space))
     open_mpi.job = {"Open MPI " + space.value, space.source};
-  std::erase_if(claims, says_nothing);
+  std::erase_if(claims, is_empty);
   return claims;
 }
 
@@ -186,7 +184,7 @@ void complete_from_fallbacks(Claim& claim, const Environment& environment) {
   for (const char* name : kRankOnly) {
     const ResolvedValue rank = variable(environment, name);
     if (empty(rank) || !empty(claim.rank)) continue;
-    // The index of a job of independent runs is no rank; PMIx always numbers the ranks of one
+    // JOB_COMPLETION_INDEX of independent runs is not a rank; PMIx always numbers the ranks of one
     // world.
     if (empty(claim.world_size) && std::string(name) == "PMIX_RANK")
       throw ConfigurationError(shown(rank) +

@@ -1,4 +1,4 @@
-// getaddrinfo in a thread, waited for until the deadline.
+// getaddrinfo() in a thread, waited for until the deadline.
 #include "backends/identity/name_lookup.h"
 
 #include <arpa/inet.h>

@@ -9,12 +9,12 @@
 namespace backends {
 
 // The addresses of `host` in the resolver's order, without port; empty when there is none yet, with
-// the reason, which names the host. Blocks at most until `deadline`: a look-up that takes longer is
-// left to a thread of its own and its answer is dropped.
+// the reason, which names the host. Blocks at most until `deadline`: a longer look-up continues in
+// its own thread, and its result is discarded.
 [[nodiscard]] std::vector<std::string> look_up_host(const std::string& host, Deadline deadline,
                                                     std::string& reason);
 
-bool is_loopback(const std::string& address);  // 127.0.0.0/8 or ::1, as numbers
-bool is_address(const std::string& host);      // numbers, not a name
+bool is_loopback(const std::string& address);  // 127.0.0.0/8 or ::1, numeric
+bool is_address(const std::string& host);      // numeric, not a name
 
 }  // namespace backends

@@ -13,7 +13,7 @@ namespace {
 constexpr int kIdrBase = 12345, kGpuIds = 16, kJobBase = 10001, kJobPorts = 10000,
               kFixedPort = 29500;
 
-// The digits where the job has a number, else a hash of its name (FNV-1a).
+// The number in the job's name, else a hash of the name (FNV-1a).
 std::uint64_t job_number(const std::string& job) {
   std::size_t first = job.find_first_of("0123456789");
   std::uint64_t number = 0;
@@ -79,7 +79,7 @@ PortChoice by_rule(const std::string& rule, bool is_rank_0, const Claim& claim,
   }
   if (!given.value.empty())
     choice.warning =
-        "MASTER_PORT=" + given.value + " is not used: port rule " + rule + " was asked for";
+        "MASTER_PORT=" + given.value + " is not used: port rule " + rule + " was requested";
   return choice;
 }
 

@@ -8,8 +8,7 @@
 
 namespace backends {
 
-// Ports from the first on that all ranks try. With a job id in the handshake two jobs can neither
-// collide nor merge.
+// The number of ports that all ranks try. The job id in the handshake keeps jobs apart.
 inline constexpr int kPortWindow = 16;
 
 struct PortChoice {
@@ -19,12 +18,13 @@ struct PortChoice {
   std::string warning;  // "" or a line for the user
 };
 
-// auto   MASTER_PORT where it is set; else idr within a SLURM step that has GPUs, else jobid
-// idr    12345 + the smallest GPU id of the step, as the modules of IDRIS do (ids above 15 begin
-// again at 0) jobid  10001 + job number % 10000 fixed  MASTER_PORT, or 29500 Rank 0 listens on the
-// first free port of its window. Other nodes may have other GPUs, so with idr the other ranks try
-// the ports of all ids. `claim.job` empty: the window is one port, since nothing would tell two
-// jobs apart. Throws ConfigurationError naming what is missing.
+//   auto   MASTER_PORT if it is set; else idr in a SLURM step that has GPUs, else jobid
+//   idr    12345 + the smallest GPU id of the step modulo 16, as the modules of IDRIS do
+//   jobid  10001 + job number % 10000
+//   fixed  MASTER_PORT, or 29500
+// Rank 0 listens on the first free port of its window. Other nodes may have other GPUs, so with idr
+// the other ranks try the ports of all ids. Without a job id the window is one port, because the
+// handshake could not tell two jobs apart. Throws ConfigurationError naming what is missing.
 PortChoice choose_port(const std::string& rule, bool is_rank_0, const Claim& claim,
                        const Environment& environment);
 

@@ -1,4 +1,4 @@
-// The window of ports, from both sides.
+// Listening in a window of ports, and searching it.
 #include "backends/identity/port_scan.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace backends {
 namespace {
 
-constexpr std::chrono::milliseconds kMostPatience{5000}, kNoWait{0};
+constexpr std::chrono::milliseconds kMaxTimeout{5000}, kNoWait{0};
 
 }  // namespace
 
@@ -24,7 +24,7 @@ Socket listen_in_window(const Endpoint& first, int window,
                " is taken: using port " + std::to_string(port));
       return socket;
     } catch (const PortTaken&) {
-      // The next one.
+      // Try the next port.
     }
   }
   throw PeerError("rank 0 cannot listen on " + first.host + ": the ports " +
@@ -36,9 +36,9 @@ PortScan::PortScan(std::string host, int first_port, int window, bool restarted)
     : host_(std::move(host)),
       first_port_(first_port),
       window_(std::max(1, window)),
-      doubt_(restarted    ? Doubt::kAddress
-             : window > 1 ? Doubt::kPort
-                          : Doubt::kNone) {}
+      others_(restarted    ? OtherServers::kAtAddress
+              : window > 1 ? OtherServers::kOnPort
+                           : OtherServers::kNone) {}
 
 std::string PortScan::place() const {
   if (window_ == 1) return to_string(Endpoint{host_, first_port_});
@@ -52,7 +52,7 @@ std::optional<StoreSession> PortScan::round(const Secret& secret, const Hello& h
   for (std::string& address : addresses) {
     if (!instead_of_loopback_.empty() && is_loopback(address)) address = instead_of_loopback_;
   }
-  std::string telling, other_secret;
+  std::string best_reason, other_secret;
   bool complete = true;
   for (int port = first_port_; port < first_port_ + window_; ++port) {
     for (const std::string& address : addresses) {
@@ -62,22 +62,22 @@ std::optional<StoreSession> PortScan::round(const Secret& secret, const Hello& h
       const Endpoint at{address, port};
       std::string why;
       const Deadline until =
-          doubt_ != Doubt::kNone ? std::min(deadline, now + patience_) : deadline;
-      SessionFault fault = SessionFault::kNobody;
+          others_ != OtherServers::kNone ? std::min(deadline, now + timeout_) : deadline;
+      SessionFault fault = SessionFault::kNotReached;
       if (std::optional<StoreSession> session =
-              open_session(at, secret, hello, until, doubt_, why, &fault)) {
+              open_session(at, secret, hello, until, others_, why, &fault)) {
         found_ = at;
         return session;
       }
       if (fault == SessionFault::kOtherSecret) other_secret = why;
-      if (fault != SessionFault::kNobody && window_ > 1)
-        telling = "port " + std::to_string(port) + ": " + why;
+      if (fault != SessionFault::kNotReached && window_ > 1)
+        best_reason = "port " + std::to_string(port) + ": " + why;
       reason = why;
     }
   }
-  if (!telling.empty()) reason = telling;
+  if (!best_reason.empty()) reason = best_reason;
   if (complete || !other_secret.empty()) other_secret_ = other_secret;
-  patience_ = std::min(2 * patience_, kMostPatience);
+  timeout_ = std::min(2 * timeout_, kMaxTimeout);
   return std::nullopt;
 }
 

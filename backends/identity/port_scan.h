@@ -1,4 +1,4 @@
-// Rank 0's listener and the other ranks' search for it, on one port or in a window of ports.
+// Rank 0's listener and the other ranks' search for it, on one port or a window of ports.
 #pragma once
 
 #include <functional>
@@ -12,41 +12,37 @@
 
 namespace backends {
 
-// Listens on the first free port of `window` ports from `first` on, and says through `notice` when
-// that is not the first. Throws as listen_on() does.
+// Listens on the first free port of `window` ports from `first` on, with a notice if that
+// is not the first. Throws as listen_on() does.
 Socket listen_in_window(const Endpoint& first, int window,
                         const std::function<void(const std::string&)>& notice);
 
-// Knocks at every port of the window in turn until one opens. Strangers that answer something else,
-// another job's server and silence are passed over; each costs a bounded time, from one second in
-// the first round to five.
+// Connects to every port of the window in turn until rank 0 answers. Other services, other jobs'
+// servers and ports that do not answer are skipped; each costs at most one second in the first
+// round and five in later ones.
 class PortScan {
  public:
-  // `restarted`: the server of the group before may still be there; it is passed over like a
-  // stranger.
+  // `restarted`: the server of the previous group may still listen; it is skipped too.
   PortScan(std::string host, int first_port, int window, bool restarted);
 
-  // One round over all ports and addresses. Empty when rank 0 was not found: `reason` says the most
-  // telling thing that was met. With a window of one port and no restart, throws as open_session()
-  // does.
+  // One round over all ports and addresses. Empty if rank 0 was not found: `reason` is the most
+  // informative failure. With a window of one port and no restart, throws as open_session() does.
   [[nodiscard]] std::optional<StoreSession> round(const Secret& secret, const Hello& hello,
                                                   Deadline deadline, std::string& reason);
 
   const Endpoint& found() const { return found_; }  // where round() succeeded
-  const std::string& other_secret() const {
-    return other_secret_;
-  }                           // a server with another secret was met in the last whole round
+  // The error, if the last complete round found a server with another secret.
+  const std::string& other_secret() const { return other_secret_; }
   std::string place() const;  // "n1:10001" or "n1, ports 10001 to 10016"
-  // Rank 0's host is this one when it listens at `address`: used in place of a loopback address
-  // that the name gives here.
+  // Connects to `address` where the name of rank 0's host resolves to loopback.
   void use_instead_of_loopback(std::string address) { instead_of_loopback_ = std::move(address); }
 
  private:
   const std::string host_;
   const int first_port_, window_;
-  const Doubt doubt_;
+  const OtherServers others_;
   std::string instead_of_loopback_, other_secret_;
-  std::chrono::milliseconds patience_{1000};
+  std::chrono::milliseconds timeout_{1000};
   Endpoint found_;
 };
 

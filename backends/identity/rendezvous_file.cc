@@ -26,9 +26,9 @@ std::string to_text(const Rendezvous& m) {
 
 std::string absent(const std::string& path) { return "no file " + path + " yet"; }
 
-// Removes the leftover of the run `nonce`. Others may be doing the same, and one of them may have
-// put its own file there since: a file that turns out to be another is put back.
-void take_away(const std::string& path, const std::string& nonce) {
+// Removes the stale file of run `nonce`. Another process may do the same and have created its own
+// file since: such a file is put back.
+void remove_stale(const std::string& path, const std::string& nonce) {
   const std::string aside = path + "." + to_hex(random_bytes(8)) + ".tmp";
   if (rename(path.c_str(), aside.c_str()) != 0) {
     if (errno == ENOENT) return;
@@ -72,7 +72,7 @@ bool is_certainly_dead(const Rendezvous& rendezvous) {
 }
 
 RendezvousFile::RendezvousFile(std::string path, const Rendezvous& rendezvous,
-                               const std::function<bool(const Rendezvous&)>& answers,
+                               const std::function<bool(const Rendezvous&)>& is_running,
                                const std::function<void(const std::string&)>& notice)
     : path_(std::move(path)), nonce_(rendezvous.nonce), owner_pid_(getpid()) {
   const std::string text = to_text(rendezvous);
@@ -84,21 +84,20 @@ RendezvousFile::RendezvousFile(std::string path, const Rendezvous& rendezvous,
     std::string reason;
     const std::optional<Rendezvous> old = read_rendezvous(path_, reason);
     if (!old) {
-      if (reason == absent(path_)) continue;  // its run has just ended
+      if (reason == absent(path_)) continue;  // that run has just ended
       throw ConfigurationError(reason + ": not replacing it; remove it or name another file");
     }
-    if (!is_certainly_dead(*old) && answers(*old)) {
-      throw PeerError("rendezvous file " + path_ + " belongs to a job that is running (host " +
-                      old->host + ", pid " + std::to_string(old->pid) +
-                      "); give each job a file of its own");
+    if (!is_certainly_dead(*old) && is_running(*old)) {
+      throw PeerError("rendezvous file " + path_ + " is used by a running job (host " + old->host +
+                      ", pid " + std::to_string(old->pid) + "); use a different file for each job");
     }
     if (notice)
       notice("replacing rendezvous file " + path_ + ": its run (host " + old->host + ", pid " +
              std::to_string(old->pid) + ") is gone");
-    take_away(path_, old->nonce);
+    remove_stale(path_, old->nonce);
   }
   throw PeerError("rendezvous file " + path_ +
-                  " is used by several jobs at once; give each job a file of its own");
+                  " is used by several jobs at once; use a different file for each job");
 }
 
 RendezvousFile::~RendezvousFile() {
@@ -108,7 +107,7 @@ RendezvousFile::~RendezvousFile() {
     const std::optional<Rendezvous> now = read_rendezvous(path_, reason);
     if (now && now->nonce == nonce_) unlink(path_.c_str());
   } catch (const Error&) {
-    // Somebody else's by now.
+    // The file is another run's now.
   }
 }
 

@@ -1,5 +1,5 @@
-// The file of a file:// rendezvous: where rank 0 listens, and the secret of this run. Works on NFS:
-// the file appears whole by link or rename, nothing is locked.
+// The file of a file:// rendezvous: rank 0's address and the secret of this run. Works on NFS: the
+// file is created atomically by link or rename, without locks.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,27 @@ namespace backends {
 
 struct Rendezvous {
   Endpoint endpoint;
-  std::string nonce;  // names the run; part of the job id of the handshake
+  std::string nonce;  // identifies the run; part of the job id in the handshake
   std::string secret_hex;
-  int pid = 0;  // of rank 0, with its start time and host to tell a dead run
+  int pid = 0;  // of rank 0; with start time and host it shows whether the run is dead
   std::uint64_t start_time = 0;
   std::string host, host_id;
 };
 
-// Empty when there is no file or it is not one of ours (`reason` says which). Throws
-// AuthenticationError when others may read or write it.
+// Empty if there is no file or it is not a rendezvous file (`reason` says which). Throws
+// AuthenticationError if other users may read or write it.
 [[nodiscard]] std::optional<Rendezvous> read_rendezvous(const std::string& path,
                                                         std::string& reason);
 // True when its rank 0 certainly no longer runs (same host, no such process).
 [[nodiscard]] bool is_certainly_dead(const Rendezvous& rendezvous);
 
-// Rank 0's hold on the file: published at construction, removed at destruction if it is still this
-// run's.
+// Creates the file, and removes it when destroyed, unless another run has replaced it.
 class RendezvousFile {
  public:
-  // A file of a run that is gone is replaced, with a notice; one of a run that answers (`answers`)
-  // is a PeerError.
+  // Replaces the file of a run that has ended, with a notice; throws PeerError if that run is still
+  // running, as `is_running` tells.
   RendezvousFile(std::string path, const Rendezvous& rendezvous,
-                 const std::function<bool(const Rendezvous&)>& answers,
+                 const std::function<bool(const Rendezvous&)>& is_running,
                  const std::function<void(const std::string&)>& notice);
   ~RendezvousFile();
   RendezvousFile(const RendezvousFile&) = delete;

@@ -1,5 +1,5 @@
-// Reads SLURM's variables. What srun sets for the step goes before what sbatch set for the whole
-// job.
+// Reads SLURM's variables. Those that srun sets for the step take precedence over those that sbatch
+// sets for the job.
 #include "backends/identity/slurm_launcher.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace backends {
 namespace {
 
-constexpr int kMostTasks = 65536, kMostArrayId = 2'000'000'000;
-// Step ids from here on are names (batch, interactive, extern), not steps of srun.
+constexpr int kMaxTasks = 65536, kMaxArrayId = 2'000'000'000;
+// Step ids from here on are special (batch, interactive, extern), not steps of srun.
 constexpr std::uint64_t kFirstSpecialStep = 0xfffffff0;
 
 ResolvedValue first_of(const Environment& environment, std::initializer_list<const char*> names) {
@@ -32,7 +32,7 @@ bool is_srun_step(const ResolvedValue& step) {
 }
 
 ResolvedValue host_of_task_0(const Environment& environment) {
-  // With an arbitrary distribution the user's own list says which task is where.
+  // With an arbitrary distribution the user's own list places the tasks.
   ResolvedValue list;
   if (variable(environment, "SLURM_DISTRIBUTION").value == "arbitrary")
     list = variable(environment, "SLURM_ARBITRARY_NODELIST");
@@ -53,7 +53,7 @@ void read_layout(Claim& claim, const Environment& environment, int world_size) {
                              ": expected tasks that add up to " + claim.world_size.source + "=" +
                              claim.world_size.value);
   }
-  claim.one_a_node = std::all_of(tasks.begin(), tasks.end(), [](int n) { return n == 1; });
+  claim.one_per_node = std::all_of(tasks.begin(), tasks.end(), [](int n) { return n == 1; });
   if (claim.node_rank.value.empty()) return;
   const int node = whole_number(
       claim.node_rank, 0, static_cast<int>(tasks.size()) - 1,
@@ -83,9 +83,9 @@ std::optional<Claim> slurm_step_claim(const Environment& environment) {
         "SLURM_PROCID=" + rank.value +
         " without a number of tasks: expected SLURM_STEP_NUM_TASKS or SLURM_NTASKS");
   const int world_size =
-      whole_number(claim.world_size, 1, kMostTasks, "a number of tasks, 1 or more");
+      whole_number(claim.world_size, 1, kMaxTasks, "a number of tasks, 1 or more");
   read_layout(claim, environment, world_size);
-  claim.one_a_node |= world_size == 1;
+  claim.one_per_node |= world_size == 1;
   claim.master_host = host_of_task_0(environment);
   const ResolvedValue job = first_of(environment, {"SLURM_JOB_ID", "SLURM_JOBID"});
   if (!job.value.empty())
@@ -101,9 +101,9 @@ std::optional<Claim> slurm_array_claim(const Environment& environment) {
   const auto number_of = [&](const char* name, int fallback) {
     const ResolvedValue from = variable(environment, name);
     return from.value.empty() ? fallback
-                              : whole_number(from, 0, kMostArrayId, "a number of a job array");
+                              : whole_number(from, 0, kMaxArrayId, "a number of a job array");
   };
-  const int size = whole_number(count, 1, kMostTasks, "a number of array elements, 1 or more");
+  const int size = whole_number(count, 1, kMaxTasks, "a number of array elements, 1 or more");
   const int least = number_of("SLURM_ARRAY_TASK_MIN", 0),
             step = std::max(1, number_of("SLURM_ARRAY_TASK_STEP", 1));
   const int most = number_of("SLURM_ARRAY_TASK_MAX", least + (size - 1) * step);
@@ -116,7 +116,7 @@ std::optional<Claim> slurm_array_claim(const Environment& environment) {
                              " gives no rank: number the array without gaps (--array=0-" +
                              std::to_string(size - 1) + "), or give --rank and --world-size");
   }
-  Claim claim{.launcher = "SLURM array", .depth = 1, .one_a_node = true};
+  Claim claim{.launcher = "SLURM array", .depth = 1, .one_per_node = true};
   claim.rank = {std::to_string((mine - least) / step), id.source};
   claim.world_size = count;
   if (const ResolvedValue job = variable(environment, "SLURM_ARRAY_JOB_ID"); !job.value.empty())
@@ -149,15 +149,15 @@ std::vector<int> tasks_per_node(const ResolvedValue& from) {
       if (item.back() != ')') throw bad();
       const std::string count(item.substr(open + 2, item.size() - open - 3));
       try {
-        times = whole_number({count, from.source}, 1, kMostTasks, kExpected);
+        times = whole_number({count, from.source}, 1, kMaxTasks, kExpected);
       } catch (const ConfigurationError&) {
         throw bad();
       }
       item = item.substr(0, open);
     }
     try {
-      const int each = whole_number({std::string(item), from.source}, 0, kMostTasks, kExpected);
-      if (tasks.size() + static_cast<std::size_t>(times) > kMostTasks) throw bad();
+      const int each = whole_number({std::string(item), from.source}, 0, kMaxTasks, kExpected);
+      if (tasks.size() + static_cast<std::size_t>(times) > kMaxTasks) throw bad();
       tasks.insert(tasks.end(), static_cast<std::size_t>(times), each);
     } catch (const ConfigurationError&) {
       throw bad();
@@ -167,14 +167,14 @@ std::vector<int> tasks_per_node(const ResolvedValue& from) {
 }
 
 int smallest_gpu(const ResolvedValue& from) {
-  int smallest = kMostTasks;
+  int smallest = kMaxTasks;
   std::string_view rest = from.value;
   while (!rest.empty()) {
     std::string_view item = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
     const std::string low(item.substr(0, item.find('-')));
     try {
-      smallest = std::min(smallest, whole_number({low, from.source}, 0, kMostTasks - 1, ""));
+      smallest = std::min(smallest, whole_number({low, from.source}, 0, kMaxTasks - 1, ""));
     } catch (const ConfigurationError&) {
       throw ConfigurationError(from.source + "=" + from.value +
                                ": expected GPU numbers such as 0,1 or 2-3");

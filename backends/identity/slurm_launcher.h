@@ -1,4 +1,4 @@
-// SLURM's variables: job steps started by srun, job arrays, and the batch script that is neither.
+// SLURM's variables: job steps started by srun, job arrays, and batch scripts.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 namespace backends {
 
 // The claim of a task of a job step (srun); nothing in a batch script or an interactive allocation.
-// Throws ConfigurationError where a variable cannot be read.
+// Throws ConfigurationError for an invalid variable.
 std::optional<Claim> slurm_step_claim(const Environment& environment);
 
 // The claim of an element of a job array whose elements are the ranks: rank = (ID - MIN) / STEP of
 // COUNT. Throws ConfigurationError for an array without a regular step.
 std::optional<Claim> slurm_array_claim(const Environment& environment);
 
-// A line for the user when this process is in a SLURM job of several tasks, but is none of them: ""
-// elsewhere.
+// A line for the user if this process is in a SLURM job of several tasks, but is not one of them;
+// else "".
 std::string slurm_batch_notice(const Environment& environment);
 
 // "2(x3),1" -> 2 2 2 1. Throws ConfigurationError naming the source.

@@ -1,6 +1,6 @@
-// The mutual proof at the start of every connection to the store.
+// Mutual authentication at the start of every connection to the store.
 //
-//   client -> server  Hello: magic, version, client nonce, who I am and what I run
+//   client -> server  Hello: magic, version, client nonce, rank, world size, job, build, host
 //
 //   server -> client  Challenge: server nonce, MAC(secret, "engine store server", hello | nonce)
 //
@@ -8,9 +8,9 @@
 //
 //   server -> client  Welcome, or Refuse with the reason
 //
-// MAC is HMAC-SHA-256. The labels keep a side from being shown its own proof; nonces keep old
-// proofs from being used again. Fields are compared only after the proof, so a stranger learns
-// nothing about the job.
+// MAC is HMAC-SHA-256. The labels prevent reflection of a proof to its sender, the nonces replay of
+// old proofs. Fields are compared only after the proof, so an unauthenticated client learns nothing
+// about the job.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,10 @@ struct Hello {
   std::uint32_t version = kProtocolVersion;
   std::string nonce;  // of this connection
   int rank = 0, world_size = 1, pid = 0;
-  // Of the joining process, the same on all its connections: it may come again when one broke. Not
-  // secret: whoever shows it has to prove the secret for a new challenge. "": of no process, so
-  // that two are never the same.
+  // Identifies the joining process on all its connections, so that it may reconnect. Not secret:
+  // the sender still has to answer a new challenge. "": unknown; never equal to another's.
   std::string process;
-  // Counts the connections of the process; the latest is the one that it listens to.
+  // Counts the connections of the process, which uses only the latest.
   std::uint32_t attempt = 0;
   std::string job, build, config_digest, host, host_id;
 };

@@ -40,7 +40,7 @@ Secret from_hex(std::string_view text, const std::string& origin) {
                      text.size(), nullptr, &length, &end) != 0 ||
       end != text.data() + text.size() || length < 16) {
     throw AuthenticationError("the secret of " + origin +
-                              " is not hexadecimal of 32 digits or more");
+                              " must be hexadecimal, 32 digits or more");
   }
   return {std::move(key), origin};
 }
@@ -69,7 +69,7 @@ Secret user_secret() {
   if (error)
     throw AuthenticationError("cannot make the folder of " + path + ": " + error.message() +
                               "; set ENGINE_SECRET_FILE");
-  // Another rank may be first: then its file is the one that all read.
+  // If another rank was first, all read its file.
   if (!publish_private_file(path, to_hex(random_bytes(32)) + "\n", Publish::kCreate) &&
       errno != EEXIST) {
     throw AuthenticationError("cannot write " + path + ": " + std::strerror(errno) +

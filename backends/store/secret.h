@@ -16,9 +16,9 @@ inline constexpr std::size_t kMacBytes = 32;
 inline constexpr std::size_t kNonceBytes = 32;
 
 // ENGINE_SECRET_FILE, else ENGINE_SECRET, else `from_rendezvous_file` (hex, may be empty), else
-// ~/.config/engine/secret, which is made on first use. All are hexadecimal, 32 digits or more.
-// Files must belong to this user and be closed to others. `explicit_hex` goes before all. Throws
-// AuthenticationError.
+// ~/.config/engine/secret, which is created on first use. All are hexadecimal, 32 digits or more.
+// Files must be owned by this user and not accessible to others. `explicit_hex` takes precedence.
+// Throws AuthenticationError.
 Secret load_secret(const std::string& explicit_hex, const std::string& from_rendezvous_file);
 bool secret_comes_from_environment();
 
@@ -31,8 +31,7 @@ std::string keyed_hash(const Secret& secret, std::string_view label, std::string
 // Reads a small file that only this user may read. Throws AuthenticationError on a wrong owner or
 // mode; returns false when it does not exist.
 [[nodiscard]] bool read_private_file(const std::string& path, std::string& text);
-// Writes `text` so that the file is there whole or not at all, mode 0600. kCreate fails (returns
-// false) when `path` exists.
+// Writes the file atomically, mode 0600. kCreate fails (returns false) if `path` exists.
 enum class Publish { kCreate, kReplace };
 [[nodiscard]] bool publish_private_file(const std::string& path, const std::string& text,
                                         Publish how);

@@ -1,4 +1,4 @@
-// Requests of the store's client, joining and leaving. The watch is in store_watch.cc.
+// Requests of the store's client, joining and leaving. The receiving thread is in store_watch.cc.
 #include "backends/store/store_client.h"
 
 #include <sys/eventfd.h>
@@ -27,7 +27,7 @@ TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
       parser_(std::move(session.parser)) {
   if (!wake_)
     throw PeerError(std::string("cannot make an event descriptor: ") + std::strerror(errno));
-  last_heard_ = next_beat_ = Clock::now();
+  last_received_ = next_heartbeat_ = Clock::now();
   thread_ = std::thread([this] { watch(); });
 }
 
@@ -50,7 +50,7 @@ bool TcpStore::send(const std::string& frame) {
   const std::lock_guard lock(write_mutex_);
   if (write_by(socket_.fd(), frame, base::deadline_in(std::chrono::seconds(5)))) return true;
   shutdown(socket_.fd(),
-           SHUT_RDWR);  // a torn frame spoils all that follow: let the watch see the end
+           SHUT_RDWR);  // part of a frame was sent: the connection cannot be used any more
   return false;
 }
 
@@ -82,7 +82,7 @@ std::string TcpStore::request(FrameType type, std::string_view key,
                                 ? "rank 0 has left the group"
                                 : "no connection to rank 0 at " + options_.server + ": " + *lost_));
   if (!sent) throw PeerError(what + "cannot be sent to rank 0 at " + options_.server);
-  throw PeerError(what + "not there after " + std::to_string(timeout.count()) + " ms");
+  throw PeerError(what + "not set after " + std::to_string(timeout.count()) + " ms");
 }
 
 void TcpStore::set(std::string_view key, std::string_view value) {
@@ -108,11 +108,11 @@ void TcpStore::remove(std::string_view key) {
       FrameType::kRemove, key, [](FrameWriter&) {}, kRequestTime);
 }
 
-TcpStore::Meeting TcpStore::wait_for_start(Deadline until) {
+TcpStore::StartState TcpStore::wait_for_start(Deadline until) {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, until, [&] { return started_ || fatal_ || lost_; });
   if (fatal_) throw_refusal(fatal_->first, fatal_->second);
-  return started_ ? Meeting::kStarted : lost_ ? Meeting::kLost : Meeting::kWaiting;
+  return started_ ? StartState::kStarted : lost_ ? StartState::kDisconnected : StartState::kWaiting;
 }
 
 std::vector<int> TcpStore::missing() const {
@@ -135,7 +135,7 @@ void TcpStore::set_activity(std::string_view activity) noexcept {
     const std::lock_guard lock(mutex_);
     activity_.assign(activity.substr(0, kActivityBytes));
   } catch (const std::exception&) {
-    // Out of memory: the others see an older activity.
+    // Out of memory: keep the older activity.
   }
 }
 

@@ -1,5 +1,5 @@
-// A rank's end of the store, and its watch over the others: one connection to rank 0, kept for the
-// life of the group.
+// A rank's connection to the store on rank 0, kept for the life of the group; it also reports
+// failures of other ranks.
 #pragma once
 
 #include <condition_variable>
@@ -21,15 +21,15 @@ namespace backends {
 struct StoreClientOptions {
   int rank = 0;
   int heartbeat_ms = 1000;
-  std::string server;  // where rank 0 is, for messages
+  std::string server;  // address of rank 0, for messages
 };
 
-// Thread-safe. A thread of its own beats, listens and records the first failure of a member.
+// Thread-safe. Its own thread sends heartbeats, receives, and records the first failure of a
+// member.
 class TcpStore : public Store {
  public:
   TcpStore(StoreSession session, StoreClientOptions options);
-  // Says goodbye when the group has failed or left, else tells the others that this rank ends
-  // early.
+  // If the group has neither failed nor left, the others are told that this rank ends early.
   ~TcpStore() override;
   TcpStore(const TcpStore&) = delete;
   TcpStore& operator=(const TcpStore&) = delete;
@@ -39,26 +39,25 @@ class TcpStore : public Store {
   std::int64_t add(std::string_view key, std::int64_t amount) override;
   void remove(std::string_view key) override;
 
-  enum class Meeting { kStarted, kWaiting, kLost };
-  // Waits until the group starts, the connection is lost or `until`. Throws what rank 0 gave as the
-  // reason to give up.
-  [[nodiscard]] Meeting wait_for_start(Deadline until);
+  enum class StartState { kStarted, kWaiting, kDisconnected };
+  // Waits until the group starts, the connection is lost or `until`. Throws the
+  // error with which rank 0 gave up.
+  [[nodiscard]] StartState wait_for_start(Deadline until);
   std::vector<int> missing() const;     // as last told by rank 0
   std::vector<PeerInfo> peers() const;  // after the start
   bool one_host() const;                // all members share this host's loopback
-  std::string local_address() const {
-    return local_endpoint(socket_.fd()).host;
-  }  // the one that routes to rank 0
+  // Of the interface that routes to rank 0.
+  std::string local_address() const { return local_endpoint(socket_.fd()).host; }
 
   void set_activity(std::string_view activity) noexcept;
   std::string activity() const;  // as last set
   // The first failure of a member that this rank knows of.
   std::optional<std::string> failure() const;
   std::optional<std::string> wait_for_failure(std::chrono::milliseconds timeout) const;
-  // Called once, from the watch's thread (or here, when it has happened already).
+  // Called once: from the store's thread, or at once if a failure is known.
   void on_failure(std::function<void(const std::string&)> callback);
 
-  // Waits until all say goodbye, at most `timeout`. Ends early when a member has failed.
+  // Waits until all ranks leave, at most `timeout`. Returns early when a member has failed.
   void leave(std::chrono::milliseconds timeout);
 
  private:
@@ -71,16 +70,16 @@ class TcpStore : public Store {
   void watch();
   bool receive();  // false when the connection is over; its cause is in lost_
   void handle(const Frame& frame);
-  void hear_start(FrameReader& in);
-  void beat();
+  void handle_start(FrameReader& in);
+  void send_heartbeat();
   void fail(const std::string& text);
   void connection_ended(const std::string& cause);
 
   const StoreClientOptions options_;
   Socket socket_, wake_;
-  FrameParser parser_;                            // watch thread
-  Clock::time_point last_heard_{}, next_beat_{};  // watch thread
-  std::string last_activity_sent_;                // watch thread
+  FrameParser parser_;                                    // watch thread
+  Clock::time_point last_received_{}, next_heartbeat_{};  // watch thread
+  std::string last_activity_sent_;                        // watch thread
 
   std::mutex write_mutex_;  // one frame at a time
 
@@ -91,8 +90,8 @@ class TcpStore : public Store {
   std::vector<int> missing_;
   std::vector<PeerInfo> peers_;
   bool one_host_ = false, started_ = false, leaving_ = false, left_ = false, stopping_ = false;
-  std::optional<std::string> lost_;     // the connection is over
-  std::optional<std::string> failure_;  // a member is dead
+  std::optional<std::string> lost_;     // why the connection ended
+  std::optional<std::string> failure_;  // of a member
   std::optional<std::pair<RefusalKind, std::string>> fatal_;
   std::function<void(const std::string&)> callback_;
   std::string activity_, root_activity_;

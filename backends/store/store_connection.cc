@@ -40,7 +40,7 @@ void StoreConnection::receive() {
   const ssize_t n = recv(socket.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
   if (n > 0) {
     parser.append(buffer, static_cast<std::size_t>(n));
-    last_heard = std::chrono::steady_clock::now();
+    last_received = std::chrono::steady_clock::now();
   } else if (n == 0) {
     end = "its connection closed";
   } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {

@@ -1,4 +1,4 @@
-// The server's end of one connection: buffered, non-blocking, with a stage of trust.
+// The server's end of one connection: buffered, non-blocking, with the stage of its handshake.
 #pragma once
 
 #include <chrono>
@@ -15,24 +15,25 @@ struct StoreConnection {
   Socket socket;
   Stage stage = Stage::kHello;
   Deadline hello_deadline{};  // kHello, kProof: closed when it passes
-  std::chrono::steady_clock::time_point last_heard{};
+  std::chrono::steady_clock::time_point last_received{};
   FrameParser parser;
-  std::string out;  // bytes not yet taken by the kernel
+  std::string out;  // bytes not sent yet
   std::string hello_payload, server_nonce;
   Hello hello;
-  std::string activity;      // last one reported
-  bool heard_start = false;  // of a started group: it will not come again
-  bool leaving = false;      // said goodbye: its end is not a death
+  std::string activity;             // last one reported
+  bool acknowledged_start = false;  // it has confirmed kStart, and may not reconnect any more
+  bool leaving = false;             // it is leaving in order: its end is not a failure
   bool close_after_flush = false;
-  std::string end;  // why it is over; empty: it lives
+  std::string end;  // why the connection ended; "": it is alive
 
   bool alive() const { return end.empty(); }
   bool is_member() const { return stage == Stage::kMember; }
 
-  // Queues a frame and sends what the kernel takes at once.
+  // Queues a frame and sends as much as the kernel accepts.
   void send(const std::string& frame);
   void flush();
-  // Reads what is there into the parser, at most 64 KiB a call. Sets `end` at end of file or error.
+  // Reads available bytes into the parser, at most 64 KiB per call. Sets `end` at end of file or
+  // error.
   void receive();
 };
 

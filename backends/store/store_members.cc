@@ -1,4 +1,4 @@
-// The server's members and keys: who is here, who left, who died, and what they told each other.
+// The server's members and keys: joining, leaving, failures, requests.
 #include <algorithm>
 
 #include "backends/store/store_server.h"
@@ -20,29 +20,29 @@ bool StoreServer::is_superseded(const Hello& h) const {
     return is_same_process(held, h) && h.attempt < held.attempt;
   };
   const Connection* member = members_[static_cast<std::size_t>(h.rank)];
-  const auto absent = absent_.find(h.rank);
+  const auto absent = disconnected_.find(h.rank);
   return (member != nullptr && is_older(member->hello)) ||
-         (absent != absent_.end() && is_older(absent->second.hello));
+         (absent != disconnected_.end() && is_older(absent->second.hello));
 }
 
 std::string StoreServer::disagreement_on_rank(const Hello& h, RefusalKind& kind) const {
   const std::string who = member_text(h.rank, h.host, h.pid);
   const Connection* member = members_[static_cast<std::size_t>(h.rank)];
-  const auto absent = absent_.find(h.rank);
+  const auto absent = disconnected_.find(h.rank);
   const Hello* holder = nullptr;
   if (member != nullptr && (started_ || member->alive())) holder = &member->hello;
-  if (absent != absent_.end()) holder = &absent->second.hello;
+  if (absent != disconnected_.end()) holder = &absent->second.hello;
   const bool same = holder != nullptr && is_same_process(*holder, h);
-  if (same && absent != absent_.end() && absent->second.given_up) {
+  if (same && absent != disconnected_.end() && absent->second.given_up) {
     kind = RefusalKind::kPeer;
-    return who + " was given up by the others: it " + absent->second.cause +
-           " before it heard that the group has started, and came again too late";
+    return who + " was declared dead by the others: it " + absent->second.cause +
+           " before it confirmed the start of the group, and reconnected too late";
   }
-  if (same && (member == nullptr || (!member->heard_start && !member->leaving))) return "";
+  if (same && (member == nullptr || (!member->acknowledged_start && !member->leaving))) return "";
   if (holder != nullptr && !same) {
     if (started_) kind = RefusalKind::kOtherJob;
     return "rank " + std::to_string(h.rank) +
-           " came twice: " + member_text(h.rank, holder->host, holder->pid) + " and " + who;
+           " joined twice: " + member_text(h.rank, holder->host, holder->pid) + " and " + who;
   }
   if (started_) {
     kind = RefusalKind::kStarted;
@@ -51,14 +51,14 @@ std::string StoreServer::disagreement_on_rank(const Hello& h, RefusalKind& kind)
   return "";
 }
 
-void StoreServer::welcome(Connection& c) {
+void StoreServer::add_member(Connection& c) {
   Connection*& place = members_[static_cast<std::size_t>(c.hello.rank)];
-  if (place != nullptr && place->alive()) place->end = "its process came again";
+  if (place != nullptr && place->alive()) place->end = "its process has connected again";
   place = &c;
-  absent_.erase(c.hello.rank);
+  disconnected_.erase(c.hello.rank);
   c.stage = Connection::Stage::kMember;
   c.send(FrameWriter(FrameType::kWelcome).finish());
-  if (!started_) return joined();
+  if (!started_) return on_joined();
   c.send(start_frame_);
   if (failed_) c.send(failure_frame_);
 }
@@ -69,17 +69,17 @@ void StoreServer::handle_member(Connection& c, const Frame& frame) {
     case FrameType::kHeartbeat:
       c.activity = in.text();
       return;
-    case FrameType::kStartHeard:
+    case FrameType::kStartAcknowledged:
       if (!started_) throw MalformedFrame();
-      c.heard_start = true;
+      c.acknowledged_start = true;
       return;
     case FrameType::kLeave:
-      if (started_ && !c.heard_start && !c.leaving) {  // it gave up waiting for the start
+      if (started_ && !c.acknowledged_start && !c.leaving) {  // it gave up waiting for the start
         declare_failure(c, "ended before the others");
       }
       c.leaving = true;
       if (!started_) c.end = "it left before the start";
-      return check_goodbyes();
+      return check_all_left();
     case FrameType::kAbandon:
       if (started_ && !c.leaving) declare_failure(c, "ended before the others");
       c.leaving = true;
@@ -92,10 +92,10 @@ void StoreServer::handle_member(Connection& c, const Frame& frame) {
   switch (frame.type) {
     case FrameType::kSet:
       set(key, in.text());
-      return answer(c, request, "");
+      return send_reply(c, request, "");
     case FrameType::kGet:
       if (const auto found = values_.find(key); found != values_.end())
-        return answer(c, request, found->second);
+        return send_reply(c, request, found->second);
       waiters_[key].emplace_back(&c, request);
       return;
     case FrameType::kAdd: {
@@ -103,11 +103,11 @@ void StoreServer::handle_member(Connection& c, const Frame& frame) {
       std::int64_t sum = in.i64();
       if (found != values_.end()) sum += std::strtoll(found->second.c_str(), nullptr, 10);
       set(key, std::to_string(sum));
-      return answer(c, request, std::to_string(sum));
+      return send_reply(c, request, std::to_string(sum));
     }
     case FrameType::kRemove:
       values_.erase(key);
-      return answer(c, request, "");
+      return send_reply(c, request, "");
     default:
       throw MalformedFrame();
   }
@@ -116,12 +116,13 @@ void StoreServer::handle_member(Connection& c, const Frame& frame) {
 void StoreServer::set(const std::string& key, std::string value) {
   const auto waiting = waiters_.extract(key);
   if (!waiting.empty()) {
-    for (const auto& [connection, request] : waiting.mapped()) answer(*connection, request, value);
+    for (const auto& [connection, request] : waiting.mapped())
+      send_reply(*connection, request, value);
   }
   values_[key] = std::move(value);
 }
 
-void StoreServer::answer(Connection& c, std::uint32_t request, const std::string& value) {
+void StoreServer::send_reply(Connection& c, std::uint32_t request, const std::string& value) {
   c.send(FrameWriter(FrameType::kReply).u32(request).text(value).finish());
 }
 
@@ -134,7 +135,7 @@ std::vector<int> StoreServer::missing() const {
   return ranks;
 }
 
-void StoreServer::joined() {
+void StoreServer::on_joined() {
   const std::vector<int> absent = missing();
   if (!absent.empty()) return broadcast(progress_frame(absent));
   started_ = true;
@@ -146,17 +147,17 @@ void StoreServer::joined() {
   broadcast(start_frame_);
 }
 
-void StoreServer::lost(Connection& c) {
+void StoreServer::on_lost(Connection& c) {
   for (auto& [key, list] : waiters_) {
     std::erase_if(list, [&](const auto& waiter) { return waiter.first == &c; });
   }
   std::erase_if(waiters_, [](const auto& entry) { return entry.second.empty(); });
   Connection*& place = members_[static_cast<std::size_t>(c.hello.rank)];
-  if (place != &c) return;  // its process came again
+  if (place != &c) return;  // its process has connected again
   place = nullptr;
   if (started_ && !c.leaving) {
     if (c.end == "silence") {
-      c.end.clear();  // tell it, should it wake up again, what the others were told
+      c.end.clear();  // if it wakes up again, it is told what the others were told
       declare_failure(c, "does not answer: no heartbeat for " +
                              std::to_string(3 * options_.heartbeat_ms) + " ms");
       c.send(FrameWriter(FrameType::kFailure)
@@ -164,22 +165,23 @@ void StoreServer::lost(Connection& c) {
                  .text("this rank was silent for " + std::to_string(3 * options_.heartbeat_ms) +
                        " ms and was declared dead by the others")
                  .finish());
-    } else if (!c.heard_start) {
-      const auto patience = std::chrono::milliseconds(3 * options_.heartbeat_ms);
-      absent_[c.hello.rank] = {c.hello, c.activity, "died: " + c.end, base::deadline_in(patience)};
+    } else if (!c.acknowledged_start) {
+      const auto limit = std::chrono::milliseconds(3 * options_.heartbeat_ms);
+      disconnected_[c.hello.rank] = {c.hello, c.activity, "died: " + c.end,
+                                     base::deadline_in(limit)};
     } else {
       declare_failure(c, "died: " + c.end);
     }
   }
   if (started_) {
-    check_goodbyes();
+    check_all_left();
   } else if (fatal_frame_.empty()) {
     broadcast(progress_frame(missing()));
   }
 }
 
-void StoreServer::give_up_absent(Clock::time_point now, bool paused) {
-  for (auto& [rank, absent] : absent_) {
+void StoreServer::expire_disconnected(Clock::time_point now, bool paused) {
+  for (auto& [rank, absent] : disconnected_) {
     if (absent.given_up) continue;
     if (paused) absent.until = now + std::chrono::milliseconds(3 * options_.heartbeat_ms);
     if (now < absent.until) continue;
@@ -188,8 +190,9 @@ void StoreServer::give_up_absent(Clock::time_point now, bool paused) {
   }
 }
 
-bool StoreServer::awaits_absent() const {
-  return std::ranges::any_of(absent_, [](const auto& entry) { return !entry.second.given_up; });
+bool StoreServer::awaits_reconnection() const {
+  return std::ranges::any_of(disconnected_,
+                             [](const auto& entry) { return !entry.second.given_up; });
 }
 
 void StoreServer::declare_failure(const Connection& c, const std::string& cause) {
@@ -198,7 +201,7 @@ void StoreServer::declare_failure(const Connection& c, const std::string& cause)
 
 void StoreServer::declare_failure(const Hello& who, const std::string& activity,
                                   const std::string& cause) {
-  if (failed_) return;  // who falls after the first falls because of it
+  if (failed_) return;  // later failures are consequences of the first
   failed_ = true;
   const std::string text = member_text(who.rank, who.host, who.pid) + " " + cause +
                            "; last activity: " + (activity.empty() ? "unknown" : activity);
@@ -206,18 +209,18 @@ void StoreServer::declare_failure(const Hello& who, const std::string& activity,
   broadcast(failure_frame_, members_[static_cast<std::size_t>(who.rank)]);
 }
 
-void StoreServer::check_goodbyes() {
+void StoreServer::check_all_left() {
   const auto done = [](const Connection* m) { return m == nullptr || m->leaving; };
-  if (parted_ || !started_ || awaits_absent()) return;
+  if (all_left_ || !started_ || awaits_reconnection()) return;
   if (!std::all_of(members_.begin(), members_.end(), done)) return;
-  parted_ = true;
+  all_left_ = true;
   broadcast(FrameWriter(FrameType::kLeft).finish());
 }
 
 void StoreServer::fail_group(RefusalKind kind, const std::string& text) {
   if (started_ || !fatal_frame_.empty()) return;
   fatal_frame_ = refusal_frame(FrameType::kFatal, kind, text);
-  // Ranks that never came may never come; those of a job that contradicts itself are on their way.
+  // After a timeout missing ranks may never connect; after a mismatch they are on their way.
   if (kind == RefusalKind::kMismatch) {
     for (const int rank : missing()) awaited_.insert(rank);
   }
@@ -230,9 +233,9 @@ void StoreServer::broadcast(const std::string& frame, const Connection* except) 
   }
 }
 
-void StoreServer::beat(Clock::time_point now) {
-  if (now < next_beat_) return;
-  next_beat_ = now + std::chrono::milliseconds(options_.heartbeat_ms);
+void StoreServer::send_heartbeat(Clock::time_point now) {
+  if (now < next_heartbeat_) return;
+  next_heartbeat_ = now + std::chrono::milliseconds(options_.heartbeat_ms);
   broadcast(FrameWriter(FrameType::kHeartbeat)
                 .text(members_[0] != nullptr ? members_[0]->activity : "")
                 .finish());

@@ -1,4 +1,4 @@
-// The server's loop, its door and the handshake.
+// The server's loop, accepting and authenticating connections.
 #include "backends/store/store_server.h"
 
 #include <fcntl.h>
@@ -17,8 +17,8 @@
 namespace backends {
 namespace {
 
-constexpr std::size_t kHalfOpenConnections = 64;
-constexpr auto kHelloTime = std::chrono::seconds(5);
+constexpr std::size_t kMaxUnauthenticated = 64;
+constexpr auto kHandshakeTimeout = std::chrono::seconds(5);
 constexpr auto kLinger = std::chrono::seconds(2);
 
 }  // namespace
@@ -32,7 +32,7 @@ StoreServer::StoreServer(StoreServerOptions options)
     throw PeerError(std::string("cannot make an event descriptor: ") + std::strerror(errno));
   fcntl(options_.listener.fd(), F_SETFL, fcntl(options_.listener.fd(), F_GETFL) | O_NONBLOCK);
   fcntl(options_.listener.fd(), F_SETFD, FD_CLOEXEC);
-  last_turn_ = next_beat_ = Clock::now();
+  last_turn_ = next_heartbeat_ = Clock::now();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -62,7 +62,7 @@ std::string StoreServer::last_refusal() const {
 void StoreServer::wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n =
-      write(wake_.fd(), &one, sizeof one);  // a full counter wakes as well
+      write(wake_.fd(), &one, sizeof one);  // a full counter wakes it too
 }
 
 void StoreServer::run() {
@@ -74,10 +74,10 @@ void StoreServer::run() {
       const std::lock_guard lock(mutex_);
       const bool empty = std::none_of(connections_.begin(), connections_.end(),
                                       [](const Connection& c) { return c.is_member(); });
-      if (stopping_ &&
-          ((empty && awaited_.empty() && !awaits_absent()) || base::has_passed(stop_deadline_))) {
-        // Members that still work learn that rank 0 went in peace.
-        if (started_ && !failed_ && !parted_) broadcast(FrameWriter(FrameType::kLeft).finish());
+      if (stopping_ && ((empty && awaited_.empty() && !awaits_reconnection()) ||
+                        base::has_passed(stop_deadline_))) {
+        // Tell members that still run that rank 0 has left in order.
+        if (started_ && !failed_ && !all_left_) broadcast(FrameWriter(FrameType::kLeft).finish());
         return;
       }
     }
@@ -102,13 +102,13 @@ void StoreServer::run() {
     }
     const auto now = Clock::now();
     sweep(now);
-    beat(now);
+    send_heartbeat(now);
     last_turn_ = now;
   }
 }
 
 int StoreServer::poll_timeout() const {
-  Deadline next = next_beat_;
+  Deadline next = next_heartbeat_;
   for (const Connection& c : connections_) {
     if (!c.is_member()) next = std::min(next, c.hello_deadline);
   }
@@ -134,16 +134,17 @@ void StoreServer::accept_all() {
       return;
     }
     prepare_stream(socket.fd());
-    const auto stranger = [](const Connection& c) { return !c.is_member() && c.alive(); };
+    const auto unauthenticated = [](const Connection& c) { return !c.is_member() && c.alive(); };
     if (static_cast<std::size_t>(std::count_if(connections_.begin(), connections_.end(),
-                                               stranger)) >= kHalfOpenConnections) {
-      // The oldest goes: a member needs milliseconds, whoever idles here is none.
-      std::find_if(connections_.begin(), connections_.end(), stranger)->end = "crowded out";
+                                               unauthenticated)) >= kMaxUnauthenticated) {
+      // Close the oldest: a rank authenticates within milliseconds.
+      std::find_if(connections_.begin(), connections_.end(), unauthenticated)->end =
+          "too many unauthenticated connections";
     }
     Connection& c = connections_.emplace_back();
     c.socket = std::move(socket);
-    c.last_heard = Clock::now();
-    c.hello_deadline = c.last_heard + kHelloTime;
+    c.last_received = Clock::now();
+    c.hello_deadline = c.last_received + kHandshakeTimeout;
   }
 }
 
@@ -166,15 +167,15 @@ void StoreServer::read_from(Connection& c) {
 void StoreServer::handle(Connection& c, const Frame& frame) {
   switch (c.stage) {
     case Connection::Stage::kHello:
-      return greet(c, frame);
+      return on_hello(c, frame);
     case Connection::Stage::kProof:
-      return admit(c, frame);
+      return on_proof(c, frame);
     case Connection::Stage::kMember:
       return handle_member(c, frame);
   }
 }
 
-void StoreServer::greet(Connection& c, const Frame& frame) {
+void StoreServer::on_hello(Connection& c, const Frame& frame) {
   if (frame.type != FrameType::kHello) throw MalformedFrame();
   c.hello = read_hello(frame.payload);
   if (c.hello.version != options_.job.version) {
@@ -191,7 +192,7 @@ void StoreServer::greet(Connection& c, const Frame& frame) {
              .finish());
 }
 
-void StoreServer::admit(Connection& c, const Frame& frame) {
+void StoreServer::on_proof(Connection& c, const Frame& frame) {
   const std::string proof = client_proof(options_.secret, c.hello_payload, c.server_nonce);
   if (frame.type != FrameType::kProof) throw MalformedFrame();
   if (!equal_in_constant_time(frame.payload, proof)) {
@@ -200,15 +201,15 @@ void StoreServer::admit(Connection& c, const Frame& frame) {
                       peer_text(c.socket.fd()) + " does not have the secret of this job");
   }
   if (is_superseded(c.hello)) {
-    c.end = "a later connection of its process has come";
+    c.end = "its process has connected again";
     return;
   }
   RefusalKind kind{};
   const std::string text = disagreement(c.hello, kind);
   if (!text.empty()) {
     refuse(c, kind, text);
-    // Whoever has the secret and contradicts us is part of this job as the user sees it: nothing
-    // can come of it.
+    // A rank with the secret and a contradicting configuration belongs to this job: the group
+    // cannot form.
     if (kind == RefusalKind::kMismatch && !started_) fail_group(kind, text);
     awaited_.erase(c.hello.rank);
     return;
@@ -220,7 +221,7 @@ void StoreServer::admit(Connection& c, const Frame& frame) {
     awaited_.erase(c.hello.rank);
     return;
   }
-  welcome(c);
+  add_member(c);
 }
 
 std::string StoreServer::disagreement(const Hello& h, RefusalKind& kind) const {
@@ -250,7 +251,7 @@ void StoreServer::refuse(Connection& c, RefusalKind kind, const std::string& tex
   c.send(refusal_frame(FrameType::kRefuse, kind, text));
   c.close_after_flush = true;
   c.flush();
-  bool repeated = false;  // another job that looks for its own rank 0 knocks again and again
+  bool repeated = false;  // another job that searches for its own rank 0 connects repeatedly
   {
     const std::lock_guard lock(mutex_);
     repeated = kind == RefusalKind::kOtherJob && text == last_refusal_;
@@ -263,22 +264,23 @@ void StoreServer::refuse(Connection& c, RefusalKind kind, const std::string& tex
 }
 
 void StoreServer::sweep(Clock::time_point now) {
-  // After a pause of this very process (stopped, starved) silence proves nothing about the others.
+  // If this process itself was paused (stopped, or without a core), silence of others proves
+  // nothing.
   const bool late = now - last_turn_ > std::chrono::milliseconds(options_.heartbeat_ms + 250);
   const auto silence = std::chrono::milliseconds(3 * options_.heartbeat_ms);
   for (Connection& c : connections_) {
     if (!c.is_member() && now >= c.hello_deadline && c.alive()) c.end = "too slow";
     if (!c.is_member() || !c.alive()) continue;
-    if (late) c.last_heard = now;
-    if (now - c.last_heard > silence) c.end = "silence";
+    if (late) c.last_received = now;
+    if (now - c.last_received > silence) c.end = "silence";
   }
-  give_up_absent(now, late);
+  expire_disconnected(now, late);
   for (auto it = connections_.begin(); it != connections_.end();) {
     if (it->alive()) {
       ++it;
       continue;
     }
-    if (it->is_member()) lost(*it);
+    if (it->is_member()) on_lost(*it);
     it = connections_.erase(it);
   }
 }

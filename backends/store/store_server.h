@@ -1,6 +1,6 @@
-// The meeting point, in rank 0: checks who comes, starts the group when all are here, keeps the
-// keys, and tells the others when a member dies. One thread; strangers cost at most 64 descriptors
-// of 1 KiB for 5 s each.
+// The store's server, in rank 0: authenticates ranks, starts the group when all have joined, keeps
+// the keys, and reports failures of members to the others. One thread. Unauthenticated connections
+// are limited to 64, with 1 KiB and 5 s each.
 #pragma once
 
 #include <atomic>
@@ -22,8 +22,8 @@ namespace backends {
 struct StoreServerOptions {
   Socket listener;
   Secret secret;
-  Hello job;  // what a member must agree with: world_size, job, build, config_digest; host and pid
-              // of rank 0
+  Hello job;  // a member must have the same world_size, job, build and config_digest; host and pid
+              // are rank 0's
   int heartbeat_ms = 1000;
   std::function<void(const std::string&)>
       notice;  // refused connections; called from the server's thread; may be empty
@@ -32,14 +32,14 @@ struct StoreServerOptions {
 class StoreServer {
  public:
   explicit StoreServer(StoreServerOptions options);
-  // Waits up to 2 s for the members to close their connections, and after a mismatch for the others
-  // to come and hear of it; then ends.
+  // Waits up to 2 s until the members have closed their connections and, after a mismatch, until
+  // the missing ranks have been told of it.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
   Endpoint endpoint() const { return endpoint_; }
-  // Ends a group that has not formed: every member's join throws that error.
+  // Gives up a group that has not started: every member's join throws this error.
   void give_up(RefusalKind kind, const std::string& text);
   // The last refused connection, for the message of a timeout; "" when there was none.
   std::string last_refusal() const;
@@ -57,56 +57,56 @@ class StoreServer {
   void sweep(Clock::time_point now);
 
   void handle(Connection& c, const Frame& frame);  // throws MalformedFrame
-  void greet(Connection& c, const Frame& frame);
-  void admit(Connection& c, const Frame& frame);
+  void on_hello(Connection& c, const Frame& frame);
+  void on_proof(Connection& c, const Frame& frame);
   void refuse(Connection& c, RefusalKind kind, const std::string& text);
   std::string disagreement(const Hello& hello, RefusalKind& kind) const;
-  // "" where this rank is free, or held by the same process, which may come again until it has
-  // heard that the group has started.
+  // "" if the rank is free, or held by the same process, which may reconnect until it has
+  // acknowledged the start of the group.
   std::string disagreement_on_rank(const Hello& hello, RefusalKind& kind) const;
-  void welcome(Connection& c);
+  void add_member(Connection& c);
 
   // Members (store_members.cc).
   bool is_superseded(const Hello& hello) const;
-  bool awaits_absent() const;
+  bool awaits_reconnection() const;
   void handle_member(Connection& c, const Frame& frame);
-  void joined();
-  void lost(Connection& c);
-  void give_up_absent(Clock::time_point now, bool paused);
+  void on_joined();
+  void on_lost(Connection& c);
+  void expire_disconnected(Clock::time_point now, bool paused);
   void declare_failure(const Connection& c, const std::string& cause);
   void declare_failure(const Hello& who, const std::string& activity, const std::string& cause);
-  void check_goodbyes();
+  void check_all_left();
   void fail_group(RefusalKind kind, const std::string& text);
   void broadcast(const std::string& frame, const Connection* except = nullptr);
   std::vector<int> missing() const;
-  void beat(Clock::time_point now);
+  void send_heartbeat(Clock::time_point now);
 
   // Keys (store_members.cc).
   void set(const std::string& key, std::string value);
-  void answer(Connection& c, std::uint32_t request, const std::string& value);
+  void send_reply(Connection& c, std::uint32_t request, const std::string& value);
 
   StoreServerOptions options_;
   Endpoint endpoint_;
   Socket wake_;
   std::list<Connection> connections_;
   std::vector<Connection*> members_;  // by rank
-  // A rank of the started group whose connection broke before it heard of the start. Its process
-  // comes again, in which case it is told, or is given up.
-  struct Absent {
+  // A rank of the started group whose connection broke before it acknowledged the start. It is told
+  // when it reconnects; if it does not, it is declared dead.
+  struct Disconnected {
     Hello hello;
     std::string activity, cause;
     Deadline until{};
     bool given_up = false;
   };
-  std::map<int, Absent> absent_;  // by rank
-  // What a rank is told that comes again after the start, and after the first failure.
+  std::map<int, Disconnected> disconnected_;  // by rank
+  // Sent to a rank that reconnects after the start, and after the first failure.
   std::string start_frame_, failure_frame_;
-  bool started_ = false, failed_ = false, parted_ = false;
-  std::string fatal_frame_;  // sent to whoever comes after the group was given up
-  std::set<int> awaited_;    // ranks that should still hear of a mismatch before the server ends
+  bool started_ = false, failed_ = false, all_left_ = false;
+  std::string fatal_frame_;  // sent to ranks that connect after the group was given up
+  std::set<int> awaited_;    // ranks that are still to be told of a mismatch
   std::map<std::string, std::string> values_;
   std::map<std::string, std::vector<std::pair<Connection*, std::uint32_t>>> waiters_;
-  Clock::time_point next_beat_{}, last_turn_{}, next_refusal_notice_{}, accept_again_{};
+  Clock::time_point next_heartbeat_{}, last_turn_{}, next_refusal_notice_{}, accept_again_{};
 
   mutable std::mutex mutex_;  // guards the following
   std::optional<std::pair<RefusalKind, std::string>> give_up_;

@@ -13,7 +13,7 @@
 namespace backends {
 namespace {
 
-constexpr auto kHandshakeTime = std::chrono::seconds(5);
+constexpr auto kHandshakeTimeout = std::chrono::seconds(5);
 
 // The next frame, or nothing at the end of the stream or the deadline.
 std::optional<Frame> read_frame(StoreSession& session, Deadline deadline, std::size_t limit) {
@@ -36,9 +36,10 @@ std::optional<Frame> read_frame(StoreSession& session, Deadline deadline, std::s
 }
 
 // Sends the hello and checks the server's proof. Returns the client's proof, or nothing with a
-// reason. `wrong_secret` tells that a server answered, but not ours.
-std::optional<std::string> greet(StoreSession& session, const Secret& secret, Hello& hello,
-                                 Deadline deadline, bool& wrong_secret, std::string& reason) {
+// reason. `wrong_secret`: the server answered, but does not have our secret.
+std::optional<std::string> exchange_hello(StoreSession& session, const Secret& secret, Hello& hello,
+                                          Deadline deadline, bool& wrong_secret,
+                                          std::string& reason) {
   hello.nonce = random_bytes(kNonceBytes);
   const std::string frame = hello_frame(hello);
   const std::string payload = frame.substr(5);
@@ -80,20 +81,21 @@ bool write_by(int fd, std::string_view bytes, Deadline deadline) {
 
 namespace {
 
-// After the proof. True: welcome. False: to be tried again, or throws.
-bool read_verdict(StoreSession& session, Deadline until, Doubt doubt, std::string& reason,
-                  SessionFault& fault) {
+// Reads the answer to the proof: true for a welcome, false if the caller may try again; else
+// throws.
+bool read_answer(StoreSession& session, Deadline until, OtherServers others, std::string& reason,
+                 SessionFault& fault) {
   reason = "rank 0 closed the connection";
-  const std::optional<Frame> verdict = read_frame(session, until, kFrameBytes);
-  if (!verdict) return false;
-  if (verdict->type == FrameType::kWelcome) return true;
-  if (verdict->type != FrameType::kRefuse && verdict->type != FrameType::kFatal) return false;
-  FrameReader in(verdict->payload);
+  const std::optional<Frame> answer = read_frame(session, until, kFrameBytes);
+  if (!answer) return false;
+  if (answer->type == FrameType::kWelcome) return true;
+  if (answer->type != FrameType::kRefuse && answer->type != FrameType::kFatal) return false;
+  FrameReader in(answer->payload);
   const auto kind = static_cast<RefusalKind>(in.u8());
   const std::string text = in.text();
-  const bool passed_over = (kind == RefusalKind::kOtherJob && doubt != Doubt::kNone) ||
-                           (kind == RefusalKind::kStarted && doubt == Doubt::kAddress);
-  if (!passed_over) throw_refusal(kind, text);
+  const bool may_retry = (kind == RefusalKind::kOtherJob && others != OtherServers::kNone) ||
+                         (kind == RefusalKind::kStarted && others == OtherServers::kAtAddress);
+  if (!may_retry) throw_refusal(kind, text);
   reason = text;
   fault = SessionFault::kOtherJob;
   return false;
@@ -102,24 +104,24 @@ bool read_verdict(StoreSession& session, Deadline until, Doubt doubt, std::strin
 }  // namespace
 
 std::optional<StoreSession> open_session(const Endpoint& server, const Secret& secret, Hello hello,
-                                         Deadline deadline, Doubt doubt, std::string& reason,
-                                         SessionFault* fault) {
+                                         Deadline deadline, OtherServers others,
+                                         std::string& reason, SessionFault* fault) {
   StoreSession session;
   SessionFault ignored{};
   SessionFault& kind = fault != nullptr ? *fault : ignored;
-  const Deadline until = std::min(deadline, base::deadline_in(kHandshakeTime));
-  kind = SessionFault::kNobody;
+  const Deadline until = std::min(deadline, base::deadline_in(kHandshakeTimeout));
+  kind = SessionFault::kNotReached;
   session.socket = connect_to(server, until, reason);
   if (!session.socket) return std::nullopt;
-  kind = SessionFault::kStranger;
+  kind = SessionFault::kUnknownServer;
   bool proven = false;
   try {
     bool wrong_secret = false;
     const std::optional<std::string> proof =
-        greet(session, secret, hello, until, wrong_secret, reason);
+        exchange_hello(session, secret, hello, until, wrong_secret, reason);
     if (!proof) return std::nullopt;
-    // The proof is sent to a server without the secret, too: it gives nothing away, and rank 0 can
-    // say who failed.
+    // Also sent to a server without the secret: it reveals nothing, and rank 0 can report who
+    // failed.
     if (!write_by(session.socket.fd(), FrameWriter(FrameType::kProof).bytes(*proof).finish(),
                   until))
       return std::nullopt;
@@ -130,14 +132,14 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
                                 "); give all ranks the same ENGINE_SECRET or ENGINE_SECRET_FILE");
     }
     proven = true;
-    if (read_verdict(session, until, doubt, reason, kind)) return session;
+    if (read_answer(session, until, others, reason, kind)) return session;
   } catch (const AuthenticationError& error) {
-    if (doubt == Doubt::kNone) throw;
+    if (others == OtherServers::kNone) throw;
     reason = error.what();
     kind = SessionFault::kOtherSecret;
   } catch (const Error& error) {
-    // Who has not proved to be of this job may say what it likes.
-    if (doubt == Doubt::kNone || proven) throw;
+    // Errors of a server that has not authenticated are not this job's.
+    if (others == OtherServers::kNone || proven) throw;
     reason = error.what();
   } catch (const MalformedFrame&) {
     reason = "the process listening there does not speak this program's protocol";
@@ -152,7 +154,7 @@ bool server_answers(const Endpoint& server, const Secret& secret, Hello hello, D
   if (!session.socket) return false;
   try {
     bool wrong_secret = false;
-    return greet(session, secret, hello, deadline, wrong_secret, reason).has_value() &&
+    return exchange_hello(session, secret, hello, deadline, wrong_secret, reason).has_value() &&
            !wrong_secret;
   } catch (const Error&) {
     return false;

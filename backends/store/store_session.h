@@ -14,24 +14,24 @@ struct StoreSession {
   FrameParser parser;  // may hold frames that came behind the welcome
 };
 
-// What else than this job's rank 0 may be at an address.
-enum class Doubt {
-  kNone,     // nothing: whatever is wrong there is this run's fault
-  kPort,     // another service or another job may have the port
-  kAddress,  // the address may be a leftover, or of the run before
+// Which servers other than this job's rank 0 may listen at an address.
+enum class OtherServers {
+  kNone,       // none: any refusal is an error of this run
+  kOnPort,     // another service or another job may use the port
+  kAtAddress,  // the address may be that of an earlier run
 };
-enum class SessionFault { kNobody, kStranger, kOtherSecret, kOtherJob };
+enum class SessionFault { kNotReached, kUnknownServer, kOtherSecret, kOtherJob };
 
-// One attempt. Empty when it may be tried again (nobody listens yet, the wrong service answers):
-// then `reason` says why, and `fault` what kind it is. Throws AuthenticationError when the secrets
-// differ and MismatchError when server and client disagree; where there is doubt, another secret or
-// another job is a reason to try again instead.
+// One attempt. Empty if the caller may try again (nothing listens yet, another service answers):
+// `reason` and `fault` say why. Throws AuthenticationError when the secrets differ and
+// MismatchError when server and client disagree; if `others` may listen there, another secret or
+// another job counts as a failed attempt instead.
 [[nodiscard]] std::optional<StoreSession> open_session(const Endpoint& server, const Secret& secret,
-                                                       Hello hello, Deadline deadline, Doubt doubt,
-                                                       std::string& reason,
+                                                       Hello hello, Deadline deadline,
+                                                       OtherServers others, std::string& reason,
                                                        SessionFault* fault = nullptr);
 
-// Whether a server that proves itself with this secret and job answers there.
+// Whether a server with this secret and job listens there.
 [[nodiscard]] bool server_answers(const Endpoint& server, const Secret& secret, Hello hello,
                                   Deadline deadline);
 

@@ -1,4 +1,4 @@
-// The thread of a rank that beats, listens to rank 0 and learns of deaths.
+// The thread of a rank that sends heartbeats, receives from rank 0 and learns of failures.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -11,10 +11,10 @@
 namespace backends {
 
 void TcpStore::watch() {
-  // Looks more often than it beats, so that a changed activity is known to the others when this
-  // process dies.
-  const auto beat_every = std::chrono::milliseconds(options_.heartbeat_ms);
-  const auto look_every = std::min(beat_every, std::chrono::milliseconds(200));
+  // Polls more often than the heartbeat interval, so that a changed activity is sent soon, before
+  // this process may die.
+  const auto heartbeat_interval = std::chrono::milliseconds(options_.heartbeat_ms);
+  const auto poll_interval = std::min(heartbeat_interval, std::chrono::milliseconds(200));
   auto last_turn = Clock::now();
   try {
     for (const Frame& frame : [&] {
@@ -25,16 +25,16 @@ void TcpStore::watch() {
       handle(frame);
     }
     for (;;) {
-      beat();
+      send_heartbeat();
       pollfd polled[2] = {{socket_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
-      poll(polled, 2, static_cast<int>(look_every.count()));
+      poll(polled, 2, static_cast<int>(poll_interval.count()));
       if (polled[1].revents != 0) return;
       if (polled[0].revents != 0 && !receive()) return;
       const auto now = Clock::now();
-      // After a pause of this very process silence proves nothing.
-      if (now - last_turn > beat_every + look_every) last_heard_ = now;
+      // If this process itself was paused, silence of rank 0 proves nothing.
+      if (now - last_turn > heartbeat_interval + poll_interval) last_received_ = now;
       last_turn = now;
-      if (now - last_heard_ > 3 * beat_every) {
+      if (now - last_received_ > 3 * heartbeat_interval) {
         return connection_ended("does not answer: no heartbeat for " +
                                 std::to_string(3 * options_.heartbeat_ms) + " ms");
       }
@@ -54,24 +54,24 @@ bool TcpStore::receive() {
                                   ")");
     return false;
   }
-  last_heard_ = Clock::now();
+  last_received_ = Clock::now();
   parser_.append(buffer, static_cast<std::size_t>(n));
   while (const auto frame = parser_.next(kFrameBytes)) handle(*frame);
   return true;
 }
 
-void TcpStore::beat() {
+void TcpStore::send_heartbeat() {
   const auto now = Clock::now();
   std::string activity;
   {
     const std::lock_guard lock(mutex_);
     activity = activity_;
   }
-  if (now < next_beat_ && activity == last_activity_sent_) return;
-  next_beat_ = now + std::chrono::milliseconds(options_.heartbeat_ms);
+  if (now < next_heartbeat_ && activity == last_activity_sent_) return;
+  next_heartbeat_ = now + std::chrono::milliseconds(options_.heartbeat_ms);
   (void)send(FrameWriter(FrameType::kHeartbeat)
                  .text(activity)
-                 .finish());  // a broken connection shows in receive()
+                 .finish());  // receive() notices a broken connection
   last_activity_sent_ = std::move(activity);
 }
 
@@ -81,7 +81,7 @@ void TcpStore::handle(const Frame& frame) {
     in.i32();
     return fail(in.text());
   }
-  if (frame.type == FrameType::kStart) return hear_start(in);
+  if (frame.type == FrameType::kStart) return handle_start(in);
   const std::lock_guard lock(mutex_);
   switch (frame.type) {
     case FrameType::kReply: {
@@ -109,9 +109,9 @@ void TcpStore::handle(const Frame& frame) {
   changed_.notify_all();
 }
 
-// Rank 0 is told first: while it does not know, this process may come again, and after that it may
-// not. Where it cannot be told, the start was not heard.
-void TcpStore::hear_start(FrameReader& in) {
+// Acknowledges before it takes effect: until rank 0 has the acknowledgement, this process may
+// reconnect, and afterwards it may not.
+void TcpStore::handle_start(FrameReader& in) {
   const std::uint32_t count = in.u32();
   if (count > kFrameBytes / 12) throw MalformedFrame();
   std::vector<PeerInfo> peers(count);
@@ -122,7 +122,7 @@ void TcpStore::hear_start(FrameReader& in) {
     peer.host_id = in.text();
     peer.pid = in.i32();
   }
-  if (!send(FrameWriter(FrameType::kStartHeard).finish())) return;
+  if (!send(FrameWriter(FrameType::kStartAcknowledged).finish())) return;
   const std::lock_guard lock(mutex_);
   one_host_ = std::ranges::all_of(
       peers, [&](const PeerInfo& peer) { return peer.host_id == peers.front().host_id; });

@@ -167,9 +167,9 @@ std::vector<Endpoint> resolve(const Endpoint& endpoint) {
   return found;
 }
 
-Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds patience) {
+Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds timeout) {
   const AddressList list = look_up(endpoint, AI_PASSIVE);
-  const Deadline deadline = base::deadline_in(patience);
+  const Deadline deadline = base::deadline_in(timeout);
   for (;;) {
     int taken = 0, last = 0;
     for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {

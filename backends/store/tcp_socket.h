@@ -1,5 +1,5 @@
-// Owned file descriptors and the few TCP steps the rendezvous needs: resolve, listen on one
-// address, connect by a deadline.
+// Owned file descriptors, and TCP for the rendezvous: resolve, listen on one address, connect by a
+// deadline.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ struct Endpoint {
   std::string host;  // name or address, IPv6 without brackets
   int port = 0;
 };
-// "HOST:PORT", "1.2.3.4:5", "[::1]:5"; `what` is named in the ConfigurationError. Port 1..65535.
+// "HOST:PORT", "1.2.3.4:5", "[::1]:5". A ConfigurationError names `what`. Port 1..65535.
 Endpoint parse_endpoint(std::string_view text, std::string_view what);
 std::string to_string(const Endpoint& endpoint);  // with brackets where needed
 
@@ -52,10 +52,10 @@ class PortTaken : public PeerError {
 };
 
 // A listening socket on exactly this address (never a wildcard), close-on-exec, non-blocking. Waits
-// up to `patience` for a port that a finished process still holds. Throws PortTaken when the port
+// up to `timeout` for a port that a finished process still holds. Throws PortTaken when the port
 // is taken, ConfigurationError when the address is not of this host. Port 0: the kernel chooses.
 Socket listen_on(const Endpoint& endpoint,
-                 std::chrono::milliseconds patience = std::chrono::milliseconds(2000));
+                 std::chrono::milliseconds timeout = std::chrono::milliseconds(2000));
 
 // Tries the addresses of `endpoint` in turn; on failure returns an empty socket and says why in
 // `reason`.
@@ -65,10 +65,10 @@ Endpoint local_endpoint(int fd);
 std::string peer_text(int fd);  // "10.0.0.7:4711", for messages
 
 // The address of a network interface ("eth0") or a literal address of this host. Throws
-// ConfigurationError that lists what there is.
+// ConfigurationError that lists the interfaces.
 std::string interface_address(const std::string& name_or_address);
 // The address from which this host reaches others by default; without a default route the first
-// that is not loopback; loopback when it has no other.
+// that is not loopback, else loopback.
 std::string default_address();
 
 void prepare_stream(int fd);  // non-blocking, TCP_NODELAY

@@ -19,21 +19,21 @@ enum class FrameType : std::uint8_t {
   kChallenge,
   kProof,
   kWelcome,
-  kRefuse,      // u8 RefusalKind, text
-  kProgress,    // ranks still missing
-  kStart,       // all are here: peers
-  kFatal,       // u8 RefusalKind, text: the group cannot form
-  kSet,         // u32 request, key, value
-  kGet,         // u32 request, key: answered when the key exists
-  kAdd,         // u32 request, key, i64
-  kRemove,      // u32 request, key
-  kReply,       // u32 request, value
-  kHeartbeat,   // activity of the sender's rank
-  kFailure,     // i32 rank, text: a member died
-  kLeave,       // goodbye, asks for kLeft
-  kLeft,        // all said goodbye
-  kAbandon,     // the sender ends before the others
-  kStartHeard,  // answers kStart; until then the sender may come again
+  kRefuse,             // u8 RefusalKind, text
+  kProgress,           // ranks still missing
+  kStart,              // all have joined: peers
+  kFatal,              // u8 RefusalKind, text: the group cannot form
+  kSet,                // u32 request, key, value
+  kGet,                // u32 request, key: answered when the key exists
+  kAdd,                // u32 request, key, i64
+  kRemove,             // u32 request, key
+  kReply,              // u32 request, value
+  kHeartbeat,          // activity of the sender's rank
+  kFailure,            // i32 rank, text: a member failed
+  kLeave,              // the sender leaves in order; answered by kLeft
+  kLeft,               // all have left
+  kAbandon,            // the sender ends before the others
+  kStartAcknowledged,  // acknowledges kStart; until then the sender may reconnect
 };
 
 enum class RefusalKind : std::uint8_t {

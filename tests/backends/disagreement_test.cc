@@ -53,14 +53,14 @@ enum class End { kInOrder, kAtOnce };
 std::vector<std::string> disagree(const std::string& backend, const Call& usual, const Call& other,
                                   End end) {
   std::vector<std::unique_ptr<backends::Group>> groups(3);
-  group_harness::Door door;
+  group_harness::Listener listener;
   if (backend == "inproc")
-    groups = backends::make_inproc_groups(3, 20'000);
+    groups = backends::make_inproc_groups(3, test_support::deadline_ms(20'000));
   else if (backend != group_harness::kExternal)
-    door = group_harness::open_door();
+    listener = group_harness::open_listener();
   return group_harness::outcomes(3, [&](int rank) {
     std::unique_ptr<backends::Group>& group = groups[static_cast<std::size_t>(rank)];
-    if (!group) group = group_harness::join(backend, rank, 3, door);
+    if (!group) group = group_harness::join(backend, rank, 3, listener);
     Data data(kLarge + 1, 1.f);
     auto communicator = group->make_communicator();
     reduce(*communicator, data, kLarge);

@@ -15,7 +15,7 @@
 
 namespace group_harness {
 
-Door open_door() {
+Listener open_listener() {
   const backends::Socket listener = backends::listen_on({"127.0.0.1", 0});
   return {dup(listener.fd()), backends::local_endpoint(listener.fd()).port};
 }
@@ -44,12 +44,12 @@ int external_number(const char* variable) {
   return std::atoi(text);
 }
 
-// The next meeting of this run: every rank counts alike.
-std::string external_meeting() {
-  static int meetings = 0;
+// The rendezvous file of the next group of this run; all ranks count alike.
+std::string external_rendezvous() {
+  static int groups = 0;
   const char* folder = std::getenv("ENGINE_TEST_FOLDER");
   if (folder == nullptr) throw std::runtime_error("ENGINE_TEST_FOLDER is not set");
-  return "file://" + std::string(folder) + "/meeting" + std::to_string(meetings++);
+  return "file://" + std::string(folder) + "/rendezvous" + std::to_string(groups++);
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ int host_of(int rank, int world_size) {
 void choose_backend(backends::GroupOptions& options, const std::string& backend) {
   if (backend == kExternal) {
     options.backend = std::getenv("ENGINE_TEST_BACKEND");
-    options.init_method = external_meeting();
+    options.init_method = external_rendezvous();
   } else if (backend.rfind("shm+", 0) == 0) {
     options.backend = backend.substr(4);
     options.local_stage = "shm";
@@ -95,30 +95,30 @@ bool backend_fits(const std::string& backend, int world_size) {
 }
 
 std::unique_ptr<backends::Group> join(const std::string& backend, int rank, int world_size,
-                                      const Door& door) {
-  backends::GroupOptions o = options_for(rank, world_size, door.port);
+                                      const Listener& listener) {
+  backends::GroupOptions o = options_for(rank, world_size, listener.port);
   choose_backend(o, backend);
-  if (rank == 0) o.listen_fd = door.fd;
+  if (rank == 0) o.listen_fd = listener.fd;
   return backends::join_group(o);
 }
 
 void run_ranks(const std::string& backend, int world_size,
                const std::function<void(backends::Group&)>& body) {
   std::vector<std::unique_ptr<backends::Group>> groups(static_cast<std::size_t>(world_size));
-  Door door;
+  Listener listener;
   if (backend == "inproc") {
-    groups = backends::make_inproc_groups(world_size, 20'000);
+    groups = backends::make_inproc_groups(world_size, test_support::deadline_ms(20'000));
   } else if (world_size > 1 && backend != kExternal) {
-    door = open_door();
+    listener = open_listener();
   }
   const std::vector<std::string> errors = outcomes(world_size, [&](int rank) {
     std::unique_ptr<backends::Group>& group = groups[static_cast<std::size_t>(rank)];
-    if (!group) group = join(backend, rank, world_size, door);
+    if (!group) group = join(backend, rank, world_size, listener);
     try {
       body(*group);
       group->leave();
     } catch (...) {
-      group.reset();  // at once, so that the others hear of it
+      group.reset();  // at once, so that the others are told
       throw;
     }
     group.reset();
@@ -130,9 +130,9 @@ void run_ranks(const std::string& backend, int world_size,
 
 namespace {
 
-// In the child: joins, runs, and writes '+' and the result or '-' and the error. Never returns.
-[[noreturn]] void be_rank(const backends::GroupOptions& options, int out,
-                          const std::function<std::string(backends::Group&)>& body) {
+// In the child: joins, runs, and writes '+' and the result or '-' and the error.
+[[noreturn]] void run_as_rank(const backends::GroupOptions& options, int out,
+                              const std::function<std::string(backends::Group&)>& body) {
   std::string answer;
   try {
     const auto group = backends::join_group(options);
@@ -153,24 +153,24 @@ namespace {
 
 std::vector<std::string> run_processes(const std::string& backend, int world_size,
                                        const std::function<std::string(backends::Group&)>& body) {
-  const Door door = open_door();
+  const Listener listener = open_listener();
   std::vector<std::pair<pid_t, int>> ranks;  // and the end of its pipe
   for (int rank = 0; rank < world_size; ++rank) {
-    backends::GroupOptions options = options_for(rank, world_size, door.port);
+    backends::GroupOptions options = options_for(rank, world_size, listener.port);
     choose_backend(options, backend);
-    if (rank == 0) options.listen_fd = door.fd;
+    if (rank == 0) options.listen_fd = listener.fd;
     int ends[2];
     if (pipe(ends) != 0) throw std::runtime_error("pipe");
     const pid_t pid = fork();
     if (pid == 0) {
-      alarm(120);
+      alarm(static_cast<unsigned>(test_support::deadline_ms(120'000) / 1000));
       close(ends[0]);
-      be_rank(options, ends[1], body);
+      run_as_rank(options, ends[1], body);
     }
     close(ends[1]);
     ranks.emplace_back(pid, ends[0]);
   }
-  close(door.fd);
+  close(listener.fd);
   std::vector<std::string> answers;
   std::string failed;
   for (const auto& [pid, in] : ranks) {

@@ -1,4 +1,4 @@
-// Groups for tests: ranks as threads that meet through a real store on loopback, or as threads of
+// Groups for tests: ranks as threads that join through a real store on loopback, or as threads of
 // an inproc group.
 #pragma once
 
@@ -16,10 +16,10 @@ inline constexpr const char* kSecret =
     "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
 // A listening loopback socket and its port. The caller hands the descriptor to rank 0.
-struct Door {
+struct Listener {
   int fd = -1, port = 0;
 };
-Door open_door();
+Listener open_listener();
 int free_port();  // was free a moment ago
 
 backends::GroupOptions options_for(int rank, int world_size, int port);
@@ -33,25 +33,25 @@ std::optional<int> only_rank();
 
 // Ways to form a group that the conformance suite knows. A further backend is a further name here.
 std::vector<std::string> backend_names();
-// The made-up host of a rank: two ranks each where that comes out even, else uneven sizes (2, 1 and
-// 3, 3, 1).
+// A made-up host for a rank. Hosts have two ranks each for even world sizes, else uneven numbers:
+// 2 and 1; 3, 3 and 1.
 int host_of(int rank, int world_size);
-// Sets backend, local stage and, for "shm+gloo" and the like, the host that this rank pretends to
-// be on.
+// Sets backend, local stage and, for "shm+gloo" and the like, this rank's made-up
+// host.
 void choose_backend(backends::GroupOptions& options, const std::string& backend);
 bool backend_fits(const std::string& backend, int world_size);
 
-// The group of one rank. `door` is rank 0's, for all backends but inproc and kExternal.
+// The group of one rank. `listener` is rank 0's, for all backends but inproc and kExternal.
 std::unique_ptr<backends::Group> join(const std::string& backend, int rank, int world_size,
-                                      const Door& door);
+                                      const Listener& listener);
 
 // Runs `body` on every rank, each in its own thread with its own group, and leaves in order.
 // Rethrows the first error.
 void run_ranks(const std::string& backend, int world_size,
                const std::function<void(backends::Group&)>& body);
 
-// The same with a process for each rank, of a backend that joins processes; what each body
-// returned, in rank order. A rank that throws makes this throw what it said. REQUIRES: no other
+// The same with a process for each rank, of a backend that joins processes; returns what each
+// body returned, in rank order. Rethrows the first rank's error. REQUIRES: no other
 // thread runs in this process.
 std::vector<std::string> run_processes(const std::string& backend, int world_size,
                                        const std::function<std::string(backends::Group&)>& body);

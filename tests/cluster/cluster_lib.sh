@@ -1,5 +1,15 @@
 # Shared by the scripts of this folder: prerequisites, waiting, checking. Sourced.
 
+# scaled SECONDS: a time limit that grows with the load, as in tests/support/time_limits.h.
+scaled() {
+  awk -v base="$1" -v given="${ENGINE_TEST_TIME_SCALE:-1}" -v cores="$(nproc)" '{
+    split($4, running, "/")
+    load = ($1 > running[1] ? $1 : running[1]) / cores
+    scale = 2 * load < 1 ? 1 : 2 * load > 20 ? 20 : 2 * load
+    print int(base * given * scale + 1)
+  }' /proc/loadavg
+}
+
 checks=0
 
 skip() {
@@ -34,18 +44,18 @@ check() {
   echo "ok: $what"
 }
 
-# wait_for SECONDS WHAT COMMAND...
+# wait_for SECONDS WHAT COMMAND...: scaled
 wait_for() {
-  local end=$((SECONDS + $1)) what=$2
+  local begin=$SECONDS base=$1 what=$2
   shift 2
   until "$@"; do
-    [ "$SECONDS" -lt "$end" ] || fail "no $what in time"
+    [ $((SECONDS - begin)) -lt "$(scaled "$base")" ] || fail "no $what in time"
     sleep 0.1
   done
 }
 
 # make_hosts BASE SUBNET: three network namespaces BASE-0, BASE-1, BASE-2 with SUBNET.1, .2, .3 on data0, joined by a bridge in
-# BASE-hub. Skips where the system has none. Give BASE a name of this run's own: others may test on this machine.
+# BASE-hub. Skips where the system has none. BASE must be unique: other runs may use this machine.
 make_hosts() {
   local base=$1 subnet=$2 i
   need_root
@@ -62,14 +72,14 @@ make_hosts() {
     ip -n "$base-$i" link set lo up
   done
 }
-# Their interfaces go with them.
+# Also removes their interfaces.
 remove_hosts() {
   local i
   for i in 0 1 2 hub; do ip netns delete "$1-$i" 2>/dev/null || true; done
 }
 
-# on_hosts SUBNET: make_hosts under a name of this run's own, `base`; a folder `folder`; and at the end of the script, however it
-# comes, no process of the list `ranks`, no host and no folder is left.
+# on_hosts SUBNET: make_hosts under a unique name, `base`, and a temporary folder, `folder`. When the script ends, for whatever
+# reason, the processes of the list `ranks`, the hosts and the folder are removed.
 on_hosts() {
   base=engine$$
   folder=$(mktemp -d)

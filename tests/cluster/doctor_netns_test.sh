@@ -15,8 +15,8 @@ doctor() {
   shift
   ranks=() codes=
   for i in 0 1 2; do
-    ip netns exec "$base-$i" timeout 100 "$engine" doctor --rank $i --world-size 3 --init-method tcp://10.99.0.1:29500 \
-      --job-id "$base" --backend gloo --rdzv-timeout 30 --timeout 30 "$@" >"$folder/$output.$i" 2>&1 &
+    ip netns exec "$base-$i" timeout "$(scaled 100)" "$engine" doctor --rank $i --world-size 3 --init-method tcp://10.99.0.1:29500 \
+      --job-id "$base" --backend gloo --rdzv-timeout "$(scaled 30)" --timeout "$(scaled 30)" "$@" >"$folder/$output.$i" 2>&1 &
     ranks+=($!)
   done
   for i in 0 1 2; do

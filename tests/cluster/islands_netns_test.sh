@@ -14,7 +14,7 @@ export HOME=$folder/home
 for sync in "params" "diloco"; do
   for rank in 0 1 2 3; do
     LOCAL_WORLD_SIZE=2 ip netns exec "$base-$((rank / 2))" "$engine" train --model mlp --dataset synthetic --synthetic-shape 8x8x1 \
-      --synthetic-size 480 --batch-size 48 --threads 1 --rdzv-timeout 20 --timeout 60 --epochs 2 --log-every 0 \
+      --synthetic-size 480 --batch-size 48 --threads 1 --rdzv-timeout "$(scaled 20)" --timeout "$(scaled 60)" --epochs 2 --log-every 0 \
       --world-size 4 --rank "$rank" --local-rank $((rank % 2)) --init-method tcp://10.89.0.1:29500 \
       --sync "$sync" --sync-every 4 --sync-island host --save-dir "$folder/$sync" --save-rank-models \
       >"$folder/$sync.$rank.log" 2>&1 &

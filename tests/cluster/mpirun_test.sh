@@ -20,11 +20,11 @@ mkdir -p "$folder/home"
 export HOME=$folder/home
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT
 
-# mpi ARGUMENTS...: with a session folder of its own: two that start at once trip over a common one.
+# mpi ARGUMENTS...: each in a session folder of its own: two that start at once would collide in a common one.
 mpi() {
-  timeout 50 mpirun --allow-run-as-root --oversubscribe --bind-to none --mca plm isolated --mca orte_tmpdir_base "$(mktemp -d -p "$folder")" "$@"
+  timeout "$(scaled 50)" mpirun --allow-run-as-root --oversubscribe --bind-to none --mca plm isolated --mca orte_tmpdir_base "$(mktemp -d -p "$folder")" "$@"
 }
-train=("$engine" train --model mlp --dataset synthetic --synthetic-shape 8x8x1 --batch-size 48 --steps 30 --threads 1 --rdzv-timeout 20
+train=("$engine" train --model mlp --dataset synthetic --synthetic-shape 8x8x1 --batch-size 48 --steps 30 --threads 1 --rdzv-timeout "$(scaled 20)"
   --save-rank-models)
 
 mpi -np 2 "$engine" env >"$folder/env.txt" 2>"$folder/env.log" || fail "mpirun engine env" "$folder/env.log"
@@ -34,7 +34,7 @@ check "they meet on this host" test "$(grep -c '^init method *tcp://127.0.0.1:1[
 mpi -np 2 "${train[@]}" --save-dir "$folder/two" >"$folder/two.log" 2>&1 || fail "mpirun -np 2" "$folder/two.log"
 in_sync "$engine" 2 "$folder/two"
 
-# Two jobs at once whose users forgot that the port is taken.
+# Two jobs at once with the same MASTER_PORT.
 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
 export MASTER_ADDR MASTER_PORT
 mpi -np 2 "${train[@]}" --save-dir "$folder/left" >"$folder/left.log" 2>&1 &
@@ -45,7 +45,7 @@ in_sync "$engine" 2 "$folder/left"
 in_sync "$engine" 3 "$folder/right"
 unset MASTER_ADDR MASTER_PORT
 
-# A world that contradicts mpirun's is not guessed at.
+# A world size that contradicts mpirun's is an error.
 status=0
 RANK=0 WORLD_SIZE=3 mpi -np 2 -x RANK -x WORLD_SIZE "${train[@]}" --save-dir "$folder/none" >"$folder/conflict.log" 2>&1 || status=$?
 check "a contradiction is bad configuration (status $status)" test "$status" -eq 78

@@ -24,7 +24,7 @@ daemons=()
 finish() {
   local status=$?
   [ "$status" -eq 0 ] || tail -n 15 "$folder"/*.log >&2 || true
-  # In reverse: the nodes, the controller, munge. What does not end in time is ended with the namespace.
+  # In reverse order: the nodes, the controller, munge. What is still running then ends with the namespace.
   for ((i = ${#daemons[@]} - 1; i >= 0; --i)); do
     kill "${daemons[i]}" 2>/dev/null || true
   done
@@ -92,23 +92,23 @@ END
 three_idle_nodes() { [ "$(sinfo --noheader --format=%D --states=idle 2>/dev/null)" = 3 ]; }
 
 export HOME=$folder/home
-train=("$engine" train --model mlp --dataset synthetic --synthetic-shape 8x8x1 --batch-size 48 --steps 30 --threads 1 --rdzv-timeout 20
+train=("$engine" train --model mlp --dataset synthetic --synthetic-shape 8x8x1 --batch-size 48 --steps 30 --threads 1 --rdzv-timeout "$(scaled 20)"
   --save-rank-models)
 start_cluster
 
-# The environment first: what the program says of each task.
-timeout 20 srun -N 3 -n 3 "$engine" env >"$folder/env.txt"
+# The environment first: what the program reports in each task.
+timeout "$(scaled 20)" srun -N 3 -n 3 "$engine" env >"$folder/env.txt"
 check "each task finds the first node" test "$(grep -c 'MASTER_ADDR *node1 *from SLURM_STEP_NODELIST' "$folder/env.txt")" = 3
 check "three ranks of three" test "$(grep -cE '^RANK *[012] *from SLURM_PROCID' "$folder/env.txt")" = 3
 
-timeout 40 srun -N 3 -n 3 "${train[@]}" --save-dir "$folder/nodes" >"$folder/nodes.log" 2>&1 || fail "srun over three nodes" "$folder/nodes.log"
+timeout "$(scaled 40)" srun -N 3 -n 3 "${train[@]}" --save-dir "$folder/nodes" >"$folder/nodes.log" 2>&1 || fail "srun over three nodes" "$folder/nodes.log"
 in_sync "$engine" 3 "$folder/nodes"
 
-timeout 40 srun -N 1 -n 2 "${train[@]}" --save-dir "$folder/tasks" >"$folder/tasks.log" 2>&1 || fail "two tasks on a node" "$folder/tasks.log"
+timeout "$(scaled 40)" srun -N 1 -n 2 "${train[@]}" --save-dir "$folder/tasks" >"$folder/tasks.log" 2>&1 || fail "two tasks on a node" "$folder/tasks.log"
 in_sync "$engine" 2 "$folder/tasks"
 
 # Two steps at once in one allocation start from one port and stay apart.
-timeout 40 salloc --quiet -N 2 -n 4 bash -c "
+timeout "$(scaled 40)" salloc --quiet -N 2 -n 4 bash -c "
   srun --overlap -n 2 -N 2 ${train[*]} --save-dir $folder/left >$folder/left.log 2>&1 & left=\$!
   srun --overlap -n 2 -N 2 ${train[*]} --save-dir $folder/right >$folder/right.log 2>&1 || exit 1
   wait \$left" || fail "two steps at once" "$folder/left.log" "$folder/right.log"
@@ -130,14 +130,19 @@ sbatch --quiet --wait --array=0,1 -n 1 --output="$folder/literal.%a.log" \
 in_sync "$engine" 2 "$folder/literal"
 check "the rendezvous file is gone" test ! -e "$folder/meet"
 
-# A task that dies is named by the others, at once.
+# A task that is killed while it trains is named by the others.
 cat >"$folder/dies.sh" <<END
 status=0
-if [ "\$SLURM_PROCID" = 2 ]; then end=(timeout -s KILL 2); else end=(); fi
-"\${end[@]}" ${train[*]} --steps 1000000 --save-dir $folder/dies || status=\$?
+${train[*]} --steps 1000000 --save-dir $folder/dies &
+pid=\$!
+if [ "\$SLURM_PROCID" = 2 ]; then
+  until grep -q 'Step \[' $folder/dies.log; do sleep 0.1; done
+  kill -KILL \$pid
+fi
+wait \$pid || status=\$?
 echo "\$status" >$folder/status.\$SLURM_PROCID
 END
-timeout 30 srun -N 3 -n 3 bash "$folder/dies.sh" >"$folder/dies.log" 2>&1 || fail "a task that dies" "$folder/dies.log"
+timeout "$(scaled 60)" srun -N 3 -n 3 bash "$folder/dies.sh" >"$folder/dies.log" 2>&1 || fail "a task that dies" "$folder/dies.log"
 check "the survivors name rank 2" grep -qE 'rank 2 \(host box, pid [0-9]+\)' "$folder/dies.log"
 check "they exit with 69, the dead one was killed" test "$(cat "$folder"/status.[012] | tr '\n' ' ')" = "69 69 137 "
 

@@ -78,12 +78,12 @@ CommandResult run_command(const std::vector<std::string>& argv,
   close(err[1]);
   CommandResult result;
   const auto start = std::chrono::steady_clock::now();
-  const std::chrono::milliseconds patience(timeout_ms);
+  const std::chrono::milliseconds timeout(timeout_ms);
   pollfd fds[2] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}};
   std::string* sinks[2] = {&result.out, &result.err};
   bool late = false;
   while (!late && (fds[0].fd >= 0 || fds[1].fd >= 0)) {
-    late = is_past(start, patience);
+    late = is_past(start, timeout);
     poll(fds, 2, late ? 0 : 200);
     for (int i = 0; i < 2; ++i) {
       if (fds[i].fd < 0 || fds[i].revents == 0) continue;

@@ -1,5 +1,4 @@
-// What many tests need: where the real data lies, a folder of one's own, and a way to run the real
-// binary.
+// Shared by the tests: the real data sets, temporary folders, and running the real program.
 #pragma once
 
 #include <filesystem>
@@ -35,13 +34,12 @@ struct CommandResult {
   std::string out, err;
 };
 // Runs argv[0] with its arguments (no shell) and the given variables added to the environment;
-// kills it when `timeout_ms`, scaled as in deadline.h, have passed.
+// kills it when `timeout_ms`, scaled (time_limits.h), have passed.
 CommandResult run_command(const std::vector<std::string>& argv,
                           const std::map<std::string, std::string>& environment = {},
                           int timeout_ms = 60'000);
 
-// What a process was started with, its words ended by NUL; "" for one that has just ended. (Reading
-// /proc by iterators throws then.)
+// A process's arguments, each ended by NUL; "" if it has just ended.
 std::string command_line_of(int pid);
 
 // The running children of a process, ascending; the guard process that the program keeps beside its

@@ -1,4 +1,4 @@
-// The guard's calls, over Communicator or what derives from it.
+// The guard's calls, for Communicator and for DeviceCommunicator.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,9 @@ class GuardedCalls : public Interface {
  public:
   GuardedCalls(std::unique_ptr<Interface> inner, Guard by)
       : by_(std::move(by)), inner_(std::move(inner)) {
-    by_.watch->enlist(*inner_);
+    by_.watch->abort_on_failure(*inner_);
   }
-  ~GuardedCalls() override { by_.watch->dismiss(*inner_); }
+  ~GuardedCalls() override { by_.watch->forget(*inner_); }
 
   std::string_view name() const override { return inner_->name(); }
   int rank() const override { return inner_->rank(); }
@@ -52,7 +52,7 @@ class GuardedCalls : public Interface {
       const std::lock_guard lock(mutex_);
       if (abort_reason_.empty()) abort_reason_.assign("aborted: ").append(reason);
     } catch (const std::exception&) {
-      // Out of memory: the error will give the backend's reason.
+      // Out of memory: the error has the backend's reason.
     }
     inner_->abort(reason);
   }
@@ -61,7 +61,7 @@ class GuardedCalls : public Interface {
   Interface& inner() const { return *inner_; }
   std::uint32_t next_sequence() { return ++sequence_; }
 
-  // Text is made on failure only.
+  // The text is formatted only on failure.
   template <typename Call>
   void run(const ControlWord& word, const Call& call) {
     const auto text = [&] { return to_string(word); };
@@ -76,7 +76,7 @@ class GuardedCalls : public Interface {
     by_.recorder->end(ticket, false);
   }
 
-  // Calls, and says who and where in its errors. text() is what was called.
+  // Runs `call` and adds rank and operation to its errors. text() describes the call.
   template <typename Text, typename Call>
   void explain(const Text& text, const Call& call) {
     try {

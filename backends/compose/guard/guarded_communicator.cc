@@ -6,7 +6,7 @@
 
 namespace backends {
 
-constexpr auto kVerdictTime = std::chrono::seconds(2);
+constexpr auto kDetectionTime = std::chrono::seconds(2);
 
 std::string failure_context(std::string_view backend, int rank, int world_size,
                             const std::string& operation) {
@@ -20,12 +20,12 @@ std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, Guard b
 
 std::string explain_failure(FailureWatch& watch, std::string_view backend, int rank, int world_size,
                             const std::string& operation, const std::string& error) {
-  const std::optional<std::string> verdict = watch.known_failure(kVerdictTime);
-  // The verdict may be of a rank that only followed another into failure; what was seen here may
-  // name that one.
+  const std::optional<std::string> failure = watch.known_failure(kDetectionTime);
+  // The detected failure may be a consequence of another rank's; the error seen here may name that
+  // rank.
   std::string what = error;
-  if (verdict && error.find(*verdict) == std::string::npos)
-    what = *verdict + " (seen here: " + error + ")";
+  if (failure && error.find(*failure) == std::string::npos)
+    what = *failure + " (seen here: " + error + ")";
   return failure_context(backend, rank, world_size, operation) + what;
 }
 

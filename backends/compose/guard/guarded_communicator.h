@@ -1,6 +1,6 @@
-// Wraps a backend's communicator: checks arguments, records calls, adds who and what to its errors,
-// and waits for the watch's verdict so that an error names the rank that died. Aborted by the
-// watch.
+// Wraps a backend's communicator: checks arguments, records calls, adds rank and operation to
+// errors, and waits for failure detection, so that an error names the rank that died. A detected
+// failure aborts it.
 #pragma once
 
 #include <memory>
@@ -27,8 +27,8 @@ std::unique_ptr<DeviceCommunicator> guard_device(std::unique_ptr<DeviceCommunica
 std::string failure_context(std::string_view backend, int rank, int world_size,
                             const std::string& operation);
 
-// "backend gloo, rank 0 of 3, all_reduce sum of 7 f32: WHAT", with the verdict of the watch (waits
-// up to 2 s) as WHAT if there is one.
+// "backend gloo, rank 0 of 3, all_reduce sum of 7 f32: WHAT". WHAT is the failure that the watch
+// reports within 2 s, else `error`.
 std::string explain_failure(FailureWatch& watch, std::string_view backend, int rank, int world_size,
                             const std::string& operation, const std::string& error);
 

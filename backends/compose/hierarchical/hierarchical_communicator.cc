@@ -17,8 +17,8 @@
 namespace backends {
 namespace {
 
-constexpr std::size_t kRailBytes = 64
-                                   << 10;  // from here on every rank of a host speaks for its slice
+constexpr std::size_t kRailBytes =
+    64 << 10;  // from this size on, every rank sends its slice to other hosts
 
 class HierarchicalCommunicator final : public Communicator {
  public:
@@ -44,7 +44,7 @@ class HierarchicalCommunicator final : public Communicator {
       by_rails(static_cast<char*>(data), count, type, op);
     } else {
       within_->all_reduce(data, count, type, op);
-      if (speaks()) across_->all_reduce(data, count, type, op);
+      if (is_leader()) across_->all_reduce(data, count, type, op);
       within_->broadcast(data, count * size_of(type), 0);
     }
   }
@@ -59,17 +59,17 @@ class HierarchicalCommunicator final : public Communicator {
       root_place = static_cast<int>(found - ranks.begin());
     }
     if (layout_.host == root_host) within_->broadcast(data, bytes, root_place);
-    if (speaks()) across_->broadcast(data, bytes, root_host);
+    if (is_leader()) across_->broadcast(data, bytes, root_host);
     if (layout_.host != root_host) within_->broadcast(data, bytes, 0);
   }
 
-  // Every host's part has the room of the largest host, so that all parts are of one size.
+  // Every host's part has the size of the largest host's.
   void all_gather(const void* input, std::size_t bytes, void* output) override {
     if (bytes == 0) return barrier();
     host_part_.resize(most_local_ * bytes);
     all_parts_.resize(host_part_.size() * layout_.hosts.size());
     within_->all_gather(input, bytes, host_part_.data());
-    if (speaks()) across_->all_gather(host_part_.data(), host_part_.size(), all_parts_.data());
+    if (is_leader()) across_->all_gather(host_part_.data(), host_part_.size(), all_parts_.data());
     within_->broadcast(all_parts_.data(), all_parts_.size(), 0);
     for (std::size_t h = 0; h < layout_.hosts.size(); ++h) {
       for (std::size_t p = 0; p < layout_.hosts[h].size(); ++p)
@@ -85,7 +85,7 @@ class HierarchicalCommunicator final : public Communicator {
 
   void barrier() override {
     within_->barrier();
-    if (speaks()) across_->barrier();
+    if (is_leader()) across_->barrier();
     within_->barrier();
   }
 
@@ -95,7 +95,7 @@ class HierarchicalCommunicator final : public Communicator {
   }
 
  private:
-  bool speaks() const { return layout_.place == 0; }
+  bool is_leader() const { return layout_.place == 0; }
 
   void by_rails(char* data, std::size_t count, DType type, ReduceOp op) {
     const int local = static_cast<int>(layout_.local_ranks().size());

@@ -1,11 +1,11 @@
-// Two stages: ranks of one host among themselves, then across hosts.
+// Two stages: first among the ranks of a host, then across hosts.
 //
 // Reductions: within each host (in the order of its ranks), then over hosts (in the order of their
-// first ranks). So the bits are the same on all ranks and in all runs, but sums of floats differ in
-// rounding from a flat fold over all ranks. Large ones, where all hosts have equally many ranks:
-// reduce-scatter within the host, every rank all-reduces its slice with its counterparts of the
-// other hosts, then the slices are shared within the host: each byte leaves a host once. Small ones
-// and uneven hosts: the first rank of each host speaks for it.
+// first ranks). The bits are the same on all ranks and in all runs, but sums of floats are
+// rounded differently from a flat fold over all ranks. Large ones, if all hosts have equally many
+// ranks: reduce-scatter within the host, every rank all-reduces its slice with its counterparts of
+// the other hosts, then the slices are shared within the host: each byte leaves a host once. Small
+// ones, and hosts with unequal numbers of ranks: one leader per host, its first rank.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace backends {
 
-// Where the ranks of a communicator live.
+// The hosts of a communicator's ranks.
 struct HostLayout {
   std::vector<std::vector<int>>
       hosts;  // ranks of each host, ascending; hosts in the order of their first ranks
@@ -31,8 +31,8 @@ struct HostLayout {
 // members[r] is rank r.
 HostLayout host_layout(int rank, const std::vector<PeerInfo>& members);
 
-// `within` joins this host's ranks, `across` the rail of this rank's place (`layout.even`) or of
-// place 0: nullptr elsewhere.
+// `within` connects this host's ranks. `across` connects the rail of this rank's place if
+// `layout.even`, else that of place 0 (nullptr on ranks at other places).
 std::unique_ptr<Communicator> make_hierarchical_communicator(std::string name, HostLayout layout,
                                                              std::unique_ptr<Communicator> within,
                                                              std::unique_ptr<Communicator> across);

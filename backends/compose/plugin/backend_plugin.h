@@ -1,4 +1,4 @@
-// Backends that are shared libraries outside this build, given by path: --backend ./libengine_x.so
+// Backends in shared libraries outside this build, given by path: --backend ./libengine_x.so
 //
 // Such a library is compiled against these headers by the same compiler and exports
 //   extern "C" const backends::Backend* engine_backend_plugin(const char* abi);

@@ -120,8 +120,8 @@ class StagedCommunicator final : public DeviceCommunicator {
         });
   }
 
-  // A piece has a part of every rank's share, each as long as the longest, so that the host's
-  // shares of it are those parts.
+  // A piece has one part of every rank's share, all of the length of the longest share, so that the
+  // host's reduce-scatter of the piece yields those parts.
   void reduce_scatter_on(void* stream, void* data, std::size_t count, DType type,
                          ReduceOp op) override {
     if (!begin(stream, reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op),
@@ -172,7 +172,7 @@ class StagedCommunicator final : public DeviceCommunicator {
       return std::span<const ControlWord>(all).subspan(r * longest,
                                                        static_cast<std::size_t>(lengths[r]));
     };
-    // Every rank compares all with the first, so that all say the same.
+    // Every rank compares all plans with the first, so that all report the same.
     for (std::size_t r = 1; r < size_; ++r)
       expect_equal_plans(plan_of(0), members_[0], plan_of(r), members_[r]);
   }
@@ -207,11 +207,11 @@ class StagedCommunicator final : public DeviceCommunicator {
     explicit Buffer(std::size_t bytes) : memory(bytes) {}
     std::byte* data() const { return memory.data(); }
     cuda::PinnedMemory memory;
-    cuda::Event filled, emptied;  // its piece has come from the device; has gone back to it
+    cuda::Event filled, emptied;  // its piece was copied from the device; was copied back
   };
 
-  // Whether there is something to move. All ranks compare the call first: pieces would show a
-  // difference only when it comes.
+  // Returns whether there is something to move. All ranks compare the call first: a comparison per
+  // piece would notice a difference late.
   bool begin(void* stream, const ControlWord& word, const void* data) {
     progress_.throw_if_aborted();
     if (size_ == 1) return false;
@@ -230,7 +230,7 @@ class StagedCommunicator final : public DeviceCommunicator {
   template <typename CopyOut, typename Exchange, typename CopyIn>
   void pipeline(void* stream, std::size_t pieces, const CopyOut& copy_out, const Exchange& exchange,
                 const CopyIn& copy_in) {
-    fence_.record(stream);  // what writes the data
+    fence_.record(stream);  // after the kernels that write the data
     fence_.make_wait(out_.handle());
     fence_.make_wait(in_.handle());
     const auto fetch = [&](std::size_t k) {

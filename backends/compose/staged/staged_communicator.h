@@ -1,10 +1,10 @@
 // Device memory over a host communicator (shm, gloo, socket, ...): pieces go through pinned
 // buffers, two at a time, so that the copies of one piece overlap with the exchange of the other.
 //
-// The second way for ranks on GPUs, where NCCL is not there or ranks share a GPU. The calls ending
-// in _on block the caller until the last piece has been exchanged and its copy back to the device
-// is on the stream: they cannot be captured. All ranks get the host communicator's result: for
-// all_reduce the fold in rank order. Every call compares control words, whatever agree() said.
+// For ranks on GPUs without NCCL, or that share a GPU. The calls ending in _on block until the last
+// piece has been exchanged and its copy back to the device is enqueued, so they cannot be captured.
+// The result is the host communicator's: for all_reduce the fold in rank order. Every call compares
+// control words, even after agree().
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ struct StagedOptions {
   std::vector<int> members = {};  // the group's rank of each rank, for messages; empty: the same
 };
 
-// Of the calling thread's CUDA device. A host communicator of one rank makes one whose calls move
-// nothing and can be captured. Throws PeerError where CUDA refuses.
+// For the calling thread's CUDA device. With one rank the calls move nothing and can be captured.
+// Throws PeerError for errors of CUDA.
 std::unique_ptr<DeviceCommunicator> make_staged_communicator(std::unique_ptr<Communicator> host,
                                                              const StagedOptions& options);
 

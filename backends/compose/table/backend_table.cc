@@ -1,5 +1,4 @@
-// The table of backends. A further backend is a further row; `auto` takes the first usable one that
-// joins hosts.
+// The table of backends, one row each; `auto` takes the first usable one that connects hosts.
 #include "backends/compose/table/backend_table.h"
 
 #include <algorithm>

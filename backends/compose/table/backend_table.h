@@ -15,8 +15,8 @@ std::span<const Backend> all_backends();
 // What a communicator is made of.
 struct BackendPlan {
   const Backend* across =
-      nullptr;  // joins the ranks, or with `within` one rank of each host; nullptr: not needed
-  const Backend* within = nullptr;    // joins the ranks of a host first; nullptr: no such stage
+      nullptr;  // connects the ranks, or with `within` one of each host; nullptr: not needed
+  const Backend* within = nullptr;    // connects the ranks of a host; nullptr: no such stage
   const Backend* compared = nullptr;  // runs beside `across`, results are compared bit by bit
   std::string name, reason;           // "shm+gloo"; name "single": one rank, nothing to exchange
 };
@@ -25,7 +25,7 @@ struct BackendPlan {
 // for threads only.
 void check_backend(const std::string& backend, const std::string& local_stage);
 
-// For a group of processes of which peers[r] is rank r. Equal on all ranks. Throws
+// For a group of processes; peers[r] is rank r. The result is equal on all ranks. Throws
 // ConfigurationError.
 BackendPlan plan_backend(const std::string& backend, const std::string& local_stage,
                          const std::vector<PeerInfo>& peers);

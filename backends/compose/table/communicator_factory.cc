@@ -10,8 +10,7 @@
 namespace backends {
 namespace {
 
-// The context of a part: `ranks` are this communicator's ranks that belong to it, in order, this
-// one among them.
+// The context of a part that consists of these ranks of the communicator, including this one.
 BackendContext part_of(const BackendContext& whole, const std::vector<int>& ranks,
                        const std::string& name) {
   BackendContext part = whole;
@@ -37,8 +36,8 @@ std::unique_ptr<Communicator> create_hierarchical(const BackendPlan& plan,
   HostLayout layout = host_layout(context.rank, members);
   auto within = create_part(*plan.within, context, layout.local_ranks(),
                             "host/" + std::to_string(layout.host));
-  // One rail through the hosts for each place on a host, where all hosts have as many ranks; else
-  // the first place's only.
+  // One rail through the hosts for each place on a host if all hosts have equally many ranks; else
+  // only that of the first place.
   const int place = layout.even ? layout.place : 0;
   std::unique_ptr<Communicator> across;
   if (layout.place == place)

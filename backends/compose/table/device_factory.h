@@ -15,7 +15,7 @@ namespace backends {
 
 // What a request means (CommunicatorRequest::backend, or the group's backend where that is empty):
 //   nccl          NCCL or an error
-//   auto          NCCL where every rank can use it, else staged; the reason is said
+//   auto          NCCL if every rank can use it, else staged, with a notice
 //   staged        over the group's backend, or over auto where that is nccl
 //   staged:NAME, or the name of any other backend: staged over it
 struct DeviceChoice {
@@ -28,7 +28,7 @@ DeviceChoice choose_for_device(const std::string& requested, const std::string& 
 std::unique_ptr<DeviceCommunicator> create_device_communicator(
     const DeviceChoice& choice, const std::string& local_stage, BackendContext context,
     const std::vector<PeerInfo>& members);
-// Of a host communicator that is made already.
+// For an existing host communicator.
 std::unique_ptr<DeviceCommunicator> stage_for_device(std::unique_ptr<Communicator> host,
                                                      std::chrono::milliseconds timeout,
                                                      const std::vector<int>& members);

@@ -1,4 +1,4 @@
-// Stands in for communicators of device memory in a build without CUDA.
+// Replaces device_factory.cc in a build without CUDA.
 #include "backends/backend_error.h"
 #include "backends/compose/table/device_factory.h"
 

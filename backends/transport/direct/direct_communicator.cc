@@ -15,7 +15,7 @@ class DirectCommunicator final : public Communicator {
         watch_(context.watch),
         links_(std::move(links)),
         exchange_(*links_, rank_, context.members) {}
-  ~DirectCommunicator() override { watch_.keep_until_goodbye(std::move(links_)); }
+  ~DirectCommunicator() override { watch_.keep_until_all_left(std::move(links_)); }
 
   std::string_view name() const override { return name_; }
   int rank() const override { return rank_; }

@@ -1,4 +1,4 @@
-// The communicator of backends that are links under the direct exchange.
+// The communicator of backends that consist of links for the direct exchange.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace backends {
 
-// `links` are connected. They stay until all ranks have said goodbye, as others may still be
+// `links` are connected. They are kept until all ranks have left, because others may still be
 // reading the last messages. `name` is static text.
 std::unique_ptr<Communicator> make_direct_communicator(const char* name,
                                                        const BackendContext& context,

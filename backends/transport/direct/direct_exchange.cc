@@ -1,7 +1,7 @@
 // The direct exchange.
 //
 // Flow control without acknowledgements: an inbox has two slots of each kind, used in turn, and the
-// schedule itself guarantees that a slot is free when the next message for it arrives. A rank sends
+// schedule guarantees that a slot is free when the next message for it arrives. A rank sends
 // its head of call k+1 only after it has finished call k, for which it needed the peer's head of k;
 // so the slot of a head is free again two calls later. For blocks: a peer sends its shares of block
 // b+2 after it has received our results of block b, that is after we have read its shares of b. In
@@ -17,7 +17,7 @@ namespace backends {
 namespace {
 
 constexpr std::size_t kSmallBytes = 16 << 10;
-constexpr char kAck = 0;  // to a broadcast's root, which needs no result
+constexpr char kAck = 0;  // sent to the root of a broadcast in place of a result
 
 }  // namespace
 
@@ -30,19 +30,19 @@ DirectExchange::DirectExchange(Links& links, int rank, std::vector<int> members)
       block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
       parts_(static_cast<std::size_t>(size_)) {}
 
-// What a call throws is settled here: a peer's differing word goes before whatever else became of
+// Chooses the exception of a failed call: a peer's differing word takes precedence over errors of
 // its connection.
 template <typename Body>
 void DirectExchange::run(const ControlWord& word, const Body& body) {
   word_ = word;
-  met_ = false;
+  heads_received_ = false;
   try {
     body();
   } catch (const MismatchError&) {
-    links_.let_go(true);
+    links_.shut_down(true);
     throw;
   } catch (const std::exception&) {
-    links_.let_go(false);
+    links_.shut_down(false);
     for (int step = 1; step < size_; ++step) {
       if (const auto theirs = links_.arrived_word(peer(step), word.sequence))
         compare(*theirs, peer(step));
@@ -60,15 +60,15 @@ void DirectExchange::send_heads(const void* payload, std::size_t bytes) {
   for (int step = 1; step < size_; ++step) links_.send_head(peer(step), word_, payload, bytes);
 }
 
-// Waits for all heads, once a call, and leaves their payloads in parts_.
-void DirectExchange::meet() {
-  if (met_) return;
+// Waits for all heads, once per call, and stores their payloads in parts_.
+void DirectExchange::receive_heads() {
+  if (heads_received_) return;
   for (int step = 1; step < size_; ++step) {
     const Head head = links_.receive_head(peer(step));
     compare(head.word, peer(step));
     parts_[static_cast<std::size_t>(peer(step))] = head.payload;
   }
-  met_ = true;
+  heads_received_ = true;
 }
 
 void DirectExchange::reduce(Operation operation, char* data, std::size_t count, DType type,
@@ -77,7 +77,7 @@ void DirectExchange::reduce(Operation operation, char* data, std::size_t count, 
   run(reduction_word(operation, ++sequence_, count, type, op), [&] {
     if (bytes > kSmallBytes) return reduce_blocks(data, count, type, op);
     send_heads(data, bytes);
-    meet();
+    receive_heads();
     parts_[static_cast<std::size_t>(rank_)] = data;
     reduce_parts(data, parts_.data(), size_, count, type, op);
   });
@@ -89,18 +89,18 @@ void DirectExchange::reduce_blocks(char* data, std::size_t count, DType type, Re
   send_first_shares(data, length(0), width);
   for (std::size_t at = 0; at < count; at += most, ++blocks_) {
     const std::size_t next = at + most;
-    if (next < count) post_shares(data + next * width, length(next), width, (blocks_ + 1) & 1u);
-    meet();
+    if (next < count) send_shares(data + next * width, length(next), width, (blocks_ + 1) & 1u);
+    receive_heads();
     char* block = data + at * width;
     const ElementRange own = slice(length(at), rank_);
     const bool with_heads = at == 0 && own.count() * width <= Links::kHeadBytes;
     if (own.count() > 0) fold_own(block + own.begin * width, own.count(), type, op, with_heads);
-    take_results(block, length(at), width);
+    receive_results(block, length(at), width);
   }
   links_.finish_sends();
 }
 
-// Beside the words where they fit, which saves a message, else after them.
+// In the heads if they fit, which saves a message, else after them.
 void DirectExchange::send_first_shares(const char* block, std::size_t count, std::size_t width) {
   const auto bytes_of = [&](int p) { return slice(count, p).count() * width; };
   for (int step = 1; step < size_; ++step) {
@@ -109,8 +109,8 @@ void DirectExchange::send_first_shares(const char* block, std::size_t count, std
                      fits ? block + slice(count, peer(step)).begin * width : nullptr,
                      fits ? bytes_of(peer(step)) : 0);
   }
-  if (!settled_) meet();
-  settled_ = true;
+  if (!slots_free_) receive_heads();
+  slots_free_ = true;
   for (int step = 1; step < size_; ++step) {
     if (bytes_of(peer(step)) <= Links::kHeadBytes) continue;
     links_.send(peer(step), Lane::kShare, blocks_ & 1u,
@@ -118,7 +118,7 @@ void DirectExchange::send_first_shares(const char* block, std::size_t count, std
   }
 }
 
-void DirectExchange::post_shares(const char* block, std::size_t count, std::size_t width,
+void DirectExchange::send_shares(const char* block, std::size_t count, std::size_t width,
                                  unsigned slot) {
   for (int step = 1; step < size_; ++step) {
     const ElementRange share = slice(count, peer(step));
@@ -140,12 +140,12 @@ void DirectExchange::fold_own(char* own, std::size_t count, DType type, ReduceOp
     links_.send(peer(step), Lane::kResult, blocks_ & 1u, own, bytes);
 }
 
-void DirectExchange::take_results(char* block, std::size_t count, std::size_t width) {
+void DirectExchange::receive_results(char* block, std::size_t count, std::size_t width) {
   for (int step = 1; step < size_; ++step) {
     const int p = peer(size_ - step);
     const ElementRange theirs = slice(count, p);
     if (theirs.count() == 0) continue;
-    // The share sent from here has arrived, or there would be no result: it may be overwritten.
+    // The peer has used our share, since it sent a result: the memory may be overwritten.
     const char* result = links_.receive(p, Lane::kResult, blocks_ & 1u, theirs.count() * width);
     std::memcpy(block + theirs.begin * width, result, theirs.count() * width);
   }
@@ -155,7 +155,7 @@ void DirectExchange::broadcast(char* data, std::size_t bytes, int root) {
   run(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root), [&] {
     if (bytes > kSmallBytes) return broadcast_blocks(data, bytes, root);
     send_heads(data, rank_ == root ? bytes : 0);
-    meet();
+    receive_heads();
     if (rank_ != root && bytes > 0)
       std::memcpy(data, parts_[static_cast<std::size_t>(root)], bytes);
   });
@@ -163,16 +163,16 @@ void DirectExchange::broadcast(char* data, std::size_t bytes, int root) {
 
 void DirectExchange::broadcast_blocks(char* data, std::size_t bytes, int root) {
   send_heads(nullptr, 0);
-  meet();
+  receive_heads();
   const auto length = [&](std::size_t at) { return std::min(block_bytes_, bytes - at); };
-  if (rank_ == root) post_shares(data, length(0), 1, blocks_ & 1u);
+  if (rank_ == root) send_shares(data, length(0), 1, blocks_ & 1u);
   for (std::size_t at = 0; at < bytes; at += block_bytes_, ++blocks_) {
     const std::size_t next = at + block_bytes_;
     if (rank_ == root && next < bytes)
-      post_shares(data + next, length(next), 1, (blocks_ + 1) & 1u);
-    pass_on_own(data + at, length(at), root);
+      send_shares(data + next, length(next), 1, (blocks_ + 1) & 1u);
+    forward_own(data + at, length(at), root);
     if (rank_ != root) {
-      take_results(data + at, length(at), 1);
+      receive_results(data + at, length(at), 1);
       continue;
     }
     for (int step = 1; step < size_; ++step) {
@@ -183,7 +183,7 @@ void DirectExchange::broadcast_blocks(char* data, std::size_t bytes, int root) {
   links_.finish_sends();
 }
 
-void DirectExchange::pass_on_own(char* block, std::size_t bytes, int root) {
+void DirectExchange::forward_own(char* block, std::size_t bytes, int root) {
   const ElementRange own = slice(bytes, rank_);
   if (own.count() == 0) return;
   if (rank_ != root)
@@ -201,21 +201,21 @@ void DirectExchange::all_gather(const char* input, std::size_t bytes, char* outp
     if (bytes > 0) std::memmove(output + static_cast<std::size_t>(rank_) * bytes, input, bytes);
     if (bytes > kSmallBytes) return gather_blocks(bytes, output);
     send_heads(input, bytes);
-    meet();
+    receive_heads();
     for (int step = 1; step < size_ && bytes > 0; ++step)
       std::memcpy(output + static_cast<std::size_t>(peer(step)) * bytes,
                   parts_[static_cast<std::size_t>(peer(step))], bytes);
   });
 }
 
-// One block ahead, in four places in turn: the two slots of both lanes. Block b+1 leaves when b-1
-// of all has come, which they sent when they were done with b-3, whose place it takes. This needs
-// free places at the start and leaves used ones behind: unlike after the other calls, the next
-// one's blocks wait for the heads.
+// Sends one block ahead, in four slots in turn: the two slots of both lanes. Block b+1 is sent when
+// all peers' b-1 have arrived, which they sent after they had used b-3 from the same slot. The
+// slots must be free at the start and may be in use at the end: so, unlike after the other calls,
+// the blocks of the next call wait for its heads.
 void DirectExchange::gather_blocks(std::size_t bytes, char* output) {
   send_heads(nullptr, 0);
-  meet();
-  settled_ = false;
+  receive_heads();
+  slots_free_ = false;
   const auto lane = [](std::size_t block) {
     return (block & 2) != 0 ? Lane::kResult : Lane::kShare;
   };
@@ -244,7 +244,7 @@ void DirectExchange::gather_blocks(std::size_t bytes, char* output) {
 void DirectExchange::barrier() {
   run(transfer_word(Operation::kBarrier, ++sequence_, 0), [&] {
     send_heads(nullptr, 0);
-    meet();
+    receive_heads();
   });
 }
 

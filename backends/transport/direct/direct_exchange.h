@@ -2,8 +2,9 @@
 // order, without stalls.
 //
 // Every call begins with a head from each rank to each other: the call's control word and some
-// payload. A rank uses nothing of a peer before it has compared the words; so ranks that disagree
-// find out whatever each of them called. Calls of up to 16 KiB end there: one hop.
+// payload. A rank compares a peer's word before it uses any other data of that peer, so
+// disagreeing ranks notice it whatever each of them called. Calls of up to 16 KiB end there: one
+// hop.
 //  - Large reductions are a direct reduce-scatter followed by a direct all-gather, block by block:
 //    slice p of a block goes to rank p, which sums all ranks' slices in rank order (the same bits
 //    as every backend) and sends the result to all, while the next block is already under way. That
@@ -11,7 +12,7 @@
 //    A ring sends as little but takes 2 (n-1) hops and sums in a different order for each slice. No
 //    scratch is needed beyond the links' inboxes.
 //  - Large broadcasts: the same, but only the root sends slices, and nothing is summed. The other
-//  ranks pass their slices on, so that the root does not have to send everything n-1 times.
+//    ranks forward their slices, so that the root need not send everything n-1 times.
 //  - Large gathers: every rank sends its block to all.
 #pragma once
 
@@ -29,8 +30,8 @@ class DirectExchange {
   // this.
   DirectExchange(Links& links, int rank, std::vector<int> members);
 
-  // All as in communicator.h. In place, allocate nothing. After an exception nothing reads the
-  // caller's memory, and only destruction is allowed.
+  // As in communicator.h; they allocate nothing. After an exception the caller's memory is no
+  // longer read, and only destruction is allowed.
   void reduce(Operation operation, char* data, std::size_t count, DType type, ReduceOp op);
   void broadcast(char* data, std::size_t bytes, int root);
   void all_gather(const char* input, std::size_t bytes, char* output);
@@ -41,18 +42,20 @@ class DirectExchange {
   void run(const ControlWord& word, const Body& body);
   void compare(const ControlWord& theirs, int peer) const;
   void send_heads(const void* payload, std::size_t bytes);
-  void meet();
+  void receive_heads();
 
   void reduce_blocks(char* data, std::size_t count, DType type, ReduceOp op);
   void send_first_shares(const char* block, std::size_t count, std::size_t width);
-  void post_shares(const char* block, std::size_t count, std::size_t width, unsigned slot);
+  void send_shares(const char* block, std::size_t count, std::size_t width, unsigned slot);
   void fold_own(char* own, std::size_t count, DType type, ReduceOp op, bool came_with_heads);
-  void take_results(char* block, std::size_t count, std::size_t width);
+  void receive_results(char* block, std::size_t count, std::size_t width);
   void broadcast_blocks(char* data, std::size_t bytes, int root);
-  void pass_on_own(char* block, std::size_t bytes, int root);
+  void forward_own(char* block, std::size_t bytes, int root);
   void gather_blocks(std::size_t bytes, char* output);
 
-  int peer(int step) const { return (rank_ + step) % size_; }  // not all to rank 0 first
+  int peer(int step) const {
+    return (rank_ + step) % size_;
+  }  // so that not all ranks start with rank 0
   ElementRange slice(std::size_t count, int rank) const { return slice_of(count, rank, size_); }
 
   Links& links_;
@@ -61,10 +64,10 @@ class DirectExchange {
   const std::size_t piece_bytes_, block_bytes_;
   std::vector<const void*> parts_;  // [rank] what is folded
   ControlWord word_;                // of the current call
-  bool met_ = false;                // all peers' words are equal to it
+  bool heads_received_ = false;     // and all peers' words equal word_
   std::uint32_t sequence_ = 0;
   unsigned blocks_ = 0;
-  bool settled_ = true;  // shares may leave before the peers' heads have come
+  bool slots_free_ = true;  // shares may be sent before the peers' heads have arrived
 };
 
 }  // namespace backends

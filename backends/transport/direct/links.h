@@ -1,5 +1,5 @@
-// What the direct exchange needs of a transport: ordered messages between this rank and each of its
-// peers.
+// The interface of a transport for the direct exchange: ordered messages between this rank and each
+// peer.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace backends {
 
-// Ways of one pair of ranks that are read independently of each other. Each has two slots.
+// Independent message channels between two ranks. Each has two slots.
 enum class Lane { kShare, kResult };
 
 // The first message of a call from one peer: its control word and some payload.
@@ -20,15 +20,14 @@ struct Head {
   const char* payload;
 };
 
-// Not thread-safe but for abort(). The schedule sees to it that a slot is sent again only after the
-// receiver has asked for the message in its other slot or for the next head, so a transport may
-// keep one inbox a slot. Every wait has the context's deadline; failures throw PeerError that names
-// the peer.
+// Not thread-safe except abort(). The schedule reuses a slot only after the receiver has requested
+// the message in the other slot or the next head, so a transport needs one inbox per slot. Every
+// wait has the context's deadline; failures throw a PeerError that names the peer.
 class Links {
  public:
   static constexpr std::size_t kHeadBytes = 128 << 10;  // most payload beside a word
-  // Of one rank in a block: two blocks stay in the second-level cache. Messages on lanes may be
-  // sizeof(double) longer.
+  // Bytes of one rank in a block, so that two blocks fit the second-level cache. Messages on lanes
+  // may be sizeof(double) longer.
   static constexpr std::size_t piece_bytes(int ranks) {
     return std::min<std::size_t>(256 << 10, (2048 << 10) / static_cast<std::size_t>(ranks));
   }
@@ -39,22 +38,23 @@ class Links {
   // kHeadBytes, is copied.
   virtual void send_head(int peer, const ControlWord& word, const void* payload,
                          std::size_t bytes) = 0;
-  // The peer's head of the call that send_head() was last used for, valid until the call after. Its
-  // payload is as long as the word lets expect: to be read only when the word is the right one.
+  // The peer's head of the call that send_head() was last used for, valid until the call after. The
+  // word implies the payload's length: read it only if the word is as expected.
   virtual Head receive_head(int peer) = 0;
 
-  // The memory must stay as it is until finish_sends(), or until the peer's answer proves that it
-  // has arrived.
+  // The memory must not change until finish_sends(), or until an answer of the peer shows that the
+  // message has arrived.
   virtual void send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) = 0;
   // Valid until the next message of this peer, lane and slot is received.
   virtual const char* receive(int peer, Lane lane, unsigned slot, std::size_t bytes) = 0;
-  // Waits until nothing reads the memory given to send().
+  // Waits until the memory passed to send() is no longer read.
   virtual void finish_sends() = 0;
 
-  // After a failure: returns once nothing reads the caller's memory; only destruction follows.
-  // `gently`: what was sent should reach the peers, who have to learn of a mismatch too.
-  virtual void let_go(bool gently) noexcept = 0;
-  // After let_go(): the word of the head of call `sequence`, if it has arrived.
+  // After a failure: returns once the caller's memory is no longer read; only destruction is
+  // allowed then. `drain`: first deliver what was sent, because the peers must learn of a mismatch
+  // too.
+  virtual void shut_down(bool drain) noexcept = 0;
+  // After shut_down(): the word of call `sequence`, if its head has arrived.
   virtual std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept = 0;
 
   // Any thread: makes waits throw soon.

@@ -12,10 +12,10 @@
 namespace backends {
 namespace {
 
-// Once a peer's write to a closed connection fails, its Gloo reads no more of what has come there:
-// this rank's word. So the connections of a rank that has seen a mismatch stay open for as long as
-// ranks in step take to call.
-constexpr auto kGentleTime = std::chrono::milliseconds(300);
+// After a failed write to a closed connection Gloo does not read what has arrived there, such as
+// this rank's word. So a rank that has seen a mismatch keeps its connections open for the time that
+// its peers may need to make their calls.
+constexpr auto kDrainTime = std::chrono::milliseconds(300);
 
 // Gloo's texts start with "[path/of/its/source:line] ".
 std::string plain(const char* text) {
@@ -32,7 +32,7 @@ void translate(int peer, const Call& call) {
   }
 }
 
-// REQUIRES: the mesh was broken off. From then on nothing writes to the pair's inboxes.
+// REQUIRES: the mesh was shut down. When this returns, nothing writes to the pair's inboxes.
 void wait_until_closed(gloo::transport::Buffer* receive) {
   try {
     while (receive != nullptr) receive->waitRecv();
@@ -59,16 +59,16 @@ void GlooLinks::connect(const BackendContext& context) {
     peers.assign(static_cast<std::size_t>(mesh_->size), std::vector<char>(head));
   for (int kind = 0; kind < kKinds; ++kind) {
     for (unsigned slot = 0; slot < 2; ++slot) {
-      std::vector<Way>& ways = ways_[static_cast<std::size_t>(kind)][slot];
-      ways.resize(static_cast<std::size_t>(mesh_->size));
+      std::vector<Channel>& channels = channels_[static_cast<std::size_t>(kind)][slot];
+      channels.resize(static_cast<std::size_t>(mesh_->size));
       for (int peer = 0; peer < mesh_->size; ++peer) {
         if (peer == mesh_->rank) continue;
-        Way& w = ways[static_cast<std::size_t>(peer)];
+        Channel& w = channels[static_cast<std::size_t>(peer)];
         const int number = 2 * kind + static_cast<int>(slot);
         w.inbox.resize(inbox[kind]);
         w.receive = mesh_->getPair(peer)->createRecvBuffer(number, w.inbox.data(), w.inbox.size());
-        // Bound to all of memory: an offset is then an address, and sending from the caller's
-        // buffer needs no new object.
+        // Bound to the whole address space: offsets are addresses, so that sending from any buffer
+        // needs no new object.
         w.send = mesh_->getPair(peer)->createSendBuffer(number, nullptr,
                                                         std::numeric_limits<std::size_t>::max());
       }
@@ -77,15 +77,15 @@ void GlooLinks::connect(const BackendContext& context) {
 }
 
 GlooLinks::~GlooLinks() {
-  mesh_->break_off();
-  for (const Way& w : ways_[kHead][0]) wait_until_closed(w.receive.get());
+  mesh_->shut_down();
+  for (const Channel& w : channels_[kHead][0]) wait_until_closed(w.receive.get());
 }
 
 void GlooLinks::send_head(int peer, const ControlWord& word, const void* payload,
                           std::size_t bytes) {
   head_slot_ = word.sequence & 1u;
-  Way& w = way(kHead, head_slot_, peer);
-  finish(peer, w);  // that of the call before last: long done, but Gloo wants to be asked
+  Channel& w = channel(kHead, head_slot_, peer);
+  finish(peer, w);  // of the call before last: completed, but Gloo requires the wait
   char* head = heads_[head_slot_][static_cast<std::size_t>(peer)].data();
   std::memcpy(head, &word, sizeof word);
   if (bytes > 0) std::memcpy(head + sizeof word, payload, bytes);
@@ -93,7 +93,7 @@ void GlooLinks::send_head(int peer, const ControlWord& word, const void* payload
 }
 
 Head GlooLinks::receive_head(int peer) {
-  Way& w = way(kHead, head_slot_, peer);
+  Channel& w = channel(kHead, head_slot_, peer);
   wait_for(peer, w);
   Head head{{}, w.inbox.data() + sizeof(ControlWord)};
   std::memcpy(&head.word, w.inbox.data(), sizeof head.word);
@@ -101,26 +101,26 @@ Head GlooLinks::receive_head(int peer) {
 }
 
 void GlooLinks::send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) {
-  send_from(peer, way(lane, slot, peer), data, bytes);
+  send_from(peer, channel(lane, slot, peer), data, bytes);
 }
 
 const char* GlooLinks::receive(int peer, Lane lane, unsigned slot, std::size_t) {
-  Way& w = way(lane, slot, peer);
+  Channel& w = channel(lane, slot, peer);
   wait_for(peer, w);
   return w.inbox.data();
 }
 
-void GlooLinks::send_from(int peer, Way& w, const void* data, std::size_t bytes) {
+void GlooLinks::send_from(int peer, Channel& w, const void* data, std::size_t bytes) {
   translate(members_[static_cast<std::size_t>(peer)],
             [&] { w.send->send(reinterpret_cast<std::size_t>(data), bytes, 0); });
   ++w.unfinished;
 }
 
-void GlooLinks::wait_for(int peer, Way& w) {
+void GlooLinks::wait_for(int peer, Channel& w) {
   translate(members_[static_cast<std::size_t>(peer)], [&] { w.receive->waitRecv(); });
 }
 
-void GlooLinks::finish(int peer, Way& w) {
+void GlooLinks::finish(int peer, Channel& w) {
   for (; w.unfinished > 0; --w.unfinished)
     translate(members_[static_cast<std::size_t>(peer)], [&] { w.send->waitSend(); });
 }
@@ -128,29 +128,29 @@ void GlooLinks::finish(int peer, Way& w) {
 void GlooLinks::finish_sends() {
   for (const Kind kind : {kShare, kResult}) {
     for (unsigned slot = 0; slot < 2; ++slot) {
-      for (int peer = 0; peer < mesh_->size; ++peer) finish(peer, way(kind, slot, peer));
+      for (int peer = 0; peer < mesh_->size; ++peer) finish(peer, channel(kind, slot, peer));
     }
   }
 }
 
-void GlooLinks::let_go(bool gently) noexcept {
-  if (!gently) mesh_->break_off();
-  for (auto& slots : ways_) {
-    for (auto& ways : slots) {
-      for (Way& w : ways) {
+void GlooLinks::shut_down(bool drain) noexcept {
+  if (!drain) mesh_->shut_down();
+  for (auto& slots : channels_) {
+    for (auto& channels : slots) {
+      for (Channel& w : channels) {
         try {
           for (; w.unfinished > 0; --w.unfinished) w.send->waitSend();
         } catch (const std::exception&) {
-          // The pair is closed: nothing is sent any more.
+          // The pair is closed.
         }
       }
     }
   }
-  if (gently) std::this_thread::sleep_for(kGentleTime);
+  if (drain) std::this_thread::sleep_for(kDrainTime);
 }
 
 std::optional<ControlWord> GlooLinks::arrived_word(int peer, std::uint32_t sequence) noexcept {
-  const Way& w = way(kHead, sequence & 1u, peer);
+  const Channel& w = channel(kHead, sequence & 1u, peer);
   ControlWord word;
   if (w.inbox.size() < sizeof word) return std::nullopt;
   wait_until_closed(w.receive.get());
@@ -159,6 +159,6 @@ std::optional<ControlWord> GlooLinks::arrived_word(int peer, std::uint32_t seque
   return word;
 }
 
-void GlooLinks::abort(std::string_view) noexcept { mesh_->break_off(); }
+void GlooLinks::abort(std::string_view) noexcept { mesh_->shut_down(); }
 
 }  // namespace backends

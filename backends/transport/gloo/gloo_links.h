@@ -1,4 +1,4 @@
-// Messages over Gloo's pairs: buffers bound to slots, without Gloo's algorithms.
+// Messages over Gloo's pairs: buffers bound to slots; Gloo's algorithms are not used.
 #pragma once
 
 #include <gloo/transport/buffer.h>
@@ -15,7 +15,7 @@ namespace backends {
 class GlooLinks final : public Links {
  public:
   explicit GlooLinks(const BackendContext& context);
-  // Waits until Gloo's thread has let go of the inboxes.
+  // Waits until Gloo's thread no longer writes to the inboxes.
   ~GlooLinks() override;
   GlooLinks(const GlooLinks&) = delete;
   GlooLinks& operator=(const GlooLinks&) = delete;
@@ -29,34 +29,34 @@ class GlooLinks final : public Links {
   void send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) override;
   const char* receive(int peer, Lane lane, unsigned slot, std::size_t bytes) override;
   void finish_sends() override;
-  void let_go(bool gently) noexcept override;
+  void shut_down(bool drain) noexcept override;
   std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept override;
   void abort(std::string_view reason) noexcept override;
 
  private:
-  // One way of one kind of message between this rank and a peer.
-  struct Way {
+  // One slot of one kind of message between this rank and a peer.
+  struct Channel {
     std::unique_ptr<gloo::transport::Buffer> send, receive;
     std::vector<char> inbox;
     int unfinished = 0;  // sends not yet waited for
   };
   enum Kind { kHead, kShare, kResult, kKinds };
 
-  Way& way(Kind kind, unsigned slot, int peer) {
-    return ways_[kind][slot][static_cast<std::size_t>(peer)];
+  Channel& channel(Kind kind, unsigned slot, int peer) {
+    return channels_[kind][slot][static_cast<std::size_t>(peer)];
   }
-  Way& way(Lane lane, unsigned slot, int peer) {
-    return way(lane == Lane::kShare ? kShare : kResult, slot, peer);
+  Channel& channel(Lane lane, unsigned slot, int peer) {
+    return channel(lane == Lane::kShare ? kShare : kResult, slot, peer);
   }
-  void send_from(int peer, Way& way, const void* data, std::size_t bytes);
-  void wait_for(int peer, Way& way);
-  void finish(int peer, Way& way);
+  void send_from(int peer, Channel& channel, const void* data, std::size_t bytes);
+  void wait_for(int peer, Channel& channel);
+  void finish(int peer, Channel& channel);
 
   const std::vector<int> members_;
   const std::shared_ptr<GlooMesh> mesh_;
-  std::array<std::vector<std::vector<char>>, 2> heads_;       // [slot][peer] what is sent
-  std::array<std::array<std::vector<Way>, 2>, kKinds> ways_;  // [kind][slot][peer]
-  unsigned head_slot_ = 0;                                    // of the current call
+  std::array<std::vector<std::vector<char>>, 2> heads_;               // [slot][peer] to send
+  std::array<std::array<std::vector<Channel>, 2>, kKinds> channels_;  // [kind][slot][peer]
+  unsigned head_slot_ = 0;                                            // of the current call
 };
 
 }  // namespace backends

@@ -1,4 +1,4 @@
-// Connecting and breaking the pairs of a mesh.
+// Connecting and shutting down the pairs of a mesh.
 #include "backends/transport/gloo/gloo_mesh.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@
 namespace backends {
 namespace {
 
-// Address and port in a form that compares; empty for other families.
+// Address and port as a comparable key; empty for other families.
 std::string name_of(const sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
     sockaddr_in in;
@@ -96,7 +96,7 @@ void GlooMesh::connect(const BackendContext& context) {
 void GlooMesh::take_handles() {
   const std::lock_guard lock(mutex_);
   if (broken_) throw PeerError("the connection was aborted");
-  handles_.clear();  // first: a listening socket has the name of the connection that it accepted
+  handles_.clear();  // first: a listening socket and the connection accepted from it share a name
   const std::vector<OpenSocket> sockets = open_sockets();
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
@@ -112,7 +112,7 @@ void GlooMesh::take_handles() {
   }
 }
 
-void GlooMesh::break_off() noexcept {
+void GlooMesh::shut_down() noexcept {
   const std::lock_guard lock(mutex_);
   broken_ = true;
   for (const Socket& handle : handles_) ::shutdown(handle.fd(), SHUT_RDWR);

@@ -1,5 +1,5 @@
-// A full mesh of Gloo TCP pairs, whose addresses are exchanged through our store and which another
-// thread can abort.
+// A full mesh of Gloo TCP pairs. Addresses are exchanged through our store; another thread can
+// abort the mesh.
 #pragma once
 
 #include <gloo/context.h>
@@ -22,10 +22,10 @@ class GlooMesh final : public gloo::Context {
   void connect(const BackendContext& context);
 
   // Any thread. Waiting and later operations on the mesh throw gloo::IoException, here and at the
-  // peers. Gloo has no call for that: Pair::close() leaves waiting operations asleep until the
-  // timeout. So this shuts down the sockets under the pairs, through descriptors of its own: Gloo's
-  // thread then sees the end of the stream.
-  void break_off() noexcept;
+  // peers. Gloo has no call for that: after Pair::close() waiting operations sleep until the
+  // timeout. So this shuts down the pairs' sockets, through duplicated descriptors, and Gloo's
+  // thread sees the end of the stream.
+  void shut_down() noexcept;
 
  private:
   void take_handles();

@@ -1,4 +1,4 @@
-// Stands in for the gloo backend in a build without the library.
+// Replaces the gloo backend in a build without the library.
 #include "backends/backend_error.h"
 #include "backends/transport/gloo/gloo_backend.h"
 

@@ -1,4 +1,5 @@
-// The barrier, and reduction of slices in rank order: the same bits in any order of arrival.
+// The barrier, and reduction of slices in rank order, which gives the same bits in any order of
+// arrival.
 #include "backends/transport/inproc/inproc_exchange.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 constexpr int kSpins = 2000;                // some 10 us
 constexpr std::size_t kStripBytes = 16384;  // the sum of a strip stays in the first-level cache
 
-std::string to_text(const InprocExchange::Offer& o) {
+std::string to_text(const InprocExchange::Call& o) {
   const bool reduces =
       o.operation == Operation::kAllReduce || o.operation == Operation::kReduceScatter;
   return to_string(reduces ? reduction_word(o.operation, 0, o.count, o.type, o.op)
@@ -29,48 +30,48 @@ InprocExchange::InprocExchange(int world_size, int timeout_ms)
     : world_size_(world_size),
       timeout_ms_(timeout_ms),
       spin_(static_cast<int>(std::thread::hardware_concurrency()) >= world_size),
-      offers_(static_cast<std::size_t>(world_size)),
-      here_(static_cast<std::size_t>(world_size), false) {}
+      calls_(static_cast<std::size_t>(world_size)),
+      arrived_ranks_(static_cast<std::size_t>(world_size), false) {}
 
-void InprocExchange::run(int rank, const Offer& offer) {
-  offers_[static_cast<std::size_t>(rank)] = offer;
-  meet(rank);
-  compare(offer, rank);
-  switch (offer.operation) {
+void InprocExchange::run(int rank, const Call& call) {
+  calls_[static_cast<std::size_t>(rank)] = call;
+  wait_at_barrier(rank);
+  compare(call, rank);
+  switch (call.operation) {
     case Operation::kAllReduce:
-      reduce(rank, offer, true);
+      reduce(rank, call, true);
       break;
     case Operation::kReduceScatter:
-      reduce(rank, offer, false);
+      reduce(rank, call, false);
       break;
     case Operation::kBroadcast:
-      if (rank != offer.root && offer.count > 0)
-        std::memcpy(offer.data, offers_[static_cast<std::size_t>(offer.root)].data, offer.count);
+      if (rank != call.root && call.count > 0)
+        std::memcpy(call.data, calls_[static_cast<std::size_t>(call.root)].data, call.count);
       break;
     case Operation::kAllGather:
-      for (int r = 0; r < world_size_ && offer.count > 0; ++r) {
-        std::memmove(static_cast<char*>(offer.data) + static_cast<std::size_t>(r) * offer.count,
-                     offers_[static_cast<std::size_t>(r)].input, offer.count);
+      for (int r = 0; r < world_size_ && call.count > 0; ++r) {
+        std::memmove(static_cast<char*>(call.data) + static_cast<std::size_t>(r) * call.count,
+                     calls_[static_cast<std::size_t>(r)].input, call.count);
       }
       break;
     case Operation::kBarrier:
     case Operation::kRegister:
       break;
   }
-  meet(rank);  // only then may a rank show its next offer, or use its data
+  wait_at_barrier(rank);  // then all ranks are done with this call's memory
 }
 
-void InprocExchange::meet(int rank) {
+void InprocExchange::wait_at_barrier(int rank) {
   const std::uint64_t before = generation_.load(std::memory_order_acquire);
   {
     std::lock_guard lock(mutex_);
     if (aborted_) throw PeerError(reason_);
-    here_[static_cast<std::size_t>(rank)] = true;
+    arrived_ranks_[static_cast<std::size_t>(rank)] = true;
     if (++arrived_ == world_size_) {
       arrived_ = 0;
-      here_.assign(here_.size(), false);
+      arrived_ranks_.assign(arrived_ranks_.size(), false);
       generation_.store(before + 1, std::memory_order_release);
-      all_here_.notify_all();
+      all_arrived_.notify_all();
       return;
     }
   }
@@ -86,50 +87,51 @@ void InprocExchange::wait_for_generation(std::uint64_t generation) {
   const auto over = [&] {
     return aborted_ || generation_.load(std::memory_order_acquire) >= generation;
   };
-  const bool in_time = all_here_.wait_for(lock, std::chrono::milliseconds(timeout_ms_), over);
+  const bool in_time = all_arrived_.wait_for(lock, std::chrono::milliseconds(timeout_ms_), over);
   if (generation_.load(std::memory_order_acquire) >= generation) return;
   if (!in_time) {
-    reason_ = "timed out after " + std::to_string(timeout_ms_) + " ms, waiting for " + absent();
+    reason_ =
+        "timed out after " + std::to_string(timeout_ms_) + " ms, waiting for " + missing_ranks();
     aborted_ = true;  // the others must not go on without this rank
-    all_here_.notify_all();
+    all_arrived_.notify_all();
   }
   throw PeerError(reason_);
 }
 
-std::string InprocExchange::absent() const {
+std::string InprocExchange::missing_ranks() const {
   std::string ranks;
-  for (std::size_t r = 0; r < here_.size(); ++r) {
-    if (!here_[r]) ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(r);
+  for (std::size_t r = 0; r < arrived_ranks_.size(); ++r) {
+    if (!arrived_ranks_[r]) ranks += (ranks.empty() ? "rank " : ", ") + std::to_string(r);
   }
   return ranks;
 }
 
-void InprocExchange::compare(const Offer& offer, int rank) const {
-  // All ranks see the same offers, so all throw or none does; before any payload is touched.
-  const Offer& first = offers_[0];
+void InprocExchange::compare(const Call& call, int rank) const {
+  // All ranks compare the same calls, so either all throw or none, before any payload is used.
+  const Call& first = calls_[0];
   for (int r = 1; r < world_size_; ++r) {
-    const Offer& o = offers_[static_cast<std::size_t>(r)];
+    const Call& o = calls_[static_cast<std::size_t>(r)];
     const bool same = o.operation == first.operation && o.count == first.count &&
                       o.type == first.type && o.op == first.op && o.root == first.root;
     if (same) continue;
     throw MismatchError("collectives differ: rank 0 calls " + to_text(first) + ", rank " +
                         std::to_string(r) + " calls " + to_text(o) + " (seen by rank " +
-                        std::to_string(rank) + ", which calls " + to_text(offer) + ")");
+                        std::to_string(rank) + ", which calls " + to_text(call) + ")");
   }
 }
 
 // Rank r alone reads and writes slice r of every rank's buffer.
-void InprocExchange::reduce(int rank, const Offer& offer, bool to_all) const {
+void InprocExchange::reduce(int rank, const Call& call, bool to_all) const {
   alignas(64) char sum[kStripBytes];
-  const std::size_t width = size_of(offer.type);
-  const ElementRange slice = slice_of(offer.count, rank, world_size_);
+  const std::size_t width = size_of(call.type);
+  const ElementRange slice = slice_of(call.count, rank, world_size_);
   for (std::size_t at = slice.begin; at < slice.end; at += kStripBytes / width) {
     const std::size_t count = std::min(kStripBytes / width, slice.end - at), bytes = count * width;
     const auto strip = [&](int r) {
-      return static_cast<char*>(offers_[static_cast<std::size_t>(r)].data) + at * width;
+      return static_cast<char*>(calls_[static_cast<std::size_t>(r)].data) + at * width;
     };
     std::memcpy(sum, strip(0), bytes);
-    for (int r = 1; r < world_size_; ++r) reduce_into(sum, strip(r), count, offer.type, offer.op);
+    for (int r = 1; r < world_size_; ++r) reduce_into(sum, strip(r), count, call.type, call.op);
     for (int r = 0; r < world_size_; ++r) {
       if (to_all || r == rank) std::memcpy(strip(r), sum, bytes);
     }
@@ -141,7 +143,7 @@ void InprocExchange::abort(const std::string& reason) noexcept {
   if (aborted_) return;
   reason_ = reason;
   aborted_ = true;
-  all_here_.notify_all();
+  all_arrived_.notify_all();
 }
 
 namespace {

@@ -1,5 +1,5 @@
-// Synchronization of the threads of one inproc communicator: each call publishes its operands,
-// waits at a barrier, computes on all ranks' memory, and waits again.
+// Collectives between threads: each call publishes its operands, waits at a barrier, computes on
+// all ranks' memory, and waits again.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@ namespace backends {
 
 class InprocExchange {
  public:
-  // What one rank brings to one call.
-  struct Offer {
+  // The operands of one rank in one call.
+  struct Call {
     Operation operation = Operation::kBarrier;
     void* data = nullptr;
     const void* input = nullptr;
@@ -31,28 +31,28 @@ class InprocExchange {
   InprocExchange(int world_size, int timeout_ms);
   int world_size() const { return world_size_; }
 
-  // Collective. Throws MismatchError on every rank when the offers differ, PeerError at the
+  // Collective. Throws MismatchError on every rank when the calls differ, PeerError at the
   // deadline or after abort().
-  void run(int rank, const Offer& offer);
+  void run(int rank, const Call& call);
   void abort(const std::string& reason) noexcept;
 
  private:
-  void meet(int rank);
+  void wait_at_barrier(int rank);
   void wait_for_generation(std::uint64_t generation);
-  void compare(const Offer& offer, int rank) const;
-  void reduce(int rank, const Offer& offer, bool to_all) const;
-  std::string absent() const;
+  void compare(const Call& call, int rank) const;
+  void reduce(int rank, const Call& call, bool to_all) const;
+  std::string missing_ranks() const;
 
   const int world_size_, timeout_ms_;
   const bool spin_;
-  std::vector<Offer> offers_;  // by rank; written before the first barrier, read between the two
+  std::vector<Call> calls_;  // by rank; written before the first barrier, read between the two
   std::atomic<std::uint64_t> generation_{0};  // barriers completed
   std::atomic<bool> aborted_{false};
   mutable std::mutex mutex_;
-  std::condition_variable all_here_;
-  std::vector<bool> here_;  // guarded by mutex_
-  int arrived_ = 0;         // guarded by mutex_
-  std::string reason_;      // guarded by mutex_
+  std::condition_variable all_arrived_;
+  std::vector<bool> arrived_ranks_;  // guarded by mutex_
+  int arrived_ = 0;                  // guarded by mutex_
+  std::string reason_;               // guarded by mutex_
 };
 
 // One rank's view of an exchange.

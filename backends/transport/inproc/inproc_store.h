@@ -1,4 +1,4 @@
-// The store of ranks that are threads: a map that they wait on together.
+// The store of ranks that are threads: a map with a condition variable.
 #pragma once
 
 #include <condition_variable>
@@ -16,7 +16,7 @@ class InprocStore final : public Store {
   std::string get(std::string_view key, std::chrono::milliseconds timeout) override;
   std::int64_t add(std::string_view key, std::int64_t amount) override;
   void remove(std::string_view key) override;
-  // From now on get() throws PeerError with this instead of waiting.
+  // From now on get() throws PeerError with this reason instead of waiting.
   void fail(const std::string& reason);
 
  private:

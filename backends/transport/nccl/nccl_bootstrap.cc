@@ -1,4 +1,4 @@
-// Exchanges what each rank has and the communicator id over the store.
+// Exchanges the ranks' capabilities and the communicator id through the store.
 #include "backends/transport/nccl/nccl_bootstrap.h"
 
 #include <unistd.h>
@@ -56,7 +56,7 @@ bool may_share() {
   return text != nullptr && std::string(text) == "1";
 }
 
-// Why NCCL cannot be used by all of them; "" if it can.
+// Why the ranks cannot use NCCL; "" if they can.
 std::string refusal_of(const BackendContext& context, const std::vector<Capabilities>& all) {
   const auto name = [&](std::size_t r) { return "rank " + std::to_string(context.members[r]); };
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -78,8 +78,8 @@ std::string refusal_of(const BackendContext& context, const std::vector<Capabili
   return "";
 }
 
-// NCCL reads it with its first call in this process.
-void pretend_to_be_a_host(const BackendContext& context) {
+// NCCL reads the variable in its first call.
+void set_own_host_id(const BackendContext& context) {
   static std::once_flag once;
   std::call_once(once, [&] {
     if (std::getenv("NCCL_HOSTID") == nullptr)
@@ -95,7 +95,7 @@ void pretend_to_be_a_host(const BackendContext& context) {
 
 NcclBootstrap bootstrap_nccl(const BackendContext& context) {
   const Capabilities own = own_capabilities();
-  if (own.missing.empty() && may_share()) pretend_to_be_a_host(context);
+  if (own.missing.empty() && may_share()) set_own_host_id(context);
   const std::string key = context.prefix + "/nccl";
   NcclBootstrap bootstrap;
   if (context.rank != 0) {
@@ -103,7 +103,7 @@ NcclBootstrap bootstrap_nccl(const BackendContext& context) {
     const std::string answer = context.store.get(key, context.timeout);
     if (!answer.empty() && answer[0] == '-') {
       bootstrap.refusal = answer.substr(1);
-      wait_until_all_know(context.store, key, context.rank, context.world_size);
+      wait_until_all_read(context.store, key, context.rank, context.world_size);
     } else if (answer.size() == 1 + sizeof bootstrap.id) {
       std::memcpy(&bootstrap.id, answer.data() + 1, sizeof bootstrap.id);
     } else {
@@ -122,22 +122,22 @@ NcclBootstrap bootstrap_nccl(const BackendContext& context) {
     answer = "+" + std::string(reinterpret_cast<const char*>(&bootstrap.id), sizeof bootstrap.id);
   }
   context.store.set(key, answer);
-  if (!bootstrap.refusal.empty()) wait_until_all_know(context.store, key, 0, context.world_size);
+  if (!bootstrap.refusal.empty()) wait_until_all_read(context.store, key, 0, context.world_size);
   return bootstrap;
 }
 
-void wait_until_all_know(Store& store, const std::string& key, int rank, int world_size) noexcept {
-  constexpr auto kPatience = std::chrono::seconds(3);
+void wait_until_all_read(Store& store, const std::string& key, int rank, int world_size) noexcept {
+  constexpr auto kTimeout = std::chrono::seconds(3);
   try {
     if (rank != 0) {
-      store.set(key + "/knows/" + std::to_string(rank), "1");
-      store.get(key + "/all know", kPatience);
+      store.set(key + "/read/" + std::to_string(rank), "1");
+      store.get(key + "/all read", kTimeout);
       return;
     }
-    for (int r = 1; r < world_size; ++r) store.get(key + "/knows/" + std::to_string(r), kPatience);
-    store.set(key + "/all know", "1");
+    for (int r = 1; r < world_size; ++r) store.get(key + "/read/" + std::to_string(r), kTimeout);
+    store.set(key + "/all read", "1");
   } catch (const std::exception&) {
-    // Somebody has ended already: this rank knows what it has to say all the same.
+    // Another rank has ended already; this rank reports its error anyway.
   }
 }
 

@@ -20,8 +20,8 @@ struct NcclBootstrap {
 // ENGINE_ALLOW_SHARED_GPU is not 1. Throws PeerError.
 NcclBootstrap bootstrap_nccl(const BackendContext& context);
 
-// Collective, before an error that all ranks have read from the store under `key`: whoever throws
-// it may end its group, and the others would hear of that first. Waits for a few seconds at most.
-void wait_until_all_know(Store& store, const std::string& key, int rank, int world_size) noexcept;
+// Collective. Waits a few seconds at most until all ranks have read the error that is stored under
+// `key`: a rank that throws it earlier may end its group, and the others would report that instead.
+void wait_until_all_read(Store& store, const std::string& key, int rank, int world_size) noexcept;
 
 }  // namespace backends

@@ -1,8 +1,7 @@
-// The nccl backend: blocking calls first gather the control words, then move their payload; all of
-// it is polled.
+// The nccl backend: blocking calls first gather the control words, then move their payload, and
+// poll for completion.
 //
-// The communicator is a nonblocking one of NCCL's: no call waits inside the library, where no
-// deadline would reach it.
+// NCCL's communicator is nonblocking, because a deadline could not end a wait inside the library.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -22,7 +21,7 @@ namespace {
 
 namespace cuda = base::cuda;
 
-constexpr auto kGoodbyeTime = std::chrono::seconds(2);
+constexpr auto kLeaveTimeout = std::chrono::seconds(2);
 
 ncclDataType_t type_of(DType type) {
   switch (type) {
@@ -69,9 +68,9 @@ class NcclCommunicator final : public DeviceCommunicator {
   ~NcclCommunicator() override {
     if (comm_ != nullptr) {
       deregister_all();
-      if (end_in_order()) comm_ = nullptr;
+      if (finalize()) comm_ = nullptr;
     }
-    break_off();
+    abort_communicator();
     wait_for_abort();
     if (aborter_.joinable()) *aborted_ ? aborter_.join() : aborter_.detach();
     while (!allocated_.empty()) release(allocated_.begin()->first);
@@ -90,41 +89,41 @@ class NcclCommunicator final : public DeviceCommunicator {
   int world_size() const override { return size_; }
 
   void all_reduce(void* data, std::size_t count, DType type, ReduceOp op) override {
-    meet(reduction_word(Operation::kAllReduce, ++sequence_, count, type, op));
+    exchange_words(reduction_word(Operation::kAllReduce, ++sequence_, count, type, op));
     all_reduce_on(stream_.handle(), data, count, type, op);
     wait(stream_.handle());
   }
   void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) override {
-    meet(reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op));
+    exchange_words(reduction_word(Operation::kReduceScatter, ++sequence_, count, type, op));
     reduce_scatter_on(stream_.handle(), data, count, type, op);
     wait(stream_.handle());
   }
   void broadcast(void* data, std::size_t bytes, int root) override {
-    meet(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root));
+    exchange_words(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root));
     broadcast_on(stream_.handle(), data, bytes, root);
     wait(stream_.handle());
   }
   void all_gather(const void* input, std::size_t bytes, void* output) override {
-    meet(transfer_word(Operation::kAllGather, ++sequence_, bytes));
+    exchange_words(transfer_word(Operation::kAllGather, ++sequence_, bytes));
     all_gather_on(stream_.handle(), input, bytes, output);
     wait(stream_.handle());
   }
-  void barrier() override { meet(transfer_word(Operation::kBarrier, ++sequence_, 0)); }
+  void barrier() override { exchange_words(transfer_word(Operation::kBarrier, ++sequence_, 0)); }
 
   void all_reduce_on(void* stream, void* data, std::size_t count, DType type,
                      ReduceOp op) override {
-    put("ncclAllReduce", data, count, data, [&] {
+    enqueue("ncclAllReduce", data, count, data, [&] {
       return nccl_.ncclAllReduce(data, data, count, type_of(type), op_of(op), comm_,
                                  stream_of(stream));
     });
   }
   void broadcast_on(void* stream, void* data, std::size_t bytes, int root) override {
-    put("ncclBroadcast", data, bytes, data, [&] {
+    enqueue("ncclBroadcast", data, bytes, data, [&] {
       return nccl_.ncclBroadcast(data, data, bytes, ncclUint8, root, comm_, stream_of(stream));
     });
   }
   void all_gather_on(void* stream, const void* input, std::size_t bytes, void* output) override {
-    put("ncclAllGather", output, bytes, input, [&] {
+    enqueue("ncclAllGather", output, bytes, input, [&] {
       return nccl_.ncclAllGather(input, output, bytes, ncclUint8, comm_, stream_of(stream));
     });
   }
@@ -135,7 +134,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     if (count % ranks != 0) return all_reduce_on(stream, data, count, type, op);
     char* own = static_cast<char*>(data) +
                 static_cast<std::size_t>(rank_) * (count / ranks) * size_of(type);
-    put("ncclReduceScatter", data, count, data, [&] {
+    enqueue("ncclReduceScatter", data, count, data, [&] {
       return nccl_.ncclReduceScatter(data, own, count / ranks, type_of(type), op_of(op), comm_,
                                      stream_of(stream));
     });
@@ -143,7 +142,7 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   bool capturable() const override { return true; }
 
-  // Rank 0 compares and tells all, so that all say the same.
+  // Rank 0 compares and publishes the result, so that all ranks report the same.
   void agree(std::span<const ControlWord> plan) override {
     const std::string key = prefix_ + "/plan/" + std::to_string(plans_++);
     const auto bytes = std::as_bytes(plan);
@@ -170,19 +169,19 @@ class NcclCommunicator final : public DeviceCommunicator {
       store_.set(key, verdict);
     }
     if (verdict.size() == 1) return;
-    wait_until_all_know(store_, key, rank_, size_);
+    wait_until_all_read(store_, key, rank_, size_);
     throw MismatchError(verdict.substr(1));
   }
 
   void check() override {
-    guarded([&] {
+    abort_on_error([&] {
       progress_.throw_if_aborted();
       check_state(last_call_);
     });
   }
 
   void wait(void* stream) override {
-    guarded(
+    abort_on_error(
         [&] {
           progress_.until([&] { return waiting_text(last_call_); },
                           [&] {
@@ -237,9 +236,9 @@ class NcclCommunicator final : public DeviceCommunicator {
  private:
   int group_rank(int rank_here) const { return members_[static_cast<std::size_t>(rank_here)]; }
 
-  // All ranks gather the words first, whatever they were called for: so NCCL itself never sees a
-  // mismatch, which hangs it.
-  void meet(const ControlWord& word) {
+  // All ranks gather the words first, for every operation, so that NCCL never sees a mismatch, on
+  // which it would hang.
+  void exchange_words(const ControlWord& word) {
     cuda::use_device(device_);
     ControlWord* own = device_words_ + words_.size();
     cuda::copy_async(own, &word, sizeof word, stream_.handle());
@@ -255,20 +254,20 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   template <typename Call>
-  void put(const char* name, const void* data, std::size_t count, const void* input,
-           const Call& call) {
+  void enqueue(const char* name, const void* data, std::size_t count, const void* input,
+               const Call& call) {
     if (count == 0) return;
     require_device_memory(data, device_, "nccl");
     if (input != data) require_device_memory(input, device_, "nccl");
     begin(name, call);
   }
 
-  // Hands a call to NCCL, which may take its time even for that.
+  // Starts a call of NCCL, which may return ncclInProgress.
   template <typename Call>
   void begin(const char* name, const Call& call) {
     if (broken_) throw PeerError("this communicator has failed before");
     last_call_ = name;
-    guarded([&] {
+    abort_on_error([&] {
       progress_.throw_if_aborted();
       ncclResult_t state = call();
       progress_.until([&] { return waiting_text(name); },
@@ -292,16 +291,16 @@ class NcclCommunicator final : public DeviceCommunicator {
     if (now != ncclInProgress) check_nccl(now, call);
   }
 
-  // Whatever goes wrong, the kernels that may still wait for a peer are ended before the caller
-  // gets its memory back.
+  // On any error ends the kernels that may still wait for a peer, before the caller can free its
+  // memory.
   template <typename Call>
-  void guarded(const Call& call, cudaStream_t stream = nullptr) {
+  void abort_on_error(const Call& call, cudaStream_t stream = nullptr) {
     try {
       with_peer_errors(call);
     } catch (const PeerError&) {
       broken_ = true;
-      break_off();
-      const auto until = base::deadline_in(kGoodbyeTime);
+      abort_communicator();
+      const auto until = base::deadline_in(kLeaveTimeout);
       while (stream != nullptr && cudaStreamQuery(stream) == cudaErrorNotReady &&
              !base::has_passed(until))
         std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -310,11 +309,11 @@ class NcclCommunicator final : public DeviceCommunicator {
     }
   }
 
-  // Ends the kernels that wait for a peer. ncclCommAbort tells them to quit and then waits until
-  // every graph with a call of this communicator is gone. Those are the caller's, who lets go of
-  // them when the error has reached it: so a thread waits instead. What is registered stays so
-  // until then, for kernels use it to their end.
-  void break_off() noexcept {
+  // Ends the kernels that wait for a peer. ncclCommAbort() signals them, then waits until every
+  // graph with a call of this communicator is destroyed. The caller destroys its graphs after it
+  // has caught the error, so a thread does the waiting. Memory stays registered until then, because
+  // the kernels use it to their end.
+  void abort_communicator() noexcept {
     if (comm_ == nullptr) return;
     registered_.clear();
     const auto abort = [call = nccl_.ncclCommAbort, comm = comm_, device = device_,
@@ -332,12 +331,12 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   void wait_for_abort() const noexcept {
-    const auto until = base::deadline_in(kGoodbyeTime);
+    const auto until = base::deadline_in(kLeaveTimeout);
     while (aborter_.joinable() && !*aborted_ && !base::has_passed(until))
       std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 
-  // NCCL does not tell who is missing.
+  // NCCL does not tell which rank is missing.
   std::string waiting_text(const char* call) const {
     std::string others;
     for (int r = 0; r < size_; ++r) {
@@ -351,10 +350,10 @@ class NcclCommunicator final : public DeviceCommunicator {
       nccl_.ncclCommDeregister(comm_, registered_.back().second);
   }
 
-  // Collective in NCCL's eyes: with a deadline.
-  bool end_in_order() noexcept {
+  // ncclCommFinalize() is collective: with a deadline.
+  bool finalize() noexcept {
     ncclResult_t state = nccl_.ncclCommFinalize(comm_);
-    for (const auto deadline = base::deadline_in(kGoodbyeTime);
+    for (const auto deadline = base::deadline_in(kLeaveTimeout);
          state == ncclInProgress && !base::has_passed(deadline);) {
       if (nccl_.ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -372,7 +371,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   cuda::Stream stream_;             // of the blocking calls
   std::vector<ControlWord> words_;  // of all ranks
   ControlWord* device_words_ =
-      nullptr;  // the same on the device; the last place: what this rank sends
+      nullptr;  // the same on the device, and at the end the word that this rank sends
   const int device_ = cuda::current_device();
   ncclComm_t comm_ = nullptr;  // nullptr after a failure
   bool broken_ = false;
@@ -381,15 +380,14 @@ class NcclCommunicator final : public DeviceCommunicator {
   int plans_ = 0;
   std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle, in order
   std::map<void*, bool> allocated_;                  // true: by NCCL
-  std::thread aborter_;                              // of break_off()
+  std::thread aborter_;                              // of abort_communicator()
   const std::shared_ptr<std::atomic<bool>> aborted_ =
       std::make_shared<std::atomic<bool>>(false);  // it has ended
 };
 
 std::unique_ptr<DeviceCommunicator> connect(const BackendContext& context, const ncclUniqueId& id) {
   auto communicator = std::make_unique<NcclCommunicator>(context);
-  const Enlistment breakable(context.watch,
-                             *communicator);  // a peer that dies now must not be waited for
+  const AbortOnFailure scope(context.watch, *communicator);  // if a peer dies while connecting
   communicator->connect(id);
   if (context.rank == 0 && context.notice) context.notice("nccl: " + describe_nccl());
   communicator->barrier();  // connects before anything is captured

@@ -23,9 +23,9 @@ void* open_library() {
   const char* chosen = std::getenv("ENGINE_NCCL_LIBRARY");
   const bool named = chosen != nullptr && *chosen != '\0';
   if (void* library = dlopen(named ? chosen : kUsualLibrary, RTLD_NOW | RTLD_LOCAL)) return library;
-  throw ConfigurationError(std::string("no ") +
-                           (named ? "library as ENGINE_NCCL_LIBRARY says" : kUsualLibrary) + " (" +
-                           dlerror() + ")");
+  throw ConfigurationError(
+      (named ? "cannot load ENGINE_NCCL_LIBRARY (" : std::string("no ") + kUsualLibrary + " (") +
+      dlerror() + ")");
 }
 
 template <typename Function>
@@ -37,7 +37,7 @@ template <typename Function>
 void find(void* library, const char* name, Function& function) {
   find_optional(library, name, function);
   if (function == nullptr)
-    throw ConfigurationError(std::string("a libnccl too old for this program: it has no ") + name);
+    throw ConfigurationError(std::string("libnccl is too old for this program: it lacks ") + name);
 }
 
 NcclLibrary load() {
@@ -69,8 +69,8 @@ NcclLibrary load() {
   return library;
 }
 
-// A process that forks ranks must not start CUDA itself: its children could not use it. So only the
-// driver is looked for.
+// A process that forks ranks must not initialize CUDA, or its children cannot use it. So this only
+// checks for the driver.
 std::string missing_driver() {
 #if defined(ENGINE_NCCL_EMULATED)
   return base::cuda::missing();

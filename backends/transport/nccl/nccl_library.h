@@ -1,6 +1,7 @@
 // The functions of libnccl that the nccl backend calls, found at run time.
 //
-// ENGINE_NCCL_LIBRARY names the library; else libnccl.so.2 is looked for as the system does.
+// ENGINE_NCCL_LIBRARY names the library; else the system's search path is searched for
+// libnccl.so.2.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,7 +11,7 @@
 
 namespace backends {
 
-// One member a function, of the type that its header declares.
+// One member per function, of the type that nccl.h declares.
 struct NcclLibrary {
   std::string path;
   int version = 0;  // 22809: 2.28.9
@@ -27,19 +28,19 @@ struct NcclLibrary {
   decltype(&::ncclGetLastError) ncclGetLastError = nullptr;
   decltype(&::ncclGetUniqueId) ncclGetUniqueId = nullptr;
   decltype(&::ncclReduceScatter) ncclReduceScatter = nullptr;
-  // Null in a library that has none of it (before 2.19).
+  // Null in a library older than 2.19.
   decltype(&::ncclCommRegister) ncclCommRegister = nullptr;
   decltype(&::ncclCommDeregister) ncclCommDeregister = nullptr;
   ncclResult_t (*ncclMemAlloc)(void**, std::size_t) = nullptr;
   decltype(&::ncclMemFree) ncclMemFree = nullptr;
 };
 
-// Loads the library on first use and keeps it. Throws ConfigurationError that says what is missing,
+// Loads the library on first use and keeps it. Throws ConfigurationError that says what is missing
 // and why.
 const NcclLibrary& nccl_library();
 std::string nccl_version_text(int version);  // "2.28.9"
 
-// Throws PeerError "CALL: what it says" unless the code is success.
+// Throws PeerError "CALL: NCCL's message" unless the code is ncclSuccess.
 void check_nccl(ncclResult_t code, const char* call);
 
 }  // namespace backends

@@ -1,4 +1,4 @@
-// Stands in for the nccl backend in a build without its header or without CUDA.
+// Replaces the nccl backend in a build without its header or without CUDA.
 #include "backends/backend_error.h"
 #include "backends/transport/nccl/nccl_backend.h"
 

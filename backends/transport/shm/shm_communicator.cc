@@ -1,10 +1,10 @@
 // Collectives through memory that all ranks map.
 //
-// Every rank has an area in the segment that only it writes and everybody reads. A call starts with
-// the rank's control word in its area and a wait for all (ShmGate); then the words are compared.
-// What follows is therefore the same operation on all ranks, or an error on all of them.
-//  - Small reductions (kSmallBytes): the payload lies next to the word and everybody sums all of
-//    them: one wait.
+// Every rank has an area in the segment that only it writes and all ranks read. A call starts with
+// the rank's control word in its area and a wait for all (ShmBarrier); then the words are compared.
+// So either all ranks perform the same operation, or all throw.
+//  - Small reductions (kSmallBytes): the payload lies next to the word, and every rank sums all
+//    payloads: one wait.
 //  - Large ones, block by block, where a block is one piece of every rank's slice. Rank r is
 //    responsible for slice r, so that each element is summed once and not on every rank:
 //      1. copy the pieces of the other ranks' slices into the own area; arrive, wait;
@@ -12,12 +12,13 @@
 //      3. copy the other pieces from the result areas of the ranks that summed them.
 //    The next block's step 1 is done before the first wait of this one, which hides its time.
 //    Blocks are small enough that all three passes over the memory stay in cache.
-//  - broadcast and all_gather: the sender copies a block into its area, waits, the others take it.
+//  - broadcast and all_gather: the sender copies a block into its area, waits, and the others copy
+//    it.
 // Sums are in rank order: the same bits on all ranks, as with every backend.
 //
-// Areas are reused without further waits, in kSlots = 3 turns. Writing the area of block i is safe
-// once everybody is done reading block i-3. A rank has read block j when it arrives for block j+1,
-// and block i is written at the earliest after the wait for block i-2, so that i-3 has been read.
+// Areas are reused without further waits, with kSlots = 3 slots in turn. Block i may be written
+// once all ranks have read block i-3. A rank has read block j when it arrives for block j+1, and
+// block i is written at the earliest after the wait for block i-2, so that i-3 has been read.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -26,7 +27,7 @@
 #include "backends/control_word.h"
 #include "backends/reduction.h"
 #include "backends/transport/shm/shm_backend.h"
-#include "backends/transport/shm/shm_gate.h"
+#include "backends/transport/shm/shm_barrier.h"
 #include "backends/transport/shm/shm_segment.h"
 
 namespace backends {
@@ -36,7 +37,7 @@ constexpr std::size_t kSlots = 3;
 constexpr std::size_t kSmallBytes = 16 << 10;
 constexpr std::size_t kPieceBytes =
     128 << 10;  // of one rank in a block: block and result stay in the second-level cache
-constexpr std::size_t kMostBlockBytes = 1 << 20;  // of all ranks
+constexpr std::size_t kMaxBlockBytes = 1 << 20;  // of all ranks
 constexpr std::size_t kStripBytes = 8 << 10;  // folded, then copied while in the first-level cache
 
 // A rank's part of the segment.
@@ -54,13 +55,13 @@ class ShmCommunicator final : public Communicator {
         size_(context.world_size),
         members_(context.members),
         piece_bytes_(std::max(
-            std::min(kPieceBytes, kMostBlockBytes / static_cast<std::size_t>(size_) / 4096 * 4096),
+            std::min(kPieceBytes, kMaxBlockBytes / static_cast<std::size_t>(size_) / 4096 * 4096),
             std::size_t{4096})),
         block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
         area_bytes_(round_up(sizeof(RankArea)) + kSlots * (block_bytes_ + piece_bytes_)),
         flags_bytes_(round_up(sizeof(ShmFlag) * static_cast<std::size_t>(size_))),
         segment_(context, flags_bytes_ + area_bytes_ * static_cast<std::size_t>(size_)),
-        gate_(reinterpret_cast<ShmFlag*>(segment_.data()), rank_, members_, context.timeout) {}
+        barrier_(reinterpret_cast<ShmFlag*>(segment_.data()), rank_, members_, context.timeout) {}
 
   std::string_view name() const override { return "shm"; }
   int rank() const override { return rank_; }
@@ -98,11 +99,11 @@ class ShmCommunicator final : public Communicator {
   }
 
   void barrier() override {
-    open(transfer_word(Operation::kBarrier, next_sequence(), 0));
-    meet();
+    post_word(transfer_word(Operation::kBarrier, next_sequence(), 0));
+    wait_and_compare();
   }
 
-  void abort(std::string_view reason) noexcept override { gate_.abort(reason); }
+  void abort(std::string_view reason) noexcept override { barrier_.abort(reason); }
 
  private:
   char* area_data(int rank) const {
@@ -125,15 +126,15 @@ class ShmCommunicator final : public Communicator {
 
   std::uint32_t next_sequence() { return ++sequence_; }
 
-  // Leaves the word; the first meet() after it compares.
-  void open(const ControlWord& word) {
+  // Publishes the word; the next wait_and_compare() compares it.
+  void post_word(const ControlWord& word) {
     word_ = word;
     compared_ = false;
     area(rank_).word[word.sequence & 1u] = word;
   }
-  void meet() { meet(gate_.arrive()); }
-  void meet(std::uint32_t phase) {
-    gate_.wait_for_all(phase);
+  void wait_and_compare() { wait_and_compare(barrier_.arrive()); }
+  void wait_and_compare(std::uint32_t phase) {
+    barrier_.wait_for_all(phase);
     if (compared_) return;
     for (int r = 0; r < size_; ++r) {
       if (r != rank_)
@@ -145,18 +146,18 @@ class ShmCommunicator final : public Communicator {
 
   template <typename Leave, typename Take>
   void transfer(const ControlWord& word, std::size_t bytes, const Leave& leave, const Take& take) {
-    open(word);
-    if (bytes == 0) return meet();
+    post_word(word);
+    if (bytes == 0) return wait_and_compare();
     for (std::size_t at = 0; at < bytes; at += block_bytes_, ++blocks_) {
       const std::size_t n = std::min(block_bytes_, bytes - at);
       leave(at, n);
-      meet();
+      wait_and_compare();
       take(at, n);
     }
   }
 
   void reduce(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
-    open(reduction_word(operation, next_sequence(), count, type, op));
+    post_word(reduction_word(operation, next_sequence(), count, type, op));
     if (count * size_of(type) <= kSmallBytes) {
       reduce_small(data, count, type, op);
     } else {
@@ -167,7 +168,7 @@ class ShmCommunicator final : public Communicator {
   void reduce_small(char* data, std::size_t count, DType type, ReduceOp op) {
     const unsigned slot = small_calls_++ & 1u;
     if (count > 0) std::memcpy(area(rank_).small[slot], data, count * size_of(type));
-    meet();
+    wait_and_compare();
     std::array<const void*, kFewRanks> few;
     std::vector<const void*> many;
     const void** parts = few.data();
@@ -196,30 +197,29 @@ class ShmCommunicator final : public Communicator {
         if (r != rank_)
           std::memcpy(place(block_area(rank_, ahead), r), data + bytes.begin, bytes.count());
       }
-      return gate_.arrive();
+      return barrier_.arrive();
     };
     std::uint32_t left = leave(0, 0);
     for (std::size_t block = 0; block < block_count; ++block, ++blocks_) {
       const std::uint32_t here = left;
       const bool more = block + 1 < block_count, first = block == 0;
       if (more && !first) left = leave(block + 1, 1);
-      meet(here);
+      wait_and_compare(here);
       const ElementRange own = piece(rank_, block);
       fold_own(data + own.begin, own.count() / width, type, op);
-      const std::uint32_t folded = gate_.arrive();
-      if (more && first)
-        left = leave(block + 1, 1);  // later than the others: not before the words are compared
-      gate_.wait_for_all(folded);
+      const std::uint32_t folded = barrier_.arrive();
+      if (more && first) left = leave(block + 1, 1);  // only after the words were compared
+      barrier_.wait_for_all(folded);
       if (operation == Operation::kReduceScatter) continue;
       for (int step = 1; step < size_; ++step) {
-        const int r = (rank_ + step) % size_;  // not all from rank 0 first
+        const int r = (rank_ + step) % size_;  // so that not all ranks start with rank 0
         const ElementRange bytes = piece(r, block);
         std::memcpy(data + bytes.begin, result_area(r), bytes.count());
       }
     }
   }
 
-  // Into this rank's memory and its result area.
+  // Writes to this rank's memory and to its result area.
   void fold_own(char* piece, std::size_t count, DType type, ReduceOp op) {
     const std::size_t width = size_of(type), most = kStripBytes / width;
     std::array<const void*, kFewRanks> few;
@@ -241,7 +241,7 @@ class ShmCommunicator final : public Communicator {
   const std::vector<int> members_;
   const std::size_t piece_bytes_, block_bytes_, area_bytes_, flags_bytes_;
   const ShmSegment segment_;
-  ShmGate gate_;
+  ShmBarrier barrier_;
   ControlWord word_;
   bool compared_ = true;
   std::uint32_t sequence_ = 0, small_calls_ = 0, blocks_ = 0;

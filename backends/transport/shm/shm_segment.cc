@@ -21,9 +21,9 @@ namespace backends {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kPollMs = 100;  // between looks at the watch
+constexpr int kPollMs = 100;  // between checks for failures
 
-// What a side shows: its rank and a keyed hash over this communicator's name and the side it is.
+// Sent by each side: its rank and a keyed hash of this communicator's name, the rank and the side.
 struct Proof {
   std::int32_t rank;
   char mac[kMacBytes];
@@ -117,7 +117,7 @@ Socket receive_descriptor(int from, Proof& proof) {
 Socket create_memory(std::size_t bytes) {
   Socket memory(memfd_create("engine-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory) throw_errno("shared memory");
-  // Reserved now: memory that is missing later would be a bus error.
+  // Reserve the memory now: if it were missing later, access would be a bus error.
   if (ftruncate(memory.fd(), static_cast<off_t>(bytes)) != 0 ||
       fallocate(memory.fd(), 0, 0, static_cast<off_t>(bytes)) != 0)
     throw_errno("shared memory of " + std::to_string(bytes) + " bytes");
@@ -144,7 +144,7 @@ Socket serve(const BackendContext& context, std::size_t bytes, Clock::time_point
     Proof proof{};
     pollfd p{peer.fd(), POLLIN, 0};
     if (poll(&p, 1, 2000) <= 0 || recv(peer.fd(), &proof, sizeof proof, 0) != sizeof proof)
-      continue;  // a stranger
+      continue;  // unauthenticated
     if (proof.rank < 1 || proof.rank >= context.world_size ||
         served[static_cast<std::size_t>(proof.rank)] || !proves(context, "engine shm rank", proof))
       continue;
@@ -163,7 +163,7 @@ Socket fetch(const BackendContext& context, Clock::time_point deadline) {
   if (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), address_bytes(name)) != 0)
     throw_errno(
         "rank " + std::to_string(context.group_rank(0)) +
-        "'s unix socket cannot be reached, though it says it is on this host (another container?)");
+        "'s unix socket cannot be reached, although it reports this host (another container?)");
   const Proof own = make_proof(context, "engine shm rank", context.rank);
   if (send(socket.fd(), &own, sizeof own, MSG_NOSIGNAL) != sizeof own)
     throw_errno("asking for shared memory");

@@ -8,14 +8,14 @@
 
 namespace backends {
 
-// Unmapped when destroyed; the memory itself ends with its last mapping, also when processes are
+// Unmapped when destroyed; the memory is freed with its last mapping, also when processes are
 // killed.
 class ShmSegment {
  public:
   // Collective over the context's ranks. Zeroed memory. Rank 0 listens on an abstract unix socket
-  // (such sockets do not reach beyond the network namespace), both sides prove the job's secret,
-  // then the descriptor is passed: who can map it is on this host, whatever its name says. Throws
-  // PeerError at the context's deadline or when a member dies, Error when the memory cannot be had.
+  // (such sockets do not reach beyond the network namespace), both sides authenticate with
+  // the job's secret, then the descriptor is passed. So only ranks on this host can map it. Throws
+  // PeerError at the context's deadline or when a member dies, Error if there is not enough memory.
   ShmSegment(const BackendContext& context, std::size_t bytes);
   ~ShmSegment();
   ShmSegment(const ShmSegment&) = delete;

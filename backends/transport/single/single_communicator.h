@@ -1,4 +1,4 @@
-// The communicator of a world of one rank: every collective is already done.
+// The communicator of a world of one rank: collectives have nothing to do.
 #pragma once
 
 #include <memory>

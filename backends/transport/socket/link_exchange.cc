@@ -16,16 +16,16 @@ namespace backends {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Spinning saves the time of falling asleep and waking, some 10 us, where the peer runs on another
-// core. Where it waits for this very core, spinning only keeps it waiting: after kSpinsLost in a
-// row that ended in sleep, only one wait in kProbeEvery spins, until one pays. (Yielding instead of
-// spinning would hand the core to whoever computes there, for milliseconds.)
+// Spinning avoids a sleep and a wake-up, about 10 us, if the peer runs on another core. If it waits
+// for this core, spinning only delays it: after kSpinsLost spins in a row that ended in sleep, only
+// one wait in kProbeEvery spins, until one succeeds. (Yielding instead of spinning would give the
+// core to a computing thread for milliseconds.)
 constexpr auto kSpinTime = std::chrono::microseconds(50);
 constexpr int kSpinsLost = 4, kProbeEvery = 16;
-constexpr auto kLastWords = std::chrono::milliseconds(100);
-constexpr std::size_t kMostAtOnce =
-    1 << 20;                   // bytes of one system call: the other directions get their turn
-constexpr int kMostParts = 4;  // of one system call
+constexpr auto kFailureTime = std::chrono::milliseconds(100);
+constexpr std::size_t kMaxAtOnce =
+    1 << 20;                  // bytes per system call, so that all connections are served in turn
+constexpr int kMaxParts = 4;  // of one system call
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
@@ -162,8 +162,8 @@ void LinkExchange::count_spin(bool paid) noexcept {
   }
 }
 
-// Whether this rank was on the core of a lower one, from which its last packet came, and has gone
-// elsewhere.
+// Moves to another core if the last packet of a lower rank came from this core; returns whether it
+// moved.
 bool LinkExchange::leave_shared_core() const noexcept {
   const int core = current_core();
   for (const Link& l : links_) {
@@ -176,7 +176,7 @@ bool LinkExchange::leave_shared_core() const noexcept {
   return false;
 }
 
-// Whether anything moved.
+// Returns whether any bytes were sent or received.
 bool LinkExchange::pump() {
   bool moved = false;
   for (Link& l : links_) {
@@ -189,14 +189,14 @@ bool LinkExchange::pump() {
 }
 
 bool LinkExchange::pump_out(Link& l) {
-  std::array<iovec, kMostParts> parts;
+  std::array<iovec, kMaxParts> parts;
   msghdr message{};
   message.msg_iov = parts.data();
   std::size_t bytes = 0, skip = l.out.done;
   for (std::uint32_t p = l.out.first;
-       p != l.out.end && message.msg_iovlen < kMostParts && bytes < kMostAtOnce; ++p, skip = 0) {
-    const Part& part = l.out.parts[p % kMostQueued];
-    const std::size_t n = std::min(part.bytes - skip, kMostAtOnce - bytes);
+       p != l.out.end && message.msg_iovlen < kMaxParts && bytes < kMaxAtOnce; ++p, skip = 0) {
+    const Part& part = l.out.parts[p % kMaxQueued];
+    const std::size_t n = std::min(part.bytes - skip, kMaxAtOnce - bytes);
     parts[message.msg_iovlen++] = {part.data + skip, n};
     bytes += n;
   }
@@ -215,7 +215,7 @@ bool LinkExchange::pump_in(Link& l) {
     const Part part = l.in.front();
     const std::size_t before = l.in.done;
     const ssize_t n =
-        recv(l.fd, part.data + before, std::min(part.bytes - before, kMostAtOnce), MSG_DONTWAIT);
+        recv(l.fd, part.data + before, std::min(part.bytes - before, kMaxAtOnce), MSG_DONTWAIT);
     if (n < 0 && would_block(errno)) return moved;
     if (n < 0) fail("the connection to " + name_of(l) + " broke: " + std::strerror(errno));
     if (n == 0) fail(name_of(l) + " closed the connection");
@@ -225,7 +225,7 @@ bool LinkExchange::pump_in(Link& l) {
       check_word(l, part);
     l.in.advance(static_cast<std::size_t>(n));
     if (part.bytes > sizeof(ControlWord))
-      return true;  // a word alone: what follows it may be there, too
+      return true;  // after a word alone, try the next part at once
   }
   return moved;
 }
@@ -237,9 +237,9 @@ void LinkExchange::check_word(const Link& l, const Part& part) {
                members_[static_cast<std::size_t>(l.peer)]);
 }
 
-// Connections with nothing to do are watched for breaking only: the ranks that still wait for that
-// peer will end, and it would look as if they had failed. It may also just be a rank that is
-// further on and failed there: what still comes goes first.
+// Idle connections are watched for errors too: the ranks that wait for a dead peer will end, and
+// this rank must not take that for the cause. But the peer may also have finished this call and
+// failed later, so data that still arrives takes precedence.
 void LinkExchange::sleep() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const Link& l = links_[i];
@@ -256,30 +256,30 @@ void LinkExchange::sleep() {
   }
   if (broken == nullptr) return;
   if (poll(polled_.data(), polled_.size(),
-           milliseconds_left(std::min(deadline_, base::deadline_in(kLastWords)))) == 0)
+           milliseconds_left(std::min(deadline_, base::deadline_in(kFailureTime)))) == 0)
     fail("the connection to " + name_of(*broken) + " broke");
 }
 
-// Ranks that found a mismatch are the first to end. So that all others learn of it instead of only
-// losing them, whoever fails shows its own word, and for kLastWords looks for those that have not
-// come yet.
-void LinkExchange::exchange_last_words() {
-  const auto until = std::min(base::deadline_in(kLastWords), std::max(deadline_, Clock::now()));
+// Ranks that find a mismatch end first. So that the others learn of the mismatch and not only of
+// closed connections, a failing rank sends its own word and waits for missing words for
+// kFailureTime.
+void LinkExchange::exchange_words_on_failure() {
+  const auto until = std::min(base::deadline_in(kFailureTime), std::max(deadline_, Clock::now()));
   for (Link& l : links_) {
     if (!l.out.empty() && l.out.front().starts_with_word && l.out.done == 0)
       (void)::send(l.fd, &word_, sizeof word_, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
   for (;;) {
     for (std::size_t i = 0; i < links_.size(); ++i)
-      polled_[i] = {take_last_word(links_[i]) ? links_[i].fd : -1, POLLIN, 0};
+      polled_[i] = {receive_word_on_failure(links_[i]) ? links_[i].fd : -1, POLLIN, 0};
     polled_.back().fd = -1;
     if (std::ranges::none_of(polled_, [](const pollfd& p) { return p.fd >= 0; })) return;
     if (poll(polled_.data(), polled_.size(), milliseconds_left(until)) <= 0) return;
   }
 }
 
-// Whether this link's word may still come.
-bool LinkExchange::take_last_word(Link& l) {
+// Returns whether this link's word may still arrive.
+bool LinkExchange::receive_word_on_failure(Link& l) {
   if (l.in.empty() || !l.in.front().starts_with_word || l.in.done >= sizeof(ControlWord))
     return false;
   const Part part = l.in.front();
@@ -294,7 +294,7 @@ bool LinkExchange::take_last_word(Link& l) {
 }
 
 void LinkExchange::fail(const std::string& text) {
-  exchange_last_words();
+  exchange_words_on_failure();
   throw PeerError(text);
 }
 

@@ -2,11 +2,11 @@
 // received, and in which order, so parts carry no headers and arrive directly in their destination.
 //
 // The first part of a call on every connection, in each direction, is the call's control word. A
-// peer's word is compared as soon as it has arrived, and the parts behind it are not read before:
-// with a different call on the other end the bytes that follow would mean something else.
+// peer's word is compared as soon as it has arrived, before the parts that follow it are read: if
+// the peer made a different call, those bytes have another meaning.
 //
-// All connections are served by the calling thread: whoever waits for one part also sends and
-// receives on all other connections meanwhile. Two ranks that both send before they receive
+// The calling thread serves all connections: while it waits for one part, it sends and receives on
+// all others. Two ranks that both send before they receive
 // therefore never block each other, however small the kernel's buffers are.
 #pragma once
 
@@ -34,20 +34,20 @@ class LinkExchange {
   LinkExchange(std::shared_ptr<SocketMesh> mesh, int rank, std::vector<int> members,
                std::chrono::milliseconds timeout);
 
-  // Starts a call: from here its deadline runs.
+  // Starts a call and its deadline.
   void begin(const ControlWord& word);
-  // Queues the word to and from every peer where that has not happened yet in this call.
+  // Queues sending and receiving the word with every peer, unless done in this call already.
   void exchange_words();
 
-  // Queue a part on the connection of `piece`, which every number stands for; wait where the queue
-  // is full. Memory must stay as it is until wait_all(), or until the receipt is in.
+  // Queue a part on connection `piece` modulo their number; wait if the queue is full. The memory
+  // must not be changed until wait_all(), or until the receipt has been waited for.
   struct Receipt {
     std::size_t link = 0;
-    std::uint32_t end = 0;  // in.first gets here
+    std::uint32_t end = 0;  // received when in.first reaches it
   };
   void send(int peer, std::size_t piece, const char* data, std::size_t bytes);
   Receipt receive(int peer, std::size_t piece, char* data, std::size_t bytes);
-  // Word and part in one, both ways, received into the peer's inbox. REQUIRES: bytes <=
+  // Sends and receives the word and one part; the peer's go to its inbox. REQUIRES: bytes <=
   // kInboxBytes; nothing else in this call.
   void exchange_small(int peer, const char* data, std::size_t bytes);
   const char* inbox(int peer) const {
@@ -58,22 +58,22 @@ class LinkExchange {
   void wait_all();
 
  private:
-  static constexpr std::uint32_t kMostQueued =
-      16;  // parts of one connection and way; a power of two
+  static constexpr std::uint32_t kMaxQueued =
+      16;  // parts per connection and direction; a power of two
   struct Part {
     char* data;
     std::size_t bytes;
     bool starts_with_word;
   };
   struct Queue {
-    std::array<Part, kMostQueued> parts;
-    std::uint32_t first = 0, end = 0;  // of those not done; they count on
+    std::array<Part, kMaxQueued> parts;
+    std::uint32_t first = 0, end = 0;  // of the parts not done; never reset
     std::size_t done = 0;              // bytes of the first
     bool opened = false;               // the word is queued
     bool empty() const { return first == end; }
-    std::uint32_t room() const { return kMostQueued - (end - first); }
-    const Part& front() const { return parts[first % kMostQueued]; }
-    void push(const Part& part) { parts[end++ % kMostQueued] = part; }
+    std::uint32_t room() const { return kMaxQueued - (end - first); }
+    const Part& front() const { return parts[first % kMaxQueued]; }
+    void push(const Part& part) { parts[end++ % kMaxQueued] = part; }
     void advance(std::size_t bytes);
   };
   struct Link {
@@ -98,8 +98,8 @@ class LinkExchange {
   void count_spin(bool paid) noexcept;
   bool leave_shared_core() const noexcept;
   void sleep();
-  void exchange_last_words();
-  [[nodiscard]] bool take_last_word(Link& link);
+  void exchange_words_on_failure();
+  [[nodiscard]] bool receive_word_on_failure(Link& link);
   [[noreturn]] void fail(const std::string& text);
   std::string awaited_ranks() const;
   std::string name_of(const Link& link) const {

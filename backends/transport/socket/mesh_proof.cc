@@ -1,4 +1,4 @@
-// The keyed hashes of the authentication.
+// The keyed hashes for authentication.
 #include "backends/transport/socket/mesh_proof.h"
 
 #include <algorithm>
@@ -6,7 +6,8 @@
 namespace backends {
 namespace {
 
-std::string said(std::string_view name, const MeshHello& hello, std::string_view acceptor_nonce) {
+std::string transcript(std::string_view name, const MeshHello& hello,
+                       std::string_view acceptor_nonce) {
   std::string all(name);
   all.push_back('\0');
   all.append(reinterpret_cast<const char*>(&hello), sizeof hello);
@@ -15,7 +16,7 @@ std::string said(std::string_view name, const MeshHello& hello, std::string_view
 
 std::string mac(const Secret& secret, const char* label, std::string_view name,
                 const MeshHello& hello, const MeshChallenge& challenge) {
-  return keyed_hash(secret, label, said(name, hello, {challenge.nonce, kNonceBytes}));
+  return keyed_hash(secret, label, transcript(name, hello, {challenge.nonce, kNonceBytes}));
 }
 
 }  // namespace

@@ -1,13 +1,17 @@
 // Mutual authentication at the start of every connection between two ranks.
 //
-//   connector -> acceptor   MeshHello: who connects to whom, which of their connections, a nonce
-//   acceptor  -> connector  MeshChallenge: a nonce, MAC(secret, "engine socket acceptor",
-//   transcript) connector -> acceptor   MAC(secret, "engine socket connector", transcript) acceptor
-//   -> connector  MeshWelcome
-// The transcript is the communicator's name, the hello and the acceptor's nonce. Each side thus
-// shows that it knows the job's secret without sending it. Both nonces are in the MACs, so a
-// recorded proof is of no use later; the two labels differ, so a proof cannot be sent back to its
-// maker as the other side's (store/handshake.h does the same for the store).
+//   connector -> acceptor   MeshHello: both ranks, the number of the connection, a nonce
+//
+//   acceptor -> connector   MeshChallenge: nonce, MAC(secret, "engine socket acceptor", transcript)
+//
+//   connector -> acceptor   MAC(secret, "engine socket connector", transcript)
+//
+//   acceptor -> connector   MeshWelcome
+//
+// The transcript is the communicator's name, the hello and the acceptor's nonce. Each side
+// proves that it knows the job's secret without sending it. Both nonces are in the MACs, so a
+// recorded proof cannot be replayed; the labels differ, so a proof cannot be reflected to its
+// sender (store/handshake.h does the same for the store).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Connecting the mesh.
+// Connecting and authenticating the mesh.
 #include "backends/transport/socket/mesh_setup.h"
 
 #include <netdb.h>
@@ -17,17 +17,16 @@ namespace backends {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kProofTime =
-    std::chrono::seconds(2);  // for a connection that came in to prove itself
-constexpr auto kRetryTime = std::chrono::milliseconds(50);  // between attempts to connect
-constexpr std::size_t kMostUnproven = 64;  // the oldest stranger goes first; a peer tries again
-constexpr int kPollMs = 100;               // between looks at the watch
+constexpr auto kHandshakeTimeout = std::chrono::seconds(2);  // of an accepted connection
+constexpr auto kRetryTime = std::chrono::milliseconds(50);   // between attempts to connect
+constexpr std::size_t kMaxUnauthenticated = 64;  // beyond that the oldest is closed; a peer retries
+constexpr int kPollMs = 100;                     // between checks for failures
 
-// Holds what the schedules keep in flight, and yet most of it stays in the processor's cache.
+// Enough for what the schedules keep in flight, and small enough for the processor's cache.
 constexpr int kBufferBytes = 1 << 20;
 
-// A size that is set stays as it is: where the kernel grants less, its own growing buffers are
-// better.
+// Setting a size disables the kernel's automatic growth, so it pays only if the kernel grants all
+// of it.
 bool set_buffers(int fd) {
   for (const int which : {SO_SNDBUF, SO_RCVBUF}) {
     int granted = kBufferBytes;
@@ -39,7 +38,7 @@ bool set_buffers(int fd) {
   return true;
 }
 
-// Before it connects or listens: the window's scale is agreed on then.
+// To be called before connect or listen, which fix the window scale.
 void prepare_buffers(int fd) {
   static const bool kGranted =
       set_buffers(Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)).fd());
@@ -61,7 +60,7 @@ bool send_now(int fd, std::string_view bytes) {
          static_cast<ssize_t>(bytes.size());
 }
 
-// Starts to connect without waiting; empty when that cannot even begin.
+// Starts a non-blocking connect; empty if it fails at once.
 Socket begin_connect(const Endpoint& to) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -92,17 +91,17 @@ void MeshSetup::run() {
   publish();
   look_up_peers();
   while (missing_ > 0) {
-    start_due_errands();
+    start_due_connects();
     wait();
     sweep();
   }
-  if (listener_) context_.store.remove(key(context_, context_.rank));  // all its readers are here
+  if (listener_) context_.store.remove(key(context_, context_.rank));  // all peers have read it
 }
 
 void MeshSetup::publish() {
   if (context_.rank + 1 == context_.world_size) return;  // connects to all others
   listener_ = listen_on({context_.address, 0});
-  prepare_buffers(listener_.fd());  // nobody knows the port yet
+  prepare_buffers(listener_.fd());  // before the port is published
   context_.store.set(key(context_, context_.rank), to_string(local_endpoint(listener_.fd())));
 }
 
@@ -111,26 +110,26 @@ void MeshSetup::look_up_peers() {
     const auto left = std::chrono::milliseconds(milliseconds_left(deadline_));
     const Endpoint to =
         parse_endpoint(context_.store.get(key(context_, peer), left), "a rank's address");
-    for (int stream = 0; stream < mesh_.streams(); ++stream) errands_.push_back({peer, stream, to});
+    for (int stream = 0; stream < mesh_.streams(); ++stream) targets_.push_back({peer, stream, to});
   }
 }
 
-void MeshSetup::start_due_errands() {
-  for (Errand& errand : errands_) {
-    if (!errand.under_way && base::has_passed(errand.next)) start(errand);
+void MeshSetup::start_due_connects() {
+  for (Target& target : targets_) {
+    if (!target.connecting && base::has_passed(target.next)) start(target);
   }
 }
 
-void MeshSetup::start(Errand& errand) {
-  errand.next = base::deadline_in(kRetryTime);
+void MeshSetup::start(Target& target) {
+  target.next = base::deadline_in(kRetryTime);
   Attempt attempt;
-  attempt.socket = begin_connect(errand.to);
+  attempt.socket = begin_connect(target.to);
   if (!attempt.socket) return;
   attempt.outgoing = true;
   attempt.stage = Stage::kConnecting;
-  attempt.hello = make_hello(context_.rank, errand.peer, errand.stream, mesh_.streams());
+  attempt.hello = make_hello(context_.rank, target.peer, target.stream, mesh_.streams());
   attempt.until = deadline_;
-  errand.under_way = true;
+  target.connecting = true;
   attempts_.push_back(std::move(attempt));
 }
 
@@ -141,7 +140,8 @@ void MeshSetup::wait() {
         {a.socket.fd(), static_cast<short>(a.stage == Stage::kConnecting ? POLLOUT : POLLIN), 0});
   }
   if (listener_) polled.push_back({listener_.fd(), POLLIN, 0});
-  const bool retrying = std::ranges::any_of(errands_, [](const Errand& e) { return !e.under_way; });
+  const bool retrying =
+      std::ranges::any_of(targets_, [](const Target& e) { return !e.connecting; });
   const int most = retrying ? static_cast<int>(kRetryTime.count()) : kPollMs;
   const int ready =
       poll(polled.data(), polled.size(), std::min(most, milliseconds_left(deadline_)));
@@ -156,13 +156,13 @@ void MeshSetup::wait() {
 }
 
 void MeshSetup::accept_all() {
-  for (std::size_t i = 0; i < kMostUnproven; ++i) {
+  for (std::size_t i = 0; i < kMaxUnauthenticated; ++i) {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
     prepare_stream(socket.fd());
     Attempt attempt;
     attempt.socket = std::move(socket);
-    attempt.until = base::deadline_in(kProofTime);
+    attempt.until = base::deadline_in(kHandshakeTimeout);
     attempts_.push_back(std::move(attempt));
   }
 }
@@ -273,11 +273,11 @@ void MeshSetup::sweep() {
   std::size_t unproven = 0;
   for (auto a = attempts_.rbegin(); a != attempts_.rend(); ++a) {  // the newest first
     const bool waits = a->stage != Stage::kDone && a->stage != Stage::kFailed;
-    if (waits && !a->outgoing && (now >= a->until || ++unproven > kMostUnproven))
+    if (waits && !a->outgoing && (now >= a->until || ++unproven > kMaxUnauthenticated))
       a->stage = Stage::kFailed;
     if (a->stage != Stage::kFailed || !a->outgoing) continue;
-    for (Errand& errand : errands_) {
-      if (errand.peer == a->hello.to && errand.stream == a->hello.stream) errand.under_way = false;
+    for (Target& target : targets_) {
+      if (target.peer == a->hello.to && target.stream == a->hello.stream) target.connecting = false;
     }
   }
   std::erase_if(attempts_, [](const Attempt& a) {

@@ -21,28 +21,28 @@ class MeshSetup {
 
  private:
   enum class Stage { kConnecting, kHello, kChallenge, kProof, kWelcome, kDone, kFailed };
-  // A connection on its way.
+  // A connection that is not established yet.
   struct Attempt {
     Socket socket;
     bool outgoing = false;
     Stage stage = Stage::kHello;
     MeshHello hello;
     MeshChallenge challenge;
-    std::string in;  // bytes of the message that is awaited
+    std::string in;  // received part of the next message
     Deadline until{};
   };
-  // A connection that this rank has to make.
-  struct Errand {
+  // A connection that this rank has to open.
+  struct Target {
     int peer, stream;
     Endpoint to;
     Deadline next{};
-    bool under_way = false;
+    bool connecting = false;
   };
 
   void publish();
   void look_up_peers();
-  void start_due_errands();
-  void start(Errand& errand);
+  void start_due_connects();
+  void start(Target& target);
   void wait();
   void accept_all();
   void serve(Attempt& attempt);
@@ -62,7 +62,7 @@ class MeshSetup {
   const Deadline deadline_;
   Socket listener_;
   std::deque<Attempt> attempts_;
-  std::vector<Errand> errands_;
+  std::vector<Target> targets_;
   int missing_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Our own TCP protocol: a mesh of connections and schedules known to both ends, so that data is
-// sent without requests or headers.
+// Our own TCP protocol: a mesh of connections, and schedules that both ends know, so that data
+// needs no requests or headers.
 #pragma once
 
 #include <memory>

@@ -41,8 +41,8 @@ class SocketCommunicator final : public Communicator {
         scratch_(kAhead * static_cast<std::size_t>(size_) * kPieceBytes),
         receipts_(kAhead * static_cast<std::size_t>(size_)),
         parts_(static_cast<std::size_t>(size_)) {}
-  // What was sent last may still be on its way to a slower rank.
-  ~SocketCommunicator() override { watch_.keep_until_goodbye(mesh_); }
+  // The last data may not have reached a slower rank yet.
+  ~SocketCommunicator() override { watch_.keep_until_all_left(mesh_); }
 
   std::string_view name() const override { return "socket"; }
   int rank() const override { return rank_; }
@@ -90,13 +90,13 @@ class SocketCommunicator final : public Communicator {
   void abort(std::string_view reason) noexcept override { mesh_->abort(reason); }
 
  private:
-  // Not all to rank 0 first.
+  // Starts after this rank, so that not all ranks send to rank 0 first.
   template <typename Body>
   void for_peers(const Body& body) const {
     for (int step = 1; step < size_; ++step) body((rank_ + step) % size_);
   }
 
-  // Cuts bytes into one stripe a connection, where that is worth it.
+  // One stripe per connection if there are enough bytes.
   template <typename Body>
   void for_stripes(std::size_t bytes, const Body& body) const {
     const int streams = bytes < kPieceBytes ? 1 : mesh_->streams();
@@ -160,7 +160,7 @@ class SocketCommunicator final : public Communicator {
     reduce_parts(data, parts_.data(), size_, count, type, op);
   }
 
-  // Where a peer's share of a block waits for the fold.
+  // Where a peer's share of a block is stored until it is folded.
   char* share(int peer, std::size_t block) {
     return scratch_.data() +
            (block % kAhead * static_cast<std::size_t>(size_) + static_cast<std::size_t>(peer)) *

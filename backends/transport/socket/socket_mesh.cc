@@ -1,4 +1,4 @@
-// Making, waking and breaking the mesh.
+// Construction and abort of the mesh.
 #include "backends/transport/socket/socket_mesh.h"
 
 #include <sys/eventfd.h>
@@ -27,13 +27,13 @@ void SocketMesh::abort(std::string_view reason) noexcept {
     const std::lock_guard lock(mutex_);
     if (reason_.empty()) reason_.assign(reason);
   } catch (const std::exception&) {
-    // Out of memory: it ends without saying why.
+    // Out of memory: aborts without a reason.
   }
   aborted_.store(true, std::memory_order_release);
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
-  // Only the sending half: what the others have sent stays readable, so that a mismatch is found
-  // even now.
+  // Only the sending half: what the peers have sent stays readable, so that a mismatch is still
+  // found.
   for (const Socket& socket : sockets_) {
     if (socket) ::shutdown(socket.fd(), SHUT_WR);
   }

@@ -1,5 +1,5 @@
-// Authenticated TCP connections from this rank to every other, and a way for another thread to wake
-// a waiter.
+// Authenticated TCP connections from this rank to all others; another thread can wake a waiting
+// one.
 #pragma once
 
 #include <atomic>
@@ -16,10 +16,10 @@ namespace backends {
 class SocketMesh {
  public:
   // Collective: listens on context.address, publishes the port in the store, and connects. The rank
-  // with the higher number is the one that connects. Strangers at the port cost a bounded time and
-  // nothing else. Throws PeerError at the timeout, naming who is missing, and when the watch knows
-  // of a failure; AuthenticationError when what answers in a rank's place does not know the secret;
-  // MismatchError when ranks differ in the number of connections.
+  // with the higher number is the one that connects. Unauthenticated connections cost only a
+  // bounded time. Throws PeerError at the timeout, naming the missing ranks, and when the watch
+  // reports a failure; AuthenticationError if the process at a rank's address does not know the
+  // secret; MismatchError when ranks differ in the number of connections.
   explicit SocketMesh(const BackendContext& context);
   SocketMesh(const SocketMesh&) = delete;
   SocketMesh& operator=(const SocketMesh&) = delete;
@@ -28,11 +28,11 @@ class SocketMesh {
   // Non-blocking. REQUIRES: peer is another rank.
   int fd(int peer, int stream) const { return sockets_[index(peer, stream)].fd(); }
 
-  // Whether the peers' packets come from their own cores of this host.
+  // Whether the peers run on this host, so that packets show their cores.
   bool on_loopback() const noexcept { return on_loopback_; }
 
-  // Any thread; does not throw. Makes wake_fd() readable for good and ends what this rank sends:
-  // peers that wait for it see the end of the stream.
+  // Any thread; does not throw. Makes wake_fd() readable and shuts down sending: peers that wait
+  // for this rank see the end of the stream.
   void abort(std::string_view reason) noexcept;
   bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
   std::string abort_reason() const;

@@ -1,4 +1,4 @@
-// Stands in for the zmq backend in a build without the library.
+// Replaces the zmq backend in a build without the library.
 #include "backends/backend_error.h"
 #include "backends/transport/zmq/zmq_backend.h"
 

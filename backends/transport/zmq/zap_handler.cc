@@ -44,7 +44,7 @@ void ZapHandler::answer_all() {
     const std::string answer[] = {text(kVersion),
                                   text(kRequest),
                                   allowed ? "200" : "400",
-                                  allowed ? "" : "not of this job",
+                                  allowed ? "" : "unauthenticated",
                                   "",
                                   ""};
     for (std::size_t i = 0; i < std::size(answer); ++i)

@@ -23,12 +23,12 @@ class ZapHandler {
 
   // From now on connections to sockets of `context` are held until serve().
   explicit ZapHandler(zmq::context_t& context);
-  // REQUIRES: the context was shut down, which ends the thread.
+  // REQUIRES: the context was shut down; that ends the thread.
   ~ZapHandler();
   ZapHandler(const ZapHandler&) = delete;
   ZapHandler& operator=(const ZapHandler&) = delete;
 
-  // Starts answering. `peers`: who may connect, by the ZAP domain of the listening socket.
+  // Starts answering. `peers`: the allowed peer for each ZAP domain (listening socket).
   void serve(std::map<std::string, Peer> peers);
 
  private:

@@ -1,5 +1,4 @@
-// ZeroMQ over TCP, where Debian's libzmq3-dev and cppzmq-dev were found; else the stub in
-// no_zmq.cc.
+// ZeroMQ over TCP, if libzmq and cppzmq were found; else the stub in no_zmq.cc.
 #pragma once
 
 #include <memory>

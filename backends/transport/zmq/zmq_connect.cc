@@ -11,7 +11,7 @@
 namespace backends {
 namespace {
 
-constexpr int kSliceMs = 20;  // between looks at abort and deadline
+constexpr int kSliceMs = 20;  // between checks for abort and deadline
 constexpr int kReconnectMs = 100;
 constexpr std::size_t kKeyBytes = 32, kKeyText = 40;  // of CURVE, plain and in Z85
 
@@ -43,7 +43,8 @@ std::string link_text(const BackendContext& context, int from, int to) {
 
 }  // namespace
 
-// What a rank publishes for one peer: its key and, where it listens for this peer, how and where.
+// What a rank publishes for one peer: its key and, if it listens for this peer, mechanism and
+// address.
 struct ZmqLinks::Peer {
   std::string key, mechanism, endpoint;
 
@@ -65,7 +66,7 @@ struct ZmqLinks::Peer {
 
 namespace {
 
-// Shown by `from` to `to`, once a communicator: both keys were made for it.
+// Sent by `from` to `to`, once per communicator: both keys were made for it.
 std::string proof(const BackendContext& context, const char* label, int from, int to,
                   const std::string& from_key, const std::string& to_key) {
   return keyed_hash(context.secret, label,
@@ -140,7 +141,7 @@ void ZmqLinks::connect(const BackendContext& context) {
     }
     socket.connect(p.endpoint);
   }
-  greet(context, keys.open, peers);
+  exchange_hellos(context, keys.open, peers);
 }
 
 std::string ZmqLinks::listen(const BackendContext& context, int peer,
@@ -157,29 +158,29 @@ std::string ZmqLinks::listen(const BackendContext& context, int peer,
   return socket.get(zmq::sockopt::last_endpoint);
 }
 
-// The connecting side speaks first: the listening one has nobody to speak to before. Proves both to
-// each other, whichever mechanism let them in.
-void ZmqLinks::greet(const BackendContext& context, const std::string& own_key,
-                     const std::vector<Peer>& peers) {
+// Mutual authentication, independent of the mechanism. The connecting side sends first, because the
+// listening one does not know when it is connected.
+void ZmqLinks::exchange_hellos(const BackendContext& context, const std::string& own_key,
+                               const std::vector<Peer>& peers) {
   const auto key = [&](int peer) { return peers[static_cast<std::size_t>(peer)].key; };
-  const auto say = [&](int peer) {
+  const auto send_hello = [&](int peer) {
     send_message(
         peer, zmq::message_t(proof(context, "engine zmq hello", rank_, peer, own_key, key(peer))),
         zmq::send_flags::none);
   };
-  const auto hear = [&](int peer) {
+  const auto receive_hello = [&](int peer) {
     if (!equal_in_constant_time(
             wait_for_message(peer).to_string(),
             proof(context, "engine zmq hello", peer, rank_, key(peer), own_key)))
       throw AuthenticationError("rank " + std::to_string(context.group_rank(peer)) +
                                 "'s greeting was not made with this job's secret");
   };
-  for (int peer = 0; peer < rank_; ++peer) say(peer);
+  for (int peer = 0; peer < rank_; ++peer) send_hello(peer);
   for (int peer = rank_ + 1; peer < size_; ++peer) {
-    hear(peer);
-    say(peer);
+    receive_hello(peer);
+    send_hello(peer);
   }
-  for (int peer = 0; peer < rank_; ++peer) hear(peer);
+  for (int peer = 0; peer < rank_; ++peer) receive_hello(peer);
 }
 
 extern const bool kZmqIsBuilt = true;
@@ -189,8 +190,7 @@ extern const char* const kZmqNote =
 std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& context) {
   auto links = std::make_shared<ZmqLinks>(context);
   auto communicator = make_direct_communicator("zmq", context, links);
-  const Enlistment breakable(context.watch,
-                             *communicator);  // a peer that dies now must not be waited for
+  const AbortOnFailure scope(context.watch, *communicator);  // if a peer dies while connecting
   links->connect(context);
   return communicator;
 }

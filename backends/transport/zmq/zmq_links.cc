@@ -1,4 +1,4 @@
-// Links over ZeroMQ: moving messages. How they come to be is in zmq_connect.cc.
+// Links over ZeroMQ: sending and receiving. zmq_connect.cc connects them.
 #include "backends/transport/zmq/zmq_links.h"
 
 #include <cstring>
@@ -9,7 +9,7 @@ namespace backends {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kGentleTime = std::chrono::seconds(2);
+constexpr auto kDrainTime = std::chrono::seconds(2);
 constexpr int kLingerMs = 500;
 
 }  // namespace
@@ -83,13 +83,13 @@ const char* ZmqLinks::receive(int peer, Lane lane, unsigned slot, std::size_t by
 
 const zmq::message_t& ZmqLinks::fetch(int peer, std::uint16_t kind) {
   Link& l = link(peer);
-  while (!l.fresh[kind]) take_one(peer);
+  while (!l.fresh[kind]) receive_one(peer);
   l.fresh[kind] = false;
   return l.slots[kind];
 }
 
-// Takes the next message of the peer, whatever it is, and leaves it in its slot.
-void ZmqLinks::take_one(int peer) {
+// Receives the next message of the peer, of any kind, into its slot.
+void ZmqLinks::receive_one(int peer) {
   Link& l = link(peer);
   zmq::message_t message = wait_for_message(peer);
   Tag tag{};
@@ -118,8 +118,7 @@ zmq::message_t ZmqLinks::wait_for_message(int peer) {
 }
 
 void ZmqLinks::finish_sends() {
-  check_abort();  // calls that never have to wait would never look; by now the ranks' words have
-                  // been compared
+  check_abort();  // for calls that never wait; the words have been compared by now
   const auto start = Clock::now();
   std::unique_lock lock(pending_.mutex);
   while (!pending_.changed.wait_for(lock, std::chrono::milliseconds(50),
@@ -131,19 +130,18 @@ void ZmqLinks::finish_sends() {
   }
 }
 
-void ZmqLinks::let_go(bool gently) noexcept {
-  if (gently) {
+void ZmqLinks::shut_down(bool drain) noexcept {
+  if (drain) {
     std::unique_lock lock(pending_.mutex);
-    if (pending_.changed.wait_for(lock, kGentleTime, [&] { return pending_.open == 0; })) return;
+    if (pending_.changed.wait_for(lock, kDrainTime, [&] { return pending_.open == 0; })) return;
   }
-  // What has come is looked at before it is gone; then the end of the context waits until libzmq
-  // reads no memory of ours.
+  // Reads what has arrived; then closing the context waits until libzmq no longer reads our memory.
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_ || !link(peer).socket) continue;
     try {
-      while (link(peer).socket.get(zmq::sockopt::events) & ZMQ_POLLIN) take_one(peer);
+      while (link(peer).socket.get(zmq::sockopt::events) & ZMQ_POLLIN) receive_one(peer);
     } catch (const std::exception&) {
-      // Then this is all that has come.
+      // Nothing more can be read.
     }
   }
   close_all();
@@ -164,7 +162,7 @@ void ZmqLinks::close_all() noexcept {
     try {
       if (l.socket) l.socket.set(zmq::sockopt::linger, linger);
     } catch (const zmq::error_t&) {
-      // The context has ended: nothing lingers.
+      // The context has ended.
     }
     l.socket.close();
   }
@@ -178,7 +176,7 @@ void ZmqLinks::abort(std::string_view reason) noexcept {
     const std::lock_guard lock(mutex_);
     if (reason_.empty()) reason_.assign(reason);
   } catch (const std::exception&) {
-    // Out of memory: it ends without saying why.
+    // Out of memory: aborts without a reason.
   }
   aborted_.store(true, std::memory_order_release);
 }

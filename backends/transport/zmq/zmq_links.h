@@ -1,7 +1,7 @@
-// Messages over ZeroMQ: a pair of sockets for each peer, the one of the lower rank listening.
+// Messages over ZeroMQ: a pair of sockets per peer, of which the lower rank's listens.
 //
-// Each side publishes its key through the store, with a keyed hash, so that only keys of the job's
-// members count. A link that leaves the host is encrypted and authenticated by CURVE. One that
+// Each side publishes its key through the store, with a keyed hash, so that only keys of members
+// are accepted. A link that leaves the host is encrypted and authenticated by CURVE. One that
 // listens on a loopback address is authenticated only, by a password made of the job's secret:
 // CURVE makes a call of 1 MiB or more 5 to 7 times slower (ADR 8), and whoever can read loopback
 // traffic can read this process's memory too.
@@ -32,7 +32,8 @@ class ZmqLinks final : public Links {
   ZmqLinks(const ZmqLinks&) = delete;
   ZmqLinks& operator=(const ZmqLinks&) = delete;
 
-  // Collective: listens, publishes, connects, and has heard every peer. REQUIRES: once.
+  // Collective: listens, publishes the address, connects, and waits for every peer's first message.
+  // REQUIRES: called once.
   void connect(const BackendContext& context);
 
   void send_head(int peer, const ControlWord& word, const void* payload,
@@ -41,13 +42,12 @@ class ZmqLinks final : public Links {
   void send(int peer, Lane lane, unsigned slot, const void* data, std::size_t bytes) override;
   const char* receive(int peer, Lane lane, unsigned slot, std::size_t bytes) override;
   void finish_sends() override;
-  void let_go(bool gently) noexcept override;
+  void shut_down(bool drain) noexcept override;
   std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept override;
   void abort(std::string_view reason) noexcept override;
 
  private:
-  // What precedes every payload. `number` counts the messages of one way of a link: one that was
-  // lost must not be skipped.
+  // Precedes every payload. `number` counts the messages in one direction, to detect lost ones.
   struct Tag {
     std::uint32_t number;
     std::uint16_t kind;  // index of the slot
@@ -78,14 +78,14 @@ class ZmqLinks final : public Links {
   };
   static void on_sent(void* data, void* pending);
 
-  struct Peer;  // what one has published
+  struct Peer;  // what a rank has published for another
   std::string listen(const BackendContext& context, int peer, const std::string& secret_key);
-  void greet(const BackendContext& context, const std::string& own_key,
-             const std::vector<Peer>& peers);
+  void exchange_hellos(const BackendContext& context, const std::string& own_key,
+                       const std::vector<Peer>& peers);
 
   Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
   const zmq::message_t& fetch(int peer, std::uint16_t kind);
-  void take_one(int peer);
+  void receive_one(int peer);
   zmq::message_t wait_for_message(int peer);
   void send_message(int peer, zmq::message_t message, zmq::send_flags flags);
   void check_abort() const;

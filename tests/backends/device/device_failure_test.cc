@@ -1,10 +1,11 @@
-// What goes wrong with collectives on device memory: every rank that can still speak says what,
-// soon, and nobody hangs.
+// Failures of collectives on device memory: every surviving rank reports the cause within a short
+// time, and none hangs.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -13,6 +14,7 @@
 
 #include "backends/backend_error.h"
 #include "tests/backends/device/device_harness.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 
@@ -27,6 +29,7 @@ using base::DType;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kCount = 3000;
+const int kLongTimeout = test_support::deadline_ms(20'000);
 
 void skip_without(int ranks) {
   if (const std::string why = lacking(ranks); !why.empty()) GTEST_SKIP() << why;
@@ -38,7 +41,7 @@ std::string nccl_note() {
     return std::ranges::find(list, "nccl", &backends::BackendInfo::name)->note;
   });
 }
-bool nccl_is_played() { return nccl_note().find("nccl_on_cpu") != std::string::npos; }
+bool nccl_is_emulated() { return nccl_note().find("nccl_on_cpu") != std::string::npos; }
 
 void reduce_on(DeviceCommunicator& c, const Stream& stream, const DeviceBytes& data) {
   c.all_reduce_on(stream.get(), data.get(), kCount, DType::kF32, ReduceOp::kSum);
@@ -49,11 +52,12 @@ void expect_has(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
 }
 
-// First of all, while this process has no library yet: its forks load what they are told.
+// These tests run first, while this process has not loaded the library: each fork loads the one
+// that its environment names.
 class NcclLibraryFile : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!nccl_is_played()) GTEST_SKIP() << "needs the stand-in for NCCL";
+    if (!nccl_is_emulated()) GTEST_SKIP() << "needs the stand-in for NCCL";
   }
 };
 
@@ -86,8 +90,8 @@ TEST_F(NcclLibraryFile, ThatDoesNotFitOrIsNotThereIsNamedOnAllRanks) {
   for (const std::string& text :
        with_setting_on_rank_1("ENGINE_NCCL_LIBRARY", "/nowhere/libnccl.so.2")) {
     expect_has(text,
-               "configuration: backend nccl cannot be used: rank 1 cannot use NCCL: no library as "
-               "ENGINE_NCCL_LIBRARY says");
+               "configuration: backend nccl cannot be used: rank 1 cannot use NCCL: cannot load "
+               "ENGINE_NCCL_LIBRARY");
     expect_has(text, "/nowhere/libnccl.so.2");
   }
 }
@@ -100,14 +104,14 @@ class DeviceDisagreement : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { skip_without(3); }
 };
-// Faults on demand: only of the library that plays NCCL.
+// Faults on demand, which only the emulated NCCL supports.
 class NcclFault : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!nccl_is_played()) GTEST_SKIP() << "needs the stand-in for NCCL";
+    if (!nccl_is_emulated()) GTEST_SKIP() << "needs the stand-in for NCCL";
   }
-  // Each of two ranks reduces `calls` times; how long it took, and what each threw.
-  std::vector<std::string> reduce(int timeout_ms, int calls, Clock::duration& took) {
+  // Each of two ranks reduces `calls` times; returns what each threw. Fails if that takes long.
+  std::vector<std::string> reduce(int timeout_ms, int calls) {
     const auto start = Clock::now();
     const auto outcomes = run_threads(2, {.timeout_ms = timeout_ms}, [&](Group& group) {
       const auto c = group.make_device_communicator({.backend = "nccl"});
@@ -124,29 +128,26 @@ class NcclFault : public ::testing::Test {
         throw;
       }
     });
-    took = Clock::now() - start;
+    EXPECT_FALSE(test_support::is_past(start, 8s));
     return outcomes;
   }
 };
 
 // The first collective of all is the one that connects.
-TEST_F(NcclFault, ACallThatNeverEndsMeetsItsDeadline) {
+TEST_F(NcclFault, ACallThatNeverEndsFailsAtItsDeadline) {
   const Setting fault("NCCL_ON_CPU_FAULT", "never:3@1");
-  Clock::duration took{};
-  const auto outcomes = reduce(1000, 5, took);
-  EXPECT_LT(took, 8s);
+  const int timeout_ms = test_support::deadline_ms(1000);
+  const auto outcomes = reduce(timeout_ms, 5);
   for (const std::string& outcome : outcomes) expect_has(outcome, "peer: backend nccl, rank ");
-  EXPECT_TRUE(std::ranges::any_of(outcomes, [](const std::string& text) {
-    return text.find("timeout after 1000 ms in ncclAllReduce, waiting for one of the ranks") !=
-           std::string::npos;
+  EXPECT_TRUE(std::ranges::any_of(outcomes, [&](const std::string& text) {
+    return text.find("timeout after " + std::to_string(timeout_ms) +
+                     " ms in ncclAllReduce, waiting for one of the ranks") != std::string::npos;
   })) << outcomes[0];
 }
 
 TEST_F(NcclFault, AnErrorBehindTheCallIsFound) {
   const Setting fault("NCCL_ON_CPU_FAULT", "async_error:2@0");
-  Clock::duration took{};
-  const auto outcomes = reduce(20'000, 5, took);
-  EXPECT_LT(took, 8s);
+  const auto outcomes = reduce(kLongTimeout, 5);
   expect_has(
       outcomes[0],
       "ncclAllReduce: remote process exited or there was a network error (failed on demand)");
@@ -155,9 +156,7 @@ TEST_F(NcclFault, AnErrorBehindTheCallIsFound) {
 
 TEST_F(NcclFault, ARefusedStartIsToldToTheOthers) {
   const Setting fault("NCCL_ON_CPU_FAULT", "refuse_init@1");
-  Clock::duration took{};
-  const auto outcomes = reduce(20'000, 1, took);
-  EXPECT_LT(took, 8s);
+  const auto outcomes = reduce(kLongTimeout, 1);
   expect_has(
       outcomes[1],
       "connecting the ranks: ncclCommInitRankConfig: unhandled system error (refused on demand)");
@@ -179,7 +178,7 @@ TEST_F(NcclFault, MemoryIsDeregisteredInOrder) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-TEST_F(DeviceFailure, AKilledRankIsNamedByThoseWhoWaitForIt) {
+TEST_F(DeviceFailure, AKilledRankIsNamedByTheOthers) {
   for (const char* way : {"nccl", "staged:shm"}) {
     const auto start = Clock::now();
     const auto outcomes = run_forked(3, {}, [&](Group& group) {
@@ -190,7 +189,7 @@ TEST_F(DeviceFailure, AKilledRankIsNamedByThoseWhoWaitForIt) {
       if (group.rank() == 1) kill(getpid(), SIGKILL);
       for (;;) reduce_on(*c, stream, data);
     });
-    EXPECT_LT(Clock::now() - start, 8s);
+    EXPECT_FALSE(test_support::is_past(start, 8s));
     for (const std::size_t survivor : {0u, 2u}) {
       expect_has(outcomes[survivor], std::string("peer: backend ") + way);
       expect_has(outcomes[survivor], "rank 1 (host ");
@@ -199,8 +198,8 @@ TEST_F(DeviceFailure, AKilledRankIsNamedByThoseWhoWaitForIt) {
   }
 }
 
-// NCCL's own abort returns only once no graph has a call of the communicator any more.
-TEST_F(DeviceFailure, ACapturedStepDoesNotHoldUpTheNews) {
+// ncclCommAbort() returns only once every graph with a call of the communicator is destroyed.
+TEST_F(DeviceFailure, ACapturedStepDoesNotDelayTheError) {
   const auto start = Clock::now();
   const auto outcomes = run_forked(2, {}, [&](Group& group) {
     const auto c = group.make_device_communicator({.backend = "nccl"});
@@ -225,26 +224,26 @@ TEST_F(DeviceFailure, ACapturedStepDoesNotHoldUpTheNews) {
       c->wait(stream.get());
     }
   });
-  EXPECT_LT(Clock::now() - start, 8s);
+  EXPECT_FALSE(test_support::is_past(start, 8s));
   expect_has(outcomes[0], "peer: backend nccl");
   expect_has(outcomes[0], "died");
 }
 
-TEST_F(DeviceFailure, AbortWakesWhoWaits) {
+TEST_F(DeviceFailure, AbortWakesAWaitingCall) {
   for (const char* way : {"nccl", "staged:gloo"}) {
+    std::atomic<bool> woken{false};
     const auto outcomes = run_threads(2, {}, [&](Group& group) {
       const auto c = group.make_device_communicator({.backend = way});
       const Stream stream;
       const DeviceBytes data(kCount * 4);
       if (group.rank() == 1) {
-        std::this_thread::sleep_for(700ms);
+        EXPECT_TRUE(test_support::eventually([&] { return woken.load(); }));
         return;
       }
       std::thread aborter([&] {
         std::this_thread::sleep_for(200ms);
         c->abort("the user wants it");
       });
-      const auto start = Clock::now();
       std::string text;
       try {
         reduce_on(*c, stream, data);
@@ -252,8 +251,8 @@ TEST_F(DeviceFailure, AbortWakesWhoWaits) {
         text = error.what();
       }
       aborter.join();
+      woken = true;  // so it was not the other rank's leaving that woke it
       expect_has(text, "aborted: the user wants it");
-      EXPECT_LT(Clock::now() - start, 600ms);
     });
     for (const std::string& outcome : outcomes) EXPECT_EQ(outcome, "");
   }
@@ -297,7 +296,7 @@ TEST_P(DeviceDisagreement, OfAPlanIsNamedOnBothSides) {
   }
 }
 
-// The last of many pieces is another: nothing may have been used before.
+// Only the last of many pieces differs: no earlier piece may have been used.
 TEST_P(DeviceDisagreement, OfABlockingCallIsNamedBeforeDataIsUsed) {
   constexpr std::size_t kMany = 700'000;
   const auto outcomes = run_threads(3, {}, [&](Group& group) {
@@ -364,7 +363,7 @@ TEST_F(DeviceFailure, MembersHaveCommunicatorsOfTheirOwn) {
   }
 }
 
-// Devices of one process: a group of threads has the same two ways.
+// A group of threads, one device each, has the same two communicators.
 TEST_F(DeviceFailure, ThreadsOfOneProcessHaveBothWays) {
   std::mutex mutex;
   std::string notices;
@@ -399,7 +398,7 @@ TEST_F(DeviceFailure, ThreadsOfOneProcessHaveBothWays) {
       0u);
 }
 
-TEST_F(DeviceFailure, AThreadThatEndsIsNamedByThoseWhoWaitForIt) {
+TEST_F(DeviceFailure, AThreadThatEndsIsNamedByTheOthers) {
   for (const char* way : {"nccl", "staged"}) {
     const auto start = Clock::now();
     const auto outcomes = run_threads(3, {.inproc = true}, [&](Group& group) {
@@ -411,7 +410,7 @@ TEST_F(DeviceFailure, AThreadThatEndsIsNamedByThoseWhoWaitForIt) {
       if (group.rank() == 1) throw std::runtime_error("enough");
       for (;;) reduce_on(*c, stream, data);
     });
-    EXPECT_LT(Clock::now() - start, 8s);
+    EXPECT_FALSE(test_support::is_past(start, 8s));
     EXPECT_EQ(outcomes[1], "other: enough");
     for (const std::size_t survivor : {0u, 2u}) {
       expect_has(outcomes[survivor], std::string("peer: backend ") + way);
@@ -420,11 +419,11 @@ TEST_F(DeviceFailure, AThreadThatEndsIsNamedByThoseWhoWaitForIt) {
   }
 }
 
-// NCCL joins ranks with a GPU each. `auto` says so and goes through pinned memory; for tests
-// sharing can be allowed.
-TEST(SharedGpu, IsRefusedOrSaid) {
+// NCCL needs a GPU per rank: otherwise `auto` reports that and uses pinned memory. Tests may allow
+// sharing.
+TEST(SharedGpu, IsRefusedOrReported) {
   skip_without(1);
-  if (!nccl_is_played()) GTEST_SKIP() << "needs NCCL on one GPU";
+  if (!nccl_is_emulated()) GTEST_SKIP() << "needs NCCL on one GPU";
   for (const std::string& text : run_threads(3, {.one_device = true}, [](Group& group) {
          group.make_device_communicator({.backend = "nccl"});
        })) {

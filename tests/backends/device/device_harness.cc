@@ -17,7 +17,7 @@ void expect(cudaError_t code) {
   if (code != cudaSuccess) throw std::runtime_error(cudaGetErrorString(code));
 }
 
-// In the child of a fork: what `body` returns comes back to the parent.
+// Runs `body` in a forked process; the pipe passes its result to the parent.
 struct Child {
   pid_t pid = -1;
   int out = -1;
@@ -27,7 +27,7 @@ Child start(const std::function<std::string()>& body) {
   if (pipe(ends) != 0) throw std::runtime_error("pipe");
   const pid_t pid = fork();
   if (pid == 0) {
-    alarm(60);
+    alarm(static_cast<unsigned>(test_support::deadline_ms(60'000) / 1000));
     close(ends[0]);
     const std::string text = body();
     [[maybe_unused]] const ssize_t wrote = write(ends[1], text.data(), text.size());
@@ -52,19 +52,19 @@ void run_in_group(std::unique_ptr<backends::Group> group, const Body& body) {
     body(*group);
     group->leave();
   } catch (...) {
-    group.reset();  // at once, so that the others hear of it
+    group.reset();  // at once, so that the others are told
     throw;
   }
 }
 
-void run_rank(int rank, int world_size, const RankOptions& options, const group_harness::Door& door,
-              const Body& body) {
+void run_rank(int rank, int world_size, const RankOptions& options,
+              const group_harness::Listener& listener, const Body& body) {
   expect(cudaSetDevice(options.one_device ? 0 : rank));
-  backends::GroupOptions o = group_harness::options_for(rank, world_size, door.port);
+  backends::GroupOptions o = group_harness::options_for(rank, world_size, listener.port);
   o.timeout_ms = options.timeout_ms;
-  o.heartbeat_ms = 300;
+  o.heartbeat_ms = test_support::deadline_ms(300);
   o.notice = options.notice;
-  if (rank == 0) o.listen_fd = door.fd;
+  if (rank == 0) o.listen_fd = listener.fd;
   run_in_group(backends::join_group(o), body);
 }
 
@@ -104,26 +104,26 @@ std::vector<std::string> run_threads(int world_size, const RankOptions& options,
       run_in_group(std::move(groups[static_cast<std::size_t>(rank)]), body);
     });
   }
-  const group_harness::Door door =
-      world_size > 1 ? group_harness::open_door() : group_harness::Door{};
+  const group_harness::Listener listener =
+      world_size > 1 ? group_harness::open_listener() : group_harness::Listener{};
   return group_harness::outcomes(
-      world_size, [&](int rank) { run_rank(rank, world_size, options, door, body); });
+      world_size, [&](int rank) { run_rank(rank, world_size, options, listener, body); });
 }
 
 std::vector<std::string> run_forked(int world_size, const RankOptions& options, const Body& body) {
-  const group_harness::Door door =
-      world_size > 1 ? group_harness::open_door() : group_harness::Door{};
+  const group_harness::Listener listener =
+      world_size > 1 ? group_harness::open_listener() : group_harness::Listener{};
   std::vector<Child> children;
   for (int rank = 0; rank < world_size; ++rank) {
     children.push_back(start([&]() -> std::string {
       std::string outcome;
       // outcomes() sorts what is thrown into kinds.
       outcome = group_harness::outcomes(
-          1, [&](int) { run_rank(rank, world_size, options, door, body); })[0];
+          1, [&](int) { run_rank(rank, world_size, options, listener, body); })[0];
       return outcome.empty() ? "ok" : outcome;
     }));
   }
-  if (door.fd >= 0) close(door.fd);
+  if (listener.fd >= 0) close(listener.fd);
   std::vector<std::string> answers;
   for (const Child& child : children) answers.push_back(finish(child));
   return answers;
@@ -135,7 +135,7 @@ Setting::Setting(const char* name, const std::string& value) : name_(name) {
 Setting::~Setting() { unsetenv(name_.c_str()); }
 
 namespace {
-// Where the CPU plays the GPU: four of them. Before anybody asks.
+// The emulated GPU shows four devices. Set before the first CUDA call.
 [[maybe_unused]] const int kDevices = setenv("ENGINE_EMULATED_GPUS", "4", 0);
 }  // namespace
 

@@ -10,6 +10,7 @@
 
 #include "backends/device_communicator.h"
 #include "backends/group.h"
+#include "tests/support/time_limits.h"
 
 namespace device_harness {
 
@@ -19,7 +20,8 @@ using Bytes = std::vector<unsigned char>;
 // which may fork.
 std::string lacking(int ranks);
 
-// What `body` returns in a process of its own: what it loads and starts is not there afterwards.
+// What `body` returns when it runs in a forked process, so that this process loads and starts
+// nothing.
 std::string in_child(const std::function<std::string()>& body);
 
 // A copy of `bytes` on the calling thread's device.
@@ -51,9 +53,9 @@ class Stream {
 };
 
 struct RankOptions {
-  int timeout_ms = 20'000;
+  int timeout_ms = test_support::deadline_ms(20'000);
   bool one_device = false;  // all ranks use device 0
-  bool inproc = false;  // run_threads(): a group of threads instead of groups that meet over TCP
+  bool inproc = false;  // run_threads(): a group of threads instead of groups that join over TCP
   std::function<void(const std::string&)> notice = {};
 };
 
@@ -62,7 +64,7 @@ struct RankOptions {
 using Body = std::function<void(backends::Group&)>;
 std::vector<std::string> run_threads(int world_size, const RankOptions& options, const Body& body);
 
-// A rank that is a process, and what it wrote: "ok", or what it threw with the kind before it.
+// The same with a process per rank: "ok", or what it threw, after its kind.
 std::vector<std::string> run_forked(int world_size, const RankOptions& options, const Body& body);
 
 // Sets a variable of the environment while it lives.

@@ -1,4 +1,4 @@
-// Faults of processes, of their connections and of what they call.
+// Faults of processes, connections and collective calls.
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,48 +14,48 @@ using namespace std::chrono_literals;
 using backends::GroupOptions;
 using backends::ReduceOp;
 using base::DType;
-using fault_stage::heartbeat;
+using fault_ranks::heartbeat;
 using test_support::pause;
 
-const auto kWork = [](Actor& a) {
-  a.join();
-  a.work();
+const auto kWork = [](Rank& rank) {
+  rank.join();
+  rank.work();
 };
-// Rank 1 does something to its connections while all work.
-std::function<void(Actor&)> working_while(const std::function<void(Actor&)>& deed) {
-  return [deed](Actor& a) {
-    a.join();
-    std::thread doer;
-    if (a.who() == 1) {
-      doer = std::thread([&a, deed] {
+// All ranks reduce; meanwhile rank 1 runs `action` in another thread.
+std::function<void(Rank&)> working_while(const std::function<void(Rank&)>& action) {
+  return [action](Rank& rank) {
+    rank.join();
+    std::thread worker;
+    if (rank.who() == 1) {
+      worker = std::thread([&rank, action] {
         pause(300ms);
-        deed(a);
+        action(rank);
       });
     }
     try {
-      a.work();
+      rank.work();
     } catch (...) {
-      if (doer.joinable()) doer.join();
+      if (worker.joinable()) worker.join();
       throw;
     }
   };
 }
 
-// All make a first call alike, then `call`, which rank 1 does in another way.
-std::function<void(Actor&)> calling(
+// All ranks make the same first call, then `call`, with `odd` set on rank 1.
+std::function<void(Rank&)> calling(
     const std::function<void(backends::Communicator&, bool odd)>& call) {
-  return [call](Actor& a) {
-    a.join();
-    a.communicator().barrier();
-    pause(200ms);  // until all are out of it
-    call(a.communicator(), a.who() == 1);
+  return [call](Rank& rank) {
+    rank.join();
+    rank.communicator().barrier();
+    pause(200ms);  // until all have returned from it
+    call(rank.communicator(), rank.who() == 1);
     for (int i = 0; i < 3; ++i)
-      a.communicator().barrier();  // who did not notice in the call itself, does here
+      rank.communicator().barrier();  // a rank that did not notice in the call itself notices here
   };
 }
 
-void each_connection(Actor& a, const std::function<void(int fd)>& deed) {
-  for (const int fd : a.data_connections()) deed(fd);
+void each_connection(Rank& rank, const std::function<void(int fd)>& action) {
+  for (const int fd : rank.data_connections()) action(fd);
 }
 
 }  // namespace
@@ -63,40 +63,40 @@ void each_connection(Actor& a, const std::function<void(int fd)>& deed) {
 std::vector<Fault> faults_of_processes() {
   const Expected named = {{"peer: ", "rank 1 (host "}, kAnything, {"peer: ", "rank 1 (host "}};
   return {
-      {"killed", 3, kWork, [](Stage& s) { s.strike(1, SIGKILL); }, named, 2s},
+      {"killed", 3, kWork, [](RankProcesses& ranks) { ranks.send_signal(1, SIGKILL); }, named, 2s},
       {"killed: rank 0",
        3,
        kWork,
-       [](Stage& s) { s.strike(0, SIGKILL); },
+       [](RankProcesses& ranks) { ranks.send_signal(0, SIGKILL); },
        {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
        2s},
-      {"frozen", 3, kWork, [](Stage& s) { s.strike(1, SIGSTOP); }, named, 2s},
+      {"frozen", 3, kWork, [](RankProcesses& ranks) { ranks.send_signal(1, SIGSTOP); }, named, 2s},
       {"frozen: rank 0",
        3,
        kWork,
-       [](Stage& s) { s.strike(0, SIGSTOP); },
+       [](RankProcesses& ranks) { ranks.send_signal(0, SIGSTOP); },
        {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
        2s},
       {"paused for a heartbeat",
        3,
        work_a_while,
-       [](Stage& s) {
-         s.strike(1, SIGSTOP);
+       [](RankProcesses& ranks) {
+         ranks.send_signal(1, SIGSTOP);
          std::this_thread::sleep_for(heartbeat());
-         s.strike(1, SIGCONT);
+         ranks.send_signal(1, SIGCONT);
        },
        {{"done"}, {"done"}, {"done"}},
        8s},
       {"early exit",
        3,
-       [](Actor& a) {
-         a.join();
-         if (a.who() == 1) {
-           a.group().set_activity("reading data");
+       [](Rank& rank) {
+         rank.join();
+         if (rank.who() == 1) {
+           rank.group().set_activity("reading data");
            pause(300ms);
            return;
          }
-         a.work();
+         rank.work();
        },
        {},
        {{"peer: ", "rank 1 (host ", "ended before the others; last activity: reading data"},
@@ -104,30 +104,30 @@ std::vector<Fault> faults_of_processes() {
         {"peer: ", "rank 1 (host "}}},
       {"never calls",
        3,
-       [](Actor& a) {
-         GroupOptions o = a.options(a.who());
+       [](Rank& rank) {
+         GroupOptions o = rank.options(rank.who());
          o.timeout_ms = test_support::deadline_ms(1000);
-         a.join(o);
-         if (a.who() == 1) pause(4s);
-         if (a.who() != 1) a.communicator().barrier();
+         rank.join(o);
+         if (rank.who() == 1) pause(4s);
+         if (rank.who() != 1) rank.communicator().barrier();
        },
        {},
        {{"peer: ", "timeout", "rank 1"}, kAnything, {"peer: ", "rank 1"}}},
       {"abort by a thread",
        3,
-       working_while([](Actor& a) { a.communicator().abort("the user wants it"); }),
+       working_while([](Rank& rank) { rank.communicator().abort("the user wants it"); }),
        {},
        {{"peer: ", "rank 1"}, {"peer: ", "aborted: the user wants it"}, {"peer: ", "rank 1"}}},
       {"slow reader",
        3,
-       [](Actor& a) {
-         a.join();
+       [](Rank& rank) {
+         rank.join();
          std::vector<float> data(1'000'000, 1.f);
          for (int i = 0; i < 4; ++i) {
-           if (a.who() == 1) std::this_thread::sleep_for(2 * heartbeat());
-           a.communicator().all_reduce(data.data(), data.size(), DType::kF32, ReduceOp::kMax);
+           if (rank.who() == 1) std::this_thread::sleep_for(2 * heartbeat());
+           rank.communicator().all_reduce(data.data(), data.size(), DType::kF32, ReduceOp::kMax);
          }
-         a.leave();
+         rank.leave();
        },
        {},
        {{"done"}, {"done"}, {"done"}},
@@ -137,15 +137,15 @@ std::vector<Fault> faults_of_processes() {
 
 std::vector<Fault> faults_of_connections() {
   const Expected named = all_name("peer: ", "rank 1");
-  // A library may hide a broken connection until the deadline, and may blame the rank that it
+  // A library may hide a broken connection until the deadline, and may name the rank that it
   // happens to wait for.
   const Expected noticed = all_name("peer: ", "rank ");
-  const auto reset = working_while([](Actor& a) {
+  const auto reset = working_while([](Rank& rank) {
     const sockaddr nowhere{AF_UNSPEC, {}};  // connecting a TCP socket to nowhere sends a reset
-    each_connection(a, [&](int fd) { connect(fd, &nowhere, sizeof nowhere); });
+    each_connection(rank, [&](int fd) { connect(fd, &nowhere, sizeof nowhere); });
   });
-  const auto half_close =
-      working_while([](Actor& a) { each_connection(a, [](int fd) { shutdown(fd, SHUT_WR); }); });
+  const auto half_close = working_while(
+      [](Rank& rank) { each_connection(rank, [](int fd) { shutdown(fd, SHUT_WR); }); });
   return {
       {"connections reset", 3, reset, {}, named, 5s, {"socket"}},
       {"connections reset", 3, reset, {}, noticed, 8s, {"gloo", "zmq"}},
@@ -153,17 +153,18 @@ std::vector<Fault> faults_of_connections() {
       {"connections half closed", 3, half_close, {}, noticed, 8s, {"gloo", "zmq"}},
       {"garbage on the connections",
        3,
-       [](Actor& a) {
-         a.join();
-         a.communicator().barrier();
+       [](Rank& rank) {
+         rank.join();
+         rank.communicator().barrier();
          pause(200ms);
-         if (a.who() == 1) {
+         if (rank.who() == 1) {
            const std::string noise(100, '!');
-           each_connection(a, [&](int fd) { send(fd, noise.data(), noise.size(), MSG_NOSIGNAL); });
+           each_connection(rank,
+                           [&](int fd) { send(fd, noise.data(), noise.size(), MSG_NOSIGNAL); });
            pause(500ms);
          }
-         a.communicator().barrier();
-         a.communicator().barrier();
+         rank.communicator().barrier();
+         rank.communicator().barrier();
        },
        {},
        {{"mismatch: ", "rank 1", "unknown call"},
@@ -173,15 +174,15 @@ std::vector<Fault> faults_of_connections() {
        {"socket"}},
       {"a message cut short",
        3,
-       [](Actor& a) {
-         a.join();
-         a.communicator().barrier();
+       [](Rank& rank) {
+         rank.join();
+         rank.communicator().barrier();
          pause(200ms);
-         if (a.who() == 1) {
-           each_connection(a, [&](int fd) { send(fd, "12345", 5, MSG_NOSIGNAL); });
+         if (rank.who() == 1) {
+           each_connection(rank, [&](int fd) { send(fd, "12345", 5, MSG_NOSIGNAL); });
            _exit(0);
          }
-         a.communicator().barrier();
+         rank.communicator().barrier();
        },
        {},
        {{"peer: ", "rank 1 (host "}, kAnything, {"peer: ", "rank 1 (host "}},

@@ -1,4 +1,4 @@
-// The faults of the matrix: what is done to the ranks, and what each must say.
+// The faults of the matrix: what is injected, and what each rank must report.
 #pragma once
 
 #include <chrono>
@@ -6,41 +6,40 @@
 #include <string>
 #include <vector>
 
-#include "tests/backends/faults/fault_stage.h"
+#include "tests/backends/faults/fault_ranks.h"
 
 namespace fault_list {
 
-using fault_stage::Actor;
-using fault_stage::Stage;
+using fault_ranks::Rank;
+using fault_ranks::RankProcesses;
 
-// What each process must have said in the end: parts of its last line; {} for one that is not
-// asked.
+// Parts that the last line of each process must contain; {}: not checked.
 using Expected = std::vector<std::vector<std::string>>;
 inline const std::vector<std::string> kAnything = {};
 
 struct Fault {
   const char* name;
   int processes;
-  std::function<void(Actor&)> body;
-  std::function<void(Stage&)> strike;  // once all are ready; may be empty
+  std::function<void(Rank&)> body;
+  std::function<void(RankProcesses&)> inject;  // called once all are ready; may be empty
   Expected expected;
-  // From the blow, or from the start where there is none; scaled as in deadline.h.
+  // After inject(), or after the start if there is none; scaled (tests/support/time_limits.h).
   std::chrono::milliseconds within = std::chrono::seconds(5);
-  std::vector<std::string> backends = {};  // where it can be done; empty: all
+  std::vector<std::string> backends = {};  // to which it applies; empty: all
 };
 
-// Rank 1 is the culprit in a world of three.
-inline Expected all_name(const std::string& kind, const std::string& culprit) {
-  return {{kind, culprit}, {kind}, {kind, culprit}};
+// Rank 1 of three is the faulty one.
+inline Expected all_name(const std::string& kind, const std::string& faulty) {
+  return {{kind, faulty}, {kind}, {kind, faulty}};
 }
-inline void work_a_while(Actor& a) {
-  a.join();
-  a.work(300);
+inline void work_a_while(Rank& rank) {
+  rank.join();
+  rank.work(300);
 }
 
 std::vector<Fault> faults_of_processes();
 std::vector<Fault> faults_of_connections();
 std::vector<Fault> faults_of_calls();
-std::vector<Fault> faults_of_meeting();
+std::vector<Fault> faults_of_rendezvous();
 
 }  // namespace fault_list

@@ -1,5 +1,5 @@
-// Faults x backends between processes: nobody hangs, every survivor's error has the right kind and
-// names the culprit.
+// Faults x backends between processes: no rank hangs, and the error of every survivor has the right
+// kind and names the faulty rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,12 +16,12 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using fault_list::Fault;
-using fault_stage::Stage;
+using fault_ranks::RankProcesses;
 
 std::vector<Fault> all_faults() {
   std::vector<Fault> all;
   for (auto&& some : {fault_list::faults_of_processes(), fault_list::faults_of_connections(),
-                      fault_list::faults_of_calls(), fault_list::faults_of_meeting()})
+                      fault_list::faults_of_calls(), fault_list::faults_of_rendezvous()})
     all.insert(all.end(), some.begin(), some.end());
   return all;
 }
@@ -79,16 +79,16 @@ TEST_P(FaultMatrix, IsNoticedAndNamed) {
   const auto& [fault, backend] = GetParam();
   for (const std::string& b : process_backends()) matrix[fault.name].try_emplace(b, "-");
   auto start = Clock::now();
-  Stage stage(backend, 3, fault.processes, fault.body);
-  if (fault.strike) {
-    ASSERT_TRUE(stage.all_ready());
-    test_support::pause(300ms);  // until they work, and have said at what
+  RankProcesses ranks(backend, 3, fault.processes, fault.body);
+  if (fault.inject) {
+    ASSERT_TRUE(ranks.all_ready());
+    test_support::pause(300ms);  // until they work and their heartbeats have carried the activity
     start = Clock::now();
-    fault.strike(stage);
+    fault.inject(ranks);
   }
-  for (int who = 0; who < stage.size(); ++who) {
+  for (int who = 0; who < ranks.size(); ++who) {
     if (fault.expected[static_cast<std::size_t>(who)].empty()) continue;
-    const std::string outcome = stage.outcome(who, start, fault.within);
+    const std::string outcome = ranks.outcome(who, start, fault.within);
     for (const std::string& part : fault.expected[static_cast<std::size_t>(who)])
       EXPECT_NE(outcome.find(part), std::string::npos)
           << "process " << who << " lacks \"" << part << "\": " << outcome;

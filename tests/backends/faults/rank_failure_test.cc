@@ -1,4 +1,4 @@
-// Processes that die or freeze: the others learn who, soon, and end.
+// Ranks that die or freeze: the others name them within a short time, and end.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 using backends::ReduceOp;
 using base::DType;
 
-// One forked rank and what it wrote.
+// A forked rank and its output.
 struct Rank {
   pid_t pid = -1;
   int out = -1;
@@ -30,27 +30,27 @@ struct Rank {
 
 constexpr auto kHeartbeat = 300ms;  // scaled
 
-// Reduces until something is wrong, and writes what.
-void work(int rank, int world_size, const group_harness::Door& door, int out) {
+// Reduces until an error occurs, and writes that error.
+void work(int rank, int world_size, const group_harness::Listener& listener, int out) {
   const auto say = [out](const std::string& text) {
     [[maybe_unused]] const ssize_t n = write(out, text.data(), text.size());
   };
   try {
-    backends::GroupOptions o = group_harness::options_for(rank, world_size, door.port);
+    backends::GroupOptions o = group_harness::options_for(rank, world_size, listener.port);
     o.heartbeat_ms = static_cast<int>(test_support::deadline(kHeartbeat).count());
     if (rank == 0)
-      o.listen_fd = door.fd;
+      o.listen_fd = listener.fd;
     else
-      close(door.fd);
+      close(listener.fd);
     const auto group = backends::join_group(o);
     const auto communicator = group->make_communicator();
     std::vector<float> data(100'000, 1.f);
-    // Ready when what a rank does has come to the others: heartbeats carry it.
-    const auto told = base::deadline_in(std::chrono::milliseconds(3 * o.heartbeat_ms));
+    // Ready once a heartbeat has carried the activity to rank 0.
+    const auto reported = base::deadline_in(std::chrono::milliseconds(3 * o.heartbeat_ms));
     bool ready = false;
     for (int step = 0;; ++step) {
       if (step % 50 == 0) group->set_activity("step " + std::to_string(step));
-      if (!ready && base::has_passed(told)) {
+      if (!ready && base::has_passed(reported)) {
         say("ready\n");
         ready = true;
       }
@@ -67,7 +67,7 @@ void work(int rank, int world_size, const group_harness::Door& door, int out) {
 class RankFailure : public ::testing::Test {
  protected:
   void start(int world_size) {
-    const group_harness::Door door = group_harness::open_door();
+    const group_harness::Listener listener = group_harness::open_listener();
     const int lifetime = test_support::deadline_ms(30'000) / 1000;
     for (int r = 0; r < world_size; ++r) {
       int ends[2];
@@ -76,15 +76,15 @@ class RankFailure : public ::testing::Test {
       ASSERT_GE(pid, 0);
       if (pid == 0) {
         alarm(static_cast<unsigned>(lifetime));
-        work(r, world_size, door, ends[1]);
+        work(r, world_size, listener, ends[1]);
         _exit(69);
       }
       close(ends[1]);
       ranks_.push_back({pid, ends[0], ""});
     }
-    close(door.fd);
+    close(listener.fd);
     for (Rank& r : ranks_) ASSERT_TRUE(read_until(r, "ready\n", 10s)) << r.text;
-    test_support::pause(300ms);  // until they have said what they do
+    test_support::pause(300ms);  // until their activities are known
   }
   void TearDown() override {
     for (Rank& r : ranks_) {
@@ -111,26 +111,27 @@ class RankFailure : public ::testing::Test {
     }
     return true;
   }
-  // Strikes one rank; every other must say in time who it was, and then end.
-  void strike(int victim, int signal, std::chrono::milliseconds time, const std::string& cause) {
+  // Sends a signal to one rank; the others must name it in time, and then end.
+  void signal_and_check(int target, int signal, std::chrono::milliseconds time,
+                        const std::string& cause) {
     const auto before = Clock::now();
-    kill(ranks_[static_cast<std::size_t>(victim)].pid, signal);
-    const std::string name = "rank " + std::to_string(victim) + " (host ";
+    kill(ranks_[static_cast<std::size_t>(target)].pid, signal);
+    const std::string name = "rank " + std::to_string(target) + " (host ";
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      if (static_cast<int>(r) == victim) continue;
+      if (static_cast<int>(r) == target) continue;
       Rank& rank = ranks_[r];
       EXPECT_TRUE(read_until(rank, "peer: ", before, time) && read_until(rank, "\n", 1s))
           << "rank " << r << ": " << rank.text;
       EXPECT_NE(rank.text.find(name), std::string::npos) << rank.text;
       EXPECT_NE(
-          rank.text.find("pid " + std::to_string(ranks_[static_cast<std::size_t>(victim)].pid)),
+          rank.text.find("pid " + std::to_string(ranks_[static_cast<std::size_t>(target)].pid)),
           std::string::npos)
           << rank.text;
       EXPECT_NE(rank.text.find(cause), std::string::npos) << rank.text;
       EXPECT_NE(rank.text.find("last activity: step "), std::string::npos) << rank.text;
     }
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      if (static_cast<int>(r) == victim) continue;
+      if (static_cast<int>(r) == target) continue;
       int status = 0;
       (void)test_support::eventually([&] { return waitpid(ranks_[r].pid, &status, WNOHANG) != 0; });
       EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 69)
@@ -142,45 +143,45 @@ class RankFailure : public ::testing::Test {
 
 TEST_F(RankFailure, AKilledRankIsNamedByAllWithinTwoSeconds) {
   start(3);
-  strike(1, SIGKILL, 2s, "died");
+  signal_and_check(1, SIGKILL, 2s, "died");
 }
 
 TEST_F(RankFailure, AKilledRankZeroIsNamedByAllWithinTwoSeconds) {
   start(3);
-  strike(0, SIGKILL, 2s, "died");
+  signal_and_check(0, SIGKILL, 2s, "died");
 }
 
 TEST_F(RankFailure, AFrozenRankIsNamedWithinAFewHeartbeats) {
   start(3);
-  strike(2, SIGSTOP, 5 * kHeartbeat + 1s, "no heartbeat");
+  signal_and_check(2, SIGSTOP, 5 * kHeartbeat + 1s, "no heartbeat");
 }
 
 TEST_F(RankFailure, AFrozenRankZeroIsNamedWithinAFewHeartbeats) {
   start(3);
-  strike(0, SIGSTOP, 5 * kHeartbeat + 1s, "no heartbeat");
+  signal_and_check(0, SIGSTOP, 5 * kHeartbeat + 1s, "no heartbeat");
 }
 
-// Runs three thread ranks where rank 1 ends early in its own way; returns what each threw.
+// Runs three ranks as threads, of which rank 1 ends early; returns what each threw.
 std::vector<std::string> with_early_end(const std::string& backend) {
   std::vector<std::unique_ptr<backends::Group>> groups(3);
-  group_harness::Door door;
+  group_harness::Listener listener;
   if (backend == "inproc")
-    groups = backends::make_inproc_groups(3, 20'000);
+    groups = backends::make_inproc_groups(3, test_support::deadline_ms(20'000));
   else
-    door = group_harness::open_door();
+    listener = group_harness::open_listener();
   return group_harness::outcomes(3, [&](int rank) {
     auto& group = groups[static_cast<std::size_t>(rank)];
     if (!group) {
-      backends::GroupOptions o = group_harness::options_for(rank, 3, door.port);
+      backends::GroupOptions o = group_harness::options_for(rank, 3, listener.port);
       group_harness::choose_backend(o, backend);
-      if (rank == 0) o.listen_fd = door.fd;
+      if (rank == 0) o.listen_fd = listener.fd;
       group = backends::join_group(o);
     }
     auto communicator = group->make_communicator();
     double value = 1;
     communicator->all_reduce(&value, 1, DType::kF64, ReduceOp::kSum);
     if (rank == 1) group->set_activity("reading data");
-    test_support::pause(300ms);  // until rank 1 has said what it does
+    test_support::pause(300ms);  // until rank 1's activity is known
     if (rank == 1) {
       communicator.reset();
       group.reset();
@@ -190,7 +191,7 @@ std::vector<std::string> with_early_end(const std::string& backend) {
   });
 }
 
-TEST(EarlyEnd, ARankThatGivesUpIsNamedByTheOthers) {
+TEST(EarlyEnd, ARankThatEndsEarlyIsNamedByTheOthers) {
   for (const std::string& backend : group_harness::backend_names()) {
     if (!group_harness::backend_fits(backend, 3)) continue;
     const auto errors = with_early_end(backend);
@@ -207,7 +208,7 @@ TEST(EarlyEnd, ARankThatGivesUpIsNamedByTheOthers) {
   }
 }
 
-TEST(EarlyEnd, LeavingInOrderIsNoDeath) {
+TEST(EarlyEnd, LeavingInOrderIsNotAFailure) {
   for (const std::string& backend : group_harness::backend_names()) {
     if (!group_harness::backend_fits(backend, 3)) continue;
     for (int i = 0; i < 5; ++i) {
@@ -241,7 +242,7 @@ TEST(Abort, WakesAWaitingCollective) {
         error = caught.what();
       }
       aborter.join();
-      woken = true;  // and not because the other came or left
+      woken = true;  // so it was not the other rank's leaving that woke it
     };
     group_harness::run_ranks(backend, 2, body);
     EXPECT_NE(error.find("aborted: the user wants it"), std::string::npos)
@@ -249,9 +250,8 @@ TEST(Abort, WakesAWaitingCollective) {
   }
 }
 
-// A call may begin at the very moment when the connections are broken off: it ends too, and not at
-// the timeout.
-TEST(BrokenOff, NoCallOfAnyKindSleepsOn) {
+// A call that begins while the connections are shut down ends too, before the timeout.
+TEST(Abort, EndsCallsThatBeginAtTheSameTime) {
   for (int repetition = 0; repetition < 60; ++repetition) {
     const auto start = Clock::now();
     EXPECT_THROW(group_harness::run_ranks(

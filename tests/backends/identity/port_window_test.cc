@@ -1,5 +1,5 @@
-// Rank 0 is somewhere in a window of ports: taken ports, strangers, other jobs, and names that do
-// not resolve.
+// Rank 0 is somewhere in a window of ports: taken ports, other services, other jobs, and names that
+// do not resolve.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -32,8 +32,8 @@ bool contains(const std::string& text, const std::string& part) {
 #define EXPECT_CONTAINS(text, part) \
   EXPECT_TRUE(contains(text, part)) << "\"" << (text) << "\" lacks \"" << (part) << "\""
 
-// A run of `count` ports that are all free now, below those that the kernel hands out, and apart
-// from those of tests that run beside this one.
+// The first of `count` consecutive free ports, below the kernel's ephemeral ports and different
+// from those of tests that run at the same time.
 int free_ports(int count) {
   static int turn = 0;
   for (int attempt = 0; attempt < 50; ++attempt) {
@@ -44,7 +44,7 @@ int free_ports(int count) {
         held.push_back(backends::listen_on({"127.0.0.1", first + i}, 0ms));
       return first;
     } catch (const backends::Error&) {
-      // One is taken: elsewhere.
+      // One is taken: try others.
     }
   }
   throw std::runtime_error("no free ports in a row");
@@ -57,36 +57,36 @@ GroupOptions options(int rank, int world_size, int port, const std::string& job,
   return o;
 }
 
-// Listens; accepts and answers garbage, or says nothing.
-class Stranger {
+// A service that accepts connections and answers garbage, or nothing.
+class OtherService {
  public:
-  Stranger(int port, bool answers)
+  OtherService(int port, bool answers)
       : listener_(backends::listen_on({"127.0.0.1", port}, 0ms)), answers_(answers) {
     thread_ = std::thread([this] { run(); });
   }
-  ~Stranger() {
+  ~OtherService() {
     stop_ = true;
     thread_.join();
   }
-  int visits() const { return visits_; }
+  int connections() const { return connections_; }
 
  private:
   void run() {
-    std::vector<Socket> visitors;
+    std::vector<Socket> clients;
     while (!stop_) {
       pollfd p{listener_.fd(), POLLIN, 0};
       if (poll(&p, 1, 20) <= 0) continue;
-      visitors.emplace_back(accept(listener_.fd(), nullptr, nullptr));
-      ++visits_;
+      clients.emplace_back(accept(listener_.fd(), nullptr, nullptr));
+      ++connections_;
       if (answers_)
-        (void)backends::write_by(visitors.back().fd(), "SSH-2.0-OpenSSH_9.2p1\r\n",
+        (void)backends::write_by(clients.back().fd(), "SSH-2.0-OpenSSH_9.2p1\r\n",
                                  base::deadline_in(1s));
     }
   }
   Socket listener_;
   const bool answers_;
   std::atomic<bool> stop_{false};
-  std::atomic<int> visits_{0};
+  std::atomic<int> connections_{0};
   std::thread thread_;
 };
 
@@ -108,9 +108,9 @@ TEST(PortWindow, TwoJobsThatStartAtOnceNeitherCollideNorMerge) {
   }
 }
 
-TEST(PortWindow, StrangersOnTheFirstPortsArePassedOver) {
+TEST(PortWindow, OtherServicesOnTheFirstPortsAreSkipped) {
   const int port = free_ports(16);
-  const Stranger chatty(port, true), silent(port + 1, false);
+  const OtherService answering(port, true), silent(port + 1, false);
   std::mutex mutex;
   std::vector<std::string> notices;
   const auto start = Clock::now();
@@ -126,8 +126,8 @@ TEST(PortWindow, StrangersOnTheFirstPortsArePassedOver) {
   EXPECT_EQ(errors, std::vector<std::string>(3));
   EXPECT_FALSE(test_support::is_past(start, 4s))
       << "a second for the silent one, in one round or two";
-  EXPECT_GE(chatty.visits(), 1);
-  EXPECT_GE(silent.visits(), 1);
+  EXPECT_GE(answering.connections(), 1);
+  EXPECT_GE(silent.connections(), 1);
   ASSERT_EQ(notices.size(), 1u);
   EXPECT_EQ(notices[0], "port " + std::to_string(port) + " of 127.0.0.1 is taken: using port " +
                             std::to_string(port + 2));
@@ -142,9 +142,9 @@ TEST(PortWindow, AFullWindowIsSaid) {
                                  std::to_string(port) + " to " + std::to_string(port + 2));
 }
 
-TEST(PortWindow, WithoutRank0TheDeadlineHoldsAndTheStrangerIsNamed) {
+TEST(PortWindow, WithoutRank0TheSearchEndsAtTheDeadlineAndNamesTheOtherService) {
   const int port = free_ports(16);
-  const Stranger silent(port, false), chatty(port + 3, true);
+  const OtherService silent(port, false), answering(port + 3, true);
   const auto start = Clock::now();
   const auto errors = outcomes(1, [&](int) {
     GroupOptions o = options(1, 2, port, "j");
@@ -212,8 +212,8 @@ TEST(Names, ALookUpEndsAtTheDeadline) {
   EXPECT_FALSE(backends::is_loopback("10.0.0.1") || backends::is_loopback("localhost"));
 }
 
-// "0x7f000001" is no numeric address to this program, but the resolver makes 127.0.0.1 of it: like
-// a host whose own table gives its name to loopback.
+// "0x7f000001" is not a numeric address to this program, but the resolver makes 127.0.0.1 of it:
+// like a host whose own table gives its name to loopback.
 TEST(Names, AMasterThatResolvesToLoopbackIsRefusedInAMultiHostWorld) {
   const auto join = [](int rank, int local_world_size, const std::string& interface) {
     GroupOptions o = options(rank, 2, group_harness::free_port(), "j");

@@ -1,4 +1,5 @@
-// file:// : appears whole and private, goes at the end, and a leftover is seen for what it is.
+// file://: the file is created atomically and private, removed at the end, and stale files are
+// replaced.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -44,7 +45,8 @@ class FileRendezvous : public ::testing::Test {
   std::vector<std::string> run(int world_size) {
     return outcomes(world_size, [&](int rank) {
       if (rank == 0)
-        std::this_thread::sleep_for(100ms);  // the others look for the file before it is there
+        std::this_thread::sleep_for(
+            100ms);  // so that the others look for the file before it exists
       JoinedStore joined = backends::join_store(options(rank, world_size));
       struct stat status {};
       EXPECT_EQ(stat(path_.c_str(), &status), 0);
@@ -111,8 +113,7 @@ TEST_F(FileRendezvous, ALeftoverOfAnotherHostWhosePortIsClosedIsReplaced) {
   EXPECT_EQ(notices_.size(), 1u);
 }
 
-// Several jobs find the same leftover at once: one of them gets the file, and none takes it from
-// that one.
+// Several jobs find the same stale file at once: one of them gets the file and keeps it.
 TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
   for (int repetition = 0; repetition < 3; ++repetition) {
     backends::Rendezvous old;
@@ -133,8 +134,7 @@ TEST_F(FileRendezvous, OfJobsThatRaceForALeftoverOneWins) {
     for (const std::string& error : errors) {
       const bool won = error.find("missing 1 of 2 ranks: 1") != std::string::npos;
       winners += won ? 1 : 0;
-      EXPECT_TRUE(won || error.find("belongs to a job that is running") != std::string::npos)
-          << error;
+      EXPECT_TRUE(won || error.find("is used by a running job") != std::string::npos) << error;
     }
     EXPECT_EQ(winners, 1);
     EXPECT_TRUE(folder_is_empty());
@@ -155,7 +155,7 @@ TEST_F(FileRendezvous, ALeftoverWhosePortIsNowAnotherProgramsIsReplaced) {
   EXPECT_TRUE(folder_is_empty());
 }
 
-TEST_F(FileRendezvous, AFileOfARunningJobIsNotTakenAway) {
+TEST_F(FileRendezvous, AFileOfARunningJobIsNotReplaced) {
   std::thread first([&] {
     GroupOptions o = options(0, 2);
     o.rendezvous_timeout_ms = test_support::deadline_ms(1500);
@@ -167,7 +167,7 @@ TEST_F(FileRendezvous, AFileOfARunningJobIsNotTakenAway) {
     backends::join_store(options(0, 2));
     ADD_FAILURE();
   } catch (const backends::PeerError& error) {
-    EXPECT_NE(std::string(error.what()).find("belongs to a job that is running"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("is used by a running job"), std::string::npos)
         << error.what();
   }
   first.join();

@@ -1,5 +1,4 @@
-// Joining again: a rank whose connection broke on the way into the group comes again and is
-// answered from what is agreed.
+// Rejoining: a rank whose connection broke while it joined reconnects and gets the agreed state.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -32,13 +31,13 @@ using backends::FrameWriter;
 using backends::GroupOptions;
 using backends::JoinedStore;
 using backends::Socket;
-using group_harness::Door;
-using group_harness::open_door;
+using group_harness::Listener;
+using group_harness::open_listener;
 using group_harness::options_for;
 using group_harness::outcomes;
 
-// A limit for what hangs; what works takes milliseconds.
-const std::chrono::milliseconds kPatience = test_support::deadline(60s);
+// Only for what hangs; the steps take milliseconds.
+const std::chrono::milliseconds kTimeout = test_support::deadline(60s);
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -54,7 +53,7 @@ std::string raw(const Frame& frame) {
 }
 
 std::optional<Frame> read_frame(const Socket& socket, backends::FrameParser& parser) {
-  const auto until = base::deadline_in(kPatience);
+  const auto until = base::deadline_in(kTimeout);
   char buffer[4096];
   for (;;) {
     if (std::optional<Frame> frame = parser.next(backends::kFrameBytes)) return frame;
@@ -68,20 +67,20 @@ std::optional<Frame> read_frame(const Socket& socket, backends::FrameParser& par
 
 Socket connect_to_port(int port) {
   std::string reason;
-  Socket socket = backends::connect_to({"127.0.0.1", port}, base::deadline_in(kPatience), reason);
+  Socket socket = backends::connect_to({"127.0.0.1", port}, base::deadline_in(kTimeout), reason);
   EXPECT_TRUE(socket) << reason;
   return socket;
 }
 
-// How the first connection through the proxy ends: with the first frame of this type, which does
-// not arrive.
+// Where the proxy cuts the first connection: at the first frame of this type, which is not
+// forwarded.
 struct Cut {
   FrameType at{};
   bool server_sees_it = true;  // false: towards the server the connection stays open, as when the
                                // network loses the end
 };
 
-// Stands between one rank and the store, passes frames on and cuts the first connection.
+// A proxy between one rank and the store that forwards frames and cuts the first connection.
 class Proxy {
  public:
   Proxy(int server_port, std::optional<Cut> cut)
@@ -155,7 +154,7 @@ class Proxy {
       if (cut_ && link.may_be_cut && frame->type == cut_->at) {
         return end(link, cut_->server_sees_it);
       }
-      if (!backends::write_by(to.fd(), raw(*frame), base::deadline_in(kPatience)))
+      if (!backends::write_by(to.fd(), raw(*frame), base::deadline_in(kTimeout)))
         return end(link, true);
       if (frame->type == FrameType::kWelcome) ++welcomes_;
     }
@@ -197,7 +196,7 @@ std::vector<Case> all_cases() {
     for (const FrameType type : {FrameType::kHello, FrameType::kChallenge, FrameType::kProof,
                                  FrameType::kWelcome, FrameType::kProgress, FrameType::kStart}) {
       cases.push_back({3, {type, seen}});
-      // The last rank hears no progress.
+      // The last rank receives no progress.
       if (type != FrameType::kProgress) cases.push_back({2, {type, seen}});
     }
   }
@@ -210,11 +209,11 @@ class Rejoin : public testing::TestWithParam<Case> {};
 // it.
 TEST_P(Rejoin, AfterItsConnectionBroke) {
   const auto& [world_size, cut] = GetParam();
-  const Door door = open_door();
-  Proxy proxy(door.port, cut);
+  const Listener listener = open_listener();
+  Proxy proxy(listener.port, cut);
   const auto errors = outcomes(world_size, [&, size = world_size](int rank) {
-    GroupOptions o = options_for(rank, size, rank == 1 ? proxy.port() : door.port);
-    if (rank == 0) o.listen_fd = door.fd;
+    GroupOptions o = options_for(rank, size, rank == 1 ? proxy.port() : listener.port);
+    if (rank == 0) o.listen_fd = listener.fd;
     if (rank == 2) {
       EXPECT_TRUE(eventually([&] { return proxy.welcomes() > 0; }));
     }
@@ -222,8 +221,8 @@ TEST_P(Rejoin, AfterItsConnectionBroke) {
     EXPECT_EQ(joined.store->peers().size(), static_cast<std::size_t>(size));
     joined.store->set("from " + std::to_string(rank), "here");
     for (int r = 0; r < size; ++r)
-      EXPECT_EQ(joined.store->get("from " + std::to_string(r), kPatience), "here");
-    joined.store->leave(kPatience);
+      EXPECT_EQ(joined.store->get("from " + std::to_string(r), kTimeout), "here");
+    joined.store->leave(kTimeout);
   });
   EXPECT_EQ(errors, std::vector<std::string>(static_cast<std::size_t>(world_size)));
   EXPECT_EQ(proxy.connections(), 2);
@@ -232,33 +231,34 @@ TEST_P(Rejoin, AfterItsConnectionBroke) {
 INSTANTIATE_TEST_SUITE_P(CutAt, Rejoin, testing::ValuesIn(all_cases()),
                          [](const auto& test) { return name_of(test.param); });
 
-// Rank 0 whose group of `world_size` is done with when `body` returns; the group's failure, or "".
-std::string rank_0_sees(const Door& door, int world_size, const std::function<void()>& until_then) {
-  GroupOptions o = options_for(0, world_size, door.port);
-  o.listen_fd = door.fd;
-  o.heartbeat_ms = 1000;  // so that three of them are well below the patience
+// Runs rank 0 until the group fails and `until_then` returns; returns the failure, or "".
+std::string rank_0_sees(const Listener& listener, int world_size,
+                        const std::function<void()>& until_then) {
+  GroupOptions o = options_for(0, world_size, listener.port);
+  o.listen_fd = listener.fd;
+  o.heartbeat_ms = 1000;  // so that three of them are well below kTimeout
   JoinedStore joined = backends::join_store(o);
-  const std::string failure = joined.store->wait_for_failure(kPatience).value_or("");
+  const std::string failure = joined.store->wait_for_failure(kTimeout).value_or("");
   until_then();
   return failure;
 }
 
-TEST(RejoinOfOneGivenUp, IsToldSoAndTheOthersHeardThatItDied) {
-  const Door door = open_door();
-  Proxy proxy(door.port, Cut{FrameType::kStart});
+TEST(RejoinTooLate, IsRefusedAndTheOthersReportTheRankAsDead) {
+  const Listener listener = open_listener();
+  Proxy proxy(listener.port, Cut{FrameType::kStart});
   proxy.allow(1);
   std::atomic<bool> rank_1_heard{false};
   std::string failure;
   const auto errors = outcomes(2, [&](int rank) {
     if (rank == 0) {
-      failure = rank_0_sees(door, 2, [&] {
-        proxy.allow(1000);  // also those that rank 1 has let go of meanwhile
+      failure = rank_0_sees(listener, 2, [&] {
+        proxy.allow(1000);  // including those that rank 1 has closed meanwhile
         EXPECT_TRUE(eventually([&] { return rank_1_heard.load(); }));
       });
       return;
     }
     GroupOptions o = options_for(1, 2, proxy.port());
-    o.rendezvous_timeout_ms = static_cast<int>(kPatience.count());
+    o.rendezvous_timeout_ms = static_cast<int>(kTimeout.count());
     try {
       backends::join_store(o);
     } catch (...) {
@@ -270,12 +270,12 @@ TEST(RejoinOfOneGivenUp, IsToldSoAndTheOthersHeardThatItDied) {
   EXPECT_CONTAINS(failure, "rank 1 ");
   EXPECT_CONTAINS(failure, "died: its connection closed");
   EXPECT_CONTAINS(errors[1], "peer: ");
-  EXPECT_CONTAINS(errors[1], "given up");
+  EXPECT_CONTAINS(errors[1], "declared dead");
 }
 
-// A process that calls itself rank 1 and joins step by step.
-struct Visitor {
-  explicit Visitor(const std::string& process, int world_size) {
+// A client that claims to be rank 1 and joins step by step.
+struct ManualClient {
+  explicit ManualClient(const std::string& process, int world_size) {
     hello.rank = 1;
     hello.world_size = world_size;
     hello.pid = 4711;
@@ -283,12 +283,12 @@ struct Visitor {
     hello.host = "n1";
     hello.host_id = backends::host_id();
   }
-  std::optional<backends::StoreSession> come(int port) {
+  std::optional<backends::StoreSession> connect(int port) {
     std::string reason;
     ++hello.attempt;
-    return backends::open_session({"127.0.0.1", port},
-                                  backends::load_secret(group_harness::kSecret, ""), hello,
-                                  base::deadline_in(kPatience), backends::Doubt::kNone, reason);
+    return backends::open_session(
+        {"127.0.0.1", port}, backends::load_secret(group_harness::kSecret, ""), hello,
+        base::deadline_in(kTimeout), backends::OtherServers::kNone, reason);
   }
   backends::Hello hello;
 };
@@ -300,117 +300,119 @@ bool started(backends::StoreSession& session) {
   return false;
 }
 
-TEST(RejoinByAnother, IsRefusedWhileTheStartIsNotHeard) {
-  const Door door = open_door();
+TEST(RejoinByAnother, IsRefusedBeforeTheStartIsAcknowledged) {
+  const Listener listener = open_listener();
   std::string failure;
-  std::thread rank_0([&] { failure = rank_0_sees(door, 2, [] {}); });
-  Visitor first(backends::random_bytes(backends::kNonceBytes), 2),
+  std::thread rank_0([&] { failure = rank_0_sees(listener, 2, [] {}); });
+  ManualClient first(backends::random_bytes(backends::kNonceBytes), 2),
       other(backends::random_bytes(backends::kNonceBytes), 2);
   other.hello.pid = 4712;
   {
-    std::optional<backends::StoreSession> session = first.come(door.port);
+    std::optional<backends::StoreSession> session = first.connect(listener.port);
     ASSERT_TRUE(session);
     ASSERT_TRUE(started(*session));
     try {
-      (void)other.come(door.port);
+      (void)other.connect(listener.port);
       ADD_FAILURE() << "let in";
     } catch (const backends::MismatchError& error) {
-      EXPECT_CONTAINS(error.what(), "rank 1 came twice");
+      EXPECT_CONTAINS(error.what(), "rank 1 joined twice");
       EXPECT_CONTAINS(error.what(), "4711");
       EXPECT_CONTAINS(error.what(), "4712");
     }
   }
-  EXPECT_THROW((void)other.come(door.port), backends::MismatchError);
-  std::optional<backends::StoreSession> again = first.come(door.port);  // the place was kept
+  EXPECT_THROW((void)other.connect(listener.port), backends::MismatchError);
+  std::optional<backends::StoreSession> again =
+      first.connect(listener.port);  // the rank was kept for it
   ASSERT_TRUE(again);
   EXPECT_TRUE(started(*again));
-  ASSERT_TRUE(backends::write_by(again->socket.fd(), FrameWriter(FrameType::kStartHeard).finish(),
-                                 base::deadline_in(kPatience)));
+  ASSERT_TRUE(backends::write_by(again->socket.fd(),
+                                 FrameWriter(FrameType::kStartAcknowledged).finish(),
+                                 base::deadline_in(kTimeout)));
   ASSERT_TRUE(backends::write_by(again->socket.fd(), FrameWriter(FrameType::kAbandon).finish(),
-                                 base::deadline_in(kPatience)));
+                                 base::deadline_in(kTimeout)));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others");
 }
 
-TEST(RejoinAfterTheStartWasHeard, IsRefused) {
-  const Door door = open_door();
+TEST(RejoinAfterTheStartWasAcknowledged, IsRefused) {
+  const Listener listener = open_listener();
   std::string failure;
   std::atomic<bool> tried{false};
   std::thread rank_0([&] {
-    failure = rank_0_sees(door, 2, [&] { EXPECT_TRUE(eventually([&] { return tried.load(); })); });
+    failure =
+        rank_0_sees(listener, 2, [&] { EXPECT_TRUE(eventually([&] { return tried.load(); })); });
   });
-  Visitor visitor(backends::random_bytes(backends::kNonceBytes), 2);
+  ManualClient client(backends::random_bytes(backends::kNonceBytes), 2);
   {
-    std::optional<backends::StoreSession> session = visitor.come(door.port);
+    std::optional<backends::StoreSession> session = client.connect(listener.port);
     ASSERT_TRUE(session);
     ASSERT_TRUE(started(*session));
     ASSERT_TRUE(backends::write_by(session->socket.fd(),
-                                   FrameWriter(FrameType::kStartHeard).finish(),
-                                   base::deadline_in(kPatience)));
+                                   FrameWriter(FrameType::kStartAcknowledged).finish(),
+                                   base::deadline_in(kTimeout)));
   }
-  EXPECT_THROW((void)visitor.come(door.port), backends::MismatchError);
+  EXPECT_THROW((void)client.connect(listener.port), backends::MismatchError);
   tried = true;
   rank_0.join();
   EXPECT_CONTAINS(failure, "died: its connection closed");
 }
 
-TEST(RejoinLeaving, BeforeTheStartIsHeardEndsTheGroup) {
-  const Door door = open_door();
+TEST(RejoinLeaving, BeforeTheStartIsAcknowledgedEndsTheGroup) {
+  const Listener listener = open_listener();
   std::string failure;
-  std::thread rank_0([&] { failure = rank_0_sees(door, 2, [] {}); });
-  Visitor visitor(backends::random_bytes(backends::kNonceBytes), 2);
-  std::optional<backends::StoreSession> session = visitor.come(door.port);
+  std::thread rank_0([&] { failure = rank_0_sees(listener, 2, [] {}); });
+  ManualClient client(backends::random_bytes(backends::kNonceBytes), 2);
+  std::optional<backends::StoreSession> session = client.connect(listener.port);
   ASSERT_TRUE(session);
   ASSERT_TRUE(started(*session));
   ASSERT_TRUE(backends::write_by(session->socket.fd(), FrameWriter(FrameType::kLeave).finish(),
-                                 base::deadline_in(kPatience)));
+                                 base::deadline_in(kTimeout)));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others");
 }
 
-// A connection that the network delayed does not push out the one that came after it.
+// A delayed connection does not replace a later one of the same process.
 TEST(RejoinOutOfOrder, TheLaterAttemptStays) {
-  const Door door = open_door();
-  Visitor visitor(backends::random_bytes(backends::kNonceBytes), 3);
+  const Listener listener = open_listener();
+  ManualClient client(backends::random_bytes(backends::kNonceBytes), 3);
   const auto errors = outcomes(3, [&](int rank) {
     if (rank == 2) return;
     if (rank == 0) {
-      GroupOptions o = options_for(0, 3, door.port);
-      o.listen_fd = door.fd;
-      EXPECT_NO_THROW(backends::join_store(o).store->leave(kPatience));
+      GroupOptions o = options_for(0, 3, listener.port);
+      o.listen_fd = listener.fd;
+      EXPECT_NO_THROW(backends::join_store(o).store->leave(kTimeout));
       return;
     }
-    visitor.hello.attempt = 7;
-    std::optional<backends::StoreSession> later = visitor.come(door.port);
+    client.hello.attempt = 7;
+    std::optional<backends::StoreSession> later = client.connect(listener.port);
     ASSERT_TRUE(later);
-    visitor.hello.attempt = 3;
-    EXPECT_FALSE(visitor.come(door.port));
-    GroupOptions last = options_for(2, 3, door.port);
+    client.hello.attempt = 3;
+    EXPECT_FALSE(client.connect(listener.port));
+    GroupOptions last = options_for(2, 3, listener.port);
     JoinedStore joined = backends::join_store(last);
     EXPECT_TRUE(started(*later));
-    for (const FrameType type : {FrameType::kStartHeard, FrameType::kLeave}) {
+    for (const FrameType type : {FrameType::kStartAcknowledged, FrameType::kLeave}) {
       EXPECT_TRUE(backends::write_by(later->socket.fd(), FrameWriter(type).finish(),
-                                     base::deadline_in(kPatience)));
+                                     base::deadline_in(kTimeout)));
     }
-    joined.store->leave(kPatience);
+    joined.store->leave(kTimeout);
   });
   EXPECT_EQ(errors, std::vector<std::string>(3));
 }
 
-// Who listened on the way knows the process's nonce and an old proof, but cannot prove the secret
-// for a new challenge.
-TEST(RejoinByAStranger, WithWhatItHeardIsRefusedAndHarmsNobody) {
-  const Door door = open_door();
-  Proxy proxy(door.port, std::nullopt);
+// An eavesdropper knows the process's nonce and an old proof, but cannot answer a new challenge.
+TEST(RejoinByAnEavesdropper, IsRefusedAndDisturbsNoRank) {
+  const Listener listener = open_listener();
+  Proxy proxy(listener.port, std::nullopt);
   std::atomic<bool> refused{false};
   const auto errors = outcomes(3, [&](int rank) {
-    GroupOptions o = options_for(rank, 3, rank == 1 ? proxy.port() : door.port);
-    if (rank == 0) o.listen_fd = door.fd;
+    GroupOptions o = options_for(rank, 3, rank == 1 ? proxy.port() : listener.port);
+    if (rank == 0) o.listen_fd = listener.fd;
     if (rank == 2) {
       EXPECT_TRUE(eventually([&] { return proxy.welcomes() > 0; }));
-      const Socket socket = connect_to_port(door.port);
+      const Socket socket = connect_to_port(listener.port);
       backends::FrameParser parser;
-      const auto until = base::deadline_in(kPatience);
+      const auto until = base::deadline_in(kTimeout);
       EXPECT_TRUE(backends::write_by(socket.fd(), proxy.recorded(FrameType::kHello), until));
       const auto challenge = read_frame(socket, parser);
       EXPECT_TRUE(challenge && challenge->type == FrameType::kChallenge);
@@ -422,7 +424,7 @@ TEST(RejoinByAStranger, WithWhatItHeardIsRefusedAndHarmsNobody) {
       refused = true;
     }
     JoinedStore joined = backends::join_store(o);
-    joined.store->leave(kPatience);
+    joined.store->leave(kTimeout);
   });
   EXPECT_TRUE(refused);
   EXPECT_EQ(errors, std::vector<std::string>(3));

@@ -1,4 +1,4 @@
-// Our own TCP: who gets into the mesh and who does not, stripes, early leavers, and memory.
+// The socket backend: authentication of the mesh, striping, ranks that finish early, allocations.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -57,21 +57,22 @@ class MapStore final : public backends::Store {
   std::map<std::string, std::string> values_;
 };
 
-class QuietWatch final : public backends::FailureWatch {
+class FakeWatch final : public backends::FailureWatch {
  public:
   std::optional<std::string> known_failure(std::chrono::milliseconds) override {
     return failed ? std::optional<std::string>("rank 1 died") : std::nullopt;
   }
-  void enlist(backends::Communicator&) override {}
-  void dismiss(backends::Communicator&) noexcept override {}
-  void keep_until_goodbye(std::shared_ptr<void>) noexcept override {}
+  void abort_on_failure(backends::Communicator&) override {}
+  void forget(backends::Communicator&) noexcept override {}
+  void keep_until_all_left(std::shared_ptr<void>) noexcept override {}
   std::atomic<bool> failed{false};
 };
 
-struct Meeting {
+// What the ranks of one test share.
+struct Job {
   MapStore store;
-  QuietWatch watch;
-  std::chrono::milliseconds timeout = 10s;
+  FakeWatch watch;
+  std::chrono::milliseconds timeout = test_support::deadline(10s);
   BackendContext context(int rank, int world_size) {
     BackendContext c{.members = {},
                      .store = store,
@@ -89,69 +90,75 @@ struct Meeting {
   }
 };
 
-backends::Endpoint door_of(MapStore& store, int rank) {
+backends::Endpoint endpoint_of(MapStore& store, int rank) {
   return backends::parse_endpoint(
       store.get("mesh/socket/" + std::to_string(rank), test_support::deadline(5s)), "test");
 }
 
-backends::Socket dial(const backends::Endpoint& to) {
+backends::Socket connect_to(const backends::Endpoint& to) {
   std::string reason;
   return backends::connect_to(to, base::deadline_in(test_support::deadline(2s)), reason);
 }
 
-void say(const backends::Socket& socket, const void* data, std::size_t bytes) {
+void send_bytes(const backends::Socket& socket, const void* data, std::size_t bytes) {
   [[maybe_unused]] const ssize_t n = send(socket.fd(), data, bytes, MSG_NOSIGNAL);
 }
 
-TEST(SocketMesh, StrangersAtThePortDoNotKeepTheRanksApart) {
-  Meeting meeting;
+std::string timeout_text(std::chrono::milliseconds timeout) {
+  return "peer: timeout after " + std::to_string(timeout.count()) + " ms, no connection with ";
+}
+
+TEST(SocketMesh, UnauthenticatedConnectionsDoNotKeepRanksApart) {
+  Job job;
   const auto start = Clock::now();
+  std::atomic<int> connected{0};
   const auto errors = group_harness::outcomes(3, [&](int who) {
     if (who < 2) {
       if (who == 1) std::this_thread::sleep_for(300ms);
-      const SocketMesh mesh(meeting.context(who, 2));
+      const SocketMesh mesh(job.context(who, 2));
       EXPECT_GE(mesh.fd(1 - who, 0), 0);
+      ++connected;
       return;
     }
-    std::vector<backends::Socket> strangers;
-    const backends::Endpoint door =
-        door_of(meeting.store, 0);  // closed and forgotten once the ranks have met
+    std::vector<backends::Socket> clients;
+    const backends::Endpoint listener =
+        endpoint_of(job.store, 0);  // removed from the store once the ranks are connected
     for (int i = 0; i < 200; ++i) {
-      strangers.push_back(dial(door));
+      clients.push_back(connect_to(listener));
       const backends::MeshHello hello = backends::make_hello(1, 0, 0, 1);
       const std::string guess(backends::kMacBytes, 'x'), noise(500, '!');
-      if (i % 4 == 1) say(strangers.back(), noise.data(), noise.size());
-      if (i % 4 == 2) say(strangers.back(), &hello, 10);
+      if (i % 4 == 1) send_bytes(clients.back(), noise.data(), noise.size());
+      if (i % 4 == 2) send_bytes(clients.back(), &hello, 10);
       if (i % 4 == 3) {
-        say(strangers.back(), &hello, sizeof hello);
-        say(strangers.back(), guess.data(), guess.size());
+        send_bytes(clients.back(), &hello, sizeof hello);
+        send_bytes(clients.back(), guess.data(), guess.size());
       }
     }
-    std::this_thread::sleep_for(1s);  // the silent ones stay
+    EXPECT_TRUE(test_support::eventually([&] { return connected == 2; }));  // the idle ones stay
   });
   EXPECT_EQ(errors, std::vector<std::string>(3));
   EXPECT_FALSE(test_support::is_past(start, 5s));
-  EXPECT_EQ(meeting.store.size(), 0u) << "keys are left behind";
+  EXPECT_EQ(job.store.size(), 0u) << "keys are left behind";
 }
 
 TEST(SocketMesh, AnImpostorInARanksPlaceIsAnAuthenticationError) {
-  Meeting meeting;
-  meeting.timeout = 1s;
+  Job job;
+  job.timeout = test_support::deadline(1s);
   const auto errors = group_harness::outcomes(2, [&](int rank) {
-    BackendContext context = meeting.context(rank, 2);
+    BackendContext context = job.context(rank, 2);
     if (rank == 0) context.secret.key = std::string(32, 'x');
     const SocketMesh mesh(context);
   });
-  EXPECT_EQ(errors[0], "peer: timeout after 1000 ms, no connection with rank 11");
+  EXPECT_EQ(errors[0], timeout_text(job.timeout) + "rank 11");
   EXPECT_EQ(errors[1].rfind("authentication: the process at 127.0.0.1:", 0), 0u) << errors[1];
   EXPECT_CONTAINS(errors[1], "expected to be rank 10");
 }
 
 TEST(SocketMesh, ARankWithOtherStreamsIsAMismatch) {
-  Meeting meeting;
-  meeting.timeout = test_support::deadline(3s);
+  Job job;
+  job.timeout = test_support::deadline(3s);
   const auto errors = group_harness::outcomes(2, [&](int rank) {
-    BackendContext context = meeting.context(rank, 2);
+    BackendContext context = job.context(rank, 2);
     context.streams = 2 + rank;
     const SocketMesh mesh(context);
   });
@@ -160,35 +167,35 @@ TEST(SocketMesh, ARankWithOtherStreamsIsAMismatch) {
 }
 
 TEST(SocketMesh, AMissingRankIsNamed) {
-  Meeting meeting;
-  meeting.timeout = 500ms;
-  const auto errors = group_harness::outcomes(
-      2, [&](int rank) { const SocketMesh mesh(meeting.context(rank, 4)); });
-  EXPECT_EQ(errors[0], "peer: timeout after 500 ms, no connection with rank 12, 13");
-  EXPECT_EQ(errors[1], "peer: timeout after 500 ms, no connection with rank 12, 13");
+  Job job;
+  job.timeout = test_support::deadline(1s);
+  const auto errors =
+      group_harness::outcomes(2, [&](int rank) { const SocketMesh mesh(job.context(rank, 4)); });
+  EXPECT_EQ(errors[0], timeout_text(job.timeout) + "rank 12, 13");
+  EXPECT_EQ(errors[1], timeout_text(job.timeout) + "rank 12, 13");
 }
 
 TEST(SocketMesh, AKnownFailureEndsTheSetUp) {
-  Meeting meeting;
+  Job job;
   const auto start = Clock::now();
   const auto errors = group_harness::outcomes(2, [&](int who) {
-    if (who == 0) const SocketMesh mesh(meeting.context(0, 2));
+    if (who == 0) const SocketMesh mesh(job.context(0, 2));
     std::this_thread::sleep_for(200ms);
-    meeting.watch.failed = true;
+    job.watch.failed = true;
   });
   EXPECT_EQ(errors[0], "peer: rank 1 died");
   EXPECT_FALSE(test_support::is_past(start, 2s));
 }
 
-// Every collective at a size that takes the long way, over three connections a peer.
+// Every collective at a size that is sent in blocks, over three connections per peer.
 TEST(SocketStreams, StripedCollectivesGiveTheSame) {
   for (const int world : {2, 3, 5}) {
-    const group_harness::Door door = group_harness::open_door();
+    const group_harness::Listener listener = group_harness::open_listener();
     const auto errors = group_harness::outcomes(world, [&](int rank) {
-      backends::GroupOptions o = group_harness::options_for(rank, world, door.port);
+      backends::GroupOptions o = group_harness::options_for(rank, world, listener.port);
       o.backend = "socket";
       o.streams = 3;
-      if (rank == 0) o.listen_fd = door.fd;
+      if (rank == 0) o.listen_fd = listener.fd;
       const auto group = backends::join_group(o);
       const auto communicator = group->make_communicator();
       const std::size_t n = 500'003;
@@ -218,7 +225,7 @@ TEST(SocketStreams, StripedCollectivesGiveTheSame) {
   }
 }
 
-TEST(SocketCommunicator, ARankThatIsDoneEarlyDoesNotTakeItsDataAlong) {
+TEST(SocketCommunicator, TheDataOfARankThatFinishesEarlyStillArrives) {
   for (int i = 0; i < 5; ++i) {
     group_harness::run_ranks("socket", 3, [](backends::Group& group) {
       std::vector<char> mine(3 << 20, static_cast<char>(group.rank())), all(3 * mine.size());
@@ -231,18 +238,18 @@ TEST(SocketCommunicator, ARankThatIsDoneEarlyDoesNotTakeItsDataAlong) {
   }
 }
 
-// Counts in rank 0's process alone: the store's threads allocate when they beat, so they beat
-// rarely.
+// All ranks are threads of this process, and the store's threads allocate when they send a
+// heartbeat: hence the long interval.
 TEST(SocketCommunicator, CallsAllocateNothing) {
 #if !COUNTS_ALLOCATIONS
   GTEST_SKIP() << "allocations are not counted in this build";
 #endif
-  const group_harness::Door door = group_harness::open_door();
+  const group_harness::Listener listener = group_harness::open_listener();
   const auto errors = group_harness::outcomes(3, [&](int rank) {
-    backends::GroupOptions o = group_harness::options_for(rank, 3, door.port);
+    backends::GroupOptions o = group_harness::options_for(rank, 3, listener.port);
     o.backend = "socket";
     o.heartbeat_ms = 60'000;
-    if (rank == 0) o.listen_fd = door.fd;
+    if (rank == 0) o.listen_fd = listener.fd;
     const auto group = backends::join_group(o);
     {
       const auto communicator = group->make_communicator();
@@ -258,7 +265,7 @@ TEST(SocketCommunicator, CallsAllocateNothing) {
         communicator->barrier();
       };
       call_all();
-      test_support::pause(300ms);  // until nobody sets up anything any more
+      test_support::pause(300ms);  // until every thread has finished its setup
       communicator->barrier();
       const long before = test_support::allocations;
       for (int round = 0; round < 3; ++round) call_all();

@@ -51,9 +51,9 @@ class NoWatch final : public backends::FailureWatch {
   std::optional<std::string> known_failure(std::chrono::milliseconds) override {
     return std::nullopt;
   }
-  void enlist(backends::Communicator&) override {}
-  void dismiss(backends::Communicator&) noexcept override {}
-  void keep_until_goodbye(std::shared_ptr<void>) noexcept override {}
+  void abort_on_failure(backends::Communicator&) override {}
+  void forget(backends::Communicator&) noexcept override {}
+  void keep_until_all_left(std::shared_ptr<void>) noexcept override {}
 };
 
 class ZmqLinksTest : public ::testing::TestWithParam<ZmqEncryption> {
@@ -104,30 +104,30 @@ TEST_P(ZmqLinksTest, ADifferentSecretIsRefusedByName) {
   EXPECT_EQ(errors[1].rfind("authentication: what rank 0 published", 0), 0u) << errors[1];
 }
 
-// The stranger comes first, knows the address and what is public, and speaks; the link is still the
-// member's.
-TEST_P(ZmqLinksTest, AStrangerDoesNotTakeThePlaceOfAMember) {
+// An unauthenticated client connects first, knows the address and the public keys, and sends; the
+// link is still the rank's.
+TEST_P(ZmqLinksTest, AnUnauthenticatedClientDoesNotTakeTheLinkOfARank) {
   zmq::context_t zmq;
-  zmq::socket_t stranger;
+  zmq::socket_t client;
   store.seen = [&](const std::string& key, const std::string& value) {
     if (key.find("/0/1") == std::string::npos) return;
     std::string server_key, mechanism, endpoint;
     std::istringstream(value) >> server_key >> mechanism >> endpoint;
-    stranger = zmq::socket_t(zmq, zmq::socket_type::pair);
-    stranger.set(zmq::sockopt::linger, 0);
+    client = zmq::socket_t(zmq, zmq::socket_type::pair);
+    client.set(zmq::sockopt::linger, 0);
     if (mechanism == "plain") {
-      stranger.set(zmq::sockopt::plain_username, "1");
-      stranger.set(zmq::sockopt::plain_password, "guessed");
+      client.set(zmq::sockopt::plain_username, "1");
+      client.set(zmq::sockopt::plain_password, "guessed");
     } else {
       char open[41] = {}, secret[41] = {};
       ASSERT_EQ(zmq_curve_keypair(open, secret), 0);
-      stranger.set(zmq::sockopt::curve_serverkey, server_key);
-      stranger.set(zmq::sockopt::curve_publickey, open);
-      stranger.set(zmq::sockopt::curve_secretkey, secret);
+      client.set(zmq::sockopt::curve_serverkey, server_key);
+      client.set(zmq::sockopt::curve_publickey, open);
+      client.set(zmq::sockopt::curve_secretkey, secret);
     }
     EXPECT_EQ(mechanism, GetParam() == ZmqEncryption::kAlways ? "curve" : "plain");
-    stranger.connect(endpoint);
-    stranger.send(zmq::str_buffer("let me in"), zmq::send_flags::dontwait);
+    client.connect(endpoint);
+    client.send(zmq::str_buffer("let me in"), zmq::send_flags::dontwait);
     std::this_thread::sleep_for(200ms);
   };
   const auto errors = group_harness::outcomes(2, [&](int rank) {
@@ -137,23 +137,41 @@ TEST_P(ZmqLinksTest, AStrangerDoesNotTakeThePlaceOfAMember) {
   EXPECT_EQ(errors, std::vector<std::string>(2));
 }
 
-TEST_P(ZmqLinksTest, APeerThatNeverComesIsNamedAtTheDeadline) {
+TEST_P(ZmqLinksTest, APeerThatSendsNothingIsNamedAtTheDeadline) {
+  const auto timeout = test_support::deadline(1s);
+  std::atomic<bool> timed_out{false};
   const auto errors = group_harness::outcomes(2, [&](int rank) {
-    ZmqLinks links(context(rank, 1s), GetParam());
-    links.connect(context(rank, 1s));
-    if (rank == 0) links.receive_head(1);
-    std::this_thread::sleep_for(1500ms);
+    ZmqLinks links(context(rank, timeout), GetParam());
+    links.connect(context(rank, timeout));
+    if (rank == 1) {
+      EXPECT_TRUE(test_support::eventually([&] { return timed_out.load(); }));
+      return;
+    }
+    try {
+      links.receive_head(1);
+    } catch (...) {
+      timed_out = true;
+      throw;
+    }
   });
-  EXPECT_EQ(errors[0], "peer: timeout after 1000 ms, waiting for rank 1");
+  EXPECT_EQ(errors[0],
+            "peer: timeout after " + std::to_string(timeout.count()) + " ms, waiting for rank 1");
 }
 
-// A peer that is gone takes nothing: giving up must return, and hand the memory back.
-TEST_P(ZmqLinksTest, LettingGoReturnsThoughThePeerIsGone) {
+// A peer that has ended reads nothing: shut_down() must return nevertheless, and release the
+// memory.
+TEST_P(ZmqLinksTest, LettingGoReturnsAfterThePeerHasEnded) {
+  std::atomic<bool> ended{false};
   const auto errors = group_harness::outcomes(2, [&](int rank) {
-    ZmqLinks links(context(rank), GetParam());
+    auto own = std::make_unique<ZmqLinks>(context(rank), GetParam());
+    ZmqLinks& links = *own;
     links.connect(context(rank));
-    if (rank == 1) return;
-    std::this_thread::sleep_for(300ms);
+    if (rank == 1) {
+      own.reset();
+      ended = true;
+      return;
+    }
+    EXPECT_TRUE(test_support::eventually([&] { return ended.load(); }));
     const auto start = std::chrono::steady_clock::now();
     std::vector<char> data(200'000, 'x');
     links.abort("test");
@@ -164,7 +182,7 @@ TEST_P(ZmqLinksTest, LettingGoReturnsThoughThePeerIsGone) {
           links.receive_head(1);
         },
         backends::PeerError);
-    links.let_go(false);
+    links.shut_down(false);
     EXPECT_FALSE(test_support::is_past(start, 2s));
   });
   EXPECT_EQ(errors, std::vector<std::string>(2));

@@ -12,6 +12,7 @@
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/averaging/sums/low_rank.h"
 #include "engine/core/random.h"
+#include "tests/support/time_limits.h"
 
 namespace engine {
 namespace {
@@ -52,7 +53,7 @@ using Make = std::function<std::unique_ptr<GradientSum>(backends::Communicator&,
 template <class T>
 std::vector<RankOutcome> run(const Make& make, bool equal_steps = false) {
   std::vector<RankOutcome> outcomes(kWorld);
-  auto groups = backends::make_inproc_groups(kWorld, 20'000);
+  auto groups = backends::make_inproc_groups(kWorld, test_support::deadline_ms(20'000));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kWorld; ++rank)
     threads.emplace_back([&, rank] {

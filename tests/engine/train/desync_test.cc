@@ -11,6 +11,7 @@
 #include "models/model_catalog.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 #include "tools/workers/worker_threads.h"
 
 namespace {
@@ -238,20 +239,21 @@ TEST(Desync, OnDesyncNeedsVerifyEvery) {
 // Every rank's message when rank 2 of 3 builds another model.
 std::vector<std::string> refusals(const engine::Shape& sample, engine::DType dtype) {
   std::vector<std::string> texts(3);
-  tools::run_inproc_ranks(3, 20'000, [&](std::unique_ptr<backends::Group> group) {
-    const auto control = group->make_communicator();
-    const bool odd = group->rank() == 2;
-    const engine::Graph graph = models::build_model(
-        "mlp", {.sample_shape = odd ? sample : engine::Shape{6, 6, 1}, .classes = 10});
-    auto state = engine::ModelState::allocate(graph, odd ? dtype : engine::DType::kF32);
-    try {
-      engine::broadcast_state(*control, state);
-    } catch (const engine::DesyncError& error) {
-      texts[static_cast<std::size_t>(group->rank())] = error.what();
-    }
-    group->leave();
-    return 0;
-  });
+  tools::run_inproc_ranks(
+      3, test_support::deadline_ms(20'000), [&](std::unique_ptr<backends::Group> group) {
+        const auto control = group->make_communicator();
+        const bool odd = group->rank() == 2;
+        const engine::Graph graph = models::build_model(
+            "mlp", {.sample_shape = odd ? sample : engine::Shape{6, 6, 1}, .classes = 10});
+        auto state = engine::ModelState::allocate(graph, odd ? dtype : engine::DType::kF32);
+        try {
+          engine::broadcast_state(*control, state);
+        } catch (const engine::DesyncError& error) {
+          texts[static_cast<std::size_t>(group->rank())] = error.what();
+        }
+        group->leave();
+        return 0;
+      });
   return texts;
 }
 

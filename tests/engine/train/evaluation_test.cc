@@ -7,6 +7,7 @@
 #include "engine/train/evaluator.h"
 #include "engine/train/weights.h"
 #include "models/model_catalog.h"
+#include "tests/support/time_limits.h"
 #include "tools/report/console_observer.h"
 #include "tools/workers/worker_threads.h"
 
@@ -43,23 +44,24 @@ Digests digests(const engine::ModelState& s) {
 engine::EvalReport evaluate(const std::string& model, const io::Dataset& set, int world,
                             int threads = 1) {
   std::vector<engine::EvalReport> reports(static_cast<std::size_t>(world));
-  tools::run_inproc_ranks(world, 60'000, [&](std::unique_ptr<backends::Group> group) {
-    const auto control = group->make_communicator();
-    const engine::Graph graph =
-        models::build_model(model, {.sample_shape = {6, 6, 1}, .classes = set.classes});
-    engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
-    // Rank 0's model counts, whatever the others have.
-    state.initialize(graph, static_cast<std::uint64_t>(group->rank()));
-    engine::ThreadPool pool(threads);
-    engine::Evaluator evaluator(*control, graph, state, pool, set, {});
-    const Digests before = digests(state);
-    const engine::EvalReport first = evaluator.run(), second = evaluator.run();
-    EXPECT_EQ(digests(state), before);
-    EXPECT_EQ(first.loss, second.loss);
-    reports[static_cast<std::size_t>(group->rank())] = second;
-    group->leave();
-    return 0;
-  });
+  tools::run_inproc_ranks(
+      world, test_support::deadline_ms(60'000), [&](std::unique_ptr<backends::Group> group) {
+        const auto control = group->make_communicator();
+        const engine::Graph graph =
+            models::build_model(model, {.sample_shape = {6, 6, 1}, .classes = set.classes});
+        engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
+        // Rank 0's model counts, whatever the others have.
+        state.initialize(graph, static_cast<std::uint64_t>(group->rank()));
+        engine::ThreadPool pool(threads);
+        engine::Evaluator evaluator(*control, graph, state, pool, set, {});
+        const Digests before = digests(state);
+        const engine::EvalReport first = evaluator.run(), second = evaluator.run();
+        EXPECT_EQ(digests(state), before);
+        EXPECT_EQ(first.loss, second.loss);
+        reports[static_cast<std::size_t>(group->rank())] = second;
+        group->leave();
+        return 0;
+      });
   for (const engine::EvalReport& report : reports) {
     EXPECT_EQ(report.loss, reports[0].loss);
     EXPECT_EQ(report.correct, reports[0].correct);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/train/weights.h"
+#include "tests/support/time_limits.h"
 #include "tools/session/train_session.h"
 #include "tools/workers/worker_threads.h"
 
@@ -120,27 +121,30 @@ std::vector<RankResult> train_anywhere(int world_size,
                                        const std::vector<std::string>& hosts) {
   const tools::RunConfig config = make_config(options);
   std::vector<RankResult> results(static_cast<std::size_t>(world_size));
-  tools::run_inproc_ranks(world_size, 20'000, [&](std::unique_ptr<backends::Group> inproc) {
-    const std::unique_ptr<backends::Group> group =
-        std::make_unique<OnOtherHosts>(std::move(inproc), hosts);
-    RankResult& result = results[static_cast<std::size_t>(group->rank())];
-    const std::atomic<int> never{0};
-    tools::TrainSession session(tools::session_options(config), *group);
-    static_cast<void>(session.start_state());
-    std::function<void()> meddle;
-    if (after_step)
-      meddle = [&after_step, rank = group->rank(), &session] { after_step(rank, session.state()); };
-    session.add_observer(std::make_unique<Recorder>(result, meddle));
-    result.plan = session.plan_lines();
-    const engine::TrainResult end = session.run(never);
-    result.coverage = end.coverage;
-    result.averagings = end.averagings;
-    result.bytes_sent = end.bytes_sent;
-    const engine::HostView view(session.state().home, engine::Access::kRead);
-    result.state = engine::export_state(session.state().model, {});
-    group->leave();
-    return 0;
-  });
+  tools::run_inproc_ranks(
+      world_size, test_support::deadline_ms(20'000), [&](std::unique_ptr<backends::Group> inproc) {
+        const std::unique_ptr<backends::Group> group =
+            std::make_unique<OnOtherHosts>(std::move(inproc), hosts);
+        RankResult& result = results[static_cast<std::size_t>(group->rank())];
+        const std::atomic<int> never{0};
+        tools::TrainSession session(tools::session_options(config), *group);
+        static_cast<void>(session.start_state());
+        std::function<void()> meddle;
+        if (after_step)
+          meddle = [&after_step, rank = group->rank(), &session] {
+            after_step(rank, session.state());
+          };
+        session.add_observer(std::make_unique<Recorder>(result, meddle));
+        result.plan = session.plan_lines();
+        const engine::TrainResult end = session.run(never);
+        result.coverage = end.coverage;
+        result.averagings = end.averagings;
+        result.bytes_sent = end.bytes_sent;
+        const engine::HostView view(session.state().home, engine::Access::kRead);
+        result.state = engine::export_state(session.state().model, {});
+        group->leave();
+        return 0;
+      });
   return results;
 }
 

@@ -7,6 +7,7 @@
 
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/allocation_counter.h"
+#include "tests/support/time_limits.h"
 #include "tools/session/train_session.h"
 #include "tools/workers/worker_threads.h"
 
@@ -26,26 +27,27 @@ TEST_P(StepAllocation, NoneOnAnyRank) {
       session_runner::make_config(session_runner::with(kBase, GetParam()));
   const std::atomic<int> never{0};
   long counted = -1;
-  tools::run_inproc_ranks(2, 20'000, [&](std::unique_ptr<backends::Group> group) {
-    tools::TrainSession session(tools::session_options(config), *group);
-    static_cast<void>(session.start_state());
-    engine::Trainer trainer = session.make_trainer(never);
-    const auto control = group->make_communicator();
-    long before = 0;
-    for (int step = 1; step <= 10; ++step) {
-      if (step == 3) {
-        control->barrier();
-        before = test_support::allocations;
-        control->barrier();
-      }
-      trainer.step();
-    }
-    control->barrier();
-    if (group->rank() == 0) counted = test_support::allocations - before;
-    control->barrier();
-    group->leave();
-    return 0;
-  });
+  tools::run_inproc_ranks(2, test_support::deadline_ms(20'000),
+                          [&](std::unique_ptr<backends::Group> group) {
+                            tools::TrainSession session(tools::session_options(config), *group);
+                            static_cast<void>(session.start_state());
+                            engine::Trainer trainer = session.make_trainer(never);
+                            const auto control = group->make_communicator();
+                            long before = 0;
+                            for (int step = 1; step <= 10; ++step) {
+                              if (step == 3) {
+                                control->barrier();
+                                before = test_support::allocations;
+                                control->barrier();
+                              }
+                              trainer.step();
+                            }
+                            control->barrier();
+                            if (group->rank() == 0) counted = test_support::allocations - before;
+                            control->barrier();
+                            group->leave();
+                            return 0;
+                          });
   EXPECT_EQ(counted, 0);
 }
 

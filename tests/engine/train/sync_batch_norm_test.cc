@@ -12,6 +12,7 @@
 #include "engine/averaging/sums/replica_statistics.h"
 #include "engine/layers/layers.h"
 #include "tests/engine/graph/graph_harness.h"
+#include "tests/support/time_limits.h"
 
 namespace {
 
@@ -69,7 +70,8 @@ struct Split {
 
 std::vector<Outcome> on_ranks(const std::vector<std::int64_t>& counts, std::int64_t channels,
                               engine::DType dtype, const RandomBatch& one, const RandomBatch& two) {
-  auto groups = backends::make_inproc_groups(static_cast<int>(counts.size()), 20'000);
+  auto groups = backends::make_inproc_groups(static_cast<int>(counts.size()),
+                                             test_support::deadline_ms(20'000));
   std::vector<Outcome> outcomes(counts.size());
   std::vector<std::thread> ranks;
   for (std::size_t r = 0; r < counts.size(); ++r)

@@ -8,6 +8,7 @@
 #include "engine/core/cuda.h"
 #include "io/base/io_error.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/bench/comm/bench_comm_pattern.h"
 #include "tools/report/exit_codes.h"
@@ -130,7 +131,7 @@ class WrongGroup final : public backends::Group {
 };
 
 TEST(CommMeasure, WrongResultsAreCounted) {
-  auto groups = backends::make_inproc_groups(1, 10'000);
+  auto groups = backends::make_inproc_groups(1, test_support::deadline_ms(10'000));
   WrongGroup group(std::move(groups[0]));
   CommBench bench;
   bench.ops = {CommOp::kAllReduce, CommOp::kBroadcast};

@@ -438,9 +438,9 @@ TEST(Rendezvous, AMissingRankIsNamedAndTheWaitEnds) {
   EXPECT_NE(result.err.find("1, 2"), std::string::npos) << result.err;
 }
 
-// Whether a rank that meets at `port` of loopback is at it: rank 0 listens there; for another this
-// listens in its stead until it calls, and hangs up.
-bool is_at_the_door(int rank, int port) {
+// Whether the rank has reached the rendezvous on `port` of loopback: rank 0 listens there; for
+// another rank this function listens in place of rank 0, accepts its connection and closes it.
+bool has_reached_rendezvous(int rank, int port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -455,20 +455,20 @@ bool is_at_the_door(int rank, int port) {
       return taken;
     });
   }
-  const int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1;
-  setsockopt(door, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  bool came = bind(door, at, sizeof address) == 0 && listen(door, 8) == 0;
-  came = came && test_support::eventually([&] {
-           const int caller = accept4(door, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-           if (caller >= 0) close(caller);
-           return caller >= 0;
-         });
-  close(door);
-  return came;
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1;
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  bool connected = bind(listener, at, sizeof address) == 0 && listen(listener, 8) == 0;
+  connected = connected && test_support::eventually([&] {
+                const int peer = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+                if (peer >= 0) close(peer);
+                return peer >= 0;
+              });
+  close(listener);
+  return connected;
 }
 
 TEST(Rendezvous, OneInterruptEndsTheWait) {
-  for (const int rank : {0, 1}) {  // the one that is waited at, and one that waits for it
+  for (const int rank : {0, 1}) {  // the rank that waits for others, and one that waits for rank 0
     CommandResult result;
     std::thread runner([&] {
       std::vector<std::string> arguments =
@@ -477,7 +477,7 @@ TEST(Rendezvous, OneInterruptEndsTheWait) {
       arguments.insert(arguments.begin(), engine_binary());
       result = run_command(arguments, {}, 60'000);
     });
-    EXPECT_TRUE(is_at_the_door(rank, 29818));
+    EXPECT_TRUE(has_reached_rendezvous(rank, 29818));
     const auto begin = std::chrono::steady_clock::now();
     for (const pid_t pid : test_support::workers_of(getpid())) kill(pid, SIGINT);
     runner.join();

@@ -11,6 +11,7 @@
 
 #include "io/base/io_error.h"
 #include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
 #include "tools/doctor/doctor.h"
 #include "tools/group/rank_exchange.h"
 
@@ -39,7 +40,7 @@ TEST(PairRounds, EveryPairOnceAndNobodyTwiceInARound) {
 }
 
 TEST(GatherTexts, AnyLengthsAnyBytes) {
-  auto groups = backends::make_inproc_groups(3, 10'000);
+  auto groups = backends::make_inproc_groups(3, test_support::deadline_ms(10'000));
   std::vector<std::vector<std::string>> results(3);
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < 3; ++r)

@@ -45,9 +45,9 @@ Running::~Running() {
   waitpid(pid_, nullptr, 0);
 }
 
-int Running::wait(std::chrono::milliseconds patience) {
+int Running::wait(std::chrono::milliseconds timeout) {
   int status = 0;
-  const bool ended = eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, patience);
+  const bool ended = eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, timeout);
   if (!ended) {
     kill(-pid_, SIGKILL);
     waitpid(pid_, &status, 0);
@@ -85,6 +85,11 @@ std::string last_line(const std::string& text) {
   if (end == std::string::npos) return "";
   const std::size_t start = text.rfind('\n', end);
   return text.substr(start + 1, end - start);
+}
+
+std::string wait_for_end_of(const std::string& file) {
+  return "until [ -s '" + file + "' ]; do sleep 0.05; done; while kill -0 $(cat '" + file +
+         "') 2>/dev/null; do sleep 0.05; done";
 }
 
 }  // namespace test_support

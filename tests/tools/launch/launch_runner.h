@@ -1,5 +1,4 @@
-// For tests of the launcher: programs that run beside the test, and looks at what processes there
-// are.
+// For tests of the launcher: programs that run beside the test, and searches for processes.
 #pragma once
 
 #include <sys/types.h>
@@ -20,8 +19,7 @@ CommandResult launch(std::vector<std::string> arguments,
                      const std::map<std::string, std::string>& environment = {},
                      int timeout_ms = 60'000);
 
-// A program that was started and not waited for; output goes to a folder of its own. Killed and
-// waited for by the destructor.
+// A running program whose output goes to a folder of its own. The destructor kills it.
 class Running {
  public:
   explicit Running(const std::vector<std::string>& argv,
@@ -32,8 +30,8 @@ class Running {
   pid_t pid() const { return pid_; }
   std::string out() const { return read_text(folder_ / "out"); }
   std::string err() const { return read_text(folder_ / "err"); }
-  // 128 + N for signal N; 124 when it had to be killed at the deadline, scaled as in deadline.h.
-  int wait(std::chrono::milliseconds patience = std::chrono::seconds(60));
+  // 128 + N for signal N; 124 if it had to be killed after `timeout`, scaled.
+  int wait(std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
  private:
   TemporaryDirectory folder_;
@@ -42,9 +40,11 @@ class Running {
 
 // Pids of live processes with `mark` in their command line (zombies have none).
 std::vector<pid_t> processes_with(const std::string& mark);
-// A number for sleep(1), long and not used by anybody else: finds the sleepers of one test.
+// A unique, long argument for sleep(1), by which the processes of one test are found.
 std::string unique_sleep();
-std::size_t sleepers(const std::string& mark);  // how many processes `sleep MARK` there are
+std::size_t sleepers(const std::string& mark);  // the number of processes `sleep MARK`
 std::string last_line(const std::string& text);
+// Shell commands that wait until the process whose id another one writes to `file` has ended.
+std::string wait_for_end_of(const std::string& file);
 
 }  // namespace test_support

@@ -1,5 +1,5 @@
-// `engine launch` as users meet it: what workers are given, how their output is shown, failures,
-// restarts, usage.
+// `engine launch` from the user's side: the workers' environment and output, failures, restarts,
+// usage.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -22,6 +22,7 @@ using test_support::last_line;
 using test_support::launch;
 using test_support::Running;
 using test_support::TemporaryDirectory;
+using test_support::wait_for_end_of;
 namespace fs = std::filesystem;
 
 #define EXPECT_CONTAINS(text, part) \
@@ -175,8 +176,11 @@ TEST(Failure, ASignalIsNamed) {
 }
 
 TEST(Failure, ARankThatMissesAnotherIsNotTheCause) {
-  const CommandResult late = launch_shell(
-      3, "[ $RANK = 0 ] && exit 69; [ $RANK = 2 ] && { sleep 1; kill -9 $$; }; sleep 50");
+  const TemporaryDirectory folder;
+  const std::string pid = folder / "pid";
+  const CommandResult late =
+      launch_shell(3, "[ $RANK = 0 ] && { echo $$ >" + pid + "; exit 69; }; [ $RANK = 2 ] && { " +
+                          wait_for_end_of(pid) + "; kill -9 $$; }; sleep 50");
   EXPECT_EQ(late.exit_code, 137) << late.err;
   EXPECT_CONTAINS(last_line(late.err), "rank 2 on ");
   const auto start = std::chrono::steady_clock::now();

@@ -258,10 +258,12 @@ TEST_F(LaunchOverSsh, WordsFoldersAndVariablesArrive) {
 }
 
 TEST_F(LaunchOverSsh, TheFailureOfAnyHostIsTheLastLineAndTheCode) {
+  const TemporaryDirectory folder;
+  const std::string pid = folder / "pid";
   const CommandResult r =
       launch({"--hosts", "127.0.0.2,127.0.0.3", "--nproc-per-node", "2", "--", "bash", "-c",
-              "[ $RANK = 0 ] && { sleep 1; exit 69; }; [ $RANK = 3 ] && { sleep 2; echo lost it "
-              ">&2; exit 44; }; sleep 50"},
+              "[ $RANK = 0 ] && { echo $$ >" + pid + "; exit 69; }; [ $RANK = 3 ] && { " +
+                  test_support::wait_for_end_of(pid) + "; echo lost it >&2; exit 44; }; sleep 50"},
              environment_);
   EXPECT_EQ(r.exit_code, 44) << r.err;
   EXPECT_CONTAINS(last_line(r.err), "rank 3 on ");

@@ -1,5 +1,5 @@
-// The rendezvous under stress: foreign connections, many starts, many jobs, many ranks; and which
-// doors there are.
+// The rendezvous under stress: unauthenticated connections, many starts, many jobs, many ranks; and
+// the addresses that ranks listen on.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -73,9 +73,9 @@ class Process {
   Process& operator=(const Process&) = delete;
   int pid() const { return pid_; }
   void signal(int number) const { kill(pid_, number); }
-  // 128 + N for signal N; -1 while it runs at the end of `patience`.
-  int wait(std::chrono::seconds patience) {
-    for (const auto start = Clock::now(); !test_support::is_past(start, patience);
+  // 128 + N for signal N; -1 while it runs after `timeout`.
+  int wait(std::chrono::seconds timeout) {
+    for (const auto start = Clock::now(); !test_support::is_past(start, timeout);
          std::this_thread::sleep_for(5ms)) {
       int status = 0;
       if (waitpid(pid_, &status, WNOHANG) != pid_) continue;
@@ -119,9 +119,8 @@ bool wait_for_text(const std::string& path, const std::string& text) {
       [&] { return test_support::read_text(path).find(text) != std::string::npos; });
 }
 
-// One stranger: connects, says something that is no greeting, and hangs up with a reset (no port
-// stays in TIME_WAIT).
-bool annoy(int port, std::mt19937& random) {
+// Connects, sends garbage, and closes with a reset, so that no port stays in TIME_WAIT.
+bool connect_and_reset(int port, std::mt19937& random) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const linger now{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -135,10 +134,10 @@ bool annoy(int port, std::mt19937& random) {
   return connected;
 }
 
-// A stranger that waits until it is turned away: those before it have had their turn then. Without
-// such pauses the queue of the listening socket (128) overflows on a busy machine, and whoever
-// finds it full tries again after a second only.
-bool is_turned_away(int port) {
+// Sends garbage and waits until the server closes the connection; by then it has served all earlier
+// ones. Without such pauses the listen queue (128) overflows on a busy machine, and a client that
+// finds it full retries only after a second.
+bool is_closed_by_server(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_in address = loopback(port);
   const std::string garbage(64, '\xff');
@@ -155,19 +154,18 @@ bool is_turned_away(int port) {
   return closed;
 }
 
-// How many descriptors a process holds.
+// The number of open descriptors of a process.
 std::ptrdiff_t descriptors(int pid) {
   std::error_code gone;
   return std::distance(
       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", gone), {});
 }
 
-// The record of a connection alone is some 500 bytes, so that keeping it, or anything else of every
-// stranger, would show in the memory after two thousand; more of them would only take longer: each
-// costs a turn of rank 0's server thread, which shares its cores with the training. The first ones
-// let the allocator's pools and the tables of descriptors grow to their size.
-TEST(Strangers, CostNothingButTheirConnections) {
-  constexpr int kFirst = 200, kStrangers = 2000, kBytesEach = 256;
+// The record of a connection is about 500 bytes: after two thousand connections a leak of one per
+// connection shows in the resident memory. The first connections let the allocator's pools and the
+// descriptor tables grow to their final size.
+TEST(UnauthenticatedConnections, LeaveNothingBehind) {
+  constexpr int kWarmUp = 200, kConnections = 2000, kBytesEach = 256;
   const int port = free_port();
   const TemporaryDirectory folder;
   const auto rank = [&](int r) {
@@ -179,37 +177,37 @@ TEST(Strangers, CostNothingButTheirConnections) {
   ASSERT_TRUE(wait_for_text(folder / "zero", "Step [")) << test_support::read_text(folder / "zero");
   const std::ptrdiff_t descriptors_before = descriptors(zero.pid());
   std::mt19937 random(3);
-  const auto come = [&](int count) {
+  const auto connect_many = [&](int count) {
     int connected = 0;
     for (int i = 0; i < count; ++i) {
-      connected += annoy(port, random) ? 1 : 0;
+      connected += connect_and_reset(port, random) ? 1 : 0;
       if (i % 100 == 99) {
-        ASSERT_TRUE(is_turned_away(port));
+        ASSERT_TRUE(is_closed_by_server(port));
       }
     }
     EXPECT_GT(connected, count * 9 / 10);
   };
-  const auto all_gone = [&] { return descriptors(zero.pid()) <= descriptors_before; };
-  come(kFirst);
-  EXPECT_TRUE(test_support::eventually(all_gone));
+  const auto all_closed = [&] { return descriptors(zero.pid()) <= descriptors_before; };
+  connect_many(kWarmUp);
+  EXPECT_TRUE(test_support::eventually(all_closed));
   const long before = resident_kib(zero.pid());
   const auto begin = Clock::now();
-  come(kStrangers);
+  connect_many(kConnections);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  EXPECT_TRUE(test_support::eventually(all_gone)) << "connections of strangers are kept";
+  EXPECT_TRUE(test_support::eventually(all_closed)) << "rank 0 keeps closed connections";
   const std::string log = test_support::read_text(folder / "zero");
   const long after = resident_kib(zero.pid());
-  std::printf("%d connections in %.1f s; resident memory of rank 0: %ld -> %ld KiB\n", kStrangers,
+  std::printf("%d connections in %.1f s; resident memory of rank 0: %ld -> %ld KiB\n", kConnections,
               seconds, before, after);
-  EXPECT_LT(after, before + kStrangers * kBytesEach / 1024);
+  EXPECT_LT(after, before + kConnections * kBytesEach / 1024);
   EXPECT_TRUE(test_support::eventually([&] {
     return test_support::read_text(folder / "zero").find("Step [", log.size()) != std::string::npos;
-  })) << "training stands still";
+  })) << "training has stopped";
   std::istringstream lines(log);
   int others = 0;
   for (std::string line; std::getline(lines, line);)
     others += line.find("Step [") == std::string::npos ? 1 : 0;
-  EXPECT_LT(others, kStrangers / 10) << "a line for each stranger?";
+  EXPECT_LT(others, kConnections / 10) << "one log line per connection?";
   zero.signal(SIGINT);
   one.signal(SIGINT);
   EXPECT_EQ(zero.wait(15s), 130) << test_support::read_text(folder / "zero").substr(0, 2000);
@@ -254,7 +252,7 @@ std::vector<int> with_children(int pid) {
   return pids;
 }
 
-TEST(Doors, AreOnLoopbackOnlyWhereAllRanksAreOnOneHost) {
+TEST(Listeners, AreOnLoopbackIfAllRanksAreOnOneHost) {
   std::istringstream listed(test_support::run_command({test_support::engine_binary(), "env"}).out);
   int tried = 0;
   for (std::string word, backend, usable; listed >> word;) {
@@ -265,13 +263,13 @@ TEST(Doors, AreOnLoopbackOnlyWhereAllRanksAreOnOneHost) {
     Process job(tiny_train({"--steps", "100000000", "--synthetic-size", "6400", "--spawn", "2",
                             "--backend", backend, "--log-every", "50"}),
                 folder / "log");
-    std::set<std::string> doors;
+    std::set<std::string> addresses;
     EXPECT_TRUE(test_support::eventually([&] {
-      doors.merge(listening(with_children(job.pid())));
+      addresses.merge(listening(with_children(job.pid())));
       return test_support::read_text(folder / "log").find("Step [") != std::string::npos;
     })) << backend;
-    doors.merge(listening(with_children(job.pid())));
-    EXPECT_EQ(doors, std::set<std::string>{"0100007F"}) << backend;  // 127.0.0.1
+    addresses.merge(listening(with_children(job.pid())));
+    EXPECT_EQ(addresses, std::set<std::string>{"0100007F"}) << backend;  // 127.0.0.1
     job.signal(SIGINT);
     EXPECT_EQ(job.wait(15s), 130) << backend;
     ++tried;
@@ -301,7 +299,7 @@ TEST(Starts, EightJobsAtOnceByTheirOwnPorts) {
   EXPECT_EQ(codes, std::vector<int>(8, 0));
 }
 
-TEST(Starts, RanksMayComeInAnyOrder) {
+TEST(Starts, RanksMayStartInAnyOrder) {
   std::mt19937 random(5);
   for (int round = 0; round < 20; ++round) {
     const TemporaryDirectory folder;
@@ -311,7 +309,7 @@ TEST(Starts, RanksMayComeInAnyOrder) {
     std::vector<std::unique_ptr<Process>> ranks;
     for (const int r : order) {
       const std::string method = round % 2 == 0 ? "tcp://127.0.0.1:" + std::to_string(port)
-                                                : "file://" + (folder / "meeting");
+                                                : "file://" + (folder / "rendezvous");
       ranks.push_back(
           std::make_unique<Process>(tiny_train({"--steps", "1", "--init-method", method, "--rank",
                                                 std::to_string(r), "--world-size", "4"}),
@@ -322,7 +320,7 @@ TEST(Starts, RanksMayComeInAnyOrder) {
       ASSERT_EQ(ranks[i]->wait(30s), 0)
           << "rank " << order[i] << ": "
           << test_support::read_text(folder / std::to_string(order[i]));
-    EXPECT_FALSE(std::filesystem::exists(folder / "meeting"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "rendezvous"));
   }
 }
 
@@ -332,7 +330,7 @@ TEST(Starts, ThirtyTwoRanks) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("32 ranks"), std::string::npos);
-  std::printf("32 ranks started, met, trained a step and left in %.2f s\n", seconds);
+  std::printf("32 ranks started, joined, trained a step and left in %.2f s\n", seconds);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Which device a rank takes: options, local ranks, schedulers; ranks that would share one; where
 // saved arrays go.
 #include "tools/machine/device_choice.h"
+#include "tests/support/time_limits.h"
 
 #include <gtest/gtest.h>
 
@@ -151,20 +152,21 @@ class SharedDevices : public ::testing::Test {
   // Each rank, a thread, chose the device of this number. What they all say.
   static std::vector<std::string> ranks_with(const std::vector<int>& numbers) {
     std::vector<std::string> said(numbers.size());
-    tools::run_inproc_ranks(
-        static_cast<int>(numbers.size()), 20'000, [&](std::unique_ptr<backends::Group> group) {
-          const auto rank = static_cast<std::size_t>(group->rank());
-          const auto control = group->make_communicator();
-          const Device device =
-              numbers[rank] < 0 ? Device{} : Device{Device::Kind::kCuda, numbers[rank]};
-          try {
-            tools::check_devices_apart({device, ""}, *group, *control);
-            said[rank] = "fine";
-          } catch (const io::ConfigError& error) {
-            said[rank] = error.what();
-          }
-          return 0;
-        });
+    tools::run_inproc_ranks(static_cast<int>(numbers.size()), test_support::deadline_ms(20'000),
+                            [&](std::unique_ptr<backends::Group> group) {
+                              const auto rank = static_cast<std::size_t>(group->rank());
+                              const auto control = group->make_communicator();
+                              const Device device =
+                                  numbers[rank] < 0 ? Device{}
+                                                    : Device{Device::Kind::kCuda, numbers[rank]};
+                              try {
+                                tools::check_devices_apart({device, ""}, *group, *control);
+                                said[rank] = "fine";
+                              } catch (const io::ConfigError& error) {
+                                said[rank] = error.what();
+                              }
+                              return 0;
+                            });
     return said;
   }
 };

@@ -11,27 +11,26 @@
 
 namespace backends {
 
-// One line of cache in shared memory for each rank. Zero at the start.
+// One cache line in shared memory per rank. Zero at the start.
 struct alignas(64) ShmFlag {
-  std::atomic<std::uint32_t> phase;     // how many times its rank has arrived; a futex
+  std::atomic<std::uint32_t> phase;     // number of arrivals of its rank; a futex
   std::atomic<std::uint32_t> sleepers;  // ranks that sleep on `phase`
   std::atomic<std::int32_t> core;       // where its rank ran when it last arrived
 };
 static_assert(sizeof(ShmFlag) == 64 && std::atomic<std::uint32_t>::is_always_lock_free);
 
 // This rank's view. One caller at a time; abort() from any thread.
-class ShmGate {
+class ShmBarrier {
  public:
   // `flags`: one for each rank, in shared memory, outlives this. `names`: the ranks' numbers for
   // messages.
-  ShmGate(ShmFlag* flags, int rank, std::vector<int> names, std::chrono::milliseconds timeout);
+  ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names, std::chrono::milliseconds timeout);
 
-  // Everything that this rank wrote before is visible to ranks that have waited for the returned
-  // phase.
+  // What this rank wrote before is visible to ranks that have waited for the returned phase.
   std::uint32_t arrive() noexcept;
-  // Until all other ranks have arrived `phase` times. Spins for some microseconds where every rank
-  // can have a core, then sleeps. Throws PeerError at the deadline (naming who is missing) or after
-  // abort().
+  // Waits until all other ranks have arrived `phase` times. Spins for some microseconds if there is
+  // a core for every rank, then sleeps. Throws PeerError at the deadline (naming who is missing) or
+  // after abort().
   void wait_for_all(std::uint32_t phase);
   void abort(std::string_view reason) noexcept;
 

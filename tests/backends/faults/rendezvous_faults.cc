@@ -1,4 +1,4 @@
-// Faults of ranks that meet: strangers, wrong identities, leftovers.
+// Faults of the rendezvous: unauthenticated connections, wrong identities, stale files.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,27 +17,27 @@ namespace {
 using namespace std::chrono_literals;
 using backends::GroupOptions;
 
-std::function<void(Actor&)> joining(const std::function<void(GroupOptions&, int who)>& change) {
-  return [change](Actor& a) {
-    GroupOptions o = a.options(a.who());
+std::function<void(Rank&)> joining(const std::function<void(GroupOptions&, int who)>& change) {
+  return [change](Rank& rank) {
+    GroupOptions o = rank.options(rank.who());
     o.rendezvous_timeout_ms =
-        test_support::deadline_ms(a.who() == 0 ? 1500 : 4000);  // rank 0 tells the others
-    change(o, a.who());
-    a.join(o);
-    a.work(3);
+        test_support::deadline_ms(rank.who() == 0 ? 1500 : 4000);  // rank 0 tells the others
+    change(o, rank.who());
+    rank.join(o);
+    rank.work(3);
   };
 }
 
-// A stranger who sends what it likes to the store's port, on twenty connections.
-void bother(int port) {
-  std::vector<backends::Socket> strangers;
+// Sends garbage to the store's port, on twenty connections.
+void send_garbage(int port) {
+  std::vector<backends::Socket> clients;
   const std::string noise(3000, '\xff');
   for (int i = 0; i < 20; ++i) {
     std::string reason;
-    strangers.push_back(backends::connect_to(
-        {"127.0.0.1", port}, base::deadline_in(test_support::deadline(1s)), reason));
-    if (strangers.back())
-      (void)backends::write_by(strangers.back().fd(),
+    clients.push_back(backends::connect_to({"127.0.0.1", port},
+                                           base::deadline_in(test_support::deadline(1s)), reason));
+    if (clients.back())
+      (void)backends::write_by(clients.back().fd(),
                                noise.substr(0, static_cast<std::size_t>(i) * 150),
                                base::deadline_in(test_support::deadline(1s)));
   }
@@ -46,12 +46,12 @@ void bother(int port) {
 
 }  // namespace
 
-std::vector<Fault> faults_of_meeting() {
+std::vector<Fault> faults_of_rendezvous() {
   return {
       {"garbage at the store's port",
        3,
        work_a_while,
-       [](Stage& s) { bother(s.port()); },
+       [](RankProcesses& ranks) { send_garbage(ranks.port()); },
        {{"done"}, {"done"}, {"done"}},
        8s},
       {"wrong secret",
@@ -65,10 +65,10 @@ std::vector<Fault> faults_of_meeting() {
         {"peer: ", "missing 1 of 3 ranks: 1"}}},
       {"wrong protocol version",
        3,
-       [](Actor& a) {
-         GroupOptions o = a.options(a.who());
-         o.rendezvous_timeout_ms = test_support::deadline_ms(a.who() == 0 ? 1500 : 4000);
-         if (a.who() != 1) return a.join(o);
+       [](Rank& rank) {
+         GroupOptions o = rank.options(rank.who());
+         o.rendezvous_timeout_ms = test_support::deadline_ms(rank.who() == 0 ? 1500 : 4000);
+         if (rank.who() != 1) return rank.join(o);
          backends::Hello hello;
          hello.version += 1;
          hello.rank = 1;
@@ -76,9 +76,9 @@ std::vector<Fault> faults_of_meeting() {
          const backends::Secret secret = backends::load_secret(group_harness::kSecret, "");
          std::string reason;
          for (int i = 0; i < 50; ++i) {
-           (void)backends::open_session({"127.0.0.1", a.port()}, secret, hello,
+           (void)backends::open_session({"127.0.0.1", rank.port()}, secret, hello,
                                         base::deadline_in(test_support::deadline(2s)),
-                                        backends::Doubt::kNone, reason);
+                                        backends::OtherServers::kNone, reason);
            std::this_thread::sleep_for(50ms);
          }
          throw std::runtime_error(reason);
@@ -89,15 +89,15 @@ std::vector<Fault> faults_of_meeting() {
         {"missing 1 of 3 ranks: 1"}}},
       {"duplicate rank",
        4,
-       [](Actor& a) {
-         GroupOptions o = a.options(a.who() == 3 ? 1 : a.who());
-         if (a.who() == 3) test_support::pause(500ms);
-         a.join(o);
+       [](Rank& rank) {
+         GroupOptions o = rank.options(rank.who() == 3 ? 1 : rank.who());
+         if (rank.who() == 3) test_support::pause(500ms);
+         rank.join(o);
          for (int i = 0; i < 30; ++i) {
            test_support::pause(50ms);
-           a.communicator().barrier();
+           rank.communicator().barrier();
          }
-         a.leave();
+         rank.leave();
        },
        {},
        {{"done"}, {"done"}, {"done"}, {"mismatch: ", "rank 1"}},
@@ -116,31 +116,30 @@ std::vector<Fault> faults_of_meeting() {
        all_name("mismatch: ", "rank 1")},
       {"port taken",
        3,
-       [](Actor& a) {
-         GroupOptions o = a.options(a.who());
+       [](Rank& rank) {
+         GroupOptions o = rank.options(rank.who());
          o.rendezvous_timeout_ms = test_support::deadline_ms(3000);
-         o.listen_fd = -1;  // rank 0 tries for itself, while its process holds the port by the
-                            // other descriptor
-         a.join(o);
+         o.listen_fd = -1;  // rank 0 binds the port itself, which its process already holds
+         rank.join(o);
        },
        {},
        {{"peer: ", "the port is taken"}, {"peer: ", "rank 0"}, {"peer: ", "rank 0"}},
        8s},
       {"stale rendezvous file",
        3,
-       [](Actor& a) {
-         GroupOptions o = a.options(a.who());
+       [](Rank& rank) {
+         GroupOptions o = rank.options(rank.who());
          const std::string path =
              std::filesystem::temp_directory_path() / ("engine-fault-" + std::to_string(getppid()));
-         if (a.who() == 1) {  // a run before left it, killed
-           GroupOptions before = o;
-           before.init_method = "file://" + path;
-           before.rank = 0;
-           before.listen_fd = -1;
+         if (rank.who() == 1) {  // left behind by an earlier run that was killed
+           GroupOptions earlier = o;
+           earlier.init_method = "file://" + path;
+           earlier.rank = 0;
+           earlier.listen_fd = -1;
            if (const pid_t pid = fork(); pid == 0) {
              alarm(static_cast<unsigned>(test_support::deadline_ms(5000) / 1000));
              try {
-               backends::join_group(before);
+               backends::join_group(earlier);
              } catch (const std::exception&) {
              }
              _exit(0);
@@ -155,9 +154,9 @@ std::vector<Fault> faults_of_meeting() {
          }
          o.init_method = "file://" + path;
          o.listen_fd = -1;
-         a.join(o);
-         a.work(10);
-         if (a.who() == 0) std::filesystem::remove(path);
+         rank.join(o);
+         rank.work(10);
+         if (rank.who() == 0) std::filesystem::remove(path);
        },
        {},
        {{"done"}, {"done"}, {"done"}},

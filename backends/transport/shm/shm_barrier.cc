@@ -1,8 +1,8 @@
 // Spinning, then sleeping on a futex.
 //
-// The gate is a barrier split into two halves: arrive() publishes what this rank wrote and returns
-// the number of its arrival (the phase); wait_for_all(phase) returns once everybody has arrived
-// that often. Between the two a rank can do other work, which a plain barrier would not allow.
+// The barrier is split into two halves: arrive() publishes what this rank wrote and returns
+// the number of its arrival (the phase); wait_for_all(phase) returns once all ranks have arrived
+// that often. Between the two a rank can do other work.
 // Phases are never reset; they are compared by signed difference and may wrap around.
 //
 // A waiter first spins, because between ranks at the same point of a step the wait is shorter than
@@ -10,7 +10,7 @@
 // be lost: the sleeper announces itself in `sleepers` before it looks at the phase, the arriving
 // rank raises the phase before it looks at `sleepers`, and both use sequential consistency, so at
 // least one of them sees the other. FUTEX_WAIT itself returns at once if the phase has changed.
-#include "backends/transport/shm/shm_gate.h"
+#include "backends/transport/shm/shm_barrier.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -28,8 +28,8 @@
 namespace backends {
 namespace {
 
-// About 20 us: longer than a block's skew between ranks that work alike, short against what another
-// thread of this core could do with the time.
+// About 20 us: longer than the usual skew between ranks in a block, but short enough not to keep
+// other threads from the core.
 constexpr int kSpins = 1000;
 constexpr long kSleepNs =
     50'000'000;  // an abort between the last look and the sleep is noticed after this
@@ -52,8 +52,8 @@ void futex_wake(std::atomic<std::uint32_t>& word) {
 
 }  // namespace
 
-ShmGate::ShmGate(ShmFlag* flags, int rank, std::vector<int> names,
-                 std::chrono::milliseconds timeout)
+ShmBarrier::ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names,
+                       std::chrono::milliseconds timeout)
     : flags_(flags),
       rank_(rank),
       size_(static_cast<int>(names.size())),
@@ -61,7 +61,7 @@ ShmGate::ShmGate(ShmFlag* flags, int rank, std::vector<int> names,
       timeout_(timeout),
       spins_(size_ <= available_cores() ? kSpins : 0) {}
 
-std::uint32_t ShmGate::arrive() noexcept {
+std::uint32_t ShmBarrier::arrive() noexcept {
   ShmFlag& own = flags_[rank_];
   own.core.store(current_core(), std::memory_order_relaxed);
   // Sequentially consistent against `sleepers`: either we see the sleeper, or it sees the new phase
@@ -71,17 +71,17 @@ std::uint32_t ShmGate::arrive() noexcept {
   return phase_;
 }
 
-void ShmGate::wait_for_all(std::uint32_t phase) {
+void ShmBarrier::wait_for_all(std::uint32_t phase) {
   for (int r = 0; r < size_; ++r) {
     if (r != rank_ && !has_arrived(r, phase)) wait_for(r, phase);
   }
 }
 
-void ShmGate::wait_for(int rank, std::uint32_t phase) {
+void ShmBarrier::wait_for(int rank, std::uint32_t phase) {
   if (spins_ > 0) {
     const int core = current_core();
-    // On one core spinning would only keep the other from arriving. One of the two goes elsewhere
-    // if it can, the other sleeps.
+    // On the same core spinning would only delay the other rank. One of the two moves to another
+    // core if it can, the other sleeps.
     const bool apart = flags_[rank].core.load(std::memory_order_relaxed) != core ||
                        (rank_ > rank && leave_core(core));
     for (int left = apart ? spins_ : 0; left > 0 && !has_arrived(rank, phase); --left)
@@ -90,7 +90,7 @@ void ShmGate::wait_for(int rank, std::uint32_t phase) {
   if (!has_arrived(rank, phase)) sleep_until_arrived(rank, phase);
 }
 
-void ShmGate::sleep_until_arrived(int rank, std::uint32_t phase) {
+void ShmBarrier::sleep_until_arrived(int rank, std::uint32_t phase) {
   ShmFlag& flag = flags_[rank];
   const auto deadline = base::deadline_in(timeout_);
   flag.sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -110,7 +110,7 @@ void ShmGate::sleep_until_arrived(int rank, std::uint32_t phase) {
                   missing_ranks(phase));
 }
 
-std::string ShmGate::missing_ranks(std::uint32_t phase) const {
+std::string ShmBarrier::missing_ranks(std::uint32_t phase) const {
   std::string missing;
   for (int r = 0; r < size_; ++r) {
     if (r != rank_ && !has_arrived(r, phase))
@@ -120,12 +120,12 @@ std::string ShmGate::missing_ranks(std::uint32_t phase) const {
   return missing;
 }
 
-void ShmGate::abort(std::string_view reason) noexcept {
+void ShmBarrier::abort(std::string_view reason) noexcept {
   try {
     const std::lock_guard lock(mutex_);
     if (reason_.empty()) reason_.assign(reason);
   } catch (const std::exception&) {
-    // Out of memory: it ends without saying why.
+    // Out of memory: aborts without a reason.
   }
   aborted_.store(true, std::memory_order_release);
   for (int r = 0; r < size_; ++r) futex_wake(flags_[r].phase);

@@ -1,5 +1,5 @@
-// Forking, listening to and ending the ranks of a scene.
-#include "tests/backends/faults/fault_stage.h"
+// Forks the ranks, reads their output and kills them at the end.
+#include "tests/backends/faults/fault_ranks.h"
 
 #include <dirent.h>
 #include <netinet/in.h>
@@ -15,16 +15,16 @@
 #include "backends/backend_error.h"
 #include "backends/store/tcp_socket.h"
 
-namespace fault_stage {
+namespace fault_ranks {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-constexpr auto kLifetime = 20s;  // of a process whose parent is gone
+constexpr auto kLifetime = 20s;  // of a process whose parent has died
 
-std::string run(Actor& actor, const std::function<void(Actor&)>& body) {
+std::string run(Rank& rank, const std::function<void(Rank&)>& body) {
   try {
-    body(actor);
+    body(rank);
     return "done";
   } catch (const backends::PeerError& e) {
     return std::string("peer: ") + e.what();
@@ -41,23 +41,23 @@ std::string run(Actor& actor, const std::function<void(Actor&)>& body) {
 
 }  // namespace
 
-backends::GroupOptions Actor::options(int rank) const {
-  backends::GroupOptions o = group_harness::options_for(rank, world_size_, door_.port);
+backends::GroupOptions Rank::options(int rank) const {
+  backends::GroupOptions o = group_harness::options_for(rank, world_size_, listener_.port);
   group_harness::choose_backend(o, backend_);
   o.heartbeat_ms = static_cast<int>(heartbeat().count());
   o.rendezvous_timeout_ms = test_support::deadline_ms(6000);
   o.timeout_ms = test_support::deadline_ms(3000);
-  if (rank == 0 && who_ == 0) o.listen_fd = door_.fd;
+  if (rank == 0 && who_ == 0) o.listen_fd = listener_.fd;
   return o;
 }
 
-void Actor::join(const backends::GroupOptions& options) {
+void Rank::join(const backends::GroupOptions& options) {
   group_ = backends::join_group(options);
   communicator_ = group_->make_communicator();
-  say("ready");
+  print("ready");
 }
 
-void Actor::work(int rounds) {
+void Rank::work(int rounds) {
   std::vector<std::int64_t> data(50'000);
   for (int round = 0; round < rounds; ++round) {
     if (round % 50 == 0) group_->set_activity("step " + std::to_string(round));
@@ -77,18 +77,18 @@ void Actor::work(int rounds) {
   leave();
 }
 
-void Actor::leave() {
+void Rank::leave() {
   communicator_.reset();
   group_->leave();
   group_.reset();
 }
 
-void Actor::say(const std::string& line) const {
+void Rank::print(const std::string& line) const {
   const std::string text = line + "\n";
   [[maybe_unused]] const ssize_t n = write(out_, text.data(), text.size());
 }
 
-std::vector<int> Actor::data_connections() const {
+std::vector<int> Rank::data_connections() const {
   std::vector<int> found;
   DIR* folder = opendir("/proc/self/fd");
   while (const dirent* entry = folder != nullptr ? readdir(folder) : nullptr) {
@@ -98,7 +98,8 @@ std::vector<int> Actor::data_connections() const {
     if (fd < 3 || getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0 ||
         peer.sin_family != AF_INET)
       continue;
-    if (ntohs(peer.sin_port) == door_.port || backends::local_endpoint(fd).port == door_.port)
+    if (ntohs(peer.sin_port) == listener_.port ||
+        backends::local_endpoint(fd).port == listener_.port)
       continue;
     found.push_back(fd);
   }
@@ -106,9 +107,9 @@ std::vector<int> Actor::data_connections() const {
   return found;
 }
 
-Stage::Stage(const std::string& backend, int world_size, int count,
-             const std::function<void(Actor&)>& body)
-    : door_(group_harness::open_door()) {
+RankProcesses::RankProcesses(const std::string& backend, int world_size, int count,
+                             const std::function<void(Rank&)>& body)
+    : listener_(group_harness::open_listener()) {
   const auto lifetime =
       std::chrono::ceil<std::chrono::seconds>(test_support::deadline(kLifetime)).count();
   for (int who = 0; who < count; ++who) {
@@ -117,11 +118,11 @@ Stage::Stage(const std::string& backend, int world_size, int count,
     const pid_t pid = fork();
     if (pid == 0) {
       alarm(static_cast<unsigned>(lifetime));
-      if (who != 0) close(door_.fd);
+      if (who != 0) close(listener_.fd);
       std::string last;
       {
-        Actor actor(who, backend, world_size, door_, ends[1]);
-        last = run(actor, body);
+        Rank rank(who, backend, world_size, listener_, ends[1]);
+        last = run(rank, body);
       }
       last += "\n";
       [[maybe_unused]] const ssize_t n = write(ends[1], last.data(), last.size());
@@ -130,10 +131,10 @@ Stage::Stage(const std::string& backend, int world_size, int count,
     close(ends[1]);
     processes_.push_back({pid, ends[0], "", false});
   }
-  close(door_.fd);
+  close(listener_.fd);
 }
 
-Stage::~Stage() {
+RankProcesses::~RankProcesses() {
   for (Process& p : processes_) {
     kill(p.pid, SIGKILL);
     waitpid(p.pid, nullptr, 0);
@@ -141,7 +142,8 @@ Stage::~Stage() {
   }
 }
 
-bool Stage::read_more(Process& p, Clock::time_point start, std::chrono::milliseconds within) {
+bool RankProcesses::read_more(Process& p, Clock::time_point start,
+                              std::chrono::milliseconds within) {
   pollfd polled{p.out, POLLIN, 0};
   while (poll(&polled, 1, 20) <= 0) {
     if (test_support::is_past(start, within)) return false;
@@ -153,7 +155,7 @@ bool Stage::read_more(Process& p, Clock::time_point start, std::chrono::millisec
   return n > 0;
 }
 
-bool Stage::all_ready() {
+bool RankProcesses::all_ready() {
   const auto start = Clock::now();
   for (Process& p : processes_) {
     while (p.text.find("ready\n") == std::string::npos) {
@@ -163,9 +165,10 @@ bool Stage::all_ready() {
   return true;
 }
 
-void Stage::strike(int who, int signal) const { kill(pid(who), signal); }
+void RankProcesses::send_signal(int who, int signal) const { kill(pid(who), signal); }
 
-std::string Stage::outcome(int who, Clock::time_point start, std::chrono::milliseconds within) {
+std::string RankProcesses::outcome(int who, Clock::time_point start,
+                                   std::chrono::milliseconds within) {
   Process& p = processes_[static_cast<std::size_t>(who)];
   while (read_more(p, start, within)) {
   }
@@ -176,4 +179,4 @@ std::string Stage::outcome(int who, Clock::time_point start, std::chrono::millis
   return p.ended ? last : "hangs (\"" + last + "\")";
 }
 
-}  // namespace fault_stage
+}  // namespace fault_ranks
