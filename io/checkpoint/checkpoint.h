@@ -20,7 +20,8 @@ enum class Section : std::uint8_t {
   kBuffer = 2,
   kOptimizer = 3,
   kAveraging = 4,
-  kRankState = 5
+  kRankState = 5,
+  kAverage = 6,  // of the parameters over time (--ema, --average-last); names as the parameters'
 };
 std::string to_string(Section section);  // "parameter"
 
@@ -52,6 +53,9 @@ struct Checkpoint {
   std::string build;           // version and commit
   std::string vocabulary;  // of a model on text: the bytes in the order of their ids, each once; ""
                            // for others
+  std::string run_id;      // of the run that wrote it; "": unknown
+  std::string definition;  // the layer list (TOML) of a model that is a file's; "": a built-in model
+  std::string data_digest;  // of the training samples and labels; "": unknown
   // Policy-specific scalars ("averaging.steps_since_sync" ...), in order.
   std::vector<std::pair<std::string, std::int64_t>> counters;
   std::vector<SaveRecord> history;
@@ -68,7 +72,10 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::string& path);
 // Validates everything (bounds, digests) before returning. Throws MissingFileError or DataError
 // naming the file and the fault.
 Checkpoint load_checkpoint(const std::string& path);
-// The same from memory, for a snapshot that rank 0 read and broadcast. `name` stands for the file
+// All but the arrays' data, which is not read and may be damaged: for listings and for choosing
+// among files. Throws the same.
+Checkpoint load_description(const std::string& path);
+// load_checkpoint() from memory, for a snapshot that rank 0 read and broadcast. `name` stands for the file
 // in messages.
 Checkpoint parse_checkpoint(const std::vector<std::byte>& bytes, const std::string& name);
 std::vector<std::byte> read_file(const std::string& path);

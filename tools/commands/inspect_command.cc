@@ -34,7 +34,7 @@ void print_summary(const io::Checkpoint& c) {
       with_commas(c.samples_seen).c_str(), c.world_size, static_cast<unsigned long long>(c.seed));
   for (const io::Section section :
        {io::Section::kParameter, io::Section::kBuffer, io::Section::kOptimizer,
-        io::Section::kAveraging, io::Section::kRankState}) {
+        io::Section::kAveraging, io::Section::kRankState, io::Section::kAverage}) {
     std::int64_t arrays = 0, count = 0;
     for (const io::NamedArray& a : c.arrays)
       if (a.section == section) ++arrays, count += elements(a);

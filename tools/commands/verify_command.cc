@@ -78,7 +78,7 @@ std::vector<io::Section> sections(const std::string& only) {
   if (only == "optimizer") return {Section::kOptimizer};
   if (only == "all")
     return {Section::kParameter, Section::kBuffer, Section::kOptimizer, Section::kAveraging,
-            Section::kRankState};
+            Section::kRankState, Section::kAverage};
   return {Section::kParameter, Section::kBuffer};
 }
 
