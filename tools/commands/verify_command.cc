@@ -10,6 +10,7 @@
 #include "tools/commands/command.h"
 #include "tools/options/command_line.h"
 #include "tools/report/exit_codes.h"
+#include "tools/run/run_reference.h"
 #include "tools/report/verify_report.h"
 
 namespace tools {
@@ -142,6 +143,7 @@ int verify_command(const Arguments& arguments) {
   io::Comparison comparison;
   try {
     o.paths = expanded(o.paths);
+    for (std::string& path : o.paths) path = snapshot_of(path, Snapshot::kNewest);
     comparison = compare(o.paths, o.compare);
   } catch (const std::exception& error) {  // whatever it is: no verdict
     if (!o.quiet) std::fprintf(stderr, "engine: error: %s\n", error.what());

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/optim/loss_scale.h"
+#include "tools/run/run_comparison.h"
 
 namespace tools {
 namespace {
@@ -198,6 +199,7 @@ ComputeOptions compute_options(const RunConfig& config) {
 SessionOptions session_options(const RunConfig& config) {
   return {.data = data_options(config),
           .model = {.name = config.model,
+                    .definition = config.model_definition,
                     .label_smoothing = config.label_smoothing,
                     .dropout = config.dropout,
                     .synchronized_statistics = config.sync_bn},
@@ -210,7 +212,8 @@ SessionOptions session_options(const RunConfig& config) {
                       .resume = config.resume,
                       .init_from = config.init_from,
                       .placement = io::DeviceMap::parse(config.map_location),
-                      .configuration = to_toml(config.origin)},
+                      .other_optimizer = std::ranges::count(config.allowed_changes, "optimizer") > 0,
+                      .configuration = to_toml(options_of_run(config.origin))},
           .backend = config.backend,
           .seed = config.seed,
           .epochs = config.epochs,
