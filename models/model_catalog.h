@@ -14,8 +14,8 @@ struct ModelOptions {
   engine::Shape sample_shape;  // of one sample of the data set: [h, w, c]; features [1, 1,
                                // columns]; tokens [context]
   std::int64_t classes = 10;
-  double label_smoothing = 0;  // of the training loss, in [0, 1)
-  double dropout = 0;          // of the models that have it (mingpt's), in [0, 1)
+  double label_smoothing = 0;   // of the training loss, in [0, 1)
+  double dropout = 0;           // of the models that have it (mingpt's), in [0, 1)
   std::string definition = {};  // text of the layer list that is called `name`; "": read the file
 };
 

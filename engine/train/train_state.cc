@@ -160,7 +160,9 @@ void restore_optimizer(const io::Checkpoint& checkpoint, const std::string& sour
       return a.section == io::Section::kOptimizer && a.name.starts_with(prefix);
     });
     if (!saved && state.other_optimizer) {
-      if (notice) notice(source + " has no " + s.name + " for the optimizer: it starts from zero");
+      if (notice)
+        notice(source + " has no " + std::string(s.name) +
+               " for the optimizer: it starts from zero");
       continue;
     }
     import_buffer(checkpoint.arrays, source, prefix, io::Section::kOptimizer, *s.buffer);

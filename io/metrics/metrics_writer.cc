@@ -65,8 +65,7 @@ MetricsWriter::~MetricsWriter() {
   if (impl_->fd >= 0) ::close(impl_->fd);  // every line is written already
 }
 
-void MetricsWriter::start(const std::string& run_id, std::int64_t step,
-                          const std::string& record) {
+void MetricsWriter::start(const std::string& run_id, std::int64_t step, const std::string& record) {
   base::JsonWriter json;
   json.begin_object().member("schema", 1).member("event", "start").member("run", run_id);
   json.member("step", step).key("record").ready_made(record);

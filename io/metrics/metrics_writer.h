@@ -20,8 +20,8 @@ class MetricsWriter {
   // exactly; NaN and infinity become null, for JSON has neither. `more`: further keys, written in
   // their order. Throws io::Error when the disk takes no more.
   using Numbers = std::vector<std::pair<const char*, double>>;
-  // The first event of a run, or of a start that resumes it: all that a plot needs to know of it, as
-  // a JSON object.
+  // The first event of a run, or of a start that resumes it: all that a plot needs to know of it,
+  // as a JSON object.
   void start(const std::string& run_id, std::int64_t step, const std::string& record);
   void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s,
             const Numbers& more = {});

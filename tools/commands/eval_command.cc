@@ -47,10 +47,10 @@ int eval_rank(const tools::RunConfig& config, const std::string& path, const std
   const DataOptions options = data_options(config);
   const io::DatasetSplits data = io::load_dataset(options.set);
   const io::Dataset& set = split == "train" ? data.train : data.test;
-  const engine::Graph graph = models::build_model(
-      config.model, {.sample_shape = sample_shape(set),
-                     .classes = set.classes,
-                     .definition = config.model_definition});
+  const engine::Graph graph =
+      models::build_model(config.model, {.sample_shape = sample_shape(set),
+                                         .classes = set.classes,
+                                         .definition = config.model_definition});
   engine::ModelState state =
       engine::ModelState::allocate(graph, engine::state_dtype(compute.storage));
   state.initialize(graph, 0);

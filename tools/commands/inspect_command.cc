@@ -67,8 +67,8 @@ void print_run(const RunRecord& run, const std::string& folder) {
   for (const RunStart& start : run.starts)
     std::printf("started  %s at step %lld with %zu ranks%s%s: %s\n", start.time.c_str(),
                 static_cast<long long>(start.step), start.hosts.size(),
-                start.changed.empty() ? "" : "; changed: ",
-                base::join_names(start.changed).c_str(), start.command.c_str());
+                start.changed.empty() ? "" : "; changed: ", base::join_names(start.changed).c_str(),
+                start.command.c_str());
   if (const std::string best = io::find_best_checkpoint(folder); !best.empty())
     std::printf("best     %s\n", best.c_str());
 }

@@ -136,10 +136,9 @@ int train_command(const Arguments& arguments) {
         "resume auto looks in the save folder: give --save-dir DIR, or the snapshot's path");
   if (config.requeue) check_requeue();
   const std::atomic<int>& stop_signal = install_stop_signals(config.preempt_signals);
-  return run_group(config,
-                   [&](backends::Group& group) {
-                     return train_rank(config, command_text(arguments), group, stop_signal);
-                   });
+  return run_group(config, [&](backends::Group& group) {
+    return train_rank(config, command_text(arguments), group, stop_signal);
+  });
 }
 
 }  // namespace tools

@@ -10,8 +10,8 @@
 #include "tools/commands/command.h"
 #include "tools/options/command_line.h"
 #include "tools/report/exit_codes.h"
-#include "tools/run/run_reference.h"
 #include "tools/report/verify_report.h"
+#include "tools/run/run_reference.h"
 
 namespace tools {
 namespace {
@@ -78,8 +78,8 @@ std::vector<io::Section> sections(const std::string& only) {
   if (only == "buffers") return {Section::kBuffer};
   if (only == "optimizer") return {Section::kOptimizer};
   if (only == "all")
-    return {Section::kParameter, Section::kBuffer, Section::kOptimizer, Section::kAveraging,
-            Section::kRankState, Section::kAverage};
+    return {Section::kParameter, Section::kBuffer,    Section::kOptimizer,
+            Section::kAveraging, Section::kRankState, Section::kAverage};
   return {Section::kParameter, Section::kBuffer};
 }
 

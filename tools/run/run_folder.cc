@@ -139,10 +139,10 @@ void RunFolder::take(const RunFolderRequest& request) {
       io::ensure_writable_directory(path_);
       lock_ = std::make_unique<RunLock>(path_);
     } else {
-      throw io::CannotCreateError(
-          path_ + " holds " + (resume == "none" ? "a run" : "another run") + " (" + held +
-          "): --resume " + path_ + " goes on with it, --overwrite moves it aside, --save-dir auto " +
-          "makes a new folder");
+      throw io::CannotCreateError(path_ + " holds " + (resume == "none" ? "a run" : "another run") +
+                                  " (" + held + "): --resume " + path_ +
+                                  " goes on with it, --overwrite moves it aside, --save-dir auto " +
+                                  "makes a new folder");
     }
   }
   if (!continued_) record_ = {};

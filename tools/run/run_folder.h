@@ -10,11 +10,11 @@
 namespace tools {
 
 struct RunFolderRequest {
-  std::string folder;           // --save-dir; "auto": a new one, runs/MODEL-DATASET-NNN
-  std::string resume = "none";  // --resume: none, auto, a snapshot or a folder
-  bool overwrite = false;       // an older run moves aside
-  bool restarted = false;       // by a launcher: goes on with the run, whatever was asked for
-  std::string model, dataset;   // for "auto"
+  std::string folder;                    // --save-dir; "auto": a new one, runs/MODEL-DATASET-NNN
+  std::string resume = "none";           // --resume: none, auto, a snapshot or a folder
+  bool overwrite = false;                // an older run moves aside
+  bool restarted = false;                // by a launcher: the run goes on, whatever else was asked
+  std::string model = {}, dataset = {};  // for "auto"
 };
 
 // On rank 0 alone, for as long as the training runs.

@@ -82,10 +82,10 @@ RunLock::~RunLock() {
 
 void RunLock::open_and_lock() {
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd_ < 0)
-    throw io::CannotCreateError("cannot create " + path_ + ": " + std::strerror(errno));
+  if (fd_ < 0) throw io::CannotCreateError("cannot create " + path_ + ": " + std::strerror(errno));
   if (flock(fd_, LOCK_EX | LOCK_NB) == 0) {
-    struct stat mine{}, named{};
+    struct stat mine {
+    }, named{};
     if (fstat(fd_, &mine) == 0 && stat(path_.c_str(), &named) == 0 && mine.st_ino == named.st_ino)
       return;
     throw io::CannotCreateError(folder_ + " was moved or removed while this job was starting");
@@ -107,7 +107,8 @@ void RunLock::check_other_hosts() {
                flock(fd_, LOCK_EX | LOCK_NB) == 0))
     return;
   // The age by the clock of the machine that keeps the file; this one's may differ.
-  struct stat before{}, now{};
+  struct stat before {
+  }, now{};
   if (fstat(fd_, &before) != 0) return;
   const std::string probe = path_ + ".probe-" + std::to_string(getpid());
   const int fd = open(probe.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

@@ -41,8 +41,8 @@ std::string absolute(const std::string& path) {
 
 }  // namespace
 
-TrainingRun::TrainingRun(const RunConfig& config, std::string command,
-                         const backends::Group& group, backends::Communicator& control)
+TrainingRun::TrainingRun(const RunConfig& config, std::string command, const backends::Group& group,
+                         backends::Communicator& control)
     : config_(config), command_(std::move(command)), group_(group) {
   if (config.save_dir.empty()) {
     id_ = shared_text(control, group.rank() == 0 ? new_run_id() : "");
@@ -94,33 +94,35 @@ void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
   if (!snapshot.data_digest.empty() && snapshot.data_digest != data_digest && !allowed("data") &&
       !allowed("limit") && !allowed("dataset"))
     throw io::ConfigError(path + " was trained on other data (digest " + snapshot.data_digest +
-                          ", now " + data_digest + "): give the run's own --data-dir, or "
+                          ", now " + data_digest +
+                          "): give the run's own --data-dir, or "
                           "--allow-change data");
   for (const OptionChange& change : changes) changed_.push_back(change_text(change));
-  if (group_.rank() == 0 && !changed_.empty()) print_notice("changed: " + base::join_names(changed_));
+  if (group_.rank() == 0 && !changed_.empty())
+    print_notice("changed: " + base::join_names(changed_));
 }
 
 void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
   if (group_.rank() != 0) return;
   const SessionData& data = session.data();
   const io::Dataset& train = data.train();
-  RunRecord record{.id = id_,
-                   .model = config_.model,
-                   .definition = config_.model_definition,
-                   .data = {.name = train.name,
-                            .folder = absolute(config_.data_dir.empty() ? "data/" + config_.dataset
-                                                                        : config_.data_dir),
-                            .digest = session.data_digest(),
-                            .train = train.size(),
-                            .test = data.test().size(),
-                            .classes = train.classes,
-                            .shape = {train.shape.begin(), train.shape.end()},
-                            .normalization = data.normalization() == io::Normalization::kUnit
-                                                 ? "unit"
-                                                 : "standard",
-                            .vocabulary = train.vocabulary},
-                   .options = options_of_run(config_.origin),
-                   .starts = {}};
+  RunRecord record{
+      .id = id_,
+      .model = config_.model,
+      .definition = config_.model_definition,
+      .data = {.name = train.name,
+               .folder = absolute(config_.data_dir.empty() ? "data/" + config_.dataset
+                                                           : config_.data_dir),
+               .digest = session.data_digest(),
+               .train = train.size(),
+               .test = data.test().size(),
+               .classes = train.classes,
+               .shape = {train.shape.begin(), train.shape.end()},
+               .normalization =
+                   data.normalization() == io::Normalization::kUnit ? "unit" : "standard",
+               .vocabulary = train.vocabulary},
+      .options = options_of_run(config_.origin),
+      .starts = {}};
   for (const char* place : {"data-dir", "annotations"})
     if (const auto found = record.options.find(place); found != record.options.end())
       found->second.value = absolute(found->second.value);

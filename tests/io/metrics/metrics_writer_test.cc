@@ -97,7 +97,7 @@ TEST(MetricsWriter, NamesAreEscaped) {
 }
 
 TEST(MetricsWriter, SaysWhenItCannotCreateOrWrite) {
-  EXPECT_THROW(io::MetricsWriter("/no/such/folder/m.jsonl", false), io::CannotCreateError);
+  EXPECT_THROW(io::MetricsWriter("/no/such/folder/m.jsonl"), io::CannotCreateError);
   io::MetricsWriter full("/dev/full");
   EXPECT_THROW(full.step(1, 0, 1, 1, 1), io::Error);
 }

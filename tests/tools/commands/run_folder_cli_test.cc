@@ -22,9 +22,10 @@ CommandResult engine(std::vector<std::string> arguments,
 }
 
 std::vector<std::string> training(const std::vector<std::string>& more) {
-  std::vector<std::string> arguments{
-      "train",        "--model", "mlp", "--dataset", "synthetic", "--synthetic-shape",
-      "6x6x1",        "--synthetic-size", "60", "--batch-size", "12", "--threads", "1"};
+  std::vector<std::string> arguments{"train",     "--model",           "mlp",   "--dataset",
+                                     "synthetic", "--synthetic-shape", "6x6x1", "--synthetic-size",
+                                     "60",        "--batch-size",      "12",    "--threads",
+                                     "1"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -58,8 +59,8 @@ TEST_F(RunFolderCli, ASecondRunDoesNotTouchTheFirst) {
 }
 
 TEST_F(RunFolderCli, ResumeNeedsOnlyTheFolder) {
-  ASSERT_EQ(engine(training({"--save-dir", dir(), "--lr", "0.03", "--optimizer", "adamw"})).exit_code,
-            0);
+  ASSERT_EQ(
+      engine(training({"--save-dir", dir(), "--lr", "0.03", "--optimizer", "adamw"})).exit_code, 0);
   const CommandResult more = engine({"train", "--resume", dir(), "--epochs", "2"});
   expect_words(more, 0, {"changed: epochs 1 -> 2 (--epochs)"});
   EXPECT_NE(more.out.find("adamw lr 0.03"), std::string::npos) << more.out;
@@ -92,18 +93,19 @@ TEST_F(RunFolderCli, OtherDataAreRefused) {
   const std::string csv = folder_ / "a.csv";
   std::string rows = "x,y,label\n";
   for (int i = 0; i < 40; ++i)
-    rows += std::to_string(i % 7) + "," + std::to_string(i % 5) + ",c" + std::to_string(i % 2) + "\n";
+    rows +=
+        std::to_string(i % 7) + "," + std::to_string(i % 5) + ",c" + std::to_string(i % 2) + "\n";
   test_support::write_text(csv, rows);
-  const std::vector<std::string> train{"train", "--model", "mlp",      "--dataset", "csv",
-                                       "--annotations", csv, "--batch-size", "8", "--threads", "1",
-                                       "--save-dir", dir()};
+  const std::vector<std::string> train{
+      "train", "--model",   "mlp", "--dataset",  "csv", "--annotations", csv, "--batch-size",
+      "8",     "--threads", "1",   "--save-dir", dir()};
   ASSERT_EQ(engine(train).exit_code, 0);
   rows.replace(rows.find("3,3,"), 4, "3,4,");
   test_support::write_text(csv, rows);
   expect_words(engine({"train", "--resume", dir(), "--epochs", "2"}), 78,
                {"was trained on other data", "--allow-change data"});
-  EXPECT_EQ(engine({"train", "--resume", dir(), "--epochs", "2", "--allow-change", "data"}).exit_code,
-            0);
+  EXPECT_EQ(
+      engine({"train", "--resume", dir(), "--epochs", "2", "--allow-change", "data"}).exit_code, 0);
 }
 
 TEST_F(RunFolderCli, AModelFromAFileIsKeptInTheRun) {
@@ -119,7 +121,8 @@ TEST_F(RunFolderCli, AModelFromAFileIsKeptInTheRun) {
   ASSERT_EQ(before.exit_code, 0) << before.err;
 
   test_support::write_text(toml, "# edited\n" + layers);
-  std::vector<std::string> again = training({"--save-dir", dir(), "--resume", "auto", "--epochs", "2"});
+  std::vector<std::string> again =
+      training({"--save-dir", dir(), "--resume", "auto", "--epochs", "2"});
   again[2] = toml;
   expect_words(engine(again), 78, {"was trained with other layers", "--allow-change model"});
   EXPECT_EQ(engine({"eval", dir()}).out, before.out);
@@ -137,7 +140,8 @@ TEST_F(RunFolderCli, MetricsOfAnEarlierRunStay) {
     ASSERT_EQ(engine(training({"--metrics", file, "--lr", lr})).exit_code, 0);
   const std::string text = read_text(file);
   std::size_t starts = 0;
-  for (std::size_t at = 0; (at = text.find("\"event\":\"start\",\"run\":\"", at)) != std::string::npos; ++at)
+  for (std::size_t at = 0;
+       (at = text.find("\"event\":\"start\",\"run\":\"", at)) != std::string::npos; ++at)
     ++starts;
   EXPECT_EQ(starts, 2u) << text;
   ASSERT_EQ(engine(training({"--save-dir", dir(), "--metrics", "-"})).exit_code, 0);

@@ -25,11 +25,15 @@ class Folder : public testing::Test {
   // A run with one snapshot; its id.
   std::string finished_run(std::int64_t step = 100) {
     RunFolder folder({.folder = dir()});
-    tools::RunRecord record{.id = "", .model = "mlp", .definition = "", .data = {}, .options = {},
-                            .starts = {}};
+    tools::RunRecord record{
+        .id = "", .model = "mlp", .definition = "", .data = {}, .options = {}, .starts = {}};
     record.data.name = "mnist";
-    folder.begin(record, {.time = "2026-01-02T03:04:05Z", .program = "", .command = "", .hosts = {},
-                          .step = 0, .changed = {}});
+    folder.begin(record, {.time = "2026-01-02T03:04:05Z",
+                          .program = "",
+                          .command = "",
+                          .hosts = {},
+                          .step = 0,
+                          .changed = {}});
     io::Checkpoint snapshot;
     snapshot.global_step = step;
     snapshot.run_id = folder.id();
@@ -62,8 +66,9 @@ TEST_F(Folder, WithARunIsRefusedAndNothingChanges) {
   EXPECT_EQ(text, dir() +
                       " holds a run (mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot "
                       "step-00000100.ckpt): --resume " +
-                      dir() + " goes on with it, --overwrite moves it aside, --save-dir auto makes "
-                              "a new folder");
+                      dir() +
+                      " goes on with it, --overwrite moves it aside, --save-dir auto makes "
+                      "a new folder");
   EXPECT_TRUE(fs::exists(dir() + "/step-00000100.ckpt"));
   EXPECT_NE(refusal({.folder = dir(), .resume = folder_ / "elsewhere/step-00000100.ckpt"})
                 .find("holds another run"),
@@ -150,8 +155,9 @@ TEST_F(Folder, ASignOfAnotherHostKeepsItUntilItIsStale) {
   test_support::write_text(dir() + "/run.lock", "elsewhere 4711\n");
   const std::string text = refusal({.folder = dir()});
   EXPECT_NE(text.find("process 4711 on elsewhere, last seen 0 s ago"), std::string::npos) << text;
-  fs::last_write_time(dir() + "/run.lock", fs::file_time_type::clock::now() -
-                                               std::chrono::seconds(tools::RunLock::kStaleSeconds + 5));
+  fs::last_write_time(
+      dir() + "/run.lock",
+      fs::file_time_type::clock::now() - std::chrono::seconds(tools::RunLock::kStaleSeconds + 5));
   EXPECT_EQ(refusal({.folder = dir()}), "");
 }
 
