@@ -40,17 +40,17 @@ void CheckpointKeeper::save(TrainState& state, bool best) {
     run_on_root(
         communicator_,
         [&] {
-          saved_ = {state.progress,
-                    io::save_to_directory(checkpoint, options_.directory, options_.keep_last, best)};
+          saved_ = {state.progress, io::save_to_directory(checkpoint, options_.directory,
+                                                          options_.keep_last, best)};
         },
         options_.exit_code_of);
   } else if (communicator_.rank() == 0) {
     pending_progress_ = state.progress;
-    pending_ = std::async(
-        std::launch::async,
-        [checkpoint = std::move(checkpoint), directory = options_.directory,
-         keep = options_.keep_last,
-         best] { return io::save_to_directory(checkpoint, directory, keep, best); });
+    pending_ = std::async(std::launch::async,
+                          [checkpoint = std::move(checkpoint), directory = options_.directory,
+                           keep = options_.keep_last, best] {
+                            return io::save_to_directory(checkpoint, directory, keep, best);
+                          });
   }
 }
 

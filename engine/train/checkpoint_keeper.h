@@ -19,8 +19,8 @@ struct KeeperOptions {
   bool background = false;     // write while the training goes on; see save()
   io::Checkpoint description;  // model, dataset, config, build: copied into every snapshot
   std::function<int(const std::exception&)> exit_code_of;  // for RemoteError
-  // Told the snapshot that resume() is about to load, on all ranks alike; throws where this run must
-  // not go on from it. May be empty.
+  // Told the snapshot that resume() is about to load, on all ranks alike; throws where this run
+  // must not go on from it. May be empty.
   std::function<void(const io::Checkpoint&, const std::string& path)> admit;
   // Told the device tag of each array that resume() is about to load; throws where the array cannot
   // go. May be empty.

@@ -54,7 +54,8 @@ struct Checkpoint {
   std::string vocabulary;  // of a model on text: the bytes in the order of their ids, each once; ""
                            // for others
   std::string run_id;      // of the run that wrote it; "": unknown
-  std::string definition;  // the layer list (TOML) of a model that is a file's; "": a built-in model
+  std::string
+      definition;  // the layer list (TOML) of a model that is a file's; "": a built-in model
   std::string data_digest;  // of the training samples and labels; "": unknown
   // Policy-specific scalars ("averaging.steps_since_sync" ...), in order.
   std::vector<std::pair<std::string, std::int64_t>> counters;
@@ -75,8 +76,8 @@ Checkpoint load_checkpoint(const std::string& path);
 // All but the arrays' data, which is not read and may be damaged: for listings and for choosing
 // among files. Throws the same.
 Checkpoint load_description(const std::string& path);
-// load_checkpoint() from memory, for a snapshot that rank 0 read and broadcast. `name` stands for the file
-// in messages.
+// load_checkpoint() from memory, for a snapshot that rank 0 read and broadcast. `name` stands for
+// the file in messages.
 Checkpoint parse_checkpoint(const std::vector<std::byte>& bytes, const std::string& name);
 std::vector<std::byte> read_file(const std::string& path);
 

@@ -195,7 +195,7 @@ void take_header(Header&& header, const std::string& file, Checkpoint& c,
 
 struct Fact {
   const char* name;
-  std::string Checkpoint::* text;
+  std::string Checkpoint::*text;
 };
 constexpr Fact kFacts[] = {{"run", &Checkpoint::run_id},
                            {"definition", &Checkpoint::definition},

@@ -90,8 +90,8 @@ TEST_F(CheckpointDirectory, ARunPrunesOnlyItsOwnSnapshots) {
   save(950, 1);  // of no run that is known
   damage(950);
   for (const std::int64_t step : {100, 200, 300}) save_as("second", step);
-  EXPECT_EQ(names_in(directory()), (Names{"latest", "step-00000300.ckpt", "step-00000900.ckpt",
-                                          "step-00000950.ckpt"}));
+  EXPECT_EQ(names_in(directory()),
+            (Names{"latest", "step-00000300.ckpt", "step-00000900.ckpt", "step-00000950.ckpt"}));
   std::vector<std::string> skipped;
   EXPECT_EQ(io::find_newest_checkpoint(directory(), &skipped, "first"),
             folder_ / "step-00000900.ckpt");
