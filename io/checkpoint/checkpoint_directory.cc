@@ -150,8 +150,8 @@ void ensure_writable_directory(const std::string& directory) {
   fs::create_directories(directory, error);
   std::error_code unknown;
   if (!fs::is_directory(directory, unknown))
-    throw CannotCreateError("cannot create folder " + directory +
-                            (error ? ": " + error.message() : ": a file is in its place"));
+    throw CannotCreateError("cannot create folder " + directory + ": " +
+                            (fs::exists(directory, unknown) ? "it is a file" : error.message()));
   try {
     const AtomicFile probe((fs::path(directory) / kLatest).string(), 0);
   } catch (const CannotCreateError& fault) {
