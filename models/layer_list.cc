@@ -1,16 +1,17 @@
 // A model from a TOML file: one [[layer]] table a layer, in the order of the parameters in
 // checkpoints.
 //
-//   sample_shape = [28, 28, 1]       for runs without a data set; else the data set says it. Text:
-//   [context] classes = 10                     likewise logits = "fc"                    the layer
-//   that predictions are read from; default: the last one
+//   sample_shape = [28, 28, 1]  for runs without a data set, else the data set says it;
+//                               text: [context]
+//   classes = 10                likewise
+//   logits = "fc"               the layer that predictions are read from; default: the last one
 //
 //   [[layer]]
-//   kind = "conv2d"                  required
-//   name = "conv1"                   required for layers with parameters: "conv1.weight", ...
-//   inputs = ["input"]               default: the layer before; "input" is the sample
-//   tied = "wte"                     the earlier layer whose parameters it uses; default: it has
-//   its own out_channels = 16                the kind's own options: see layer_kinds.cc
+//   kind = "conv2d"             required
+//   name = "conv1"              required for layers with parameters: "conv1.weight", ...
+//   inputs = ["input"]          default: the layer before; "input" is the sample
+//   tied = "wte"                the earlier layer whose parameters it uses; default: its own
+//   out_channels = 16           the kind's own options: see layer_kinds.cc
 //
 // The loss, softmax cross entropy, is added behind the logits.
 #include <map>
@@ -98,9 +99,10 @@ class Builder {
   std::map<std::string, engine::NodeId> ids_;
 };
 
-toml::table parse(const std::string& path) {
+// `text`: of the file; "": it is read.
+toml::table parse(const std::string& path, const std::string& text = {}) {
   try {
-    return toml::parse_file(path);
+    return text.empty() ? toml::parse_file(path) : toml::parse(text, path);
   } catch (const toml::parse_error& error) {
     if (error.source().begin.line == 0)
       throw engine::ModelError(path + ": " + std::string(error.description()));
@@ -111,7 +113,7 @@ toml::table parse(const std::string& path) {
 }  // namespace
 
 engine::Graph build_layer_list(const std::string& path, const ModelOptions& options) {
-  const toml::table file = parse(path);
+  const toml::table file = parse(path, options.definition);
   Options top(path, file);
   top.list<std::int64_t>("sample_shape", "integers");
   top.integer("classes", 0);

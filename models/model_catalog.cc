@@ -2,6 +2,10 @@
 #include "models/model_catalog.h"
 
 #include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <span>
 
 #include "io/base/nearest.h"
@@ -58,6 +62,14 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
         "dropout " + std::to_string(options.dropout) + " for the model '" + name +
         "': only mingpt, gpt-nano, gpt-mini and gpt2 take it; a list of layers names its own");
   return is_layer_list(name) ? build_layer_list(name, options) : find(name).build(options);
+}
+
+std::string model_definition(const std::string& name) {
+  if (!is_layer_list(name)) return "";
+  std::ifstream file(name, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file) throw engine::ModelError(name + ": cannot be read: " + std::strerror(errno));
+  return text;
 }
 
 std::vector<std::string> model_names() {

@@ -14,14 +14,18 @@ struct ModelOptions {
   engine::Shape sample_shape;  // of one sample of the data set: [h, w, c]; features [1, 1,
                                // columns]; tokens [context]
   std::int64_t classes = 10;
-  double label_smoothing = 0;  // of the training loss, in [0, 1)
-  double dropout = 0;          // of the models that have it (mingpt's), in [0, 1)
+  double label_smoothing = 0;   // of the training loss, in [0, 1)
+  double dropout = 0;           // of the models that have it (mingpt's), in [0, 1)
+  std::string definition = {};  // text of the layer list that is called `name`; "": read the file
 };
 
 // A name of model_names() or the path of a TOML layer list (ends in .toml).
 // Throws engine::ModelError (unknown name, with the nearest; dropout for a model without it) and
 // engine::ShapeError (a layer that does not fit).
 engine::Graph build_model(const std::string& name, const ModelOptions& options);
+
+// The text of a layer list's file; "" for a name of model_names(). Throws engine::ModelError.
+std::string model_definition(const std::string& name);
 
 std::vector<std::string> model_names();
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <span>
 #include <utility>
 
@@ -25,7 +26,7 @@ io::Checkpoint CheckpointKeeper::described() const {
   return checkpoint;
 }
 
-void CheckpointKeeper::save(TrainState& state) {
+void CheckpointKeeper::save(TrainState& state, bool best) {
   require(enabled(), "save without a folder");
   finish();
   io::Checkpoint checkpoint = described();
@@ -39,16 +40,17 @@ void CheckpointKeeper::save(TrainState& state) {
     run_on_root(
         communicator_,
         [&] {
-          saved_ = {state.progress,
-                    io::save_to_directory(checkpoint, options_.directory, options_.keep_last)};
+          saved_ = {state.progress, io::save_to_directory(checkpoint, options_.directory,
+                                                          options_.keep_last, best)};
         },
         options_.exit_code_of);
   } else if (communicator_.rank() == 0) {
     pending_progress_ = state.progress;
-    pending_ = std::async(
-        std::launch::async,
-        [checkpoint = std::move(checkpoint), directory = options_.directory,
-         keep = options_.keep_last] { return io::save_to_directory(checkpoint, directory, keep); });
+    pending_ = std::async(std::launch::async,
+                          [checkpoint = std::move(checkpoint), directory = options_.directory,
+                           keep = options_.keep_last, best] {
+                            return io::save_to_directory(checkpoint, directory, keep, best);
+                          });
   }
 }
 
@@ -94,11 +96,18 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
   run_on_root(
       communicator_,
       [&] {
-        if (which == "auto") {
+        std::error_code unknown;
+        const bool own = which == "auto";
+        if (own || std::filesystem::is_directory(which, unknown)) {
           std::vector<std::string> skipped;
-          path = enabled() ? io::find_newest_checkpoint(options_.directory, &skipped) : "";
+          path = !own        ? io::find_newest_checkpoint(which, &skipped)
+                 : enabled() ? io::find_newest_checkpoint(options_.directory, &skipped,
+                                                          options_.description.run_id)
+                             : "";
           for (const std::string& s : skipped)
-            if (options_.notice) options_.notice("skipped a damaged snapshot: " + s);
+            if (options_.notice) options_.notice("skipped a snapshot: " + s);
+          if (path.empty() && !own)
+            throw io::MissingFileError("no snapshot in " + which + " to resume from");
         }
         if (path.empty()) return;
         bytes = io::read_file(path);
@@ -115,6 +124,7 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
   if (path.empty()) return "";
   broadcast_bytes(communicator_, bytes);
   const io::Checkpoint checkpoint = io::parse_checkpoint(bytes, path);
+  if (options_.admit) options_.admit(checkpoint, path);
   if (!checkpoint.vocabulary.empty() && checkpoint.vocabulary != options_.description.vocabulary)
     throw io::DataError(path + ": its text has " + std::to_string(checkpoint.vocabulary.size()) +
                         " different characters, that of this run " +

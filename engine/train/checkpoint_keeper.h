@@ -19,6 +19,9 @@ struct KeeperOptions {
   bool background = false;     // write while the training goes on; see save()
   io::Checkpoint description;  // model, dataset, config, build: copied into every snapshot
   std::function<int(const std::exception&)> exit_code_of;  // for RemoteError
+  // Told the snapshot that resume() is about to load, on all ranks alike; throws where this run
+  // must not go on from it. May be empty.
+  std::function<void(const io::Checkpoint&, const std::string& path)> admit;
   // Told the device tag of each array that resume() is about to load; throws where the array cannot
   // go. May be empty.
   std::function<void(const std::string&)> place;
@@ -40,8 +43,9 @@ class CheckpointKeeper {
 
   // Collective: takes a copy of the state; then writes it, or with `background` has it written
   // after the write before has ended. Throws when that or (without `background`) this write failed.
+  // `best`: the folder's `best` names it, and it is not pruned until another one is best.
   // REQUIRES: enabled().
-  void save(TrainState& state);
+  void save(TrainState& state, bool best = false);
   // Collective: waits for the last write; throws when it failed. Nothing to do without
   // `background`.
   void finish();
@@ -52,8 +56,9 @@ class CheckpointKeeper {
   // writes. REQUIRES: enabled().
   std::string save_rank_model(const TrainState& state) const;
 
-  // Collective. `which`: a path, or "auto" (the newest snapshot of the folder that loads; a fresh
-  // start when there is none). Returns the file resumed from, "" for a fresh start.
+  // Collective. `which`: a snapshot, a folder (its newest snapshot that loads), or "auto" (the
+  // newest of this run in the run's own folder; a fresh start when there is none). Returns the file
+  // resumed from, "" for a fresh start.
   std::string resume(const std::string& which, TrainState& state);
 
  private:

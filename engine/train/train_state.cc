@@ -1,6 +1,7 @@
 // capture() and restore().
 #include "engine/train/train_state.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -151,6 +152,23 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
   state.policy.restore_counters(counters);
 }
 
+void restore_optimizer(const io::Checkpoint& checkpoint, const std::string& source,
+                       TrainState& state, const std::function<void(const std::string&)>& notice) {
+  for (const Optimizer::State& s : state.optimizer.state()) {
+    const std::string prefix = std::string(s.name) + "/";
+    const bool saved = std::ranges::any_of(checkpoint.arrays, [&](const io::NamedArray& a) {
+      return a.section == io::Section::kOptimizer && a.name.starts_with(prefix);
+    });
+    if (!saved && state.other_optimizer) {
+      if (notice)
+        notice(source + " has no " + std::string(s.name) +
+               " for the optimizer: it starts from zero");
+      continue;
+    }
+    import_buffer(checkpoint.arrays, source, prefix, io::Section::kOptimizer, *s.buffer);
+  }
+}
+
 }  // namespace
 
 void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
@@ -158,9 +176,7 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
   check_continuation(checkpoint, source, state);
   const HostView view(state.home, Access::kWrite);
   import_state(checkpoint.arrays, source, /*exact=*/true, state.model);
-  for (const Optimizer::State& s : state.optimizer.state())
-    import_buffer(checkpoint.arrays, source, std::string(s.name) + "/", io::Section::kOptimizer,
-                  *s.buffer);
+  restore_optimizer(checkpoint, source, state, notice);
   restore_policy(checkpoint, source, checkpoint.world_size == world_size, state, notice);
   if (checkpoint.world_size != world_size) {
     if (notice)

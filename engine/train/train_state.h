@@ -34,6 +34,8 @@ struct TrainState {
   std::int64_t steps_per_epoch = 0;
   LossScaleRule loss_scale = {};
   StepControl* control = nullptr;  // of the loss scale; null: there is none
+  // Whether a snapshot of another kind of optimizer may be restored; its state then starts anew.
+  bool other_optimizer = false;
 };
 
 // Brings replicas together: parameters by the policy, running statistics by the mode. Collective.

@@ -20,7 +20,8 @@ enum class Section : std::uint8_t {
   kBuffer = 2,
   kOptimizer = 3,
   kAveraging = 4,
-  kRankState = 5
+  kRankState = 5,
+  kAverage = 6,  // of the parameters over time (--ema, --average-last); names as the parameters'
 };
 std::string to_string(Section section);  // "parameter"
 
@@ -52,6 +53,10 @@ struct Checkpoint {
   std::string build;           // version and commit
   std::string vocabulary;  // of a model on text: the bytes in the order of their ids, each once; ""
                            // for others
+  std::string run_id;      // of the run that wrote it; "": unknown
+  std::string
+      definition;  // the layer list (TOML) of a model that is a file's; "": a built-in model
+  std::string data_digest;  // of the training samples and labels; "": unknown
   // Policy-specific scalars ("averaging.steps_since_sync" ...), in order.
   std::vector<std::pair<std::string, std::int64_t>> counters;
   std::vector<SaveRecord> history;
@@ -68,21 +73,31 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::string& path);
 // Validates everything (bounds, digests) before returning. Throws MissingFileError or DataError
 // naming the file and the fault.
 Checkpoint load_checkpoint(const std::string& path);
-// The same from memory, for a snapshot that rank 0 read and broadcast. `name` stands for the file
-// in messages.
+// All but the arrays' data, which is not read and may be damaged: for listings and for choosing
+// among files. Throws the same.
+Checkpoint load_description(const std::string& path);
+// load_checkpoint() from memory, for a snapshot that rank 0 read and broadcast. `name` stands for
+// the file in messages.
 Checkpoint parse_checkpoint(const std::vector<std::byte>& bytes, const std::string& name);
 std::vector<std::byte> read_file(const std::string& path);
 
-// Naming inside a save folder: step-00000600.ckpt; `latest` holds the newest one's name.
+// Naming inside a run's folder: step-00000600.ckpt; `latest` and `best` hold such a name.
 std::string checkpoint_file_name(std::int64_t global_step);
-// Writes DIR/step-N.ckpt, then `latest` the same way, then deletes all but the newest keep_last (0
-// = keep all). Returns the path.
+// Writes DIR/step-N.ckpt, then names it in `latest`, and with `best` in `best` too. Only when all
+// that is durable does it delete the oldest snapshots beyond keep_last (0 = keep all), and only
+// those that this run wrote (Checkpoint::run_id), that can be read, and that `best` does not name.
+// Returns the path.
 std::string save_to_directory(const Checkpoint& checkpoint, const std::string& directory,
-                              int keep_last);
+                              int keep_last, bool best = false);
 // The newest snapshot of a folder that loads: `latest` first, then by step number. Returns "" when
-// there is none at all; damaged ones are skipped and reported through `skipped`. Throws DataError
-// when all that is there is damaged.
-std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped);
+// there is none at all; damaged ones, and with `run_id` those of other runs, are skipped and
+// reported through `skipped`. Throws DataError when all that is there is damaged.
+std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped,
+                                   const std::string& run_id = "");
+// The snapshot that `best` names; "" when nothing does or it is gone.
+std::string find_best_checkpoint(const std::string& directory);
+// Whether a folder has any file named as a snapshot.
+bool has_checkpoints(const std::string& directory);
 // Throws CannotCreateError unless a file can be made in `directory` (created when missing).
 void ensure_writable_directory(const std::string& directory);
 

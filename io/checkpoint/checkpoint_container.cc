@@ -47,10 +47,10 @@ std::uint64_t check_preamble(Bytes preamble, std::uint64_t file_bytes, const std
     throw DataError(file + ": truncated: " + std::to_string(file_bytes) +
                     " bytes are less than any checkpoint has");
   const auto version = get<std::uint32_t>(preamble, 8);
-  if (version != kPlainVersion && version != kTextVersion)
+  if (version < kPlainVersion || version > kRunVersion)
     throw DataError(file + ": format version " + std::to_string(version) +
-                    "; this build reads versions " + std::to_string(kPlainVersion) + " and " +
-                    std::to_string(kTextVersion));
+                    "; this build reads versions " + std::to_string(kPlainVersion) + " to " +
+                    std::to_string(kRunVersion));
   const auto length = get<std::uint64_t>(preamble, 12);
   if (length > kLargestHeader)
     throw DataError(file + ": a header of " + std::to_string(length) + " bytes; at most 100000000");

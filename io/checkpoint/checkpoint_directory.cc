@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLatest = "latest";
+constexpr const char *kLatest = "latest", *kBest = "best";
 
 // The step of "step-00000600.ckpt"; nothing for any other name.
 std::optional<std::int64_t> step_of(const std::string& name) {
@@ -45,11 +45,11 @@ std::vector<std::int64_t> steps_by_rank(const std::string& directory, std::int64
   return steps;
 }
 
-// What `latest` names. It is data from a file: only a snapshot's plain name counts.
-std::optional<std::int64_t> latest_step(const std::string& directory) {
+// What `latest` or `best` names. It is data from a file: only a snapshot's plain name counts.
+std::optional<std::int64_t> named_step(const std::string& directory, const char* which) {
   constexpr std::size_t kLongest = 64;
   std::error_code unknown;
-  const std::string path = (fs::path(directory) / kLatest).string();
+  const std::string path = (fs::path(directory) / which).string();
   if (!fs::is_regular_file(path, unknown) || fs::file_size(path, unknown) > kLongest)
     return std::nullopt;
   std::string name;
@@ -62,11 +62,25 @@ std::optional<std::int64_t> latest_step(const std::string& directory) {
   return step_of(name);
 }
 
-void prune(const std::string& directory, std::int64_t current, int keep_last) {
-  const std::vector<std::int64_t> steps = steps_by_rank(directory, current);
-  for (std::size_t i = static_cast<std::size_t>(keep_last); i < steps.size(); ++i) {
+// Whether the run may delete it: what another run wrote is not this run's to delete, and of what
+// cannot be read nobody knows whose it is.
+bool written_by(const std::string& path, const std::string& run_id) {
+  try {
+    return load_description(path).run_id == run_id;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void prune(const std::string& directory, const Checkpoint& newest, int keep_last) {
+  const std::optional<std::int64_t> best = named_step(directory, kBest);
+  int kept = 0;
+  for (const std::int64_t step : steps_by_rank(directory, newest.global_step)) {
+    const std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
+    if (step != newest.global_step && !written_by(path, newest.run_id)) continue;
+    if (++kept <= keep_last || step == best) continue;
     std::error_code ignored;  // one that cannot be deleted takes space, but the new one is safe
-    fs::remove(fs::path(directory) / checkpoint_file_name(steps[i]), ignored);
+    fs::remove(path, ignored);
   }
 }
 
@@ -79,14 +93,15 @@ std::string checkpoint_file_name(std::int64_t global_step) {
 }
 
 std::string save_to_directory(const Checkpoint& checkpoint, const std::string& directory,
-                              int keep_last) {
+                              int keep_last, bool best) {
   remove_abandoned_temporaries(directory);
   const std::string name = checkpoint_file_name(checkpoint.global_step);
   const std::string path = (fs::path(directory) / name).string();
   save_checkpoint(checkpoint, path);
   write_file_atomically((fs::path(directory) / kLatest).string(), name + "\n");
+  if (best) write_file_atomically((fs::path(directory) / kBest).string(), name + "\n");
   try {
-    if (keep_last > 0) prune(directory, checkpoint.global_step, keep_last);
+    if (keep_last > 0) prune(directory, checkpoint, keep_last);
   } catch (
       const MissingFileError& gone) {  // the folder went away meanwhile, and the snapshot with it
     throw CannotCreateError(gone.what());
@@ -94,18 +109,19 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
   return path;
 }
 
-std::string find_newest_checkpoint(const std::string& directory,
-                                   std::vector<std::string>* skipped) {
+std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped,
+                                   const std::string& run_id) {
   std::error_code unknown;
   if (fs::status(directory, unknown).type() == fs::file_type::not_found) return "";
   std::string first_fault;
   const std::int64_t current =
-      latest_step(directory).value_or(std::numeric_limits<std::int64_t>::max());
+      named_step(directory, kLatest).value_or(std::numeric_limits<std::int64_t>::max());
   for (const std::int64_t step : steps_by_rank(directory, current)) {
     const std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
     try {
-      load_checkpoint(path);
-      return path;
+      const std::string owner = load_checkpoint(path).run_id;
+      if (run_id.empty() || owner.empty() || owner == run_id) return path;
+      if (skipped != nullptr) skipped->push_back(path + ": written by another run, " + owner);
     } catch (const Error& error) {
       if (skipped != nullptr) skipped->push_back(error.what());
       if (first_fault.empty()) first_fault = error.what();
@@ -115,13 +131,27 @@ std::string find_newest_checkpoint(const std::string& directory,
   throw DataError("no snapshot in " + directory + " can be loaded; the newest: " + first_fault);
 }
 
+std::string find_best_checkpoint(const std::string& directory) {
+  const std::optional<std::int64_t> step = named_step(directory, kBest);
+  if (!step) return "";
+  const std::string path = (fs::path(directory) / checkpoint_file_name(*step)).string();
+  std::error_code unknown;
+  return fs::is_regular_file(path, unknown) ? path : "";
+}
+
+bool has_checkpoints(const std::string& directory) {
+  std::error_code unknown;
+  if (fs::status(directory, unknown).type() == fs::file_type::not_found) return false;
+  return !steps_by_rank(directory, 0).empty();
+}
+
 void ensure_writable_directory(const std::string& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
   std::error_code unknown;
   if (!fs::is_directory(directory, unknown))
-    throw CannotCreateError("cannot create folder " + directory +
-                            (error ? ": " + error.message() : ": a file is in its place"));
+    throw CannotCreateError("cannot create folder " + directory + ": " +
+                            (fs::exists(directory, unknown) ? "it is a file" : error.message()));
   try {
     const AtomicFile probe((fs::path(directory) / kLatest).string(), 0);
   } catch (const CannotCreateError& fault) {

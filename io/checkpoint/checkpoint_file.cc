@@ -68,6 +68,10 @@ Checkpoint load_checkpoint(const std::string& path) {
   return parse_checkpoint(file->bytes(0, file->size()), path);
 }
 
+Checkpoint load_description(const std::string& path) {
+  return read_head(*open_bytes(path)).checkpoint;
+}
+
 Checkpoint parse_checkpoint(const std::vector<std::byte>& bytes, const std::string& name) {
   Head head = read_head(*memory_bytes(bytes, name));
   const Bytes content = Bytes(bytes).first(bytes.size() - kTrailerBytes);

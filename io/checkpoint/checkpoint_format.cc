@@ -22,6 +22,8 @@ std::string to_string(Section section) {
       return "averaging";
     case Section::kRankState:
       return "rank state";
+    case Section::kAverage:
+      return "average";
   }
   throw Error("section " + std::to_string(static_cast<int>(section)) + " does not exist");
 }
@@ -91,6 +93,11 @@ DType type_of_code(std::uint8_t code, const std::string& file) {
 }
 
 std::uint32_t version_of(const Checkpoint& checkpoint) {
+  const bool averaged = std::ranges::any_of(
+      checkpoint.arrays, [](const NamedArray& a) { return a.section == Section::kAverage; });
+  if (averaged || !checkpoint.run_id.empty() || !checkpoint.definition.empty() ||
+      !checkpoint.data_digest.empty())
+    return kRunVersion;
   return checkpoint.vocabulary.empty() ? kPlainVersion : kTextVersion;
 }
 

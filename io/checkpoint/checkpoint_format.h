@@ -17,8 +17,8 @@ namespace io::format {
 // magic(8) version(4) header_length(8) header_crc(4) | header | zeros to 64 | tensors | digest(16)
 // magic(8)
 constexpr std::array<unsigned char, 8> kMagic = {0x89, 'E', 'N', 'G', 'C', 'K', '\r', '\n'};
-constexpr std::uint32_t kPlainVersion = 1,
-                        kTextVersion = 2;  // 2: a text model's vocabulary follows the arrays
+// 2: a text model's vocabulary follows the arrays. 3: then facts about the run, name and text each.
+constexpr std::uint32_t kPlainVersion = 1, kTextVersion = 2, kRunVersion = 3;
 constexpr std::size_t kPreambleBytes = 8 + 4 + 8 + 4;
 constexpr std::size_t kTrailerBytes = 16 + 8;
 constexpr std::size_t kAlignment = 64;                 // of the first tensor

@@ -35,6 +35,15 @@ struct CounterEntry {
   }
 };
 
+struct FactEntry {
+  std::string name, text;
+
+  template <class Archive>
+  void serialize(Archive& archive) {
+    archive(name, text);
+  }
+};
+
 struct SaveEntry {
   std::int64_t step = 0, unix_seconds = 0, world_size = 0;
   std::string build;
@@ -69,6 +78,8 @@ template <>
 constexpr std::size_t kLeastBytes<CounterEntry> = 8 + 8;
 template <>
 constexpr std::size_t kLeastBytes<SaveEntry> = 3 * 8 + 8;
+template <>
+constexpr std::size_t kLeastBytes<FactEntry> = 8 + 8;
 
 // Reads what PortableBinaryOutputArchive wrote, little-endian, from memory. cereal's own input
 // archive resizes a container to whatever length the file claims; this one first compares it with
@@ -170,7 +181,7 @@ void take_header(Header&& header, const std::string& file, Checkpoint& c,
     c.history.push_back(
         {e.step, e.unix_seconds, world_size_of(e.world_size, file), std::move(e.build)});
   for (TensorEntry& e : header.tensors) {
-    if (e.section < 1 || e.section > 5)
+    if (e.section < 1 || e.section > 6)
       throw DataError(file + ": unknown section " + std::to_string(e.section));
     c.arrays.push_back({std::move(e.name),
                         static_cast<Section>(e.section),
@@ -182,6 +193,30 @@ void take_header(Header&& header, const std::string& file, Checkpoint& c,
   }
 }
 
+struct Fact {
+  const char* name;
+  std::string Checkpoint::*text;
+};
+constexpr Fact kFacts[] = {{"run", &Checkpoint::run_id},
+                           {"definition", &Checkpoint::definition},
+                           {"data", &Checkpoint::data_digest}};
+
+// Those that are set. A reader skips names that it does not know, so that a later build may add
+// some.
+std::vector<FactEntry> facts_of(const Checkpoint& checkpoint) {
+  std::vector<FactEntry> facts;
+  for (const Fact& fact : kFacts)
+    if (const std::string& text = checkpoint.*fact.text; !text.empty())
+      facts.push_back({fact.name, text});
+  return facts;
+}
+
+void take_facts(std::vector<FactEntry>&& facts, Checkpoint& checkpoint) {
+  for (FactEntry& entry : facts)
+    for (const Fact& fact : kFacts)
+      if (entry.name == fact.name) checkpoint.*fact.text = std::move(entry.text);
+}
+
 }  // namespace
 
 std::vector<std::byte> encode_header(const Checkpoint& checkpoint,
@@ -191,7 +226,9 @@ std::vector<std::byte> encode_header(const Checkpoint& checkpoint,
     using Archive = cereal::PortableBinaryOutputArchive;
     Archive archive(stream, Archive::Options::LittleEndian());
     archive(header_of(checkpoint, placements));
-    if (version_of(checkpoint) == kTextVersion) archive(checkpoint.vocabulary);
+    const std::uint32_t version = version_of(checkpoint);
+    if (version >= kTextVersion) archive(checkpoint.vocabulary);
+    if (version >= kRunVersion) archive(facts_of(checkpoint));
   }
   const std::string text = std::move(stream).str();
   const auto bytes = std::as_bytes(std::span(text));
@@ -206,10 +243,13 @@ void decode_header(std::span<const std::byte> bytes, std::uint32_t version, cons
   archive(little_endian);
   if (little_endian != 1) throw DataError(file + ": the header is not little-endian");
   archive(header);
-  if (version == kTextVersion) {
-    archive(checkpoint.vocabulary);
-    if (checkpoint.vocabulary.empty())
-      throw DataError(file + ": version 2, but the vocabulary is empty");
+  if (version >= kTextVersion) archive(checkpoint.vocabulary);
+  if (version == kTextVersion && checkpoint.vocabulary.empty())
+    throw DataError(file + ": version 2, but the vocabulary is empty");
+  if (version >= kRunVersion) {
+    std::vector<FactEntry> facts;
+    archive(facts);
+    take_facts(std::move(facts), checkpoint);
   }
   if (archive.bytes_left() != 0)
     throw DataError(file + ": " + std::to_string(archive.bytes_left()) +

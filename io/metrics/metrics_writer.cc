@@ -50,12 +50,12 @@ struct MetricsWriter::Impl {
   }
 };
 
-MetricsWriter::MetricsWriter(const std::string& path, bool append)
-    : impl_(std::make_unique<Impl>()) {
+MetricsWriter::MetricsWriter(const std::string& path) : impl_(std::make_unique<Impl>()) {
   impl_->path = path;
-  const bool torn = append && ends_within_a_line(path);
-  impl_->fd = ::open(path.c_str(),
-                     O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC), 0666);
+  const bool console = path == "-";
+  const bool torn = !console && ends_within_a_line(path);
+  impl_->fd = console ? ::dup(STDOUT_FILENO)
+                      : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
   if (impl_->fd < 0)
     throw CannotCreateError("metrics " + path + ": cannot create: " + std::strerror(errno));
   if (torn) impl_->write_text("\n");  // the broken line stays, but spoils no further one
@@ -63,6 +63,13 @@ MetricsWriter::MetricsWriter(const std::string& path, bool append)
 
 MetricsWriter::~MetricsWriter() {
   if (impl_->fd >= 0) ::close(impl_->fd);  // every line is written already
+}
+
+void MetricsWriter::start(const std::string& run_id, std::int64_t step, const std::string& record) {
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1).member("event", "start").member("run", run_id);
+  json.member("step", step).key("record").ready_made(record);
+  impl_->write_line(json);
 }
 
 void MetricsWriter::step(std::int64_t step, std::int64_t epoch, double loss, double lr,

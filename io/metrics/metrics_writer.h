@@ -12,14 +12,17 @@ namespace io {
 
 class MetricsWriter {
  public:
-  // Truncates, or appends when resuming. Throws CannotCreateError.
-  MetricsWriter(const std::string& path, bool append);
+  // Appends: what is in the file stays. "-" is the standard output. Throws CannotCreateError.
+  explicit MetricsWriter(const std::string& path);
   ~MetricsWriter();
 
   // `loss`: mean over the global batch of the step, written in the shortest form that reads back
   // exactly; NaN and infinity become null, for JSON has neither. `more`: further keys, written in
   // their order. Throws io::Error when the disk takes no more.
   using Numbers = std::vector<std::pair<const char*, double>>;
+  // The first event of a run, or of a start that resumes it: all that a plot needs to know of it,
+  // as a JSON object.
+  void start(const std::string& run_id, std::int64_t step, const std::string& record);
   void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s,
             const Numbers& more = {});
   void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss,

@@ -15,6 +15,7 @@
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/run/run_reference.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/saved_run.h"
 #include "tools/session/session_data.h"
@@ -46,8 +47,10 @@ int eval_rank(const tools::RunConfig& config, const std::string& path, const std
   const DataOptions options = data_options(config);
   const io::DatasetSplits data = io::load_dataset(options.set);
   const io::Dataset& set = split == "train" ? data.train : data.test;
-  const engine::Graph graph = models::build_model(
-      config.model, {.sample_shape = sample_shape(set), .classes = set.classes});
+  const engine::Graph graph =
+      models::build_model(config.model, {.sample_shape = sample_shape(set),
+                                         .classes = set.classes,
+                                         .definition = config.model_definition});
   engine::ModelState state =
       engine::ModelState::allocate(graph, engine::state_dtype(compute.storage));
   state.initialize(graph, 0);
@@ -71,7 +74,9 @@ int eval_command(const Arguments& arguments) {
                "engine eval");
   tools::ConfigValues values;
   std::string path, split = "test", format = "text";
-  app.add_option("CKPT", path, "a .ckpt, or a .safetensors or .npz together with --model")
+  app.add_option("RUN|CKPT", path,
+                 "a run's folder (its best snapshot, else the newest), a .ckpt, or a .safetensors "
+                 "or .npz together with --model")
       ->required();
   app.add_option("--split", split, "which part of the data set")
       ->check(CLI::IsMember({"test", "val", "train"}))
@@ -86,9 +91,17 @@ int eval_command(const Arguments& arguments) {
   add_table_options(app, values, options);
   if (!parse(app, arguments)) return kExitOk;
   if (split == "val") split = "test";
-  if (path.ends_with(".ckpt")) take_saved_options(io::load_checkpoint(path), path, values);
+  path = snapshot_of(path, Snapshot::kBest);
+  std::string definition;
+  if (path.ends_with(".ckpt")) {
+    const io::Checkpoint snapshot = io::load_description(path);
+    if (!values.contains("model")) definition = snapshot.definition;
+    take_saved_options(snapshot, path, values);
+  }
   complete_values(values, "");
-  const tools::RunConfig config = tools::resolve_run_config(values);
+  tools::RunConfig config = tools::resolve_run_config(values);
+  config.model_definition =
+      definition.empty() ? models::model_definition(config.model) : definition;
   return run_group(config, [&](backends::Group& group) {
     return eval_rank(config, path, split, format, group);
   });

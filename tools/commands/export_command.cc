@@ -6,6 +6,7 @@
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/run/run_reference.h"
 
 namespace tools {
 
@@ -16,7 +17,10 @@ int export_command(const Arguments& arguments) {
       "engine export");
   std::string path, out;
   bool half = false, brain = false;
-  app.add_option("CKPT", path, "a .ckpt, .safetensors or .npz file")->required();
+  app.add_option("RUN|CKPT", path,
+                 "a run's folder (its best snapshot, else the newest), or a .ckpt, .safetensors or "
+                 ".npz file")
+      ->required();
   app.add_option("-o,--output", out,
                  "the file to write; its extension selects the format: .safetensors or .npz")
       ->required()
@@ -33,6 +37,7 @@ int export_command(const Arguments& arguments) {
   if (!out.ends_with(".safetensors") && !out.ends_with(".npz"))
     throw UsageError("-o '" + out + "': expected a name that ends in .safetensors or .npz");
 
+  path = snapshot_of(path, Snapshot::kBest);
   std::vector<io::NamedArray> arrays = io::load_arrays(path);
   std::erase_if(arrays, [](const io::NamedArray& a) {
     return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;

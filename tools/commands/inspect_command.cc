@@ -1,7 +1,9 @@
 // `engine inspect`: the contents of a checkpoint, or what the ranks of a failed run were doing.
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 
+#include "io/base/nearest.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/order/sampler.h"
 #include "tools/commands/command.h"
@@ -9,6 +11,8 @@
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/run/run_record.h"
+#include "tools/run/run_reference.h"
 
 namespace tools {
 namespace {
@@ -34,7 +38,7 @@ void print_summary(const io::Checkpoint& c) {
       with_commas(c.samples_seen).c_str(), c.world_size, static_cast<unsigned long long>(c.seed));
   for (const io::Section section :
        {io::Section::kParameter, io::Section::kBuffer, io::Section::kOptimizer,
-        io::Section::kAveraging, io::Section::kRankState}) {
+        io::Section::kAveraging, io::Section::kRankState, io::Section::kAverage}) {
     std::int64_t arrays = 0, count = 0;
     for (const io::NamedArray& a : c.arrays)
       if (a.section == section) ++arrays, count += elements(a);
@@ -53,6 +57,20 @@ void print_summary(const io::Checkpoint& c) {
     std::printf("saved    step %lld at %s by %d ranks, %s\n", static_cast<long long>(r.step), when,
                 r.world_size, r.build.c_str());
   }
+}
+
+void print_run(const RunRecord& run, const std::string& folder) {
+  std::printf("run      %s in %s\nmodel    %s on %s: %s train, %s test, digest %s\n",
+              run.id.c_str(), folder.c_str(), run.model.c_str(), run.data.name.c_str(),
+              with_commas(run.data.train).c_str(), with_commas(run.data.test).c_str(),
+              run.data.digest.c_str());
+  for (const RunStart& start : run.starts)
+    std::printf("started  %s at step %lld with %zu ranks%s%s: %s\n", start.time.c_str(),
+                static_cast<long long>(start.step), start.hosts.size(),
+                start.changed.empty() ? "" : "; changed: ", base::join_names(start.changed).c_str(),
+                start.command.c_str());
+  if (const std::string best = io::find_best_checkpoint(folder); !best.empty())
+    std::printf("best     %s\n", best.c_str());
 }
 
 void print_tensors(const io::Checkpoint& c) {
@@ -96,7 +114,7 @@ int inspect_command(const Arguments& arguments) {
   std::string path, flight, format = "text";
   bool tensors = false, config = false, check = false;
   std::int64_t order = -1;
-  app.add_option("CKPT", path, "the file");
+  app.add_option("RUN|CKPT", path, "a run's folder (its newest snapshot) or a snapshot");
   app.add_option(
          "--flight", flight,
          "merge the flight_rank_*.json files in DIR and show which rank was waiting for which")
@@ -121,6 +139,11 @@ int inspect_command(const Arguments& arguments) {
   }
   if (format != "text")
     throw UsageError("--format json needs --flight; a checkpoint's contents are shown as text");
+  const bool summary = !check && !config && order < 0;
+  std::error_code unknown;
+  if (summary && std::filesystem::is_directory(path, unknown) && has_run_record(path))
+    print_run(read_run_record(path), path);
+  path = snapshot_of(path, Snapshot::kNewest);
   const io::Checkpoint checkpoint = io::load_checkpoint(path);
   if (check) {
     std::printf("%s: intact, %zu arrays\n", path.c_str(), checkpoint.arrays.size());

@@ -12,6 +12,7 @@
 #include "tools/options/command_line.h"
 #include "tools/options/run_config.h"
 #include "tools/report/exit_codes.h"
+#include "tools/run/run_reference.h"
 #include "tools/session/saved_run.h"
 #include "tools/session/token_sampling.h"
 
@@ -62,7 +63,8 @@ engine::Graph text_graph(const io::Checkpoint& checkpoint, const std::string& pa
     throw io::DataError(path + ": its configuration has context '" + text + "'");
   return models::build_model(checkpoint.model,
                              {.sample_shape = engine::Shape{positions},
-                              .classes = static_cast<std::int64_t>(checkpoint.vocabulary.size())});
+                              .classes = static_cast<std::int64_t>(checkpoint.vocabulary.size()),
+                              .definition = checkpoint.definition});
 }
 
 void print(const SampleOptions& o, const io::Checkpoint& checkpoint, models::NextToken& next,
@@ -85,7 +87,9 @@ void print(const SampleOptions& o, const io::Checkpoint& checkpoint, models::Nex
 int sample_command(const Arguments& arguments) {
   CLI::App app("Continues a prompt with a model trained on text.", "engine sample");
   SampleOptions o;
-  app.add_option("CKPT", o.path, "a checkpoint of a text model, written by train or import")
+  app.add_option("RUN|CKPT", o.path,
+                 "a run's folder (its best snapshot, else the newest), or a checkpoint of a text "
+                 "model, written by train or import")
       ->required();
   app.add_option("--prompt", o.prompt,
                  "the text to continue; its characters must occur in the training text")
@@ -123,6 +127,7 @@ int sample_command(const Arguments& arguments) {
   if (!std::isfinite(o.sampling.temperature))
     throw UsageError("--temperature must be a finite number of at least 0");
 
+  o.path = snapshot_of(o.path, Snapshot::kBest);
   const io::Checkpoint checkpoint = io::load_checkpoint(o.path);
   engine::DType dtype = engine::DType::kF32;
   const engine::Graph graph = text_graph(checkpoint, o.path, dtype);

@@ -2,8 +2,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
+#include <filesystem>
 #include <iostream>
 
+#include "models/model_catalog.h"
 #include "tools/commands/command.h"
 #include "tools/group/requeue.h"
 #include "tools/group/run_group.h"
@@ -12,16 +15,58 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/metrics_observer.h"
-#include "tools/session/train_session.h"
+#include "tools/run/run_reference.h"
+#include "tools/session/compute_choice.h"
+#include "tools/session/training_run.h"
 
 namespace tools {
 namespace {
 
-int train_rank(const tools::RunConfig& config, backends::Group& group,
+// "engine train --lr 0.1 --save-dir 'my run'", for people to repeat in a shell.
+std::string command_text(const Arguments& arguments) {
+  static constexpr std::string_view kPlain = "-_=./,:@%+";
+  std::string text = "engine train";
+  for (const std::string& argument : arguments) {
+    const bool plain = !argument.empty() && std::ranges::all_of(argument, [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || kPlain.find(c) != kPlain.npos;
+    });
+    std::string quoted;
+    for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += plain ? " " + argument : " '" + quoted + "'";
+  }
+  return text;
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code unknown;
+  return std::filesystem::weakly_canonical(a, unknown) ==
+         std::filesystem::weakly_canonical(b, unknown);
+}
+
+// Rank 0 writes the run's metrics into its folder, and where --metrics says.
+void add_metrics(const tools::RunConfig& config, const TrainingRun& run, std::int64_t step,
+                 TrainSession& session) {
+  std::vector<std::string> files;
+  if (!run.folder().empty()) files.push_back(run.folder() + "/metrics.jsonl");
+  if (!config.metrics.empty() && (files.empty() || !same_file(files.front(), config.metrics)))
+    files.push_back(config.metrics);
+  for (const std::string& file : files) {
+    auto observer = std::make_unique<MetricsObserver>(file, config.log_gpu);
+    observer->writer().start(run.record().id, step,
+                             run_record_json(run.record(), /*one_line=*/true));
+    session.add_observer(std::move(observer));
+  }
+}
+
+int train_rank(const tools::RunConfig& config, const std::string& command, backends::Group& group,
                const std::atomic<int>& stop_signal) {
-  TrainSession session(session_options(config), group);
+  std::unique_ptr<backends::Communicator> control = host_communicator(group);
+  TrainingRun run(config, command, group, *control);
+  TrainSession session(run.session_options(), group, std::move(control));
   const bool root = group.rank() == 0;
   const std::string start = session.start_state();
+  const std::int64_t first_step = session.state().progress.global_step;
+  run.begin(session, first_step);
   if (root) {
     std::cout << session.start_line() << " | " << start << std::endl;
     if (const std::string line = session.graph_line(); !line.empty())
@@ -32,10 +77,8 @@ int train_rank(const tools::RunConfig& config, backends::Group& group,
         {.steps_per_epoch = session.steps_per_epoch(),
          .total_steps = session.total_steps(),
          .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1,
-         .unit = progress_unit(session.training_data())}));
-    if (!config.metrics.empty())
-      session.add_observer(
-          std::make_unique<MetricsObserver>(config.metrics, session.resumed(), config.log_gpu));
+         .unit = progress_unit(session.data().train())}));
+    add_metrics(config, run, first_step, session);
   }
   if (const std::string shard = session.shard_line(); !shard.empty())
     std::cout << shard + "\n" << std::flush;  // every rank
@@ -79,8 +122,13 @@ int train_command(const Arguments& arguments) {
       "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
       "--init-method tcp://n1:29500");
   if (!parse(app, arguments)) return 0;
-  complete_values(values, config_file);
-  const tools::RunConfig config = tools::resolve_run_config(values);
+  apply_environment(values);
+  if (!config_file.empty()) apply_config_file(config_file, values);
+  const std::string definition = take_resumed_run(values);
+  apply_defaults(values);
+  tools::RunConfig config = tools::resolve_run_config(values);
+  config.model_definition =
+      definition.empty() ? models::model_definition(config.model) : definition;
   if (config.save_rank_models && config.save_dir.empty())
     throw io::ConfigError("save-rank-models needs a folder: give --save-dir DIR");
   if (config.resume == "auto" && config.save_dir.empty())
@@ -88,8 +136,9 @@ int train_command(const Arguments& arguments) {
         "resume auto looks in the save folder: give --save-dir DIR, or the snapshot's path");
   if (config.requeue) check_requeue();
   const std::atomic<int>& stop_signal = install_stop_signals(config.preempt_signals);
-  return run_group(config,
-                   [&](backends::Group& group) { return train_rank(config, group, stop_signal); });
+  return run_group(config, [&](backends::Group& group) {
+    return train_rank(config, command_text(arguments), group, stop_signal);
+  });
 }
 
 }  // namespace tools

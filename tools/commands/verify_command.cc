@@ -11,6 +11,7 @@
 #include "tools/options/command_line.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/verify_report.h"
+#include "tools/run/run_reference.h"
 
 namespace tools {
 namespace {
@@ -77,8 +78,8 @@ std::vector<io::Section> sections(const std::string& only) {
   if (only == "buffers") return {Section::kBuffer};
   if (only == "optimizer") return {Section::kOptimizer};
   if (only == "all")
-    return {Section::kParameter, Section::kBuffer, Section::kOptimizer, Section::kAveraging,
-            Section::kRankState};
+    return {Section::kParameter, Section::kBuffer,    Section::kOptimizer,
+            Section::kAveraging, Section::kRankState, Section::kAverage};
   return {Section::kParameter, Section::kBuffer};
 }
 
@@ -142,6 +143,7 @@ int verify_command(const Arguments& arguments) {
   io::Comparison comparison;
   try {
     o.paths = expanded(o.paths);
+    for (std::string& path : o.paths) path = snapshot_of(path, Snapshot::kNewest);
     comparison = compare(o.paths, o.compare);
   } catch (const std::exception& error) {  // whatever it is: no verdict
     if (!o.quiet) std::fprintf(stderr, "engine: error: %s\n", error.what());

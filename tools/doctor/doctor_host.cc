@@ -19,10 +19,10 @@
 #include "io/base/text_format.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/doctor/doctor.h"
-#include "tools/flight/json_file.h"
 #include "tools/group/rank_exchange.h"
 #include "tools/machine/device_choice.h"
 #include "tools/machine/machine_info.h"
+#include "tools/report/json_file.h"
 
 namespace tools {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "io/base/io_error.h"
 #include "tools/flight/flight_report.h"
-#include "tools/flight/json_file.h"
+#include "tools/report/json_file.h"
 
 namespace tools {
 namespace {

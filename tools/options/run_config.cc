@@ -171,6 +171,19 @@ void read_update(const ValueReader& read, RunConfig& config) {
     read.demand("lr-schedule", "--lr-step-epochs (30,60)");
 }
 
+void read_allowed_changes(const ValueReader& read, RunConfig& config) {
+  const std::string text = read.text("allow-change");
+  if (text.empty()) return;
+  std::vector<std::string> known{"data"};
+  for (const OptionSpec& option : train_options()) known.emplace_back(option.name);
+  for (const std::string& name : split_text(text, ',')) {
+    if (std::ranges::find(known, name) == known.end())
+      read.refuse("allow-change", "names of options without the --, as optimizer,data" +
+                                      base::did_you_mean(name, known));
+    config.allowed_changes.push_back(name);
+  }
+}
+
 void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.save_dir = read.text("save-dir");
   config.save_every = read.interval("save-every");
@@ -178,6 +191,8 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.save_rank_models = read.flag("save-rank-models");
   config.save_async = read.flag("save-async");
   config.resume = read.text("resume");
+  config.overwrite = read.flag("overwrite");
+  read_allowed_changes(read, config);
   config.init_from = read.text("init-from");
   config.map_location = read.text("map-location");
   config.eval_every = read.interval("eval-every");
@@ -188,6 +203,8 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   if (config.log_gpu > 0 && config.metrics.empty())
     read.demand("log-gpu", "--metrics FILE: that is where samples go");
   config.progress = read.text("progress");
+  if (config.overwrite && config.resume != "none")
+    read.demand("overwrite", "that no --resume is given: a run goes on, or it moves aside");
   if (config.resume == "auto" && config.save_dir.empty())
     read.demand("resume", "--save-dir: that is where auto looks");
   if (config.resume != "auto" && config.resume != "none" && !config.init_from.empty())

@@ -83,7 +83,9 @@ struct RunConfig {
   std::string save_dir, resume /* auto, none or a path */, init_from, map_location;
   Interval save_every;
   int keep_last = 0;
-  bool save_rank_models = false, save_async = false;
+  bool save_rank_models = false, save_async = false, overwrite = false;
+  std::vector<std::string> allowed_changes;  // option names, or "data"
+  std::string model_definition;  // of a model from a file: its text; not an option's value
   // report
   Interval eval_every;
   std::int64_t log_every = 100, log_gpu = 0;

@@ -13,10 +13,11 @@ class MetricsObserver : public engine::TrainObserver {
  public:
   // `gpu_every`: steps between samples of the GPUs; 0: none. Throws io::ConfigError where there is
   // nothing to sample.
-  MetricsObserver(const std::string& path, bool append, std::int64_t gpu_every = 0)
+  explicit MetricsObserver(const std::string& path, std::int64_t gpu_every = 0)
       : gpu_every_(gpu_every),
         gpus_(gpu_every > 0 ? std::make_unique<io::GpuMonitor>() : nullptr),
-        writer_(path, append) {}
+        writer_(path) {}
+  io::MetricsWriter& writer() { return writer_; }
   void on_step(const engine::TrainProgress& p) override {
     if (gpu_every_ == 0 || p.global_step % gpu_every_ != 0) return;
     for (const io::GpuSample& s : gpus_->sample())

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/optim/loss_scale.h"
+#include "tools/run/run_comparison.h"
 
 namespace tools {
 namespace {
@@ -196,35 +197,38 @@ ComputeOptions compute_options(const RunConfig& config) {
 }
 
 SessionOptions session_options(const RunConfig& config) {
-  return {.data = data_options(config),
-          .model = {.name = config.model,
-                    .label_smoothing = config.label_smoothing,
-                    .dropout = config.dropout,
-                    .synchronized_statistics = config.sync_bn},
-          .compute = compute_options(config),
-          .averaging = averaging_of(config),
-          .update = update_of(config),
-          .keeping = {.directory = config.save_dir,
-                      .keep_last = config.keep_last,
-                      .background = config.save_async,
-                      .resume = config.resume,
-                      .init_from = config.init_from,
-                      .placement = io::DeviceMap::parse(config.map_location),
-                      .configuration = to_toml(config.origin)},
-          .backend = config.backend,
-          .seed = config.seed,
-          .epochs = config.epochs,
-          .steps = config.steps,
-          .log_every = config.log_every,
-          .evaluate = every(config.eval_every),
-          .save = every(config.save_every),
-          .buffers = config.buffers == "rank0"     ? engine::BufferMode::kRank0
-                     : config.buffers == "average" ? engine::BufferMode::kAverage
-                                                   : engine::BufferMode::kLocal,
-          .verify_every = config.verify_every,
-          .on_desync = config.on_desync == "repair" ? engine::OnDesync::kRepair
-                       : config.on_desync == "warn" ? engine::OnDesync::kWarn
-                                                    : engine::OnDesync::kAbort};
+  return {
+      .data = data_options(config),
+      .model = {.name = config.model,
+                .definition = config.model_definition,
+                .label_smoothing = config.label_smoothing,
+                .dropout = config.dropout,
+                .synchronized_statistics = config.sync_bn},
+      .compute = compute_options(config),
+      .averaging = averaging_of(config),
+      .update = update_of(config),
+      .keeping = {.directory = config.save_dir,
+                  .keep_last = config.keep_last,
+                  .background = config.save_async,
+                  .resume = config.resume,
+                  .init_from = config.init_from,
+                  .placement = io::DeviceMap::parse(config.map_location),
+                  .other_optimizer = std::ranges::count(config.allowed_changes, "optimizer") > 0,
+                  .configuration = to_toml(options_of_run(config.origin))},
+      .backend = config.backend,
+      .seed = config.seed,
+      .epochs = config.epochs,
+      .steps = config.steps,
+      .log_every = config.log_every,
+      .evaluate = every(config.eval_every),
+      .save = every(config.save_every),
+      .buffers = config.buffers == "rank0"     ? engine::BufferMode::kRank0
+                 : config.buffers == "average" ? engine::BufferMode::kAverage
+                                               : engine::BufferMode::kLocal,
+      .verify_every = config.verify_every,
+      .on_desync = config.on_desync == "repair" ? engine::OnDesync::kRepair
+                   : config.on_desync == "warn" ? engine::OnDesync::kWarn
+                                                : engine::OnDesync::kAbort};
 }
 
 }  // namespace tools

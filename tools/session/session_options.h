@@ -39,7 +39,8 @@ struct DataOptions {
 };
 
 struct ModelOptions {
-  std::string name;  // or the path of a TOML layer list
+  std::string name;             // or the path of a TOML layer list
+  std::string definition = {};  // that list's text; "": it is read from the file
   double label_smoothing = 0, dropout = 0;
   bool synchronized_statistics = false;  // batch statistics over all ranks
 };
@@ -100,7 +101,12 @@ struct KeepingOptions {
   std::string resume = "none";  // auto, none or a path
   std::string init_from = {};
   io::DeviceMap placement = io::DeviceMap::parse("auto");
+  bool other_optimizer = false;    // may have written the snapshot; its state then starts anew
   std::string configuration = {};  // TOML for snapshots
+  std::string run_id = {};         // for snapshots, and of those that --resume auto takes
+  // Told the snapshot that is about to be loaded, and the digest of today's data.
+  std::function<void(const io::Checkpoint&, const std::string& path, const std::string& data)>
+      admit = {};
 };
 
 struct SessionOptions {

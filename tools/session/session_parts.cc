@@ -28,7 +28,8 @@ engine::Graph build_graph(const ModelOptions& options, const io::Dataset& datase
       models::build_model(options.name, {.sample_shape = sample_shape(dataset),
                                          .classes = dataset.classes,
                                          .label_smoothing = options.label_smoothing,
-                                         .dropout = options.dropout});
+                                         .dropout = options.dropout,
+                                         .definition = options.definition});
   if (options.synchronized_statistics) graph.synchronize_statistics();
   return graph;
 }

@@ -10,6 +10,7 @@
 #include "tools/machine/device_choice.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/run/run_reference.h"
 #include "tools/session/averaging_choice.h"
 #include "tools/session/session_parts.h"
 
@@ -29,13 +30,22 @@ io::LoaderOptions loader_options(const DataOptions& options, const SessionData& 
           .bytes = engine::sends_bytes(data.train(), device)};
 }
 
-io::Checkpoint description(const SessionOptions& options, const SessionData& data) {
+std::string digest_of_data(const KeepingOptions& keeping, const SessionData& data) {
+  const bool wanted = !keeping.directory.empty() || keeping.resume != "none";
+  return wanted ? io::data_digest(data.train()) : "";
+}
+
+io::Checkpoint description(const SessionOptions& options, const SessionData& data,
+                           const std::string& data_digest) {
   io::Checkpoint c;
   c.model = options.model.name;
   c.dataset = options.data.set.name;
   c.config = options.keeping.configuration;
   c.build = std::string(ENGINE_VERSION) + " " + ENGINE_COMMIT;
   c.vocabulary = data.train().vocabulary;
+  c.run_id = options.keeping.run_id;
+  c.definition = options.model.definition;
+  c.data_digest = data_digest;
   return c;
 }
 
@@ -50,12 +60,13 @@ std::string_view to_string(engine::LearningRate::Schedule schedule) {
 
 // Each part needs only those before it.
 struct TrainSession::Impl {
-  Impl(const SessionOptions& o, backends::Group& g)
+  Impl(const SessionOptions& o, backends::Group& g, std::unique_ptr<backends::Communicator> c)
       : options(o),
         group(g),
-        control(host_communicator(g)),
+        control(c ? std::move(c) : host_communicator(g)),
         compute(choose_compute(o.compute, g, *control)),
         data(o.data, o.compute.micro_batches, g, *control),
+        data_digest(digest_of_data(o.keeping, data)),
         model(o, compute, g, data),
         wires(o, compute, g, model.graph),
         work(make_work(o, compute, g, data, model, wires, *control)),
@@ -82,15 +93,20 @@ struct TrainSession::Impl {
             .buffers = options.buffers,
             .steps_per_epoch = data.sampler().steps_per_epoch(),
             .loss_scale = compute.loss_scale,
-            .control = compute.cuda() ? &model.control : nullptr};
+            .control = compute.cuda() ? &model.control : nullptr,
+            .other_optimizer = options.keeping.other_optimizer};
   }
 
   engine::KeeperOptions keeper_options() {
     return {.directory = options.keeping.directory,
             .keep_last = options.keeping.keep_last,
             .background = options.keeping.background,
-            .description = description(options, data),
+            .description = description(options, data, data_digest),
             .exit_code_of = exit_code_of,
+            .admit =
+                [this](const io::Checkpoint& snapshot, const std::string& path) {
+                  if (options.keeping.admit) options.keeping.admit(snapshot, path, data_digest);
+                },
             .place = [this](const std::string& saved) { place(saved); },
             .notice = print_notice};
   }
@@ -153,6 +169,7 @@ struct TrainSession::Impl {
   const std::unique_ptr<backends::Communicator> control;  // between steps
   const Compute compute;
   const SessionData data;
+  const std::string data_digest;
   SessionModel model;
   const SessionWires wires;
   const std::unique_ptr<engine::StepWork> work;
@@ -168,8 +185,9 @@ struct TrainSession::Impl {
   std::string resumed_from;
 };
 
-TrainSession::TrainSession(const SessionOptions& options, backends::Group& group)
-    : impl_(std::make_unique<Impl>(options, group)) {}
+TrainSession::TrainSession(const SessionOptions& options, backends::Group& group,
+                           std::unique_ptr<backends::Communicator> control)
+    : impl_(std::make_unique<Impl>(options, group, std::move(control))) {}
 TrainSession::~TrainSession() = default;
 
 std::string TrainSession::start_state() {
@@ -184,7 +202,7 @@ std::string TrainSession::Impl::load_or_share_state() {
     return "resumed " + resumed_from + " at step " + std::to_string(state.progress.global_step);
   if (!keeping.init_from.empty()) {
     const auto read = [this](const std::string& path) {
-      std::vector<io::NamedArray> arrays = io::load_arrays(path);
+      std::vector<io::NamedArray> arrays = io::load_arrays(snapshot_of(path, Snapshot::kBest));
       for (const io::NamedArray& array : arrays) place(array.device);
       return arrays;
     };
@@ -298,7 +316,8 @@ std::int64_t TrainSession::steps_per_epoch() const {
   return impl_->data.sampler().steps_per_epoch();
 }
 std::int64_t TrainSession::total_steps() const { return impl_->total_steps; }
-const io::Dataset& TrainSession::training_data() const { return impl_->data.train(); }
+const SessionData& TrainSession::data() const { return impl_->data; }
+const std::string& TrainSession::data_digest() const { return impl_->data_digest; }
 bool TrainSession::on_device() const { return impl_->compute.cuda(); }
 bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }
 engine::TrainState& TrainSession::state() { return impl_->state; }

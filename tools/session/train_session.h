@@ -8,16 +8,18 @@
 
 #include "backends/group.h"
 #include "engine/train/trainer.h"
-#include "io/data/sources/dataset.h"
 #include "io/data/sources/images/augmentation.h"
+#include "tools/session/session_data.h"
 #include "tools/session/session_options.h"
 
 namespace tools {
 
 class TrainSession {
  public:
-  // Collective over the group. `group` outlives the session. Throws what the parts throw.
-  TrainSession(const SessionOptions& options, backends::Group& group);
+  // Collective over the group. `group` outlives the session. `control` serves what ranks agree on
+  // between steps; null: the session makes one. Throws what the parts throw.
+  TrainSession(const SessionOptions& options, backends::Group& group,
+               std::unique_ptr<backends::Communicator> control = nullptr);
   ~TrainSession();
 
   // Weights from --init-from or --resume, the same on all ranks; returns the line that says which.
@@ -40,7 +42,9 @@ class TrainSession {
   std::int64_t global_batch() const;
   std::int64_t steps_per_epoch() const;
   std::int64_t total_steps() const;
-  const io::Dataset& training_data() const;
+  const SessionData& data() const;
+  // Of the training data; "" where nothing is saved or resumed.
+  const std::string& data_digest() const;
   bool resumed() const;
   bool on_device() const;  // whether steps run on a CUDA device, beside the host
   engine::TrainState& state();

@@ -89,6 +89,10 @@ struct DatasetOptions {
 // nearest).
 DatasetSplits load_dataset(const DatasetOptions& options);
 
+// 32 hex digits over all that training sees of a set: shape, classes, labels, and the samples
+// (XXH3-128; of images that are read when they are wanted, their names and sizes).
+std::string data_digest(const Dataset& data);
+
 std::vector<std::string> dataset_names();
 
 }  // namespace io

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "io/base/digest.h"
 #include "io/base/split_mix.h"
 
 namespace io {
@@ -16,6 +17,8 @@ class ImageSource {
   // for a part of random size and shape instead of the whole. Any number of threads may call at
   // once. Throws DataError, naming the file.
   virtual void read(std::int64_t id, SplitMix* crop, std::span<std::uint8_t> out) const = 0;
+  // Adds what tells these images from others without reading them: their names and sizes.
+  virtual void add_to(base::StreamDigest& digest) const = 0;
 };
 
 }  // namespace io

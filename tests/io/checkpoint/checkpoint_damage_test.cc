@@ -108,8 +108,8 @@ TEST_F(CheckpointDamage, MessagesSayWhatIsWrong) {
   EXPECT_FAULT(fault(Bytes(1000)), "not a checkpoint of engine: wrong first bytes");
   EXPECT_FAULT(fault(Bytes(good_.begin(), good_.begin() + 30)), "truncated");
   EXPECT_FAULT(fault(Bytes(good_.begin(), good_.end() - 40)), "truncated");
-  EXPECT_FAULT(fault(assemble(header_of(good_), tensors_of(good_), 3)),
-               "format version 3; this build reads versions 1 and 2");
+  EXPECT_FAULT(fault(assemble(header_of(good_), tensors_of(good_), 4)),
+               "format version 4; this build reads versions 1 to 3");
   EXPECT_NE(fault(assemble(header_of(good_), tensors_of(good_), 2)),
             "");  // version 2 has a vocabulary
   Bytes bad = good_;
@@ -174,7 +174,7 @@ TEST_F(CheckpointDamage, HostileEntries) {
   };
   ASSERT_EQ(get<std::uint64_t>(header, entry() + kBytes), 4u * 9 * 4);
   EXPECT_FAULT(with_byte(entry() + kSection, 0), "unknown section 0");
-  EXPECT_FAULT(with_byte(entry() + kSection, 6), "unknown section 6");
+  EXPECT_FAULT(with_byte(entry() + kSection, 6), "unknown section 7");
   EXPECT_FAULT(with_byte(entry() + kSection, 3), "optimizer 'conv1.weight' occurs twice");
   EXPECT_FAULT(with_byte(entry() + kType, 0), "unknown array type 0");
   EXPECT_FAULT(with_byte(entry() + kType, 8), "unknown array type 8");

@@ -81,6 +81,40 @@ TEST_F(CheckpointDirectory, AfterGoingBackTheNewBranchWins) {
   EXPECT_EQ(newest(), 200);
 }
 
+TEST_F(CheckpointDirectory, ARunPrunesOnlyItsOwnSnapshots) {
+  const auto save_as = [&](const std::string& run, std::int64_t step) {
+    io::Checkpoint checkpoint = sample_checkpoint(step);
+    checkpoint.run_id = run;
+    io::save_to_directory(checkpoint, directory(), 1);
+  };
+  save_as("first", 900);
+  save(950, 1);  // of no run that is known
+  damage(950);
+  for (const std::int64_t step : {100, 200, 300}) save_as("second", step);
+  EXPECT_EQ(names_in(directory()),
+            (Names{"latest", "step-00000300.ckpt", "step-00000900.ckpt", "step-00000950.ckpt"}));
+  std::vector<std::string> skipped;
+  EXPECT_EQ(io::find_newest_checkpoint(directory(), &skipped, "first"),
+            folder_ / "step-00000900.ckpt");
+  ASSERT_EQ(skipped.size(), 2u);
+  EXPECT_EQ(skipped[0], (folder_ / "step-00000300.ckpt") + ": written by another run, second");
+}
+
+TEST_F(CheckpointDirectory, TheBestSnapshotIsNotPruned) {
+  EXPECT_EQ(io::find_best_checkpoint(directory()), "");
+  save(100, 2);
+  io::save_to_directory(sample_checkpoint(200), directory(), 2, /*best=*/true);
+  for (const std::int64_t step : {300, 400, 500}) save(step, 2);
+  EXPECT_EQ(names_in(directory()), (Names{"best", "latest", "step-00000200.ckpt",
+                                          "step-00000400.ckpt", "step-00000500.ckpt"}));
+  EXPECT_EQ(io::find_best_checkpoint(directory()), folder_ / "step-00000200.ckpt");
+  io::save_to_directory(sample_checkpoint(600), directory(), 2, /*best=*/true);
+  EXPECT_EQ(names_in(directory()),
+            (Names{"best", "latest", "step-00000500.ckpt", "step-00000600.ckpt"}));
+  std::filesystem::remove(folder_ / "step-00000600.ckpt");
+  EXPECT_EQ(io::find_best_checkpoint(directory()), "");
+}
+
 TEST_F(CheckpointDirectory, DamagedSnapshotsAreSkippedAndReported) {
   for (const std::int64_t step : {100, 200, 300}) save(step);
   damage(300);

@@ -92,6 +92,22 @@ TEST(CheckpointFile, CodesOfElementTypesDoNotChange) {
   EXPECT_THROW(io::format::type_of_code(8, "x"), io::DataError);
 }
 
+TEST(CheckpointFile, FactsAboutTheRunMakeItVersionThree) {
+  const test_support::TemporaryDirectory folder;
+  io::Checkpoint saved = sample_checkpoint();
+  saved.run_id = "20260102-030405-abcdef01";
+  saved.definition = "[[layers]]\ntype = \"dense\"\n";
+  saved.data_digest = "0123456789abcdef";
+  io::save_checkpoint(saved, folder / "a.ckpt");
+  const Bytes file = io::read_file(folder / "a.ckpt");
+  EXPECT_EQ(get<std::uint32_t>(file, 8), 3u);
+  expect_equal(io::load_checkpoint(folder / "a.ckpt"), saved);
+  EXPECT_EQ(io::load_description(folder / "a.ckpt").run_id, saved.run_id);
+  // The same header called version 2 has bytes too many.
+  EXPECT_THROW(io::parse_checkpoint(assemble(header_of(file), tensors_of(file), 2), "x"),
+               io::DataError);
+}
+
 TEST(CheckpointFile, AVocabularyMakesItVersionTwo) {
   const test_support::TemporaryDirectory folder;
   io::Checkpoint saved = sample_checkpoint();

@@ -15,7 +15,7 @@ TEST(MetricsWriter, WritesOneObjectALine) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
   {
-    io::MetricsWriter writer(path, false);
+    io::MetricsWriter writer(path);
     writer.step(100, 0, 0.1, 0.05, 2500);
     writer.averaging(100, 0, 12, 3456, 0.125);
     writer.averaging(100, 0, 13, 4567, std::nullopt);
@@ -39,7 +39,7 @@ TEST(MetricsWriter, WritesOneObjectALine) {
 TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
-  io::MetricsWriter writer(path, false);
+  io::MetricsWriter writer(path);
   writer.eval(1, 0, "test", 2, 0.5, 4, {{"top5", 0.75}, {"perplexity", INFINITY}});
   writer.desync(10, 0,
                 {.last_good = 7,
@@ -62,44 +62,49 @@ TEST(MetricsWriter, NumbersReadBackExactlyAndNanIsNull) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
   const double loss = 2.302585092994046e-7 / 3;
-  io::MetricsWriter writer(path, false);
+  io::MetricsWriter writer(path);
   writer.step(1, 0, loss, std::nan(""), INFINITY);
   const std::string line = test_support::read_text(path);
   EXPECT_EQ(std::stod(line.substr(line.find("\"loss\":") + 7)), loss);
   EXPECT_NE(line.find("\"lr\":null,\"samples_per_s\":null"), std::string::npos) << line;
 }
 
-TEST(MetricsWriter, AppendsWhenResumingAndTruncatesOtherwise) {
+TEST(MetricsWriter, WhatIsInTheFileStays) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
-  io::MetricsWriter(path, false).end(1, 1, 1, 0);
-  io::MetricsWriter(path, true).end(2, 1, 1, 0);
+  io::MetricsWriter(path).end(1, 1, 1, 0);
+  io::MetricsWriter(path).end(2, 1, 1, 0);
   const std::string both = test_support::read_text(path);
   EXPECT_EQ(std::count(both.begin(), both.end(), '\n'), 2);
-  io::MetricsWriter(path, false).end(3, 1, 1, 0);
-  const std::string fresh = test_support::read_text(path);
-  EXPECT_EQ(std::count(fresh.begin(), fresh.end(), '\n'), 1);
+}
+
+TEST(MetricsWriter, AStartNamesTheRunAndHoldsItsRecord) {
+  const test_support::TemporaryDirectory folder;
+  io::MetricsWriter(folder / "m.jsonl").start("20260102-030405-abcdef01", 7, "{\"model\":\"mlp\"}");
+  EXPECT_EQ(test_support::read_text(folder / "m.jsonl"),
+            "{\"schema\":1,\"event\":\"start\",\"run\":\"20260102-030405-abcdef01\",\"step\":7,"
+            "\"record\":{\"model\":\"mlp\"}}\n");
 }
 
 TEST(MetricsWriter, ALineThatWasTornDoesNotSpoilTheNext) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
   test_support::write_text(path, "{\"schema\":1,\"ev");
-  io::MetricsWriter(path, true).end(2, 1, 1, 0);
+  io::MetricsWriter(path).end(2, 1, 1, 0);
   EXPECT_EQ(test_support::read_text(path).find("\n{\"schema\":1,\"event\":\"end\""), 15u);
 }
 
 TEST(MetricsWriter, NamesAreEscaped) {
   const test_support::TemporaryDirectory folder;
-  io::MetricsWriter(folder / "m.jsonl", false).eval(1, 1, "a\"b\\c\n\xc3\xa9", 1, 1, 1);
+  io::MetricsWriter(folder / "m.jsonl").eval(1, 1, "a\"b\\c\n\xc3\xa9", 1, 1, 1);
   EXPECT_NE(
       test_support::read_text(folder / "m.jsonl").find("\"split\":\"a\\\"b\\\\c\\u000a\xc3\xa9\""),
       std::string::npos);
 }
 
 TEST(MetricsWriter, SaysWhenItCannotCreateOrWrite) {
-  EXPECT_THROW(io::MetricsWriter("/no/such/folder/m.jsonl", false), io::CannotCreateError);
-  io::MetricsWriter full("/dev/full", true);
+  EXPECT_THROW(io::MetricsWriter("/no/such/folder/m.jsonl"), io::CannotCreateError);
+  io::MetricsWriter full("/dev/full");
   EXPECT_THROW(full.step(1, 0, 1, 1, 1), io::Error);
 }
 

@@ -9,8 +9,8 @@
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
 #include "tools/bench/comm/bench_comm.h"
-#include "tools/flight/json_file.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/json_file.h"
 
 namespace tools {
 namespace {

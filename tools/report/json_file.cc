@@ -1,6 +1,6 @@
 // The checks around nlohmann's parser. It keeps its own stack, so depth costs memory only, and the
 // size bounds that.
-#include "tools/flight/json_file.h"
+#include "tools/report/json_file.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,0 +1,180 @@
+// Who may use a run's folder, and what happens to the run that is in it.
+#include "tools/run/run_folder.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "io/base/io_error.h"
+#include "io/checkpoint/checkpoint.h"
+#include "tests/support/test_support.h"
+#include "tools/run/run_reference.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using tools::RunFolder;
+
+class Folder : public testing::Test {
+ protected:
+  std::string dir() const { return folder_ / "run"; }
+
+  // A run with one snapshot; its id.
+  std::string finished_run(std::int64_t step = 100) {
+    RunFolder folder({.folder = dir()});
+    tools::RunRecord record{
+        .id = "", .model = "mlp", .definition = "", .data = {}, .options = {}, .starts = {}};
+    record.data.name = "mnist";
+    folder.begin(record, {.time = "2026-01-02T03:04:05Z",
+                          .program = "",
+                          .command = "",
+                          .hosts = {},
+                          .step = 0,
+                          .changed = {}});
+    io::Checkpoint snapshot;
+    snapshot.global_step = step;
+    snapshot.run_id = folder.id();
+    io::save_to_directory(snapshot, dir(), 3);
+    return folder.id();
+  }
+  std::string refusal(const tools::RunFolderRequest& request) {
+    try {
+      const RunFolder folder(request);
+      return "";
+    } catch (const io::CannotCreateError& error) {
+      return error.what();
+    }
+  }
+
+  test_support::TemporaryDirectory folder_;
+};
+
+TEST_F(Folder, IsMadeAndGetsAnId) {
+  RunFolder folder({.folder = folder_ / "a/b/"});
+  EXPECT_EQ(folder.path(), folder_ / "a/b");
+  EXPECT_TRUE(fs::is_directory(folder.path()));
+  EXPECT_FALSE(folder.continued());
+  EXPECT_EQ(folder.id().size(), std::string("20260102-030405-89abcdef").size()) << folder.id();
+}
+
+TEST_F(Folder, WithARunIsRefusedAndNothingChanges) {
+  finished_run();
+  const std::string text = refusal({.folder = dir()});
+  EXPECT_EQ(text, dir() +
+                      " holds a run (mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot "
+                      "step-00000100.ckpt): --resume " +
+                      dir() +
+                      " goes on with it, --overwrite moves it aside, --save-dir auto makes "
+                      "a new folder");
+  EXPECT_TRUE(fs::exists(dir() + "/step-00000100.ckpt"));
+  EXPECT_NE(refusal({.folder = dir(), .resume = folder_ / "elsewhere/step-00000100.ckpt"})
+                .find("holds another run"),
+            std::string::npos);
+}
+
+TEST_F(Folder, IsTakenAgainToResume) {
+  const std::string id = finished_run();
+  for (const std::string& resume : {std::string("auto"), dir(), dir() + "/step-00000100.ckpt"}) {
+    const RunFolder folder({.folder = dir(), .resume = resume});
+    EXPECT_TRUE(folder.continued()) << resume;
+    EXPECT_EQ(folder.id(), id) << resume;
+  }
+  // A launcher that starts a rank again goes on, although the command says nothing of it.
+  const RunFolder folder({.folder = dir(), .overwrite = true, .restarted = true});
+  EXPECT_EQ(folder.id(), id);
+}
+
+TEST_F(Folder, OverwriteMovesTheRunAside) {
+  const std::string first = finished_run();
+  for (const char* aside : {"run.old-1", "run.old-2"}) {
+    {
+      const RunFolder folder({.folder = dir(), .overwrite = true});
+      EXPECT_NE(folder.id(), first);
+      EXPECT_FALSE(fs::exists(dir() + "/step-00000100.ckpt"));
+      EXPECT_NE(folder.notice().find(folder_ / aside), std::string::npos) << folder.notice();
+    }
+    EXPECT_TRUE(fs::exists((folder_ / aside) + "/step-00000100.ckpt"));
+    EXPECT_TRUE(tools::has_run_record(folder_ / aside));
+    finished_run();
+  }
+}
+
+TEST_F(Folder, WithoutASnapshotIsFree) {
+  { RunFolder({.folder = dir()}).begin({}, {}); }
+  EXPECT_TRUE(tools::has_run_record(dir()));
+  EXPECT_EQ(refusal({.folder = dir()}), "");
+}
+
+TEST_F(Folder, OfAnEarlierVersionIsRefusedAndCanGoOn) {
+  fs::create_directories(dir());
+  io::Checkpoint snapshot;
+  snapshot.global_step = 7;
+  io::save_to_directory(snapshot, dir(), 3);
+  EXPECT_NE(refusal({.folder = dir()}).find("a run of an earlier version"), std::string::npos);
+  EXPECT_TRUE(RunFolder({.folder = dir(), .resume = "auto"}).continued());
+}
+
+TEST_F(Folder, AutoNumbersFolders) {
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_.path());
+  const tools::RunFolderRequest request{
+      .folder = "auto", .model = "nets/my net.toml", .dataset = "csv"};
+  EXPECT_EQ(RunFolder(request).path(), "runs/my-net-csv-001");
+  EXPECT_EQ(RunFolder(request).path(), "runs/my-net-csv-002");
+  fs::current_path(before);
+}
+
+TEST_F(Folder, OneJobAtATime) {
+  int to_child[2], to_parent[2];
+  ASSERT_EQ(pipe(to_child) + pipe(to_parent), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  char byte = 0;
+  if (child == 0) {
+    const RunFolder folder({.folder = dir()});
+    static_cast<void>(!write(to_parent[1], "x", 1));
+    static_cast<void>(!read(to_child[0], &byte, 1));  // until it is killed
+    _exit(0);
+  }
+  ASSERT_EQ(read(to_parent[0], &byte, 1), 1);
+  const std::string text = refusal({.folder = dir()});
+  EXPECT_NE(text.find("another job is running in " + dir() + ": process " + std::to_string(child)),
+            std::string::npos)
+      << text;
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(refusal({.folder = dir()}), "");  // nobody holds it any more
+  for (const int fd : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(fd);
+}
+
+TEST_F(Folder, ASignOfAnotherHostKeepsItUntilItIsStale) {
+  fs::create_directories(dir());
+  test_support::write_text(dir() + "/run.lock", "elsewhere 4711\n");
+  const std::string text = refusal({.folder = dir()});
+  EXPECT_NE(text.find("process 4711 on elsewhere, last seen 0 s ago"), std::string::npos) << text;
+  fs::last_write_time(
+      dir() + "/run.lock",
+      fs::file_time_type::clock::now() - std::chrono::seconds(tools::RunLock::kStaleSeconds + 5));
+  EXPECT_EQ(refusal({.folder = dir()}), "");
+}
+
+TEST_F(Folder, StandsForASnapshot) {
+  finished_run(100);
+  EXPECT_EQ(tools::snapshot_of(dir(), tools::Snapshot::kBest), dir() + "/step-00000100.ckpt");
+  io::Checkpoint best;
+  best.global_step = 50;
+  io::save_to_directory(best, dir(), 3, /*best=*/true);
+  io::Checkpoint newest;
+  newest.global_step = 200;
+  io::save_to_directory(newest, dir(), 3);
+  EXPECT_EQ(tools::snapshot_of(dir(), tools::Snapshot::kBest), dir() + "/step-00000050.ckpt");
+  EXPECT_EQ(tools::snapshot_of(dir(), tools::Snapshot::kNewest), dir() + "/step-00000200.ckpt");
+  EXPECT_EQ(tools::snapshot_of("some.ckpt", tools::Snapshot::kBest), "some.ckpt");
+  fs::create_directories(folder_ / "empty");
+  EXPECT_THROW(tools::snapshot_of(folder_ / "empty", tools::Snapshot::kBest), io::MissingFileError);
+}
+
+}  // namespace

@@ -1,0 +1,113 @@
+// run.json to a record and back, and what differs between a run and the start that resumes it.
+#include "tools/run/run_record.h"
+
+#include <gtest/gtest.h>
+
+#include "io/base/io_error.h"
+#include "tests/support/test_support.h"
+#include "tools/run/run_comparison.h"
+
+namespace {
+
+using tools::ConfigValues;
+
+tools::RunRecord sample() {
+  return {.id = "20260102-030405-89abcdef",
+          .model = "nets/a \"b\".toml",
+          .definition = "[[layer]]\nkind = \"dense\"\n",
+          .data = {.name = "text",
+                   .folder = "/data/\xff",
+                   .digest = "0123",
+                   .train = 10,
+                   .test = 2,
+                   .classes = 3,
+                   .shape = {64, 1, 1},
+                   .normalization = "unit",
+                   .vocabulary = std::string("\0a\xff", 3)},
+          .options = {{"lr", {"0.05", "--lr"}}, {"model", {"m", "run.toml:3"}}},
+          .starts = {{.time = "2026-01-02T03:04:05Z",
+                      .program = "engine 1",
+                      .command = "engine train",
+                      .hosts = {"n1", "n2"},
+                      .step = 0,
+                      .changed = {}},
+                     {.time = "2026-01-03T03:04:05Z",
+                      .program = "engine 1",
+                      .command = "engine train --resume a",
+                      .hosts = {"n1"},
+                      .step = 100,
+                      .changed = {"lr 0.1 -> 0.05 (--lr)"}}}};
+}
+
+TEST(RunRecord, ReadsBackWhatItWrote) {
+  const test_support::TemporaryDirectory folder;
+  tools::write_run_record(sample(), folder.path().string());
+  const tools::RunRecord read = tools::read_run_record(folder.path().string());
+  tools::RunRecord expected = sample();
+  expected.data.folder = "/data/\xEF\xBF\xBD";  // JSON holds no bytes that are not UTF-8
+  EXPECT_EQ(tools::run_record_json(read, true), tools::run_record_json(expected, true));
+  EXPECT_EQ(read.data.vocabulary, expected.data.vocabulary);
+}
+
+TEST(RunRecord, ADamagedOneIsNamed) {
+  const test_support::TemporaryDirectory folder;
+  const std::string dir = folder.path().string(), whole = tools::run_record_json(sample(), false);
+  EXPECT_THROW(tools::read_run_record(dir), io::MissingFileError);
+  for (const std::string& text :
+       {std::string(""), std::string("[]"), std::string("{\"schema\":1}"),
+        std::string("{\"schema\":2,\"run\":\"x\"}"), whole.substr(0, whole.size() / 2)}) {
+    test_support::write_text(folder / "run.json", text);
+    try {
+      tools::read_run_record(dir);
+      ADD_FAILURE() << text;
+    } catch (const io::DataError& error) {
+      EXPECT_EQ(std::string(error.what()).find(folder / "run.json"), 0u) << error.what();
+    }
+  }
+}
+
+TEST(RunComparison, ListsWhatChanged) {
+  const ConfigValues before{{"epochs", {"2", "--epochs"}},     {"lr", {"0.05", "--lr"}},
+                            {"save-dir", {"a", "--save-dir"}}, {"data-dir", {"x", "--data-dir"}},
+                            {"momentum", {"", "not used"}},    {"seed", {"1", "--seed"}}};
+  ConfigValues now = before;
+  EXPECT_TRUE(tools::option_changes(before, now).empty());
+  now["save-dir"].value = "b";
+  now["data-dir"].value = "y";
+  now["lr"] = {"0.050", "--lr"};  // the same number
+  EXPECT_TRUE(tools::option_changes(before, now).empty());
+  now["lr"] = {"0.01", "ENGINE_LR"};
+  now["epochs"] = {"3", "--epochs"};
+  const auto changes = tools::option_changes(before, now);
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(tools::change_text(changes[0]), "epochs 2 -> 3 (--epochs)");
+  EXPECT_EQ(tools::change_text(changes[1]), "lr 0.05 -> 0.01 (ENGINE_LR)");
+  EXPECT_NO_THROW(tools::check_changes(changes, {}, "a"));
+}
+
+TEST(RunComparison, AnotherExperimentIsRefusedUnlessAllowed) {
+  const ConfigValues before{{"epochs", {"2", "--epochs"}}, {"optimizer", {"adamw", "--optimizer"}}};
+  ConfigValues now = before;
+  now["optimizer"] = {"sgd", "--optimizer"};
+  const auto changes = tools::option_changes(before, now);
+  try {
+    tools::check_changes(changes, {"seed"}, "runs/a");
+    ADD_FAILURE();
+  } catch (const io::ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "runs/a was trained with --optimizer adamw, asked for is sgd (--optimizer): leave "
+                 "it as it was, start a new run, or give --allow-change optimizer");
+  }
+  EXPECT_NO_THROW(tools::check_changes(changes, {"optimizer"}, "runs/a"));
+}
+
+TEST(RunComparison, EveryOptionNamedInItsListsExists) {
+  for (const auto& [name, entry] : tools::options_of_run({{"lr", {}}, {"resume", {}}}))
+    EXPECT_EQ(name, "lr");
+  for (const char* name : {"resume", "save-dir", "metrics", "rank"}) {
+    EXPECT_TRUE(tools::belongs_to_one_start(name));
+    EXPECT_NE(tools::find_option(name), nullptr);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,95 @@
+// Which options make an experiment what it is, and which belong to a single start.
+#include "tools/run/run_comparison.h"
+
+#include <algorithm>
+#include <array>
+
+#include "io/base/io_error.h"
+#include "tools/options/value_text.h"
+
+namespace tools {
+namespace {
+
+// Another value trains another model, on other samples, or in another order.
+constexpr auto kExperiment =
+    std::to_array<std::string_view>({"model",           "dropout",
+                                     "dataset",         "limit",
+                                     "context",         "text-stride",
+                                     "vocabulary-size", "image-size",
+                                     "label-column",    "csv-header",
+                                     "test-share",      "synthetic-shape",
+                                     "synthetic-size",  "synthetic-classes",
+                                     "dtype",           "normalize",
+                                     "augment",         "crop-padding",
+                                     "cutout-size",     "shuffle",
+                                     "sampler",         "seed",
+                                     "optimizer",       "label-smoothing",
+                                     "reduction"});
+
+// Where the data lie: they may have moved, so their content is compared instead.
+constexpr auto kPlaces = std::to_array<std::string_view>({"data-dir", "annotations"});
+
+// Of one start: which ranks it has, where it writes, how it was asked to begin.
+constexpr auto kOfOneStart = std::to_array<std::string_view>(
+    {"rank", "local-rank", "world-size", "init-method", "iface", "port-rule", "job-id", "save-dir",
+     "resume", "overwrite", "allow-change", "init-from", "metrics", "log-gpu", "flight-dir",
+     "stage", "requeue", "map-location", "progress"});
+
+template <std::size_t kCount>
+bool contains(const std::array<std::string_view, kCount>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// In one spelling; "" where it is unset on purpose.
+std::string value_of(const ConfigValues& values, const OptionSpec& option) {
+  const auto entry = values.find(option.name);
+  const std::string value = entry == values.end() || entry->second.value.empty()
+                                ? option.default_value
+                                : entry->second.value;
+  return canonical_text(option, value).value_or(value);
+}
+
+std::string shown(const std::string& value) { return value.empty() ? "unset" : value; }
+
+}  // namespace
+
+std::vector<OptionChange> option_changes(const ConfigValues& before, const ConfigValues& now) {
+  std::vector<OptionChange> changes;
+  // A snapshot that was imported knows the options of its model and data only.
+  const bool whole = before.contains("epochs") || before.contains("steps");
+  for (const OptionSpec& option : train_options()) {
+    if (!whole && !before.contains(option.name)) continue;
+    if (contains(kOfOneStart, option.name) || contains(kPlaces, option.name)) continue;
+    const std::string old_value = value_of(before, option), new_value = value_of(now, option);
+    if (old_value == new_value) continue;
+    const auto entry = now.find(option.name);
+    changes.push_back({option.name, shown(old_value), shown(new_value),
+                       entry == now.end() ? "default" : entry->second.source,
+                       contains(kExperiment, option.name)});
+  }
+  return changes;
+}
+
+std::string change_text(const OptionChange& change) {
+  return change.name + " " + change.before + " -> " + change.now + " (" + change.source + ")";
+}
+
+void check_changes(const std::vector<OptionChange>& changes,
+                   const std::vector<std::string>& allowed, const std::string& run) {
+  for (const OptionChange& change : changes)
+    if (change.experiment && std::ranges::find(allowed, change.name) == allowed.end())
+      throw io::ConfigError(run + " was trained with --" + change.name + " " + change.before +
+                            ", asked for is " + change.now + " (" + change.source +
+                            "): leave it as it was, start a new run, or give --allow-change " +
+                            change.name);
+}
+
+bool belongs_to_one_start(std::string_view name) { return contains(kOfOneStart, name); }
+
+ConfigValues options_of_run(const ConfigValues& values) {
+  ConfigValues kept = values;
+  std::erase_if(kept, [](const auto& entry) { return belongs_to_one_start(entry.first); });
+  return kept;
+}
+
+}  // namespace tools

@@ -1,0 +1,160 @@
+// Taking a folder, and moving an older run aside.
+#include "tools/run/run_folder.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "io/base/io_error.h"
+#include "io/checkpoint/checkpoint.h"
+
+namespace tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "models/my net.toml" -> "my-net"
+std::string short_name(const std::string& model) {
+  std::string name = fs::path(model).filename().string();
+  if (name.ends_with(".toml")) name.resize(name.size() - 5);
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' && c != '.') c = '-';
+  return name;
+}
+
+// The first number that is free; mkdir() decides between jobs that start at the same time.
+std::string new_folder(const RunFolderRequest& request) {
+  constexpr int kMost = 9999;
+  fs::create_directories("runs");
+  for (int number = 1; number <= kMost; ++number) {
+    char digits[16];
+    std::snprintf(digits, sizeof digits, "-%03d", number);
+    const std::string folder = "runs/" + short_name(request.model) + "-" + request.dataset + digits;
+    if (mkdir(folder.c_str(), 0777) == 0) return folder;
+    if (errno != EEXIST)
+      throw io::CannotCreateError("cannot create folder " + folder + ": " + std::strerror(errno));
+  }
+  throw io::CannotCreateError("runs/ has " + std::to_string(kMost) + " runs of " + request.model +
+                              " on " + request.dataset + "; give --save-dir DIR");
+}
+
+std::string without_slashes(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  return folder;
+}
+
+// The whole folder, so that nothing of it is overwritten: DIR becomes DIR.old-1, or the next number
+// that is free. Returns the new name.
+std::string move_aside(const std::string& folder) {
+  for (int number = 1;; ++number) {
+    const std::string aside = folder + ".old-" + std::to_string(number);
+    std::error_code error;
+    if (fs::symlink_status(aside, error).type() != fs::file_type::not_found) continue;
+    fs::rename(folder, aside, error);
+    if (!error) return aside;
+    throw io::CannotCreateError("cannot move " + folder + " to " + aside + ": " + error.message());
+  }
+}
+
+// The run that a snapshot outside or inside of the folder belongs to; "" where it says none.
+std::string run_of_snapshot(const std::string& path) {
+  try {
+    return io::load_description(path).run_id;
+  } catch (const io::Error&) {
+    return "";  // whoever loads it says what is wrong
+  }
+}
+
+bool same_folder(const std::string& a, const std::string& b) {
+  std::error_code unknown;
+  return fs::equivalent(a, b, unknown) && !unknown;
+}
+
+// Whether `resume` names the run that the folder holds.
+bool resumes_this(const std::string& resume, const std::string& folder, const std::string& id) {
+  if (resume == "none") return false;
+  if (resume == "auto" || same_folder(resume, folder)) return true;
+  std::error_code unknown;
+  if (fs::is_directory(resume, unknown)) return false;
+  const std::string parent = fs::path(resume).parent_path().string();
+  return same_folder(parent.empty() ? "." : parent, folder) ||
+         (!id.empty() && run_of_snapshot(resume) == id);
+}
+
+std::string newest_name(const std::string& folder) {
+  std::error_code unknown;
+  std::string newest;
+  for (fs::directory_iterator entry(folder, unknown), end; !unknown && entry != end;
+       entry.increment(unknown)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(".ckpt") && name > newest) newest = name;
+  }
+  return newest;
+}
+
+}  // namespace
+
+std::string run_in_folder(const std::string& folder) {
+  if (!io::has_checkpoints(folder)) return "";
+  std::string text = "a run of an earlier version";
+  if (has_run_record(folder)) {
+    try {
+      const RunRecord record = read_run_record(folder);
+      text = record.model + " on " + record.data.name;
+      if (!record.starts.empty()) text += ", started " + record.starts.front().time;
+    } catch (const io::Error&) {
+      text = "a run whose run.json cannot be read";
+    }
+  }
+  return text + ", newest snapshot " + newest_name(folder);
+}
+
+RunFolder::RunFolder(const RunFolderRequest& request)
+    : path_(request.folder == "auto" ? new_folder(request) : without_slashes(request.folder)) {
+  io::ensure_writable_directory(path_);
+  lock_ = std::make_unique<RunLock>(path_);
+  take(request);
+}
+
+void RunFolder::take(const RunFolderRequest& request) {
+  const std::string held = run_in_folder(path_);
+  if (has_run_record(path_)) {
+    try {
+      record_ = read_run_record(path_);
+    } catch (const io::Error&) {
+      record_ = {};  // the snapshots say what counts
+    }
+  }
+  if (!held.empty()) {
+    const std::string resume = request.restarted ? "auto" : request.resume;
+    if (resumes_this(resume, path_, record_.id)) {
+      continued_ = true;
+    } else if (request.overwrite) {
+      lock_.reset();  // its file moves along
+      const std::string aside = move_aside(path_);
+      notice_ = "moved the run in " + path_ + " (" + held + ") to " + aside;
+      io::ensure_writable_directory(path_);
+      lock_ = std::make_unique<RunLock>(path_);
+    } else {
+      throw io::CannotCreateError(path_ + " holds " + (resume == "none" ? "a run" : "another run") +
+                                  " (" + held + "): --resume " + path_ +
+                                  " goes on with it, --overwrite moves it aside, --save-dir auto " +
+                                  "makes a new folder");
+    }
+  }
+  if (!continued_) record_ = {};
+  if (record_.id.empty()) record_.id = new_run_id();
+}
+
+void RunFolder::begin(RunRecord record, const RunStart& start) {
+  record.id = record_.id;
+  record.starts = std::move(record_.starts);
+  record.starts.push_back(start);
+  record_ = std::move(record);
+  write_run_record(record_, path_);
+}
+
+}  // namespace tools

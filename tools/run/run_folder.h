@@ -1,0 +1,53 @@
+// The folder that a run owns: who may use it, and what is in it. Layout: docs/runs.md.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tools/run/run_lock.h"
+#include "tools/run/run_record.h"
+
+namespace tools {
+
+struct RunFolderRequest {
+  std::string folder;                    // --save-dir; "auto": a new one, runs/MODEL-DATASET-NNN
+  std::string resume = "none";           // --resume: none, auto, a snapshot or a folder
+  bool overwrite = false;                // an older run moves aside
+  bool restarted = false;                // by a launcher: the run goes on, whatever else was asked
+  std::string model = {}, dataset = {};  // for "auto"
+};
+
+// On rank 0 alone, for as long as the training runs.
+class RunFolder {
+ public:
+  // Takes the folder, made where it is missing, and its lock. Throws io::CannotCreateError, with
+  // nothing changed: the folder holds a run that was not asked for (says which, and what to type),
+  // another job is running in it, it cannot be written.
+  explicit RunFolder(const RunFolderRequest& request);
+
+  const std::string& path() const { return path_; }
+  const std::string& id() const { return record_.id; }
+  // Whether the run goes on that the folder held.
+  bool continued() const { return continued_; }
+  // "moved the run of mlp on mnist to runs/a.old-1"; "" where nothing was moved.
+  const std::string& notice() const { return notice_; }
+
+  // run.json: the run as `record` has it, under this run's id, after its earlier starts.
+  void begin(RunRecord record, const RunStart& start);
+  const RunRecord& record() const { return record_; }
+
+ private:
+  void take(const RunFolderRequest& request);
+
+  std::string path_, notice_;
+  std::unique_ptr<RunLock> lock_;
+  RunRecord record_;
+  bool continued_ = false;
+};
+
+// "mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot step-00000938.ckpt": the run that a
+// folder holds; "" where it holds none. A folder without snapshots holds no run: nothing of it
+// could be lost.
+std::string run_in_folder(const std::string& folder);
+
+}  // namespace tools

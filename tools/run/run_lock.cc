@@ -1,0 +1,143 @@
+// flock() and a heartbeat in the file's time of modification.
+#include "tools/run/run_lock.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "io/base/io_error.h"
+
+namespace tools {
+namespace {
+
+std::string host_name() {
+  char name[256] = "";
+  if (gethostname(name, sizeof name - 1) != 0) return "unknown host";
+  return name;
+}
+
+struct Holder {
+  std::string host;
+  long pid = 0;  // 0: nobody
+};
+
+// "HOST PID\n". The file is data that anybody may have written.
+Holder holder_of(int fd) {
+  char text[512];
+  const ssize_t length = pread(fd, text, sizeof text - 1, 0);
+  if (length <= 0) return {};
+  const std::string_view line(text, static_cast<std::size_t>(length));
+  const auto blank = line.find(' ');
+  if (blank == std::string_view::npos) return {};
+  Holder holder{std::string(line.substr(0, blank)), 0};
+  for (char& c : holder.host)
+    if (static_cast<unsigned char>(c) < 0x21 || static_cast<unsigned char>(c) > 0x7E) c = '?';
+  for (const char c : line.substr(blank + 1)) {
+    if (c < '0' || c > '9' || holder.pid > 1'000'000'000) break;
+    holder.pid = holder.pid * 10 + (c - '0');
+  }
+  return holder;
+}
+
+double seconds_of(const timespec& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::string& folder)
+    : folder_(folder), path_((std::filesystem::path(folder) / "run.lock").string()) {
+  try {
+    open_and_lock();
+    check_other_hosts();
+    sign();
+    beats_ = std::thread([this] { beat(); });
+  } catch (...) {
+    if (fd_ >= 0) close(fd_);
+    throw;
+  }
+}
+
+RunLock::~RunLock() {
+  {
+    const std::lock_guard guard(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_one();
+  beats_.join();
+  static_cast<void>(!ftruncate(fd_, 0));  // nobody holds it: also seen from hosts without flock()
+  close(fd_);
+}
+
+void RunLock::open_and_lock() {
+  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd_ < 0) throw io::CannotCreateError("cannot create " + path_ + ": " + std::strerror(errno));
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) {
+    struct stat mine {
+    }, named{};
+    if (fstat(fd_, &mine) == 0 && stat(path_.c_str(), &named) == 0 && mine.st_ino == named.st_ino)
+      return;
+    throw io::CannotCreateError(folder_ + " was moved or removed while this job was starting");
+  }
+  if (errno != EWOULDBLOCK) return;  // a file system without locks: the heartbeat decides
+  const Holder holder = holder_of(fd_);
+  throw io::CannotCreateError(
+      "another job is running in " + folder_ +
+      (holder.pid > 0 ? ": process " + std::to_string(holder.pid) + " on " + holder.host : "") +
+      "; wait for it, or give another --save-dir");
+}
+
+void RunLock::check_other_hosts() {
+  const Holder holder = holder_of(fd_);
+  if (holder.pid == 0) return;
+  const bool here = holder.host == host_name();
+  // flock() told of the holders on this host, unless there is none on this file system.
+  if (here && (holder.pid == getpid() || kill(static_cast<pid_t>(holder.pid), 0) != 0 ||
+               flock(fd_, LOCK_EX | LOCK_NB) == 0))
+    return;
+  // The age by the clock of the machine that keeps the file; this one's may differ.
+  struct stat before {
+  }, now{};
+  if (fstat(fd_, &before) != 0) return;
+  const std::string probe = path_ + ".probe-" + std::to_string(getpid());
+  const int fd = open(probe.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const bool probed = fd >= 0 && fstat(fd, &now) == 0;
+  if (fd >= 0) {
+    close(fd);
+    unlink(probe.c_str());
+  }
+  if (!probed) return;
+  const double age = seconds_of(now.st_mtim) - seconds_of(before.st_mtim);
+  if (age > kStaleSeconds) return;
+  throw io::CannotCreateError(
+      "another job is running in " + folder_ + ": process " + std::to_string(holder.pid) + " on " +
+      holder.host + ", last seen " + std::to_string(static_cast<int>(std::max(age, 0.0))) +
+      " s ago; wait for it, or give another --save-dir (if it was killed: " +
+      std::to_string(kStaleSeconds) + " s after its last sign the folder is free)");
+}
+
+void RunLock::sign() {
+  const std::string text = host_name() + " " + std::to_string(getpid()) + "\n";
+  if (ftruncate(fd_, 0) != 0 ||
+      pwrite(fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    throw io::CannotCreateError("cannot write " + path_ + ": " + std::strerror(errno));
+}
+
+void RunLock::beat() {
+  std::unique_lock guard(mutex_);
+  while (!wake_.wait_for(guard, std::chrono::seconds(kBeatSeconds), [this] { return ending_; }))
+    static_cast<void>(futimens(fd_, nullptr));  // best effort: the flock is the lock
+}
+
+}  // namespace tools

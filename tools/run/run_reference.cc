@@ -1,0 +1,81 @@
+// Folders to snapshots, and options out of run.json.
+#include "tools/run/run_reference.h"
+
+#include <filesystem>
+
+#include "io/base/io_error.h"
+#include "io/checkpoint/checkpoint.h"
+#include "tools/run/run_comparison.h"
+#include "tools/run/run_folder.h"
+#include "tools/run/run_record.h"
+
+namespace tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string value_of(const ConfigValues& values, const char* name) {
+  const auto found = values.find(name);
+  return found == values.end() ? "" : found->second.value;
+}
+
+// Like the values of a configuration file, which they stand behind.
+void add(const ConfigValues& saved, const std::string& source, ConfigValues& values) {
+  for (const auto& [name, entry] : saved)
+    if (!entry.value.empty() && !belongs_to_one_start(name))
+      values.try_emplace(name, ConfigValue{entry.value, source + ":" + name});
+}
+
+// Ranks that are placed by hand or by a launcher are not spawned.
+void drop_spawn_of_others(ConfigValues& values) {
+  for (const char* name : {"rank", "world-size", "init-method"})
+    if (values.contains(name)) values.erase("spawn");
+}
+
+std::string take_folder(const std::string& folder, ConfigValues& values) {
+  const bool spawned_by_user = values.contains("spawn");
+  std::string definition;
+  if (has_run_record(folder)) {
+    const RunRecord record = read_run_record(folder);
+    if (value_of(values, "model").empty()) definition = record.definition;
+    add(record.options, run_record_path(folder), values);
+    if (!spawned_by_user) drop_spawn_of_others(values);
+  } else if (!io::has_checkpoints(folder)) {
+    throw io::ConfigError("--resume " + folder + ": the folder holds no run (no run.json, no " +
+                          "snapshot)");
+  }
+  const std::string save_dir = value_of(values, "save-dir");
+  std::error_code unknown;
+  if (!save_dir.empty() && !fs::equivalent(save_dir, folder, unknown)) return definition;
+  values["save-dir"] = {folder, "--resume"};
+  values["resume"].value = "auto";
+  return definition;
+}
+
+}  // namespace
+
+std::string snapshot_of(const std::string& path, Snapshot wanted) {
+  std::error_code unknown;
+  if (!fs::is_directory(path, unknown)) return path;
+  if (wanted == Snapshot::kBest)
+    if (const std::string best = io::find_best_checkpoint(path); !best.empty()) return best;
+  const std::string newest = io::find_newest_checkpoint(path, nullptr);
+  if (newest.empty()) throw io::MissingFileError("no snapshot in " + path);
+  return newest;
+}
+
+std::string take_resumed_run(ConfigValues& values) {
+  const std::string resume = value_of(values, "resume");
+  std::error_code unknown;
+  if (resume.empty() || resume == "none" || resume == "auto") return "";
+  if (fs::is_directory(resume, unknown)) return take_folder(resume, values);
+  if (!value_of(values, "model").empty() && !value_of(values, "dataset").empty()) return "";
+  const io::Checkpoint snapshot = io::load_description(resume);
+  const std::string definition = value_of(values, "model").empty() ? snapshot.definition : "";
+  ConfigValues saved;
+  apply_config_text(snapshot.config, resume, saved);
+  add(saved, resume, values);
+  return definition;
+}
+
+}  // namespace tools

@@ -1,0 +1,24 @@
+// What a run's folder stands for where a command takes a snapshot, and a run that goes on.
+#pragma once
+
+#include <string>
+
+#include "tools/options/option_table.h"
+
+namespace tools {
+
+enum class Snapshot { kBest, kNewest };
+
+// The snapshot that `path` stands for: a file itself; of a folder the one that `best` names if that
+// is wanted and there, else the newest that loads. Throws io::MissingFileError: a folder without
+// snapshots.
+std::string snapshot_of(const std::string& path, Snapshot wanted);
+
+// `--resume DIR` alone goes on with the run in DIR: what neither the command line nor the
+// environment nor a file has set comes from DIR/run.json, --save-dir is DIR, and --resume is auto.
+// `--resume FILE.ckpt` without a model or data set takes what is missing from the snapshot. Call it
+// before apply_defaults(). Returns the layer list of the run's model where that came from a file,
+// else "". Throws io::ConfigError: DIR holds no run; and what reading the files throws.
+std::string take_resumed_run(ConfigValues& values);
+
+}  // namespace tools

@@ -1,0 +1,145 @@
+// Folder, comparison, record.
+#include "tools/session/training_run.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "engine/train/replica_sync.h"
+#include "io/base/io_error.h"
+#include "io/base/nearest.h"
+#include "tools/machine/build_info.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+#include "tools/run/run_comparison.h"
+
+namespace tools {
+namespace {
+
+std::string shared_text(backends::Communicator& control, const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  std::vector<std::byte> block(bytes.begin(), bytes.end());
+  engine::broadcast_bytes(control, block);
+  std::string shared(block.size(), '\0');
+  std::ranges::copy(block, std::as_writable_bytes(std::span(shared)).begin());
+  return shared;
+}
+
+bool was_restarted() {
+  const char* count = std::getenv("ENGINE_RESTART_COUNT");
+  return count != nullptr && std::atoi(count) > 0;
+}
+
+// So that the run goes on from any working directory.
+std::string absolute(const std::string& path) {
+  if (path.empty()) return path;
+  std::error_code unknown;
+  const std::filesystem::path whole = std::filesystem::absolute(path, unknown);
+  return unknown ? path : whole.lexically_normal().string();
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const RunConfig& config, std::string command, const backends::Group& group,
+                         backends::Communicator& control)
+    : config_(config), command_(std::move(command)), group_(group) {
+  if (config.save_dir.empty()) {
+    id_ = shared_text(control, group.rank() == 0 ? new_run_id() : "");
+    return;
+  }
+  engine::run_on_root(
+      control,
+      [&] {
+        folder_ = std::make_unique<RunFolder>(RunFolderRequest{.folder = config.save_dir,
+                                                               .resume = config.resume,
+                                                               .overwrite = config.overwrite,
+                                                               .restarted = was_restarted(),
+                                                               .model = config.model,
+                                                               .dataset = config.dataset});
+        if (!folder_->notice().empty()) print_notice(folder_->notice());
+      },
+      exit_code_of);
+  folder_path_ = shared_text(control, folder_ ? folder_->path() : "");
+  id_ = shared_text(control, folder_ ? folder_->id() : "");
+}
+
+SessionOptions TrainingRun::session_options() {
+  SessionOptions options = tools::session_options(config_);
+  options.keeping.directory = folder_path_;
+  options.keeping.run_id = id_;
+  if (folder_path_.empty() == false && was_restarted() && options.keeping.resume == "none")
+    options.keeping.resume = "auto";
+  options.keeping.admit = [this](const io::Checkpoint& snapshot, const std::string& path,
+                                 const std::string& data_digest) {
+    admit(snapshot, path, data_digest);
+  };
+  return options;
+}
+
+void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
+                        const std::string& data_digest) {
+  ConfigValues saved;
+  apply_config_text(snapshot.config, path, saved);
+  const std::vector<OptionChange> changes = option_changes(saved, config_.origin);
+  check_changes(changes, config_.allowed_changes, path);
+  const auto allowed = [&](const char* name) {
+    return std::ranges::count(config_.allowed_changes, name) > 0;
+  };
+  if (!snapshot.definition.empty() && snapshot.definition != config_.model_definition &&
+      !allowed("model"))
+    throw io::ConfigError(path + " was trained with other layers than " + config_.model +
+                          " lists now: --resume its folder without --model to go on with its own, "
+                          "or give --allow-change model");
+  if (!snapshot.data_digest.empty() && snapshot.data_digest != data_digest && !allowed("data") &&
+      !allowed("limit") && !allowed("dataset"))
+    throw io::ConfigError(path + " was trained on other data (digest " + snapshot.data_digest +
+                          ", now " + data_digest +
+                          "): give the run's own --data-dir, or "
+                          "--allow-change data");
+  for (const OptionChange& change : changes) changed_.push_back(change_text(change));
+  if (group_.rank() == 0 && !changed_.empty())
+    print_notice("changed: " + base::join_names(changed_));
+}
+
+void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
+  if (group_.rank() != 0) return;
+  const SessionData& data = session.data();
+  const io::Dataset& train = data.train();
+  RunRecord record{
+      .id = id_,
+      .model = config_.model,
+      .definition = config_.model_definition,
+      .data = {.name = train.name,
+               .folder = absolute(config_.data_dir.empty() ? "data/" + config_.dataset
+                                                           : config_.data_dir),
+               .digest = session.data_digest(),
+               .train = train.size(),
+               .test = data.test().size(),
+               .classes = train.classes,
+               .shape = {train.shape.begin(), train.shape.end()},
+               .normalization =
+                   data.normalization() == io::Normalization::kUnit ? "unit" : "standard",
+               .vocabulary = train.vocabulary},
+      .options = options_of_run(config_.origin),
+      .starts = {}};
+  for (const char* place : {"data-dir", "annotations"})
+    if (const auto found = record.options.find(place); found != record.options.end())
+      found->second.value = absolute(found->second.value);
+  RunStart start{.time = utc_time_text(),
+                 .program = ENGINE_VERSION " " ENGINE_COMMIT,
+                 .command = command_,
+                 .hosts = {},
+                 .step = step,
+                 .changed = changed_};
+  for (const backends::PeerInfo& peer : group_.peers()) start.hosts.push_back(peer.host);
+  if (folder_) {
+    folder_->begin(std::move(record), start);
+    record_ = folder_->record();
+  } else {
+    record_ = std::move(record);
+    record_.starts.push_back(start);
+  }
+}
+
+}  // namespace tools

@@ -1,0 +1,45 @@
+// The run that a training belongs to: its folder, what it goes on from, and its record.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/group.h"
+#include "tools/run/run_folder.h"
+#include "tools/session/train_session.h"
+
+namespace tools {
+
+class TrainingRun {
+ public:
+  // Collective over `control`: rank 0 takes the folder, and all learn its name and the run's id.
+  // `command`: as typed, for the record. Throws what RunFolder throws, on all ranks.
+  TrainingRun(const RunConfig& config, std::string command, const backends::Group& group,
+              backends::Communicator& control);
+
+  // Of the configuration, with the run's folder and id. A snapshot that the session resumes is held
+  // against the configuration: what makes another experiment throws io::ConfigError, other changes
+  // are told in one line. The run outlives the session.
+  SessionOptions session_options();
+
+  // On rank 0, when the session has its first state: writes run.json. Nothing without a folder.
+  void begin(const TrainSession& session, std::int64_t step);
+
+  const std::string& folder() const { return folder_path_; }  // "": nothing is kept
+  const RunRecord& record() const { return record_; }         // on rank 0, after begin()
+
+ private:
+  void admit(const io::Checkpoint& snapshot, const std::string& path,
+             const std::string& data_digest);
+
+  const RunConfig& config_;
+  const std::string command_;
+  const backends::Group& group_;
+  std::unique_ptr<RunFolder> folder_;  // on rank 0
+  std::string folder_path_, id_;
+  std::vector<std::string> changed_;
+  RunRecord record_;
+};
+
+}  // namespace tools
