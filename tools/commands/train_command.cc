@@ -17,13 +17,10 @@
 namespace tools {
 namespace {
 
-int train_rank(const tools::RunConfig& config, backends::Group& group,
-               const std::atomic<int>& stop_signal) {
-  TrainSession session(session_options(config), group);
+engine::TrainResult train(const tools::RunConfig& config, TrainSession& session,
+                          const backends::Group& group, const std::atomic<int>& stop_signal) {
   const bool root = group.rank() == 0;
-  const std::string start = session.start_state();
   if (root) {
-    std::cout << session.start_line() << " | " << start << std::endl;
     if (const std::string line = session.graph_line(); !line.empty())
       std::cout << "Steps on the device: " << line << std::endl;
     for (const std::string& line : session.plan_lines())
@@ -31,6 +28,7 @@ int train_rank(const tools::RunConfig& config, backends::Group& group,
     session.add_observer(make_console_observer(
         {.steps_per_epoch = session.steps_per_epoch(),
          .total_steps = session.total_steps(),
+         .epochs = session.epochs(),
          .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1,
          .unit = progress_unit(session.training_data())}));
     if (!config.metrics.empty())
@@ -40,7 +38,20 @@ int train_rank(const tools::RunConfig& config, backends::Group& group,
   if (const std::string shard = session.shard_line(); !shard.empty())
     std::cout << shard + "\n" << std::flush;  // every rank
   session.add_observer(make_desync_observer(group.rank(), group.world_size()));
-  const engine::TrainResult result = session.run(stop_signal);
+  return session.run(stop_signal);
+}
+
+int train_rank(const tools::RunConfig& config, backends::Group& group,
+               const std::atomic<int>& stop_signal) {
+  TrainSession session(session_options(config), group);
+  const bool root = group.rank() == 0;
+  const std::string start = session.start_state();
+  if (root) std::cout << session.start_line() << " | " << start << std::endl;
+  engine::TrainResult result;
+  if (const std::string done = session.nothing_left(); done.empty())
+    result = train(config, session, group, stop_signal);
+  else if (root)
+    std::cout << done << std::endl;
   if (config.save_rank_models) {
     const std::string path = session.keeper().save_rank_model(session.state());
     if (root)

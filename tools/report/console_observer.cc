@@ -35,12 +35,10 @@ class ConsoleObserver : public engine::TrainObserver {
     const bool epoch_end = report.progress.step_in_epoch == 0;
     const std::int64_t step = epoch_end ? options_.steps_per_epoch : report.progress.step_in_epoch;
     const std::int64_t epoch = report.progress.epoch + (epoch_end ? 0 : 1);
-    const std::int64_t epochs =
-        (options_.total_steps + options_.steps_per_epoch - 1) / options_.steps_per_epoch;
     clear();
     std::printf("Accuracy: %.4f\nEpoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f\n",
                 report.train_accuracy, static_cast<long long>(epoch),
-                static_cast<long long>(epochs), static_cast<long long>(step),
+                static_cast<long long>(options_.epochs), static_cast<long long>(step),
                 static_cast<long long>(options_.steps_per_epoch), report.loss);
     if (report.spread)
       std::printf("Spread of the replicas before averaging %lld: %.3g\n",

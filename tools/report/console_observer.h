@@ -20,8 +20,8 @@ ProgressUnit progress_unit(const io::Dataset& data);  // images, rows, or the to
 std::string rate_text(const ProgressUnit& unit, double samples_per_s);  // "1280 tokens/s"
 
 struct ConsoleOptions {
-  std::int64_t steps_per_epoch = 1, total_steps = 1;
-  bool progress_bar = false;  // only where stdout is a terminal
+  std::int64_t steps_per_epoch = 1, total_steps = 1, epochs = 1;  // at the end
+  bool progress_bar = false;                                      // only where stdout is a terminal
   ProgressUnit unit;
 };
 

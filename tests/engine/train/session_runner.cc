@@ -134,6 +134,7 @@ std::vector<RankResult> train_anywhere(int world_size,
     result.plan = session.plan_lines();
     const engine::TrainResult end = session.run(never);
     result.coverage = end.coverage;
+    result.end = end.progress;
     result.averagings = end.averagings;
     result.bytes_sent = end.bytes_sent;
     const engine::HostView view(session.state().home, engine::Access::kRead);

@@ -21,6 +21,7 @@ struct RankResult {
   std::vector<double> losses;         // of every report, in order
   std::vector<io::NamedArray> state;  // parameters and buffers at the end, model order
   std::string coverage;
+  engine::TrainProgress end;
   double last_accuracy = -1;  // of the last evaluation
   std::int64_t averagings = 0, bytes_sent = 0;
   std::vector<double> spreads;    // of the reports that had one

@@ -330,6 +330,32 @@ TEST_F(Trained, ResumingTwiceFromOneSnapshotGivesTheSameModel) {
   EXPECT_EQ(verify.out, "");
 }
 
+TEST_F(Trained, ARunThatIsDoneSaysSoAndWhatGoesOn) {
+  const auto again = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{
+        "train", "--model",          "convnet", "--dataset",    "synthetic", "--synthetic-shape",
+        "8x8x1", "--synthetic-size", "40",      "--batch-size", "20",        "--threads",
+        "1",     "--resume",         snapshot()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return engine(arguments);
+  };
+  const CommandResult done = again({"--epochs", "1"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.out.find("\nnothing left to do: epoch 1 of 1 is done; --epochs 3 goes on\n"),
+            std::string::npos)
+      << done.out;
+  EXPECT_EQ(done.out.find("completed"), std::string::npos) << done.out;
+  EXPECT_NE(again({"--steps", "4"}).out.find("step 4 of 4 is done; --steps 8 goes on\n"),
+            std::string::npos);
+  EXPECT_NE(again({"--steps", "3"}).out.find("step 4 is done, --steps is 3; --steps 8 goes on\n"),
+            std::string::npos);
+  const CommandResult more = again({"--epochs", "3", "--log-every", "1"});
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+  for (const char* line : {"2 steps an epoch, 8 in all",
+                           "Epoch [2/3], Step [1/2], Loss: ", "Epoch [3/3], Step [2/2], Loss: "})
+    EXPECT_NE(more.out.find(line), std::string::npos) << line << "\n" << more.out;
+}
+
 TEST_F(Trained, MapLocationDecidesWhereArraysGo) {
   const auto resume = [&](const std::string& spec) {
     return engine({"train", "--model", "convnet", "--dataset", "synthetic", "--synthetic-shape",
