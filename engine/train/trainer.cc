@@ -41,6 +41,7 @@ TrainResult Trainer::run() {
   next_exchange_ = progress.global_step + 1;
   saved_step_ =
       progress.global_step > 0 ? progress.global_step : -1;  // a resumed state is on disk already
+  evaluated_step_ = progress.global_step;  // what was there before is not evaluated
   p_.loader.seek(progress.epoch, progress.step_in_epoch);
   if (options_.log_every > 0)
     static_cast<void>(p_.state.policy.take_report());  // from here on the spread is measured
@@ -64,6 +65,7 @@ TrainResult Trainer::run() {
   }
   synchronize(p_.control, p_.state);
   if (p_.desync) tell(p_.desync->finish());
+  if (stop_ == 0 && evaluated_step_ != progress.global_step) evaluate();  // a stop is in a hurry
   if (saved_step_ != progress.global_step) save();
   if (p_.keeper != nullptr) p_.keeper->finish();
   report_saved();
@@ -245,6 +247,7 @@ void Trainer::evaluate() {
     report = p_.evaluator->run();
   }
   report.progress = p_.state.progress;
+  evaluated_step_ = report.progress.global_step;
   for (TrainObserver* o : p_.observers) o->on_eval(report);
   const double spent = now() - start;  // not training time: keeps samples/s honest
   reported_at_ += spent;

@@ -228,7 +228,7 @@ constexpr OptionSpec kTrainOptions[] = {
      "device for arrays of a snapshot: a device or cuda:0=cuda:1,...", kFree},
 
     {"eval-every", kInterval, "1e", "N[e|s]", "report",
-     "evaluate every N epochs or steps (0: never)", kEqual},
+     "evaluate every N epochs or steps, and at the end (0: never)", kEqual},
     {"log-every", kInteger, "100", "N", "report", "steps between two report lines (0: none)",
      kEqual},
     {"flight-dir", kString, "", "DIR", "report",

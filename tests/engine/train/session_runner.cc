@@ -36,6 +36,7 @@ class Recorder : public engine::TrainObserver {
   void on_eval(const engine::EvalReport& r) override {
     result_.last_accuracy = r.accuracy();
     result_.last_eval = r;
+    result_.evaluated.push_back(r.progress.global_step);
   }
   void on_desync(const engine::TrainProgress&, const engine::DesyncReport& r) override {
     result_.desyncs.push_back(r);

@@ -27,6 +27,7 @@ struct RankResult {
   std::vector<double> spreads;    // of the reports that had one
   std::vector<std::string> plan;  // lines told before the start
   engine::EvalReport last_eval;
+  std::vector<std::int64_t> evaluated;  // global steps
   std::vector<engine::DesyncReport> desyncs;
   std::vector<engine::StepReport> reports;  // without their spans
 };
