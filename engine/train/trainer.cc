@@ -58,6 +58,7 @@ TrainResult Trainer::run() {
     }
     if (p_.desync) tell(p_.desync->after_step(epoch_end));
     exchange();
+    if (epoch_end && options_.log_every > 0) before_epoch_ = p_.work.results().total;
     report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
     if (due(options_.evaluate, epoch_end)) evaluate();
@@ -170,8 +171,8 @@ void Trainer::exchange() {
       static_cast<double>(std::max<std::int64_t>(1, progress.global_step - exchanged_step_));
   std::array<double, 6> sums{results.last.loss_sum,
                              static_cast<double>(results.last.rows),
-                             static_cast<double>(results.total.correct),
-                             static_cast<double>(results.total.rows),
+                             static_cast<double>(results.total.correct - before_epoch_.correct),
+                             static_cast<double>(results.total.rows - before_epoch_.rows),
                              static_cast<double>(stop_signal_.load()),
                              step_seconds};
   sum_over_ranks(sums, sums[4]);
@@ -182,7 +183,8 @@ void Trainer::exchange() {
                                             1, kMaxStepsBetweenExchanges);
   exchanged_at_ = seconds;
   exchanged_step_ = progress.global_step;
-  if (report_due)
+  const bool only_one = options_.log_every > 0 && reports_ == 0 && (last || stop_ != 0);
+  if (report_due || only_one)
     report(sums[1] > 0 ? sums[0] / sums[1] : 0, sums[3] > 0 ? sums[2] / sums[3] : 0, seconds);
 }
 
@@ -219,6 +221,7 @@ void Trainer::report(double loss, double accuracy, double seconds) {
   reported_at_ = seconds;
   reported_samples_ = progress.samples_seen;
   reported_step_ = progress.global_step;
+  ++reports_;
   phases_since_report_ = {};
   for (TrainObserver* o : p_.observers) o->on_report(report);
 }

@@ -93,8 +93,9 @@ class Trainer {
   std::int64_t next_exchange_ = 0;  // global step at which ranks talk next
   int stop_ = 0;                    // agreed
   double reported_at_ = 0;          // seconds
-  std::int64_t reported_samples_ = 0, reported_step_ = 0, exchanged_step_ = 0;
+  std::int64_t reported_samples_ = 0, reported_step_ = 0, exchanged_step_ = 0, reports_ = 0;
   double exchanged_at_ = 0;
+  BatchResult before_epoch_;      // what the work had added up when the epoch began
   std::vector<double> gathered_;  // what all ranks said in an exchange
   StepPhases phases_, phases_since_report_;
   std::vector<StepPhases> rank_phases_;  // a report's
