@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 
@@ -14,11 +16,8 @@
 namespace io {
 namespace {
 
-base::JsonWriter head(const char* event, std::int64_t step, std::int64_t epoch) {
-  base::JsonWriter json;
-  json.begin_object().member("schema", 1).member("event", event);
-  json.member("step", step).member("epoch", epoch);
-  return json;
+double host_clock() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 void add(base::JsonWriter& json, const MetricsWriter::Numbers& numbers) {
@@ -38,7 +37,16 @@ bool ends_within_a_line(const std::string& path) {
 struct MetricsWriter::Impl {
   std::string path;
   int fd = -1;
+  Clock clock;
 
+  base::JsonWriter head(const char* event, std::int64_t step, std::int64_t epoch) const {
+    char time[32];  // to the millisecond
+    std::snprintf(time, sizeof time, "%.3f", clock());
+    base::JsonWriter json;
+    json.begin_object().member("schema", 1).member("event", event);
+    json.member("step", step).member("epoch", epoch).key("time").ready_made(time);
+    return json;
+  }
   void write_line(base::JsonWriter& json) const { write_text(json.end_object().text() + "\n"); }
   void write_text(const std::string& line) const {
     for (std::size_t done = 0; done < line.size();) {
@@ -50,9 +58,10 @@ struct MetricsWriter::Impl {
   }
 };
 
-MetricsWriter::MetricsWriter(const std::string& path, bool append)
+MetricsWriter::MetricsWriter(const std::string& path, bool append, Clock clock)
     : impl_(std::make_unique<Impl>()) {
   impl_->path = path;
+  impl_->clock = clock ? std::move(clock) : host_clock;
   const bool torn = append && ends_within_a_line(path);
   impl_->fd = ::open(path.c_str(),
                      O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC), 0666);
@@ -67,7 +76,7 @@ MetricsWriter::~MetricsWriter() {
 
 void MetricsWriter::step(std::int64_t step, std::int64_t epoch, double loss, double lr,
                          double samples_per_s, const Numbers& more) {
-  base::JsonWriter json = head("step", step, epoch);
+  base::JsonWriter json = impl_->head("step", step, epoch);
   json.member("loss", loss).member("lr", lr).member("samples_per_s", samples_per_s);
   add(json, more);
   impl_->write_line(json);
@@ -75,7 +84,7 @@ void MetricsWriter::step(std::int64_t step, std::int64_t epoch, double loss, dou
 
 void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const std::string& split,
                          double loss, double accuracy, std::int64_t samples, const Numbers& more) {
-  base::JsonWriter json = head("eval", step, epoch);
+  base::JsonWriter json = impl_->head("eval", step, epoch);
   json.member("split", split).member("loss", loss).member("accuracy", accuracy);
   json.member("samples", samples);
   add(json, more);
@@ -86,7 +95,7 @@ void MetricsWriter::desync(std::int64_t step, std::int64_t epoch, std::int64_t l
                            std::int64_t first_bad, std::int64_t compared,
                            const std::vector<std::string>& tensors, const std::vector<int>& ranks,
                            const std::string& action) {
-  base::JsonWriter json = head("desync", step, epoch);
+  base::JsonWriter json = impl_->head("desync", step, epoch);
   json.member("last_good", last_good).member("first_bad", first_bad);
   json.member("compared", compared).member("tensors", tensors).member("ranks", ranks);
   json.member("action", action);
@@ -95,7 +104,7 @@ void MetricsWriter::desync(std::int64_t step, std::int64_t epoch, std::int64_t l
 
 void MetricsWriter::averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,
                               std::int64_t bytes_sent, std::optional<double> spread) {
-  base::JsonWriter json = head("averaging", step, epoch);
+  base::JsonWriter json = impl_->head("averaging", step, epoch);
   json.member("averagings", averagings).member("bytes_sent", bytes_sent);
   if (spread) json.member("spread", *spread);
   impl_->write_line(json);
@@ -103,14 +112,14 @@ void MetricsWriter::averaging(std::int64_t step, std::int64_t epoch, std::int64_
 
 void MetricsWriter::gpu(std::int64_t step, std::int64_t epoch, int device, const std::string& name,
                         const std::string& bus, const Numbers& values) {
-  base::JsonWriter json = head("gpu", step, epoch);
+  base::JsonWriter json = impl_->head("gpu", step, epoch);
   json.member("device", device).member("name", name).member("bus", bus);
   add(json, values);
   impl_->write_line(json);
 }
 
 void MetricsWriter::end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code) {
-  base::JsonWriter json = head("end", step, epoch);
+  base::JsonWriter json = impl_->head("end", step, epoch);
   json.member("seconds", seconds).member("exit", exit_code);
   impl_->write_line(json);
 }

@@ -1,7 +1,9 @@
-// Metrics as JSON lines: {"schema":1,"event":"step",...}, one object a line, flushed line by line.
+// Metrics as JSON lines: {"schema":1,"event":"step","step":100,"epoch":0,"time":...}, one object a
+// line, flushed line by line. What the events hold: docs/reporting.md.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,13 +14,16 @@ namespace io {
 
 class MetricsWriter {
  public:
-  // Truncates, or appends when resuming. Throws CannotCreateError.
-  MetricsWriter(const std::string& path, bool append);
+  using Clock = std::function<double()>;  // seconds since 1970
+  // Truncates, or appends when resuming. Events are stamped by `clock`, by default the host's.
+  // Throws CannotCreateError.
+  MetricsWriter(const std::string& path, bool append, Clock clock = {});
   ~MetricsWriter();
 
-  // `loss`: mean over the global batch of the step, written in the shortest form that reads back
-  // exactly; NaN and infinity become null, for JSON has neither. `more`: further keys, written in
-  // their order. Throws io::Error when the disk takes no more.
+  // `step`: global steps done; `epoch`: the one that step belongs to, from 0. `loss`: mean over the
+  // global batch of the step, written in the shortest form that reads back exactly; NaN and
+  // infinity become null, for JSON has neither. `more`: further keys, written in their order.
+  // Throws io::Error when the disk takes no more.
   using Numbers = std::vector<std::pair<const char*, double>>;
   void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s,
             const Numbers& more = {});

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -161,6 +162,36 @@ TEST(Train, MetricsAreJsonLines) {
   EXPECT_NE(lines[0].find("\"event\":\"step\""), std::string::npos) << lines[0];
   EXPECT_NE(lines[2].find("\"event\":\"eval\""), std::string::npos) << lines[2];
   EXPECT_NE(lines[3].find("\"event\":\"end\""), std::string::npos) << lines[3];
+}
+
+TEST(Train, MetricsSayTheStepsEpochTheTimeAndTheAccuracy) {
+  const TemporaryDirectory folder;
+  const auto before = static_cast<double>(std::time(nullptr));
+  EXPECT_EQ(engine(quick_train({"--metrics", folder / "m.jsonl", "--epochs", "2", "--log-every",
+                                "1", "--eval-every", "1e"}))
+                .exit_code,
+            0);
+  std::ifstream in(folder / "m.jsonl");
+  int steps = 0, others = 0;
+  double last = before - 1;
+  for (std::string line; std::getline(in, line);) {
+    const auto number = [&line](const std::string& key) {
+      const std::size_t at = line.find("\"" + key + "\":");
+      return at == std::string::npos ? -1 : std::stod(line.substr(at + key.size() + 3));
+    };
+    const bool step = line.find("\"event\":\"step\"") != std::string::npos;
+    ++(step ? steps : others);
+    EXPECT_EQ(number("epoch"), number("step") <= 5 ? 0 : 1) << line;
+    EXPECT_GE(number("time"), last) << line;
+    last = number("time");
+    if (step) {
+      EXPECT_GE(number("accuracy"), 0) << line;
+      EXPECT_LE(number("accuracy"), 1) << line;
+    }
+  }
+  EXPECT_LE(last, static_cast<double>(std::time(nullptr)) + 1);
+  EXPECT_EQ(steps, 10);
+  EXPECT_EQ(others, 3);  // two evaluations, the end
 }
 
 TEST(Save, AnUnwritableFolderIsFoundBeforeTraining) {
