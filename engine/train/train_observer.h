@@ -26,6 +26,7 @@ struct StepReport {
                               // the run began or was resumed on), over all ranks
   double lr = 0;
   double samples_per_s = 0;  // over all ranks, since the last report
+  double step_seconds = 0;   // of a step, since then, without evaluations and saves
   // Means over the steps since the last report: of all ranks together, and of each rank.
   StepPhases phases{};
   std::span<const StepPhases> ranks{};
@@ -69,6 +70,8 @@ class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
   virtual void on_step(const TrainProgress&) {}  // after every step of this rank; must be cheap
+  // A few times a second, on every rank: the loss of the step just done, as StepReport has it.
+  virtual void on_loss(const TrainProgress&, double /*loss*/) {}
   // Every log_every steps of an epoch, on every rank; a run too short for one gets one at its end.
   virtual void on_report(const StepReport&) {}
   virtual void on_eval(const EvalReport&) {}

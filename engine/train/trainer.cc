@@ -184,8 +184,9 @@ void Trainer::exchange() {
   exchanged_at_ = seconds;
   exchanged_step_ = progress.global_step;
   const bool only_one = options_.log_every > 0 && reports_ == 0 && (last || stop_ != 0);
-  if (report_due || only_one)
-    report(sums[1] > 0 ? sums[0] / sums[1] : 0, sums[3] > 0 ? sums[2] / sums[3] : 0, seconds);
+  const double loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
+  for (TrainObserver* o : p_.observers) o->on_loss(progress, loss);
+  if (report_due || only_one) report(loss, sums[3] > 0 ? sums[2] / sums[3] : 0, seconds);
 }
 
 void Trainer::report(double loss, double accuracy, double seconds) {
@@ -202,6 +203,8 @@ void Trainer::report(double loss, double accuracy, double seconds) {
                     .ranks = rank_phases_};
   report.samples_per_s = static_cast<double>(progress.samples_seen - reported_samples_) /
                          std::max(seconds - reported_at_, 1e-9);
+  report.step_seconds =
+      (seconds - reported_at_) / static_cast<double>(progress.global_step - reported_step_);
   for (std::size_t r = 0; r < rank_phases_.size(); ++r) {
     report.phases += rank_phases_[r];
     own_seconds_[r] = rank_phases_[r].own();

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <thread>
 
 #include "io/checkpoint/checkpoint.h"
@@ -148,8 +149,19 @@ TEST(Train, PrintsTheLinesAndNoProgressBarIntoAPipe) {
         "Training completed in: 0:00:0", "Test after step 10: loss ",
         "global batch 12 = 1 rank x 1 device x 12 x 1", "1 rank x 1 thread"})
     EXPECT_NE(result.out.find(line), std::string::npos) << line << "\n" << result.out;
+  // The accuracy, the step, then rate and time left; at the last report two steps before the end.
+  const std::size_t last = result.out.rfind("Epoch [");
+  const std::string after = result.out.substr(result.out.find('\n', last) + 1);
+  EXPECT_TRUE(std::regex_search(after, std::regex("^  [0-9,.]+ images/s, 0:0[01] left\n")))
+      << result.out;
   EXPECT_EQ(result.out.find('\r'), std::string::npos);
   EXPECT_EQ(result.err, "");
+}
+
+TEST(Train, AShortRunHasALossLine) {
+  const CommandResult result = engine(quick_train({"--steps", "3", "--log-every", "100"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("Epoch [1/1], Step [3/5], Loss: "), std::string::npos) << result.out;
 }
 
 TEST(Train, MetricsAreJsonLines) {
