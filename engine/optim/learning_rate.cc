@@ -19,10 +19,10 @@ double LearningRate::at(std::int64_t global_step) const {
       return base * std::pow(gamma, static_cast<double>(passed));
     }
     case Schedule::kCosine: {
-      const auto length =
-          static_cast<double>(std::max<std::int64_t>(1, total_steps - warmup_steps));
+      const std::int64_t begin = first_step + warmup_steps;
+      const auto length = static_cast<double>(std::max<std::int64_t>(1, total_steps - begin));
       const double progress =
-          std::min(1.0, static_cast<double>(global_step - warmup_steps) / length);
+          std::clamp(static_cast<double>(global_step - begin) / length, 0.0, 1.0);
       return minimum + (base - minimum) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
     }
   }

@@ -18,6 +18,9 @@ struct LearningRate {
   double gamma = 0.1;
   std::int64_t total_steps =
       0;  // kCosine: the minimum is reached after this many steps (Loshchilov and Hutter, 2017)
+  // kCosine: the step from which on that is counted, 0 unless a run goes on with another batch
+  // (EpochSteps::step_of_epoch(0)); may be negative.
+  std::int64_t first_step = 0;
   double minimum = 0;  // kCosine
 
   double at(

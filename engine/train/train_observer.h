@@ -21,11 +21,12 @@ struct TrainProgress {
 
 struct StepReport {
   TrainProgress progress;
-  double loss = 0;  // mean over the global batch of this step
-  double train_accuracy =
-      0;  // share of right predictions since the run (or its resumption) began, over all ranks
+  double loss = 0;            // mean over the global batch of this step
+  double train_accuracy = 0;  // share of right predictions in this step's epoch so far (from where
+                              // the run began or was resumed on), over all ranks
   double lr = 0;
   double samples_per_s = 0;  // over all ranks, since the last report
+  double step_seconds = 0;   // of a step, since then, without evaluations and saves
   // Means over the steps since the last report: of all ranks together, and of each rank.
   StepPhases phases{};
   std::span<const StepPhases> ranks{};
@@ -69,7 +70,10 @@ class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
   virtual void on_step(const TrainProgress&) {}  // after every step of this rank; must be cheap
-  virtual void on_report(const StepReport&) {}   // every log_every steps, on every rank
+  // A few times a second, on every rank: the loss of the step just done, as StepReport has it.
+  virtual void on_loss(const TrainProgress&, double /*loss*/) {}
+  // Every log_every steps of an epoch, on every rank; a run too short for one gets one at its end.
+  virtual void on_report(const StepReport&) {}
   virtual void on_eval(const EvalReport&) {}
   virtual void on_desync(const TrainProgress&, const DesyncReport&) {
   }  // replicas differ; with kAbort the run ends next

@@ -49,6 +49,9 @@ void check_continuation(const io::Checkpoint& checkpoint, const std::string& sou
                      ": resume with the same, or from the end of an epoch");
   };
   if (batch != state.global_batch) refuse("global batch size", batch, state.global_batch);
+  const std::int64_t size =
+      find_counter(checkpoint.counters, "trainer.dataset_size", state.dataset_size);
+  if (size != state.dataset_size) refuse("data set size", size, state.dataset_size);
   const std::int64_t steps =
       find_counter(checkpoint.counters, "trainer.steps_per_epoch", state.steps_per_epoch);
   if (steps != state.steps_per_epoch) refuse("steps per epoch", steps, state.steps_per_epoch);

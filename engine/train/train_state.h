@@ -52,7 +52,7 @@ void capture(backends::Communicator& communicator, TrainState& state, io::Checkp
 // Puts a snapshot back. Each rank calls it with the same checkpoint; `source` names the file in
 // messages. Where the world has another size than at the save, every rank takes rank 0's local
 // state and notice() says so. Throws io::DataError (does not fit the model) and ModelError (another
-// batch size or seed in the middle of an epoch).
+// batch size, size of the data set or seed in the middle of an epoch).
 void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
              TrainState& state, const std::function<void(const std::string&)>& notice);
 

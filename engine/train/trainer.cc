@@ -41,6 +41,7 @@ TrainResult Trainer::run() {
   next_exchange_ = progress.global_step + 1;
   saved_step_ =
       progress.global_step > 0 ? progress.global_step : -1;  // a resumed state is on disk already
+  evaluated_step_ = progress.global_step;  // what was there before is not evaluated
   p_.loader.seek(progress.epoch, progress.step_in_epoch);
   if (options_.log_every > 0)
     static_cast<void>(p_.state.policy.take_report());  // from here on the spread is measured
@@ -57,6 +58,7 @@ TrainResult Trainer::run() {
     }
     if (p_.desync) tell(p_.desync->after_step(epoch_end));
     exchange();
+    if (epoch_end && options_.log_every > 0) before_epoch_ = p_.work.results().total;
     report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
     if (due(options_.evaluate, epoch_end)) evaluate();
@@ -64,6 +66,7 @@ TrainResult Trainer::run() {
   }
   synchronize(p_.control, p_.state);
   if (p_.desync) tell(p_.desync->finish());
+  if (stop_ == 0 && evaluated_step_ != progress.global_step) evaluate();  // a stop is in a hurry
   if (saved_step_ != progress.global_step) save();
   if (p_.keeper != nullptr) p_.keeper->finish();
   report_saved();
@@ -168,8 +171,8 @@ void Trainer::exchange() {
       static_cast<double>(std::max<std::int64_t>(1, progress.global_step - exchanged_step_));
   std::array<double, 6> sums{results.last.loss_sum,
                              static_cast<double>(results.last.rows),
-                             static_cast<double>(results.total.correct),
-                             static_cast<double>(results.total.rows),
+                             static_cast<double>(results.total.correct - before_epoch_.correct),
+                             static_cast<double>(results.total.rows - before_epoch_.rows),
                              static_cast<double>(stop_signal_.load()),
                              step_seconds};
   sum_over_ranks(sums, sums[4]);
@@ -180,8 +183,10 @@ void Trainer::exchange() {
                                             1, kMaxStepsBetweenExchanges);
   exchanged_at_ = seconds;
   exchanged_step_ = progress.global_step;
-  if (report_due)
-    report(sums[1] > 0 ? sums[0] / sums[1] : 0, sums[3] > 0 ? sums[2] / sums[3] : 0, seconds);
+  const bool only_one = options_.log_every > 0 && reports_ == 0 && (last || stop_ != 0);
+  const double loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
+  for (TrainObserver* o : p_.observers) o->on_loss(progress, loss);
+  if (report_due || only_one) report(loss, sums[3] > 0 ? sums[2] / sums[3] : 0, seconds);
 }
 
 void Trainer::report(double loss, double accuracy, double seconds) {
@@ -198,6 +203,8 @@ void Trainer::report(double loss, double accuracy, double seconds) {
                     .ranks = rank_phases_};
   report.samples_per_s = static_cast<double>(progress.samples_seen - reported_samples_) /
                          std::max(seconds - reported_at_, 1e-9);
+  report.step_seconds =
+      (seconds - reported_at_) / static_cast<double>(progress.global_step - reported_step_);
   for (std::size_t r = 0; r < rank_phases_.size(); ++r) {
     report.phases += rank_phases_[r];
     own_seconds_[r] = rank_phases_[r].own();
@@ -217,6 +224,7 @@ void Trainer::report(double loss, double accuracy, double seconds) {
   reported_at_ = seconds;
   reported_samples_ = progress.samples_seen;
   reported_step_ = progress.global_step;
+  ++reports_;
   phases_since_report_ = {};
   for (TrainObserver* o : p_.observers) o->on_report(report);
 }
@@ -245,6 +253,7 @@ void Trainer::evaluate() {
     report = p_.evaluator->run();
   }
   report.progress = p_.state.progress;
+  evaluated_step_ = report.progress.global_step;
   for (TrainObserver* o : p_.observers) o->on_eval(report);
   const double spent = now() - start;  // not training time: keeps samples/s honest
   reported_at_ += spent;

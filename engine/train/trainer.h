@@ -57,8 +57,8 @@ class Trainer {
   Trainer(const TrainerOptions& options, const TrainerParts& parts,
           const std::atomic<int>& stop_signal);
 
-  // From state.progress to the last step. Replicas are together afterwards, and the last state is
-  // saved where a keeper is.
+  // From state.progress to the last step. Replicas are together afterwards; the last state is
+  // evaluated where an evaluator is and the run was not stopped, and saved where a keeper is.
   TrainResult run();
 
   // One step on the next batch of the loader, without reports. For benchmarks and tests; run()
@@ -89,12 +89,13 @@ class Trainer {
 
   std::vector<ops::ImageDraw> draws_;  // of the batch under way
   double lr_ = 0;
-  std::int64_t saved_step_ = -1;
+  std::int64_t saved_step_ = -1, evaluated_step_ = -1;
   std::int64_t next_exchange_ = 0;  // global step at which ranks talk next
   int stop_ = 0;                    // agreed
   double reported_at_ = 0;          // seconds
-  std::int64_t reported_samples_ = 0, reported_step_ = 0, exchanged_step_ = 0;
+  std::int64_t reported_samples_ = 0, reported_step_ = 0, exchanged_step_ = 0, reports_ = 0;
   double exchanged_at_ = 0;
+  BatchResult before_epoch_;      // what the work had added up when the epoch began
   std::vector<double> gathered_;  // what all ranks said in an exchange
   StepPhases phases_, phases_since_report_;
   std::vector<StepPhases> rank_phases_;  // a report's

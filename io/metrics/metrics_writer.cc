@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 
@@ -14,11 +16,8 @@
 namespace io {
 namespace {
 
-base::JsonWriter head(const char* event, std::int64_t step, std::int64_t epoch) {
-  base::JsonWriter json;
-  json.begin_object().member("schema", 1).member("event", event);
-  json.member("step", step).member("epoch", epoch);
-  return json;
+double host_clock() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 void add(base::JsonWriter& json, const MetricsWriter::Numbers& numbers) {
@@ -38,7 +37,16 @@ bool ends_within_a_line(const std::string& path) {
 struct MetricsWriter::Impl {
   std::string path;
   int fd = -1;
+  Clock clock;
 
+  base::JsonWriter head(const char* event, std::int64_t step, std::int64_t epoch) const {
+    char time[32];  // to the millisecond
+    std::snprintf(time, sizeof time, "%.3f", clock());
+    base::JsonWriter json;
+    json.begin_object().member("schema", 1).member("event", event);
+    json.member("step", step).member("epoch", epoch).key("time").ready_made(time);
+    return json;
+  }
   void write_line(base::JsonWriter& json) const { write_text(json.end_object().text() + "\n"); }
   void write_text(const std::string& line) const {
     for (std::size_t done = 0; done < line.size();) {
@@ -50,8 +58,10 @@ struct MetricsWriter::Impl {
   }
 };
 
-MetricsWriter::MetricsWriter(const std::string& path) : impl_(std::make_unique<Impl>()) {
+MetricsWriter::MetricsWriter(const std::string& path, Clock clock)
+    : impl_(std::make_unique<Impl>()) {
   impl_->path = path;
+  impl_->clock = clock ? std::move(clock) : host_clock;
   const bool console = path == "-";
   const bool torn = !console && ends_within_a_line(path);
   impl_->fd = console ? ::dup(STDOUT_FILENO)
@@ -65,16 +75,16 @@ MetricsWriter::~MetricsWriter() {
   if (impl_->fd >= 0) ::close(impl_->fd);  // every line is written already
 }
 
-void MetricsWriter::start(const std::string& run_id, std::int64_t step, const std::string& record) {
-  base::JsonWriter json;
-  json.begin_object().member("schema", 1).member("event", "start").member("run", run_id);
-  json.member("step", step).key("record").ready_made(record);
+void MetricsWriter::start(std::int64_t step, std::int64_t epoch, const std::string& run_id,
+                          const std::string& record) {
+  base::JsonWriter json = impl_->head("start", step, epoch);
+  json.member("run", run_id).key("record").ready_made(record);
   impl_->write_line(json);
 }
 
 void MetricsWriter::step(std::int64_t step, std::int64_t epoch, double loss, double lr,
                          double samples_per_s, const Numbers& more) {
-  base::JsonWriter json = head("step", step, epoch);
+  base::JsonWriter json = impl_->head("step", step, epoch);
   json.member("loss", loss).member("lr", lr).member("samples_per_s", samples_per_s);
   add(json, more);
   impl_->write_line(json);
@@ -82,7 +92,7 @@ void MetricsWriter::step(std::int64_t step, std::int64_t epoch, double loss, dou
 
 void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const std::string& split,
                          double loss, double accuracy, std::int64_t samples, const Numbers& more) {
-  base::JsonWriter json = head("eval", step, epoch);
+  base::JsonWriter json = impl_->head("eval", step, epoch);
   json.member("split", split).member("loss", loss).member("accuracy", accuracy);
   json.member("samples", samples);
   add(json, more);
@@ -90,7 +100,7 @@ void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const std::strin
 }
 
 void MetricsWriter::desync(std::int64_t step, std::int64_t epoch, const Desync& found) {
-  base::JsonWriter json = head("desync", step, epoch);
+  base::JsonWriter json = impl_->head("desync", step, epoch);
   json.member("last_good", found.last_good).member("first_bad", found.first_bad);
   json.member("compared", found.compared).member("tensors", found.tensors);
   json.member("ranks", found.ranks).member("action", found.action);
@@ -99,7 +109,7 @@ void MetricsWriter::desync(std::int64_t step, std::int64_t epoch, const Desync& 
 
 void MetricsWriter::averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,
                               std::int64_t bytes_sent, std::optional<double> spread) {
-  base::JsonWriter json = head("averaging", step, epoch);
+  base::JsonWriter json = impl_->head("averaging", step, epoch);
   json.member("averagings", averagings).member("bytes_sent", bytes_sent);
   if (spread) json.member("spread", *spread);
   impl_->write_line(json);
@@ -107,14 +117,14 @@ void MetricsWriter::averaging(std::int64_t step, std::int64_t epoch, std::int64_
 
 void MetricsWriter::gpu(std::int64_t step, std::int64_t epoch, int device, const std::string& name,
                         const std::string& bus, const Numbers& values) {
-  base::JsonWriter json = head("gpu", step, epoch);
+  base::JsonWriter json = impl_->head("gpu", step, epoch);
   json.member("device", device).member("name", name).member("bus", bus);
   add(json, values);
   impl_->write_line(json);
 }
 
 void MetricsWriter::end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code) {
-  base::JsonWriter json = head("end", step, epoch);
+  base::JsonWriter json = impl_->head("end", step, epoch);
   json.member("seconds", seconds).member("exit", exit_code);
   impl_->write_line(json);
 }

@@ -1,7 +1,9 @@
-// Metrics as JSON lines: {"schema":1,"event":"step",...}, one object a line, flushed line by line.
+// Metrics as JSON lines: {"schema":1,"event":"step","step":100,"epoch":0,"time":...}, one object a
+// line, flushed line by line. What the events hold: docs/reporting.md.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,17 +14,21 @@ namespace io {
 
 class MetricsWriter {
  public:
-  // Appends: what is in the file stays. "-" is the standard output. Throws CannotCreateError.
-  explicit MetricsWriter(const std::string& path);
+  using Clock = std::function<double()>;  // seconds since 1970
+  // Appends: what is in the file stays. "-" is the standard output. Events are stamped by `clock`,
+  // by default the host's. Throws CannotCreateError.
+  explicit MetricsWriter(const std::string& path, Clock clock = {});
   ~MetricsWriter();
 
-  // `loss`: mean over the global batch of the step, written in the shortest form that reads back
-  // exactly; NaN and infinity become null, for JSON has neither. `more`: further keys, written in
-  // their order. Throws io::Error when the disk takes no more.
+  // `step`: global steps done; `epoch`: the one that step belongs to, from 0. `loss`: mean over the
+  // global batch of the step, written in the shortest form that reads back exactly; NaN and
+  // infinity become null, for JSON has neither. `more`: further keys, written in their order.
+  // Throws io::Error when the disk takes no more.
   using Numbers = std::vector<std::pair<const char*, double>>;
   // The first event of a run, or of a start that resumes it: all that a plot needs to know of it,
   // as a JSON object.
-  void start(const std::string& run_id, std::int64_t step, const std::string& record);
+  void start(std::int64_t step, std::int64_t epoch, const std::string& run_id,
+             const std::string& record);
   void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s,
             const Numbers& more = {});
   void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss,

@@ -44,18 +44,41 @@ bool same_file(const std::string& a, const std::string& b) {
 }
 
 // Rank 0 writes the run's metrics into its folder, and where --metrics says.
-void add_metrics(const tools::RunConfig& config, const TrainingRun& run, std::int64_t step,
-                 TrainSession& session) {
+void add_metrics(const tools::RunConfig& config, const TrainingRun& run, TrainSession& session) {
   std::vector<std::string> files;
   if (!run.folder().empty()) files.push_back(run.folder() + "/metrics.jsonl");
   if (!config.metrics.empty() && (files.empty() || !same_file(files.front(), config.metrics)))
     files.push_back(config.metrics);
   for (const std::string& file : files) {
     auto observer = std::make_unique<MetricsObserver>(file, config.log_gpu);
-    observer->writer().start(run.record().id, step,
+    const engine::TrainProgress& progress = session.state().progress;
+    observer->writer().start(progress.global_step, progress.epoch, run.record().id,
                              run_record_json(run.record(), /*one_line=*/true));
     session.add_observer(std::move(observer));
   }
+}
+
+engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, TrainSession& session,
+                          const backends::Group& group, const std::atomic<int>& stop_signal) {
+  run.begin(session, session.state().progress.global_step);
+  const bool root = group.rank() == 0;
+  if (root) {
+    if (const std::string line = session.graph_line(); !line.empty())
+      std::cout << "Steps on the device: " << line << std::endl;
+    for (const std::string& line : session.plan_lines())
+      std::cout << "Averaging: " << line << std::endl;
+    session.add_observer(make_console_observer(
+        {.steps_per_epoch = session.steps_per_epoch(),
+         .total_steps = session.total_steps(),
+         .epochs = session.epochs(),
+         .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1,
+         .unit = progress_unit(session.data().train())}));
+    add_metrics(config, run, session);
+  }
+  if (const std::string shard = session.shard_line(); !shard.empty())
+    std::cout << shard + "\n" << std::flush;  // every rank
+  session.add_observer(make_desync_observer(group.rank(), group.world_size()));
+  return session.run(stop_signal);
 }
 
 int train_rank(const tools::RunConfig& config, const std::string& command, backends::Group& group,
@@ -65,25 +88,12 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
   TrainSession session(run.session_options(), group, std::move(control));
   const bool root = group.rank() == 0;
   const std::string start = session.start_state();
-  const std::int64_t first_step = session.state().progress.global_step;
-  run.begin(session, first_step);
-  if (root) {
-    std::cout << session.start_line() << " | " << start << std::endl;
-    if (const std::string line = session.graph_line(); !line.empty())
-      std::cout << "Steps on the device: " << line << std::endl;
-    for (const std::string& line : session.plan_lines())
-      std::cout << "Averaging: " << line << std::endl;
-    session.add_observer(make_console_observer(
-        {.steps_per_epoch = session.steps_per_epoch(),
-         .total_steps = session.total_steps(),
-         .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1,
-         .unit = progress_unit(session.data().train())}));
-    add_metrics(config, run, first_step, session);
-  }
-  if (const std::string shard = session.shard_line(); !shard.empty())
-    std::cout << shard + "\n" << std::flush;  // every rank
-  session.add_observer(make_desync_observer(group.rank(), group.world_size()));
-  const engine::TrainResult result = session.run(stop_signal);
+  if (root) std::cout << session.start_line() << " | " << start << std::endl;
+  engine::TrainResult result;
+  if (const std::string done = session.nothing_left(); done.empty())
+    result = train(config, run, session, group, stop_signal);
+  else if (root)
+    std::cout << done << std::endl;
   if (config.save_rank_models) {
     const std::string path = session.keeper().save_rank_model(session.state());
     if (root)

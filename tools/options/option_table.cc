@@ -29,7 +29,7 @@ constexpr OptionSpec kTrainOptions[] = {
     {"stage", kString, "", "DIR", "run",
      "copy the data set to this folder once per host and read the copy, e.g. a local disk", kFree},
     {"epochs", kInteger, "1", "N", "run", "passes over the training samples", kEqual},
-    {"steps", kInteger, "", "N", "run", "stop after N steps, instead of --epochs", kEqual},
+    {"steps", kInteger, "", "N", "run", "stop after N steps in all, instead of --epochs", kEqual},
     {"limit", kInteger, "0", "N", "run", "use only the first N training samples (0: all)", kEqual},
     {"context", kInteger, "64", "N", "run", "text, tokens: sequence length of a sample", kEqual},
     {"text-stride", kInteger, "0", "N", "run",
@@ -237,7 +237,7 @@ constexpr OptionSpec kTrainOptions[] = {
      "device for arrays of a snapshot: a device or cuda:0=cuda:1,...", kFree},
 
     {"eval-every", kInterval, "1e", "N[e|s]", "report",
-     "evaluate every N epochs or steps (0: never)", kEqual},
+     "evaluate every N epochs or steps, and at the end (0: never)", kEqual},
     {"log-every", kInteger, "100", "N", "report", "steps between two report lines (0: none)",
      kEqual},
     {"flight-dir", kString, "", "DIR", "report",

@@ -1,6 +1,8 @@
 // Lines on stdout, flushed one by one so that a log follows the run.
 #include "tools/report/console_observer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -31,17 +33,22 @@ class ConsoleObserver : public engine::TrainObserver {
     draw(progress, std::chrono::duration<double>(now - started_).count());
   }
 
+  void on_loss(const engine::TrainProgress&, double loss) override { loss_ = loss; }
+
   void on_report(const engine::StepReport& report) override {
     const bool epoch_end = report.progress.step_in_epoch == 0;
     const std::int64_t step = epoch_end ? options_.steps_per_epoch : report.progress.step_in_epoch;
     const std::int64_t epoch = report.progress.epoch + (epoch_end ? 0 : 1);
-    const std::int64_t epochs =
-        (options_.total_steps + options_.steps_per_epoch - 1) / options_.steps_per_epoch;
     clear();
     std::printf("Accuracy: %.4f\nEpoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f\n",
                 report.train_accuracy, static_cast<long long>(epoch),
-                static_cast<long long>(epochs), static_cast<long long>(step),
+                static_cast<long long>(options_.epochs), static_cast<long long>(step),
                 static_cast<long long>(options_.steps_per_epoch), report.loss);
+    if (!options_.progress_bar) {
+      const auto left = static_cast<double>(options_.total_steps - report.progress.global_step);
+      std::printf("  %s, %s left\n", rate_text(options_.unit, report.samples_per_s).c_str(),
+                  clock_text(left * report.step_seconds).c_str());
+    }
     if (report.spread)
       std::printf("Spread of the replicas before averaging %lld: %.3g\n",
                   static_cast<long long>(report.averagings), *report.spread);
@@ -96,22 +103,18 @@ class ConsoleObserver : public engine::TrainObserver {
     slow_rank_ = slow ? report.slowest_rank : -1;
   }
   void draw(const engine::TrainProgress& progress, double seconds) {
-    constexpr int kWidth = 24;
-    const double part = static_cast<double>(progress.global_step) /
-                        static_cast<double>(std::max<std::int64_t>(1, options_.total_steps));
-    const int full = static_cast<int>(part * kWidth);
-    std::string bar(static_cast<std::size_t>(std::clamp(full, 0, kWidth)), '#');
-    bar.resize(kWidth, '.');
     const std::int64_t steps = progress.global_step - first_step_;
     if (steps <= 0 || seconds <= 0) return;
     const double rate = static_cast<double>(progress.samples_seen - first_samples_) / seconds;
     const double left = static_cast<double>(options_.total_steps - progress.global_step) * seconds /
                         static_cast<double>(steps);
-    const std::string eta = duration_text(std::ceil(left));
-    std::printf("\r[%s] %3.0f %%  step %lld/%lld  %s  ETA %s \033[K", bar.c_str(), 100 * part,
-                static_cast<long long>(progress.global_step),
-                static_cast<long long>(options_.total_steps),
-                rate_text(options_.unit, rate).c_str(), eta.substr(0, eta.find('.')).c_str());
+    const std::string line = progress_line({.step = progress.global_step,
+                                            .total_steps = options_.total_steps,
+                                            .loss = loss_,
+                                            .rate = rate_text(options_.unit, rate),
+                                            .seconds_left = left},
+                                           terminal_columns(STDOUT_FILENO));
+    std::printf("\r%s\033[K", line.c_str());
     std::fflush(stdout);
     drawn_bar_ = true;
   }
@@ -123,6 +126,7 @@ class ConsoleObserver : public engine::TrainObserver {
   const ConsoleOptions options_;
   Clock::time_point started_{}, drawn_{};
   std::int64_t first_samples_ = -1, first_step_ = 0;
+  std::optional<double> loss_;  // as last told
   bool drawn_bar_ = false;
   int slow_rank_ = -1;  // of the last report; -1: none
   bool slow_told_ = false;
@@ -147,25 +151,6 @@ class DesyncObserver : public engine::TrainObserver {
 
 std::unique_ptr<engine::TrainObserver> make_desync_observer(int rank, int world_size) {
   return std::make_unique<DesyncObserver>(rank, world_size);
-}
-
-ProgressUnit progress_unit(const io::Dataset& data) {
-  switch (data.kind) {
-    case io::SampleKind::kImages:
-      return {"images", 1};
-    case io::SampleKind::kFeatures:
-      return {"rows", 1};
-    case io::SampleKind::kTokens:
-      return {"tokens", data.shape[0]};
-  }
-  return {};
-}
-
-std::string rate_text(const ProgressUnit& unit, double samples_per_s) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.0f %s/s",
-                samples_per_s * static_cast<double>(unit.per_sample), unit.name);
-  return text;
 }
 
 std::string eval_text(const engine::EvalReport& report) {
@@ -195,13 +180,6 @@ std::string duration_text(double seconds) {
   std::snprintf(text, sizeof text, "%lld:%02lld:%02lld.%06lld", micros / 3'600'000'000,
                 micros / 60'000'000 % 60, micros / 1'000'000 % 60, micros % 1'000'000);
   return text;
-}
-
-std::string with_commas(std::int64_t value) {
-  std::string digits = std::to_string(value);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
-  return digits;
 }
 
 void print_notice(const std::string& text) { std::fprintf(stderr, "engine: %s\n", text.c_str()); }

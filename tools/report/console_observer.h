@@ -7,21 +7,14 @@
 #include <string>
 
 #include "engine/train/train_observer.h"
-#include "io/data/sources/dataset.h"
+#include "tools/report/progress_line.h"
 
 namespace tools {
 
-// What the progress bar counts, and how many of them are in a sample.
-struct ProgressUnit {
-  const char* name = "samples";  // in the plural
-  std::int64_t per_sample = 1;
-};
-ProgressUnit progress_unit(const io::Dataset& data);  // images, rows, or the tokens of a window
-std::string rate_text(const ProgressUnit& unit, double samples_per_s);  // "1280 tokens/s"
-
 struct ConsoleOptions {
-  std::int64_t steps_per_epoch = 1, total_steps = 1;
-  bool progress_bar = false;  // only where stdout is a terminal
+  std::int64_t steps_per_epoch = 1, total_steps = 1, epochs = 1;  // at the end
+  bool progress_bar = false;  // only where stdout is a terminal; without it each report has a line
+                              // with rate and time left
   ProgressUnit unit;
 };
 
@@ -35,8 +28,6 @@ std::unique_ptr<engine::TrainObserver> make_desync_observer(int rank, int world_
 std::string eval_text(const engine::EvalReport& report);
 // "1:02:03.123456", hours without leading zeros, as Python prints a time difference.
 std::string duration_text(double seconds);
-// 29034 -> "29,034"
-std::string with_commas(std::int64_t value);
 // "engine: TEXT" on stderr, one write.
 void print_notice(const std::string& text);
 

@@ -150,6 +150,7 @@ std::vector<std::string> averaging_plan_lines(const AveragingOptions& options,
   plan.first_step = steps.first;
   plan.total_steps = steps.total;
   plan.steps_per_epoch = steps.of_epoch;
+  plan.first_of_epochs = steps.first_of_epochs;
   plan.warmup = options.gradient_steps;
   plan.schedule = options.schedule;
   plan.bytes_each = static_cast<std::int64_t>(model.parameters.values.bytes());

@@ -35,6 +35,7 @@ std::string averaging_text(const AveragingOptions& options, std::string_view pol
 // What to tell before the start; empty where gradients are averaged every step, or nothing is.
 struct PlannedSteps {
   std::int64_t first = 0, of_epoch = 1, total = 0;  // first: done at the start
+  std::int64_t first_of_epochs = 0;                 // EpochSteps::step_of_epoch(0)
 };
 std::vector<std::string> averaging_plan_lines(const AveragingOptions& options,
                                               const backends::Group& group,

@@ -174,15 +174,17 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
 }
 
 engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,
-                                   std::int64_t steps_per_epoch, std::int64_t total_steps) {
+                                   const engine::EpochSteps& epochs, std::int64_t total_steps,
+                                   bool of_all) {
   using Scale = UpdateOptions::RateScale;
   engine::LearningRate rate = options.rate;
   rate.base *= options.scale == Scale::kLinear       ? world_size
                : options.scale == Scale::kSquareRoot ? std::sqrt(world_size)
                                                      : 1.0;
   rate.total_steps = total_steps;
+  rate.first_step = of_all ? epochs.step_of_epoch(0) : 0;
   for (const std::int64_t epoch : options.milestone_epochs)
-    rate.milestones.push_back(epoch * steps_per_epoch);
+    rate.milestones.push_back(epochs.step_of_epoch(epoch));
   return rate;
 }
 

@@ -7,6 +7,7 @@
 #include "backends/group.h"
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/graph/plan.h"
+#include "engine/train/epoch_steps.h"
 #include "engine/train/step/step_work.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/session_data.h"
@@ -55,7 +56,9 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
                                                      SessionModel& model,
                                                      const SessionWires& wires);
 
+// `of_all`: the run ends with its epochs, not with a number of steps.
 engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,
-                                   std::int64_t steps_per_epoch, std::int64_t total_steps);
+                                   const engine::EpochSteps& epochs, std::int64_t total_steps,
+                                   bool of_all);
 
 }  // namespace tools

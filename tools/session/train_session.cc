@@ -17,10 +17,6 @@
 namespace tools {
 namespace {
 
-std::int64_t total_steps_of(const SessionOptions& options, const SessionData& data) {
-  return options.steps > 0 ? options.steps : options.epochs * data.sampler().steps_per_epoch();
-}
-
 io::LoaderOptions loader_options(const DataOptions& options, const SessionData& data,
                                  engine::Device device) {
   return {.normalization = data.normalization(),
@@ -71,14 +67,22 @@ struct TrainSession::Impl {
         wires(o, compute, g, model.graph),
         work(make_work(o, compute, g, data, model, wires, *control)),
         policy(make_policy(o, g, model, wires)),
-        total_steps(total_steps_of(o, data)),
-        rate(
-            learning_rate(o.update, g.world_size(), data.sampler().steps_per_epoch(), total_steps)),
         state(make_state()),
         loader(data.train(), data.sampling(), loader_options(o.data, data, compute.device)),
         keeper(*control, keeper_options()),
         evaluator(make_evaluator()),
-        desync(make_desync()) {}
+        desync(make_desync()) {
+    plan_steps();
+  }
+
+  // What is left of the run, and with it the learning rate, follows from where the state stands:
+  // with --epochs the run ends when those are done, whatever batch the earlier ones had.
+  void plan_steps() {
+    const bool of_all = options.steps == 0;
+    epoch_steps = {state.progress, data.sampler().steps_per_epoch()};
+    total_steps = of_all ? epoch_steps.step_of_epoch(options.epochs) : options.steps;
+    rate = learning_rate(options.update, group.world_size(), epoch_steps, total_steps, of_all);
+  }
 
   engine::TrainState make_state() {
     return {.model = model.state,
@@ -174,8 +178,6 @@ struct TrainSession::Impl {
   const SessionWires wires;
   const std::unique_ptr<engine::StepWork> work;
   const std::unique_ptr<engine::AveragingPolicy> policy;
-  const std::int64_t total_steps;
-  const engine::LearningRate rate;
   engine::TrainState state;
   io::BatchLoader loader;
   engine::CheckpointKeeper keeper;
@@ -183,6 +185,10 @@ struct TrainSession::Impl {
   const std::unique_ptr<engine::DesyncCheck> desync;   // null: replicas are not compared
   std::vector<std::unique_ptr<engine::TrainObserver>> observers;
   std::string resumed_from;
+  // By plan_steps().
+  engine::EpochSteps epoch_steps;
+  std::int64_t total_steps = 0;
+  engine::LearningRate rate;
 };
 
 TrainSession::TrainSession(const SessionOptions& options, backends::Group& group,
@@ -192,7 +198,9 @@ TrainSession::~TrainSession() = default;
 
 std::string TrainSession::start_state() {
   const engine::HostView view(impl_->work->home(), engine::Access::kWrite);
-  return impl_->load_or_share_state();
+  std::string source = impl_->load_or_share_state();
+  impl_->plan_steps();
+  return source;
 }
 
 std::string TrainSession::Impl::load_or_share_state() {
@@ -263,7 +271,22 @@ std::vector<std::string> TrainSession::plan_lines() const {
   return averaging_plan_lines(s.options.averaging, s.group, s.model.state, *s.model.optimizer,
                               {.first = s.state.progress.global_step,
                                .of_epoch = steps_per_epoch(),
-                               .total = s.total_steps});
+                               .total = s.total_steps,
+                               .first_of_epochs = s.epoch_steps.step_of_epoch(0)});
+}
+
+std::string TrainSession::nothing_left() const {
+  const Impl& s = *impl_;
+  const engine::TrainProgress& done = s.state.progress;
+  if (done.global_step < s.total_steps) return "";
+  const bool of_all = s.options.steps == 0;
+  const std::int64_t units = of_all ? done.epoch : done.global_step,
+                     asked = of_all ? s.options.epochs : s.options.steps;
+  const std::string what = of_all ? "epoch" : "step";
+  return "nothing left to do: " + what + " " + std::to_string(units) +
+         (units == asked ? " of " + std::to_string(asked) + " is done"
+                         : " is done, --" + what + "s is " + std::to_string(asked)) +
+         "; --" + what + "s " + std::to_string(of_all ? units + 2 : 2 * units) + " goes on";
 }
 
 std::string TrainSession::graph_line() const {
@@ -318,6 +341,11 @@ std::int64_t TrainSession::steps_per_epoch() const {
 std::int64_t TrainSession::total_steps() const { return impl_->total_steps; }
 const SessionData& TrainSession::data() const { return impl_->data; }
 const std::string& TrainSession::data_digest() const { return impl_->data_digest; }
+std::int64_t TrainSession::epochs() const {
+  const Impl& s = *impl_;
+  if (s.options.steps == 0) return s.options.epochs;
+  return (s.total_steps - s.epoch_steps.step_of_epoch(0) - 1) / steps_per_epoch() + 1;
+}
 bool TrainSession::on_device() const { return impl_->compute.cuda(); }
 bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }
 engine::TrainState& TrainSession::state() { return impl_->state; }

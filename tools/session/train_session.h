@@ -23,7 +23,7 @@ class TrainSession {
   ~TrainSession();
 
   // Weights from --init-from or --resume, the same on all ranks; returns the line that says which.
-  // Collective.
+  // How many steps are left is known from then on. Collective.
   std::string start_state();
   // The line with every resolved choice.
   std::string start_line() const;
@@ -32,6 +32,8 @@ class TrainSession {
   // What the averaging will do, and warnings about likely mistakes; call it after
   // start_state().
   std::vector<std::string> plan_lines() const;
+  // "" before the last step; then that the run is done, and what would go on.
+  std::string nothing_left() const;
   // How steps run on a CUDA device: "captured as a graph from the third step on", or why not; "" on
   // the CPU.
   std::string graph_line() const;
@@ -41,7 +43,8 @@ class TrainSession {
   void add_observer(std::unique_ptr<engine::TrainObserver> observer);
   std::int64_t global_batch() const;
   std::int64_t steps_per_epoch() const;
-  std::int64_t total_steps() const;
+  std::int64_t total_steps() const;  // global steps at the end
+  std::int64_t epochs() const;       // begun or done at the end
   const SessionData& data() const;
   // Of the training data; "" where nothing is saved or resumed.
   const std::string& data_digest() const;

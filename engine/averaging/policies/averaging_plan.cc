@@ -55,12 +55,13 @@ PlannedAveragings count_averagings(const AveragingPlan& plan) {
   const std::int64_t first = std::max(plan.first_step, plan.warmup), last = plan.total_steps;
   if (last <= first) return {};
   PlannedAveragings planned{.by_clock = plan.schedule.count(first, last), .at_ends = 0};
-  const std::int64_t epochs =
-      std::min(last / plan.steps_per_epoch - first / plan.steps_per_epoch, kMostEpochsCounted);
+  const std::int64_t begin = plan.first_of_epochs,
+                     first_epoch = (first - begin) / plan.steps_per_epoch,
+                     last_epoch = (last - begin) / plan.steps_per_epoch;
+  const std::int64_t epochs = std::min(last_epoch - first_epoch, kMostEpochsCounted);
   for (std::int64_t e = 1; e <= epochs; ++e)
-    planned.at_ends +=
-        !plan.schedule.due((first / plan.steps_per_epoch + e) * plan.steps_per_epoch);
-  if (last % plan.steps_per_epoch != 0) planned.at_ends += !plan.schedule.due(last);
+    planned.at_ends += !plan.schedule.due(begin + (first_epoch + e) * plan.steps_per_epoch);
+  if ((last - begin) % plan.steps_per_epoch != 0) planned.at_ends += !plan.schedule.due(last);
   return planned;
 }
 

@@ -12,8 +12,9 @@ namespace engine {
 struct AveragingPlan {
   std::int64_t first_step = 0, total_steps = 0;  // steps done at the start and at the end
   std::int64_t steps_per_epoch = 1;
-  std::int64_t warmup = 0;      // gradient averaging in the first so many steps
-  SyncSchedule schedule;        // of parameters, in global steps
+  std::int64_t first_of_epochs = 0;  // EpochSteps::step_of_epoch(0)
+  std::int64_t warmup = 0;           // gradient averaging in the first so many steps
+  SyncSchedule schedule;             // of parameters, in global steps
   std::int64_t bytes_each = 0;  // payload of one averaging of parameters and what goes with them
   bool outer = false;           // an outer step follows the averagings of the schedule
   int islands = 0, ranks = 0;   // islands > 0: gradients are averaged within so many every step

@@ -35,6 +35,14 @@ TEST(AveragingPlan, CountsWhatIsLeftOfAResumedRunAndAnEpochCutShort) {
   EXPECT_EQ(planned.at_ends, 2);    // 196 and 199
 }
 
+TEST(AveragingPlan, CountsEpochsFromWhereARunWithAnotherBatchGoesOn) {
+  AveragingPlan plan = plan_of(1, SyncSchedule::constant(1000, 0));
+  plan.first_step = 50;
+  plan.first_of_epochs = -146;  // one epoch is done, in 50 steps
+  plan.total_steps = 50 + 2 * 196;
+  EXPECT_EQ(count_averagings(plan).at_ends, 2);  // 246 and 442
+}
+
 TEST(AveragingPlan, TellsWhenAPeriodIsLongerThanAnEpochOrTheRun) {
   const auto one = describe(plan_of(1, SyncSchedule::constant(500, 0)));
   ASSERT_EQ(one.size(), 2u);

@@ -38,5 +38,21 @@ TEST(LearningRate, CosineEndsAtItsMinimum) {
   EXPECT_NEAR(rate.at(11), 0.1, 1e-12);
 }
 
+TEST(LearningRate, CosineCountsFromItsFirstStep) {
+  LearningRate rate{.base = 1.1,
+                    .schedule = LearningRate::Schedule::kCosine,
+                    .milestones = {},
+                    .total_steps = 10,
+                    .minimum = 0.1};
+  for (const int first : {-7, 5}) {
+    LearningRate moved = rate;
+    moved.first_step = first;
+    moved.total_steps = 10 + first;
+    for (const int step : {7, 8, 10, 11}) EXPECT_EQ(moved.at(step + first), rate.at(step)) << step;
+  }
+  rate.first_step = 5;
+  EXPECT_EQ(rate.at(2), 1.1) << "before it, the base";
+}
+
 }  // namespace
 }  // namespace engine

@@ -7,6 +7,7 @@
 #include "engine/train/evaluator.h"
 #include "engine/train/weights.h"
 #include "models/model_catalog.h"
+#include "tests/engine/train/session_runner.h"
 #include "tests/support/time_limits.h"
 #include "tools/report/console_observer.h"
 #include "tools/workers/worker_threads.h"
@@ -119,6 +120,18 @@ TEST(Evaluation, PerplexityIsSaidOfText) {
   EXPECT_DOUBLE_EQ(report.perplexity(), 8);
   EXPECT_DOUBLE_EQ(report.accuracy(), 0.25);
   EXPECT_EQ(tools::eval_text(report), "loss 2.0794, accuracy 25.00 % (5/20), perplexity 8.000");
+}
+
+TEST(Evaluation, ComesAtTheEndOfEveryRunThatHasATestSet) {
+  using Steps = std::vector<std::int64_t>;
+  const auto evaluated = [](const session_runner::Options& more) {
+    return session_runner::train(2, session_runner::with({{"steps", "7"}}, more))[1].evaluated;
+  };
+  EXPECT_EQ(evaluated({{"eval-every", "1e"}}), (Steps{5, 7}));  // five steps an epoch
+  EXPECT_EQ(evaluated({{"eval-every", "3s"}}), (Steps{3, 6, 7}));
+  EXPECT_EQ(evaluated({{"eval-every", "7s"}}), Steps{7}) << "once";
+  EXPECT_EQ(evaluated({{"eval-every", "100e"}}), Steps{7});
+  EXPECT_EQ(evaluated({{"eval-every", "0"}}), Steps{});
 }
 
 }  // namespace

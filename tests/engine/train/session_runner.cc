@@ -37,6 +37,7 @@ class Recorder : public engine::TrainObserver {
   void on_eval(const engine::EvalReport& r) override {
     result_.last_accuracy = r.accuracy();
     result_.last_eval = r;
+    result_.evaluated.push_back(r.progress.global_step);
   }
   void on_desync(const engine::TrainProgress&, const engine::DesyncReport& r) override {
     result_.desyncs.push_back(r);
@@ -138,6 +139,7 @@ std::vector<RankResult> train_anywhere(int world_size,
         result.plan = session.plan_lines();
         const engine::TrainResult end = session.run(never);
         result.coverage = end.coverage;
+        result.end = end.progress;
         result.averagings = end.averagings;
         result.bytes_sent = end.bytes_sent;
         const engine::HostView view(session.state().home, engine::Access::kRead);

@@ -137,7 +137,7 @@ TEST(ProgressBar, CountsWhatTheDataConsistOf) {
   };
   EXPECT_EQ(rate(io::SampleKind::kImages), "20 images/s");
   EXPECT_EQ(rate(io::SampleKind::kFeatures), "20 rows/s");
-  EXPECT_EQ(rate(io::SampleKind::kTokens), "1280 tokens/s");
+  EXPECT_EQ(rate(io::SampleKind::kTokens), "1,280 tokens/s");
 }
 
 }  // namespace

@@ -11,35 +11,41 @@
 
 namespace {
 
+double fixed_clock() { return 1'763'797'000.1254; }
+
 TEST(MetricsWriter, WritesOneObjectALine) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
   {
-    io::MetricsWriter writer(path);
+    io::MetricsWriter writer(path, fixed_clock);
     writer.step(100, 0, 0.1, 0.05, 2500);
     writer.averaging(100, 0, 12, 3456, 0.125);
     writer.averaging(100, 0, 13, 4567, std::nullopt);
     writer.eval(100, 1, "test", 0.25, 0.5, 10'000);
     writer.end(100, 1, 12.5, 0);
   }
-  EXPECT_EQ(
-      test_support::read_text(path),
-      "{\"schema\":1,\"event\":\"step\",\"step\":100,\"epoch\":0,\"loss\":0.1,\"lr\":0.05,"
-      "\"samples_per_s\":2500}\n"
-      "{\"schema\":1,\"event\":\"averaging\",\"step\":100,\"epoch\":0,\"averagings\":12,\"bytes_"
-      "sent\":3456,\"spread\":0.125}\n"
-      "{\"schema\":1,\"event\":\"averaging\",\"step\":100,\"epoch\":0,\"averagings\":13,\"bytes_"
-      "sent\":4567}\n"
-      "{\"schema\":1,\"event\":\"eval\",\"step\":100,\"epoch\":1,\"split\":\"test\",\"loss\":0.25,"
-      "\"accuracy\":0.5,"
-      "\"samples\":10000}\n"
-      "{\"schema\":1,\"event\":\"end\",\"step\":100,\"epoch\":1,\"seconds\":12.5,\"exit\":0}\n");
+  EXPECT_EQ(test_support::read_text(path),
+            "{\"schema\":1,\"event\":\"step\",\"step\":100,\"epoch\":0,\"time\":1763797000.125,"
+            "\"loss\":0.1,\"lr\":0.05,"
+            "\"samples_per_s\":2500}\n"
+            "{\"schema\":1,\"event\":\"averaging\",\"step\":100,\"epoch\":0,\"time\":1763797000."
+            "125,\"averagings\":12,\"bytes_"
+            "sent\":3456,\"spread\":0.125}\n"
+            "{\"schema\":1,\"event\":\"averaging\",\"step\":100,\"epoch\":0,\"time\":1763797000."
+            "125,\"averagings\":13,\"bytes_"
+            "sent\":4567}\n"
+            "{\"schema\":1,\"event\":\"eval\",\"step\":100,\"epoch\":1,\"time\":1763797000.125,"
+            "\"split\":\"test\",\"loss\":0.25,"
+            "\"accuracy\":0.5,"
+            "\"samples\":10000}\n"
+            "{\"schema\":1,\"event\":\"end\",\"step\":100,\"epoch\":1,\"time\":1763797000.125,"
+            "\"seconds\":12.5,\"exit\":0}\n");
 }
 
 TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
-  io::MetricsWriter writer(path);
+  io::MetricsWriter writer(path, fixed_clock);
   writer.eval(1, 0, "test", 2, 0.5, 4, {{"top5", 0.75}, {"perplexity", INFINITY}});
   writer.desync(10, 0,
                 {.last_good = 7,
@@ -50,10 +56,12 @@ TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
                  .action = "repair"});
   EXPECT_EQ(
       test_support::read_text(path),
-      "{\"schema\":1,\"event\":\"eval\",\"step\":1,\"epoch\":0,\"split\":\"test\",\"loss\":2,"
+      "{\"schema\":1,\"event\":\"eval\",\"step\":1,\"epoch\":0,\"time\":1763797000.125,\"split\":"
+      "\"test\",\"loss\":2,"
       "\"accuracy\":0.5,\"samples\":4,"
       "\"top5\":0.75,\"perplexity\":null}\n"
-      "{\"schema\":1,\"event\":\"desync\",\"step\":10,\"epoch\":0,\"last_good\":7,\"first_bad\":8,"
+      "{\"schema\":1,\"event\":\"desync\",\"step\":10,\"epoch\":0,\"time\":1763797000.125,\"last_"
+      "good\":7,\"first_bad\":8,"
       "\"compared\":12,"
       "\"tensors\":[\"a.weight\",\"momentum/\\\"a\\\"\"],\"ranks\":[1,3],\"action\":\"repair\"}\n");
 }
@@ -62,7 +70,7 @@ TEST(MetricsWriter, NumbersReadBackExactlyAndNanIsNull) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
   const double loss = 2.302585092994046e-7 / 3;
-  io::MetricsWriter writer(path);
+  io::MetricsWriter writer(path, fixed_clock);
   writer.step(1, 0, loss, std::nan(""), INFINITY);
   const std::string line = test_support::read_text(path);
   EXPECT_EQ(std::stod(line.substr(line.find("\"loss\":") + 7)), loss);
@@ -80,10 +88,11 @@ TEST(MetricsWriter, WhatIsInTheFileStays) {
 
 TEST(MetricsWriter, AStartNamesTheRunAndHoldsItsRecord) {
   const test_support::TemporaryDirectory folder;
-  io::MetricsWriter(folder / "m.jsonl").start("20260102-030405-abcdef01", 7, "{\"model\":\"mlp\"}");
+  io::MetricsWriter(folder / "m.jsonl", fixed_clock)
+      .start(7, 1, "20260102-030405-abcdef01", "{\"model\":\"mlp\"}");
   EXPECT_EQ(test_support::read_text(folder / "m.jsonl"),
-            "{\"schema\":1,\"event\":\"start\",\"run\":\"20260102-030405-abcdef01\",\"step\":7,"
-            "\"record\":{\"model\":\"mlp\"}}\n");
+            "{\"schema\":1,\"event\":\"start\",\"step\":7,\"epoch\":1,\"time\":1763797000.125,"
+            "\"run\":\"20260102-030405-abcdef01\",\"record\":{\"model\":\"mlp\"}}\n");
 }
 
 TEST(MetricsWriter, ALineThatWasTornDoesNotSpoilTheNext) {

@@ -75,9 +75,8 @@ TEST(AveragingProgram, TellsThePlanWhatWasSentAndTheSpread) {
        "averaged 6/6 parameters, the optimizer's momentum, 2 times in 10 steps, with 0 outer steps",
        "Bytes sent by each rank: "});
   const std::string metrics = test_support::read_text(folder / "m.jsonl");
-  expect_words(metrics,
-               {"\"event\":\"averaging\",\"step\":10,\"epoch\":2,\"averagings\":2,\"bytes_sent\":",
-                "\"spread\":"});
+  expect_words(metrics, {"\"event\":\"averaging\",\"step\":10,\"epoch\":1,\"time\":",
+                         "\"averagings\":2,\"bytes_sent\":", "\"spread\":"});
 }
 
 TEST(AveragingProgram, NonsenseIsRefusedInOneLine) {

@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <thread>
 
 #include "io/checkpoint/checkpoint.h"
@@ -147,8 +149,19 @@ TEST(Train, PrintsTheLinesAndNoProgressBarIntoAPipe) {
         "Training completed in: 0:00:0", "Test after step 10: loss ",
         "global batch 12 = 1 rank x 1 device x 12 x 1", "1 rank x 1 thread"})
     EXPECT_NE(result.out.find(line), std::string::npos) << line << "\n" << result.out;
+  // The accuracy, the step, then rate and time left; at the last report two steps before the end.
+  const std::size_t last = result.out.rfind("Epoch [");
+  const std::string after = result.out.substr(result.out.find('\n', last) + 1);
+  EXPECT_TRUE(std::regex_search(after, std::regex("^  [0-9,.]+ images/s, 0:0[01] left\n")))
+      << result.out;
   EXPECT_EQ(result.out.find('\r'), std::string::npos);
   EXPECT_EQ(result.err, "");
+}
+
+TEST(Train, AShortRunHasALossLine) {
+  const CommandResult result = engine(quick_train({"--steps", "3", "--log-every", "100"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("Epoch [1/1], Step [3/5], Loss: "), std::string::npos) << result.out;
 }
 
 TEST(Train, MetricsAreJsonLines) {
@@ -161,6 +174,36 @@ TEST(Train, MetricsAreJsonLines) {
   EXPECT_NE(lines[0].find("\"event\":\"step\""), std::string::npos) << lines[0];
   EXPECT_NE(lines[2].find("\"event\":\"eval\""), std::string::npos) << lines[2];
   EXPECT_NE(lines[3].find("\"event\":\"end\""), std::string::npos) << lines[3];
+}
+
+TEST(Train, MetricsSayTheStepsEpochTheTimeAndTheAccuracy) {
+  const TemporaryDirectory folder;
+  const auto before = static_cast<double>(std::time(nullptr));
+  EXPECT_EQ(engine(quick_train({"--metrics", folder / "m.jsonl", "--epochs", "2", "--log-every",
+                                "1", "--eval-every", "1e"}))
+                .exit_code,
+            0);
+  std::ifstream in(folder / "m.jsonl");
+  int steps = 0, others = 0;
+  double last = before - 1;
+  for (std::string line; std::getline(in, line);) {
+    const auto number = [&line](const std::string& key) {
+      const std::size_t at = line.find("\"" + key + "\":");
+      return at == std::string::npos ? -1 : std::stod(line.substr(at + key.size() + 3));
+    };
+    const bool step = line.find("\"event\":\"step\"") != std::string::npos;
+    ++(step ? steps : others);
+    EXPECT_EQ(number("epoch"), number("step") <= 5 ? 0 : 1) << line;
+    EXPECT_GE(number("time"), last) << line;
+    last = number("time");
+    if (step) {
+      EXPECT_GE(number("accuracy"), 0) << line;
+      EXPECT_LE(number("accuracy"), 1) << line;
+    }
+  }
+  EXPECT_LE(last, static_cast<double>(std::time(nullptr)) + 1);
+  EXPECT_EQ(steps, 10);
+  EXPECT_EQ(others, 3);  // two evaluations, the end
 }
 
 TEST(Save, AnUnwritableFolderIsFoundBeforeTraining) {
@@ -328,6 +371,32 @@ TEST_F(Trained, ResumingTwiceFromOneSnapshotGivesTheSameModel) {
                                        *folder_ / "b/step-00000008.ckpt"});
   EXPECT_EQ(verify.exit_code, 0) << verify.out;
   EXPECT_EQ(verify.out, "");
+}
+
+TEST_F(Trained, ARunThatIsDoneSaysSoAndWhatGoesOn) {
+  const auto again = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{
+        "train", "--model",          "convnet", "--dataset",    "synthetic", "--synthetic-shape",
+        "8x8x1", "--synthetic-size", "40",      "--batch-size", "20",        "--threads",
+        "1",     "--resume",         snapshot()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return engine(arguments);
+  };
+  const CommandResult done = again({"--epochs", "1"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.out.find("\nnothing left to do: epoch 1 of 1 is done; --epochs 3 goes on\n"),
+            std::string::npos)
+      << done.out;
+  EXPECT_EQ(done.out.find("completed"), std::string::npos) << done.out;
+  EXPECT_NE(again({"--steps", "4"}).out.find("step 4 of 4 is done; --steps 8 goes on\n"),
+            std::string::npos);
+  EXPECT_NE(again({"--steps", "3"}).out.find("step 4 is done, --steps is 3; --steps 8 goes on\n"),
+            std::string::npos);
+  const CommandResult more = again({"--epochs", "3", "--log-every", "1"});
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+  for (const char* line : {"2 steps an epoch, 8 in all",
+                           "Epoch [2/3], Step [1/2], Loss: ", "Epoch [3/3], Step [2/2], Loss: "})
+    EXPECT_NE(more.out.find(line), std::string::npos) << line << "\n" << more.out;
 }
 
 TEST_F(Trained, MapLocationDecidesWhereArraysGo) {

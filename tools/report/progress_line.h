@@ -1,0 +1,39 @@
+// How far a run is, in one line that never wraps; rates and times as users read them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "io/data/sources/dataset.h"
+
+namespace tools {
+
+// What rates count, and how many of them are in a sample.
+struct ProgressUnit {
+  const char* name = "samples";  // in the plural
+  std::int64_t per_sample = 1;
+};
+ProgressUnit progress_unit(const io::Dataset& data);  // images, rows, or the tokens of a window
+// "1,280 tokens/s"; below ten with a decimal.
+std::string rate_text(const ProgressUnit& unit, double samples_per_s);
+
+// "0:12", "1:02:03": whole seconds, rounded up.
+std::string clock_text(double seconds);
+// 29034 -> "29,034"
+std::string with_commas(std::int64_t value);
+
+struct ProgressState {
+  std::int64_t step = 0, total_steps = 1;
+  std::optional<double> loss{};
+  std::string rate{};  // rate_text()
+  double seconds_left = 0;
+};
+// "[####....]  37 %  step 3/8  loss 0.1234  1,280 images/s  ETA 0:12". Less than `columns`
+// characters: where they do not suffice the bar goes first, then rate, loss, ETA and steps.
+std::string progress_line(const ProgressState& state, int columns);
+
+// Of the terminal that `fd` is; 80 where it is none or does not tell.
+int terminal_columns(int fd);
+
+}  // namespace tools
