@@ -34,10 +34,9 @@ void check_known(const CLI::App& app, const std::string& argument) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& l : option->get_lnames()) known.push_back(l);
   if (std::find(known.begin(), known.end(), name.substr(2)) != known.end()) return;
-  const std::string near = base::nearest_name(name.substr(2), known);
   throw UsageError("unknown option '" + name + "'" +
-                   (near.empty() ? "" : ": did you mean '--" + near + "'?") + " (" +
-                   app.get_name() + " --help lists all)");
+                   base::did_you_mean(name.substr(2), known, "--") + " (" + app.get_name() +
+                   " --help lists all)");
 }
 
 }  // namespace

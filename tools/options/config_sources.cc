@@ -147,9 +147,7 @@ void ConfigFile::take_option(const std::string& key, const toml::node& node,
                              const std::string& group) {
   const OptionSpec* option = find_option(key);
   if (option == nullptr) {
-    const std::string near = base::nearest_name(key, known_keys());
-    fail(node,
-         "unknown key '" + key + "'" + (near.empty() ? "" : "; did you mean '" + near + "'?"));
+    fail(node, "unknown key '" + key + "'" + base::did_you_mean(key, known_keys()));
   }
   if (!group.empty() && group != option->group)
     fail(node, "'" + key + "' belongs in [" + option->group + "] or at the top level, not in [" +

@@ -161,8 +161,11 @@ void apply_option_rules(ConfigValues& values) {
     apply_dependence({owner.option, "optimizer", owner.optimizer}, values);
 }
 
-void refuse_value(const std::string& name, const ConfigValue& value, const std::string& expected) {
-  throw io::ConfigError(shown(name, value) + "; expected " + expected);
+void refuse_value(const std::string& name, const ConfigValue& value, const std::string& expected,
+                  const std::string& hint) {
+  throw io::ConfigError(shown(name, value) + (hint.empty()
+                                                  ? "; expected " + expected
+                                                  : hint + " (expected " + expected + ")"));
 }
 
 void demand(const std::string& name, const ConfigValue& value, const std::string& requirement) {

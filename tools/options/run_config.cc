@@ -31,10 +31,8 @@ ConfigValues complete(const ConfigValues& values) {
     const auto text = canonical_text(*option, value.value);
     if (!text) {
       const bool choice = option->type == OptionSpec::Type::kChoice;
-      const std::string near =
-          choice ? base::nearest_name(value.value, split_text(option->metavar, '|')) : "";
-      refuse_value(name, value,
-                   expected_text(*option) + (near.empty() ? "" : "; did you mean '" + near + "'?"));
+      refuse_value(name, value, expected_text(*option),
+                   choice ? base::did_you_mean(value.value, split_text(option->metavar, '|')) : "");
     }
     if (text->empty() && *option->default_value != '\0')
       refuse_value(name, value, expected_text(*option));
@@ -109,10 +107,9 @@ void read_augmentation(const ValueReader& read, RunConfig& config) {
   for (const std::string& name : config.augment) {
     const bool unknown = std::ranges::count(known, name) == 0;
     if (!unknown && std::ranges::count(config.augment, name) == 1) continue;
-    const std::string near = unknown ? base::nearest_name(name, known) : "";
     read.refuse("augment",
-                "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip" +
-                    (near.empty() ? "" : "; did you mean '" + near + "'?"));
+                "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip",
+                unknown ? base::did_you_mean(name, known) : "");
   }
   config.crop_padding = read.small("crop-padding", 1, 4096, config.crop_padding);
   config.cutout_size = read.small("cutout-size", 1, 4096, config.cutout_size);

@@ -92,7 +92,7 @@ TEST_F(ConfigFiles, TheEarlierNameOfTheOptimizerSectionIsAccepted) {
 
 TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
   EXPECT_EQ(fault("model = 'mlp'\nbatchsize = 3\n"),
-            (folder_ / "run.toml") + ":2: unknown key 'batchsize'; did you mean 'batch-size'?");
+            (folder_ / "run.toml") + ":2: unknown key 'batchsize': did you mean 'batch-size'?");
   EXPECT_EQ(fault("qqqqqqqq = 3\n"), (folder_ / "run.toml") + ":1: unknown key 'qqqqqqqq'");
   EXPECT_EQ(fault("\nlr = 'fast'\n"),
             (folder_ / "run.toml") + ":2: 'lr' is a string; expected a number");

@@ -92,8 +92,8 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
   EXPECT_EQ(fault(flags({{"lr", "-1"}})), "--lr is '-1' (from --lr); expected a number above 0");
   EXPECT_EQ(fault(flags({{"lr", "fast"}})), "--lr is 'fast' (from --lr); expected a number");
   EXPECT_EQ(fault(flags({{"sync", "parms"}})),
-            "--sync is 'parms' (from --sync); expected one of grad, params, post-local, slowmo, "
-            "diloco, none; did you mean 'params'?");
+            "--sync is 'parms' (from --sync): did you mean 'params'? (expected one of grad, "
+            "params, post-local, slowmo, diloco, none)");
   EXPECT_EQ(fault(flags({{"epochs", "0"}})),
             "--epochs is '0' (from --epochs); expected an integer from 1 to 1000000");
   ConfigValues values = flags({});
@@ -110,7 +110,7 @@ TEST(RunConfig, EveryChoiceSuggestsTheNearestAndListsAll) {
   for (const tools::OptionSpec& option : tools::train_options()) {
     if (option.type != tools::OptionSpec::Type::kChoice) continue;
     const std::string first = tools::split_text(option.metavar, '|').front();
-    EXPECT_NE(fault(flags({{option.name, first + "x"}})).find("; did you mean '" + first + "'?"),
+    EXPECT_NE(fault(flags({{option.name, first + "x"}})).find(": did you mean '" + first + "'?"),
               std::string::npos)
         << option.name;
     // What is near to nothing gets no suggestion, only the list.
@@ -118,9 +118,9 @@ TEST(RunConfig, EveryChoiceSuggestsTheNearestAndListsAll) {
     EXPECT_NE(far.find(first), std::string::npos) << option.name;
     EXPECT_EQ(far.find("did you mean"), std::string::npos) << option.name;
   }
-  EXPECT_NE(fault(flags({{"dataset", "tiny"}})).find("; did you mean 'tinyshakespeare'?"),
+  EXPECT_NE(fault(flags({{"dataset", "tiny"}})).find(": did you mean 'tinyshakespeare'?"),
             std::string::npos);
-  EXPECT_NE(fault(flags({{"augment", "crop,flop"}})).find("; did you mean 'flip'?"),
+  EXPECT_NE(fault(flags({{"augment", "crop,flop"}})).find(": did you mean 'flip'?"),
             std::string::npos);
   EXPECT_EQ(fault(flags({{"augment", "crop,crop"}})).find("did you mean"), std::string::npos);
 }
