@@ -30,7 +30,10 @@ constexpr OptionSpec kTrainOptions[] = {
      "copy the data set to this folder once per host and read the copy, e.g. a local disk", kFree},
     {"epochs", kInteger, "1", "N", "run", "passes over the training samples", kEqual},
     {"steps", kInteger, "", "N", "run", "stop after N steps, instead of --epochs", kEqual},
-    {"limit", kInteger, "0", "N", "run", "use only the first N training samples (0: all)", kEqual},
+    {"limit", kInteger, "0", "N", "run", 
+     "use only N training samples, of each class its share; text, tokens: the first N windows (0: "
+     "all)",
+     kEqual},
     {"context", kInteger, "64", "N", "run", "text, tokens: sequence length of a sample", kEqual},
     {"text-stride", kInteger, "0", "N", "run",
      "text, tokens: distance between the starts of training samples (0: the context)", kEqual},

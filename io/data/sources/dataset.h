@@ -65,9 +65,9 @@ struct DatasetSplits {
 struct DatasetOptions {
   std::string name;        // one of dataset_names()
   std::string directory;   // where the files lie; unused by glyphs and synthetic
-  std::uint64_t seed = 0;  // glyphs, synthetic, and the split of csv
-  std::int64_t limit =
-      0;  // > 0: only the first so many training samples (mean and deviation stay those of all)
+  std::uint64_t seed = 0;  // glyphs, synthetic, the split of csv, and the limit
+  std::int64_t limit = 0;  // > 0: only so many training samples, of each class its share; of tokens
+                           // the first windows (mean and deviation stay those of all)
   std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};
   std::int64_t synthetic_size = 10'000,
                synthetic_classes = 10;  // training samples; the test split has a tenth of them
