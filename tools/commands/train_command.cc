@@ -24,6 +24,9 @@ int train_rank(const tools::RunConfig& config, backends::Group& group,
   const std::string start = session.start_state();
   if (root) {
     std::cout << session.start_line() << " | " << start << std::endl;
+    if (!session.columns_line().empty())
+      std::cout << "Columns of " << session.columns_line() << std::endl;
+    for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
     if (const std::string line = session.graph_line(); !line.empty())
       std::cout << "Steps on the device: " << line << std::endl;
     for (const std::string& line : session.plan_lines())

@@ -75,6 +75,9 @@ void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
   config.annotations = read.text("annotations");
   config.label_column = read.text("label-column");
   config.csv_header = read.text("csv-header").empty() ? "auto" : read.text("csv-header");
+  config.columns = read.text("columns");
+  config.ignore_columns = read.text("ignore-columns");
+  config.separator = read.text("separator").empty() ? "auto" : read.text("separator");
   config.test_share =
       read.real("test-share", 0, 0.99, config.test_share, "a number from 0 to 0.99");
 }

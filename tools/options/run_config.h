@@ -22,7 +22,7 @@ struct RunConfig {
   std::int64_t context = 64, text_stride = 0 /* the context */,
                vocabulary_size = 0 /* of the files */;
   std::int64_t image_size = 224, image_cache_mb = 1024;
-  std::string annotations, label_column, csv_header;
+  std::string annotations, label_column, csv_header, columns, ignore_columns, separator;
   double test_share = 0.2;
   // compute
   std::string device, dtype, buffers;  // device: auto, cpu, cuda, cuda:N

@@ -231,6 +231,11 @@ std::string TrainSession::start_line() const {
          std::to_string(s.options.seed);
 }
 
+const std::string& TrainSession::columns_line() const { return impl_->data.splits().columns; }
+const std::vector<std::string>& TrainSession::data_warnings() const {
+  return impl_->data.splits().warnings;
+}
+
 std::string TrainSession::shard_line() const {
   const Impl& s = *impl_;
   if (s.data.sampling().shard != io::Shard::kFile) return "";

@@ -60,6 +60,8 @@ struct Dataset {
 
 struct DatasetSplits {
   Dataset train, test;
+  std::string columns = {};                // csv: a line that says what each column became
+  std::vector<std::string> warnings = {};  // lines for the user
 };
 
 struct DatasetOptions {
@@ -80,8 +82,10 @@ struct DatasetOptions {
                                    << 30;  // images: kept in memory if a part needs no more
   std::string annotations,
       label_column;  // csv: the file; a name from the header or a number from 1, "": the last
-  std::string csv_header = "auto";  // csv: auto, yes or no
-  double test_share = 0.2;          // csv: below 1
+  std::string csv_header = "auto";       // csv: auto, yes or no
+  std::string csv_separator = "auto";    // csv_separator.h
+  std::string columns, ignored_columns;  // csv: "A,B", only these or all but these; one is ""
+  double test_share = 0.2;               // csv: below 1
 };
 
 // Throws DataError (names the file, what was found and what was expected), MissingFileError (says
