@@ -67,7 +67,8 @@ int train_command(const Arguments& arguments) {
   CLI::App app("Trains a model, on one rank or data-parallel on several.", "engine train");
   tools::ConfigValues values;
   std::string config_file;
-  app.add_option("-c,--config", config_file, "TOML file with options as keys")
+  app.add_option("-c,--config", config_file,
+                 "TOML file with options as keys; ${NAME} in a value is the environment's variable")
       ->type_name("FILE.toml")
       ->group("config");
   add_table_options(app, values);
