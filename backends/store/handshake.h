@@ -6,7 +6,8 @@
 //
 //   client -> server  Proof: MAC(secret, "engine store client", hello | server nonce)
 //
-//   server -> client  Welcome, or Refuse with the reason
+//   server -> client  Welcome, or Refuse with the reason; where the settings differ first
+//                     AskSettings, which the client answers with Settings: the reason names them
 //
 // MAC is HMAC-SHA-256. The labels keep a side from being shown its own proof; nonces keep old
 // proofs from being used again. Fields are compared only after the proof, so a stranger learns
@@ -17,6 +18,7 @@
 #include <string>
 
 #include "backends/store/secret.h"
+#include "backends/store/settings.h"
 #include "backends/store/wire.h"
 
 namespace backends {
@@ -32,7 +34,8 @@ struct Hello {
   std::string process;
   // Counts the connections of the process; the latest is the one that it listens to.
   std::uint32_t attempt = 0;
-  std::string job, build, config_digest, host, host_id;
+  std::string job, build, settings_digest, host, host_id;
+  Settings settings;  // not in the hello's frame: sent when asked for
 };
 
 inline constexpr std::size_t kIdentityTextBytes =

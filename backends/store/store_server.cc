@@ -151,8 +151,7 @@ void StoreServer::read_from(Connection& c) {
   c.receive();
   try {
     while (!c.close_after_flush) {
-      const std::optional<Frame> frame =
-          c.parser.next(c.is_member() ? kFrameBytes : kUnauthenticatedFrameBytes);
+      const std::optional<Frame> frame = c.parser.next(c.longest_frame());
       if (!frame) break;
       handle(c, *frame);
     }
@@ -168,6 +167,8 @@ void StoreServer::handle(Connection& c, const Frame& frame) {
       return greet(c, frame);
     case Connection::Stage::kProof:
       return admit(c, frame);
+    case Connection::Stage::kSettings:
+      return take_settings(c, frame);
     case Connection::Stage::kMember:
       return handle_member(c, frame);
   }
@@ -202,8 +203,31 @@ void StoreServer::admit(Connection& c, const Frame& frame) {
     c.end = "a later connection of its process has come";
     return;
   }
+  judge(c);
+}
+
+void StoreServer::take_settings(Connection& c, const Frame& frame) {
+  if (frame.type != FrameType::kSettings) throw MalformedFrame();
+  c.hello.settings = read_settings(frame.payload);
+  if (settings_digest(c.hello.settings) != c.hello.settings_digest) throw MalformedFrame();
+  judge(c);
+}
+
+void StoreServer::judge(Connection& c) {
+  const Hello &job = options_.job, &h = c.hello;
   RefusalKind kind{};
-  const std::string text = disagreement(c.hello, kind);
+  std::string text = disagreement(h, kind);
+  const bool same_settings = h.settings_digest == job.settings_digest;
+  if (text.empty() && same_settings) text = disagreement_on_rank(h, kind);
+  // A group that was given up has its reason, which all ranks are told.
+  if (text.empty() && !same_settings && fatal_frame_.empty()) {
+    if (c.stage == Connection::Stage::kProof) {
+      c.stage = Connection::Stage::kSettings;
+      return c.send(FrameWriter(FrameType::kAskSettings).finish());
+    }
+    text = settings_difference(job.settings, member_text(0, job.host, job.pid), h.settings,
+                               member_text(h.rank, h.host, h.pid));
+  }
   if (!text.empty()) {
     refuse(c, kind, text);
     // Whoever has the secret and contradicts us is part of this job as the user sees it: nothing
@@ -239,10 +263,7 @@ std::string StoreServer::disagreement(const Hello& h, RefusalKind& kind) const {
     return "rank " + std::to_string(h.rank) + " is outside a world of " +
            std::to_string(job.world_size);
   if (h.build != job.build) return differ("engine build", job.build, h.build);
-  if (h.config_digest != job.config_digest)
-    return differ("configuration digest", job.config_digest, h.config_digest) +
-           "; all ranks need the same options";
-  return disagreement_on_rank(h, kind);
+  return "";
 }
 
 void StoreServer::refuse(Connection& c, RefusalKind kind, const std::string& text) {

@@ -22,8 +22,8 @@ namespace backends {
 struct StoreServerOptions {
   Socket listener;
   Secret secret;
-  Hello job;  // what a member must agree with: world_size, job, build, config_digest; host and pid
-              // of rank 0
+  Hello job;  // what a member must agree with: world_size, job, build, settings; host and pid of
+              // rank 0
   int heartbeat_ms = 1000;
   std::function<void(const std::string&)>
       notice;  // refused connections; called from the server's thread; may be empty
@@ -59,7 +59,10 @@ class StoreServer {
   void handle(Connection& c, const Frame& frame);  // throws MalformedFrame
   void greet(Connection& c, const Frame& frame);
   void admit(Connection& c, const Frame& frame);
+  void take_settings(Connection& c, const Frame& frame);
+  void judge(Connection& c);
   void refuse(Connection& c, RefusalKind kind, const std::string& text);
+  // On job, world and build; `kind` is kMismatch where there is none.
   std::string disagreement(const Hello& hello, RefusalKind& kind) const;
   // "" where this rank is free, or held by the same process, which may come again until it has
   // heard that the group has started.

@@ -80,10 +80,14 @@ bool write_by(int fd, std::string_view bytes, Deadline deadline) {
 namespace {
 
 // After the proof. True: welcome. False: to be tried again, or throws.
-bool read_verdict(StoreSession& session, Deadline until, Doubt doubt, std::string& reason,
-                  SessionFault& fault) {
+bool read_verdict(StoreSession& session, const Settings& settings, Deadline until, Doubt doubt,
+                  std::string& reason, SessionFault& fault) {
   reason = "rank 0 closed the connection";
-  const std::optional<Frame> verdict = read_frame(session, until, kFrameBytes);
+  std::optional<Frame> verdict = read_frame(session, until, kFrameBytes);
+  if (verdict && verdict->type == FrameType::kAskSettings) {
+    if (!write_by(session.socket.fd(), settings_frame(settings), until)) return false;
+    verdict = read_frame(session, until, kFrameBytes);
+  }
   if (!verdict) return false;
   if (verdict->type == FrameType::kWelcome) return true;
   if (verdict->type != FrameType::kRefuse && verdict->type != FrameType::kFatal) return false;
@@ -129,7 +133,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
                                 "); give all ranks the same ENGINE_SECRET or ENGINE_SECRET_FILE");
     }
     proven = true;
-    if (read_verdict(session, until, doubt, reason, kind)) return session;
+    if (read_verdict(session, hello.settings, until, doubt, reason, kind)) return session;
   } catch (const AuthenticationError& error) {
     if (doubt == Doubt::kNone) throw;
     reason = error.what();

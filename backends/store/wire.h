@@ -10,7 +10,7 @@
 namespace backends {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x31524745;  // "EGR1"
-inline constexpr int kProtocolVersion = 2;
+inline constexpr int kProtocolVersion = 3;
 inline constexpr std::size_t kUnauthenticatedFrameBytes = 1024;
 inline constexpr std::size_t kFrameBytes = 16u << 20;
 
@@ -19,21 +19,23 @@ enum class FrameType : std::uint8_t {
   kChallenge,
   kProof,
   kWelcome,
-  kRefuse,      // u8 RefusalKind, text
-  kProgress,    // ranks still missing
-  kStart,       // all are here: peers
-  kFatal,       // u8 RefusalKind, text: the group cannot form
-  kSet,         // u32 request, key, value
-  kGet,         // u32 request, key: answered when the key exists
-  kAdd,         // u32 request, key, i64
-  kRemove,      // u32 request, key
-  kReply,       // u32 request, value
-  kHeartbeat,   // activity of the sender's rank
-  kFailure,     // i32 rank, text: a member died
-  kLeave,       // goodbye, asks for kLeft
-  kLeft,        // all said goodbye
-  kAbandon,     // the sender ends before the others
-  kStartHeard,  // answers kStart; until then the sender may come again
+  kRefuse,       // u8 RefusalKind, text
+  kProgress,     // ranks still missing
+  kStart,        // all are here: peers
+  kFatal,        // u8 RefusalKind, text: the group cannot form
+  kSet,          // u32 request, key, value
+  kGet,          // u32 request, key: answered when the key exists
+  kAdd,          // u32 request, key, i64
+  kRemove,       // u32 request, key
+  kReply,        // u32 request, value
+  kHeartbeat,    // activity of the sender's rank
+  kFailure,      // i32 rank, text: a member died
+  kLeave,        // goodbye, asks for kLeft
+  kLeft,         // all said goodbye
+  kAbandon,      // the sender ends before the others
+  kStartHeard,   // answers kStart; until then the sender may come again
+  kAskSettings,  // after a proof of settings that are not rank 0's
+  kSettings,     // answers it: u32 count, names and values
 };
 
 enum class RefusalKind : std::uint8_t {

@@ -33,7 +33,7 @@ backends::GroupOptions group_options(const tools::RunConfig& config) {
   options.interface = config.interface_name;
   options.job_id = config.job_id;
   options.build_id = ENGINE_VERSION " " ENGINE_COMMIT;
-  options.config_digest = tools::config_digest(config.origin);
+  options.settings = tools::agreed_settings(config.origin);
   options.rendezvous_timeout_ms = milliseconds(config.rdzv_timeout_s);
   options.timeout_ms = milliseconds(config.timeout_s);
   options.heartbeat_ms = milliseconds(config.heartbeat_s);

@@ -32,7 +32,7 @@ struct OptionSpec {
   const char* metavar;        // "K"; for kChoice the choices "grad|params|none"; "" for kFlag
   const char* group;          // "sync": heading in --help, optional [table] in the config file
   const char* help;           // one line, no full stop
-  Agreement agreement;        // what config_digest covers
+  Agreement agreement;        // what agreed_settings() lists
 };
 
 std::span<const OptionSpec> train_options();  // ordered by group; only what this build can do

@@ -488,6 +488,25 @@ TEST(Rendezvous, OneInterruptEndsTheWait) {
   }
 }
 
+TEST(Rendezvous, RanksWithOtherOptionsAreToldWhichAndBothValues) {
+  const TemporaryDirectory folder;
+  const auto member = [&](const char* rank, const char* rate) {
+    return engine(quick_train({"--rank", rank, "--world-size", "2", "--init-method",
+                               "file://" + (folder / "meet"), "--lr", rate}));
+  };
+  CommandResult second;
+  std::thread late([&] { second = member("1", "0.02"); });
+  const CommandResult first = member("0", "0.01");
+  late.join();
+  for (const CommandResult& result : {first, second}) {
+    EXPECT_EQ(result.exit_code, 76) << result.err;
+    EXPECT_NE(result.err.find("engine: error: --lr: rank 0 (host "), std::string::npos)
+        << result.err;
+    EXPECT_NE(result.err.find(") has 0.01, rank 1 (host "), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(") has 0.02"), std::string::npos) << result.err;
+  }
+}
+
 TEST(Rendezvous, RanksStartedByHandMeetThroughEnvironmentAndFile) {
   const TemporaryDirectory folder;
   const std::string meeting = "file://" + (folder / "meet");
