@@ -67,11 +67,7 @@ int train_command(const Arguments& arguments) {
   CLI::App app("Trains a model, on one rank or data-parallel on several.", "engine train");
   tools::ConfigValues values;
   std::string config_file;
-  app.add_option("-c,--config", config_file,
-                 "TOML file with options as keys; ${NAME} in a value is the environment's variable")
-      ->type_name("FILE.toml")
-      ->group("config");
-  add_table_options(app, values);
+  add_train_options(app, values, config_file);
   app.footer(
       "Every option can also be set as ENGINE_NAME in the environment; precedence: option, "
       "ENGINE_*, config "

@@ -108,6 +108,14 @@ void add_table_options(CLI::App& app, tools::ConfigValues& values,
   }
 }
 
+void add_train_options(CLI::App& app, tools::ConfigValues& values, std::string& config_file) {
+  app.add_option("-c,--config", config_file,
+                 "TOML file with options as keys; ${NAME} in a value is the environment's variable")
+      ->type_name("FILE.toml")
+      ->group("config");
+  add_table_options(app, values);
+}
+
 void complete_values(tools::ConfigValues& values, const std::string& config_file) {
   tools::apply_environment(values);
   if (!config_file.empty()) tools::apply_config_file(config_file, values);

@@ -231,13 +231,18 @@ void apply_config_text(const std::string& text, const std::string& name, ConfigV
   ConfigFile(name, values, open_files).apply_text(text);
 }
 
+std::string environment_name(std::string_view option) {
+  std::string name = "ENGINE_";
+  for (const char c : option) {
+    const bool lower = c >= 'a' && c <= 'z';
+    name += c == '-' ? '_' : lower ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return name;
+}
+
 void apply_environment(ConfigValues& values) {
   for (const OptionSpec& option : train_options()) {
-    std::string name = "ENGINE_";
-    for (const char c : std::string_view(option.name)) {
-      const bool lower = c >= 'a' && c <= 'z';
-      name += c == '-' ? '_' : lower ? static_cast<char>(c - 'a' + 'A') : c;
-    }
+    const std::string name = environment_name(option.name);
     const char* value = std::getenv(name.c_str());
     if (value != nullptr && *value != '\0')
       values.try_emplace(option.name, ConfigValue{value, name});

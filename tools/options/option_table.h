@@ -36,7 +36,8 @@ struct OptionSpec {
 };
 
 std::span<const OptionSpec> train_options();  // ordered by group; only what this build can do
-const OptionSpec* find_option(std::string_view name);  // accepts - and _; nullptr when unknown
+const OptionSpec* find_option(std::string_view name);   // accepts - and _; nullptr when unknown
+std::string environment_name(std::string_view option);  // "sync-every" -> "ENGINE_SYNC_EVERY"
 
 struct ConfigValue {
   std::string value;   // "" = unset
