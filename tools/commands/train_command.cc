@@ -12,6 +12,7 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/metrics_observer.h"
+#include "tools/report/stop_report.h"
 #include "tools/session/train_session.h"
 
 namespace tools {
@@ -22,7 +23,11 @@ int train_rank(const tools::RunConfig& config, backends::Group& group,
   TrainSession session(session_options(config), group);
   const bool root = group.rank() == 0;
   const std::string start = session.start_state();
+  LastSave* last_save = nullptr;  // the session's
   if (root) {
+    auto observer = std::make_unique<LastSave>();
+    last_save = observer.get();
+    session.add_observer(std::move(observer));
     std::cout << session.start_line() << " | " << start << std::endl;
     if (!session.columns_line().empty())
       std::cout << "Columns of " << session.columns_line() << std::endl;
@@ -31,6 +36,8 @@ int train_rank(const tools::RunConfig& config, backends::Group& group,
       std::cout << "Steps on the device: " << line << std::endl;
     for (const std::string& line : session.plan_lines())
       std::cout << "Averaging: " << line << std::endl;
+    if (config.save_dir.empty())
+      print_notice("nothing will be saved: give --save-dir DIR to keep the model");
     session.add_observer(make_console_observer(
         {.steps_per_epoch = session.steps_per_epoch(),
          .total_steps = session.total_steps(),
@@ -51,13 +58,11 @@ int train_rank(const tools::RunConfig& config, backends::Group& group,
                 << (group.world_size() > 1 ? " and its siblings" : "") << std::endl;
   }
   if (result.signal == 0) return kExitOk;
-  if (std::ranges::find(config.preempt_signals, result.signal) == config.preempt_signals.end())
-    return 128 + result.signal;
-  if (root) {
-    print_notice("preempted by signal " + std::to_string(result.signal) +
-                 ": the state is saved; run again with --resume auto");
-    if (config.requeue) requeue_job();
-  }
+  const bool preempted =
+      std::ranges::find(config.preempt_signals, result.signal) != config.preempt_signals.end();
+  if (root) print_notice(stop_text(result, preempted, *last_save));
+  if (!preempted) return 128 + result.signal;
+  if (root && config.requeue) requeue_job();
   return kExitPreempted;
 }
 

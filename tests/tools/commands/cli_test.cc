@@ -148,7 +148,9 @@ TEST(Train, PrintsTheLinesAndNoProgressBarIntoAPipe) {
         "global batch 12 = 1 rank x 1 device x 12 x 1", "1 rank x 1 thread"})
     EXPECT_NE(result.out.find(line), std::string::npos) << line << "\n" << result.out;
   EXPECT_EQ(result.out.find('\r'), std::string::npos);
-  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(result.err, "engine: nothing will be saved: give --save-dir DIR to keep the model\n");
+  const TemporaryDirectory folder;
+  EXPECT_EQ(engine(quick_train({"--save-dir", folder / "run"})).err, "");
 }
 
 TEST(Train, MetricsAreJsonLines) {
