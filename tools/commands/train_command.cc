@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "tools/commands/command.h"
+#include "tools/group/group_flags.h"
 #include "tools/group/requeue.h"
 #include "tools/group/run_group.h"
 #include "tools/group/stop_signals.h"
@@ -12,6 +13,8 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/metrics_observer.h"
+#include "tools/report/output_paths.h"
+#include "tools/report/standard_output.h"
 #include "tools/report/stop_report.h"
 #include "tools/session/train_session.h"
 
@@ -29,6 +32,7 @@ int train_rank(const tools::RunConfig& config, backends::Group& group,
     last_save = observer.get();
     session.add_observer(std::move(observer));
     std::cout << session.start_line() << " | " << start << std::endl;
+    check_standard_output();  // better now than after hours
     if (!session.columns_line().empty())
       std::cout << "Columns of " << session.columns_line() << std::endl;
     for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
@@ -92,6 +96,7 @@ int train_command(const Arguments& arguments) {
     throw io::ConfigError(
         "resume auto looks in the save folder: give --save-dir DIR, or the snapshot's path");
   if (config.requeue) check_requeue();
+  if (has_rank_zero(config)) check_metrics_path(config.metrics, config.save_dir);
   const std::atomic<int>& stop_signal = install_stop_signals(config.preempt_signals);
   return run_group(config,
                    [&](backends::Group& group) { return train_rank(config, group, stop_signal); });

@@ -281,6 +281,13 @@ std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments) {
   return options;
 }
 
+std::vector<std::string> launch_option_names() {
+  std::vector<std::string> names{"standalone"};
+  for (const TextOption& o : kTextOptions)
+    if (*o.help != '\0') names.emplace_back(o.name);
+  return names;
+}
+
 std::vector<std::string> read_host_file(const std::string& path, std::string& slots) {
   std::ifstream file(path);
   if (!file)
