@@ -104,7 +104,7 @@ int main(int argc, char** argv) {
     return code;
   } catch (const std::exception& error) {
     std::cout.flush();
-    std::fprintf(stderr, "engine: error: %s\n", error.what());
+    std::fprintf(stderr, "engine: error: %s\n", tools::text_of(error).c_str());
     return tools::exit_code_of(error);
   }
 }

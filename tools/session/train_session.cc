@@ -55,8 +55,9 @@ struct TrainSession::Impl {
         group(g),
         control(host_communicator(g)),
         compute(choose_compute(o.compute, g, *control)),
+        memory(memory_budget(g)),
         data(o.data, o.compute.micro_batches, g, *control),
-        model(o, compute, g, data),
+        model(o, compute, g, data, memory),
         wires(o, compute, g, model.graph),
         work(make_work(o, compute, g, data, model, wires, *control)),
         policy(make_policy(o, g, model, wires)),
@@ -152,6 +153,7 @@ struct TrainSession::Impl {
   backends::Group& group;
   const std::unique_ptr<backends::Communicator> control;  // between steps
   const Compute compute;
+  const MemoryBudget memory;  // before the data
   const SessionData data;
   SessionModel model;
   const SessionWires wires;

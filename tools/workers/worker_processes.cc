@@ -53,7 +53,7 @@ int run_child(const WorkerPlace& place, Board* board,
     Report& report = board->reports[place.rank];
     // What rank 0 told the others, it says itself.
     const bool told = dynamic_cast<const engine::RemoteError*>(&error) != nullptr;
-    std::snprintf(report.message, sizeof report.message, "%s", told ? "" : error.what());
+    std::snprintf(report.message, sizeof report.message, "%s", told ? "" : text_of(error).c_str());
     report.order.store(board->failures.fetch_add(1) + 1);
     return exit_code_of(error);
   }

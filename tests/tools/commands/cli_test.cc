@@ -210,6 +210,28 @@ TEST(EarlyChecks, ComeBeforeDataAndOtherRanks) {
   EXPECT_FALSE(fs::exists(folder / "no"));
 }
 
+TEST(Memory, ThatIsNotThereIsToldBeforeTheStart) {
+  const TemporaryDirectory folder;
+  test_support::write_text(folder / "wide.toml",
+                           "[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 1000000\n"
+                           "[[layer]]\nkind = \"dense\"\nname = \"b\"\nout = 10\n");
+  test_support::write_text(folder / "vast.toml",
+                           "[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 50000000\n"
+                           "[[layer]]\nkind = \"dense\"\nname = \"b\"\nout = 50000000\n"
+                           "[[layer]]\nkind = \"dense\"\nname = \"c\"\nout = 10\n");
+  const auto train = [&](const char* model, const char* ranks) {
+    return engine({"train", "--model", folder / model, "--dataset", "synthetic", "--spawn", ranks,
+                   "--synthetic-shape", "6x6x1", "--synthetic-size", "2000000", "--batch-size",
+                   "2000000", "--threads", "1"});
+  };
+  expect_error(train("vast.toml", "1"), 69, {"out of memory", "parameters", "not even batches"});
+  const CommandResult wide = train("wide.toml", "2");
+  EXPECT_EQ(wide.exit_code, 69) << wide.err;
+  for (const char* part : {"out of memory: batches of 1000000 samples need ", " activations",
+                           "for each of 2 ranks", "at most --batch-size-per-device "})
+    EXPECT_NE(wide.err.find(part), std::string::npos) << part << ": " << wide.err;
+}
+
 TEST(EarlyChecks, MetricsMayLieInTheFolderThatWillBeMade) {
   const TemporaryDirectory folder;
   const CommandResult result =
