@@ -212,13 +212,15 @@ TEST(EarlyChecks, ComeBeforeDataAndOtherRanks) {
 
 TEST(Memory, ThatIsNotThereIsToldBeforeTheStart) {
   const TemporaryDirectory folder;
-  test_support::write_text(folder / "wide.toml",
-                           "[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 1000000\n"
-                           "[[layer]]\nkind = \"dense\"\nname = \"b\"\nout = 10\n");
-  test_support::write_text(folder / "vast.toml",
-                           "[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 50000000\n"
-                           "[[layer]]\nkind = \"dense\"\nname = \"b\"\nout = 50000000\n"
-                           "[[layer]]\nkind = \"dense\"\nname = \"c\"\nout = 10\n");
+  test_support::write_text(
+      folder / "wide.toml",
+      "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 1000000\n"
+      "[[layer]]\nkind = \"dense\"\nname = \"b\"\nout = 10\n");
+  test_support::write_text(
+      folder / "vast.toml",
+      "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 50000000\n"
+      "[[layer]]\nkind = \"dense\"\nname = \"b\"\nout = 50000000\n"
+      "[[layer]]\nkind = \"dense\"\nname = \"c\"\nout = 10\n");
   const auto train = [&](const char* model, const char* ranks) {
     return engine({"train", "--model", folder / model, "--dataset", "synthetic", "--spawn", ranks,
                    "--synthetic-shape", "6x6x1", "--synthetic-size", "2000000", "--batch-size",
