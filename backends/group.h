@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/communicator.h"
@@ -30,8 +31,9 @@ struct GroupOptions {
   std::string build_id = {};  // part of the handshake; "" allowed
   std::string secret =
       {};  // hexadecimal, 32 digits or more; "": ENGINE_SECRET_FILE, ENGINE_SECRET, ... (secret.h)
-  std::string config_digest;  // must be equal on all ranks: a difference is a MismatchError naming
-                              // both ranks
+  // Names and values that must be equal on all ranks: a difference is a MismatchError on all of
+  // them, naming both values and both ranks. At most 64 KiB.
+  std::vector<std::pair<std::string, std::string>> settings = {};
   int rendezvous_timeout_ms = 300'000;
   int timeout_ms = 600'000;  // of every collective
   int heartbeat_ms = 1000;

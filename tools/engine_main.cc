@@ -1,12 +1,17 @@
 // The `engine` program: finds the command, and turns any error into one line and an exit code.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
+#include <string_view>
 
 #include "io/base/nearest.h"
 #include "tools/commands/command.h"
-#include "tools/options/option_table.h"
+#include "tools/launch/launch_options.h"
+#include "tools/options/known_variables.h"
+#include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/standard_output.h"
 
 namespace tools {
 namespace {
@@ -31,6 +36,22 @@ const Command& find_command(const std::string& name) {
   for (const Command& c : commands()) names.emplace_back(c.name);
   throw UsageError("unknown command '" + name + "'" + base::did_you_mean(name, names) +
                    " (engine help lists them)");
+}
+
+// Whether somebody else says what this process would: the launcher above it, or rank 0.
+bool is_one_of_many() {
+  if (std::getenv("ENGINE_RESTART_COUNT") != nullptr) return true;
+  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    const char* rank = std::getenv(name);
+    if (rank != nullptr && std::string_view(rank) != "0") return true;
+  }
+  return false;
+}
+
+void warn_of_unknown_variables() {
+  if (is_one_of_many()) return;
+  for (const std::string& line : unknown_variables(environment_names(), launch_option_names()))
+    print_notice("warning: " + line);
 }
 
 int run(Arguments arguments) {
@@ -76,10 +97,14 @@ const std::vector<Command>& commands() {
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(true);
   try {
-    return tools::run(tools::Arguments(argv + 1, argv + argc));
+    tools::open_standard_streams();
+    tools::warn_of_unknown_variables();
+    const int code = tools::run(tools::Arguments(argv + 1, argv + argc));
+    if (code == tools::kExitOk || code == tools::kExitDifferent) tools::check_standard_output();
+    return code;
   } catch (const std::exception& error) {
     std::cout.flush();
-    std::fprintf(stderr, "engine: error: %s\n", error.what());
+    std::fprintf(stderr, "engine: error: %s\n", tools::text_of(error).c_str());
     return tools::exit_code_of(error);
   }
 }

@@ -242,11 +242,14 @@ void validate(const GroupOptions& o) {
   if (o.timeout_ms < 1) bad("timeout_ms", o.timeout_ms, "1 or more");
   if (o.rendezvous_timeout_ms < 1)
     bad("rendezvous_timeout_ms", o.rendezvous_timeout_ms, "1 or more");
-  for (const std::string* text : {&o.job_id, &o.build_id, &o.config_digest}) {
+  for (const std::string* text : {&o.job_id, &o.build_id}) {
     if (text->size() > 100)
       throw ConfigurationError("\"" + *text +
                                "\" is too long for the handshake: expected 100 characters at most");
   }
+  if (const std::size_t bytes = settings_frame(o.settings).size(); bytes > kSettingsBytes)
+    throw ConfigurationError("the settings of this rank take " + std::to_string(bytes) +
+                             " bytes: expected " + std::to_string(kSettingsBytes) + " at most");
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ class Joiner {
     hello_.process = random_bytes(kNonceBytes);
     hello_.job = options.job_id;
     hello_.build = options.build_id;
-    hello_.config_digest = options.config_digest;
+    hello_.settings = options.settings;
+    hello_.settings_digest = settings_digest(options.settings);
     hello_.host = host_name().substr(0, kIdentityTextBytes);
     hello_.host_id =
         (options.host_id.empty() ? host_id() : options.host_id).substr(0, kIdentityTextBytes);

@@ -6,7 +6,8 @@
 //
 //   client -> server  Proof: MAC(secret, "engine store client", hello | server nonce)
 //
-//   server -> client  Welcome, or Refuse with the reason
+//   server -> client  Welcome, or Refuse with the reason; where the settings differ first
+//                     AskSettings, which the client answers with Settings: the reason names them
 //
 // MAC is HMAC-SHA-256. The labels prevent reflection of a proof to its sender, the nonces replay of
 // old proofs. Fields are compared only after the proof, so an unauthenticated client learns nothing
@@ -17,6 +18,7 @@
 #include <string>
 
 #include "backends/store/secret.h"
+#include "backends/store/settings.h"
 #include "backends/store/wire.h"
 
 namespace backends {
@@ -31,7 +33,8 @@ struct Hello {
   std::string process;
   // Counts the connections of the process, which uses only the latest.
   std::uint32_t attempt = 0;
-  std::string job, build, config_digest, host, host_id;
+  std::string job, build, settings_digest, host, host_id;
+  Settings settings;  // not in the hello's frame: sent when asked for
 };
 
 inline constexpr std::size_t kIdentityTextBytes =

@@ -10,11 +10,11 @@
 namespace backends {
 
 struct StoreConnection {
-  enum class Stage { kHello, kProof, kMember };
+  enum class Stage { kHello, kProof, kSettings, kMember };
 
   Socket socket;
   Stage stage = Stage::kHello;
-  Deadline hello_deadline{};  // kHello, kProof: closed when it passes
+  Deadline hello_deadline{};  // before kMember: closed when it passes
   std::chrono::steady_clock::time_point last_received{};
   FrameParser parser;
   std::string out;  // bytes not sent yet
@@ -28,6 +28,11 @@ struct StoreConnection {
 
   bool alive() const { return end.empty(); }
   bool is_member() const { return stage == Stage::kMember; }
+  std::size_t longest_frame() const {
+    return stage == Stage::kMember     ? kFrameBytes
+           : stage == Stage::kSettings ? kSettingsBytes
+                                       : kUnauthenticatedFrameBytes;
+  }
 
   // Queues a frame and sends as much as the kernel accepts.
   void send(const std::string& frame);

@@ -241,4 +241,25 @@ void StoreServer::send_heartbeat(Clock::time_point now) {
                 .finish());
 }
 
+void StoreServer::sweep(Clock::time_point now) {
+  // After a pause of this very process (stopped, starved) silence proves nothing about the others.
+  const bool late = now - last_turn_ > std::chrono::milliseconds(options_.heartbeat_ms + 250);
+  const auto silence = std::chrono::milliseconds(3 * options_.heartbeat_ms);
+  for (Connection& c : connections_) {
+    if (!c.is_member() && now >= c.hello_deadline && c.alive()) c.end = "too slow";
+    if (!c.is_member() || !c.alive()) continue;
+    if (late) c.last_received = now;
+    if (now - c.last_received > silence) c.end = "silence";
+  }
+  expire_disconnected(now, late);
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    if (it->alive()) {
+      ++it;
+      continue;
+    }
+    if (it->is_member()) on_lost(*it);
+    it = connections_.erase(it);
+  }
+}
+
 }  // namespace backends

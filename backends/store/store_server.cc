@@ -153,8 +153,7 @@ void StoreServer::read_from(Connection& c) {
   c.receive();
   try {
     while (!c.close_after_flush) {
-      const std::optional<Frame> frame =
-          c.parser.next(c.is_member() ? kFrameBytes : kUnauthenticatedFrameBytes);
+      const std::optional<Frame> frame = c.parser.next(c.longest_frame());
       if (!frame) break;
       handle(c, *frame);
     }
@@ -170,6 +169,8 @@ void StoreServer::handle(Connection& c, const Frame& frame) {
       return on_hello(c, frame);
     case Connection::Stage::kProof:
       return on_proof(c, frame);
+    case Connection::Stage::kSettings:
+      return on_settings(c, frame);
     case Connection::Stage::kMember:
       return handle_member(c, frame);
   }
@@ -204,8 +205,31 @@ void StoreServer::on_proof(Connection& c, const Frame& frame) {
     c.end = "its process has connected again";
     return;
   }
+  decide(c);
+}
+
+void StoreServer::on_settings(Connection& c, const Frame& frame) {
+  if (frame.type != FrameType::kSettings) throw MalformedFrame();
+  c.hello.settings = read_settings(frame.payload);
+  if (settings_digest(c.hello.settings) != c.hello.settings_digest) throw MalformedFrame();
+  decide(c);
+}
+
+void StoreServer::decide(Connection& c) {
+  const Hello &job = options_.job, &h = c.hello;
   RefusalKind kind{};
-  const std::string text = disagreement(c.hello, kind);
+  std::string text = disagreement(h, kind);
+  const bool same_settings = h.settings_digest == job.settings_digest;
+  if (text.empty() && same_settings) text = disagreement_on_rank(h, kind);
+  // A group that was given up has its reason, which all ranks are told.
+  if (text.empty() && !same_settings && fatal_frame_.empty()) {
+    if (c.stage == Connection::Stage::kProof) {
+      c.stage = Connection::Stage::kSettings;
+      return c.send(FrameWriter(FrameType::kAskSettings).finish());
+    }
+    text = settings_difference(job.settings, member_text(0, job.host, job.pid), h.settings,
+                               member_text(h.rank, h.host, h.pid));
+  }
   if (!text.empty()) {
     refuse(c, kind, text);
     // A rank with the secret and a contradicting configuration belongs to this job: the group
@@ -241,10 +265,7 @@ std::string StoreServer::disagreement(const Hello& h, RefusalKind& kind) const {
     return "rank " + std::to_string(h.rank) + " is outside a world of " +
            std::to_string(job.world_size);
   if (h.build != job.build) return differ("engine build", job.build, h.build);
-  if (h.config_digest != job.config_digest)
-    return differ("configuration digest", job.config_digest, h.config_digest) +
-           "; all ranks need the same options";
-  return disagreement_on_rank(h, kind);
+  return "";
 }
 
 void StoreServer::refuse(Connection& c, RefusalKind kind, const std::string& text) {
@@ -260,28 +281,6 @@ void StoreServer::refuse(Connection& c, RefusalKind kind, const std::string& tex
   if (!repeated && options_.notice && base::has_passed(next_refusal_notice_)) {
     next_refusal_notice_ = base::deadline_in(std::chrono::seconds(1));
     options_.notice("refused a connection: " + text);
-  }
-}
-
-void StoreServer::sweep(Clock::time_point now) {
-  // If this process itself was paused (stopped, or without a core), silence of others proves
-  // nothing.
-  const bool late = now - last_turn_ > std::chrono::milliseconds(options_.heartbeat_ms + 250);
-  const auto silence = std::chrono::milliseconds(3 * options_.heartbeat_ms);
-  for (Connection& c : connections_) {
-    if (!c.is_member() && now >= c.hello_deadline && c.alive()) c.end = "too slow";
-    if (!c.is_member() || !c.alive()) continue;
-    if (late) c.last_received = now;
-    if (now - c.last_received > silence) c.end = "silence";
-  }
-  expire_disconnected(now, late);
-  for (auto it = connections_.begin(); it != connections_.end();) {
-    if (it->alive()) {
-      ++it;
-      continue;
-    }
-    if (it->is_member()) on_lost(*it);
-    it = connections_.erase(it);
   }
 }
 

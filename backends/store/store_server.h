@@ -22,8 +22,8 @@ namespace backends {
 struct StoreServerOptions {
   Socket listener;
   Secret secret;
-  Hello job;  // a member must have the same world_size, job, build and config_digest; host and pid
-              // are rank 0's
+  Hello job;  // what a member must agree with: world_size, job, build, settings; host and pid are
+              // rank 0's
   int heartbeat_ms = 1000;
   std::function<void(const std::string&)>
       notice;  // refused connections; called from the server's thread; may be empty
@@ -59,7 +59,10 @@ class StoreServer {
   void handle(Connection& c, const Frame& frame);  // throws MalformedFrame
   void on_hello(Connection& c, const Frame& frame);
   void on_proof(Connection& c, const Frame& frame);
+  void on_settings(Connection& c, const Frame& frame);
+  void decide(Connection& c);  // on membership, once all that matters is known
   void refuse(Connection& c, RefusalKind kind, const std::string& text);
+  // On job, world and build; `kind` is kMismatch where there is none.
   std::string disagreement(const Hello& hello, RefusalKind& kind) const;
   // "" if the rank is free, or held by the same process, which may reconnect until it has
   // acknowledged the start of the group.

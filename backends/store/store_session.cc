@@ -83,10 +83,14 @@ namespace {
 
 // Reads the answer to the proof: true for a welcome, false if the caller may try again; else
 // throws.
-bool read_answer(StoreSession& session, Deadline until, OtherServers others, std::string& reason,
-                 SessionFault& fault) {
+bool read_answer(StoreSession& session, const Settings& settings, Deadline until,
+                 OtherServers others, std::string& reason, SessionFault& fault) {
   reason = "rank 0 closed the connection";
-  const std::optional<Frame> answer = read_frame(session, until, kFrameBytes);
+  std::optional<Frame> answer = read_frame(session, until, kFrameBytes);
+  if (answer && answer->type == FrameType::kAskSettings) {
+    if (!write_by(session.socket.fd(), settings_frame(settings), until)) return false;
+    answer = read_frame(session, until, kFrameBytes);
+  }
   if (!answer) return false;
   if (answer->type == FrameType::kWelcome) return true;
   if (answer->type != FrameType::kRefuse && answer->type != FrameType::kFatal) return false;
@@ -132,7 +136,7 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
                                 "); give all ranks the same ENGINE_SECRET or ENGINE_SECRET_FILE");
     }
     proven = true;
-    if (read_answer(session, until, others, reason, kind)) return session;
+    if (read_answer(session, hello.settings, until, others, reason, kind)) return session;
   } catch (const AuthenticationError& error) {
     if (others == OtherServers::kNone) throw;
     reason = error.what();

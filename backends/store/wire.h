@@ -10,7 +10,7 @@
 namespace backends {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x31524745;  // "EGR1"
-inline constexpr int kProtocolVersion = 2;
+inline constexpr int kProtocolVersion = 3;
 inline constexpr std::size_t kUnauthenticatedFrameBytes = 1024;
 inline constexpr std::size_t kFrameBytes = 16u << 20;
 
@@ -34,6 +34,8 @@ enum class FrameType : std::uint8_t {
   kLeft,               // all have left
   kAbandon,            // the sender ends before the others
   kStartAcknowledged,  // acknowledges kStart; until then the sender may reconnect
+  kAskSettings,        // after a proof of settings that are not rank 0's
+  kSettings,           // answers it: u32 count, names and values
 };
 
 enum class RefusalKind : std::uint8_t {

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,15 @@
 #include "engine/core/error.h"
 
 namespace engine {
+namespace {
+
+std::string gib_text(std::size_t bytes) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / (1 << 30));
+  return text;
+}
+
+}  // namespace
 
 Arena::Arena(std::size_t bytes, Device device) : bytes_(bytes), device_(device) {
   if (bytes == 0) return;
@@ -23,7 +33,7 @@ Arena::Arena(std::size_t bytes, Device device) : bytes_(bytes), device_(device) 
   }
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED)
-    throw Error("out of memory: " + std::to_string(bytes) + " bytes requested");
+    throw MemoryError("out of memory: " + gib_text(bytes) + " requested at once");
   madvise(block, bytes, MADV_HUGEPAGE);  // advice only: without huge pages it is merely slower
   data_ = static_cast<std::byte*>(block);
 }

@@ -16,7 +16,7 @@ constexpr std::size_t align_up(std::size_t bytes) {
 class Arena {
  public:
   Arena() = default;
-  // Throws Error when the memory cannot be had, with the size in the text. `bytes` may be 0.
+  // Throws MemoryError when the memory cannot be had, with the size in the text. `bytes` may be 0.
   explicit Arena(std::size_t bytes, Device device = {});
   ~Arena();
   Arena(Arena&& other) noexcept;

@@ -30,6 +30,12 @@ class InputError : public Error {
   using Error::Error;
 };
 
+// Memory of the host that cannot be had. The text says how much (exit code 69).
+class MemoryError : public Error {
+ public:
+  using Error::Error;
+};
+
 // Replicas differ where they must be equal (exit code 76).
 class DesyncError : public Error {
  public:

@@ -50,9 +50,10 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   return best;
 }
 
-std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates,
+                         std::string_view mark) {
   const std::string nearest = nearest_name(name, candidates);
-  return nearest.empty() ? "" : ": did you mean '" + nearest + "'?";
+  return nearest.empty() ? "" : ": did you mean '" + std::string(mark) + nearest + "'?";
 }
 
 std::string join_names(const std::vector<std::string>& names) {

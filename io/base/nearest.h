@@ -12,8 +12,10 @@ namespace base {
 // - and _ being the same; "" when all are further away than a third of the name.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
-// ": did you mean 'x'?" for the nearest of the candidates; "" when none is near.
-std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
+// ": did you mean 'x'?" for the nearest of the candidates, with `mark` before it ("--" of options);
+// "" when none is near. All hints of the program are this one.
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates,
+                         std::string_view mark = "");
 
 std::string join_names(const std::vector<std::string>& names);  // "a, b, c"
 

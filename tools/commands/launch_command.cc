@@ -10,6 +10,8 @@
 #include "tools/launch/control_line.h"
 #include "tools/launch/local_node.h"
 #include "tools/launch/remote_nodes.h"
+#include "tools/launch/restart_resume.h"
+#include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -31,6 +33,11 @@ int launch_command(const Arguments& arguments) {
   if (options->dry_run) {
     std::cout << plan_table(plan, *options) << std::flush;
     return kExitOk;
+  }
+  if (options->hosts.empty() && plan.own_command) {  // those on other hosts see to it themselves
+    const RestartResume resume = resume_after_restart(*options);
+    options->command.insert(options->command.end(), resume.more.begin(), resume.more.end());
+    if (!resume.notice.empty() && plan.node_rank == 0) print_notice(resume.notice);
   }
   SignalInbox inbox;
   GuardProcess guard(options->kill_orphans);

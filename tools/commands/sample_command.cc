@@ -135,6 +135,7 @@ int sample_command(const Arguments& arguments) {
   engine::ModelState state = engine::ModelState::allocate(graph, dtype);
   state.initialize(graph, 0);
   engine::import_state(checkpoint.arrays, o.path, /*exact=*/false, state);
+  check_threads(static_cast<int>(std::min<std::int64_t>(o.threads, 1 << 20)));
   engine::ThreadPool pool(o.threads > 0 ? static_cast<int>(o.threads) : default_threads(1));
   models::NextToken next(graph, state, pool);
   print(o, checkpoint, next, std::move(tokens));

@@ -8,6 +8,7 @@
 
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
+#include "tools/group/group_flags.h"
 #include "tools/group/requeue.h"
 #include "tools/group/run_group.h"
 #include "tools/group/stop_signals.h"
@@ -15,6 +16,9 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/metrics_observer.h"
+#include "tools/report/output_paths.h"
+#include "tools/report/standard_output.h"
+#include "tools/report/stop_report.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/training_run.h"
@@ -63,10 +67,15 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
   run.begin(session, session.state().progress.global_step);
   const bool root = group.rank() == 0;
   if (root) {
+    if (!session.columns_line().empty())
+      std::cout << "Columns of " << session.columns_line() << std::endl;
+    for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
     if (const std::string line = session.graph_line(); !line.empty())
       std::cout << "Steps on the device: " << line << std::endl;
     for (const std::string& line : session.plan_lines())
       std::cout << "Averaging: " << line << std::endl;
+    if (config.save_dir.empty())
+      print_notice("nothing will be saved: give --save-dir DIR to keep the model");
     session.add_observer(make_console_observer(
         {.steps_per_epoch = session.steps_per_epoch(),
          .total_steps = session.total_steps(),
@@ -88,7 +97,14 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
   TrainSession session(run.session_options(), group, std::move(control));
   const bool root = group.rank() == 0;
   const std::string start = session.start_state();
-  if (root) std::cout << session.start_line() << " | " << start << std::endl;
+  LastSave* last_save = nullptr;  // the session's
+  if (root) {
+    auto observer = std::make_unique<LastSave>();
+    last_save = observer.get();
+    session.add_observer(std::move(observer));
+    std::cout << session.start_line() << " | " << start << std::endl;
+    check_standard_output();  // better now than after hours
+  }
   engine::TrainResult result;
   if (const std::string done = session.nothing_left(); done.empty())
     result = train(config, run, session, group, stop_signal);
@@ -101,13 +117,11 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
                 << (group.world_size() > 1 ? " and its siblings" : "") << std::endl;
   }
   if (result.signal == 0) return kExitOk;
-  if (std::ranges::find(config.preempt_signals, result.signal) == config.preempt_signals.end())
-    return 128 + result.signal;
-  if (root) {
-    print_notice("preempted by signal " + std::to_string(result.signal) +
-                 ": the state is saved; run again with --resume auto");
-    if (config.requeue) requeue_job();
-  }
+  const bool preempted =
+      std::ranges::find(config.preempt_signals, result.signal) != config.preempt_signals.end();
+  if (root) print_notice(stop_text(result, preempted, *last_save));
+  if (!preempted) return 128 + result.signal;
+  if (root && config.requeue) requeue_job();
   return kExitPreempted;
 }
 
@@ -117,10 +131,7 @@ int train_command(const Arguments& arguments) {
   CLI::App app("Trains a model, on one rank or data-parallel on several.", "engine train");
   tools::ConfigValues values;
   std::string config_file;
-  app.add_option("-c,--config", config_file, "TOML file with options as keys")
-      ->type_name("FILE.toml")
-      ->group("config");
-  add_table_options(app, values);
+  add_train_options(app, values, config_file);
   app.footer(
       "Every option can also be set as ENGINE_NAME in the environment; precedence: option, "
       "ENGINE_*, config "
@@ -145,6 +156,7 @@ int train_command(const Arguments& arguments) {
     throw io::ConfigError(
         "resume auto looks in the save folder: give --save-dir DIR, or the snapshot's path");
   if (config.requeue) check_requeue();
+  if (has_rank_zero(config)) check_metrics_path(config.metrics, config.save_dir);
   const std::atomic<int>& stop_signal = install_stop_signals(config.preempt_signals);
   return run_group(config, [&](backends::Group& group) {
     return train_rank(config, command_text(arguments), group, stop_signal);

@@ -16,6 +16,16 @@ std::vector<std::string> group_names(const std::vector<std::string>& more) {
   return names;
 }
 
+backends::Identity identity_of(const tools::RunConfig& config) {
+  return backends::resolve_identity({.init_method = config.init_method,
+                                     .rank = config.rank,
+                                     .world_size = config.world_size,
+                                     .local_rank = config.local_rank,
+                                     .port_rule = config.port_rule,
+                                     .job_id = config.job_id},
+                                    backends::process_environment());
+}
+
 }  // namespace
 
 void add_group_flags(CLI::App& app, tools::ConfigValues& values,
@@ -41,13 +51,11 @@ tools::RunConfig resolve_group_flags(tools::ConfigValues values,
 }
 
 bool in_launched_group(const tools::RunConfig& config) {
-  if (config.spawn > 0) return false;
-  return backends::resolve_identity({.init_method = config.init_method,
-                                     .rank = config.rank,
-                                     .world_size = config.world_size,
-                                     .local_rank = config.local_rank},
-                                    backends::process_environment())
-             .world_size > 1;
+  return config.spawn == 0 && identity_of(config).world_size > 1;
+}
+
+bool has_rank_zero(const tools::RunConfig& config) {
+  return config.spawn > 0 || identity_of(config).rank == 0;
 }
 
 }  // namespace tools

@@ -21,4 +21,7 @@ tools::RunConfig resolve_group_flags(tools::ConfigValues values,
 // or --rank).
 bool in_launched_group(const tools::RunConfig& config);
 
+// Whether rank 0 is in this process, or started by it.
+bool has_rank_zero(const tools::RunConfig& config);
+
 }  // namespace tools

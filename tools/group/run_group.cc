@@ -15,6 +15,7 @@
 #include "io/checkpoint/atomic_file.h"
 #include "tools/group/stop_signals.h"
 #include "tools/machine/build_info.h"
+#include "tools/machine/thread_choice.h"
 #include "tools/report/console_observer.h"
 #include "tools/workers/handover.h"
 #include "tools/workers/worker_processes.h"
@@ -33,7 +34,7 @@ backends::GroupOptions group_options(const tools::RunConfig& config) {
   options.interface = config.interface_name;
   options.job_id = config.job_id;
   options.build_id = ENGINE_VERSION " " ENGINE_COMMIT;
-  options.config_digest = tools::config_digest(config.origin);
+  options.settings = tools::agreed_settings(config.origin);
   options.rendezvous_timeout_ms = milliseconds(config.rdzv_timeout_s);
   options.timeout_ms = milliseconds(config.timeout_s);
   options.heartbeat_ms = milliseconds(config.heartbeat_s);
@@ -135,6 +136,7 @@ void take_launchers_word(backends::GroupOptions& options) {
 int run_group(const tools::RunConfig& config, const std::function<int(backends::Group&)>& body) {
   backends::check_backend(config.backend,
                           config.local_stage);  // once, before N workers say the same
+  check_threads(config.threads);
   if (config.spawn > 1 && config.backend == "inproc")
     return run_inproc_ranks(config.spawn, milliseconds(config.timeout_s),
                             [&](std::unique_ptr<backends::Group> group) {

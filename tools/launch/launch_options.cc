@@ -22,7 +22,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  engine launch --nproc-per-node 2 train --model convnet --dataset glyphs --save-dir run\n"
     "  engine launch --nproc-per-node 4 --max-restarts 3 train --model mlp --dataset mnist "
-    "--save-dir run --resume auto\n"
+    "--save-dir run\n"
     "  engine launch --nnodes 2 --node-rank 1 --master-addr n1 --master-port 29500 "
     "--nproc-per-node 4 train ...\n"
     "  engine launch --hosts n1,n2 --nproc-per-node 4 --dry-run train ...\n"
@@ -50,7 +50,8 @@ constexpr TextOption kTextOptions[] = {
      "else cpu [1]"},
     {"node-rank", "--node-rank", "R", "job", "number of this node, from 0"},
     {"max-restarts", "--max-restarts", "K", "job",
-     "restart all workers after a failure, at most K times [0]"},
+     "restart all workers after a failure, at most K times [0]; train then goes on from its "
+     "snapshots"},
     {"hosts", "--hosts", "A,B", "job",
      "start the launcher on each of these hosts over ssh; node ranks follow this order"},
     {"hostfile", "--hostfile", "FILE", "job",
@@ -278,6 +279,13 @@ std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments) {
   check_command(options);
   check_meeting(options, !options.hosts.empty());
   return options;
+}
+
+std::vector<std::string> launch_option_names() {
+  std::vector<std::string> names{"standalone"};
+  for (const TextOption& o : kTextOptions)
+    if (*o.help != '\0') names.emplace_back(o.name);
+  return names;
 }
 
 std::vector<std::string> read_host_file(const std::string& path, std::string& slots) {

@@ -36,6 +36,9 @@ struct LaunchOptions {
 // what was expected.
 std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments);
 
+// Names of the options that may be set as ENGINE_NAME, as "max-restarts".
+std::vector<std::string> launch_option_names();
+
 // Hosts of a file: one a line, "name [slots=N]", # starts a comment. `slots` gets the common number
 // of slots, "" without.
 std::vector<std::string> read_host_file(const std::string& path, std::string& slots);

@@ -40,9 +40,9 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }  // namespace
 
 std::string find_program(const std::string& name, const std::vector<std::string>& own_commands) {
-  const std::string near = base::nearest_name(name, own_commands);
+  const std::string near = base::did_you_mean(name, own_commands);
   const std::string advice = name.ends_with(".py") ? ": write python " + name
-                             : !near.empty()       ? ": did you mean '" + near + "'?"
+                             : !near.empty()       ? near
                                              : ": expected train ... or a program that can be run";
   if (name.find('/') != std::string::npos) {
     if (is_program(name)) return name;

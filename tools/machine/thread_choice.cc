@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backends/identity/slurm_launcher.h"
+#include "io/base/io_error.h"
 
 namespace tools {
 namespace {
@@ -40,6 +41,16 @@ ThreadChoice choose_threads(int local_world_size, const backends::Environment& e
         "=" + per_task.value + ", but this process may use only " + std::to_string(cores);
   if (ranks_of_task > 1) choice.source += ", shared by " + std::to_string(ranks_of_task) + " ranks";
   return choice;
+}
+
+void check_threads(int threads, int allowed_cores) {
+  constexpr int kMostOnACore = 8;
+  const int cores = allowed_cores > 0 ? allowed_cores : cores_of_this_process();
+  if (threads <= kMostOnACore * cores) return;
+  throw io::ConfigError("--threads is " + std::to_string(threads) + ", but this process may use " +
+                        std::to_string(cores) + (cores == 1 ? " core" : " cores") +
+                        "; expected at most " + std::to_string(kMostOnACore * cores) + ", better " +
+                        std::to_string(cores));
 }
 
 int default_threads(int local_world_size) {

@@ -19,6 +19,9 @@ struct ThreadChoice {
 ThreadChoice choose_threads(int local_world_size, const backends::Environment& environment,
                             int allowed_cores = 0);
 int default_threads(int local_world_size);
+// Throws io::ConfigError for --threads above eight times the cores that this process may use: each
+// step would wait for threads that wait for a core. `allowed_cores` as above.
+void check_threads(int threads, int allowed_cores = 0);
 // The same for a rank of a group, which shares its host with the ranks that are there too.
 int default_threads(const backends::Group& group);
 

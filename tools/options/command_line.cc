@@ -34,10 +34,9 @@ void check_known(const CLI::App& app, const std::string& argument) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& l : option->get_lnames()) known.push_back(l);
   if (std::find(known.begin(), known.end(), name.substr(2)) != known.end()) return;
-  const std::string near = base::nearest_name(name.substr(2), known);
   throw UsageError("unknown option '" + name + "'" +
-                   (near.empty() ? "" : ": did you mean '--" + near + "'?") + " (" +
-                   app.get_name() + " --help lists all)");
+                   base::did_you_mean(name.substr(2), known, "--") + " (" + app.get_name() +
+                   " --help lists all)");
 }
 
 }  // namespace
@@ -107,6 +106,14 @@ void add_table_options(CLI::App& app, tools::ConfigValues& values,
     }
     option->group(spec.group);
   }
+}
+
+void add_train_options(CLI::App& app, tools::ConfigValues& values, std::string& config_file) {
+  app.add_option("-c,--config", config_file,
+                 "TOML file with options as keys; ${NAME} in a value is the environment's variable")
+      ->type_name("FILE.toml")
+      ->group("config");
+  add_table_options(app, values);
 }
 
 void complete_values(tools::ConfigValues& values, const std::string& config_file) {

@@ -22,6 +22,9 @@ using Arguments = std::vector<std::string>;
 void add_table_options(CLI::App& app, tools::ConfigValues& values,
                        const std::vector<std::string>& only = {});
 
+// The options of `engine train`: those of the table, and -c FILE, which lands in `config_file`.
+void add_train_options(CLI::App& app, tools::ConfigValues& values, std::string& config_file);
+
 // Completes `values` from ENGINE_* variables, the config file named by -c (may be ""), and the
 // defaults, in this order of precedence.
 void complete_values(tools::ConfigValues& values, const std::string& config_file);

@@ -11,6 +11,7 @@
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "io/base/text_format.h"
+#include "tools/options/config_variables.h"
 #include "tools/options/option_table.h"
 #include "tools/options/value_text.h"
 
@@ -76,6 +77,8 @@ class ConfigFile {
   void take_option(const std::string& key, const toml::node& node, const std::string& group);
   void follow_includes(const toml::node& node);
   std::string text_of(const OptionSpec& option, const toml::node& node) const;
+  std::string expanded(const std::string& what, const std::string& text,
+                       const toml::node& node) const;
 
   const std::string& path_;
   ConfigValues& values_;
@@ -83,6 +86,7 @@ class ConfigFile {
   ConfigValues own_;                      // what this file itself says
   toml::table table_;
   const toml::node* include_ = nullptr;  // in table_
+  bool variables_ = false;               // whether ${NAME} is one
 };
 
 // [optimizer] was spelled [optimiser] at first; files and checkpoints that have it remain readable.
@@ -114,6 +118,7 @@ void ConfigFile::apply() {
     throw io::ConfigError("config file " + path_ + ": includes are more than 8 levels deep");
   open_files_.push_back(canonical);
 
+  variables_ = true;
   apply_text(read_config_text(path_));
   if (include_ != nullptr) follow_includes(*include_);
   open_files_.pop_back();
@@ -147,9 +152,7 @@ void ConfigFile::take_option(const std::string& key, const toml::node& node,
                              const std::string& group) {
   const OptionSpec* option = find_option(key);
   if (option == nullptr) {
-    const std::string near = base::nearest_name(key, known_keys());
-    fail(node,
-         "unknown key '" + key + "'" + (near.empty() ? "" : "; did you mean '" + near + "'?"));
+    fail(node, "unknown key '" + key + "'" + base::did_you_mean(key, known_keys()));
   }
   if (!group.empty() && group != option->group)
     fail(node, "'" + key + "' belongs in [" + option->group + "] or at the top level, not in [" +
@@ -163,6 +166,10 @@ std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node
   using Type = OptionSpec::Type;
   const Type type = option.type;
   const bool takes_text = type != Type::kInteger && type != Type::kReal && type != Type::kFlag;
+  if (const auto* text = node.as_string(); text && variables_ && has_variables(text->get())) {
+    const bool plays_no_part = values_.contains(option.name);  // a stronger source said otherwise
+    return plays_no_part ? text->get() : expanded(option.name, text->get(), node);
+  }
   if (const auto* text = node.as_string(); text != nullptr && takes_text) return text->get();
   if (const auto* integer = node.as_integer();
       integer != nullptr && (type == Type::kInteger || type == Type::kReal ||
@@ -187,14 +194,22 @@ std::string ConfigFile::text_of(const OptionSpec& option, const toml::node& node
                  expected_text(option));
 }
 
+std::string ConfigFile::expanded(const std::string& what, const std::string& text,
+                                 const toml::node& node) const {
+  std::string fault;
+  std::string result = expand_variables(text, fault);
+  if (!fault.empty()) fail(node, "'" + what + "' is '" + text + "': " + fault);
+  return result;
+}
+
 void ConfigFile::follow_includes(const toml::node& node) {
   std::vector<std::string> names;
-  if (const auto* one = node.as_string()) names.push_back(one->get());
+  if (const auto* one = node.as_string()) names.push_back(expanded("include", one->get(), node));
   if (const auto* several = node.as_array())
     for (const toml::node& item : *several) {
       if (!item.is_string())
         fail(node, "'include' lists " + type_name(item) + "; expected file names");
-      names.push_back(item.as_string()->get());
+      names.push_back(expanded("include", item.as_string()->get(), item));
     }
   if (!node.is_string() && !node.is_array())
     fail(node, "'include' is " + type_name(node) + "; expected a file name or a list of them");
@@ -216,13 +231,18 @@ void apply_config_text(const std::string& text, const std::string& name, ConfigV
   ConfigFile(name, values, open_files).apply_text(text);
 }
 
+std::string environment_name(std::string_view option) {
+  std::string name = "ENGINE_";
+  for (const char c : option) {
+    const bool lower = c >= 'a' && c <= 'z';
+    name += c == '-' ? '_' : lower ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return name;
+}
+
 void apply_environment(ConfigValues& values) {
   for (const OptionSpec& option : train_options()) {
-    std::string name = "ENGINE_";
-    for (const char c : std::string_view(option.name)) {
-      const bool lower = c >= 'a' && c <= 'z';
-      name += c == '-' ? '_' : lower ? static_cast<char>(c - 'a' + 'A') : c;
-    }
+    const std::string name = environment_name(option.name);
     const char* value = std::getenv(name.c_str());
     if (value != nullptr && *value != '\0')
       values.try_emplace(option.name, ConfigValue{value, name});

@@ -1,4 +1,4 @@
-// Resolved values as TOML and as a digest.
+// Resolved values as TOML and as settings to agree on.
 #include <cstdio>
 
 #include "io/base/digest.h"
@@ -36,6 +36,16 @@ std::string toml_value(const OptionSpec& option, const std::string& value) {
   }
 }
 
+// So that all settings fit into one message.
+std::string shortened(const std::string& value) {
+  constexpr std::size_t kLongest = 200, kKept = 100;
+  if (value.size() <= kLongest) return value;
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(base::short_digest_of(value)));
+  return value.substr(0, kKept) + "... (digest " + digits + ")";
+}
+
 }  // namespace
 
 std::string to_toml(const ConfigValues& values) {
@@ -52,21 +62,18 @@ std::string to_toml(const ConfigValues& values) {
   return text;
 }
 
-std::string config_digest(const ConfigValues& values) {
-  std::string text;
+std::vector<std::pair<std::string, std::string>> agreed_settings(const ConfigValues& values) {
+  std::vector<std::pair<std::string, std::string>> settings;
   for (const OptionSpec& option : train_options()) {
     if (option.agreement == OptionSpec::Agreement::kFree) continue;
     const auto entry = values.find(option.name);
     const std::string value = entry == values.end() ? option.default_value : entry->second.value;
     const bool presence = option.agreement == OptionSpec::Agreement::kPresence;
-    const std::string covered = presence ? (value.empty() ? "unset" : "set")
-                                         : canonical_text(option, value).value_or(value);
-    text += std::string(option.name) + "=" + covered + "\n";
+    const std::string covered =
+        presence ? (value.empty() ? "" : "a value") : canonical_text(option, value).value_or(value);
+    settings.emplace_back(std::string("--") + option.name, shortened(covered));
   }
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx",
-                static_cast<unsigned long long>(base::short_digest_of(text)));
-  return digits;
+  return settings;
 }
 
 }  // namespace tools

@@ -18,6 +18,7 @@ constexpr Exclusion kExclusions[] = {{"epochs", "steps"},
                                      {"gpu-devices", "devices"},
                                      {"sync-schedule", "sync-every"},
                                      {"sync-schedule", "sync-warmup"},
+                                     {"columns", "ignore-columns"},
                                      {"spawn", "rank"},
                                      {"spawn", "world-size"},
                                      {"spawn", "local-rank"}};
@@ -61,6 +62,9 @@ constexpr Dependence kDependences[] = {
     {"annotations", "dataset", "csv"},
     {"label-column", "dataset", "csv"},
     {"csv-header", "dataset", "csv"},
+    {"columns", "dataset", "csv"},
+    {"ignore-columns", "dataset", "csv"},
+    {"separator", "dataset", "csv"},
     {"test-share", "dataset", "csv"},
     {"crop-padding", "augment", "crop"},
     {"cutout-size", "augment", "cutout"},
@@ -161,8 +165,11 @@ void apply_option_rules(ConfigValues& values) {
     apply_dependence({owner.option, "optimizer", owner.optimizer}, values);
 }
 
-void refuse_value(const std::string& name, const ConfigValue& value, const std::string& expected) {
-  throw io::ConfigError(shown(name, value) + "; expected " + expected);
+void refuse_value(const std::string& name, const ConfigValue& value, const std::string& expected,
+                  const std::string& hint) {
+  throw io::ConfigError(shown(name, value) + (hint.empty()
+                                                  ? "; expected " + expected
+                                                  : hint + " (expected " + expected + ")"));
 }
 
 void demand(const std::string& name, const ConfigValue& value, const std::string& requirement) {

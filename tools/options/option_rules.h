@@ -13,9 +13,10 @@ namespace tools {
 // an entry for every option.
 void apply_option_rules(ConfigValues& values);
 
-// Throws ConfigError: "--lr is '-1' (from ENGINE_LR); expected a number above 0".
+// Throws ConfigError: "--lr is '-1' (from ENGINE_LR); expected a number above 0". `hint` is a
+// did_you_mean(), or "".
 [[noreturn]] void refuse_value(const std::string& name, const ConfigValue& value,
-                               const std::string& expected);
+                               const std::string& expected, const std::string& hint = "");
 // Throws ConfigError: "--crop-padding requires --augment crop", "--resume auto (from run.toml:3)
 // requires --save-dir".
 [[noreturn]] void demand(const std::string& name, const ConfigValue& value,
@@ -38,8 +39,9 @@ class ValueReader {
   std::optional<int> maybe(const char* name, int low, int high) const;
   double real(const char* name, double low, double high, double unset, const char* expected) const;
   double positive(const char* name, double high, double unset) const;
-  [[noreturn]] void refuse(const char* name, const std::string& expected) const {
-    refuse_value(name, values_.find(name)->second, expected);
+  [[noreturn]] void refuse(const char* name, const std::string& expected,
+                           const std::string& hint = "") const {
+    refuse_value(name, values_.find(name)->second, expected, hint);
   }
   // As the function above.
   [[noreturn]] void demand(const char* name, const std::string& requirement) const {

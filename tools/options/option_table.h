@@ -32,11 +32,12 @@ struct OptionSpec {
   const char* metavar;        // "K"; for kChoice the choices "grad|params|none"; "" for kFlag
   const char* group;          // "sync": heading in --help, optional [table] in the config file
   const char* help;           // one line, no full stop
-  Agreement agreement;        // what config_digest covers
+  Agreement agreement;        // what agreed_settings() lists
 };
 
 std::span<const OptionSpec> train_options();  // ordered by group; only what this build can do
-const OptionSpec* find_option(std::string_view name);  // accepts - and _; nullptr when unknown
+const OptionSpec* find_option(std::string_view name);   // accepts - and _; nullptr when unknown
+std::string environment_name(std::string_view option);  // "sync-every" -> "ENGINE_SYNC_EVERY"
 
 struct ConfigValue {
   std::string value;   // "" = unset
@@ -60,7 +61,9 @@ Precedence precedence_of(const ConfigValue& value);  // by the form of its sourc
 void apply_environment(ConfigValues& values);
 // Adds the values of a TOML file: keys are option names at the top level or in the table of their
 // group. `include = "other.toml"` (or a list, of which later ones win) names files, relative to
-// this one, whose values hold where this file says nothing. Throws ConfigError with file and line:
+// this one, whose values hold where this file says nothing. ${NAME} in a string stands for the
+// environment's variable, for options of any type, and $$ for a $. Throws ConfigError with file and
+// line: a variable that is not set,
 // unknown key (with the nearest), key twice or in another group's table, wrong type (with the one
 // expected), syntax, unreadable file, includes in a circle.
 void apply_config_file(const std::string& path, ConfigValues& values);

@@ -31,10 +31,8 @@ ConfigValues complete(const ConfigValues& values) {
     const auto text = canonical_text(*option, value.value);
     if (!text) {
       const bool choice = option->type == OptionSpec::Type::kChoice;
-      const std::string near =
-          choice ? base::nearest_name(value.value, split_text(option->metavar, '|')) : "";
-      refuse_value(name, value,
-                   expected_text(*option) + (near.empty() ? "" : "; did you mean '" + near + "'?"));
+      refuse_value(name, value, expected_text(*option),
+                   choice ? base::did_you_mean(value.value, split_text(option->metavar, '|')) : "");
     }
     if (text->empty() && *option->default_value != '\0')
       refuse_value(name, value, expected_text(*option));
@@ -77,6 +75,9 @@ void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
   config.annotations = read.text("annotations");
   config.label_column = read.text("label-column");
   config.csv_header = read.text("csv-header").empty() ? "auto" : read.text("csv-header");
+  config.columns = read.text("columns");
+  config.ignore_columns = read.text("ignore-columns");
+  config.separator = read.text("separator").empty() ? "auto" : read.text("separator");
   config.test_share =
       read.real("test-share", 0, 0.99, config.test_share, "a number from 0 to 0.99");
 }
@@ -109,10 +110,9 @@ void read_augmentation(const ValueReader& read, RunConfig& config) {
   for (const std::string& name : config.augment) {
     const bool unknown = std::ranges::count(known, name) == 0;
     if (!unknown && std::ranges::count(config.augment, name) == 1) continue;
-    const std::string near = unknown ? base::nearest_name(name, known) : "";
     read.refuse("augment",
-                "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip" +
-                    (near.empty() ? "" : "; did you mean '" + near + "'?"));
+                "a list of resized-crop, crop, flip and cutout, each at most once, as crop,flip",
+                unknown ? base::did_you_mean(name, known) : "");
   }
   config.crop_padding = read.small("crop-padding", 1, 4096, config.crop_padding);
   config.cutout_size = read.small("cutout-size", 1, 4096, config.cutout_size);

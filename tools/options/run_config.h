@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/optim/optimizer_spec.h"
@@ -22,7 +23,7 @@ struct RunConfig {
   std::int64_t context = 64, text_stride = 0 /* the context */,
                vocabulary_size = 0 /* of the files */;
   std::int64_t image_size = 224, image_cache_mb = 1024;
-  std::string annotations, label_column, csv_header;
+  std::string annotations, label_column, csv_header, columns, ignore_columns, separator;
   double test_share = 0.2;
   // compute
   std::string device, dtype, buffers;  // device: auto, cpu, cuda, cuda:N
@@ -109,8 +110,8 @@ RunConfig resolve_run_config(const ConfigValues& values);
 // All values that are set, as TOML in tables by group, for checkpoints; apply_config_file reads it
 // back. Give it RunConfig::origin.
 std::string to_toml(const ConfigValues& values);
-// 16 hex digits over the options that must agree on all ranks (OptionSpec::agreement). Give it
-// RunConfig::origin.
-std::string config_digest(const ConfigValues& values);
+// The options that must agree on all ranks (OptionSpec::agreement), as "--name" and value, in the
+// order of the table. A long value is cut and has a digest. Give it RunConfig::origin.
+std::vector<std::pair<std::string, std::string>> agreed_settings(const ConfigValues& values);
 
 }  // namespace tools

@@ -31,8 +31,14 @@ int exit_code_of(const std::exception& error) {
   if (is<io::Error>(error)) return kExitIo;
   if (is<engine::DesyncError>(error) || is<backends::MismatchError>(error)) return kExitMismatch;
   if (is<backends::AuthenticationError>(error)) return kExitAuthentication;
-  if (is<backends::Error>(error) || is<engine::cuda::CudaError>(error)) return kExitUnavailable;
+  if (is<backends::Error>(error) || is<engine::cuda::CudaError>(error) ||
+      is<engine::MemoryError>(error) || is<std::bad_alloc>(error))
+    return kExitUnavailable;
   return kExitInternal;
+}
+
+std::string text_of(const std::exception& error) {
+  return is<std::bad_alloc>(error) ? "out of memory: an allocation failed" : error.what();
 }
 
 }  // namespace tools

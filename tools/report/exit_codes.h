@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <stdexcept>
+#include <string>
 
 namespace tools {
 
@@ -11,7 +12,7 @@ inline constexpr int kExitDifferent = 1;  // verify, doctor: a difference was fo
 inline constexpr int kExitUsage = 2;      // also verify's "trouble"
 inline constexpr int kExitBadData = 65;
 inline constexpr int kExitUnavailable =
-    69;  // peer or rendezvous; a CUDA device that fails or is out of memory
+    69;  // peer or rendezvous; memory; a CUDA device that fails or is out of memory
 inline constexpr int kExitInternal = 70;
 inline constexpr int kExitCannotCreate = 73;
 inline constexpr int kExitIo = 74;
@@ -27,5 +28,7 @@ class UsageError : public std::runtime_error {
 };
 
 int exit_code_of(const std::exception& error);
+// What to print: its what(), or words where that is none of ours.
+std::string text_of(const std::exception& error);
 
 }  // namespace tools

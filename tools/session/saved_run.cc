@@ -12,7 +12,8 @@ const std::vector<std::string>& saved_options() {
       "dataset",         "data-dir",       "normalize",
       "context",         "text-stride",    "vocabulary-size",
       "image-size",      "image-cache-mb", "annotations",
-      "label-column",    "csv-header",     "test-share",
+      "label-column",    "csv-header",     "columns",
+      "ignore-columns",  "separator",      "test-share",
       "synthetic-shape", "synthetic-size", "synthetic-classes"};
   return names;
 }

@@ -26,6 +26,7 @@ class SessionData {
 
   const io::Dataset& train() const { return splits_.train; }
   const io::Dataset& test() const { return splits_.test; }
+  const io::DatasetSplits& splits() const { return splits_; }
   const io::SamplerOptions& sampling() const { return sampling_; }
   const io::Sampler& sampler() const { return sampler_; }
   std::int64_t global_batch() const { return sampling_.global_batch; }

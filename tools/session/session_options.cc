@@ -52,6 +52,9 @@ io::DatasetOptions set_of(const RunConfig& config) {
           .annotations = config.annotations,
           .label_column = config.label_column,
           .csv_header = config.csv_header,
+          .csv_separator = config.separator,
+          .columns = config.columns,
+          .ignored_columns = config.ignore_columns,
           .test_share = config.test_share};
 }
 

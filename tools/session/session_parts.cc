@@ -45,6 +45,28 @@ engine::PlanOptions plan_options(const SessionOptions& options, const Compute& c
           .device = compute.device.kind};
 }
 
+// The part of it that is on the host; steps of a device are the device's own affair.
+engine::ModelState allocate_state(const SessionOptions& options, const Compute& compute,
+                                  const backends::Group& group, const SessionData& data,
+                                  const engine::Graph& graph, const engine::ThreadPool& pool,
+                                  const MemoryBudget& memory) {
+  const engine::DType dtype = engine::state_dtype(compute.storage);
+  const int shards =
+      options.averaging.canonical ? options.averaging.shards / group.world_size() : 1;
+  if (!compute.cuda())
+    check_memory(graph, plan_options(options, compute, data, pool),
+                 {.state = dtype,
+                  .optimizer_states =
+                      engine::states_of(*options.update.optimizer, options.update.settings).size(),
+                  .shards = std::max(1, shards),
+                  .batches = options.compute.micro_batches *
+                             (options.data.workers == 0 ? 1 : options.data.prefetch + 1),
+                  .sample_bytes = data.train().sample_count() * 4,
+                  .data = data_bytes(data.splits())},
+                 memory);
+  return engine::ModelState::allocate(graph, dtype);
+}
+
 std::unique_ptr<backends::DeviceCommunicator> make_device_wire(const SessionOptions& options,
                                                                const Compute& compute,
                                                                backends::Group& group) {
@@ -83,11 +105,12 @@ std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
 }  // namespace
 
 SessionModel::SessionModel(const SessionOptions& options, const Compute& compute,
-                           const backends::Group& group, const SessionData& data)
+                           const backends::Group& group, const SessionData& data,
+                           const MemoryBudget& memory)
     : pool(options.compute.threads > 0 ? options.compute.threads : default_threads(group),
            options.compute.deterministic ? kDeterministicShares : 0),
       graph(build_graph(options.model, data.train())),
-      state(engine::ModelState::allocate(graph, engine::state_dtype(compute.storage))),
+      state(allocate_state(options, compute, group, data, graph, pool, memory)),
       optimizer(make_optimizer(options.update, graph, state.parameters.values)),
       control(engine::first_control(compute.loss_scale)),
       plan(engine::Plan::compile(graph, plan_options(options, compute, data, pool))),

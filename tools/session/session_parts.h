@@ -10,6 +10,7 @@
 #include "engine/train/epoch_steps.h"
 #include "engine/train/step/step_work.h"
 #include "tools/session/compute_choice.h"
+#include "tools/session/memory_plan.h"
 #include "tools/session/session_data.h"
 #include "tools/session/session_options.h"
 
@@ -17,8 +18,9 @@ namespace tools {
 
 // The model, its first weights, and the plan of a step.
 struct SessionModel {
+  // Throws engine::MemoryError before anything is allocated that `memory` has no room for.
   SessionModel(const SessionOptions& options, const Compute& compute, const backends::Group& group,
-               const SessionData& data);
+               const SessionData& data, const MemoryBudget& memory);
 
   engine::ThreadPool pool;
   engine::Graph graph;

@@ -61,9 +61,10 @@ struct TrainSession::Impl {
         group(g),
         control(c ? std::move(c) : host_communicator(g)),
         compute(choose_compute(o.compute, g, *control)),
+        memory(memory_budget(g)),
         data(o.data, o.compute.micro_batches, g, *control),
         data_digest(digest_of_data(o.keeping, data)),
-        model(o, compute, g, data),
+        model(o, compute, g, data, memory),
         wires(o, compute, g, model.graph),
         work(make_work(o, compute, g, data, model, wires, *control)),
         policy(make_policy(o, g, model, wires)),
@@ -172,6 +173,7 @@ struct TrainSession::Impl {
   backends::Group& group;
   const std::unique_ptr<backends::Communicator> control;  // between steps
   const Compute compute;
+  const MemoryBudget memory;  // before the data
   const SessionData data;
   const std::string data_digest;
   SessionModel model;
@@ -255,6 +257,11 @@ std::string TrainSession::start_line() const {
          std::string(s.model.optimizer->spec().name) + " lr " + rates + " " +
          std::string(to_string(s.rate.schedule)) + optimizer_text(*s.model.optimizer) + " | seed " +
          std::to_string(s.options.seed);
+}
+
+const std::string& TrainSession::columns_line() const { return impl_->data.splits().columns; }
+const std::vector<std::string>& TrainSession::data_warnings() const {
+  return impl_->data.splits().warnings;
 }
 
 std::string TrainSession::shard_line() const {

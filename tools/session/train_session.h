@@ -27,6 +27,9 @@ class TrainSession {
   std::string start_state();
   // The line with every resolved choice.
   std::string start_line() const;
+  // What a table's columns became, "" where the data set is none; and warnings about the data.
+  const std::string& columns_line() const;
+  const std::vector<std::string>& data_warnings() const;
   // With --shard file: which training samples are this rank's; else "".
   std::string shard_line() const;
   // What the averaging will do, and warnings about likely mistakes; call it after

@@ -16,6 +16,7 @@
 #include "backends/store/tcp_socket.h"
 #include "engine/train/replica_sync.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/standard_output.h"
 #include "tools/workers/worker_failure.h"
 #include "tools/workers/worker_group.h"
 
@@ -45,12 +46,14 @@ int run_child(const WorkerPlace& place, Board* board,
   signal(SIGTTOU,
          SIG_IGN);  // a group of its own may be "in the background", and prints nevertheless
   try {
-    return body(place);
+    const int code = body(place);
+    if (code == kExitOk) check_standard_output();
+    return code;
   } catch (const std::exception& error) {
     Report& report = board->reports[place.rank];
     // What rank 0 told the others, it says itself.
     const bool told = dynamic_cast<const engine::RemoteError*>(&error) != nullptr;
-    std::snprintf(report.message, sizeof report.message, "%s", told ? "" : error.what());
+    std::snprintf(report.message, sizeof report.message, "%s", told ? "" : text_of(error).c_str());
     report.order.store(board->failures.fetch_add(1) + 1);
     return exit_code_of(error);
   }

@@ -65,13 +65,16 @@ void measure(CsvColumn& column, const CsvTable& table, std::span<const std::size
     if (const auto number = number_of(column, table.field(row, column.index)))
       numbers.push_back(*number);
   }
+  column.constant = true;
   if (numbers.empty()) return;
   double sum = 0, squares = 0;
   for (const double number : numbers) sum += number;
   column.mean = sum / static_cast<double>(numbers.size());
   for (const double number : numbers) squares += (number - column.mean) * (number - column.mean);
   const double deviation = std::sqrt(squares / static_cast<double>(numbers.size()));
-  if (deviation > 1e-12 * std::abs(column.mean)) column.deviation = deviation;
+  if (deviation <= 1e-12 * std::abs(column.mean)) return;
+  column.constant = false;
+  column.deviation = deviation;
 }
 
 std::vector<std::string_view> different(std::vector<std::string_view> values) {

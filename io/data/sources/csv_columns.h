@@ -28,6 +28,7 @@ struct CsvColumn {
   bool text = false;
   std::vector<std::string_view> categories;  // of text, ascending
   double mean = 0, deviation = 1;
+  bool constant = false;  // a number, or a position, of which training has one value or none
 
   bool one_hot() const { return text && categories.size() <= kMostOneHot; }
   std::size_t features() const { return one_hot() ? categories.size() : 1; }

@@ -2,17 +2,19 @@
 #include "io/data/sources/csv_files.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "io/base/io_error.h"
-#include "io/base/nearest.h"
 #include "io/base/split_mix.h"
 #include "io/data/sources/csv_columns.h"
+#include "io/data/sources/csv_report.h"
+#include "io/data/sources/csv_selection.h"
+#include "io/data/sources/csv_separator.h"
 #include "io/data/sources/csv_table.h"
 #include "io/data/sources/data_file.h"
 
@@ -36,63 +38,6 @@ std::string only_csv_file(const std::string& directory) {
                     ", expected one" + hint);
 }
 
-bool is_number(std::string_view field) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  return error == std::errc() && end == field.data() + field.size();
-}
-
-bool looks_like_header(const CsvTable& table) {
-  bool tells = false;  // a column whose first field alone is no number
-  for (std::size_t c = 0; c < table.columns(); ++c) {
-    if (is_missing(table.field(0, c)) || is_number(table.field(0, c))) return false;
-    bool numbers = false, others = false;
-    for (std::size_t row = 1; row < table.rows() && !others; ++row) {
-      const std::string_view field = table.field(row, c);
-      if (is_number(field))
-        numbers = true;
-      else
-        others = !is_missing(field);
-    }
-    tells = tells || (numbers && !others);
-  }
-  return tells;
-}
-
-// The first row's fields, or nothing.
-std::vector<std::string> header_of(const CsvTable& table, const DatasetOptions& options) {
-  std::vector<std::string> names;
-  for (std::size_t c = 0; c < table.columns(); ++c) names.emplace_back(table.field(0, c));
-  // A number means a position: it says nothing about row 1, which may well have that number in it.
-  const bool named = !options.label_column.empty() && !is_number(options.label_column) &&
-                     std::find(names.begin(), names.end(), options.label_column) != names.end();
-  const bool header = options.csv_header == "yes" ||
-                      (options.csv_header != "no" && (named || looks_like_header(table)));
-  return header ? names : std::vector<std::string>();
-}
-
-std::size_t label_column(const CsvTable& table, const std::vector<std::string>& header,
-                         const std::string& wanted) {
-  if (wanted.empty()) return table.columns() - 1;
-  const auto found = std::find(header.begin(), header.end(), wanted);
-  if (found != header.end()) {
-    if (std::find(found + 1, header.end(), wanted) != header.end())
-      throw ConfigError(table.name() + ": several columns are called '" + wanted +
-                        "'; give --label-column a number from 1");
-    return static_cast<std::size_t>(found - header.begin());
-  }
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), number);
-  if (error == std::errc() && end == wanted.data() + wanted.size() && number >= 1 &&
-      number <= table.columns())
-    return number - 1;
-  throw ConfigError(table.name() + ": no label column '" + wanted + "'" +
-                    base::did_you_mean(wanted, header) + " (" +
-                    (header.empty() ? "the file has no header"
-                                    : "the header names " + std::to_string(header.size())) +
-                    "; a number from 1 to " + std::to_string(table.columns()) + " will do, too)");
-}
-
 // Whether each row is for testing: of each class the same share, drawn.
 std::vector<bool> draw_test_rows(const CsvLabels& labels, double share, std::uint64_t seed) {
   std::vector<std::vector<std::size_t>> rows(labels.names.size());
@@ -110,6 +55,29 @@ std::vector<bool> draw_test_rows(const CsvLabels& labels, double share, std::uin
     }
   }
   return test;
+}
+
+// What the beginning of a file that is not cut into columns looks like.
+std::string beginning(std::string_view field) {
+  constexpr std::size_t kShown = 60;
+  std::string text(field.substr(0, kShown));
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = ' ';
+  return "'" + text + (field.size() > kShown ? "...'" : "'");
+}
+
+CsvTable read_table(const std::string& path, const std::string& wanted) {
+  std::vector<std::uint8_t> bytes =
+      DataFile(path).read_up_to(std::numeric_limits<std::uint64_t>::max());
+  const char separator =
+      csv_separator(wanted, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  CsvTable table(std::move(bytes), path, separator);
+  if (table.columns() >= 2) return table;
+  throw DataError(path + ": found 1 column, expected at least 2, separated by " +
+                  (wanted == "auto" ? "',', ';', a tab or '|'" : separator_text(separator)) +
+                  ": features and a label; row 1 is " + beginning(table.field(0, 0)) +
+                  (wanted == "auto" ? "; name another separator with --separator"
+                                    : "; --separator auto finds the usual ones"));
 }
 
 struct Rows {
@@ -142,32 +110,28 @@ Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns,
 DatasetSplits read_csv_splits(const DatasetOptions& options) {
   const std::string path =
       options.annotations.empty() ? only_csv_file(options.directory) : options.annotations;
-  const CsvTable table(DataFile(path).read_up_to(std::numeric_limits<std::uint64_t>::max()), path);
-  if (table.columns() < 2) {
-    throw DataError(
-        path + ": found 1 column, expected at least 2, separated by commas: features and a label");
-  }
-  const std::vector<std::string> header = header_of(table, options);
-  const std::size_t first = header.empty() ? 0 : 1,
-                    label = label_column(table, header, options.label_column);
+  const CsvTable table = read_table(path, options.csv_separator);
+  const CsvSelection selection = select_columns(table, options);
+  const std::size_t first = selection.first_row();
   if (table.rows() < first + 2) {
     throw DataError(path + ": found " + std::to_string(table.rows() - first) +
                     " rows of data, expected at least 2");
   }
-  const CsvLabels labels = read_labels(table, label, first);
+  const CsvLabels labels = read_labels(table, selection.label, first);
   const std::vector<bool> for_test = draw_test_rows(labels, options.test_share, options.seed);
   Rows rows;
   for (std::size_t i = 0; i < for_test.size(); ++i)
     (for_test[i] ? rows.test : rows.train).push_back(first + i);
 
   std::vector<CsvColumn> columns;
-  for (std::size_t c = 0; c < table.columns(); ++c) {
-    if (c != label) columns.push_back(learn_column(table, c, first, rows.train));
-  }
+  for (const std::size_t c : selection.columns)
+    columns.push_back(learn_column(table, c, first, rows.train));
   DatasetSplits splits{encode(table, columns, labels, first, rows.train),
                        encode(table, columns, labels, first, rows.test)};
   if (splits.train.shape[2] == 0)
     throw DataError(path + ": no column besides the label has a value");
+  splits.columns = columns_text(table, selection, columns, labels.names.size());
+  splits.warnings = column_warnings(table, selection, columns);
   return splits;
 }
 

@@ -13,7 +13,7 @@ namespace io {
 // The first row is a header when --csv-header says so, or by itself when it has no value in it that
 // is missing or a number and a column below it is all numbers, or when options.label_column is one
 // of its fields and no number. The label is the column of that name (or number, from 1), by default
-// the last.
+// the last. options.columns or options.ignored_columns choose among the others, by name or number.
 //
 // options.test_share of each class's rows, rounded, are for testing, but never the last of a class:
 // a test label has always been seen in training. Which ones depends on options.seed alone. Both

@@ -6,20 +6,20 @@
 #include <utility>
 
 #include "io/base/io_error.h"
+#include "io/data/sources/csv_separator.h"
 
 namespace io {
 namespace {
 
 constexpr std::size_t kLongestField = std::size_t{1} << 20, kMostColumns = 65536;
 
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
 bool is_line_end(char c) { return c == '\n' || c == '\r'; }
 
 // Walks over the text; a field that it returns stays where it was found.
 class Reader {
  public:
-  Reader(char* text, std::size_t size, const std::string& name)
-      : at_(text), end_(text + size), name_(name) {}
+  Reader(char* text, std::size_t size, const std::string& name, char separator)
+      : at_(text), end_(text + size), name_(name), separator_(separator) {}
 
   bool at_end() const { return at_ == end_; }
   std::size_t line() const { return line_; }
@@ -35,13 +35,13 @@ class Reader {
     }
   }
 
-  // Reads a field and what ends it; `more` says whether a comma did.
+  // Reads a field and what ends it; `more` says whether a separator did.
   std::string_view field(bool& more) {
     while (at_ != end_ && is_blank(*at_)) ++at_;
     const std::string_view found = at_ != end_ && *at_ == '"' ? quoted() : plain();
     if (found.size() > kLongestField)
       fail("has a field of " + std::to_string(found.size()) + " bytes, expected at most 1048576");
-    more = at_ != end_ && *at_ == ',';
+    more = at_ != end_ && *at_ == separator_;
     if (more)
       ++at_;
     else if (at_ != end_)
@@ -50,6 +50,8 @@ class Reader {
   }
 
  private:
+  bool is_blank(char c) const { return c == ' ' || (c == '\t' && separator_ != '\t'); }
+
   [[noreturn]] void fail(const std::string& what) const {
     throw DataError(name_ + ": line " + std::to_string(line_) + " " + what);
   }
@@ -62,7 +64,7 @@ class Reader {
 
   std::string_view plain() {
     char* const first = at_;
-    while (at_ != end_ && *at_ != ',' && !is_line_end(*at_)) {
+    while (at_ != end_ && *at_ != separator_ && !is_line_end(*at_)) {
       if (*at_ == '"') fail("has a quote inside a field that is not quoted");
       ++at_;
     }
@@ -90,13 +92,15 @@ class Reader {
       if (!doubled) break;
     }
     while (at_ != end_ && is_blank(*at_)) ++at_;
-    if (at_ != end_ && *at_ != ',' && !is_line_end(*at_)) fail("has text after a closing quote");
+    if (at_ != end_ && *at_ != separator_ && !is_line_end(*at_))
+      fail("has text after a closing quote");
     return {first, last};
   }
 
   char* at_;
   char* const end_;
   const std::string& name_;
+  const char separator_;
   std::size_t line_ = 1;
 };
 
@@ -111,8 +115,8 @@ void refuse_nul(std::string_view text, const std::string& name) {
 
 }  // namespace
 
-CsvTable::CsvTable(std::vector<std::uint8_t> bytes, std::string name)
-    : bytes_(std::move(bytes)), name_(std::move(name)) {
+CsvTable::CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separator)
+    : bytes_(std::move(bytes)), name_(std::move(name)), separator_(separator) {
   char* text = reinterpret_cast<char*>(bytes_.data());
   std::size_t size = bytes_.size();
   refuse_nul({text, size}, name_);
@@ -120,7 +124,7 @@ CsvTable::CsvTable(std::vector<std::uint8_t> bytes, std::string name)
     text += 3;
     size -= 3;
   }
-  Reader reader(text, size, name_);
+  Reader reader(text, size, name_, separator_);
   for (reader.skip_empty_lines(); !reader.at_end(); reader.skip_empty_lines()) {
     lines_.push_back(reader.line());
     std::size_t count = 0;
@@ -133,7 +137,8 @@ CsvTable::CsvTable(std::vector<std::uint8_t> bytes, std::string name)
     if (rows() == 1) columns_ = count;
     if (count != columns_) {
       throw DataError(place(rows() - 1) + ": found " + std::to_string(count) +
-                      " fields, expected " + std::to_string(columns_) + " as in row 1");
+                      " fields, expected " + std::to_string(columns_) + " as in row 1" +
+                      (separator_ == ',' ? "" : ", separated by " + separator_text(separator_)));
     }
   }
   if (rows() == 0) throw DataError(name_ + ": the file is empty, expected rows of fields");

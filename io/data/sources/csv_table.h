@@ -13,16 +13,18 @@ namespace io {
 // copy per field.
 class CsvTable {
  public:
-  // Separated by commas; rows end with LF, CRLF or CR; a field in double quotes may hold commas,
-  // line ends and doubled quotes. More lenient than the RFC: a byte-order mark, empty lines, and
-  // blanks around fields (outside quotes) are skipped. `name` stands for the file in messages.
-  // Throws DataError with row and line: rows of unequal length (both counts), an open quote, text
-  // beside quotes, a NUL byte, a field above 1 MiB, no row.
-  CsvTable(std::vector<std::uint8_t> bytes, std::string name);
+  // Fields end with `separator`, rows with LF, CRLF or CR; a field in double quotes may hold
+  // separators, line ends and doubled quotes. More lenient than the RFC: a byte-order mark, empty
+  // lines, and blanks around fields (outside quotes) are skipped. `name` stands for the file in
+  // messages. Throws DataError with row and line: rows of unequal length (both counts), an open
+  // quote, text beside quotes, a NUL byte, a field above 1 MiB, no row.
+  CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separator = ',');
+  CsvTable(CsvTable&&) = default;  // the bytes stay where they are
   CsvTable(const CsvTable&) = delete;
   CsvTable& operator=(const CsvTable&) = delete;
 
   const std::string& name() const { return name_; }
+  char separator() const { return separator_; }
   std::size_t rows() const { return lines_.size(); }
   std::size_t columns() const { return columns_; }
   std::string_view field(std::size_t row, std::size_t column) const {
@@ -33,6 +35,7 @@ class CsvTable {
  private:
   std::vector<std::uint8_t> bytes_;  // quoted fields are unpacked in place
   std::string name_;
+  char separator_;
   std::size_t columns_ = 0;
   std::vector<std::string_view> fields_;
   std::vector<std::size_t> lines_;  // by row, where it begins

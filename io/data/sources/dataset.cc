@@ -13,6 +13,7 @@
 #include "io/data/sources/glyphs.h"
 #include "io/data/sources/idx_files.h"
 #include "io/data/sources/images/image_folder.h"
+#include "io/data/sources/sample_limit.h"
 #include "io/data/sources/synthetic.h"
 #include "io/data/sources/text_files.h"
 
@@ -83,17 +84,6 @@ void measure_channels(Dataset& split) {
   }
 }
 
-void keep_first(Dataset& split, std::int64_t count) {
-  const auto elements = static_cast<std::size_t>(count * split.sample_count());
-  if (split.kind == SampleKind::kTokens) {
-    split.tokens.resize(static_cast<std::size_t>((count - 1) * split.stride + split.shape[0] + 1));
-    return;
-  }
-  split.labels.resize(static_cast<std::size_t>(count));
-  if (split.kind == SampleKind::kImages && !split.source) split.samples.resize(elements);
-  if (split.kind == SampleKind::kFeatures) split.features.resize(elements);
-}
-
 }  // namespace
 
 std::vector<std::string> dataset_names() {
@@ -111,7 +101,7 @@ DatasetSplits load_dataset(const DatasetOptions& options) {
   splits.test.mean = splits.train.mean;
   splits.test.deviation = splits.train.deviation;
   if (options.limit > 0 && options.limit < splits.train.size())
-    keep_first(splits.train, options.limit);  // measured as a whole
+    keep_samples(splits.train, options.limit, options.seed);  // measured as a whole
   return splits;
 }
 

@@ -60,14 +60,16 @@ struct Dataset {
 
 struct DatasetSplits {
   Dataset train, test;
+  std::string columns = {};                // csv: a line that says what each column became
+  std::vector<std::string> warnings = {};  // lines for the user
 };
 
 struct DatasetOptions {
   std::string name;        // one of dataset_names()
   std::string directory;   // where the files lie; unused by glyphs and synthetic
-  std::uint64_t seed = 0;  // glyphs, synthetic, and the split of csv
-  std::int64_t limit =
-      0;  // > 0: only the first so many training samples (mean and deviation stay those of all)
+  std::uint64_t seed = 0;  // glyphs, synthetic, the split of csv, and the limit
+  std::int64_t limit = 0;  // > 0: only so many training samples, of each class its share; of tokens
+                           // the first windows (mean and deviation stay those of all)
   std::array<std::int64_t, 3> synthetic_shape{28, 28, 1};
   std::int64_t synthetic_size = 10'000,
                synthetic_classes = 10;  // training samples; the test split has a tenth of them
@@ -80,8 +82,10 @@ struct DatasetOptions {
                                    << 30;  // images: kept in memory if a part needs no more
   std::string annotations,
       label_column;  // csv: the file; a name from the header or a number from 1, "": the last
-  std::string csv_header = "auto";  // csv: auto, yes or no
-  double test_share = 0.2;          // csv: below 1
+  std::string csv_header = "auto";       // csv: auto, yes or no
+  std::string csv_separator = "auto";    // csv_separator.h
+  std::string columns, ignored_columns;  // csv: "A,B", only these or all but these; one is ""
+  double test_share = 0.2;               // csv: below 1
 };
 
 // Throws DataError (names the file, what was found and what was expected), MissingFileError (says

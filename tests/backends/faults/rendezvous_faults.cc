@@ -111,7 +111,9 @@ std::vector<Fault> faults_of_rendezvous() {
        all_name("mismatch: ", "rank 1")},
       {"other configuration",
        3,
-       joining([](GroupOptions& o, int who) { o.config_digest = who == 1 ? "b" : "a"; }),
+       joining([](GroupOptions& o, int who) {
+         o.settings = {{"--seed", who == 1 ? "1" : "0"}};
+       }),
        {},
        all_name("mismatch: ", "rank 1")},
       {"port taken",

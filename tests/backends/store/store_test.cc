@@ -172,14 +172,29 @@ TEST(Store, TheSameRankTwiceIsAMismatch) {
   for (const std::string& error : errors) EXPECT_CONTAINS(error, "rank 1 joined twice");
 }
 
-TEST(Store, AnotherConfigurationNamesBothRanks) {
-  const auto errors =
-      join_all(2, [](int rank, GroupOptions& o) { o.config_digest = rank == 0 ? "aaaa" : "bbbb"; });
+TEST(Store, AnotherSettingIsNamedToAllWithBothValues) {
+  const auto errors = join_all(3, [](int rank, GroupOptions& o) {
+    o.settings = {{"--lr", "0.1"}, {"--batch-size", rank == 2 ? "64" : "128"}};
+  });
   for (const std::string& error : errors) {
-    EXPECT_CONTAINS(error, "mismatch: configuration digest");
-    EXPECT_CONTAINS(error, "\"aaaa\" on rank 0");
-    EXPECT_CONTAINS(error, "\"bbbb\" on rank 1");
+    EXPECT_EQ(error.find("mismatch: --batch-size: rank 0 (host "), 0u) << error;
+    EXPECT_CONTAINS(error, ") has 128, rank 2 (host ");
+    EXPECT_CONTAINS(error, ") has 64");
+    EXPECT_FALSE(contains(error, "--lr")) << error;
   }
+}
+
+TEST(Store, OfSeveralRanksThatDifferOneIsNamedToAll) {
+  const auto errors = join_all(4, [](int rank, GroupOptions& o) {
+    o.settings = {{"--seed", rank >= 2 ? "1" : "0"}};
+  });
+  for (const std::string& error : errors) EXPECT_CONTAINS(error, "mismatch: --seed: rank 0 ");
+}
+
+TEST(Store, SettingsAreBounded) {
+  GroupOptions o = options_for(0, 2, 1);
+  o.settings = {{"--model", std::string(70'000, 'm')}};
+  EXPECT_THROW(backends::join_group(o), backends::ConfigurationError);
 }
 
 TEST(Store, AnotherBuildIsAMismatch) {

@@ -155,7 +155,110 @@ TEST(Train, PrintsTheLinesAndNoProgressBarIntoAPipe) {
   EXPECT_TRUE(std::regex_search(after, std::regex("^  [0-9,.]+ images/s, 0:0[01] left\n")))
       << result.out;
   EXPECT_EQ(result.out.find('\r'), std::string::npos);
-  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(result.err, "engine: nothing will be saved: give --save-dir DIR to keep the model\n");
+  const TemporaryDirectory folder;
+  EXPECT_EQ(engine(quick_train({"--save-dir", folder / "run"})).err, "");
+}
+
+// Of "$0 ARGUMENTS", where $0 is the program.
+CommandResult shell(const std::string& line,
+                    const std::map<std::string, std::string>& environment = {}) {
+  return run_command({"sh", "-c", line, engine_binary()}, environment, 60'000);
+}
+
+TEST(StandardOutput, FullOrClosedEndsEveryCommandWith74) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(engine(quick_train({"--save-dir", folder / "run"})).exit_code, 0);
+  std::string snapshot;
+  for (const auto& entry : fs::directory_iterator(folder / "run"))
+    if (entry.path().extension() == ".ckpt") snapshot = entry.path().string();
+  const std::string train =
+      "train --model mlp --dataset synthetic --synthetic-shape 6x6x1 --synthetic-size 60 "
+      "--threads 1 --save-dir " +
+      (folder / "other");
+  for (const std::string& command :
+       {std::string("env"), std::string("version"), std::string("help"), "inspect " + snapshot,
+        "verify " + snapshot + " " + snapshot, "eval --threads 1 " + snapshot, train,
+        train + " --spawn 2"}) {
+    expect_error(shell("\"$0\" " + command + " >/dev/full"), 74,
+                 {"cannot write to standard output: No space left on device"});
+    expect_error(shell("\"$0\" " + command + " >&-"), 74, {"standard output is closed"});
+  }
+}
+
+TEST(StandardOutput, IsToldToBeFullBeforeTheFirstStep) {
+  const TemporaryDirectory folder;
+  const CommandResult result = shell(
+      "\"$0\" train --model mlp --dataset synthetic --steps 100000000 --threads 1 "
+      "--synthetic-shape 6x6x1 --save-dir " +
+      (folder / "run") + " >/dev/full");
+  expect_error(result, 74, {"standard output"});
+}
+
+TEST(EarlyChecks, ComeBeforeDataAndOtherRanks) {
+  const TemporaryDirectory folder;
+  // Nobody else comes, and there are no data.
+  const std::vector<std::string> alone{"--dataset",      "mnist",
+                                       "--data-dir",     folder / "none",
+                                       "--rank",         "0",
+                                       "--world-size",   "2",
+                                       "--init-method",  "file://" + (folder / "meet"),
+                                       "--rdzv-timeout", "300"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), alone.begin(), alone.end());
+    more.insert(more.begin(), {"train", "--model", "mlp"});
+    return engine(more);
+  };
+  expect_error(with({"--threads", "1000"}), 78, {"--threads is 1000", "this process may use"});
+  expect_error(with({"--threads", "1025"}), 78, {"from 0 to 1024"});
+  expect_error(with({"--metrics", folder.path().string()}), 73, {"metrics ", "it is a folder"});
+  expect_error(with({"--metrics", folder / "no/m.jsonl"}), 73,
+               {"there is no folder " + (folder / "no")});
+  EXPECT_FALSE(fs::exists(folder / "no"));
+}
+
+TEST(Memory, ThatIsNotThereIsToldBeforeTheStart) {
+  const TemporaryDirectory folder;
+  test_support::write_text(
+      folder / "wide.toml",
+      "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 1000000\n"
+      "[[layer]]\nkind = \"dense\"\nname = \"b\"\nout = 10\n");
+  test_support::write_text(
+      folder / "vast.toml",
+      "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"a\"\nout = 50000000\n"
+      "[[layer]]\nkind = \"dense\"\nname = \"b\"\nout = 50000000\n"
+      "[[layer]]\nkind = \"dense\"\nname = \"c\"\nout = 10\n");
+  const auto train = [&](const char* model, const char* ranks) {
+    return engine({"train", "--model", folder / model, "--dataset", "synthetic", "--spawn", ranks,
+                   "--synthetic-shape", "6x6x1", "--synthetic-size", "2000000", "--batch-size",
+                   "2000000", "--threads", "1"});
+  };
+  expect_error(train("vast.toml", "1"), 69, {"out of memory", "parameters", "not even batches"});
+  const CommandResult wide = train("wide.toml", "2");
+  EXPECT_EQ(wide.exit_code, 69) << wide.err;
+  for (const char* part : {"out of memory: batches of 1000000 samples need ", " activations",
+                           "for each of 2 ranks", "at most --batch-size-per-device "})
+    EXPECT_NE(wide.err.find(part), std::string::npos) << part << ": " << wide.err;
+}
+
+TEST(EarlyChecks, MetricsMayLieInTheFolderThatWillBeMade) {
+  const TemporaryDirectory folder;
+  const CommandResult result =
+      engine(quick_train({"--save-dir", folder / "run", "--metrics", folder / "run//m.jsonl"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(fs::exists(folder / "run/m.jsonl"));
+}
+
+TEST(EarlyChecks, AnUnknownVariableIsWarnedOfOnce) {
+  const CommandResult result = engine(quick_train({"--spawn", "2"}), {{"ENGINE_BACTH_SIZE", "3"}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::string warning =
+      "engine: warning: ENGINE_BACTH_SIZE in the environment is no variable of this program: did "
+      "you mean 'ENGINE_BATCH_SIZE'?\n";
+  const std::size_t at = result.err.find(warning);
+  ASSERT_NE(at, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("ENGINE_BACTH_SIZE", at + warning.size()), std::string::npos);
+  EXPECT_EQ(engine({"env"}, {{"ENGINE_BACTH_SIZE", "3"}, {"ENGINE_RESTART_COUNT", "0"}}).err, "");
 }
 
 TEST(Train, AShortRunHasALossLine) {
@@ -554,6 +657,25 @@ TEST(Rendezvous, OneInterruptEndsTheWait) {
     EXPECT_EQ(result.exit_code, 130) << result.err;
     EXPECT_NE(result.err.find("stopped while waiting for the other ranks"), std::string::npos)
         << result.err;
+  }
+}
+
+TEST(Rendezvous, RanksWithOtherOptionsAreToldWhichAndBothValues) {
+  const TemporaryDirectory folder;
+  const auto member = [&](const char* rank, const char* rate) {
+    return engine(quick_train({"--rank", rank, "--world-size", "2", "--init-method",
+                               "file://" + (folder / "meet"), "--lr", rate}));
+  };
+  CommandResult second;
+  std::thread late([&] { second = member("1", "0.02"); });
+  const CommandResult first = member("0", "0.01");
+  late.join();
+  for (const CommandResult& result : {first, second}) {
+    EXPECT_EQ(result.exit_code, 76) << result.err;
+    EXPECT_NE(result.err.find("engine: error: --lr: rank 0 (host "), std::string::npos)
+        << result.err;
+    EXPECT_NE(result.err.find(") has 0.01, rank 1 (host "), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(") has 0.02"), std::string::npos) << result.err;
   }
 }
 

@@ -76,6 +76,52 @@ TEST_P(PublicTables, AreLearntTo95PercentOfUnseenRowsAndEvaluatedAlike) {
   FAIL() << "no checkpoint";
 }
 
+TEST(Tables, AreDescribedOnceAndWhatWasLeftOutIsKnownToEval) {
+  const test_support::TemporaryDirectory folder;
+  std::string rows = "id;size;kind\n";
+  for (int i = 0; i < 40; ++i)
+    rows += std::to_string(i) + ";" + std::to_string(i % 5) + (i % 2 == 0 ? ";a\n" : ";b\n");
+  test_support::write_text(folder / "rows.csv", rows);
+  std::vector<std::string> arguments{"train",
+                                     "--model",
+                                     "mlp",
+                                     "--dataset",
+                                     "csv",
+                                     "--data-dir",
+                                     folder.path().string(),
+                                     "--spawn",
+                                     "2",
+                                     "--batch-size",
+                                     "8",
+                                     "--threads",
+                                     "1",
+                                     "--save-dir",
+                                     folder / "run"};
+  const CommandResult all = engine(arguments);
+  ASSERT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_NE(all.out.find("Columns of rows.csv: label kind (2 classes); numbers: id, size; "
+                         "separated by ';'\n"),
+            std::string::npos)
+      << all.out;
+  EXPECT_EQ(all.out.find("Columns of"), all.out.rfind("Columns of"));
+  EXPECT_NE(all.err.find("engine: warning: rows.csv: id has another value in every row"),
+            std::string::npos)
+      << all.err;
+  std::filesystem::remove_all(folder / "run");
+  arguments.insert(arguments.end(), {"--ignore-columns", "id", "--separator", ";"});
+  const CommandResult fewer = engine(arguments);
+  ASSERT_EQ(fewer.exit_code, 0) << fewer.err;
+  EXPECT_NE(fewer.out.find("left out: id (by option)"), std::string::npos) << fewer.out;
+  EXPECT_EQ(fewer.err.find("warning"), std::string::npos) << fewer.err;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "run")) {
+    if (entry.path().extension() != ".ckpt") continue;
+    const CommandResult evaluated = engine({"eval", entry.path().string(), "--threads", "1"});
+    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.err;
+    return;
+  }
+  FAIL() << "no checkpoint";
+}
+
 TEST(FileShards, AreToldByEveryRankAndAreTheTrainingPart) {
   const test_support::TemporaryDirectory folder;
   std::string rows;

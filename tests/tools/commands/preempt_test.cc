@@ -68,13 +68,14 @@ TEST(Preemption, SavesExitsWith75AndGoesOnBitByBit) {
   const TemporaryDirectory folder;
   const CommandResult stopped = interrupted(folder / "run", {}, SIGUSR1, /*parent_only=*/true);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.err;
-  EXPECT_NE(
-      stopped.err.find("preempted by signal 10: the state is saved; run again with --resume auto"),
-      std::string::npos)
-      << stopped.err;
-  const std::int64_t step =
-      io::load_checkpoint(io::find_newest_checkpoint(folder / "run", nullptr)).global_step;
+  const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
+  const std::int64_t step = io::load_checkpoint(newest).global_step;
   ASSERT_GT(step, 0);
+  EXPECT_NE(stopped.err.find("engine: preempted by signal 10 (User defined signal 1) after step " +
+                             std::to_string(step) + ": saved " + newest +
+                             "; to go on: engine train --resume " + (folder / "run") + "\n"),
+            std::string::npos)
+      << stopped.err;
   const std::string end = std::to_string(step + 25);
   const CommandResult resumed =
       run_command(training(folder / "run", end, {"--spawn", "2", "--resume", "auto"}));
@@ -97,7 +98,14 @@ TEST(Preemption, OneRanksSignalStopsAllAfterTheSameStep) {
 
 TEST(Preemption, AnInterruptIsNone) {
   const TemporaryDirectory folder;
-  EXPECT_EQ(interrupted(folder / "run", {}, SIGINT, /*parent_only=*/true).exit_code, 130);
+  const CommandResult stopped = interrupted(folder / "run", {}, SIGINT, /*parent_only=*/true);
+  EXPECT_EQ(stopped.exit_code, 130);
+  EXPECT_NE(stopped.err.find("engine: stopped by signal 2 (Interrupt) after step "),
+            std::string::npos)
+      << stopped.err;
+  EXPECT_NE(stopped.err.find("; to go on: engine train --resume " + (folder / "run") + "\n"),
+            std::string::npos)
+      << stopped.err;
 }
 
 class Requeue : public testing::Test {

@@ -96,6 +96,28 @@ TEST_F(LaunchTrain, TheWorkersReasonIsTheLastLine) {
   EXPECT_EQ(r.err.find("restart 1"), std::string::npos) << r.err;
 }
 
+TEST_F(LaunchTrain, RestartsGoOnFromTheSnapshots) {
+  const Words saving = quick_train({"--save-dir", folder_ / "run", "--steps", "5"});
+  const Words twice{"--max-restarts", "2"};
+  const CommandResult first = launch(twice + saving);
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_CONTAINS(first.err,
+                  "engine: --max-restarts 2: train goes on from the newest snapshot in " +
+                      (folder_ / "run") + " (--resume auto");
+  EXPECT_CONTAINS(first.out, "fresh weights");
+  const CommandResult second = launch(twice + saving + Words{"--steps", "7"});
+  EXPECT_CONTAINS(second.out, "at step 5");
+  for (const Words& said : {Words{"--resume", "auto"}, Words{"--resume=auto"}}) {
+    const CommandResult explicitly = launch(twice + saving + said + Words{"--steps", "8"});
+    EXPECT_EQ(explicitly.exit_code, 0) << explicitly.err;
+    EXPECT_EQ(explicitly.err.find("--max-restarts"), std::string::npos) << explicitly.err;
+  }
+  const CommandResult unsaved = launch(twice + quick_train());
+  EXPECT_EQ(unsaved.exit_code, 0) << unsaved.err;
+  EXPECT_CONTAINS(unsaved.err, "train has no --save-dir, so every restart begins from step 0");
+  EXPECT_EQ(launch(quick_train()).err.find("restart"), std::string::npos);
+}
+
 TEST_F(LaunchTrain, TwoNodesByHand) {
   const std::string port = std::to_string(free_port()), secret = folder_ / "secret";
   test_support::write_text(secret, std::string(64, '5'));

@@ -13,6 +13,7 @@
 #include "tools/launch/launch_options.h"
 #include "tools/launch/launch_plan.h"
 #include "tools/launch/remote_nodes.h"
+#include "tools/launch/restart_resume.h"
 #include "tools/launch/stream_spec.h"
 #include "tools/report/exit_codes.h"
 #include "tools/workers/line_splitter.h"
@@ -35,6 +36,37 @@ std::string message_of(F&& f) {
 
 #define EXPECT_CONTAINS(text, part) \
   EXPECT_NE(std::string(text).find(part), std::string::npos) << text
+
+TEST(RestartResume, FollowsWhatTrainIsTold) {
+  const auto of = [](std::vector<std::string> command, std::vector<std::string> environment = {}) {
+    LaunchOptions options;
+    options.max_restarts = 3;
+    options.command = std::move(command);
+    options.environment = std::move(environment);
+    return resume_after_restart(options);
+  };
+  const std::vector<std::string> resume{"--resume", "auto"}, nothing;
+  EXPECT_EQ(of({"train", "--save-dir", "run"}).more, resume);
+  EXPECT_EQ(of({"train", "--save_dir=run"}).more, resume);
+  EXPECT_CONTAINS(of({"train", "--save-dir", "run"}).notice, "--max-restarts 3: ");
+  EXPECT_EQ(of({"train"}, {"ENGINE_SAVE_DIR=run"}).more, resume);
+  for (const RestartResume& given :
+       {of({"train", "--save-dir", "run", "--resume", "none"}),
+        of({"train", "--save-dir", "run"}, {"ENGINE_RESUME=run/step_1.ckpt"}),
+        of({"train", "--help"}), of({"train", "--no-such-option"}), of({"train", "-c", "/none"}),
+        of({"verify", "a", "b"})}) {
+    EXPECT_EQ(given.more, nothing);
+    EXPECT_EQ(given.notice, "");
+  }
+  EXPECT_EQ(of({"train", "--epochs", "3"}).more, nothing);
+  EXPECT_CONTAINS(of({"train"}).notice, "begins from step 0");
+
+  const test_support::TemporaryDirectory folder;
+  test_support::write_text(folder / "run.toml", "save-dir = 'run'\n");
+  EXPECT_EQ(of({"train", "-c", folder / "run.toml"}).more, resume);
+  test_support::write_text(folder / "run.toml", "save-dir = 'run'\nresume = 'none'\n");
+  EXPECT_EQ(of({"train", "-c", folder / "run.toml"}).more, nothing);
+}
 
 TEST(StreamSpec, OneNumberOrSomeRanks) {
   EXPECT_EQ(parse_streams("", 2, "-r"), (Masks{0, 0}));

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "backends/backend_error.h"
+#include "io/base/io_error.h"
 
 namespace {
 
@@ -18,6 +19,19 @@ tools::ThreadChoice choose(int ranks, int cores,
         return found == variables.end() ? std::nullopt : std::optional<std::string>(found->second);
       },
       cores);
+}
+
+TEST(ThreadChoice, FarMoreThreadsThanCoresAreRefused) {
+  tools::check_threads(0, 2);
+  tools::check_threads(16, 2);
+  try {
+    tools::check_threads(17, 2);
+    ADD_FAILURE() << "accepted";
+  } catch (const io::ConfigError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "--threads is 17, but this process may use 2 cores; expected at most 16, better 2");
+  }
 }
 
 TEST(ThreadChoice, CoresAreSharedByTheRanksOfTheHost) {

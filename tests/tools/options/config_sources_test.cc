@@ -92,7 +92,7 @@ TEST_F(ConfigFiles, TheEarlierNameOfTheOptimizerSectionIsAccepted) {
 
 TEST_F(ConfigFiles, FaultsNameFileLineAndRemedy) {
   EXPECT_EQ(fault("model = 'mlp'\nbatchsize = 3\n"),
-            (folder_ / "run.toml") + ":2: unknown key 'batchsize'; did you mean 'batch-size'?");
+            (folder_ / "run.toml") + ":2: unknown key 'batchsize': did you mean 'batch-size'?");
   EXPECT_EQ(fault("qqqqqqqq = 3\n"), (folder_ / "run.toml") + ":1: unknown key 'qqqqqqqq'");
   EXPECT_EQ(fault("\nlr = 'fast'\n"),
             (folder_ / "run.toml") + ":2: 'lr' is a string; expected a number");
@@ -148,6 +148,50 @@ TEST_F(ConfigFiles, IncludesInACircleAreRefused) {
   EXPECT_NE(fault("include = 'other.toml'\n").find("includes itself"), std::string::npos);
   EXPECT_NE(fault("include = 'none.toml'\n").find("none.toml cannot be read"), std::string::npos);
   EXPECT_NE(fault("include = 3\n").find("'include' is an integer"), std::string::npos);
+}
+
+TEST_F(ConfigFiles, VariablesOfTheEnvironmentAreReplaced) {
+  setenv("CONFIG_TEST_DIR", "/data/${x}", 1);
+  setenv("CONFIG_TEST_N", "64", 1);
+  setenv("CONFIG_TEST_EMPTY", "", 1);
+  write("64.toml", "seed = 9\n");
+  const ConfigValues values = read(
+      "include = '${CONFIG_TEST_N}.toml'\ndata-dir = '${CONFIG_TEST_DIR}/a$b$'\n"
+      "batch-size = '${CONFIG_TEST_N}'\nsave-dir = 'r$${CONFIG_TEST_N}$$'\n");
+  EXPECT_EQ(values.at("data-dir").value, "/data/${x}/a$b$");  // replaced once
+  EXPECT_EQ(values.at("batch-size").value, "64");
+  EXPECT_EQ(values.at("save-dir").value, "r${CONFIG_TEST_N}$");
+  EXPECT_EQ(values.at("seed").value, "9");
+  const std::string place = folder_ / "run.toml:2: ";
+  EXPECT_EQ(fault("seed = 1\ndata-dir = '${CONFIG_TEST_NONE}/x'\n"),
+            place +
+                "'data-dir' is '${CONFIG_TEST_NONE}/x': the environment variable "
+                "CONFIG_TEST_NONE is not set");
+  EXPECT_EQ(fault("seed = 1\ndata-dir = '${CONFIG_TEST_EMPTY}'\n"),
+            place +
+                "'data-dir' is '${CONFIG_TEST_EMPTY}': the environment variable "
+                "CONFIG_TEST_EMPTY is empty");
+  EXPECT_NE(fault("data-dir = '${CONFIG_TEST_N'\n").find("has no closing brace"),
+            std::string::npos);
+  EXPECT_NE(fault("data-dir = '${a b}'\n").find("names no variable"), std::string::npos);
+  EXPECT_NE(fault("include = '${CONFIG_TEST_NONE}.toml'\n").find("CONFIG_TEST_NONE is not set"),
+            std::string::npos);
+  for (const char* name : {"CONFIG_TEST_DIR", "CONFIG_TEST_N", "CONFIG_TEST_EMPTY"}) unsetenv(name);
+}
+
+TEST_F(ConfigFiles, AVariableIsOfNoConcernWhereAStrongerSourceHasTheValue) {
+  ConfigValues values{{"data-dir", {"d", "--data-dir"}}, {"batch-size", {"8", "--batch-size"}}};
+  tools::apply_config_file(
+      write("run.toml", "data-dir = '${CONFIG_TEST_NONE}'\nbatch-size = '${CONFIG_TEST_NONE}'\n"),
+      values);
+  EXPECT_EQ(values.at("data-dir").value, "d");
+  EXPECT_EQ(values.at("batch-size").value, "8");
+}
+
+TEST(ConfigText, OfACheckpointIsTakenAsItIs) {
+  ConfigValues values;
+  tools::apply_config_text("data-dir = '${CONFIG_TEST_NONE}/$$'\n", "a.ckpt", values);
+  EXPECT_EQ(values.at("data-dir").value, "${CONFIG_TEST_NONE}/$$");
 }
 
 TEST_F(ConfigFiles, CommandLineThenEnvironmentThenFileThenDefault) {

@@ -1,8 +1,10 @@
 // Resolving: defaults, ranges and choices with their messages, contradictions, TOML round trip,
-// digest.
+// settings to agree on.
 #include "tools/options/run_config.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "io/base/io_error.h"
 #include "tests/support/test_support.h"
@@ -92,8 +94,8 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
   EXPECT_EQ(fault(flags({{"lr", "-1"}})), "--lr is '-1' (from --lr); expected a number above 0");
   EXPECT_EQ(fault(flags({{"lr", "fast"}})), "--lr is 'fast' (from --lr); expected a number");
   EXPECT_EQ(fault(flags({{"sync", "parms"}})),
-            "--sync is 'parms' (from --sync); expected one of grad, params, post-local, slowmo, "
-            "diloco, none; did you mean 'params'?");
+            "--sync is 'parms' (from --sync): did you mean 'params'? (expected one of grad, "
+            "params, post-local, slowmo, diloco, none)");
   EXPECT_EQ(fault(flags({{"epochs", "0"}})),
             "--epochs is '0' (from --epochs); expected an integer from 1 to 1000000");
   ConfigValues values = flags({});
@@ -110,7 +112,7 @@ TEST(RunConfig, EveryChoiceSuggestsTheNearestAndListsAll) {
   for (const tools::OptionSpec& option : tools::train_options()) {
     if (option.type != tools::OptionSpec::Type::kChoice) continue;
     const std::string first = tools::split_text(option.metavar, '|').front();
-    EXPECT_NE(fault(flags({{option.name, first + "x"}})).find("; did you mean '" + first + "'?"),
+    EXPECT_NE(fault(flags({{option.name, first + "x"}})).find(": did you mean '" + first + "'?"),
               std::string::npos)
         << option.name;
     // What is near to nothing gets no suggestion, only the list.
@@ -118,9 +120,9 @@ TEST(RunConfig, EveryChoiceSuggestsTheNearestAndListsAll) {
     EXPECT_NE(far.find(first), std::string::npos) << option.name;
     EXPECT_EQ(far.find("did you mean"), std::string::npos) << option.name;
   }
-  EXPECT_NE(fault(flags({{"dataset", "tiny"}})).find("; did you mean 'tinyshakespeare'?"),
+  EXPECT_NE(fault(flags({{"dataset", "tiny"}})).find(": did you mean 'tinyshakespeare'?"),
             std::string::npos);
-  EXPECT_NE(fault(flags({{"augment", "crop,flop"}})).find("; did you mean 'flip'?"),
+  EXPECT_NE(fault(flags({{"augment", "crop,flop"}})).find(": did you mean 'flip'?"),
             std::string::npos);
   EXPECT_EQ(fault(flags({{"augment", "crop,crop"}})).find("did you mean"), std::string::npos);
 }
@@ -469,30 +471,43 @@ TEST(RunConfig, TomlReadsBackToTheSameRun) {
     tools::apply_config_file(folder / "saved.toml", again);
     const tools::RunConfig same = tools::resolve_run_config(again);
     EXPECT_EQ(tools::to_toml(same.origin), text);
-    EXPECT_EQ(tools::config_digest(same.origin), tools::config_digest(config.origin));
+    EXPECT_EQ(tools::agreed_settings(same.origin), tools::agreed_settings(config.origin));
     EXPECT_EQ(same.lr, config.lr);
     EXPECT_EQ(same.job_id, config.job_id);
   }
 }
 
-TEST(RunConfig, DigestCoversWhatRanksMustAgreeOn) {
-  const auto digest = [](std::initializer_list<std::pair<std::string, std::string>> given) {
-    return tools::config_digest(tools::resolve_run_config(flags(given)).origin);
+TEST(RunConfig, RanksAgreeOnWhatShapesTheRun) {
+  const auto settings = [](std::initializer_list<std::pair<std::string, std::string>> given) {
+    return tools::agreed_settings(tools::resolve_run_config(flags(given)).origin);
   };
-  const std::string base = digest({});
-  EXPECT_EQ(base.size(), 16u);
+  const auto base = settings({});
   EXPECT_EQ(
-      digest({{"threads", "3"}, {"metrics", "m.jsonl"}, {"data-dir", "/d"}, {"timeout", "5"}}),
+      settings({{"threads", "3"}, {"metrics", "m.jsonl"}, {"data-dir", "/d"}, {"timeout", "5"}}),
       base);
-  EXPECT_EQ(digest({{"rank", "1"}, {"world-size", "2"}}), base);
-  EXPECT_EQ(digest({{"lr", "0.0500"}, {"epochs", "01"}}), base);
-  EXPECT_EQ(digest({{"save-dir", "a"}}), digest({{"save-dir", "b"}}));
-  EXPECT_NE(digest({{"save-dir", "a"}}), base);
-  EXPECT_NE(digest({{"seed", "1"}}), base);
-  EXPECT_NE(digest({{"lr", "0.051"}}), base);
-  EXPECT_NE(digest({{"model", "convnet"}}), base);
-  EXPECT_NE(digest({{"batch-size", "64"}}), base);
-  EXPECT_NE(digest({{"sync", "none"}}), base);
+  EXPECT_EQ(settings({{"rank", "1"}, {"world-size", "2"}}), base);
+  EXPECT_EQ(settings({{"lr", "0.0500"}, {"epochs", "01"}}), base);
+  EXPECT_EQ(settings({{"save-dir", "a"}}), settings({{"save-dir", "b"}}));
+  EXPECT_NE(settings({{"save-dir", "a"}}), base);
+  EXPECT_NE(settings({{"seed", "1"}}), base);
+  EXPECT_NE(settings({{"lr", "0.051"}}), base);
+  EXPECT_NE(settings({{"model", "convnet"}}), base);
+  EXPECT_NE(settings({{"sync", "none"}}), base);
+  const std::pair<std::string, std::string> batch{"--batch-size", "64"};
+  EXPECT_EQ(std::ranges::count(settings({{"batch-size", "64"}}), batch), 1);
+  EXPECT_EQ(std::ranges::count(base, batch), 0);
+}
+
+TEST(RunConfig, LongSettingsAreCutAndStillDiffer) {
+  const auto settings = [](const std::string& model) {
+    return tools::agreed_settings(tools::resolve_run_config(flags({{"model", model}})).origin);
+  };
+  const std::string path(5000, 'p');
+  std::size_t bytes = 0;
+  for (const auto& [name, value] : settings(path)) bytes += name.size() + value.size();
+  EXPECT_LT(bytes, 16'000u);
+  EXPECT_EQ(settings(path), settings(path));
+  EXPECT_NE(settings(path + "a"), settings(path + "b"));
 }
 
 }  // namespace

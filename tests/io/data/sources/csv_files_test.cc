@@ -207,7 +207,7 @@ TEST_F(CsvFiles, ATextValueThatOnlyTheTestPartHasIsAllZero) {
 
 TEST_F(CsvFiles, WrongContentIsNamed) {
   expect_complaint("1\n2\n", {"set.csv", "1 column"});
-  expect_complaint("a;b\n1;2\n", {"1 column", "separated by commas"});
+  expect_complaint("a b\n1 2\n", {"1 column", "separated by ','", "row 1 is 'a b'"});
   expect_complaint("1,a\n2,\n3,b\n", {"set.csv, row 2 (line 2)", "no label", "column 2"});
   expect_complaint("1,a\n2,a\n", {"label column 2 has 1 different"});
   expect_complaint("1,a\n", {"1 rows of data"});

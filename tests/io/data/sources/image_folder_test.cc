@@ -97,8 +97,20 @@ TEST_F(ImageFolder, ClassesAreFoldersAndPathsGiveTheOrder) {
     for (std::size_t k = 0; k < 48; ++k)
       ASSERT_EQ(image[k], k % 3 == 0 ? reds[i] : k % 3 == 1 ? i >= 4 : 7) << i;
   }
-  options_.limit = 2;
-  EXPECT_EQ(load_dataset(options_).train.size(), 2);
+}
+
+TEST_F(ImageFolder, ALimitTakesImagesOfAllClasses) {
+  write_set(5);
+  const DatasetSplits all = load_dataset(options_);
+  options_.limit = 4;
+  const DatasetSplits few = load_dataset(options_);
+  EXPECT_EQ(few.train.labels, (std::vector<std::int32_t>{0, 0, 1, 1}));
+  EXPECT_EQ(few.test.size(), all.test.size());
+  std::vector<std::uint8_t> image(48);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    few.train.source->read(i, nullptr, image);
+    EXPECT_EQ(image[1], i / 2);  // the class, in green
+  }
 }
 
 TEST_F(ImageFolder, TestMayStandForVal) {

@@ -1,0 +1,134 @@
+// Finds header, label and columns by name or number.
+#include "io/data/sources/csv_selection.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "io/base/io_error.h"
+#include "io/base/nearest.h"
+#include "io/data/sources/csv_columns.h"
+
+namespace io {
+namespace {
+
+bool is_number(std::string_view field) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  return error == std::errc() && end == field.data() + field.size();
+}
+
+bool looks_like_header(const CsvTable& table) {
+  bool tells = false;  // a column whose first field alone is no number
+  for (std::size_t c = 0; c < table.columns(); ++c) {
+    if (is_missing(table.field(0, c)) || is_number(table.field(0, c))) return false;
+    bool numbers = false, others = false;
+    for (std::size_t row = 1; row < table.rows() && !others; ++row) {
+      const std::string_view field = table.field(row, c);
+      if (is_number(field))
+        numbers = true;
+      else
+        others = !is_missing(field);
+    }
+    tells = tells || (numbers && !others);
+  }
+  return tells;
+}
+
+// The first row's fields, or nothing.
+std::vector<std::string> header_of(const CsvTable& table, const DatasetOptions& options) {
+  std::vector<std::string> names;
+  for (std::size_t c = 0; c < table.columns(); ++c) names.emplace_back(table.field(0, c));
+  // A number means a position: it says nothing about row 1, which may well have that number in it.
+  const bool named = !options.label_column.empty() && !is_number(options.label_column) &&
+                     std::find(names.begin(), names.end(), options.label_column) != names.end();
+  const bool header = options.csv_header == "yes" ||
+                      (options.csv_header != "no" && (named || looks_like_header(table)));
+  return header ? names : std::vector<std::string>();
+}
+
+// `what` is looked for: "label column" or "column"; `option` is where `wanted` was given.
+std::size_t find_column(const CsvTable& table, const std::vector<std::string>& header,
+                        const std::string& wanted, const std::string& what, const char* option) {
+  const auto found = std::find(header.begin(), header.end(), wanted);
+  if (found != header.end()) {
+    if (std::find(found + 1, header.end(), wanted) != header.end())
+      throw ConfigError(table.name() + ": several columns are called '" + wanted + "'; give " +
+                        option + " a number from 1");
+    return static_cast<std::size_t>(found - header.begin());
+  }
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), number);
+  if (error == std::errc() && end == wanted.data() + wanted.size() && number >= 1 &&
+      number <= table.columns())
+    return number - 1;
+  throw ConfigError(table.name() + ": no " + what + " '" + wanted + "'" +
+                    base::did_you_mean(wanted, header) + " (" +
+                    (header.empty() ? "the file has no header"
+                                    : "the header names " + std::to_string(header.size())) +
+                    "; a number from 1 to " + std::to_string(table.columns()) + " will do, too)");
+}
+
+// "A,B": whether each column is in the list.
+std::vector<bool> listed(const CsvTable& table, const std::vector<std::string>& header,
+                         std::string_view list, const char* option) {
+  std::vector<bool> found(table.columns(), false);
+  for (bool more = true; more;) {
+    const std::size_t comma = list.find(',');
+    std::string name(list.substr(0, comma));
+    name.erase(0, std::min(name.find_first_not_of(' '), name.size()));
+    name.erase(name.find_last_not_of(' ') + 1);
+    found[find_column(table, header, name, "column", option)] = true;
+    more = comma != std::string_view::npos;
+    if (more) list.remove_prefix(comma + 1);
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string CsvSelection::title(std::size_t column) const {
+  constexpr std::size_t kLongest = 40;
+  if (header.empty() || header[column].empty()) return "column " + std::to_string(column + 1);
+  std::string name = header[column];
+  for (char& c : name)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  if (name.size() <= kLongest) return name;
+  std::size_t end = kLongest;  // not within a character of UTF-8
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;
+  return name.substr(0, end) + "...";
+}
+
+std::string CsvSelection::option_name(std::size_t column) const {
+  const bool plain = !header.empty() && title(column) == header[column] &&
+                     header[column].find_first_of(", '") == std::string::npos &&
+                     std::count(header.begin(), header.end(), header[column]) == 1;
+  return plain ? header[column] : std::to_string(column + 1);
+}
+
+CsvSelection select_columns(const CsvTable& table, const DatasetOptions& options) {
+  CsvSelection selection;
+  selection.header = header_of(table, options);
+  const std::vector<std::string>& header = selection.header;
+  selection.label = options.label_column.empty() ? table.columns() - 1
+                                                 : find_column(table, header, options.label_column,
+                                                               "label column", "--label-column");
+  const bool only = !options.columns.empty();
+  std::vector<bool> marked(table.columns(), false);
+  if (only) marked = listed(table, header, options.columns, "--columns");
+  if (!only && !options.ignored_columns.empty())
+    marked = listed(table, header, options.ignored_columns, "--ignore-columns");
+  if (!only && marked[selection.label])
+    throw ConfigError(table.name() + ": --ignore-columns names " +
+                      selection.title(selection.label) +
+                      ", which is the label; choose another one with --label-column");
+  for (std::size_t c = 0; c < table.columns(); ++c)
+    if (c != selection.label)
+      (marked[c] == only ? selection.columns : selection.left_out).push_back(c);
+  if (selection.columns.empty())
+    throw ConfigError(table.name() + ": no column besides the label is left");
+  return selection;
+}
+
+}  // namespace io

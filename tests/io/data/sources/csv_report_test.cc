@@ -1,0 +1,144 @@
+// What is told about the columns of a CSV file, and which of them are used.
+#include "io/data/sources/csv_report.h"
+
+#include <gtest/gtest.h>
+
+#include "io/base/io_error.h"
+#include "tests/support/test_support.h"
+
+namespace io {
+namespace {
+
+class CsvReport : public ::testing::Test {
+ protected:
+  CsvReport() { options_.test_share = 0; }
+
+  DatasetSplits load(const std::string& text) {
+    test_support::write_text(folder_ / "set.csv", text);
+    options_.name = "csv";
+    options_.directory = folder_.path().string();
+    return load_dataset(options_);
+  }
+  std::string complaint(const std::string& text) {
+    try {
+      load(text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  }
+  // `count` rows "VALUE(i),i % 3,x or y" below "VALUE's name,size,kind".
+  template <typename Value>
+  std::vector<std::string> warnings(const std::string& name, int count, const Value& value) {
+    std::string text = name + ";size;kind\n";
+    for (int i = 0; i < count; ++i)
+      text += value(i) + ";" + std::to_string(i % 3) + ";" + (i % 2 == 0 ? "x" : "y") + "\n";
+    return load(text).warnings;
+  }
+
+  test_support::TemporaryDirectory folder_;
+  DatasetOptions options_;
+};
+
+TEST_F(CsvReport, OneLineSaysWhatEachColumnBecame) {
+  std::string text = "mass,sex,name,same,id,kind\n";
+  for (int i = 0; i < 34; ++i)
+    text += std::to_string(i / 2) + (i % 2 == 0 ? ".5,m," : ",f,") + "n" + std::to_string(i / 2) +
+            ",7," + std::to_string(i) + (i % 2 == 0 ? ",x\n" : ",y\n");
+  options_.ignored_columns = "id";
+  EXPECT_EQ(load(text).columns,
+            "set.csv: label kind (2 classes); numbers: mass; categories: sex (2 values); text by "
+            "its position in sorted order: name (17 values); always 0, for lack of different "
+            "values: same; left out: id (by option)");
+  options_.csv_header = "no";
+  options_.ignored_columns = "";
+  EXPECT_EQ(load("1;a\n2;b\n").columns,
+            "set.csv: label column 2 (2 classes); numbers: column 1; separated by ';'");
+}
+
+TEST_F(CsvReport, ALongListIsCut) {
+  std::string header, row;
+  for (int i = 0; i < 50; ++i) {
+    header += "c" + std::to_string(i) + ",";
+    row += std::to_string(i) + ",";
+  }
+  const std::string text = load(header + "kind\n" + row + "x\n" + row + "y\n").columns;
+  EXPECT_NE(text.find("c19 and 30 more"), std::string::npos) << text;
+}
+
+TEST_F(CsvReport, ColumnsAreChosenByNameAndNumber) {
+  const std::string text = "id,size,mass,kind\n1,2,3,x\n4,5,6,y\n";
+  EXPECT_EQ(load(text).train.shape[2], 3);
+  options_.ignored_columns = "id, 3";
+  EXPECT_EQ(load(text).train.shape[2], 1);
+  options_.ignored_columns = "";
+  options_.columns = "size,mass";
+  EXPECT_EQ(load(text).train.shape[2], 2);
+  options_.columns = "size,kind";  // the label needs no mention, but may have it
+  EXPECT_EQ(load(text).train.shape[2], 1);
+}
+
+TEST_F(CsvReport, WrongChoicesAreNamed) {
+  const std::string text = "id,size,kind\n1,2,x\n4,5,y\n";
+  options_.ignored_columns = "sizes";
+  EXPECT_NE(complaint(text).find("no column 'sizes': did you mean 'size'?"), std::string::npos);
+  options_.ignored_columns = "kind";
+  EXPECT_NE(complaint(text).find("--ignore-columns names kind, which is the label"),
+            std::string::npos);
+  options_.ignored_columns = "1,2";
+  EXPECT_NE(complaint(text).find("no column besides the label is left"), std::string::npos);
+  options_.ignored_columns = "";
+  options_.columns = "id,,size";
+  EXPECT_NE(complaint(text).find("no column ''"), std::string::npos);
+}
+
+TEST_F(CsvReport, AFileThatCannotBeCutSaysWhatWasSeen) {
+  const std::string found = complaint("a b c\n1 2 3\n");
+  EXPECT_NE(found.find("found 1 column"), std::string::npos) << found;
+  EXPECT_NE(found.find("row 1 is 'a b c'"), std::string::npos) << found;
+  EXPECT_NE(found.find("--separator"), std::string::npos) << found;
+  options_.csv_separator = ",";
+  EXPECT_NE(complaint("a;b\n1;2\n").find("separated by ','"), std::string::npos);
+  options_.csv_separator = ";";
+  EXPECT_NE(complaint("a;b\n1;2;3\n")
+                .find("found 3 fields, expected 2 as in row 1, separated by "
+                      "';'"),
+            std::string::npos);
+}
+
+TEST_F(CsvReport, IdentifiersAreWarnedOf) {
+  const auto number = [](int i) { return std::to_string(1000 + 7 * i); };
+  const auto word = [](int i) { return "p" + std::to_string(i); };
+  EXPECT_EQ(warnings("id", 20, number),
+            (std::vector<std::string>{
+                "set.csv: id has another value in every row, as an identifier does; if there is "
+                "nothing to learn from that, leave it out with --ignore-columns id"}));
+  EXPECT_EQ(warnings("name", 20, word).size(), 1u);
+  EXPECT_NE(warnings("the key", 20, word).at(0).find("--ignore-columns 1"), std::string::npos);
+  // Too few rows to tell, repeated values, measurements.
+  EXPECT_TRUE(warnings("id", 19, number).empty());
+  EXPECT_TRUE(warnings("id", 40, [](int i) { return std::to_string(i / 2); }).empty());
+  EXPECT_TRUE(warnings("id", 40, [](int i) { return std::to_string(i) + ".25"; }).empty());
+  options_.ignored_columns = "id";
+  EXPECT_TRUE(warnings("id", 20, number).empty());
+}
+
+TEST_F(CsvReport, DatesAndDecimalCommasAreWarnedOf) {
+  const auto day = [](int i) { return std::to_string(10 + i % 7); };
+  for (const std::string form : {"2024-05-", "2024/5/", "202405", "5/", "2024.05."}) {
+    const std::vector<std::string> lines =
+        warnings("when", 12, [&](int i) { return form + day(i) + (form == "5/" ? "/24" : ""); });
+    ASSERT_EQ(lines.size(), 1u) << form;
+    EXPECT_EQ(lines[0].find("set.csv: when looks like a date"), 0u) << lines[0];
+  }
+  EXPECT_EQ(warnings("when", 12, [&](int i) { return day(i) + ".05.2024 12:30"; }).size(), 1u);
+  EXPECT_TRUE(warnings("size", 12, [&](int i) { return "2024" + day(i); }).empty());
+  EXPECT_TRUE(warnings("version", 12, [&](int i) { return "1.40." + day(i); }).empty());
+  const std::vector<std::string> commas =
+      warnings("price", 12, [&](int i) { return day(i) + ",5"; });
+  ASSERT_EQ(commas.size(), 1u);
+  EXPECT_NE(commas[0].find("price has numbers with a decimal comma"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace io

@@ -1,0 +1,80 @@
+// What a training needs of the host's memory, and what is said where there is less.
+#include "tools/session/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/core/error.h"
+#include "engine/graph/model_state.h"
+#include "models/model_catalog.h"
+
+namespace {
+
+using tools::MemoryNeed;
+
+class MemoryPlan : public testing::Test {
+ protected:
+  MemoryNeed need(std::int64_t batch) const {
+    return tools::memory_need(graph_, plan_, batch, options_);
+  }
+  std::string refusal(tools::MemoryBudget budget) const {
+    try {
+      tools::check_memory(graph_, plan_, options_, budget);
+    } catch (const engine::MemoryError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  const engine::Graph graph_ =
+      models::build_model("convnet", {.sample_shape = {28, 28, 1}, .classes = 10});
+  const engine::PlanOptions plan_{.max_batch = 4096};
+  tools::MemoryPlanOptions options_{
+      .optimizer_states = 2, .batches = 3, .sample_bytes = 4 * 28 * 28, .data = 1 << 20};
+};
+
+TEST_F(MemoryPlan, CountsWhatIsAllocated) {
+  const engine::ModelState state = engine::ModelState::allocate(graph_, engine::DType::kF32);
+  const engine::Plan plan = engine::Plan::compile(graph_, plan_);
+  const MemoryNeed all = need(plan_.max_batch);
+  EXPECT_EQ(all.parameters, state.parameters.values.bytes());
+  EXPECT_EQ(all.gradients, state.parameters.gradients.bytes());
+  EXPECT_EQ(all.optimizer, 2 * all.parameters);
+  EXPECT_EQ(all.activations, plan.arena_bytes + plan.scratch_bytes);
+  EXPECT_EQ(all.batches, 3u * 4096 * 4 * 28 * 28);
+  EXPECT_EQ(all.data, 1u << 20);
+  options_.shards = 4;
+  EXPECT_EQ(need(1024).parameters, 4 * all.parameters);
+  EXPECT_EQ(need(1024).optimizer, all.optimizer);
+}
+
+TEST_F(MemoryPlan, WhatFitsIsLetThrough) {
+  const std::uint64_t total = need(plan_.max_batch).total();
+  EXPECT_EQ(refusal({total, 1}), "");
+  EXPECT_NE(refusal({total - 1, 1}), "");
+  EXPECT_NE(refusal({total, 2}), "");
+  EXPECT_EQ(refusal({0, 1}), "");  // nobody knows
+}
+
+TEST_F(MemoryPlan, TheLargestBatchThatFitsIsNamed) {
+  for (const std::int64_t batch : {1, 2, 100, 1000, 4000}) {
+    const std::string text = refusal({need(batch).total() + need(1).total() / 100, 1});
+    EXPECT_EQ(text.find("out of memory: batches of 4096 samples need "), 0u) << text;
+    EXPECT_NE(text.find(" activations"), std::string::npos) << text;
+    const std::string option = "--batch-size-per-device ";
+    const std::size_t at = text.find(option);
+    ASSERT_NE(at, std::string::npos) << text;
+    const std::int64_t named = std::stoll(text.substr(at + option.size()));
+    EXPECT_NEAR(static_cast<double>(named), static_cast<double>(batch),
+                2 + 0.02 * static_cast<double>(batch))
+        << text;
+  }
+}
+
+TEST_F(MemoryPlan, RanksOfAHostShareItAndAModelMayBeTooLarge) {
+  const std::string shared = refusal({2 * need(100).total(), 2});
+  EXPECT_NE(shared.find("for each of 2 ranks of this host"), std::string::npos) << shared;
+  const std::string none = refusal({need(1).total() / 2, 1});
+  EXPECT_NE(none.find("not even batches of one sample fit"), std::string::npos) << none;
+}
+
+}  // namespace

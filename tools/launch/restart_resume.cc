@@ -1,0 +1,57 @@
+// Reads the command's options as train itself does.
+#include "tools/launch/restart_resume.h"
+
+#include <algorithm>
+
+#include "io/base/io_error.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+namespace {
+
+// By name, from the strongest source that gives them; no defaults.
+ConfigValues values_given(const LaunchOptions& options) {
+  ConfigValues values;
+  std::string config_file;
+  CLI::App app("", "engine train");
+  add_train_options(app, values, config_file);
+  if (!parse(app, Arguments(options.command.begin() + 1, options.command.end()))) return {};
+  for (const std::string& variable : options.environment) {
+    const std::size_t equals = variable.find('=');
+    for (const OptionSpec& option : train_options())
+      if (variable.substr(0, equals) == environment_name(option.name))
+        values.try_emplace(option.name,
+                           ConfigValue{variable.substr(equals + 1), environment_name(option.name)});
+  }
+  apply_environment(values);
+  if (!config_file.empty()) apply_config_file(config_file, values);
+  return values;
+}
+
+bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
+
+}  // namespace
+
+RestartResume resume_after_restart(const LaunchOptions& options) {
+  if (options.max_restarts == 0 || options.command.front() != "train" ||
+      std::ranges::any_of(options.command, asks_for_help))
+    return {};
+  ConfigValues values;
+  try {
+    values = values_given(options);
+  } catch (const UsageError&) {
+    return {};
+  } catch (const io::ConfigError&) {
+    return {};
+  }
+  const std::string restarts = "--max-restarts " + std::to_string(options.max_restarts) + ": ";
+  const std::string folder = values["save-dir"].value;
+  if (folder.empty())
+    return {{}, restarts + "train has no --save-dir, so every restart begins from step 0"};
+  if (!values["resume"].value.empty()) return {};
+  return {{"--resume", "auto"},
+          restarts + "train goes on from the newest snapshot in " + folder +
+              " (--resume auto; give it --resume none to begin anew)"};
+}
+
+}  // namespace tools

@@ -1,0 +1,95 @@
+// /proc/meminfo and the control groups' files.
+#include "tools/machine/memory_info.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+namespace tools {
+namespace {
+
+using Bytes = std::optional<std::uint64_t>;
+
+// The number behind "NAME" or "NAME:" on a line of its own.
+Bytes entry_of(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string word;
+    std::uint64_t value = 0;
+    if (words >> word >> value && (word == name || word == name + ":")) return value;
+  }
+  return std::nullopt;
+}
+
+// A file of one number; nothing where it has another content ("max") or is missing.
+Bytes number_in(const std::string& path) {
+  std::uint64_t value = 0;
+  return std::ifstream(path) >> value ? Bytes(value) : std::nullopt;
+}
+
+Bytes left_in_host(const std::string& root) {
+  const Bytes available = entry_of(root + "/proc/meminfo", "MemAvailable");
+  if (!available) return std::nullopt;
+  return (*available + entry_of(root + "/proc/meminfo", "SwapFree").value_or(0)) * 1024;
+}
+
+struct GroupFiles {
+  const char *limit, *used, *files_prefix;
+};
+constexpr GroupFiles kVersion2{"/memory.max", "/memory.current", ""};
+constexpr GroupFiles kVersion1{"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_"};
+
+Bytes left_in_group(const std::string& folder, const GroupFiles& names) {
+  const Bytes limit = number_in(folder + names.limit), used = number_in(folder + names.used);
+  if (!limit || !used) return std::nullopt;
+  std::uint64_t files = 0;
+  for (const char* list : {"inactive_file", "active_file"})
+    files += entry_of(folder + "/memory.stat", std::string(names.files_prefix) + list).value_or(0);
+  const std::uint64_t taken = *used - std::min(files, *used);
+  return *limit - std::min(taken, *limit);
+}
+
+void keep_smaller(Bytes& least, const Bytes& other) {
+  if (other) least = least ? std::min(*least, *other) : *other;
+}
+
+// Of this group and all above it.
+void apply_groups(const std::string& mount, std::string path, const GroupFiles& names,
+                  Bytes& least) {
+  for (;;) {
+    keep_smaller(least, left_in_group(mount + path, names));
+    const std::size_t slash = path.rfind('/');
+    if (path.empty() || slash == std::string::npos) return;
+    path.erase(slash);
+  }
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> available_memory(const std::string& root) {
+  Bytes least = left_in_host(root);
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // "ID:CONTROLLERS:PATH"
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    std::string path = line.substr(second + 1);
+    if (path == "/") path.clear();
+    if (controllers.empty())
+      apply_groups(root + "/sys/fs/cgroup", path, kVersion2, least);
+    else if (("," + controllers + ",").find(",memory,") != std::string::npos)
+      apply_groups(root + "/sys/fs/cgroup/memory", path, kVersion1, least);
+  }
+  return least;
+}
+
+std::string gib_text(std::uint64_t bytes) {
+  const double gib = static_cast<double>(bytes) / (1 << 30);
+  char text[48];
+  std::snprintf(text, sizeof text, gib < 0.1 ? "%.2f GiB" : "%.1f GiB", gib);
+  return text;
+}
+
+}  // namespace tools

@@ -1,0 +1,64 @@
+// The table of variables.
+#include "tools/options/known_variables.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "io/base/nearest.h"
+#include "tools/options/option_table.h"
+
+namespace tools {
+namespace {
+
+constexpr std::string_view kPrefix = "ENGINE_";
+
+constexpr const char* kFurtherVariables[] = {
+    "ENGINE_SECRET",              // the job's secret (backends/store/secret.h)
+    "ENGINE_SECRET_FILE",         // a file with it
+    "ENGINE_LISTEN_FD",           // from `engine launch` to rank 0: a socket
+    "ENGINE_RESTART_COUNT",       // from `engine launch` to all ranks
+    "ENGINE_ISA",                 // kernels of an older instruction set
+    "ENGINE_NCCL_LIBRARY",        // the file to load as NCCL
+    "ENGINE_NVML_LIBRARY",        // and as NVML
+    "ENGINE_ALLOW_SHARED_GPU",    // several ranks on a GPU, for tests
+    "ENGINE_WARPGROUP_PRODUCTS",  // sm_90a's instructions
+    "ENGINE_EMULATED_GPUS",       // devices of the emulated GPU
+    "ENGINE_EMULATED_ORDER",      // and the order of its threads
+    "ENGINE_BINARY",              // of tests and scripts: the program
+    "ENGINE_PEERS",               // scripts that compare with PyTorch
+    "ENGINE_PEER_DEVICE",
+};
+
+}  // namespace
+
+std::span<const char* const> further_variables() { return kFurtherVariables; }
+
+std::vector<std::string> unknown_variables(std::span<const std::string> names,
+                                           std::span<const std::string> more) {
+  std::vector<std::string> known;  // without the prefix, which would make all names alike
+  const auto add = [&](std::string_view name) { known.emplace_back(name.substr(kPrefix.size())); };
+  for (const OptionSpec& option : train_options()) add(environment_name(option.name));
+  for (const std::string& option : more) add(environment_name(option));
+  for (const char* name : kFurtherVariables) add(name);
+  std::vector<std::string> lines;
+  for (const std::string& name : names) {
+    if (!name.starts_with(kPrefix) || name.starts_with("ENGINE_TEST_")) continue;
+    const std::string_view own = std::string_view(name).substr(kPrefix.size());
+    if (std::find(known.begin(), known.end(), own) == known.end())
+      lines.push_back(name + " in the environment is no variable of this program" +
+                      base::did_you_mean(own, known, kPrefix));
+  }
+  return lines;
+}
+
+std::vector<std::string> environment_names() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+}  // namespace tools

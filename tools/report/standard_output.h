@@ -1,0 +1,13 @@
+// Whether what the program prints arrives.
+#pragma once
+
+namespace tools {
+
+// Gives closed standard streams a place, so that no file that is opened later takes theirs. Throws
+// io::Error where standard output is closed. To be called before anything is opened.
+void open_standard_streams();
+
+// Flushes standard output. Throws io::Error where that or anything printed before has failed.
+void check_standard_output();
+
+}  // namespace tools

@@ -1,0 +1,30 @@
+// What is said when a training was stopped by a signal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/train/train_observer.h"
+
+namespace tools {
+
+// Remembers the newest snapshot.
+class LastSave : public engine::TrainObserver {
+ public:
+  void on_save(const engine::TrainProgress& progress, const std::string& path) override {
+    step_ = progress.global_step;
+    path_ = path;
+  }
+  std::int64_t step() const { return step_; }
+  const std::string& path() const { return path_; }  // "": nothing was saved
+
+ private:
+  std::int64_t step_ = 0;
+  std::string path_;
+};
+
+// "stopped by signal 2 (Interrupt) after step 120: saved run/step-120.ckpt; to go on: engine train
+// --resume run". REQUIRES: result.signal > 0.
+std::string stop_text(const engine::TrainResult& result, bool preempted, const LastSave& last);
+
+}  // namespace tools
