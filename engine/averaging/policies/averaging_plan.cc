@@ -7,7 +7,7 @@
 namespace engine {
 namespace {
 
-constexpr std::int64_t kMostEpochsCounted = 10'000'000;
+constexpr std::int64_t kMaxEpochsCounted = 10'000'000;
 
 std::string times(std::int64_t n, const std::string& what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
@@ -56,7 +56,7 @@ PlannedAveragings count_averagings(const AveragingPlan& plan) {
   if (last <= first) return {};
   PlannedAveragings planned{.by_clock = plan.schedule.count(first, last), .at_ends = 0};
   const std::int64_t epochs =
-      std::min(last / plan.steps_per_epoch - first / plan.steps_per_epoch, kMostEpochsCounted);
+      std::min(last / plan.steps_per_epoch - first / plan.steps_per_epoch, kMaxEpochsCounted);
   for (std::int64_t e = 1; e <= epochs; ++e)
     planned.at_ends +=
         !plan.schedule.due((first / plan.steps_per_epoch + e) * plan.steps_per_epoch);
