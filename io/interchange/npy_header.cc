@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::uint64_t kLongestText = 65536;
-constexpr std::size_t kMostDimensions = 8;
+constexpr std::size_t kMaxDimensions = 8;
 constexpr std::pair<std::string_view, DType> kTypes[] = {{"<f2", DType::kF16}, {"<f4", DType::kF32},
                                                          {"<f8", DType::kF64}, {"<i4", DType::kI32},
                                                          {"<i8", DType::kI64}, {"|u1", DType::kU8}};
@@ -102,7 +102,7 @@ class DictionaryReader : private HeaderScanner {
     if (take(')')) return values;
     bool comma = false;
     do {
-      if (values.size() == kMostDimensions) fail("more than 8 dimensions");
+      if (values.size() == kMaxDimensions) fail("more than 8 dimensions");
       values.push_back(number());
       comma = take(',');
     } while (comma && !take(')'));

@@ -14,7 +14,7 @@ constexpr std::uint64_t kLargest32 = 0xFFFFFFFE;  // what needs more stands in a
 constexpr std::uint64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56,
                         kLocator64Bytes = 20;
 constexpr std::uint64_t kLocal64Bytes = 20, kCentral64Bytes = 28;  // extra fields
-constexpr std::size_t kMostMembers = 0xFFFE;
+constexpr std::size_t kMaxMembers = 0xFFFE;
 constexpr std::uint16_t kUtf8 = 1 << 11, kFirstDay = 1 << 5 | 1;  // 1980-01-01
 
 std::uint32_t add_crc(std::uint32_t crc, std::span<const std::byte> bytes) {
@@ -220,7 +220,7 @@ void ZipWriter::finish() {
     write(r.bytes());
   }
   const std::uint64_t bytes = at_ - begin, end = at_;
-  const bool large = begin > kLargest32 || bytes > kLargest32 || members_.size() > kMostMembers;
+  const bool large = begin > kLargest32 || bytes > kLargest32 || members_.size() > kMaxMembers;
   Record r;
   if (large) {
     r.put32(0x06064b50).put(kEnd64Bytes - 12).put16(3 << 8 | 45).put16(45).put32(0).put32(0);
@@ -240,7 +240,7 @@ std::uint64_t ZipWriter::total_bytes(
     directory += kCentralBytes + name.size() + (needs64(size, data) ? kCentral64Bytes : 0);
     data += kLocalBytes + name.size() + size + (needs64(size, 0) ? kLocal64Bytes : 0);
   }
-  const bool large = data > kLargest32 || directory > kLargest32 || members.size() > kMostMembers;
+  const bool large = data > kLargest32 || directory > kLargest32 || members.size() > kMaxMembers;
   return data + directory + kEndBytes + (large ? kEnd64Bytes + kLocator64Bytes : 0);
 }
 

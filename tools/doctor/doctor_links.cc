@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kLatencySeconds = 0.3, kBandwidthSeconds = 0.6;  // measuring time of a pair, about
-constexpr int kFewestPings = 5, kMostPings = 200, kMostTransfers = 5;
+constexpr int kFewestPings = 5, kMaxPings = 200, kMaxTransfers = 5;
 constexpr std::size_t kSmallTransfer = 1 << 20, kLargeTransfer = 8 << 20;
 
 double seconds_since(Clock::time_point start) {
@@ -35,7 +35,7 @@ class PairTalk {
     link_.backend = pair_.name();
     double trip = ping();  // the first warms up
     for (int i = 0; i < 2; ++i) trip = std::min(trip, ping());
-    const int pings = agreed(kLatencySeconds / std::max(trip, 1e-9), kFewestPings, kMostPings);
+    const int pings = agreed(kLatencySeconds / std::max(trip, 1e-9), kFewestPings, kMaxPings);
     std::vector<double> trips;
     for (int i = 0; i < pings; ++i) trips.push_back(ping());
     std::nth_element(trips.begin(), trips.begin() + pings / 2, trips.end());
@@ -91,7 +91,7 @@ class PairTalk {
     const bool large = agreed(once < kBandwidthSeconds / 32 ? 1 : 0, 0, 1) == 1;
     if (large) data.resize(kLargeTransfer);
     const double each = large ? once * static_cast<double>(kLargeTransfer / kSmallTransfer) : once;
-    const int transfers = agreed(kBandwidthSeconds / each, 2, kMostTransfers);
+    const int transfers = agreed(kBandwidthSeconds / each, 2, kMaxTransfers);
     double best[2] = {1e300, 1e300};
     for (int i = 0; i < transfers; ++i)
       for (const int from : {0, 1}) best[from] = std::min(best[from], transfer(data, from));

@@ -12,7 +12,7 @@ namespace tools {
 namespace {
 
 constexpr double kTimes = 3, kLatencyFloorUs = 100;  // below the floor nothing waits noticeably
-constexpr double kMostClockOffset = 1;               // seconds
+constexpr double kMaxClockOffset = 1;                // seconds
 constexpr std::int64_t kLeastSharedMemory = std::int64_t{64} << 20;
 
 std::string number(double v, const char* format) {
@@ -150,7 +150,7 @@ std::vector<Finding> judge_links(const std::vector<Link>& links, int ranks) {
 std::vector<Finding> judge_clocks(const std::vector<Link>& links) {
   std::vector<Finding> findings;
   for (const Link& l : links)
-    if (l.a == 0 && std::abs(l.clock_offset_s) - l.clock_error_s > kMostClockOffset)
+    if (l.a == 0 && std::abs(l.clock_offset_s) - l.clock_error_s > kMaxClockOffset)
       findings.push_back({"clock of rank " + std::to_string(l.b) + " is " +
                               number(std::abs(l.clock_offset_s), "%.3f s") +
                               (l.clock_offset_s > 0 ? " ahead of" : " behind") +

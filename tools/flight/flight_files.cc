@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::int64_t kLargestFile = 16 << 20;  // 4096 calls are about 1 MB
-constexpr std::size_t kMostCalls = 1 << 16;
-constexpr int kMostRanks = 1 << 20;
+constexpr std::size_t kMaxCalls = 1 << 16;
+constexpr int kMaxRanks = 1 << 20;
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 // The rank in "flight_rank_R.json"; -1: another file.
@@ -49,7 +49,7 @@ FlightCall read_call(const Json& item, const std::string& where) {
   call.type = printable(text_member(item, "type", where));
   if (item.contains("op")) call.op = printable(text_member(item, "op", where));
   if (item.contains("root"))
-    call.root = static_cast<int>(whole_member(item, "root", 0, kMostRanks, where));
+    call.root = static_cast<int>(whole_member(item, "root", 0, kMaxRanks, where));
   call.begin_us = whole_member(item, "begin_us", 0, kMost, where);
   if (!member(item, "end_us", where).is_null())
     call.end_us = whole_member(item, "end_us", 0, kMost, where);
@@ -78,8 +78,7 @@ FlightRecord read_record(const std::string& path, int rank) {
   FlightRecord record;
   record.path = path;
   record.rank = static_cast<int>(whole_member(json, "rank", rank, rank, path));
-  record.world_size =
-      static_cast<int>(whole_member(json, "world_size", rank + 1, kMostRanks, path));
+  record.world_size = static_cast<int>(whole_member(json, "world_size", rank + 1, kMaxRanks, path));
   record.pid = whole_member(json, "pid", 0, kMost, path);
   record.written_us = whole_member(json, "written_us", 0, kMost, path);
   record.host = printable(text_member(json, "host", path));
@@ -87,9 +86,9 @@ FlightRecord read_record(const std::string& path, int rank) {
   record.reason = printable(text_member(json, "reason", path));
   record.activity = printable(text_member(json, "activity", path));
   const Json& calls = list_member(json, "collectives", path);
-  if (calls.size() > kMostCalls)
+  if (calls.size() > kMaxCalls)
     throw io::DataError(path + ": " + std::to_string(calls.size()) + " collectives; at most " +
-                        std::to_string(kMostCalls));
+                        std::to_string(kMaxCalls));
   for (std::size_t i = 0; i < calls.size(); ++i)
     record.calls.push_back(read_call(calls[i], path + ": collective " + std::to_string(i)));
   check_order(record);

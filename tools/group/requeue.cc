@@ -18,7 +18,7 @@
 namespace tools {
 namespace {
 
-constexpr int kPatienceMs = 30'000, kPollMs = 20;
+constexpr int kTimeoutMs = 30'000, kPollMs = 20;
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -44,7 +44,7 @@ std::string find_scontrol() {
 int wait_for(pid_t child) {
   int status = 0;
   for (int waited = 0; waitpid(child, &status, WNOHANG) == 0; waited += kPollMs) {
-    if (waited >= kPatienceMs) {
+    if (waited >= kTimeoutMs) {
       kill(child, SIGKILL);
       waitpid(child, &status, 0);
       return -1;

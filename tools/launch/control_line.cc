@@ -13,7 +13,7 @@
 namespace tools {
 namespace {
 
-constexpr std::size_t kMostBytes = 1 << 20;
+constexpr std::size_t kMaxBytes = 1 << 20;
 
 }  // namespace
 
@@ -45,7 +45,7 @@ bool ControlLine::read_more() {
   char buffer[4096];
   const ssize_t n = read(fd_, buffer, sizeof buffer);
   if (n < 0 && errno == EINTR) return true;
-  if (n <= 0 || bytes_.size() > kMostBytes) return false;
+  if (n <= 0 || bytes_.size() > kMaxBytes) return false;
   bytes_.append(buffer, static_cast<std::size_t>(n));
   return true;
 }

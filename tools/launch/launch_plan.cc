@@ -21,7 +21,7 @@ namespace tools {
 namespace {
 
 constexpr int kDefaultPort = 29500;
-constexpr int kMostWorkers = 4096;
+constexpr int kMaxWorkers = 4096;
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -61,7 +61,7 @@ int count_workers(const std::string& text, bool& gpus) {
   }
   if (text.find_first_not_of("0123456789") != std::string::npos)
     throw io::ConfigError("--nproc-per-node '" + text + "': expected a number, gpu, cpu or auto");
-  return parse_whole(text, 1, kMostWorkers, "--nproc-per-node");
+  return parse_whole(text, 1, kMaxWorkers, "--nproc-per-node");
 }
 
 int find_node_rank(const LaunchOptions& options) {

@@ -94,11 +94,11 @@ std::vector<int> parse_rank_list(const std::string& text, int count, const std::
 }
 
 int parse_node_count(const std::string& text, const std::string& option) {
-  constexpr int kMostNodes = 65536;
+  constexpr int kMaxNodes = 65536;
   const std::size_t colon = text.find(':');
-  const int least = parse_whole(text.substr(0, colon), 1, kMostNodes, option);
+  const int least = parse_whole(text.substr(0, colon), 1, kMaxNodes, option);
   if (colon == std::string::npos) return least;
-  const int most = parse_whole(text.substr(colon + 1), 1, kMostNodes, option);
+  const int most = parse_whole(text.substr(colon + 1), 1, kMaxNodes, option);
   if (most < least)
     throw io::ConfigError(option + " '" + text +
                           "': the first number is the greater one; expected N or N:N");

@@ -24,7 +24,7 @@
 namespace tools {
 namespace {
 
-constexpr std::size_t kMostRecord = 4096;
+constexpr std::size_t kMaxRecord = 4096;
 constexpr char kGroup = 'g', kForget = 'f', kFile = 'u', kDone = 'd';
 
 void close_all_but(int kept) {
@@ -59,7 +59,7 @@ void kill_groups(const std::vector<pid_t>& groups) {
   if (chdir("/") != 0) _exit(1);  // no folder stays busy because of the guard
   std::vector<pid_t> groups;
   std::vector<std::string> files;
-  char record[kMostRecord];
+  char record[kMaxRecord];
   for (;;) {
     const ssize_t n = recv(line, record, sizeof record, 0);
     if (n < 0 && errno == EINTR) continue;
@@ -118,7 +118,7 @@ void GuardProcess::enter_worker(pid_t parent) {
 void GuardProcess::forget_workers() { send_record(line_.fd(), kForget, ""); }
 
 void GuardProcess::remove_if_killed(const std::string& path) {
-  if (path.size() >= kMostRecord - 1)
+  if (path.size() >= kMaxRecord - 1)
     throw std::runtime_error("the path of a temporary file is too long: " + path);
   send_record(line_.fd(), kFile, path);
 }

@@ -16,8 +16,8 @@
 namespace tools {
 namespace {
 
-constexpr std::size_t kMostPending = 1 << 20;  // then the workers wait until the reader has read
-constexpr std::chrono::seconds kDrainPatience{10};
+constexpr std::size_t kMaxPending = 1 << 20;  // then the workers wait until the reader has read
+constexpr std::chrono::seconds kDrainTimeout{10};
 constexpr std::size_t kLongestTail = 4096;
 
 std::string tail_of(std::string_view line) {
@@ -34,7 +34,7 @@ RelayedStream& OutputRelay::add(RelayedStream stream) {
 
 bool OutputRelay::congested() const {
   return std::any_of(std::begin(outputs_), std::end(outputs_),
-                     [](const Output& o) { return o.pending.size() > kMostPending; });
+                     [](const Output& o) { return o.pending.size() > kMaxPending; });
 }
 
 void OutputRelay::add_to(std::vector<pollfd>& polls) {
@@ -59,7 +59,7 @@ void OutputRelay::handle(std::span<const pollfd> polls) {
 }
 
 void OutputRelay::drain() {
-  const auto deadline = base::deadline_in(kDrainPatience);
+  const auto deadline = base::deadline_in(kDrainTimeout);
   for (RelayedStream& stream : streams_) {
     while (stream.source && (!congested() || flush(deadline)))
       if (!read_from(stream)) break;

@@ -20,7 +20,7 @@
 namespace tools {
 namespace {
 
-constexpr std::chrono::seconds kKillPatience{10};
+constexpr std::chrono::seconds kKillTimeout{10};
 
 }  // namespace
 
@@ -117,7 +117,7 @@ void WorkerGroup::on_signal(int signal) {
 
 // Only the kernel's sleep without interruption (a dead network disk) outlives SIGKILL.
 bool WorkerGroup::stuck() const {
-  if (!killed_at_ || Clock::now() - *killed_at_ < kKillPatience) return false;
+  if (!killed_at_ || Clock::now() - *killed_at_ < kKillTimeout) return false;
   print_notice(std::to_string(alive()) + " killed workers have not exited; not waiting any longer");
   return true;
 }
@@ -227,7 +227,7 @@ void WorkerGroup::finish() {
     for (const WorkerEnd& end : outcome_.ends) kill(-end.pid, SIGKILL);
   guard_.forget_workers();  // before their numbers can be used again
   for (WorkerEnd& end : outcome_.ends) {
-    const auto deadline = base::deadline_in(kKillPatience);
+    const auto deadline = base::deadline_in(kKillTimeout);
     pid_t reaped = 0;
     while ((reaped = waitpid(end.pid, nullptr, end.ended ? 0 : WNOHANG)) == 0 &&
            !base::has_passed(deadline))

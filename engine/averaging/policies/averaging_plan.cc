@@ -7,7 +7,7 @@
 namespace engine {
 namespace {
 
-constexpr std::int64_t kMostEpochsCounted = 10'000'000;
+constexpr std::int64_t kMaxEpochsCounted = 10'000'000;
 
 std::string times(std::int64_t n, const std::string& what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
@@ -58,7 +58,7 @@ PlannedAveragings count_averagings(const AveragingPlan& plan) {
   const std::int64_t begin = plan.first_of_epochs,
                      first_epoch = (first - begin) / plan.steps_per_epoch,
                      last_epoch = (last - begin) / plan.steps_per_epoch;
-  const std::int64_t epochs = std::min(last_epoch - first_epoch, kMostEpochsCounted);
+  const std::int64_t epochs = std::min(last_epoch - first_epoch, kMaxEpochsCounted);
   for (std::int64_t e = 1; e <= epochs; ++e)
     planned.at_ends += !plan.schedule.due(begin + (first_epoch + e) * plan.steps_per_epoch);
   if ((last - begin) % plan.steps_per_epoch != 0) planned.at_ends += !plan.schedule.due(last);

@@ -1,4 +1,5 @@
-// Meetings of replicas: gather blocks in order, fold them by the tree, hand everyone the result.
+// Gathers the blocks of all replicas in order, folds them by the tree, and returns the result to
+// all.
 #include "engine/averaging/sums/replica_statistics.h"
 
 #include <algorithm>
@@ -68,26 +69,26 @@ std::unique_ptr<ReplicaExchange> make_rank_statistics(backends::Communicator& co
 
 class ShardStatistics::Member final : public ReplicaExchange {
  public:
-  Member(ShardStatistics& meeting, std::size_t shard) : meeting_(meeting), shard_(shard) {}
+  Member(ShardStatistics& statistics, std::size_t shard) : statistics_(statistics), shard_(shard) {}
   std::int64_t merge_moments(std::int64_t rows, std::span<double> moments) override {
-    return meeting_.meet(shard_, true, rows, moments);
+    return statistics_.exchange(shard_, true, rows, moments);
   }
   std::int64_t add(std::int64_t rows, std::span<double> sums) override {
-    return meeting_.meet(shard_, false, rows, sums);
+    return statistics_.exchange(shard_, false, rows, sums);
   }
 
  private:
-  ShardStatistics& meeting_;
+  ShardStatistics& statistics_;
   const std::size_t shard_;
 };
 
-void Places::acquire() {
+void ComputeSlots::acquire() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return free_ > 0; });
   --free_;
 }
 
-void Places::release() {
+void ComputeSlots::release() {
   {
     const std::lock_guard lock(mutex_);
     ++free_;
@@ -95,9 +96,9 @@ void Places::release() {
   changed_.notify_one();
 }
 
-ShardStatistics::ShardStatistics(int shards, Places& places, ReplicaExchange* across)
-    : places_(places), across_(across), visits_(static_cast<std::size_t>(shards)) {
-  for (std::size_t s = 0; s < visits_.size(); ++s)
+ShardStatistics::ShardStatistics(int shards, ComputeSlots& slots, ReplicaExchange* across)
+    : slots_(slots), across_(across), contributions_(static_cast<std::size_t>(shards)) {
+  for (std::size_t s = 0; s < contributions_.size(); ++s)
     members_.push_back(std::make_unique<Member>(*this, s));
 }
 
@@ -115,12 +116,12 @@ void ShardStatistics::fail(std::exception_ptr why) {
   changed_.notify_all();
 }
 
-std::int64_t ShardStatistics::meet(std::size_t shard, bool moments, std::int64_t rows,
-                                   std::span<double> values) {
+std::int64_t ShardStatistics::exchange(std::size_t shard, bool moments, std::int64_t rows,
+                                       std::span<double> values) {
   std::unique_lock lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
-  visits_[shard] = {rows, values};
-  if (++arrived_ == visits_.size()) {
+  contributions_[shard] = {rows, values};
+  if (++arrived_ == contributions_.size()) {
     arrived_ = 0;
     try {
       combine(moments);
@@ -132,31 +133,33 @@ std::int64_t ShardStatistics::meet(std::size_t shard, bool moments, std::int64_t
     if (failure_) std::rethrow_exception(failure_);
   } else {
     const std::uint64_t round = round_;
-    places_.release();
+    slots_.release();
     changed_.wait(lock, [&] { return failure_ || round_ != round; });
-    lock.unlock();  // whoever has the place may need the lock to give it up
-    places_.acquire();
+    lock.unlock();  // the thread that holds the slot may need the lock to release it
+    slots_.acquire();
     lock.lock();
-    if (round_ == round) std::rethrow_exception(failure_);  // a round that was completed counts
+    if (round_ == round) std::rethrow_exception(failure_);  // a completed round has a result
   }
   return rows_;
 }
 
 void ShardStatistics::combine(bool moments) {
-  const std::size_t values = visits_[0].values.size(), length = 1 + values;
-  blocks_.resize(length * visits_.size());
-  for (std::size_t s = 0; s < visits_.size(); ++s) {
-    require(visits_[s].values.size() == values, "shards disagree about what they exchange");
-    blocks_[s * length] = static_cast<double>(visits_[s].rows);
-    std::ranges::copy(visits_[s].values,
+  const std::size_t values = contributions_[0].values.size(), length = 1 + values;
+  blocks_.resize(length * contributions_.size());
+  for (std::size_t s = 0; s < contributions_.size(); ++s) {
+    require(contributions_[s].values.size() == values, "shards disagree about what they exchange");
+    blocks_[s * length] = static_cast<double>(contributions_[s].rows);
+    std::ranges::copy(contributions_[s].values,
                       blocks_.begin() + static_cast<std::ptrdiff_t>(s * length + 1));
   }
-  moments ? fold_moments(blocks_, visits_.size()) : fold_sums(blocks_, visits_.size());
+  moments ? fold_moments(blocks_, contributions_.size())
+          : fold_sums(blocks_, contributions_.size());
   const std::span<double> result = std::span(blocks_).subspan(1, values);
   rows_ = static_cast<std::int64_t>(blocks_[0]);
   if (across_ != nullptr)
     rows_ = moments ? across_->merge_moments(rows_, result) : across_->add(rows_, result);
-  for (const Visit& visit : visits_) std::ranges::copy(result, visit.values.begin());
+  for (const Contribution& contribution : contributions_)
+    std::ranges::copy(result, contribution.values.begin());
 }
 
 }  // namespace engine

@@ -14,16 +14,16 @@
 
 namespace engine {
 
-// Between ranks. `communicator` is used by nobody else meanwhile (forward and backward of a
-// training step; the gradients travel by another one at the same time), and outlives it. Folds by
-// the tree over the ranks: the same bits on all of them.
+// Between ranks. `communicator` must not be used otherwise during forward and backward of a
+// training step (gradients are exchanged by another one at the same time), and outlives the result.
+// Folds by the tree over the ranks: the same bits on all of them.
 std::unique_ptr<ReplicaExchange> make_rank_statistics(backends::Communicator& communicator);
 
-// How many threads may compute at once. Not std::counting_semaphore: those of libstdc++ (bug 98033)
-// and of older libc++ lose wake-ups.
-class Places {
+// Limits the number of threads that compute at the same time. Not std::counting_semaphore: those of
+// libstdc++ (bug 98033) and of older libc++ lose wake-ups.
+class ComputeSlots {
  public:
-  explicit Places(int count) : free_(count) {}
+  explicit ComputeSlots(int count) : free_(count) {}
   void acquire();
   void release();
 
@@ -34,32 +34,33 @@ class Places {
 };
 
 // Between `shards` threads of this rank, and then between ranks through `across` (null: one rank).
-// A thread that waits gives its place among the computing ones, `places`, to another.
+// A waiting thread releases its slot of `slots` to another one.
 class ShardStatistics {
  public:
-  ShardStatistics(int shards, Places& places, ReplicaExchange* across);
+  ShardStatistics(int shards, ComputeSlots& slots, ReplicaExchange* across);
   ~ShardStatistics();
 
   ReplicaExchange& of_shard(int shard);
-  // A shard will not come any more: all that wait or come throw `why`. No further use.
+  // A shard has failed: all waiting and later calls throw `why`.
   void fail(std::exception_ptr why);
 
  private:
   class Member;
-  struct Visit {
+  struct Contribution {
     std::int64_t rows = 0;
     std::span<double> values;
   };
-  std::int64_t meet(std::size_t shard, bool moments, std::int64_t rows, std::span<double> values);
+  std::int64_t exchange(std::size_t shard, bool moments, std::int64_t rows,
+                        std::span<double> values);
   void combine(bool moments);
 
-  Places& places_;
+  ComputeSlots& slots_;
   ReplicaExchange* across_;
   std::vector<std::unique_ptr<Member>> members_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::vector<Visit> visits_;
+  std::vector<Contribution> contributions_;
   std::vector<double> blocks_;
   std::size_t arrived_ = 0;
   std::uint64_t round_ = 0;

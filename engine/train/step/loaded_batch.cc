@@ -11,10 +11,10 @@ ops::ImageDraw narrow(const io::AugmentationDraw& draw) {
   return {.shift_y = number(draw.shift_y),
           .shift_x = number(draw.shift_x),
           .mirrored = draw.mirrored ? 1 : 0,
-          .hole_top = number(draw.hole_top),
-          .hole_left = number(draw.hole_left),
-          .hole_bottom = number(draw.hole_bottom),
-          .hole_right = number(draw.hole_right)};
+          .hole_top = number(draw.cutout_top),
+          .hole_left = number(draw.cutout_left),
+          .hole_bottom = number(draw.cutout_bottom),
+          .hole_right = number(draw.cutout_right)};
 }
 
 }  // namespace

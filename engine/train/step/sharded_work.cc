@@ -32,8 +32,8 @@ class ShardedWork final : public StepWork {
   ShardedWork(const HostWorkParts& parts, const ShardedWorkOptions& options)
       : options_(options),
         main_(parts.state),
-        places_(parts.threads.physical_threads()),
-        statistics_(options.own, places_, options.replicas),
+        slots_(parts.threads.physical_threads()),
+        statistics_(options.own, slots_, options.replicas),
         update_(parts) {
     require(parts.plan.options.threads == 1, "a shard computes with one thread");
     require(options.first >= 0 && options.own >= 1 && options.first + options.own <= options.shards,
@@ -105,7 +105,7 @@ class ShardedWork final : public StepWork {
   }
 
   void compute(std::size_t index) noexcept {
-    places_.acquire();
+    slots_.acquire();
     try {
       Shard& shard = *shards_[index];
       const FlatBuffer &values = main_.parameters.values, &own = shard.state.parameters.values;
@@ -119,7 +119,7 @@ class ShardedWork final : public StepWork {
       if (!failure_) failure_ = std::current_exception();
       statistics_.fail(failure_);
     }
-    places_.release();
+    slots_.release();
   }
 
   // Where this rank's part `index` begins among the samples of the whole step.
@@ -143,7 +143,7 @@ class ShardedWork final : public StepWork {
 
   const ShardedWorkOptions options_;
   ModelState& main_;
-  Places places_;
+  ComputeSlots slots_;
   ShardStatistics statistics_;
   HostUpdate update_;
   StateHome home_;

@@ -87,8 +87,8 @@ void ImagePreparer::convert_row(const std::uint8_t* in, const AugmentationDraw& 
 }
 
 void ImagePreparer::cut_hole(const AugmentationDraw& draw, float* out) const {
-  for (std::int64_t y = draw.hole_top; y < draw.hole_bottom; ++y) {
-    for (std::int64_t x = draw.hole_left; x < draw.hole_right; ++x)
+  for (std::int64_t y = draw.cutout_top; y < draw.cutout_bottom; ++y) {
+    for (std::int64_t x = draw.cutout_left; x < draw.cutout_right; ++x)
       std::copy(means_.begin(), means_.end(), out + (y * width_ + x) * channels_);
   }
 }

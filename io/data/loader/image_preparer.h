@@ -24,7 +24,7 @@ class ImagePreparer {
   void prepare(const std::uint8_t* in, SplitMix random, float* out) const;
   // What prepare() draws; nothing where it does not augment.
   AugmentationDraw draw(SplitMix random) const;
-  // [channels, 257]: by channel, what prepare() makes of each byte, then what it fills holes with.
+  // [channels, 257]: by channel, what prepare() makes of each byte, then the fill value of cutouts.
   std::vector<float> table() const;
 
  private:

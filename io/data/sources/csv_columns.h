@@ -17,12 +17,12 @@ bool is_missing(std::string_view field);
 
 // What has been learnt of one column. Numbers become (x - mean) / deviation, both of the training
 // rows' values (deviation: of the population; 1 where all are equal), and a missing number the
-// mean, so 0. A column with any other text is text: with at most kMostOneHot different values in
+// mean, so 0. A column with any other text is text: with at most kMaxOneHot different values in
 // the training rows it becomes a 0/1 feature for each of them, in byte order, all 0 for a missing
 // or a new value; with more, it becomes the position of its value in their order, standardised like
 // a number.
 struct CsvColumn {
-  static constexpr std::size_t kMostOneHot = 16;
+  static constexpr std::size_t kMaxOneHot = 16;
 
   std::size_t index = 0;  // in the table
   bool text = false;
@@ -30,7 +30,7 @@ struct CsvColumn {
   double mean = 0, deviation = 1;
   bool constant = false;  // a number, or a position, of which training has one value or none
 
-  bool one_hot() const { return text && categories.size() <= kMostOneHot; }
+  bool one_hot() const { return text && categories.size() <= kMaxOneHot; }
   std::size_t features() const { return one_hot() ? categories.size() : 1; }
   // Writes features() numbers.
   void encode(std::string_view field, float* out) const;

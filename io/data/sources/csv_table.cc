@@ -11,7 +11,7 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kLongestField = std::size_t{1} << 20, kMostColumns = 65536;
+constexpr std::size_t kLongestField = std::size_t{1} << 20, kMaxColumns = 65536;
 
 bool is_line_end(char c) { return c == '\n' || c == '\r'; }
 
@@ -129,8 +129,8 @@ CsvTable::CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separ
     lines_.push_back(reader.line());
     std::size_t count = 0;
     for (bool more = true; more; ++count) {
-      if (count == kMostColumns)
-        throw DataError(place(rows() - 1) + ": more than " + std::to_string(kMostColumns) +
+      if (count == kMaxColumns)
+        throw DataError(place(rows() - 1) + ": more than " + std::to_string(kMaxColumns) +
                         " fields");
       fields_.push_back(reader.field(more));
     }

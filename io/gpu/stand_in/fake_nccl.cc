@@ -178,7 +178,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
                                     ncclConfig_t* config) {
   const Fault fault = fault_of(rank);
   if (fault.kind == "refuse_init") return fail(ncclSystemError, "refused on demand");
-  if (ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks)
+  if (ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks)
     return fail(ncclInvalidArgument, "no such rank");
   auto state = std::make_shared<State>();
   state->rank = rank;

@@ -15,7 +15,7 @@
 namespace nccl_on_cpu {
 
 constexpr std::size_t kPiece = 64 * 1024;
-constexpr int kMostRanks = 16;
+constexpr int kMaxRanks = 16;
 
 enum class Kind : std::uint32_t { kAllReduce = 1, kBroadcast, kAllGather, kReduceScatter };
 
@@ -40,7 +40,7 @@ struct Slot {
 };
 
 struct Segment {
-  Slot slots[kMostRanks];
+  Slot slots[kMaxRanks];
 };
 
 struct Fault {

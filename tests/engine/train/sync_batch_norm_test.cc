@@ -165,29 +165,29 @@ TEST(BatchNorm, OfOneValueIsTheBiasAndLeavesTheVarianceAlone) {
   }
 }
 
-TEST(ShardStatistics, AreOneMeetingAndAFailureWakesAll) {
-  engine::Places places(2);
-  engine::ShardStatistics meeting(4, places, nullptr);
+TEST(ShardStatistics, ShardsExchangeAndAFailureWakesAll) {
+  engine::ComputeSlots slots(2);
+  engine::ShardStatistics statistics(4, slots, nullptr);
   std::vector<std::vector<double>> moments(4);
   std::vector<std::string> errors(4);
   std::vector<std::thread> threads;
   for (int s = 0; s < 4; ++s)
     threads.emplace_back([&, s] {
-      places.acquire();
+      slots.acquire();
       std::vector<double>& own = moments[static_cast<std::size_t>(s)] = {
           static_cast<double>(s), 0.0};  // s times the value s
-      EXPECT_EQ(meeting.of_shard(s).merge_moments(s, own), 6);
+      EXPECT_EQ(statistics.of_shard(s).merge_moments(s, own), 6);
       std::vector<double> sums{1, static_cast<double>(s)};
-      EXPECT_EQ(meeting.of_shard(s).add(s, sums), 6);
+      EXPECT_EQ(statistics.of_shard(s).add(s, sums), 6);
       EXPECT_EQ(sums, (std::vector<double>{4, 6}));
       try {
         if (s == 3) throw std::runtime_error("shard 3");
-        meeting.of_shard(s).add(s, sums);
+        statistics.of_shard(s).add(s, sums);
       } catch (const std::runtime_error& error) {
         errors[static_cast<std::size_t>(s)] = error.what();
-        if (s == 3) meeting.fail(std::current_exception());
+        if (s == 3) statistics.fail(std::current_exception());
       }
-      places.release();
+      slots.release();
     });
   for (std::thread& thread : threads) thread.join();
   for (int s = 0; s < 4; ++s) {

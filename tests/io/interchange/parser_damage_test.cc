@@ -15,7 +15,7 @@ using array_fixture::Arrays;
 using array_fixture::Bytes;
 
 constexpr const char* kName = "some/file";
-constexpr std::size_t kMostMemory = 64 << 20;
+constexpr std::size_t kMaxMemory = 64 << 20;
 
 Bytes bytes_of(const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -73,7 +73,7 @@ bool refused(const Bytes& bytes) {
     EXPECT_EQ(std::string_view(error.what()).find(kName), 0u) << error.what();
     result = true;
   }
-  EXPECT_LE(snapshot_fixture::largest_allocation(), 2 * bytes.size() + kMostMemory);
+  EXPECT_LE(snapshot_fixture::largest_allocation(), 2 * bytes.size() + kMaxMemory);
   return result;
 }
 

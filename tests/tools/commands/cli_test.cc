@@ -681,10 +681,10 @@ TEST(Rendezvous, RanksWithOtherOptionsAreToldWhichAndBothValues) {
 
 TEST(Rendezvous, RanksStartedByHandMeetThroughEnvironmentAndFile) {
   const TemporaryDirectory folder;
-  const std::string meeting = "file://" + (folder / "meet");
+  const std::string method = "file://" + (folder / "rendezvous");
   const auto member = [&](int rank) {
     return engine(quick_train(
-        {"--rank", std::to_string(rank), "--world-size", "2", "--init-method", meeting}));
+        {"--rank", std::to_string(rank), "--world-size", "2", "--init-method", method}));
   };
   CommandResult second;
   std::thread late([&] { second = member(1); });
@@ -693,7 +693,7 @@ TEST(Rendezvous, RanksStartedByHandMeetThroughEnvironmentAndFile) {
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_EQ(second.exit_code, 0) << second.err;
   EXPECT_EQ(second.out, "");
-  EXPECT_FALSE(fs::exists(folder / "meet"));
+  EXPECT_FALSE(fs::exists(folder / "rendezvous"));
 }
 
 TEST(Env, ShowsValuesWithTheirSources) {

@@ -122,19 +122,19 @@ TEST_F(LaunchTrain, TwoNodesByHand) {
   const std::string port = std::to_string(free_port()), secret = folder_ / "secret";
   test_support::write_text(secret, std::string(64, '5'));
   chmod(secret.c_str(), 0600);
-  const auto node = [&](int rank, const Words& meeting) {
+  const auto node = [&](int rank, const Words& rendezvous) {
     return launch(
         Words{"--nnodes", "2", "--node-rank", std::to_string(rank), "--nproc-per-node", "2"} +
-            meeting + quick_train(),
+            rendezvous + quick_train(),
         {{"ENGINE_SECRET_FILE", secret}});
   };
-  for (const Words& meeting :
+  for (const Words& rendezvous :
        {Words{"--master-addr", "127.0.0.1", "--master-port", port},
         Words{"--rdzv-endpoint", "127.0.0.1:" + port},
         Words{"--rdzv-endpoint", "file://" + (folder_ / "meet"), "--rdzv-id", "j"}}) {
     CommandResult second;
-    std::thread other([&] { second = node(1, meeting); });
-    const CommandResult first = node(0, meeting);
+    std::thread other([&] { second = node(1, rendezvous); });
+    const CommandResult first = node(0, rendezvous);
     other.join();
     EXPECT_EQ(first.exit_code, 0) << first.err;
     EXPECT_EQ(second.exit_code, 0) << second.err;

@@ -42,10 +42,10 @@ AugmentationDraw draw_augmentation(const Augmentation& what, std::int64_t height
   }
   draw.mirrored = what.flip && mirrored;
   if (what.cutout) {
-    draw.hole_top = std::max<std::int64_t>(top, 0);
-    draw.hole_left = std::max<std::int64_t>(left, 0);
-    draw.hole_bottom = std::min(top + size, height);
-    draw.hole_right = std::min(left + size, width);
+    draw.cutout_top = std::max<std::int64_t>(top, 0);
+    draw.cutout_left = std::max<std::int64_t>(left, 0);
+    draw.cutout_bottom = std::min(top + size, height);
+    draw.cutout_right = std::min(left + size, width);
   }
   return draw;
 }

@@ -27,8 +27,8 @@ struct AugmentationDraw {
   std::int64_t shift_y = 0, shift_x = 0;  // output pixel (y, x) is input pixel (y + shift_y, x +
                                           // shift_x), before mirroring
   bool mirrored = false;
-  std::int64_t hole_top = 0, hole_left = 0, hole_bottom = 0,
-               hole_right = 0;  // [top, bottom) x [left, right); may be empty
+  std::int64_t cutout_top = 0, cutout_left = 0, cutout_bottom = 0,
+               cutout_right = 0;  // [top, bottom) x [left, right); may be empty
 };
 
 // The random numbers of a sample in an epoch; nothing else goes into them, neither rank nor worker.

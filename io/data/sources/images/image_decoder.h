@@ -17,11 +17,11 @@ struct DecodedImage {
 // The format is told by the first bytes, not by the name. Grey and palettes become RGB, 16 bits 8,
 // transparency is dropped (as Pillow's convert("RGB") does), colour profiles and orientation are
 // ignored. `path` stands for the file in messages. Throws DataError: another format, damaged, cut
-// off, CMYK, more than kMostPixels; ConfigError: this build lacks the library.
+// off, CMYK, more than kMaxPixels; ConfigError: this build lacks the library.
 DecodedImage decode_image(std::span<const std::uint8_t> file, const std::string& path);
 
-constexpr std::int64_t kMostPixels = std::int64_t{1}
-                                     << 27;  // 134 million; a small file can claim to be huge
+constexpr std::int64_t kMaxPixels = std::int64_t{1}
+                                    << 27;  // 134 million; a small file can claim to be huge
 
 // Of one format each; either the library's or a stub that throws ConfigError.
 bool has_png_decoder();

@@ -27,9 +27,9 @@ io::Dataset random_images(std::int64_t size, std::array<std::int64_t, 3> shape) 
 
 ImageDraw to_device_draw(const io::AugmentationDraw& draw) {
   const auto narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
-  return {narrow(draw.shift_y),   narrow(draw.shift_x),   draw.mirrored ? 1 : 0,
-          narrow(draw.hole_top),  narrow(draw.hole_left), narrow(draw.hole_bottom),
-          narrow(draw.hole_right)};
+  return {narrow(draw.shift_y),     narrow(draw.shift_x),     draw.mirrored ? 1 : 0,
+          narrow(draw.cutout_top),  narrow(draw.cutout_left), narrow(draw.cutout_bottom),
+          narrow(draw.cutout_right)};
 }
 
 // Device memory of plain structs.

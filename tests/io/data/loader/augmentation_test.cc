@@ -85,13 +85,13 @@ std::vector<float> naive(const Dataset& set, const std::uint8_t* in, const Augme
         const std::int64_t from_y = y + draw.shift_y,
                            from_x = (draw.mirrored ? width - 1 - x : x) + draw.shift_x;
         const bool inside = from_y >= 0 && from_y < height && from_x >= 0 && from_x < width;
-        const bool hole = y >= draw.hole_top && y < draw.hole_bottom && x >= draw.hole_left &&
-                          x < draw.hole_right;
+        const bool cutout = y >= draw.cutout_top && y < draw.cutout_bottom &&
+                            x >= draw.cutout_left && x < draw.cutout_right;
         const auto channel = static_cast<std::size_t>(c);
         const float mean = set.mean[channel];
         float value =
             static_cast<float>(inside ? in[(from_y * width + from_x) * channels + c] : 0) / 255.0f;
-        if (hole) value = mean;
+        if (cutout) value = mean;
         out.push_back(standard ? (value - mean) / set.deviation[channel] : value);
       }
   return out;
@@ -152,10 +152,10 @@ TEST(Augmentation, TableHasTheValueOfEachByteAndOfHoles) {
     ASSERT_EQ(table.size(), 2u * 257);
     const std::vector<std::uint8_t> bytes{7, 255};
     const std::vector<float> values = naive(set, bytes.data(), {}, standard);
-    const std::vector<float> hole =
-        naive(set, bytes.data(), {.hole_bottom = 1, .hole_right = 1}, standard);
+    const std::vector<float> filled =
+        naive(set, bytes.data(), {.cutout_bottom = 1, .cutout_right = 1}, standard);
     EXPECT_EQ((std::vector<float>{table[7], table[257 + 255]}), values);
-    EXPECT_EQ((std::vector<float>{table[256], table[257 + 256]}), hole);
+    EXPECT_EQ((std::vector<float>{table[256], table[257 + 256]}), filled);
   }
 }
 
@@ -175,7 +175,7 @@ TEST(Augmentation, OneChangeDoesNotMoveAnother) {
         draw_augmentation({.flip = true, .crop_padding = 2, .cutout_size = 4}, 32, 32, other);
     EXPECT_EQ(all.mirrored, flip.mirrored);
     EXPECT_EQ(flip.shift_x, 0);
-    EXPECT_EQ(flip.hole_bottom, 0);
+    EXPECT_EQ(flip.cutout_bottom, 0);
   }
 }
 
@@ -196,9 +196,9 @@ TEST(Augmentation, DrawsAreUniform) {
     ++shifts_y[draw.shift_y];
     ++shifts_x[draw.shift_x];
     ++both[draw.shift_y * 100 + draw.shift_x];
-    ++tops[draw.hole_top];
+    ++tops[draw.cutout_top];
     mirrored += draw.mirrored;
-    whole += draw.hole_bottom - draw.hole_top == 8 && draw.hole_right - draw.hole_left == 8;
+    whole += draw.cutout_bottom - draw.cutout_top == 8 && draw.cutout_right - draw.cutout_left == 8;
   }
   EXPECT_EQ(shifts_y.size(), 9u);
   EXPECT_EQ(shifts_x.size(), 9u);
@@ -208,9 +208,9 @@ TEST(Augmentation, DrawsAreUniform) {
     expect_share(shifts_x[shift], kDraws, 1.0 / 9, "columns shifted by " + std::to_string(shift));
   }
   expect_share(mirrored, kDraws, 0.5, "mirrored");
-  expect_share(tops[0], kDraws, 5.0 / 32, "holes at the top");  // centres 0..4
-  expect_share(tops[20], kDraws, 1.0 / 32, "holes at row 20");
-  expect_share(whole, kDraws, (25.0 / 32) * (25.0 / 32), "whole holes");  // centres 4..28
+  expect_share(tops[0], kDraws, 5.0 / 32, "cutouts at the top");  // centres 0..4
+  expect_share(tops[20], kDraws, 1.0 / 32, "cutouts at row 20");
+  expect_share(whole, kDraws, (25.0 / 32) * (25.0 / 32), "whole cutouts");  // centres 4..28
 }
 
 TEST(Augmentation, NeedsImages) {
