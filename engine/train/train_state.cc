@@ -184,8 +184,8 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
   if (checkpoint.world_size != world_size) {
     if (notice)
       notice(source + " was saved by " + std::to_string(checkpoint.world_size) +
-             " ranks, this run has " + std::to_string(world_size) +
-             ": all ranks take rank 0's state");
+             (checkpoint.world_size == 1 ? " rank" : " ranks") + ", this run has " +
+             std::to_string(world_size) + ": all ranks take rank 0's state");
   } else if (rank > 0) {
     for (const LocalBuffer& local : local_buffers(state)) {
       // Where the ranks that saved had it in common (another policy), rank 0's, which is in place

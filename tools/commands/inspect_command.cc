@@ -65,8 +65,9 @@ void print_run(const RunRecord& run, const std::string& folder) {
               with_commas(run.data.train).c_str(), with_commas(run.data.test).c_str(),
               run.data.digest.c_str());
   for (const RunStart& start : run.starts)
-    std::printf("started  %s at step %lld with %zu ranks%s%s: %s\n", start.time.c_str(),
+    std::printf("started  %s at step %lld with %zu rank%s%s%s: %s\n", start.time.c_str(),
                 static_cast<long long>(start.step), start.hosts.size(),
+                start.hosts.size() == 1 ? "" : "s",
                 start.changed.empty() ? "" : "; changed: ", base::join_names(start.changed).c_str(),
                 start.command.c_str());
   if (const std::string best = io::find_best_checkpoint(folder); !best.empty())

@@ -17,6 +17,7 @@
 #include "tools/report/exit_codes.h"
 #include "tools/report/metrics_observer.h"
 #include "tools/report/output_paths.h"
+#include "tools/report/run_log.h"
 #include "tools/report/standard_output.h"
 #include "tools/report/stop_report.h"
 #include "tools/run/run_reference.h"
@@ -67,13 +68,11 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
   run.begin(session, session.state().progress.global_step);
   const bool root = group.rank() == 0;
   if (root) {
-    if (!session.columns_line().empty())
-      std::cout << "Columns of " << session.columns_line() << std::endl;
+    if (!session.columns_line().empty()) say("Columns of " + session.columns_line());
     for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
     if (const std::string line = session.graph_line(); !line.empty())
-      std::cout << "Steps on the device: " << line << std::endl;
-    for (const std::string& line : session.plan_lines())
-      std::cout << "Averaging: " << line << std::endl;
+      say("Steps on the device: " + line);
+    for (const std::string& line : session.plan_lines()) say("Averaging: " + line);
     if (config.save_dir.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
     session.add_observer(make_console_observer(
@@ -94,27 +93,27 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
                const std::atomic<int>& stop_signal) {
   std::unique_ptr<backends::Communicator> control = host_communicator(group);
   TrainingRun run(config, command, group, *control);
-  TrainSession session(run.session_options(), group, std::move(control));
   const bool root = group.rank() == 0;
+  if (root && !run.folder().empty()) keep_log(run.folder() + "/log.txt");
+  TrainSession session(run.session_options(), group, std::move(control));
   const std::string start = session.start_state();
   LastSave* last_save = nullptr;  // the session's
   if (root) {
     auto observer = std::make_unique<LastSave>();
     last_save = observer.get();
     session.add_observer(std::move(observer));
-    std::cout << session.start_line() << " | " << start << std::endl;
+    say(session.start_line() + " | " + start);
     check_standard_output();  // better now than after hours
   }
   engine::TrainResult result;
   if (const std::string done = session.nothing_left(); done.empty())
     result = train(config, run, session, group, stop_signal);
   else if (root)
-    std::cout << done << std::endl;
+    say(done);
   if (config.save_rank_models) {
     const std::string path = session.keeper().save_rank_model(session.state());
     if (root)
-      std::cout << "Saved each rank's model: " << path
-                << (group.world_size() > 1 ? " and its siblings" : "") << std::endl;
+      say("Saved each rank's model: " + path + (group.world_size() > 1 ? " and its siblings" : ""));
   }
   if (result.signal == 0) return kExitOk;
   const bool preempted =

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "tools/report/run_log.h"
+
 namespace tools {
 namespace {
 
@@ -39,51 +41,50 @@ class ConsoleObserver : public engine::TrainObserver {
     const bool epoch_end = report.progress.step_in_epoch == 0;
     const std::int64_t step = epoch_end ? options_.steps_per_epoch : report.progress.step_in_epoch;
     const std::int64_t epoch = report.progress.epoch + (epoch_end ? 0 : 1);
-    clear();
-    std::printf("Accuracy: %.4f\nEpoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f\n",
-                report.train_accuracy, static_cast<long long>(epoch),
-                static_cast<long long>(options_.epochs), static_cast<long long>(step),
-                static_cast<long long>(options_.steps_per_epoch), report.loss);
+    char text[256];
+    std::snprintf(text, sizeof text,
+                  "Accuracy: %.4f\nEpoch [%lld/%lld], Step [%lld/%lld], Loss: %.4f",
+                  report.train_accuracy, static_cast<long long>(epoch),
+                  static_cast<long long>(options_.epochs), static_cast<long long>(step),
+                  static_cast<long long>(options_.steps_per_epoch), report.loss);
+    print(text);
     if (!options_.progress_bar) {
       const auto left = static_cast<double>(options_.total_steps - report.progress.global_step);
-      std::printf("  %s, %s left\n", rate_text(options_.unit, report.samples_per_s).c_str(),
-                  clock_text(left * report.step_seconds).c_str());
+      print("  " + rate_text(options_.unit, report.samples_per_s) + ", " +
+            clock_text(left * report.step_seconds) + " left");
     }
-    if (report.spread)
-      std::printf("Spread of the replicas before averaging %lld: %.3g\n",
-                  static_cast<long long>(report.averagings), *report.spread);
-    std::fflush(stdout);
+    if (report.spread) {
+      std::snprintf(text, sizeof text, "Spread of the replicas before averaging %lld: %.3g",
+                    static_cast<long long>(report.averagings), *report.spread);
+      print(text);
+    }
     name_straggler(report);
   }
 
   void on_eval(const engine::EvalReport& report) override {
-    clear();
-    std::printf("Test after step %lld: %s\n", static_cast<long long>(report.progress.global_step),
-                eval_text(report).c_str());
-    std::fflush(stdout);
+    print("Test after step " + std::to_string(report.progress.global_step) + ": " +
+          eval_text(report));
   }
 
   void on_save(const engine::TrainProgress& progress, const std::string& path) override {
-    clear();
-    std::printf("Saved step %lld: %s\n", static_cast<long long>(progress.global_step),
-                path.c_str());
-    std::fflush(stdout);
+    print("Saved step " + std::to_string(progress.global_step) + ": " + path);
   }
 
   void on_end(const engine::TrainResult& result) override {
-    clear();
-    std::printf("Replicas: %s\n", result.coverage.c_str());
-    if (result.bytes_sent > 0)
-      std::printf("Bytes sent by each rank: %s\n", with_commas(result.bytes_sent).c_str());
+    print("Replicas: " + result.coverage);
+    if (result.bytes_sent > 0) print("Bytes sent by each rank: " + with_commas(result.bytes_sent));
     if (result.signal != 0)
-      std::printf("Stopped by signal %d after step %lld of %lld\n", result.signal,
-                  static_cast<long long>(result.progress.global_step),
-                  static_cast<long long>(options_.total_steps));
-    std::printf("Training completed in: %s\n", duration_text(result.seconds).c_str());
-    std::fflush(stdout);
+      print("Stopped by signal " + std::to_string(result.signal) + " after step " +
+            std::to_string(result.progress.global_step) + " of " +
+            std::to_string(options_.total_steps));
+    print("Training completed in: " + duration_text(result.seconds));
   }
 
  private:
+  void print(const std::string& text) {
+    clear();
+    say(text);
+  }
   // Only when it is the same rank in two reports in a row: a single one is noise.
   void name_straggler(const engine::StepReport& report) {
     const bool slow = report.slowest_ratio >= kSlowRatio;
@@ -182,6 +183,9 @@ std::string duration_text(double seconds) {
   return text;
 }
 
-void print_notice(const std::string& text) { std::fprintf(stderr, "engine: %s\n", text.c_str()); }
+void print_notice(const std::string& text) {
+  std::fprintf(stderr, "engine: %s\n", text.c_str());
+  log_line(text);
+}
 
 }  // namespace tools
