@@ -97,8 +97,8 @@ class SafetensorsFile {
 
 }  // namespace
 
-void write_initial_weights(const std::string& model, const std::string& path) {
-  SplitMix64 random(seed_of(model));
+void write_initial_weights(const std::string& model, const std::string& path, int nudge) {
+  SplitMix64 random(seed_of(model)), side(static_cast<std::uint64_t>(1000 + nudge));
   SafetensorsFile file;
   double root = 1;
   for (const Entry& entry : state_dict(model)) {
@@ -106,7 +106,10 @@ void write_initial_weights(const std::string& model, const std::string& path) {
     const auto count = static_cast<std::size_t>(product(entry.shape));
     const auto draw = [&](double center) {
       std::vector<float> values(count);
-      for (float& value : values) value = static_cast<float>(center + random.next() / root);
+      for (float& value : values) {
+        value = static_cast<float>(center + random.next() / root);
+        if (nudge > 0) value = std::nextafter(value, side.next() < 0 ? -INFINITY : INFINITY);
+      }
       file.add(entry.name, "F32", entry.shape, values);
     };
     if (entry.name.ends_with(".weight")) {
