@@ -72,6 +72,10 @@ class ChosenImages : public ImageSource {
   void read(std::int64_t id, SplitMix* crop, std::span<std::uint8_t> out) const override {
     all_->read(chosen_[static_cast<std::size_t>(id)], crop, out);
   }
+  void add_to(base::StreamDigest& digest) const override {
+    all_->add_to(digest);
+    digest.add(std::as_bytes(std::span(chosen_)));
+  }
 
  private:
   const std::shared_ptr<const ImageSource> all_;
