@@ -77,8 +77,8 @@ std::vector<io::Section> sections(const std::string& only) {
   if (only == "buffers") return {Section::kBuffer};
   if (only == "optimizer") return {Section::kOptimizer};
   if (only == "all")
-    return {Section::kParameter, Section::kBuffer, Section::kOptimizer, Section::kAveraging,
-            Section::kRankState, Section::kAverage};
+    return {Section::kParameter, Section::kBuffer,    Section::kOptimizer,
+            Section::kAveraging, Section::kRankState, Section::kAverage};
   return {Section::kParameter, Section::kBuffer};
 }
 
@@ -152,7 +152,11 @@ int verify_command(const Arguments& arguments) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
-  if (!o.quiet) std::fprintf(stderr, "verify: %s\n", verdict(comparison).c_str());
+  if (!o.quiet) {
+    std::fprintf(stderr, "verify: %s\n", verdict(comparison).c_str());
+    if (const std::string text = not_finite_text(comparison, o.paths); !text.empty())
+      std::fprintf(stderr, "verify: note: %s\n", text.c_str());
+  }
   return comparison.differences.empty() ? kExitOk : kExitDifferent;
 }
 
