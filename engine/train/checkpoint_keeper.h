@@ -40,8 +40,8 @@ class CheckpointKeeper {
 
   // Collective: takes a copy of the state; then writes it, or with `background` has it written
   // after the write before has ended. Throws when that or (without `background`) this write failed.
-  // REQUIRES: enabled().
-  void save(TrainState& state);
+  // With `keep_all`, earlier snapshots stay, however many they are. REQUIRES: enabled().
+  void save(TrainState& state, bool keep_all = false);
   // Collective: waits for the last write; throws when it failed. Nothing to do without
   // `background`.
   void finish();

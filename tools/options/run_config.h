@@ -86,6 +86,7 @@ struct RunConfig {
   bool save_rank_models = false, save_async = false;
   // report
   Interval eval_every;
+  std::string on_nonfinite;  // abort, skip, continue
   std::int64_t log_every = 100, log_gpu = 0;
   std::string metrics, progress, flight_dir;
   // preempt

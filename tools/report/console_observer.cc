@@ -63,6 +63,12 @@ class ConsoleObserver : public engine::TrainObserver {
     std::fflush(stdout);
   }
 
+  void on_nonfinite(const engine::TrainProgress&, const engine::NonFiniteReport& report) override {
+    if (report.action != engine::OnNonFinite::kContinue) return;  // the error says it
+    clear();
+    print_notice("warning: " + to_string(report) + "; the run goes on (--on-nonfinite continue)");
+  }
+
   void on_save(const engine::TrainProgress& progress, const std::string& path) override {
     clear();
     std::printf("Saved step %lld: %s\n", static_cast<long long>(progress.global_step),
@@ -75,6 +81,9 @@ class ConsoleObserver : public engine::TrainObserver {
     std::printf("Replicas: %s\n", result.coverage.c_str());
     if (result.bytes_sent > 0)
       std::printf("Bytes sent by each rank: %s\n", with_commas(result.bytes_sent).c_str());
+    if (result.skipped_steps.value_or(0) > 0)
+      std::printf("Skipped steps, whose loss or gradients were not finite: %s\n",
+                  with_commas(*result.skipped_steps).c_str());
     if (result.signal != 0)
       std::printf("Stopped by signal %d after step %lld of %lld\n", result.signal,
                   static_cast<long long>(result.progress.global_step),

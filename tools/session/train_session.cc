@@ -293,7 +293,8 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
        .save = s.options.save,
        .clip_grad = s.options.update.clip_grad,
        .losses_of_a_sample =
-           s.options.update.sum_losses ? static_cast<double>(s.data.train().positions()) : 0},
+           s.options.update.sum_losses ? static_cast<double>(s.data.train().positions()) : 0,
+       .on_nonfinite = s.options.on_nonfinite},
       {.work = *s.work,
        .state = s.state,
        .learning_rate = s.rate,
@@ -305,7 +306,8 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
        .desync = s.desync.get(),
        .observers = std::move(observers),
        .island = s.wires.island,
-       .activity = [&g = s.group](std::string_view a) { g.set_activity(a); }},
+       .activity = [&g = s.group](std::string_view a) { g.set_activity(a); },
+       .resumed_from = s.resumed_from},
       stop_signal);
 }
 
