@@ -69,7 +69,8 @@ struct TrainSession::Impl {
   void plan_steps() {
     const bool of_all = options.steps == 0;
     epoch_steps = {state.progress, data.sampler().steps_per_epoch()};
-    total_steps = of_all ? epoch_steps.step_of_epoch(options.epochs) : options.steps;
+    total_steps = of_all ? std::max<std::int64_t>(0, epoch_steps.step_of_epoch(options.epochs))
+                         : options.steps;
     rate = learning_rate(options.update, group.world_size(), epoch_steps, total_steps, of_all);
   }
 
