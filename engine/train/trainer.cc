@@ -292,6 +292,7 @@ bool Trainer::due(const Every& every, bool epoch_end) const {
 
 void Trainer::evaluate() {
   if (p_.evaluator == nullptr) return;
+  tell(finite_.bad_parameter());
   if (p_.activity) p_.activity("evaluation");
   const double start = now();
   EvalReport report;
