@@ -42,6 +42,12 @@ class DesyncError : public Error {
   using Error::Error;
 };
 
+// Numbers of a training are not finite any more (exit code 79).
+class NonFiniteError : public Error {
+ public:
+  using Error::Error;
+};
+
 // Throws Error("internal: " + what) when `condition` is false: a broken REQUIRES, never a user's
 // mistake.
 void require(bool condition, const char* what);

@@ -33,9 +33,12 @@ std::unique_ptr<Optimizer> make_adamw(const AdamwOptions& options, const FlatBuf
               values);
 }
 
-double clip_factor(KernelContext& context, const FlatBuffer& gradients, double max_norm) {
+double gradient_norm(KernelContext& context, const FlatBuffer& gradients) {
+  return std::sqrt(ops::sum_of_squares(context, gradients.flat()));
+}
+
+double clip_factor(double norm, double max_norm) {
   if (max_norm <= 0) return 1;
-  const double norm = std::sqrt(ops::sum_of_squares(context, gradients.flat()));
   const double factor = max_norm / (norm + 1e-6);
   return factor >= 1 ? 1 : factor;
 }

@@ -67,9 +67,10 @@ struct AdamwOptions {
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options, const FlatBuffer& values);
 std::unique_ptr<Optimizer> make_adamw(const AdamwOptions& options, const FlatBuffer& values);
 
-// Factor that brings the Euclidean norm of `gradients` down to max_norm: min(1, max_norm / (norm +
-// 1e-6)), as torch.nn.utils.clip_grad_norm_. max_norm <= 0: 1. A norm that is not finite gives that
-// NaN or 0 through: it is not hidden.
-double clip_factor(KernelContext& context, const FlatBuffer& gradients, double max_norm);
+double gradient_norm(KernelContext& context, const FlatBuffer& gradients);  // Euclidean
+// Factor that brings a norm down to max_norm: min(1, max_norm / (norm + 1e-6)), as
+// torch.nn.utils.clip_grad_norm_. max_norm <= 0: 1. A norm that is not finite gives that NaN or 0
+// through: it is not hidden.
+double clip_factor(double norm, double max_norm);
 
 }  // namespace engine

@@ -26,7 +26,7 @@ io::Checkpoint CheckpointKeeper::described() const {
   return checkpoint;
 }
 
-void CheckpointKeeper::save(TrainState& state, bool best) {
+void CheckpointKeeper::save(TrainState& state, const SaveMode& mode) {
   require(enabled(), "save without a folder");
   finish();
   io::Checkpoint checkpoint = described();
@@ -36,20 +36,21 @@ void CheckpointKeeper::save(TrainState& state, bool best) {
   history_.push_back(
       {state.progress.global_step, now.count(), communicator_.world_size(), checkpoint.build});
   checkpoint.history = history_;
+  const int keep_last = mode.keep_all ? 0 : options_.keep_last;
   if (!options_.background) {
     run_on_root(
         communicator_,
         [&] {
-          saved_ = {state.progress, io::save_to_directory(checkpoint, options_.directory,
-                                                          options_.keep_last, best)};
+          saved_ = {state.progress,
+                    io::save_to_directory(checkpoint, options_.directory, keep_last, mode.best)};
         },
         options_.exit_code_of);
   } else if (communicator_.rank() == 0) {
     pending_progress_ = state.progress;
     pending_ = std::async(std::launch::async,
                           [checkpoint = std::move(checkpoint), directory = options_.directory,
-                           keep = options_.keep_last, best] {
-                            return io::save_to_directory(checkpoint, directory, keep, best);
+                           keep_last, best = mode.best] {
+                            return io::save_to_directory(checkpoint, directory, keep_last, best);
                           });
   }
 }

@@ -43,9 +43,13 @@ class CheckpointKeeper {
 
   // Collective: takes a copy of the state; then writes it, or with `background` has it written
   // after the write before has ended. Throws when that or (without `background`) this write failed.
-  // `best`: the folder's `best` names it, and it is not pruned until another one is best.
   // REQUIRES: enabled().
-  void save(TrainState& state, bool best = false);
+  struct SaveMode {
+    bool best = false;      // the folder's `best` names it: not pruned until another one is best
+    bool keep_all = false;  // earlier snapshots stay, however many they are
+  };
+  void save(TrainState& state, const SaveMode& mode);
+  void save(TrainState& state) { save(state, SaveMode()); }
   // Collective: waits for the last write; throws when it failed. Nothing to do without
   // `background`.
   void finish();

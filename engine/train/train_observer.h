@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/train/desync_report.h"
+#include "engine/train/nonfinite_report.h"
 #include "engine/train/step_phases.h"
 
 namespace engine {
@@ -36,6 +37,8 @@ struct StepReport {
   double slowest_ratio = 1;
   std::int64_t averagings = 0, bytes_sent = 0;  // as AveragingReport has them
   std::optional<double> spread{};  // of the replicas, where it was measured since the last report
+  // In this run, because of numbers that were not finite; none unless such steps are skipped.
+  std::optional<std::int64_t> skipped_steps{};
 };
 
 struct EvalReport {
@@ -64,6 +67,7 @@ struct TrainResult {
   int signal = 0;        // the run was stopped in order by this signal; 0: it ran to its end
   std::string coverage;  // AveragingReport::coverage, and what comparing the replicas gave
   std::int64_t averagings = 0, bytes_sent = 0;
+  std::optional<std::int64_t> skipped_steps{};  // as StepReport has them
 };
 
 class TrainObserver {
@@ -77,6 +81,8 @@ class TrainObserver {
   virtual void on_eval(const EvalReport&) {}
   virtual void on_desync(const TrainProgress&, const DesyncReport&) {
   }  // replicas differ; with kAbort the run ends next
+  // Told once; unless the action is kContinue the run ends next.
+  virtual void on_nonfinite(const TrainProgress&, const NonFiniteReport&) {}
   virtual void on_save(const TrainProgress&, const std::string& /*path*/) {}
   virtual void on_end(const TrainResult&) {}
 };

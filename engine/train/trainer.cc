@@ -5,6 +5,8 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <utility>
 
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/train/step/loaded_batch.h"
@@ -28,6 +30,8 @@ Trainer::Trainer(const TrainerOptions& options, const TrainerParts& parts,
     : options_(options),
       p_(parts),
       stop_signal_(stop_signal),
+      finite_(parts.control, parts.state, options.on_nonfinite, options.clip_grad > 0),
+      newest_{parts.resumed_from, parts.state.progress.global_step},
       rank_phases_(static_cast<std::size_t>(parts.control.world_size())),
       own_seconds_(rank_phases_.size()) {
   draws_.reserve(static_cast<std::size_t>(parts.sampler.max_local_count()));
@@ -42,6 +46,7 @@ TrainResult Trainer::run() {
   saved_step_ =
       progress.global_step > 0 ? progress.global_step : -1;  // a resumed state is on disk already
   evaluated_step_ = progress.global_step;  // what was there before is not evaluated
+  tell(finite_.bad_parameter());
   p_.loader.seek(progress.epoch, progress.step_in_epoch);
   if (options_.log_every > 0)
     static_cast<void>(p_.state.policy.take_report());  // from here on the spread is measured
@@ -66,6 +71,7 @@ TrainResult Trainer::run() {
   }
   synchronize(p_.control, p_.state);
   if (p_.desync) tell(p_.desync->finish());
+  tell(finite_.bad_parameter());
   if (stop_ == 0 && evaluated_step_ != progress.global_step) evaluate();  // a stop is in a hurry
   if (saved_step_ != progress.global_step) save();
   if (p_.keeper != nullptr) p_.keeper->finish();
@@ -73,6 +79,7 @@ TrainResult Trainer::run() {
   const AveragingReport averaged = p_.state.policy.take_report();
   TrainResult result{progress,          now() - start,       stop_,
                      averaged.coverage, averaged.averagings, averaged.bytes_sent};
+  result.skipped_steps = finite_.skipped_steps();
   if (p_.desync) result.coverage += "; " + p_.desync->summary();
   for (TrainObserver* o : p_.observers) o->on_end(result);
   return result;
@@ -102,6 +109,7 @@ void Trainer::step() {
   lr_ = p_.learning_rate.at(p_.state.progress.global_step);
   GradientExchange* exchange = policy.begin_step(p_.state.home);
   timer.lap(phases_.communication);
+  finite_.begin_step();
   p_.work.step({.batch = view_of(batch, draws_),
                 .global_count = counts.global,
                 .equal_shares = equal_shares(batch.step),
@@ -109,8 +117,10 @@ void Trainer::step() {
                                                          : policy.loss_scale(counts),
                 .lr = lr_,
                 .clip_grad = options_.clip_grad,
-                .exchange = exchange},
+                .exchange = exchange,
+                .may_update = finite_.may_update()},
                phases_);
+  finite_.end_step();
   timer.skip();
   policy.end_step(counts, lr_, p_.state.home);
   timer.lap(phases_.communication);
@@ -169,12 +179,15 @@ void Trainer::exchange() {
   const double step_seconds =
       (seconds - exchanged_at_) /
       static_cast<double>(std::max<std::int64_t>(1, progress.global_step - exchanged_step_));
-  std::array<double, 6> sums{results.last.loss_sum,
+  const FiniteGuard::Signs own = finite_.signs(results);
+  std::array<double, 8> sums{results.last.loss_sum,
                              static_cast<double>(results.last.rows),
                              static_cast<double>(results.total.correct - before_epoch_.correct),
                              static_cast<double>(results.total.rows - before_epoch_.rows),
                              static_cast<double>(stop_signal_.load()),
-                             step_seconds};
+                             step_seconds,
+                             own.loss,
+                             own.norm};
   sum_over_ranks(sums, sums[4]);
   stop_ = static_cast<int>(sums[4]);
   const double mean_step = std::max(sums[5] / p_.control.world_size(), 1e-6);
@@ -186,6 +199,7 @@ void Trainer::exchange() {
   const bool only_one = options_.log_every > 0 && reports_ == 0 && (last || stop_ != 0);
   const double loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
   for (TrainObserver* o : p_.observers) o->on_loss(progress, loss);
+  tell(finite_.judge({.loss = sums[6], .norm = sums[7]}));
   if (report_due || only_one) report(loss, sums[3] > 0 ? sums[2] / sums[3] : 0, seconds);
 }
 
@@ -221,6 +235,7 @@ void Trainer::report(double loss, double accuracy, double seconds) {
   report.averagings = averaged.averagings;
   report.bytes_sent = averaged.bytes_sent;
   report.spread = averaged.spread;
+  report.skipped_steps = finite_.skipped_steps();
   reported_at_ = seconds;
   reported_samples_ = progress.samples_seen;
   reported_step_ = progress.global_step;
@@ -236,6 +251,38 @@ void Trainer::tell(const DesyncReport* found) {
     throw DesyncError(to_string(*found, p_.control.world_size()));
 }
 
+void Trainer::tell(const std::string& not_finite) {
+  const std::optional<NonFiniteReport> found = finite_.note(not_finite);
+  if (!found) return;
+  for (TrainObserver* o : p_.observers) o->on_nonfinite(p_.state.progress, *found);
+  if (found->action != OnNonFinite::kContinue) give_up(*found);
+}
+
+// The newest from which a step has had a finite loss: that its parameters are does not say so.
+std::string Trainer::good_snapshot(const NonFiniteReport& found) const {
+  const bool older = newest_.step >= found.last_good && found.last_good >= 0;
+  std::error_code unknown;
+  return older && std::filesystem::exists(second_newest_.path, unknown) ? second_newest_.path
+                                                                        : newest_.path;
+}
+
+void Trainer::give_up(const NonFiniteReport& found) {
+  try {  // a snapshot may still be on its way to the disk
+    if (p_.keeper != nullptr) p_.keeper->finish();
+  } catch (const std::exception&) {
+    // That it did not get there is not why the run ends.
+  }
+  report_saved();
+  std::string text = to_error(found, good_snapshot(found));
+  if (p_.control.world_size() > 1) {  // only rank 0 knows its files
+    const std::span<const std::byte> letters = std::as_bytes(std::span(text));
+    std::vector<std::byte> bytes(letters.begin(), letters.end());
+    broadcast_bytes(p_.control, bytes);
+    text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  throw NonFiniteError(text);
+}
+
 bool Trainer::due(const Every& every, bool epoch_end) const {
   const TrainProgress& progress = p_.state.progress;
   if (every.count <= 0) return false;
@@ -245,6 +292,7 @@ bool Trainer::due(const Every& every, bool epoch_end) const {
 
 void Trainer::evaluate() {
   if (p_.evaluator == nullptr) return;
+  tell(finite_.bad_parameter());
   if (p_.activity) p_.activity("evaluation");
   const double start = now();
   EvalReport report;
@@ -262,15 +310,20 @@ void Trainer::evaluate() {
 
 void Trainer::report_saved() {
   if (p_.keeper == nullptr) return;
-  if (const auto saved = p_.keeper->take_saved())
-    for (TrainObserver* o : p_.observers) o->on_save(saved->progress, saved->path);
+  const auto saved = p_.keeper->take_saved();
+  if (!saved) return;
+  second_newest_ = std::exchange(newest_, {saved->path, saved->progress.global_step});
+  for (TrainObserver* o : p_.observers) o->on_save(saved->progress, saved->path);
 }
 
 void Trainer::save() {
   if (p_.keeper == nullptr) return;
-  if (p_.activity) p_.activity("saving a checkpoint");
   const double start = now();
-  p_.keeper->save(p_.state);  // brings the replicas together first
+  const std::string not_finite = finite_.bad_parameter();
+  tell(not_finite);
+  if (p_.activity) p_.activity("saving a checkpoint");
+  // Brings the replicas together first. What is not finite replaces nothing.
+  p_.keeper->save(p_.state, {.best = false, .keep_all = !not_finite.empty()});
   saved_step_ = p_.state.progress.global_step;
   report_saved();
   reported_at_ += now() - start;

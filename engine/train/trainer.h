@@ -12,6 +12,7 @@
 #include "engine/train/checkpoint_keeper.h"
 #include "engine/train/desync_check.h"
 #include "engine/train/evaluator.h"
+#include "engine/train/finite_guard.h"
 #include "engine/train/step/step_work.h"
 #include "engine/train/train_observer.h"
 #include "io/data/loader/batch_loader.h"
@@ -31,6 +32,7 @@ struct TrainerOptions {
   // > 0: gradients are those of the sum of all losses of a step instead of their mean; as many
   // losses as a sample has.
   double losses_of_a_sample = 0;
+  OnNonFinite on_nonfinite = OnNonFinite::kAbort;
 };
 
 // What the loop works on; all of it outlives the trainer.
@@ -48,6 +50,7 @@ struct TrainerParts {
   std::vector<int> island;  // the ranks that count as one replica with this one, itself among them;
                             // empty: itself
   std::function<void(std::string_view)> activity;  // told what this rank is doing; may be empty
+  std::string resumed_from = {};  // the snapshot that the state came from; "": from none
 };
 
 class Trainer {
@@ -59,6 +62,7 @@ class Trainer {
 
   // From state.progress to the last step. Replicas are together afterwards; the last state is
   // evaluated where an evaluator is and the run was not stopped, and saved where a keeper is.
+  // Throws DesyncError and NonFiniteError on all ranks.
   TrainResult run();
 
   // One step on the next batch of the loader, without reports. For benchmarks and tests; run()
@@ -78,6 +82,10 @@ class Trainer {
   void exchange();  // agrees on stopping, reports when it is time
   void report(double loss, double accuracy, double seconds);
   void tell(const DesyncReport* found);  // to observers; throws DesyncError where the run must end
+  // What is not finite (""; all is), to observers; throws NonFiniteError where the run must end.
+  void tell(const std::string& not_finite);
+  [[noreturn]] void give_up(const NonFiniteReport& found);
+  std::string good_snapshot(const NonFiniteReport& found) const;
   bool due(const Every& every, bool epoch_end) const;
   void evaluate();
   void save();
@@ -87,12 +95,18 @@ class Trainer {
   TrainerParts p_;
   const std::atomic<int>& stop_signal_;
 
+  FiniteGuard finite_;
   std::vector<ops::ImageDraw> draws_;  // of the batch under way
   double lr_ = 0;
   std::int64_t saved_step_ = -1, evaluated_step_ = -1;
-  std::int64_t next_exchange_ = 0;  // global step at which ranks talk next
-  int stop_ = 0;                    // agreed
-  double reported_at_ = 0;          // seconds
+  struct Snapshot {
+    std::string path;  // "": none
+    std::int64_t step = -1;
+  };
+  Snapshot newest_, second_newest_;  // on rank 0, and the one that the run was resumed from
+  std::int64_t next_exchange_ = 0;   // global step at which ranks talk next
+  int stop_ = 0;                     // agreed
+  double reported_at_ = 0;           // seconds
   std::int64_t reported_samples_ = 0, reported_step_ = 0, exchanged_step_ = 0, reports_ = 0;
   double exchanged_at_ = 0;
   BatchResult before_epoch_;      // what the work had added up when the epoch began

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "io/base/finite.h"
 #include "io/interchange/array_files.h"
 
 namespace io {
@@ -89,11 +90,13 @@ class RowComparer {
   RowComparer(const std::vector<ArraySource*>& files, const CompareOptions& options)
       : files_(files), options_(options), one_(kBlock), other_(kBlock) {}
 
-  // Adds to `differences` what row `columns` shows.
-  void compare(const Key& key, const Columns& columns, std::vector<ArrayDifference>& differences) {
+  // Adds to `result` what row `columns` shows.
+  void compare(const Key& key, const Columns& columns, Comparison& result) {
     std::vector<std::size_t> all;
     for (std::size_t f = 1; f < files_.size(); ++f) all.push_back(f);
+    not_finite_.assign(files_.size(), false);
     const auto [same, differing] = split(columns, 0, all);
+    note_not_finite(key, result);
     if (differing.empty()) return;
     const std::size_t holder =
         static_cast<std::size_t>(std::find_if(columns.begin(), columns.end(),
@@ -110,11 +113,24 @@ class RowComparer {
     if (d.reason.empty()) d.reason = "values";
     for (std::size_t i = 1; i < reports_.size(); ++i) merge(reports_[i], d.values);
     d.minority = minority(columns, same, differing);
-    differences.push_back(std::move(d));
+    result.differences.push_back(std::move(d));
   }
 
  private:
   using Files = std::vector<std::size_t>;
+
+  void note_not_finite(const Key& key, Comparison& result) const {
+    NotFinite found{.name = key.second, .files = {}};
+    for (std::size_t f = 0; f < files_.size(); ++f)
+      if (not_finite_[f]) found.files.push_back(static_cast<int>(f));
+    if (!found.files.empty()) result.not_finite.push_back(std::move(found));
+  }
+
+  void look(std::size_t file, DType type, std::span<const std::byte> block) {
+    if (!not_finite_[file])
+      not_finite_[file] =
+          base::first_not_finite(type, block.data(), block.size() / size_of(type)) >= 0;
+  }
 
   static void merge(const ValueReport& from, ValueReport& into) {
     if (!from.differs) return;
@@ -158,8 +174,10 @@ class RowComparer {
       const std::size_t part = std::min<std::uint64_t>(kBlock, entry.bytes - at);
       const auto a = std::span(one_).first(part), b = std::span(other_).first(part);
       files_[one]->read(columns[one], at, a);
+      look(one, entry.type, a);
       for (const std::size_t f : others) {
         files_[f]->read(columns[f], at, b);
+        look(f, entry.type, b);
         compare_values(entry.type, a, b, static_cast<std::int64_t>(at / size_of(entry.type)),
                        options_.tolerance, reports[f]);
       }
@@ -193,6 +211,7 @@ class RowComparer {
   const CompareOptions& options_;
   std::vector<std::byte> one_, other_;
   std::vector<ValueReport> reports_;
+  std::vector<bool> not_finite_;  // by file, of the row under way
 };
 
 }  // namespace
@@ -203,7 +222,7 @@ Comparison compare_arrays(const std::vector<ArraySource*>& files, const CompareO
   Comparison result;
   for (const auto& [key, columns] : table.rows()) {
     ++result.compared;
-    rows.compare(*key, *columns, result.differences);
+    rows.compare(*key, *columns, result);
   }
   for (ArraySource* file : files) file->finish();
   return result;

@@ -35,10 +35,16 @@ struct ArrayDifference {
       minority;  // files that hold something else than most do (the first file's side wins a tie)
 };
 
+struct NotFinite {  // a tensor with a NaN or an infinity
+  std::string name;
+  std::vector<int> files;  // that hold it, ascending
+};
+
 struct Comparison {
   std::int64_t compared = 0;  // distinct (section, name)
   std::vector<ArrayDifference>
       differences;  // in model order, as far as a file knows it; then what only others have
+  std::vector<NotFinite> not_finite;  // in the same order; of tensors whose values were compared
 };
 
 // Files that know no sections take them from those that do, else from the name. Calls finish() of

@@ -107,6 +107,14 @@ void MetricsWriter::desync(std::int64_t step, std::int64_t epoch, const Desync& 
   impl_->write_line(json);
 }
 
+void MetricsWriter::nonfinite(std::int64_t step, std::int64_t epoch, std::int64_t last_good,
+                              const std::string& what, const std::string& action) {
+  base::JsonWriter json = impl_->head("nonfinite", step, epoch);
+  json.member("last_good", last_good < 0 ? std::nullopt : std::optional(last_good));
+  json.member("what", what).member("action", action);
+  impl_->write_line(json);
+}
+
 void MetricsWriter::averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,
                               std::int64_t bytes_sent, std::optional<double> spread) {
   base::JsonWriter json = impl_->head("averaging", step, epoch);
@@ -123,9 +131,11 @@ void MetricsWriter::gpu(std::int64_t step, std::int64_t epoch, int device, const
   impl_->write_line(json);
 }
 
-void MetricsWriter::end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code) {
+void MetricsWriter::end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code,
+                        const Numbers& more) {
   base::JsonWriter json = impl_->head("end", step, epoch);
   json.member("seconds", seconds).member("exit", exit_code);
+  add(json, more);
   impl_->write_line(json);
 }
 

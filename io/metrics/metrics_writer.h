@@ -42,13 +42,17 @@ class MetricsWriter {
     std::string action;                 // what is done about it ("abort")
   };
   void desync(std::int64_t step, std::int64_t epoch, const Desync& found);
+  // `what` ("loss") is not finite; it was at `last_good`, where that is not below 0.
+  void nonfinite(std::int64_t step, std::int64_t epoch, std::int64_t last_good,
+                 const std::string& what, const std::string& action);
   // Averagings and bytes sent so far; the spread of the replicas where it was measured.
   void averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,
                  std::int64_t bytes_sent, std::optional<double> spread);
   // A sample of one GPU (gpu_monitor.h).
   void gpu(std::int64_t step, std::int64_t epoch, int device, const std::string& name,
            const std::string& bus, const Numbers& values);
-  void end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code);
+  void end(std::int64_t step, std::int64_t epoch, double seconds, int exit_code,
+           const Numbers& more = {});
 
  private:
   struct Impl;

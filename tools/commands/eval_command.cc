@@ -5,6 +5,7 @@
 
 #include "engine/train/checkpoint_keeper.h"
 #include "engine/train/evaluator.h"
+#include "engine/train/finite_guard.h"
 #include "engine/train/weights.h"
 #include "io/base/json_writer.h"
 #include "io/interchange/array_files.h"
@@ -55,6 +56,10 @@ int eval_rank(const tools::RunConfig& config, const std::string& path, const std
       engine::ModelState::allocate(graph, engine::state_dtype(compute.storage));
   state.initialize(graph, 0);
   engine::init_from(*control, path, io::load_arrays, exit_code_of, state);
+  if (const auto bad = engine::first_not_finite(state, /*statistics=*/true))
+    throw io::DataError(path + ": '" + state.entries[*bad].name +
+                        "' is not finite (NaN or infinity): the training that wrote it had "
+                        "diverged; evaluate an earlier snapshot");
   engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group));
   engine::Evaluator evaluator(*control, graph, state, pool, set,
                               {.normalization = normalization(options, data.train),

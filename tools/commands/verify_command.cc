@@ -154,7 +154,11 @@ int verify_command(const Arguments& arguments) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
-  if (!o.quiet) std::fprintf(stderr, "verify: %s\n", verdict(comparison).c_str());
+  if (!o.quiet) {
+    std::fprintf(stderr, "verify: %s\n", verdict(comparison).c_str());
+    if (const std::string text = not_finite_text(comparison, o.paths); !text.empty())
+      std::fprintf(stderr, "verify: note: %s\n", text.c_str());
+  }
   return comparison.differences.empty() ? kExitOk : kExitDifferent;
 }
 

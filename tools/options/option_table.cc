@@ -249,6 +249,10 @@ constexpr OptionSpec kTrainOptions[] = {
      "evaluate every N epochs or steps, and at the end (0: never)", kEqual},
     {"log-every", kInteger, "100", "N", "report", "steps between two report lines (0: none)",
      kEqual},
+    {"on-nonfinite", kChoice, "abort", "abort|skip|continue", "report",
+     "if the loss, the gradient's norm or a parameter is NaN or infinite: exit with 79 and save "
+     "nothing more, skip that step's update, or warn and continue",
+     kEqual},
     {"flight-dir", kString, "", "DIR", "report",
      "where a failing rank writes its flight record, the last collectives (default: --save-dir, "
      "else the temporary folder)",

@@ -197,6 +197,11 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.map_location = read.text("map-location");
   config.eval_every = read.interval("eval-every");
   config.log_every = read.integer("log-every", 0, kMany, 100);
+  config.on_nonfinite = read.text("on-nonfinite");
+  if (config.on_nonfinite == "skip" && !config.compress.empty() && config.compress != "none")
+    read.demand("on-nonfinite",
+                "--compress none: what compression keeps back from a step that is "
+                "skipped would spoil those after it");
   config.flight_dir = read.text("flight-dir");
   config.metrics = read.text("metrics");
   config.log_gpu = read.integer("log-gpu", 0, kMany, 0);

@@ -89,6 +89,7 @@ struct RunConfig {
   std::string model_definition;  // of a model from a file: its text; not an option's value
   // report
   Interval eval_every;
+  std::string on_nonfinite;  // abort, skip, continue
   std::int64_t log_every = 100, log_gpu = 0;
   std::string metrics, progress, flight_dir;
   // preempt

@@ -66,6 +66,12 @@ class ConsoleObserver : public engine::TrainObserver {
           eval_text(report));
   }
 
+  void on_nonfinite(const engine::TrainProgress&, const engine::NonFiniteReport& report) override {
+    if (report.action != engine::OnNonFinite::kContinue) return;  // the error says it
+    clear();
+    print_notice("warning: " + to_string(report) + "; the run goes on (--on-nonfinite continue)");
+  }
+
   void on_save(const engine::TrainProgress& progress, const std::string& path) override {
     print("Saved step " + std::to_string(progress.global_step) + ": " + path);
   }
@@ -73,6 +79,9 @@ class ConsoleObserver : public engine::TrainObserver {
   void on_end(const engine::TrainResult& result) override {
     print("Replicas: " + result.coverage);
     if (result.bytes_sent > 0) print("Bytes sent by each rank: " + with_commas(result.bytes_sent));
+    if (result.skipped_steps.value_or(0) > 0)
+      print("Skipped steps, whose loss or gradients were not finite: " +
+            with_commas(*result.skipped_steps));
     if (result.signal != 0)
       print("Stopped by signal " + std::to_string(result.signal) + " after step " +
             std::to_string(result.progress.global_step) + " of " +

@@ -30,6 +30,7 @@ int exit_code_of(const std::exception& error) {
     return kExitConfiguration;
   if (is<io::Error>(error)) return kExitIo;
   if (is<engine::DesyncError>(error) || is<backends::MismatchError>(error)) return kExitMismatch;
+  if (is<engine::NonFiniteError>(error)) return kExitNonFinite;
   if (is<backends::AuthenticationError>(error)) return kExitAuthentication;
   if (is<backends::Error>(error) || is<engine::cuda::CudaError>(error) ||
       is<engine::MemoryError>(error) || is<std::bad_alloc>(error))

@@ -20,6 +20,7 @@ inline constexpr int kExitPreempted = 75;  // the state is saved: run again
 inline constexpr int kExitMismatch = 76;
 inline constexpr int kExitAuthentication = 77;
 inline constexpr int kExitConfiguration = 78;
+inline constexpr int kExitNonFinite = 79;  // training has diverged: NaN or infinity
 
 // The command line itself makes no sense.
 class UsageError : public std::runtime_error {

@@ -34,6 +34,7 @@ class MetricsObserver : public engine::TrainObserver {
       more.emplace_back("slowest_rank", r.slowest_rank);
       more.emplace_back("slowest_ratio", r.slowest_ratio);
     }
+    if (r.skipped_steps) more.emplace_back("skipped_steps", static_cast<double>(*r.skipped_steps));
     writer_.step(r.progress.global_step, epoch_of(r.progress), r.loss, r.lr, r.samples_per_s, more);
     averaging(r.progress, r.averagings, r.bytes_sent, r.spread);
   }
@@ -55,10 +56,16 @@ class MetricsObserver : public engine::TrainObserver {
                     .ranks = r.ranks,
                     .action = std::string(engine::to_string(r.action))});
   }
+  void on_nonfinite(const engine::TrainProgress& p, const engine::NonFiniteReport& r) override {
+    writer_.nonfinite(p.global_step, epoch_of(p), r.last_good, r.what,
+                      std::string(engine::to_string(r.action)));
+  }
   void on_end(const engine::TrainResult& r) override {
     averaging(r.progress, r.averagings, r.bytes_sent, std::nullopt);
+    io::MetricsWriter::Numbers more;
+    if (r.skipped_steps) more.emplace_back("skipped_steps", static_cast<double>(*r.skipped_steps));
     writer_.end(r.progress.global_step, epoch_of(r.progress), r.seconds,
-                r.signal == 0 ? 0 : 128 + r.signal);
+                r.signal == 0 ? 0 : 128 + r.signal, more);
   }
 
  private:

@@ -95,7 +95,10 @@ std::string differences_text(const io::Comparison& comparison, const std::string
   }
   if (format == "names") return names;
   if (format == "table") return shown > 0 ? aligned(rows) : "";
-  json.end_array().member("differ", all.size()).member("files", paths);
+  json.end_array().member("differ", all.size());
+  json.key("not_finite").begin_array();
+  for (const io::NotFinite& tensor : comparison.not_finite) json.value(tensor.name);
+  json.end_array().member("files", paths);
   return json.end_object().text() + "\n";
 }
 
@@ -124,6 +127,23 @@ std::string verdict(const io::Comparison& comparison) {
     text += "; " + std::to_string(total - values - missing) + " have another shape or dtype";
   if (running == total && values == total) text += "; in sync except BN: try --sync-bn";
   return text;
+}
+
+std::string not_finite_text(const io::Comparison& comparison,
+                            const std::vector<std::string>& paths) {
+  constexpr std::size_t kMostNamed = 5;
+  const auto& all = comparison.not_finite;
+  if (all.empty()) return "";
+  std::string text = std::to_string(all.size()) +
+                     (all.size() == 1 ? " tensor holds" : " tensors hold") + " NaN or infinity: ";
+  for (std::size_t i = 0; i < std::min(all.size(), kMostNamed); ++i) {
+    text += (i > 0 ? ", " : "") + all[i].name;
+    if (all[i].files.size() == paths.size()) continue;
+    std::vector<std::string> holders;
+    for (const int f : all[i].files) holders.push_back(paths[static_cast<std::size_t>(f)]);
+    text += " (" + joined(holders, ", ") + ")";
+  }
+  return text + (all.size() > kMostNamed ? ", ..." : "");
 }
 
 }  // namespace tools

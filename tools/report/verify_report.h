@@ -18,4 +18,9 @@ std::string differences_text(const io::Comparison& comparison, const std::string
 // try --sync-bn"
 std::string verdict(const io::Comparison& comparison);
 
+// "2 tensors hold NaN or infinity: fc.weight, fc.bias (b.ckpt)": the first few, with their files
+// where not all hold it; "" where there are none.
+std::string not_finite_text(const io::Comparison& comparison,
+                            const std::vector<std::string>& paths);
+
 }  // namespace tools

@@ -231,7 +231,10 @@ SessionOptions session_options(const RunConfig& config) {
       .verify_every = config.verify_every,
       .on_desync = config.on_desync == "repair" ? engine::OnDesync::kRepair
                    : config.on_desync == "warn" ? engine::OnDesync::kWarn
-                                                : engine::OnDesync::kAbort};
+                                                : engine::OnDesync::kAbort,
+      .on_nonfinite = config.on_nonfinite == "skip"       ? engine::OnNonFinite::kSkip
+                      : config.on_nonfinite == "continue" ? engine::OnNonFinite::kContinue
+                                                          : engine::OnNonFinite::kAbort};
 }
 
 }  // namespace tools

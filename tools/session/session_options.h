@@ -124,6 +124,7 @@ struct SessionOptions {
   engine::BufferMode buffers = engine::BufferMode::kLocal;
   std::int64_t verify_every = 0;  // 0: never
   engine::OnDesync on_desync = engine::OnDesync::kAbort;
+  engine::OnNonFinite on_nonfinite = engine::OnNonFinite::kAbort;
 };
 
 // The only reader of a RunConfig below the commands. Throws io::ConfigError and engine::ModelError

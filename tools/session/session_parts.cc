@@ -166,6 +166,12 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
                                             SessionModel& model, const SessionWires& wires,
                                             backends::Communicator& control) {
   if (compute.cuda()) {
+    if (options.on_nonfinite == engine::OnNonFinite::kSkip)
+      throw io::ConfigError(
+          "--on-nonfinite skip needs --device cpu: on a CUDA device the host would have to wait "
+          "for "
+          "the gradients of every step; use abort, or --amp O1 or O2, whose loss scaling skips "
+          "steps");
     engine::cuda::use_device(compute.device.index);
     apply_warpgroup_switch();
     engine::DeviceWorkOptions device = device_options(options, compute, data, model, wires);

@@ -81,7 +81,8 @@ struct TrainSession::Impl {
   void plan_steps() {
     const bool of_all = options.steps == 0;
     epoch_steps = {state.progress, data.sampler().steps_per_epoch()};
-    total_steps = of_all ? epoch_steps.step_of_epoch(options.epochs) : options.steps;
+    total_steps = of_all ? std::max<std::int64_t>(0, epoch_steps.step_of_epoch(options.epochs))
+                         : options.steps;
     rate = learning_rate(options.update, group.world_size(), epoch_steps, total_steps, of_all);
   }
 
@@ -318,7 +319,8 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
        .save = s.options.save,
        .clip_grad = s.options.update.clip_grad,
        .losses_of_a_sample =
-           s.options.update.sum_losses ? static_cast<double>(s.data.train().positions()) : 0},
+           s.options.update.sum_losses ? static_cast<double>(s.data.train().positions()) : 0,
+       .on_nonfinite = s.options.on_nonfinite},
       {.work = *s.work,
        .state = s.state,
        .learning_rate = s.rate,
@@ -330,7 +332,8 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
        .desync = s.desync.get(),
        .observers = std::move(observers),
        .island = s.wires.island,
-       .activity = [&g = s.group](std::string_view a) { g.set_activity(a); }},
+       .activity = [&g = s.group](std::string_view a) { g.set_activity(a); },
+       .resumed_from = s.resumed_from},
       stop_signal);
 }
 

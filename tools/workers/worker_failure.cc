@@ -46,7 +46,7 @@ std::string failure_json(const WorkerFailure& f) {
 
 bool is_worth_restarting(int code) {
   constexpr int kNever[] = {kExitUsage,         kExitBadData,   kExitPreempted, kExitAuthentication,
-                            kExitConfiguration, kExitCannotRun, kExitNotFound};
+                            kExitConfiguration, kExitNonFinite, kExitCannotRun, kExitNotFound};
   return code != 0 && std::find(std::begin(kNever), std::end(kNever), code) == std::end(kNever);
 }
 

@@ -10,9 +10,10 @@ class AccumulatedWork final : public StepWork {
       : micro_batches_(parts.plan, parts.state, parts.threads, options), update_(parts) {}
 
   void step(const StepRequest& request, StepPhases& phases) override {
-    results_.add(
-        micro_batches_.run(request.batch, request.scale, HostUpdate::ready_for(request), phases));
-    update_.finish(request, phases);
+    const BatchResult result =
+        micro_batches_.run(request.batch, request.scale, HostUpdate::ready_for(request), phases);
+    results_.add(result);
+    update_.finish(request, result.loss_sum, phases);
   }
   StepResults results() override { return results_; }
   StateHome& home() override { return home_; }

@@ -44,13 +44,19 @@ GradientsReady HostUpdate::ready_for(const StepRequest& request) {
   return [exchange = request.exchange](std::int64_t elements) { exchange->ready(elements); };
 }
 
-void HostUpdate::finish(const StepRequest& request, StepPhases& phases) {
+void HostUpdate::finish(const StepRequest& request, double loss_sum, StepPhases& phases) {
   PhaseTimer timer;
   if (request.exchange != nullptr) request.exchange->finish();
   timer.lap(phases.communication);
-  optimizer_.step(context_, request.lr,
-                  clip_factor(context_, parameters_.gradients, request.clip_grad),
-                  parameters_.gradients, parameters_.values);
+  double factor = 1;
+  bool wanted = true;
+  if (request.clip_grad > 0 || request.may_update != nullptr) {
+    const double norm = gradient_norm(context_, parameters_.gradients);
+    factor = clip_factor(norm, request.clip_grad);
+    wanted = request.may_update == nullptr || (*request.may_update)(norm, loss_sum);
+  }
+  if (wanted)
+    optimizer_.step(context_, request.lr, factor, parameters_.gradients, parameters_.values);
   timer.lap(phases.update);
 }
 

@@ -34,7 +34,8 @@ class HostUpdate {
 
   // Whom backward tells; empty where the request has no exchange. Valid as long as the request.
   static GradientsReady ready_for(const StepRequest& request);
-  void finish(const StepRequest& request, StepPhases& phases);
+  // `loss_sum` of this rank.
+  void finish(const StepRequest& request, double loss_sum, StepPhases& phases);
 
  private:
   ParameterBuffer& parameters_;

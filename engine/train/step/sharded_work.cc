@@ -60,7 +60,8 @@ class ShardedWork final : public StepWork {
   void step(const StepRequest& request, StepPhases& phases) override {
     PhaseTimer timer;
     run_shards(request);
-    results_.add(fold());
+    const BatchResult result = fold();
+    results_.add(result);
     // Shards run side by side: the first one's forward stands for all, and the rest of the time is
     // their backward and the tree.
     double seconds = 0;
@@ -68,7 +69,7 @@ class ShardedWork final : public StepWork {
     phases.forward += shards_[0]->phases.forward;
     phases.backward += std::max(0.0, seconds - shards_[0]->phases.forward);
     if (request.exchange != nullptr) request.exchange->ready(main_.parameters.gradients.size());
-    update_.finish(request, phases);
+    update_.finish(request, result.loss_sum, phases);
   }
   StepResults results() override { return results_; }
   StateHome& home() override { return home_; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,10 @@
 
 namespace engine {
 
+// Whether a step's update may be done: asked on every rank when its gradients are final, with their
+// norm and the sum of this rank's losses.
+using MayUpdate = std::function<bool(double norm, double loss_sum)>;
+
 struct StepRequest {
   const BatchView& batch;         // this rank's samples
   std::int64_t global_count = 0;  // over all ranks
@@ -23,6 +28,7 @@ struct StepRequest {
   double lr = 0, clip_grad = 0;   // clip_grad <= 0: gradients are not clipped
   GradientExchange* exchange =
       nullptr;  // of the state's gradients in host memory; null: they stay as the work leaves them
+  const MayUpdate* may_update = nullptr;  // on the CPU; null: it always may
 };
 
 class StepWork {

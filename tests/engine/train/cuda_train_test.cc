@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "engine/core/cuda.h"
+#include "engine/core/error.h"
 #include "io/base/io_error.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
@@ -215,6 +216,25 @@ TEST_F(CudaTrain, TextModelAgreesWithTheCpu) {
 TEST_F(CudaTrain, RefusesWhatOnlyTheCpuComputes) {
   EXPECT_THROW(train(1, with(kMlp, {{"dtype", "f64"}})), std::exception);
   EXPECT_THROW(train(1, with(kMlp, {{"reduction-order", "canonical"}})), std::exception);
+}
+
+TEST_F(CudaTrain, ARunThatDivergesEndsAndSkippingIsRefused) {
+  for (const char* graph : {"auto", "off"}) {
+    const Options diverging = with(kMlp, {{"lr", "1e30"}, {"cuda-graph", graph}});
+    EXPECT_THROW(train(1, diverging), engine::NonFiniteError);
+    const RankResult gone_on = train(1, with(diverging, {{"on-nonfinite", "continue"}}))[0];
+    ASSERT_EQ(gone_on.not_finite.size(), 1u);
+    EXPECT_EQ(gone_on.not_finite[0].what, "loss");
+    EXPECT_EQ(gone_on.end.global_step, 6);
+  }
+  try {
+    train(1, with(kMlp, {{"on-nonfinite", "skip"}}));
+    FAIL() << "skips on a device";
+  } catch (const io::ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("--on-nonfinite skip needs --device cpu"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 }  // namespace

@@ -42,6 +42,12 @@ class Recorder : public engine::TrainObserver {
   void on_desync(const engine::TrainProgress&, const engine::DesyncReport& r) override {
     result_.desyncs.push_back(r);
   }
+  void on_nonfinite(const engine::TrainProgress&, const engine::NonFiniteReport& r) override {
+    result_.not_finite.push_back(r);
+  }
+  void on_save(const engine::TrainProgress&, const std::string& path) override {
+    result_.saved.push_back(path);
+  }
 
  private:
   RankResult& result_;

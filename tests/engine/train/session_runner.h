@@ -29,6 +29,8 @@ struct RankResult {
   engine::EvalReport last_eval;
   std::vector<std::int64_t> evaluated;  // global steps
   std::vector<engine::DesyncReport> desyncs;
+  std::vector<engine::NonFiniteReport> not_finite;
+  std::vector<std::string> saved;           // on rank 0
   std::vector<engine::StepReport> reports;  // without their spans
 };
 

@@ -37,8 +37,8 @@ io::Dataset images(const std::array<std::int64_t, 3>& shape, std::int64_t sample
 Parts::Parts(const Options& options)
     : set(images(options.shape, options.samples)),
       graph(models::build_model(
-          "mlp", {.sample_shape = {options.shape[0], options.shape[1], options.shape[2]},
-                  .classes = set.classes})),
+          options.model, {.sample_shape = {options.shape[0], options.shape[1], options.shape[2]},
+                          .classes = set.classes})),
       model(first_state(graph, options)),
       pool(1),
       shares(shares_of(options)),
@@ -60,11 +60,18 @@ engine::TrainResult train(Parts& parts, const Run& run) {
                            .policy = run.policy,
                            .home = run.work.home(),
                            .progress = {},
-                           .device = {}};
+                           .device = {},
+                           .loss_scale = run.loss_scale,
+                           .control = run.scaling};
   const engine::LearningRate rate;
   const std::atomic<int> never{0};
   engine::Trainer trainer(
-      {.total_steps = run.steps, .log_every = run.log_every, .evaluate = {}, .save = {}},
+      {.total_steps = run.steps,
+       .log_every = run.log_every,
+       .evaluate = {},
+       .save = {},
+       .clip_grad = run.clip_grad,
+       .on_nonfinite = run.on_nonfinite},
       {.work = run.work,
        .state = state,
        .learning_rate = rate,

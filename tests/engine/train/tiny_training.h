@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/train/step/loaded_batch.h"
@@ -24,11 +25,12 @@ struct Options {
   engine::DType storage = engine::DType::kF32;
   engine::Device device = {};
   io::LoaderOptions loader = {};
+  std::string model = "mlp";
 };
 
 io::Dataset images(const std::array<std::int64_t, 3>& shape, std::int64_t samples);
 
-// An mlp with its first weights, the plan of a step and this rank's batches. Made in this order;
+// A model with its first weights, the plan of a step and this rank's batches. Made in this order;
 // neither copied nor moved, since each part refers to those before it.
 struct Parts {
   explicit Parts(const Options& options);
@@ -57,6 +59,10 @@ struct Run {
   backends::Communicator& control;
   std::int64_t steps = 1, log_every = 1;
   engine::TrainObserver* observer = nullptr;
+  engine::OnNonFinite on_nonfinite = engine::OnNonFinite::kAbort;
+  double clip_grad = 0;
+  engine::LossScaleRule loss_scale = {};
+  engine::StepControl* scaling = nullptr;  // of the loss scale
 };
 engine::TrainResult train(Parts& parts, const Run& run);
 

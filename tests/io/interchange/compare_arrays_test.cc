@@ -284,4 +284,18 @@ TEST(CompareArrays, EmptyArraysAndEmptyFiles) {
   EXPECT_EQ(compare({{scalar}, {array("w", {1})}}).differences.at(0).reason, "shape");
 }
 
+TEST(CompareArrays, SaysWhichTensorsAreNotFiniteInWhichFiles) {
+  const float nan = std::nanf(""), inf = std::numeric_limits<float>::infinity();
+  const io::Comparison found =
+      compare({{array("a", {1, nan}), array("b", {1, 2}), array("c", {3, 4}), array("d", {0, 1})},
+               {array("a", {1, nan}), array("b", {inf, 2}), array("c", {3, 4}), array("d", {0, 2})},
+               {array("a", {1, nan}), array("b", {1, 2}), array("c", {3, 4}), array("d", {0, 2})}});
+  EXPECT_EQ(names(found), (Names{"b", "d"}));
+  ASSERT_EQ(found.not_finite.size(), 2u);
+  EXPECT_EQ(found.not_finite[0].name, "a");
+  EXPECT_EQ(found.not_finite[0].files, (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(found.not_finite[1].name, "b");
+  EXPECT_EQ(found.not_finite[1].files, std::vector<int>{1});
+}
+
 }  // namespace

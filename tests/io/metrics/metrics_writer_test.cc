@@ -66,6 +66,22 @@ TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
       "\"tensors\":[\"a.weight\",\"momentum/\\\"a\\\"\"],\"ranks\":[1,3],\"action\":\"repair\"}\n");
 }
 
+TEST(MetricsWriter, WhatIsNotFiniteIsAnEvent) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "m.jsonl";
+  io::MetricsWriter writer(path, false, fixed_clock);
+  writer.nonfinite(12, 1, 11, "loss", "abort");
+  writer.nonfinite(1, 0, -1, "parameter 'w'", "continue");
+  writer.end(12, 1, 2, 0, {{"skipped_steps", 3}});
+  EXPECT_EQ(test_support::read_text(path),
+            "{\"schema\":1,\"event\":\"nonfinite\",\"step\":12,\"epoch\":1,\"time\":1763797000.125,"
+            "\"last_good\":11,\"what\":\"loss\",\"action\":\"abort\"}\n"
+            "{\"schema\":1,\"event\":\"nonfinite\",\"step\":1,\"epoch\":0,\"time\":1763797000.125,"
+            "\"last_good\":null,\"what\":\"parameter 'w'\",\"action\":\"continue\"}\n"
+            "{\"schema\":1,\"event\":\"end\",\"step\":12,\"epoch\":1,\"time\":1763797000.125,"
+            "\"seconds\":2,\"exit\":0,\"skipped_steps\":3}\n");
+}
+
 TEST(MetricsWriter, NumbersReadBackExactlyAndNanIsNull) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";

@@ -49,6 +49,7 @@ TEST(RunConfig, DefaultsTrainOneEpochWithMomentum) {
   EXPECT_EQ(config.eval_every.every, 1);
   EXPECT_TRUE(config.eval_every.epochs);
   EXPECT_EQ(config.resume, "none");
+  EXPECT_EQ(config.on_nonfinite, "abort");
   EXPECT_EQ(config.origin.at("lr").value, "0.05");
 }
 

@@ -1,0 +1,149 @@
+// FiniteGuard.
+#include "engine/train/finite_guard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "io/base/finite.h"
+
+namespace engine {
+namespace {
+
+// A scaler that skips so many steps in a row has not found the scale: the numbers are bad.
+constexpr std::int32_t kMostSkippedByScaling = 100;
+
+bool is_finite(const FlatBuffer& buffer) {
+  return base::first_not_finite(buffer.dtype(), buffer.data(),
+                                static_cast<std::size_t>(buffer.size())) < 0;
+}
+
+bool is_finite(const TensorView& view) {
+  return base::first_not_finite(view.dtype, view.data,
+                                static_cast<std::size_t>(view.shape.count())) < 0;
+}
+
+}  // namespace
+
+std::optional<std::size_t> first_not_finite(const ModelState& state, bool statistics) {
+  using Kind = ModelState::Kind;
+  const bool good_values = is_finite(state.parameters.values),
+             good_running = !statistics || is_finite(state.running);
+  if (good_values && good_running) return std::nullopt;
+  for (std::size_t i = 0; i < state.entries.size(); ++i) {
+    const Kind kind = state.entries[i].kind;
+    const bool looked_at = kind == Kind::kParameter || (kind == Kind::kRunning && statistics);
+    if (looked_at && !is_finite(state.view(state.entries[i]))) return i;
+  }
+  return std::nullopt;
+}
+
+FiniteGuard::FiniteGuard(backends::Communicator& communicator, TrainState& state,
+                         OnNonFinite action, bool norms)
+    : communicator_(communicator),
+      state_(state),
+      action_(action),
+      gathered_(static_cast<std::size_t>(communicator.world_size())) {
+  if (action == OnNonFinite::kSkip || norms)
+    may_update_ = [this](double norm, double loss_sum) { return vote(norm, loss_sum); };
+  if (action == OnNonFinite::kSkip)
+    before_the_step_.resize(state.model.running.bytes() + state.model.counters.bytes());
+}
+
+void FiniteGuard::begin_step() {
+  skipped_ = false;
+  if (before_the_step_.empty()) return;
+  const HostView view(state_.home, Access::kRead);
+  std::byte* to = before_the_step_.data();
+  for (const FlatBuffer* from : {&state_.model.running, &state_.model.counters}) {
+    if (from->bytes() > 0) std::memcpy(to, from->data(), from->bytes());
+    to += from->bytes();
+  }
+}
+
+void FiniteGuard::end_step() {
+  if (!skipped_ || before_the_step_.empty()) return;
+  const HostView view(state_.home, Access::kWrite);
+  const std::byte* from = before_the_step_.data();
+  for (FlatBuffer* to : {&state_.model.running, &state_.model.counters}) {
+    if (to->bytes() > 0) std::memcpy(to->data(), from, to->bytes());
+    from += to->bytes();
+  }
+}
+
+std::optional<std::int64_t> FiniteGuard::skipped_steps() const {
+  if (action_ != OnNonFinite::kSkip) return std::nullopt;
+  return skipped_steps_;
+}
+
+bool FiniteGuard::vote(double norm, double loss_sum) {
+  if (action_ != OnNonFinite::kSkip) {
+    bad_norm_ = bad_norm_ || !std::isfinite(norm);
+    return true;
+  }
+  std::int64_t bad = std::isfinite(norm) && std::isfinite(loss_sum) ? 0 : 1;
+  if (communicator_.world_size() > 1)
+    communicator_.all_reduce(&bad, 1, DType::kI64, backends::ReduceOp::kMax);
+  skipped_ = bad != 0;
+  skipped_steps_ += bad;
+  return !skipped_;
+}
+
+FiniteGuard::Signs FiniteGuard::signs(const StepResults& results) {
+  if (action_ == OnNonFinite::kSkip || told_) return {};
+  // The sum of all losses so far shows those of the steps since the last exchange. Steps that loss
+  // scaling has skipped leave it spoiled.
+  const bool good = std::isfinite(results.last.loss_sum) &&
+                    (state_.loss_scale.on() || std::isfinite(results.total.loss_sum));
+  return {.loss = good ? 0.0 : 1.0, .norm = bad_norm_ ? 1.0 : 0.0};
+}
+
+bool FiniteGuard::skipped_by_scaling() const {
+  if (!state_.loss_scale.on() || state_.control == nullptr) return false;
+  const HostView view(state_.home, Access::kRead);
+  const std::int32_t in_a_row = state_.control->skipped_in_a_row;
+  return in_a_row > 0 && in_a_row < kMostSkippedByScaling;
+}
+
+std::string FiniteGuard::judge(const Signs& sums) {
+  if (sums.loss > 0) {
+    std::int64_t excused = skipped_by_scaling() ? 1 : 0;
+    if (state_.loss_scale.on() && communicator_.world_size() > 1)
+      communicator_.all_reduce(&excused, 1, DType::kI64, backends::ReduceOp::kMin);
+    return excused == 0 ? "loss" : "";
+  }
+  if (sums.norm > 0) return "gradient norm";
+  if (action_ != OnNonFinite::kSkip && !told_) last_good_ = state_.progress.global_step;
+  return "";
+}
+
+std::string FiniteGuard::bad_parameter() {
+  if (scanned_step_ == state_.progress.global_step) return scanned_;
+  if (first_step_ < 0) first_step_ = state_.progress.global_step;
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  {
+    const HostView view(state_.home, Access::kRead);
+    const auto found = first_not_finite(state_.model, /*statistics=*/false);
+    const std::int64_t own = found ? static_cast<std::int64_t>(*found) : kNone;
+    gathered_.front() = own;
+    if (communicator_.world_size() > 1)
+      communicator_.all_gather(&own, sizeof own, gathered_.data());
+  }
+  const std::int64_t first = *std::min_element(gathered_.begin(), gathered_.end());
+  scanned_step_ = state_.progress.global_step;
+  scanned_ = first == kNone
+                 ? ""
+                 : "parameter '" + state_.model.entries[static_cast<std::size_t>(first)].name + "'";
+  return scanned_;
+}
+
+std::optional<NonFiniteReport> FiniteGuard::note(const std::string& what) {
+  if (what.empty() || std::exchange(told_, true)) return std::nullopt;
+  const std::int64_t step = state_.progress.global_step;
+  const bool none_was = last_good_ < 0 && action_ != OnNonFinite::kSkip;
+  return NonFiniteReport{action_, step, last_good_, what, none_was || step == first_step_};
+}
+
+}  // namespace engine

@@ -1,0 +1,40 @@
+// The report in words.
+#include "engine/train/nonfinite_report.h"
+
+namespace engine {
+
+std::string_view to_string(OnNonFinite action) {
+  switch (action) {
+    case OnNonFinite::kAbort:
+      return "abort";
+    case OnNonFinite::kSkip:
+      return "skip";
+    case OnNonFinite::kContinue:
+      return "continue";
+  }
+  return "";
+}
+
+std::string to_string(const NonFiniteReport& report) {
+  const std::string found = "not finite at step " + std::to_string(report.step),
+                    good = "was finite at step " + std::to_string(report.last_good);
+  if (report.last_good < 0) return "the " + report.what + " is " + found;
+  if (report.what == "loss") return "the loss " + good + ", " + found;
+  return "the " + report.what + " is " + found + " (the loss " + good + ")";
+}
+
+std::string to_error(const NonFiniteReport& report, const std::string& snapshot) {
+  const std::string text = to_string(report);
+  if (report.at_start)
+    return text +
+           "; it was in no step of this run: resume from an earlier snapshot, start from "
+           "other weights, or look at the data";
+  if (snapshot.empty())
+    return text +
+           "; there is no snapshot to go on from: start again with a lower --lr, or "
+           "--clip-grad";
+  return text + "; last good snapshot: " + snapshot + "; go on with --resume " + snapshot +
+         " and a lower --lr, or --clip-grad";
+}
+
+}  // namespace engine

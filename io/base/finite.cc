@@ -1,0 +1,54 @@
+// A number is not finite where all bits of its exponent are set: adding the lowest of them to these
+// bits alone then carries into the sign's place, and only then. Plain integer sums, so that the
+// loop vectorizes for every width.
+#include "io/base/finite.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace base {
+namespace {
+
+template <class Word>
+std::int64_t search(const std::byte* data, std::size_t count, Word exponent) {
+  constexpr std::size_t kBlock = 4096;
+  const Word lowest = static_cast<Word>(exponent & (~exponent + 1u)),
+             sign = static_cast<Word>(~(static_cast<Word>(~Word{0}) >> 1));
+  const auto carry = [&](std::size_t i) {
+    Word word;
+    std::memcpy(&word, data + i * sizeof word, sizeof word);
+    return static_cast<Word>((word & exponent) + lowest);
+  };
+  for (std::size_t at = 0; at < count; at += kBlock) {
+    const std::size_t end = std::min(count, at + kBlock);
+    Word all = 0;
+    for (std::size_t i = at; i < end; ++i) all = static_cast<Word>(all | carry(i));
+    if ((all & sign) == 0) continue;
+    for (std::size_t i = at; i < end; ++i)
+      if ((carry(i) & sign) != 0) return static_cast<std::int64_t>(i);
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::int64_t first_not_finite(DType type, const void* data, std::size_t count) {
+  const auto* bytes = static_cast<const std::byte*>(data);
+  switch (type) {
+    case DType::kF32:
+      return search<std::uint32_t>(bytes, count, 0x7F800000u);
+    case DType::kF64:
+      return search<std::uint64_t>(bytes, count, 0x7FF0000000000000u);
+    case DType::kF16:
+      return search<std::uint16_t>(bytes, count, 0x7C00u);
+    case DType::kBF16:
+      return search<std::uint16_t>(bytes, count, 0x7F80u);
+    case DType::kI64:
+    case DType::kU8:
+    case DType::kI32:
+      return -1;
+  }
+  return -1;
+}
+
+}  // namespace base

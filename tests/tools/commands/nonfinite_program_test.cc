@@ -1,0 +1,121 @@
+// Runs that diverge, and models that did, in the real program: exit codes, one line, good snapshots
+// left alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "io/checkpoint/checkpoint.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+using test_support::CommandResult;
+using test_support::TemporaryDirectory;
+namespace fs = std::filesystem;
+
+CommandResult engine(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), test_support::engine_binary());
+  return test_support::run_command(arguments, {}, 60'000);
+}
+
+CommandResult train(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{"train",     "--model",           "mlp",   "--dataset",
+                                     "synthetic", "--synthetic-shape", "6x6x1", "--synthetic-size",
+                                     "60",        "--batch-size",      "12",    "--log-every",
+                                     "1",         "--threads",         "1"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return engine(arguments);
+}
+
+void expect_words(const std::string& text, const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' in: " << text;
+}
+
+std::string with_step(const TemporaryDirectory& folder, int step) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
+    if (entry.path().filename() == io::checkpoint_file_name(step)) return entry.path().string();
+  return "";
+}
+
+TEST(Diverged, EndsWith79AndOneLineAndSavesNothing) {
+  const TemporaryDirectory folder;
+  const CommandResult result = train({"--lr", "1e30", "--save-dir", folder / "run", "--save-every",
+                                      "0", "--metrics", folder / "m.jsonl"});
+  EXPECT_EQ(result.exit_code, 79) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  expect_words(result.err, {"engine: error: the loss was finite at step 1, not finite at step 2; ",
+                            "no snapshot", "--lr", "--clip-grad"});
+  EXPECT_EQ(result.out.find("completed"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("Test after"), std::string::npos) << result.out;
+  EXPECT_EQ(with_step(folder, 5), "");
+  expect_words(test_support::read_text(folder / "m.jsonl"),
+               {"\"event\":\"nonfinite\",\"step\":2,\"epoch\":0,\"time\":",
+                "\"last_good\":1,\"what\":\"loss\",\"action\":\"abort\""});
+}
+
+TEST(Diverged, EndsAllRanksWith79) {
+  const CommandResult result = train({"--lr", "1e30", "--spawn", "2"});
+  EXPECT_EQ(result.exit_code, 79) << result.err;
+  expect_words(result.err, {"rank 0: ", "not finite at step 2"});
+}
+
+TEST(Diverged, AResumedRunLeavesGoodSnapshots) {
+  const TemporaryDirectory folder;
+  const std::vector<std::string> keep{"--save-dir", folder / "run", "--save-every",
+                                      "1s",         "--keep-last",  "2"};
+  const auto with = [&keep](std::vector<std::string> more) {
+    more.insert(more.end(), keep.begin(), keep.end());
+    return train(more);
+  };
+  ASSERT_EQ(with({"--epochs", "1"}).exit_code, 0);
+  const CommandResult diverged =
+      with({"--epochs", "5", "--resume", "auto", "--lr", "1e38", "--momentum", "0"});
+  EXPECT_EQ(diverged.exit_code, 79) << diverged.err;
+  const std::size_t at = diverged.err.find("last good snapshot: ");
+  ASSERT_NE(at, std::string::npos) << diverged.err;
+  const std::string good = diverged.err.substr(at + 20, diverged.err.find(';', at) - at - 20);
+  EXPECT_EQ(engine({"eval", good, "--threads", "1"}).exit_code, 0) << good;
+  EXPECT_NE(with_step(folder, 5), "");
+}
+
+TEST(Diverged, GoesOnWithOneWarningWhereToldTo) {
+  const TemporaryDirectory folder;
+  const CommandResult result = train({"--lr", "1e30", "--on-nonfinite", "continue", "--save-dir",
+                                      folder / "run", "--save-every", "1s", "--keep-last", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  expect_words(result.err, {"engine: warning: the loss was finite at step 1, not finite at step 2",
+                            "the run goes on"});
+  EXPECT_NE(with_step(folder, 1), "") << "the last good one";
+
+  const std::string bad = with_step(folder, 5);
+  ASSERT_NE(bad, "");
+  const CommandResult eval = engine({"eval", bad, "--threads", "1"});
+  EXPECT_EQ(eval.exit_code, 65) << eval.err;
+  expect_words(eval.err, {bad, "'layers.0.weight' is not finite"});
+
+  const CommandResult same = engine({"verify", bad, bad});
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  expect_words(same.err, {"verify: 0 of 6 tensors differ\n",
+                          "verify: note: ", "hold NaN or infinity: layers.0.weight"});
+  const CommandResult apart = engine({"verify", with_step(folder, 1), bad});
+  EXPECT_EQ(apart.exit_code, 1) << apart.err;
+  expect_words(apart.err, {"layers.0.weight (" + bad + ")"});
+  expect_words(engine({"verify", "--format", "json", bad, bad}).out,
+               {"\"not_finite\":[\"layers.0.weight\""});
+  EXPECT_EQ(engine({"verify", "-q", bad, bad}).err, "");
+}
+
+TEST(Diverged, WhereStepsAreSkippedTheyAreCounted) {
+  const TemporaryDirectory folder;
+  // The first update makes the parameters so large that every loss after it is not finite.
+  const CommandResult result = train(
+      {"--lr", "1e30", "--on-nonfinite", "skip", "--spawn", "2", "--metrics", folder / "m.jsonl"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  expect_words(result.out, {"Skipped steps, whose loss or gradients were not finite: 4\n"});
+  expect_words(test_support::read_text(folder / "m.jsonl"), {"\"skipped_steps\":4}"});
+}
+
+}  // namespace
