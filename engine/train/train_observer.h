@@ -37,6 +37,18 @@ struct StepReport {
   std::optional<double> spread{};  // of the replicas, where it was measured since the last report
 };
 
+// What an evaluation is judged by.
+enum class Measure { kLoss, kAccuracy, kTop5, kPerplexity };
+const char* to_string(Measure measure);  // "top-5"
+
+// The best of a run's evaluations.
+struct BestEvaluation {
+  Measure measure = Measure::kAccuracy;
+  double value = 0;       // accuracies as shares of 1
+  std::int64_t step = 0;  // global, after which it was made
+  bool this_one = false;  // the evaluation that tells of it
+};
+
 struct EvalReport {
   TrainProgress progress;
   std::string split;         // "test"
@@ -46,7 +58,8 @@ struct EvalReport {
   std::int64_t correct = 0;  // rows
   std::int64_t top5 =
       -1;  // rows whose label is among the five largest logits; -1: up to five classes, so no news
-  bool text = false;  // the data are tokens
+  bool text = false;                     // the data are tokens
+  std::optional<BestEvaluation> best{};  // up to this one, where the run keeps account of it
   double accuracy() const { return share(correct); }
   double top5_accuracy() const { return share(top5); }
   double perplexity() const { return std::exp(loss); }  // of a row; said of text
@@ -63,6 +76,7 @@ struct TrainResult {
   int signal = 0;        // the run was stopped in order by this signal; 0: it ran to its end
   std::string coverage;  // AveragingReport::coverage, and what comparing the replicas gave
   std::int64_t averagings = 0, bytes_sent = 0;
+  std::string stopped_early{};  // why the run ended before its last step, without a signal
 };
 
 class TrainObserver {

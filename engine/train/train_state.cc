@@ -107,6 +107,7 @@ void capture(backends::Communicator& communicator, TrainState& state, io::Checkp
     for (const PolicyState& s : state.policy.state())
       export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device,
                    checkpoint.arrays);
+    for (const StatePart* part : state.parts) part->capture(checkpoint);
   }
   for (int rank = 1; rank < communicator.world_size(); ++rank) {
     for (const LocalBuffer& local : local_buffers(state)) {
@@ -203,6 +204,7 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
       find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
   state.progress = {checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch,
                     checkpoint.samples_seen};
+  for (StatePart* part : state.parts) part->restore(checkpoint, source, notice);
 }
 
 }  // namespace engine

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <utility>
 
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/train/step/loaded_batch.h"
@@ -45,7 +46,7 @@ TrainResult Trainer::run() {
   if (options_.log_every > 0)
     static_cast<void>(p_.state.policy.take_report());  // from here on the spread is measured
   if (p_.desync) tell(p_.desync->start());
-  while (progress.global_step < options_.total_steps && stop_ == 0) {
+  while (progress.global_step < options_.total_steps && stop_ == 0 && !out_of_patience()) {
     step();
     const bool epoch_end = advance();
     if (epoch_end ||
@@ -60,17 +61,19 @@ TrainResult Trainer::run() {
     report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
     if (due(options_.evaluate, epoch_end)) evaluate();
-    if (due(options_.save, epoch_end)) save();
+    if (best_unsaved_ || due(options_.save, epoch_end)) save();
   }
   synchronize(p_.control, p_.state);
   if (p_.desync) tell(p_.desync->finish());
-  if (saved_step_ != progress.global_step) save();
+  if (best_unsaved_ || saved_step_ != progress.global_step) save();
   if (p_.keeper != nullptr) p_.keeper->finish();
   report_saved();
   const AveragingReport averaged = p_.state.policy.take_report();
   TrainResult result{progress,          now() - start,       stop_,
                      averaged.coverage, averaged.averagings, averaged.bytes_sent};
   if (p_.desync) result.coverage += "; " + p_.desync->summary();
+  if (out_of_patience() && stop_ == 0 && progress.global_step < options_.total_steps)
+    result.stopped_early = p_.best->why_stopped();
   for (TrainObserver* o : p_.observers) o->on_end(result);
   return result;
 }
@@ -239,12 +242,15 @@ void Trainer::evaluate() {
   if (p_.evaluator == nullptr) return;
   if (p_.activity) p_.activity("evaluation");
   const double start = now();
+  if (p_.best != nullptr && p_.best->keeps() && p_.state.progress.step_in_epoch != 0)
+    synchronize(p_.control, p_.state);  // what is evaluated is what a snapshot holds
   EvalReport report;
   {
     const HostView view(p_.state.home, Access::kRead);
     report = p_.evaluator->run();
   }
   report.progress = p_.state.progress;
+  if (p_.best != nullptr && p_.best->judge(report)) best_unsaved_ = p_.keeper != nullptr;
   for (TrainObserver* o : p_.observers) o->on_eval(report);
   const double spent = now() - start;  // not training time: keeps samples/s honest
   reported_at_ += spent;
@@ -261,7 +267,8 @@ void Trainer::save() {
   if (p_.keeper == nullptr) return;
   if (p_.activity) p_.activity("saving a checkpoint");
   const double start = now();
-  p_.keeper->save(p_.state);  // brings the replicas together first
+  // Brings the replicas together first.
+  p_.keeper->save(p_.state, std::exchange(best_unsaved_, false));
   saved_step_ = p_.state.progress.global_step;
   report_saved();
   reported_at_ += now() - start;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/optim/learning_rate.h"
+#include "engine/train/best_model.h"
 #include "engine/train/checkpoint_keeper.h"
 #include "engine/train/desync_check.h"
 #include "engine/train/evaluator.h"
@@ -44,6 +45,7 @@ struct TrainerParts {
   Evaluator* evaluator = nullptr;      // null: never evaluates
   CheckpointKeeper* keeper = nullptr;  // null: never saves
   DesyncCheck* desync = nullptr;       // null: replicas are not compared
+  BestModel* best = nullptr;           // null: no evaluation is better than another
   std::vector<TrainObserver*> observers;
   std::vector<int> island;  // the ranks that count as one replica with this one, itself among them;
                             // empty: itself
@@ -82,6 +84,7 @@ class Trainer {
   void evaluate();
   void save();
   void report_saved();
+  bool out_of_patience() const { return p_.best != nullptr && p_.best->out_of_patience(); }
 
   const TrainerOptions options_;
   TrainerParts p_;
@@ -90,6 +93,7 @@ class Trainer {
   std::vector<ops::ImageDraw> draws_;  // of the batch under way
   double lr_ = 0;
   std::int64_t saved_step_ = -1;
+  bool best_unsaved_ = false;       // the last evaluation was the best
   std::int64_t next_exchange_ = 0;  // global step at which ranks talk next
   int stop_ = 0;                    // agreed
   double reported_at_ = 0;          // seconds

@@ -10,6 +10,11 @@
 
 namespace io {
 
+// Said of an evaluation only where it is so.
+struct EvalMarks {
+  bool best = false;  // the best of the run so far
+};
+
 class MetricsWriter {
  public:
   // Appends: what is in the file stays. "-" is the standard output. Throws CannotCreateError.
@@ -26,7 +31,8 @@ class MetricsWriter {
   void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s,
             const Numbers& more = {});
   void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss,
-            double accuracy, std::int64_t samples, const Numbers& more = {});
+            double accuracy, std::int64_t samples, const Numbers& more = {},
+            const EvalMarks& marks = {});
   // Replicas differ: `compared` tensors, the names of those that do, the ranks that do, and what is
   // done about it ("abort").
   void desync(std::int64_t step, std::int64_t epoch, std::int64_t last_good, std::int64_t first_bad,

@@ -53,6 +53,9 @@ class ConsoleObserver : public engine::TrainObserver {
     clear();
     std::printf("Test after step %lld: %s\n", static_cast<long long>(report.progress.global_step),
                 eval_text(report).c_str());
+    if (report.best)
+      std::printf("Best so far: %s at step %lld\n", best_text(*report.best).c_str(),
+                  static_cast<long long>(report.best->step));
     std::fflush(stdout);
   }
 
@@ -72,6 +75,10 @@ class ConsoleObserver : public engine::TrainObserver {
       std::printf("Stopped by signal %d after step %lld of %lld\n", result.signal,
                   static_cast<long long>(result.progress.global_step),
                   static_cast<long long>(options_.total_steps));
+    if (!result.stopped_early.empty())
+      std::printf("Stopped early after step %lld of %lld: %s\n",
+                  static_cast<long long>(result.progress.global_step),
+                  static_cast<long long>(options_.total_steps), result.stopped_early.c_str());
     std::printf("Training completed in: %s\n", duration_text(result.seconds).c_str());
     std::fflush(stdout);
   }
@@ -183,6 +190,18 @@ std::string eval_text(const engine::EvalReport& report) {
     line += text;
   }
   return line;
+}
+
+std::string best_text(const engine::BestEvaluation& best) {
+  using engine::Measure;
+  const bool share = best.measure == Measure::kAccuracy || best.measure == Measure::kTop5;
+  char text[80];
+  std::snprintf(text, sizeof text,
+                share                                  ? "%s %.2f %%"
+                : best.measure == Measure::kPerplexity ? "%s %.3f"
+                                                       : "%s %.4f",
+                to_string(best.measure), share ? 100 * best.value : best.value);
+  return text;
 }
 
 std::unique_ptr<engine::TrainObserver> make_console_observer(const ConsoleOptions& options) {

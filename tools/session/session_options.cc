@@ -155,6 +155,22 @@ UpdateOptions update_of(const RunConfig& config) {
   return update;
 }
 
+BestOptions best_of(const RunConfig& config) {
+  using Keep = BestOptions::Keep;
+  using engine::Measure;
+  BestOptions best{.keep = config.keep_best == "none"   ? Keep::kNever
+                           : config.keep_best == "auto" ? Keep::kWhereItChangesNothing
+                                                        : Keep::kAlways,
+                   .patience = config.early_stop,
+                   .min_delta = config.early_stop_delta};
+  if (best.keep == Keep::kAlways)
+    best.measure = chosen<Measure, 4>(config.keep_best, {{{"loss", Measure::kLoss},
+                                                          {"accuracy", Measure::kAccuracy},
+                                                          {"top5", Measure::kTop5},
+                                                          {"perplexity", Measure::kPerplexity}}});
+  return best;
+}
+
 engine::Every every(const Interval& interval) { return {interval.every, interval.epochs}; }
 
 }  // namespace
@@ -215,6 +231,7 @@ SessionOptions session_options(const RunConfig& config) {
                   .placement = io::DeviceMap::parse(config.map_location),
                   .other_optimizer = std::ranges::count(config.allowed_changes, "optimizer") > 0,
                   .configuration = to_toml(options_of_run(config.origin))},
+      .best = best_of(config),
       .backend = config.backend,
       .seed = config.seed,
       .epochs = config.epochs,

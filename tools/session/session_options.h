@@ -109,6 +109,15 @@ struct KeepingOptions {
       admit = {};
 };
 
+// Which evaluation is the best, and what follows from it.
+struct BestOptions {
+  enum class Keep { kNever, kWhereItChangesNothing, kAlways };
+  Keep keep = Keep::kNever;
+  std::optional<engine::Measure> measure = {};  // none: accuracy, for text perplexity
+  std::int64_t patience = 0;                    // as engine::BestModelOptions have them
+  double min_delta = 0;
+};
+
 struct SessionOptions {
   DataOptions data;
   ModelOptions model;
@@ -116,6 +125,7 @@ struct SessionOptions {
   AveragingOptions averaging = {};
   UpdateOptions update = {};
   KeepingOptions keeping = {};
+  BestOptions best = {};
   std::string backend = "auto";  // as it was asked for
   std::uint64_t seed = 0;
   std::int64_t epochs = 1, steps = 0;  // steps > 0: these

@@ -78,7 +78,10 @@ struct TrainSession::Impl {
         loader(data.train(), data.sampling(), loader_options(o.data, data, compute.device)),
         keeper(*control, keeper_options()),
         evaluator(make_evaluator()),
-        desync(make_desync()) {}
+        desync(make_desync()),
+        best(make_best()) {
+    if (best) state.parts.push_back(best.get());
+  }
 
   engine::TrainState make_state() {
     return {.model = model.state,
@@ -134,6 +137,36 @@ struct TrainSession::Impl {
                               .equal_statistics = options.model.synchronized_statistics});
   }
 
+  // Whether the model that is evaluated is the one that a snapshot would hold, without bringing
+  // replicas together for it.
+  bool evaluates_what_is_saved() const {
+    return group.world_size() == 1 || options.evaluate.epochs ||
+           (!options.averaging.of_parameters() && options.buffers == engine::BufferMode::kLocal);
+  }
+
+  std::unique_ptr<engine::BestModel> make_best() const {
+    using Keep = BestOptions::Keep;
+    const BestOptions& o = options.best;
+    const bool asked = o.keep == Keep::kAlways || o.patience > 0;
+    if (asked && !evaluator)
+      throw io::ConfigError("--keep-best and --early-stop go by evaluations, but " +
+                            data.train().name + " has no test samples");
+    const bool keep = keeper.enabled() && evaluator &&
+                      (o.keep == Keep::kAlways ||
+                       (o.keep == Keep::kWhereItChangesNothing && evaluates_what_is_saved()));
+    if (!keep && o.patience == 0) return nullptr;
+    const bool text = data.train().kind == io::SampleKind::kTokens;
+    const engine::Measure measure =
+        o.measure.value_or(text ? engine::Measure::kPerplexity : engine::Measure::kAccuracy);
+    if (measure == engine::Measure::kPerplexity && !text)
+      throw io::ConfigError("--keep-best perplexity is for text, not for " + data.train().name);
+    if (measure == engine::Measure::kTop5 && data.train().classes <= 5)
+      throw io::ConfigError("--keep-best top5 needs more than 5 classes; " + data.train().name +
+                            " has " + std::to_string(data.train().classes));
+    return std::make_unique<engine::BestModel>(engine::BestModelOptions{
+        .measure = measure, .keep = keep, .patience = o.patience, .min_delta = o.min_delta});
+  }
+
   // "4 ranks x 2 devices x 32 x 1" (the last: micro-batches), or each rank's share where they
   // differ.
   std::string batch_shares() const {
@@ -181,6 +214,7 @@ struct TrainSession::Impl {
   engine::CheckpointKeeper keeper;
   const std::unique_ptr<engine::Evaluator> evaluator;  // null: never evaluates
   const std::unique_ptr<engine::DesyncCheck> desync;   // null: replicas are not compared
+  const std::unique_ptr<engine::BestModel> best;       // null: none is sought
   std::vector<std::unique_ptr<engine::TrainObserver>> observers;
   std::string resumed_from;
 };
@@ -298,6 +332,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
        .evaluator = s.evaluator.get(),
        .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
        .desync = s.desync.get(),
+       .best = s.best.get(),
        .observers = std::move(observers),
        .island = s.wires.island,
        .activity = [&g = s.group](std::string_view a) { g.set_activity(a); }},

@@ -36,6 +36,7 @@ class Recorder : public engine::TrainObserver {
   void on_eval(const engine::EvalReport& r) override {
     result_.last_accuracy = r.accuracy();
     result_.last_eval = r;
+    result_.evals.push_back(r);
   }
   void on_desync(const engine::TrainProgress&, const engine::DesyncReport& r) override {
     result_.desyncs.push_back(r);
@@ -134,6 +135,7 @@ std::vector<RankResult> train_anywhere(int world_size,
     result.plan = session.plan_lines();
     const engine::TrainResult end = session.run(never);
     result.coverage = end.coverage;
+    result.stopped_early = end.stopped_early;
     result.averagings = end.averagings;
     result.bytes_sent = end.bytes_sent;
     const engine::HostView view(session.state().home, engine::Access::kRead);
