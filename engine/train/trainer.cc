@@ -244,17 +244,26 @@ void Trainer::evaluate() {
   const double start = now();
   if (p_.best != nullptr && p_.best->keeps() && p_.state.progress.step_in_epoch != 0)
     synchronize(p_.control, p_.state);  // what is evaluated is what a snapshot holds
-  EvalReport report;
-  {
-    const HostView view(p_.state.home, Access::kRead);
-    report = p_.evaluator->run();
-  }
-  report.progress = p_.state.progress;
+  EvalReport report = evaluate_weights();
   if (p_.best != nullptr && p_.best->judge(report)) best_unsaved_ = p_.keeper != nullptr;
   for (TrainObserver* o : p_.observers) o->on_eval(report);
+  if (p_.average != nullptr && p_.average->ready()) {
+    const HostView view(p_.state.home, Access::kRead);  // what is put in place is taken out again
+    const AverageInPlace average(*p_.average);
+    report = evaluate_weights();
+    report.weights = p_.average->name();
+    for (TrainObserver* o : p_.observers) o->on_eval(report);
+  }
   const double spent = now() - start;  // not training time: keeps samples/s honest
   reported_at_ += spent;
   exchanged_at_ += spent;
+}
+
+EvalReport Trainer::evaluate_weights() {
+  const HostView view(p_.state.home, Access::kRead);
+  EvalReport report = p_.evaluator->run();
+  report.progress = p_.state.progress;
+  return report;
 }
 
 void Trainer::report_saved() {

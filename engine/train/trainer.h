@@ -15,6 +15,7 @@
 #include "engine/train/evaluator.h"
 #include "engine/train/step/step_work.h"
 #include "engine/train/train_observer.h"
+#include "engine/train/weight_average.h"
 #include "io/data/loader/batch_loader.h"
 
 namespace engine {
@@ -46,6 +47,7 @@ struct TrainerParts {
   CheckpointKeeper* keeper = nullptr;  // null: never saves
   DesyncCheck* desync = nullptr;       // null: replicas are not compared
   BestModel* best = nullptr;           // null: no evaluation is better than another
+  WeightAverage* average = nullptr;    // evaluated beside the model; null: there is none
   std::vector<TrainObserver*> observers;
   std::vector<int> island;  // the ranks that count as one replica with this one, itself among them;
                             // empty: itself
@@ -82,6 +84,7 @@ class Trainer {
   void tell(const DesyncReport* found);  // to observers; throws DesyncError where the run must end
   bool due(const Every& every, bool epoch_end) const;
   void evaluate();
+  EvalReport evaluate_weights();  // those that are in place
   void save();
   void report_saved();
   bool out_of_patience() const { return p_.best != nullptr && p_.best->out_of_patience(); }

@@ -87,6 +87,7 @@ void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const std::strin
   json.member("split", split).member("loss", loss).member("accuracy", accuracy);
   json.member("samples", samples);
   add(json, more);
+  if (marks.weights != "model") json.member("weights", marks.weights);
   if (marks.best) json.member("best", true);
   impl_->write_line(json);
 }

@@ -10,9 +10,10 @@
 
 namespace io {
 
-// Said of an evaluation only where it is so.
+// Said of an evaluation only where it is not the usual.
 struct EvalMarks {
-  bool best = false;  // the best of the run so far
+  std::string weights = "model";  // whose weights: an average of them, "ema"
+  bool best = false;              // the best of the run so far
 };
 
 class MetricsWriter {

@@ -28,6 +28,7 @@ struct Dependence {
 };
 constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco";
 constexpr Dependence kDependences[] = {
+    {"ema", "sync", "grad"},
     {"sync-every", "sync", kParameterPolicies},
     {"sync-warmup", "sync", kParameterPolicies},
     {"sync-schedule", "sync", kParameterPolicies},

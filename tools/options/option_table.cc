@@ -228,6 +228,10 @@ constexpr OptionSpec kTrainOptions[] = {
      "end the run after N evaluations in a row that were not better, or by less than DELTA; what "
      "counts is --keep-best's measure",
      kEqual},
+    {"ema", kReal, "", "DECAY", "state",
+     "keep an exponential moving average of the parameters, e.g. 0.999: after each step, decay "
+     "times the average plus the rest times the parameters",
+     kEqual},
     {"save-rank-models", kFlag, "false", "", "state",
      "every rank also saves its own final model, for engine verify", kEqual},
     {"save-async", kFlag, "false", "", "state",

@@ -89,6 +89,7 @@ struct RunConfig {
   std::string keep_best;        // none, auto, loss, accuracy, top5, perplexity
   std::int64_t early_stop = 0;  // 0 = never
   double early_stop_delta = 0;
+  double ema = 0;  // decay; 0 = no average
   // report
   Interval eval_every;
   std::int64_t log_every = 100, log_gpu = 0;

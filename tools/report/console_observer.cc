@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <string_view>
 
 namespace tools {
 namespace {
@@ -51,7 +52,9 @@ class ConsoleObserver : public engine::TrainObserver {
 
   void on_eval(const engine::EvalReport& report) override {
     clear();
-    std::printf("Test after step %lld: %s\n", static_cast<long long>(report.progress.global_step),
+    const std::string_view weights = report.weights;
+    std::printf("Test after step %lld%s: %s\n", static_cast<long long>(report.progress.global_step),
+                weights == "model" ? "" : (" (" + std::string(weights) + ")").c_str(),
                 eval_text(report).c_str());
     if (report.best)
       std::printf("Best so far: %s at step %lld\n", best_text(*report.best).c_str(),

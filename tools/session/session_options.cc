@@ -152,6 +152,7 @@ UpdateOptions update_of(const RunConfig& config) {
   update.milestone_epochs = config.lr_step_epochs;
   update.clip_grad = config.clip_grad;
   update.sum_losses = config.sum_losses;
+  update.ema = config.ema;
   return update;
 }
 

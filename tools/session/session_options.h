@@ -92,6 +92,7 @@ struct UpdateOptions {
   std::vector<std::int64_t> milestone_epochs = {};
   double clip_grad = 0;
   bool sum_losses = false;  // instead of their mean
+  double ema = 0;           // decay of a moving average of the parameters; 0: there is none
 };
 
 struct KeepingOptions {

@@ -9,6 +9,7 @@
 #include "engine/core/cuda.h"
 #include "engine/graph/parameter_kinds.h"
 #include "engine/optim/loss_scale.h"
+#include "engine/optim/moving_average.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/step/device_work.h"
 #include "engine/train/step/loaded_batch.h"
@@ -77,7 +78,9 @@ std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
   if (values.device().kind == engine::Device::Kind::kCuda && !spec.on_cuda)
     throw io::ConfigError(std::string("--optimizer ") + spec.name +
                           " needs --device cpu: it has no step on CUDA devices");
-  return spec.make(spec, {update.settings, values, engine::hidden_matrices(graph)});
+  auto optimizer = spec.make(spec, {update.settings, values, engine::hidden_matrices(graph)});
+  if (update.ema == 0) return optimizer;
+  return engine::with_moving_average(std::move(optimizer), update.ema, values);
 }
 
 }  // namespace

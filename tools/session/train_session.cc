@@ -79,7 +79,8 @@ struct TrainSession::Impl {
         keeper(*control, keeper_options()),
         evaluator(make_evaluator()),
         desync(make_desync()),
-        best(make_best()) {
+        best(make_best()),
+        average(engine::make_weight_average(*model.optimizer, model.state)) {
     if (best) state.parts.push_back(best.get());
   }
 
@@ -212,9 +213,10 @@ struct TrainSession::Impl {
   engine::TrainState state;
   io::BatchLoader loader;
   engine::CheckpointKeeper keeper;
-  const std::unique_ptr<engine::Evaluator> evaluator;  // null: never evaluates
-  const std::unique_ptr<engine::DesyncCheck> desync;   // null: replicas are not compared
-  const std::unique_ptr<engine::BestModel> best;       // null: none is sought
+  const std::unique_ptr<engine::Evaluator> evaluator;    // null: never evaluates
+  const std::unique_ptr<engine::DesyncCheck> desync;     // null: replicas are not compared
+  const std::unique_ptr<engine::BestModel> best;         // null: none is sought
+  const std::unique_ptr<engine::WeightAverage> average;  // null: none is kept
   std::vector<std::unique_ptr<engine::TrainObserver>> observers;
   std::string resumed_from;
 };
@@ -333,6 +335,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
        .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
        .desync = s.desync.get(),
        .best = s.best.get(),
+       .average = s.average.get(),
        .observers = std::move(observers),
        .island = s.wires.island,
        .activity = [&g = s.group](std::string_view a) { g.set_activity(a); }},

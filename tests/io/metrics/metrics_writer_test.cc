@@ -40,13 +40,14 @@ TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
   io::MetricsWriter writer(path);
-  writer.eval(1, 0, "test", 2, 0.5, 4, {{"top5", 0.75}, {"perplexity", INFINITY}}, {.best = true});
+  writer.eval(1, 0, "test", 2, 0.5, 4, {{"top5", 0.75}, {"perplexity", INFINITY}},
+              {.weights = "ema", .best = true});
   writer.desync(10, 0, 7, 8, 12, {"a.weight", "momentum/\"a\""}, {1, 3}, "repair");
   EXPECT_EQ(
       test_support::read_text(path),
       "{\"schema\":1,\"event\":\"eval\",\"step\":1,\"epoch\":0,\"split\":\"test\",\"loss\":2,"
       "\"accuracy\":0.5,\"samples\":4,"
-      "\"top5\":0.75,\"perplexity\":null,\"best\":true}\n"
+      "\"top5\":0.75,\"perplexity\":null,\"weights\":\"ema\",\"best\":true}\n"
       "{\"schema\":1,\"event\":\"desync\",\"step\":10,\"epoch\":0,\"last_good\":7,\"first_bad\":8,"
       "\"compared\":12,"
       "\"tensors\":[\"a.weight\",\"momentum/\\\"a\\\"\"],\"ranks\":[1,3],\"action\":\"repair\"}\n");
