@@ -59,7 +59,7 @@ struct EvalReport {
   std::int64_t top5 =
       -1;  // rows whose label is among the five largest logits; -1: up to five classes, so no news
   bool text = false;                     // the data are tokens
-  const char* weights = "model";         // or an average of them: "ema"
+  const char* weights = "model";         // or an average of them: "ema", "average"
   std::optional<BestEvaluation> best{};  // up to this one, where the run keeps account of it
   double accuracy() const { return share(correct); }
   double top5_accuracy() const { return share(top5); }

@@ -57,10 +57,11 @@ TrainResult Trainer::run() {
       timer.lap(phases_since_report_.communication);
     }
     if (p_.desync) tell(p_.desync->after_step(epoch_end));
+    const bool averaged = average_weights();
     exchange();
     report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
-    if (due(options_.evaluate, epoch_end)) evaluate();
+    if (averaged || due(options_.evaluate, epoch_end)) evaluate();
     if (best_unsaved_ || due(options_.save, epoch_end)) save();
   }
   synchronize(p_.control, p_.state);
@@ -236,6 +237,20 @@ bool Trainer::due(const Every& every, bool epoch_end) const {
   if (every.count <= 0) return false;
   if (every.epochs) return epoch_end && progress.epoch % every.count == 0;
   return progress.global_step % every.count == 0;
+}
+
+bool Trainer::average_weights() {
+  const TrainProgress& progress = p_.state.progress;
+  const bool last = progress.global_step == options_.total_steps;
+  if (p_.average == nullptr || (progress.step_in_epoch != 0 && !last)) return false;
+  if (p_.activity) p_.activity("averaging the weights of epochs");
+  const double start = now();
+  const bool before = p_.average->ready();
+  p_.average->end_epoch(p_.state.home, progress, last);
+  const double spent = now() - start;
+  reported_at_ += spent;
+  exchanged_at_ += spent;
+  return !before && p_.average->ready();
 }
 
 void Trainer::evaluate() {

@@ -47,7 +47,7 @@ struct TrainerParts {
   CheckpointKeeper* keeper = nullptr;  // null: never saves
   DesyncCheck* desync = nullptr;       // null: replicas are not compared
   BestModel* best = nullptr;           // null: no evaluation is better than another
-  WeightAverage* average = nullptr;    // evaluated beside the model; null: there is none
+  WeightAverage* average = nullptr;    // of the weights over time, evaluated too; null: none
   std::vector<TrainObserver*> observers;
   std::vector<int> island;  // the ranks that count as one replica with this one, itself among them;
                             // empty: itself
@@ -83,6 +83,7 @@ class Trainer {
   void report(double loss, double accuracy, double seconds);
   void tell(const DesyncReport* found);  // to observers; throws DesyncError where the run must end
   bool due(const Every& every, bool epoch_end) const;
+  bool average_weights();  // at the end of an epoch; true: now there is something to evaluate
   void evaluate();
   EvalReport evaluate_weights();  // those that are in place
   void save();

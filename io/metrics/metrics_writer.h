@@ -12,7 +12,7 @@ namespace io {
 
 // Said of an evaluation only where it is not the usual.
 struct EvalMarks {
-  std::string weights = "model";  // whose weights: an average of them, "ema"
+  std::string weights = "model";  // whose weights: an average of them, "ema", "average"
   bool best = false;              // the best of the run so far
 };
 

@@ -232,6 +232,10 @@ constexpr OptionSpec kTrainOptions[] = {
      "keep an exponential moving average of the parameters, e.g. 0.999: after each step, decay "
      "times the average plus the rest times the parameters",
      kEqual},
+    {"average-last", kInteger, "", "N", "state",
+     "stochastic weight averaging: average the parameters of the ends of the last N epochs, and "
+     "recompute BatchNorm's running statistics for them",
+     kEqual},
     {"save-rank-models", kFlag, "false", "", "state",
      "every rank also saves its own final model, for engine verify", kEqual},
     {"save-async", kFlag, "false", "", "state",

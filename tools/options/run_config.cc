@@ -228,6 +228,7 @@ void read_best(const ValueReader& read, RunConfig& config) {
   }
   config.ema = read.real("ema", std::numeric_limits<double>::min(), std::nextafter(1.0, 0.0), 0,
                          "a number above 0 and below 1, as 0.999");
+  config.average_last = read.integer("average-last", 1, 1'000'000, 0);
   config.keep_best = read.text("keep-best");
   if (config.keep_best == "none" || config.keep_best == "auto") return;
   if (config.eval_every.every == 0)

@@ -89,7 +89,8 @@ struct RunConfig {
   std::string keep_best;        // none, auto, loss, accuracy, top5, perplexity
   std::int64_t early_stop = 0;  // 0 = never
   double early_stop_delta = 0;
-  double ema = 0;  // decay; 0 = no average
+  double ema = 0;                 // decay; 0 = no average
+  std::int64_t average_last = 0;  // epochs; 0 = no average
   // report
   Interval eval_every;
   std::int64_t log_every = 100, log_gpu = 0;

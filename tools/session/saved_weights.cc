@@ -19,7 +19,9 @@ struct Choice {
   const char* what;
 };
 constexpr Choice kChoices[] = {
-    {"ema", AverageKind::kMoving, "moving average of the weights (train --ema)"}};
+    {"ema", AverageKind::kMoving, "a moving average of the weights (train --ema)"},
+    {"average", AverageKind::kEpochs,
+     "an average of the weights of epochs (train --average-last)"}};
 
 void require_average(const std::string& weights, const std::string& path,
                      const io::Checkpoint& checkpoint) {
@@ -27,9 +29,11 @@ void require_average(const std::string& weights, const std::string& path,
   std::string missing, other;
   for (const Choice& choice : kChoices) {
     if (weights == choice.weights && choice.kind != found) missing = choice.what;
-    if (choice.kind == found) other = "; it has a " + std::string(choice.what);
+    if (choice.kind == found) other = "; it has " + std::string(choice.what);
   }
-  if (!missing.empty()) throw io::DataError(path + " has no " + missing + other);
+  if (!missing.empty()) throw io::DataError(path + " does not have " + missing + other);
+  if (!engine::average_is_complete(checkpoint))
+    throw io::DataError(path + ": the average of the weights is not complete before the run's end");
 }
 
 }  // namespace
@@ -38,7 +42,8 @@ void add_weights_option(CLI::App& app, std::string& weights) {
   std::vector<std::string> names{"model"};
   for (const Choice& choice : kChoices) names.emplace_back(choice.weights);
   app.add_option("--weights", weights,
-                 "which weights of a snapshot: the model's, or the average of train --ema")
+                 "which weights of a snapshot: the model's, or the average of train --ema or "
+                 "--average-last")
       ->check(CLI::IsMember(names))
       ->default_str("model");
 }

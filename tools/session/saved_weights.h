@@ -10,7 +10,7 @@
 
 namespace tools {
 
-// --weights model|ema; `weights` becomes what was chosen.
+// --weights model|ema|average; `weights` becomes what was chosen.
 void add_weights_option(CLI::App& app, std::string& weights);
 
 // Which snapshot of a run's folder they are taken from: the model's from the best, an average,

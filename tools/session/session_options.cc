@@ -233,6 +233,7 @@ SessionOptions session_options(const RunConfig& config) {
                   .other_optimizer = std::ranges::count(config.allowed_changes, "optimizer") > 0,
                   .configuration = to_toml(options_of_run(config.origin))},
       .best = best_of(config),
+      .average_last = config.average_last,
       .backend = config.backend,
       .seed = config.seed,
       .epochs = config.epochs,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/core/cuda.h"
+#include "engine/train/statistics_pass.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/interchange/array_files.h"
 #include "tools/machine/build_info.h"
@@ -12,6 +13,7 @@
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/averaging_choice.h"
+#include "tools/session/best_choice.h"
 #include "tools/session/session_parts.h"
 
 namespace tools {
@@ -79,9 +81,13 @@ struct TrainSession::Impl {
         keeper(*control, keeper_options()),
         evaluator(make_evaluator()),
         desync(make_desync()),
-        best(make_best()),
-        average(engine::make_weight_average(*model.optimizer, model.state)) {
+        best(make_best_model(o, g, data)),
+        epoch_average(
+            make_epoch_average(o, compute, data, model, total_steps,
+                               [this](std::int64_t epoch) { recompute_statistics(epoch); })),
+        moving_average(engine::make_weight_average(*model.optimizer, model.state)) {
     if (best) state.parts.push_back(best.get());
+    if (epoch_average) state.parts.push_back(epoch_average.get());
   }
 
   engine::TrainState make_state() {
@@ -138,34 +144,17 @@ struct TrainSession::Impl {
                               .equal_statistics = options.model.synchronized_statistics});
   }
 
-  // Whether the model that is evaluated is the one that a snapshot would hold, without bringing
-  // replicas together for it.
-  bool evaluates_what_is_saved() const {
-    return group.world_size() == 1 || options.evaluate.epochs ||
-           (!options.averaging.of_parameters() && options.buffers == engine::BufferMode::kLocal);
-  }
-
-  std::unique_ptr<engine::BestModel> make_best() const {
-    using Keep = BestOptions::Keep;
-    const BestOptions& o = options.best;
-    const bool asked = o.keep == Keep::kAlways || o.patience > 0;
-    if (asked && !evaluator)
-      throw io::ConfigError("--keep-best and --early-stop go by evaluations, but " +
-                            data.train().name + " has no test samples");
-    const bool keep = keeper.enabled() && evaluator &&
-                      (o.keep == Keep::kAlways ||
-                       (o.keep == Keep::kWhereItChangesNothing && evaluates_what_is_saved()));
-    if (!keep && o.patience == 0) return nullptr;
-    const bool text = data.train().kind == io::SampleKind::kTokens;
-    const engine::Measure measure =
-        o.measure.value_or(text ? engine::Measure::kPerplexity : engine::Measure::kAccuracy);
-    if (measure == engine::Measure::kPerplexity && !text)
-      throw io::ConfigError("--keep-best perplexity is for text, not for " + data.train().name);
-    if (measure == engine::Measure::kTop5 && data.train().classes <= 5)
-      throw io::ConfigError("--keep-best top5 needs more than 5 classes; " + data.train().name +
-                            " has " + std::to_string(data.train().classes));
-    return std::make_unique<engine::BestModel>(engine::BestModelOptions{
-        .measure = measure, .keep = keep, .patience = o.patience, .min_delta = o.min_delta});
+  void recompute_statistics(std::int64_t epoch) {
+    engine::recompute_statistics({.graph = model.graph,
+                                  .model = model.state,
+                                  .threads = model.pool,
+                                  .sampler = data.sampler(),
+                                  .loader = loader,
+                                  .communicator = *control,
+                                  .micro_batches = options.compute.micro_batches,
+                                  .seed = options.seed,
+                                  .replicas = wires.replicas.get()},
+                                 epoch);
   }
 
   // "4 ranks x 2 devices x 32 x 1" (the last: micro-batches), or each rank's share where they
@@ -213,10 +202,11 @@ struct TrainSession::Impl {
   engine::TrainState state;
   io::BatchLoader loader;
   engine::CheckpointKeeper keeper;
-  const std::unique_ptr<engine::Evaluator> evaluator;    // null: never evaluates
-  const std::unique_ptr<engine::DesyncCheck> desync;     // null: replicas are not compared
-  const std::unique_ptr<engine::BestModel> best;         // null: none is sought
-  const std::unique_ptr<engine::WeightAverage> average;  // null: none is kept
+  const std::unique_ptr<engine::Evaluator> evaluator;           // null: never evaluates
+  const std::unique_ptr<engine::DesyncCheck> desync;            // null: replicas are not compared
+  const std::unique_ptr<engine::BestModel> best;                // null: none is sought
+  const std::unique_ptr<engine::EpochAverage> epoch_average;    // null: none is kept
+  const std::unique_ptr<engine::WeightAverage> moving_average;  // null: none is kept
   std::vector<std::unique_ptr<engine::TrainObserver>> observers;
   std::string resumed_from;
 };
@@ -335,7 +325,7 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
        .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
        .desync = s.desync.get(),
        .best = s.best.get(),
-       .average = s.average.get(),
+       .average = s.epoch_average ? s.epoch_average.get() : s.moving_average.get(),
        .observers = std::move(observers),
        .island = s.wires.island,
        .activity = [&g = s.group](std::string_view a) { g.set_activity(a); }},

@@ -37,8 +37,8 @@ io::Dataset images(const std::array<std::int64_t, 3>& shape, std::int64_t sample
 Parts::Parts(const Options& options)
     : set(images(options.shape, options.samples)),
       graph(models::build_model(
-          "mlp", {.sample_shape = {options.shape[0], options.shape[1], options.shape[2]},
-                  .classes = set.classes})),
+          options.name, {.sample_shape = {options.shape[0], options.shape[1], options.shape[2]},
+                         .classes = set.classes})),
       model(first_state(graph, options)),
       pool(1),
       shares(shares_of(options)),

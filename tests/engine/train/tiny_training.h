@@ -15,6 +15,7 @@
 namespace tiny_training {
 
 struct Options {
+  const char* name = "mlp";  // of the model
   std::array<std::int64_t, 3> shape{4, 4, 1};
   std::int64_t samples = 24, batch = 6;  // of an epoch and of a step, over all ranks
   std::int64_t micro_batches = 1;
@@ -28,7 +29,7 @@ struct Options {
 
 io::Dataset images(const std::array<std::int64_t, 3>& shape, std::int64_t samples);
 
-// An mlp with its first weights, the plan of a step and this rank's batches. Made in this order;
+// A model with its first weights, the plan of a step and this rank's batches. Made in this order;
 // neither copied nor moved, since each part refers to those before it.
 struct Parts {
   explicit Parts(const Options& options);

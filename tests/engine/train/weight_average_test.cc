@@ -4,10 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <mutex>
+#include <algorithm>
+#include <cstring>
 
 #include "engine/optim/moving_average.h"
+#include "engine/train/weights.h"
 #include "io/base/io_error.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
@@ -156,6 +157,108 @@ TEST(MovingAverage, NeedsReplicasThatAreTogetherAfterEveryStep) {
     EXPECT_THROW(train(2, {{"ema", "0.9"}, {"sync", sync}}), io::ConfigError) << sync;
   for (const char* decay : {"0", "1", "-0.5", "1.5", "x"})
     EXPECT_THROW(train(1, {{"ema", decay}}), io::ConfigError) << decay;
+}
+
+const Options kFourEpochs = with(kConvnet, {{"epochs", "4"}, {"dtype", "f64"}});
+
+std::vector<double> numbers(const io::NamedArray& array) {
+  std::vector<double> values(array.data.size() / sizeof(double));
+  std::memcpy(values.data(), array.data.data(), array.data.size());
+  return values;
+}
+
+TEST(EpochAverage, IsTheMeanOfTheEndsOfTheLastEpochs) {
+  const TemporaryDirectory folder;
+  const Options options = with(kFourEpochs, {{"average-last", "3"}, {"eval-every", "1e"}});
+  for (const char* sync : {"grad", "params"}) {
+    std::vector<std::vector<io::NamedArray>> ends;
+    const auto keep = [&](int rank, engine::TrainState& state) {
+      if (rank == 0 && state.progress.step_in_epoch == 0)
+        ends.push_back(engine::export_state(state.model, {}));
+    };
+    const auto ranks = train(3, with(options, {{"sync", sync}, {"save-dir", folder / sync}}), keep);
+    ASSERT_EQ(ends.size(), 4u);
+    const std::string path = io::find_newest_checkpoint(folder / sync, nullptr);
+    const std::vector<io::NamedArray> average = average_of(path);
+    std::size_t parameters = 0;
+    for (std::size_t k = 0; k < ends[0].size(); ++k) {
+      if (ends[0][k].section != io::Section::kParameter) continue;
+      const auto found = std::ranges::find(average, ends[0][k].name, &io::NamedArray::name);
+      ASSERT_NE(found, average.end());
+      ++parameters;
+      const std::vector<double> mean = numbers(*found), a = numbers(ends[1][k]),
+                                b = numbers(ends[2][k]), c = numbers(ends[3][k]);
+      for (std::size_t i = 0; i < mean.size(); ++i)
+        EXPECT_NEAR(mean[i], (a[i] + b[i] + c[i]) / 3, 1e-14) << found->name;
+    }
+    EXPECT_EQ(average.size(), parameters + 4) << "and the running statistics";
+
+    // Evaluated once, at the end.
+    ASSERT_EQ(ranks[0].evals.size(), 5u);
+    EXPECT_STREQ(ranks[0].evals.back().weights, "average");
+    EXPECT_EQ(losses(ranks[0], "average"), losses(ranks[2], "average"));
+  }
+}
+
+TEST(EpochAverage, ChangesNoTraining) {
+  const auto without = train(2, kFourEpochs),
+             beside = train(2, with(kFourEpochs, {{"average-last", "2"}}));
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(same_bits(without[rank], beside[rank], io::Section::kParameter));
+    EXPECT_TRUE(same_bits(without[rank], beside[rank], io::Section::kBuffer));
+    EXPECT_EQ(without[rank].losses, beside[rank].losses);
+  }
+}
+
+TEST(EpochAverage, SurvivesResumptionsBitByBit) {
+  const Options options =
+      with(kFourEpochs,
+           {{"average-last", "3"}, {"eval-every", "1e"}, {"dtype", "f32"}, {"save-every", "1s"}});
+  const TemporaryDirectory whole, parts;
+  const auto once = train(2, with(options, {{"save-dir", whole.path().string()}}));
+  const Options again = with(options, {{"save-dir", parts.path().string()}, {"resume", "auto"}});
+  // Interrupted after the third epoch and within the fourth, by an error.
+  for (const std::int64_t step : {15, 17}) {
+    const auto interrupt = [&](int, engine::TrainState& state) {
+      if (state.progress.global_step == step + 1) throw io::Error("interrupted");
+    };
+    EXPECT_ANY_THROW(train(2, again, interrupt));
+  }
+  const auto last = train(2, again);
+  EXPECT_TRUE(equal(average_of(newest(whole)), average_of(newest(parts))));
+  EXPECT_EQ(once[0].evals.back().loss, last[0].evals.back().loss);
+  EXPECT_STREQ(last[0].evals.back().weights, "average");
+  // Once at its end, there is nothing more to do.
+  EXPECT_TRUE(train(2, again)[0].evals.empty());
+  EXPECT_TRUE(equal(average_of(newest(whole)), average_of(newest(parts))));
+  // A longer run has other last epochs.
+  train(2, with(again, {{"epochs", "6"}}));
+  EXPECT_EQ(std::ranges::count(io::load_checkpoint(newest(parts)).counters,
+                               std::pair<std::string, std::int64_t>{"average.epochs", 2}),
+            1)
+      << "the fifth and the sixth";
+}
+
+TEST(EpochAverage, IsCompleteAtTheEndOnly) {
+  const TemporaryDirectory folder;
+  train(1, with(kFourEpochs,
+                {{"average-last", "2"}, {"keep-last", "0"}, {"save-dir", folder.path().string()}}));
+  EXPECT_EQ(engine::average_kind(io::load_checkpoint(folder / "step-00000010.ckpt")),
+            engine::AverageKind::kNone);
+  EXPECT_THROW(tools::load_weights("average", folder / "step-00000010.ckpt"), io::DataError);
+  EXPECT_THROW(tools::load_weights("average", folder / "step-00000015.ckpt"), io::DataError);
+  EXPECT_NO_THROW(tools::load_weights("average", folder / "step-00000020.ckpt"));
+  EXPECT_THROW(tools::load_weights("ema", folder / "step-00000020.ckpt"), io::DataError);
+}
+
+TEST(EpochAverage, IsRefusedWhereItCannotBe) {
+  for (const Options& more :
+       {Options{{"average-last", "5"}}, Options{{"average-last", "0"}},
+        Options{{"average-last", "1"}, {"sync", "none"}},
+        Options{{"average-last", "1"}, {"ema", "0.9"}},
+        Options{{"average-last", "1"}, {"reduction-order", "canonical"}},
+        Options{{"average-last", "1"}, {"early-stop", "2"}, {"eval-every", "1e"}}})
+    EXPECT_THROW(train(1, with(kFourEpochs, more)), io::ConfigError) << more.at("average-last");
 }
 
 }  // namespace

@@ -64,11 +64,28 @@ TEST(Weights, AMovingAverageIsEvaluatedAndExported) {
   EXPECT_EQ(rest_of_line(exported.out, "(test): "), average) << exported.err;
 }
 
+TEST(Weights, AnAverageOfEpochsIsEvaluatedWithItsOwnStatistics) {
+  const TemporaryDirectory folder;
+  const CommandResult trained =
+      train(folder / "run", {"--epochs", "3", "--average-last", "2", "--lr", "0.1"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const std::string checkpoint = folder / "run/step-00000015.ckpt",
+                    average = rest_of_line(trained.out, "Test after step 15 (average): ");
+  EXPECT_EQ(trained.out.find("Test after step 10 (average)"), std::string::npos) << trained.out;
+  const CommandResult eval = engine({"eval", checkpoint, "--weights", "average"});
+  EXPECT_EQ(rest_of_line(eval.out, "(test): "), average) << eval.out << eval.err;
+  expect_error(engine({"eval", checkpoint, "--weights", "ema"}), 65,
+               " does not have a moving average of the weights (train --ema); it has an average");
+  expect_error(engine({"eval", folder / "run/step-00000010.ckpt", "--weights", "average"}), 65,
+               "not complete before the run's end");
+}
+
 TEST(Weights, WithoutAnAverageThereIsNone) {
   const TemporaryDirectory folder;
   ASSERT_EQ(train(folder / "run", {}).exit_code, 0);
   const std::string checkpoint = folder / "run/step-00000005.ckpt", file = folder / "m.npz";
-  const std::string words = checkpoint + " has no moving average of the weights (train --ema)";
+  const std::string words =
+      checkpoint + " does not have a moving average of the weights (train --ema)";
   expect_error(engine({"eval", checkpoint, "--weights", "ema"}), 65, words);
   expect_error(engine({"export", checkpoint, "-o", file, "--weights", "ema"}), 65, words);
   ASSERT_EQ(engine({"export", checkpoint, "-o", file}).exit_code, 0);
