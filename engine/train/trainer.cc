@@ -263,10 +263,7 @@ void Trainer::evaluate() {
   if (p_.best != nullptr && p_.best->judge(report)) best_unsaved_ = p_.keeper != nullptr;
   for (TrainObserver* o : p_.observers) o->on_eval(report);
   if (p_.average != nullptr && p_.average->ready()) {
-    const HostView view(p_.state.home, Access::kRead);  // what is put in place is taken out again
-    const AverageInPlace average(*p_.average);
-    report = evaluate_weights();
-    report.weights = p_.average->name();
+    report = evaluate_average();
     for (TrainObserver* o : p_.observers) o->on_eval(report);
   }
   const double spent = now() - start;  // not training time: keeps samples/s honest
@@ -278,6 +275,14 @@ EvalReport Trainer::evaluate_weights() {
   const HostView view(p_.state.home, Access::kRead);
   EvalReport report = p_.evaluator->run();
   report.progress = p_.state.progress;
+  return report;
+}
+
+EvalReport Trainer::evaluate_average() {
+  const HostView view(p_.state.home, Access::kRead);  // what is put in place is taken out again
+  const AverageInPlace average(*p_.average);
+  EvalReport report = evaluate_weights();
+  report.weights = p_.average->name();
   return report;
 }
 

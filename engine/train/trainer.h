@@ -86,6 +86,7 @@ class Trainer {
   bool average_weights();  // at the end of an epoch; true: now there is something to evaluate
   void evaluate();
   EvalReport evaluate_weights();  // those that are in place
+  EvalReport evaluate_average();
   void save();
   void report_saved();
   bool out_of_patience() const { return p_.best != nullptr && p_.best->out_of_patience(); }
