@@ -327,6 +327,10 @@ void Executor::set_replicas(ReplicaExchange* replicas) {
   for (Step& step : impl_->steps) step.run.replicas = replicas;
 }
 
+void Executor::set_statistics_weight(double weight) {
+  for (Step& step : impl_->steps) step.run.statistics_weight = weight;
+}
+
 void Executor::set_device_step(const DeviceStep& step) {
   impl_->device_step = step;
   impl_->context.epoch = step.numbers == nullptr ? nullptr : &step.numbers->epoch;

@@ -52,6 +52,10 @@ class Executor {
   // the executor; null: none.
   void set_replicas(ReplicaExchange* replicas);
 
+  // From now on a batch counts for `weight`, from 0 to 1, in running statistics, whatever the
+  // layers' momentum; below 0: for their momentum.
+  void set_statistics_weight(double weight);
+
   // Inference mode uses running statistics, draws no dropout and changes no state.
   // Training mode requires a training plan and updates running statistics.
   // `batch` must stay alive until backward is done. Sample ids may be left out in inference mode.

@@ -76,14 +76,16 @@ class BatchNorm2d final : public Layer {
       ops::batch_norm_statistics(context, x, sums);
       const std::int64_t group =
           exchanges(run) ? run.replicas->merge_moments(rows(x), sums, context.stream) : rows(x);
-      ops::batch_norm_finish_statistics(context, {.sums = sums,
-                                                  .rows = group,
-                                                  .eps = options_.eps,
-                                                  .momentum = options_.momentum,
-                                                  .mean = statistics.mean,
-                                                  .inverse_std = statistics.inverse_std,
-                                                  .running_mean = run.buffers[0],
-                                                  .running_var = run.buffers[1]});
+      ops::batch_norm_finish_statistics(
+          context,
+          {.sums = sums,
+           .rows = group,
+           .eps = options_.eps,
+           .momentum = run.statistics_weight < 0 ? options_.momentum : run.statistics_weight,
+           .mean = statistics.mean,
+           .inverse_std = statistics.inverse_std,
+           .running_mean = run.buffers[0],
+           .running_var = run.buffers[1]});
       // Counted for an empty batch too: counters stay equal on all ranks.
       ops::increment(context, run.buffers[2]);
     } else {

@@ -73,6 +73,9 @@ struct LayerRun {
   // For layers with statistics over all replicas (synchronized()); null: this is the only one.
   ReplicaExchange* replicas = nullptr;
 
+  // What this batch counts for in running statistics; below 0: what the layer's momentum says.
+  double statistics_weight = -1;
+
   // Backward only.
   TensorView output_gradient{};  // nobody reads it afterwards: backward may overwrite it
   std::span<const TensorView> input_gradients{};  // absent where not needed

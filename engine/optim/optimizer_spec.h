@@ -16,8 +16,8 @@ namespace engine {
 class Optimizer;
 
 // What a state means to others than its optimizer: averaging takes the first moments
-// (--average-state momentum).
-enum class StateRole { kFirstMoment, kSecondMoment };
+// (--average-state momentum), and an average is another set of weights (moving_average.h).
+enum class StateRole { kFirstMoment, kSecondMoment, kAverage };
 
 struct OptimizerOption {
   enum class Kind {

@@ -2,6 +2,7 @@
 // that is depends on the batch, and a run may go on with another one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "engine/train/train_observer.h"
@@ -17,6 +18,24 @@ struct EpochSteps {
   // the first step on it is epoch * steps_per_epoch.
   std::int64_t step_of_epoch(std::int64_t epoch) const {
     return start.global_step - start.step_in_epoch + (epoch - start.epoch) * steps_per_epoch;
+  }
+};
+
+// How long a run is: so many epochs, whatever batch earlier ones had; or so many steps in all.
+struct RunLength {
+  std::int64_t epochs = 1;
+  std::int64_t steps = 0;  // > 0: these
+  std::int64_t steps_per_epoch = 1;
+
+  EpochSteps epochs_from(const TrainProgress& at) const { return {at, steps_per_epoch}; }
+  // Global steps at the end of a run that stands at `at`.
+  std::int64_t total_steps(const TrainProgress& at) const {
+    return steps > 0 ? steps : std::max<std::int64_t>(0, epochs_from(at).step_of_epoch(epochs));
+  }
+  // Epochs begun or done at the end.
+  std::int64_t total_epochs(const TrainProgress& at) const {
+    return steps == 0 ? epochs
+                      : (steps - epochs_from(at).step_of_epoch(0) - 1) / steps_per_epoch + 1;
   }
 };
 

@@ -41,6 +41,18 @@ struct StepReport {
   std::optional<std::int64_t> skipped_steps{};
 };
 
+// What an evaluation is judged by.
+enum class Measure { kLoss, kAccuracy, kTop5, kPerplexity };
+const char* to_string(Measure measure);  // "top-5"
+
+// The best of a run's evaluations.
+struct BestEvaluation {
+  Measure measure = Measure::kAccuracy;
+  double value = 0;       // accuracies as shares of 1
+  std::int64_t step = 0;  // global, after which it was made
+  bool this_one = false;  // the evaluation that tells of it
+};
+
 struct EvalReport {
   TrainProgress progress;
   std::string split;         // "test"
@@ -50,7 +62,9 @@ struct EvalReport {
   std::int64_t correct = 0;  // rows
   std::int64_t top5 =
       -1;  // rows whose label is among the five largest logits; -1: up to five classes, so no news
-  bool text = false;  // the data are tokens
+  bool text = false;                     // the data are tokens
+  const char* weights = "model";         // or an average of them: "ema", "average"
+  std::optional<BestEvaluation> best{};  // up to this one, where the run keeps account of it
   double accuracy() const { return share(correct); }
   double top5_accuracy() const { return share(top5); }
   double perplexity() const { return std::exp(loss); }  // of a row; said of text
@@ -68,6 +82,7 @@ struct TrainResult {
   std::string coverage;  // AveragingReport::coverage, and what comparing the replicas gave
   std::int64_t averagings = 0, bytes_sent = 0;
   std::optional<std::int64_t> skipped_steps{};  // as StepReport has them
+  std::string stopped_early{};  // why the run ended before its last step, without a signal
 };
 
 class TrainObserver {

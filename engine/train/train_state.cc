@@ -7,6 +7,7 @@
 
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/optim/loss_scale.h"
+#include "engine/train/weight_average.h"
 #include "engine/train/weights.h"
 
 namespace engine {
@@ -37,6 +38,15 @@ std::vector<LocalBuffer> local_buffers(TrainState& state) {
 std::string rank_prefix(int rank) { return "rank" + std::to_string(rank) + "/"; }
 
 constexpr const char* kPolicyPrefix = "averaging.";
+
+// An average of the parameters has their names in a section of its own.
+bool is_average(const Optimizer::State& s) { return s.role == StateRole::kAverage; }
+io::Section file_section(const Optimizer::State& s) {
+  return is_average(s) ? io::Section::kAverage : io::Section::kOptimizer;
+}
+std::string file_prefix(const Optimizer::State& s) {
+  return is_average(s) ? "" : std::string(s.name) + "/";
+}
 
 void check_continuation(const io::Checkpoint& checkpoint, const std::string& source,
                         const TrainState& state) {
@@ -105,11 +115,12 @@ void capture(backends::Communicator& communicator, TrainState& state, io::Checkp
     for (const auto& [name, value] : state.policy.counters())
       checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
     for (const Optimizer::State& s : state.optimizer.state())
-      export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, std::string(s.name) + "/",
-                    io::Section::kOptimizer, state.device, checkpoint.arrays);
+      export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, file_prefix(s),
+                    file_section(s), state.device, checkpoint.arrays);
     for (const PolicyState& s : state.policy.state())
       export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device,
                    checkpoint.arrays);
+    for (const StatePart* part : state.parts) part->capture(checkpoint);
   }
   for (int rank = 1; rank < communicator.world_size(); ++rank) {
     for (const LocalBuffer& local : local_buffers(state)) {
@@ -155,9 +166,23 @@ void restore_policy(const io::Checkpoint& checkpoint, const std::string& source,
   state.policy.restore_counters(counters);
 }
 
+// A snapshot of a run without a moving average has none to go on with.
+void restore_average(const io::Checkpoint& checkpoint, const std::string& source,
+                     const Optimizer::State& average, const TrainState& state,
+                     const std::function<void(const std::string&)>& notice) {
+  if (average_kind(checkpoint) == AverageKind::kMoving)
+    return import_buffer(checkpoint.arrays, source, "", io::Section::kAverage, *average.buffer);
+  copy_flat(state.model.parameters.values, *average.buffer);
+  if (notice) notice(source + " has no moving average of the weights: it starts from its weights");
+}
+
 void restore_optimizer(const io::Checkpoint& checkpoint, const std::string& source,
                        TrainState& state, const std::function<void(const std::string&)>& notice) {
   for (const Optimizer::State& s : state.optimizer.state()) {
+    if (is_average(s)) {
+      restore_average(checkpoint, source, s, state, notice);
+      continue;
+    }
     const std::string prefix = std::string(s.name) + "/";
     const bool saved = std::ranges::any_of(checkpoint.arrays, [&](const io::NamedArray& a) {
       return a.section == io::Section::kOptimizer && a.name.starts_with(prefix);
@@ -206,6 +231,7 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
       find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
   state.progress = {checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch,
                     checkpoint.samples_seen};
+  for (StatePart* part : state.parts) part->restore(checkpoint, source, notice);
 }
 
 }  // namespace engine

@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "backends/communicator.h"
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
+#include "engine/train/state_part.h"
 #include "engine/train/train_observer.h"
 #include "io/checkpoint/checkpoint.h"
 
@@ -36,6 +38,7 @@ struct TrainState {
   StepControl* control = nullptr;  // of the loss scale; null: there is none
   // Whether a snapshot of another kind of optimizer may be restored; its state then starts anew.
   bool other_optimizer = false;
+  std::vector<StatePart*> parts = {};
 };
 
 // Brings replicas together: parameters by the policy, running statistics by the mode. Collective.

@@ -51,7 +51,7 @@ TrainResult Trainer::run() {
   if (options_.log_every > 0)
     static_cast<void>(p_.state.policy.take_report());  // from here on the spread is measured
   if (p_.desync) tell(p_.desync->start());
-  while (progress.global_step < options_.total_steps && stop_ == 0) {
+  while (progress.global_step < options_.total_steps && stop_ == 0 && !out_of_patience()) {
     step();
     const bool epoch_end = advance();
     if (epoch_end ||
@@ -62,18 +62,21 @@ TrainResult Trainer::run() {
       timer.lap(phases_since_report_.communication);
     }
     if (p_.desync) tell(p_.desync->after_step(epoch_end));
+    const bool averaged = average_weights();
     exchange();
     if (epoch_end && options_.log_every > 0) before_epoch_ = p_.work.results().total;
     report_saved();
     for (TrainObserver* o : p_.observers) o->on_step(progress);
-    if (due(options_.evaluate, epoch_end)) evaluate();
-    if (due(options_.save, epoch_end)) save();
+    if (averaged || due(options_.evaluate, epoch_end)) evaluate();
+    if (best_unsaved_ || due(options_.save, epoch_end)) save();
   }
   synchronize(p_.control, p_.state);
   if (p_.desync) tell(p_.desync->finish());
   tell(finite_.bad_parameter());
-  if (stop_ == 0 && evaluated_step_ != progress.global_step) evaluate();  // a stop is in a hurry
-  if (saved_step_ != progress.global_step) save();
+  // A stop is in a hurry.
+  const bool stopped = stop_ != 0;
+  if (!stopped && evaluated_step_ != progress.global_step) evaluate();
+  if (best_unsaved_ || saved_step_ != progress.global_step) save();
   if (p_.keeper != nullptr) p_.keeper->finish();
   report_saved();
   const AveragingReport averaged = p_.state.policy.take_report();
@@ -81,6 +84,8 @@ TrainResult Trainer::run() {
                      averaged.coverage, averaged.averagings, averaged.bytes_sent};
   result.skipped_steps = finite_.skipped_steps();
   if (p_.desync) result.coverage += "; " + p_.desync->summary();
+  if (out_of_patience() && stop_ == 0 && progress.global_step < options_.total_steps)
+    result.stopped_early = p_.best->why_stopped();
   for (TrainObserver* o : p_.observers) o->on_end(result);
   return result;
 }
@@ -290,22 +295,53 @@ bool Trainer::due(const Every& every, bool epoch_end) const {
   return progress.global_step % every.count == 0;
 }
 
+bool Trainer::average_weights() {
+  const TrainProgress& progress = p_.state.progress;
+  const bool last = progress.global_step == options_.total_steps;
+  if (p_.average == nullptr || (progress.step_in_epoch != 0 && !last)) return false;
+  if (p_.activity) p_.activity("averaging the weights of epochs");
+  const double start = now();
+  const bool before = p_.average->ready();
+  p_.average->end_epoch(p_.state.home, progress, last);
+  const double spent = now() - start;
+  reported_at_ += spent;
+  exchanged_at_ += spent;
+  return !before && p_.average->ready();
+}
+
 void Trainer::evaluate() {
   if (p_.evaluator == nullptr) return;
   tell(finite_.bad_parameter());
   if (p_.activity) p_.activity("evaluation");
   const double start = now();
-  EvalReport report;
-  {
-    const HostView view(p_.state.home, Access::kRead);
-    report = p_.evaluator->run();
-  }
-  report.progress = p_.state.progress;
+  if (p_.best != nullptr && p_.best->keeps() && p_.state.progress.step_in_epoch != 0)
+    synchronize(p_.control, p_.state);  // what is evaluated is what a snapshot holds
+  EvalReport report = evaluate_weights();
   evaluated_step_ = report.progress.global_step;
+  if (p_.best != nullptr && p_.best->judge(report)) best_unsaved_ = p_.keeper != nullptr;
   for (TrainObserver* o : p_.observers) o->on_eval(report);
+  if (p_.average != nullptr && p_.average->ready()) {
+    report = evaluate_average();
+    for (TrainObserver* o : p_.observers) o->on_eval(report);
+  }
   const double spent = now() - start;  // not training time: keeps samples/s honest
   reported_at_ += spent;
   exchanged_at_ += spent;
+}
+
+EvalReport Trainer::evaluate_weights() {
+  const HostView view(p_.state.home, Access::kRead);
+  EvalReport report = p_.evaluator->run();
+  report.progress = p_.state.progress;
+  return report;
+}
+
+EvalReport Trainer::evaluate_average() {
+  const HostView view(p_.state.home, Access::kRead);  // what is put in place is taken out again
+  const AverageInPlace average(*p_.average);
+  EvalReport report = evaluate_weights();
+  report.weights = p_.average->name();
+  return report;
 }
 
 void Trainer::report_saved() {
@@ -323,7 +359,8 @@ void Trainer::save() {
   tell(not_finite);
   if (p_.activity) p_.activity("saving a checkpoint");
   // Brings the replicas together first. What is not finite replaces nothing.
-  p_.keeper->save(p_.state, {.best = false, .keep_all = !not_finite.empty()});
+  p_.keeper->save(p_.state, {.best = std::exchange(best_unsaved_, false) && not_finite.empty(),
+                             .keep_all = !not_finite.empty()});
   saved_step_ = p_.state.progress.global_step;
   report_saved();
   reported_at_ += now() - start;

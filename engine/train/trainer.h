@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "engine/optim/learning_rate.h"
+#include "engine/train/best_model.h"
 #include "engine/train/checkpoint_keeper.h"
 #include "engine/train/desync_check.h"
 #include "engine/train/evaluator.h"
 #include "engine/train/finite_guard.h"
 #include "engine/train/step/step_work.h"
 #include "engine/train/train_observer.h"
+#include "engine/train/weight_average.h"
 #include "io/data/loader/batch_loader.h"
 
 namespace engine {
@@ -46,6 +48,8 @@ struct TrainerParts {
   Evaluator* evaluator = nullptr;      // null: never evaluates
   CheckpointKeeper* keeper = nullptr;  // null: never saves
   DesyncCheck* desync = nullptr;       // null: replicas are not compared
+  BestModel* best = nullptr;           // null: no evaluation is better than another
+  WeightAverage* average = nullptr;    // of the weights over time, evaluated too; null: none
   std::vector<TrainObserver*> observers;
   std::vector<int> island;  // the ranks that count as one replica with this one, itself among them;
                             // empty: itself
@@ -87,9 +91,13 @@ class Trainer {
   [[noreturn]] void give_up(const NonFiniteReport& found);
   std::string good_snapshot(const NonFiniteReport& found) const;
   bool due(const Every& every, bool epoch_end) const;
+  bool average_weights();  // at the end of an epoch; true: now there is something to evaluate
   void evaluate();
+  EvalReport evaluate_weights();  // those that are in place
+  EvalReport evaluate_average();
   void save();
   void report_saved();
+  bool out_of_patience() const { return p_.best != nullptr && p_.best->out_of_patience(); }
 
   const TrainerOptions options_;
   TrainerParts p_;
@@ -99,6 +107,7 @@ class Trainer {
   std::vector<ops::ImageDraw> draws_;  // of the batch under way
   double lr_ = 0;
   std::int64_t saved_step_ = -1, evaluated_step_ = -1;
+  bool best_unsaved_ = false;  // the last evaluation was the best
   struct Snapshot {
     std::string path;  // "": none
     std::int64_t step = -1;

@@ -91,11 +91,14 @@ void MetricsWriter::step(std::int64_t step, std::int64_t epoch, double loss, dou
 }
 
 void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const std::string& split,
-                         double loss, double accuracy, std::int64_t samples, const Numbers& more) {
+                         double loss, double accuracy, std::int64_t samples, const Numbers& more,
+                         const EvalMarks& marks) {
   base::JsonWriter json = impl_->head("eval", step, epoch);
   json.member("split", split).member("loss", loss).member("accuracy", accuracy);
   json.member("samples", samples);
   add(json, more);
+  if (marks.weights != "model") json.member("weights", marks.weights);
+  if (marks.best) json.member("best", true);
   impl_->write_line(json);
 }
 

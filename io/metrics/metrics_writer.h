@@ -12,6 +12,12 @@
 
 namespace io {
 
+// Said of an evaluation only where it is not the usual.
+struct EvalMarks {
+  std::string weights = "model";  // whose weights: an average of them, "ema", "average"
+  bool best = false;              // the best of the run so far
+};
+
 class MetricsWriter {
  public:
   using Clock = std::function<double()>;  // seconds since 1970
@@ -32,7 +38,8 @@ class MetricsWriter {
   void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double samples_per_s,
             const Numbers& more = {});
   void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss,
-            double accuracy, std::int64_t samples, const Numbers& more = {});
+            double accuracy, std::int64_t samples, const Numbers& more = {},
+            const EvalMarks& marks = {});
   // Replicas differ.
   struct Desync {
     std::int64_t last_good, first_bad;  // steps

@@ -8,7 +8,6 @@
 #include "engine/train/finite_guard.h"
 #include "engine/train/weights.h"
 #include "io/base/json_writer.h"
-#include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
@@ -19,20 +18,26 @@
 #include "tools/run/run_reference.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/saved_run.h"
+#include "tools/session/saved_weights.h"
 #include "tools/session/session_data.h"
 
 namespace tools {
 namespace {
 
-void print(const engine::EvalReport& report, const std::string& path, const std::string& split,
-           const std::string& set, bool json) {
-  if (!json) {
-    std::printf("%s on %s (%s): %s\n", path.c_str(), set.c_str(), split.c_str(),
-                eval_text(report).c_str());
+struct EvalOptions {
+  std::string path, weights = "model", split = "test", format = "text";
+};
+
+void print(const engine::EvalReport& report, const EvalOptions& o, const std::string& set) {
+  const bool model = o.weights == "model";
+  if (o.format != "json") {
+    std::printf("%s%s on %s (%s): %s\n", o.path.c_str(), model ? "" : (" " + o.weights).c_str(),
+                set.c_str(), o.split.c_str(), eval_text(report).c_str());
     return;
   }
   base::JsonWriter object;
-  object.begin_object().member("schema", 1).member("event", "eval").member("split", split);
+  object.begin_object().member("schema", 1).member("event", "eval").member("split", o.split);
+  if (!model) object.member("weights", o.weights);
   object.member("loss", report.loss).member("accuracy", report.accuracy());
   object.member("correct", report.correct).member("samples", report.samples);
   if (report.rows != report.samples) object.member("rows", report.rows);
@@ -41,13 +46,12 @@ void print(const engine::EvalReport& report, const std::string& path, const std:
   std::printf("%s\n", object.end_object().text().c_str());
 }
 
-int eval_rank(const tools::RunConfig& config, const std::string& path, const std::string& split,
-              const std::string& format, backends::Group& group) {
+int eval_rank(const tools::RunConfig& config, const EvalOptions& o, backends::Group& group) {
   const auto control = host_communicator(group);
   const Compute compute = choose_compute(compute_options(config), group, *control);
   const DataOptions options = data_options(config);
   const io::DatasetSplits data = io::load_dataset(options.set);
-  const io::Dataset& set = split == "train" ? data.train : data.test;
+  const io::Dataset& set = o.split == "train" ? data.train : data.test;
   const engine::Graph graph =
       models::build_model(config.model, {.sample_shape = sample_shape(set),
                                          .classes = set.classes,
@@ -55,9 +59,10 @@ int eval_rank(const tools::RunConfig& config, const std::string& path, const std
   engine::ModelState state =
       engine::ModelState::allocate(graph, engine::state_dtype(compute.storage));
   state.initialize(graph, 0);
-  engine::init_from(*control, path, io::load_arrays, exit_code_of, state);
+  const auto read = [&](const std::string& path) { return load_weights(o.weights, path); };
+  engine::init_from(*control, o.path, read, exit_code_of, state);
   if (const auto bad = engine::first_not_finite(state, /*statistics=*/true))
-    throw io::DataError(path + ": '" + state.entries[*bad].name +
+    throw io::DataError(o.path + ": '" + state.entries[*bad].name +
                         "' is not finite (NaN or infinity): the training that wrote it had "
                         "diverged; evaluate an earlier snapshot");
   engine::ThreadPool pool(config.threads > 0 ? config.threads : default_threads(group));
@@ -68,7 +73,7 @@ int eval_rank(const tools::RunConfig& config, const std::string& path, const std
                                .products = compute.products});
   const engine::EvalReport report = evaluator.run();
   if (group.rank() != 0) return kExitOk;
-  print(report, path, split, set.name, format == "json");
+  print(report, o, set.name);
   return kExitOk;
 }
 
@@ -78,15 +83,16 @@ int eval_command(const Arguments& arguments) {
   CLI::App app("Evaluates a checkpoint's model on every sample once, with any number of ranks.",
                "engine eval");
   tools::ConfigValues values;
-  std::string path, split = "test", format = "text";
-  app.add_option("RUN|CKPT", path,
+  EvalOptions o;
+  app.add_option("RUN|CKPT", o.path,
                  "a run's folder (its best snapshot, else the newest), a .ckpt, or a .safetensors "
                  "or .npz together with --model")
       ->required();
-  app.add_option("--split", split, "which part of the data set")
+  add_weights_option(app, o.weights);
+  app.add_option("--split", o.split, "which part of the data set")
       ->check(CLI::IsMember({"test", "val", "train"}))
       ->default_str("test");
-  app.add_option("--format", format, "text or json")
+  app.add_option("--format", o.format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->default_str("text");
   std::vector<std::string> options{
@@ -95,21 +101,19 @@ int eval_command(const Arguments& arguments) {
   options.insert(options.end(), saved_options().begin(), saved_options().end());
   add_table_options(app, values, options);
   if (!parse(app, arguments)) return kExitOk;
-  if (split == "val") split = "test";
-  path = snapshot_of(path, Snapshot::kBest);
+  if (o.split == "val") o.split = "test";
+  o.path = snapshot_of(o.path, snapshot_with(o.weights));
   std::string definition;
-  if (path.ends_with(".ckpt")) {
-    const io::Checkpoint snapshot = io::load_description(path);
+  if (o.path.ends_with(".ckpt")) {
+    const io::Checkpoint snapshot = io::load_description(o.path);
     if (!values.contains("model")) definition = snapshot.definition;
-    take_saved_options(snapshot, path, values);
+    take_saved_options(snapshot, o.path, values);
   }
   complete_values(values, "");
   tools::RunConfig config = tools::resolve_run_config(values);
   config.model_definition =
       definition.empty() ? models::model_definition(config.model) : definition;
-  return run_group(config, [&](backends::Group& group) {
-    return eval_rank(config, path, split, format, group);
-  });
+  return run_group(config, [&](backends::Group& group) { return eval_rank(config, o, group); });
 }
 
 }  // namespace tools

@@ -7,6 +7,7 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
+#include "tools/session/saved_weights.h"
 
 namespace tools {
 
@@ -15,7 +16,7 @@ int export_command(const Arguments& arguments) {
       "Writes a checkpoint's model (parameters and buffers, with PyTorch's names and layouts) in "
       "another format.",
       "engine export");
-  std::string path, out;
+  std::string path, out, weights = "model";
   bool half = false, brain = false;
   app.add_option("RUN|CKPT", path,
                  "a run's folder (its best snapshot, else the newest), or a .ckpt, .safetensors or "
@@ -25,6 +26,7 @@ int export_command(const Arguments& arguments) {
                  "the file to write; its extension selects the format: .safetensors or .npz")
       ->required()
       ->type_name("FILE");
+  add_weights_option(app, weights);
   app.add_flag("--half", half, "convert to f16; a number beyond its range is an error");
   app.add_flag("--bf16", brain, "convert to bf16 (.safetensors only)");
   app.footer(
@@ -37,8 +39,8 @@ int export_command(const Arguments& arguments) {
   if (!out.ends_with(".safetensors") && !out.ends_with(".npz"))
     throw UsageError("-o '" + out + "': expected a name that ends in .safetensors or .npz");
 
-  path = snapshot_of(path, Snapshot::kBest);
-  std::vector<io::NamedArray> arrays = io::load_arrays(path);
+  path = snapshot_of(path, snapshot_with(weights));
+  std::vector<io::NamedArray> arrays = load_weights(weights, path);
   std::erase_if(arrays, [](const io::NamedArray& a) {
     return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
   });

@@ -14,13 +14,14 @@
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/saved_run.h"
+#include "tools/session/saved_weights.h"
 #include "tools/session/token_sampling.h"
 
 namespace tools {
 namespace {
 
 struct SampleOptions {
-  std::string path, prompt;
+  std::string path, prompt, weights = "model";
   std::int64_t count = 200, threads = 0;
   SamplingOptions sampling;
 };
@@ -112,6 +113,7 @@ int sample_command(const Arguments& arguments) {
   app.add_option("--seed", o.sampling.seed, "random seed: the same seed gives the same text")
       ->type_name("S")
       ->capture_default_str();
+  add_weights_option(app, o.weights);
   app.add_option("--threads", o.threads, "0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 1024))
@@ -127,13 +129,14 @@ int sample_command(const Arguments& arguments) {
   if (!std::isfinite(o.sampling.temperature))
     throw UsageError("--temperature must be a finite number of at least 0");
 
-  o.path = snapshot_of(o.path, Snapshot::kBest);
-  const io::Checkpoint checkpoint = io::load_checkpoint(o.path);
+  o.path = snapshot_of(o.path, snapshot_with(o.weights));
+  io::Checkpoint checkpoint = io::load_checkpoint(o.path);
   engine::DType dtype = engine::DType::kF32;
   const engine::Graph graph = text_graph(checkpoint, o.path, dtype);
   std::vector<std::int32_t> tokens = token_ids(o.prompt, checkpoint.vocabulary);
   engine::ModelState state = engine::ModelState::allocate(graph, dtype);
   state.initialize(graph, 0);
+  choose_weights(o.weights, o.path, checkpoint);
   engine::import_state(checkpoint.arrays, o.path, /*exact=*/false, state);
   check_threads(static_cast<int>(std::min<std::int64_t>(o.threads, 1 << 20)));
   engine::ThreadPool pool(o.threads > 0 ? static_cast<int>(o.threads) : default_threads(1));

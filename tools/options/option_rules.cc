@@ -16,6 +16,8 @@ struct Exclusion {
 constexpr Exclusion kExclusions[] = {{"epochs", "steps"},
                                      {"batch-size", "batch-size-per-device"},
                                      {"gpu-devices", "devices"},
+                                     {"ema", "average-last"},
+                                     {"early-stop", "average-last"},
                                      {"sync-schedule", "sync-every"},
                                      {"sync-schedule", "sync-warmup"},
                                      {"columns", "ignore-columns"},
@@ -29,6 +31,9 @@ struct Dependence {
 };
 constexpr const char* kParameterPolicies = "params|post-local|slowmo|diloco";
 constexpr Dependence kDependences[] = {
+    {"ema", "sync", "grad"},
+    {"average-last", "sync", "grad|params|post-local|slowmo|diloco"},
+    {"average-last", "reduction-order", "fast"},
     {"sync-every", "sync", kParameterPolicies},
     {"sync-warmup", "sync", kParameterPolicies},
     {"sync-schedule", "sync", kParameterPolicies},

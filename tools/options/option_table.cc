@@ -229,6 +229,22 @@ constexpr OptionSpec kTrainOptions[] = {
     {"save-every", kInterval, "1e", "N[e|s]", "state",
      "save a snapshot every N epochs or steps (0: only at the end)", kEqual},
     {"keep-last", kInteger, "3", "K", "state", "snapshots to keep (0: all)", kFree},
+    {"keep-best", kChoice, "auto", "none|auto|loss|accuracy|top5|perplexity", "state",
+     "save the state after the best evaluation, and keep it; auto: by accuracy, for text by "
+     "perplexity, where there is a --save-dir and an evaluation",
+     kEqual},
+    {"early-stop", kString, "", "N[:DELTA]", "state",
+     "end the run after N evaluations in a row that were not better, or by less than DELTA; what "
+     "counts is --keep-best's measure",
+     kEqual},
+    {"ema", kReal, "", "DECAY", "state",
+     "keep an exponential moving average of the parameters, e.g. 0.999: after each step, decay "
+     "times the average plus the rest times the parameters",
+     kEqual},
+    {"average-last", kInteger, "", "N", "state",
+     "stochastic weight averaging: average the parameters of the ends of the last N epochs, and "
+     "recompute BatchNorm's running statistics for them",
+     kEqual},
     {"save-rank-models", kFlag, "false", "", "state",
      "every rank also saves its own final model, for engine verify", kEqual},
     {"save-async", kFlag, "false", "", "state",

@@ -216,6 +216,32 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
     read.demand("init-from", "that no --resume PATH is given: a snapshot brings its own weights");
 }
 
+void read_best(const ValueReader& read, RunConfig& config) {
+  const std::string& stop = read.text("early-stop");
+  if (!stop.empty()) {
+    const std::vector<std::string> parts = split_text(stop, ':');
+    const auto patience = parse_integer(parts[0]);
+    const auto delta = parts.size() == 2 ? parse_real(parts[1]) : std::optional(0.0);
+    if (parts.size() > 2 || !patience || *patience < 1 || *patience > kMany || !delta || *delta < 0)
+      read.refuse("early-stop",
+                  "a number of evaluations, from 1, and perhaps the least improvement, as 5 or "
+                  "5:0.001");
+    config.early_stop = *patience;
+    config.early_stop_delta = *delta;
+    if (config.eval_every.every == 0)
+      read.demand("early-stop", "evaluations: --eval-every is 0, which is never");
+  }
+  config.ema = read.real("ema", std::numeric_limits<double>::min(), std::nextafter(1.0, 0.0), 0,
+                         "a number above 0 and below 1, as 0.999");
+  config.average_last = read.integer("average-last", 1, 1'000'000, 0);
+  config.keep_best = read.text("keep-best");
+  if (config.keep_best == "none" || config.keep_best == "auto") return;
+  if (config.eval_every.every == 0)
+    read.demand("keep-best", "evaluations: --eval-every is 0, which is never");
+  if (config.save_dir.empty() && stop.empty())
+    read.demand("keep-best", "--save-dir: that is where the best is kept");
+}
+
 void read_preempt(const ValueReader& read, RunConfig& config) {
   constexpr std::pair<std::string_view, int> kSignals[] = {
       {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT}};
@@ -246,6 +272,7 @@ RunConfig resolve_run_config(const ConfigValues& values) {
   read_batch(read, config);
   read_update(read, config);
   read_state_and_report(read, config);
+  read_best(read, config);
   read_preempt(read, config);
   return config;
 }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <string_view>
 
 #include "tools/report/run_log.h"
 
@@ -62,8 +63,12 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
   void on_eval(const engine::EvalReport& report) override {
-    print("Test after step " + std::to_string(report.progress.global_step) + ": " +
-          eval_text(report));
+    const std::string_view weights = report.weights;
+    print("Test after step " + std::to_string(report.progress.global_step) +
+          (weights == "model" ? "" : " (" + std::string(weights) + ")") + ": " + eval_text(report));
+    if (report.best)
+      print("Best so far: " + best_text(*report.best) + " at step " +
+            std::to_string(report.best->step));
   }
 
   void on_nonfinite(const engine::TrainProgress&, const engine::NonFiniteReport& report) override {
@@ -86,6 +91,9 @@ class ConsoleObserver : public engine::TrainObserver {
       print("Stopped by signal " + std::to_string(result.signal) + " after step " +
             std::to_string(result.progress.global_step) + " of " +
             std::to_string(options_.total_steps));
+    if (!result.stopped_early.empty())
+      print("Stopped early after step " + std::to_string(result.progress.global_step) + " of " +
+            std::to_string(options_.total_steps) + ": " + result.stopped_early);
     print("Training completed in: " + duration_text(result.seconds));
   }
 
@@ -178,6 +186,18 @@ std::string eval_text(const engine::EvalReport& report) {
     line += text;
   }
   return line;
+}
+
+std::string best_text(const engine::BestEvaluation& best) {
+  using engine::Measure;
+  const bool share = best.measure == Measure::kAccuracy || best.measure == Measure::kTop5;
+  char text[80];
+  std::snprintf(text, sizeof text,
+                share                                  ? "%s %.2f %%"
+                : best.measure == Measure::kPerplexity ? "%s %.3f"
+                                                       : "%s %.4f",
+                to_string(best.measure), share ? 100 * best.value : best.value);
+  return text;
 }
 
 std::unique_ptr<engine::TrainObserver> make_console_observer(const ConsoleOptions& options) {

@@ -26,6 +26,8 @@ std::unique_ptr<engine::TrainObserver> make_desync_observer(int rank, int world_
 
 // "loss 0.0312, accuracy 99.10 % (991/1000), top-5 99.90 %"; for text with the perplexity.
 std::string eval_text(const engine::EvalReport& report);
+// "accuracy 99.10 %", "perplexity 8.000"
+std::string best_text(const engine::BestEvaluation& best);
 // "1:02:03.123456", hours without leading zeros, as Python prints a time difference.
 std::string duration_text(double seconds);
 // "engine: TEXT" on stderr, one write.

@@ -43,7 +43,7 @@ class MetricsObserver : public engine::TrainObserver {
     if (r.top5 >= 0) more.emplace_back("top5", r.top5_accuracy());
     if (r.text) more.emplace_back("perplexity", r.perplexity());
     writer_.eval(r.progress.global_step, epoch_of(r.progress), r.split, r.loss, r.accuracy(),
-                 r.samples, more);
+                 r.samples, more, {.weights = r.weights, .best = r.best && r.best->this_one});
   }
   void on_desync(const engine::TrainProgress& p, const engine::DesyncReport& r) override {
     std::vector<std::string> names;

@@ -155,7 +155,24 @@ UpdateOptions update_of(const RunConfig& config) {
   update.milestone_epochs = config.lr_step_epochs;
   update.clip_grad = config.clip_grad;
   update.sum_losses = config.sum_losses;
+  update.ema = config.ema;
   return update;
+}
+
+BestOptions best_of(const RunConfig& config) {
+  using Keep = BestOptions::Keep;
+  using engine::Measure;
+  BestOptions best{.keep = config.keep_best == "none"   ? Keep::kNever
+                           : config.keep_best == "auto" ? Keep::kWhereItChangesNothing
+                                                        : Keep::kAlways,
+                   .patience = config.early_stop,
+                   .min_delta = config.early_stop_delta};
+  if (best.keep == Keep::kAlways)
+    best.measure = chosen<Measure, 4>(config.keep_best, {{{"loss", Measure::kLoss},
+                                                          {"accuracy", Measure::kAccuracy},
+                                                          {"top5", Measure::kTop5},
+                                                          {"perplexity", Measure::kPerplexity}}});
+  return best;
 }
 
 engine::Every every(const Interval& interval) { return {interval.every, interval.epochs}; }
@@ -218,6 +235,8 @@ SessionOptions session_options(const RunConfig& config) {
                   .placement = io::DeviceMap::parse(config.map_location),
                   .other_optimizer = std::ranges::count(config.allowed_changes, "optimizer") > 0,
                   .configuration = to_toml(options_of_run(config.origin))},
+      .best = best_of(config),
+      .average_last = config.average_last,
       .backend = config.backend,
       .seed = config.seed,
       .epochs = config.epochs,

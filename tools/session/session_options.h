@@ -92,6 +92,7 @@ struct UpdateOptions {
   std::vector<std::int64_t> milestone_epochs = {};
   double clip_grad = 0;
   bool sum_losses = false;  // instead of their mean
+  double ema = 0;           // decay of a moving average of the parameters; 0: there is none
 };
 
 struct KeepingOptions {
@@ -109,6 +110,15 @@ struct KeepingOptions {
       admit = {};
 };
 
+// Which evaluation is the best, and what follows from it.
+struct BestOptions {
+  enum class Keep { kNever, kWhereItChangesNothing, kAlways };
+  Keep keep = Keep::kNever;
+  std::optional<engine::Measure> measure = {};  // none: accuracy, for text perplexity
+  std::int64_t patience = 0;                    // as engine::BestModelOptions have them
+  double min_delta = 0;
+};
+
 struct SessionOptions {
   DataOptions data;
   ModelOptions model;
@@ -116,7 +126,9 @@ struct SessionOptions {
   AveragingOptions averaging = {};
   UpdateOptions update = {};
   KeepingOptions keeping = {};
-  std::string backend = "auto";  // as it was asked for
+  BestOptions best = {};
+  std::int64_t average_last = 0;  // of the epochs at the end; 0: their weights are not averaged
+  std::string backend = "auto";   // as it was asked for
   std::uint64_t seed = 0;
   std::int64_t epochs = 1, steps = 0;  // steps > 0: these
   std::int64_t log_every = 100;

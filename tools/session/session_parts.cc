@@ -9,6 +9,7 @@
 #include "engine/core/cuda.h"
 #include "engine/graph/parameter_kinds.h"
 #include "engine/optim/loss_scale.h"
+#include "engine/optim/moving_average.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/step/device_work.h"
 #include "engine/train/step/loaded_batch.h"
@@ -99,7 +100,9 @@ std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
   if (values.device().kind == engine::Device::Kind::kCuda && !spec.on_cuda)
     throw io::ConfigError(std::string("--optimizer ") + spec.name +
                           " needs --device cpu: it has no step on CUDA devices");
-  return spec.make(spec, {update.settings, values, engine::hidden_matrices(graph)});
+  auto optimizer = spec.make(spec, {update.settings, values, engine::hidden_matrices(graph)});
+  if (update.ema == 0) return optimizer;
+  return engine::with_moving_average(std::move(optimizer), update.ema, values);
 }
 
 }  // namespace
@@ -200,6 +203,12 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
   return make_averaging(
       options.averaging, group,
       {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer, model.context});
+}
+
+engine::RunLength run_length(const SessionOptions& options, const SessionData& data) {
+  return {.epochs = options.epochs,
+          .steps = options.steps,
+          .steps_per_epoch = data.sampler().steps_per_epoch()};
 }
 
 engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,

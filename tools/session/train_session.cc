@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/core/cuda.h"
+#include "engine/train/statistics_pass.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/interchange/array_files.h"
 #include "tools/machine/build_info.h"
@@ -12,6 +13,7 @@
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/averaging_choice.h"
+#include "tools/session/best_choice.h"
 #include "tools/session/session_parts.h"
 
 namespace tools {
@@ -72,18 +74,23 @@ struct TrainSession::Impl {
         loader(data.train(), data.sampling(), loader_options(o.data, data, compute.device)),
         keeper(*control, keeper_options()),
         evaluator(make_evaluator()),
-        desync(make_desync()) {
+        desync(make_desync()),
+        best(make_best_model(o, g, data)),
+        epoch_average(make_epoch_average(
+            o, compute, data, model, [this](std::int64_t epoch) { recompute_statistics(epoch); })),
+        moving_average(engine::make_weight_average(*model.optimizer, model.state)) {
+    if (best) state.parts.push_back(best.get());
+    if (epoch_average) state.parts.push_back(epoch_average.get());
     plan_steps();
   }
 
-  // What is left of the run, and with it the learning rate, follows from where the state stands:
-  // with --epochs the run ends when those are done, whatever batch the earlier ones had.
+  // What is left of the run, and with it the learning rate, follows from where the state stands.
   void plan_steps() {
-    const bool of_all = options.steps == 0;
-    epoch_steps = {state.progress, data.sampler().steps_per_epoch()};
-    total_steps = of_all ? std::max<std::int64_t>(0, epoch_steps.step_of_epoch(options.epochs))
-                         : options.steps;
-    rate = learning_rate(options.update, group.world_size(), epoch_steps, total_steps, of_all);
+    const engine::RunLength length = run_length(options, data);
+    epoch_steps = length.epochs_from(state.progress);
+    total_steps = length.total_steps(state.progress);
+    rate = learning_rate(options.update, group.world_size(), epoch_steps, total_steps,
+                         options.steps == 0);
   }
 
   engine::TrainState make_state() {
@@ -140,6 +147,19 @@ struct TrainSession::Impl {
                               .equal_statistics = options.model.synchronized_statistics});
   }
 
+  void recompute_statistics(std::int64_t epoch) {
+    engine::recompute_statistics({.graph = model.graph,
+                                  .model = model.state,
+                                  .threads = model.pool,
+                                  .sampler = data.sampler(),
+                                  .loader = loader,
+                                  .communicator = *control,
+                                  .micro_batches = options.compute.micro_batches,
+                                  .seed = options.seed,
+                                  .replicas = wires.replicas.get()},
+                                 epoch);
+  }
+
   // "4 ranks x 2 devices x 32 x 1" (the last: micro-batches), or each rank's share where they
   // differ.
   std::string batch_shares() const {
@@ -184,8 +204,11 @@ struct TrainSession::Impl {
   engine::TrainState state;
   io::BatchLoader loader;
   engine::CheckpointKeeper keeper;
-  const std::unique_ptr<engine::Evaluator> evaluator;  // null: never evaluates
-  const std::unique_ptr<engine::DesyncCheck> desync;   // null: replicas are not compared
+  const std::unique_ptr<engine::Evaluator> evaluator;           // null: never evaluates
+  const std::unique_ptr<engine::DesyncCheck> desync;            // null: replicas are not compared
+  const std::unique_ptr<engine::BestModel> best;                // null: none is sought
+  const std::unique_ptr<engine::EpochAverage> epoch_average;    // null: none is kept
+  const std::unique_ptr<engine::WeightAverage> moving_average;  // null: none is kept
   std::vector<std::unique_ptr<engine::TrainObserver>> observers;
   std::string resumed_from;
   // By plan_steps().
@@ -330,6 +353,8 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
        .evaluator = s.evaluator.get(),
        .keeper = s.keeper.enabled() ? &s.keeper : nullptr,
        .desync = s.desync.get(),
+       .best = s.best.get(),
+       .average = s.epoch_average ? s.epoch_average.get() : s.moving_average.get(),
        .observers = std::move(observers),
        .island = s.wires.island,
        .activity = [&g = s.group](std::string_view a) { g.set_activity(a); },
@@ -352,9 +377,7 @@ std::int64_t TrainSession::total_steps() const { return impl_->total_steps; }
 const SessionData& TrainSession::data() const { return impl_->data; }
 const std::string& TrainSession::data_digest() const { return impl_->data_digest; }
 std::int64_t TrainSession::epochs() const {
-  const Impl& s = *impl_;
-  if (s.options.steps == 0) return s.options.epochs;
-  return (s.total_steps - s.epoch_steps.step_of_epoch(0) - 1) / steps_per_epoch() + 1;
+  return run_length(impl_->options, impl_->data).total_epochs(impl_->epoch_steps.start);
 }
 bool TrainSession::on_device() const { return impl_->compute.cuda(); }
 bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "engine/ops/optim_step/adamw_update.h"
+#include "engine/ops/optim_step/average_update.h"
 #include "engine/ops/optim_step/lion_update.h"
 #include "engine/ops/optim_step/muon_update.h"
 #include "engine/ops/optim_step/sgd_update.h"
@@ -23,6 +24,6 @@ template <class... Steps>
 struct StepList {};
 
 using UpdateSteps = StepList<SgdUpdate<false>, SgdUpdate<true>, AdamwStep, LionStep,
-                             MuonMomentumStep, MuonApplyStep>;
+                             MuonMomentumStep, MuonApplyStep, AverageStep>;
 
 }  // namespace engine::ops

@@ -7,6 +7,7 @@
 
 #include "engine/core/cuda.h"
 #include "engine/core/error.h"
+#include "engine/optim/moving_average.h"
 #include "io/base/io_error.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
@@ -73,6 +74,33 @@ TEST_F(CudaTrain, AgreesWithTheCpu) {
     // AdamW divides by the gradient's own size: where that is next to nothing, rounding decides.
     EXPECT_LT(distance(cpu[0], cuda[0]), options.contains("optimizer") ? 5e-4 : 1e-5);
   }
+}
+
+// Plain loops over what the host sees after each step, captured ones among them.
+TEST_F(CudaTrain, AMovingAverageFollowsTheWeights) {
+  std::vector<float> expected, found;
+  const auto follow = [&](int, engine::TrainState& state) {
+    const engine::HostView view(state.home, engine::Access::kRead);
+    const std::span<float> values = state.model.parameters.values.span<float>(),
+                           average = engine::moving_average(state.optimizer)->span<float>();
+    if (expected.empty()) expected.assign(values.begin(), values.end());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      volatile float share = 0.25f * (values[i] - expected[i]);
+      expected[i] += share;
+    }
+    found.assign(average.begin(), average.end());
+  };
+  train(1, with(kMlp, {{"ema", "0.75"}}), follow);
+  EXPECT_EQ(found, expected);
+  const test_support::TemporaryDirectory folder;
+  const Options saved = with(kMlp, {{"ema", "0.75"}, {"save-dir", folder.path().string()}});
+  train(1, with(saved, {{"steps", "3"}}));
+  train(1, with(saved, {{"resume", "auto"}}), [&](int, engine::TrainState& state) {
+    const engine::HostView view(state.home, engine::Access::kRead);
+    const std::span<float> average = engine::moving_average(state.optimizer)->span<float>();
+    found.assign(average.begin(), average.end());
+  });
+  EXPECT_EQ(found, expected) << "resumed";
 }
 
 TEST_F(CudaTrain, ResidualNetworkAgreesWithTheCpu) {

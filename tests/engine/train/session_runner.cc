@@ -38,6 +38,7 @@ class Recorder : public engine::TrainObserver {
     result_.last_accuracy = r.accuracy();
     result_.last_eval = r;
     result_.evaluated.push_back(r.progress.global_step);
+    result_.evals.push_back(r);
   }
   void on_desync(const engine::TrainProgress&, const engine::DesyncReport& r) override {
     result_.desyncs.push_back(r);
@@ -146,6 +147,7 @@ std::vector<RankResult> train_anywhere(int world_size,
         const engine::TrainResult end = session.run(never);
         result.coverage = end.coverage;
         result.end = end.progress;
+        result.stopped_early = end.stopped_early;
         result.averagings = end.averagings;
         result.bytes_sent = end.bytes_sent;
         const engine::HostView view(session.state().home, engine::Access::kRead);

@@ -20,14 +20,15 @@ Options with(Options base, const Options& more);
 struct RankResult {
   std::vector<double> losses;         // of every report, in order
   std::vector<io::NamedArray> state;  // parameters and buffers at the end, model order
-  std::string coverage;
+  std::string coverage, stopped_early;
   engine::TrainProgress end;
   double last_accuracy = -1;  // of the last evaluation
   std::int64_t averagings = 0, bytes_sent = 0;
   std::vector<double> spreads;    // of the reports that had one
   std::vector<std::string> plan;  // lines told before the start
   engine::EvalReport last_eval;
-  std::vector<std::int64_t> evaluated;  // global steps
+  std::vector<std::int64_t> evaluated;    // global steps
+  std::vector<engine::EvalReport> evals;  // all of them, in order
   std::vector<engine::DesyncReport> desyncs;
   std::vector<engine::NonFiniteReport> not_finite;
   std::vector<std::string> saved;           // on rank 0

@@ -16,6 +16,7 @@
 namespace tiny_training {
 
 struct Options {
+  const char* name = "mlp";  // of the model
   std::array<std::int64_t, 3> shape{4, 4, 1};
   std::int64_t samples = 24, batch = 6;  // of an epoch and of a step, over all ranks
   std::int64_t micro_batches = 1;

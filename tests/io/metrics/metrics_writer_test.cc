@@ -46,7 +46,8 @@ TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
   io::MetricsWriter writer(path, fixed_clock);
-  writer.eval(1, 0, "test", 2, 0.5, 4, {{"top5", 0.75}, {"perplexity", INFINITY}});
+  writer.eval(1, 0, "test", 2, 0.5, 4, {{"top5", 0.75}, {"perplexity", INFINITY}},
+              {.weights = "ema", .best = true});
   writer.desync(10, 0,
                 {.last_good = 7,
                  .first_bad = 8,
@@ -59,7 +60,7 @@ TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
       "{\"schema\":1,\"event\":\"eval\",\"step\":1,\"epoch\":0,\"time\":1763797000.125,\"split\":"
       "\"test\",\"loss\":2,"
       "\"accuracy\":0.5,\"samples\":4,"
-      "\"top5\":0.75,\"perplexity\":null}\n"
+      "\"top5\":0.75,\"perplexity\":null,\"weights\":\"ema\",\"best\":true}\n"
       "{\"schema\":1,\"event\":\"desync\",\"step\":10,\"epoch\":0,\"time\":1763797000.125,\"last_"
       "good\":7,\"first_bad\":8,"
       "\"compared\":12,"
@@ -69,7 +70,7 @@ TEST(MetricsWriter, FurtherNumbersFollowAndADesyncNamesTensorsAndRanks) {
 TEST(MetricsWriter, WhatIsNotFiniteIsAnEvent) {
   const test_support::TemporaryDirectory folder;
   const std::string path = folder / "m.jsonl";
-  io::MetricsWriter writer(path, false, fixed_clock);
+  io::MetricsWriter writer(path, fixed_clock);
   writer.nonfinite(12, 1, 11, "loss", "abort");
   writer.nonfinite(1, 0, -1, "parameter 'w'", "continue");
   writer.end(12, 1, 2, 0, {{"skipped_steps", 3}});

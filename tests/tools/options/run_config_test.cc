@@ -233,6 +233,9 @@ TEST(RunConfig, RefusesContradictions) {
       flags({{"lr-schedule", "cosine"}, {"lr-min", "1"}}),
       flags({{"save-every", "5"}}),
       flags({{"save-rank-models", "true"}}),
+      flags({{"keep-best", "loss"}}),
+      flags({{"keep-best", "loss"}, {"save-dir", "run"}, {"eval-every", "0"}}),
+      flags({{"early-stop", "2"}, {"eval-every", "0"}}),
       flags({{"resume", "auto"}}),
       flags({{"resume", "a.ckpt"}, {"init-from", "b.ckpt"}}),
   };
@@ -273,6 +276,26 @@ TEST(RunConfig, AnOptionThatNeedsAnotherIsJudgedByWhetherItIsGivenNotByItsValue)
   const tools::RunConfig flipped = tools::resolve_run_config(flags({{"augment", "flip"}}));
   EXPECT_EQ(flipped.origin.at("crop-padding").source, "not used");
   EXPECT_EQ(flipped.crop_padding, 4);
+}
+
+TEST(RunConfig, EarlyStopIsPatienceAndPerhapsTheLeastImprovement) {
+  const auto stop = [](const char* text) {
+    return tools::resolve_run_config(flags({{"early-stop", text}}));
+  };
+  EXPECT_EQ(tools::resolve_run_config(flags({})).early_stop, 0);
+  EXPECT_EQ(stop("5").early_stop, 5);
+  EXPECT_EQ(stop("5").early_stop_delta, 0);
+  EXPECT_EQ(stop("1:0.25").early_stop, 1);
+  EXPECT_EQ(stop("1:0.25").early_stop_delta, 0.25);
+  for (const char* text : {"0", "-1", "x", "2:", ":1", "2:-1", "2:x", "2:1:1", "2:inf"})
+    EXPECT_THROW(stop(text), ConfigError) << text;
+  EXPECT_EQ(fault(flags({{"early-stop", "2"}, {"eval-every", "0"}})),
+            "--early-stop 2 requires evaluations: --eval-every is 0, which is never");
+  EXPECT_EQ(fault(flags({{"keep-best", "accuracy"}})),
+            "--keep-best accuracy requires --save-dir: that is where the best is kept");
+  EXPECT_EQ(
+      tools::resolve_run_config(flags({{"keep-best", "loss"}, {"early-stop", "2"}})).keep_best,
+      "loss");
 }
 
 TEST(RunConfig, WhatIsSwitchedOffNeedsNothing) {

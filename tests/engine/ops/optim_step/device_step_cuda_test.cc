@@ -228,6 +228,29 @@ TEST_F(DeviceStep, LionHasTheCpusBits) {
         });
 }
 
+TEST_F(DeviceStep, AnAverageHasTheCpusBits) {
+  for (const double weight : {0.125, 0.7})
+    for (const Sizes& sizes : kSizes)
+      expect_the_cpus_bits<std::uint8_t>(
+          sizes,
+          [&](KernelContext& context, double lr, const StepControl& control, TensorView value,
+              Pair& p) {
+            AverageStep step{.weight = weight};
+            step.set({lr, control.gradient_scale, control.applied_steps});
+            update(context,
+                   {.step = step, .gradient = value, .states = {}, .value = p.value.view()});
+          },
+          [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
+              TensorView value, const Pair& p, TensorView) {
+            update_on_device(context, {.step = AverageStep{.weight = weight},
+                                       .numbers = numbers,
+                                       .control = control,
+                                       .gradient = value,
+                                       .states = {},
+                                       .value = p.at(p.device_value)});
+          });
+}
+
 // find_overflow() and settle_step() on `gradients`, from a control of this scale.
 StepControl finished(const LossScaleRule& rule, Operand<float>& gradients, double max_norm,
                      float scale) {

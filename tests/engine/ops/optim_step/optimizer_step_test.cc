@@ -79,6 +79,33 @@ TEST(OptimizerStep, IsPyTorchs) {
       "");
 }
 
+// A plain loop, with the operations of torch.lerp.
+TEST(OptimizerStep, AnAverageIsAPlainLoops) {
+  for_each_setting([](int threads) {
+    for (const std::int64_t count : {0, 1, 7, 16, 33, 4097})
+      for (const double weight : {0.001, 0.25, 0.5, 0.75, 1.0}) {
+        Operand<float> value = random_operand({count}, 1), average = random_operand({count}, 2);
+        std::vector<float> expected = average.values;
+        const auto w = static_cast<float>(weight), rest = static_cast<float>(1 - weight);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          // In memory, so that nothing is fused.
+          volatile float away = value.values[i] - expected[i];
+          volatile float share = weight < 0.5 ? w * away : away * rest;
+          expected[i] = weight < 0.5 ? expected[i] + share : value.values[i] - share;
+        }
+        Context c(threads, 0);
+        const auto average_with = [&](const AverageStep& step) {
+          update(c.context,
+                 {.step = step, .gradient = value.view(), .states = {}, .value = average.view()});
+        };
+        average_with({.weight = weight});
+        EXPECT_EQ(average.values, expected) << count << " at " << weight;
+        average_with({.weight = weight, .first = true});
+        EXPECT_EQ(average.values, value.values);
+      }
+  });
+}
+
 // Chen et al.'s sign of nothing is nothing, and one that is not a number is not hidden.
 TEST(OptimizerStep, LionsSignKeepsZerosAndNan) {
   for_each_setting([](int threads) {
@@ -136,6 +163,10 @@ std::vector<FloatStep> all_steps() {
     const MuonApplyStep s{.lr = 0.1, .weight_decay = 0.1, .factor = 1.5};
     update(context, {.step = s, .gradient = g, .states = {}, .value = w});
   });
+  for (const AverageStep average : {AverageStep{.weight = 0.1}, AverageStep{.weight = 0.7},
+                                    AverageStep{.weight = 0.1, .first = true}})
+    steps.push_back([average](KernelContext& context, TensorView g, TensorView, TensorView,
+                              TensorView w) { update(context, average, g, {}, w); });
   for (const double beta1 : {0.9, 0.4}) {
     const AdamwStep s{.lr = 0.01,
                       .beta1 = beta1,

@@ -1,0 +1,120 @@
+// Comparisons and counters.
+#include "engine/train/best_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "engine/averaging/policies/policy_checkpoint.h"
+#include "io/base/text_format.h"
+
+namespace engine {
+namespace {
+
+double value_of(Measure measure, const EvalReport& report) {
+  switch (measure) {
+    case Measure::kLoss:
+      return report.loss;
+    case Measure::kAccuracy:
+      return report.accuracy();
+    case Measure::kTop5:
+      return report.top5_accuracy();
+    case Measure::kPerplexity:
+      return report.perplexity();
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+constexpr std::string_view kCounterPrefix = "best.";
+
+}  // namespace
+
+const char* to_string(Measure measure) {
+  switch (measure) {
+    case Measure::kLoss:
+      return "loss";
+    case Measure::kAccuracy:
+      return "accuracy";
+    case Measure::kTop5:
+      return "top-5";
+    case Measure::kPerplexity:
+      return "perplexity";
+  }
+  return "unknown";
+}
+
+// How much better than another; infinite where there is none, NaN for a NaN.
+double BestModel::gain(double value, const std::optional<Evaluation>& over) const {
+  if (!over) return std::isnan(value) ? value : std::numeric_limits<double>::infinity();
+  const bool high = options_.measure == Measure::kAccuracy || options_.measure == Measure::kTop5;
+  return high ? value - over->value : over->value - value;
+}
+
+bool BestModel::judge(EvalReport& report) {
+  const std::int64_t step = report.progress.global_step;
+  const double value = value_of(options_.measure, report);
+  const bool again = step == last_step_, better = !again && gain(value, best_) > 0;
+  if (better) best_ = {value, step};
+  if (!again) {
+    const double improvement = gain(value, improved_);
+    const bool enough = improvement > 0 && improvement >= options_.min_delta;
+    if (enough) improved_ = {value, step};
+    waited_ = enough ? 0 : waited_ + 1;
+  }
+  last_step_ = step;
+  if (best_) report.best = {options_.measure, best_->value, best_->step, better};
+  return better && options_.keep;
+}
+
+std::string BestModel::why_stopped() const {
+  std::string text = std::string("no improvement of ") + to_string(options_.measure);
+  if (options_.min_delta > 0) text += " by at least " + io::shortest_text(options_.min_delta);
+  return text + " in " + std::to_string(waited_) + (waited_ == 1 ? " evaluation" : " evaluations");
+}
+
+void BestModel::capture(io::Checkpoint& checkpoint) const {
+  const auto add = [&](const char* name, std::int64_t value) {
+    checkpoint.counters.emplace_back(std::string(kCounterPrefix) + name, value);
+  };
+  const auto add_evaluation = [&](const std::string& name, const Evaluation& e) {
+    add((name + "value").c_str(), std::bit_cast<std::int64_t>(e.value));
+    add((name + "step").c_str(), e.step);
+  };
+  if (last_step_ < 0) return;
+  add("measure", static_cast<std::int64_t>(options_.measure));
+  add("judged", last_step_);
+  add("waited", waited_);
+  if (best_) add_evaluation("", *best_);
+  if (improved_) add_evaluation("improved_", *improved_);
+}
+
+void BestModel::restore(const io::Checkpoint& checkpoint, const std::string& source,
+                        const std::function<void(const std::string&)>& notice) {
+  const auto find = [&](const std::string& name) {
+    return find_counter(checkpoint.counters, std::string(kCounterPrefix) + name, -1);
+  };
+  best_ = improved_ = {};
+  waited_ = 0;
+  last_step_ = -1;
+  const std::int64_t measure = find("measure");
+  if (measure < 0) return;  // nothing was judged
+  if (measure != static_cast<std::int64_t>(options_.measure)) {
+    if (notice)
+      notice(source + " judged its evaluations by another measure than " +
+             to_string(options_.measure) + ": the best is sought anew");
+    return;
+  }
+  const auto evaluation = [&](const std::string& name) -> std::optional<Evaluation> {
+    const std::int64_t step = find(name + "step");
+    if (step < 0) return std::nullopt;
+    return Evaluation{std::bit_cast<double>(find(name + "value")), step};
+  };
+  best_ = evaluation("");
+  improved_ = evaluation("improved_");
+  waited_ = std::max<std::int64_t>(0, find("waited"));
+  last_step_ = find("judged");
+}
+
+}  // namespace engine

@@ -1,0 +1,147 @@
+// Both averages, and contents that change places.
+#include "engine/train/weight_average.h"
+
+#include <algorithm>
+
+#include "engine/averaging/policies/policy_checkpoint.h"
+#include "engine/averaging/sums/flat_math.h"
+#include "engine/ops/optim_step/optimizer_step.h"
+#include "engine/optim/moving_average.h"
+#include "engine/train/weights.h"
+
+namespace engine {
+namespace {
+
+class Moving final : public WeightAverage {
+ public:
+  Moving(Optimizer& optimizer, ModelState& model, FlatBuffer& average)
+      : optimizer_(optimizer), model_(model), average_(average) {}
+  const char* name() const override { return "ema"; }
+  bool ready() const override { return optimizer_.step_count() > 0; }
+  void swap() override { swap_contents(model_.parameters.values, average_); }
+
+ private:
+  const Optimizer& optimizer_;
+  ModelState& model_;
+  FlatBuffer& average_;
+};
+
+constexpr const char *kEpochsCounter = "average.epochs", *kCompleteCounter = "average.complete";
+
+FlatBuffer copy_of(const FlatBuffer& buffer) {
+  FlatBuffer copy = FlatBuffer::like(buffer);
+  copy_flat(buffer, copy);
+  return copy;
+}
+
+}  // namespace
+
+AverageKind average_kind(const io::Checkpoint& checkpoint) {
+  const bool any = std::ranges::any_of(checkpoint.arrays, [](const io::NamedArray& array) {
+    return array.section == io::Section::kAverage;
+  });
+  if (!any) return AverageKind::kNone;
+  return find_counter(checkpoint.counters, kEpochsCounter, 0) > 0 ? AverageKind::kEpochs
+                                                                  : AverageKind::kMoving;
+}
+
+bool average_is_complete(const io::Checkpoint& checkpoint) {
+  return average_kind(checkpoint) == AverageKind::kMoving ||
+         find_counter(checkpoint.counters, kCompleteCounter, 0) > 0;
+}
+
+std::unique_ptr<WeightAverage> make_weight_average(Optimizer& optimizer, ModelState& model) {
+  FlatBuffer* average = moving_average(optimizer);
+  if (average == nullptr) return nullptr;
+  return std::make_unique<Moving>(optimizer, model, *average);
+}
+
+EpochAverage::EpochAverage(ModelState& model, const KernelContext& context,
+                           const EpochAverageOptions& options)
+    : model_(model),
+      context_(context),
+      options_(options),
+      values_(FlatBuffer::like(model.parameters.values)),
+      running_(FlatBuffer::like(model.running)) {}
+
+std::int64_t EpochAverage::first_epoch(const TrainProgress& progress) const {
+  return options_.run.total_epochs(progress) - options_.epochs + 1;
+}
+
+void EpochAverage::end_epoch(StateHome& home, const TrainProgress& progress, bool last) {
+  const std::int64_t ended = progress.epoch + (progress.step_in_epoch != 0 ? 1 : 0);
+  if (ended < first_epoch(progress)) return;
+  const HostView view(home, Access::kRead);  // what complete() changes, it puts back
+  ++count_;
+  const ops::AverageStep step{.weight = 1.0 / static_cast<double>(count_), .first = count_ == 1};
+  ops::update(context_, {.step = step,
+                         .gradient = model_.parameters.values.flat(),
+                         .states = {},
+                         .value = values_.flat()});
+  if (last) complete(ended);
+}
+
+// The model's own buffers are put back.
+void EpochAverage::complete(std::int64_t epoch) {
+  if (running_.bytes() > 0) {
+    const FlatBuffer running = copy_of(model_.running), counters = copy_of(model_.counters);
+    swap_contents(model_.parameters.values, values_);
+    options_.recompute_statistics(epoch);
+    swap_contents(model_.parameters.values, values_);
+    copy_flat(model_.running, running_);
+    copy_flat(running, model_.running);
+    copy_flat(counters, model_.counters);
+  }
+  complete_ = true;
+}
+
+void EpochAverage::swap() {
+  swap_contents(model_.parameters.values, values_);
+  swap_contents(model_.running, running_);
+}
+
+void EpochAverage::capture(io::Checkpoint& checkpoint) const {
+  if (count_ == 0) return;
+  checkpoint.counters.emplace_back(kEpochsCounter, count_);
+  checkpoint.counters.emplace_back(kCompleteCounter, complete_ ? 1 : 0);
+  const auto add = [&](const FlatBuffer& buffer, ModelState::Kind kind) {
+    export_buffer(buffer, model_, kind, "", io::Section::kAverage, options_.device,
+                  checkpoint.arrays);
+  };
+  add(values_, ModelState::Kind::kParameter);
+  if (complete_) add(running_, ModelState::Kind::kRunning);
+}
+
+// A run that has become longer or shorter averages other epochs than the snapshot's did.
+void EpochAverage::restore(const io::Checkpoint& checkpoint, const std::string& source,
+                           const std::function<void(const std::string&)>& notice) {
+  const bool there = average_kind(checkpoint) == AverageKind::kEpochs;
+  const TrainProgress at{checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch,
+                         checkpoint.samples_seen};
+  const std::int64_t found = there ? find_counter(checkpoint.counters, kEpochsCounter, 0) : 0,
+                     expected = std::max<std::int64_t>(0, checkpoint.epoch - first_epoch(at) + 1);
+  const bool ended = there && average_is_complete(checkpoint) &&
+                     checkpoint.global_step == options_.run.total_steps(at);
+  count_ = 0;
+  complete_ = false;
+  if (!ended && found != expected) {
+    if (notice)
+      notice(source + " has an average over " + std::to_string(found) +
+             " epochs where this run's " + "is over " + std::to_string(expected) +
+             " by then: it starts with the next epoch");
+    return;
+  }
+  if (!there) return;
+  import_buffer(checkpoint.arrays, source, "", io::Section::kAverage, values_);
+  if (ended) import_buffer(checkpoint.arrays, source, "", io::Section::kAverage, running_);
+  count_ = found;
+  complete_ = ended;
+}
+
+void swap_contents(const FlatBuffer& a, const FlatBuffer& b) {
+  require(a.bytes() == b.bytes(), "flat buffers of unequal size");
+  auto* first = static_cast<std::byte*>(a.data());
+  std::swap_ranges(first, first + a.bytes(), static_cast<std::byte*>(b.data()));
+}
+
+}  // namespace engine

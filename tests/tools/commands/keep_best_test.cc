@@ -1,0 +1,119 @@
+// --keep-best and --early-stop as users and scripts meet them: lines, metrics, the file `best`,
+// refusals.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/support/test_support.h"
+
+namespace {
+
+using test_support::CommandResult;
+using test_support::engine_binary;
+using test_support::run_command;
+using test_support::TemporaryDirectory;
+namespace fs = std::filesystem;
+
+CommandResult train(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{engine_binary(),
+                                     "train",
+                                     "--model",
+                                     "mlp",
+                                     "--dataset",
+                                     "synthetic",
+                                     "--spawn",
+                                     "2",
+                                     "--lr",
+                                     "0.1",
+                                     "--batch-size",
+                                     "12",
+                                     "--threads",
+                                     "1",
+                                     "--seed",
+                                     "1",
+                                     "--log-every",
+                                     "0",
+                                     "--epochs",
+                                     "12",
+                                     "--synthetic-size",
+                                     "60",
+                                     "--synthetic-shape",
+                                     "6x6x1"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_command(arguments);
+}
+
+void expect_error(const CommandResult& result, int code, const std::string& words) {
+  EXPECT_EQ(result.exit_code, code) << result.err;
+  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+}
+
+// What follows `before` up to the end of the line, at its last place.
+std::string last_after(const std::string& text, const std::string& before) {
+  const std::size_t at = text.rfind(before);
+  if (at == std::string::npos) return "";
+  const std::size_t start = at + before.size();
+  return text.substr(start, text.find('\n', start) - start);
+}
+
+TEST(KeepBest, IsToldNamedAndNeverPruned) {
+  const TemporaryDirectory folder;
+  const CommandResult result = train({"--save-dir", folder / "run", "--keep-last", "1",
+                                      "--keep-best", "loss", "--metrics", folder / "m.jsonl"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string told = last_after(result.out, "Best so far: loss ");
+  const std::string step = last_after(told + "\n", " at step ");
+  ASSERT_FALSE(step.empty()) << result.out;
+  std::string name = test_support::read_text(folder / "run/best");
+  name.erase(name.find('\n'));
+  EXPECT_EQ(name, "step-" + std::string(8 - step.size(), '0') + step + ".ckpt");
+  EXPECT_TRUE(fs::exists(folder / ("run/" + name)));
+  EXPECT_NE(result.out.find("Test after step " + step + ": loss " + told.substr(0, told.find(' '))),
+            std::string::npos)
+      << result.out;
+  EXPECT_LE(std::count_if(fs::directory_iterator(folder / "run"), fs::directory_iterator(),
+                          [](const auto& file) { return file.path().extension() == ".ckpt"; }),
+            2);
+
+  // The last evaluation that the metrics call the best.
+  const std::string metrics = test_support::read_text(folder / "m.jsonl");
+  const std::size_t mark = metrics.rfind(",\"best\":true}");
+  ASSERT_NE(mark, std::string::npos) << metrics;
+  const std::string line = metrics.substr(metrics.rfind('\n', mark) + 1);
+  EXPECT_EQ(line.find("{\"schema\":1,\"event\":\"eval\",\"step\":" + step + ","), 0u) << line;
+  const CommandResult eval = run_command({engine_binary(), "eval", folder / ("run/" + name)});
+  EXPECT_NE(eval.out.find("loss " + told.substr(0, told.find(' '))), std::string::npos) << eval.out;
+}
+
+TEST(KeepBest, IsOnByItselfWithAFolderAndCanBeSwitchedOff) {
+  const TemporaryDirectory folder;
+  const CommandResult on = train({"--save-dir", folder / "on"});
+  EXPECT_NE(on.out.find("\nBest so far: accuracy "), std::string::npos) << on.out;
+  EXPECT_TRUE(fs::exists(folder / "on/best"));
+  const CommandResult off = train({"--save-dir", folder / "off", "--keep-best", "none"}),
+                      nowhere = train({});
+  EXPECT_FALSE(fs::exists(folder / "off/best"));
+  for (const CommandResult& result : {off, nowhere})
+    EXPECT_EQ(result.out.find("Best so far"), std::string::npos) << result.out;
+}
+
+TEST(EarlyStop, SaysWhyAndExitsWithZero) {
+  const CommandResult result =
+      train({"--epochs", "80", "--early-stop", "3", "--keep-best", "loss"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find(" of 400: no improvement of loss in 3 evaluations\n"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(result.out.find("\nStopped early after step "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\nTraining completed in: "), std::string::npos) << result.out;
+}
+
+TEST(EarlyStop, NeedsEvaluations) {
+  expect_error(train({"--early-stop", "3", "--eval-every", "0"}), 78,
+               "--early-stop 3 requires evaluations: --eval-every is 0, which is never");
+  expect_error(train({"--early-stop", "x"}), 78, "--early-stop is 'x'");
+}
+
+}  // namespace
