@@ -15,6 +15,4 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 // ": did you mean 'x'?" for the nearest of the candidates; "" when none is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
-std::string join_names(const std::vector<std::string>& names);  // "a, b, c"
-
 }  // namespace base

@@ -8,6 +8,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 #include "tools/options/compute_options.h"
 #include "tools/options/optimizer_options.h"
 #include "tools/options/option_rules.h"
@@ -32,7 +33,7 @@ ConfigValues complete(const ConfigValues& values) {
     if (!text) {
       const bool choice = option->type == OptionSpec::Type::kChoice;
       const std::string near =
-          choice ? base::nearest_name(value.value, split_text(option->metavar, '|')) : "";
+          choice ? base::nearest_name(value.value, base::split_text(option->metavar, '|')) : "";
       refuse_value(name, value,
                    expected_text(*option) + (near.empty() ? "" : "; did you mean '" + near + "'?"));
     }
@@ -59,7 +60,7 @@ void read_run(const ValueReader& read, RunConfig& config) {
   config.synthetic_classes =
       read.integer("synthetic-classes", 2, 1'000'000, config.synthetic_classes);
   if (read.text("synthetic-shape").empty()) return;
-  const std::vector<std::string> parts = split_text(read.text("synthetic-shape"), 'x');
+  const std::vector<std::string> parts = base::split_text(read.text("synthetic-shape"), 'x');
   for (std::size_t i = 0; i < 3; ++i) {
     const auto size = parts.size() == 3 ? parse_integer(parts[i]) : std::nullopt;
     if (!size || *size < 1 || *size > 16384)
@@ -105,7 +106,7 @@ void read_group(const ValueReader& read, RunConfig& config) {
 
 void read_augmentation(const ValueReader& read, RunConfig& config) {
   const std::vector<std::string> known{"resized-crop", "crop", "flip", "cutout"};
-  if (!read.text("augment").empty()) config.augment = split_text(read.text("augment"), ',');
+  if (!read.text("augment").empty()) config.augment = base::split_text(read.text("augment"), ',');
   for (const std::string& name : config.augment) {
     const bool unknown = std::ranges::count(known, name) == 0;
     if (!unknown && std::ranges::count(config.augment, name) == 1) continue;
@@ -199,7 +200,7 @@ void read_preempt(const ValueReader& read, RunConfig& config) {
       {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT}};
   config.requeue = read.flag("requeue");
   if (read.text("preempt-signal").empty()) return;
-  for (const std::string& text : split_text(read.text("preempt-signal"), ',')) {
+  for (const std::string& text : base::split_text(read.text("preempt-signal"), ',')) {
     const std::string name = text.starts_with("SIG") ? text.substr(3) : text;
     const auto found = std::ranges::find(kSignals, name, &std::pair<std::string_view, int>::first);
     if (found == std::end(kSignals))
