@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "engine/layers/layers.h"
+#include "io/base/text_parts.h"
 
 namespace models {
 namespace {
@@ -142,7 +143,7 @@ engine::LayerPtr make_layer(const std::string& kind, Options& options, std::int6
     names.emplace_back(known.name);
   }
   options.refuse("kind", "unknown kind '" + kind + "'" + base::did_you_mean(kind, names) +
-                             " (known: " + base::join_names(names) + ")");
+                             " (known: " + base::join_text(names) + ")");
 }
 
 }  // namespace models

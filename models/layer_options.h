@@ -11,6 +11,7 @@
 
 #include "engine/core/error.h"
 #include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 
 namespace models {
 
@@ -84,7 +85,7 @@ class Options {
       if (std::find(asked_.begin(), asked_.end(), name) == asked_.end())
         fail(path_, key.source(),
              "unknown key '" + name + "' in " + where + base::did_you_mean(name, asked_) +
-                 " (known: " + base::join_names(asked_) + ")");
+                 " (known: " + base::join_text(asked_) + ")");
     }
   }
   [[noreturn]] void missing(const std::string& key) const {

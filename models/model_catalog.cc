@@ -9,6 +9,7 @@
 #include <span>
 
 #include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 #include "models/model_families.h"
 
 namespace models {
@@ -48,7 +49,7 @@ const CatalogEntry& find(const std::string& name) {
     if (name == entry.name) return entry;
   throw engine::ModelError(
       "unknown model '" + name + "'" + base::did_you_mean(name, model_names()) +
-      " (known: " + base::join_names(model_names()) + ", or FILE.toml for a list of layers)");
+      " (known: " + base::join_text(model_names()) + ", or FILE.toml for a list of layers)");
 }
 
 }  // namespace

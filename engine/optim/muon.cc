@@ -6,10 +6,10 @@
 // columns)).
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "engine/ops/optim_step/orthogonalize.h"
 #include "engine/optim/elementwise_optimizer.h"
+#include "io/base/text_parts.h"
 
 namespace engine {
 namespace {
@@ -114,7 +114,7 @@ class Muon final : public Optimizer {
     direction_ = Arena(static_cast<std::size_t>(most) * size_of(parts.values.dtype()));
     scratch_ = Arena(scratch);
     text_ = "muon on " + names_text(momentum_names()) + "; adamw lr " +
-            number_text(parts.settings.at("muon-adam-lr")) + " on the other " +
+            base::number_text("%g", parts.settings.at("muon-adam-lr")) + " on the other " +
             std::to_string(others.size());
   }
 
@@ -208,12 +208,6 @@ class Muon final : public Optimizer {
     for (const FlatBuffer::Slot& slot : momentum_.slots()) names.push_back(slot.name);
     std::ranges::reverse(names);  // slots are in the order of backward
     return names;
-  }
-
-  static std::string number_text(double value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%g", value);
-    return text;
   }
 
   const ops::MuonMomentumStep momentum_step_;

@@ -17,6 +17,4 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates,
                          std::string_view mark = "");
 
-std::string join_names(const std::vector<std::string>& names);  // "a, b, c"
-
 }  // namespace base

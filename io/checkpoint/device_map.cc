@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "io/base/io_error.h"
+#include "io/base/text_parts.h"
 
 namespace io {
 namespace {
@@ -40,9 +41,7 @@ DeviceMap DeviceMap::parse(const std::string& spec) {
   } else if (spec.find('=') == std::string::npos) {
     map.all_ = device_or_throw(spec, spec);
   } else {
-    for (std::size_t at = 0; at <= spec.size();) {
-      const auto end = std::min(spec.find(',', at), spec.size());
-      const std::string pair = spec.substr(at, end - at);
+    for (const std::string& pair : base::split_text(spec, ',')) {
       const auto equals = pair.find('=');
       if (equals == std::string::npos)
         throw ConfigError("map-location '" + spec + "': '" + pair + "' lacks its =target");
@@ -53,7 +52,6 @@ DeviceMap DeviceMap::parse(const std::string& spec) {
           throw ConfigError("map-location '" + spec + "': " + from + " is mapped twice, to " +
                             target + " and " + to);
       map.pairs_.emplace_back(from, to);
-      at = end + 1;
     }
   }
   return map;

@@ -1,6 +1,7 @@
 // Built-in models: PyTorch's names, shapes and counts, and what happens with other names and
 // samples.
 #include "models/model_catalog.h"
+#include "io/base/text_parts.h"
 
 #include <gtest/gtest.h>
 
@@ -110,7 +111,7 @@ std::string error_of(const std::string& name, const models::ModelOptions& option
 TEST(ModelCatalog, SaysWhichNameIsNearest) {
   EXPECT_EQ(error_of("convnett", {.sample_shape = {28, 28, 1}}),
             "unknown model 'convnett': did you mean 'convnet'? (known: " +
-                base::join_names(models::model_names()) + ", or FILE.toml for a list of layers)");
+                base::join_text(models::model_names()) + ", or FILE.toml for a list of layers)");
   EXPECT_THROW(models::default_options("resnet"), engine::ModelError);
   EXPECT_EQ(error_of("mlp", {.sample_shape = engine::Shape{64}, .classes = 65}),
             "this model reads images or rows of numbers, [h, w, c], not samples of shape [64] "

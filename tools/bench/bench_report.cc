@@ -2,8 +2,8 @@
 #include "tools/bench/bench_report.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "io/base/text_parts.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -105,9 +105,7 @@ std::vector<int> rank_counts(const std::string& list) {
 }
 
 std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
+  return base::number_text(("%." + std::to_string(digits) + "f").c_str(), value);
 }
 
 }  // namespace tools

@@ -3,7 +3,7 @@
 #include <ctime>
 #include <filesystem>
 
-#include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/order/sampler.h"
 #include "tools/commands/command.h"
@@ -68,7 +68,7 @@ void print_run(const RunRecord& run, const std::string& folder) {
     std::printf("started  %s at step %lld with %zu rank%s%s%s: %s\n", start.time.c_str(),
                 static_cast<long long>(start.step), start.hosts.size(),
                 start.hosts.size() == 1 ? "" : "s",
-                start.changed.empty() ? "" : "; changed: ", base::join_names(start.changed).c_str(),
+                start.changed.empty() ? "" : "; changed: ", base::join_text(start.changed).c_str(),
                 start.command.c_str());
   if (const std::string best = io::find_best_checkpoint(folder); !best.empty())
     std::printf("best     %s\n", best.c_str());

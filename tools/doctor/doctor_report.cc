@@ -1,25 +1,21 @@
 // Evaluates the doctor's measurements and reports problems.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <set>
 
 #include "io/base/json_writer.h"
+#include "io/base/text_parts.h"
 #include "tools/doctor/doctor.h"
 
 namespace tools {
 namespace {
 
+using base::number_text;
+
 constexpr double kTimes = 3, kLatencyFloorUs = 100;  // below the floor nothing waits noticeably
 constexpr double kMaxClockOffset = 1;                // seconds
 constexpr std::int64_t kLeastSharedMemory = std::int64_t{64} << 20;
-
-std::string number(double v, const char* format) {
-  char text[48];
-  std::snprintf(text, sizeof text, format, v);
-  return text;
-}
 
 std::string pair_text(const Link& l) {
   return "ranks " + std::to_string(l.a) + " and " + std::to_string(l.b);
@@ -88,7 +84,7 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string gigabytes(std::int64_t bytes) {
-  return number(static_cast<double>(bytes) / (1 << 30), "%.1f GiB");
+  return number_text("%.1f GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
 std::string interface_list(const HostFacts& f) {
@@ -122,20 +118,20 @@ std::vector<Finding> judge_links(const std::vector<Link>& links, int ranks) {
     const Usual& u = usual.at(kind_of(l));
     const std::string who = "link between " + pair_text(l) + " (" + l.backend + ") ";
     if (slow_answer(l, u))
-      findings.push_back({who + "answers slowly: " + number(l.best_us, "%.0f us") +
-                              " at best, others " + number(u.best_us, "%.0f us"),
+      findings.push_back({who + "answers slowly: " + number_text("%.0f us", l.best_us) +
+                              " at best, others " + number_text("%.0f us", u.best_us),
                           {l.a, l.b},
                           !l.one_host});
     if (unsteady(l, u))
-      findings.push_back({who + "answers unsteadily: " + number(l.best_us, "%.0f us") +
-                              " at best, but a median of " + number(l.latency_us, "%.0f us") +
-                              ", others " + number(u.latency_us, "%.0f us"),
+      findings.push_back({who + "answers unsteadily: " + number_text("%.0f us", l.best_us) +
+                              " at best, but a median of " + number_text("%.0f us", l.latency_us) +
+                              ", others " + number_text("%.0f us", u.latency_us),
                           {l.a, l.b},
                           false});
     if (thin(l, u))
-      findings.push_back({who + "carries little: " + number(l.slower_gb_s(), "%.4f GB/s") +
+      findings.push_back({who + "carries little: " + number_text("%.4f GB/s", l.slower_gb_s()) +
                               (l.forward_gb_s < l.back_gb_s ? " from " : " to ") + "rank " +
-                              std::to_string(l.a) + ", others " + number(u.gb_s, "%.4f GB/s"),
+                              std::to_string(l.a) + ", others " + number_text("%.4f GB/s", u.gb_s),
                           {l.a, l.b},
                           !l.one_host});
     if (!l.one_host && (slow_answer(l, u) || thin(l, u))) bad.push_back(i);
@@ -152,7 +148,7 @@ std::vector<Finding> judge_clocks(const std::vector<Link>& links) {
   for (const Link& l : links)
     if (l.a == 0 && std::abs(l.clock_offset_s) - l.clock_error_s > kMaxClockOffset)
       findings.push_back({"clock of rank " + std::to_string(l.b) + " is " +
-                              number(std::abs(l.clock_offset_s), "%.3f s") +
+                              number_text("%.3f s", std::abs(l.clock_offset_s)) +
                               (l.clock_offset_s > 0 ? " ahead of" : " behind") +
                               " rank 0's: timestamps in logs and records cannot be compared",
                           {l.b}});
@@ -183,7 +179,7 @@ std::vector<Finding> judge_hosts(const std::vector<HostFacts>& hosts) {
                           {f.rank},
                           false});
     if (f.load > 1.5 * f.cores)
-      findings.push_back({who + ": load " + number(f.load, "%.1f") + " on " +
+      findings.push_back({who + ": load " + number_text("%.1f", f.load) + " on " +
                               std::to_string(f.cores) + " cores: other programs use this host",
                           {f.rank},
                           false});
@@ -205,9 +201,9 @@ std::string to_text(const DoctorReport& r) {
   for (const HostFacts& f : r.hosts)
     rows.push_back(
         {std::to_string(f.rank), f.host, std::to_string(f.pid), f.address.empty() ? "-" : f.address,
-         std::to_string(f.allowed_cores) + "/" + std::to_string(f.cores), number(f.load, "%.2f"),
-         gigabytes(f.memory_bytes), gigabytes(f.shared_memory_free), std::to_string(f.file_limit),
-         f.gpus.empty() ? "none" : std::to_string(f.gpus.size())});
+         std::to_string(f.allowed_cores) + "/" + std::to_string(f.cores),
+         number_text("%.2f", f.load), gigabytes(f.memory_bytes), gigabytes(f.shared_memory_free),
+         std::to_string(f.file_limit), f.gpus.empty() ? "none" : std::to_string(f.gpus.size())});
   out += table(rows);
   std::set<std::string> told;
   for (const HostFacts& f : r.hosts) {
@@ -222,10 +218,11 @@ std::string to_text(const DoctorReport& r) {
   rows = {
       {"link", "backend", "latency us", "at best", "GB/s there", "GB/s back", "clock offset ms"}};
   for (const Link& l : r.links)
-    rows.push_back(
-        {std::to_string(l.a) + " - " + std::to_string(l.b), l.backend, number(l.latency_us, "%.1f"),
-         number(l.best_us, "%.1f"), number(l.forward_gb_s, "%.4f"), number(l.back_gb_s, "%.4f"),
-         number(l.clock_offset_s * 1e3, "%+.3f") + number(l.clock_error_s * 1e3, " +- %.3f")});
+    rows.push_back({std::to_string(l.a) + " - " + std::to_string(l.b), l.backend,
+                    number_text("%.1f", l.latency_us), number_text("%.1f", l.best_us),
+                    number_text("%.4f", l.forward_gb_s), number_text("%.4f", l.back_gb_s),
+                    number_text("%+.3f", l.clock_offset_s * 1e3) +
+                        number_text(" +- %.3f", l.clock_error_s * 1e3)});
   if (!r.links.empty()) out += "\n" + table(rows);
   out += "\n";
   for (const Finding& f : r.findings) out += (f.bad ? "BAD   " : "note  ") + f.text + "\n";

@@ -7,11 +7,11 @@
 #include "tools/flight/flight_report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <set>
 
 #include "io/base/json_writer.h"
+#include "io/base/text_parts.h"
 #include "tools/machine/machine_info.h"
 
 namespace tools {
@@ -30,9 +30,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
 }
 
 std::string seconds_text(std::int64_t us) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(us) / 1e6);
-  return text;
+  return base::number_text("%.1f s", static_cast<double>(us) / 1e6);
 }
 
 // A record's calls on each communicator; in order, for sequences count up.

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "io/base/io_error.h"
+#include "io/base/text_parts.h"
 #include "tools/options/value_text.h"
 #include "tools/report/console_observer.h"
 
@@ -33,7 +34,7 @@ std::string job() {
 }
 
 std::string find_scontrol() {
-  for (const std::string& folder : tools::split_text(variable("PATH"), ':')) {
+  for (const std::string& folder : base::split_text(variable("PATH"), ':')) {
     const std::string path = folder + "/scontrol";
     if (access(path.c_str(), X_OK) == 0) return path;
   }

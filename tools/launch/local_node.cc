@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 #include "tools/options/option_table.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -52,13 +53,9 @@ std::string find_program(const std::string& name, const std::vector<std::string>
   }
   const char* variable = std::getenv("PATH");
   const std::string path = variable != nullptr ? variable : "/usr/local/bin:/usr/bin:/bin";
-  for (std::size_t at = 0; at <= path.size();) {
-    const std::size_t colon = std::min(path.find(':', at), path.size());
-    const std::string folder = path.substr(at, colon - at);
+  for (const std::string& folder : base::split_text(path, ':'))
     if (const std::string file = (folder.empty() ? "." : folder) + "/" + name; is_program(file))
       return file;
-    at = colon + 1;
-  }
   throw UsageError("no program '" + name + "' in PATH" + advice);
 }
 

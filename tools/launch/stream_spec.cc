@@ -8,6 +8,7 @@
 #include <set>
 
 #include "io/base/io_error.h"
+#include "io/base/text_parts.h"
 
 namespace tools {
 namespace {
@@ -32,14 +33,8 @@ int parse_whole(const std::string& text, int least, int most, const std::string&
 
 std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    std::string part = text.substr(at, comma - at);
-    part.erase(0, std::min(part.find_first_not_of(" \t"), part.size()));
-    part.erase(part.find_last_not_of(" \t") + 1);
-    if (!part.empty()) parts.push_back(part);
-    at = comma + 1;
-  }
+  for (const std::string& part : base::split_text(text, ','))
+    if (const std::string_view name = base::trimmed(part); !name.empty()) parts.emplace_back(name);
   return parts;
 }
 

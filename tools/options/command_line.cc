@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -87,9 +88,7 @@ void add_table_options(CLI::App& app, tools::ConfigValues& values,
       option = app.add_option_function<std::vector<std::string>>(
           flag,
           [&values, spec, flag](const std::vector<std::string>& words) {
-            std::string text;
-            for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-            values[spec.name] = {text, flag};
+            values[spec.name] = {base::join_text(words, " "), flag};
           },
           spec.help);
       option->type_name(spec.metavar)->expected(1, CLI::detail::expected_max_vector_size);

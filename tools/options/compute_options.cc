@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "io/base/text_parts.h"
+
 namespace tools {
 namespace {
 
@@ -28,7 +30,7 @@ void read_devices(const ValueReader& read, RunConfig& config) {
       config.devices.push_back("cuda:" + std::to_string(number));
   }
   if (read.text("devices").empty()) return;
-  for (const std::string& replica : split_text(read.text("devices"), ',')) {
+  for (const std::string& replica : base::split_text(read.text("devices"), ',')) {
     const bool known = is_numbered(replica, "cpu") || is_numbered(replica, "cuda");
     const bool mixed =
         !config.devices.empty() && replica.substr(0, 3) != config.devices.front().substr(0, 3);

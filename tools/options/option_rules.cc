@@ -5,6 +5,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/text_format.h"
+#include "io/base/text_parts.h"
 #include "tools/options/optimizer_options.h"
 
 namespace tools {
@@ -108,8 +109,8 @@ void apply_exclusion(const Exclusion& rule, ConfigValues& values) {
 
 bool is_met(const Dependence& rule, const ConfigValue& other) {
   if (std::string_view(rule.choices) == "*") return !other.value.empty();
-  const std::vector<std::string> choices = split_text(rule.choices, '|'),
-                                 parts = split_text(other.value, ',');
+  const std::vector<std::string> choices = base::split_text(rule.choices, '|'),
+                                 parts = base::split_text(other.value, ',');
   return std::ranges::find_first_of(parts, choices) != parts.end();
 }
 

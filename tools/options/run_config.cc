@@ -8,6 +8,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 #include "tools/options/compute_options.h"
 #include "tools/options/optimizer_options.h"
 #include "tools/options/option_rules.h"
@@ -31,8 +32,9 @@ ConfigValues complete(const ConfigValues& values) {
     const auto text = canonical_text(*option, value.value);
     if (!text) {
       const bool choice = option->type == OptionSpec::Type::kChoice;
-      refuse_value(name, value, expected_text(*option),
-                   choice ? base::did_you_mean(value.value, split_text(option->metavar, '|')) : "");
+      refuse_value(
+          name, value, expected_text(*option),
+          choice ? base::did_you_mean(value.value, base::split_text(option->metavar, '|')) : "");
     }
     if (text->empty() && *option->default_value != '\0')
       refuse_value(name, value, expected_text(*option));
@@ -57,7 +59,7 @@ void read_run(const ValueReader& read, RunConfig& config) {
   config.synthetic_classes =
       read.integer("synthetic-classes", 2, 1'000'000, config.synthetic_classes);
   if (read.text("synthetic-shape").empty()) return;
-  const std::vector<std::string> parts = split_text(read.text("synthetic-shape"), 'x');
+  const std::vector<std::string> parts = base::split_text(read.text("synthetic-shape"), 'x');
   for (std::size_t i = 0; i < 3; ++i) {
     const auto size = parts.size() == 3 ? parse_integer(parts[i]) : std::nullopt;
     if (!size || *size < 1 || *size > 16384)
@@ -106,7 +108,7 @@ void read_group(const ValueReader& read, RunConfig& config) {
 
 void read_augmentation(const ValueReader& read, RunConfig& config) {
   const std::vector<std::string> known{"resized-crop", "crop", "flip", "cutout"};
-  if (!read.text("augment").empty()) config.augment = split_text(read.text("augment"), ',');
+  if (!read.text("augment").empty()) config.augment = base::split_text(read.text("augment"), ',');
   for (const std::string& name : config.augment) {
     const bool unknown = std::ranges::count(known, name) == 0;
     if (!unknown && std::ranges::count(config.augment, name) == 1) continue;
@@ -176,7 +178,7 @@ void read_allowed_changes(const ValueReader& read, RunConfig& config) {
   if (text.empty()) return;
   std::vector<std::string> known{"data"};
   for (const OptionSpec& option : train_options()) known.emplace_back(option.name);
-  for (const std::string& name : split_text(text, ',')) {
+  for (const std::string& name : base::split_text(text, ',')) {
     if (std::ranges::find(known, name) == known.end())
       read.refuse("allow-change", "names of options without the --, as optimizer,data" +
                                       base::did_you_mean(name, known));
@@ -219,7 +221,7 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
 void read_best(const ValueReader& read, RunConfig& config) {
   const std::string& stop = read.text("early-stop");
   if (!stop.empty()) {
-    const std::vector<std::string> parts = split_text(stop, ':');
+    const std::vector<std::string> parts = base::split_text(stop, ':');
     const auto patience = parse_integer(parts[0]);
     const auto delta = parts.size() == 2 ? parse_real(parts[1]) : std::optional(0.0);
     if (parts.size() > 2 || !patience || *patience < 1 || *patience > kMany || !delta || *delta < 0)
@@ -247,7 +249,7 @@ void read_preempt(const ValueReader& read, RunConfig& config) {
       {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT}};
   config.requeue = read.flag("requeue");
   if (read.text("preempt-signal").empty()) return;
-  for (const std::string& text : split_text(read.text("preempt-signal"), ',')) {
+  for (const std::string& text : base::split_text(read.text("preempt-signal"), ',')) {
     const std::string name = text.starts_with("SIG") ? text.substr(3) : text;
     const auto found = std::ranges::find(kSignals, name, &std::pair<std::string_view, int>::first);
     if (found == std::end(kSignals))

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "io/base/io_error.h"
+#include "io/base/text_parts.h"
 
 namespace tools {
 namespace {
@@ -17,8 +18,8 @@ void read_schedule(const ValueReader& read, RunConfig& config) {
   const char* expected =
       "STEP:K,STEP:K,... with ascending steps from 0 and each K 1 or more, as 0:1,1000:8";
   std::int64_t last = -1;
-  for (const std::string& phase : split_text(read.text("sync-schedule"), ',')) {
-    const std::vector<std::string> parts = split_text(phase, ':');
+  for (const std::string& phase : base::split_text(read.text("sync-schedule"), ',')) {
+    const std::vector<std::string> parts = base::split_text(phase, ':');
     const auto from = parts.size() == 2 ? parse_integer(parts[0]) : std::nullopt;
     const auto every = parts.size() == 2 ? parse_integer(parts[1]) : std::nullopt;
     if (!from || !every || *from <= last || *from > kMany || *every < 1 || *every > kMany)

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "io/base/text_format.h"
+#include "io/base/text_parts.h"
 
 namespace tools {
 namespace {
@@ -51,7 +52,7 @@ std::optional<Interval> parse_interval(std::string_view text) {
 std::optional<std::vector<std::int64_t>> parse_integer_list(std::string_view text) {
   std::vector<std::int64_t> list;
   if (text.empty()) return list;
-  for (const std::string& part : split_text(text, ',')) {
+  for (const std::string& part : base::split_text(text, ',')) {
     const auto value = parse_integer(part);
     if (!value) return std::nullopt;
     list.push_back(*value);
@@ -74,9 +75,9 @@ std::optional<std::vector<std::int64_t>> parse_device_numbers(std::string_view t
     }
     return true;
   };
-  for (const std::string& group : split_text(text, ',')) {
+  for (const std::string& group : base::split_text(text, ',')) {
     const std::size_t before = numbers.size();
-    for (const std::string& part : split_text(group, ' '))
+    for (const std::string& part : base::split_text(group, ' '))
       if (!part.empty() && !add(part)) return std::nullopt;
     if (numbers.size() == before) return std::nullopt;  // nothing between two commas
   }
@@ -94,16 +95,6 @@ std::string list_text(const std::vector<std::int64_t>& list) {
     text += std::to_string(value);
   }
   return text;
-}
-
-std::vector<std::string> split_text(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (;;) {
-    const std::size_t end = text.find(separator);
-    parts.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
 }
 
 std::optional<std::string> canonical_text(const OptionSpec& option, const std::string& value) {
@@ -130,7 +121,7 @@ std::optional<std::string> canonical_text(const OptionSpec& option, const std::s
     case OptionSpec::Type::kChoice:
       break;
   }
-  for (const std::string& choice : split_text(option.metavar, '|'))
+  for (const std::string& choice : base::split_text(option.metavar, '|'))
     if (value == choice) return value;
   return std::nullopt;
 }
@@ -155,7 +146,7 @@ std::string expected_text(const OptionSpec& option) {
       break;
   }
   std::string text;
-  for (const std::string& choice : split_text(option.metavar, '|'))
+  for (const std::string& choice : base::split_text(option.metavar, '|'))
     text += (text.empty() ? "one of " : ", ") + choice;
   return text;
 }

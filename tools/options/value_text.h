@@ -31,7 +31,6 @@ std::optional<std::vector<std::int64_t>> parse_device_numbers(std::string_view t
 
 std::string interval_text(Interval interval);  // "2e", "500s", "0"
 std::string list_text(const std::vector<std::int64_t>& list);
-std::vector<std::string> split_text(std::string_view text, char separator);
 
 // The value in its one canonical spelling ("0.010" -> "0.01", "2" epochs -> "2s", "yes" -> "true");
 // nullopt when it is not of the option's type. Unset ("") stays unset for every type.

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "io/base/json_writer.h"
+#include "io/base/text_parts.h"
 #include "io/interchange/array_files.h"
 
 namespace tools {
@@ -16,18 +16,6 @@ std::vector<std::string> minority_paths(const io::ArrayDifference& d,
   std::vector<std::string> names;
   for (const int f : d.minority) names.push_back(paths[static_cast<std::size_t>(f)]);
   return names;
-}
-
-std::string joined(const std::vector<std::string>& parts, const std::string& separator) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : separator) + part;
-  return text;
-}
-
-std::string number(double value, const char* format) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
 }
 
 using Row = std::vector<std::string>;
@@ -53,10 +41,10 @@ Row table_row(const io::ArrayDifference& d, const std::vector<std::string>& path
           d.shape,
           io::to_string(d.section),
           d.reason,
-          values ? number(d.values.max_absolute, "%.6g") : "-",
+          values ? base::number_text("%.6g", d.values.max_absolute) : "-",
           values && d.values.max_ulp >= 0 ? std::to_string(d.values.max_ulp) : "-",
           values ? std::to_string(d.values.first_index) : "-",
-          joined(minority_paths(d, paths), ",")};
+          base::join_text(minority_paths(d, paths), ",")};
 }
 
 void add_object(base::JsonWriter& json, const io::ArrayDifference& d,
@@ -66,7 +54,7 @@ void add_object(base::JsonWriter& json, const io::ArrayDifference& d,
   json.key("shape").ready_made(d.shape).member("kind", io::to_string(d.section));
   json.member("reason", d.reason).key("max_abs");
   if (values && std::isfinite(d.values.max_absolute))  // JSON has no NaN and no infinity
-    json.ready_made(number(d.values.max_absolute, "%.9g"));
+    json.ready_made(base::number_text("%.9g", d.values.max_absolute));
   else
     json.null();
   json.member("max_ulp",

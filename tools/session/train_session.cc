@@ -6,6 +6,7 @@
 #include "engine/core/cuda.h"
 #include "engine/train/statistics_pass.h"
 #include "engine/train/step/loaded_batch.h"
+#include "io/base/text_parts.h"
 #include "io/interchange/array_files.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/device_choice.h"
@@ -274,13 +275,11 @@ std::string TrainSession::start_line() const {
       s.options.model.synchronized_statistics || layers > 0)
     line += " | sync-bn of " + std::to_string(layers) + (layers == 1 ? " layer" : " layers");
   line += " | global batch " + std::to_string(global_batch()) + " = " + s.batch_shares();
-  char rates[64];
-  std::snprintf(rates, sizeof rates, "%g", s.rate.base);
   return line + " | " + std::to_string(steps_per_epoch()) + " steps an epoch, " +
          std::to_string(s.total_steps) + " in all | " +
-         std::string(s.model.optimizer->spec().name) + " lr " + rates + " " +
-         std::string(to_string(s.rate.schedule)) + optimizer_text(*s.model.optimizer) + " | seed " +
-         std::to_string(s.options.seed);
+         std::string(s.model.optimizer->spec().name) + " lr " +
+         base::number_text("%g", s.rate.base) + " " + std::string(to_string(s.rate.schedule)) +
+         optimizer_text(*s.model.optimizer) + " | seed " + std::to_string(s.options.seed);
 }
 
 const std::string& TrainSession::columns_line() const { return impl_->data.splits().columns; }

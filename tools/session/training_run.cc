@@ -8,7 +8,7 @@
 
 #include "engine/train/replica_sync.h"
 #include "io/base/io_error.h"
-#include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -99,7 +99,7 @@ void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
                           "--allow-change data");
   for (const OptionChange& change : changes) changed_.push_back(change_text(change));
   if (group_.rank() == 0 && !changed_.empty())
-    print_notice("changed: " + base::join_names(changed_));
+    print_notice("changed: " + base::join_text(changed_));
 }
 
 void TrainingRun::begin(const TrainSession& session, std::int64_t step) {

@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/averaging/sums/gradient_sum.h"
+#include "io/base/text_parts.h"
 
 namespace engine {
 namespace {
@@ -43,9 +43,7 @@ class TopKSum final : public GradientSum {
         static_cast<std::int64_t>(std::ceil(ratio * static_cast<double>(elements))), 1, elements);
     own_.resize(static_cast<std::size_t>(sent_) * kEntry);
     all_.resize(own_.size() * static_cast<std::size_t>(communicator.world_size()));
-    char text[32];
-    std::snprintf(text, sizeof text, " (top-k %g)", ratio);
-    note_ = text;
+    note_ = base::number_text(" (top-k %g)", ratio);
   }
   std::string note() const override { return note_; }
   bool whole() const override { return true; }

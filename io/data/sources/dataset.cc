@@ -8,6 +8,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 #include "io/data/sources/cifar10_files.h"
 #include "io/data/sources/csv_files.h"
 #include "io/data/sources/glyphs.h"
@@ -60,8 +61,8 @@ DatasetSplits read_or_make(const DatasetOptions& options) {
 
   const std::vector<std::string> names = dataset_names();
   throw ConfigError("unknown data set '" + options.name + "'" +
-                    base::did_you_mean(options.name, names) +
-                    " (known: " + base::join_names(names) + ")");
+                    base::did_you_mean(options.name, names) + " (known: " + base::join_text(names) +
+                    ")");
 }
 
 // Mean and deviation per channel, scaled to [0, 1]. Sums of whole numbers are exact in any order.

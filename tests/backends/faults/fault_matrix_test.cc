@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "io/base/text_parts.h"
 #include "tests/backends/faults/fault_list.h"
 #include "tests/support/time_limits.h"
 
@@ -93,10 +94,8 @@ TEST_P(FaultMatrix, IsNoticedAndNamed) {
       EXPECT_NE(outcome.find(part), std::string::npos)
           << "process " << who << " lacks \"" << part << "\": " << outcome;
   }
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s",
-                std::chrono::duration<double>(Clock::now() - start).count());
-  matrix[fault.name][backend] = HasFailure() ? "FAILED" : text;
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  matrix[fault.name][backend] = HasFailure() ? "FAILED" : base::number_text("%.1f s", seconds);
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, FaultMatrix, ::testing::ValuesIn(cells()), [](const auto& cell) {

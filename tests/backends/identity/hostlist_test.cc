@@ -8,21 +8,16 @@
 #include <sstream>
 
 #include "backends/backend_error.h"
+#include "io/base/text_parts.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
 
 namespace {
 
-std::string join(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
-  return text;
-}
-
 // The hosts separated by blanks, or "!" and the message.
 std::string expanded(const std::string& list) {
   try {
-    return join(backends::expand_hostlist(list, "LIST"));
+    return base::join_text(backends::expand_hostlist(list, "LIST"), " ");
   } catch (const backends::ConfigurationError& error) {
     return std::string("!") + error.what();
   }

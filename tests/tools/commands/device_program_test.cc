@@ -86,6 +86,8 @@ TEST_F(DevicePrograms, WhatCannotBeIsRefusedWithBothNumbers) {
   expect_refused(train("1", {"--device", "cuda", "--compress", "bf16"}),
                  "--compress bf16 is computed on the CPU");
   expect_refused(train("1", {"--amp", "O2", "--device", "cpu"}), "expected off on the CPU");
+  expect_refused(train("1", {"--device", "cuda", "--optimizer", "muon"}),
+                 "--optimizer muon needs --device cpu: it has no step on CUDA devices");
 }
 
 TEST_F(DevicePrograms, PrecisionIsSaid) {

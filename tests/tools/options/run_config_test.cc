@@ -1,6 +1,7 @@
 // Resolving: defaults, ranges and choices with their messages, contradictions, TOML round trip,
 // settings to agree on.
 #include "tools/options/run_config.h"
+#include "io/base/text_parts.h"
 
 #include <gtest/gtest.h>
 
@@ -112,7 +113,7 @@ TEST(RunConfig, MessagesNameOptionValueSourceAndExpectation) {
 TEST(RunConfig, EveryChoiceSuggestsTheNearestAndListsAll) {
   for (const tools::OptionSpec& option : tools::train_options()) {
     if (option.type != tools::OptionSpec::Type::kChoice) continue;
-    const std::string first = tools::split_text(option.metavar, '|').front();
+    const std::string first = base::split_text(option.metavar, '|').front();
     EXPECT_NE(fault(flags({{option.name, first + "x"}})).find(": did you mean '" + first + "'?"),
               std::string::npos)
         << option.name;

@@ -1,9 +1,9 @@
 // The plot of `engine bench comm`: SVG 1.1 by hand, no scripts, no fonts beyond the viewer's own.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 
+#include "io/base/text_parts.h"
 #include "tools/bench/comm/bench_comm.h"
 
 namespace tools {
@@ -19,11 +19,7 @@ const char* const kColors[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                "#E69F00", "#56B4E9", "#000000"};
 const char* const kDashes[] = {"", "6 3", "2 3", "8 3 2 3"};
 
-std::string number(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", v);
-  return text;
-}
+std::string number(double v) { return base::number_text("%.2f", v); }
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -49,11 +45,7 @@ std::string line(double x1, double y1, double x2, double y2, const char* color) 
 }
 
 std::string time_text(double us) {
-  const auto plain = [](double v) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%g", v);
-    return std::string(text);
-  };
+  const auto plain = [](double v) { return base::number_text("%g", v); };
   if (us >= 1e6) return plain(us / 1e6) + " s";
   return us >= 1e3 ? plain(us / 1e3) + " ms" : plain(us) + " us";
 }

@@ -2,16 +2,11 @@
 #include <cmath>
 
 #include "io/base/json_writer.h"
+#include "io/base/text_parts.h"
 #include "tools/bench/kernels/kernel_bench.h"
 
 namespace tools {
 namespace {
-
-std::string error_text(double error) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1e", error);
-  return text;
-}
 
 std::string to_json(const BenchHeading& heading, const std::string& device,
                     const Ceilings& ceilings, const std::vector<KernelRow>& rows) {
@@ -70,7 +65,7 @@ std::string kernels_text(const BenchHeading& heading, const std::string& device,
                      row.bound <= 0 ? ""
                      : people       ? fixed(100 * share, 0) + " %"
                                     : fixed(share, 4),
-                     error_text(row.error)});
+                     base::number_text("%.1e", row.error)});
   }
   if (!people) return csv_text(lines);
   const std::string gap = markdown ? "\n" : "";

@@ -165,8 +165,10 @@ std::vector<FloatStep> all_steps() {
   });
   for (const AverageStep average : {AverageStep{.weight = 0.1}, AverageStep{.weight = 0.7},
                                     AverageStep{.weight = 0.1, .first = true}})
-    steps.push_back([average](KernelContext& context, TensorView g, TensorView, TensorView,
-                              TensorView w) { update(context, average, g, {}, w); });
+    steps.push_back(
+        [average](KernelContext& context, TensorView g, TensorView, TensorView, TensorView w) {
+          update(context, {.step = average, .gradient = g, .states = {}, .value = w});
+        });
   for (const double beta1 : {0.9, 0.4}) {
     const AdamwStep s{.lr = 0.01,
                       .beta1 = beta1,
