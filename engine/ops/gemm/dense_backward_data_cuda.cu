@@ -8,7 +8,7 @@ namespace engine::ops::cuda {
 void dense_backward_data(KernelContext& context, TensorView dy, TensorView weight, TensorView dx,
                          Write write, GemmPlan plan) {
   const std::int64_t n = dx.shape[0], in = dx.shape[1], out = dy.shape[1];
-  if (plan.tile == 0) plan = plan_matrix_product(n, in, out, size_of(dx.dtype));
+  if (plan.tile == 0) plan = plan_matrix_product({n, in, out}, dx.dtype, context.products);
   with_storage(dx.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products()>(

@@ -11,7 +11,7 @@ void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy,
                             TensorView dbias, Write write, GemmPlan plan) {
   const std::int64_t n = x.shape[0], in = x.shape[1], out = dy.shape[1];
   if (dbias) column_sums(context, dy.data, dy.dtype, n, out, dbias.as<float>(), write);
-  if (plan.tile == 0) plan = plan_matrix_product(out, in, n, size_of(x.dtype));
+  if (plan.tile == 0) plan = plan_matrix_product({out, in, n}, x.dtype, context.products);
   with_storage(x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products()>(

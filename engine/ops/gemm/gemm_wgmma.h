@@ -13,8 +13,7 @@ namespace engine::ops::cuda {
 // and f16 and the three pairs of layouts of the dense layer.
 template <class S, bool kByDepthA, bool kByDepthB, class T>
 void launch_wgmma(KernelContext& context, const char* name, const GemmPlan& plan,
-                  const MatrixLoader<S, kByDepthA>& a, const MatrixLoader<S, kByDepthB>& b,
-                  const GemmExtent& extent, const MatrixStore<T>& store);
+                  const MatrixProduct<S, kByDepthA, kByDepthB, T>& product);
 
 // Whichever of the two the plan says.
 template <Products kProducts, class S, bool kByDepthA, bool kByDepthB, class T>
@@ -22,14 +21,11 @@ void launch_matrix_product(KernelContext& context, const char* name, const GemmP
                            const MatrixLoader<S, kByDepthA>& a, const MatrixLoader<S, kByDepthB>& b,
                            std::int64_t m, std::int64_t n, std::int64_t k,
                            const MatrixStore<T>& store) {
+  const MatrixProduct<S, kByDepthA, kByDepthB, T> product{a, b, m, n, k, store};
   if constexpr (sizeof(S) == 2) {
-    if (plan.warpgroup) {
-      if (m > 0 && n > 0)
-        launch_wgmma(context, name, plan, a, b, gemm_extent(context, plan, m, n, k), store);
-      return;
-    }
+    if (plan.warpgroup) return launch_wgmma(context, name, plan, product);
   }
-  launch_gemm<kProducts>(context, name, plan, a, b, m, n, k, store);
+  launch_gemm<kProducts>(context, name, plan, product);
 }
 
 }  // namespace engine::ops::cuda
