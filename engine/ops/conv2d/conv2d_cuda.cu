@@ -10,21 +10,21 @@
 
 namespace engine::ops::cuda {
 
-void conv2d_forward(KernelContext& context, const Conv2dGeometry& g, TensorView x,
-                    TensorView weight, TensorView bias, TensorView y, GemmPlan plan) {
-  const GemmKind kind(x.dtype, context.products);
-  const Window window = forward_window(g, x.shape[0], kind.stage_depth);
+void conv2d_forward(KernelContext& context, const Conv2dForward& o, GemmPlan plan) {
+  const Conv2dGeometry& g = o.geometry;
+  const GemmKind kind(o.x.dtype, context.products);
+  const Window window = forward_window(g, o.x.shape[0], kind.stage_depth);
   const GemmShape shape{window.places, g.out_channels, window.depth};
   if (plan.tile == 0) plan = plan_gemm(shape, kind, engine::cuda::processor_count(), 1);
-  with_storage(x.dtype, [&]<class S>(S) {
+  with_storage(o.x.dtype, [&]<class S>(S) {
     using Product = GemmProduct<PlaceLoader<S, 1>, MatrixLoader<S, false>, MatrixStore<S>>;
     const Product product{
-        PlaceLoader<S, 1>::of(window, x.as<S>(), in_chunks(x.as<S>(), g.in_channels)),
-        MatrixLoader<S, false>::of(weight.as<S>(), g.out_channels, g.out_channels),
+        PlaceLoader<S, 1>::of(window, o.x.as<S>(), in_chunks(o.x.as<S>(), g.in_channels)),
+        MatrixLoader<S, false>::of(o.weight.as<S>(), g.out_channels, g.out_channels),
         shape.m,
         shape.n,
         shape.k,
-        MatrixStore<S>::of(y.as<S>(), g.out_channels, false, bias.as<float>())};
+        MatrixStore<S>::of(o.y.as<S>(), g.out_channels, false, o.bias.as<float>())};
     with_products<S>(context.products, [&](auto products) {
       launch_gemm<products()>(context, "conv2d_forward", plan, product);
     });

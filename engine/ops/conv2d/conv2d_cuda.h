@@ -13,12 +13,9 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n,
 
 // Without a plan (tile 0) each is cut by plan_gemm(), forward and data into no parts of k; with
 // one, scratch is what that plan needs.
-void conv2d_forward(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
-                    TensorView weight, TensorView bias, TensorView y, GemmPlan plan = {});
-void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& geometry, TensorView dy,
-                          TensorView weight, TensorView dx, Write write, GemmPlan plan = {});
-void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
-                             TensorView dy, TensorView dweight, TensorView dbias, Write write,
+void conv2d_forward(KernelContext& context, const Conv2dForward& o, GemmPlan plan = {});
+void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o, GemmPlan plan = {});
+void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o,
                              GemmPlan plan = {});
 
 }  // namespace engine::ops::cuda

@@ -90,32 +90,32 @@ ClassGroup group_of(const Conv2dGeometry& g, std::int64_t n, std::int64_t first,
 
 }  // namespace
 
-void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& g, TensorView dy,
-                          TensorView weight, TensorView dx, Write write, GemmPlan plan) {
-  const std::int64_t n = dx.shape[0];
+void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o, GemmPlan plan) {
+  const Conv2dGeometry& g = o.geometry;
+  const std::int64_t n = o.dx.shape[0];
   require_countable(g, n);
-  const GemmKind kind(dx.dtype, context.products);
-  const bool add = write == Write::kAdd;
+  const GemmKind kind(o.dx.dtype, context.products);
+  const bool add = o.write == Write::kAdd;
   for (std::int64_t first = 0; first < g.stride * g.stride; first += kClasses) {
     const ClassGroup classes = group_of(g, n, first, kind.stage_depth);
     const GemmShape shape{classes.places, g.in_channels, classes.depth / classes.count};
     const GemmPlan cut =
         plan.tile == 0 ? plan_gemm(shape, kind, engine::cuda::processor_count(), 1) : plan;
-    with_storage(dx.dtype, [&]<class S>(S) {
+    with_storage(o.dx.dtype, [&]<class S>(S) {
       using Product = GemmProduct<PlaceLoader<S, -1>, WeightLoader<S>, PixelStore<S>>;
       GemmGroup<Product, kClasses> group{{}, classes.count};
       const bool vector =
-          in_chunks(dy.as<S>(), g.out_channels) && in_chunks(weight.as<S>(), g.out_channels);
+          in_chunks(o.dy.as<S>(), g.out_channels) && in_chunks(o.weight.as<S>(), g.out_channels);
       for (int i = 0; i < classes.count; ++i) {
         const DataClass& c = classes.classes[i];
         const bool nothing = add && c.window.depth == 0;
         group.products[i] = {
-            PlaceLoader<S, -1>::of(c.window, dy.as<S>(), vector),
-            WeightLoader<S>::of(c.window, c.taps, weight.as<S>(), g.in_channels, vector),
+            PlaceLoader<S, -1>::of(c.window, o.dy.as<S>(), vector),
+            WeightLoader<S>::of(c.window, c.taps, o.weight.as<S>(), g.in_channels, vector),
             nothing ? 0 : c.window.places,
             g.in_channels,
             c.window.depth,
-            {MatrixStore<S>::of(dx.as<S>(), g.in_channels, add), c.window.by_place,
+            {MatrixStore<S>::of(o.dx.as<S>(), g.in_channels, add), c.window.by_place,
              static_cast<int>(g.stride), c.first_y, c.first_x, static_cast<int>(g.in_h),
              static_cast<int>(g.in_w)}};
       }

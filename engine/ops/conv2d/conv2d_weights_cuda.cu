@@ -21,29 +21,29 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& g, std::int64_t n, DType 
                   column_sums_scratch_bytes(pixels, g.out_channels));
 }
 
-void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& g, TensorView x,
-                             TensorView dy, TensorView dweight, TensorView dbias, Write write,
+void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o,
                              GemmPlan plan) {
-  const GemmKind kind(x.dtype, context.products);
-  const Window window = forward_window(g, x.shape[0], kind.stage_depth);
+  const Conv2dGeometry& g = o.geometry;
+  const GemmKind kind(o.x.dtype, context.products);
+  const Window window = forward_window(g, o.x.shape[0], kind.stage_depth);
   const GemmShape shape{window.depth, g.out_channels, window.places};
   if (plan.tile == 0) plan = plan_gemm(shape, kind, engine::cuda::processor_count());
-  with_storage(x.dtype, [&]<class S>(S) {
+  with_storage(o.x.dtype, [&]<class S>(S) {
     using Product = GemmProduct<TapLoader<S>, MatrixLoader<S, false>, MatrixStore<float>>;
     const Product product{
-        TapLoader<S>::of(window, x.as<S>(), in_chunks(x.as<S>(), g.in_channels)),
-        MatrixLoader<S, false>::of(dy.as<S>(), g.out_channels, g.out_channels),
+        TapLoader<S>::of(window, o.x.as<S>(), in_chunks(o.x.as<S>(), g.in_channels)),
+        MatrixLoader<S, false>::of(o.dy.as<S>(), g.out_channels, g.out_channels),
         shape.m,
         shape.n,
         shape.k,
-        MatrixStore<float>::of(dweight.as<float>(), g.out_channels, write == Write::kAdd)};
+        MatrixStore<float>::of(o.dweight.as<float>(), g.out_channels, o.write == Write::kAdd)};
     with_products<S>(context.products, [&](auto products) {
       launch_gemm<products()>(context, "conv2d_backward_weights", plan, product);
     });
   });
-  if (dbias)
-    column_sums(context, dy.data, dy.dtype, window.places, g.out_channels, dbias.as<float>(),
-                write);
+  if (o.dbias)
+    column_sums(context, o.dy.data, o.dy.dtype, window.places, g.out_channels, o.dbias.as<float>(),
+                o.write);
 }
 
 }  // namespace engine::ops::cuda

@@ -109,21 +109,26 @@ void check_forward(const Problem& p, bool with_bias, const Cut& cut = {}) {
   Operand<double> x = kept<S>(p.x), weight = kept<S>(p.weight), bias = kept<float>(p.bias),
                   y(p.c.y(), 0);
   Context host(1, conv2d_scratch_bytes(p.c.g, p.c.n, DType::kF64, 1));
-  conv2d_forward(host.context, p.c.g, x.view(), weight.view(),
-                 with_bias ? bias.view() : TensorView{}, y.view());
+  conv2d_forward(host.context, {.geometry = p.c.g,
+                                .x = x.view(),
+                                .weight = weight.view(),
+                                .y = y.view(),
+                                .bias = with_bias ? bias.view() : TensorView{}});
   DeviceContext c(conv2d_scratch_bytes(p.c.g, p.c.n, DTypeOf<S>::value, 1, Device::Kind::kCuda),
                   M::products);
   const auto device_x = to_device<S>(p.c.x(), p.x.values),
              device_weight = to_device<S>(p.c.weight(), p.weight.values);
   const DeviceOperand<float> device_bias({p.c.g.out_channels}, p.bias.values);
   const DeviceOperand<S> device_y(p.c.y(), std::vector<S>(y.values.size(), from_float<S>(NAN)));
-  const TensorView device_bias_or_none = with_bias ? device_bias.view() : TensorView{};
+  const Conv2dForward o{.geometry = p.c.g,
+                        .x = device_x.view(),
+                        .weight = device_weight.view(),
+                        .y = device_y.view(),
+                        .bias = with_bias ? device_bias.view() : TensorView{}};
   if (cut.tile == 0)
-    conv2d_forward(c.context, p.c.g, device_x.view(), device_weight.view(), device_bias_or_none,
-                   device_y.view());
+    conv2d_forward(c.context, o);
   else
-    cuda::conv2d_forward(c.context, p.c.g, device_x.view(), device_weight.view(),
-                         device_bias_or_none, device_y.view(), cut.plan<S>(p.taps()));
+    cuda::conv2d_forward(c.context, o, cut.plan<S>(p.taps()));
   c.finish();
   EXPECT_LE(relative_error(as_floats(device_y.values()), y.values), (allowed<M, S>())) << "y";
 }
@@ -135,9 +140,17 @@ void check_backward(const Problem& p, Write write, std::int64_t planned, const C
                   dx = kept<S>(p.dx), dweight = kept<float>(p.dweight),
                   dbias = kept<float>(p.dbias);
   Context host(1, conv2d_scratch_bytes(p.c.g, p.c.n, DType::kF64, 1));
-  conv2d_backward_data(host.context, p.c.g, dy.view(), weight.view(), dx.view(), write);
-  conv2d_backward_weights(host.context, p.c.g, x.view(), dy.view(), dweight.view(), dbias.view(),
-                          write);
+  conv2d_backward_data(host.context, {.geometry = p.c.g,
+                                      .dy = dy.view(),
+                                      .weight = weight.view(),
+                                      .dx = dx.view(),
+                                      .write = write});
+  conv2d_backward_weights(host.context, {.geometry = p.c.g,
+                                         .x = x.view(),
+                                         .dy = dy.view(),
+                                         .dweight = dweight.view(),
+                                         .dbias = dbias.view(),
+                                         .write = write});
 
   const cuda::GemmPlan weights_plan =
       cut.tile == 0 ? cuda::GemmPlan{} : cut.plan<S>(p.pixels(), cut.splits);
@@ -155,16 +168,23 @@ void check_backward(const Problem& p, Write write, std::int64_t planned, const C
              device_dx = to_device<S>(p.c.x(), start(p.dx));
   const DeviceOperand<float> device_dweight(p.c.weight(), start(p.dweight)),
       device_dbias({p.c.g.out_channels}, start(p.dbias));
+  const Conv2dBackwardData data{.geometry = p.c.g,
+                                .dy = device_dy.view(),
+                                .weight = device_weight.view(),
+                                .dx = device_dx.view(),
+                                .write = write};
+  const Conv2dBackwardWeights weights{.geometry = p.c.g,
+                                      .x = device_x.view(),
+                                      .dy = device_dy.view(),
+                                      .dweight = device_dweight.view(),
+                                      .dbias = device_dbias.view(),
+                                      .write = write};
   if (cut.tile == 0) {
-    conv2d_backward_data(c.context, p.c.g, device_dy.view(), device_weight.view(), device_dx.view(),
-                         write);
-    conv2d_backward_weights(c.context, p.c.g, device_x.view(), device_dy.view(),
-                            device_dweight.view(), device_dbias.view(), write);
+    conv2d_backward_data(c.context, data);
+    conv2d_backward_weights(c.context, weights);
   } else {
-    cuda::conv2d_backward_data(c.context, p.c.g, device_dy.view(), device_weight.view(),
-                               device_dx.view(), write, cut.plan<S>(p.taps()));
-    cuda::conv2d_backward_weights(c.context, p.c.g, device_x.view(), device_dy.view(),
-                                  device_dweight.view(), device_dbias.view(), write, weights_plan);
+    cuda::conv2d_backward_data(c.context, data, cut.plan<S>(p.taps()));
+    cuda::conv2d_backward_weights(c.context, weights, weights_plan);
   }
   c.finish();
   EXPECT_LE(relative_error(as_floats(device_dx.values()), dx.values), (allowed<M, S>())) << "dx";
@@ -229,9 +249,10 @@ TYPED_TEST(Conv2dCuda, TwoRunsGiveTheSameBits) {
                weight = to_device<S>(p.c.weight(), p.weight.values),
                dy = to_device<S>(p.c.y(), p.dy.values), to = to_device<S>(p.c.x(), p.dx.values);
     const DeviceOperand<float> gradient(p.c.weight(), p.dweight.values);
-    conv2d_backward_data(c.context, p.c.g, dy.view(), weight.view(), to.view(), Write::kOverwrite);
-    conv2d_backward_weights(c.context, p.c.g, x.view(), dy.view(), gradient.view(), {},
-                            Write::kOverwrite);
+    conv2d_backward_data(
+        c.context, {.geometry = p.c.g, .dy = dy.view(), .weight = weight.view(), .dx = to.view()});
+    conv2d_backward_weights(
+        c.context, {.geometry = p.c.g, .x = x.view(), .dy = dy.view(), .dweight = gradient.view()});
     c.finish();
     dx.push_back(as_floats(to.values())), dweight.push_back(gradient.values());
   }
@@ -256,13 +277,16 @@ TEST_F(Conv2dCudaPlaces, OperandsMayBeginAnywhere) {
   const Problem p(c);
   Operand<double> x = kept<float>(p.x), weight = kept<float>(p.weight), y(c.y(), 0);
   Context host(1, conv2d_scratch_bytes(c.g, c.n, DType::kF64, 1));
-  conv2d_forward(host.context, c.g, x.view(), weight.view(), {}, y.view());
+  conv2d_forward(host.context,
+                 {.geometry = c.g, .x = x.view(), .weight = weight.view(), .y = y.view()});
   DeviceContext d;
   const DeviceOperand<float> device_x({c.x().count() + 1}, inside(p.x)),
       device_weight({c.weight().count() + 1}, inside(p.weight)),
       device_y({c.y().count() + 1}, inside(p.dy));
-  conv2d_forward(d.context, c.g, view(device_x, c.x()), view(device_weight, c.weight()), {},
-                 view(device_y, c.y()));
+  conv2d_forward(d.context, {.geometry = c.g,
+                             .x = view(device_x, c.x()),
+                             .weight = view(device_weight, c.weight()),
+                             .y = view(device_y, c.y())});
   d.finish();
   std::vector<float> found = device_y.values();
   EXPECT_TRUE(std::isnan(found[0]));
