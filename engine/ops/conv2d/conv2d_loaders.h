@@ -16,30 +16,6 @@ bool in_chunks(const S* data, std::int64_t channels) {
   return alignment_of(data, channels) == 16;
 }
 
-// 16 bytes to shared memory, element by element: next() gives the address of each in turn, or null
-// for a zero. Floats as asynchronous copies of 4 bytes, smaller ones through registers, kTogether
-// of them at a time (more would cost the fast path registers). `any`: a valid address.
-template <class S, class Next>
-__device__ __forceinline__ void copy_elements(S* to, const S* any, Next next) {
-  constexpr int kChunk = Packed<S>::kCount, kTogether = 4;
-  struct alignas(kTogether * sizeof(S)) Few {
-    S at[kTogether];
-  };
-#pragma unroll 1
-  for (int first = 0; first < kChunk; first += kTogether) {
-    Few few;
-#pragma unroll
-    for (int e = 0; e < kTogether; ++e) {
-      const S* from = next();
-      if constexpr (sizeof(S) == 4)
-        copy_async_4(to + first + e, from == nullptr ? any : from, from == nullptr ? 0 : 4);
-      else
-        few.at[e] = from == nullptr ? from_float<S>(0) : *from;
-    }
-    if constexpr (sizeof(S) != 4) *reinterpret_cast<Few*>(to + first) = few;
-  }
-}
-
 // Lines are places, k runs along (tap, channel): the gathered operand of forward (kDirection 1) and
 // of backward to the input (-1: taps go the other way).
 template <class S, int kDirection>

@@ -16,25 +16,50 @@ int alignment_of(const T* data, std::int64_t pitch) {
   return both % 16 == 0 ? 16 : both % 4 == 0 ? 4 : static_cast<int>(sizeof(T));
 }
 
+// 16 bytes to shared memory, element by element: next() gives the address of each in turn, or null
+// for a zero. Floats as asynchronous copies of 4 bytes, smaller ones through registers, kTogether
+// of them at a time (more would cost the fast path registers). `any`: a valid address.
+template <class S, class Next>
+__device__ __forceinline__ void copy_elements(S* to, const S* any, Next next) {
+  constexpr int kChunk = Packed<S>::kCount, kTogether = 4;
+  struct alignas(kTogether * sizeof(S)) Few {
+    S at[kTogether];
+  };
+#pragma unroll 1
+  for (int first = 0; first < kChunk; first += kTogether) {
+    Few few;
+#pragma unroll
+    for (int e = 0; e < kTogether; ++e) {
+      const S* from = next();
+      if constexpr (sizeof(S) == 4)
+        copy_async_4(to + first + e, from == nullptr ? any : from, from == nullptr ? 0 : 4);
+      else
+        few.at[e] = from == nullptr ? from_float<S>(0) : *from;
+    }
+    if constexpr (sizeof(S) != 4) *reinterpret_cast<Few*>(to + first) = few;
+  }
+}
+
 // 16 bytes to shared memory: `valid` elements of `from`, which is aligned to `alignment` (16, 4 or
 // sizeof(T)), then zeros. With 16 all are valid or none.
 template <class T>
 __device__ __forceinline__ void copy_chunk(T* to, const T* from, int valid, int alignment) {
-  constexpr int kChunk = static_cast<int>(16 / sizeof(T)), kPart = static_cast<int>(4 / sizeof(T));
-  if (alignment == 16) {
-    copy_or_zero_16(to, from, valid > 0);
-  } else if (alignment == 4) {
-#pragma unroll
-    for (int i = 0; i < kChunk; i += kPart) {
-      const int left = valid - i < 0 ? 0 : valid - i < kPart ? valid - i : kPart;
+  if (alignment == 16) return copy_or_zero_16(to, from, valid > 0);
+  if (alignment == 4) {
+    constexpr int kChunk = static_cast<int>(16 / sizeof(T)),
+                  kPart = static_cast<int>(4 / sizeof(T));
+#pragma unroll 1  // as in copy_elements()
+    for (int i = 0; i < kChunk; i += kPart, valid -= kPart) {
+      const int left = valid < 0 ? 0 : valid < kPart ? valid : kPart;
       copy_async_4(to + i, from + i, left * static_cast<int>(sizeof(T)));
     }
-  } else {
-    Packed<T> chunk;
-#pragma unroll
-    for (int i = 0; i < kChunk; ++i) chunk.at[i] = i < valid ? from[i] : from_float<T>(0.0f);
-    store_packed(to, chunk);
+    return;
   }
+  copy_elements(to, from, [&] {
+    const T* next = valid-- > 0 ? from : nullptr;
+    ++from;
+    return next;
+  });
 }
 
 // `bytes` further on.
@@ -126,6 +151,7 @@ struct MatrixStore {
   }
 };
 
+// C of plain matrices.
 template <class S, bool kByDepthA, bool kByDepthB, class T>
 using MatrixProduct =
     GemmProduct<MatrixLoader<S, kByDepthA>, MatrixLoader<S, kByDepthB>, MatrixStore<T>>;
