@@ -19,15 +19,15 @@ void conv2d_forward(KernelContext& context, const Conv2dForward& o, GemmPlan pla
   with_storage(o.x.dtype, [&]<class S>(S) {
     using Product = GemmProduct<PlaceLoader<S, 1>, MatrixLoader<S, false>, MatrixStore<S>>;
     const Product product{
-        PlaceLoader<S, 1>::of(window, o.x.as<S>(), in_chunks(o.x.as<S>(), g.in_channels)),
-        MatrixLoader<S, false>::of(o.weight.as<S>(), g.out_channels, g.out_channels),
-        shape.m,
-        shape.n,
-        shape.k,
-        MatrixStore<S>::of(o.y.as<S>(), g.out_channels, false, o.bias.as<float>())};
-    with_products<S>(context.products, [&](auto products) {
-      launch_gemm<products()>(context, "conv2d_forward", plan, product);
-    });
+        .name = "conv2d_forward",
+        .m = shape.m,
+        .n = shape.n,
+        .k = shape.k,
+        .a = PlaceLoader<S, 1>::of(window, o.x.as<S>(), in_chunks(o.x.as<S>(), g.in_channels)),
+        .b = MatrixLoader<S, false>::of(o.weight.as<S>(), g.out_channels, g.out_channels),
+        .store = MatrixStore<S>::of(o.y.as<S>(), g.out_channels, false, o.bias.as<float>())};
+    with_products<S>(context.products,
+                     [&](auto products) { launch_gemm<products()>(context, plan, product); });
   });
 }
 

@@ -110,18 +110,22 @@ void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o, G
         const DataClass& c = classes.classes[i];
         const bool nothing = add && c.window.depth == 0;
         group.products[i] = {
-            PlaceLoader<S, -1>::of(c.window, o.dy.as<S>(), vector),
-            WeightLoader<S>::of(c.window, c.taps, o.weight.as<S>(), g.in_channels, vector),
-            nothing ? 0 : c.window.places,
-            g.in_channels,
-            c.window.depth,
-            {MatrixStore<S>::of(o.dx.as<S>(), g.in_channels, add), c.window.by_place,
-             static_cast<int>(g.stride), c.first_y, c.first_x, static_cast<int>(g.in_h),
-             static_cast<int>(g.in_w)}};
+            .name = "conv2d_backward_data",
+            .m = nothing ? 0 : c.window.places,
+            .n = g.in_channels,
+            .k = c.window.depth,
+            .a = PlaceLoader<S, -1>::of(c.window, o.dy.as<S>(), vector),
+            .b = WeightLoader<S>::of(c.window, c.taps, o.weight.as<S>(), g.in_channels, vector),
+            .store = {.dx = MatrixStore<S>::of(o.dx.as<S>(), g.in_channels, add),
+                      .by_place = c.window.by_place,
+                      .stride = static_cast<int>(g.stride),
+                      .first_y = c.first_y,
+                      .first_x = c.first_x,
+                      .in_h = static_cast<int>(g.in_h),
+                      .in_w = static_cast<int>(g.in_w)}};
       }
-      with_products<S>(context.products, [&](auto products) {
-        launch_gemm_group<products()>(context, "conv2d_backward_data", cut, group);
-      });
+      with_products<S>(context.products,
+                       [&](auto products) { launch_gemm_group<products()>(context, cut, group); });
     });
   }
 }

@@ -31,15 +31,16 @@ void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights
   with_storage(o.x.dtype, [&]<class S>(S) {
     using Product = GemmProduct<TapLoader<S>, MatrixLoader<S, false>, MatrixStore<float>>;
     const Product product{
-        TapLoader<S>::of(window, o.x.as<S>(), in_chunks(o.x.as<S>(), g.in_channels)),
-        MatrixLoader<S, false>::of(o.dy.as<S>(), g.out_channels, g.out_channels),
-        shape.m,
-        shape.n,
-        shape.k,
-        MatrixStore<float>::of(o.dweight.as<float>(), g.out_channels, o.write == Write::kAdd)};
-    with_products<S>(context.products, [&](auto products) {
-      launch_gemm<products()>(context, "conv2d_backward_weights", plan, product);
-    });
+        .name = "conv2d_backward_weights",
+        .m = shape.m,
+        .n = shape.n,
+        .k = shape.k,
+        .a = TapLoader<S>::of(window, o.x.as<S>(), in_chunks(o.x.as<S>(), g.in_channels)),
+        .b = MatrixLoader<S, false>::of(o.dy.as<S>(), g.out_channels, g.out_channels),
+        .store =
+            MatrixStore<float>::of(o.dweight.as<float>(), g.out_channels, o.write == Write::kAdd)};
+    with_products<S>(context.products,
+                     [&](auto products) { launch_gemm<products()>(context, plan, product); });
   });
   if (o.dbias)
     column_sums(context, o.dy.data, o.dy.dtype, window.places, g.out_channels, o.dbias.as<float>(),

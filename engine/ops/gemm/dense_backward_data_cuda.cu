@@ -12,9 +12,15 @@ void dense_backward_data(KernelContext& context, TensorView dy, TensorView weigh
   with_storage(dx.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products()>(
-          context, "dense_backward_data", plan, MatrixLoader<S, true>::of(dy.as<S>(), n, out),
-          MatrixLoader<S, false>::of(weight.as<S>(), in, in), n, in, out,
-          MatrixStore<S>::of(dx.as<S>(), in, write == Write::kAdd));
+          context, plan,
+          MatrixProduct<S, true, false, S>{
+              .name = "dense_backward_data",
+              .m = n,
+              .n = in,
+              .k = out,
+              .a = MatrixLoader<S, true>::of(dy.as<S>(), n, out),
+              .b = MatrixLoader<S, false>::of(weight.as<S>(), in, in),
+              .store = MatrixStore<S>::of(dx.as<S>(), in, write == Write::kAdd)});
     });
   });
 }

@@ -15,9 +15,15 @@ void dense_backward_weights(KernelContext& context, TensorView x, TensorView dy,
   with_storage(x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products()>(
-          context, "dense_backward_weights", plan, MatrixLoader<S, false>::of(dy.as<S>(), out, out),
-          MatrixLoader<S, false>::of(x.as<S>(), in, in), out, in, n,
-          MatrixStore<float>::of(dweight.as<float>(), in, write == Write::kAdd));
+          context, plan,
+          MatrixProduct<S, false, false, float>{
+              .name = "dense_backward_weights",
+              .m = out,
+              .n = in,
+              .k = n,
+              .a = MatrixLoader<S, false>::of(dy.as<S>(), out, out),
+              .b = MatrixLoader<S, false>::of(x.as<S>(), in, in),
+              .store = MatrixStore<float>::of(dweight.as<float>(), in, write == Write::kAdd)});
     });
   });
 }

@@ -24,9 +24,15 @@ void dense_forward(KernelContext& context, TensorView x, TensorView weight, Tens
   with_storage(x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products()>(
-          context, "dense_forward", plan, MatrixLoader<S, true>::of(x.as<S>(), n, in),
-          MatrixLoader<S, true>::of(weight.as<S>(), out, in), n, out, in,
-          MatrixStore<S>::of(y.as<S>(), out, false, bias.as<float>(), relu));
+          context, plan,
+          MatrixProduct<S, true, true, S>{
+              .name = "dense_forward",
+              .m = n,
+              .n = out,
+              .k = in,
+              .a = MatrixLoader<S, true>::of(x.as<S>(), n, in),
+              .b = MatrixLoader<S, true>::of(weight.as<S>(), out, in),
+              .store = MatrixStore<S>::of(y.as<S>(), out, false, bias.as<float>(), relu)});
     });
   });
 }

@@ -31,7 +31,7 @@ struct SplitStore {
 
   template <class Product>
   __device__ __forceinline__ SplitStore(const Product& product, const GemmCut& cut, int split)
-      : epilogue(product.epilogue), part(cut.parts), pitch((product.n + 7) / 8 * 8) {
+      : epilogue(product.store), part(cut.parts), pitch((product.n + 7) / 8 * 8) {
     if (part != nullptr) part += split * (product.m * pitch);
   }
   __device__ __forceinline__ void operator()(int row, int column, const float (&values)[8],
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
   const BlockPlace at = place_of_block<Tile>(product, cut.split_depth);
   using Block = GemmBlock<kProducts, Tile, Product>;
   if constexpr (Group::kMost > 1)
-    Block::run(product, at, product.epilogue);
+    Block::run(product, at, product.store);
   else
     Block::run(product, at, SplitStore<typename Product::Epilogue>(product, cut, at.split));
 }
@@ -101,13 +101,13 @@ __global__ void gemm_sum_parts(const float* parts, int splits, int m, int n, Epi
 }
 
 template <class Product>
-void launch_sum_parts(KernelContext& context, const char* name, int splits, const Product& product,
+void launch_sum_parts(KernelContext& context, int splits, const Product& product,
                       const GemmCut& cut) {
   if (splits == 1) return;
   const std::int64_t runs = product.m * divide_up(product.n, 8);
-  launch(name, gemm_sum_parts<typename Product::Epilogue>,
+  launch(product.name, gemm_sum_parts<typename Product::Epilogue>,
          {static_cast<unsigned>(divide_up(runs, 128))}, 128, 0, context.stream, cut.parts, splits,
-         static_cast<int>(product.m), static_cast<int>(product.n), product.epilogue);
+         static_cast<int>(product.m), static_cast<int>(product.n), product.store);
 }
 
 // Checks that the product fits the device and its workspace the scratch.
@@ -126,8 +126,8 @@ GemmCut gemm_cut(const KernelContext& context, const GemmPlan& plan, const Produ
 }
 
 template <Products kProducts, class Tile, class Group>
-void launch_gemm_tiles(KernelContext& context, const char* name, const GemmPlan& plan,
-                       const Group& group, const GemmCut& cut) {
+void launch_gemm_tiles(KernelContext& context, const GemmPlan& plan, const Group& group,
+                       const GemmCut& cut) {
   using Block = GemmBlock<kProducts, Tile, typename Group::Product>;
   std::int64_t most = 0;
   for (int i = 0; i < group.count; ++i)
@@ -135,32 +135,30 @@ void launch_gemm_tiles(KernelContext& context, const char* name, const GemmPlan&
   if (most == 0) return;
   const Grid grid{static_cast<unsigned>(most), static_cast<unsigned>(group.count),
                   static_cast<unsigned>(plan.splits)};
-  launch(name, gemm<kProducts, Tile, Group>, grid, Tile::kThreads, sizeof(typename Block::Shared),
-         context.stream, group, cut);
-  if constexpr (Group::kMost == 1)
-    launch_sum_parts(context, name, plan.splits, group.products[0], cut);
+  launch(group.products[0].name, gemm<kProducts, Tile, Group>, grid, Tile::kThreads,
+         sizeof(typename Block::Shared), context.stream, group, cut);
+  if constexpr (Group::kMost == 1) launch_sum_parts(context, plan.splits, group.products[0], cut);
 }
 
 // Runs them as planned. Scratch: gemm_workspace_bytes(plan, m, n). REQUIRES: several are not split.
 template <Products kProducts, class Product, int kMost>
-void launch_gemm_group(KernelContext& context, const char* name, const GemmPlan& plan,
+void launch_gemm_group(KernelContext& context, const GemmPlan& plan,
                        const GemmGroup<Product, kMost>& group) {
   using Group = GemmGroup<Product, kMost>;
   require(kMost == 1 || plan.splits == 1, "a group of matrix products is not split");
   GemmCut cut{};
   for (int i = 0; i < group.count; ++i) cut = gemm_cut(context, plan, group.products[i]);
   if (plan.tile == 128 && plan.columns == 128)
-    return launch_gemm_tiles<kProducts, GemmTile128, Group>(context, name, plan, group, cut);
+    return launch_gemm_tiles<kProducts, GemmTile128, Group>(context, plan, group, cut);
   if (plan.tile == 128)
-    return launch_gemm_tiles<kProducts, GemmTile128x64, Group>(context, name, plan, group, cut);
+    return launch_gemm_tiles<kProducts, GemmTile128x64, Group>(context, plan, group, cut);
   if (plan.tile == 64)
-    return launch_gemm_tiles<kProducts, GemmTile64, Group>(context, name, plan, group, cut);
-  launch_gemm_tiles<kProducts, GemmTile32, Group>(context, name, plan, group, cut);
+    return launch_gemm_tiles<kProducts, GemmTile64, Group>(context, plan, group, cut);
+  launch_gemm_tiles<kProducts, GemmTile32, Group>(context, plan, group, cut);
 }
 template <Products kProducts, class Product>
-void launch_gemm(KernelContext& context, const char* name, const GemmPlan& plan,
-                 const Product& product) {
-  launch_gemm_group<kProducts>(context, name, plan, GemmGroup<Product>{{product}});
+void launch_gemm(KernelContext& context, const GemmPlan& plan, const Product& product) {
+  launch_gemm_group<kProducts>(context, plan, GemmGroup<Product>{{product}});
 }
 
 // call(std::integral_constant<Products, P>{}) with what operands of this storage are multiplied as.

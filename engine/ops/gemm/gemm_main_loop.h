@@ -47,16 +47,17 @@ namespace engine::ops::cuda {
 
 inline constexpr int kGemmStages = 2;
 
-// C [m, n] = A B, from loaders, to an epilogue. k may be 0: C is zeros then.
+// C [m, n] = A [m, k] B [k, n], from loaders, to an epilogue. k may be 0: C is zeros then.
 template <class LoaderA_, class LoaderB_, class Epilogue_>
 struct GemmProduct {
   using LoaderA = LoaderA_;
   using LoaderB = LoaderB_;
   using Epilogue = Epilogue_;
+  const char* name;      // of the kernel, in errors
+  std::int64_t m, n, k;  // below 2^31
   LoaderA a;
   LoaderB b;
-  std::int64_t m, n, k;  // on a device below 2^31
-  Epilogue epilogue;
+  Epilogue store;
 };
 
 // Which tile of C, and which part of k, a block computes.

@@ -12,20 +12,17 @@ namespace engine::ops::cuda {
 // As launch_gemm() with a plan of tile 128 whose split_depth is a multiple of 64. Defined for bf16
 // and f16 and the three pairs of layouts of the dense layer.
 template <class S, bool kByDepthA, bool kByDepthB, class T>
-void launch_wgmma(KernelContext& context, const char* name, const GemmPlan& plan,
+void launch_wgmma(KernelContext& context, const GemmPlan& plan,
                   const MatrixProduct<S, kByDepthA, kByDepthB, T>& product);
 
 // Whichever of the two the plan says.
 template <Products kProducts, class S, bool kByDepthA, bool kByDepthB, class T>
-void launch_matrix_product(KernelContext& context, const char* name, const GemmPlan& plan,
-                           const MatrixLoader<S, kByDepthA>& a, const MatrixLoader<S, kByDepthB>& b,
-                           std::int64_t m, std::int64_t n, std::int64_t k,
-                           const MatrixStore<T>& store) {
-  const MatrixProduct<S, kByDepthA, kByDepthB, T> product{a, b, m, n, k, store};
+void launch_matrix_product(KernelContext& context, const GemmPlan& plan,
+                           const MatrixProduct<S, kByDepthA, kByDepthB, T>& product) {
   if constexpr (sizeof(S) == 2) {
-    if (plan.warpgroup) return launch_wgmma(context, name, plan, product);
+    if (plan.warpgroup) return launch_wgmma(context, plan, product);
   }
-  launch_gemm<kProducts>(context, name, plan, product);
+  launch_gemm<kProducts>(context, plan, product);
 }
 
 }  // namespace engine::ops::cuda
