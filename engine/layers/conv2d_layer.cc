@@ -50,19 +50,28 @@ class Conv2d final : public Layer {
   BackwardNeeds backward_needs() const override { return {.inputs = true}; }
 
   void forward(const LayerRun& run) const override {
-    ops::conv2d_forward(run.kernels, geometry_of_batch(run.inputs[0].shape), run.inputs[0],
-                        run.parameters[0], options_.bias ? run.parameters[1] : TensorView{},
-                        run.output);
+    ops::conv2d_forward(run.kernels, {.geometry = geometry_of_batch(run.inputs[0].shape),
+                                      .x = run.inputs[0],
+                                      .weight = run.parameters[0],
+                                      .y = run.output,
+                                      .bias = options_.bias ? run.parameters[1] : TensorView{}});
   }
 
   void backward(const LayerRun& run) const override {
     const ops::Conv2dGeometry g = geometry_of_batch(run.inputs[0].shape);
     ops::conv2d_backward_weights(
-        run.kernels, g, run.inputs[0], run.output_gradient, run.parameter_gradients[0],
-        options_.bias ? run.parameter_gradients[1] : TensorView{}, run.parameter_write);
+        run.kernels, {.geometry = g,
+                      .x = run.inputs[0],
+                      .dy = run.output_gradient,
+                      .dweight = run.parameter_gradients[0],
+                      .dbias = options_.bias ? run.parameter_gradients[1] : TensorView{},
+                      .write = run.parameter_write});
     if (run.input_gradients[0])
-      ops::conv2d_backward_data(run.kernels, g, run.output_gradient, run.parameters[0],
-                                run.input_gradients[0], run.input_writes[0]);
+      ops::conv2d_backward_data(run.kernels, {.geometry = g,
+                                              .dy = run.output_gradient,
+                                              .weight = run.parameters[0],
+                                              .dx = run.input_gradients[0],
+                                              .write = run.input_writes[0]});
   }
 
  private:

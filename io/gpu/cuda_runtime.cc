@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace base::cuda {
@@ -12,6 +14,13 @@ cudaStream_t stream_of(void* handle) { return static_cast<cudaStream_t>(handle);
 cudaEvent_t event_of(void* handle) { return static_cast<cudaEvent_t>(handle); }
 
 void expect(cudaError_t code, const char* call) { check(static_cast<int>(code), call); }
+
+int processors_of(int index) {
+  int count = 0;
+  expect(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index),
+         "cudaDeviceGetAttribute");
+  return count;
+}
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -73,6 +82,25 @@ int current_device() {
   int index = 0;
   expect(cudaGetDevice(&index), "cudaGetDevice");
   return index;
+}
+
+int processor_count() {
+  thread_local int asked = -1, count = 0;
+  if (const int index = current_device(); index != asked) {
+    count = processors_of(index);
+    asked = index;
+  }
+  return count;
+}
+
+int most_processors() {
+  static std::atomic<int> most{0};
+  if (most == 0) {
+    int found = 0;
+    for (int i = 0; i < device_count(); ++i) found = std::max(found, processors_of(i));
+    most = found;
+  }
+  return most;
 }
 
 std::string bus_address(int index) {

@@ -28,23 +28,28 @@ void check_geometry(const char* kernel, const Conv2dGeometry& g) {
                    std::to_string(g.out_channels) + " output channels");
 }
 
+struct Named {
+  const char* name;
+  const TensorView& view;
+};
+
 // Checks the operands that every call has; returns n.
-std::int64_t check_operands(const char* kernel, const Conv2dGeometry& g, const char* input_name,
-                            const TensorView& input, const char* output_name,
-                            const TensorView& output, const char* weight_name,
-                            const TensorView& weight, DType weight_dtype) {
+std::int64_t check_operands(const char* kernel, const Conv2dGeometry& g, const Named& input,
+                            const Named& output, const Named& weight, DType weight_dtype) {
   check_geometry(kernel, g);
-  if (input.shape.rank() != 4) {
-    throw ShapeError(std::string(kernel) + ": " + input_name + " has the shape " +
-                     input.shape.to_string() + ", expected [n, h, w, channels]");
+  const Shape& shape = input.view.shape;
+  if (shape.rank() != 4) {
+    throw ShapeError(std::string(kernel) + ": " + input.name + " has the shape " +
+                     shape.to_string() + ", expected [n, h, w, channels]");
   }
-  const std::int64_t n = input.shape[0];
-  check_floating(kernel, input_name, input);
-  check_shape(kernel, input_name, input, {n, g.in_h, g.in_w, g.in_channels});
-  check_dtype(kernel, weight_name, weight, weight_dtype);
-  check_shape(kernel, weight_name, weight, {g.kernel_h, g.kernel_w, g.in_channels, g.out_channels});
-  check_dtype(kernel, output_name, output, input.dtype);
-  check_shape(kernel, output_name, output, {n, g.out_h(), g.out_w(), g.out_channels});
+  const std::int64_t n = shape[0];
+  check_floating(kernel, input.name, input.view);
+  check_shape(kernel, input.name, input.view, {n, g.in_h, g.in_w, g.in_channels});
+  check_dtype(kernel, weight.name, weight.view, weight_dtype);
+  check_shape(kernel, weight.name, weight.view,
+              {g.kernel_h, g.kernel_w, g.in_channels, g.out_channels});
+  check_dtype(kernel, output.name, output.view, input.view.dtype);
+  check_shape(kernel, output.name, output.view, {n, g.out_h(), g.out_w(), g.out_channels});
   return n;
 }
 
@@ -85,39 +90,24 @@ double* scratch_doubles(const KernelContext& context) {
 }
 const Conv2dF64Table& f64() { return isa_table_of_conv2d_f64_table(); }
 
-template <class T>
-void backward_bias_reference(const Conv2dGeometry& g, TensorView dy, TensorView dbias,
-                             Write write) {
-  if (dbias)
-    conv2d_backward_bias_reference(dy.shape[0] * g.out_h() * g.out_w(), g.out_channels, dy.as<T>(),
-                                   dbias.as<T>(), write);
-}
-
 // What runs in f32 for strides that have no fast kernel.
-void forward_reference(KernelContext& context, const Conv2dGeometry& g, TensorView x,
-                       TensorView weight, TensorView bias, TensorView y) {
-  context.threads->run(x.shape[0], [&](std::int64_t first, std::int64_t last, int) {
-    conv2d_forward_reference(g, first, last, x.as<float>(), weight.as<float>(), bias.as<float>(),
-                             y.as<float>());
+void forward_reference(KernelContext& context, const Conv2dForward& o) {
+  context.threads->run(o.x.shape[0], [&](std::int64_t first, std::int64_t last, int) {
+    reference::conv2d_forward<float>(o, first, last);
   });
 }
-
-void backward_data_reference(KernelContext& context, const Conv2dGeometry& g, TensorView dy,
-                             TensorView weight, TensorView dx, Write write) {
-  context.threads->run(dx.shape[0], [&](std::int64_t first, std::int64_t last, int) {
-    conv2d_backward_data_reference(g, first, last, dy.as<float>(), weight.as<float>(),
-                                   dx.as<float>(), write);
+void backward_data_reference(KernelContext& context, const Conv2dBackwardData& o) {
+  context.threads->run(o.dx.shape[0], [&](std::int64_t first, std::int64_t last, int) {
+    reference::conv2d_backward_data<float>(o, first, last);
   });
 }
-
-void backward_weights_reference(KernelContext& context, const Conv2dGeometry& g, TensorView x,
-                                TensorView dy, TensorView dweight, TensorView dbias, Write write) {
-  context.threads->run(
-      g.kernel_h * g.kernel_w * g.in_channels, [&](std::int64_t first, std::int64_t last, int) {
-        conv2d_backward_weights_reference(g, first, last, x.shape[0], x.as<float>(), dy.as<float>(),
-                                          dweight.as<float>(), write);
-      });
-  backward_bias_reference<float>(g, dy, dbias, write);
+void backward_weights_reference(KernelContext& context, const Conv2dBackwardWeights& o) {
+  const Conv2dGeometry& g = o.geometry;
+  context.threads->run(g.kernel_h * g.kernel_w * g.in_channels,
+                       [&](std::int64_t first, std::int64_t last, int) {
+                         reference::conv2d_backward_weights<float>(o, first, last);
+                       });
+  reference::conv2d_backward_bias<float>(o);
 }
 
 }  // namespace
@@ -139,75 +129,61 @@ std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n,
                          [&] { return cuda::conv2d_scratch_bytes(geometry, n, dtype); });
 }
 
-void conv2d_forward(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
-                    TensorView weight, TensorView bias, TensorView y) {
+void conv2d_forward(KernelContext& context, const Conv2dForward& o) {
   constexpr const char* kName = "conv2d_forward";
-  const std::int64_t n = check_operands(kName, geometry, "x", x, "y", y, "weight", weight, x.dtype);
-  check_bias(kName, "bias", geometry, bias, sum_dtype(context, x.dtype));
-  check_scratch(kName, context, geometry, n, x.dtype);
+  const Conv2dGeometry& g = o.geometry;
+  const std::int64_t n =
+      check_operands(kName, g, {"x", o.x}, {"y", o.y}, {"weight", o.weight}, o.x.dtype);
+  check_bias(kName, "bias", g, o.bias, sum_dtype(context, o.x.dtype));
+  check_scratch(kName, context, g, n, o.x.dtype);
   dispatch(
-      context, x.dtype,
+      context, o.x.dtype,
+      [&] { f64().forward(o, sizes_of(g, n), *context.threads, scratch_doubles(context)); },
       [&] {
-        f64().forward(sizes_of(geometry, n), x.as<double>(), weight.as<double>(), bias.as<double>(),
-                      y.as<double>(), *context.threads, scratch_doubles(context));
+        if (!has_fast_kernel(g, o.x.dtype)) return forward_reference(context, o);
+        isa_table_of_conv2d_table().forward(o, sizes_of(g, n), *context.threads,
+                                            scratch_floats(context));
       },
-      [&] {
-        if (!has_fast_kernel(geometry, x.dtype))
-          return forward_reference(context, geometry, x, weight, bias, y);
-        isa_table_of_conv2d_table().forward(sizes_of(geometry, n), x.as<float>(),
-                                            weight.as<float>(), bias.as<float>(), y.as<float>(),
-                                            *context.threads, scratch_floats(context));
-      },
-      [&] { cuda::conv2d_forward(context, geometry, x, weight, bias, y); });
+      [&] { cuda::conv2d_forward(context, o); });
 }
 
-void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& geometry, TensorView dy,
-                          TensorView weight, TensorView dx, Write write) {
+void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o) {
   constexpr const char* kName = "conv2d_backward_data";
+  const Conv2dGeometry& g = o.geometry;
   const std::int64_t n =
-      check_operands(kName, geometry, "dx", dx, "dy", dy, "weight", weight, dx.dtype);
-  check_scratch(kName, context, geometry, n, dx.dtype);
+      check_operands(kName, g, {"dx", o.dx}, {"dy", o.dy}, {"weight", o.weight}, o.dx.dtype);
+  check_scratch(kName, context, g, n, o.dx.dtype);
   dispatch(
-      context, dx.dtype,
+      context, o.dx.dtype,
+      [&] { f64().backward_data(o, sizes_of(g, n), *context.threads, scratch_doubles(context)); },
       [&] {
-        f64().backward_data(sizes_of(geometry, n), dy.as<double>(), weight.as<double>(),
-                            dx.as<double>(), write == Write::kAdd, *context.threads,
-                            scratch_doubles(context));
+        if (!has_fast_kernel(g, o.dx.dtype)) return backward_data_reference(context, o);
+        isa_table_of_conv2d_table().backward_data(o, sizes_of(g, n), *context.threads,
+                                                  scratch_floats(context));
       },
-      [&] {
-        if (!has_fast_kernel(geometry, dx.dtype))
-          return backward_data_reference(context, geometry, dy, weight, dx, write);
-        isa_table_of_conv2d_table().backward_data(
-            sizes_of(geometry, n), dy.as<float>(), weight.as<float>(), dx.as<float>(),
-            write == Write::kAdd, *context.threads, scratch_floats(context));
-      },
-      [&] { cuda::conv2d_backward_data(context, geometry, dy, weight, dx, write); });
+      [&] { cuda::conv2d_backward_data(context, o); });
 }
 
-void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
-                             TensorView dy, TensorView dweight, TensorView dbias, Write write) {
+void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o) {
   constexpr const char* kName = "conv2d_backward_weights";
-  const DType gradient = sum_dtype(context, x.dtype);
+  const Conv2dGeometry& g = o.geometry;
+  const DType gradient = sum_dtype(context, o.x.dtype);
   const std::int64_t n =
-      check_operands(kName, geometry, "x", x, "dy", dy, "dweight", dweight, gradient);
-  check_bias(kName, "dbias", geometry, dbias, gradient);
-  check_scratch(kName, context, geometry, n, x.dtype);
+      check_operands(kName, g, {"x", o.x}, {"dy", o.dy}, {"dweight", o.dweight}, gradient);
+  check_bias(kName, "dbias", g, o.dbias, gradient);
+  check_scratch(kName, context, g, n, o.x.dtype);
   dispatch(
-      context, x.dtype,
+      context, o.x.dtype,
       [&] {
-        f64().backward_weights(sizes_of(geometry, n), x.as<double>(), dy.as<double>(),
-                               dweight.as<double>(), write == Write::kAdd, *context.threads,
-                               scratch_doubles(context));
-        backward_bias_reference<double>(geometry, dy, dbias, write);
+        f64().backward_weights(o, sizes_of(g, n), *context.threads, scratch_doubles(context));
+        reference::conv2d_backward_bias<double>(o);
       },
       [&] {
-        if (!has_fast_kernel(geometry, x.dtype))
-          return backward_weights_reference(context, geometry, x, dy, dweight, dbias, write);
-        isa_table_of_conv2d_weights_table().run(
-            sizes_of(geometry, n), x.as<float>(), dy.as<float>(), dweight.as<float>(),
-            dbias.as<float>(), write == Write::kAdd, *context.threads, scratch_floats(context));
+        if (!has_fast_kernel(g, o.x.dtype)) return backward_weights_reference(context, o);
+        isa_table_of_conv2d_weights_table().run(o, sizes_of(g, n), *context.threads,
+                                                scratch_floats(context));
       },
-      [&] { cuda::conv2d_backward_weights(context, geometry, x, dy, dweight, dbias, write); });
+      [&] { cuda::conv2d_backward_weights(context, o); });
 }
 
 }  // namespace engine::ops

@@ -19,15 +19,28 @@ struct Conv2dGeometry {
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype,
                                  int threads, Device::Kind device = Device::Kind::kCpu);
 
-void conv2d_forward(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
-                    TensorView weight, TensorView bias, TensorView y);
+struct Conv2dForward {
+  Conv2dGeometry geometry;
+  TensorView x, weight, y;
+  TensorView bias{};
+};
+void conv2d_forward(KernelContext& context, const Conv2dForward& o);
 
 // Gradient with respect to the input.
-void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& geometry, TensorView dy,
-                          TensorView weight, TensorView dx, Write write);
+struct Conv2dBackwardData {
+  Conv2dGeometry geometry;
+  TensorView dy, weight, dx;
+  Write write = Write::kOverwrite;
+};
+void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o);
 
-// Gradients of weight and bias (dbias absent when there is no bias).
-void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
-                             TensorView dy, TensorView dweight, TensorView dbias, Write write);
+// Gradients of weight and bias.
+struct Conv2dBackwardWeights {
+  Conv2dGeometry geometry;
+  TensorView x, dy, dweight;
+  TensorView dbias{};  // absent when there is no bias
+  Write write = Write::kOverwrite;
+};
+void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o);
 
 }  // namespace engine::ops

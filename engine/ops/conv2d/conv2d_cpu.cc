@@ -10,6 +10,7 @@
 // form a kernel of its own, rotated and transposed. The bound is the FMA rate.
 #include "engine/ops/conv2d/conv2d_cpu.h"
 
+#include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/conv2d/conv2d_maps.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
@@ -58,21 +59,32 @@ void run_block(const Product& p, const float* maps, std::int64_t first, std::int
   }
 }
 
-// `products` over images [first, last), in groups of `group`.
-void run_images(const Product* products, std::int64_t product_count, const Maps& maps,
-                std::int64_t group, std::int64_t first, std::int64_t last, float* buffer,
-                float* result, std::int64_t result_floats, const float* bias, bool add) {
+// Products over the same images, in groups of `group`.
+struct Work {
+  const Product* products;
+  std::int64_t count;
+  Maps maps;
+  std::int64_t group;
+  float* result;
+  std::int64_t result_floats;  // of an image
+  const float* bias;
+  bool add;
+};
+
+// Images [first, last).
+void run_images(const Work& w, std::int64_t first, std::int64_t last, float* buffer) {
   if (first == last) return;
-  maps.clear(buffer, group);
-  for (std::int64_t image = first; image < last; image += group) {
-    const std::int64_t images = smaller(group, last - image);
-    const float* padded = maps.padded(image, images, buffer);
-    for (std::int64_t i = 0; i < product_count; ++i) {
-      if (products[i].places == 0 || (add && products[i].steps == 0)) continue;
-      const EvenCut blocks(images * products[i].places, kPlaceBlock);
+  w.maps.clear(buffer, w.group);
+  for (std::int64_t image = first; image < last; image += w.group) {
+    const std::int64_t images = smaller(w.group, last - image);
+    const float* padded = w.maps.padded(image, images, buffer);
+    for (std::int64_t i = 0; i < w.count; ++i) {
+      const Product& product = w.products[i];
+      if (product.places == 0 || (w.add && product.steps == 0)) continue;
+      const EvenCut blocks(images * product.places, kPlaceBlock);
       for (std::int64_t b = 0; b < blocks.pieces; ++b) {
-        run_block(products[i], padded, blocks.start(b), blocks.size(b),
-                  result + image * result_floats, bias, add);
+        run_block(product, padded, blocks.start(b), blocks.size(b),
+                  w.result + image * w.result_floats, w.bias, w.add);
       }
     }
   }
@@ -115,9 +127,9 @@ std::int64_t forward_scratch(const ConvSizes& s, int threads) {
          threads * forward_maps(s, nullptr).buffer_floats(group);
 }
 
-void forward(const ConvSizes& s, const float* x, const float* weight, const float* bias, float* y,
-             ThreadPool& threads, float* scratch) {
-  const Maps maps = forward_maps(s, x);
+void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, float* scratch) {
+  const Maps maps = forward_maps(s, floats(o.x));
+  const float* weight = floats(o.weight);
   const std::int64_t places = s.out_h * s.out_w, group = group_images(places, s.n);
   Product product{places, s.kernel_h * s.kernel_w * s.in, s.out, nullptr, nullptr, nullptr,
                   nullptr};
@@ -142,9 +154,9 @@ void forward(const ConvSizes& s, const float* x, const float* weight, const floa
                 product.packed + column * product.steps);
     }
   });
+  const Work work{&product, 1, maps, group, floats(o.y), places * s.out, floats(o.bias), false};
   threads.run(s.n, [&](std::int64_t first, std::int64_t last, int thread) {
-    run_images(&product, 1, maps, group, first, last, scratch + thread * maps.buffer_floats(group),
-               y, places * s.out, bias, false);
+    run_images(work, first, last, scratch + thread * maps.buffer_floats(group));
   });
 }
 
@@ -230,9 +242,10 @@ void pack_class(const ConvSizes& s, const Phase& y, const Phase& x, const float*
   }
 }
 
-void backward_data(const ConvSizes& s, const float* dy, const float* weight, float* dx, bool add,
-                   ThreadPool& threads, float* scratch) {
-  const Maps maps = backward_maps(s, dy);
+void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& threads,
+                   float* scratch) {
+  const Maps maps = backward_maps(s, floats(o.dy));
+  const float* weight = floats(o.weight);
   const std::int64_t group = backward_group(s), classes = s.stride * s.stride;
   Product products[kMaxClasses];
   for (std::int64_t c = 0; c < classes; ++c) {
@@ -257,10 +270,12 @@ void backward_data(const ConvSizes& s, const float* dy, const float* weight, flo
       }
     }
   });
+  const Work work{products,     classes,
+                  maps,         group,
+                  floats(o.dx), s.in_h * s.in_w * s.in,
+                  nullptr,      o.write == Write::kAdd};
   threads.run(s.n, [&](std::int64_t first, std::int64_t last, int thread) {
-    run_images(products, classes, maps, group, first, last,
-               scratch + thread * maps.buffer_floats(group), dx, s.in_h * s.in_w * s.in, nullptr,
-               add);
+    run_images(work, first, last, scratch + thread * maps.buffer_floats(group));
   });
 }
 

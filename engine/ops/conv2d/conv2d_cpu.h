@@ -5,6 +5,7 @@
 
 #include "engine/core/thread_pool.h"
 #include "engine/ops/common/cpu_dispatch.h"
+#include "engine/ops/conv2d/conv2d.h"
 
 namespace engine::ops {
 
@@ -13,22 +14,21 @@ struct ConvSizes {
   std::int64_t n, in_h, in_w, in, out_h, out_w, out, kernel_h, kernel_w, stride, padding;
 };
 
-// `scratch`: 64-byte aligned, as many floats as x_scratch says for this or a larger n. Operands as
-// in conv2d.h; `bias` and `dbias` may be nullptr. The bits of forward and backward_data do not
-// depend on the number of threads.
+// `scratch`: 64-byte aligned, as many floats as x_scratch says for this or a larger n. The bits of
+// forward and backward_data do not depend on the number of threads.
 struct Conv2dTable {
   std::int64_t (*forward_scratch)(const ConvSizes& sizes, int threads);
-  void (*forward)(const ConvSizes& sizes, const float* x, const float* weight, const float* bias,
-                  float* y, ThreadPool& threads, float* scratch);
+  void (*forward)(const Conv2dForward& o, const ConvSizes& sizes, ThreadPool& threads,
+                  float* scratch);
   std::int64_t (*backward_data_scratch)(const ConvSizes& sizes, int threads);
-  void (*backward_data)(const ConvSizes& sizes, const float* dy, const float* weight, float* dx,
-                        bool add, ThreadPool& threads, float* scratch);
+  void (*backward_data)(const Conv2dBackwardData& o, const ConvSizes& sizes, ThreadPool& threads,
+                        float* scratch);
 };
 
 struct Conv2dWeightsTable {
   std::int64_t (*scratch)(const ConvSizes& sizes, int threads);
-  void (*run)(const ConvSizes& sizes, const float* x, const float* dy, float* dweight, float* dbias,
-              bool add, ThreadPool& threads, float* scratch);
+  void (*run)(const Conv2dBackwardWeights& o, const ConvSizes& sizes, ThreadPool& threads,
+              float* scratch);
 };
 
 ENGINE_ISA_TABLE(Conv2dTable, conv2d_table)

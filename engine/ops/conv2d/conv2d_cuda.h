@@ -4,17 +4,18 @@
 
 #include "engine/core/tensor_view.h"
 #include "engine/ops/conv2d/conv2d.h"
+#include "engine/ops/gemm/gemm_plan.h"
 
 namespace engine::ops::cuda {
 
 // Never less for a larger n.
 std::size_t conv2d_scratch_bytes(const Conv2dGeometry& geometry, std::int64_t n, DType dtype);
 
-void conv2d_forward(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
-                    TensorView weight, TensorView bias, TensorView y);
-void conv2d_backward_data(KernelContext& context, const Conv2dGeometry& geometry, TensorView dy,
-                          TensorView weight, TensorView dx, Write write);
-void conv2d_backward_weights(KernelContext& context, const Conv2dGeometry& geometry, TensorView x,
-                             TensorView dy, TensorView dweight, TensorView dbias, Write write);
+// Without a plan (tile 0) each is cut by plan_gemm(), forward and data into no parts of k; with
+// one, scratch is what that plan needs.
+void conv2d_forward(KernelContext& context, const Conv2dForward& o, GemmPlan plan = {});
+void conv2d_backward_data(KernelContext& context, const Conv2dBackwardData& o, GemmPlan plan = {});
+void conv2d_backward_weights(KernelContext& context, const Conv2dBackwardWeights& o,
+                             GemmPlan plan = {});
 
 }  // namespace engine::ops::cuda

@@ -7,6 +7,7 @@
 // alone, so that no result depends on the number of threads.
 #include "engine/ops/conv2d/conv2d_f64_cpu.h"
 
+#include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/common/eigen_maps.h"
 
 namespace engine::ops::ENGINE_ISA_NAMESPACE {
@@ -89,8 +90,9 @@ struct ReadBy {
   }
 };
 
-void forward(const ConvSizes& s, const double* x, const double* weight, const double* bias,
-             double* y, ThreadPool& threads, double* scratch) {
+void forward(const Conv2dForward& o, const ConvSizes& s, ThreadPool& threads, double* scratch) {
+  const double *x = doubles(o.x), *weight = doubles(o.weight), *bias = doubles(o.bias);
+  double* y = doubles(o.y);
   const std::int64_t pixels = s.n * s.out_h * s.out_w, taps = s.kernel_h * s.kernel_w;
   threads.run(pieces(pixels, kBlockPixels), [&](std::int64_t begin, std::int64_t end, int thread) {
     double* gathered = scratch + thread * thread_doubles(s);
@@ -129,8 +131,11 @@ void sum_taps(const ConvSizes& s, const Block& block, ReadBy source, const doubl
 }
 
 // Phase by phase, since a tap reaches one alone.
-void backward_data(const ConvSizes& s, const double* dy, const double* weight, double* dx, bool add,
-                   ThreadPool& threads, double* scratch) {
+void backward_data(const Conv2dBackwardData& o, const ConvSizes& s, ThreadPool& threads,
+                   double* scratch) {
+  const double *dy = doubles(o.dy), *weight = doubles(o.weight);
+  double* dx = doubles(o.dx);
+  const bool add = o.write == Write::kAdd;
   for (std::int64_t c = 0; c < s.stride * s.stride; ++c) {
     const Phase y = phase_of(c / s.stride, s.in_h, s), x = phase_of(c % s.stride, s.in_w, s);
     const std::int64_t pixels = s.n * y.count * x.count;
@@ -156,8 +161,11 @@ void backward_data(const ConvSizes& s, const double* dy, const double* weight, d
 }
 
 // Piece by piece of dweight: some input channels of one tap, and all output channels.
-void backward_weights(const ConvSizes& s, const double* x, const double* dy, double* dweight,
-                      bool add, ThreadPool& threads, double* scratch) {
+void backward_weights(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& threads,
+                      double* scratch) {
+  const double *x = doubles(o.x), *dy = doubles(o.dy);
+  double* dweight = doubles(o.dweight);
+  const bool add = o.write == Write::kAdd;
   const std::int64_t pixels = s.n * s.out_h * s.out_w, cuts = pieces(s.in, kSumChannels);
   const std::int64_t count = s.kernel_h * s.kernel_w * cuts;
   threads.run(count, [&](std::int64_t begin, std::int64_t end, int thread) {

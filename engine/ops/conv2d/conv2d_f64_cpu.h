@@ -9,12 +9,12 @@ namespace engine::ops {
 // No result depends on the number of threads. The gradient of the bias is not here.
 struct Conv2dF64Table {
   std::int64_t (*scratch)(const ConvSizes& sizes, int threads);
-  void (*forward)(const ConvSizes& sizes, const double* x, const double* weight, const double* bias,
-                  double* y, ThreadPool& threads, double* scratch);
-  void (*backward_data)(const ConvSizes& sizes, const double* dy, const double* weight, double* dx,
-                        bool add, ThreadPool& threads, double* scratch);
-  void (*backward_weights)(const ConvSizes& sizes, const double* x, const double* dy,
-                           double* dweight, bool add, ThreadPool& threads, double* scratch);
+  void (*forward)(const Conv2dForward& o, const ConvSizes& sizes, ThreadPool& threads,
+                  double* scratch);
+  void (*backward_data)(const Conv2dBackwardData& o, const ConvSizes& sizes, ThreadPool& threads,
+                        double* scratch);
+  void (*backward_weights)(const Conv2dBackwardWeights& o, const ConvSizes& sizes,
+                           ThreadPool& threads, double* scratch);
 };
 
 ENGINE_ISA_TABLE(Conv2dF64Table, conv2d_f64_table)

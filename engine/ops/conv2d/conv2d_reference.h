@@ -7,7 +7,7 @@
 #include "engine/ops/conv2d/conv2d.h"
 #include "engine/ops/gemm/dense_reference.h"
 
-namespace engine::ops {
+namespace engine::ops::reference {
 
 // Calls body(oy, ox, iy, ix) for every output place and the input place that tap (ky, kx) reads
 // there, padding left out.
@@ -26,8 +26,10 @@ void for_each_place(const Conv2dGeometry& g, std::int64_t ky, std::int64_t kx, B
 // Images [first, last): y[o] = bias[o] + sum over taps and channels of x[iy, ix, i] * weight[ky,
 // kx, i, o].
 template <class T>
-void conv2d_forward_reference(const Conv2dGeometry& g, std::int64_t first, std::int64_t last,
-                              const T* x, const T* weight, const T* bias, T* y) {
+void conv2d_forward(const Conv2dForward& o, std::int64_t first, std::int64_t last) {
+  const Conv2dGeometry& g = o.geometry;
+  const T *x = o.x.as<T>(), *weight = o.weight.as<T>(), *bias = o.bias.as<T>();
+  T* y = o.y.as<T>();
   const std::int64_t in = g.in_channels, out = g.out_channels, places = g.out_h() * g.out_w();
   for (std::int64_t image = first; image < last; ++image) {
     const T* from = x + image * g.in_h * g.in_w * in;
@@ -41,8 +43,8 @@ void conv2d_forward_reference(const Conv2dGeometry& g, std::int64_t first, std::
                          T* sums = to + (oy * g.out_w() + ox) * out;
                          for (std::int64_t i = 0; i < in; ++i) {
                            const T value = from[(iy * g.in_w + ix) * in + i];
-                           for (std::int64_t o = 0; o < out; ++o)
-                             sums[o] += value * taps[i * out + o];
+                           for (std::int64_t c = 0; c < out; ++c)
+                             sums[c] += value * taps[i * out + c];
                          }
                        });
       }
@@ -53,13 +55,15 @@ void conv2d_forward_reference(const Conv2dGeometry& g, std::int64_t first, std::
 // Images [first, last): dx[iy, ix, i] = sum over the outputs that read it of dy[oy, ox, o] *
 // weight[ky, kx, i, o].
 template <class T>
-void conv2d_backward_data_reference(const Conv2dGeometry& g, std::int64_t first, std::int64_t last,
-                                    const T* dy, const T* weight, T* dx, Write write) {
+void conv2d_backward_data(const Conv2dBackwardData& o, std::int64_t first, std::int64_t last) {
+  const Conv2dGeometry& g = o.geometry;
+  const T *dy = o.dy.as<T>(), *weight = o.weight.as<T>();
+  T* dx = o.dx.as<T>();
   const std::int64_t in = g.in_channels, out = g.out_channels, places = g.in_h * g.in_w;
   for (std::int64_t image = first; image < last; ++image) {
     const T* from = dy + image * g.out_h() * g.out_w() * out;
     T* to = dx + image * places * in;
-    if (write == Write::kOverwrite)
+    if (o.write == Write::kOverwrite)
       for (std::int64_t e = 0; e < places * in; ++e) to[e] = T(0);
     for (std::int64_t ky = 0; ky < g.kernel_h; ++ky) {
       for (std::int64_t kx = 0; kx < g.kernel_w; ++kx) {
@@ -78,36 +82,42 @@ void conv2d_backward_data_reference(const Conv2dGeometry& g, std::int64_t first,
 // Rows [first, last) of dweight seen as [kh * kw * in, out]: the sum over images and places of x *
 // dy.
 template <class T>
-void conv2d_backward_weights_reference(const Conv2dGeometry& g, std::int64_t first,
-                                       std::int64_t last, std::int64_t n, const T* x, const T* dy,
-                                       T* dweight, Write write) {
+void conv2d_backward_weights(const Conv2dBackwardWeights& o, std::int64_t first,
+                             std::int64_t last) {
+  const Conv2dGeometry& g = o.geometry;
+  const std::int64_t n = o.x.shape[0];
+  const T *x = o.x.as<T>(), *dy = o.dy.as<T>();
+  T* dweight = o.dweight.as<T>();
   const std::int64_t in = g.in_channels, out = g.out_channels;
   for (std::int64_t row = first; row < last; ++row) {
     const std::int64_t i = row % in, kx = row / in % g.kernel_w, ky = row / in / g.kernel_w;
     T* sums = dweight + row * out;
-    if (write == Write::kOverwrite)
-      for (std::int64_t o = 0; o < out; ++o) sums[o] = T(0);
+    if (o.write == Write::kOverwrite)
+      for (std::int64_t c = 0; c < out; ++c) sums[c] = T(0);
     for (std::int64_t image = 0; image < n; ++image) {
       const T* from = x + image * g.in_h * g.in_w * in;
       const T* gradient = dy + image * g.out_h() * g.out_w() * out;
       for_each_place(g, ky, kx,
                      [&](std::int64_t oy, std::int64_t ox, std::int64_t iy, std::int64_t ix) {
                        const T value = from[(iy * g.in_w + ix) * in + i];
-                       for (std::int64_t o = 0; o < out; ++o)
-                         sums[o] += value * gradient[(oy * g.out_w() + ox) * out + o];
+                       for (std::int64_t c = 0; c < out; ++c)
+                         sums[c] += value * gradient[(oy * g.out_w() + ox) * out + c];
                      });
     }
   }
 }
 
-// dbias = sum of dy over `rows` = n * oh * ow rows.
+// dbias, where it is wanted: the sum of dy over images and places.
 template <class T>
-void conv2d_backward_bias_reference(std::int64_t rows, std::int64_t out, const T* dy, T* dbias,
-                                    Write write) {
-  if (write == Write::kOverwrite)
-    for (std::int64_t o = 0; o < out; ++o) dbias[o] = T(0);
+void conv2d_backward_bias(const Conv2dBackwardWeights& o) {
+  if (!o.dbias) return;
+  const std::int64_t out = o.geometry.out_channels, rows = o.dy.count() / out;
+  const T* dy = o.dy.as<T>();
+  T* dbias = o.dbias.as<T>();
+  if (o.write == Write::kOverwrite)
+    for (std::int64_t c = 0; c < out; ++c) dbias[c] = T(0);
   for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t o = 0; o < out; ++o) dbias[o] += dy[row * out + o];
+    for (std::int64_t c = 0; c < out; ++c) dbias[c] += dy[row * out + c];
 }
 
-}  // namespace engine::ops
+}  // namespace engine::ops::reference

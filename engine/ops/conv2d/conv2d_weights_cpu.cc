@@ -9,6 +9,7 @@
 // small dweight: each thread takes images and sums into a dweight of its own, added in thread order
 // at the end. Large dweight: each thread takes some panels of it and all images, nothing to add up.
 // The bound is the FMA rate.
+#include "engine/ops/common/cpu_operands.h"
 #include "engine/ops/conv2d/conv2d_cpu.h"
 #include "engine/ops/conv2d/conv2d_maps.h"
 
@@ -143,20 +144,28 @@ void run_block(const ConvSizes& s, const Plan& p, const Block& block, std::int64
   }
 }
 
+// What of the work one thread does.
+struct Share {
+  std::int64_t first_image, last_image, first_panel, last_panel;
+  float* buffer;
+  Target target;
+};
+
 void run_images(const ConvSizes& s, const Plan& p, const float* dy, const std::int64_t* table,
-                std::int64_t first, std::int64_t last, std::int64_t first_panel,
-                std::int64_t last_panel, float* buffer, Target target) {
-  if (first == last || first_panel == last_panel) return;
+                const Share& share) {
+  if (share.first_image == share.last_image || share.first_panel == share.last_panel) return;
+  float* buffer = share.buffer;
+  Target target = share.target;
   p.maps.clear(buffer, p.group);
-  for (std::int64_t image = first; image < last; image += p.group) {
-    const std::int64_t images = smaller(p.group, last - image);
+  for (std::int64_t image = share.first_image; image < share.last_image; image += p.group) {
+    const std::int64_t images = smaller(p.group, share.last_image - image);
     const float* padded = p.maps.padded(image, images, buffer);
     const EvenCut blocks(images * p.places, p.block);
     for (std::int64_t b = 0; b < blocks.pieces; ++b) {
       const Block block{padded, dy + (image * p.places + blocks.start(b)) * s.out,
                         table + blocks.start(b), blocks.size(b),
                         buffer + p.maps.buffer_floats(p.group)};
-      run_block(s, p, block, first_panel, last_panel, target);
+      run_block(s, p, block, share.first_panel, share.last_panel, target);
       target.add = true;
     }
   }
@@ -170,18 +179,25 @@ std::int64_t scratch_floats(const ConvSizes& s, int threads) {
          (p.by_images ? (threads - 1) * p.private_floats : 0);
 }
 
-// Elements [first, last) of to, += those of the private sums of threads that had images, in thread
-// order.
-void add_private(const ConvSizes& s, const Plan& p, const float* privates, int threads,
-                 std::int64_t offset, float* to, std::int64_t first, std::int64_t last) {
+// The sums of the threads, but of the first one that had images: that one's are the result.
+struct Privates {
+  const float* sums;
+  std::int64_t floats;  // of a thread
+  std::int64_t images;
+  int threads;
+};
+
+// Elements [first, last) of to, += those from `offset` on of the private sums, in thread order.
+void add_private(const Privates& p, std::int64_t offset, float* to, std::int64_t first,
+                 std::int64_t last) {
   bool seen = false;
-  for (int t = 0; t < threads; ++t) {
-    if (s.n * t / threads == s.n * (t + 1) / threads) continue;
+  for (int t = 0; t < p.threads; ++t) {
+    if (p.images * t / p.threads == p.images * (t + 1) / p.threads) continue;
     if (!seen) {  // the first one summed into the result itself
       seen = true;
       continue;
     }
-    const float* from = privates + (t - 1) * p.private_floats + offset;
+    const float* from = p.sums + (t - 1) * p.floats + offset;
     for (std::int64_t i = first; i < last; i += kWidth) {
       const std::int64_t valid = smaller(last - i, kWidth);
       store_partial(to + i, load_partial(to + i, valid) + load_partial(from + i, valid), valid);
@@ -189,10 +205,12 @@ void add_private(const ConvSizes& s, const Plan& p, const float* privates, int t
   }
 }
 
-void run(const ConvSizes& s, const float* x, const float* dy, float* dweight, float* dbias,
-         bool add, ThreadPool& pool, float* scratch) {
+void run(const Conv2dBackwardWeights& o, const ConvSizes& s, ThreadPool& pool, float* scratch) {
+  const float* dy = floats(o.dy);
+  float *dweight = floats(o.dweight), *dbias = floats(o.dbias);
+  const bool add = o.write == Write::kAdd;
   const int threads = pool.threads();
-  const Plan p = make_plan(s, x, threads);
+  const Plan p = make_plan(s, floats(o.x), threads);
   const std::int64_t panels = panel_count(s.out);
   const Target result{dweight, dbias, add};
   if (s.n == 0) {
@@ -211,7 +229,8 @@ void run(const ConvSizes& s, const float* x, const float* dy, float* dweight, fl
   float* buffers = scratch + table_floats(p);
   if (!p.by_images) {
     pool.run(panels, [&](std::int64_t first, std::int64_t last, int thread) {
-      run_images(s, p, dy, table, 0, s.n, first, last, buffers + thread * p.buffer_floats, result);
+      run_images(s, p, dy, table,
+                 {0, s.n, first, last, buffers + thread * p.buffer_floats, result});
     });
     return;
   }
@@ -221,13 +240,15 @@ void run(const ConvSizes& s, const float* x, const float* dy, float* dweight, fl
     float* own = privates + (thread - 1) * p.private_floats;
     const Target target =
         first == 0 ? result : Target{own, dbias == nullptr ? nullptr : own + bias_offset, false};
-    run_images(s, p, dy, table, first, last, 0, panels, buffers + thread * p.buffer_floats, target);
+    run_images(s, p, dy, table,
+               {first, last, 0, panels, buffers + thread * p.buffer_floats, target});
   });
   if (threads == 1 || s.n == 1) return;
+  const Privates all{privates, p.private_floats, s.n, threads};
   pool.run(p.weight_floats, [&](std::int64_t first, std::int64_t last, int) {
-    add_private(s, p, privates, threads, 0, dweight, first, last);
+    add_private(all, 0, dweight, first, last);
   });
-  if (dbias != nullptr) add_private(s, p, privates, threads, bias_offset, dbias, 0, s.out);
+  if (dbias != nullptr) add_private(all, bias_offset, dbias, 0, s.out);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 //  at the start is undefined.
 //  - No thread of a warp returns while others of it still shuffle, vote, multiply matrices or wait
 //  at a barrier.
-//  - No atomics on floating-point numbers, and sums in an order that depends on the shape alone:
-//  the same bits in every run.
+//  - No atomics on floating-point numbers, and sums in an order that depends on the shape (and on
+//  the device's number of processors) alone: the same bits in every run.
 //  - Offsets that may pass 2^31 are std::int64_t. A grid's y and z end at 65535.
 //  - A kernel that fits into no resource limit of sm_80 (99 KiB of shared memory a block with
 //  opt-in) is not written.
@@ -139,7 +139,20 @@ __device__ __forceinline__ void copy_async_16(void* shared, const void* global, 
   simt::copy_async(shared, global, 16, static_cast<std::size_t>(valid));
 #endif
 }
-// The same with 4 bytes, for rows that are not aligned to 16.
+// The same with all of them or, where it is not `valid`, 16 zeros: costs nothing beyond the copy.
+__device__ __forceinline__ void copy_or_zero_16(void* shared, const void* global, bool valid) {
+#if defined(__CUDACC__)
+  const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  asm volatile(
+      "{.reg .pred p; setp.eq.u32 p, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, p;}" ::"r"(
+          to),
+      "l"(global), "r"(static_cast<unsigned>(valid))
+      : "memory");
+#else
+  simt::copy_async(shared, global, 16, valid ? 16 : 0);
+#endif
+}
+// copy_async_16() with 4 bytes, for rows that are not aligned to 16.
 __device__ __forceinline__ void copy_async_4(void* shared, const void* global, int valid = 4) {
 #if defined(__CUDACC__)
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));

@@ -7,7 +7,7 @@ namespace engine::ops::cuda {
 
 void dense_backward_data(KernelContext& context, const DenseBackwardData& o, GemmPlan plan) {
   const std::int64_t n = o.dx.shape[0], in = o.dx.shape[1], out = o.dy.shape[1];
-  if (plan.tile == 0) plan = plan_matrix_product(n, in, out, size_of(o.dx.dtype));
+  if (plan.tile == 0) plan = plan_matrix_product({n, in, out}, o.dx.dtype, context.products);
   with_storage(o.dx.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products()>(

@@ -14,9 +14,9 @@ std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t ou
 // compute capability 9.0.
 void allow_warpgroup_products(bool on);
 
-// plan_gemm(), with warpgroup instructions where they are allowed and there is use for them.
-GemmPlan plan_matrix_product(std::int64_t m, std::int64_t n, std::int64_t k,
-                             std::size_t storage_bytes);
+// plan_gemm() for the calling thread's device, with warpgroup instructions where they are allowed
+// and there is use for them.
+GemmPlan plan_matrix_product(const GemmShape& shape, DType storage, Products products);
 
 // Without a plan (tile 0) each is cut by plan_matrix_product(); with one, scratch is what that plan
 // needs.

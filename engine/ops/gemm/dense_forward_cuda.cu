@@ -10,18 +10,16 @@
 namespace engine::ops::cuda {
 
 std::size_t dense_scratch_bytes(std::int64_t n, std::int64_t in, std::int64_t out, DType dtype) {
-  const int depth = gemm_stage_depth(size_of(dtype));
-  // The weights' gradient needs the more the more rows there are.
-  const GemmPlan weights = plan_gemm(out, in, n, depth);
-  const std::int64_t most = std::max({most_gemm_workspace_bytes(n, out, in, depth),
-                                      most_gemm_workspace_bytes(n, in, out, depth),
-                                      gemm_workspace_bytes(weights, out, in)});
+  const int depth = gemm_stage_depth(size_of(dtype)), processors = engine::cuda::most_processors();
+  const std::int64_t most = std::max({most_gemm_workspace_bytes({n, out, in}, depth, processors),
+                                      most_gemm_workspace_bytes({n, in, out}, depth, processors),
+                                      most_gemm_workspace_bytes({out, in, n}, depth, processors)});
   return std::max(static_cast<std::size_t>(most), column_sums_scratch_bytes(n, out));
 }
 
 void dense_forward(KernelContext& context, const DenseForward& o, GemmPlan plan) {
   const std::int64_t n = o.x.shape[0], in = o.x.shape[1], out = o.y.shape[1];
-  if (plan.tile == 0) plan = plan_matrix_product(n, out, in, size_of(o.x.dtype));
+  if (plan.tile == 0) plan = plan_matrix_product({n, out, in}, o.x.dtype, context.products);
   with_storage(o.x.dtype, [&]<class S>(S) {
     with_products<S>(context.products, [&](auto products) {
       launch_matrix_product<products()>(

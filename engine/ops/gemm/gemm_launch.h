@@ -7,72 +7,88 @@
 
 namespace engine::ops::cuda {
 
-struct GemmExtent {
-  int m, n, k, split_depth;
-  float* parts;  // [splits, m, n rounded up to 8], or null: not split
+// Up to kMost products of one launch, which share plan and grid.
+template <class Product_, int kMost_ = 1>
+struct GemmGroup {
+  using Product = Product_;
+  static constexpr int kMost = kMost_;
+  Product products[kMost];
+  int count = 1;
 };
 
-// Sums of one part of k.
-struct PartStore {
-  float* part;
+// How k is cut.
+struct GemmCut {
+  int split_depth;  // beyond any k: not split
+  float* parts;     // [splits, m, n rounded up to 8], or null: not split
+};
+
+// Where a block's sums go: to the caller's epilogue, or to a part of the workspace.
+template <class Epilogue>
+struct SplitStore {
+  const Epilogue& epilogue;
+  float* part;  // or null
   std::int64_t pitch;
 
+  template <class Product>
+  __device__ __forceinline__ SplitStore(const Product& product, const GemmCut& cut, int split)
+      : epilogue(product.store), part(cut.parts), pitch((product.n + 7) / 8 * 8) {
+    if (part != nullptr) part += split * (product.m * pitch);
+  }
   __device__ __forceinline__ void operator()(int row, int column, const float (&values)[8],
-                                             int) const {
+                                             int count) const {
+    if (part == nullptr) return epilogue(row, column, values, count);
     float* to = part + row * pitch + column;
     store_packed(to, {{values[0], values[1], values[2], values[3]}});
     store_packed(to + 4, {{values[4], values[5], values[6], values[7]}});
   }
 };
 
-// Which tile of C and which part of k a block has. Blocks are numbered in groups of 8 rows of
-// tiles, column by column.
-struct BlockPlace {
-  int row, column, split, depth, depth_end;
-};
-template <int kTile>
-__device__ __forceinline__ BlockPlace place_of_block(const GemmExtent& extent) {
+// Blocks are numbered in groups of 8 rows of tiles, column by column.
+template <class Tile, class Product>
+__device__ __forceinline__ BlockPlace place_of_block(const Product& product, int split_depth) {
   constexpr unsigned kGroup = 8;
-  const auto down = static_cast<unsigned>((extent.m + kTile - 1) / kTile);
-  const auto across = static_cast<unsigned>((extent.n + kTile - 1) / kTile);
+  const int m = static_cast<int>(product.m), n = static_cast<int>(product.n),
+            k = static_cast<int>(product.k);
+  const auto down = static_cast<unsigned>((m + Tile::kRows - 1) / Tile::kRows);
+  const auto across = static_cast<unsigned>((n + Tile::kColumns - 1) / Tile::kColumns);
   const unsigned first = blockIdx.x / (kGroup * across) * kGroup,
                  place = blockIdx.x % (kGroup * across);
   const unsigned high = down - first < kGroup ? down - first : kGroup;
-  const int split = static_cast<int>(blockIdx.z), depth = split * extent.split_depth,
-            rest = extent.k - depth;
-  return {static_cast<int>(first + place % high) * kTile, static_cast<int>(place / high) * kTile,
-          split, depth, depth + (rest < extent.split_depth ? rest : extent.split_depth)};
+  const int split = static_cast<int>(blockIdx.z), depth = split * split_depth, rest = k - depth;
+  return {static_cast<int>(first + place % high) * Tile::kRows,
+          static_cast<int>(place / high) * Tile::kColumns, split, depth,
+          depth + (rest < split_depth ? rest : split_depth)};
 }
 
-// run(epilogue) with the caller's, or with one that keeps the part's sums.
-template <class Epilogue, class Run>
-__device__ __forceinline__ void with_part_store(const GemmExtent& extent, int split,
-                                                const Epilogue& epilogue, Run run) {
-  if (extent.parts == nullptr) return run(epilogue);
-  const std::int64_t pitch = (extent.n + 7) / 8 * 8;
-  run(PartStore{extent.parts + split * (extent.m * pitch), pitch});
-}
-
-template <Products kProducts, int kTile, class LoaderA, class LoaderB, class Epilogue>
-__global__ void __launch_bounds__(GemmWarps<kTile>::kThreads, 2)
-    gemm(LoaderA a, LoaderB b, GemmExtent extent, Epilogue epilogue) {
-  const BlockPlace at = place_of_block<kTile>(extent);
-  with_part_store(extent, at.split, epilogue, [&](const auto& store) {
-    GemmBlock<kProducts, kTile, LoaderA, LoaderB>::run(a, b, extent.m, extent.n, at.row, at.column,
-                                                       at.depth, at.depth_end, store);
-  });
+template <Products kProducts, class Tile, class Group>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
+    gemm(const Group group, const GemmCut cut) {
+  using Product = typename Group::Product;
+  const Product& product = group.products[Group::kMost > 1 ? blockIdx.y : 0];
+  if constexpr (Group::kMost > 1) {
+    // The whole block: its product has fewer tiles than another of the group.
+    if (blockIdx.x >= divide_up(product.m, Tile::kRows) * divide_up(product.n, Tile::kColumns))
+      return;
+  }
+  const BlockPlace at = place_of_block<Tile>(product, cut.split_depth);
+  using Block = GemmBlock<kProducts, Tile, Product>;
+  if constexpr (Group::kMost > 1)
+    Block::run(product, at, product.store);
+  else
+    Block::run(product, at, SplitStore<typename Product::Epilogue>(product, cut, at.split));
 }
 
 // One thread a run of 8 columns: the parts in their order.
 template <class Epilogue>
-__global__ void gemm_sum_parts(GemmExtent extent, int splits, Epilogue epilogue) {
-  const int runs = (extent.n + 7) / 8;
-  const std::int64_t count = std::int64_t{extent.m} * runs;
+__global__ void gemm_sum_parts(const float* parts, int splits, int m, int n, Epilogue epilogue) {
+  const int runs = (n + 7) / 8;
+  const std::int64_t count = std::int64_t{m} * runs;
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= count) return;
   float sums[8] = {};
+#pragma unroll 4
   for (int s = 0; s < splits; ++s) {
-    const float* from = extent.parts + (s * count + i) * 8;
+    const float* from = parts + (s * count + i) * 8;
     const Packed<float> low = load_packed(from), high = load_packed(from + 4);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -81,59 +97,68 @@ __global__ void gemm_sum_parts(GemmExtent extent, int splits, Epilogue epilogue)
     }
   }
   const int column = static_cast<int>(i % runs) * 8;
-  epilogue(static_cast<int>(i / runs), column, sums, extent.n - column < 8 ? extent.n - column : 8);
+  epilogue(static_cast<int>(i / runs), column, sums, n - column < 8 ? n - column : 8);
 }
 
-template <class Epilogue>
-void launch_sum_parts(KernelContext& context, const char* name, const GemmPlan& plan,
-                      const GemmExtent& extent, const Epilogue& epilogue) {
-  if (plan.splits == 1) return;
-  const std::int64_t runs = extent.m * divide_up(extent.n, 8);
-  launch(name, gemm_sum_parts<Epilogue>, {static_cast<unsigned>(divide_up(runs, 128))}, 128, 0,
-         context.stream, extent, plan.splits, epilogue);
+template <class Product>
+void launch_sum_parts(KernelContext& context, int splits, const Product& product,
+                      const GemmCut& cut) {
+  if (splits == 1) return;
+  const std::int64_t runs = product.m * divide_up(product.n, 8);
+  launch(product.name, gemm_sum_parts<typename Product::Epilogue>,
+         {static_cast<unsigned>(divide_up(runs, 128))}, 128, 0, context.stream, cut.parts, splits,
+         static_cast<int>(product.m), static_cast<int>(product.n), product.store);
 }
 
-template <Products kProducts, int kTile, class LoaderA, class LoaderB, class Epilogue>
-void launch_gemm_tiles(KernelContext& context, const char* name, const GemmPlan& plan,
-                       const LoaderA& a, const LoaderB& b, const GemmExtent& extent,
-                       const Epilogue& epilogue) {
-  using Block = GemmBlock<kProducts, kTile, LoaderA, LoaderB>;
-  const Grid grid{static_cast<unsigned>(gemm_tiles(extent.m, extent.n, kTile)), 1,
-                  static_cast<unsigned>(plan.splits)};
-  launch(name, gemm<kProducts, kTile, LoaderA, LoaderB, Epilogue>, grid, Block::kThreads,
-         sizeof(typename Block::Shared), context.stream, a, b, extent, epilogue);
-  launch_sum_parts(context, name, plan, extent, epilogue);
-}
-
-// Checks that the product fits the device and its workspace the scratch, from `scratch_offset` on
-// (a multiple of 16).
-inline GemmExtent gemm_extent(const KernelContext& context, const GemmPlan& plan, std::int64_t m,
-                              std::int64_t n, std::int64_t k, std::size_t scratch_offset = 0) {
+// Checks that the product fits the device and its workspace the scratch.
+template <class Product>
+GemmCut gemm_cut(const KernelContext& context, const GemmPlan& plan, const Product& product) {
   constexpr std::int64_t kMost =
       (std::int64_t{1} << 31) - 4096;  // lines and depths are int on the device
-  require(m <= kMost && n <= kMost && k <= kMost && gemm_tiles(m, n, plan.tile) < kMost,
+  require(product.m <= kMost && product.n <= kMost && product.k <= kMost &&
+              gemm_tiles(product.m, product.n, plan) < kMost,
           "a matrix product beyond 2^31");
-  const std::int64_t workspace = gemm_workspace_bytes(plan, m, n);
-  require(context.scratch.size() >= scratch_offset + static_cast<std::size_t>(workspace),
+  const std::int64_t workspace = gemm_workspace_bytes(plan, product.m, product.n);
+  require(context.scratch.size() >= static_cast<std::size_t>(workspace),
           "scratch of a matrix product");
-  return {
-      static_cast<int>(m), static_cast<int>(n), static_cast<int>(k),
-      static_cast<int>(plan.split_depth),
-      workspace > 0 ? reinterpret_cast<float*>(context.scratch.data() + scratch_offset) : nullptr};
+  return {plan.splits > 1 ? static_cast<int>(plan.split_depth) : static_cast<int>(kMost),
+          workspace > 0 ? reinterpret_cast<float*>(context.scratch.data()) : nullptr};
 }
 
-// Runs it as planned. Scratch: gemm_workspace_bytes(plan, m, n). k may be 0: C is zeros then.
-template <Products kProducts, class LoaderA, class LoaderB, class Epilogue>
-void launch_gemm(KernelContext& context, const char* name, const GemmPlan& plan, const LoaderA& a,
-                 const LoaderB& b, std::int64_t m, std::int64_t n, std::int64_t k,
-                 const Epilogue& epilogue, std::size_t scratch_offset = 0) {
-  if (m == 0 || n == 0) return;
-  const GemmExtent extent = gemm_extent(context, plan, m, n, k, scratch_offset);
+template <Products kProducts, class Tile, class Group>
+void launch_gemm_tiles(KernelContext& context, const GemmPlan& plan, const Group& group,
+                       const GemmCut& cut) {
+  using Block = GemmBlock<kProducts, Tile, typename Group::Product>;
+  std::int64_t most = 0;
+  for (int i = 0; i < group.count; ++i)
+    most = std::max(most, gemm_tiles(group.products[i].m, group.products[i].n, plan));
+  if (most == 0) return;
+  const Grid grid{static_cast<unsigned>(most), static_cast<unsigned>(group.count),
+                  static_cast<unsigned>(plan.splits)};
+  launch(group.products[0].name, gemm<kProducts, Tile, Group>, grid, Tile::kThreads,
+         sizeof(typename Block::Shared), context.stream, group, cut);
+  if constexpr (Group::kMost == 1) launch_sum_parts(context, plan.splits, group.products[0], cut);
+}
+
+// Runs them as planned. Scratch: gemm_workspace_bytes(plan, m, n). REQUIRES: several are not split.
+template <Products kProducts, class Product, int kMost>
+void launch_gemm_group(KernelContext& context, const GemmPlan& plan,
+                       const GemmGroup<Product, kMost>& group) {
+  using Group = GemmGroup<Product, kMost>;
+  require(kMost == 1 || plan.splits == 1, "a group of matrix products is not split");
+  GemmCut cut{};
+  for (int i = 0; i < group.count; ++i) cut = gemm_cut(context, plan, group.products[i]);
+  if (plan.tile == 128 && plan.columns == 128)
+    return launch_gemm_tiles<kProducts, GemmTile128, Group>(context, plan, group, cut);
   if (plan.tile == 128)
-    return launch_gemm_tiles<kProducts, 128>(context, name, plan, a, b, extent, epilogue);
+    return launch_gemm_tiles<kProducts, GemmTile128x64, Group>(context, plan, group, cut);
   if (plan.tile == 64)
-    return launch_gemm_tiles<kProducts, 64>(context, name, plan, a, b, extent, epilogue);
-  launch_gemm_tiles<kProducts, 32>(context, name, plan, a, b, extent, epilogue);
+    return launch_gemm_tiles<kProducts, GemmTile64, Group>(context, plan, group, cut);
+  launch_gemm_tiles<kProducts, GemmTile32, Group>(context, plan, group, cut);
+}
+template <Products kProducts, class Product>
+void launch_gemm(KernelContext& context, const GemmPlan& plan, const Product& product) {
+  launch_gemm_group<kProducts>(context, plan, GemmGroup<Product>{{product}});
 }
 
 // call(std::integral_constant<Products, P>{}) with what operands of this storage are multiplied as.

@@ -1,9 +1,9 @@
 // C [m, n] = sum over k of A(row, k) B(k, column), for operands that come from anywhere: what
 // loaders bring, and what becomes of the sums, is the caller's.
 //
-// Scheme: a block computes a square tile of C; each of its warps a part of it in registers. Tiles
-// of A and B of 64 bytes of k pass through a ring of kStages stages in shared memory, filled by
-// cp.async while earlier stages are multiplied (float32 arithmetic, or mma.sync on tensor cores).
+// Scheme: a block computes a tile of C; each of its warps a part of it in registers. Tiles of A and
+// B of 128 bytes of k pass through a ring of stages in shared memory, filled by cp.async while
+// earlier stages are multiplied (float32 arithmetic, or mma.sync on tensor cores).
 // The finished tile goes through shared memory to the epilogue, in runs of 8 columns. Where the
 // tiles of C are too few for the device, k is split: parts are summed in order by a second kernel.
 // Blocks are numbered in groups of 8 rows of tiles, so that those that run together share operands
@@ -13,20 +13,24 @@
 //
 // Why tiles: a tile of s x s reads 2 s values per step of k for s^2 multiply-adds. Each level of
 // the hierarchy (L2, shared memory, registers) gets a tile large enough that its bandwidth suffices
-// for the arithmetic. Why a ring of stages: a copy from global memory takes hundreds of cycles;
-// with several of them under way, the tile that is needed next has already arrived.
+// for the arithmetic. Why a ring of stages: a copy from global memory takes hundreds of cycles; the
+// tile that is needed next has arrived by the time that this one is multiplied. A stage is long
+// enough for two to do; with stages of half the length, half of all instructions would compute
+// addresses.
 //
 // A loader is a struct that is passed to the kernel by value and has
 //   using Storage             float, bf16 or f16: what it brings
 //   static kByDepth           whether 16 bytes that it copies run along k (else along lines)
-//   struct Line               what a thread remembers of a line between stages
-//   Line line(int line)       of the first line of a 16-byte chunk; called once, also for lines
-//                             outside the operand
-//   void copy(Storage* to, Line&, int depth, int depth_end)
+//   struct Line, struct Depth what a thread remembers of a chunk's first line and first depth
+//   Line line(int line)       called once for each, before the loop, also for lines outside the
+//                             operand
+//   Depth depth(int depth)    likewise
+//   void advance<kBy>(Depth&) kBy further along k, after each stage: the place for what addresses
+//                             have in common, since chunks of one depth share it
+//   void copy(Storage* to, const Line&, const Depth&, int depth, int depth_end)
 //                             puts 16 bytes to `to` (shared memory, aligned to 16): the chunk that
 //                             begins at the line and at `depth`; zeros for lines outside and from
-//                             depth_end on. By copy_async_16, copy_async_4 or plain stores. For
-//                             each Line `depth` grows by SharedTile::kDepth from call to call.
+//                             depth_end on. By copy_or_zero_16, copy_async_4 or plain stores.
 // "Lines" are A's rows and B's columns. Without kByDepth a chunk is 16 / sizeof(Storage) lines of
 // one k.
 //
@@ -41,105 +45,130 @@
 
 namespace engine::ops::cuda {
 
-inline constexpr int kGemmStages = 4;
+inline constexpr int kGemmStages = 2;
 
-// Warps of a block that computes kTile x kTile: 4 x 2, 2 x 2 or 2 x 1 of them.
-template <int kTile>
-struct GemmWarps {
-  static_assert(kTile == 128 || kTile == 64 || kTile == 32);
-  static constexpr int kDown = kTile == 128 ? 4 : 2, kAcross = kTile == 32 ? 1 : 2;
-  static constexpr int kThreads = kDown * kAcross * kWarp;
-  static constexpr int kRows = kTile / kDown, kColumns = kTile / kAcross;  // of C, each
+// C [m, n] = A [m, k] B [k, n], from loaders, to an epilogue. k may be 0: C is zeros then.
+template <class LoaderA_, class LoaderB_, class Epilogue_>
+struct GemmProduct {
+  using LoaderA = LoaderA_;
+  using LoaderB = LoaderB_;
+  using Epilogue = Epilogue_;
+  const char* name;      // of the kernel, in errors
+  std::int64_t m, n, k;  // below 2^31
+  LoaderA a;
+  LoaderB b;
+  Epilogue store;
+};
+
+// Which tile of C, and which part of k, a block computes.
+struct BlockPlace {
+  int row, column, split, depth, depth_end;
 };
 
 // A finished tile, row-major in shared memory, to the epilogue; a run of 8 columns a thread at a
 // time.
-template <int kTile, int kThreads, int kPitch, class Epilogue>
-__device__ __forceinline__ void hand_over(const float* result, int m, int n, int row, int column,
-                                          const Epilogue& epilogue) {
-  constexpr int kRuns = kTile / 8;
-  for (int i = static_cast<int>(threadIdx.x); i < kTile * kRuns; i += kThreads) {
+template <class Tile, int kPitch, class Product, class Store>
+__device__ __forceinline__ void hand_over(const float* result, const Product& product,
+                                          const BlockPlace& at, const Store& store) {
+  constexpr int kRuns = Tile::kColumns / 8;
+  const int m = static_cast<int>(product.m), n = static_cast<int>(product.n);
+  for (int i = static_cast<int>(threadIdx.x); i < Tile::kRows * kRuns; i += Tile::kThreads) {
     const int r = i / kRuns, c = i % kRuns * 8;
-    if (row + r >= m || column + c >= n) continue;
+    if (at.row + r >= m || at.column + c >= n) continue;
     const Packed<float> low = load_packed(result + r * kPitch + c),
                         high = load_packed(result + r * kPitch + c + 4);
     const float values[8] = {low.at[0],  low.at[1],  low.at[2],  low.at[3],
                              high.at[0], high.at[1], high.at[2], high.at[3]};
-    epilogue(row + r, column + c, values, n - column - c < 8 ? n - column - c : 8);
+    const int left = n - at.column - c;
+    store(at.row + r, at.column + c, values, left < 8 ? left : 8);
   }
 }
 
-// A block's chunks of every stage, brought by loaders into tiles of two operands.
-template <class TileA, class TileB, int kThreads, class LoaderA, class LoaderB>
-class StageCopies {
+// A thread's chunks of one operand: those of the next stage, each time.
+template <class Tile, int kThreads, class Loader>
+class OperandCopies {
  public:
-  using Storage = typename LoaderA::Storage;
+  using Storage = typename Loader::Storage;
 
-  __device__ __forceinline__ StageCopies(const LoaderA& a, const LoaderB& b, int row, int column)
-      : loader_a_(a), loader_b_(b) {
+  __device__ __forceinline__ OperandCopies(const Loader& loader, int line, int depth)
+      : loader_(loader) {
 #pragma unroll
-    for (int i = 0; i < SlotsA::kCount; ++i) lines_a_[i] = loader_a_.line(row + SlotsA::line(i));
+    for (int i = 0; i < Slots::kOwnLines; ++i) lines_[i] = loader_.line(line + Slots::line(i));
 #pragma unroll
-    for (int i = 0; i < SlotsB::kCount; ++i) lines_b_[i] = loader_b_.line(column + SlotsB::line(i));
+    for (int i = 0; i < Slots::kOwnDepths; ++i) depths_[i] = loader_.depth(depth + Slots::depth(i));
   }
-  __device__ __forceinline__ void start(Storage* a, Storage* b, int depth, int depth_end) {
+  __device__ __forceinline__ void start(Storage* tile, int depth, int depth_end) {
 #pragma unroll
-    for (int i = 0; i < SlotsA::kCount; ++i)
-      loader_a_.copy(a + TileA::at(SlotsA::line(i), SlotsA::depth(i)), lines_a_[i],
-                     depth + SlotsA::depth(i), depth_end);
+    for (int i = 0; i < Slots::kCount; ++i)
+      loader_.copy(tile + Tile::at(Slots::line(i), Slots::depth(i)), lines_[i % Slots::kOwnLines],
+                   depths_[i % Slots::kOwnDepths], depth + Slots::depth(i), depth_end);
 #pragma unroll
-    for (int i = 0; i < SlotsB::kCount; ++i)
-      loader_b_.copy(b + TileB::at(SlotsB::line(i), SlotsB::depth(i)), lines_b_[i],
-                     depth + SlotsB::depth(i), depth_end);
+    for (int i = 0; i < Slots::kOwnDepths; ++i) loader_.template advance<Tile::kDepth>(depths_[i]);
   }
 
  private:
-  using SlotsA = CopySlots<TileA, kThreads>;
-  using SlotsB = CopySlots<TileB, kThreads>;
-  const LoaderA& loader_a_;
-  const LoaderB& loader_b_;
-  typename LoaderA::Line lines_a_[SlotsA::kCount];
-  typename LoaderB::Line lines_b_[SlotsB::kCount];
+  using Slots = CopySlots<Tile, kThreads>;
+  const Loader& loader_;
+  typename Loader::Line lines_[Slots::kOwnLines];
+  typename Loader::Depth depths_[Slots::kOwnDepths];
 };
 
-template <Products kProducts, int kTile, class LoaderA, class LoaderB>
+// The same of both operands.
+template <class TileA, class TileB, int kThreads, class Product>
+class StageCopies {
+ public:
+  using Storage = typename Product::LoaderA::Storage;
+  static_assert(std::is_same_v<Storage, typename Product::LoaderB::Storage>);
+
+  __device__ __forceinline__ StageCopies(const Product& product, const BlockPlace& at)
+      : a_(product.a, at.row, at.depth),
+        b_(product.b, at.column, at.depth),
+        depth_(at.depth),
+        depth_end_(at.depth_end) {}
+  __device__ __forceinline__ void start(Storage* a, Storage* b) {
+    a_.start(a, depth_, depth_end_);
+    b_.start(b, depth_, depth_end_);
+    depth_ += TileA::kDepth;
+  }
+
+ private:
+  OperandCopies<TileA, kThreads, typename Product::LoaderA> a_;
+  OperandCopies<TileB, kThreads, typename Product::LoaderB> b_;
+  int depth_, depth_end_;
+};
+
+template <Products kProducts, class Tile, class Product>
 struct GemmBlock {
-  using Storage = typename LoaderA::Storage;
-  static_assert(std::is_same_v<Storage, typename LoaderB::Storage>);
-  using Warps = GemmWarps<kTile>;
-  using TileA = SharedTile<Storage, kProducts, LoaderA::kByDepth, kTile>;
-  using TileB = SharedTile<Storage, kProducts, LoaderB::kByDepth, kTile>;
-  using Warp =
-      std::conditional_t<kProducts == Products::kF32,
-                         FfmaWarp<TileA, TileB, Warps::kRows, Warps::kColumns>,
-                         MmaWarp<Storage, kProducts, TileA, TileB, Warps::kRows, Warps::kColumns>>;
-  static constexpr int kThreads = Warps::kThreads;
-  static constexpr int kResultPitch = kTile + 8;
+  using Storage = typename Product::LoaderA::Storage;
+  using TileA = SharedTile<Storage, kProducts, Product::LoaderA::kByDepth, Tile::kRows>;
+  using TileB = SharedTile<Storage, kProducts, Product::LoaderB::kByDepth, Tile::kColumns>;
+  using Warp = std::conditional_t<
+      kProducts == Products::kF32, FfmaWarp<TileA, TileB, Tile::kWarpRows, Tile::kWarpColumns>,
+      MmaWarp<Storage, kProducts, TileA, TileB, Tile::kWarpRows, Tile::kWarpColumns>>;
+  static constexpr int kResultPitch = Tile::kColumns + 8;
 
   union Shared {
     struct {
       alignas(16) Storage a[TileA::kElements];
       alignas(16) Storage b[TileB::kElements];
     } stages[kGemmStages];
-    float result[kTile * kResultPitch];
+    float result[Tile::kRows * kResultPitch];
   };
   static_assert(sizeof(Shared) <= 99 * 1024);
 
-  // The tile whose first row and column these are, over k in [depth, depth_end).
-  template <class Epilogue>
-  static __device__ __forceinline__ void run(const LoaderA& loader_a, const LoaderB& loader_b,
-                                             int m, int n, int row, int column, int depth,
-                                             int depth_end, const Epilogue& epilogue) {
+  // `store`: an epilogue.
+  template <class Store>
+  static __device__ __forceinline__ void run(const Product& product, const BlockPlace& at,
+                                             const Store& store) {
     auto& shared = block_shared<Shared>();
-    const int warp_row = warp_index() / Warps::kAcross * Warps::kRows;
-    const int warp_column = warp_index() % Warps::kAcross * Warps::kColumns;
+    const int warp_row = warp_index() / Tile::kAcross * Tile::kWarpRows;
+    const int warp_column = warp_index() % Tile::kAcross * Tile::kWarpColumns;
     Warp warp;
-    StageCopies<TileA, TileB, kThreads, LoaderA, LoaderB> copies(loader_a, loader_b, row, column);
+    StageCopies<TileA, TileB, Tile::kThreads, Product> copies(product, at);
     const int stages =
-        depth < depth_end ? (depth_end - depth + TileA::kDepth - 1) / TileA::kDepth : 0;
+        at.depth < at.depth_end ? (at.depth_end - at.depth + TileA::kDepth - 1) / TileA::kDepth : 0;
     for (int s = 0; s < kGemmStages - 1; ++s) {
-      if (s < stages)
-        copies.start(shared.stages[s].a, shared.stages[s].b, depth + s * TileA::kDepth, depth_end);
+      if (s < stages) copies.start(shared.stages[s].a, shared.stages[s].b);
       commit_copies();
     }
     for (int s = 0; s < stages; ++s) {
@@ -147,7 +176,7 @@ struct GemmBlock {
       __syncthreads();  // stage s is there for all, and all have left stage s - 1
       const int next = s + kGemmStages - 1;
       auto& filled = shared.stages[next % kGemmStages];
-      if (next < stages) copies.start(filled.a, filled.b, depth + next * TileA::kDepth, depth_end);
+      if (next < stages) copies.start(filled.a, filled.b);
       commit_copies();
       const auto& ready = shared.stages[s % kGemmStages];
       warp.multiply(ready.a, ready.b, warp_row, warp_column);
@@ -156,7 +185,7 @@ struct GemmBlock {
     __syncthreads();
     warp.put(shared.result + warp_row * kResultPitch + warp_column, kResultPitch);
     __syncthreads();
-    hand_over<kTile, kThreads, kResultPitch>(shared.result, m, n, row, column, epilogue);
+    hand_over<Tile, kResultPitch>(shared.result, product, at, store);
   }
 };
 

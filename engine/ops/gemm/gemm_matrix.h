@@ -1,6 +1,9 @@
 // Plain row-major matrices as operands and as the result of matrix products (gemm_main_loop.h).
 #pragma once
 
+#include <limits>
+
+#include "engine/core/error.h"
 #include "engine/ops/gemm/gemm_main_loop.h"
 
 namespace engine::ops::cuda {
@@ -13,61 +16,91 @@ int alignment_of(const T* data, std::int64_t pitch) {
   return both % 16 == 0 ? 16 : both % 4 == 0 ? 4 : static_cast<int>(sizeof(T));
 }
 
-// 16 bytes to shared memory: `valid` elements of `from`, which is aligned to `alignment` (16, 4 or
-// sizeof(T)), then zeros.
-template <class T>
-__device__ __forceinline__ void copy_chunk(T* to, const T* from, int valid, int alignment) {
-  constexpr int kChunk = static_cast<int>(16 / sizeof(T)), kPart = static_cast<int>(4 / sizeof(T));
-  if (alignment == 16) {
-    copy_async_16(to, from, valid * static_cast<int>(sizeof(T)));
-  } else if (alignment == 4) {
+// 16 bytes to shared memory, element by element: next() gives the address of each in turn, or null
+// for a zero. Floats as asynchronous copies of 4 bytes, smaller ones through registers, kTogether
+// of them at a time (more would cost the fast path registers). `any`: a valid address.
+template <class S, class Next>
+__device__ __forceinline__ void copy_elements(S* to, const S* any, Next next) {
+  constexpr int kChunk = Packed<S>::kCount, kTogether = 4;
+  struct alignas(kTogether * sizeof(S)) Few {
+    S at[kTogether];
+  };
+#pragma unroll 1
+  for (int first = 0; first < kChunk; first += kTogether) {
+    Few few;
 #pragma unroll
-    for (int i = 0; i < kChunk; i += kPart) {
-      const int left = valid - i < 0 ? 0 : valid - i < kPart ? valid - i : kPart;
-      copy_async_4(to + i, from + i, left * static_cast<int>(sizeof(T)));
+    for (int e = 0; e < kTogether; ++e) {
+      const S* from = next();
+      if constexpr (sizeof(S) == 4)
+        copy_async_4(to + first + e, from == nullptr ? any : from, from == nullptr ? 0 : 4);
+      else
+        few.at[e] = from == nullptr ? from_float<S>(0) : *from;
     }
-  } else {
-    Packed<T> chunk;
-#pragma unroll
-    for (int i = 0; i < kChunk; ++i) chunk.at[i] = i < valid ? from[i] : from_float<T>(0.0f);
-    store_packed(to, chunk);
+    if constexpr (sizeof(S) != 4) *reinterpret_cast<Few*>(to + first) = few;
   }
 }
 
+// 16 bytes to shared memory: `valid` elements of `from`, which is aligned to `alignment` (16, 4 or
+// sizeof(T)), then zeros. With 16 all are valid or none.
+template <class T>
+__device__ __forceinline__ void copy_chunk(T* to, const T* from, int valid, int alignment) {
+  if (alignment == 16) return copy_or_zero_16(to, from, valid > 0);
+  if (alignment == 4) {
+    constexpr int kChunk = static_cast<int>(16 / sizeof(T)),
+                  kPart = static_cast<int>(4 / sizeof(T));
+#pragma unroll 1  // as in copy_elements()
+    for (int i = 0; i < kChunk; i += kPart, valid -= kPart) {
+      const int left = valid < 0 ? 0 : valid < kPart ? valid : kPart;
+      copy_async_4(to + i, from + i, left * static_cast<int>(sizeof(T)));
+    }
+    return;
+  }
+  copy_elements(to, from, [&] {
+    const T* next = valid-- > 0 ? from : nullptr;
+    ++from;
+    return next;
+  });
+}
+
+// `bytes` further on.
+template <class S>
+__device__ __forceinline__ const S* moved(const S* from, std::int64_t bytes) {
+  return reinterpret_cast<const S*>(reinterpret_cast<const char*>(from) + bytes);
+}
+
 // A matrix whose element (line, depth) lies at line * pitch + depth (kByDepth) or at depth * pitch
-// + line.
+// + line, without gaps: `pitch` is k or `lines`.
 template <class S, bool kByDepth_>
 struct MatrixLoader {
   using Storage = S;
   static constexpr bool kByDepth = kByDepth_;
   static constexpr int kChunk = static_cast<int>(16 / sizeof(S));
   struct Line {
-    const S* from;
-    int valid;  // lines of the chunk that exist (kByDepth: kChunk or 0)
+    int at;
   };
+  struct Depth {};
 
   const S* data;
-  std::int64_t pitch;
-  int lines, alignment;
+  int lines, pitch_bytes, alignment;
 
   static MatrixLoader of(const S* data, std::int64_t lines, std::int64_t pitch) {
-    return {data, pitch, static_cast<int>(lines), alignment_of(data, pitch)};
+    constexpr std::int64_t kMost = std::numeric_limits<int>::max() / std::int64_t{sizeof(S)};
+    require(pitch <= kMost, "a matrix with rows of 2 GiB or more");
+    return {data, static_cast<int>(lines), static_cast<int>(pitch) * static_cast<int>(sizeof(S)),
+            alignment_of(data, pitch)};
   }
-  __device__ __forceinline__ Line line(int line) const {
-    const int left = lines - line;
-    if constexpr (kByDepth) return {data + (left > 0 ? line * pitch : 0), left > 0 ? kChunk : 0};
-    return {data + (left > 0 ? line : 0), left < 0 ? 0 : left < kChunk ? left : kChunk};
-  }
-  __device__ __forceinline__ void copy(S* to, const Line& line, int depth, int depth_end) const {
-    const int left = depth_end - depth;
+  __device__ __forceinline__ Line line(int line) const { return {line}; }
+  __device__ __forceinline__ Depth depth(int) const { return {}; }
+  template <int kBy>
+  __device__ __forceinline__ void advance(Depth&) const {}
+  __device__ __forceinline__ void copy(S* to, const Line& line, const Depth&, int depth,
+                                       int depth_end) const {
     if constexpr (kByDepth)
-      copy_chunk(to, line.from + depth,
-                 left < 0            ? 0
-                 : left < line.valid ? left
-                                     : line.valid,
-                 alignment);
+      copy_chunk(to, moved(data + depth, std::int64_t{line.at} * pitch_bytes),
+                 line.at < lines ? depth_end - depth : 0, alignment);
     else
-      copy_chunk(to, line.from + depth * pitch, left > 0 ? line.valid : 0, alignment);
+      copy_chunk(to, moved(data + line.at, std::int64_t{depth} * pitch_bytes),
+                 depth < depth_end ? lines - line.at : 0, alignment);
   }
 };
 
@@ -117,5 +150,10 @@ struct MatrixStore {
     store_run(to + row * pitch + column, results, count, aligned, add);
   }
 };
+
+// C of plain matrices.
+template <class S, bool kByDepthA, bool kByDepthB, class T>
+using MatrixProduct =
+    GemmProduct<MatrixLoader<S, kByDepthA>, MatrixLoader<S, kByDepthB>, MatrixStore<T>>;
 
 }  // namespace engine::ops::cuda

@@ -1,35 +1,82 @@
 // How a matrix product is cut into blocks of threads: the tile of C that a block computes, and into
-// how many parts the sum over k is split so that products with few tiles still fill a device.
-// Follows from the shape alone, so that sums always run in the same order.
+// how many parts the sum over k is split, so that few tiles still fill a device: the cheapest by a
+// rough model of a device. Follows from the shape and the device's number of processors alone, so
+// that sums always run in the same order there. Reasoned, not measured.
+//
+// A tile of 128 x 128 reads least from L2, and two blocks of 8 warps fit a processor; 128 x 64 has
+// the same 32 x 64 a warp, 4 warps, three fit; 64 x 64 has 32 x 32 a warp, so more reads of shared
+// memory for the same flops, four fit; 32 x 32 has 16 x 32, and serves what is small. What decides
+// is how many blocks the busiest processor gets: with many tiles the large one wins, with 64
+// columns or fewer the one between, with few the small ones although they are slower. Processors
+// with fewer than 16 warps hide less latency.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/core/dtype.h"
+#include "engine/ops/common/kernel_context.h"
 #include "engine/ops/device/launch_grid.h"
 
 namespace engine::ops::cuda {
 
+// A tile, and the warps that share it as a grid. kResident: blocks for which a processor of sm_80
+// and later has registers and shared memory.
+template <int kRows_, int kColumns_, int kDown, int kAcross_, int kResident_>
+struct GemmTile {
+  static constexpr int kRows = kRows_, kColumns = kColumns_, kAcross = kAcross_,
+                       kResident = kResident_, kWarps = kDown * kAcross, kThreads = kWarps * 32;
+  static constexpr int kWarpRows = kRows / kDown, kWarpColumns = kColumns / kAcross;
+};
+using GemmTile128 = GemmTile<128, 128, 4, 2, 2>;
+using GemmTile128x64 = GemmTile<128, 64, 4, 1, 3>;
+using GemmTile64 = GemmTile<64, 64, 2, 2, 4>;
+using GemmTile32 = GemmTile<32, 32, 2, 1, 8>;
+
 struct GemmPlan {
-  int tile = 0;                // 128, 64 or 32: C is computed in squares of this size
+  int tile = 0;                // rows of C that a block computes: 128, 64 or 32; 0: no plan
+  int columns = 0;             // as many, or 64 of 128 rows
   int splits = 1;              // of k; each part's sums go to the workspace when there are several
   std::int64_t split_depth{};  // k of a part: a multiple of a stage's depth
   bool warpgroup = false;      // by the warpgroup instructions of sm_90a (gemm_wgmma.h)
 };
 
-// k that a stage of the pipeline holds: 64 bytes of a line.
+struct GemmShape {
+  std::int64_t m, n, k;
+};
+
+// k that a stage of the pipeline holds: 128 bytes of a line.
 constexpr int gemm_stage_depth(std::size_t storage_bytes) {
-  return static_cast<int>(64 / storage_bytes);
+  return static_cast<int>(128 / storage_bytes);
 }
 
-constexpr std::int64_t gemm_tiles(std::int64_t m, std::int64_t n, int tile) {
-  return divide_up(m, tile) * divide_up(n, tile);
+// How operands of a storage are multiplied, and the multiplications a microsecond of one processor
+// in its best case.
+struct GemmKind {
+  int stage_depth;
+  bool tensor;
+  double rate;
+
+  GemmKind(DType storage, Products products)
+      : stage_depth(gemm_stage_depth(size_of(storage))),
+        tensor(storage != DType::kF32 || products != Products::kF32),
+        rate(!tensor                       ? 0.2e6
+             : storage != DType::kF32      ? 2.3e6
+             : products == Products::kTf32 ? 1.1e6
+                                           : 1.5e6) {}  // the last: halves that are read as floats
+};
+
+constexpr std::int64_t gemm_tiles(std::int64_t m, std::int64_t n, const GemmPlan& plan) {
+  return divide_up(m, plan.tile) * divide_up(n, plan.columns);
 }
 
-constexpr GemmPlan gemm_plan_of(std::int64_t k, int stage_depth, int tile, std::int64_t splits) {
+// `columns` 0: as many as rows.
+constexpr GemmPlan gemm_plan_of(std::int64_t k, int stage_depth, int tile, std::int64_t splits,
+                                int columns = 0) {
   const std::int64_t stages = std::max<std::int64_t>(divide_up(k, stage_depth), 1);
   const std::int64_t each = divide_up(stages, splits);
-  return {tile, static_cast<int>(divide_up(stages, each)), each * stage_depth};
+  return {tile, columns > 0 ? columns : tile, static_cast<int>(divide_up(stages, each)),
+          each * stage_depth};
 }
 
 constexpr GemmPlan warpgroup_plan_of(std::int64_t k, std::int64_t splits) {
@@ -38,43 +85,76 @@ constexpr GemmPlan warpgroup_plan_of(std::int64_t k, std::int64_t splits) {
   return plan;
 }
 
-// The largest tile whose blocks fill the device, with the help of splits where k is long.
-constexpr GemmPlan plan_gemm(std::int64_t m, std::int64_t n, std::int64_t k, int stage_depth) {
-  constexpr std::int64_t kProcessors = 132;            // of an H100
-  constexpr std::int64_t kResident = 2 * kProcessors;  // two blocks each
-  constexpr std::int64_t kLeastStages = 8;             // of a part: fewer do not fill the pipeline
-  const std::int64_t stages = divide_up(k, stage_depth), narrow = std::min(m, n);
-  const auto splits = [&](int tile) {
-    return std::max<std::int64_t>(
-        1, std::min({kResident / std::max<std::int64_t>(gemm_tiles(m, n, tile), 1),
-                     stages / kLeastStages, std::int64_t{32}}));
-  };
-  for (const int tile : {128, 64}) {
-    if (narrow <= tile / 2) continue;
-    const std::int64_t tiles = gemm_tiles(m, n, tile);
-    if (tiles >= kProcessors) return gemm_plan_of(k, stage_depth, tile, 1);
-    if (tiles * splits(tile) >= kProcessors)
-      return gemm_plan_of(k, stage_depth, tile, splits(tile));
+struct GemmTileFacts {
+  int rows, columns, warps, resident;
+  double rate;  // compared with the large tile's, on tensor cores
+  double f32_rate;
+};
+template <class Tile>
+constexpr GemmTileFacts facts_of(double rate, double f32_rate) {
+  return {Tile::kRows, Tile::kColumns, Tile::kWarps, Tile::kResident, rate, f32_rate};
+}
+inline constexpr GemmTileFacts kGemmTiles[] = {
+    facts_of<GemmTile128>(1, 1), facts_of<GemmTile128x64>(0.95, 0.95),
+    facts_of<GemmTile64>(0.75, 0.8), facts_of<GemmTile32>(0.45, 0.5)};
+
+// Microseconds of a product, roughly.
+inline double gemm_time(const GemmShape& shape, const GemmKind& kind, const GemmTileFacts& tile,
+                        std::int64_t splits, int processors) {
+  const std::int64_t blocks =
+      divide_up(shape.m, tile.rows) * divide_up(shape.n, tile.columns) * splits;
+  const std::int64_t each = divide_up(blocks, processors);
+  const std::int64_t warps = std::min<std::int64_t>(each, tile.resident) * tile.warps;
+  const double busy = warps >= 16 ? 1.0 : warps >= 8 ? 0.85 : warps >= 4 ? 0.6 : 0.35;
+  constexpr double kStartAndEnd = 96;  // what filling the stages and writing C cost, as k
+  const double depth = static_cast<double>(divide_up(shape.k, splits)) + kStartAndEnd;
+  const double rate = kind.rate * (kind.tensor ? tile.rate : tile.f32_rate) * busy;
+  const double product = static_cast<double>(each * tile.rows * tile.columns) * depth / rate;
+  if (splits == 1) return product;
+  // Parts are written and read again at about 2.5 TB/s, by one more launch.
+  return product + 3 + static_cast<double>(shape.m * shape.n * splits) * 8 / 2.5e6;
+}
+
+// Parts into which k may be split: at least 8 stages each, for fewer do not fill the pipeline.
+constexpr std::int64_t most_gemm_splits(std::int64_t k, int stage_depth) {
+  return std::clamp<std::int64_t>(k / stage_depth / 8, 1, 512);
+}
+// Floats of all parts together: four times two of the large tile's blocks a processor.
+constexpr std::int64_t most_part_floats(int processors) {
+  return std::int64_t{8} * 128 * 128 * processors;
+}
+
+// `most_splits`: 1 where there is no workspace. REQUIRES: processors > 0.
+inline GemmPlan plan_gemm(const GemmShape& shape, const GemmKind& kind, int processors,
+                          std::int64_t most_splits = 512) {
+  const std::int64_t part = std::max<std::int64_t>(shape.m * divide_up(shape.n, 8) * 8, 1);
+  most_splits = std::min({most_splits, most_gemm_splits(shape.k, kind.stage_depth),
+                          most_part_floats(processors) / part});
+  GemmPlan best;
+  double best_time = -1;
+  for (const GemmTileFacts& tile : kGemmTiles) {
+    for (std::int64_t splits = 1; splits == 1 || splits <= most_splits;
+         splits += splits < 8 ? 1 : splits / 8) {
+      const double time = gemm_time(shape, kind, tile, splits, processors);
+      if (best_time >= 0 && time >= best_time) continue;
+      best_time = time;
+      best = gemm_plan_of(shape.k, kind.stage_depth, tile.rows, splits, tile.columns);
+    }
   }
-  return gemm_plan_of(k, stage_depth, 32, gemm_tiles(m, n, 32) >= kProcessors ? 1 : splits(32));
+  return best;
 }
 
 // Bytes of f32 workspace for the parts' sums.
 constexpr std::int64_t gemm_workspace_bytes(const GemmPlan& plan, std::int64_t m, std::int64_t n) {
   return plan.splits > 1 ? plan.splits * m * divide_up(n, 8) * 8 * 4 : 0;
 }
-// The most that any product with 1..m rows, n columns and 1..k terms needs.
-constexpr std::int64_t most_gemm_workspace_bytes(std::int64_t m, std::int64_t n, std::int64_t k,
-                                                 int stage_depth) {
-  std::int64_t most = 0;
-  // Tiles end at multiples of 32 rows; the need grows with the rows between them.
-  for (std::int64_t rows = std::min<std::int64_t>(m, 32); rows > 0;
-       rows = rows < m ? std::min(m, rows + 32) : 0) {
-    const GemmPlan plan = plan_gemm(rows, n, k, stage_depth);
-    most = std::max(most, gemm_workspace_bytes(plan, rows, n));
-    if (rows >= 132 * 128) break;  // no more splits from here on
-  }
-  return most;
+// The most that plan_gemm()'s plan for any product of up to this shape needs, on a device with up
+// to so many processors.
+constexpr std::int64_t most_gemm_workspace_bytes(const GemmShape& shape, int stage_depth,
+                                                 int processors) {
+  const std::int64_t splits = most_gemm_splits(shape.k, stage_depth);
+  if (splits == 1) return 0;
+  return std::min(splits * shape.m * divide_up(shape.n, 8) * 8, most_part_floats(processors)) * 4;
 }
 
 }  // namespace engine::ops::cuda

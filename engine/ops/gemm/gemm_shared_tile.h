@@ -34,19 +34,30 @@ struct SharedTile {
   }
 };
 
-// The part of a tile's copies that one thread of `kThreads` does: kCount chunks of 16 bytes.
+// The part of a tile's copies that one thread of `kThreads` does: kCount chunks of 16 bytes, which
+// begin at the same depth (kByDepth) or at the same line.
 template <class Tile, int kThreads>
 struct CopySlots {
   static constexpr int kCount = Tile::kLines * Tile::kDepth / Tile::kChunk / kThreads;
   static_assert(kCount * kThreads * Tile::kChunk == Tile::kLines * Tile::kDepth);
+  static_assert(kThreads % Tile::kRowChunks == 0);
+  static constexpr int kOwnLines = Tile::kByDepth ? kCount : 1,
+                       kOwnDepths = Tile::kByDepth ? 1 : kCount;
 
   static __device__ __forceinline__ int line(int slot) {
-    const int chunk = static_cast<int>(threadIdx.x) + slot * kThreads;
-    return Tile::kByDepth ? chunk / Tile::kRowChunks : chunk % Tile::kRowChunks * Tile::kChunk;
+    return Tile::kByDepth ? across() + slot * kStep : along();
   }
   static __device__ __forceinline__ int depth(int slot) {
-    const int chunk = static_cast<int>(threadIdx.x) + slot * kThreads;
-    return Tile::kByDepth ? chunk % Tile::kRowChunks * Tile::kChunk : chunk / Tile::kRowChunks;
+    return Tile::kByDepth ? along() : across() + slot * kStep;
+  }
+
+ private:
+  static constexpr int kStep = kThreads / Tile::kRowChunks;  // rows of the tile, to the next slot
+  static __device__ __forceinline__ int along() {
+    return static_cast<int>(threadIdx.x) % Tile::kRowChunks * Tile::kChunk;
+  }
+  static __device__ __forceinline__ int across() {
+    return static_cast<int>(threadIdx.x) / Tile::kRowChunks;
   }
 };
 

@@ -6,55 +6,45 @@
 
 namespace engine::ops::cuda {
 
-// Registers of an operand for one mma step: part[i][h] has lines 8 i + g and the half h of the
-// step's k, as B's registers want it; A's four are two neighbours (tensor_core.h).
-template <class Storage, Products kProducts, class Tile, int kLines>
+// Registers of 16 lines of an operand for one mma step, in the order in which the instruction wants
+// them, so that none is moved: to[i] has lines 8 * group(i) + g and the half half(i) of the step's
+// k (tensor_core.h). A's four are one operand, B's are two.
+template <class Storage, Products kProducts, class Tile, bool kOfA>
 struct MmaLines {
   using Half = std::conditional_t<kProducts == Products::kBF16, bf16, f16>;
   static constexpr int kHalfDepth = kProducts == Products::kTf32 ? 4 : 8;
 
-  static __device__ __forceinline__ void load(std::uint32_t (&part)[kLines / 8][2],
-                                              const Storage* tile, int first, int depth) {
+  static __device__ __forceinline__ void load(std::uint32_t (&to)[4], const Storage* tile,
+                                              int first, int depth) {
     const int g = lane_index() / 4, t = lane_index() % 4;
     if constexpr (!Tile::kHalvedFloats && (sizeof(Storage) == 2 || Tile::kByDepth)) {
-      // Four matrices at once: lanes 8 q + r give row r of matrix q, of lines i + q / 2 and half q
-      // % 2.
+      // Four matrices at once: lanes 8 q + r give row r of matrix q.
       const int q = lane_index() / 8, r = lane_index() % 8;
+      const int line = first + group(q) * 8, from = depth + half(q) * kHalfDepth;
+      if constexpr (Tile::kByDepth)
+        ldmatrix_x4(to, tile + Tile::at(line + r, from));
+      else
+        ldmatrix_x4_trans(to, tile + Tile::at(line, from + r));
+      if constexpr (kProducts == Products::kTf32) {
 #pragma unroll
-      for (int i = 0; i < kLines / 8; i += 2) {
-        std::uint32_t four[4];
-        const int line = first + (i + q / 2) * 8, from = depth + q % 2 * kHalfDepth;
-        if constexpr (Tile::kByDepth)
-          ldmatrix_x4(four, tile + Tile::at(line + r, from));
-        else
-          ldmatrix_x4_trans(four, tile + Tile::at(line, from + r));
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-          part[i + j / 2][j % 2] = kProducts == Products::kTf32
-                                       ? __float_as_uint(round_to_tf32(__uint_as_float(four[j])))
-                                       : four[j];
+        for (int i = 0; i < 4; ++i) to[i] = __float_as_uint(round_to_tf32(__uint_as_float(to[i])));
       }
     } else if constexpr (kProducts == Products::kTf32) {
 #pragma unroll
-      for (int i = 0; i < kLines / 8; ++i)
-#pragma unroll
-        for (int h = 0; h < 2; ++h)
-          part[i][h] =
-              __float_as_uint(round_to_tf32(tile[Tile::at(first + i * 8 + g, depth + h * 4 + t)]));
+      for (int i = 0; i < 4; ++i)
+        to[i] = __float_as_uint(
+            round_to_tf32(tile[Tile::at(first + group(i) * 8 + g, depth + half(i) * 4 + t)]));
     } else {
 #pragma unroll
-      for (int i = 0; i < kLines / 8; ++i)
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const int line = first + i * 8 + g, from = depth + h * 8 + 2 * t;
-          if constexpr (Tile::kByDepth) {
-            const Pair two = *reinterpret_cast<const Pair*>(tile + Tile::at(line, from));
-            part[i][h] = pack_rounded<Half>(two.low, two.high);
-          } else {
-            part[i][h] =
-                pack_rounded<Half>(tile[Tile::at(line, from)], tile[Tile::at(line, from + 1)]);
-          }
+      for (int i = 0; i < 4; ++i) {
+        const int line = first + group(i) * 8 + g, from = depth + half(i) * 8 + 2 * t;
+        if constexpr (Tile::kByDepth) {
+          const Pair two = *reinterpret_cast<const Pair*>(tile + Tile::at(line, from));
+          to[i] = pack_rounded<Half>(two.low, two.high);
+        } else {
+          to[i] = pack_rounded<Half>(tile[Tile::at(line, from)], tile[Tile::at(line, from + 1)]);
         }
+      }
     }
   }
 
@@ -62,6 +52,8 @@ struct MmaLines {
   struct alignas(8) Pair {
     float low, high;
   };
+  static __device__ __forceinline__ int group(int i) { return kOfA ? i % 2 : i / 2; }
+  static __device__ __forceinline__ int half(int i) { return kOfA ? i / 2 : i % 2; }
 };
 
 template <Products kProducts>
@@ -84,16 +76,18 @@ class MmaWarp {
     constexpr int kStep = kProducts == Products::kTf32 ? 8 : 16;
 #pragma unroll
     for (int depth = 0; depth < TileA::kDepth; depth += kStep) {
-      std::uint32_t part_a[kRows / 8][2], part_b[kColumns / 8][2];
-      MmaLines<Storage, kProducts, TileA, kRows>::load(part_a, a, row, depth);
-      MmaLines<Storage, kProducts, TileB, kColumns>::load(part_b, b, column, depth);
+      std::uint32_t part_a[kRows / 16][4], part_b[kColumns / 16][4];
 #pragma unroll
-      for (int i = 0; i < kRows / 16; ++i) {
-        const std::uint32_t four[4] = {part_a[2 * i][0], part_a[2 * i + 1][0], part_a[2 * i][1],
-                                       part_a[2 * i + 1][1]};
+      for (int i = 0; i < kRows / 16; ++i) LinesA::load(part_a[i], a, row + i * 16, depth);
 #pragma unroll
-        for (int j = 0; j < kColumns / 8; ++j) mma<kProducts>(sums_[i][j], four, part_b[j]);
-      }
+      for (int j = 0; j < kColumns / 16; ++j) LinesB::load(part_b[j], b, column + j * 16, depth);
+#pragma unroll
+      for (int i = 0; i < kRows / 16; ++i)
+#pragma unroll
+        for (int j = 0; j < kColumns / 8; ++j) {
+          const std::uint32_t two[2] = {part_b[j / 2][j % 2 * 2], part_b[j / 2][j % 2 * 2 + 1]};
+          mma<kProducts>(sums_[i][j], part_a[i], two);
+        }
     }
   }
   // The sums to `to`, row-major with an even `pitch`.
@@ -110,6 +104,8 @@ class MmaWarp {
   }
 
  private:
+  using LinesA = MmaLines<Storage, kProducts, TileA, true>;
+  using LinesB = MmaLines<Storage, kProducts, TileB, false>;
   struct alignas(8) Pair {
     float low, high;
   };

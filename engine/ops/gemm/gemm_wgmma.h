@@ -12,33 +12,17 @@ namespace engine::ops::cuda {
 // As launch_gemm() with a plan of tile 128 whose split_depth is a multiple of 64. Defined for bf16
 // and f16 and the three pairs of layouts of the dense layer.
 template <class S, bool kByDepthA, bool kByDepthB, class T>
-void launch_wgmma(KernelContext& context, const char* name, const GemmPlan& plan,
-                  const MatrixLoader<S, kByDepthA>& a, const MatrixLoader<S, kByDepthB>& b,
-                  const GemmExtent& extent, const MatrixStore<T>& store);
-
-// C [m, n] = A [m, k] B [k, n] of plain matrices.
-template <class S, bool kByDepthA, bool kByDepthB, class T>
-struct MatrixProduct {
-  const char* name;
-  std::int64_t m, n, k;
-  MatrixLoader<S, kByDepthA> a;
-  MatrixLoader<S, kByDepthB> b;
-  MatrixStore<T> store;
-};
+void launch_wgmma(KernelContext& context, const GemmPlan& plan,
+                  const MatrixProduct<S, kByDepthA, kByDepthB, T>& product);
 
 // Whichever of the two the plan says.
 template <Products kProducts, class S, bool kByDepthA, bool kByDepthB, class T>
 void launch_matrix_product(KernelContext& context, const GemmPlan& plan,
-                           const MatrixProduct<S, kByDepthA, kByDepthB, T>& p) {
+                           const MatrixProduct<S, kByDepthA, kByDepthB, T>& product) {
   if constexpr (sizeof(S) == 2) {
-    if (plan.warpgroup) {
-      if (p.m > 0 && p.n > 0)
-        launch_wgmma(context, p.name, plan, p.a, p.b, gemm_extent(context, plan, p.m, p.n, p.k),
-                     p.store);
-      return;
-    }
+    if (plan.warpgroup) return launch_wgmma(context, plan, product);
   }
-  launch_gemm<kProducts>(context, p.name, plan, p.a, p.b, p.m, p.n, p.k, p.store);
+  launch_gemm<kProducts>(context, plan, product);
 }
 
 }  // namespace engine::ops::cuda

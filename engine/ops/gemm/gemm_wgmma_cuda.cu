@@ -12,7 +12,8 @@
 namespace engine::ops::cuda {
 namespace {
 
-constexpr int kTile = 128, kThreads = 256, kStages = 3, kPitch = kTile + 8;
+using Tile = GemmTile128;
+constexpr int kTile = 128, kThreads = Tile::kThreads, kStages = 3, kPitch = kTile + 8;
 constexpr std::size_t kAtom = 1024;
 
 template <class S>
@@ -29,11 +30,11 @@ struct RawShared {
 };
 static_assert(sizeof(RawShared) <= 99 * 1024);
 
-template <class S, bool kByDepthA, bool kByDepthB, class Store>
-__device__ __forceinline__ void multiply_block(const MatrixLoader<S, kByDepthA>& a,
-                                               const MatrixLoader<S, kByDepthB>& b,
-                                               const GemmExtent& extent, const BlockPlace& at,
+template <class Product, class Store>
+__device__ __forceinline__ void multiply_block(const Product& product, const BlockPlace& at,
                                                const Store& store) {
+  using S = typename Product::LoaderA::Storage;
+  constexpr bool kByDepthA = Product::LoaderA::kByDepth, kByDepthB = Product::LoaderB::kByDepth;
   using TileA = SwizzledTile<S, kByDepthA, kTile>;
   using TileB = SwizzledTile<S, kByDepthB, kTile>;
   using Stage = typename WgmmaShared<S>::Stage;
@@ -42,11 +43,10 @@ __device__ __forceinline__ void multiply_block(const MatrixLoader<S, kByDepthA>&
   auto* stages = reinterpret_cast<Stage*>(raw);
   auto* result = reinterpret_cast<float*>(raw);
   const auto warpgroup = static_cast<unsigned>(warp_index()) / 4;
-  StageCopies<TileA, TileB, kThreads, MatrixLoader<S, kByDepthA>, MatrixLoader<S, kByDepthB>>
-      copies(a, b, at.row, at.column);
+  StageCopies<TileA, TileB, kThreads, Product> copies(product, at);
   WarpgroupSums<S, !kByDepthA, !kByDepthB> sums;
   const int count = at.depth < at.depth_end ? (at.depth_end - at.depth + 63) / 64 : 0;
-  if (count > 0) copies.start(stages[0].a, stages[0].b, at.depth, at.depth_end);
+  if (count > 0) copies.start(stages[0].a, stages[0].b);
   commit_copies();
   for (int s = 0; s < count; ++s) {
     wait_copies<0>();
@@ -61,7 +61,7 @@ __device__ __forceinline__ void multiply_block(const MatrixLoader<S, kByDepthA>&
                     TileB::descriptor(address_b, 0, step));
     sums.commit();
     Stage& filled = stages[(s + 1) % kStages];
-    if (s + 1 < count) copies.start(filled.a, filled.b, at.depth + (s + 1) * 64, at.depth_end);
+    if (s + 1 < count) copies.start(filled.a, filled.b);
     commit_copies();
     sums.template wait<1>();
   }
@@ -70,17 +70,15 @@ __device__ __forceinline__ void multiply_block(const MatrixLoader<S, kByDepthA>&
   __syncthreads();
   sums.put(result + warpgroup * 64 * kPitch, kPitch);
   __syncthreads();
-  hand_over<kTile, kThreads, kPitch>(result, extent.m, extent.n, at.row, at.column, store);
+  hand_over<Tile, kPitch>(result, product, at, store);
 }
 
-template <class S, bool kByDepthA, bool kByDepthB, class T>
+template <class Product>
 __global__ void __launch_bounds__(kThreads, 2)
-    gemm_wgmma(MatrixLoader<S, kByDepthA> a, MatrixLoader<S, kByDepthB> b, GemmExtent extent,
-               MatrixStore<T> store) {
+    gemm_wgmma(const Product product, const GemmCut cut) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
-  const BlockPlace at = place_of_block<kTile>(extent);
-  with_part_store(extent, at.split, store,
-                  [&](const auto& to) { multiply_block(a, b, extent, at, to); });
+  const BlockPlace at = place_of_block<Tile>(product, cut.split_depth);
+  multiply_block(product, at, SplitStore<typename Product::Epilogue>(product, cut, at.split));
 #else
   __trap();  // compiled without sm_90a, which the host cannot see: an error, not a result that was
              // never written
@@ -97,37 +95,35 @@ void allow_warpgroup_products(bool on) {
   allowed = on;
 }
 
-GemmPlan plan_matrix_product(std::int64_t m, std::int64_t n, std::int64_t k,
-                             std::size_t storage_bytes) {
-  GemmPlan plan = plan_gemm(m, n, k, gemm_stage_depth(storage_bytes));
-  return allowed && storage_bytes == 2 && plan.tile == kTile ? warpgroup_plan_of(k, plan.splits)
-                                                             : plan;
+GemmPlan plan_matrix_product(const GemmShape& shape, DType storage, Products products) {
+  const GemmPlan plan =
+      plan_gemm(shape, GemmKind(storage, products), engine::cuda::processor_count());
+  return allowed && size_of(storage) == 2 && plan.columns == kTile
+             ? warpgroup_plan_of(shape.k, plan.splits)
+             : plan;
 }
 
 template <class S, bool kByDepthA, bool kByDepthB, class T>
-void launch_wgmma(KernelContext& context, const char* name, const GemmPlan& plan,
-                  const MatrixLoader<S, kByDepthA>& a, const MatrixLoader<S, kByDepthB>& b,
-                  const GemmExtent& extent, const MatrixStore<T>& store) {
-  const Grid grid{static_cast<unsigned>(gemm_tiles(extent.m, extent.n, kTile)), 1,
+void launch_wgmma(KernelContext& context, const GemmPlan& plan,
+                  const MatrixProduct<S, kByDepthA, kByDepthB, T>& product) {
+  if (product.m == 0 || product.n == 0) return;
+  const GemmCut cut = gemm_cut(context, plan, product);
+  const Grid grid{static_cast<unsigned>(gemm_tiles(product.m, product.n, plan)), 1,
                   static_cast<unsigned>(plan.splits)};
-  launch(name, gemm_wgmma<S, kByDepthA, kByDepthB, T>, grid, kThreads, sizeof(RawShared),
-         context.stream, a, b, extent, store);
-  launch_sum_parts(context, name, plan, extent, store);
+  launch(product.name, gemm_wgmma<MatrixProduct<S, kByDepthA, kByDepthB, T>>, grid, kThreads,
+         sizeof(RawShared), context.stream, product, cut);
+  launch_sum_parts(context, plan.splits, product, cut);
 }
 
-template <class S>
-using ByDepth = MatrixLoader<S, true>;
-template <class S>
-using ByLine = MatrixLoader<S, false>;
-#define ENGINE_WGMMA(S, A, B, T)                                                        \
-  template void launch_wgmma(KernelContext&, const char*, const GemmPlan&, const A<S>&, \
-                             const B<S>&, const GemmExtent&, const MatrixStore<T>&)
-ENGINE_WGMMA(bf16, ByDepth, ByDepth, bf16);
-ENGINE_WGMMA(bf16, ByDepth, ByLine, bf16);
-ENGINE_WGMMA(bf16, ByLine, ByLine, float);
-ENGINE_WGMMA(f16, ByDepth, ByDepth, f16);
-ENGINE_WGMMA(f16, ByDepth, ByLine, f16);
-ENGINE_WGMMA(f16, ByLine, ByLine, float);
+#define ENGINE_WGMMA(S, A, B, T)                                          \
+  template void launch_wgmma<S, A, B, T>(KernelContext&, const GemmPlan&, \
+                                         const MatrixProduct<S, A, B, T>&)
+ENGINE_WGMMA(bf16, true, true, bf16);
+ENGINE_WGMMA(bf16, true, false, bf16);
+ENGINE_WGMMA(bf16, false, false, float);
+ENGINE_WGMMA(f16, true, true, f16);
+ENGINE_WGMMA(f16, true, false, f16);
+ENGINE_WGMMA(f16, false, false, float);
 #undef ENGINE_WGMMA
 
 }  // namespace engine::ops::cuda

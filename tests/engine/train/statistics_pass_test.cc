@@ -16,14 +16,14 @@ namespace {
 constexpr double kMomentum = 0.1;  // of the model's layers
 
 tiny_training::Options options_of(int rank, int world_size) {
-  return {.model = "convnet",
-          .shape = {8, 8, 1},
+  return {.shape = {8, 8, 1},
           .samples = 26,
           .batch = 6,
           .rank = rank,
           .world_size = world_size,
           .shuffle = true,
-          .storage = engine::DType::kF64};
+          .storage = engine::DType::kF64,
+          .model = "convnet"};
 }
 
 std::vector<double> copy_of(const engine::FlatBuffer& buffer) {

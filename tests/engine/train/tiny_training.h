@@ -16,7 +16,6 @@
 namespace tiny_training {
 
 struct Options {
-  std::string model = "mlp";
   std::array<std::int64_t, 3> shape{4, 4, 1};
   std::int64_t samples = 24, batch = 6;  // of an epoch and of a step, over all ranks
   std::int64_t micro_batches = 1;
@@ -26,6 +25,7 @@ struct Options {
   engine::DType storage = engine::DType::kF32;
   engine::Device device = {};
   io::LoaderOptions loader = {};
+  std::string model = "mlp";
 };
 
 io::Dataset images(const std::array<std::int64_t, 3>& shape, std::int64_t samples);

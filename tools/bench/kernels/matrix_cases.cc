@@ -81,17 +81,18 @@ void add_convolution(std::vector<KernelCase>& cases, const Convolution& k, std::
   forward.op = "conv2d_forward";
   forward.operands = {{x}, {weight}, {y, Storage::kActivation, Use::kOut}};
   forward.call = [g](KernelContext& c, const Views& v) {
-    engine::ops::conv2d_forward(c, g, v[0], v[1], {}, v[2]);
+    engine::ops::conv2d_forward(c, {.geometry = g, .x = v[0], .weight = v[1], .y = v[2]});
   };
   data.op = "conv2d_backward_data";
   data.operands = {{y}, {weight}, {x, Storage::kActivation, Use::kOut}};
   data.call = [g](KernelContext& c, const Views& v) {
-    engine::ops::conv2d_backward_data(c, g, v[0], v[1], v[2], Write::kOverwrite);
+    engine::ops::conv2d_backward_data(c, {.geometry = g, .dy = v[0], .weight = v[1], .dx = v[2]});
   };
   weights.op = "conv2d_backward_weights";
   weights.operands = {{x}, {y}, {weight, Storage::kVector, Use::kOut}};
   weights.call = [g](KernelContext& c, const Views& v) {
-    engine::ops::conv2d_backward_weights(c, g, v[0], v[1], v[2], {}, Write::kOverwrite);
+    engine::ops::conv2d_backward_weights(c,
+                                         {.geometry = g, .x = v[0], .dy = v[1], .dweight = v[2]});
   };
   cases.push_back(std::move(forward));
   if (k.in > 3) cases.push_back(std::move(data));  // the first layer's input has no gradient

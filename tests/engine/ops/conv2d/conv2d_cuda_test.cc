@@ -2,7 +2,7 @@
 // shapes that fit no tile.
 #include "engine/ops/conv2d/conv2d.h"
 
-#include "engine/ops/conv2d/conv2d_plan.h"
+#include "engine/ops/conv2d/conv2d_cuda.h"
 #include "engine/ops/device/fast_divide.h"
 #include "tests/engine/ops/device/cuda_test_support.h"
 
@@ -75,6 +75,17 @@ constexpr double allowed() {
   return std::max(M::error, 1e-5) + (std::is_same_v<T, float> ? 0 : storage_error<T>());
 }
 
+// How the products are cut; tile 0: by shape, through the public calls.
+struct Cut {
+  int tile = 0, columns = 0;
+  std::int64_t splits = 1;  // of the pixels, for the weights
+
+  template <class S>
+  cuda::GemmPlan plan(std::int64_t k, std::int64_t parts = 1) const {
+    return cuda::gemm_plan_of(k, cuda::gemm_stage_depth(sizeof(S)), tile, parts, columns);
+  }
+};
+
 struct Problem {
   Case c;
   Operand<float> x, weight, bias, dy, dx, dweight, dbias;
@@ -87,41 +98,67 @@ struct Problem {
         dx(random_operand(c.x(), 5)),
         dweight(random_operand(c.weight(), 6)),
         dbias(random_operand({c.g.out_channels}, 7)) {}
+
+  std::int64_t taps() const { return c.g.kernel_h * c.g.kernel_w * c.g.in_channels; }
+  std::int64_t pixels() const { return c.n * c.g.out_h() * c.g.out_w(); }
 };
 
 template <class M>
-void check_forward(const Problem& p, bool with_bias) {
+void check_forward(const Problem& p, bool with_bias, const Cut& cut = {}) {
   using S = typename M::S;
   Operand<double> x = kept<S>(p.x), weight = kept<S>(p.weight), bias = kept<float>(p.bias),
                   y(p.c.y(), 0);
   Context host(1, conv2d_scratch_bytes(p.c.g, p.c.n, DType::kF64, 1));
-  conv2d_forward(host.context, p.c.g, x.view(), weight.view(),
-                 with_bias ? bias.view() : TensorView{}, y.view());
+  conv2d_forward(host.context, {.geometry = p.c.g,
+                                .x = x.view(),
+                                .weight = weight.view(),
+                                .y = y.view(),
+                                .bias = with_bias ? bias.view() : TensorView{}});
   DeviceContext c(conv2d_scratch_bytes(p.c.g, p.c.n, DTypeOf<S>::value, 1, Device::Kind::kCuda),
                   M::products);
   const auto device_x = to_device<S>(p.c.x(), p.x.values),
              device_weight = to_device<S>(p.c.weight(), p.weight.values);
   const DeviceOperand<float> device_bias({p.c.g.out_channels}, p.bias.values);
   const DeviceOperand<S> device_y(p.c.y(), std::vector<S>(y.values.size(), from_float<S>(NAN)));
-  conv2d_forward(c.context, p.c.g, device_x.view(), device_weight.view(),
-                 with_bias ? device_bias.view() : TensorView{}, device_y.view());
+  const Conv2dForward o{.geometry = p.c.g,
+                        .x = device_x.view(),
+                        .weight = device_weight.view(),
+                        .y = device_y.view(),
+                        .bias = with_bias ? device_bias.view() : TensorView{}};
+  if (cut.tile == 0)
+    conv2d_forward(c.context, o);
+  else
+    cuda::conv2d_forward(c.context, o, cut.plan<S>(p.taps()));
   c.finish();
   EXPECT_LE(relative_error(as_floats(device_y.values()), y.values), (allowed<M, S>())) << "y";
 }
 
 template <class M>
-void check_backward(const Problem& p, Write write, std::int64_t planned) {
+void check_backward(const Problem& p, Write write, std::int64_t planned, const Cut& cut = {}) {
   using S = typename M::S;
   Operand<double> x = kept<S>(p.x), weight = kept<S>(p.weight), dy = kept<S>(p.dy),
                   dx = kept<S>(p.dx), dweight = kept<float>(p.dweight),
                   dbias = kept<float>(p.dbias);
   Context host(1, conv2d_scratch_bytes(p.c.g, p.c.n, DType::kF64, 1));
-  conv2d_backward_data(host.context, p.c.g, dy.view(), weight.view(), dx.view(), write);
-  conv2d_backward_weights(host.context, p.c.g, x.view(), dy.view(), dweight.view(), dbias.view(),
-                          write);
+  conv2d_backward_data(host.context, {.geometry = p.c.g,
+                                      .dy = dy.view(),
+                                      .weight = weight.view(),
+                                      .dx = dx.view(),
+                                      .write = write});
+  conv2d_backward_weights(host.context, {.geometry = p.c.g,
+                                         .x = x.view(),
+                                         .dy = dy.view(),
+                                         .dweight = dweight.view(),
+                                         .dbias = dbias.view(),
+                                         .write = write});
 
-  DeviceContext c(conv2d_scratch_bytes(p.c.g, planned, DTypeOf<S>::value, 1, Device::Kind::kCuda),
-                  M::products);
+  const cuda::GemmPlan weights_plan =
+      cut.tile == 0 ? cuda::GemmPlan{} : cut.plan<S>(p.pixels(), cut.splits);
+  DeviceContext c(
+      std::max(conv2d_scratch_bytes(p.c.g, planned, DTypeOf<S>::value, 1, Device::Kind::kCuda),
+               static_cast<std::size_t>(
+                   cuda::gemm_workspace_bytes(weights_plan, p.taps(), p.c.g.out_channels))),
+      M::products);
   const auto start = [&](const Operand<float>& operand) {
     return write == Write::kAdd ? operand.values : std::vector<float>(operand.values.size(), NAN);
   };
@@ -131,10 +168,24 @@ void check_backward(const Problem& p, Write write, std::int64_t planned) {
              device_dx = to_device<S>(p.c.x(), start(p.dx));
   const DeviceOperand<float> device_dweight(p.c.weight(), start(p.dweight)),
       device_dbias({p.c.g.out_channels}, start(p.dbias));
-  conv2d_backward_data(c.context, p.c.g, device_dy.view(), device_weight.view(), device_dx.view(),
-                       write);
-  conv2d_backward_weights(c.context, p.c.g, device_x.view(), device_dy.view(),
-                          device_dweight.view(), device_dbias.view(), write);
+  const Conv2dBackwardData data{.geometry = p.c.g,
+                                .dy = device_dy.view(),
+                                .weight = device_weight.view(),
+                                .dx = device_dx.view(),
+                                .write = write};
+  const Conv2dBackwardWeights weights{.geometry = p.c.g,
+                                      .x = device_x.view(),
+                                      .dy = device_dy.view(),
+                                      .dweight = device_dweight.view(),
+                                      .dbias = device_dbias.view(),
+                                      .write = write};
+  if (cut.tile == 0) {
+    conv2d_backward_data(c.context, data);
+    conv2d_backward_weights(c.context, weights);
+  } else {
+    cuda::conv2d_backward_data(c.context, data, cut.plan<S>(p.taps()));
+    cuda::conv2d_backward_weights(c.context, weights, weights_plan);
+  }
   c.finish();
   EXPECT_LE(relative_error(as_floats(device_dx.values()), dx.values), (allowed<M, S>())) << "dx";
   EXPECT_LE(relative_error(device_dweight.values(), dweight.values), (allowed<M, float>()))
@@ -166,26 +217,19 @@ TYPED_TEST(Conv2dCuda, SplitSumsAgreeWithFloat64) {
   }
 }
 
-// Shapes large enough for each of the tiles, none of which they fill.
-TYPED_TEST(Conv2dCuda, EveryTileAgreesWithFloat64) {
-  using S = typename TypeParam::S;
-  if (std::is_same_v<S, f16> || TypeParam::products == Products::kF16)
-    return;  // as bfloat16 but for the instruction
-  const cuda::ProductKind kind(DTypeOf<S>::value, TypeParam::products);
-  const auto tile = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-    return cuda::plan_product({rows, columns, depth}, 1, kind).tile;
-  };
-  const cuda::TileChoice tall = kind.tensor ? cuda::TileChoice::kTall : cuda::TileChoice::kSmall;
-  EXPECT_EQ(tile(8400, 250, 16), cuda::TileChoice::kLarge);
-  check_forward<TypeParam>(Problem({2, {60, 70, 16, 250, 1, 1, 1, 0}}), true);
-  check_backward<TypeParam>(Problem({2, {60, 70, 250, 16, 1, 1, 1, 0}}), Write::kOverwrite, 2);
-  EXPECT_EQ(tile(33600, 56, 16), tall);
-  check_forward<TypeParam>(Problem({8, {60, 70, 16, 56, 1, 1, 1, 0}}), true);
-  check_backward<TypeParam>(Problem({8, {60, 70, 56, 16, 1, 1, 1, 0}}), Write::kAdd, 8);
-  EXPECT_EQ(tile(9 * 136, 1600, 20), cuda::TileChoice::kLarge);
-  check_backward<TypeParam>(Problem({1, {4, 5, 136, 1600, 3, 3, 1, 1}}), Write::kAdd, 1);
-  EXPECT_EQ(tile(25 * 1344, 56, 20), tall);
-  check_backward<TypeParam>(Problem({1, {4, 5, 1344, 56, 5, 5, 1, 2}}), Write::kOverwrite, 1);
+// Several of each tile, none of which the shapes fill; channels in whole chunks or not.
+TYPED_TEST(Conv2dCuda, EveryTileAndSplitAgreesWithFloat64) {
+  for (const Cut& cut : {Cut{128, 128, 1}, Cut{128, 64, 3}, Cut{64, 64, 2}, Cut{32, 32, 4}}) {
+    SCOPED_TRACE(std::to_string(cut.tile) + " x " + std::to_string(cut.columns));
+    for (const Case& c : {Case{2, {9, 11, 24, 136, 3, 3, 1, 1}},
+                          {2, {9, 8, 136, 40, 3, 3, 2, 1}},
+                          {3, {12, 7, 5, 33, 3, 3, 2, 1}}}) {
+      SCOPED_TRACE(to_string(c));
+      const Problem p(c);
+      check_forward<TypeParam>(p, true, cut);
+      check_backward<TypeParam>(p, cut.tile == 64 ? Write::kAdd : Write::kOverwrite, c.n, cut);
+    }
+  }
 }
 
 TYPED_TEST(Conv2dCuda, NoImagesLeaveSumsAtZeroOrAsTheyWere) {
@@ -205,9 +249,10 @@ TYPED_TEST(Conv2dCuda, TwoRunsGiveTheSameBits) {
                weight = to_device<S>(p.c.weight(), p.weight.values),
                dy = to_device<S>(p.c.y(), p.dy.values), to = to_device<S>(p.c.x(), p.dx.values);
     const DeviceOperand<float> gradient(p.c.weight(), p.dweight.values);
-    conv2d_backward_data(c.context, p.c.g, dy.view(), weight.view(), to.view(), Write::kOverwrite);
-    conv2d_backward_weights(c.context, p.c.g, x.view(), dy.view(), gradient.view(), {},
-                            Write::kOverwrite);
+    conv2d_backward_data(
+        c.context, {.geometry = p.c.g, .dy = dy.view(), .weight = weight.view(), .dx = to.view()});
+    conv2d_backward_weights(
+        c.context, {.geometry = p.c.g, .x = x.view(), .dy = dy.view(), .dweight = gradient.view()});
     c.finish();
     dx.push_back(as_floats(to.values())), dweight.push_back(gradient.values());
   }
@@ -232,13 +277,16 @@ TEST_F(Conv2dCudaPlaces, OperandsMayBeginAnywhere) {
   const Problem p(c);
   Operand<double> x = kept<float>(p.x), weight = kept<float>(p.weight), y(c.y(), 0);
   Context host(1, conv2d_scratch_bytes(c.g, c.n, DType::kF64, 1));
-  conv2d_forward(host.context, c.g, x.view(), weight.view(), {}, y.view());
+  conv2d_forward(host.context,
+                 {.geometry = c.g, .x = x.view(), .weight = weight.view(), .y = y.view()});
   DeviceContext d;
   const DeviceOperand<float> device_x({c.x().count() + 1}, inside(p.x)),
       device_weight({c.weight().count() + 1}, inside(p.weight)),
       device_y({c.y().count() + 1}, inside(p.dy));
-  conv2d_forward(d.context, c.g, view(device_x, c.x()), view(device_weight, c.weight()), {},
-                 view(device_y, c.y()));
+  conv2d_forward(d.context, {.geometry = c.g,
+                             .x = view(device_x, c.x()),
+                             .weight = view(device_weight, c.weight()),
+                             .y = view(device_y, c.y())});
   d.finish();
   std::vector<float> found = device_y.values();
   EXPECT_TRUE(std::isnan(found[0]));
@@ -246,8 +294,9 @@ TEST_F(Conv2dCudaPlaces, OperandsMayBeginAnywhere) {
   EXPECT_LE(relative_error(found, y.values), 1e-5);
 }
 
-TEST(Conv2dCudaScratch, OfALargerBatchServesASmallerOne) {
-  if (!engine::cuda::kBuilt) GTEST_SKIP() << "no CUDA kernels in this build";
+class Conv2dCudaScratch : public CudaTest {};
+
+TEST_F(Conv2dCudaScratch, OfALargerBatchServesASmallerOne) {
   for (const Case& c : cases()) {
     std::size_t before = 0;
     for (std::int64_t n = 0; n < 3000; n = n * 5 / 4 + 1) {
@@ -255,37 +304,6 @@ TEST(Conv2dCudaScratch, OfALargerBatchServesASmallerOne) {
       EXPECT_GE(bytes, before) << to_string(c) << " " << n;
       before = bytes;
     }
-  }
-}
-
-// The shapes of networks for CIFAR and ImageNet, 128 images: at least half of what the model thinks
-// a device can do is used.
-TEST(Conv2dCudaPlan, KeepsADeviceBusy) {
-  struct Layer {
-    std::int64_t map, in, out, kernel, stride;
-  };
-  const cuda::ProductKind kind(DType::kBF16, Products::kF32);
-  for (const Layer& l : {Layer{32, 64, 64, 3, 1},
-                         {32, 64, 128, 3, 2},
-                         {16, 128, 128, 3, 1},
-                         {8, 256, 256, 3, 1},
-                         {4, 512, 512, 3, 1},
-                         {8, 1024, 256, 1, 1},
-                         {56, 64, 64, 3, 1},
-                         {28, 128, 128, 3, 1},
-                         {7, 512, 512, 3, 1}}) {
-    SCOPED_TRACE(std::to_string(l.map) + " " + std::to_string(l.in) + " -> " +
-                 std::to_string(l.out));
-    const std::int64_t places = 128 * (l.map / l.stride) * (l.map / l.stride),
-                       taps = l.kernel * l.kernel * l.in;
-    const double best =
-        static_cast<double>(places * taps) * static_cast<double>(l.out) / (132 * kind.rate);
-    const cuda::ProductSize forward{places, l.out, taps}, weights{taps, l.out, places};
-    const cuda::ProductPlan f = cuda::plan_product(forward, 1, kind),
-                            w = cuda::plan_product(
-                                weights, cuda::most_weight_parts(taps * l.out, places), kind);
-    EXPECT_LE(cuda::product_time(forward, kind.facts(f.tile), f.parts, kind.rate), 2 * best);
-    EXPECT_LE(cuda::product_time(weights, kind.facts(w.tile), w.parts, kind.rate), 3 * best);
   }
 }
 

@@ -87,32 +87,48 @@ void for_each_case(const std::function<void(const Case&, int, Write)>& check) {
 Operand<float> output(const Shape& shape, Write write) {
   return write == Write::kAdd ? random_operand(shape, 9) : nan_operand(shape);
 }
-std::vector<double> start_of(const Operand<float>& operand, Write write) {
-  return write == Write::kAdd ? widened(operand) : std::vector<double>(operand.values.size(), 0.0);
+Operand<double> doubles(const Shape& shape, std::vector<double> values) {
+  Operand<double> operand(shape, 0);
+  operand.values = std::move(values);
+  return operand;
 }
-std::vector<double> start_magnitude(const Operand<float>& operand, Write write) {
-  return write == Write::kAdd ? magnitudes(operand)
-                              : std::vector<double>(operand.values.size(), 0.0);
+// The same numbers in float64, for the reference; and their magnitudes, whose result bounds the
+// error.
+Operand<double> wide(const Operand<float>& operand) {
+  return doubles(operand.shape, widened(operand));
+}
+Operand<double> magnitude(const Operand<float>& operand) {
+  return doubles(operand.shape, magnitudes(operand));
+}
+// What the reference's results start from.
+Operand<double> start(const Operand<double>& operand, Write write) {
+  return write == Write::kAdd ? operand : Operand<double>(operand.shape, 0);
 }
 
 TEST(Conv2dReference, AgreesWithAConvolutionByHand) {
   // 3 x 3 map of 1..9, one channel; kernel 2 x 2 = [1 2; 3 4]; stride 2, padding 1: the outputs see
   // the corners.
   const Conv2dGeometry g{3, 3, 1, 1, 2, 2, 2, 1};
-  const double x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, weight[] = {1, 2, 3, 4}, bias[] = {100};
-  double y[4];
-  conv2d_forward_reference(g, 0, 1, x, weight, bias, y);
-  EXPECT_EQ(std::vector<double>(y, y + 4), (std::vector<double>{104, 118, 136, 177}));
-  const double dy[] = {1, 10, 100, 1000};
-  double dx[9], dweight[4], dbias[1];
-  conv2d_backward_data_reference(g, 0, 1, dy, weight, dx, Write::kOverwrite);
-  EXPECT_EQ(std::vector<double>(dx, dx + 9),
-            (std::vector<double>{4, 30, 40, 200, 1000, 2000, 400, 3000, 4000}));
-  conv2d_backward_weights_reference(g, 0, 4, 1, x, dy, dweight, Write::kOverwrite);
-  EXPECT_EQ(std::vector<double>(dweight, dweight + 4),
-            (std::vector<double>{5000, 6400, 8020, 9731}));
-  conv2d_backward_bias_reference(4, 1, dy, dbias, Write::kOverwrite);
-  EXPECT_EQ(dbias[0], 1111);
+  auto x = doubles({1, 3, 3, 1}, {1, 2, 3, 4, 5, 6, 7, 8, 9}),
+       weight = doubles({2, 2, 1, 1}, {1, 2, 3, 4}), bias = doubles({1}, {100}),
+       y = doubles({1, 2, 2, 1}, {0, 0, 0, 0});
+  reference::conv2d_forward<double>(
+      {.geometry = g, .x = x.view(), .weight = weight.view(), .y = y.view(), .bias = bias.view()},
+      0, 1);
+  EXPECT_EQ(y.values, (std::vector<double>{104, 118, 136, 177}));
+  auto dy = doubles({1, 2, 2, 1}, {1, 10, 100, 1000}), dx = x, dweight = weight, dbias = bias;
+  reference::conv2d_backward_data<double>(
+      {.geometry = g, .dy = dy.view(), .weight = weight.view(), .dx = dx.view()}, 0, 1);
+  EXPECT_EQ(dx.values, (std::vector<double>{4, 30, 40, 200, 1000, 2000, 400, 3000, 4000}));
+  const Conv2dBackwardWeights o{.geometry = g,
+                                .x = x.view(),
+                                .dy = dy.view(),
+                                .dweight = dweight.view(),
+                                .dbias = dbias.view()};
+  reference::conv2d_backward_weights<double>(o, 0, 4);
+  EXPECT_EQ(dweight.values, (std::vector<double>{5000, 6400, 8020, 9731}));
+  reference::conv2d_backward_bias<double>(o);
+  EXPECT_EQ(dbias.values[0], 1111);
 }
 
 TEST(Conv2d, ForwardAgreesWithFloat64) {
@@ -122,54 +138,85 @@ TEST(Conv2d, ForwardAgreesWithFloat64) {
     if (write == Write::kAdd) bias = {};  // here: the variant without
     auto y = nan_operand(c.y());
     Context context(threads, conv2d_scratch_bytes(c.g, c.n, DType::kF32, threads));
-    conv2d_forward(context.context, c.g, x.view(), weight.view(), bias.view(), y.view());
-    std::vector<double> expected(y.values.size()), magnitude(y.values.size());
-    const auto bias64 = widened(bias), bias_magnitude = magnitudes(bias);
-    conv2d_forward_reference<double>(c.g, 0, c.n, widened(x).data(), widened(weight).data(),
-                                     bias64.empty() ? nullptr : bias64.data(), expected.data());
-    conv2d_forward_reference<double>(c.g, 0, c.n, magnitudes(x).data(), magnitudes(weight).data(),
-                                     bias64.empty() ? nullptr : bias_magnitude.data(),
-                                     magnitude.data());
-    EXPECT_EQ(difference(y.values, expected, magnitude), "");
+    conv2d_forward(context.context, {.geometry = c.g,
+                                     .x = x.view(),
+                                     .weight = weight.view(),
+                                     .y = y.view(),
+                                     .bias = bias.view()});
+    const auto reference = [&](auto operand) {
+      auto from = operand(x), by = operand(weight), plus = operand(bias), to = operand(y);
+      reference::conv2d_forward<double>({.geometry = c.g,
+                                         .x = from.view(),
+                                         .weight = by.view(),
+                                         .y = to.view(),
+                                         .bias = plus.view()},
+                                        0, c.n);
+      return to.values;
+    };
+    EXPECT_EQ(difference(y.values, reference(wide), reference(magnitude)), "");
   });
 }
 
 TEST(Conv2d, BackwardDataAgreesWithFloat64) {
   for_each_case([](const Case& c, int threads, Write write) {
     auto dy = random_operand(c.y(), 1), weight = random_operand(c.weight(), 2);
-    auto dx = output(c.x(), write);
-    auto expected = start_of(dx, write), magnitude = start_magnitude(dx, write);
+    const auto before = output(c.x(), write);
+    auto dx = before;
     Context context(threads, conv2d_scratch_bytes(c.g, c.n, DType::kF32, threads));
-    conv2d_backward_data(context.context, c.g, dy.view(), weight.view(), dx.view(), write);
-    conv2d_backward_data_reference<double>(c.g, 0, c.n, widened(dy).data(), widened(weight).data(),
-                                           expected.data(), write);
-    conv2d_backward_data_reference<double>(c.g, 0, c.n, magnitudes(dy).data(),
-                                           magnitudes(weight).data(), magnitude.data(), write);
-    EXPECT_EQ(difference(dx.values, expected, magnitude), "");
+    conv2d_backward_data(context.context, {.geometry = c.g,
+                                           .dy = dy.view(),
+                                           .weight = weight.view(),
+                                           .dx = dx.view(),
+                                           .write = write});
+    const auto reference = [&](auto operand) {
+      auto from = operand(dy), by = operand(weight), to = start(operand(before), write);
+      reference::conv2d_backward_data<double>({.geometry = c.g,
+                                               .dy = from.view(),
+                                               .weight = by.view(),
+                                               .dx = to.view(),
+                                               .write = write},
+                                              0, c.n);
+      return to.values;
+    };
+    EXPECT_EQ(difference(dx.values, reference(wide), reference(magnitude)), "");
   });
+}
+
+struct WeightGradients {
+  std::vector<double> weight, bias;
+};
+WeightGradients reference_weights(const Case& c, Operand<double> x, Operand<double> dy,
+                                  Operand<double> dweight, Operand<double> dbias, Write write) {
+  const Conv2dBackwardWeights o{.geometry = c.g,
+                                .x = x.view(),
+                                .dy = dy.view(),
+                                .dweight = dweight.view(),
+                                .dbias = dbias.view(),
+                                .write = write};
+  reference::conv2d_backward_weights<double>(o, 0, c.g.kernel_h * c.g.kernel_w * c.g.in_channels);
+  reference::conv2d_backward_bias<double>(o);
+  return {dweight.values, dbias.values};
 }
 
 TEST(Conv2d, BackwardWeightsAgreesWithFloat64) {
   for_each_case([](const Case& c, int threads, Write write) {
-    const std::int64_t rows = c.g.kernel_h * c.g.kernel_w * c.g.in_channels,
-                       places = c.n * c.g.out_h() * c.g.out_w();
     auto x = random_operand(c.x(), 1), dy = random_operand(c.y(), 2);
-    auto dweight = output(c.weight(), write), dbias = output({c.g.out_channels}, write);
-    auto expected = start_of(dweight, write), magnitude = start_magnitude(dweight, write);
-    auto expected_bias = start_of(dbias, write), bias_magnitude = start_magnitude(dbias, write);
+    const auto before = output(c.weight(), write), bias_before = output({c.g.out_channels}, write);
+    auto dweight = before, dbias = bias_before;
     Context context(threads, conv2d_scratch_bytes(c.g, c.n, DType::kF32, threads));
-    conv2d_backward_weights(context.context, c.g, x.view(), dy.view(), dweight.view(), dbias.view(),
-                            write);
-    conv2d_backward_weights_reference<double>(c.g, 0, rows, c.n, widened(x).data(),
-                                              widened(dy).data(), expected.data(), write);
-    conv2d_backward_weights_reference<double>(c.g, 0, rows, c.n, magnitudes(x).data(),
-                                              magnitudes(dy).data(), magnitude.data(), write);
-    conv2d_backward_bias_reference<double>(places, c.g.out_channels, widened(dy).data(),
-                                           expected_bias.data(), write);
-    conv2d_backward_bias_reference<double>(places, c.g.out_channels, magnitudes(dy).data(),
-                                           bias_magnitude.data(), write);
-    EXPECT_EQ(difference(dweight.values, expected, magnitude), "");
-    EXPECT_EQ(difference(dbias.values, expected_bias, bias_magnitude), "");
+    conv2d_backward_weights(context.context, {.geometry = c.g,
+                                              .x = x.view(),
+                                              .dy = dy.view(),
+                                              .dweight = dweight.view(),
+                                              .dbias = dbias.view(),
+                                              .write = write});
+    const auto reference = [&](auto operand) {
+      return reference_weights(c, operand(x), operand(dy), start(operand(before), write),
+                               start(operand(bias_before), write), write);
+    };
+    const WeightGradients expected = reference(wide), bound = reference(magnitude);
+    EXPECT_EQ(difference(dweight.values, expected.weight, bound.weight), "");
+    EXPECT_EQ(difference(dbias.values, expected.bias, bound.bias), "");
   });
 }
 
@@ -178,19 +225,19 @@ TEST(Conv2d, BackwardWeightsAgreesWithFloat64) {
 TEST(Conv2d, LargeWeightGradientAgreesWithFloat64) {
   const Case c{2, {3, 3, 140, 256, 3, 3, 1, 1}};
   auto x = random_operand(c.x(), 1), dy = random_operand(c.y(), 2);
-  std::vector<double> expected(static_cast<std::size_t>(c.weight().count())),
-      magnitude(expected.size());
-  conv2d_backward_weights_reference<double>(c.g, 0, 9 * 140, c.n, widened(x).data(),
-                                            widened(dy).data(), expected.data(), Write::kOverwrite);
-  conv2d_backward_weights_reference<double>(c.g, 0, 9 * 140, c.n, magnitudes(x).data(),
-                                            magnitudes(dy).data(), magnitude.data(),
-                                            Write::kOverwrite);
+  const auto reference = [&](auto operand) {
+    return reference_weights(c, operand(x), operand(dy), Operand<double>(c.weight(), 0),
+                             Operand<double>({c.g.out_channels}, 0), Write::kOverwrite)
+        .weight;
+  };
+  const std::vector<double> expected = reference(wide), bound = reference(magnitude);
   for (int threads = 1; threads <= 3; ++threads) {
     auto dweight = nan_operand(c.weight());
     Context context(threads, conv2d_scratch_bytes(c.g, c.n, DType::kF32, threads));
-    conv2d_backward_weights(context.context, c.g, x.view(), dy.view(), dweight.view(), {},
-                            Write::kOverwrite);
-    EXPECT_EQ(difference(dweight.values, expected, magnitude), "") << threads << " threads";
+    conv2d_backward_weights(
+        context.context,
+        {.geometry = c.g, .x = x.view(), .dy = dy.view(), .dweight = dweight.view()});
+    EXPECT_EQ(difference(dweight.values, expected, bound), "") << threads << " threads";
   }
 }
 
@@ -204,11 +251,13 @@ TEST(Conv2d, TwoRunsGiveTheSameBits) {
     for (int run = 0; run < 2; ++run) {
       Context context(threads, conv2d_scratch_bytes(c.g, c.n, DType::kF32, threads));
       auto a = nan_operand(c.y()), b = nan_operand(c.x()), w = nan_operand(c.weight());
-      conv2d_forward(context.context, c.g, x.view(), weight.view(), {}, a.view());
-      conv2d_backward_data(context.context, c.g, dy.view(), weight.view(), b.view(),
-                           Write::kOverwrite);
-      conv2d_backward_weights(context.context, c.g, x.view(), dy.view(), w.view(), {},
-                              Write::kOverwrite);
+      conv2d_forward(context.context,
+                     {.geometry = c.g, .x = x.view(), .weight = weight.view(), .y = a.view()});
+      conv2d_backward_data(
+          context.context,
+          {.geometry = c.g, .dy = dy.view(), .weight = weight.view(), .dx = b.view()});
+      conv2d_backward_weights(
+          context.context, {.geometry = c.g, .x = x.view(), .dy = dy.view(), .dweight = w.view()});
       y.push_back(a.values), dx.push_back(b.values), dweight.push_back(w.values);
     }
     EXPECT_EQ(dweight[0], dweight[1]);
@@ -235,11 +284,6 @@ TEST(Conv2d, ScratchOfALargerBatchServesASmallerOne) {
 // plain loops.
 TEST(Conv2dF64, AgreesWithTheReference) {
   for_each_case([](const Case& c, int threads, Write write) {
-    const auto wide = [](const Operand<float>& narrow) {
-      Operand<double> operand(narrow.shape, 0);
-      operand.values.assign(narrow.values.begin(), narrow.values.end());
-      return operand;
-    };
     auto x = wide(random_operand(c.x(), 1)), weight = wide(random_operand(c.weight(), 2)),
          dy = wide(random_operand(c.y(), 3)), bias = wide(random_operand({c.g.out_channels}, 4));
     auto y = wide(nan_operand(c.y())), dx = wide(output(c.x(), write)),
@@ -247,22 +291,30 @@ TEST(Conv2dF64, AgreesWithTheReference) {
     auto expected_y = y, expected_dx = dx, expected_dweight = dweight, expected_dbias = dbias;
     if (write == Write::kAdd) bias = {};  // here: the variant without
     Context context(threads, conv2d_scratch_bytes(c.g, c.n, DType::kF64, threads));
-    conv2d_forward(context.context, c.g, x.view(), weight.view(), bias.view(), y.view());
-    conv2d_backward_data(context.context, c.g, dy.view(), weight.view(), dx.view(), write);
-    conv2d_backward_weights(context.context, c.g, x.view(), dy.view(), dweight.view(), dbias.view(),
-                            write);
+    Conv2dForward forward{.geometry = c.g,
+                          .x = x.view(),
+                          .weight = weight.view(),
+                          .y = y.view(),
+                          .bias = bias.view()};
+    Conv2dBackwardData data{
+        .geometry = c.g, .dy = dy.view(), .weight = weight.view(), .dx = dx.view(), .write = write};
+    Conv2dBackwardWeights weights{.geometry = c.g,
+                                  .x = x.view(),
+                                  .dy = dy.view(),
+                                  .dweight = dweight.view(),
+                                  .dbias = dbias.view(),
+                                  .write = write};
+    conv2d_forward(context.context, forward);
+    conv2d_backward_data(context.context, data);
+    conv2d_backward_weights(context.context, weights);
 
-    const std::int64_t rows = c.g.kernel_h * c.g.kernel_w * c.g.in_channels,
-                       places = c.n * c.g.out_h() * c.g.out_w();
-    conv2d_forward_reference(c.g, 0, c.n, x.values.data(), weight.values.data(),
-                             bias.values.empty() ? nullptr : bias.values.data(),
-                             expected_y.values.data());
-    conv2d_backward_data_reference(c.g, 0, c.n, dy.values.data(), weight.values.data(),
-                                   expected_dx.values.data(), write);
-    conv2d_backward_weights_reference(c.g, 0, rows, c.n, x.values.data(), dy.values.data(),
-                                      expected_dweight.values.data(), write);
-    conv2d_backward_bias_reference(places, c.g.out_channels, dy.values.data(),
-                                   expected_dbias.values.data(), write);
+    forward.y = expected_y.view(), data.dx = expected_dx.view();
+    weights.dweight = expected_dweight.view(), weights.dbias = expected_dbias.view();
+    reference::conv2d_forward<double>(forward, 0, c.n);
+    reference::conv2d_backward_data<double>(data, 0, c.n);
+    reference::conv2d_backward_weights<double>(weights, 0,
+                                               c.g.kernel_h * c.g.kernel_w * c.g.in_channels);
+    reference::conv2d_backward_bias<double>(weights);
     const auto far = [](const Operand<double>& found, const Operand<double>& expected) {
       for (std::size_t i = 0; i < expected.values.size(); ++i)
         if (!(std::fabs(found.values[i] - expected.values[i]) <=
@@ -294,29 +346,42 @@ TEST(Conv2d, RefusesOperandsThatDoNotFit) {
        y = random_operand(c.y(), 3);
   auto narrow = random_operand({2, 5, 4, 3}, 4), bias = random_operand({3}, 5);
   EXPECT_EQ(shape_error([&] {
-              conv2d_forward(context.context, c.g, narrow.view(), weight.view(), {}, y.view());
+              conv2d_forward(
+                  context.context,
+                  {.geometry = c.g, .x = narrow.view(), .weight = weight.view(), .y = y.view()});
             }),
             "conv2d_forward: x has the shape [2, 5, 4, 3], expected [2, 5, 5, 3]");
   EXPECT_EQ(shape_error([&] {
-              conv2d_forward(context.context, c.g, x.view(), weight.view(), bias.view(), y.view());
+              conv2d_forward(context.context, {.geometry = c.g,
+                                               .x = x.view(),
+                                               .weight = weight.view(),
+                                               .y = y.view(),
+                                               .bias = bias.view()});
             }),
             "conv2d_forward: bias has the shape [3], expected [4]");
   EXPECT_EQ(shape_error([&] {
-              conv2d_backward_data(context.context, c.g, narrow.view(), weight.view(), x.view(),
-                                   Write::kAdd);
+              conv2d_backward_data(
+                  context.context,
+                  {.geometry = c.g, .dy = narrow.view(), .weight = weight.view(), .dx = x.view()});
             }),
-            "conv2d_backward_data: dy has the shape [2, 5, 4, 3], expected [2, 5, 5, 4]");
+            "conv2d_backward_data: dy has the shape [2, 5, 4, 3], expected [2, "
+            "5, 5, 4]");
   EXPECT_EQ(shape_error([&] {
-              conv2d_backward_weights(context.context, c.g, x.view(), y.view(), y.view(), {},
-                                      Write::kAdd);
+              conv2d_backward_weights(
+                  context.context,
+                  {.geometry = c.g, .x = x.view(), .dy = y.view(), .dweight = y.view()});
             }),
-            "conv2d_backward_weights: dweight has the shape [2, 5, 5, 4], expected [3, 3, 3, 4]");
+            "conv2d_backward_weights: dweight has the shape [2, 5, 5, 4], "
+            "expected [3, 3, 3, 4]");
   Conv2dGeometry none = c.g;
   none.kernel_h = 8;
   EXPECT_EQ(shape_error([&] {
-              conv2d_forward(context.context, none, x.view(), weight.view(), {}, y.view());
+              conv2d_forward(
+                  context.context,
+                  {.geometry = none, .x = x.view(), .weight = weight.view(), .y = y.view()});
             }),
-            "conv2d_forward: no output for an input of [5, 5, 3] with a kernel of 8 x 3, stride 1, "
+            "conv2d_forward: no output for an input of [5, 5, 3] with a kernel "
+            "of 8 x 3, stride 1, "
             "padding 1 and 4 output channels");
 }
 

