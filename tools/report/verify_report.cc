@@ -129,7 +129,7 @@ std::string not_finite_text(const io::Comparison& comparison,
     if (all[i].files.size() == paths.size()) continue;
     std::vector<std::string> holders;
     for (const int f : all[i].files) holders.push_back(paths[static_cast<std::size_t>(f)]);
-    text += " (" + joined(holders, ", ") + ")";
+    text += " (" + base::join_text(holders) + ")";
   }
   return text + (all.size() > kMostNamed ? ", ..." : "");
 }
