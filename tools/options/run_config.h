@@ -87,8 +87,8 @@ struct RunConfig {
   bool save_rank_models = false, save_async = false, overwrite = false;
   std::vector<std::string> allowed_changes;  // option names, or "data"
   std::string model_definition;  // of a model from a file: its text; not an option's value
-  std::string keep_best;        // none, auto, loss, accuracy, top5, perplexity
-  std::int64_t early_stop = 0;  // 0 = never
+  std::string keep_best;         // none, auto, loss, accuracy, top5, perplexity
+  std::int64_t early_stop = 0;   // 0 = never
   double early_stop_delta = 0;
   double ema = 0;                 // decay; 0 = no average
   std::int64_t average_last = 0;  // epochs; 0 = no average

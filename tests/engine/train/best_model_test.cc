@@ -175,6 +175,7 @@ TEST(KeepBest, WhatIsSavedIsWhatWasEvaluatedBetweenAveragingsToo) {
 TEST(KeepBest, ByItselfItChangesNoTraining) {
   const TemporaryDirectory folder;
   const Options local = with(noisy(), {{"save-dir", folder.path().string()},
+                                       {"epochs", "4"},
                                        {"sync", "params"},
                                        {"sync-every", "4"},
                                        {"eval-every", "3s"}});
