@@ -41,24 +41,24 @@ std::string with_step(const TemporaryDirectory& folder, int step) {
 
 TEST(Diverged, EndsWith79AndOneLineAndSavesNothing) {
   const TemporaryDirectory folder;
-  const CommandResult result = train({"--lr", "1e30", "--save-dir", folder / "run", "--save-every",
+  const CommandResult result = train({"--lr", "1e6", "--save-dir", folder / "run", "--save-every",
                                       "0", "--metrics", folder / "m.jsonl"});
   EXPECT_EQ(result.exit_code, 79) << result.err;
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  expect_words(result.err, {"engine: error: the loss was finite at step 1, not finite at step 2; ",
+  expect_words(result.err, {"engine: error: the loss was finite at step 2, not finite at step 3; ",
                             "no snapshot", "--lr", "--clip-grad"});
   EXPECT_EQ(result.out.find("completed"), std::string::npos) << result.out;
   EXPECT_EQ(result.out.find("Test after"), std::string::npos) << result.out;
   EXPECT_EQ(with_step(folder, 5), "");
   expect_words(test_support::read_text(folder / "m.jsonl"),
-               {"\"event\":\"nonfinite\",\"step\":2,\"epoch\":0,\"time\":",
-                "\"last_good\":1,\"what\":\"loss\",\"action\":\"abort\""});
+               {"\"event\":\"nonfinite\",\"step\":3,\"epoch\":0,\"time\":",
+                "\"last_good\":2,\"what\":\"loss\",\"action\":\"abort\""});
 }
 
 TEST(Diverged, EndsAllRanksWith79) {
-  const CommandResult result = train({"--lr", "1e30", "--spawn", "2"});
+  const CommandResult result = train({"--lr", "1e6", "--spawn", "2"});
   EXPECT_EQ(result.exit_code, 79) << result.err;
-  expect_words(result.err, {"rank 0: ", "not finite at step 2"});
+  expect_words(result.err, {"engine: error: rank ", "not finite at step 3"});
 }
 
 TEST(Diverged, AResumedRunLeavesGoodSnapshots) {
@@ -71,24 +71,23 @@ TEST(Diverged, AResumedRunLeavesGoodSnapshots) {
   };
   ASSERT_EQ(with({"--epochs", "1"}).exit_code, 0);
   const CommandResult diverged =
-      with({"--epochs", "5", "--resume", "auto", "--lr", "1e38", "--momentum", "0"});
+      with({"--epochs", "5", "--resume", "auto", "--lr", "1e6", "--momentum", "0"});
   EXPECT_EQ(diverged.exit_code, 79) << diverged.err;
   const std::size_t at = diverged.err.find("last good snapshot: ");
   ASSERT_NE(at, std::string::npos) << diverged.err;
   const std::string good = diverged.err.substr(at + 20, diverged.err.find(';', at) - at - 20);
   EXPECT_EQ(engine({"eval", good, "--threads", "1"}).exit_code, 0) << good;
-  EXPECT_NE(with_step(folder, 5), "");
 }
 
 TEST(Diverged, GoesOnWithOneWarningWhereToldTo) {
   const TemporaryDirectory folder;
-  const CommandResult result = train({"--lr", "1e30", "--on-nonfinite", "continue", "--save-dir",
+  const CommandResult result = train({"--lr", "1e6", "--on-nonfinite", "continue", "--save-dir",
                                       folder / "run", "--save-every", "1s", "--keep-last", "1"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-  expect_words(result.err, {"engine: warning: the loss was finite at step 1, not finite at step 2",
+  expect_words(result.err, {"engine: warning: the loss was finite at step 2, not finite at step 3",
                             "the run goes on"});
-  EXPECT_NE(with_step(folder, 1), "") << "the last good one";
+  EXPECT_NE(with_step(folder, 2), "") << "the last good one";
 
   const std::string bad = with_step(folder, 5);
   ASSERT_NE(bad, "");
@@ -100,7 +99,7 @@ TEST(Diverged, GoesOnWithOneWarningWhereToldTo) {
   EXPECT_EQ(same.exit_code, 0) << same.err;
   expect_words(same.err, {"verify: 0 of 6 tensors differ\n",
                           "verify: note: ", "hold NaN or infinity: layers.0.weight"});
-  const CommandResult apart = engine({"verify", with_step(folder, 1), bad});
+  const CommandResult apart = engine({"verify", with_step(folder, 2), bad});
   EXPECT_EQ(apart.exit_code, 1) << apart.err;
   expect_words(apart.err, {"layers.0.weight (" + bad + ")"});
   expect_words(engine({"verify", "--format", "json", bad, bad}).out,
@@ -110,12 +109,12 @@ TEST(Diverged, GoesOnWithOneWarningWhereToldTo) {
 
 TEST(Diverged, WhereStepsAreSkippedTheyAreCounted) {
   const TemporaryDirectory folder;
-  // The first update makes the parameters so large that every loss after it is not finite.
+  // Two updates make the parameters so large that every loss after them is not finite.
   const CommandResult result = train(
-      {"--lr", "1e30", "--on-nonfinite", "skip", "--spawn", "2", "--metrics", folder / "m.jsonl"});
+      {"--lr", "1e6", "--on-nonfinite", "skip", "--spawn", "2", "--metrics", folder / "m.jsonl"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  expect_words(result.out, {"Skipped steps, whose loss or gradients were not finite: 4\n"});
-  expect_words(test_support::read_text(folder / "m.jsonl"), {"\"skipped_steps\":4}"});
+  expect_words(result.out, {"Skipped steps, whose loss or gradients were not finite: 3\n"});
+  expect_words(test_support::read_text(folder / "m.jsonl"), {"\"skipped_steps\":3}"});
 }
 
 }  // namespace
