@@ -125,12 +125,12 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
   if (path.empty()) return "";
   broadcast_bytes(communicator_, bytes);
   const io::Checkpoint checkpoint = io::parse_checkpoint(bytes, path);
-  if (options_.admit) options_.admit(checkpoint, path);
   if (!checkpoint.vocabulary.empty() && checkpoint.vocabulary != options_.description.vocabulary)
     throw io::DataError(path + ": its text has " + std::to_string(checkpoint.vocabulary.size()) +
                         " different characters, that of this run " +
                         std::to_string(options_.description.vocabulary.size()) +
                         ", or others: token ids would mean something else");
+  if (options_.admit) options_.admit(checkpoint, path);
   if (options_.place)
     for (const io::NamedArray& array : checkpoint.arrays) options_.place(array.device);
   restore(checkpoint, path, communicator_.rank(), communicator_.world_size(), state,

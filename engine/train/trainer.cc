@@ -194,6 +194,7 @@ void Trainer::exchange() {
                              own.loss,
                              own.norm};
   sum_over_ranks(sums, sums[4]);
+  timer.lap(phases_since_report_.communication);  // here ranks wait for slow ones, too
   stop_ = static_cast<int>(sums[4]);
   const double mean_step = std::max(sums[5] / p_.control.world_size(), 1e-6);
   next_exchange_ = progress.global_step +

@@ -10,6 +10,7 @@
 #include "tools/commands/command.h"
 #include "tools/options/command_line.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/standard_output.h"
 #include "tools/report/verify_report.h"
 #include "tools/run/run_reference.h"
 
@@ -152,7 +153,7 @@ int verify_command(const Arguments& arguments) {
   if (!o.quiet && !o.summary) {
     const std::string text = differences_text(comparison, o.format, o.most, o.paths);
     std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    flush_standard_output();
   }
   if (!o.quiet) {
     std::fprintf(stderr, "verify: %s\n", verdict(comparison).c_str());

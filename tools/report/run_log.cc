@@ -8,6 +8,8 @@
 #include <mutex>
 #include <sstream>
 
+#include "tools/report/standard_output.h"
+
 namespace tools {
 namespace {
 
@@ -49,7 +51,7 @@ void log_line(const std::string& text) {
 
 void say(const std::string& text) {
   std::fprintf(stdout, "%s\n", text.c_str());
-  std::fflush(stdout);
+  flush_standard_output();
   log_line(text);
 }
 

@@ -4,15 +4,20 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <string>
 
 #include "io/base/io_error.h"
 
 namespace tools {
+namespace {
+
+std::atomic<int> first_fault{0};  // an errno
+
+}  // namespace
 
 void open_standard_streams() {
   bool output = true;
@@ -24,11 +29,16 @@ void open_standard_streams() {
   if (!output) throw io::Error("standard output is closed: redirect it to /dev/null to have none");
 }
 
-void check_standard_output() {
+void flush_standard_output() noexcept {
   errno = 0;
-  std::cout.flush();  // stdio's, as the streams are synchronized
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  const std::string cause = errno != 0 ? std::string(": ") + std::strerror(errno) : "";
+  if (std::fflush(stdout) != 0 && errno != 0) first_fault.store(errno);
+}
+
+void check_standard_output() {
+  flush_standard_output();  // also what std::cout was given: the streams are synchronized
+  if (std::ferror(stdout) == 0) return;
+  const int fault = first_fault.load();
+  const std::string cause = fault != 0 ? std::string(": ") + std::strerror(fault) : "";
   throw io::Error("cannot write to standard output" + cause);
 }
 

@@ -7,6 +7,10 @@ namespace tools {
 // io::Error where standard output is closed. To be called before anything is opened.
 void open_standard_streams();
 
+// Flushes standard output and remembers what was wrong, for check_standard_output(): the line of a
+// training that goes on is not worth its end.
+void flush_standard_output() noexcept;
+
 // Flushes standard output. Throws io::Error where that or anything printed before has failed.
 void check_standard_output();
 

@@ -282,6 +282,7 @@ struct ManualClient {
     hello.process = process;
     hello.host = "n1";
     hello.host_id = backends::host_id();
+    hello.settings_digest = backends::settings_digest({});
   }
   std::optional<backends::StoreSession> connect(int port) {
     std::string reason;

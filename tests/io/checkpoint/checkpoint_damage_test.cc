@@ -174,7 +174,7 @@ TEST_F(CheckpointDamage, HostileEntries) {
   };
   ASSERT_EQ(get<std::uint64_t>(header, entry() + kBytes), 4u * 9 * 4);
   EXPECT_FAULT(with_byte(entry() + kSection, 0), "unknown section 0");
-  EXPECT_FAULT(with_byte(entry() + kSection, 6), "unknown section 7");
+  EXPECT_FAULT(with_byte(entry() + kSection, 7), "unknown section 7");
   EXPECT_FAULT(with_byte(entry() + kSection, 3), "optimizer 'conv1.weight' occurs twice");
   EXPECT_FAULT(with_byte(entry() + kType, 0), "unknown array type 0");
   EXPECT_FAULT(with_byte(entry() + kType, 8), "unknown array type 8");

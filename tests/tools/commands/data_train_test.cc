@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "io/checkpoint/checkpoint.h"
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/test_support.h"
 
@@ -66,14 +67,10 @@ TEST_P(PublicTables, AreLearntTo95PercentOfUnseenRowsAndEvaluatedAlike) {
   const CommandResult trained = engine(arguments);
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_GE(last_accuracy(trained.out), 95) << trained.out;
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "ckpt")) {
-    if (entry.path().extension() != ".ckpt") continue;
-    const CommandResult evaluated = engine({"eval", entry.path().string(), "--threads", "1"});
-    ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
-    EXPECT_EQ(last_accuracy(evaluated.out), last_accuracy(trained.out));
-    return;
-  }
-  FAIL() << "no checkpoint";
+  const std::string newest = io::find_newest_checkpoint(folder / "ckpt", nullptr);
+  const CommandResult evaluated = engine({"eval", newest, "--threads", "1"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  EXPECT_EQ(last_accuracy(evaluated.out), last_accuracy(trained.out));
 }
 
 TEST(Tables, AreDescribedOnceAndWhatWasLeftOutIsKnownToEval) {
@@ -274,8 +271,9 @@ TEST_F(ImageFolders, ABrokenImageEndsWith65AndItsName) {
   test_support::write_text(folder_ / "train/red/c.png", "GIF89a");
   const CommandResult result = train({});
   EXPECT_EQ(result.exit_code, 65);
-  EXPECT_EQ(result.err, "engine: error: " + (folder_ / "train/red/c.png") +
-                            ": neither PNG nor JPEG: the file begins with 47 49 46 38\n");
+  EXPECT_TRUE(result.err.ends_with("engine: error: " + (folder_ / "train/red/c.png") +
+                                   ": neither PNG nor JPEG: the file begins with 47 49 46 38\n"))
+      << result.err;
 }
 
 #endif

@@ -235,7 +235,7 @@ TEST_F(VerifyFiles, TroubleIsTwo) {
     return folder_ / "cut";
   };
   expect_trouble(verify({good, folder_ / "none.ckpt"}), "cannot open");
-  expect_trouble(verify({good, folder_.path().string()}), "is a folder");
+  expect_trouble(verify({good, folder_.path().string()}), "no snapshot in");
   expect_trouble(verify({good, test_support::engine_binary()}), "neither a checkpoint");
   expect_trouble(verify({good, array_fixture::data_file("torch_pickle.pt")}),
                  "pickles are never read");

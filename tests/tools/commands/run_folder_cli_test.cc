@@ -111,7 +111,7 @@ TEST_F(RunFolderCli, OtherDataAreRefused) {
 TEST_F(RunFolderCli, AModelFromAFileIsKeptInTheRun) {
   const std::string toml = folder_ / "net.toml";
   const std::string layers =
-      "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nunits = 10\n";
+      "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 10\n";
   test_support::write_text(toml, layers);
   std::vector<std::string> first = training({"--save-dir", dir()});
   first[2] = toml;
@@ -140,8 +140,7 @@ TEST_F(RunFolderCli, MetricsOfAnEarlierRunStay) {
     ASSERT_EQ(engine(training({"--metrics", file, "--lr", lr})).exit_code, 0);
   const std::string text = read_text(file);
   std::size_t starts = 0;
-  for (std::size_t at = 0;
-       (at = text.find("\"event\":\"start\"", at)) != std::string::npos; ++at)
+  for (std::size_t at = 0; (at = text.find("\"event\":\"start\"", at)) != std::string::npos; ++at)
     ++starts;
   EXPECT_EQ(starts, 2u) << text;
   ASSERT_EQ(engine(training({"--save-dir", dir(), "--metrics", "-"})).exit_code, 0);
