@@ -20,7 +20,8 @@ CommandResult engine(std::vector<std::string> arguments) {
 }
 
 double last_accuracy(const std::string& output) {
-  const std::size_t at = output.rfind("accuracy ");
+  std::size_t at = output.rfind(": loss ");  // of an evaluation
+  if (at != std::string::npos) at = output.find("accuracy ", at);
   return at == std::string::npos ? -1 : std::stod(output.substr(at + 9));
 }
 

@@ -88,8 +88,9 @@ std::string last_line(const std::string& text) {
 }
 
 std::string wait_for_end_of(const std::string& file) {
-  return "until [ -s '" + file + "' ]; do sleep 0.05; done; while kill -0 $(cat '" + file +
-         "') 2>/dev/null; do sleep 0.05; done";
+  // One that has ended stays a zombie until its parent asks for it.
+  return "until [ -s '" + file + "' ]; do sleep 0.05; done; while grep -qs '^State:.[^ZX]' " +
+         "/proc/$(cat '" + file + "')/status; do sleep 0.05; done";
 }
 
 }  // namespace test_support
