@@ -35,10 +35,10 @@ std::vector<Difference> differences(const Settings& ours, const Settings& theirs
   for (const auto& [name, value] : ours)
     if (const std::string other = value_of(theirs, name); other != value)
       found.push_back({name, value, other});
-  for (const auto& [name, value] : theirs) {
+  for (const auto& setting : theirs) {
     const bool known = std::any_of(ours.begin(), ours.end(),
-                                   [&](const auto& entry) { return entry.first == name; });
-    if (!known && !value.empty()) found.push_back({name, "", value});
+                                   [&](const auto& own) { return own.first == setting.first; });
+    if (!known && !setting.second.empty()) found.push_back({setting.first, "", setting.second});
   }
   return found;
 }

@@ -52,8 +52,8 @@ void expect_error(const CommandResult& result, int code, const std::vector<std::
   std::string line, last;
   while (std::getline(lines, line)) {
     EXPECT_EQ(last.find("engine: error: "), std::string::npos) << "not the last: " << result.err;
-    const bool notice =
-        line.starts_with("engine: changed: ") || line.starts_with("engine: nothing will be saved");
+    const bool notice = line.starts_with("engine: changed: ") || line.starts_with("verify: ") ||
+                        line.starts_with("engine: nothing will be saved");
     EXPECT_TRUE(notice || line.starts_with("engine: error: ")) << result.err;
     last = line;
   }
