@@ -202,6 +202,7 @@ std::vector<std::unique_ptr<Group>> make_inproc_groups(
     throw ConfigurationError("world size " + std::to_string(world_size) + ": expected 1 or more");
   const auto job = std::make_shared<InprocJob>(world_size, timeout_ms, std::move(notice));
   std::vector<std::unique_ptr<Group>> groups;
+  groups.reserve(static_cast<std::size_t>(world_size));
   for (int r = 0; r < world_size; ++r)
     groups.push_back(std::make_unique<InprocGroup>(job, r, world_size));
   return groups;

@@ -306,9 +306,9 @@ class Joiner {
   // The address that this rank publishes.
   std::string reachable_address() const {
     const bool one_host = joined_.store->one_host();
-    const std::string address = !options_.interface.empty() ? interface_address(options_.interface)
-                                : one_host                  ? "127.0.0.1"
-                                                            : joined_.store->local_address();
+    std::string address = !options_.interface.empty() ? interface_address(options_.interface)
+                          : one_host                  ? "127.0.0.1"
+                                                      : joined_.store->local_address();
     if (!one_host && is_loopback(address) && options_.host_id.empty())
       throw ConfigurationError(
           "rank " + std::to_string(options_.rank) + " can be reached only at " + address +

@@ -14,6 +14,7 @@ namespace {
 
 DeviceChoice choose_for_device(const std::string&, const std::string&) { return {}; }
 
+// NOLINTBEGIN(performance-unnecessary-value-param): the signatures are those of device_factory.h.
 std::unique_ptr<DeviceCommunicator> create_device_communicator(const DeviceChoice&,
                                                                const std::string&, BackendContext,
                                                                const std::vector<PeerInfo>&) {
@@ -29,5 +30,6 @@ std::unique_ptr<DeviceCommunicator> stage_for_device(std::unique_ptr<Communicato
 std::unique_ptr<DeviceCommunicator> guard_device(std::unique_ptr<DeviceCommunicator>, Guard) {
   refuse();
 }
+// NOLINTEND(performance-unnecessary-value-param)
 
 }  // namespace backends
