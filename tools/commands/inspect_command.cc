@@ -59,6 +59,13 @@ void print_summary(const io::Checkpoint& c) {
   }
 }
 
+// As a file for --config: there $ begins a variable of the environment.
+std::string for_a_file(const std::string& config) {
+  std::string text;
+  for (const char c : config) text += c == '$' ? std::string("$$") : std::string(1, c);
+  return text;
+}
+
 void print_run(const RunRecord& run, const std::string& folder) {
   std::printf("run      %s in %s\nmodel    %s on %s: %s train, %s test, digest %s\n",
               run.id.c_str(), folder.c_str(), run.model.c_str(), run.data.name.c_str(),
@@ -151,7 +158,7 @@ int inspect_command(const Arguments& arguments) {
   } else if (order >= 0) {
     print_order(checkpoint, order);
   } else if (config) {
-    std::printf("%s", checkpoint.config.c_str());
+    std::printf("%s", for_a_file(checkpoint.config).c_str());
   } else {
     print_summary(checkpoint);
     if (tensors) print_tensors(checkpoint);

@@ -155,6 +155,14 @@ TEST_F(RunFolderCli, AConfigurationDoesNotPointAtTheRunItCameFrom) {
     EXPECT_EQ(config.find(key), std::string::npos) << key << " in: " << config;
 }
 
+TEST_F(RunFolderCli, AConfigurationReadsBackWhatItPrints) {
+  ASSERT_EQ(engine(training({"--save-dir", dir(), "--data-dir", "a $HOME/${b}"})).exit_code, 0);
+  const std::string file = folder_ / "run.toml";
+  test_support::write_text(file, engine({"inspect", dir(), "--config"}).out);
+  ASSERT_EQ(engine({"train", "--config", file, "--save-dir", dir() + "2"}).exit_code, 0);
+  EXPECT_EQ(engine({"inspect", dir() + "2", "--config"}).out, test_support::read_text(file));
+}
+
 TEST_F(RunFolderCli, CommandsTakeAFolder) {
   ASSERT_EQ(engine(training({"--save-dir", dir()})).exit_code, 0);
   ASSERT_EQ(engine(training({"--save-dir", dir() + "2"})).exit_code, 0);
