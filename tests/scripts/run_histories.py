@@ -21,7 +21,8 @@ import time
 QUICK = ["--model", "mlp", "--dataset", "synthetic", "--synthetic-shape", "6x6x1", "--synthetic-size", "240", "--threads", "1",
          "--save-every", "3s", "--eval-every", "4s", "--log-every", "1"]
 DEADLINE = 60  # seconds that any job may take
-ALLOWED = {0, 73, 74, 75, 78, 79, 65, 130, 143, -2, -9, -10, -15}  # refused, stopped, or killed (also before it can handle signals)
+# Refused, stopped or killed. A signal may come before a process can handle it; other ranks then miss that one (69).
+ALLOWED = {0, 65, 69, 73, 74, 75, 78, 79, 130, 143, -2, -9, -10, -15}
 
 
 class Lost(Exception):
