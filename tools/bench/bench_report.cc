@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "io/base/text_parts.h"
+#include "io/base/utc_time.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -19,7 +20,9 @@ std::string csv_field(const std::string& text) {
 
 }  // namespace
 
-BenchHeading bench_heading() { return {machine_info(), build_text(), utc_text(unix_us())}; }
+BenchHeading bench_heading() {
+  return {machine_info(), build_text(), base::utc_text(base::unix_us())};
+}
 
 std::string heading_text(const BenchHeading& h) {
   return h.build + ", " + h.when + "\n" + h.machine.host + ": " + h.machine.cpu + ", " +

@@ -2,6 +2,7 @@
 // problems.
 #include <cstdio>
 
+#include "io/base/utc_time.h"
 #include "tools/commands/command.h"
 #include "tools/doctor/doctor.h"
 #include "tools/group/group_flags.h"
@@ -18,7 +19,7 @@ int examine(const tools::RunConfig& config, const std::string& format, backends:
   group.set_activity("doctor: hosts");
   HostFacts own = host_facts(group);
   if (!config.save_dir.empty()) own.folder_fault = check_folder(config.save_dir, *control);
-  DoctorReport report{.when = utc_text(unix_us()),
+  DoctorReport report{.when = base::utc_text(base::unix_us()),
                       .build = build_text(),
                       .backend = group.backend(),
                       .backend_reason = group.backend_reason(),

@@ -1,9 +1,9 @@
 // `engine inspect`: the contents of a checkpoint, or what the ranks of a failed run were doing.
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 
 #include "io/base/text_parts.h"
+#include "io/base/utc_time.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/order/sampler.h"
 #include "tools/commands/command.h"
@@ -49,13 +49,8 @@ void print_summary(const io::Checkpoint& c) {
   for (const auto& [name, value] : c.counters)
     std::printf("counter  %s = %lld\n", name.c_str(), static_cast<long long>(value));
   for (const io::SaveRecord& r : c.history) {
-    char when[32] = "";
-    const std::time_t seconds = r.unix_seconds;
-    std::tm utc{};
-    if (gmtime_r(&seconds, &utc) != nullptr)
-      std::strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    std::printf("saved    step %lld at %s by %d ranks, %s\n", static_cast<long long>(r.step), when,
-                r.world_size, r.build.c_str());
+    std::printf("saved    step %lld at %s by %d ranks, %s\n", static_cast<long long>(r.step),
+                base::utc_seconds_text(r.unix_seconds).c_str(), r.world_size, r.build.c_str());
   }
 }
 

@@ -17,6 +17,7 @@
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
 #include "io/base/text_format.h"
+#include "io/base/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/doctor/doctor.h"
 #include "tools/group/rank_exchange.h"
@@ -119,7 +120,7 @@ std::string write_own(const std::string& path) {
 
 std::string check_folder(const std::string& folder, backends::Communicator& communicator) {
   const int rank = communicator.rank();
-  std::int64_t nonce = rank == 0 ? unix_us() * 1000 + getpid() % 1000 : 0;
+  std::int64_t nonce = rank == 0 ? base::unix_us() * 1000 + getpid() % 1000 : 0;
   communicator.broadcast(&nonce, sizeof nonce, 0);
   const std::string start = folder + "/doctor-" + std::to_string(nonce) + "-",
                     own = start + std::to_string(rank), locked = start + "lock";

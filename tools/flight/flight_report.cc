@@ -12,6 +12,7 @@
 
 #include "io/base/json_writer.h"
 #include "io/base/text_parts.h"
+#include "io/base/utc_time.h"
 #include "tools/machine/machine_info.h"
 
 namespace tools {
@@ -132,10 +133,10 @@ std::vector<std::string> make_verdict(const FlightReport& r) {
 std::string last_call_text(const FlightCall& call, std::int64_t written_us) {
   const std::string what = "collective " + std::to_string(call.sequence) + ", " + to_string(call);
   if (call.state == "done")
-    return "finished " + what + " at " + utc_text(call.end_us) + " and began no other";
+    return "finished " + what + " at " + base::utc_text(call.end_us) + " and began no other";
   const std::int64_t until = call.end_us > 0 ? call.end_us : written_us;
   return (call.state == "running" ? "in " : "failed in ") + what + ", since " +
-         utc_text(call.begin_us) + " (" + seconds_text(until - call.begin_us) + ")";
+         base::utc_text(call.begin_us) + " (" + seconds_text(until - call.begin_us) + ")";
 }
 
 void add_call(base::JsonWriter& json, const FlightCall& c) {
@@ -218,7 +219,7 @@ std::string to_text(const FlightReport& r) {
     written[record.rank] = record.written_us;
     out += "rank " + std::to_string(record.rank) + " (" + record.host + ", pid " +
            std::to_string(record.pid) + ", backend " + record.backend + ") at " +
-           utc_text(record.written_us) +
+           base::utc_text(record.written_us) +
            (record.activity.empty() ? "" : ", doing: " + record.activity) + "\n  " + record.reason +
            "\n";
   }

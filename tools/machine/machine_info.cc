@@ -3,9 +3,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 
 #include "backends/identity/host_identity.h"
@@ -42,22 +40,6 @@ MachineInfo machine_info() {
 std::string build_text() {
   return std::string("engine ") + ENGINE_VERSION + " (commit " + ENGINE_COMMIT + ", " +
          ENGINE_COMPILER + ", " + ENGINE_BUILD_TYPE + ")";
-}
-
-std::int64_t unix_us() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-std::string utc_text(std::int64_t us) {
-  const std::time_t seconds = us / 1'000'000;
-  std::tm utc{};
-  char date[32] = "", text[48];
-  if (gmtime_r(&seconds, &utc) != nullptr)
-    std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
-  std::snprintf(text, sizeof text, "%s.%03dZ", date, static_cast<int>(us / 1000 % 1000));
-  return text;
 }
 
 }  // namespace tools

@@ -12,8 +12,6 @@ struct MachineInfo {
 };
 MachineInfo machine_info();
 
-std::string build_text();                    // "engine 0.1.0 (commit 1a2b3c, GNU 12.2.0, Release)"
-std::string utc_text(std::int64_t unix_us);  // "2025-01-02T03:04:05.678Z"
-std::int64_t unix_us();
+std::string build_text();  // "engine 0.1.0 (commit 1a2b3c, GNU 12.2.0, Release)"
 
 }  // namespace tools

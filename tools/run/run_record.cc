@@ -9,6 +9,7 @@
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
 #include "io/base/text_format.h"
+#include "io/base/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/report/json_file.h"
 
@@ -98,22 +99,9 @@ RunStart read_start(const Json& object, const std::string& where) {
 
 std::string new_run_id() {
   std::random_device random;
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char time[32], id[48];
-  std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", &utc);
-  std::snprintf(id, sizeof id, "%s-%08x", time, static_cast<unsigned>(random()));
-  return id;
-}
-
-std::string utc_time_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
+  char suffix[16];
+  std::snprintf(suffix, sizeof suffix, "-%08x", static_cast<unsigned>(random()));
+  return base::utc_seconds_text(std::time(nullptr), "%Y%m%d-%H%M%S") + suffix;
 }
 
 std::string run_record_path(const std::string& folder) {

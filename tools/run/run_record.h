@@ -37,8 +37,6 @@ struct RunRecord {
 
 // A new id: the time in UTC and eight random hex digits, "20260102-030405-89abcdef".
 std::string new_run_id();
-// "2026-01-02T03:04:05Z"
-std::string utc_time_text();
 
 std::string run_record_path(const std::string& folder);  // FOLDER/run.json
 bool has_run_record(const std::string& folder);

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <utility>
 
 #include "engine/train/replica_sync.h"
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
+#include "io/base/utc_time.h"
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -126,7 +128,7 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
   for (const char* place : {"data-dir", "annotations"})
     if (const auto found = record.options.find(place); found != record.options.end())
       found->second.value = absolute(found->second.value);
-  RunStart start{.time = utc_time_text(),
+  RunStart start{.time = base::utc_seconds_text(std::time(nullptr)),
                  .program = ENGINE_VERSION " " ENGINE_COMMIT,
                  .command = command_,
                  .hosts = {},

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "io/base/json_writer.h"
+#include "io/base/utc_time.h"
 #include "tools/report/exit_codes.h"
 
 namespace tools {
@@ -31,11 +32,7 @@ std::string failure_line(const WorkerFailure& f) {
 }
 
 std::string failure_json(const WorkerFailure& f) {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char time[32];
-  std::strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  const std::string time = base::utc_seconds_text(std::time(nullptr));
   base::JsonWriter json;
   json.begin_object().member("schema", 1).member("ts", time).member("host", f.host);
   json.member("rank", f.rank).member("local_rank", f.local_rank).member("pid", f.pid);

@@ -1,0 +1,15 @@
+// Times for people and files, in UTC.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <string>
+
+namespace base {
+
+std::int64_t unix_us();                      // now
+std::string utc_text(std::int64_t unix_us);  // "2025-01-02T03:04:05.678Z"
+// In whole seconds; `format` as strftime() takes it. "" for a time that has no date.
+std::string utc_seconds_text(std::time_t seconds, const char* format = "%Y-%m-%dT%H:%M:%SZ");
+
+}  // namespace base
