@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <list>
 
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
@@ -32,11 +33,39 @@ bool ends_within_a_line(const std::string& path) {
   return in.get() != '\n';
 }
 
+class MetricsFile {
+ public:
+  explicit MetricsFile(const std::string& path) : path_(path) {
+    const bool console = path == "-";
+    const bool torn = !console && ends_within_a_line(path);
+    fd_ = console ? ::dup(STDOUT_FILENO)
+                  : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
+    if (fd_ < 0)
+      throw CannotCreateError("metrics " + path + ": cannot create: " + std::strerror(errno));
+    if (torn) write("\n");  // the broken line stays, but spoils no further one
+  }
+  ~MetricsFile() { ::close(fd_); }  // every line is written already
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  void write(const std::string& line) const {
+    for (std::size_t done = 0; done < line.size();) {
+      const ssize_t n = ::write(fd_, line.data() + done, line.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw Error("metrics " + path_ + ": cannot write: " + std::strerror(errno));
+      done += static_cast<std::size_t>(n);
+    }
+  }
+
+ private:
+  const std::string path_;
+  int fd_ = -1;
+};
+
 }  // namespace
 
 struct MetricsWriter::Impl {
-  std::string path;
-  int fd = -1;
+  std::list<MetricsFile> files;
   Clock clock;
 
   base::JsonWriter head(const char* event, std::int64_t step, std::int64_t epoch) const {
@@ -47,33 +76,19 @@ struct MetricsWriter::Impl {
     json.member("step", step).member("epoch", epoch).key("time").ready_made(time);
     return json;
   }
-  void write_line(base::JsonWriter& json) const { write_text(json.end_object().text() + "\n"); }
-  void write_text(const std::string& line) const {
-    for (std::size_t done = 0; done < line.size();) {
-      const ssize_t n = ::write(fd, line.data() + done, line.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw Error("metrics " + path + ": cannot write: " + std::strerror(errno));
-      done += static_cast<std::size_t>(n);
-    }
+  void write_line(base::JsonWriter& json) const {
+    const std::string line = json.end_object().text() + "\n";
+    for (const MetricsFile& file : files) file.write(line);
   }
 };
 
-MetricsWriter::MetricsWriter(const std::string& path, Clock clock)
+MetricsWriter::MetricsWriter(const std::vector<std::string>& paths, Clock clock)
     : impl_(std::make_unique<Impl>()) {
-  impl_->path = path;
   impl_->clock = clock ? std::move(clock) : host_clock;
-  const bool console = path == "-";
-  const bool torn = !console && ends_within_a_line(path);
-  impl_->fd = console ? ::dup(STDOUT_FILENO)
-                      : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
-  if (impl_->fd < 0)
-    throw CannotCreateError("metrics " + path + ": cannot create: " + std::strerror(errno));
-  if (torn) impl_->write_text("\n");  // the broken line stays, but spoils no further one
+  for (const std::string& path : paths) impl_->files.emplace_back(path);
 }
 
-MetricsWriter::~MetricsWriter() {
-  if (impl_->fd >= 0) ::close(impl_->fd);  // every line is written already
-}
+MetricsWriter::~MetricsWriter() = default;
 
 void MetricsWriter::start(std::int64_t step, std::int64_t epoch, const std::string& run_id,
                           const std::string& record) {

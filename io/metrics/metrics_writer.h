@@ -21,9 +21,11 @@ struct EvalMarks {
 class MetricsWriter {
  public:
   using Clock = std::function<double()>;  // seconds since 1970
-  // Appends: what is in the file stays. "-" is the standard output. Events are stamped by `clock`,
-  // by default the host's. Throws CannotCreateError.
-  explicit MetricsWriter(const std::string& path, Clock clock = {});
+  // To each of the files. Appends: what is in them stays. "-" is the standard output. Events are
+  // stamped by `clock`, by default the host's. Throws CannotCreateError.
+  explicit MetricsWriter(const std::vector<std::string>& paths, Clock clock = {});
+  explicit MetricsWriter(const std::string& path, Clock clock = {})
+      : MetricsWriter(std::vector<std::string>{path}, std::move(clock)) {}
   ~MetricsWriter();
 
   // `step`: global steps done; `epoch`: the one that step belongs to, from 0. `loss`: mean over the

@@ -14,6 +14,7 @@
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/shell_text.h"
 
 namespace tools {
 namespace {
@@ -71,12 +72,6 @@ std::vector<Row> rows_of(const backends::Identity& id, const tools::ConfigValues
                            {"GPUS", visible_gpus(environment), false}};
   for (Row& row : rows) row.value = with_source(row.value, values);
   return rows;
-}
-
-std::string shell_quoted(const std::string& value) {
-  std::string quoted = "'";
-  for (const char c : value) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 void print_json(const std::vector<Row>& rows, const backends::Identity& id,

@@ -18,6 +18,7 @@
 #include "tools/report/metrics_observer.h"
 #include "tools/report/output_paths.h"
 #include "tools/report/run_log.h"
+#include "tools/report/shell_text.h"
 #include "tools/report/standard_output.h"
 #include "tools/report/stop_report.h"
 #include "tools/run/run_reference.h"
@@ -35,9 +36,7 @@ std::string command_text(const Arguments& arguments) {
     const bool plain = !argument.empty() && std::ranges::all_of(argument, [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) || kPlain.find(c) != kPlain.npos;
     });
-    std::string quoted;
-    for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    text += plain ? " " + argument : " '" + quoted + "'";
+    text += " " + (plain ? argument : shell_quoted(argument));
   }
   return text;
 }
@@ -54,13 +53,12 @@ void add_metrics(const tools::RunConfig& config, const TrainingRun& run, TrainSe
   if (!run.folder().empty()) files.push_back(run.folder() + "/metrics.jsonl");
   if (!config.metrics.empty() && (files.empty() || !same_file(files.front(), config.metrics)))
     files.push_back(config.metrics);
-  for (const std::string& file : files) {
-    auto observer = std::make_unique<MetricsObserver>(file, config.log_gpu);
-    const engine::TrainProgress& progress = session.state().progress;
-    observer->writer().start(progress.global_step, progress.epoch, run.record().id,
-                             run_record_json(run.record(), /*one_line=*/true));
-    session.add_observer(std::move(observer));
-  }
+  if (files.empty()) return;
+  auto observer = std::make_unique<MetricsObserver>(files, config.log_gpu);
+  const engine::TrainProgress& progress = session.state().progress;
+  observer->writer().start(progress.global_step, progress.epoch, run.record().id,
+                           run_record_json(run.record(), /*one_line=*/true));
+  session.add_observer(std::move(observer));
 }
 
 engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, TrainSession& session,

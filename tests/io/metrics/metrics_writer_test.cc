@@ -103,6 +103,15 @@ TEST(MetricsWriter, WhatIsInTheFileStays) {
   EXPECT_EQ(std::count(both.begin(), both.end(), '\n'), 2);
 }
 
+TEST(MetricsWriter, SeveralFilesGetTheSameLines) {
+  const test_support::TemporaryDirectory folder;
+  const std::vector<std::string> paths{folder / "a.jsonl", folder / "b.jsonl"};
+  io::MetricsWriter(paths).end(1, 1, 1, 0);
+  EXPECT_NE(test_support::read_text(paths[0]), "");
+  EXPECT_EQ(test_support::read_text(paths[0]), test_support::read_text(paths[1]));
+  EXPECT_THROW(io::MetricsWriter({paths[0], "/no/such/folder/m.jsonl"}), io::CannotCreateError);
+}
+
 TEST(MetricsWriter, AStartNamesTheRunAndHoldsItsRecord) {
   const test_support::TemporaryDirectory folder;
   io::MetricsWriter(folder / "m.jsonl", fixed_clock)
