@@ -117,11 +117,7 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
       },
       options_.exit_code_of);
   // The path travels in front of the content: with "auto" only rank 0 knows it.
-  const std::span<const std::byte> path_bytes = std::as_bytes(std::span(path));
-  std::vector<std::byte> name(path_bytes.begin(), path_bytes.end());
-  broadcast_bytes(communicator_, name);
-  path.resize(name.size());
-  std::ranges::copy(name, std::as_writable_bytes(std::span(path)).begin());
+  broadcast_text(communicator_, path);
   if (path.empty()) return "";
   broadcast_bytes(communicator_, bytes);
   const io::Checkpoint checkpoint = io::parse_checkpoint(bytes, path);

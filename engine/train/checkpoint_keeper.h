@@ -41,13 +41,13 @@ class CheckpointKeeper {
     std::string path;
   };
 
-  // Collective: takes a copy of the state; then writes it, or with `background` has it written
-  // after the write before has ended. Throws when that or (without `background`) this write failed.
-  // REQUIRES: enabled().
   struct SaveMode {
     bool best = false;      // the folder's `best` names it: not pruned until another one is best
     bool keep_all = false;  // earlier snapshots stay, however many they are
   };
+  // Collective: takes a copy of the state; then writes it, or with `background` has it written
+  // after the write before has ended. Throws when that or (without `background`) this write failed.
+  // REQUIRES: enabled().
   void save(TrainState& state, const SaveMode& mode);
   void save(TrainState& state) { save(state, SaveMode()); }
   // Collective: waits for the last write; throws when it failed. Nothing to do without

@@ -52,12 +52,10 @@ void require_equal_models(backends::Communicator& communicator, const ModelState
       std::find_if(all.begin(), all.end(), [&](const StateDigest& d) { return d != all.front(); });
   if (other == all.end()) return;
   const int rank = static_cast<int>(other - all.begin());
-  std::vector<std::byte> root(text.size());
-  std::memcpy(root.data(), text.data(), text.size());
-  broadcast_bytes(communicator, root);
+  std::string of_root = text;
+  broadcast_text(communicator, of_root);
   std::array<char, 512> frame{};
   if (communicator.rank() == rank) {
-    const std::string of_root(reinterpret_cast<const char*>(root.data()), root.size());
     std::strncpy(frame.data(), first_difference(own, of_root).c_str(), frame.size() - 1);
   }
   communicator.broadcast(frame.data(), frame.size(), rank);
@@ -95,11 +93,24 @@ void broadcast_state(backends::Communicator& communicator, ModelState& state) {
                 "after the broadcast, the digest of the parameters");
 }
 
-void broadcast_bytes(backends::Communicator& communicator, std::vector<std::byte>& bytes) {
-  std::uint64_t size = bytes.size();
+namespace {
+
+template <class Block>
+void broadcast_sized(backends::Communicator& communicator, Block& block) {
+  std::uint64_t size = block.size();
   communicator.broadcast(&size, sizeof size, 0);
-  bytes.resize(size);
-  broadcast_blocks(communicator, bytes.data(), bytes.size(), 0);
+  block.resize(size);
+  broadcast_blocks(communicator, block.data(), block.size(), 0);
+}
+
+}  // namespace
+
+void broadcast_bytes(backends::Communicator& communicator, std::vector<std::byte>& bytes) {
+  broadcast_sized(communicator, bytes);
+}
+
+void broadcast_text(backends::Communicator& communicator, std::string& text) {
+  broadcast_sized(communicator, text);
 }
 
 void run_on_root(backends::Communicator& communicator, const std::function<void()>& work,

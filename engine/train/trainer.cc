@@ -280,12 +280,7 @@ void Trainer::give_up(const NonFiniteReport& found) {
   }
   report_saved();
   std::string text = to_error(found, good_snapshot(found));
-  if (p_.control.world_size() > 1) {  // only rank 0 knows its files
-    const std::span<const std::byte> letters = std::as_bytes(std::span(text));
-    std::vector<std::byte> bytes(letters.begin(), letters.end());
-    broadcast_bytes(p_.control, bytes);
-    text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
+  if (p_.control.world_size() > 1) broadcast_text(p_.control, text);  // rank 0 knows its files
   throw NonFiniteError(text);
 }
 
