@@ -96,8 +96,9 @@ std::string find_newest_checkpoint(const std::string& directory, std::vector<std
                                    const std::string& run_id = "");
 // The snapshot that `best` names; "" when nothing does or it is gone.
 std::string find_best_checkpoint(const std::string& directory);
-// Whether a folder has any file named as a snapshot.
-bool has_checkpoints(const std::string& directory);
+// The name of the snapshot of the highest step, which is not looked into; "" in a folder without
+// snapshots, and where there is none.
+std::string newest_checkpoint_name(const std::string& directory);
 // Throws CannotCreateError unless a file can be made in `directory` (created when missing).
 void ensure_writable_directory(const std::string& directory);
 

@@ -119,8 +119,11 @@ std::string find_newest_checkpoint(const std::string& directory, std::vector<std
   for (const std::int64_t step : steps_by_rank(directory, current)) {
     const std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
     try {
-      const std::string owner = load_checkpoint(path).run_id;
-      if (run_id.empty() || owner.empty() || owner == run_id) return path;
+      const std::string owner = load_description(path).run_id;
+      if (run_id.empty() || owner.empty() || owner == run_id) {
+        static_cast<void>(load_checkpoint(path));  // all of it
+        return path;
+      }
       if (skipped != nullptr) skipped->push_back(path + ": written by another run, " + owner);
     } catch (const Error& error) {
       if (skipped != nullptr) skipped->push_back(error.what());
@@ -139,10 +142,12 @@ std::string find_best_checkpoint(const std::string& directory) {
   return fs::is_regular_file(path, unknown) ? path : "";
 }
 
-bool has_checkpoints(const std::string& directory) {
+std::string newest_checkpoint_name(const std::string& directory) {
   std::error_code unknown;
-  if (fs::status(directory, unknown).type() == fs::file_type::not_found) return false;
-  return !steps_by_rank(directory, 0).empty();
+  if (fs::status(directory, unknown).type() == fs::file_type::not_found) return "";
+  const std::vector<std::int64_t> steps =
+      steps_by_rank(directory, std::numeric_limits<std::int64_t>::max());
+  return steps.empty() ? "" : checkpoint_file_name(steps.front());
 }
 
 void ensure_writable_directory(const std::string& directory) {

@@ -84,21 +84,11 @@ bool resumes_this(const std::string& resume, const std::string& folder, const st
          (!id.empty() && run_of_snapshot(resume) == id);
 }
 
-std::string newest_name(const std::string& folder) {
-  std::error_code unknown;
-  std::string newest;
-  for (fs::directory_iterator entry(folder, unknown), end; !unknown && entry != end;
-       entry.increment(unknown)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with("step-") && name.ends_with(".ckpt") && name > newest) newest = name;
-  }
-  return newest;
-}
-
 }  // namespace
 
 std::string run_in_folder(const std::string& folder) {
-  if (!io::has_checkpoints(folder)) return "";
+  const std::string newest = io::newest_checkpoint_name(folder);
+  if (newest.empty()) return "";
   std::string text = "a run of an earlier version";
   if (has_run_record(folder)) {
     try {
@@ -109,7 +99,7 @@ std::string run_in_folder(const std::string& folder) {
       text = "a run whose run.json cannot be read";
     }
   }
-  return text + ", newest snapshot " + newest_name(folder);
+  return text + ", newest snapshot " + newest;
 }
 
 RunFolder::RunFolder(const RunFolderRequest& request)

@@ -16,16 +16,11 @@
 #include <string_view>
 #include <system_error>
 
+#include "backends/identity/host_identity.h"
 #include "io/base/io_error.h"
 
 namespace tools {
 namespace {
-
-std::string host_name() {
-  char name[256] = "";
-  if (gethostname(name, sizeof name - 1) != 0) return "unknown host";
-  return name;
-}
 
 struct Holder {
   std::string host;
@@ -101,7 +96,7 @@ void RunLock::open_and_lock() {
 void RunLock::check_other_hosts() {
   const Holder holder = holder_of(fd_);
   if (holder.pid == 0) return;
-  const bool here = holder.host == host_name();
+  const bool here = holder.host == backends::host_name();
   // flock() told of the holders on this host, unless there is none on this file system.
   if (here && (holder.pid == getpid() || kill(static_cast<pid_t>(holder.pid), 0) != 0 ||
                flock(fd_, LOCK_EX | LOCK_NB) == 0))
@@ -128,7 +123,7 @@ void RunLock::check_other_hosts() {
 }
 
 void RunLock::sign() {
-  const std::string text = host_name() + " " + std::to_string(getpid()) + "\n";
+  const std::string text = backends::host_name() + " " + std::to_string(getpid()) + "\n";
   if (ftruncate(fd_, 0) != 0 ||
       pwrite(fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
     throw io::CannotCreateError("cannot write " + path_ + ": " + std::strerror(errno));

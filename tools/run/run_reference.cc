@@ -40,7 +40,7 @@ std::string take_folder(const std::string& folder, ConfigValues& values) {
     if (value_of(values, "model").empty()) definition = record.definition;
     add(record.options, run_record_path(folder), values);
     if (!spawned_by_user) drop_spawn_of_others(values);
-  } else if (!io::has_checkpoints(folder)) {
+  } else if (io::newest_checkpoint_name(folder).empty()) {
     throw io::ConfigError("--resume " + folder + ": the folder holds no run (no run.json, no " +
                           "snapshot)");
   }
