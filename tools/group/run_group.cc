@@ -120,8 +120,7 @@ int run_process(const backends::GroupOptions& options, const tools::RunConfig& c
 // Under `engine launch` a rank is told whether it was started again, and rank 0 finds its meeting
 // socket open already. A rank that has no use for it lets it go.
 void take_launchers_word(backends::GroupOptions& options) {
-  const char* restarts = std::getenv("ENGINE_RESTART_COUNT");
-  options.restarted = restarts != nullptr && std::atoi(restarts) > 0;
+  options.restarted = was_restarted();
   const std::string method = options.init_method;
   const bool by_address = method.starts_with("tcp://");
   const int port =
@@ -132,6 +131,11 @@ void take_launchers_word(backends::GroupOptions& options) {
 }
 
 }  // namespace
+
+bool was_restarted() {
+  const char* restarts = std::getenv("ENGINE_RESTART_COUNT");
+  return restarts != nullptr && std::atoi(restarts) > 0;
+}
 
 int run_group(const tools::RunConfig& config, const std::function<int(backends::Group&)>& body) {
   backends::check_backend(config.backend,

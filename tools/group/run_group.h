@@ -13,4 +13,7 @@ namespace tools {
 // has joined; it leaves in order when body returns, and without goodbye when it throws.
 int run_group(const tools::RunConfig& config, const std::function<int(backends::Group&)>& body);
 
+// Whether `engine launch` has started this process again after a failure.
+bool was_restarted();
+
 }  // namespace tools

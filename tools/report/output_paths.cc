@@ -14,7 +14,7 @@ namespace tools {
 namespace fs = std::filesystem;
 
 void check_metrics_path(const std::string& path, const std::string& save_dir) {
-  if (path.empty()) return;
+  if (path.empty() || path == "-") return;
   const auto fail = [&](const std::string& cause) {
     throw io::CannotCreateError("metrics " + path + ": cannot create: " + cause);
   };

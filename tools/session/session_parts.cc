@@ -212,15 +212,15 @@ engine::RunLength run_length(const SessionOptions& options, const SessionData& d
 }
 
 engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,
-                                   const engine::EpochSteps& epochs, std::int64_t total_steps,
-                                   bool of_all) {
+                                   const engine::RunLength& run, const engine::TrainProgress& at) {
   using Scale = UpdateOptions::RateScale;
   engine::LearningRate rate = options.rate;
   rate.base *= options.scale == Scale::kLinear       ? world_size
                : options.scale == Scale::kSquareRoot ? std::sqrt(world_size)
                                                      : 1.0;
-  rate.total_steps = total_steps;
-  rate.first_step = of_all ? epochs.step_of_epoch(0) : 0;
+  const engine::EpochSteps epochs = run.epochs_from(at);
+  rate.total_steps = run.total_steps(at);
+  rate.first_step = run.steps == 0 ? epochs.step_of_epoch(0) : 0;
   for (const std::int64_t epoch : options.milestone_epochs)
     rate.milestones.push_back(epochs.step_of_epoch(epoch));
   return rate;

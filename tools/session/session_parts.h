@@ -58,11 +58,10 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
                                                      SessionModel& model,
                                                      const SessionWires& wires);
 
-// `of_all`: the run ends with its epochs, not with a number of steps.
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data);
 
+// Of a run that begins or goes on at `at`.
 engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,
-                                   const engine::EpochSteps& epochs, std::int64_t total_steps,
-                                   bool of_all);
+                                   const engine::RunLength& run, const engine::TrainProgress& at);
 
 }  // namespace tools

@@ -90,8 +90,7 @@ struct TrainSession::Impl {
     const engine::RunLength length = run_length(options, data);
     epoch_steps = length.epochs_from(state.progress);
     total_steps = length.total_steps(state.progress);
-    rate = learning_rate(options.update, group.world_size(), epoch_steps, total_steps,
-                         options.steps == 0);
+    rate = learning_rate(options.update, group.world_size(), length, state.progress);
   }
 
   engine::TrainState make_state() {

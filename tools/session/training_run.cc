@@ -2,7 +2,6 @@
 #include "tools/session/training_run.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
 #include "io/base/utc_time.h"
+#include "tools/group/run_group.h"
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -18,20 +18,6 @@
 
 namespace tools {
 namespace {
-
-std::string shared_text(backends::Communicator& control, const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  std::vector<std::byte> block(bytes.begin(), bytes.end());
-  engine::broadcast_bytes(control, block);
-  std::string shared(block.size(), '\0');
-  std::ranges::copy(block, std::as_writable_bytes(std::span(shared)).begin());
-  return shared;
-}
-
-bool was_restarted() {
-  const char* count = std::getenv("ENGINE_RESTART_COUNT");
-  return count != nullptr && std::atoi(count) > 0;
-}
 
 // So that the run goes on from any working directory.
 std::string absolute(const std::string& path) {
@@ -47,7 +33,8 @@ TrainingRun::TrainingRun(const RunConfig& config, std::string command, const bac
                          backends::Communicator& control)
     : config_(config), command_(std::move(command)), group_(group) {
   if (config.save_dir.empty()) {
-    id_ = shared_text(control, group.rank() == 0 ? new_run_id() : "");
+    if (group.rank() == 0) id_ = new_run_id();
+    engine::broadcast_text(control, id_);
     return;
   }
   engine::run_on_root(
@@ -60,17 +47,19 @@ TrainingRun::TrainingRun(const RunConfig& config, std::string command, const bac
                                                                .model = config.model,
                                                                .dataset = config.dataset});
         if (!folder_->notice().empty()) print_notice(folder_->notice());
+        folder_path_ = folder_->path();
+        id_ = folder_->id();
       },
       exit_code_of);
-  folder_path_ = shared_text(control, folder_ ? folder_->path() : "");
-  id_ = shared_text(control, folder_ ? folder_->id() : "");
+  engine::broadcast_text(control, folder_path_);
+  engine::broadcast_text(control, id_);
 }
 
 SessionOptions TrainingRun::session_options() {
   SessionOptions options = tools::session_options(config_);
   options.keeping.directory = folder_path_;
   options.keeping.run_id = id_;
-  if (folder_path_.empty() == false && was_restarted() && options.keeping.resume == "none")
+  if (!folder_path_.empty() && was_restarted() && options.keeping.resume == "none")
     options.keeping.resume = "auto";
   options.keeping.admit = [this](const io::Checkpoint& snapshot, const std::string& path,
                                  const std::string& data_digest) {
