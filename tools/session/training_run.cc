@@ -27,11 +27,24 @@ std::string absolute(const std::string& path) {
   return unknown ? path : whole.lexically_normal().string();
 }
 
+// The options that a run keeps, with absolute places of the data, also of those that lie where no
+// option says.
+ConfigValues kept_options(const RunConfig& config) {
+  ConfigValues kept = options_of_run(config.origin);
+  const std::string folder = absolute(data_options(config).set.directory);
+  std::error_code unknown;
+  if (!config.annotations.empty())
+    kept["annotations"].value = absolute(config.annotations);
+  else if (!config.data_dir.empty() || std::filesystem::is_directory(folder, unknown))
+    kept["data-dir"].value = folder;
+  return kept;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const RunConfig& config, std::string command, const backends::Group& group,
                          backends::Communicator& control)
-    : config_(config), command_(std::move(command)), group_(group) {
+    : config_(config), kept_(kept_options(config)), command_(std::move(command)), group_(group) {
   if (config.save_dir.empty()) {
     if (group.rank() == 0) id_ = new_run_id();
     engine::broadcast_text(control, id_);
@@ -59,6 +72,7 @@ SessionOptions TrainingRun::session_options() {
   SessionOptions options = tools::session_options(config_);
   options.keeping.directory = folder_path_;
   options.keeping.run_id = id_;
+  options.keeping.configuration = to_toml(kept_);
   if (!folder_path_.empty() && was_restarted() && options.keeping.resume == "none")
     options.keeping.resume = "auto";
   options.keeping.admit = [this](const io::Checkpoint& snapshot, const std::string& path,
@@ -102,8 +116,7 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
       .model = config_.model,
       .definition = config_.model_definition,
       .data = {.name = train.name,
-               .folder = absolute(config_.data_dir.empty() ? "data/" + config_.dataset
-                                                           : config_.data_dir),
+               .folder = absolute(data_options(config_).set.directory),
                .digest = session.data_digest(),
                .train = train.size(),
                .test = data.test().size(),
@@ -112,11 +125,8 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
                .normalization =
                    data.normalization() == io::Normalization::kUnit ? "unit" : "standard",
                .vocabulary = train.vocabulary},
-      .options = options_of_run(config_.origin),
+      .options = kept_,
       .starts = {}};
-  for (const char* place : {"data-dir", "annotations"})
-    if (const auto found = record.options.find(place); found != record.options.end())
-      found->second.value = absolute(found->second.value);
   RunStart start{.time = base::utc_seconds_text(std::time(nullptr)),
                  .program = ENGINE_VERSION " " ENGINE_COMMIT,
                  .command = command_,

@@ -34,6 +34,7 @@ class TrainingRun {
              const std::string& data_digest);
 
   const RunConfig& config_;
+  const ConfigValues kept_;
   const std::string command_;
   const backends::Group& group_;
   std::unique_ptr<RunFolder> folder_;  // on rank 0

@@ -108,6 +108,24 @@ TEST_F(RunFolderCli, OtherDataAreRefused) {
       engine({"train", "--resume", dir(), "--epochs", "2", "--allow-change", "data"}).exit_code, 0);
 }
 
+TEST_F(RunFolderCli, GoesOnFromAnyWorkingDirectory) {
+  fs::create_directories(folder_ / "home/data/csv");
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += std::to_string(i % 7) + (i % 2 == 0 ? ",a\n" : ",b\n");
+  test_support::write_text(folder_ / "home/data/csv/rows.csv", rows);
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_ / "home");  // the data lie where no option says, in data/csv
+  const CommandResult first = engine({"train", "--model", "mlp", "--dataset", "csv", "--batch-size",
+                                      "8", "--threads", "1", "--save-dir", dir()});
+  fs::current_path(folder_.path());
+  const CommandResult more = engine({"train", "--resume", dir(), "--epochs", "2"});
+  const CommandResult evaluated = engine({"eval", dir()});
+  fs::current_path(before);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_EQ(evaluated.exit_code, 0) << evaluated.err;
+}
+
 TEST_F(RunFolderCli, AModelFromAFileIsKeptInTheRun) {
   const std::string toml = folder_ / "net.toml";
   const std::string layers =
