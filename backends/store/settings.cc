@@ -2,7 +2,6 @@
 #include "backends/store/settings.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <span>
 
 #include "backends/store/wire.h"
@@ -64,12 +63,7 @@ Settings read_settings(const std::string& payload) {
 
 std::string settings_digest(const Settings& settings) {
   const std::string text = settings_frame(settings);
-  const base::Digest digest = base::digest_of(std::as_bytes(std::span(text)));
-  char digits[33];
-  std::snprintf(digits, sizeof digits, "%016llx%016llx",
-                static_cast<unsigned long long>(digest.high),
-                static_cast<unsigned long long>(digest.low));
-  return digits;
+  return base::hex_text(base::digest_of(std::as_bytes(std::span(text))));
 }
 
 std::string settings_difference(const Settings& ours, const std::string& here,

@@ -3,6 +3,7 @@
 
 #include <xxhash.h>
 
+#include <cstdio>
 #include <new>
 
 namespace base {
@@ -31,5 +32,13 @@ Digest StreamDigest::value() const {
 std::uint64_t short_digest_of(std::string_view text) {
   return XXH3_64bits(text.data(), text.size());
 }
+
+std::string hex_text(std::uint64_t digest) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(digest));
+  return digits;
+}
+
+std::string hex_text(const Digest& digest) { return hex_text(digest.high) + hex_text(digest.low); }
 
 }  // namespace base

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 struct XXH3_state_s;
@@ -31,5 +32,8 @@ class StreamDigest {  // the same of what is added piece by piece
 };
 
 std::uint64_t short_digest_of(std::string_view text);  // XXH3-64
+
+std::string hex_text(std::uint64_t digest);  // 16 hexadecimal digits
+std::string hex_text(const Digest& digest);  // 32: high, then low
 
 }  // namespace base

@@ -40,10 +40,8 @@ std::string toml_value(const OptionSpec& option, const std::string& value) {
 std::string shortened(const std::string& value) {
   constexpr std::size_t kLongest = 200, kKept = 100;
   if (value.size() <= kLongest) return value;
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx",
-                static_cast<unsigned long long>(base::short_digest_of(value)));
-  return value.substr(0, kKept) + "... (digest " + digits + ")";
+  return value.substr(0, kKept) + "... (digest " + base::hex_text(base::short_digest_of(value)) +
+         ")";
 }
 
 }  // namespace

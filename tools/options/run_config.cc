@@ -180,8 +180,8 @@ void read_allowed_changes(const ValueReader& read, RunConfig& config) {
   for (const OptionSpec& option : train_options()) known.emplace_back(option.name);
   for (const std::string& name : base::split_text(text, ',')) {
     if (std::ranges::find(known, name) == known.end())
-      read.refuse("allow-change", "names of options without the --, as optimizer,data" +
-                                      base::did_you_mean(name, known));
+      read.refuse("allow-change", "names of options without the --, as optimizer,data",
+                  base::did_you_mean(name, known));
     config.allowed_changes.push_back(name);
   }
 }

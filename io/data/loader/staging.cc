@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <vector>
 
+#include "io/base/digest.h"
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
 
@@ -24,9 +24,7 @@ fs::path stage_folder(const std::string& source, const std::string& stage) {
   if (!whole.has_filename()) whole = whole.parent_path();  // "dir/"
   std::uint64_t hash = 0;
   for (const char c : whole.string()) hash = mix_bits(hash + static_cast<unsigned char>(c) + 1);
-  char text[20];
-  std::snprintf(text, sizeof text, "-%016llx", static_cast<unsigned long long>(hash));
-  return fs::path(stage) / (whole.filename().string() + text);
+  return fs::path(stage) / (whole.filename().string() + "-" + base::hex_text(hash));
 }
 
 void copy_whole(const fs::path& from, const fs::path& to) {

@@ -8,6 +8,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
+#include "io/base/text_parts.h"
 #include "io/data/sources/csv_columns.h"
 
 namespace io {
@@ -74,15 +75,8 @@ std::size_t find_column(const CsvTable& table, const std::vector<std::string>& h
 std::vector<bool> listed(const CsvTable& table, const std::vector<std::string>& header,
                          std::string_view list, const char* option) {
   std::vector<bool> found(table.columns(), false);
-  for (bool more = true; more;) {
-    const std::size_t comma = list.find(',');
-    std::string name(list.substr(0, comma));
-    name.erase(0, std::min(name.find_first_not_of(' '), name.size()));
-    name.erase(name.find_last_not_of(' ') + 1);
-    found[find_column(table, header, name, "column", option)] = true;
-    more = comma != std::string_view::npos;
-    if (more) list.remove_prefix(comma + 1);
-  }
+  for (const std::string& part : base::split_text(list, ','))
+    found[find_column(table, header, std::string(base::trimmed(part)), "column", option)] = true;
   return found;
 }
 

@@ -1,6 +1,4 @@
 // What identifies a data set, whatever its folder is called.
-#include <cstdio>
-
 #include "io/base/digest.h"
 #include "io/data/sources/dataset.h"
 #include "io/data/sources/image_source.h"
@@ -19,11 +17,7 @@ std::string data_digest(const Dataset& data) {
   add(data.features);
   add(data.tokens);
   if (data.source) data.source->add_to(digest);
-  const base::Digest value = digest.value();
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(value.high),
-                static_cast<unsigned long long>(value.low));
-  return text;
+  return base::hex_text(digest.value());
 }
 
 }  // namespace io

@@ -29,4 +29,10 @@ TEST(Digest, PiecesGiveTheDigestOfTheWhole) {
   EXPECT_NE(stream.value(), base::digest_of(bytes_of(text)));
 }
 
+TEST(Digest, IsWrittenAsHexadecimalDigits) {
+  EXPECT_EQ(base::hex_text(std::uint64_t{0xAB}), "00000000000000ab");
+  EXPECT_EQ(base::hex_text(base::Digest{.low = 1, .high = 0xF000000000000000}),
+            "f0000000000000000000000000000001");
+}
+
 }  // namespace
