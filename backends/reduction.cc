@@ -10,16 +10,16 @@
 namespace backends {
 namespace {
 
-using Pair = void (*)(void*, const void*, const void*, std::size_t, DType, ReduceOp);
+using PairLoop = void (*)(void*, const void*, const void*, std::size_t, DType, ReduceOp);
 
-Pair choose_pair() {
+PairLoop choose_pair_loop() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2")) return &reduction_avx2::reduce_pair;
 #endif
   return &reduction_baseline::reduce_pair;
 }
-const Pair kPair = choose_pair();
+const PairLoop kPairLoop = choose_pair_loop();
 
 void require_reducible(DType type) {
   if (type == DType::kI32) [[unlikely]]
@@ -33,19 +33,19 @@ constexpr std::size_t kStripBytes = 8 << 10;
 void reduce_pair(void* out, const void* a, const void* b, std::size_t count, DType type,
                  ReduceOp op) {
   require_reducible(type);
-  kPair(out, a, b, count, type, op);
+  kPairLoop(out, a, b, count, type, op);
 }
 
 void reduce_into(void* into, const void* from, std::size_t count, DType type, ReduceOp op) {
   require_reducible(type);
-  kPair(into, into, from, count, type, op);
+  kPairLoop(into, into, from, count, type, op);
 }
 
 void reduce_parts(void* out, const void* const* parts, int part_count, std::size_t count,
                   DType type, ReduceOp op) {
   require_reducible(type);
   const std::size_t width = size_of(type);
-  if (part_count == 2) return kPair(out, parts[0], parts[1], count, type, op);
+  if (part_count == 2) return kPairLoop(out, parts[0], parts[1], count, type, op);
   if (part_count == 1) {
     if (count > 0 && out != parts[0]) std::memcpy(out, parts[0], count * width);
     return;
@@ -55,9 +55,9 @@ void reduce_parts(void* out, const void* const* parts, int part_count, std::size
   for (std::size_t at = 0; at < count; at += most) {
     const std::size_t n = count - at < most ? count - at : most;
     const auto part = [&](int p) { return static_cast<const char*>(parts[p]) + at * width; };
-    kPair(strip, part(0), part(1), n, type, op);
-    for (int p = 2; p < part_count - 1; ++p) kPair(strip, strip, part(p), n, type, op);
-    kPair(static_cast<char*>(out) + at * width, strip, part(part_count - 1), n, type, op);
+    kPairLoop(strip, part(0), part(1), n, type, op);
+    for (int p = 2; p < part_count - 1; ++p) kPairLoop(strip, strip, part(p), n, type, op);
+    kPairLoop(static_cast<char*>(out) + at * width, strip, part(part_count - 1), n, type, op);
   }
 }
 

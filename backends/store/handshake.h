@@ -14,6 +14,7 @@
 // about the job.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -22,6 +23,9 @@
 #include "backends/store/wire.h"
 
 namespace backends {
+
+// From the connection to its Welcome, on both sides.
+inline constexpr auto kHandshakeTimeout = std::chrono::seconds(5);
 
 struct Hello {
   std::uint32_t magic = kProtocolMagic;

@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <vector>
 
 #include "backends/backend_error.h"
 #include "backends/store/tcp_socket.h"
+#include "io/base/environment.h"
 
 namespace backends {
 namespace {
@@ -23,11 +23,6 @@ namespace {
 void start_sodium() {
   if (sodium_init() < 0)
     throw AuthenticationError("libsodium failed to initialize: no source of randomness");
-}
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
 }
 
 Secret from_hex(std::string_view text, const std::string& origin) {
@@ -46,9 +41,9 @@ Secret from_hex(std::string_view text, const std::string& origin) {
 }
 
 std::string user_secret_path() {
-  std::string base = variable("XDG_CONFIG_HOME");
+  std::string base = base::environment("XDG_CONFIG_HOME");
   if (base.empty()) {
-    std::string home = variable("HOME");
+    std::string home = base::environment("HOME");
     if (home.empty()) {
       const passwd* user = getpwuid(geteuid());
       if (user != nullptr) home = user->pw_dir;
@@ -95,20 +90,21 @@ bool write_all(int fd, std::string_view text) {
 Secret load_secret(const std::string& explicit_hex, const std::string& from_rendezvous_file) {
   start_sodium();
   if (!explicit_hex.empty()) return from_hex(explicit_hex, "this process");
-  if (const std::string path = variable("ENGINE_SECRET_FILE"); !path.empty()) {
+  if (const std::string path = base::environment("ENGINE_SECRET_FILE"); !path.empty()) {
     std::string text;
     if (!read_private_file(path, text))
       throw AuthenticationError("ENGINE_SECRET_FILE names " + path + ", which does not exist");
     return from_hex(text, path);
   }
-  if (const std::string hex = variable("ENGINE_SECRET"); !hex.empty())
+  if (const std::string hex = base::environment("ENGINE_SECRET"); !hex.empty())
     return from_hex(hex, "ENGINE_SECRET");
   if (!from_rendezvous_file.empty()) return from_hex(from_rendezvous_file, "the rendezvous file");
   return user_secret();
 }
 
 bool secret_comes_from_environment() {
-  return !variable("ENGINE_SECRET_FILE").empty() || !variable("ENGINE_SECRET").empty();
+  return !base::environment("ENGINE_SECRET_FILE").empty() ||
+         !base::environment("ENGINE_SECRET").empty();
 }
 
 std::string random_bytes(std::size_t count) {

@@ -12,13 +12,13 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "backends/store/handshake.h"
 #include "io/base/deadline.h"
 
 namespace backends {
 namespace {
 
 constexpr std::size_t kMaxUnauthenticated = 64;
-constexpr auto kHandshakeTimeout = std::chrono::seconds(5);
 constexpr auto kLinger = std::chrono::seconds(2);
 
 }  // namespace

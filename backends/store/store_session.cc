@@ -13,8 +13,6 @@
 namespace backends {
 namespace {
 
-constexpr auto kHandshakeTimeout = std::chrono::seconds(5);
-
 // The next frame, or nothing at the end of the stream or the deadline.
 std::optional<Frame> read_frame(StoreSession& session, Deadline deadline, std::size_t limit) {
   for (;;) {

@@ -2,21 +2,17 @@
 #include "engine/train/desync_check.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 
 #include "engine/train/replica_sync.h"
+#include "io/base/deadline.h"
 
 namespace engine {
 namespace {
 
 constexpr double kShareOfStep = 0.005;    // that digests in between may take
 constexpr std::int64_t kMostPast = 4096;  // digests in between
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // The largest group of equal ranks is right; where several are the largest, rank 0.
 DesyncTensor judge(const std::string& name, const std::vector<StateDigest>& of_ranks) {
@@ -71,13 +67,13 @@ DesyncCheck::DesyncCheck(backends::Communicator& communicator, const TrainState&
 // Tensors that are not compared now count as zero.
 StateDigest DesyncCheck::hash(bool statistics) {
   const HostView view(state_.home, Access::kRead);
-  const double begin = now();
+  const double begin = base::steady_seconds();
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     const Watched& w = watched_[i];
     digests_[i] = w.statistic && !statistics ? StateDigest{} : digest(w.data, w.bytes);
   }
   const StateDigest whole = digest(digests_.data(), digests_.size() * sizeof(StateDigest));
-  const double seconds = now() - begin;
+  const double seconds = base::steady_seconds() - begin;
   hash_seconds_ = std::min(hash_seconds_, seconds);
   hashing_seconds_ += seconds;
   return whole;
@@ -86,7 +82,7 @@ StateDigest DesyncCheck::hash(bool statistics) {
 const DesyncReport* DesyncCheck::start() {
   last_check_ = state_.progress.global_step;
   report_.last_good = last_check_;
-  started_ = last_call_ = now();
+  started_ = last_call_ = base::steady_seconds();
   return state_.policy.together() ? compare(/*statistics=*/false) : nullptr;
 }
 
@@ -113,13 +109,13 @@ const DesyncReport* DesyncCheck::finish() {
 // The distance is a power of two, so that where ranks choose differently, one's steps are among the
 // other's.
 void DesyncCheck::remember() {
-  const double step_seconds = now() - last_call_;
+  const double step_seconds = base::steady_seconds() - last_call_;
   const double wanted =
       std::clamp(hash_seconds_ / std::max(kShareOfStep * step_seconds, 1e-12), 1.0, 1e9);
   const std::int64_t distance = std::int64_t{1} << static_cast<int>(std::ceil(std::log2(wanted)));
   const std::int64_t step = state_.progress.global_step;
   if (step % distance == 0 && past_.size() < most_past_) past_.push_back({step, hash(false)});
-  last_call_ = now();
+  last_call_ = base::steady_seconds();
 }
 
 const DesyncReport* DesyncCheck::compare(bool statistics) {
@@ -139,7 +135,7 @@ const DesyncReport* DesyncCheck::compare(bool statistics) {
   }
   last_check_ = state_.progress.global_step;
   past_.clear();
-  last_call_ = now();
+  last_call_ = base::steady_seconds();
   return equal ? nullptr : &report_;
 }
 
@@ -213,7 +209,7 @@ void DesyncCheck::repair(bool statistics) {
 std::string DesyncCheck::summary() const {
   char share[64];
   std::snprintf(share, sizeof share, " (hashing took %.2g %% of the time)",
-                100 * hashing_seconds_ / std::max(now() - started_, 1e-9));
+                100 * hashing_seconds_ / std::max(base::steady_seconds() - started_, 1e-9));
   return "compared " + std::to_string(checks_) + (checks_ == 1 ? " time, " : " times, ") +
          (bad_checks_ == 0 ? "always equal" : "different in " + std::to_string(bad_checks_)) +
          share;

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <utility>
 
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/train/step/loaded_batch.h"
+#include "io/base/deadline.h"
 
 namespace engine {
 namespace {
@@ -18,10 +18,6 @@ namespace {
 // it.
 constexpr double kExchangeSeconds = 0.25;
 constexpr std::int64_t kMaxStepsBetweenExchanges = 1000;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -39,7 +35,7 @@ Trainer::Trainer(const TrainerOptions& options, const TrainerParts& parts,
 
 TrainResult Trainer::run() {
   TrainProgress& progress = p_.state.progress;
-  const double start = reported_at_ = exchanged_at_ = now();
+  const double start = reported_at_ = exchanged_at_ = base::steady_seconds();
   reported_samples_ = progress.samples_seen;
   reported_step_ = exchanged_step_ = progress.global_step;
   next_exchange_ = progress.global_step + 1;
@@ -80,8 +76,12 @@ TrainResult Trainer::run() {
   if (p_.keeper != nullptr) p_.keeper->finish();
   report_saved();
   const AveragingReport averaged = p_.state.policy.take_report();
-  TrainResult result{progress,          now() - start,       stop_,
-                     averaged.coverage, averaged.averagings, averaged.bytes_sent};
+  TrainResult result{progress,
+                     base::steady_seconds() - start,
+                     stop_,
+                     averaged.coverage,
+                     averaged.averagings,
+                     averaged.bytes_sent};
   result.skipped_steps = finite_.skipped_steps();
   if (p_.desync) result.coverage += "; " + p_.desync->summary();
   if (out_of_patience() && stop_ == 0 && progress.global_step < options_.total_steps)
@@ -180,7 +180,7 @@ void Trainer::exchange() {
   timer.lap(phases_since_report_.backward);  // what a device had still to do
 
   // One small sum: the step's loss, the running accuracy, and whether anybody was asked to stop.
-  const double seconds = now();
+  const double seconds = base::steady_seconds();
   const double step_seconds =
       (seconds - exchanged_at_) /
       static_cast<double>(std::max<std::int64_t>(1, progress.global_step - exchanged_step_));
@@ -296,10 +296,10 @@ bool Trainer::average_weights() {
   const bool last = progress.global_step == options_.total_steps;
   if (p_.average == nullptr || (progress.step_in_epoch != 0 && !last)) return false;
   if (p_.activity) p_.activity("averaging the weights of epochs");
-  const double start = now();
+  const double start = base::steady_seconds();
   const bool before = p_.average->ready();
   p_.average->end_epoch(p_.state.home, progress, last);
-  const double spent = now() - start;
+  const double spent = base::steady_seconds() - start;
   reported_at_ += spent;
   exchanged_at_ += spent;
   return !before && p_.average->ready();
@@ -309,7 +309,7 @@ void Trainer::evaluate() {
   if (p_.evaluator == nullptr) return;
   tell(finite_.bad_parameter());
   if (p_.activity) p_.activity("evaluation");
-  const double start = now();
+  const double start = base::steady_seconds();
   if (p_.best != nullptr && p_.best->keeps() && p_.state.progress.step_in_epoch != 0)
     synchronize(p_.control, p_.state);  // what is evaluated is what a snapshot holds
   EvalReport report = evaluate_weights();
@@ -320,7 +320,7 @@ void Trainer::evaluate() {
     report = evaluate_average();
     for (TrainObserver* o : p_.observers) o->on_eval(report);
   }
-  const double spent = now() - start;  // not training time: keeps samples/s honest
+  const double spent = base::steady_seconds() - start;  // not training time: keeps samples/s honest
   reported_at_ += spent;
   exchanged_at_ += spent;
 }
@@ -350,7 +350,7 @@ void Trainer::report_saved() {
 
 void Trainer::save() {
   if (p_.keeper == nullptr) return;
-  const double start = now();
+  const double start = base::steady_seconds();
   const std::string not_finite = finite_.bad_parameter();
   tell(not_finite);
   if (p_.activity) p_.activity("saving a checkpoint");
@@ -359,8 +359,8 @@ void Trainer::save() {
                              .keep_all = !not_finite.empty()});
   saved_step_ = p_.state.progress.global_step;
   report_saved();
-  reported_at_ += now() - start;
-  exchanged_at_ += now() - start;
+  reported_at_ += base::steady_seconds() - start;
+  exchanged_at_ += base::steady_seconds() - start;
 }
 
 }  // namespace engine

@@ -14,6 +14,15 @@ inline Deadline deadline_in(std::chrono::steady_clock::duration timeout) {
 }
 inline bool has_passed(Deadline deadline) { return std::chrono::steady_clock::now() >= deadline; }
 
+// Seconds of a clock that is never set back, for measuring how long something takes.
+inline double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 // Until the deadline, rounded up, from 0 to `most`; as poll() wants it.
 inline int milliseconds_left(Deadline deadline, int most = 3'600'000) {
   const auto left =

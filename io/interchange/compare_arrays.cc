@@ -11,7 +11,7 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kBlock =
+constexpr std::size_t kCompareBlock =
     1 << 18;  // stays in a core's cache while it is compared; a multiple of every element's size
 constexpr std::size_t kNone = ~std::size_t{0};
 
@@ -88,7 +88,7 @@ class Table {  // which array of which file bears which name
 class RowComparer {
  public:
   RowComparer(const std::vector<ArraySource*>& files, const CompareOptions& options)
-      : files_(files), options_(options), one_(kBlock), other_(kBlock) {}
+      : files_(files), options_(options), one_(kCompareBlock), other_(kCompareBlock) {}
 
   // Adds to `result` what row `columns` shows.
   void compare(const Key& key, const Columns& columns, Comparison& result) {
@@ -170,8 +170,8 @@ class RowComparer {
   void compare_blocks(const Columns& columns, std::size_t one, const Files& others,
                       std::vector<ValueReport>& reports) {
     const ArrayEntry& entry = files_[one]->entries()[columns[one]];
-    for (std::uint64_t at = 0; at < entry.bytes; at += kBlock) {
-      const std::size_t part = std::min<std::uint64_t>(kBlock, entry.bytes - at);
+    for (std::uint64_t at = 0; at < entry.bytes; at += kCompareBlock) {
+      const std::size_t part = std::min<std::uint64_t>(kCompareBlock, entry.bytes - at);
       const auto a = std::span(one_).first(part), b = std::span(other_).first(part);
       files_[one]->read(columns[one], at, a);
       look(one, entry.type, a);

@@ -12,9 +12,9 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::uint64_t kLongestText = 65536;
 constexpr std::size_t kMaxDimensions = 8;
-constexpr std::pair<std::string_view, DType> kTypes[] = {{"<f2", DType::kF16}, {"<f4", DType::kF32},
-                                                         {"<f8", DType::kF64}, {"<i4", DType::kI32},
-                                                         {"<i8", DType::kI64}, {"|u1", DType::kU8}};
+constexpr std::pair<std::string_view, DType> kNpyTypes[] = {
+    {"<f2", DType::kF16}, {"<f4", DType::kF32}, {"<f8", DType::kF64},
+    {"<i4", DType::kI32}, {"<i8", DType::kI64}, {"|u1", DType::kU8}};
 
 class DictionaryReader : private HeaderScanner {
  public:
@@ -75,7 +75,7 @@ class DictionaryReader : private HeaderScanner {
     if (at_ < text_.size() && text_[at_] == '[')
       fail("a structured dtype; save each field as an array of its own");
     const std::string descr = string();
-    for (const auto& [name, known] : kTypes)
+    for (const auto& [name, known] : kNpyTypes)
       if (descr == name) return known;
     if (descr.find('O') != std::string::npos)
       fail("dtype '" + descr +
@@ -145,9 +145,9 @@ NpyHeader parse_npy_header(std::span<const std::byte> header, const std::string&
 
 std::string write_npy_header(DType type, const std::vector<std::int64_t>& shape,
                              const std::string& what) {
-  const auto known = std::find_if(std::begin(kTypes), std::end(kTypes),
+  const auto known = std::find_if(std::begin(kNpyTypes), std::end(kNpyTypes),
                                   [&](const auto& t) { return t.second == type; });
-  if (known == std::end(kTypes))
+  if (known == std::end(kNpyTypes))
     throw DataError(what + " is " + std::string(to_string(type)) +
                     ", which .npy files cannot hold");
   std::string text =

@@ -13,12 +13,12 @@ namespace io {
 namespace {
 
 constexpr std::uint64_t kLargestHeader = 100'000'000;  // the format's own cap
-constexpr std::pair<std::string_view, DType> kTypes[] = {
+constexpr std::pair<std::string_view, DType> kSafetensorsTypes[] = {
     {"F32", DType::kF32}, {"F64", DType::kF64}, {"F16", DType::kF16}, {"BF16", DType::kBF16},
     {"I64", DType::kI64}, {"I32", DType::kI32}, {"U8", DType::kU8}};
 
 DType type_of(const SafetensorsEntry& entry, const std::string& file) {
-  for (const auto& [name, type] : kTypes)
+  for (const auto& [name, type] : kSafetensorsTypes)
     if (entry.dtype == name) return type;
   throw DataError(file + ": '" + entry.name + "' has dtype " + entry.dtype +
                   "; known are F32, F64, F16, BF16, I64, I32, U8");
@@ -108,9 +108,9 @@ void save_safetensors(const std::vector<NamedArray>& arrays, const std::string& 
   std::vector<SafetensorsEntry> entries;
   std::uint64_t at = 0;
   for (const NamedArray& array : arrays) {
-    const auto type = std::find_if(std::begin(kTypes), std::end(kTypes),
+    const auto type = std::find_if(std::begin(kSafetensorsTypes), std::end(kSafetensorsTypes),
                                    [&](const auto& t) { return t.second == array.type; });
-    if (type == std::end(kTypes))
+    if (type == std::end(kSafetensorsTypes))
       throw DataError(path + ": '" + array.name + "' has no safetensors type");
     entries.push_back(
         {array.name, std::string(type->first), array.shape, at, at + array.data.size()});

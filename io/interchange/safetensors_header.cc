@@ -12,7 +12,7 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kLongestName = 4096;
+constexpr std::size_t kLongestTensorName = 4096;
 
 class HeaderReader : private HeaderScanner {
  public:
@@ -25,7 +25,7 @@ class HeaderReader : private HeaderScanner {
     std::vector<SafetensorsEntry> entries;
     std::unordered_set<std::string> names;
     members([&](const std::string& name) {
-      if (name.size() > kLongestName) fail("a name longer than 4096 bytes");
+      if (name.size() > kLongestTensorName) fail("a name longer than 4096 bytes");
       if (!names.insert(name).second) fail("the name '" + name + "' stands twice");
       if (name == "__metadata__") {
         members([&](const std::string&) { static_cast<void>(string()); });

@@ -6,16 +6,16 @@
 #include <algorithm>
 #include <limits>
 
+#include "io/interchange/zip_format.h"
+
 namespace io {
 namespace {
 
-constexpr std::size_t kBlock = 1 << 18;
+constexpr std::size_t kCopyBlock = 1 << 18;
 constexpr std::uint64_t kLargest32 = 0xFFFFFFFE;  // what needs more stands in a zip64 field
-constexpr std::uint64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56,
-                        kLocator64Bytes = 20;
 constexpr std::uint64_t kLocal64Bytes = 20, kCentral64Bytes = 28;  // extra fields
 constexpr std::size_t kMaxMembers = 0xFFFE;
-constexpr std::uint16_t kUtf8 = 1 << 11, kFirstDay = 1 << 5 | 1;  // 1980-01-01
+constexpr std::uint16_t kFirstDay = 1 << 5 | 1;  // 1980-01-01
 
 std::uint32_t add_crc(std::uint32_t crc, std::span<const std::byte> bytes) {
   if (bytes.empty()) return crc;  // zlib takes a null pointer for a new beginning
@@ -54,7 +54,7 @@ class ZipReader::Inflater {  // one deflated member, front to back
       : index_(index),
         file_(file),
         member_(member),
-        input_(std::min<std::uint64_t>(kBlock, member.compressed)) {
+        input_(std::min<std::uint64_t>(kCopyBlock, member.compressed)) {
     if (inflateInit2(&stream_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
   }
   ~Inflater() { inflateEnd(&stream_); }
@@ -143,7 +143,7 @@ void ZipReader::read(std::size_t member, std::uint64_t offset, std::span<std::by
       inflater_ = std::make_unique<Inflater>(file_, member, m);
     std::vector<std::byte> skipped;
     while (inflater_->position() < offset) {
-      skipped.resize(std::min<std::uint64_t>(kBlock, offset - inflater_->position()));
+      skipped.resize(std::min<std::uint64_t>(kCopyBlock, offset - inflater_->position()));
       const std::uint64_t at = inflater_->position();
       inflater_->read(skipped);
       sum(member, at, skipped);
@@ -159,7 +159,7 @@ void ZipReader::finish() {
   std::vector<std::byte> block;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     do {  // once for an empty one too: it can be deflated
-      block.resize(std::min<std::uint64_t>(kBlock, members_[i].size - progress_[i].summed));
+      block.resize(std::min<std::uint64_t>(kCopyBlock, members_[i].size - progress_[i].summed));
       if (!block.empty() || (members_[i].deflated && members_[i].size == 0))
         read(i, progress_[i].summed, block);
     } while (progress_[i].summed < members_[i].size);

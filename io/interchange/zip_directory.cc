@@ -6,18 +6,17 @@
 
 #include "io/base/text_format.h"
 #include "io/interchange/zip_archive.h"
+#include "io/interchange/zip_format.h"
 
 namespace io {
 namespace {
 
 constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50,
                         kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
-constexpr std::uint64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56,
-                        kLocator64Bytes = 20;
 constexpr std::uint32_t kMasked32 = 0xFFFFFFFF;  // the number stands in a zip64 field
 constexpr std::uint16_t kMasked16 = 0xFFFF;
-constexpr std::uint64_t kLargestDirectory = 100'000'000, kLongestName = 4096;
-constexpr std::uint16_t kEncrypted = 1 << 0, kDescriptor = 1 << 3, kUtf8 = 1 << 11;
+constexpr std::uint64_t kLargestDirectory = 100'000'000, kLongestMemberName = 4096;
+constexpr std::uint16_t kEncrypted = 1 << 0, kDescriptor = 1 << 3;
 constexpr std::uint64_t kDeflateRatio = 1032;  // no deflated byte stands for more
 
 using Bytes = std::span<const std::byte>;
@@ -144,7 +143,7 @@ class DirectoryReader {
   void check_name(const std::string& name, std::uint16_t flags) const {
     const bool ascii = std::all_of(name.begin(), name.end(),
                                    [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-    if (name.empty() || name.size() > kLongestName)
+    if (name.empty() || name.size() > kLongestMemberName)
       fail("a name of " + std::to_string(name.size()) + " bytes; expected 1 to 4096");
     if (!is_utf8(name) || (!ascii && (flags & kUtf8) == 0)) fail("a name that is not UTF-8");
     if (name.find('\0') != std::string::npos || name.find('\\') != std::string::npos)

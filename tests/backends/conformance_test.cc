@@ -222,14 +222,16 @@ std::vector<std::size_t> counts_for(int world_size) {
   return {0, 1, n - 1, n, n + 1, 2048, 4097, 10007, 100003};
 }
 
-struct Case {
+struct ConformanceCase {
   std::string backend;
   int world_size;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.backend << " x " << c.world_size; }
+void PrintTo(const ConformanceCase& c, std::ostream* out) {
+  *out << c.backend << " x " << c.world_size;
+}
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<ConformanceCase> cases() {
+  std::vector<ConformanceCase> all;
   for (const std::string& backend : group_harness::backend_names()) {
     for (const int world : {1, 2, 3, 4, 7, 8}) {
       if (group_harness::backend_fits(backend, world)) all.push_back({backend, world});
@@ -238,7 +240,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-class Conformance : public ::testing::TestWithParam<Case> {
+class Conformance : public ::testing::TestWithParam<ConformanceCase> {
  protected:
   int world() const { return GetParam().world_size; }
   Hosts hosts() const {
@@ -428,15 +430,15 @@ TEST_P(ProcessConformance, RanksThatAreProcessesGiveTheSameBits) {
   EXPECT_EQ(answers[0].back(), ' ') << answers[0];
 }
 
-std::string case_name(const ::testing::TestParamInfo<Case>& which) {
+std::string case_name(const ::testing::TestParamInfo<ConformanceCase>& which) {
   std::string name = which.param.backend;
   std::ranges::replace(name, '+', '_');
   return name + "_" + std::to_string(which.param.world_size);
 }
 
-std::vector<Case> process_cases() {
-  std::vector<Case> all = cases();
-  std::erase_if(all, [](const Case& c) {
+std::vector<ConformanceCase> process_cases() {
+  std::vector<ConformanceCase> all = cases();
+  std::erase_if(all, [](const ConformanceCase& c) {
     return c.backend == "single" || c.backend == "inproc" || c.backend == "external";
   });
   return all;

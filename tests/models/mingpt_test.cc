@@ -36,7 +36,7 @@ std::vector<double> reference(const std::string& kind, const std::string& key) {
 }
 
 // Own parameters of all nodes in model order, without memory for them.
-std::vector<std::string> state_dict(const Graph& graph) {
+std::vector<std::string> parameter_lines(const Graph& graph) {
   std::vector<std::string> lines;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id)
     for (const engine::ParameterSpec& spec : graph.own_parameters(id))
@@ -65,7 +65,7 @@ TEST_P(GptPreset, HasPyTorchsStateDictWithTheTiedWeightOnce) {
     if (line.starts_with(mark)) stored.push_back(line.substr(mark.size()));
   EXPECT_FALSE(stored.empty());
   std::vector<std::string> found =
-      state_dict(graph);  // in minGPT's order: of a block ln_1, attn, ln_2, mlp
+      parameter_lines(graph);  // in minGPT's order: of a block ln_1, attn, ln_2, mlp
   std::sort(found.begin(), found.end());
   std::sort(stored.begin(), stored.end());
   EXPECT_EQ(found, stored);
@@ -83,8 +83,8 @@ INSTANTIATE_TEST_SUITE_P(All, GptPreset,
 
 TEST(MinGpt, TakesVocabularyAndContextFromTheData) {
   const Graph graph = models::build_model("gpt-nano", {.sample_shape = {32}, .classes = 100});
-  EXPECT_EQ(state_dict(graph)[0], "transformer.wte.weight [100, 128]");
-  EXPECT_EQ(state_dict(graph)[1], "transformer.wpe.weight [32, 128]");
+  EXPECT_EQ(parameter_lines(graph)[0], "transformer.wte.weight [100, 128]");
+  EXPECT_EQ(parameter_lines(graph)[1], "transformer.wpe.weight [32, 128]");
   EXPECT_EQ(graph.nodes()[static_cast<std::size_t>(graph.logits())].shape, (Shape{32, 100}));
 }
 
@@ -126,7 +126,7 @@ TEST(MinGpt, InitialValuesAreGpt2s) {
   }
 }
 
-constexpr std::int64_t kCount = 3, kContext = 64, kVocabulary = 65;
+constexpr std::int64_t kTexts = 3, kContext = 64, kVocabulary = 65;
 
 // A model, filled by the formula, with the batch of the reference.
 struct Setting {
@@ -141,20 +141,20 @@ struct Setting {
   Setting(DType dtype, Graph the_graph, int thread_count = 1)
       : graph(std::move(the_graph)),
         plan(engine::Plan::compile(graph,
-                                   {.max_batch = kCount, .dtype = dtype, .threads = thread_count})),
+                                   {.max_batch = kTexts, .dtype = dtype, .threads = thread_count})),
         state(ModelState::allocate(graph, dtype)),
         threads(thread_count),
         executor(plan, state, threads, 0) {
-    for (std::int64_t i = 0; i < kCount * kContext; ++i) {
+    for (std::int64_t i = 0; i < kTexts * kContext; ++i) {
       tokens.push_back(static_cast<std::int32_t>((i * i + 31 * i) % kVocabulary));
       labels.push_back(static_cast<std::int32_t>((7 * i + 3) % kVocabulary));
     }
-    for (std::int64_t i = 0; i < kCount; ++i) ids.push_back(i);
+    for (std::int64_t i = 0; i < kTexts; ++i) ids.push_back(i);
     dtype == DType::kF64 ? fill<double>() : fill<float>();
   }
 
   // Samples [first, first + n).
-  engine::BatchView batch(std::int64_t first = 0, std::int64_t n = kCount) const {
+  engine::BatchView batch(std::int64_t first = 0, std::int64_t n = kTexts) const {
     const auto part = [&](const auto& all, std::int64_t items) {
       return std::span(all).subspan(static_cast<std::size_t>(first * items),
                                     static_cast<std::size_t>(n * items));
@@ -198,8 +198,8 @@ struct Setting {
     engine::KernelContext context{.device = {}, .threads = &threads, .scratch = {}};
     std::vector<double> losses;
     for (int step = 0; step < steps; ++step) {
-      losses.push_back(executor.forward(batch(), true).loss_sum / (kCount * kContext));
-      executor.backward(1.0 / (kCount * kContext), engine::Write::kOverwrite, {});
+      losses.push_back(executor.forward(batch(), true).loss_sum / (kTexts * kContext));
+      executor.backward(1.0 / (kTexts * kContext), engine::Write::kOverwrite, {});
       optimizer->step(context, 0.05, 1, state.parameters.gradients, state.parameters.values);
     }
     return losses;
@@ -272,7 +272,7 @@ TEST(MinGpt, ShorterSamplesUseTheSameState) {
                                            .positions = 10,
                                            .dropout = 0,
                                            .label_smoothing = 0});
-  EXPECT_EQ(state_dict(shorter), state_dict(s.graph));
+  EXPECT_EQ(parameter_lines(shorter), parameter_lines(s.graph));
   s.executor.forward(s.batch(), false);
   models::NextToken next(shorter, s.state, s.threads);
   const auto logits = next.logits_after(std::span(s.tokens).first(7));

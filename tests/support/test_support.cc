@@ -106,6 +106,12 @@ CommandResult run_command(const std::vector<std::string>& argv,
   return result;
 }
 
+CommandResult engine(std::vector<std::string> arguments,
+                     const std::map<std::string, std::string>& environment, int timeout_ms) {
+  arguments.insert(arguments.begin(), engine_binary());
+  return run_command(arguments, environment, timeout_ms);
+}
+
 std::string command_line_of(int pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
   std::ostringstream text;

@@ -38,6 +38,10 @@ struct CommandResult {
 CommandResult run_command(const std::vector<std::string>& argv,
                           const std::map<std::string, std::string>& environment = {},
                           int timeout_ms = 60'000);
+// The same of the program just built, with these arguments.
+CommandResult engine(std::vector<std::string> arguments,
+                     const std::map<std::string, std::string>& environment = {},
+                     int timeout_ms = 60'000);
 
 // A process's arguments, each ended by NUL; "" if it has just ended.
 std::string command_line_of(int pid);

@@ -48,12 +48,24 @@ function(engine_reuse_precompiled target from)
   endif()
 endfunction()
 
+# Files of a target are compiled several at a time: most of a compiler's time goes into headers. So no two files of a
+# target may define one name in an unnamed namespace; ENGINE_UNITY=OFF gives each file its own compile command.
+option(ENGINE_UNITY "Compile several files of a target at a time" ON)
+function(engine_unity target batch)
+  if(ENGINE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
+  endif()
+endfunction()
+
 # Kernels rely on fused multiply-add; nothing in the engine may rely on -ffast-math.
 # nvcc hands the host's part of a .cu file to the C++ compiler in a form that -Wpedantic does not like.
 set(cxx_options -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -ffp-contract=fast)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports these falsely inside its own and Eigen's headers (restrict: bug 105651 of GCC).
   list(APPEND cxx_options -Wno-maybe-uninitialized -Wno-psabi -Wno-restrict)
+  if(ENGINE_UNITY)  # takes a file that is included by another for a header
+    list(APPEND cxx_options -Wno-subobject-linkage)
+  endif()
 endif()
 if(ENGINE_WARNINGS_AS_ERRORS)
   list(APPEND cxx_options -Werror)
@@ -70,11 +82,11 @@ if(ENGINE_SANITIZE)
   add_link_options(-fsanitize=${ENGINE_SANITIZE})
 endif()
 
-# engine_library(NAME [FOLDERS a b] [EXCLUDE x.cc] [OPTIMIZE -O1] LINKS ... PRIVATE_LINKS ...): a static library of the
-# .cc files of this folder, or of the folders named (so that a new file needs no entry here), but for
-# those that are chosen by hand. Includes are written from the root of the tree.
+# engine_library(NAME [FOLDERS a b] [EXCLUDE x.cc] [OPTIMIZE -O1 [PRECOMPILE <x.h>]] [SEPARATE] LINKS ... PRIVATE_LINKS ...):
+# a static library of the .cc files of this folder, or of the folders named (so that a new file needs no entry here), but for
+# those that are chosen by hand. SEPARATE: each file is compiled alone. Includes are written from the root of the tree.
 function(engine_library name)
-  cmake_parse_arguments(arg "" "OPTIMIZE" "FOLDERS;EXCLUDE;LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(arg "SEPARATE" "OPTIMIZE" "FOLDERS;EXCLUDE;PRECOMPILE;LINKS;PRIVATE_LINKS" ${ARGN})
   if(NOT arg_FOLDERS)
     set(arg_FOLDERS .)
   endif()
@@ -91,9 +103,12 @@ function(engine_library name)
   target_link_libraries(${name} PUBLIC ${arg_LINKS} PRIVATE ${arg_PRIVATE_LINKS})
   if(arg_OPTIMIZE)  # what computes nothing compiles in two thirds of the time
     engine_optimize(${name} ${arg_OPTIMIZE})
-    engine_precompile(${name})
+    engine_precompile(${name} ${arg_PRECOMPILE})
   elseif(TARGET precompiled)
     engine_reuse_precompiled(${name} precompiled)
+  endif()
+  if(NOT arg_SEPARATE)
+    engine_unity(${name} 10)
   endif()
 endfunction()
 

@@ -17,11 +17,11 @@
 namespace tools {
 namespace {
 
-struct Method {
+struct DemoMethod {
   const char* name;
   int processes, devices;
 };
-constexpr Method kMethods[] = {{"single", 1, 1}, {"v1", 1, 2}, {"v2", 2, 1}, {"v3", 3, 2}};
+constexpr DemoMethod kDemoMethods[] = {{"single", 1, 1}, {"v1", 1, 2}, {"v2", 2, 1}, {"v3", 3, 2}};
 constexpr std::int64_t kTrainingImages = 50'000;  // of CIFAR-10
 
 struct DemoFlags {
@@ -29,7 +29,7 @@ struct DemoFlags {
   std::int64_t limit_steps = 0;
 };
 
-struct Outcome {
+struct DemoOutcome {
   std::int64_t steps, samples, steps_per_epoch, train_size;
   double seconds, median, after_first;  // of all steps; a step; of all but the first
 };
@@ -47,7 +47,7 @@ class StepClock : public engine::TrainObserver {
   std::vector<double>& ends_;
 };
 
-int train_rank(const tools::RunConfig& config, backends::Group& group, Outcome& outcome) {
+int train_rank(const tools::RunConfig& config, backends::Group& group, DemoOutcome& outcome) {
   const std::atomic<int> never{0};
   TrainSession session(session_options(config), group);
   static_cast<void>(session.start_state());
@@ -69,7 +69,7 @@ int train_rank(const tools::RunConfig& config, backends::Group& group, Outcome& 
 }
 
 tools::RunConfig configure(const DemoFlags& flags, tools::ConfigValues values,
-                           const Method& method) {
+                           const DemoMethod& method) {
   values["spawn"] = {std::to_string(method.processes), "bench demos:0"};
   if (method.devices > 1) values["devices"] = {"cpu:0,cpu:1", "bench demos:0"};
   std::map<std::string, std::string> defaults{{"model", "pyramidnet110"}, {"batch-size", "256"},
@@ -83,7 +83,8 @@ tools::RunConfig configure(const DemoFlags& flags, tools::ConfigValues values,
   return resolve_bench(values, defaults, kTrainingImages);
 }
 
-DemoRow to_row(const DemoFlags& flags, const Method& method, const Outcome& o, std::int64_t batch) {
+DemoRow to_row(const DemoFlags& flags, const DemoMethod& method, const DemoOutcome& o,
+               std::int64_t batch) {
   const std::int64_t expected = (o.train_size - 1) / batch + 1;
   const std::int64_t to_run = flags.limit_steps > 0 ? flags.limit_steps + 1 : expected;
   if (o.steps_per_epoch != expected || o.steps != to_run ||
@@ -157,9 +158,9 @@ int bench_demos_command(const Arguments& arguments) {
   std::vector<DemoRow> rows;
   std::int64_t batch = 0;
   std::string model;
-  for (const Method& method : kMethods) {
+  for (const DemoMethod& method : kDemoMethods) {
     const tools::RunConfig config = configure(flags, values, method);
-    const SharedValue<Outcome> outcome;
+    const SharedValue<DemoOutcome> outcome;
     const int code = run_group(
         config, [&](backends::Group& group) { return train_rank(config, group, *outcome); });
     if (code != kExitOk) return code;

@@ -20,7 +20,7 @@ struct ScalingFlags {
   StepBench bench;
 };
 
-struct Outcome {
+struct ScalingOutcome {
   char backend[64];
   std::int64_t global_batch;
   double rate, communication;
@@ -41,7 +41,7 @@ int measure(const ScalingFlags& flags, const tools::ConfigValues& given, const s
                              {"workers", "0"},
                              {"lr", "0.01"},
                              {"momentum", "0.9"}});
-  const SharedValue<Outcome> outcome;
+  const SharedValue<ScalingOutcome> outcome;
   const int code = run_group(config, [&](backends::Group& group) {
     const StepTimes times = measure_steps(config, flags.bench, group);
     if (group.rank() != 0) return kExitOk;

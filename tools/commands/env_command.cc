@@ -19,7 +19,7 @@
 namespace tools {
 namespace {
 
-struct Row {
+struct VariableRow {
   const char* name;
   backends::ResolvedValue value;
   bool exported = true;  // in the format sh
@@ -57,29 +57,30 @@ backends::ResolvedValue visible_gpus(const backends::Environment& environment) {
   return gpus.value.empty() ? backends::variable(environment, "CUDA_VISIBLE_DEVICES") : gpus;
 }
 
-std::vector<Row> rows_of(const backends::Identity& id, const tools::ConfigValues& values,
-                         const backends::Environment& environment) {
+std::vector<VariableRow> rows_of(const backends::Identity& id, const tools::ConfigValues& values,
+                                 const backends::Environment& environment) {
   const ThreadChoice threads = choose_threads(id.local_world_size, environment);
-  std::vector<Row> rows = {{"RANK", id.rank_from},
-                           {"WORLD_SIZE", id.world_from},
-                           {"LOCAL_RANK", id.local_rank_from},
-                           {"LOCAL_WORLD_SIZE", id.local_world_from},
-                           {"NODE_RANK", id.node_rank_from},
-                           {"MASTER_ADDR", id.master_addr_from},
-                           {"MASTER_PORT", id.master_port_from},
-                           {"ENGINE_JOB_ID", id.job_from},
-                           {"ENGINE_THREADS", {std::to_string(threads.threads), threads.source}},
-                           {"GPUS", visible_gpus(environment), false}};
-  for (Row& row : rows) row.value = with_source(row.value, values);
+  std::vector<VariableRow> rows = {
+      {"RANK", id.rank_from},
+      {"WORLD_SIZE", id.world_from},
+      {"LOCAL_RANK", id.local_rank_from},
+      {"LOCAL_WORLD_SIZE", id.local_world_from},
+      {"NODE_RANK", id.node_rank_from},
+      {"MASTER_ADDR", id.master_addr_from},
+      {"MASTER_PORT", id.master_port_from},
+      {"ENGINE_JOB_ID", id.job_from},
+      {"ENGINE_THREADS", {std::to_string(threads.threads), threads.source}},
+      {"GPUS", visible_gpus(environment), false}};
+  for (VariableRow& row : rows) row.value = with_source(row.value, values);
   return rows;
 }
 
-void print_json(const std::vector<Row>& rows, const backends::Identity& id,
+void print_json(const std::vector<VariableRow>& rows, const backends::Identity& id,
                 const std::string& port_rule) {
   base::JsonWriter json;
   json.begin_object().member("schema", 1).member("init_method", id.init_method);
   json.member("port_rule", port_rule).member("port_window", id.port_window);
-  for (const Row& row : rows) {
+  for (const VariableRow& row : rows) {
     json.key(row.name).begin_object().member("value", row.value.value);
     json.member("source", row.value.source).end_object();
   }
@@ -87,17 +88,17 @@ void print_json(const std::vector<Row>& rows, const backends::Identity& id,
   std::printf("%s\n", json.end_object().end_object().text().c_str());
 }
 
-void print_shell(const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
+void print_shell(const std::vector<VariableRow>& rows) {
+  for (const VariableRow& row : rows) {
     if (row.exported && !row.value.value.empty())
       std::printf("export %s=%s  # %s\n", row.name, shell_quoted(row.value.value).c_str(),
                   row.value.source.c_str());
   }
 }
 
-void print_text(const std::vector<Row>& rows, const backends::Identity& id,
+void print_text(const std::vector<VariableRow>& rows, const backends::Identity& id,
                 const std::string& port_rule) {
-  for (const Row& row : rows)
+  for (const VariableRow& row : rows)
     std::printf("%-17s %-20s from %s\n", row.name,
                 row.value.value.empty() ? "-" : row.value.value.c_str(),
                 row.value.source.empty() ? "nowhere" : row.value.source.c_str());
@@ -154,7 +155,7 @@ int env_command(const Arguments& arguments) {
                                   .job_id = text_of(values, "job-id", "")},
                                  environment);
   for (const std::string& warning : identity.warnings) print_notice(warning);
-  const std::vector<Row> rows = rows_of(identity, values, environment);
+  const std::vector<VariableRow> rows = rows_of(identity, values, environment);
   if (format == "json") {
     print_json(rows, identity, port_rule);
   } else if (format == "sh") {

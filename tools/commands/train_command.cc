@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <iostream>
 
@@ -30,14 +29,8 @@ namespace {
 
 // "engine train --lr 0.1 --save-dir 'my run'", for people to repeat in a shell.
 std::string command_text(const Arguments& arguments) {
-  static constexpr std::string_view kPlain = "-_=./,:@%+";
   std::string text = "engine train";
-  for (const std::string& argument : arguments) {
-    const bool plain = !argument.empty() && std::ranges::all_of(argument, [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) || kPlain.find(c) != kPlain.npos;
-    });
-    text += " " + (plain ? argument : shell_quoted(argument));
-  }
+  for (const std::string& argument : arguments) text += " " + shell_word(argument);
   return text;
 }
 

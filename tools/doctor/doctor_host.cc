@@ -29,8 +29,6 @@ namespace tools {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::int64_t kMost = INT64_MAX;
-
 std::int64_t number_in(const std::string& path) {
   std::ifstream file(path);
   std::int64_t value = 0;
@@ -223,13 +221,13 @@ HostFacts facts_from_json(const std::string& text) {
   f.cores = static_cast<int>(whole_member(json, "cores", 0, 1 << 20, where));
   f.allowed_cores = static_cast<int>(whole_member(json, "allowed_cores", 0, 1 << 20, where));
   f.load = real_member(json, "load", where);
-  f.memory_bytes = whole_member(json, "memory_bytes", 0, kMost, where);
-  f.shared_memory_free = whole_member(json, "shared_memory_free", 0, kMost, where);
-  f.file_limit = whole_member(json, "file_limit", 0, kMost, where);
+  f.memory_bytes = whole_member(json, "memory_bytes", 0, kUnlimited, where);
+  f.shared_memory_free = whole_member(json, "shared_memory_free", 0, kUnlimited, where);
+  f.file_limit = whole_member(json, "file_limit", 0, kUnlimited, where);
   for (const Json& i : list_member(json, "interfaces", where))
     f.interfaces.push_back({text_member(i, "name", where), text_member(i, "address", where),
                             static_cast<int>(whole_member(i, "mtu", 0, INT32_MAX, where)),
-                            whole_member(i, "speed_mbit", 0, kMost, where)});
+                            whole_member(i, "speed_mbit", 0, kUnlimited, where)});
   for (const Json& gpu : list_member(json, "gpus", where))
     f.gpus.push_back(gpu.is_string() ? gpu.get<std::string>() : "?");
   return f;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "backends/backend_error.h"
+#include "io/base/deadline.h"
 #include "tools/doctor/doctor.h"
 #include "tools/group/rank_exchange.h"
 
@@ -16,10 +17,6 @@ using Clock = std::chrono::steady_clock;
 constexpr double kLatencySeconds = 0.3, kBandwidthSeconds = 0.6;  // measuring time of a pair, about
 constexpr int kFewestPings = 5, kMaxPings = 200, kMaxTransfers = 5;
 constexpr std::size_t kSmallTransfer = 1 << 20, kLargeTransfer = 8 << 20;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -54,7 +51,7 @@ class PairTalk {
     pair_.broadcast(&question, sizeof question, 0);
     answer = wall_clock();
     pair_.broadcast(&answer, sizeof answer, 1);
-    const double trip = seconds_since(start);
+    const double trip = base::seconds_since(start);
     if (trip < shortest_) {
       shortest_ = trip;
       link_.clock_offset_s = answer - (sent + trip / 2);
@@ -80,7 +77,7 @@ class PairTalk {
       pair_.broadcast(&mark, sizeof mark, 0);
       pair_.broadcast(data.data(), data.size(), 1);
     }
-    const double taken = seconds_since(start);
+    const double taken = base::seconds_since(start);
     return std::max(taken - link_.best_us * 1e-6, taken / 2);
   }
 

@@ -17,7 +17,6 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kLargestFile = 16 << 20;  // 4096 calls are about 1 MB
 constexpr std::size_t kMaxCalls = 1 << 16;
 constexpr int kMaxRanks = 1 << 20;
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 // The rank in "flight_rank_R.json"; -1: another file.
 int rank_in_name(const std::string& name) {
@@ -45,14 +44,14 @@ FlightCall read_call(const Json& item, const std::string& where) {
   call.sequence =
       whole_member(item, "sequence", 1, std::numeric_limits<std::uint32_t>::max(), where);
   call.operation = printable(text_member(item, "operation", where));
-  call.count = whole_member(item, "count", 0, kMost, where);
+  call.count = whole_member(item, "count", 0, kUnlimited, where);
   call.type = printable(text_member(item, "type", where));
   if (item.contains("op")) call.op = printable(text_member(item, "op", where));
   if (item.contains("root"))
     call.root = static_cast<int>(whole_member(item, "root", 0, kMaxRanks, where));
-  call.begin_us = whole_member(item, "begin_us", 0, kMost, where);
+  call.begin_us = whole_member(item, "begin_us", 0, kUnlimited, where);
   if (!member(item, "end_us", where).is_null())
-    call.end_us = whole_member(item, "end_us", 0, kMost, where);
+    call.end_us = whole_member(item, "end_us", 0, kUnlimited, where);
   call.state = text_member(item, "state", where);
   if (call.state != "done" && call.state != "running" && call.state != "failed")
     throw io::DataError(where + ": \"state\" is \"" + call.state +
@@ -79,8 +78,8 @@ FlightRecord read_record(const std::string& path, int rank) {
   record.path = path;
   record.rank = static_cast<int>(whole_member(json, "rank", rank, rank, path));
   record.world_size = static_cast<int>(whole_member(json, "world_size", rank + 1, kMaxRanks, path));
-  record.pid = whole_member(json, "pid", 0, kMost, path);
-  record.written_us = whole_member(json, "written_us", 0, kMost, path);
+  record.pid = whole_member(json, "pid", 0, kUnlimited, path);
+  record.written_us = whole_member(json, "written_us", 0, kUnlimited, path);
   record.host = printable(text_member(json, "host", path));
   record.backend = printable(text_member(json, "backend", path));
   record.reason = printable(text_member(json, "reason", path));

@@ -6,11 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
 
+#include "io/base/environment.h"
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
 #include "tools/options/value_text.h"
@@ -21,20 +21,16 @@ namespace {
 
 constexpr int kTimeoutMs = 30'000, kPollMs = 20;
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 // A task of an array goes back alone; its own number would do as well, but users know it as
 // ARRAY_TASK.
 std::string job() {
-  const std::string array = variable("SLURM_ARRAY_JOB_ID"), task = variable("SLURM_ARRAY_TASK_ID");
-  return array.empty() || task.empty() ? variable("SLURM_JOB_ID") : array + "_" + task;
+  const std::string array = base::environment("SLURM_ARRAY_JOB_ID"),
+                    task = base::environment("SLURM_ARRAY_TASK_ID");
+  return array.empty() || task.empty() ? base::environment("SLURM_JOB_ID") : array + "_" + task;
 }
 
 std::string find_scontrol() {
-  for (const std::string& folder : base::split_text(variable("PATH"), ':')) {
+  for (const std::string& folder : base::split_text(base::environment("PATH"), ':')) {
     const std::string path = folder + "/scontrol";
     if (access(path.c_str(), X_OK) == 0) return path;
   }

@@ -12,6 +12,7 @@
 #include "backends/identity/host_identity.h"
 #include "backends/store/secret.h"
 #include "backends/store/tcp_socket.h"
+#include "io/base/environment.h"
 #include "io/base/io_error.h"
 #include "tools/launch/stream_spec.h"
 #include "tools/machine/thread_choice.h"
@@ -22,11 +23,6 @@ namespace {
 
 constexpr int kDefaultPort = 29500;
 constexpr int kMaxWorkers = 4096;
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 // Those that CUDA_VISIBLE_DEVICES leaves, else those that have a device file.
 int visible_gpus() {
@@ -68,7 +64,7 @@ int find_node_rank(const LaunchOptions& options) {
   if (options.node_rank) return *options.node_rank;
   if (options.nnodes == 1 || !options.hosts.empty()) return 0;
   for (const char* name : {"NODE_RANK", "GROUP_RANK", "SLURM_NODEID"})
-    if (const std::string value = variable(name); !value.empty())
+    if (const std::string value = base::environment(name); !value.empty())
       return parse_whole(value, 0, options.nnodes - 1, name);
   throw UsageError("which of the " + std::to_string(options.nnodes) +
                    " nodes is this? Give --node-rank 0 to " + std::to_string(options.nnodes - 1) +
@@ -113,11 +109,12 @@ void choose_meeting(LaunchPlan& plan, const LaunchOptions& options) {
   plan.master_addr = options.master_addr;
   if (plan.master_addr.empty() && !options.hosts.empty())
     plan.master_addr = options.hosts.front().substr(options.hosts.front().find('@') + 1);
-  if (plan.master_addr.empty()) plan.master_addr = one_node ? "127.0.0.1" : variable("MASTER_ADDR");
+  if (plan.master_addr.empty())
+    plan.master_addr = one_node ? "127.0.0.1" : base::environment("MASTER_ADDR");
   if (plan.master_addr.empty())
     throw UsageError("where do the " + std::to_string(options.nnodes) +
                      " nodes meet? Give --master-addr, the host of rank 0, or --rdzv-endpoint");
-  const std::string port = one_node ? "" : variable("MASTER_PORT");
+  const std::string port = one_node ? "" : base::environment("MASTER_PORT");
   plan.master_port = options.master_port ? *options.master_port
                      : !options.hosts.empty() && !one_node
                          ? 10001 + static_cast<unsigned char>(backends::random_bytes(1)[0]) * 39
@@ -141,7 +138,7 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
     throw io::ConfigError(std::to_string(plan.nnodes) + " nodes x " + std::to_string(plan.nproc) +
                           " workers: expected at most 65536 ranks");
   plan.threads_chosen =
-      variable("OMP_NUM_THREADS").empty() &&
+      base::environment("OMP_NUM_THREADS").empty() &&
       std::none_of(options.environment.begin(), options.environment.end(),
                    [](const std::string& e) { return e.starts_with("OMP_NUM_THREADS="); });
   plan.threads = default_threads(plan.nproc);
@@ -158,7 +155,7 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
 
 std::string plan_table(const LaunchPlan& plan, const LaunchOptions& options) {
   std::string table = "rank,node,device,threads,address\n";
-  const std::string set = variable("OMP_NUM_THREADS");
+  const std::string set = base::environment("OMP_NUM_THREADS");
   const std::string threads =
       plan.threads_chosen || set.empty() ? std::to_string(plan.threads) : set;
   const std::string address = plan.init_method.empty()

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "backends/store/secret.h"
+#include "io/base/environment.h"
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
 #include "tools/options/option_table.h"
@@ -24,11 +26,6 @@ bool is_program(const std::string& path) {
   struct stat status {};
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
          access(path.c_str(), X_OK) == 0;
-}
-
-bool is_set(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0';
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
@@ -51,8 +48,8 @@ std::string find_program(const std::string& name, const std::vector<std::string>
                      (access(name.c_str(), F_OK) == 0 ? "not an executable file" : "no such file") +
                      ")" + advice);
   }
-  const char* variable = std::getenv("PATH");
-  const std::string path = variable != nullptr ? variable : "/usr/local/bin:/usr/bin:/bin";
+  std::string path = base::environment("PATH");
+  if (path.empty()) path = "/usr/local/bin:/usr/bin:/bin";
   for (const std::string& folder : base::split_text(path, ':'))
     if (const std::string file = (folder.empty() ? "." : folder) + "/" + name; is_program(file))
       return file;
@@ -70,7 +67,7 @@ LocalNode::LocalNode(const LaunchOptions& options, LaunchPlan plan, GuardProcess
                                : find_program(options_.command.front(), options_.own_commands);
   prepare_meeting();
   // A job of one node needs nobody else's key; several nodes share a file, or the user's own key.
-  const bool given = is_set("ENGINE_SECRET_FILE") || is_set("ENGINE_SECRET");
+  const bool given = backends::secret_comes_from_environment();
   if (!secret_hex.empty() || (plan_.nnodes == 1 && !given && plan_.init_method.empty()))
     secret_ = std::make_unique<SecretFile>(guard_, secret_hex);
   if (plan_.threads_chosen)

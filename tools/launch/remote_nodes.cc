@@ -21,6 +21,7 @@
 #include "tools/launch/local_node.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/shell_text.h"
 #include "tools/workers/output_relay.h"
 
 namespace tools {
@@ -144,12 +145,6 @@ void check_hosts(const LaunchOptions& options, const LaunchPlan& plan) {
   }
 }
 
-std::string shell_word(const std::string& text) {
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return word + "'";
-}
-
 bool is_this_host(const std::string& host) {
   const std::string name = without_user(host), own = backends::host_name();
   if (host != name) return false;  // another user
@@ -188,7 +183,7 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
   if (is_this_host(host)) return words;
   // ssh hands one line to the shell of the other side, so every word is quoted.
   std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_word(word);
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_quoted(word);
   return {
       "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=10",
       "--",  host, line};

@@ -14,9 +14,6 @@ namespace tools {
 // meeting place.
 void check_hosts(const LaunchOptions& options, const LaunchPlan& plan);
 
-// `text` as one word of a POSIX shell.
-std::string shell_word(const std::string& text);
-
 // True for a name of this host, which needs no ssh.
 bool is_this_host(const std::string& host);
 

@@ -17,7 +17,6 @@
 namespace tools {
 namespace {
 
-constexpr std::int64_t kMany = 1'000'000'000'000;
 constexpr int kMostRanks = 65536;
 constexpr double kLongestWait = 2'000'000;  // seconds; in milliseconds it still is an int
 
@@ -53,8 +52,8 @@ void read_run(const ValueReader& read, RunConfig& config) {
   if (config.dataset.empty())
     throw io::ConfigError("no data set: give --dataset, " + expected_text(*find_option("dataset")));
   config.epochs = read.integer("epochs", 1, 1'000'000, 1);
-  config.steps = read.integer("steps", 1, kMany, 0);
-  config.limit = read.integer("limit", 0, kMany, 0);
+  config.steps = read.integer("steps", 1, kMostCount, 0);
+  config.limit = read.integer("limit", 0, kMostCount, 0);
   config.synthetic_size = read.integer("synthetic-size", 1, 100'000'000, config.synthetic_size);
   config.synthetic_classes =
       read.integer("synthetic-classes", 2, 1'000'000, config.synthetic_classes);
@@ -129,7 +128,7 @@ void read_batch(const ValueReader& read, RunConfig& config) {
   if (config.canonical && config.buffers == "average")
     read.demand("reduction-order",
                 "--buffers local or rank0: an average depends on the number of ranks");
-  config.verify_every = read.integer("verify-every", 1, kMany, 0);
+  config.verify_every = read.integer("verify-every", 1, kMostCount, 0);
   config.on_desync = read.text("on-desync");
   config.batch_size = read.integer("batch-size", 1, 1'000'000'000, 0);
   config.batch_size_per_device = read.integer("batch-size-per-device", 1, 1'000'000'000, 0);
@@ -155,7 +154,7 @@ void read_update(const ValueReader& read, RunConfig& config) {
   read_optimizer(read, config);
   config.lr_scale = read.text("lr-scale");
   config.lr_schedule = read.text("lr-schedule");
-  config.lr_warmup_steps = read.integer("lr-warmup-steps", 0, kMany, 0);
+  config.lr_warmup_steps = read.integer("lr-warmup-steps", 0, kMostCount, 0);
   config.lr_step_epochs = *parse_integer_list(read.text("lr-step-epochs"));
   config.lr_gamma = read.positive("lr-gamma", 1e6, config.lr_gamma);
   config.lr_min = read.real("lr-min", 0, config.lr, 0, "a number from 0 to --lr");
@@ -198,7 +197,7 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.init_from = read.text("init-from");
   config.map_location = read.text("map-location");
   config.eval_every = read.interval("eval-every");
-  config.log_every = read.integer("log-every", 0, kMany, 100);
+  config.log_every = read.integer("log-every", 0, kMostCount, 100);
   config.on_nonfinite = read.text("on-nonfinite");
   if (config.on_nonfinite == "skip" && !config.compress.empty() && config.compress != "none")
     read.demand("on-nonfinite",
@@ -206,7 +205,7 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
                 "skipped would spoil those after it");
   config.flight_dir = read.text("flight-dir");
   config.metrics = read.text("metrics");
-  config.log_gpu = read.integer("log-gpu", 0, kMany, 0);
+  config.log_gpu = read.integer("log-gpu", 0, kMostCount, 0);
   if (config.log_gpu > 0 && config.metrics.empty())
     read.demand("log-gpu", "--metrics FILE: that is where samples go");
   config.progress = read.text("progress");
@@ -224,7 +223,8 @@ void read_best(const ValueReader& read, RunConfig& config) {
     const std::vector<std::string> parts = base::split_text(stop, ':');
     const auto patience = parse_integer(parts[0]);
     const auto delta = parts.size() == 2 ? parse_real(parts[1]) : std::optional(0.0);
-    if (parts.size() > 2 || !patience || *patience < 1 || *patience > kMany || !delta || *delta < 0)
+    if (parts.size() > 2 || !patience || *patience < 1 || *patience > kMostCount || !delta ||
+        *delta < 0)
       read.refuse("early-stop",
                   "a number of evaluations, from 1, and perhaps the least improvement, as 5 or "
                   "5:0.001");

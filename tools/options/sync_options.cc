@@ -10,8 +10,6 @@
 namespace tools {
 namespace {
 
-constexpr std::int64_t kMany = 1'000'000'000'000;
-
 // "0:1,1000:8": from step 0 every step, from step 1000 every 8th.
 void read_schedule(const ValueReader& read, RunConfig& config) {
   if (read.text("sync-schedule").empty()) return;
@@ -22,7 +20,7 @@ void read_schedule(const ValueReader& read, RunConfig& config) {
     const std::vector<std::string> parts = base::split_text(phase, ':');
     const auto from = parts.size() == 2 ? parse_integer(parts[0]) : std::nullopt;
     const auto every = parts.size() == 2 ? parse_integer(parts[1]) : std::nullopt;
-    if (!from || !every || *from <= last || *from > kMany || *every < 1 || *every > kMany)
+    if (!from || !every || *from <= last || *from > kMostCount || *every < 1 || *every > kMostCount)
       read.refuse("sync-schedule", expected);
     config.sync_schedule.push_back({last = *from, *every});
   }
@@ -37,8 +35,8 @@ void read_schedule(const ValueReader& read, RunConfig& config) {
 void read_sync(const ValueReader& read, RunConfig& config) {
   const double below_one = std::nextafter(1.0, 0.0);
   config.sync = read.text("sync");
-  config.sync_every = read.integer("sync-every", 1, kMany, 1);
-  config.sync_warmup = read.integer("sync-warmup", 0, kMany, 0);
+  config.sync_every = read.integer("sync-every", 1, kMostCount, 1);
+  config.sync_warmup = read.integer("sync-warmup", 0, kMostCount, 0);
   read_schedule(read, config);
   config.sync_island = read.text("sync-island");
   config.average_state = read.text("average-state");

@@ -17,6 +17,7 @@ Json read_json_file(const std::string& path, std::int64_t most_bytes);
 // Members of an object, checked. `where` stands in the io::DataError: "PATH", "PATH: collective 7".
 const Json& member(const Json& object, const char* key, const std::string& where);
 std::string text_member(const Json& object, const char* key, const std::string& where);
+inline constexpr std::int64_t kUnlimited = INT64_MAX;
 std::int64_t whole_member(const Json& object, const char* key, std::int64_t low, std::int64_t high,
                           const std::string& where);
 double real_member(const Json& object, const char* key, const std::string& where);  // finite

@@ -4,25 +4,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "tools/report/shell_text.h"
+
 namespace tools {
-namespace {
-
-// As a shell takes it.
-std::string shell_word(const std::string& text) {
-  const auto harmless = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::strchr("/._-+:,@%=", c) != nullptr;
-  };
-  bool plain = !text.empty();
-  std::string quoted = "'";
-  for (const char c : text) {
-    plain = plain && c != '\0' && harmless(c);
-    quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return plain ? text : quoted + "'";
-}
-
-}  // namespace
 
 std::string stop_text(const engine::TrainResult& result, bool preempted, const LastSave& last) {
   const std::int64_t step = result.progress.global_step;

@@ -9,7 +9,7 @@
 namespace tools {
 namespace {
 
-using Method = AveragingOptions::Method;
+using AveragingMethod = AveragingOptions::Method;
 using Compression = AveragingOptions::Compression;
 using States = AveragingOptions::States;
 
@@ -96,9 +96,10 @@ std::vector<int> island_ranks(const AveragingOptions& options, const backends::G
 std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& options,
                                                         const backends::Group& group,
                                                         const AveragingParts& parts) {
-  if (group.world_size() == 1 || options.method == Method::kNone)
+  if (group.world_size() == 1 || options.method == AveragingMethod::kNone)
     return engine::make_no_averaging(group.world_size());
-  if (options.method == Method::kGradients) return make_gradients(options, parts.wire, parts);
+  if (options.method == AveragingMethod::kGradients)
+    return make_gradients(options, parts.wire, parts);
   auto parameters =
       engine::make_parameter_averaging(parts.wire, parts.model.parameters, parts.context,
                                        parameter_options(options, parts.model, parts.optimizer));
@@ -116,8 +117,8 @@ std::unique_ptr<engine::AveragingPolicy> make_averaging(const AveragingOptions& 
 }
 
 bool sums_gradients_after(std::int64_t steps, const AveragingOptions& options, int world_size) {
-  if (world_size == 1 || options.method == Method::kNone) return false;
-  return options.method == Method::kGradients || options.host_islands ||
+  if (world_size == 1 || options.method == AveragingMethod::kNone) return false;
+  return options.method == AveragingMethod::kGradients || options.host_islands ||
          steps < options.gradient_steps;
 }
 
@@ -126,11 +127,11 @@ std::string averaging_text(const AveragingOptions& options, std::string_view pol
   if (policy == "none") return text;
   if (policy == "grad") return text + gradients_text(options);
   text += " " + options.schedule_text;
-  if (options.method == Method::kDiloco)
+  if (options.method == AveragingMethod::kDiloco)
     text += ", outer lr " + io::shortest_text(options.outer->lr) + " momentum " +
             io::shortest_text(options.outer->momentum) +
             (options.outer->nesterov ? " nesterov" : "");
-  if (options.method == Method::kSlowMo)
+  if (options.method == AveragingMethod::kSlowMo)
     text += ", alpha " + io::shortest_text(options.outer->lr) + " beta " +
             io::shortest_text(options.outer->momentum);
   if (options.gradient_steps > 0)

@@ -69,10 +69,10 @@ const Backend& first_between_hosts() {
 
 const Backend& shared_memory() { return find_backend("shm"); }
 
-struct Pair {
+struct CheckedPair {
   std::string first, second;
 };
-Pair checked_pair(const std::string& backend) {
+CheckedPair checked_pair(const std::string& backend) {
   const std::string rest = backend.substr(std::string(kCheckedPrefix).size());
   const std::size_t comma = rest.find(',');
   if (comma == std::string::npos || comma == 0 || comma + 1 == rest.size())
@@ -129,7 +129,7 @@ void check_backend(const std::string& backend, const std::string& local_stage) {
     find_backend(backend);
     return;
   }
-  const Pair pair = checked_pair(backend);
+  const CheckedPair pair = checked_pair(backend);
   find_backend(pair.first);
   find_backend(pair.second);
 }
@@ -144,7 +144,7 @@ BackendPlan plan_backend(const std::string& backend, const std::string& local_st
                           ? backend + " was asked for, but one rank has nothing to exchange"
                           : "auto: one rank has nothing to exchange"};
   if (is_checked(backend)) {
-    const Pair pair = checked_pair(backend);
+    const CheckedPair pair = checked_pair(backend);
     const Backend &first = find_backend(pair.first), &second = find_backend(pair.second);
     require_one_host(first, peers);
     require_one_host(second, peers);

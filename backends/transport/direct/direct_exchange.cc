@@ -16,7 +16,7 @@
 namespace backends {
 namespace {
 
-constexpr std::size_t kSmallBytes = 16 << 10;
+constexpr std::size_t kSingleMessageBytes = 16 << 10;
 constexpr char kAck = 0;  // sent to the root of a broadcast in place of a result
 
 }  // namespace
@@ -75,7 +75,7 @@ void DirectExchange::reduce(Operation operation, char* data, std::size_t count, 
                             ReduceOp op) {
   const std::size_t bytes = count * size_of(type);
   run(reduction_word(operation, ++sequence_, count, type, op), [&] {
-    if (bytes > kSmallBytes) return reduce_blocks(data, count, type, op);
+    if (bytes > kSingleMessageBytes) return reduce_blocks(data, count, type, op);
     send_heads(data, bytes);
     receive_heads();
     parts_[static_cast<std::size_t>(rank_)] = data;
@@ -153,7 +153,7 @@ void DirectExchange::receive_results(char* block, std::size_t count, std::size_t
 
 void DirectExchange::broadcast(char* data, std::size_t bytes, int root) {
   run(transfer_word(Operation::kBroadcast, ++sequence_, bytes, root), [&] {
-    if (bytes > kSmallBytes) return broadcast_blocks(data, bytes, root);
+    if (bytes > kSingleMessageBytes) return broadcast_blocks(data, bytes, root);
     send_heads(data, rank_ == root ? bytes : 0);
     receive_heads();
     if (rank_ != root && bytes > 0)
@@ -199,7 +199,7 @@ void DirectExchange::forward_own(char* block, std::size_t bytes, int root) {
 void DirectExchange::all_gather(const char* input, std::size_t bytes, char* output) {
   run(transfer_word(Operation::kAllGather, ++sequence_, bytes), [&] {
     if (bytes > 0) std::memmove(output + static_cast<std::size_t>(rank_) * bytes, input, bytes);
-    if (bytes > kSmallBytes) return gather_blocks(bytes, output);
+    if (bytes > kSingleMessageBytes) return gather_blocks(bytes, output);
     send_heads(input, bytes);
     receive_heads();
     for (int step = 1; step < size_ && bytes > 0; ++step)

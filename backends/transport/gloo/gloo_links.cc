@@ -15,7 +15,7 @@ namespace {
 // After a failed write to a closed connection Gloo does not read what has arrived there, such as
 // this rank's word. So a rank that has seen a mismatch keeps its connections open for the time that
 // its peers may need to make their calls.
-constexpr auto kDrainTime = std::chrono::milliseconds(300);
+constexpr auto kGlooDrainTime = std::chrono::milliseconds(300);
 
 // Gloo's texts start with "[path/of/its/source:line] ".
 std::string plain(const char* text) {
@@ -146,7 +146,7 @@ void GlooLinks::shut_down(bool drain) noexcept {
       }
     }
   }
-  if (drain) std::this_thread::sleep_for(kDrainTime);
+  if (drain) std::this_thread::sleep_for(kGlooDrainTime);
 }
 
 std::optional<ControlWord> GlooLinks::arrived_word(int peer, std::uint32_t sequence) noexcept {

@@ -14,8 +14,8 @@
 namespace backends {
 namespace {
 
-constexpr int kSpins = 2000;                // some 10 us
-constexpr std::size_t kStripBytes = 16384;  // the sum of a strip stays in the first-level cache
+constexpr int kExchangeSpins = 2000;           // some 10 us
+constexpr std::size_t kSumStripBytes = 16384;  // the sum of a strip stays in the first-level cache
 
 std::string to_text(const InprocExchange::Call& o) {
   const bool reduces =
@@ -75,7 +75,7 @@ void InprocExchange::wait_at_barrier(int rank) {
       return;
     }
   }
-  for (int i = 0; spin_ && i < kSpins; ++i) {
+  for (int i = 0; spin_ && i < kExchangeSpins; ++i) {
     if (generation_.load(std::memory_order_acquire) != before) return;
     base::spin_pause();
   }
@@ -122,11 +122,12 @@ void InprocExchange::compare(const Call& call, int rank) const {
 
 // Rank r alone reads and writes slice r of every rank's buffer.
 void InprocExchange::reduce(int rank, const Call& call, bool to_all) const {
-  alignas(64) char sum[kStripBytes];
+  alignas(64) char sum[kSumStripBytes];
   const std::size_t width = size_of(call.type);
   const ElementRange slice = slice_of(call.count, rank, world_size_);
-  for (std::size_t at = slice.begin; at < slice.end; at += kStripBytes / width) {
-    const std::size_t count = std::min(kStripBytes / width, slice.end - at), bytes = count * width;
+  for (std::size_t at = slice.begin; at < slice.end; at += kSumStripBytes / width) {
+    const std::size_t count = std::min(kSumStripBytes / width, slice.end - at),
+                      bytes = count * width;
     const auto strip = [&](int r) {
       return static_cast<char*>(calls_[static_cast<std::size_t>(r)].data) + at * width;
     };

@@ -21,7 +21,7 @@ namespace {
 
 namespace cuda = base::cuda;
 
-constexpr auto kLeaveTimeout = std::chrono::seconds(2);
+constexpr auto kNcclLeaveTimeout = std::chrono::seconds(2);
 
 ncclDataType_t type_of(DType type) {
   switch (type) {
@@ -300,7 +300,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     } catch (const PeerError&) {
       broken_ = true;
       abort_communicator();
-      const auto until = base::deadline_in(kLeaveTimeout);
+      const auto until = base::deadline_in(kNcclLeaveTimeout);
       while (stream != nullptr && cudaStreamQuery(stream) == cudaErrorNotReady &&
              !base::has_passed(until))
         std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -331,7 +331,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   void wait_for_abort() const noexcept {
-    const auto until = base::deadline_in(kLeaveTimeout);
+    const auto until = base::deadline_in(kNcclLeaveTimeout);
     while (aborter_.joinable() && !*aborted_ && !base::has_passed(until))
       std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
@@ -353,7 +353,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   // ncclCommFinalize() is collective: with a deadline.
   bool finalize() noexcept {
     ncclResult_t state = nccl_.ncclCommFinalize(comm_);
-    for (const auto deadline = base::deadline_in(kLeaveTimeout);
+    for (const auto deadline = base::deadline_in(kNcclLeaveTimeout);
          state == ncclInProgress && !base::has_passed(deadline);) {
       if (nccl_.ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(200));

@@ -30,7 +30,7 @@ namespace {
 
 // About 20 us: longer than the usual skew between ranks in a block, but short enough not to keep
 // other threads from the core.
-constexpr int kSpins = 1000;
+constexpr int kBarrierSpins = 1000;
 constexpr long kSleepNs =
     50'000'000;  // an abort between the last look and the sleep is noticed after this
 
@@ -59,7 +59,7 @@ ShmBarrier::ShmBarrier(ShmFlag* flags, int rank, std::vector<int> names,
       size_(static_cast<int>(names.size())),
       names_(std::move(names)),
       timeout_(timeout),
-      spins_(size_ <= available_cores() ? kSpins : 0) {}
+      spins_(size_ <= available_cores() ? kBarrierSpins : 0) {}
 
 std::uint32_t ShmBarrier::arrive() noexcept {
   ShmFlag& own = flags_[rank_];

@@ -3,7 +3,7 @@
 // Every rank has an area in the segment that only it writes and all ranks read. A call starts with
 // the rank's control word in its area and a wait for all (ShmBarrier); then the words are compared.
 // So either all ranks perform the same operation, or all throw.
-//  - Small reductions (kSmallBytes): the payload lies next to the word, and every rank sums all
+//  - Small reductions (kInlineBytes): the payload lies next to the word, and every rank sums all
 //    payloads: one wait.
 //  - Large ones, block by block, where a block is one piece of every rank's slice. Rank r is
 //    responsible for slice r, so that each element is summed once and not on every rank:
@@ -34,16 +34,17 @@ namespace backends {
 namespace {
 
 constexpr std::size_t kSlots = 3;
-constexpr std::size_t kSmallBytes = 16 << 10;
-constexpr std::size_t kPieceBytes =
+constexpr std::size_t kInlineBytes = 16 << 10;
+constexpr std::size_t kShmPieceBytes =
     128 << 10;  // of one rank in a block: block and result stay in the second-level cache
 constexpr std::size_t kMaxBlockBytes = 1 << 20;  // of all ranks
-constexpr std::size_t kStripBytes = 8 << 10;  // folded, then copied while in the first-level cache
+constexpr std::size_t kCacheStripBytes =
+    8 << 10;  // folded, then copied while in the first-level cache
 
 // A rank's part of the segment.
 struct alignas(64) RankArea {
   ControlWord word[2];  // of odd and even calls
-  alignas(64) char small[2][kSmallBytes];
+  alignas(64) char small[2][kInlineBytes];
 };
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
@@ -54,9 +55,10 @@ class ShmCommunicator final : public Communicator {
       : rank_(context.rank),
         size_(context.world_size),
         members_(context.members),
-        piece_bytes_(std::max(
-            std::min(kPieceBytes, kMaxBlockBytes / static_cast<std::size_t>(size_) / 4096 * 4096),
-            std::size_t{4096})),
+        piece_bytes_(
+            std::max(std::min(kShmPieceBytes,
+                              kMaxBlockBytes / static_cast<std::size_t>(size_) / 4096 * 4096),
+                     std::size_t{4096})),
         block_bytes_(piece_bytes_ * static_cast<std::size_t>(size_)),
         area_bytes_(round_up(sizeof(RankArea)) + kSlots * (block_bytes_ + piece_bytes_)),
         flags_bytes_(round_up(sizeof(ShmFlag) * static_cast<std::size_t>(size_))),
@@ -158,7 +160,7 @@ class ShmCommunicator final : public Communicator {
 
   void reduce(char* data, std::size_t count, DType type, ReduceOp op, Operation operation) {
     post_word(reduction_word(operation, next_sequence(), count, type, op));
-    if (count * size_of(type) <= kSmallBytes) {
+    if (count * size_of(type) <= kInlineBytes) {
       reduce_small(data, count, type, op);
     } else {
       reduce_blocks(data, count, type, op, operation);
@@ -221,7 +223,7 @@ class ShmCommunicator final : public Communicator {
 
   // Writes to this rank's memory and to its result area.
   void fold_own(char* piece, std::size_t count, DType type, ReduceOp op) {
-    const std::size_t width = size_of(type), most = kStripBytes / width;
+    const std::size_t width = size_of(type), most = kCacheStripBytes / width;
     std::array<const void*, kFewRanks> few;
     std::vector<const void*> many(size_ > kFewRanks ? static_cast<std::size_t>(size_) : 0);
     const void** parts = size_ > kFewRanks ? many.data() : few.data();

@@ -21,7 +21,7 @@ namespace backends {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kPollMs = 100;  // between checks for failures
+constexpr int kOpenPollMs = 100;  // between checks for failures
 
 // Sent by each side: its rank and a keyed hash of this communicator's name, the rank and the side.
 struct Proof {
@@ -50,7 +50,7 @@ void wait_readable(const BackendContext& context, int fd, Clock::time_point dead
                    const std::string& what) {
   for (;;) {
     pollfd p{fd, POLLIN, 0};
-    if (poll(&p, 1, std::min(kPollMs, milliseconds_left(deadline))) > 0) return;
+    if (poll(&p, 1, std::min(kOpenPollMs, milliseconds_left(deadline))) > 0) return;
     if (const auto failure = context.watch.known_failure(std::chrono::milliseconds(0)))
       throw PeerError(*failure);
     if (base::has_passed(deadline))

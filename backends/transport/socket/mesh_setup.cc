@@ -17,10 +17,10 @@ namespace backends {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kHandshakeTimeout = std::chrono::seconds(2);  // of an accepted connection
-constexpr auto kRetryTime = std::chrono::milliseconds(50);   // between attempts to connect
-constexpr std::size_t kMaxUnauthenticated = 64;  // beyond that the oldest is closed; a peer retries
-constexpr int kPollMs = 100;                     // between checks for failures
+constexpr auto kLinkHandshakeTimeout = std::chrono::seconds(2);  // of an accepted connection
+constexpr auto kRetryTime = std::chrono::milliseconds(50);       // between attempts to connect
+constexpr std::size_t kMaxUnprovenLinks = 64;  // beyond that the oldest is closed; a peer retries
+constexpr int kMeshPollMs = 100;               // between checks for failures
 
 // Enough for what the schedules keep in flight, and small enough for the processor's cache.
 constexpr int kBufferBytes = 1 << 20;
@@ -142,7 +142,7 @@ void MeshSetup::wait() {
   if (listener_) polled.push_back({listener_.fd(), POLLIN, 0});
   const bool retrying =
       std::ranges::any_of(targets_, [](const Target& e) { return !e.connecting; });
-  const int most = retrying ? static_cast<int>(kRetryTime.count()) : kPollMs;
+  const int most = retrying ? static_cast<int>(kRetryTime.count()) : kMeshPollMs;
   const int ready =
       poll(polled.data(), polled.size(), std::min(most, milliseconds_left(deadline_)));
   if (const auto failure = context_.watch.known_failure(std::chrono::milliseconds(0)))
@@ -156,13 +156,13 @@ void MeshSetup::wait() {
 }
 
 void MeshSetup::accept_all() {
-  for (std::size_t i = 0; i < kMaxUnauthenticated; ++i) {
+  for (std::size_t i = 0; i < kMaxUnprovenLinks; ++i) {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
     prepare_stream(socket.fd());
     Attempt attempt;
     attempt.socket = std::move(socket);
-    attempt.until = base::deadline_in(kHandshakeTimeout);
+    attempt.until = base::deadline_in(kLinkHandshakeTimeout);
     attempts_.push_back(std::move(attempt));
   }
 }
@@ -273,7 +273,7 @@ void MeshSetup::sweep() {
   std::size_t unproven = 0;
   for (auto a = attempts_.rbegin(); a != attempts_.rend(); ++a) {  // the newest first
     const bool waits = a->stage != Stage::kDone && a->stage != Stage::kFailed;
-    if (waits && !a->outgoing && (now >= a->until || ++unproven > kMaxUnauthenticated))
+    if (waits && !a->outgoing && (now >= a->until || ++unproven > kMaxUnprovenLinks))
       a->stage = Stage::kFailed;
     if (a->stage != Stage::kFailed || !a->outgoing) continue;
     for (Target& target : targets_) {

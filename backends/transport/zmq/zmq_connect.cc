@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "backends/backend_error.h"
+#include "backends/identity/name_lookup.h"
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/direct/direct_communicator.h"
 #include "backends/transport/zmq/zmq_backend.h"
@@ -14,10 +15,6 @@ namespace {
 constexpr int kSliceMs = 20;  // between checks for abort and deadline
 constexpr int kReconnectMs = 100;
 constexpr std::size_t kKeyBytes = 32, kKeyText = 40;  // of CURVE, plain and in Z85
-
-bool is_loopback(const std::string& address) {
-  return address.rfind("127.", 0) == 0 || address == "::1";
-}
 
 struct KeyPair {
   std::string open, secret;  // in Z85

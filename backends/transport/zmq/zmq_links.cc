@@ -9,7 +9,7 @@ namespace backends {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kDrainTime = std::chrono::seconds(2);
+constexpr auto kZmqDrainTime = std::chrono::seconds(2);
 constexpr int kLingerMs = 500;
 
 }  // namespace
@@ -133,7 +133,7 @@ void ZmqLinks::finish_sends() {
 void ZmqLinks::shut_down(bool drain) noexcept {
   if (drain) {
     std::unique_lock lock(pending_.mutex);
-    if (pending_.changed.wait_for(lock, kDrainTime, [&] { return pending_.open == 0; })) return;
+    if (pending_.changed.wait_for(lock, kZmqDrainTime, [&] { return pending_.open == 0; })) return;
   }
   // Reads what has arrived; then closing the context waits until libzmq no longer reads our memory.
   for (int peer = 0; peer < size_; ++peer) {

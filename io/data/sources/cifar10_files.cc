@@ -15,9 +15,9 @@
 namespace io {
 namespace {
 
-constexpr std::size_t kSide = 32, kPlane = kSide * kSide, kChannels = 3,
+constexpr std::size_t kCifarSide = 32, kPlane = kCifarSide * kCifarSide, kChannels = 3,
                       kRecord = 1 + kChannels * kPlane;
-constexpr std::uint8_t kClasses = 10;
+constexpr std::uint8_t kCifarClasses = 10;
 constexpr const char* kSet = "cifar10";
 
 // Paths of PREFIX*.bin, shorter names first: 2 before 10.
@@ -66,9 +66,10 @@ void append_batch(const std::string& path, Dataset& split) {
   split.labels.reserve(before + records);
   for (std::size_t i = 0; i < records; ++i) {
     const std::uint8_t* record = &bytes[i * kRecord];
-    if (record[0] >= kClasses) {
+    if (record[0] >= kCifarClasses) {
       throw DataError(path + ": label out of range at record " + std::to_string(i) + ": found " +
-                      std::to_string(record[0]) + ", expected 0.." + std::to_string(kClasses - 1));
+                      std::to_string(record[0]) + ", expected 0.." +
+                      std::to_string(kCifarClasses - 1));
     }
     split.labels.push_back(record[0]);
     interleave(record + 1, &split.samples[(before + i) * kChannels * kPlane]);
@@ -78,8 +79,8 @@ void append_batch(const std::string& path, Dataset& split) {
 Dataset read_split(const std::string& directory, const std::string& prefix, const char* what) {
   Dataset split;
   split.name = kSet;
-  split.shape = {kSide, kSide, kChannels};
-  split.classes = kClasses;
+  split.shape = {kCifarSide, kCifarSide, kChannels};
+  split.classes = kCifarClasses;
   for (const std::string& path : find_batches(directory, prefix, what)) append_batch(path, split);
   return split;
 }

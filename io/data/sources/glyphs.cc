@@ -16,7 +16,7 @@
 namespace io {
 namespace {
 
-constexpr int kSide = 28, kPixels = kSide * kSide;
+constexpr int kGlyphSide = 28, kPixels = kGlyphSide * kGlyphSide;
 constexpr int kSpanSteps = 4;  // straight pieces between two points of a curve
 constexpr float kFar = 1e6f;   // squared distance of a pixel that no stroke comes near to
 
@@ -33,7 +33,7 @@ constexpr float kMaxNoise = 32.0f;                   // grey levels, upwards and
 // Four neighbouring pixels of a row, in one vector register: GCC does not vectorise the comparisons
 // by itself.
 using Lanes = float __attribute__((vector_size(16)));
-constexpr int kLanes = 4, kRowLanes = kSide / kLanes;
+constexpr int kLanes = 4, kRowLanes = kGlyphSide / kLanes;
 
 Lanes clamp_lanes(Lanes value, float low, float high) {
   const Lanes lows = Lanes{} + low, highs = Lanes{} + high;
@@ -62,7 +62,7 @@ Affine draw_affine(SplitMix& random) {
   const float square = angle * angle;  // series of sine and cosine, good to 1e-6 at these angles
   const float sine = angle * (1.0f - square / 6.0f * (1.0f - square / 20.0f));
   const float cosine = 1.0f - square / 2.0f * (1.0f - square / 12.0f * (1.0f - square / 30.0f));
-  const float centre = (kSide - 1) / 2.0f;
+  const float centre = (kGlyphSide - 1) / 2.0f;
   return {cosine * width,
           (cosine * shear - sine) * height,
           sine * width,
@@ -105,7 +105,7 @@ class DistanceField {
 
  private:
   static int clip(float position) {
-    return static_cast<int>(std::clamp(position, 0.0f, static_cast<float>(kSide)));
+    return static_cast<int>(std::clamp(position, 0.0f, static_cast<float>(kGlyphSide)));
   }
 
   float reach_;  // pixels further from every stroke stay at kFar
@@ -182,7 +182,7 @@ std::array<int, 10> draw_labels(std::uint64_t seed, std::uint64_t stream, std::i
 Dataset draw_glyphs(GlyphSplit split, std::int64_t count, std::uint64_t seed) {
   Dataset set;
   set.name = "glyphs";
-  set.shape = {kSide, kSide, 1};
+  set.shape = {kGlyphSide, kGlyphSide, 1};
   set.classes = 10;
   set.samples.resize(static_cast<std::size_t>(count) * kPixels);
   set.labels.resize(static_cast<std::size_t>(count));

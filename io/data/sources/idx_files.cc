@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kImageMagic = 0x803,
                         kLabelMagic = 0x801;  // unsigned bytes, 3 and 1 dimensions
-constexpr std::int64_t kSide = 28, kClasses = 10;
+constexpr std::int64_t kIdxSide = 28, kIdxClasses = 10;
 
 // stem "train-images", suffix "idx3-ubyte".
 DataFile open_idx(const std::string& set, const std::string& directory, const std::string& stem,
@@ -75,10 +75,10 @@ Dataset read_split(const std::string& set, const std::string& directory,
   DataFile image_file = open_idx(set, directory, prefix + "-images", "idx3-ubyte");
   const auto [image_magic, image_count, rows, columns] = read_header<4>(image_file);
   check_magic(image_file, image_magic, kImageMagic, "images");
-  if (rows != kSide || columns != kSide) {
+  if (rows != kIdxSide || columns != kIdxSide) {
     throw DataError(image_file.path() + ": wrong image size: found " + std::to_string(rows) +
-                    " x " + std::to_string(columns) + ", expected " + std::to_string(kSide) +
-                    " x " + std::to_string(kSide));
+                    " x " + std::to_string(columns) + ", expected " + std::to_string(kIdxSide) +
+                    " x " + std::to_string(kIdxSide));
   }
   DataFile label_file = open_idx(set, directory, prefix + "-labels", "idx1-ubyte");
   const auto [label_magic, label_count] = read_header<2>(label_file);
@@ -91,17 +91,17 @@ Dataset read_split(const std::string& set, const std::string& directory,
 
   Dataset split;
   split.name = set;
-  split.shape = {kSide, kSide, 1};
-  split.classes = kClasses;
+  split.shape = {kIdxSide, kIdxSide, 1};
+  split.classes = kIdxClasses;
   const std::vector<std::uint8_t> labels = read_items(label_file, label_count, 1, "labels");
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] < kClasses) continue;
+    if (labels[i] < kIdxClasses) continue;
     throw DataError(label_file.path() + ": label out of range at position " + std::to_string(i) +
                     ": found " + std::to_string(labels[i]) + ", expected 0.." +
-                    std::to_string(kClasses - 1));
+                    std::to_string(kIdxClasses - 1));
   }
   split.labels.assign(labels.begin(), labels.end());
-  split.samples = read_items(image_file, image_count, kSide * kSide, "images");
+  split.samples = read_items(image_file, image_count, kIdxSide * kIdxSide, "images");
   return split;
 }
 

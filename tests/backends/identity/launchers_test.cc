@@ -6,6 +6,7 @@
 #include "backends/backend_error.h"
 #include "backends/identity/identity.h"
 #include "backends/identity/slurm_launcher.h"
+#include "tests/support/expect_contains.h"
 
 namespace {
 
@@ -32,10 +33,6 @@ std::string error_of(const Variables& variables, const IdentityRequest& request 
   }
   return "no error";
 }
-
-#define EXPECT_CONTAINS(text, part)                          \
-  EXPECT_NE(std::string(text).find(part), std::string::npos) \
-      << "\"" << (text) << "\" lacks \"" << (part) << "\""
 
 Variables operator+(Variables a, const Variables& b) {
   for (const auto& [name, value] : b) a[name] = value;

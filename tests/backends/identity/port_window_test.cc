@@ -15,6 +15,7 @@
 #include "backends/identity/name_lookup.h"
 #include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -25,12 +26,6 @@ using backends::JoinedStore;
 using backends::Socket;
 using group_harness::outcomes;
 using Clock = std::chrono::steady_clock;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-#define EXPECT_CONTAINS(text, part) \
-  EXPECT_TRUE(contains(text, part)) << "\"" << (text) << "\" lacks \"" << (part) << "\""
 
 // The first of `count` consecutive free ports, below the kernel's ephemeral ports and different
 // from those of tests that run at the same time.

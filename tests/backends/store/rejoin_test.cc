@@ -20,6 +20,8 @@
 #include "backends/identity/join.h"
 #include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
+#include "tests/backends/store/connect_to_port.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -31,6 +33,7 @@ using backends::FrameWriter;
 using backends::GroupOptions;
 using backends::JoinedStore;
 using backends::Socket;
+using group_harness::connect_to_port;
 using group_harness::Listener;
 using group_harness::open_listener;
 using group_harness::options_for;
@@ -38,13 +41,6 @@ using group_harness::outcomes;
 
 // Only for what hangs; the steps take milliseconds.
 const std::chrono::milliseconds kTimeout = test_support::deadline(60s);
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-#define EXPECT_CONTAINS(text, part) \
-  EXPECT_TRUE(contains(text, part)) << "\"" << (text) << "\" lacks \"" << (part) << "\""
 
 using test_support::eventually;
 
@@ -63,13 +59,6 @@ std::optional<Frame> read_frame(const Socket& socket, backends::FrameParser& par
     if (n <= 0) return std::nullopt;
     parser.append(buffer, static_cast<std::size_t>(n));
   }
-}
-
-Socket connect_to_port(int port) {
-  std::string reason;
-  Socket socket = backends::connect_to({"127.0.0.1", port}, base::deadline_in(kTimeout), reason);
-  EXPECT_TRUE(socket) << reason;
-  return socket;
 }
 
 // Where the proxy cuts the first connection: at the first frame of this type, which is not
@@ -176,12 +165,12 @@ class Proxy {
   std::thread thread_;
 };
 
-struct Case {
+struct CutCase {
   int world_size;
   Cut cut;
 };
 
-std::string name_of(const Case& c) {
+std::string cut_name(const CutCase& c) {
   const std::map<FrameType, std::string> names = {
       {FrameType::kHello, "Hello"},       {FrameType::kChallenge, "Challenge"},
       {FrameType::kProof, "Proof"},       {FrameType::kWelcome, "Welcome"},
@@ -190,8 +179,8 @@ std::string name_of(const Case& c) {
          (c.cut.server_sees_it ? "" : "UnknownToTheServer");
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<CutCase> cut_cases() {
+  std::vector<CutCase> cases;
   for (const bool seen : {true, false}) {
     for (const FrameType type : {FrameType::kHello, FrameType::kChallenge, FrameType::kProof,
                                  FrameType::kWelcome, FrameType::kProgress, FrameType::kStart}) {
@@ -203,7 +192,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-class Rejoin : public testing::TestWithParam<Case> {};
+class Rejoin : public testing::TestWithParam<CutCase> {};
 
 // Rank 1 comes through a proxy that cuts its first connection; of three ranks the last waits for
 // it.
@@ -228,8 +217,8 @@ TEST_P(Rejoin, AfterItsConnectionBroke) {
   EXPECT_EQ(proxy.connections(), 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(CutAt, Rejoin, testing::ValuesIn(all_cases()),
-                         [](const auto& test) { return name_of(test.param); });
+INSTANTIATE_TEST_SUITE_P(CutAt, Rejoin, testing::ValuesIn(cut_cases()),
+                         [](const auto& test) { return cut_name(test.param); });
 
 // Runs rank 0 until the group fails and `until_then` returns; returns the failure, or "".
 std::string rank_0_sees(const Listener& listener, int world_size,

@@ -15,6 +15,8 @@
 #include "backends/identity/join.h"
 #include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
+#include "tests/backends/store/connect_to_port.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -22,18 +24,13 @@ namespace {
 using namespace std::chrono_literals;
 using backends::GroupOptions;
 using backends::JoinedStore;
+using group_harness::connect_to_port;
 using group_harness::kSecret;
 using group_harness::Listener;
 using group_harness::open_listener;
 using group_harness::options_for;
 using group_harness::outcomes;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-#define EXPECT_CONTAINS(text, part) \
-  EXPECT_TRUE(contains(text, part)) << "\"" << (text) << "\" lacks \"" << (part) << "\""
+using Clock = std::chrono::steady_clock;
 
 // Joins `world_size` ranks whose options `change` may alter; body gets each rank's store.
 std::vector<std::string> join_all(int world_size,
@@ -48,14 +45,6 @@ std::vector<std::string> join_all(int world_size,
     if (body) body(rank, joined);
     joined.store->leave(test_support::deadline(5s));
   });
-}
-
-backends::Socket connect_to_port(int port) {
-  std::string reason;
-  backends::Socket socket = backends::connect_to(
-      {"127.0.0.1", port}, base::deadline_in(test_support::deadline(20s)), reason);
-  EXPECT_TRUE(socket) << reason;
-  return socket;
 }
 
 // Whether the server closes the connection within the time, scaled.
@@ -145,7 +134,7 @@ TEST(Store, AWrongSecretIsRefusedAndSaid) {
   EXPECT_CONTAINS(errors[0], "secret");
   ASSERT_FALSE(notices.empty());
   EXPECT_CONTAINS(notices[0], "does not have the secret");
-  EXPECT_FALSE(contains(errors[0] + errors[1] + notices[0], kSecret));
+  EXPECT_EQ((errors[0] + errors[1] + notices[0]).find(kSecret), std::string::npos);
 }
 
 TEST(Store, ShortSecretsAreRefused) {
@@ -180,7 +169,7 @@ TEST(Store, AnotherSettingIsNamedToAllWithBothValues) {
     EXPECT_EQ(error.find("mismatch: --batch-size: rank 0 (host "), 0u) << error;
     EXPECT_CONTAINS(error, ") has 128, rank 2 (host ");
     EXPECT_CONTAINS(error, ") has 64");
-    EXPECT_FALSE(contains(error, "--lr")) << error;
+    EXPECT_EQ(error.find("--lr"), std::string::npos) << error;
   }
 }
 
@@ -345,7 +334,6 @@ TEST(Store, GarbageIsRefusedAndDisturbsNoRank) {
 // At most 64 connections may be unauthenticated: a further one makes the server close the oldest.
 // The newest stays open for its five seconds.
 TEST(Store, UnauthenticatedConnectionsAreBoundedAndTimed) {
-  using Clock = std::chrono::steady_clock;
   const Listener listener = open_listener();
   std::atomic<bool> done{false};
   GroupOptions o = options_for(0, 2, listener.port);

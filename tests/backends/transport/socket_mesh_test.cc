@@ -3,9 +3,6 @@
 #include <sys/socket.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <map>
-#include <mutex>
 #include <thread>
 
 #include "backends/backend_error.h"
@@ -13,7 +10,9 @@
 #include "backends/transport/socket/socket_mesh.h"
 #include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
+#include "tests/backends/transport/map_store.h"
 #include "tests/support/allocation_counter.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -22,40 +21,6 @@ using namespace std::chrono_literals;
 using backends::BackendContext;
 using backends::SocketMesh;
 using Clock = std::chrono::steady_clock;
-
-#define EXPECT_CONTAINS(text, part)                          \
-  EXPECT_NE(std::string(text).find(part), std::string::npos) \
-      << "\"" << (text) << "\" lacks \"" << (part) << "\""
-
-class MapStore final : public backends::Store {
- public:
-  void set(std::string_view key, std::string_view value) override {
-    const std::lock_guard lock(mutex_);
-    values_[std::string(key)] = value;
-    changed_.notify_all();
-  }
-  std::string get(std::string_view key, std::chrono::milliseconds timeout) override {
-    std::unique_lock lock(mutex_);
-    const std::string name(key);
-    if (!changed_.wait_for(lock, timeout, [&] { return values_.count(name) > 0; }))
-      throw backends::PeerError("no key " + name);
-    return values_[name];
-  }
-  std::int64_t add(std::string_view, std::int64_t) override { return 0; }
-  void remove(std::string_view key) override {
-    const std::lock_guard lock(mutex_);
-    values_.erase(std::string(key));
-  }
-  std::size_t size() {
-    const std::lock_guard lock(mutex_);
-    return values_.size();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
-};
 
 class FakeWatch final : public backends::FailureWatch {
  public:
@@ -70,7 +35,7 @@ class FakeWatch final : public backends::FailureWatch {
 
 // What the ranks of one test share.
 struct Job {
-  MapStore store;
+  map_store::MapStore store;
   FakeWatch watch;
   std::chrono::milliseconds timeout = test_support::deadline(10s);
   BackendContext context(int rank, int world_size) {
@@ -90,7 +55,7 @@ struct Job {
   }
 };
 
-backends::Endpoint endpoint_of(MapStore& store, int rank) {
+backends::Endpoint endpoint_of(map_store::MapStore& store, int rank) {
   return backends::parse_endpoint(
       store.get("mesh/socket/" + std::to_string(rank), test_support::deadline(5s)), "test");
 }

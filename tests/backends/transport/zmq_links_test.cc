@@ -1,15 +1,13 @@
 // ZeroMQ links by themselves: encrypted and not, who is let in, and what is lent to the library.
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <map>
-#include <mutex>
 #include <sstream>
 #include <thread>
 
 #include "backends/backend_error.h"
 #include "backends/transport/zmq/zmq_links.h"
 #include "tests/backends/group_harness.h"
+#include "tests/backends/transport/map_store.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -20,31 +18,6 @@ using backends::ControlWord;
 using backends::Lane;
 using backends::ZmqEncryption;
 using backends::ZmqLinks;
-
-class MapStore final : public backends::Store {
- public:
-  std::function<void(const std::string& key, const std::string& value)> seen;
-
-  void set(std::string_view key, std::string_view value) override {
-    if (seen) seen(std::string(key), std::string(value));
-    const std::lock_guard lock(mutex_);
-    values_[std::string(key)] = value;
-    changed_.notify_all();
-  }
-  std::string get(std::string_view key, std::chrono::milliseconds timeout) override {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(std::string(key)); }))
-      throw backends::PeerError("no key " + std::string(key));
-    return values_[std::string(key)];
-  }
-  std::int64_t add(std::string_view, std::int64_t) override { return 0; }
-  void remove(std::string_view) override {}
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
-};
 
 class NoWatch final : public backends::FailureWatch {
  public:
@@ -69,7 +42,7 @@ class ZmqLinksTest : public ::testing::TestWithParam<ZmqEncryption> {
             .secret = {std::string(32, secret), "test"},
             .timeout = timeout};
   }
-  MapStore store;
+  map_store::MapStore store;
   NoWatch watch;
 };
 

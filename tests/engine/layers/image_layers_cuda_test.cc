@@ -230,7 +230,6 @@ void compare(const Layer& layer, const std::vector<Shape>& items, std::int64_t b
 
 template <class T>
 class ImageLayersCuda : public CudaTest {};
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(ImageLayersCuda, Storages);
 
 TYPED_TEST(ImageLayersCuda, AgreeWithFloat64) {

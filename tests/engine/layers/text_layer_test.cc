@@ -22,54 +22,63 @@ constexpr std::int64_t kPositions = 6, kVocabulary = 5, kWidth = 8;
 NodeId embed(Graph& graph, NodeId tokens) {
   return graph.add("wte", layers::embedding(kVocabulary, kWidth), {tokens});
 }
-NodeId head(Graph& graph, NodeId x) { return graph.add("head", layers::dense(kVocabulary), {x}); }
+NodeId text_head(Graph& graph, NodeId x) {
+  return graph.add("head", layers::dense(kVocabulary), {x});
+}
 
-struct Case {
+struct TextLayerCase {
   const char* name;
   NodeId (*wire)(Graph& graph,
                  NodeId x);  // between the embedding of the tokens, [6, 8], and the logits
 };
-void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }  // for the test library
+void PrintTo(const TextLayerCase& each, std::ostream* out) {
+  *out << each.name;
+}  // for the test library
 
-constexpr Case kCases[] = {
-    {"embedding", [](Graph& g, NodeId x) { return head(g, x); }},
+constexpr TextLayerCase kTextLayerCases[] = {
+    {"embedding", [](Graph& g, NodeId x) { return text_head(g, x); }},
     {"position_embedding",
-     [](Graph& g, NodeId x) { return head(g, g.add("wpe", layers::position_embedding(6), {x})); }},
+     [](Graph& g, NodeId x) {
+       return text_head(g, g.add("wpe", layers::position_embedding(6), {x}));
+     }},
     {"position_embedding_of_a_longer_context",
-     [](Graph& g, NodeId x) { return head(g, g.add("wpe", layers::position_embedding(9), {x})); }},
+     [](Graph& g, NodeId x) {
+       return text_head(g, g.add("wpe", layers::position_embedding(9), {x}));
+     }},
     {"layer_norm",
-     [](Graph& g, NodeId x) { return head(g, g.add("ln", layers::layer_norm(), {x})); }},
-    {"gelu_exact", [](Graph& g, NodeId x) { return head(g, g.add("", layers::gelu(), {x})); }},
+     [](Graph& g, NodeId x) { return text_head(g, g.add("ln", layers::layer_norm(), {x})); }},
+    {"gelu_exact", [](Graph& g, NodeId x) { return text_head(g, g.add("", layers::gelu(), {x})); }},
     {"gelu_tanh",
      [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::gelu(ops::GeluKind::kTanh), {x}));
+       return text_head(g, g.add("", layers::gelu(ops::GeluKind::kTanh), {x}));
      }},
     {"dense_of_positions",
      [](Graph& g, NodeId x) {
-       return head(g, g.add("", layers::relu(), {g.add("fc", layers::dense(7), {x})}));
+       return text_head(g, g.add("", layers::relu(), {g.add("fc", layers::dense(7), {x})}));
      }},
-    {"dropout", [](Graph& g, NodeId x) { return head(g, g.add("", layers::dropout(0.3), {x})); }},
+    {"dropout",
+     [](Graph& g, NodeId x) { return text_head(g, g.add("", layers::dropout(0.3), {x})); }},
     {"attention_of_one_head",
      [](Graph& g, NodeId x) {
        const NodeId qkv = g.add("qkv", layers::dense(12), {x});
-       return head(g, g.add("", layers::causal_self_attention(1), {qkv}));
+       return text_head(g, g.add("", layers::causal_self_attention(1), {qkv}));
      }},
     {"attention_of_three_heads",
      [](Graph& g, NodeId x) {
        const NodeId qkv = g.add("qkv", layers::dense(27), {x});
-       return head(g, g.add("", layers::causal_self_attention(3), {qkv}));
+       return text_head(g, g.add("", layers::causal_self_attention(3), {qkv}));
      }},
     {"attention_with_dropout",
      [](Graph& g, NodeId x) {
        const NodeId qkv = g.add("qkv", layers::dense(24), {x});
-       return head(g, g.add("", layers::causal_self_attention(2, 0.4), {qkv}));
+       return text_head(g, g.add("", layers::causal_self_attention(2, 0.4), {qkv}));
      }},
     {"attention_read_twice",  // its input's gradient is added to
      [](Graph& g, NodeId x) {
        const NodeId qkv = g.add("qkv", layers::dense(12), {x});
        const NodeId one = g.add("a", layers::causal_self_attention(2), {qkv});
        const NodeId two = g.add("b", layers::causal_self_attention(1), {qkv});
-       return head(g, g.add("", layers::add(), {one, two}));
+       return text_head(g, g.add("", layers::add(), {one, two}));
      }},
     {"tied_output",
      [](Graph& g, NodeId x) {
@@ -82,7 +91,7 @@ constexpr Case kCases[] = {
        const NodeId second =
            g.add_tied("again", layers::dense(kWidth), {g.add("", layers::gelu(), {first})}, first);
        const NodeId third = g.add_tied("", layers::dense(kWidth), {second}, first);
-       return head(g, g.add("", layers::add(), {third, x}));
+       return text_head(g, g.add("", layers::add(), {third, x}));
      }},
     {"block",
      [](Graph& g, NodeId x) {
@@ -94,11 +103,11 @@ constexpr Case kCases[] = {
            g.add("fc", layers::dense(16), {g.add("ln2", layers::layer_norm(), {sum})});
        const NodeId end =
            g.add("proj", layers::dense(8), {g.add("", layers::gelu(ops::GeluKind::kTanh), {mlp})});
-       return head(g, g.add("", layers::add(), {end, sum}));
+       return text_head(g, g.add("", layers::add(), {end, sum}));
      }},
 };
 
-class TextLayerGradient : public testing::TestWithParam<Case> {
+class TextLayerGradient : public testing::TestWithParam<TextLayerCase> {
  protected:
   static Graph graph() {
     return test_support::text_model(
@@ -150,7 +159,7 @@ TEST_P(TextLayerGradient, PlanNeverOverlapsWhatIsStillNeeded) {
         "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, TextLayerGradient, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Kinds, TextLayerGradient, testing::ValuesIn(kTextLayerCases),
                          [](const auto& each) { return std::string(each.param.name); });
 
 // The message of the error that adding the layer throws.
@@ -237,7 +246,7 @@ TEST(Tied, WhatDoesNotFitIsRefusedWithBothShapes) {
 
 TEST(Embedding, ATokenOutOfRangeIsRefused) {
   const Graph graph = test_support::text_model(
-      4, [](Graph& g, NodeId tokens) { return head(g, embed(g, tokens)); });
+      4, [](Graph& g, NodeId tokens) { return text_head(g, embed(g, tokens)); });
   const engine::Plan plan = engine::Plan::compile(graph, {});
   engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
   engine::ThreadPool threads(1);
@@ -256,7 +265,7 @@ TEST(Dropout, OfSequencesDoesNotDependOnHowTheBatchIsSplit) {
     Graph graph = test_support::text_model(kPositions, [](Graph& g, NodeId tokens) {
       const NodeId qkv = g.add("qkv", layers::dense(24),
                                {g.add("drop", layers::dropout(0.5), {embed(g, tokens)})});
-      return head(g, g.add("attn", layers::causal_self_attention(2, 0.5), {qkv}));
+      return text_head(g, g.add("attn", layers::causal_self_attention(2, 0.5), {qkv}));
     });
     test_support::Harness harness(std::move(graph), {.max_batch = 8, .dtype = engine::DType::kF64});
     const test_support::RandomBatch batch(harness.graph, 8);

@@ -16,9 +16,9 @@ using namespace cuda_test;
 constexpr std::int64_t kBatch = 3, kClasses = 7;
 
 // Tensors of one run, in host memory or in the device's.
-class Tensors {
+class TensorMemory {
  public:
-  explicit Tensors(Device device) : device_(device) {}
+  explicit TensorMemory(Device device) : device_(device) {}
 
   TensorView put(DType dtype, const Shape& shape, const std::vector<float>& values) {
     std::vector<std::byte> bytes(values.size() * size_of(dtype));
@@ -92,7 +92,7 @@ using Outcome = std::vector<std::vector<double>>;
 // One step of the layer with activations of `storage`.
 Outcome run(const Layer& layer, std::span<const Shape> items, DType storage,
             KernelContext& context) {
-  Tensors tensors(context.device);
+  TensorMemory tensors(context.device);
   std::vector<TensorView> inputs, input_gradients, parameters, parameter_gradients;
   std::vector<Write> writes;
   std::uint32_t seed = 1;
@@ -164,7 +164,6 @@ class TextLayersCuda : public CudaTest {
           << "result " << i;
   }
 };
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(TextLayersCuda, Storages);
 
 TYPED_TEST(TextLayersCuda, AgreeWithFloat64OnTheHost) {

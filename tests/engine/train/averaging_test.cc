@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "io/base/io_error.h"
+#include "tests/engine/train/exact_support.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
+using exact_support::expect_together;
+using exact_support::kExact;
 using session_runner::distance;
 using session_runner::Options;
 using session_runner::RankResult;
@@ -18,13 +21,7 @@ using session_runner::with;
 
 // 60 samples in batches of 13: five steps an epoch, uneven on 2, 3 and 4 ranks. f64, so that what
 // is compared is the semantics and not the rounding.
-const Options kBase{{"dtype", "f64"},    {"epochs", "2"},           {"lr", "0.05"},
-                    {"momentum", "0.9"}, {"weight-decay", "0.001"}, {"batch-size", "13"}};
-
-void expect_together(const std::vector<RankResult>& ranks) {
-  for (std::size_t r = 1; r < ranks.size(); ++r)
-    EXPECT_TRUE(same_bits(ranks[0], ranks[r], io::Section::kParameter)) << "rank " << r;
-}
+const Options kBatchesOf13 = with(kExact, {{"batch-size", "13"}});
 
 struct Pair {
   const char* name;
@@ -38,8 +35,8 @@ class Equivalence : public testing::TestWithParam<Pair> {};
 
 TEST_P(Equivalence, HoldsForOneToFourRanksAndUnevenBatches) {
   for (int world = GetParam().least_ranks; world <= 4; ++world) {
-    const auto one = train(world, with(kBase, GetParam().one)),
-               other = train(world, with(kBase, GetParam().other));
+    const auto one = train(world, with(kBatchesOf13, GetParam().one)),
+               other = train(world, with(kBatchesOf13, GetParam().other));
     if (GetParam().tolerance == 0)
       EXPECT_TRUE(same_bits(one[0], other[0], io::Section::kParameter)) << world << " ranks";
     else
@@ -92,9 +89,9 @@ INSTANTIATE_TEST_SUITE_P(
 // replicas; the second is not.
 TEST(AverageState, MomentumBringsReplicasNearerToGradientAveraging) {
   const Options every{{"sync", "params"}, {"sync-every", "2"}};
-  const auto whole = train(2, kBase);
-  const double without = distance(whole[0], train(2, with(kBase, every))[0]);
-  const auto averaged = train(2, with(with(kBase, every), {{"average-state", "momentum"}}));
+  const auto whole = train(2, kBatchesOf13);
+  const double without = distance(whole[0], train(2, with(kBatchesOf13, every))[0]);
+  const auto averaged = train(2, with(with(kBatchesOf13, every), {{"average-state", "momentum"}}));
   EXPECT_NE(distance(whole[0], averaged[0]), without);
   EXPECT_NE(averaged[0].coverage.find(
                 "averaged 6/6 parameters, the optimizer's momentum, 6 times in 10 steps"),
@@ -132,9 +129,9 @@ TEST(AverageBuffers, RunningStatisticsAreEqualAndCounted) {
 }
 
 TEST(Outer, MomentumChangesTheResultAndTheStepsAreCounted) {
-  const auto params = train(2, with(kBase, {{"sync", "params"}, {"sync-every", "2"}}));
+  const auto params = train(2, with(kBatchesOf13, {{"sync", "params"}, {"sync-every", "2"}}));
   for (const char* policy : {"diloco", "slowmo"}) {
-    const auto outer = train(2, with(kBase, {{"sync", policy}, {"sync-every", "2"}}));
+    const auto outer = train(2, with(kBatchesOf13, {{"sync", policy}, {"sync-every", "2"}}));
     EXPECT_GT(distance(params[0], outer[0]), 1e-4) << policy;
     // Ten steps: five by the clock, and the end of the first epoch between two of them.
     EXPECT_NE(outer[0].coverage.find("6 times in 10 steps, with 5 outer steps"), std::string::npos)
@@ -159,8 +156,8 @@ TEST(Parameters, TheLastEvaluationIsOfTheAveragedModel) {
 }
 
 TEST(PostLocal, SaysWhatItDid) {
-  const auto ranks =
-      train(3, with(kBase, {{"sync", "post-local"}, {"sync-warmup", "4"}, {"sync-every", "3"}}));
+  const auto ranks = train(
+      3, with(kBatchesOf13, {{"sync", "post-local"}, {"sync-warmup", "4"}, {"sync-every", "3"}}));
   // After step 4: the end of the epoch (5), the clock (7, 10).
   EXPECT_NE(ranks[0].coverage.find("gradients of 6/6 parameters in each of 4 steps, then averaged "
                                    "6/6 parameters 3 times in 6"),
@@ -172,22 +169,22 @@ TEST(PostLocal, SaysWhatItDid) {
 // --- hosts
 
 TEST(Islands, EveryRankAloneIsPlainParameterAveraging) {
-  const auto plain = train(3, with(kBase, kParams3));
-  const auto alone =
-      train_on_hosts({"a", "b", "c"}, with(with(kBase, kParams3), {{"sync-island", "host"}}));
+  const auto plain = train(3, with(kBatchesOf13, kParams3));
+  const auto alone = train_on_hosts({"a", "b", "c"},
+                                    with(with(kBatchesOf13, kParams3), {{"sync-island", "host"}}));
   EXPECT_LT(distance(plain[0], alone[0]), 1e-12);
 }
 
 TEST(Islands, OneHostIsGradientAveraging) {
-  const auto whole = train(3, kBase),
-             island = train(3, with(with(kBase, kParams3), {{"sync-island", "host"}}));
+  const auto whole = train(3, kBatchesOf13),
+             island = train(3, with(with(kBatchesOf13, kParams3), {{"sync-island", "host"}}));
   EXPECT_LT(distance(whole[0], island[0]), 1e-12);
 }
 
 // A host of two ranks is one replica: the same as one rank with the samples of both. 12 samples a
 // step: 6 and 6 on two ranks, 3 + 3 and 3 + 3 on two hosts of two.
 TEST(Islands, AHostOfTwoRanksIsOneReplica) {
-  const Options options = with(kBase, {{"batch-size", "12"}});
+  const Options options = with(kBatchesOf13, {{"batch-size", "12"}});
   for (const char* policy : {"params", "diloco", "slowmo"}) {
     const Options local{{"sync", policy}, {"sync-every", "3"}};
     const auto two = train(2, with(options, local));
@@ -204,11 +201,11 @@ TEST(Islands, AHostOfTwoRanksIsOneReplica) {
 
 TEST(Islands, OfUnequalSizeWeighBySamplesAndMixWithAWarmup) {
   const Options options = with(
-      kBase,
+      kBatchesOf13,
       {{"sync", "post-local"}, {"sync-warmup", "2"}, {"sync-every", "4"}, {"sync-island", "host"}});
   const auto ranks = train_on_hosts({"a", "b", "b", "b"}, options);
   expect_together(ranks);
-  EXPECT_GT(distance(train(4, kBase)[0], ranks[0]), 1e-6);
+  EXPECT_GT(distance(train(4, kBatchesOf13)[0], ranks[0]), 1e-6);
 }
 
 // --- compression
@@ -218,8 +215,8 @@ class Compression : public testing::TestWithParam<Options> {};
 TEST_P(Compression, LearnsKeepsReplicasEqualAndSendsLess) {
   for (const int world : {2, 3}) {
     const Options options{{"epochs", "6"}, {"dtype", "f32"}};
-    const auto plain = train(world, with(kBase, options)),
-               less = train(world, with(with(kBase, options), GetParam()));
+    const auto plain = train(world, with(kBatchesOf13, options)),
+               less = train(world, with(with(kBatchesOf13, options), GetParam()));
     expect_together(less);
     EXPECT_LT(less[0].bytes_sent, plain[0].bytes_sent * 0.6);
     EXPECT_NEAR(less[0].losses.back(), plain[0].losses.back(),

@@ -20,6 +20,7 @@ namespace {
 
 using engine::DType;
 using session_runner::distance;
+using session_runner::loss_distance;
 using session_runner::Options;
 using session_runner::same_bits;
 using session_runner::train;
@@ -151,29 +152,21 @@ TEST_F(CudaAugment, RefusesBatchesOfTheOtherKind) {
       << "the CPU reads numbers";
 }
 
-const Options kConvnet{
+const Options kAugmented{
     {"model", "convnet"}, {"synthetic-shape", "28x28x1"},  {"batch-size", "5"}, {"steps", "3"},
     {"lr", "0.05"},       {"augment", "crop,flip,cutout"}, {"device", "cuda"}};
 
-double loss_distance(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size() || a.empty()) return INFINITY;
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(a[i]));
-  return largest;
-}
-
 TEST_F(CudaAugment, WholeTrainingsAgreeWithTheCpu) {
-  for (const Options& options : {kConvnet, with(kConvnet, {{"model", "mlp"},
-                                                           {"synthetic-shape", "9x7x3"},
-                                                           {"steps", "8"},
-                                                           {"eval-every", "4"}})}) {
+  for (const Options& options : {kAugmented, with(kAugmented, {{"model", "mlp"},
+                                                               {"synthetic-shape", "9x7x3"},
+                                                               {"steps", "8"},
+                                                               {"eval-every", "4"}})}) {
     const Options on_cpu = with(options, {{"device", "cpu"}});
     const auto cuda = train(1, options), cpu = train(1, on_cpu),
                plain = train(1, with(on_cpu, {{"augment", ""}}));
-    EXPECT_LT(loss_distance(cpu[0].losses, cuda[0].losses), 1e-5);
+    EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
     EXPECT_LT(distance(cpu[0], cuda[0]), 1e-5);
-    EXPECT_GT(loss_distance(cpu[0].losses, plain[0].losses), 1e-4)
+    EXPECT_GT(loss_distance(cpu[0], plain[0]), 1e-4)
         << "augmentation that changes nothing proves nothing";
     EXPECT_NEAR(cuda[0].last_eval.loss, cpu[0].last_eval.loss, 1e-5);
     EXPECT_EQ(cuda[0].last_eval.correct, cpu[0].last_eval.correct);
@@ -182,7 +175,7 @@ TEST_F(CudaAugment, WholeTrainingsAgreeWithTheCpu) {
 
 TEST_F(CudaAugment, IsTheSameForAnyNumberOfRanksAndAfterResumption) {
   const Options base =
-      with(kConvnet,
+      with(kAugmented,
            {{"model", "mlp"}, {"synthetic-shape", "6x6x3"}, {"batch-size", "13"}, {"steps", "7"}});
   const auto one = train(1, base), two = train(2, base);
   EXPECT_LT(distance(one[0], two[0]), 1e-5);

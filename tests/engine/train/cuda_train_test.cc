@@ -15,6 +15,7 @@
 namespace {
 
 using session_runner::distance;
+using session_runner::loss_distance;
 using session_runner::Options;
 using session_runner::RankResult;
 using session_runner::same_bits;
@@ -39,18 +40,6 @@ const Options kMlp{{"steps", "6"},
 const Options kConvnet{{"model", "convnet"}, {"synthetic-shape", "28x28x1"},
                        {"batch-size", "5"},  {"steps", "3"},
                        {"lr", "0.05"},       {"device", "cuda"}};
-
-// The largest relative difference of two runs' losses.
-double loss_distance(const RankResult& a, const RankResult& b) {
-  EXPECT_EQ(a.losses.size(), b.losses.size());
-  EXPECT_FALSE(a.losses.empty());
-  double largest = 0;
-  for (std::size_t i = 0; i < std::min(a.losses.size(), b.losses.size()); ++i) {
-    if (!std::isfinite(a.losses[i]) || !std::isfinite(b.losses[i])) return INFINITY;
-    largest = std::max(largest, std::abs(a.losses[i] - b.losses[i]) / std::abs(a.losses[i]));
-  }
-  return largest;
-}
 
 Options on_cpu(const Options& options) {
   Options result = options;

@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int kRanks = 3, kFaulty = 2, kStep = 4;
+constexpr int kDesyncRanks = 3, kFaulty = 2, kStep = 4;
 
 // Flips a bit on one rank and keeps what the comparison said.
 class Fault : public engine::TrainObserver {
@@ -35,16 +35,17 @@ class Fault : public engine::TrainObserver {
 };
 
 // The exit code of a group of processes.
-int run(const std::string& backend, const std::string& action) {
-  const tools::RunConfig config = session_runner::make_config({{"model", "convnet"},
-                                                               {"synthetic-shape", "8x8x1"},
-                                                               {"steps", "9"},
-                                                               {"log-every", "0"},
-                                                               {"spawn", std::to_string(kRanks)},
-                                                               {"backend", backend},
-                                                               {"timeout", "20"},
-                                                               {"verify-every", "6"},
-                                                               {"on-desync", action}});
+int exit_code_of(const std::string& backend, const std::string& action) {
+  const tools::RunConfig config =
+      session_runner::make_config({{"model", "convnet"},
+                                   {"synthetic-shape", "8x8x1"},
+                                   {"steps", "9"},
+                                   {"log-every", "0"},
+                                   {"spawn", std::to_string(kDesyncRanks)},
+                                   {"backend", backend},
+                                   {"timeout", "20"},
+                                   {"verify-every", "6"},
+                                   {"on-desync", action}});
   return tools::run_group(config, [&](backends::Group& group) {
     const std::atomic<int> never{0};
     engine::DesyncReport found;
@@ -62,8 +63,8 @@ int run(const std::string& backend, const std::string& action) {
 class DesyncOver : public testing::TestWithParam<std::string> {};
 
 TEST_P(DesyncOver, IsRepairedAndEndsAllRanksWith76) {
-  EXPECT_EQ(run(GetParam(), "repair"), 0);
-  EXPECT_EQ(run(GetParam(), "abort"), tools::kExitMismatch);
+  EXPECT_EQ(exit_code_of(GetParam(), "repair"), 0);
+  EXPECT_EQ(exit_code_of(GetParam(), "abort"), tools::kExitMismatch);
 }
 
 std::vector<std::string> process_backends() {

@@ -50,8 +50,9 @@ session_runner::AfterStep flip(int rank, std::int64_t step,
 }
 
 // convnet on 8x8 images: small, with running statistics.
-const Options kBase{{"model", "convnet"},  {"synthetic-shape", "8x8x1"}, {"steps", "14"},
-                    {"verify-every", "5"}, {"log-every", "0"},           {"on-desync", "warn"}};
+const Options kDesyncBase{{"model", "convnet"}, {"synthetic-shape", "8x8x1"},
+                          {"steps", "14"},      {"verify-every", "5"},
+                          {"log-every", "0"},   {"on-desync", "warn"}};
 
 std::vector<std::string> names(const engine::DesyncReport& report) {
   std::vector<std::string> all;
@@ -62,7 +63,7 @@ std::vector<std::string> names(const engine::DesyncReport& report) {
 std::string some_parameter() {
   static const std::string name = [] {
     std::string found;
-    train(1, with(kBase, {{"steps", "1"}, {"verify-every", "1"}}),
+    train(1, with(kDesyncBase, {{"steps", "1"}, {"verify-every", "1"}}),
           [&](int, engine::TrainState& state) {
             for (const auto& entry : state.model.entries)
               if (found.empty() && entry.kind == engine::ModelState::Kind::kParameter)
@@ -74,7 +75,7 @@ std::string some_parameter() {
 }
 
 TEST(Desync, AFlippedBitIsFoundAtTheNextCheckWithTensorRankAndFirstBadStep) {
-  const auto ranks = train(3, kBase, flip(1, 7, some_parameter()));
+  const auto ranks = train(3, kDesyncBase, flip(1, 7, some_parameter()));
   for (const RankResult& rank : ranks) {
     ASSERT_GE(rank.desyncs.size(), 1u);
     const engine::DesyncReport& report = rank.desyncs.front();
@@ -98,14 +99,14 @@ TEST(Desync, WithoutAFaultReplicasAreEqual) {
         Options{{"buffers", "average"}}, Options{{"buffers", "rank0"}},
         Options{{"batch-size", "13"}, {"clip-grad", "0.1"}}, Options{{"sync-bn", "true"}},
         Options{{"dtype", "f64"}, {"delay-allreduce", "true"}}}) {
-    const auto ranks = train(3, with(kBase, with(more, {{"on-desync", "abort"}})));
+    const auto ranks = train(3, with(kDesyncBase, with(more, {{"on-desync", "abort"}})));
     EXPECT_NE(ranks[0].coverage.find("always equal"), std::string::npos) << ranks[0].coverage;
   }
 }
 
 TEST(Desync, AbortNamesAllInOneLine) {
   try {
-    train(3, with(kBase, {{"on-desync", "abort"}}), flip(2, 6, some_parameter()));
+    train(3, with(kDesyncBase, {{"on-desync", "abort"}}), flip(2, 6, some_parameter()));
     FAIL() << "went on";
   } catch (const engine::DesyncError& error) {
     const std::string text = error.what();
@@ -118,7 +119,7 @@ TEST(Desync, AbortNamesAllInOneLine) {
 }
 
 TEST(Desync, TwoRanksAreATieAndItSaysSo) {
-  const auto ranks = train(2, kBase, flip(0, 3, some_parameter()));
+  const auto ranks = train(2, kDesyncBase, flip(0, 3, some_parameter()));
   ASSERT_GE(ranks[1].desyncs.size(), 1u);
   const engine::DesyncReport& report = ranks[1].desyncs.front();
   EXPECT_TRUE(report.tie);
@@ -130,7 +131,7 @@ TEST(Desync, TwoRanksAreATieAndItSaysSo) {
 }
 
 TEST(Desync, OptimizerStatesAreComparedToo) {
-  const auto ranks = train(3, kBase, [](int rank, engine::TrainState& state) {
+  const auto ranks = train(3, kDesyncBase, [](int rank, engine::TrainState& state) {
     if (rank == 0 && state.progress.global_step == 2)
       flip_lowest_bit(state.optimizer.state()[0].buffer->view(0));
     slow_down();
@@ -150,20 +151,20 @@ TEST(Desync, SynchronisedRunningStatisticsAreComparedInEveryStepAndOthersAfterAn
           flip_lowest_bit(state.model.view(entry));
     slow_down();
   };
-  const auto ranks = train(3, with(kBase, {{"sync-bn", "true"}}), meddle);
+  const auto ranks = train(3, with(kDesyncBase, {{"sync-bn", "true"}}), meddle);
   ASSERT_GE(ranks[0].desyncs.size(), 1u);
   const engine::DesyncReport& report = ranks[0].desyncs.front();
   EXPECT_EQ(report.ranks, std::vector<int>{1});
   EXPECT_GE(report.tensors.size(), 1u);
   for (const std::string& name : names(report))
     EXPECT_NE(name.find(".running_"), std::string::npos) << name;
-  EXPECT_TRUE(train(3, kBase, meddle)[0].desyncs.empty()) << "each rank has its own";
-  EXPECT_TRUE(train(3, with(kBase, {{"buffers", "average"}}), meddle)[0].desyncs.empty())
+  EXPECT_TRUE(train(3, kDesyncBase, meddle)[0].desyncs.empty()) << "each rank has its own";
+  EXPECT_TRUE(train(3, with(kDesyncBase, {{"buffers", "average"}}), meddle)[0].desyncs.empty())
       << "averaged before they are compared";
 }
 
 TEST(Desync, RepairGivesTheMinorityTheMajoritysTensorsAndTheRunGoesOn) {
-  const Options options = with(kBase, {{"on-desync", "repair"}, {"steps", "22"}});
+  const Options options = with(kDesyncBase, {{"on-desync", "repair"}, {"steps", "22"}});
   const auto meddle = [](int rank, engine::TrainState& state) {
     // Two tensors on two ranks, and later once more.
     if (rank == 1 && state.progress.global_step == 2) flip_parameter(state, some_parameter());
@@ -189,8 +190,8 @@ TEST(Desync, RepairGivesTheMinorityTheMajoritysTensorsAndTheRunGoesOn) {
 }
 
 TEST(Desync, ATieIsRepairedFromRank0) {
-  const auto clean = train(2, with(kBase, {{"steps", "5"}}));
-  const auto ranks = train(2, with(kBase, {{"on-desync", "repair"}, {"steps", "5"}}),
+  const auto clean = train(2, with(kDesyncBase, {{"steps", "5"}}));
+  const auto ranks = train(2, with(kDesyncBase, {{"on-desync", "repair"}, {"steps", "5"}}),
                            flip(1, 4, some_parameter()));
   ASSERT_EQ(ranks[0].desyncs.size(), 1u);
   EXPECT_NE(to_string(ranks[0].desyncs[0], 2).find("repaired from rank 0"), std::string::npos);
@@ -200,7 +201,7 @@ TEST(Desync, ATieIsRepairedFromRank0) {
 
 TEST(Desync, ARepairedRunResumesBitByBit) {
   const test_support::TemporaryDirectory whole, parts;
-  const Options options = with(kBase, {{"on-desync", "repair"}, {"save-every", "0"}});
+  const Options options = with(kDesyncBase, {{"on-desync", "repair"}, {"save-every", "0"}});
   const auto fault = flip(1, 3, some_parameter());
   const auto once =
       train(3, with(options, {{"steps", "12"}, {"save-dir", whole.path().string()}}), fault);
@@ -218,7 +219,7 @@ TEST(Desync, ParameterAveragingIsComparedRightAfterAnAveragingOnly) {
   // Averagings at 3, 6, 9, 12 and at the ends of epochs (5, 10, 14); checks fall due at 4 and wait
   // for the next of these.
   const Options options = with(
-      kBase,
+      kDesyncBase,
       {{"sync", "params"}, {"sync-every", "3"}, {"verify-every", "4"}, {"on-desync", "abort"}});
   const auto ranks = train(3, options);
   EXPECT_NE(ranks[0].coverage.find("always equal"), std::string::npos) << ranks[0].coverage;
@@ -226,8 +227,8 @@ TEST(Desync, ParameterAveragingIsComparedRightAfterAnAveragingOnly) {
 }
 
 TEST(Desync, OneRankHasNothingToCompareAndReplicasThatNeverMeetAreRefused) {
-  EXPECT_EQ(train(1, kBase)[0].coverage.find("compared"), std::string::npos);
-  EXPECT_THROW(train(2, with(kBase, {{"sync", "none"}})), io::ConfigError);
+  EXPECT_EQ(train(1, kDesyncBase)[0].coverage.find("compared"), std::string::npos);
+  EXPECT_THROW(train(2, with(kDesyncBase, {{"sync", "none"}})), io::ConfigError);
 }
 
 TEST(Desync, OnDesyncNeedsVerifyEvery) {

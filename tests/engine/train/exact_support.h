@@ -19,6 +19,7 @@ using session_runner::train;
 using session_runner::with;
 constexpr io::Section kBuffers = io::Section::kBuffer;
 
+// f64, so that what is compared is the semantics and not the rounding.
 inline const Options kExact{{"dtype", "f64"},
                             {"epochs", "2"},
                             {"lr", "0.05"},

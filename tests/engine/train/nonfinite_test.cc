@@ -204,7 +204,7 @@ class FaultyWork final : public engine::StepWork, private engine::GradientExchan
   int step_ = 0;
 };
 
-struct Outcome {
+struct RankOutcome {
   std::optional<std::int64_t> skipped;
   std::int64_t updates = 0;
   bool finite = false;
@@ -220,8 +220,8 @@ struct Faults {
   int steps = 6;
   double clip_grad = 0;
 };
-std::vector<Outcome> run(const Faults& faults) {
-  std::vector<Outcome> outcomes(static_cast<std::size_t>(faults.world));
+std::vector<RankOutcome> run_with_faults(const Faults& faults) {
+  std::vector<RankOutcome> outcomes(static_cast<std::size_t>(faults.world));
   tools::run_inproc_ranks(faults.world, 20'000, [&](std::unique_ptr<backends::Group> group) {
     const auto control = group->make_communicator();
     tiny_training::Parts parts({.shape = {8, 8, 1},
@@ -237,7 +237,7 @@ std::vector<Outcome> run(const Faults& faults) {
                     faulty || faults.scaled ? faults.losses : std::set<int>{},
                     faults.scaled ? &scaling : nullptr);
     const auto policy = engine::make_no_averaging(faults.world);
-    Outcome& outcome = outcomes[static_cast<std::size_t>(group->rank())];
+    RankOutcome& outcome = outcomes[static_cast<std::size_t>(group->rank())];
     try {
       outcome.skipped = tiny_training::train(parts, {.optimizer = *optimizer,
                                                      .work = work,
@@ -265,11 +265,11 @@ std::vector<Outcome> run(const Faults& faults) {
 
 TEST(SkippedSteps, ChangeNothingOnAnyRank) {
   for (const int world : {1, 3}) {
-    for (const Outcome& outcome : run({.world = world,
-                                  .rank = world - 1,
-                                  .gradients = {2, 3, 6},
-                                  .losses = {},
-                                  .action = engine::OnNonFinite::kSkip})) {
+    for (const RankOutcome& outcome : run_with_faults({.world = world,
+                                      .rank = world - 1,
+                                      .gradients = {2, 3, 6},
+                                      .losses = {},
+                                      .action = engine::OnNonFinite::kSkip})) {
       EXPECT_EQ(outcome.error, "");
       EXPECT_EQ(outcome.skipped, 3);
       EXPECT_EQ(outcome.updates, 3);
@@ -279,7 +279,7 @@ TEST(SkippedSteps, ChangeNothingOnAnyRank) {
 }
 
 TEST(SkippedSteps, AreCountedOnlyWhereTheyAreAskedFor) {
-  for (const Outcome& outcome : run({.gradients = {2}, .losses = {}})) {
+  for (const RankOutcome& outcome : run_with_faults({.gradients = {2}, .losses = {}})) {
     EXPECT_EQ(outcome.skipped, std::nullopt);
     EXPECT_NE(outcome.error.find("not finite at step 3"), std::string::npos) << outcome.error;
   }
@@ -287,8 +287,8 @@ TEST(SkippedSteps, AreCountedOnlyWhereTheyAreAskedFor) {
 
 TEST(GradientNorm, IsLookedAtWhereItIsComputed) {
   for (const int world : {1, 2})
-    for (const Outcome& outcome :
-         run({.world = world, .rank = world - 1, .gradients = {2}, .losses = {}, .clip_grad = 1}))
+    for (const RankOutcome& outcome : run_with_faults(
+             {.world = world, .rank = world - 1, .gradients = {2}, .losses = {}, .clip_grad = 1}))
       EXPECT_EQ(outcome.error.find("the gradient norm is not finite at step 2 (the loss was finite "
                                    "at step 1); "),
                 0u)
@@ -297,15 +297,15 @@ TEST(GradientNorm, IsLookedAtWhereItIsComputed) {
 
 TEST(LossScaling, DecidesFirst) {
   for (const int world : {1, 2})
-    for (const Outcome& outcome :
-         run({.world = world, .gradients = {}, .losses = {2, 3}, .scaled = true}))
+    for (const RankOutcome& outcome :
+         run_with_faults({.world = world, .gradients = {}, .losses = {2, 3}, .scaled = true}))
       EXPECT_EQ(outcome.error, "") << "the scaler has skipped these steps";
-  for (const Outcome& outcome : run({.gradients = {}, .losses = {2, 3}}))
+  for (const RankOutcome& outcome : run_with_faults({.gradients = {}, .losses = {2, 3}}))
     EXPECT_EQ(outcome.error.find("the loss was finite at step 1, not finite at step 2"), 0u);
   std::set<int> always;
   for (int step = 2; step <= 200; ++step) always.insert(step);
-  for (const Outcome& outcome :
-       run({.gradients = {}, .losses = always, .scaled = true, .steps = 150}))
+  for (const RankOutcome& outcome :
+       run_with_faults({.gradients = {}, .losses = always, .scaled = true, .steps = 150}))
     EXPECT_EQ(outcome.error.find("the loss was finite at step 1, not finite at step 101"), 0u)
         << outcome.error;
 }

@@ -4,21 +4,17 @@
 
 #include "engine/optim/optimizer_spec.h"
 #include "io/base/io_error.h"
+#include "tests/engine/train/exact_support.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
+using exact_support::expect_together;
 using session_runner::Options;
-using session_runner::RankResult;
 using session_runner::same_bits;
 using session_runner::train;
 using session_runner::with;
-
-void expect_together(const std::vector<RankResult>& ranks) {
-  for (std::size_t r = 1; r < ranks.size(); ++r)
-    EXPECT_TRUE(same_bits(ranks[0], ranks[r], io::Section::kParameter)) << "rank " << r;
-}
 
 class EveryOptimizer : public testing::TestWithParam<const engine::OptimizerSpec*> {
  protected:

@@ -5,27 +5,22 @@
 
 #include "engine/core/error.h"
 #include "io/base/io_error.h"
+#include "tests/engine/train/exact_support.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"
 
 namespace {
 
+using exact_support::kExact;
 using session_runner::distance;
 using session_runner::Options;
 using session_runner::same_bits;
 using session_runner::train;
 using session_runner::with;
 
-// f64, so that what is compared is the semantics and not the rounding.
-const Options kBase{{"dtype", "f64"},
-                    {"epochs", "2"},
-                    {"lr", "0.05"},
-                    {"momentum", "0.9"},
-                    {"weight-decay", "0.001"}};
-
 TEST(GradientAveraging, EqualsOneProcessForAnySplitOfTheBatch) {
   // 60 samples in batches of 13: five steps an epoch, the last of 8; no batch divides by 2, 3 or 4.
-  const Options options = with(kBase, {{"batch-size", "13"}});
+  const Options options = with(kExact, {{"batch-size", "13"}});
   const auto one = train(1, options);
   for (const int world : {2, 3, 4, 5, 7}) {
     const auto many = train(world, options);
@@ -41,7 +36,7 @@ TEST(GradientAveraging, EqualsOneProcessForAnySplitOfTheBatch) {
 
 TEST(GradientAveraging, RanksWithoutSamplesTakePartWithWeightZero) {
   // The last batch has one sample: of four ranks, three have none.
-  const Options options = with(kBase, {{"synthetic-size", "13"}, {"batch-size", "4"}});
+  const Options options = with(kExact, {{"synthetic-size", "13"}, {"batch-size", "4"}});
   EXPECT_LT(distance(train(1, options)[0], train(4, options)[0]), 1e-12);
 }
 
@@ -58,7 +53,7 @@ TEST(GradientAveraging, IsTheSameBitsFromRunToRun) {
 }
 
 TEST(ParameterAveraging, EveryStepWithPlainSgdEqualsGradientAveraging) {
-  const Options options = with(kBase, {{"momentum", "0"}, {"batch-size", "13"}});
+  const Options options = with(kExact, {{"momentum", "0"}, {"batch-size", "13"}});
   const auto gradients = train(3, options);
   const auto parameters = train(3, with(options, {{"sync", "params"}, {"sync-every", "1"}}));
   EXPECT_LT(distance(gradients[0], parameters[0]), 1e-12);
@@ -78,9 +73,9 @@ TEST(ParameterAveraging, WarmupAveragesEveryStep) {
 }
 
 TEST(ParameterAveraging, ReplicasDriftApartBetweenAveragingsButNotTooFar) {
-  const auto together = train(2, with(kBase, {{"epochs", "1"}}));
+  const auto together = train(2, with(kExact, {{"epochs", "1"}}));
   const auto local =
-      train(2, with(kBase, {{"epochs", "1"}, {"sync", "params"}, {"sync-every", "5"}}));
+      train(2, with(kExact, {{"epochs", "1"}, {"sync", "params"}, {"sync-every", "5"}}));
   const double d = distance(together[0], local[0]);
   EXPECT_GT(d, 0);
   EXPECT_LT(d, 0.2);
@@ -189,21 +184,21 @@ TEST(ResumeErrors, AModelThatDoesNotFitNamesTheTensorAndBothShapes) {
 TEST(ResumeElastic, AnotherWorldSizeGoesOnFromTheSameParameters) {
   const test_support::TemporaryDirectory folder;
   const Options options =
-      with(kBase, {{"save-dir", folder.path().string()}, {"epochs", "1"}, {"batch-size", "13"}});
+      with(kExact, {{"save-dir", folder.path().string()}, {"epochs", "1"}, {"batch-size", "13"}});
   train(3, options);
   const auto two = train(2, with(options, {{"epochs", "2"}, {"resume", "auto"}}));
-  const auto whole = train(1, with(kBase, {{"batch-size", "13"}, {"epochs", "2"}}));
+  const auto whole = train(1, with(kExact, {{"batch-size", "13"}, {"epochs", "2"}}));
   EXPECT_LT(distance(two[0], whole[0]), 1e-12);
 }
 
 TEST(Batch, PerDeviceTimesWorldIsTheGlobalBatch) {
-  const auto per_device = train(3, with(kBase, {{"batch-size-per-device", "4"}}));
-  EXPECT_LT(distance(per_device[0], train(1, with(kBase, {{"batch-size", "12"}}))[0]), 1e-12);
+  const auto per_device = train(3, with(kExact, {{"batch-size-per-device", "4"}}));
+  EXPECT_LT(distance(per_device[0], train(1, with(kExact, {{"batch-size", "12"}}))[0]), 1e-12);
 }
 
 TEST(LearningRateScale, LinearIsTheRateTimesTheWorld) {
-  const auto scaled = train(2, with(kBase, {{"lr-scale", "linear"}, {"lr", "0.01"}}));
-  const auto plain = train(2, with(kBase, {{"lr", "0.02"}}));
+  const auto scaled = train(2, with(kExact, {{"lr-scale", "linear"}, {"lr", "0.01"}}));
+  const auto plain = train(2, with(kExact, {{"lr", "0.02"}}));
   EXPECT_TRUE(same_bits(scaled[0], plain[0], io::Section::kParameter));
 }
 

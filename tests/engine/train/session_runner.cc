@@ -185,6 +185,16 @@ double distance(const RankResult& a, const RankResult& b, io::Section section) {
   return apart / largest;
 }
 
+double loss_distance(const RankResult& a, const RankResult& b) {
+  if (a.losses.size() != b.losses.size() || a.losses.empty()) return INFINITY;
+  double largest = 0;
+  for (std::size_t i = 0; i < a.losses.size(); ++i) {
+    if (!std::isfinite(a.losses[i]) || !std::isfinite(b.losses[i])) return INFINITY;
+    largest = std::max(largest, std::abs(a.losses[i] - b.losses[i]) / std::abs(a.losses[i]));
+  }
+  return largest;
+}
+
 bool same_bits(const RankResult& a, const RankResult& b, io::Section section) {
   return std::equal(a.state.begin(), a.state.end(), b.state.begin(), b.state.end(),
                     [&](const auto& x, const auto& y) {

@@ -50,6 +50,9 @@ tools::RunConfig make_config(const Options& options);
 // Largest |a - b| over all parameters (or the running statistics), relative to the largest |a|.
 double distance(const RankResult& a, const RankResult& b,
                 io::Section section = io::Section::kParameter);
+// The largest relative difference of their losses; infinite where they are not as many, none or not
+// finite.
+double loss_distance(const RankResult& a, const RankResult& b);
 bool same_bits(const RankResult& a, const RankResult& b, io::Section section);
 
 }  // namespace session_runner

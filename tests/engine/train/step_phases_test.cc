@@ -52,7 +52,7 @@ class Keep : public engine::TrainObserver {
 };
 
 // Four steps on three ranks, one of which is slow in its update. What rank 0 was told.
-Keep run(milliseconds delay) {
+Keep run_with_slow_rank(milliseconds delay) {
   Keep told;
   tools::run_inproc_ranks(
       kRanks, test_support::deadline_ms(20'000), [&](std::unique_ptr<backends::Group> group) {
@@ -84,7 +84,7 @@ Keep run(milliseconds delay) {
 TEST(StepPhases, TheSlowRankIsNamedAlthoughAllStepsTakeEquallyLong) {
   const milliseconds delay = test_support::deadline(milliseconds(60));
   const double seconds = std::chrono::duration<double>(delay).count();
-  const Keep told = run(delay);
+  const Keep told = run_with_slow_rank(delay);
   const engine::StepReport& report = told.reports.back();
   EXPECT_EQ(report.slowest_rank, kSlow);
   EXPECT_GT(report.slowest_ratio, 1.5);

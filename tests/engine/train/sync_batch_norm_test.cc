@@ -39,7 +39,7 @@ Graph model(std::int64_t channels) {
   });
 }
 
-struct Outcome {
+struct StepOutcome {
   std::vector<double> gradients, running;
   double loss = 0;
 };
@@ -51,9 +51,9 @@ std::vector<double> added(std::vector<double> a, const std::vector<double>& b) {
 }
 
 // Two steps, so that running statistics are mixed twice.
-Outcome two_steps(Harness& harness, const RandomBatch& one, const RandomBatch& two,
-                  std::int64_t first, std::int64_t count) {
-  Outcome outcome;
+StepOutcome two_steps(Harness& harness, const RandomBatch& one, const RandomBatch& two,
+                      std::int64_t first, std::int64_t count) {
+  StepOutcome outcome;
   for (const RandomBatch* batch : {&one, &two}) {
     outcome.loss += harness.executor.forward(batch->slice(first, count), true).loss_sum;
     harness.executor.backward(1.0 / static_cast<double>(one.count), engine::Write::kOverwrite, {});
@@ -68,11 +68,12 @@ struct Split {
   std::vector<std::int64_t> counts;
 };
 
-std::vector<Outcome> on_ranks(const std::vector<std::int64_t>& counts, std::int64_t channels,
-                              engine::DType dtype, const RandomBatch& one, const RandomBatch& two) {
+std::vector<StepOutcome> on_ranks(const std::vector<std::int64_t>& counts, std::int64_t channels,
+                                  engine::DType dtype, const RandomBatch& one,
+                                  const RandomBatch& two) {
   auto groups = backends::make_inproc_groups(static_cast<int>(counts.size()),
                                              test_support::deadline_ms(20'000));
-  std::vector<Outcome> outcomes(counts.size());
+  std::vector<StepOutcome> outcomes(counts.size());
   std::vector<std::thread> ranks;
   for (std::size_t r = 0; r < counts.size(); ++r)
     ranks.emplace_back([&, r] {
@@ -99,12 +100,12 @@ TEST(SyncBatchNorm, EqualsOneProcessForAnySplitOfTheBatch) {
                    " ranks, the first with " + std::to_string(counts[0]));
       Harness whole(model(channels), {.max_batch = 8, .dtype = engine::DType::kF64});
       const RandomBatch one(whole.graph, 8, 3), two(whole.graph, 8, 4);
-      const Outcome expected = two_steps(whole, one, two, 0, 8);
-      const std::vector<Outcome> outcomes =
+      const StepOutcome expected = two_steps(whole, one, two, 0, 8);
+      const std::vector<StepOutcome> outcomes =
           on_ranks(counts, channels, engine::DType::kF64, one, two);
       std::vector<double> gradients;
       double loss = 0;
-      for (const Outcome& o : outcomes) {
+      for (const StepOutcome& o : outcomes) {
         gradients = added(gradients, o.gradients);
         loss += o.loss;
         EXPECT_EQ(o.running, outcomes[0].running) << "running statistics differ between ranks";
@@ -118,10 +119,11 @@ TEST(SyncBatchNorm, EqualsOneProcessForAnySplitOfTheBatch) {
 TEST(SyncBatchNorm, InFloat32IsCloseToo) {
   Harness whole(model(65), {.max_batch = 8});
   const RandomBatch one(whole.graph, 8, 3), two(whole.graph, 8, 4);
-  const Outcome expected = two_steps(whole, one, two, 0, 8);
-  const std::vector<Outcome> outcomes = on_ranks({1, 5, 0, 2}, 65, engine::DType::kF32, one, two);
+  const StepOutcome expected = two_steps(whole, one, two, 0, 8);
+  const std::vector<StepOutcome> outcomes =
+      on_ranks({1, 5, 0, 2}, 65, engine::DType::kF32, one, two);
   std::vector<double> gradients;
-  for (const Outcome& o : outcomes) gradients = added(gradients, o.gradients);
+  for (const StepOutcome& o : outcomes) gradients = added(gradients, o.gradients);
   EXPECT_LT(test_support::difference(gradients, expected.gradients), 2e-5);
   EXPECT_LT(test_support::difference(outcomes[0].running, expected.running), 1e-6);
 }
@@ -132,7 +134,7 @@ TEST(SyncBatchNorm, WithoutOtherReplicasIsBatchNorm) {
   EXPECT_EQ(graph.synchronize_statistics(), 2);
   Harness alone(std::move(graph), {.max_batch = 8}), plain(model(7), {.max_batch = 8});
   const RandomBatch one(plain.graph, 8, 3), two(plain.graph, 8, 4);
-  const Outcome a = two_steps(alone, one, two, 0, 8), b = two_steps(plain, one, two, 0, 8);
+  const StepOutcome a = two_steps(alone, one, two, 0, 8), b = two_steps(plain, one, two, 0, 8);
   EXPECT_EQ(a.gradients, b.gradients);
   EXPECT_EQ(a.running, b.running);
 }
@@ -143,8 +145,8 @@ TEST(SyncBatchNorm, PlainBatchNormOfPartsIsSomethingElse) {
   Harness left(model(7), {.max_batch = 8, .dtype = engine::DType::kF64}),
       right(model(7), {.max_batch = 8, .dtype = engine::DType::kF64});
   const RandomBatch one(whole.graph, 8, 3), two(whole.graph, 8, 4);
-  const Outcome expected = two_steps(whole, one, two, 0, 8);
-  const Outcome a = two_steps(left, one, two, 0, 4), b = two_steps(right, one, two, 4, 4);
+  const StepOutcome expected = two_steps(whole, one, two, 0, 8);
+  const StepOutcome a = two_steps(left, one, two, 0, 4), b = two_steps(right, one, two, 4, 4);
   EXPECT_GT(test_support::difference(added(a.gradients, b.gradients), expected.gradients), 1e-4);
 }
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/io/checkpoint/snapshot_fixture.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 
 namespace {
@@ -58,12 +59,6 @@ class CheckpointDamage : public testing::Test {
   Bytes good_;
 };
 
-#define EXPECT_FAULT(expression, text)                                      \
-  {                                                                         \
-    const std::string found = (expression);                                 \
-    EXPECT_NE(found.find(text), std::string::npos) << "message: " << found; \
-  }
-
 TEST_F(CheckpointDamage, TheSampleItselfIsAccepted) {
   EXPECT_EQ(fault(good_), "");
   EXPECT_EQ(header_fault(header_of(good_)), "");
@@ -87,7 +82,7 @@ TEST_F(CheckpointDamage, EveryTruncationIsFound) {
 TEST_F(CheckpointDamage, AddedAndMissingAndSwappedBytesAreFound) {
   Bytes longer = good_;
   longer.push_back(std::byte{0});
-  EXPECT_FAULT(fault(longer), "too long");
+  EXPECT_CONTAINS(fault(longer), "too long");
   Bytes doubled = good_;
   doubled.insert(doubled.end(), good_.begin(), good_.end());
   EXPECT_NE(fault(doubled), "");
@@ -104,23 +99,23 @@ TEST_F(CheckpointDamage, AddedAndMissingAndSwappedBytesAreFound) {
 }
 
 TEST_F(CheckpointDamage, MessagesSayWhatIsWrong) {
-  EXPECT_FAULT(fault({}), "not a checkpoint of engine: the file is empty");
-  EXPECT_FAULT(fault(Bytes(1000)), "not a checkpoint of engine: wrong first bytes");
-  EXPECT_FAULT(fault(Bytes(good_.begin(), good_.begin() + 30)), "truncated");
-  EXPECT_FAULT(fault(Bytes(good_.begin(), good_.end() - 40)), "truncated");
-  EXPECT_FAULT(fault(assemble(header_of(good_), tensors_of(good_), 4)),
-               "format version 4; this build reads versions 1 to 3");
+  EXPECT_CONTAINS(fault({}), "not a checkpoint of engine: the file is empty");
+  EXPECT_CONTAINS(fault(Bytes(1000)), "not a checkpoint of engine: wrong first bytes");
+  EXPECT_CONTAINS(fault(Bytes(good_.begin(), good_.begin() + 30)), "truncated");
+  EXPECT_CONTAINS(fault(Bytes(good_.begin(), good_.end() - 40)), "truncated");
+  EXPECT_CONTAINS(fault(assemble(header_of(good_), tensors_of(good_), 4)),
+                  "format version 4; this build reads versions 1 to 3");
   EXPECT_NE(fault(assemble(header_of(good_), tensors_of(good_), 2)),
             "");  // version 2 has a vocabulary
   Bytes bad = good_;
   bad[40] ^= std::byte{1};
-  EXPECT_FAULT(fault(bad), "the header is damaged");
+  EXPECT_CONTAINS(fault(bad), "the header is damaged");
   bad = good_;
   bad[bad.size() - 24 - tensors_of(good_).size()] ^= std::byte{1};
-  EXPECT_FAULT(fault(bad), "parameter 'conv1.weight' is damaged");
+  EXPECT_CONTAINS(fault(bad), "parameter 'conv1.weight' is damaged");
   bad = good_;
   bad[bad.size() - 20] ^= std::byte{1};
-  EXPECT_FAULT(fault(bad), "damaged (the digest of the whole file");
+  EXPECT_CONTAINS(fault(bad), "damaged (the digest of the whole file");
 }
 
 TEST_F(CheckpointDamage, ImpossibleSizesInThePreamble) {
@@ -173,27 +168,27 @@ TEST_F(CheckpointDamage, HostileEntries) {
     return header_fault(bad);
   };
   ASSERT_EQ(get<std::uint64_t>(header, entry() + kBytes), 4u * 9 * 4);
-  EXPECT_FAULT(with_byte(entry() + kSection, 0), "unknown section 0");
-  EXPECT_FAULT(with_byte(entry() + kSection, 7), "unknown section 7");
-  EXPECT_FAULT(with_byte(entry() + kSection, 3), "optimizer 'conv1.weight' occurs twice");
-  EXPECT_FAULT(with_byte(entry() + kType, 0), "unknown array type 0");
-  EXPECT_FAULT(with_byte(entry() + kType, 8), "unknown array type 8");
-  EXPECT_FAULT(with_byte(entry() + kType, 2), "has 144 bytes; its shape and type take 288");
-  EXPECT_FAULT(with(entry() + kShape, ~std::uint64_t{0}), "negative dimension");
-  EXPECT_FAULT(with(entry() + kShape, std::uint64_t{1} << 62), "invalid size");
-  EXPECT_FAULT(with(entry() + kOffset, 64), "begins at 64; expected 0");
-  EXPECT_FAULT(with(entry() + kBytes, 148), "has 148 bytes");
-  EXPECT_FAULT(with(entry() + kDigest, 0), "is damaged (its digest");
-  EXPECT_FAULT(with(entry() + kDimensions, 9), "");
-  EXPECT_FAULT(with_byte(entry() + 8, 0xFF), "array name is not UTF-8");
-  EXPECT_FAULT(with_byte(entry() + kDevice + 8, 0xC0), "device name is not UTF-8");
-  EXPECT_FAULT(with_byte(0, 0), "not little-endian");
-  EXPECT_FAULT(with(1, ~std::uint64_t{0}), "step -1 is negative");
-  EXPECT_FAULT(with(1 + 3 * 8, 0), "world size 0");
-  EXPECT_FAULT(with(1 + 6 * 8, header.size()), "the header claims");
+  EXPECT_CONTAINS(with_byte(entry() + kSection, 0), "unknown section 0");
+  EXPECT_CONTAINS(with_byte(entry() + kSection, 7), "unknown section 7");
+  EXPECT_CONTAINS(with_byte(entry() + kSection, 3), "optimizer 'conv1.weight' occurs twice");
+  EXPECT_CONTAINS(with_byte(entry() + kType, 0), "unknown array type 0");
+  EXPECT_CONTAINS(with_byte(entry() + kType, 8), "unknown array type 8");
+  EXPECT_CONTAINS(with_byte(entry() + kType, 2), "has 144 bytes; its shape and type take 288");
+  EXPECT_CONTAINS(with(entry() + kShape, ~std::uint64_t{0}), "negative dimension");
+  EXPECT_CONTAINS(with(entry() + kShape, std::uint64_t{1} << 62), "invalid size");
+  EXPECT_CONTAINS(with(entry() + kOffset, 64), "begins at 64; expected 0");
+  EXPECT_CONTAINS(with(entry() + kBytes, 148), "has 148 bytes");
+  EXPECT_CONTAINS(with(entry() + kDigest, 0), "is damaged (its digest");
+  EXPECT_CONTAINS(with(entry() + kDimensions, 9), "");
+  EXPECT_CONTAINS(with_byte(entry() + 8, 0xFF), "array name is not UTF-8");
+  EXPECT_CONTAINS(with_byte(entry() + kDevice + 8, 0xC0), "device name is not UTF-8");
+  EXPECT_CONTAINS(with_byte(0, 0), "not little-endian");
+  EXPECT_CONTAINS(with(1, ~std::uint64_t{0}), "step -1 is negative");
+  EXPECT_CONTAINS(with(1 + 3 * 8, 0), "world size 0");
+  EXPECT_CONTAINS(with(1 + 6 * 8, header.size()), "the header claims");
   Bytes longer = header;
   longer.push_back(std::byte{0});
-  EXPECT_FAULT(header_fault(longer), "1 bytes follow the header's last value");
+  EXPECT_CONTAINS(header_fault(longer), "1 bytes follow the header's last value");
 }
 
 TEST_F(CheckpointDamage, TooManyDimensionsAndOverlongNames) {

@@ -25,7 +25,7 @@ std::string refusal(const std::string& path) {
   return "";
 }
 
-Arrays sample() {
+Arrays odd_arrays() {
   Arrays arrays{array_of<float>("conv.weight",
                                 {1, -0.0f, std::nanf("7"), std::numeric_limits<float>::infinity()}),
                 array_of<float>("bn.running_mean", {1e-40f}, io::Section::kBuffer),
@@ -38,31 +38,31 @@ Arrays sample() {
 TEST(ArrayFiles, RoundTripsKeepEveryBit) {
   const test_support::TemporaryDirectory folder;
   for (const char* name : {"a.safetensors", "a.npz"}) {
-    io::save_arrays(sample(), folder / name);
+    io::save_arrays(odd_arrays(), folder / name);
     const Arrays loaded = io::load_arrays(folder / name);
-    array_fixture::expect_same(loaded, sample());
+    array_fixture::expect_same(loaded, odd_arrays());
     EXPECT_EQ(loaded[0].section, io::Section::kParameter);
     EXPECT_EQ(loaded[1].section, io::Section::kBuffer);
     EXPECT_EQ(loaded[2].section, io::Section::kBuffer);
   }
   io::Checkpoint checkpoint;
-  checkpoint.arrays = sample();
+  checkpoint.arrays = odd_arrays();
   checkpoint.arrays[0].device = "cuda:1";
   io::save_checkpoint(checkpoint, folder / "a.ckpt");
-  array_fixture::expect_same(io::load_arrays(folder / "a.ckpt"), sample());
+  array_fixture::expect_same(io::load_arrays(folder / "a.ckpt"), odd_arrays());
   EXPECT_EQ(io::load_arrays(folder / "a.ckpt")[0].device, "cuda:1");
-  array_fixture::expect_same(io::read_arrays(*io::open_arrays(folder / "a.ckpt")), sample());
-  EXPECT_THROW(io::save_arrays(sample(), folder / "a.pth"), io::ConfigError);
+  array_fixture::expect_same(io::read_arrays(*io::open_arrays(folder / "a.ckpt")), odd_arrays());
+  EXPECT_THROW(io::save_arrays(odd_arrays(), folder / "a.pth"), io::ConfigError);
 }
 
 TEST(ArrayFiles, ContentTellsTheFormatNotTheName) {
   const test_support::TemporaryDirectory folder;
-  io::save_arrays(sample(), folder / "a.safetensors");
-  io::save_arrays(sample(), folder / "a.npz");
+  io::save_arrays(odd_arrays(), folder / "a.safetensors");
+  io::save_arrays(odd_arrays(), folder / "a.npz");
   std::filesystem::rename(folder / "a.npz", folder / "b.safetensors");
   std::filesystem::rename(folder / "a.safetensors", folder / "b.ckpt");
-  array_fixture::expect_same(io::load_arrays(folder / "b.safetensors"), sample());
-  array_fixture::expect_same(io::load_arrays(folder / "b.ckpt"), sample());
+  array_fixture::expect_same(io::load_arrays(folder / "b.safetensors"), odd_arrays());
+  array_fixture::expect_same(io::load_arrays(folder / "b.ckpt"), odd_arrays());
 }
 
 TEST(ArrayFiles, WhatIsNoFileOfArraysIsToldApart) {

@@ -11,6 +11,7 @@
 #include "io/interchange/zip_archive.h"
 #include "tests/io/interchange/array_fixture.h"
 #include "tests/io/interchange/zip_fixture.h"
+#include "tests/support/expect_contains.h"
 
 namespace {
 
@@ -21,28 +22,23 @@ using array_fixture::data_file;
 using array_fixture::values_of;
 using namespace zip_fixture;
 
-constexpr const char* kName = "some/file.npz";
+constexpr const char* kNpzName = "some/file.npz";
 
 Arrays parse(const std::string& bytes) {
-  return io::read_arrays(*io::open_npz(io::memory_bytes(std::as_bytes(std::span(bytes)), kName)));
+  return io::read_arrays(
+      *io::open_npz(io::memory_bytes(std::as_bytes(std::span(bytes)), kNpzName)));
 }
 
 // The fault, which must be a DataError that names the file; "" when the bytes are accepted.
-std::string fault(const std::string& bytes) {
+std::string npz_fault(const std::string& bytes) {
   try {
     parse(bytes);
   } catch (const io::DataError& error) {
-    EXPECT_EQ(std::string(error.what()).find(kName), 0u) << error.what();
+    EXPECT_EQ(std::string(error.what()).find(kNpzName), 0u) << error.what();
     return error.what();
   }
   return "";
 }
-
-#define EXPECT_FAULT(expression, text)                                      \
-  {                                                                         \
-    const std::string found = (expression);                                 \
-    EXPECT_NE(found.find(text), std::string::npos) << "message: " << found; \
-  }
 
 template <class T>
 std::vector<T> ramp(std::size_t count) {
@@ -109,13 +105,13 @@ TEST(Npz, RefusesPicklesAndForeignTypesByName) {
     }
     return std::string();
   };
-  EXPECT_FAULT(refusal("numpy_objects.npz"),
-               "an array of Python objects is a pickle, and pickles are never read");
-  EXPECT_FAULT(refusal("numpy_big_endian.npz"), "'>f4' is big-endian");
-  EXPECT_FAULT(refusal("numpy_structured.npz"), "a structured dtype");
-  EXPECT_FAULT(refusal("torch_pickle.pt"), "a PyTorch pickle; pickles are never read");
-  EXPECT_FAULT(fault(zip_of({{"readme.txt", "hello"}})), "'readme.txt' is not a .npy array");
-  EXPECT_FAULT(fault(zip_of({{".npy", npy("<f4", "()", "1234")}})), "is not a .npy array");
+  EXPECT_CONTAINS(refusal("numpy_objects.npz"),
+                  "an array of Python objects is a pickle, and pickles are never read");
+  EXPECT_CONTAINS(refusal("numpy_big_endian.npz"), "'>f4' is big-endian");
+  EXPECT_CONTAINS(refusal("numpy_structured.npz"), "a structured dtype");
+  EXPECT_CONTAINS(refusal("torch_pickle.pt"), "a PyTorch pickle; pickles are never read");
+  EXPECT_CONTAINS(npz_fault(zip_of({{"readme.txt", "hello"}})), "'readme.txt' is not a .npy array");
+  EXPECT_CONTAINS(npz_fault(zip_of({{".npy", npy("<f4", "()", "1234")}})), "is not a .npy array");
 }
 
 TEST(Npz, WriterReadsBackInOrderAndAgainTheSameBytes) {
@@ -176,13 +172,13 @@ TEST(Npz, MembersLargerThanFourGigabytesHaveZip64Fields) {
   const std::string good = zip_of({{"x.npy", npy("<f4", "(1,)", "1234")}}, {.zip64 = true});
   EXPECT_EQ(parse(good).at(0).data.size(), 4u);
   for (std::size_t cut = 1; cut < 99; ++cut)
-    EXPECT_NE(fault(good.substr(0, good.size() - cut)), "");
+    EXPECT_NE(npz_fault(good.substr(0, good.size() - cut)), "");
 }
 
 TEST(NpyHeader, Dictionaries) {
   const auto shape_of = [](const std::string& text) {
     const std::string header = npy_text(text, 1);
-    return io::parse_npy_header(std::as_bytes(std::span(header)), kName).shape;
+    return io::parse_npy_header(std::as_bytes(std::span(header)), kNpzName).shape;
   };
   const auto dictionary = [](const std::string& shape) {
     return "{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + ", }";
@@ -195,7 +191,7 @@ TEST(NpyHeader, Dictionaries) {
             (std::vector<std::int64_t>{1, 2}));
   for (int version : {1, 2, 3}) {
     const std::string header = npy_text(dictionary("(2,)"), version);
-    EXPECT_EQ(io::parse_npy_header(std::as_bytes(std::span(header)), kName).header_bytes,
+    EXPECT_EQ(io::parse_npy_header(std::as_bytes(std::span(header)), kNpzName).header_bytes,
               header.size());
   }
 }
@@ -262,8 +258,9 @@ TEST(NpyHeader, BadDictionariesAreRefused) {
       std::string(60'000, '('),
   };
   for (const std::string& text : bad)
-    EXPECT_NE(fault(zip_of({{"x.npy", npy_text(text, 1) + "1234"}})), "") << text.substr(0, 100);
-  EXPECT_EQ(fault(zip_of({{"x.npy", npy("<f4", "(1,)", "1234")}})), "");
+    EXPECT_NE(npz_fault(zip_of({{"x.npy", npy_text(text, 1) + "1234"}})), "")
+        << text.substr(0, 100);
+  EXPECT_EQ(npz_fault(zip_of({{"x.npy", npy("<f4", "(1,)", "1234")}})), "");
 }
 
 TEST(NpyHeader, BadPrefixesAreRefused) {
@@ -271,46 +268,47 @@ TEST(NpyHeader, BadPrefixesAreRefused) {
   const auto with = [&](std::size_t at, const std::string& bytes) {
     std::string bad = good;
     bad.replace(at, bytes.size(), bytes);
-    return fault(zip_of({{"x.npy", bad}}));
+    return npz_fault(zip_of({{"x.npy", bad}}));
   };
-  EXPECT_FAULT(with(0, "\x92"), "not a .npy array");
-  EXPECT_FAULT(with(6, std::string("\x04\x00", 2)), ".npy version 4.0");
-  EXPECT_FAULT(with(6, std::string("\x00\x00", 2)), ".npy version 0.0");
-  EXPECT_FAULT(with(6, std::string("\x01\x01", 2)), ".npy version 1.1");
-  EXPECT_FAULT(with(8, "\xff\xff"), "truncated .npy header");
-  EXPECT_FAULT(with(6, std::string("\x02\x00\xff\xff\xff\xff", 6)),
-               "a .npy header of 4294967295 bytes");
+  EXPECT_CONTAINS(with(0, "\x92"), "not a .npy array");
+  EXPECT_CONTAINS(with(6, std::string("\x04\x00", 2)), ".npy version 4.0");
+  EXPECT_CONTAINS(with(6, std::string("\x00\x00", 2)), ".npy version 0.0");
+  EXPECT_CONTAINS(with(6, std::string("\x01\x01", 2)), ".npy version 1.1");
+  EXPECT_CONTAINS(with(8, "\xff\xff"), "truncated .npy header");
+  EXPECT_CONTAINS(with(6, std::string("\x02\x00\xff\xff\xff\xff", 6)),
+                  "a .npy header of 4294967295 bytes");
   for (std::size_t length = 0; length < good.size(); ++length)
-    EXPECT_NE(fault(zip_of({{"x.npy", good.substr(0, length)}})), "") << length;
-  EXPECT_FAULT(fault(zip_of({{"x.npy", good + "5"}})), "has 5 bytes, its shape and dtype need 4");
+    EXPECT_NE(npz_fault(zip_of({{"x.npy", good.substr(0, length)}})), "") << length;
+  EXPECT_CONTAINS(npz_fault(zip_of({{"x.npy", good + "5"}})),
+                  "has 5 bytes, its shape and dtype need 4");
 }
 
 TEST(ZipArchive, HostileDirectoriesAreRefused) {
   const std::string x = npy("<f4", "(1,)", "1234");
   const std::vector<std::pair<std::string, std::string>> one{{"x.npy", x}},
       two{{"x.npy", x}, {"y.npy", x}};
-  const auto with = [&](const Tricks& tricks) { return fault(zip_of(two, tricks)); };
+  const auto with = [&](const Tricks& tricks) { return npz_fault(zip_of(two, tricks)); };
   EXPECT_EQ(with({}), "");
-  EXPECT_FAULT(with({.comment = "hello"}), "is not at the end of the file");
-  EXPECT_FAULT(with({.flags = 1}), "is encrypted");
-  EXPECT_FAULT(with({.flags = 1 << 5}), "of a kind unknown");
-  EXPECT_FAULT(with({.method = 14}), "method 14");
-  EXPECT_FAULT(with({.crc_xor = 1}), "CRC-32");
-  EXPECT_FAULT(with({.same_place = true}), "disagree");
-  EXPECT_FAULT(with({.count_more = 1}), "");
-  EXPECT_FAULT(with({.count_more = -1}), "belong to no member");
-  EXPECT_FAULT(with({.count_more = 60'000}), "");
-  EXPECT_FAULT(with({.directory_shift = 1}), "does not end at");
-  EXPECT_FAULT(with({.directory_shift = -1}), "does not end at");
-  EXPECT_FAULT(with({.local_offset = 0x7FFFFFFF}), "begins beyond the end");
-  EXPECT_FAULT(with({.size_more = 1}), "");
-  EXPECT_FAULT(with({.size_more = 1'000'000}), "");
-  EXPECT_FAULT(with({.disk = 1}), "one of several parts");
-  EXPECT_FAULT(with({.junk_before = 5}), "");
-  EXPECT_FAULT(fault(zip_of({{"x.npy", x}, {"x.npy", x}})), "is in the archive twice");
+  EXPECT_CONTAINS(with({.comment = "hello"}), "is not at the end of the file");
+  EXPECT_CONTAINS(with({.flags = 1}), "is encrypted");
+  EXPECT_CONTAINS(with({.flags = 1 << 5}), "of a kind unknown");
+  EXPECT_CONTAINS(with({.method = 14}), "method 14");
+  EXPECT_CONTAINS(with({.crc_xor = 1}), "CRC-32");
+  EXPECT_CONTAINS(with({.same_place = true}), "disagree");
+  EXPECT_CONTAINS(with({.count_more = 1}), "");
+  EXPECT_CONTAINS(with({.count_more = -1}), "belong to no member");
+  EXPECT_CONTAINS(with({.count_more = 60'000}), "");
+  EXPECT_CONTAINS(with({.directory_shift = 1}), "does not end at");
+  EXPECT_CONTAINS(with({.directory_shift = -1}), "does not end at");
+  EXPECT_CONTAINS(with({.local_offset = 0x7FFFFFFF}), "begins beyond the end");
+  EXPECT_CONTAINS(with({.size_more = 1}), "");
+  EXPECT_CONTAINS(with({.size_more = 1'000'000}), "");
+  EXPECT_CONTAINS(with({.disk = 1}), "one of several parts");
+  EXPECT_CONTAINS(with({.junk_before = 5}), "");
+  EXPECT_CONTAINS(npz_fault(zip_of({{"x.npy", x}, {"x.npy", x}})), "is in the archive twice");
   for (const char* name :
        {"/x.npy", "../x.npy", "a/../x.npy", "./x.npy", "a\\x.npy", "", "\xff.npy", "\xc3\xa9.npy"})
-    EXPECT_NE(fault(zip_of({{name, x}})), "")
+    EXPECT_NE(npz_fault(zip_of({{name, x}})), "")
         << name;  // the last one without the flag that says UTF-8
   EXPECT_EQ(parse(zip_of({{"\xc3\xa9.npy", x}}, {.flags = 1 << 11})).at(0).name, "\xc3\xa9");
 }
@@ -320,14 +318,15 @@ TEST(ZipArchive, DeflatedMembers) {
   const std::string good = zip_of({{"x.npy", x}}, {.deflate = true});
   EXPECT_LT(good.size(), 1000u);
   EXPECT_EQ(parse(good).at(0).data, Bytes(100'000, std::byte{'a'}));
-  EXPECT_FAULT(fault(zip_of({{"x.npy", x}}, {.deflate = true, .size_more = 1})),
-               "");  // claims a byte more than there is
-  EXPECT_FAULT(fault(zip_of({{"x.npy", x}}, {.deflate = true, .size_more = -1})), "");
-  EXPECT_FAULT(fault(zip_of({{"x.npy", x}}, {.deflate = true, .size_more = 1'000'000'000})),
-               "more than deflate can");
-  EXPECT_FAULT(fault(zip_of({{"x.npy", x}}, {.deflate = true, .crc_xor = 1})), "CRC-32");
-  EXPECT_EQ(fault(zip_of({{"x.npy", x}}, {.flags = 8, .deflate = true, .descriptor = true})), "");
-  EXPECT_FAULT(fault(zip_of({{"x.npy", ""}}, {.deflate = true})), "not a .npy array");
+  EXPECT_CONTAINS(npz_fault(zip_of({{"x.npy", x}}, {.deflate = true, .size_more = 1})),
+                  "");  // claims a byte more than there is
+  EXPECT_CONTAINS(npz_fault(zip_of({{"x.npy", x}}, {.deflate = true, .size_more = -1})), "");
+  EXPECT_CONTAINS(npz_fault(zip_of({{"x.npy", x}}, {.deflate = true, .size_more = 1'000'000'000})),
+                  "more than deflate can");
+  EXPECT_CONTAINS(npz_fault(zip_of({{"x.npy", x}}, {.deflate = true, .crc_xor = 1})), "CRC-32");
+  EXPECT_EQ(npz_fault(zip_of({{"x.npy", x}}, {.flags = 8, .deflate = true, .descriptor = true})),
+            "");
+  EXPECT_CONTAINS(npz_fault(zip_of({{"x.npy", ""}}, {.deflate = true})), "not a .npy array");
 }
 
 TEST(ZipArchive, OverlapIsRefused) {
@@ -335,9 +334,9 @@ TEST(ZipArchive, OverlapIsRefused) {
   // unpack to petabytes.
   const std::string x = npy("|u1", "(1,)", "a");
   const std::string inner = local_part("y.npy", x);
-  EXPECT_FAULT(
-      fault(overlapping("x.npy", npy("|u1", "(" + std::to_string(inner.size()) + ",)", inner),
-                        "y.npy", x)),
+  EXPECT_CONTAINS(
+      npz_fault(overlapping("x.npy", npy("|u1", "(" + std::to_string(inner.size()) + ",)", inner),
+                            "y.npy", x)),
       "overlap");
 }
 

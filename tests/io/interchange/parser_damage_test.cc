@@ -14,7 +14,7 @@ namespace {
 using array_fixture::Arrays;
 using array_fixture::Bytes;
 
-constexpr const char* kName = "some/file";
+constexpr const char* kDamagedName = "some/file";
 constexpr std::size_t kMaxMemory = 64 << 20;
 
 Bytes bytes_of(const std::string& text) {
@@ -28,7 +28,7 @@ struct Format {
   Bytes file;
 };
 
-Arrays sample() {
+Arrays small_arrays() {
   Arrays arrays{array_fixture::array_of<float>("conv1.weight", {1, 2, 3, 4, 5, 6}),
                 array_fixture::array_of<double>("x", {0.5}),
                 array_fixture::array_of<std::int64_t>("bn.num_batches_tracked", {7}),
@@ -40,10 +40,10 @@ Arrays sample() {
 
 std::vector<Format> formats() {
   const test_support::TemporaryDirectory folder;
-  io::save_arrays(sample(), folder / "a.safetensors");
-  io::save_arrays(sample(), folder / "a.npz");
+  io::save_arrays(small_arrays(), folder / "a.safetensors");
+  io::save_arrays(small_arrays(), folder / "a.npz");
   io::Checkpoint checkpoint;
-  checkpoint.arrays = sample();
+  checkpoint.arrays = small_arrays();
   checkpoint.vocabulary = "abc";
   io::save_checkpoint(checkpoint, folder / "a.ckpt");
   const std::string x = zip_fixture::npy("<f4", "(2,)", "12345678"),
@@ -68,9 +68,9 @@ bool refused(const Bytes& bytes) {
   snapshot_fixture::reset_largest_allocation();
   bool result = false;
   try {
-    static_cast<void>(io::read_arrays(*io::open_arrays(io::memory_bytes(bytes, kName))));
+    static_cast<void>(io::read_arrays(*io::open_arrays(io::memory_bytes(bytes, kDamagedName))));
   } catch (const io::DataError& error) {
-    EXPECT_EQ(std::string_view(error.what()).find(kName), 0u) << error.what();
+    EXPECT_EQ(std::string_view(error.what()).find(kDamagedName), 0u) << error.what();
     result = true;
   }
   EXPECT_LE(snapshot_fixture::largest_allocation(), 2 * bytes.size() + kMaxMemory);

@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr const char* kName = "some/file.safetensors";
+constexpr const char* kSafetensorsName = "some/file.safetensors";
 
 Bytes file_of(const std::string& header, std::size_t data_bytes) {
   Bytes bytes(8 + header.size() + data_bytes);
@@ -29,12 +29,13 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
          ",\"data_offsets\":" + offsets + "}";
 }
 
-// The fault, which must be a DataError that names the file; "" when the bytes are accepted.
-std::string fault(const Bytes& bytes) {
+// The fault, which must be a DataError that names the file; "" when the bytes are
+// accepted.
+std::string safetensors_fault(const Bytes& bytes) {
   try {
-    io::parse_safetensors(bytes, kName);
+    io::parse_safetensors(bytes, kSafetensorsName);
   } catch (const io::DataError& error) {
-    EXPECT_EQ(std::string(error.what()).find(kName), 0u) << error.what();
+    EXPECT_EQ(std::string(error.what()).find(kSafetensorsName), 0u) << error.what();
     return error.what();
   }
   return "";
@@ -46,7 +47,7 @@ TEST(Safetensors, ReadsTensorsInTheOrderOfTheirData) {
                   entry("fc.weight", "F32", "[2,1]", "[4,12]") + " , " +
                   entry("a\\\"b\\u00e9\\ud83d\\ude00", "U8", "[4]", "[0,4]") + "}  ",
               12),
-      kName);
+      kSafetensorsName);
   ASSERT_EQ(arrays.size(), 2u);
   EXPECT_EQ(arrays[0].name, "a\"b\xc3\xa9\xf0\x9f\x98\x80");
   EXPECT_EQ(arrays[0].type, base::DType::kU8);
@@ -70,23 +71,23 @@ TEST(Safetensors, EveryTypeScalarsAndEmptyTensors) {
                           "[" + std::to_string(size) + "," + std::to_string(size) + "]") +
                     "}",
                 size),
-        kName);
+        kSafetensorsName);
     ASSERT_EQ(arrays.size(), 2u);
     EXPECT_EQ(arrays[0].type, type);
     EXPECT_TRUE(arrays[0].shape.empty());
     EXPECT_TRUE(arrays[1].data.empty());
   }
-  EXPECT_TRUE(io::parse_safetensors(file_of("{}", 0), kName).empty());
+  EXPECT_TRUE(io::parse_safetensors(file_of("{}", 0), kSafetensorsName).empty());
 }
 
 TEST(Safetensors, MetadataMayBeLong) {
   const std::string text = "{\"__metadata__\":{\"notes\":\"" + std::string(100'000, 'x') + "\"}}";
-  EXPECT_EQ(fault(file_of(text, 0)), "");
+  EXPECT_EQ(safetensors_fault(file_of(text, 0)), "");
 }
 
 TEST(Safetensors, MalformedHeadersAreRefused) {
   const std::string good = entry("x", "U8", "[4]", "[0,4]");
-  ASSERT_EQ(fault(file_of("{" + good + "}", 4)), "");
+  ASSERT_EQ(safetensors_fault(file_of("{" + good + "}", 4)), "");
   const std::string bad[] = {
       "",
       "[]",
@@ -137,7 +138,7 @@ TEST(Safetensors, MalformedHeadersAreRefused) {
       "{\"x\":" + std::string(50'000, '['),
   };
   for (const std::string& header : bad)
-    EXPECT_NE(fault(file_of(header, 4)), "") << header.substr(0, 100);
+    EXPECT_NE(safetensors_fault(file_of(header, 4)), "") << header.substr(0, 100);
 }
 
 TEST(Safetensors, OverlapsHolesAndWrongSizesAreRefused) {
@@ -150,43 +151,47 @@ TEST(Safetensors, OverlapsHolesAndWrongSizesAreRefused) {
   const auto y = [](const std::string& shape, const std::string& offsets) {
     return entry("y", "U8", shape, offsets);
   };
+  EXPECT_NE(safetensors_fault(file_of(two(x("[4]", "[0,4]"), y("[4]", "[2,6]")), 6))
+                .find("expected to start at 4"),
+            std::string::npos);
+  EXPECT_NE(safetensors_fault(file_of(two(x("[4]", "[0,4]"), y("[4]", "[0,4]")), 4)), "");
+  EXPECT_NE(safetensors_fault(file_of(two(x("[4]", "[0,4]"), y("[4]", "[5,9]")), 9))
+                .find("expected to start at 4"),
+            std::string::npos);
   EXPECT_NE(
-      fault(file_of(two(x("[4]", "[0,4]"), y("[4]", "[2,6]")), 6)).find("expected to start at 4"),
+      safetensors_fault(file_of(two(x("[4]", "[0,4]"), x("[4]", "[4,8]")), 8)).find("stands twice"),
       std::string::npos);
-  EXPECT_NE(fault(file_of(two(x("[4]", "[0,4]"), y("[4]", "[0,4]")), 4)), "");
-  EXPECT_NE(
-      fault(file_of(two(x("[4]", "[0,4]"), y("[4]", "[5,9]")), 9)).find("expected to start at 4"),
-      std::string::npos);
-  EXPECT_NE(fault(file_of(two(x("[4]", "[0,4]"), x("[4]", "[4,8]")), 8)).find("stands twice"),
+  EXPECT_NE(safetensors_fault(file_of("{" + x("[4]", "[1,5]") + "}", 5)), "");
+  EXPECT_NE(safetensors_fault(file_of("{" + x("[4]", "[4,0]") + "}", 4)), "");
+  EXPECT_NE(safetensors_fault(file_of("{" + x("[4]", "[0,4]") + "}", 3)).find("to end by 3"),
             std::string::npos);
-  EXPECT_NE(fault(file_of("{" + x("[4]", "[1,5]") + "}", 5)), "");
-  EXPECT_NE(fault(file_of("{" + x("[4]", "[4,0]") + "}", 4)), "");
-  EXPECT_NE(fault(file_of("{" + x("[4]", "[0,4]") + "}", 3)).find("to end by 3"),
+  EXPECT_NE(safetensors_fault(file_of("{" + x("[4]", "[0,4]") + "}", 5))
+                .find("1 bytes after the last tensor"),
             std::string::npos);
-  EXPECT_NE(fault(file_of("{" + x("[4]", "[0,4]") + "}", 5)).find("1 bytes after the last tensor"),
-            std::string::npos);
-  EXPECT_NE(fault(file_of("{" + x("[3]", "[0,4]") + "}", 4))
+  EXPECT_NE(safetensors_fault(file_of("{" + x("[3]", "[0,4]") + "}", 4))
                 .find("has 4 bytes, its shape and dtype need 3"),
             std::string::npos);
-  EXPECT_NE(fault(file_of("{" + x("[4294967296,4294967296]", "[0,0]") + "}", 0)).find("overflows"),
-            std::string::npos);
-  EXPECT_NE(fault(file_of("{" + entry("x", "F64", "[2305843009213693952]", "[0,0]") + "}", 0))
+  EXPECT_NE(safetensors_fault(file_of("{" + x("[4294967296,4294967296]", "[0,0]") + "}", 0))
                 .find("overflows"),
             std::string::npos);
-  EXPECT_NE(fault(file_of("{" + entry("x", "F8_E4M3", "[4]", "[0,4]") + "}", 4))
+  EXPECT_NE(
+      safetensors_fault(file_of("{" + entry("x", "F64", "[2305843009213693952]", "[0,0]") + "}", 0))
+          .find("overflows"),
+      std::string::npos);
+  EXPECT_NE(safetensors_fault(file_of("{" + entry("x", "F8_E4M3", "[4]", "[0,4]") + "}", 4))
                 .find("has dtype F8_E4M3; known are"),
             std::string::npos);
-  EXPECT_NE(fault(file_of("{" + entry("x", "f32", "[1]", "[0,4]") + "}", 4)), "");
+  EXPECT_NE(safetensors_fault(file_of("{" + entry("x", "f32", "[1]", "[0,4]") + "}", 4)), "");
 }
 
 TEST(Safetensors, ImpossibleHeaderLengthsAreRefused) {
-  EXPECT_NE(fault({}), "");
-  EXPECT_NE(fault(Bytes(7)), "");
+  EXPECT_NE(safetensors_fault({}), "");
+  EXPECT_NE(safetensors_fault(Bytes(7)), "");
   for (const std::uint64_t length :
        {std::uint64_t{3}, std::uint64_t{100'000'001}, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
     Bytes bytes = file_of("{}", 0);
     for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<std::byte>(length >> (8 * i));
-    EXPECT_NE(fault(bytes), "") << length;
+    EXPECT_NE(safetensors_fault(bytes), "") << length;
   }
 }
 
@@ -241,14 +246,16 @@ TEST(Safetensors, DamagedFilesNeverCrash) {
   io::save_safetensors(sample_arrays(), folder / "a.safetensors");
   const Bytes good = io::read_file(folder / "a.safetensors");
   for (std::size_t length = 0; length < good.size(); ++length)
-    EXPECT_NE(fault(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length))), "")
+    EXPECT_NE(
+        safetensors_fault(Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length))),
+        "")
         << length;
   std::mt19937 random(3);
   for (int round = 0; round < 20'000; ++round) {
     Bytes bad = good;
     for (int flips = 1 + static_cast<int>(random() % 3); flips > 0; --flips)
       bad[random() % bad.size()] = static_cast<std::byte>(random());
-    fault(bad);  // refused, or other names and numbers; nothing else
+    safetensors_fault(bad);  // refused, or other names and numbers; nothing else
   }
 }
 

@@ -17,12 +17,8 @@ namespace {
 
 using namespace tools;
 using test_support::CommandResult;
+using test_support::engine;
 using test_support::TemporaryDirectory;
-
-CommandResult engine(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), test_support::engine_binary());
-  return test_support::run_command(arguments, {}, 60'000);
-}
 
 TEST(CommSizes, RangesAndLists) {
   EXPECT_EQ(parse_sizes("8:4K:8"), (std::vector<std::int64_t>{8, 64, 512, 4096}));

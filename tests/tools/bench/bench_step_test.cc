@@ -13,11 +13,7 @@ namespace {
 using namespace tools;
 using Json = nlohmann::json;
 using test_support::CommandResult;
-
-CommandResult engine(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), test_support::engine_binary());
-  return test_support::run_command(arguments, {}, 60'000);
-}
+using test_support::engine;
 
 std::size_t lines(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));

@@ -5,13 +5,15 @@
 #include <algorithm>
 
 #include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
 
 namespace {
 
+using program::expect_words;
 using test_support::CommandResult;
 using test_support::TemporaryDirectory;
 
-CommandResult train(std::vector<std::string> more) {
+CommandResult train_two_ranks(std::vector<std::string> more) {
   std::vector<std::string> arguments{test_support::engine_binary(),
                                      "train",
                                      "--model",
@@ -34,11 +36,6 @@ CommandResult train(std::vector<std::string> more) {
   return test_support::run_command(arguments, {}, 60'000);
 }
 
-void expect_words(const std::string& text, const std::vector<std::string>& words) {
-  for (const std::string& word : words)
-    EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' in: " << text;
-}
-
 TEST(AveragingProgram, RanksFilesAreEqualAfterEveryPolicy) {
   for (const std::vector<std::string>& policy :
        std::vector<std::vector<std::string>>{{"--sync", "params", "--sync-every", "3"},
@@ -50,7 +47,7 @@ TEST(AveragingProgram, RanksFilesAreEqualAfterEveryPolicy) {
     std::vector<std::string> arguments{"--save-dir", folder.path().string(), "--save-rank-models",
                                        "--steps", "7"};
     arguments.insert(arguments.end(), policy.begin(), policy.end());
-    const CommandResult trained = train(arguments);
+    const CommandResult trained = train_two_ranks(arguments);
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
     const CommandResult verified = test_support::run_command(
         {test_support::engine_binary(), "verify", folder / "final_model_rank_0.ckpt",
@@ -62,8 +59,9 @@ TEST(AveragingProgram, RanksFilesAreEqualAfterEveryPolicy) {
 
 TEST(AveragingProgram, TellsThePlanWhatWasSentAndTheSpread) {
   const TemporaryDirectory folder;
-  const CommandResult result = train({"--sync", "slowmo", "--sync-every", "500", "--epochs", "2",
-                                      "--metrics", folder / "m.jsonl", "--average-state", "all"});
+  const CommandResult result =
+      train_two_ranks({"--sync", "slowmo", "--sync-every", "500", "--epochs", "2", "--metrics",
+                       folder / "m.jsonl", "--average-state", "all"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   expect_words(
       result.out,
@@ -87,7 +85,7 @@ TEST(AveragingProgram, NonsenseIsRefusedInOneLine) {
            {"--sync", "post-local"},
            {"--sync", "diloco", "--compress", "topk"},
            {"--compress", "bf16", "--reduction-order", "canonical"}}) {
-    const CommandResult result = train(nonsense);
+    const CommandResult result = train_two_ranks(nonsense);
     EXPECT_EQ(result.exit_code, 78) << nonsense[0] << ' ' << nonsense[1];
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_EQ(result.err.find("engine: error: --"), 0u) << result.err;

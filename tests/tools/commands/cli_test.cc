@@ -20,33 +20,26 @@
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
+#include "tests/tools/commands/program.h"
 
 namespace {
 
 using test_support::CommandResult;
+using test_support::engine;
 using test_support::engine_binary;
 using test_support::run_command;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
-CommandResult engine(std::vector<std::string> arguments,
-                     const std::map<std::string, std::string>& environment = {}) {
-  arguments.insert(arguments.begin(), engine_binary());
-  return run_command(arguments, environment, 60'000);
-}
-
 // A short training on random data: a second or less.
-std::vector<std::string> quick_train(const std::vector<std::string>& more) {
-  std::vector<std::string> arguments{"train",     "--model",           "mlp",   "--dataset",
-                                     "synthetic", "--synthetic-shape", "6x6x1", "--synthetic-size",
-                                     "60",        "--batch-size",      "12",    "--log-every",
-                                     "2",         "--threads",         "1"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
+std::vector<std::string> logged_train(std::vector<std::string> more) {
+  more.insert(more.begin(), {"--log-every", "2"});
+  return program::quick_train(more);
 }
 
 // One line "engine: error: ...", the last, and the code. Before it may be what was said of the run.
-void expect_error(const CommandResult& result, int code, const std::vector<std::string>& words) {
+void expect_last_error(const CommandResult& result, int code,
+                       const std::vector<std::string>& words) {
   EXPECT_EQ(result.exit_code, code) << result.err;
   std::istringstream lines(result.err);
   std::string line, last;
@@ -87,39 +80,40 @@ TEST(Help, SaysWhichSwitchesAreOnAndHowToSwitchThemOff) {
 }
 
 TEST(Usage, UnknownNamesSuggestTheNearest) {
-  expect_error(engine({"trian"}), 2, {"unknown command 'trian'", "did you mean 'train'"});
-  expect_error(engine(quick_train({"--sync-evry", "3"})), 2, {"--sync-evry", "--sync-every"});
-  expect_error(engine(quick_train({"--batch_sise=3"})), 2, {"--batch-sise", "--batch-size"});
-  expect_error(engine({"train", "--model", "convnt", "--dataset", "synthetic"}), 78,
-               {"convnt", "convnet"});
-  expect_error(engine({"train", "--model", "mlp", "--dataset", "mnits"}), 78, {"mnits", "mnist"});
+  expect_last_error(engine({"trian"}), 2, {"unknown command 'trian'", "did you mean 'train'"});
+  expect_last_error(engine(logged_train({"--sync-evry", "3"})), 2, {"--sync-evry", "--sync-every"});
+  expect_last_error(engine(logged_train({"--batch_sise=3"})), 2, {"--batch-sise", "--batch-size"});
+  expect_last_error(engine({"train", "--model", "convnt", "--dataset", "synthetic"}), 78,
+                    {"convnt", "convnet"});
+  expect_last_error(engine({"train", "--model", "mlp", "--dataset", "mnits"}), 78,
+                    {"mnits", "mnist"});
 }
 
 TEST(Usage, PastedDashesAreExplained) {
-  expect_error(engine(quick_train({"\u2014lr", "3"})), 2, {"typographic"});
+  expect_last_error(engine(logged_train({"\u2014lr", "3"})), 2, {"typographic"});
 }
 
 TEST(Usage, BothSpellingsWork) {
-  EXPECT_EQ(engine(quick_train(
+  EXPECT_EQ(engine(logged_train(
                        {"--log_every", "1", "--sync_every=1", "--sync", "params", "--steps", "1"}))
                 .exit_code,
             0);
 }
 
 TEST(Configuration, BadValuesNameOptionValueAndSource) {
-  expect_error(engine(quick_train({"--lr", "fast"})), 78, {"lr", "fast", "--lr"});
-  expect_error(engine(quick_train({}), {{"ENGINE_EPOCHS", "-1"}}), 78,
-               {"epochs", "-1", "ENGINE_EPOCHS"});
+  expect_last_error(engine(logged_train({"--lr", "fast"})), 78, {"lr", "fast", "--lr"});
+  expect_last_error(engine(logged_train({}), {{"ENGINE_EPOCHS", "-1"}}), 78,
+                    {"epochs", "-1", "ENGINE_EPOCHS"});
   const TemporaryDirectory folder;
   test_support::write_text(folder / "run.toml", "momentun = 0.9\n");
-  expect_error(engine(quick_train({"-c", folder / "run.toml"})), 78,
-               {"run.toml:1", "momentun", "momentum"});
+  expect_last_error(engine(logged_train({"-c", folder / "run.toml"})), 78,
+                    {"run.toml:1", "momentun", "momentum"});
 }
 
 TEST(Configuration, PrecedenceIsFlagEnvironmentFileDefault) {
   const TemporaryDirectory folder;
   test_support::write_text(folder / "run.toml", "steps = 3\nlr = 0.5\nseed = 9\n");
-  const CommandResult result = engine(quick_train({"-c", folder / "run.toml", "--steps", "1"}),
+  const CommandResult result = engine(logged_train({"-c", folder / "run.toml", "--steps", "1"}),
                                       {{"ENGINE_STEPS", "2"}, {"ENGINE_LR", "0.25"}});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("1 in all"), std::string::npos) << result.out;
@@ -129,9 +123,9 @@ TEST(Configuration, PrecedenceIsFlagEnvironmentFileDefault) {
 
 TEST(Data, MissingFilesSayWhatWasLookedFor) {
   const TemporaryDirectory folder;
-  expect_error(engine({"train", "--model", "mlp", "--dataset", "mnist", "--data-dir",
-                       folder.path().string()}),
-               65, {"train-images", folder.path().string()});
+  expect_last_error(engine({"train", "--model", "mlp", "--dataset", "mnist", "--data-dir",
+                            folder.path().string()}),
+                    65, {"train-images", folder.path().string()});
 }
 
 TEST(Data, AModelThatDoesNotFitNamesLayerAndBothShapes) {
@@ -141,17 +135,17 @@ TEST(Data, AModelThatDoesNotFitNamesLayerAndBothShapes) {
       "[[layer]]\nkind = \"conv2d\"\nname = \"big\"\nout_channels = 4\nkernel = 9\n");
   const CommandResult result = engine({"train", "--model", folder / "bad.toml", "--dataset",
                                        "synthetic", "--synthetic-shape", "6x6x1"});
-  expect_error(result, 78, {"big", "[6, 6, 1]"});
+  expect_last_error(result, 78, {"big", "[6, 6, 1]"});
 }
 
 TEST(Batch, ThatDoesNotShareOutEvenly) {
   const CommandResult result =
-      engine(quick_train({"--batch-size", "2", "--spawn", "3", "--uneven", "drop"}));
-  expect_error(result, 78, {"batch-size 2", "3 ranks"});
+      engine(logged_train({"--batch-size", "2", "--spawn", "3", "--uneven", "drop"}));
+  expect_last_error(result, 78, {"batch-size 2", "3 ranks"});
 }
 
 TEST(Train, PrintsTheLinesAndNoProgressBarIntoAPipe) {
-  const CommandResult result = engine(quick_train({"--epochs", "2"}));
+  const CommandResult result = engine(logged_train({"--epochs", "2"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   for (const char* line :
        {"Epoch [1/2], Step [2/5], Loss: ", "Epoch [2/2], Step [4/5], Loss: ", "Accuracy: ",
@@ -166,7 +160,7 @@ TEST(Train, PrintsTheLinesAndNoProgressBarIntoAPipe) {
   EXPECT_EQ(result.out.find('\r'), std::string::npos);
   EXPECT_EQ(result.err, "engine: nothing will be saved: give --save-dir DIR to keep the model\n");
   const TemporaryDirectory folder;
-  EXPECT_EQ(engine(quick_train({"--save-dir", folder / "run"})).err, "");
+  EXPECT_EQ(engine(logged_train({"--save-dir", folder / "run"})).err, "");
 }
 
 // Of "$0 ARGUMENTS", where $0 is the program.
@@ -177,7 +171,8 @@ CommandResult shell(const std::string& line,
 
 TEST(StandardOutput, FullOrClosedEndsEveryCommandWith74) {
   const TemporaryDirectory folder;
-  ASSERT_EQ(engine(quick_train({"--save-dir", folder / "run", "--save-every", "2s"})).exit_code, 0);
+  ASSERT_EQ(engine(logged_train({"--save-dir", folder / "run", "--save-every", "2s"})).exit_code,
+            0);
   const std::string snapshot = folder / "run/step-00000005.ckpt",
                     earlier = folder / "run/step-00000002.ckpt";
   const std::string train =
@@ -188,9 +183,9 @@ TEST(StandardOutput, FullOrClosedEndsEveryCommandWith74) {
        {std::string("env"), std::string("version"), std::string("help"), "inspect " + snapshot,
         "verify " + earlier + " " + snapshot, "eval --threads 1 " + snapshot, train,
         train + " --spawn 2"}) {
-    expect_error(shell("\"$0\" " + command + " >/dev/full"), 74,
-                 {"cannot write to standard output: No space left on device"});
-    expect_error(shell("\"$0\" " + command + " >&-"), 74, {"standard output is closed"});
+    expect_last_error(shell("\"$0\" " + command + " >/dev/full"), 74,
+                      {"cannot write to standard output: No space left on device"});
+    expect_last_error(shell("\"$0\" " + command + " >&-"), 74, {"standard output is closed"});
   }
 }
 
@@ -200,7 +195,7 @@ TEST(StandardOutput, IsToldToBeFullBeforeTheFirstStep) {
       "\"$0\" train --model mlp --dataset synthetic --steps 100000000 --threads 1 "
       "--synthetic-shape 6x6x1 --save-dir " +
       (folder / "run") + " >/dev/full");
-  expect_error(result, 74, {"standard output"});
+  expect_last_error(result, 74, {"standard output"});
 }
 
 TEST(EarlyChecks, ComeBeforeDataAndOtherRanks) {
@@ -217,11 +212,12 @@ TEST(EarlyChecks, ComeBeforeDataAndOtherRanks) {
     more.insert(more.begin(), {"train", "--model", "mlp"});
     return engine(more);
   };
-  expect_error(with({"--threads", "1000"}), 78, {"--threads is 1000", "this process may use"});
-  expect_error(with({"--threads", "1025"}), 78, {"from 0 to 1024"});
-  expect_error(with({"--metrics", folder.path().string()}), 73, {"metrics ", "it is a folder"});
-  expect_error(with({"--metrics", folder / "no/m.jsonl"}), 73,
-               {"there is no folder " + (folder / "no")});
+  expect_last_error(with({"--threads", "1000"}), 78, {"--threads is 1000", "this process may use"});
+  expect_last_error(with({"--threads", "1025"}), 78, {"from 0 to 1024"});
+  expect_last_error(with({"--metrics", folder.path().string()}), 73,
+                    {"metrics ", "it is a folder"});
+  expect_last_error(with({"--metrics", folder / "no/m.jsonl"}), 73,
+                    {"there is no folder " + (folder / "no")});
   EXPECT_FALSE(fs::exists(folder / "no"));
 }
 
@@ -241,7 +237,8 @@ TEST(Memory, ThatIsNotThereIsToldBeforeTheStart) {
                    "--synthetic-shape", "6x6x1", "--synthetic-size", "2000000", "--batch-size",
                    "2000000", "--threads", "1"});
   };
-  expect_error(train("vast.toml", "1"), 69, {"out of memory", "parameters", "not even batches"});
+  expect_last_error(train("vast.toml", "1"), 69,
+                    {"out of memory", "parameters", "not even batches"});
   const CommandResult wide = train("wide.toml", "2");
   EXPECT_EQ(wide.exit_code, 69) << wide.err;
   for (const char* part : {"out of memory: batches of 1000000 samples need ", " activations",
@@ -252,13 +249,13 @@ TEST(Memory, ThatIsNotThereIsToldBeforeTheStart) {
 TEST(EarlyChecks, MetricsMayLieInTheFolderThatWillBeMade) {
   const TemporaryDirectory folder;
   const CommandResult result =
-      engine(quick_train({"--save-dir", folder / "run", "--metrics", folder / "run//m.jsonl"}));
+      engine(logged_train({"--save-dir", folder / "run", "--metrics", folder / "run//m.jsonl"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(fs::exists(folder / "run/m.jsonl"));
 }
 
 TEST(EarlyChecks, AnUnknownVariableIsWarnedOfOnce) {
-  const CommandResult result = engine(quick_train({"--spawn", "2"}), {{"ENGINE_BACTH_SIZE", "3"}});
+  const CommandResult result = engine(logged_train({"--spawn", "2"}), {{"ENGINE_BACTH_SIZE", "3"}});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   const std::string warning =
       "engine: warning: ENGINE_BACTH_SIZE in the environment is no variable of this program: did "
@@ -270,14 +267,14 @@ TEST(EarlyChecks, AnUnknownVariableIsWarnedOfOnce) {
 }
 
 TEST(Train, AShortRunHasALossLine) {
-  const CommandResult result = engine(quick_train({"--steps", "3", "--log-every", "100"}));
+  const CommandResult result = engine(logged_train({"--steps", "3", "--log-every", "100"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("Epoch [1/1], Step [3/5], Loss: "), std::string::npos) << result.out;
 }
 
 TEST(Train, MetricsAreJsonLines) {
   const TemporaryDirectory folder;
-  EXPECT_EQ(engine(quick_train({"--metrics", folder / "m.jsonl"})).exit_code, 0);
+  EXPECT_EQ(engine(logged_train({"--metrics", folder / "m.jsonl"})).exit_code, 0);
   std::ifstream in(folder / "m.jsonl");
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(line);
@@ -291,8 +288,8 @@ TEST(Train, MetricsAreJsonLines) {
 TEST(Train, MetricsSayTheStepsEpochTheTimeAndTheAccuracy) {
   const TemporaryDirectory folder;
   const auto before = static_cast<double>(std::time(nullptr));
-  EXPECT_EQ(engine(quick_train({"--metrics", folder / "m.jsonl", "--epochs", "2", "--log-every",
-                                "1", "--eval-every", "1e"}))
+  EXPECT_EQ(engine(logged_train({"--metrics", folder / "m.jsonl", "--epochs", "2", "--log-every",
+                                 "1", "--eval-every", "1e"}))
                 .exit_code,
             0);
   std::ifstream in(folder / "m.jsonl");
@@ -321,17 +318,17 @@ TEST(Train, MetricsSayTheStepsEpochTheTimeAndTheAccuracy) {
 TEST(Save, AnUnwritableFolderIsFoundBeforeTraining) {
   const TemporaryDirectory folder;
   test_support::write_text(folder / "file", "");
-  const CommandResult result = engine(quick_train({"--save-dir", folder / "file"}));
-  expect_error(result, 73, {folder / "file"});
+  const CommandResult result = engine(logged_train({"--save-dir", folder / "file"}));
+  expect_last_error(result, 73, {folder / "file"});
   EXPECT_EQ(result.out, "");
-  expect_error(engine(quick_train({"--save-dir", "/proc/nowhere", "--spawn", "2"})), 73,
-               {"/proc/nowhere"});
+  expect_last_error(engine(logged_train({"--save-dir", "/proc/nowhere", "--spawn", "2"})), 73,
+                    {"/proc/nowhere"});
 }
 
 TEST(Save, KeepsTheLastAndPointsToTheNewest) {
   const TemporaryDirectory folder;
   EXPECT_EQ(
-      engine(quick_train({"--save-dir", folder / "run", "--save-every", "1s", "--keep-last", "2"}))
+      engine(logged_train({"--save-dir", folder / "run", "--save-every", "1s", "--keep-last", "2"}))
           .exit_code,
       0);
   int snapshots = 0;
@@ -457,11 +454,11 @@ TEST_F(Trained, DamagedAndForeignSnapshotsAreRefused) {
     arguments.push_back(path);
     return engine(arguments);
   };
-  expect_error(resume(damaged), 65, {damaged});
-  expect_error(resume(engine_binary()), 65, {engine_binary()});
-  expect_error(resume("/no/such.ckpt"), 65, {"/no/such.ckpt"});
-  expect_error(engine(quick_train({"--resume", snapshot()})), 78,
-               {"was trained with --model convnet, asked for is mlp"});
+  expect_last_error(resume(damaged), 65, {damaged});
+  expect_last_error(resume(engine_binary()), 65, {engine_binary()});
+  expect_last_error(resume("/no/such.ckpt"), 65, {"/no/such.ckpt"});
+  expect_last_error(engine(logged_train({"--resume", snapshot()})), 78,
+                    {"was trained with --model convnet, asked for is mlp"});
   EXPECT_EQ(engine({"inspect", "--check", damaged}).exit_code, 65);
 }
 
@@ -520,13 +517,13 @@ TEST_F(Trained, MapLocationDecidesWhereArraysGo) {
   };
   EXPECT_EQ(resume("auto").exit_code, 0);
   EXPECT_EQ(resume("cpu:0=cpu").exit_code, 0);
-  expect_error(resume("cpu:0=cuda:1"), 78, {"cpu:0", "cuda:1"});
-  expect_error(resume("cuda:0=cpu"), 78, {"says nothing about cpu:0"});
+  expect_last_error(resume("cpu:0=cuda:1"), 78, {"cpu:0", "cuda:1"});
+  expect_last_error(resume("cuda:0=cpu"), 78, {"says nothing about cpu:0"});
 }
 
 TEST(MapLocation, IsParsedBeforeAnyWork) {
-  expect_error(engine(quick_train({"--map-location", "gpu7"})), 78, {"gpu7"});
-  EXPECT_EQ(engine(quick_train({"--map-location", "cuda:0=cpu", "--steps", "1"})).exit_code, 0);
+  expect_last_error(engine(logged_train({"--map-location", "gpu7"})), 78, {"gpu7"});
+  EXPECT_EQ(engine(logged_train({"--map-location", "cuda:0=cpu", "--steps", "1"})).exit_code, 0);
 }
 
 // --- ranks that do not come, die or are told to stop
@@ -552,8 +549,8 @@ CommandResult while_training(const std::string& mark, const std::vector<std::str
   std::atomic<bool> ended{false};
   std::thread runner([&] {
     std::vector<std::string> arguments =
-        quick_train({"--epochs", "1000000", "--spawn", "2", "--eval-every", "0", "--job-id", mark,
-                     "--metrics", metrics});
+        logged_train({"--epochs", "1000000", "--spawn", "2", "--eval-every", "0", "--job-id", mark,
+                      "--metrics", metrics});
     arguments.insert(arguments.end(), more.begin(), more.end());
     arguments.insert(arguments.begin(), engine_binary());
     result = run_command(arguments, {}, 40'000);
@@ -613,8 +610,8 @@ TEST(Stop, OneInterruptIsOrderlyAndSaves) {
 
 TEST(Rendezvous, AMissingRankIsNamedAndTheWaitEnds) {
   const CommandResult result =
-      engine(quick_train({"--rank", "0", "--world-size", "3", "--init-method",
-                          "tcp://127.0.0.1:29817", "--rdzv-timeout", "7"}));
+      engine(logged_train({"--rank", "0", "--world-size", "3", "--init-method",
+                           "tcp://127.0.0.1:29817", "--rdzv-timeout", "7"}));
   EXPECT_EQ(result.exit_code, 69) << result.err;
   EXPECT_NE(result.err.find("waiting for"), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("1, 2"), std::string::npos) << result.err;
@@ -654,8 +651,8 @@ TEST(Rendezvous, OneInterruptEndsTheWait) {
     CommandResult result;
     std::thread runner([&] {
       std::vector<std::string> arguments =
-          quick_train({"--rank", std::to_string(rank), "--world-size", "2", "--init-method",
-                       "tcp://127.0.0.1:29818", "--rdzv-timeout", "300"});
+          logged_train({"--rank", std::to_string(rank), "--world-size", "2", "--init-method",
+                        "tcp://127.0.0.1:29818", "--rdzv-timeout", "300"});
       arguments.insert(arguments.begin(), engine_binary());
       result = run_command(arguments, {}, 60'000);
     });
@@ -673,8 +670,8 @@ TEST(Rendezvous, OneInterruptEndsTheWait) {
 TEST(Rendezvous, RanksWithOtherOptionsAreToldWhichAndBothValues) {
   const TemporaryDirectory folder;
   const auto member = [&](const char* rank, const char* rate) {
-    return engine(quick_train({"--rank", rank, "--world-size", "2", "--init-method",
-                               "file://" + (folder / "meet"), "--lr", rate}));
+    return engine(logged_train({"--rank", rank, "--world-size", "2", "--init-method",
+                                "file://" + (folder / "meet"), "--lr", rate}));
   };
   CommandResult second;
   std::thread late([&] { second = member("1", "0.02"); });
@@ -693,7 +690,7 @@ TEST(Rendezvous, RanksStartedByHandMeetThroughEnvironmentAndFile) {
   const TemporaryDirectory folder;
   const std::string method = "file://" + (folder / "rendezvous");
   const auto member = [&](int rank) {
-    return engine(quick_train(
+    return engine(logged_train(
         {"--rank", std::to_string(rank), "--world-size", "2", "--init-method", method}));
   };
   CommandResult second;

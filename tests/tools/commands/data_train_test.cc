@@ -11,13 +11,7 @@
 namespace {
 
 using test_support::CommandResult;
-using test_support::engine_binary;
-using test_support::run_command;
-
-CommandResult engine(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), engine_binary());
-  return run_command(arguments, {}, 60'000);
-}
+using test_support::engine;
 
 double last_accuracy(const std::string& output) {
   std::size_t at = output.rfind(": loss ");  // of an evaluation

@@ -8,7 +8,7 @@ namespace {
 using test_support::CommandResult;
 using test_support::TemporaryDirectory;
 
-CommandResult train(const std::string& folder, const std::vector<std::string>& group) {
+CommandResult train_replicas(const std::string& folder, const std::vector<std::string>& group) {
   std::vector<std::string> argv = {test_support::engine_binary(),
                                    "train",
                                    "--model",
@@ -41,8 +41,9 @@ void expect_same_models(const std::string& a, const std::string& b, int ranks) {
 
 TEST(Devices, OfOneProcessAreRanks) {
   const TemporaryDirectory folder;
-  ASSERT_EQ(train(folder / "ranks", {"--spawn", "3"}).exit_code, 0);
-  const CommandResult devices = train(folder / "devices", {"--devices", "cpu:0,cpu:1,cpu:2"});
+  ASSERT_EQ(train_replicas(folder / "ranks", {"--spawn", "3"}).exit_code, 0);
+  const CommandResult devices =
+      train_replicas(folder / "devices", {"--devices", "cpu:0,cpu:1,cpu:2"});
   ASSERT_EQ(devices.exit_code, 0) << devices.err;
   EXPECT_NE(devices.out.find("backend inproc"), std::string::npos) << devices.out;
   expect_same_models(folder / "ranks", folder / "devices", 3);
@@ -50,20 +51,20 @@ TEST(Devices, OfOneProcessAreRanks) {
 
 TEST(Devices, OfSeveralProcessesAreRanks) {
   const TemporaryDirectory folder;
-  ASSERT_EQ(train(folder / "ranks", {"--spawn", "4"}).exit_code, 0);
+  ASSERT_EQ(train_replicas(folder / "ranks", {"--spawn", "4"}).exit_code, 0);
   const CommandResult hybrid =
-      train(folder / "hybrid", {"--spawn", "2", "--devices", "cpu:0,cpu:1"});
+      train_replicas(folder / "hybrid", {"--spawn", "2", "--devices", "cpu:0,cpu:1"});
   ASSERT_EQ(hybrid.exit_code, 0) << hybrid.err;
   expect_same_models(folder / "ranks", folder / "hybrid", 4);
 }
 
 TEST(Devices, ThatMakeNoSenseAreRefused) {
   const TemporaryDirectory folder;
-  const CommandResult twice = train(folder / "x", {"--devices", "cpu:0,cpu:0"});
+  const CommandResult twice = train_replicas(folder / "x", {"--devices", "cpu:0,cpu:0"});
   EXPECT_EQ(twice.exit_code, 78);
   EXPECT_NE(twice.err.find("cpu:0,cpu:0"), std::string::npos) << twice.err;
   const CommandResult wrong_backend =
-      train(folder / "x", {"--devices", "cpu:0,cpu:1", "--backend", "shm"});
+      train_replicas(folder / "x", {"--devices", "cpu:0,cpu:1", "--backend", "shm"});
   EXPECT_EQ(wrong_backend.exit_code, 78);
   EXPECT_NE(wrong_backend.err.find("--backend shm"), std::string::npos) << wrong_backend.err;
 }

@@ -10,7 +10,7 @@ using test_support::CommandResult;
 using test_support::TemporaryDirectory;
 using Words = std::vector<std::string>;
 
-CommandResult train(const std::string& folder, const Words& options) {
+CommandResult train_exact(const std::string& folder, const Words& options) {
   Words argv = {
       test_support::engine_binary(), "train", "--model", "convnet", "--dataset", "synthetic",
       "--synthetic-shape",           "8x8x1"};
@@ -33,13 +33,13 @@ std::string model_of(const std::string& folder, int rank) {
 
 TEST(SyncBn, LeavesNothingForVerify) {
   const TemporaryDirectory folder;
-  ASSERT_EQ(train(folder / "plain", {"--spawn", "2", "--threads", "1"}).exit_code, 0);
+  ASSERT_EQ(train_exact(folder / "plain", {"--spawn", "2", "--threads", "1"}).exit_code, 0);
   const CommandResult plain = verify(model_of(folder / "plain", 0), model_of(folder / "plain", 1));
   EXPECT_EQ(plain.exit_code, 1);
   EXPECT_NE(plain.err.find("in sync except BN: try --sync-bn"), std::string::npos) << plain.err;
 
   const CommandResult result =
-      train(folder / "sync", {"--spawn", "2", "--threads", "1", "--sync-bn"});
+      train_exact(folder / "sync", {"--spawn", "2", "--threads", "1", "--sync-bn"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("sync-bn of 2 layers"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("global batch 20 = 2 ranks x 1 device x 10 x 1"), std::string::npos)
@@ -54,7 +54,7 @@ TEST(SyncBn, OfDevicesAndOfHybridsIsThatOfRanks) {
   const Words options{"--threads", "1", "--sync-bn", "--grad-accum", "2"};
   const auto run = [&](const char* name, Words group) {
     group.insert(group.end(), options.begin(), options.end());
-    return train(folder / name, group);
+    return train_exact(folder / name, group);
   };
   ASSERT_EQ(run("ranks", {"--spawn", "4"}).exit_code, 0);
   const CommandResult devices = run("devices", {"--devices", "cpu:0,cpu:1,cpu:2,cpu:3"});
@@ -78,14 +78,14 @@ TEST(SyncBn, OfDevicesAndOfHybridsIsThatOfRanks) {
 TEST(SyncBn, RunsBesideOverlappedGradientsOnEveryBackend) {
   const TemporaryDirectory folder;
   const std::string reference = model_of(folder / "inproc", 0);
-  ASSERT_EQ(train(folder / "inproc", {"--spawn", "3", "--backend", "inproc", "--threads", "1",
-                                      "--sync-bn", "--bucket-cap-mb", "0.01"})
+  ASSERT_EQ(train_exact(folder / "inproc", {"--spawn", "3", "--backend", "inproc", "--threads", "1",
+                                            "--sync-bn", "--bucket-cap-mb", "0.01"})
                 .exit_code,
             0);
   for (const char* backend : {"shm", "socket", "gloo", "zmq"}) {
     const CommandResult result =
-        train(folder / backend, {"--spawn", "3", "--backend", backend, "--threads", "1",
-                                 "--sync-bn", "--bucket-cap-mb", "0.01", "--timeout", "30"});
+        train_exact(folder / backend, {"--spawn", "3", "--backend", backend, "--threads", "1",
+                                       "--sync-bn", "--bucket-cap-mb", "0.01", "--timeout", "30"});
     if (result.exit_code == 78 && result.err.find("not in this build") != std::string::npos)
       continue;
     ASSERT_EQ(result.exit_code, 0) << backend << ": " << result.err;
@@ -100,7 +100,7 @@ TEST(Canonical, IsTheSameBitsForAnyWorldOnEveryBackend) {
   const Words canonical{"--reduction-order", "canonical"};
   const auto run = [&](const std::string& name, Words group) {
     group.insert(group.end(), canonical.begin(), canonical.end());
-    return train(folder / name, group);
+    return train_exact(folder / name, group);
   };
   const CommandResult one = run("one", {"--threads", "2"});
   ASSERT_EQ(one.exit_code, 0) << one.err;
@@ -129,7 +129,7 @@ TEST(Canonical, IsTheSameBitsForAnyWorldOnEveryBackend) {
 TEST(Canonical, AWorldThatDoesNotDivideIsOneClearLine) {
   const TemporaryDirectory folder;
   const CommandResult result =
-      train(folder / "x", {"--spawn", "3", "--reduction-order", "canonical"});
+      train_exact(folder / "x", {"--spawn", "3", "--reduction-order", "canonical"});
   EXPECT_EQ(result.exit_code, 78);
   EXPECT_NE(result.err.find("8 shards, which 3 ranks cannot share evenly"), std::string::npos)
       << result.err;
@@ -152,7 +152,7 @@ TEST(Layers, AModelFileMayNameSyncBatchNorm) {
     Words words = group;
     words.insert(words.end(), {"--model", file});
     if (option) words.emplace_back("--sync-bn");
-    return train(folder / name, words);
+    return train_exact(folder / name, words);
   };
   const CommandResult named = run("named", model("named.toml", "sync_batch_norm2d"), false);
   ASSERT_EQ(named.exit_code, 0) << named.err;

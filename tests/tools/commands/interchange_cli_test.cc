@@ -8,17 +8,15 @@
 
 #include "io/interchange/array_files.h"
 #include "tests/io/interchange/array_fixture.h"
+#include "tests/tools/commands/program.h"
 
 namespace {
 
 using array_fixture::array_of;
 using array_fixture::Arrays;
+using program::expect_error;
 using test_support::CommandResult;
-
-CommandResult engine(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), test_support::engine_binary());
-  return test_support::run_command(arguments);
-}
+using test_support::engine;
 
 Arrays model() {
   return {array_of<float>("conv.weight", {1, 2, 3, 4}),
@@ -331,11 +329,6 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
 }
 
 TEST_F(VerifyFiles, ExportAndImportRefuse) {
-  const auto expect_error = [](const CommandResult& result, int code, const std::string& words) {
-    EXPECT_EQ(result.exit_code, code) << result.err;
-    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
-  };
   const std::string a = save("a.ckpt", model());
   expect_error(engine({"export", a, "-o", folder_ / "a.pth"}), 2, "ends in .safetensors or .npz");
   expect_error(engine({"export", a}), 2, "output");

@@ -6,16 +6,18 @@
 #include <filesystem>
 
 #include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
 
 namespace {
 
+using program::expect_error;
 using test_support::CommandResult;
 using test_support::engine_binary;
 using test_support::run_command;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
-CommandResult train(const std::vector<std::string>& more) {
+CommandResult train_for_best(const std::vector<std::string>& more) {
   std::vector<std::string> arguments{engine_binary(),
                                      "train",
                                      "--model",
@@ -44,12 +46,6 @@ CommandResult train(const std::vector<std::string>& more) {
   return run_command(arguments);
 }
 
-void expect_error(const CommandResult& result, int code, const std::string& words) {
-  EXPECT_EQ(result.exit_code, code) << result.err;
-  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
-  EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
-}
-
 // What follows `before` up to the end of the line, at its last place.
 std::string last_after(const std::string& text, const std::string& before) {
   const std::size_t at = text.rfind(before);
@@ -60,8 +56,9 @@ std::string last_after(const std::string& text, const std::string& before) {
 
 TEST(KeepBest, IsToldNamedAndNeverPruned) {
   const TemporaryDirectory folder;
-  const CommandResult result = train({"--save-dir", folder / "run", "--keep-last", "1",
-                                      "--keep-best", "loss", "--metrics", folder / "m.jsonl"});
+  const CommandResult result =
+      train_for_best({"--save-dir", folder / "run", "--keep-last", "1", "--keep-best", "loss",
+                      "--metrics", folder / "m.jsonl"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const std::string told = last_after(result.out, "Best so far: loss ");
   const std::string step = last_after(told + "\n", " at step ");
@@ -89,11 +86,11 @@ TEST(KeepBest, IsToldNamedAndNeverPruned) {
 
 TEST(KeepBest, IsOnByItselfWithAFolderAndCanBeSwitchedOff) {
   const TemporaryDirectory folder;
-  const CommandResult on = train({"--save-dir", folder / "on"});
+  const CommandResult on = train_for_best({"--save-dir", folder / "on"});
   EXPECT_NE(on.out.find("\nBest so far: accuracy "), std::string::npos) << on.out;
   EXPECT_TRUE(fs::exists(folder / "on/best"));
-  const CommandResult off = train({"--save-dir", folder / "off", "--keep-best", "none"}),
-                      nowhere = train({});
+  const CommandResult off = train_for_best({"--save-dir", folder / "off", "--keep-best", "none"}),
+                      nowhere = train_for_best({});
   EXPECT_FALSE(fs::exists(folder / "off/best"));
   for (const CommandResult& result : {off, nowhere})
     EXPECT_EQ(result.out.find("Best so far"), std::string::npos) << result.out;
@@ -101,7 +98,7 @@ TEST(KeepBest, IsOnByItselfWithAFolderAndCanBeSwitchedOff) {
 
 TEST(EarlyStop, SaysWhyAndExitsWithZero) {
   const CommandResult result =
-      train({"--epochs", "80", "--early-stop", "3", "--keep-best", "loss"});
+      train_for_best({"--epochs", "80", "--early-stop", "3", "--keep-best", "loss"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find(" of 400: no improvement of loss in 3 evaluations\n"),
             std::string::npos)
@@ -111,9 +108,9 @@ TEST(EarlyStop, SaysWhyAndExitsWithZero) {
 }
 
 TEST(EarlyStop, NeedsEvaluations) {
-  expect_error(train({"--early-stop", "3", "--eval-every", "0"}), 78,
+  expect_error(train_for_best({"--early-stop", "3", "--eval-every", "0"}), 78,
                "--early-stop 3 requires evaluations: --eval-every is 0, which is never");
-  expect_error(train({"--early-stop", "x"}), 78, "--early-stop is 'x'");
+  expect_error(train_for_best({"--early-stop", "x"}), 78, "--early-stop is 'x'");
 }
 
 }  // namespace

@@ -7,30 +7,19 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
 
 namespace {
 
+using program::expect_words;
 using test_support::CommandResult;
+using test_support::engine;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
-CommandResult engine(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), test_support::engine_binary());
-  return test_support::run_command(arguments, {}, 60'000);
-}
-
-CommandResult train(const std::vector<std::string>& more) {
-  std::vector<std::string> arguments{"train",     "--model",           "mlp",   "--dataset",
-                                     "synthetic", "--synthetic-shape", "6x6x1", "--synthetic-size",
-                                     "60",        "--batch-size",      "12",    "--log-every",
-                                     "1",         "--threads",         "1"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return engine(arguments);
-}
-
-void expect_words(const std::string& text, const std::vector<std::string>& words) {
-  for (const std::string& word : words)
-    EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' in: " << text;
+CommandResult train_step_by_step(std::vector<std::string> more) {
+  more.insert(more.begin(), {"--log-every", "1"});
+  return engine(program::quick_train(more));
 }
 
 std::string with_step(const TemporaryDirectory& folder, int step) {
@@ -41,8 +30,9 @@ std::string with_step(const TemporaryDirectory& folder, int step) {
 
 TEST(Diverged, EndsWith79AndOneLineAndSavesNothing) {
   const TemporaryDirectory folder;
-  const CommandResult result = train({"--lr", "1e6", "--save-dir", folder / "run", "--save-every",
-                                      "0", "--metrics", folder / "m.jsonl"});
+  const CommandResult result =
+      train_step_by_step({"--lr", "1e6", "--save-dir", folder / "run", "--save-every", "0",
+                          "--metrics", folder / "m.jsonl"});
   EXPECT_EQ(result.exit_code, 79) << result.err;
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   expect_words(result.err, {"engine: error: the loss was finite at step 2, not finite at step 3; ",
@@ -56,7 +46,7 @@ TEST(Diverged, EndsWith79AndOneLineAndSavesNothing) {
 }
 
 TEST(Diverged, EndsAllRanksWith79) {
-  const CommandResult result = train({"--lr", "1e6", "--spawn", "2"});
+  const CommandResult result = train_step_by_step({"--lr", "1e6", "--spawn", "2"});
   EXPECT_EQ(result.exit_code, 79) << result.err;
   expect_words(result.err, {"engine: error: rank ", "not finite at step 3"});
 }
@@ -67,7 +57,7 @@ TEST(Diverged, AResumedRunLeavesGoodSnapshots) {
                                       "1s",         "--keep-last",  "2"};
   const auto with = [&keep](std::vector<std::string> more) {
     more.insert(more.end(), keep.begin(), keep.end());
-    return train(more);
+    return train_step_by_step(more);
   };
   ASSERT_EQ(with({"--epochs", "1"}).exit_code, 0);
   const CommandResult diverged =
@@ -81,8 +71,9 @@ TEST(Diverged, AResumedRunLeavesGoodSnapshots) {
 
 TEST(Diverged, GoesOnWithOneWarningWhereToldTo) {
   const TemporaryDirectory folder;
-  const CommandResult result = train({"--lr", "1e6", "--on-nonfinite", "continue", "--save-dir",
-                                      folder / "run", "--save-every", "1s", "--keep-last", "1"});
+  const CommandResult result =
+      train_step_by_step({"--lr", "1e6", "--on-nonfinite", "continue", "--save-dir", folder / "run",
+                          "--save-every", "1s", "--keep-last", "1"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   expect_words(result.err, {"engine: warning: the loss was finite at step 2, not finite at step 3",
@@ -110,7 +101,7 @@ TEST(Diverged, GoesOnWithOneWarningWhereToldTo) {
 TEST(Diverged, WhereStepsAreSkippedTheyAreCounted) {
   const TemporaryDirectory folder;
   // Two updates make the parameters so large that every loss after them is not finite.
-  const CommandResult result = train(
+  const CommandResult result = train_step_by_step(
       {"--lr", "1e6", "--on-nonfinite", "skip", "--spawn", "2", "--metrics", folder / "m.jsonl"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_words(result.out, {"Skipped steps, whose loss or gradients were not finite: 3\n"});

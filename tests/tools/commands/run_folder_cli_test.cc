@@ -7,33 +7,20 @@
 
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
 
 namespace {
 
+using program::quick_train;
 using test_support::CommandResult;
+using test_support::engine;
 using test_support::read_text;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
-CommandResult engine(std::vector<std::string> arguments,
-                     const std::map<std::string, std::string>& environment = {}) {
-  arguments.insert(arguments.begin(), test_support::engine_binary());
-  return test_support::run_command(arguments, environment, 60'000);
-}
-
-std::vector<std::string> training(const std::vector<std::string>& more) {
-  std::vector<std::string> arguments{"train",     "--model",           "mlp",   "--dataset",
-                                     "synthetic", "--synthetic-shape", "6x6x1", "--synthetic-size",
-                                     "60",        "--batch-size",      "12",    "--threads",
-                                     "1"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
-void expect_words(const CommandResult& result, int code, const std::vector<std::string>& words) {
+void expect_end(const CommandResult& result, int code, const std::vector<std::string>& words) {
   EXPECT_EQ(result.exit_code, code) << result.out << result.err;
-  for (const std::string& word : words)
-    EXPECT_NE(result.err.find(word), std::string::npos) << "'" << word << "' in: " << result.err;
+  program::expect_words(result.err, words);
 }
 
 std::int64_t epochs_of(const std::string& folder) {
@@ -47,22 +34,23 @@ class RunFolderCli : public testing::Test {
 };
 
 TEST_F(RunFolderCli, ASecondRunDoesNotTouchTheFirst) {
-  ASSERT_EQ(engine(training({"--save-dir", dir(), "--epochs", "4"})).exit_code, 0);
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--epochs", "4"})).exit_code, 0);
   const std::string snapshot = read_text(dir() + "/step-00000020.ckpt");
-  expect_words(engine(training({"--save-dir", dir(), "--epochs", "1", "--lr", "0.1"})), 73,
-               {dir() + " holds a run (mlp on synthetic", "--resume", "--overwrite"});
+  expect_end(engine(quick_train({"--save-dir", dir(), "--epochs", "1", "--lr", "0.1"})), 73,
+             {dir() + " holds a run (mlp on synthetic", "--resume", "--overwrite"});
   EXPECT_EQ(read_text(dir() + "/step-00000020.ckpt"), snapshot);
-  expect_words(engine(training({"--save-dir", dir(), "--epochs", "1", "--overwrite"})), 0,
-               {"moved the run"});
+  expect_end(engine(quick_train({"--save-dir", dir(), "--epochs", "1", "--overwrite"})), 0,
+             {"moved the run"});
   EXPECT_EQ(read_text(dir() + ".old-1/step-00000020.ckpt"), snapshot);
   EXPECT_EQ(epochs_of(dir()), 1);
 }
 
 TEST_F(RunFolderCli, ResumeNeedsOnlyTheFolder) {
   ASSERT_EQ(
-      engine(training({"--save-dir", dir(), "--lr", "0.03", "--optimizer", "adamw"})).exit_code, 0);
+      engine(quick_train({"--save-dir", dir(), "--lr", "0.03", "--optimizer", "adamw"})).exit_code,
+      0);
   const CommandResult more = engine({"train", "--resume", dir(), "--epochs", "2"});
-  expect_words(more, 0, {"changed: epochs 1 -> 2 (--epochs)"});
+  expect_end(more, 0, {"changed: epochs 1 -> 2 (--epochs)"});
   EXPECT_NE(more.out.find("adamw lr 0.03"), std::string::npos) << more.out;
   EXPECT_EQ(epochs_of(dir()), 2);
   const std::string record = read_text(dir() + "/run.json");
@@ -70,7 +58,7 @@ TEST_F(RunFolderCli, ResumeNeedsOnlyTheFolder) {
 }
 
 TEST_F(RunFolderCli, AnotherExperimentIsRefusedWithBothValues) {
-  ASSERT_EQ(engine(training({"--save-dir", dir()})).exit_code, 0);
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir()})).exit_code, 0);
   const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> cases{
       {{"--optimizer", "adamw"}, {"--optimizer sgd", "adamw", "--allow-change optimizer"}},
       {{"--seed", "7"}, {"--seed 0", "7", "--allow-change seed"}},
@@ -79,14 +67,14 @@ TEST_F(RunFolderCli, AnotherExperimentIsRefusedWithBothValues) {
   for (const auto& [options, words] : cases) {
     std::vector<std::string> arguments{"--save-dir", dir(), "--resume", "auto", "--epochs", "2"};
     arguments.insert(arguments.end(), options.begin(), options.end());
-    expect_words(engine(training(arguments)), 78, words);
+    expect_end(engine(quick_train(arguments)), 78, words);
   }
   EXPECT_EQ(epochs_of(dir()), 1);
-  expect_words(engine({"train", "--resume", dir(), "--epochs", "2", "--optimizer", "adamw",
-                       "--allow-change", "optimizer"}),
-               0, {"changed: ", "optimizer sgd -> adamw"});
-  expect_words(engine({"train", "--resume", dir(), "--allow-change", "optimiser"}), 78,
-               {"did you mean 'optimizer'"});
+  expect_end(engine({"train", "--resume", dir(), "--epochs", "2", "--optimizer", "adamw",
+                     "--allow-change", "optimizer"}),
+             0, {"changed: ", "optimizer sgd -> adamw"});
+  expect_end(engine({"train", "--resume", dir(), "--allow-change", "optimiser"}), 78,
+             {"did you mean 'optimizer'"});
 }
 
 TEST_F(RunFolderCli, OtherDataAreRefused) {
@@ -102,8 +90,8 @@ TEST_F(RunFolderCli, OtherDataAreRefused) {
   ASSERT_EQ(engine(train).exit_code, 0);
   rows.replace(rows.find("3,3,"), 4, "3,4,");
   test_support::write_text(csv, rows);
-  expect_words(engine({"train", "--resume", dir(), "--epochs", "2"}), 78,
-               {"was trained on other data", "--allow-change data"});
+  expect_end(engine({"train", "--resume", dir(), "--epochs", "2"}), 78,
+             {"was trained on other data", "--allow-change data"});
   EXPECT_EQ(
       engine({"train", "--resume", dir(), "--epochs", "2", "--allow-change", "data"}).exit_code, 0);
 }
@@ -131,7 +119,7 @@ TEST_F(RunFolderCli, AModelFromAFileIsKeptInTheRun) {
   const std::string layers =
       "[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"dense\"\nname = \"fc\"\nout = 10\n";
   test_support::write_text(toml, layers);
-  std::vector<std::string> first = training({"--save-dir", dir()});
+  std::vector<std::string> first = quick_train({"--save-dir", dir()});
   first[2] = toml;
   const CommandResult trained = engine(first);
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
@@ -140,9 +128,9 @@ TEST_F(RunFolderCli, AModelFromAFileIsKeptInTheRun) {
 
   test_support::write_text(toml, "# edited\n" + layers);
   std::vector<std::string> again =
-      training({"--save-dir", dir(), "--resume", "auto", "--epochs", "2"});
+      quick_train({"--save-dir", dir(), "--resume", "auto", "--epochs", "2"});
   again[2] = toml;
-  expect_words(engine(again), 78, {"was trained with other layers", "--allow-change model"});
+  expect_end(engine(again), 78, {"was trained with other layers", "--allow-change model"});
   EXPECT_EQ(engine({"eval", dir()}).out, before.out);
 
   fs::remove(toml);
@@ -155,18 +143,19 @@ TEST_F(RunFolderCli, AModelFromAFileIsKeptInTheRun) {
 TEST_F(RunFolderCli, MetricsOfAnEarlierRunStay) {
   const std::string file = folder_ / "m.jsonl";
   for (const char* lr : {"0.1", "0.2"})
-    ASSERT_EQ(engine(training({"--metrics", file, "--lr", lr})).exit_code, 0);
+    ASSERT_EQ(engine(quick_train({"--metrics", file, "--lr", lr})).exit_code, 0);
   const std::string text = read_text(file);
   std::size_t starts = 0;
   for (std::size_t at = 0; (at = text.find("\"event\":\"start\"", at)) != std::string::npos; ++at)
     ++starts;
   EXPECT_EQ(starts, 2u) << text;
-  ASSERT_EQ(engine(training({"--save-dir", dir(), "--metrics", "-"})).exit_code, 0);
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--metrics", "-"})).exit_code, 0);
   EXPECT_NE(read_text(dir() + "/metrics.jsonl").find("\"event\":\"end\""), std::string::npos);
 }
 
 TEST_F(RunFolderCli, AConfigurationDoesNotPointAtTheRunItCameFrom) {
-  ASSERT_EQ(engine(training({"--save-dir", dir(), "--metrics", folder_ / "m.jsonl"})).exit_code, 0);
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--metrics", folder_ / "m.jsonl"})).exit_code,
+            0);
   const std::string config = engine({"inspect", dir(), "--config"}).out;
   EXPECT_NE(config.find("model = \"mlp\""), std::string::npos) << config;
   for (const char* key : {"save-dir", "metrics", "resume"})
@@ -174,7 +163,7 @@ TEST_F(RunFolderCli, AConfigurationDoesNotPointAtTheRunItCameFrom) {
 }
 
 TEST_F(RunFolderCli, AConfigurationReadsBackWhatItPrints) {
-  ASSERT_EQ(engine(training({"--save-dir", dir(), "--data-dir", "a $HOME/${b}"})).exit_code, 0);
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--data-dir", "a $HOME/${b}"})).exit_code, 0);
   const std::string file = folder_ / "run.toml";
   test_support::write_text(file, engine({"inspect", dir(), "--config"}).out);
   ASSERT_EQ(engine({"train", "--config", file, "--save-dir", dir() + "2"}).exit_code, 0);
@@ -182,33 +171,33 @@ TEST_F(RunFolderCli, AConfigurationReadsBackWhatItPrints) {
 }
 
 TEST_F(RunFolderCli, CommandsTakeAFolder) {
-  ASSERT_EQ(engine(training({"--save-dir", dir()})).exit_code, 0);
-  ASSERT_EQ(engine(training({"--save-dir", dir() + "2"})).exit_code, 0);
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir()})).exit_code, 0);
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir() + "2"})).exit_code, 0);
   EXPECT_EQ(engine({"verify", dir(), dir() + "2"}).exit_code, 0);
   EXPECT_EQ(engine({"export", dir(), "-o", folder_ / "a.safetensors"}).exit_code, 0);
   const CommandResult shown = engine({"inspect", dir()});
   EXPECT_NE(shown.out.find("started  "), std::string::npos) << shown.out;
-  EXPECT_EQ(engine(training({"--init-from", dir()})).exit_code, 0);
+  EXPECT_EQ(engine(quick_train({"--init-from", dir()})).exit_code, 0);
   fs::create_directories(folder_ / "empty");
-  expect_words(engine({"eval", folder_ / "empty"}), 65, {"no snapshot in"});
+  expect_end(engine({"eval", folder_ / "empty"}), 65, {"no snapshot in"});
 }
 
 TEST_F(RunFolderCli, AutoMakesANewFolder) {
   const fs::path before = fs::current_path();
   fs::current_path(folder_.path());
-  ASSERT_EQ(engine(training({"--save-dir", "auto"})).exit_code, 0);
-  ASSERT_EQ(engine(training({"--save-dir", "auto"})).exit_code, 0);
+  ASSERT_EQ(engine(quick_train({"--save-dir", "auto"})).exit_code, 0);
+  ASSERT_EQ(engine(quick_train({"--save-dir", "auto"})).exit_code, 0);
   fs::current_path(before);
   EXPECT_EQ(epochs_of(folder_ / "runs/mlp-synthetic-001"), 1);
   EXPECT_EQ(epochs_of(folder_ / "runs/mlp-synthetic-002"), 1);
 }
 
 TEST_F(RunFolderCli, RanksShareOneFolder) {
-  ASSERT_EQ(engine(training({"--save-dir", dir(), "--spawn", "2"})).exit_code, 0);
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--spawn", "2"})).exit_code, 0);
   const CommandResult more = engine({"train", "--resume", dir(), "--epochs", "2"});
   EXPECT_EQ(more.exit_code, 0) << more.err;
   EXPECT_NE(more.out.find("2 ranks"), std::string::npos) << more.out;
-  expect_words(engine(training({"--save-dir", dir(), "--spawn", "2"})), 73, {"holds a run"});
+  expect_end(engine(quick_train({"--save-dir", dir(), "--spawn", "2"})), 73, {"holds a run"});
 }
 
 }  // namespace

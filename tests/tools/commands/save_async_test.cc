@@ -17,7 +17,7 @@ using test_support::run_command;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
 
-CommandResult train(const std::string& folder, const std::vector<std::string>& more) {
+CommandResult train_and_save(const std::string& folder, const std::vector<std::string>& more) {
   std::vector<std::string> arguments{engine_binary(), "train",     "--model",          "mlp",
                                      "--dataset",     "synthetic", "--batch-size",     "32",
                                      "--threads",     "1",         "--synthetic-size", "320",
@@ -32,8 +32,8 @@ TEST(SaveAsync, WritesTheSameSnapshotsAndSaysSo) {
   const std::vector<std::string> steps{"--steps", "9", "--save-every", "2s"};
   std::vector<std::string> background = steps;
   background.push_back("--save-async");
-  const CommandResult wait = train(folder / "wait", steps),
-                      beside = train(folder / "beside", background);
+  const CommandResult wait = train_and_save(folder / "wait", steps),
+                      beside = train_and_save(folder / "beside", background);
   ASSERT_EQ(wait.exit_code, 0) << wait.err;
   ASSERT_EQ(beside.exit_code, 0) << beside.err;
   for (const char* step : {"2", "4", "6", "8", "9"}) {
@@ -54,7 +54,7 @@ TEST(SaveAsync, AFailedWriteEndsTheRunOnAllRanks) {
     fs::rename(run, folder / "away");
     std::ofstream(run) << "a file where the folder was";
   });
-  const CommandResult result = train(
+  const CommandResult result = train_and_save(
       run, {"--steps", "100000000", "--save-every", "20s", "--keep-last", "2", "--save-async"});
   taker.join();
   EXPECT_EQ(result.exit_code, 73) << result.err;

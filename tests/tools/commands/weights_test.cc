@@ -4,18 +4,16 @@
 #include <algorithm>
 
 #include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
 
 namespace {
 
+using program::expect_error;
 using test_support::CommandResult;
+using test_support::engine;
 using test_support::TemporaryDirectory;
 
-CommandResult engine(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), test_support::engine_binary());
-  return test_support::run_command(arguments);
-}
-
-CommandResult train(const std::string& folder, const std::vector<std::string>& more) {
+CommandResult train_convnet(const std::string& folder, const std::vector<std::string>& more) {
   std::vector<std::string> arguments{
       "train", "--model",          "convnet", "--dataset",         "synthetic", "--batch-size",
       "12",    "--spawn",          "2",       "--threads",         "1",         "--log-every",
@@ -32,16 +30,10 @@ std::string rest_of_line(const std::string& text, const std::string& before) {
   return text.substr(at + before.size(), text.find('\n', at) - at - before.size());
 }
 
-void expect_error(const CommandResult& result, int code, const std::string& words) {
-  EXPECT_EQ(result.exit_code, code) << result.err;
-  EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
-  EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
-}
-
 TEST(Weights, AMovingAverageIsEvaluatedAndExported) {
   const TemporaryDirectory folder;
   const CommandResult trained =
-      train(folder / "run", {"--ema", "0.75", "--metrics", folder / "m.jsonl"});
+      train_convnet(folder / "run", {"--ema", "0.75", "--metrics", folder / "m.jsonl"});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const std::string checkpoint = folder / "run/step-00000005.ckpt",
                     model = rest_of_line(trained.out, "Test after step 5: "),
@@ -67,7 +59,7 @@ TEST(Weights, AMovingAverageIsEvaluatedAndExported) {
 TEST(Weights, AnAverageOfEpochsIsEvaluatedWithItsOwnStatistics) {
   const TemporaryDirectory folder;
   const CommandResult trained =
-      train(folder / "run", {"--epochs", "3", "--average-last", "2", "--lr", "0.1"});
+      train_convnet(folder / "run", {"--epochs", "3", "--average-last", "2", "--lr", "0.1"});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   const std::string checkpoint = folder / "run/step-00000015.ckpt",
                     average = rest_of_line(trained.out, "Test after step 15 (average): ");
@@ -82,7 +74,7 @@ TEST(Weights, AnAverageOfEpochsIsEvaluatedWithItsOwnStatistics) {
 
 TEST(Weights, WithoutAnAverageThereIsNone) {
   const TemporaryDirectory folder;
-  ASSERT_EQ(train(folder / "run", {}).exit_code, 0);
+  ASSERT_EQ(train_convnet(folder / "run", {}).exit_code, 0);
   const std::string checkpoint = folder / "run/step-00000005.ckpt", file = folder / "m.npz";
   const std::string words =
       checkpoint + " does not have a moving average of the weights (train --ema)";

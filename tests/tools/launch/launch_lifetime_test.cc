@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "tests/support/expect_contains.h"
 #include "tests/tools/launch/launch_runner.h"
 
 namespace {
@@ -19,9 +20,6 @@ using test_support::sleepers;
 using test_support::TemporaryDirectory;
 using test_support::unique_sleep;
 namespace fs = std::filesystem;
-
-#define EXPECT_CONTAINS(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << "'" << part << "' in: " << text
 
 std::vector<std::string> shell_job(int workers, const std::string& script,
                                    std::vector<std::string> options = {}) {

@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support/expect_contains.h"
 #include "tests/tools/launch/launch_runner.h"
 
 namespace {
@@ -24,9 +25,6 @@ using test_support::Running;
 using test_support::TemporaryDirectory;
 using test_support::wait_for_end_of;
 namespace fs = std::filesystem;
-
-#define EXPECT_CONTAINS(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << "'" << part << "' in: " << text
 
 CommandResult launch_shell(int workers, const std::string& script,
                            std::vector<std::string> more = {}, int timeout_ms = 60'000) {

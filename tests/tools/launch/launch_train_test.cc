@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "tests/support/expect_contains.h"
 #include "tests/tools/launch/launch_runner.h"
 
 namespace {
@@ -23,9 +24,6 @@ using test_support::run_command;
 using test_support::Running;
 using test_support::TemporaryDirectory;
 namespace fs = std::filesystem;
-
-#define EXPECT_CONTAINS(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << "'" << part << "' in: " << text
 
 using Words = std::vector<std::string>;
 

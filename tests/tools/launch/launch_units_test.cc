@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "io/base/io_error.h"
+#include "tests/support/expect_contains.h"
 #include "tests/support/test_support.h"
 #include "tools/launch/control_line.h"
 #include "tools/launch/launch_options.h"
@@ -16,6 +17,7 @@
 #include "tools/launch/restart_resume.h"
 #include "tools/launch/stream_spec.h"
 #include "tools/report/exit_codes.h"
+#include "tools/report/shell_text.h"
 #include "tools/workers/line_splitter.h"
 #include "tools/workers/worker_failure.h"
 
@@ -33,9 +35,6 @@ std::string message_of(F&& f) {
   }
   return "no error";
 }
-
-#define EXPECT_CONTAINS(text, part) \
-  EXPECT_NE(std::string(text).find(part), std::string::npos) << text
 
 TEST(RestartResume, FollowsWhatTrainIsTold) {
   const auto of = [](std::vector<std::string> command, std::vector<std::string> environment = {}) {
@@ -185,11 +184,11 @@ TEST(Options, EnvironmentFillsWhatWasNotSaid) {
 }
 
 TEST(Quoting, AnyWordSurvivesAShell) {
-  EXPECT_EQ(shell_word("plain"), "'plain'");
-  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
-  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_quoted("plain"), "'plain'");
+  EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_quoted(""), "''");
   const std::string odd = "a b'c\"d$HOME`id`\\ *;|&\n#é";
-  const auto echoed = test_support::run_command({"sh", "-c", "printf %s " + shell_word(odd)});
+  const auto echoed = test_support::run_command({"sh", "-c", "printf %s " + shell_quoted(odd)});
   EXPECT_EQ(echoed.out, odd);
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 
+#include "io/base/deadline.h"
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/bench/comm/bench_comm_device.h"
 #include "tools/bench/comm/bench_comm_pattern.h"
@@ -14,10 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kBlocks = 5, kFewestInBlock = 4;  // of iterations
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The communicators of one backend. Where they take device memory, `device_all` and `device_pair`
 // are the same ones.
@@ -169,7 +166,7 @@ void run_once(Job& job, Lane& lane, std::size_t round) {
   lane.all->barrier();
   const auto start = Clock::now();
   job.call(lane);
-  lane.times.push_back(seconds_since(start));
+  lane.times.push_back(base::seconds_since(start));
   job.download(lane);
   if (!job.right(round)) lane.wrong += 1;
 }
@@ -282,7 +279,8 @@ std::vector<CommRow> measure_collectives(const CommBench& bench, backends::Group
       run_lanes(job, lanes, 1, round);
       const auto start = Clock::now();
       run_lanes(job, lanes, 1, round);
-      const int iterations = agreed_iterations(*control, bench, seconds_since(start), lanes.size());
+      const int iterations =
+          agreed_iterations(*control, bench, base::seconds_since(start), lanes.size());
       run_lanes(job, lanes, std::clamp(bench.warmup - 2, 0, iterations), round);
       for (Lane& lane : lanes) lane.times.clear();
       run_lanes(job, lanes, iterations, round);

@@ -11,7 +11,7 @@ namespace {
 
 using namespace cuda_test;
 
-struct Sizes {
+struct AttentionSizes {
   std::int64_t n, t, heads, size;
 
   std::int64_t width() const { return heads * size; }
@@ -27,16 +27,16 @@ struct Results {
   std::vector<T> y, lse, dqkv;
 };
 
-Operand<float> random_qkv(const Sizes& s) {
+Operand<float> random_qkv(const AttentionSizes& s) {
   Operand<float> qkv = random_operand(s.qkv(), 1);
   for (float& value : qkv.values) value *= 2;
   return qkv;
 }
 
 template <class T>
-Results<double> expected_of(const Sizes& s, const Operand<float>& qkv, const Operand<float>& dy,
-                            const Operand<float>& start, const AttentionDropout& dropout,
-                            Write write) {
+Results<double> expected_of(const AttentionSizes& s, const Operand<float>& qkv,
+                            const Operand<float>& dy, const Operand<float>& start,
+                            const AttentionDropout& dropout, Write write) {
   Operand<double> wide = kept<T>(qkv), wide_dy = kept<T>(dy), y(s.y(), 0), lse(s.lse(), 0),
                   dqkv = kept<T>(start);
   Context host(1, 0);
@@ -55,9 +55,9 @@ Results<double> expected_of(const Sizes& s, const Operand<float>& qkv, const Ope
 }
 
 template <class T>
-Results<float> found_of(const Sizes& s, const Operand<float>& qkv, const Operand<float>& dy,
-                        const Operand<float>& start, const AttentionDropout& dropout, Write write,
-                        Products products) {
+Results<float> found_of(const AttentionSizes& s, const Operand<float>& qkv,
+                        const Operand<float>& dy, const Operand<float>& start,
+                        const AttentionDropout& dropout, Write write, Products products) {
   DeviceContext c(attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DTypeOf<T>::value, 1,
                                           Device::Kind::kCuda),
                   products);
@@ -98,8 +98,8 @@ Results<float> found_of(const Sizes& s, const Operand<float>& qkv, const Operand
 }
 
 template <class T>
-void compare(const Sizes& s, double tolerance, double rate = 0,
-             Products products = Products::kF32) {
+void compare_attention(const AttentionSizes& s, double tolerance, double rate = 0,
+                       Products products = Products::kF32) {
   SCOPED_TRACE(s.text() + (rate > 0 ? ", dropout" : ""));
   const Operand<float> qkv = random_qkv(s), dy = random_operand(s.y(), 2);
   std::vector<std::int64_t> ids;
@@ -121,44 +121,50 @@ class AttentionCuda : public CudaTest {};
 
 // Heads of any size, in float32 arithmetic.
 TEST_F(AttentionCuda, Float32AgreesWithTheReference) {
-  for (const Sizes& s :
-       {Sizes{0, 5, 2, 8}, Sizes{2, 1, 1, 1}, Sizes{2, 7, 3, 5}, Sizes{1, 64, 4, 32},
-        Sizes{1, 65, 1, 64}, Sizes{1, 33, 2, 100}, Sizes{1, 100, 1, 128}, Sizes{2, 150, 1, 16}})
-    compare<float>(s, 1e-5);
-  for (const Sizes& s : {Sizes{2, 7, 3, 5}, Sizes{1, 65, 2, 32}}) compare<float>(s, 1e-5, 0.25);
+  for (const AttentionSizes& s :
+       {AttentionSizes{0, 5, 2, 8}, AttentionSizes{2, 1, 1, 1}, AttentionSizes{2, 7, 3, 5},
+        AttentionSizes{1, 64, 4, 32}, AttentionSizes{1, 65, 1, 64}, AttentionSizes{1, 33, 2, 100},
+        AttentionSizes{1, 100, 1, 128}, AttentionSizes{2, 150, 1, 16}})
+    compare_attention<float>(s, 1e-5);
+  for (const AttentionSizes& s : {AttentionSizes{2, 7, 3, 5}, AttentionSizes{1, 65, 2, 32}})
+    compare_attention<float>(s, 1e-5, 0.25);
 }
 
 TEST_F(AttentionCuda, HalvesOfOddSizesAgreeWithTheReference) {
-  for (const Sizes& s : {Sizes{0, 5, 2, 8}, Sizes{2, 7, 3, 5}, Sizes{1, 65, 3, 20}}) {
-    compare<bf16>(s, 1e-2);
-    compare<f16>(s, 2e-3);
-    compare<bf16>(s, 1e-2, 0.25);
+  for (const AttentionSizes& s :
+       {AttentionSizes{0, 5, 2, 8}, AttentionSizes{2, 7, 3, 5}, AttentionSizes{1, 65, 3, 20}}) {
+    compare_attention<bf16>(s, 1e-2);
+    compare_attention<f16>(s, 2e-3);
+    compare_attention<bf16>(s, 1e-2, 0.25);
   }
 }
 
 // Heads of 32, 64 and 128, which tensor cores multiply.
 TEST_F(AttentionCuda, HalvesAgreeWithTheReference) {
-  for (const Sizes& s : {Sizes{1, 1, 1, 32}, Sizes{2, 7, 3, 32}, Sizes{1, 65, 1, 64},
-                         Sizes{1, 130, 1, 32}, Sizes{1, 80, 1, 128}}) {
-    compare<bf16>(s, 1e-2);
-    compare<f16>(s, 2e-3);
-    compare<bf16>(s, 1e-2, 0.25);
+  for (const AttentionSizes& s :
+       {AttentionSizes{1, 1, 1, 32}, AttentionSizes{2, 7, 3, 32}, AttentionSizes{1, 65, 1, 64},
+        AttentionSizes{1, 130, 1, 32}, AttentionSizes{1, 80, 1, 128}}) {
+    compare_attention<bf16>(s, 1e-2);
+    compare_attention<f16>(s, 2e-3);
+    compare_attention<bf16>(s, 1e-2, 0.25);
   }
 }
 
 TEST_F(AttentionCuda, RoundedFloatsAgreeWithTheReference) {
-  for (const Sizes& s : {Sizes{1, 1, 1, 32}, Sizes{2, 7, 3, 32}, Sizes{1, 65, 1, 64},
-                         Sizes{1, 130, 1, 32}, Sizes{1, 80, 1, 128}}) {
-    compare<float>(s, 1e-3, 0, Products::kTf32);
-    compare<float>(s, 1e-3, 0.25, Products::kTf32);
+  for (const AttentionSizes& s :
+       {AttentionSizes{1, 1, 1, 32}, AttentionSizes{2, 7, 3, 32}, AttentionSizes{1, 65, 1, 64},
+        AttentionSizes{1, 130, 1, 32}, AttentionSizes{1, 80, 1, 128}}) {
+    compare_attention<float>(s, 1e-3, 0, Products::kTf32);
+    compare_attention<float>(s, 1e-3, 0.25, Products::kTf32);
   }
   for (const Products products : {Products::kF16, Products::kBF16})
-    compare<float>({1, 65, 2, 64}, products == Products::kF16 ? 2e-3 : 1e-2, 0.25, products);
+    compare_attention<float>({1, 65, 2, 64}, products == Products::kF16 ? 2e-3 : 1e-2, 0.25,
+                             products);
 }
 
 TEST_F(AttentionCuda, LargeScoresStayFiniteAndTheLargestWins) {
   for (const std::int64_t size : {8, 32}) {
-    const Sizes s{1, 160, 1, size};
+    const AttentionSizes s{1, 160, 1, size};
     Operand<float> qkv(s.qkv(), 0);
     for (std::int64_t i = 0; i < s.t; ++i) {
       qkv.values[static_cast<std::size_t>(i * 3 * size)] = 1000;  // q
@@ -179,7 +185,7 @@ TEST_F(AttentionCuda, LargeScoresStayFiniteAndTheLargestWins) {
 
 TEST_F(AttentionCuda, NeverLooksAhead) {
   for (const std::int64_t size : {8, 32}) {
-    const Sizes s{1, 70, 2, size};
+    const AttentionSizes s{1, 70, 2, size};
     Operand<float> qkv = random_qkv(s);
     const Operand<float> dy(s.y(), 1.f);
     const std::vector<float> before =
@@ -196,7 +202,7 @@ TEST_F(AttentionCuda, NeverLooksAhead) {
 }
 
 TEST_F(AttentionCuda, ManyBlocksOfQueriesAndKeysAgreeWithTheReference) {
-  compare<bf16>({1, 200, 2, 64}, 1e-2, 0.1);
+  compare_attention<bf16>({1, 200, 2, 64}, 1e-2, 0.1);
 }
 
 TEST_F(AttentionCuda, LongerHeadsAreRefused) {

@@ -14,20 +14,20 @@ namespace {
 
 using namespace kernel_test;
 
-struct Sizes {
+struct AttentionSizes {
   std::int64_t n, t, heads, size;
   std::int64_t width() const { return heads * size; }
 };
-constexpr Sizes kSizes[] = {{0, 5, 2, 8},    {1, 1, 1, 1},    {2, 7, 3, 5},
-                            {1, 33, 2, 17},  {3, 64, 4, 32},  {1, 65, 1, 40},
-                            {1, 130, 2, 32}, {1, 300, 1, 16}, {1, 257, 1, 64}};
+constexpr AttentionSizes kAttentionSizes[] = {{0, 5, 2, 8},    {1, 1, 1, 1},    {2, 7, 3, 5},
+                                              {1, 33, 2, 17},  {3, 64, 4, 32},  {1, 65, 1, 40},
+                                              {1, 130, 2, 32}, {1, 300, 1, 16}, {1, 257, 1, 64}};
 
 // All in float64, with the whole matrix of probabilities of each head: y, lse and the gradient of
 // qkv.
 struct Naive {
   std::vector<double> y, lse, dqkv;
 
-  Naive(const Sizes& s, const std::vector<double>& qkv, const std::vector<double>& dy,
+  Naive(const AttentionSizes& s, const std::vector<double>& qkv, const std::vector<double>& dy,
         const std::vector<double>& keep)
       : y(static_cast<std::size_t>(s.n * s.t * s.width())),
         lse(static_cast<std::size_t>(s.n * s.heads * s.t)),
@@ -37,7 +37,7 @@ struct Naive {
   }
 
  private:
-  void head(const Sizes& s, const std::vector<double>& qkv, const std::vector<double>& dy,
+  void head(const AttentionSizes& s, const std::vector<double>& qkv, const std::vector<double>& dy,
             const std::vector<double>& keep, std::int64_t sample, std::int64_t h) {
     const double scale = 1 / std::sqrt(static_cast<double>(s.size));
     const auto in = [&](int part, std::int64_t i, std::int64_t c) {
@@ -92,8 +92,8 @@ template <class T>
 struct Fused {
   Operand<T> y, lse, dqkv;
 
-  Fused(const Sizes& s, Operand<T> qkv, Operand<T> dy, const AttentionDropout& dropout, int threads,
-        Operand<T> dqkv_start, Write write)
+  Fused(const AttentionSizes& s, Operand<T> qkv, Operand<T> dy, const AttentionDropout& dropout,
+        int threads, Operand<T> dqkv_start, Write write)
       : y({s.n, s.t, s.width()}, std::numeric_limits<T>::quiet_NaN()),
         lse({s.n, s.heads, s.t}, 9),
         dqkv(std::move(dqkv_start)) {
@@ -119,13 +119,14 @@ struct Fused {
   }
 };
 
-Operand<float> random_qkv(const Sizes& s) {
+Operand<float> random_qkv(const AttentionSizes& s) {
   Operand<float> qkv = random_operand({s.n, s.t, 3 * s.width()}, 1);
   for (float& value : qkv.values) value *= 2;
   return qkv;
 }
 
-void compare(const Sizes& s, const AttentionDropout& dropout, const std::vector<double>& keep) {
+void compare(const AttentionSizes& s, const AttentionDropout& dropout,
+             const std::vector<double>& keep) {
   const Operand<float> qkv = random_qkv(s), dy = random_operand({s.n, s.t, s.width()}, 2);
   const Naive naive(s, gemm_test::widened(qkv), gemm_test::widened(dy), keep);
   for (const Write write : {Write::kOverwrite, Write::kAdd}) {
@@ -150,7 +151,7 @@ void compare(const Sizes& s, const AttentionDropout& dropout, const std::vector<
 }
 
 TEST(CausalAttention, IsTheSoftmaxOverWhatCameBefore) {
-  for (const Sizes& s : kSizes) {
+  for (const AttentionSizes& s : kAttentionSizes) {
     SCOPED_TRACE("t " + std::to_string(s.t) + ", heads " + std::to_string(s.heads) + " of " +
                  std::to_string(s.size));
     compare(s, {}, {});
@@ -158,7 +159,8 @@ TEST(CausalAttention, IsTheSoftmaxOverWhatCameBefore) {
 }
 
 TEST(CausalAttention, DropoutIsThatOfPhiloxWhateverTheBlocks) {
-  for (const Sizes& s : {Sizes{2, 7, 3, 5}, Sizes{1, 66, 2, 8}, Sizes{1, 131, 1, 16}}) {
+  for (const AttentionSizes& s :
+       {AttentionSizes{2, 7, 3, 5}, AttentionSizes{1, 66, 2, 8}, AttentionSizes{1, 131, 1, 16}}) {
     std::vector<std::int64_t> ids;
     for (std::int64_t i = 0; i < s.n; ++i) ids.push_back(77 + (std::int64_t{1} << 33) * i);
     const AttentionDropout dropout{0.25, 0xabcdef0123456789, 3, ids};
@@ -179,7 +181,7 @@ TEST(CausalAttention, DropoutIsThatOfPhiloxWhateverTheBlocks) {
 }
 
 TEST(CausalAttention, LargeScoresStayFiniteAndTheLargestWins) {
-  const Sizes s{1, 160, 1, 8};
+  const AttentionSizes s{1, 160, 1, 8};
   Operand<float> qkv({1, s.t, 24}, 0);
   for (std::int64_t i = 0; i < s.t; ++i) {
     qkv.values[static_cast<std::size_t>(i * 24)] = 1000;  // q
@@ -197,7 +199,7 @@ TEST(CausalAttention, LargeScoresStayFiniteAndTheLargestWins) {
 }
 
 TEST(CausalAttention, NeverLooksAhead) {
-  const Sizes s{1, 70, 2, 8};
+  const AttentionSizes s{1, 70, 2, 8};
   for_each_setting([&](int threads) {
     Context c(threads, attention_scratch_bytes(s.n, s.t, s.width(), s.heads, DType::kF32, threads));
     Operand<float> qkv = random_qkv(s), before({1, s.t, s.width()}, 0), after = before;

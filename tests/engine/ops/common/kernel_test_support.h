@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "engine/core/error.h"
 #include "tests/engine/ops/gemm/gemm_test_support.h"
 
 namespace kernel_test {
@@ -67,6 +69,16 @@ void for_each_setting(Check check) {
 // What an output starts with: NaN where it must be overwritten, numbers where they are added to.
 inline Operand<float> output(const Shape& shape, Write write) {
   return write == Write::kAdd ? random_operand(shape, 77) : gemm_test::nan_operand(shape);
+}
+
+// The message of the ShapeError that the call throws.
+inline std::string shape_error(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const engine::ShapeError& error) {
+    return error.what();
+  }
+  return "nothing thrown";
 }
 
 }  // namespace kernel_test

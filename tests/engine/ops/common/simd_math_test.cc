@@ -67,3 +67,5 @@ TEST(SimdMath, NormalDistributionIsWithinItsBound) {
 
 }  // namespace
 }  // namespace engine::ops::isa_test
+
+#undef ENGINE_ISA_NAMESPACE

@@ -11,7 +11,7 @@ namespace {
 
 using namespace cuda_test;
 
-struct Case {
+struct ConvCase {
   std::int64_t n;
   Conv2dGeometry g;
   Shape x() const { return {n, g.in_h, g.in_w, g.in_channels}; }
@@ -19,14 +19,14 @@ struct Case {
   Shape weight() const { return {g.kernel_h, g.kernel_w, g.in_channels, g.out_channels}; }
 };
 
-std::string to_string(const Case& c) {
+std::string to_string(const ConvCase& c) {
   return "x " + c.x().to_string() + " weight " + c.weight().to_string() + " stride " +
          std::to_string(c.g.stride) + " padding " + std::to_string(c.g.padding);
 }
 
 // In turn: aligned channels or not, one tile or several, one class of pixels or several, taps
 // beyond every edge.
-std::vector<Case> cases() {
+std::vector<ConvCase> cases() {
   return {
       {3, {5, 7, 16, 64, 1, 1, 1, 0}},   // 1 x 1, all pieces aligned
       {2, {9, 7, 17, 5, 1, 1, 2, 0}},    // 1 x 1 with a stride: classes without taps
@@ -56,7 +56,7 @@ std::vector<Case> cases() {
 }
 
 template <class Storage, Products kProducts, int kPerMyriad>
-struct Mode {
+struct ConvMode {
   using S = Storage;
   static constexpr Products products = kProducts;
   static constexpr double error = kPerMyriad * 1e-4;
@@ -64,10 +64,11 @@ struct Mode {
 
 template <class M>
 class Conv2dCuda : public CudaTest {};
-using Modes = ::testing::Types<Mode<float, Products::kF32, 0>, Mode<float, Products::kTf32, 10>,
-                               Mode<float, Products::kBF16, 100>, Mode<float, Products::kF16, 10>,
-                               Mode<bf16, Products::kF32, 0>, Mode<f16, Products::kTf32, 0>>;
-TYPED_TEST_SUITE(Conv2dCuda, Modes);
+using ConvModes =
+    ::testing::Types<ConvMode<float, Products::kF32, 0>, ConvMode<float, Products::kTf32, 10>,
+                     ConvMode<float, Products::kBF16, 100>, ConvMode<float, Products::kF16, 10>,
+                     ConvMode<bf16, Products::kF32, 0>, ConvMode<f16, Products::kTf32, 0>>;
+TYPED_TEST_SUITE(Conv2dCuda, ConvModes);
 
 // Of a result stored as T: the mode's rounding of operands, float32's sums, and the last place.
 template <class M, class T>
@@ -76,7 +77,7 @@ constexpr double allowed() {
 }
 
 // How the products are cut; tile 0: by shape, through the public calls.
-struct Cut {
+struct ConvCut {
   int tile = 0, columns = 0;
   std::int64_t splits = 1;  // of the pixels, for the weights
 
@@ -87,9 +88,9 @@ struct Cut {
 };
 
 struct Problem {
-  Case c;
+  ConvCase c;
   Operand<float> x, weight, bias, dy, dx, dweight, dbias;
-  explicit Problem(const Case& with)
+  explicit Problem(const ConvCase& with)
       : c(with),
         x(random_operand(c.x(), 1)),
         weight(random_operand(c.weight(), 2)),
@@ -104,7 +105,7 @@ struct Problem {
 };
 
 template <class M>
-void check_forward(const Problem& p, bool with_bias, const Cut& cut = {}) {
+void check_forward(const Problem& p, bool with_bias, const ConvCut& cut = {}) {
   using S = typename M::S;
   Operand<double> x = kept<S>(p.x), weight = kept<S>(p.weight), bias = kept<float>(p.bias),
                   y(p.c.y(), 0);
@@ -134,7 +135,7 @@ void check_forward(const Problem& p, bool with_bias, const Cut& cut = {}) {
 }
 
 template <class M>
-void check_backward(const Problem& p, Write write, std::int64_t planned, const Cut& cut = {}) {
+void check_backward(const Problem& p, Write write, std::int64_t planned, const ConvCut& cut = {}) {
   using S = typename M::S;
   Operand<double> x = kept<S>(p.x), weight = kept<S>(p.weight), dy = kept<S>(p.dy),
                   dx = kept<S>(p.dx), dweight = kept<float>(p.dweight),
@@ -195,7 +196,7 @@ void check_backward(const Problem& p, Write write, std::int64_t planned, const C
 
 TYPED_TEST(Conv2dCuda, ForwardAgreesWithFloat64) {
   bool with_bias = false;
-  for (const Case& c : cases()) {
+  for (const ConvCase& c : cases()) {
     SCOPED_TRACE(to_string(c));
     check_forward<TypeParam>(Problem(c), with_bias = !with_bias);
   }
@@ -203,7 +204,7 @@ TYPED_TEST(Conv2dCuda, ForwardAgreesWithFloat64) {
 
 TYPED_TEST(Conv2dCuda, BackwardAgreesWithFloat64) {
   int turn = 0;
-  for (const Case& c : cases()) {
+  for (const ConvCase& c : cases()) {
     SCOPED_TRACE(to_string(c));
     check_backward<TypeParam>(Problem(c), turn++ % 2 == 0 ? Write::kOverwrite : Write::kAdd, c.n);
   }
@@ -219,11 +220,12 @@ TYPED_TEST(Conv2dCuda, SplitSumsAgreeWithFloat64) {
 
 // Several of each tile, none of which the shapes fill; channels in whole chunks or not.
 TYPED_TEST(Conv2dCuda, EveryTileAndSplitAgreesWithFloat64) {
-  for (const Cut& cut : {Cut{128, 128, 1}, Cut{128, 64, 3}, Cut{64, 64, 2}, Cut{32, 32, 4}}) {
+  for (const ConvCut& cut :
+       {ConvCut{128, 128, 1}, ConvCut{128, 64, 3}, ConvCut{64, 64, 2}, ConvCut{32, 32, 4}}) {
     SCOPED_TRACE(std::to_string(cut.tile) + " x " + std::to_string(cut.columns));
-    for (const Case& c : {Case{2, {9, 11, 24, 136, 3, 3, 1, 1}},
-                          {2, {9, 8, 136, 40, 3, 3, 2, 1}},
-                          {3, {12, 7, 5, 33, 3, 3, 2, 1}}}) {
+    for (const ConvCase& c : {ConvCase{2, {9, 11, 24, 136, 3, 3, 1, 1}},
+                              {2, {9, 8, 136, 40, 3, 3, 2, 1}},
+                              {3, {12, 7, 5, 33, 3, 3, 2, 1}}}) {
       SCOPED_TRACE(to_string(c));
       const Problem p(c);
       check_forward<TypeParam>(p, true, cut);
@@ -264,7 +266,7 @@ TYPED_TEST(Conv2dCuda, TwoRunsGiveTheSameBits) {
 class Conv2dCudaPlaces : public CudaTest {};
 
 TEST_F(Conv2dCudaPlaces, OperandsMayBeginAnywhere) {
-  const Case c{2, {5, 5, 16, 16, 3, 3, 1, 1}};
+  const ConvCase c{2, {5, 5, 16, 16, 3, 3, 1, 1}};
   const auto inside = [](const Operand<float>& operand) {
     std::vector<float> values(1, NAN);
     values.insert(values.end(), operand.values.begin(), operand.values.end());
@@ -297,7 +299,7 @@ TEST_F(Conv2dCudaPlaces, OperandsMayBeginAnywhere) {
 class Conv2dCudaScratch : public CudaTest {};
 
 TEST_F(Conv2dCudaScratch, OfALargerBatchServesASmallerOne) {
-  for (const Case& c : cases()) {
+  for (const ConvCase& c : cases()) {
     std::size_t before = 0;
     for (std::int64_t n = 0; n < 3000; n = n * 5 / 4 + 1) {
       const std::size_t bytes = conv2d_scratch_bytes(c.g, n, DType::kBF16, 1, Device::Kind::kCuda);

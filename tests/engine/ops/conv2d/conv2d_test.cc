@@ -7,20 +7,17 @@
 #include <functional>
 
 #include "engine/ops/conv2d/conv2d_reference.h"
-#include "tests/engine/ops/gemm/gemm_test_support.h"
+#include "tests/engine/ops/common/kernel_test_support.h"
 
 namespace engine::ops {
 namespace {
 
-using gemm_test::Context;
+using namespace kernel_test;
 using gemm_test::difference;
-using gemm_test::magnitudes;
 using gemm_test::nan_operand;
-using gemm_test::Operand;
-using gemm_test::random_operand;
-using gemm_test::widened;
+using gemm_test::wide_magnitudes;
 
-struct Case {
+struct ConvCase {
   std::int64_t n;
   Conv2dGeometry g;
   Shape x() const { return {n, g.in_h, g.in_w, g.in_channels}; }
@@ -28,7 +25,7 @@ struct Case {
   Shape weight() const { return {g.kernel_h, g.kernel_w, g.in_channels, g.out_channels}; }
 };
 
-std::string to_string(const Case& c, int threads, Write write) {
+std::string to_string(const ConvCase& c, int threads, Write write) {
   return "n " + std::to_string(c.n) + " map " + std::to_string(c.g.in_h) + "x" +
          std::to_string(c.g.in_w) + " channels " + std::to_string(c.g.in_channels) + " -> " +
          std::to_string(c.g.out_channels) + " kernel " + std::to_string(c.g.kernel_h) + "x" +
@@ -39,18 +36,18 @@ std::string to_string(const Case& c, int threads, Write write) {
 
 // Every combination of kernel, stride and padding that has an output, with map, channels and batch
 // going round.
-std::vector<Case> cases() {
+std::vector<ConvCase> cases() {
   const std::int64_t channels[] = {1, 3, 7, 16, 17, 33, 64}, maps[] = {1, 2, 3, 4, 5, 7, 8, 9},
                      batches[] = {1, 3, 2, 7};
-  std::vector<Case> all;
+  std::vector<ConvCase> all;
   std::size_t turn = 0;
   for (const std::int64_t kernel : {1, 2, 3, 5}) {
     for (const std::int64_t stride : {1, 2, 3}) {
       for (std::int64_t padding = 0; padding <= 2; ++padding) {
         for (int variant = 0; variant < 4; ++variant, ++turn) {
-          Case c{batches[turn % 4],
-                 {maps[turn % 8], maps[(turn * 3 + 1) % 8], channels[turn % 7],
-                  channels[(turn * 5 + 2) % 7], kernel, kernel, stride, padding}};
+          ConvCase c{batches[turn % 4],
+                     {maps[turn % 8], maps[(turn * 3 + 1) % 8], channels[turn % 7],
+                      channels[(turn * 5 + 2) % 7], kernel, kernel, stride, padding}};
           if (c.g.in_h + 2 * padding >= kernel && c.g.in_w + 2 * padding >= kernel)
             all.push_back(c);
         }
@@ -70,11 +67,11 @@ std::vector<Case> cases() {
 }
 
 // Calls check(case, threads, write) on every instruction set.
-void for_each_case(const std::function<void(const Case&, int, Write)>& check) {
+void for_each_conv_case(const std::function<void(const ConvCase&, int, Write)>& check) {
   int turn = 0;
   for (const CpuIsa isa : gemm_test::isas_here()) {
     const gemm_test::ScopedIsa scope(isa);
-    for (const Case& c : cases()) {
+    for (const ConvCase& c : cases()) {
       const int threads = 1 + turn++ % 3;
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         SCOPED_TRACE(std::string(to_string(isa)) + " " + to_string(c, threads, write));
@@ -84,22 +81,6 @@ void for_each_case(const std::function<void(const Case&, int, Write)>& check) {
   }
 }
 
-Operand<float> output(const Shape& shape, Write write) {
-  return write == Write::kAdd ? random_operand(shape, 9) : nan_operand(shape);
-}
-Operand<double> doubles(const Shape& shape, std::vector<double> values) {
-  Operand<double> operand(shape, 0);
-  operand.values = std::move(values);
-  return operand;
-}
-// The same numbers in float64, for the reference; and their magnitudes, whose result bounds the
-// error.
-Operand<double> wide(const Operand<float>& operand) {
-  return doubles(operand.shape, widened(operand));
-}
-Operand<double> magnitude(const Operand<float>& operand) {
-  return doubles(operand.shape, magnitudes(operand));
-}
 // What the reference's results start from.
 Operand<double> start(const Operand<double>& operand, Write write) {
   return write == Write::kAdd ? operand : Operand<double>(operand.shape, 0);
@@ -109,14 +90,15 @@ TEST(Conv2dReference, AgreesWithAConvolutionByHand) {
   // 3 x 3 map of 1..9, one channel; kernel 2 x 2 = [1 2; 3 4]; stride 2, padding 1: the outputs see
   // the corners.
   const Conv2dGeometry g{3, 3, 1, 1, 2, 2, 2, 1};
-  auto x = doubles({1, 3, 3, 1}, {1, 2, 3, 4, 5, 6, 7, 8, 9}),
-       weight = doubles({2, 2, 1, 1}, {1, 2, 3, 4}), bias = doubles({1}, {100}),
-       y = doubles({1, 2, 2, 1}, {0, 0, 0, 0});
+  auto x = operand_of<double>({1, 3, 3, 1}, {1, 2, 3, 4, 5, 6, 7, 8, 9}),
+       weight = operand_of<double>({2, 2, 1, 1}, {1, 2, 3, 4}),
+       bias = operand_of<double>({1}, {100}), y = operand_of<double>({1, 2, 2, 1}, {0, 0, 0, 0});
   reference::conv2d_forward<double>(
       {.geometry = g, .x = x.view(), .weight = weight.view(), .y = y.view(), .bias = bias.view()},
       0, 1);
   EXPECT_EQ(y.values, (std::vector<double>{104, 118, 136, 177}));
-  auto dy = doubles({1, 2, 2, 1}, {1, 10, 100, 1000}), dx = x, dweight = weight, dbias = bias;
+  auto dy = operand_of<double>({1, 2, 2, 1}, {1, 10, 100, 1000}), dx = x, dweight = weight,
+       dbias = bias;
   reference::conv2d_backward_data<double>(
       {.geometry = g, .dy = dy.view(), .weight = weight.view(), .dx = dx.view()}, 0, 1);
   EXPECT_EQ(dx.values, (std::vector<double>{4, 30, 40, 200, 1000, 2000, 400, 3000, 4000}));
@@ -132,7 +114,7 @@ TEST(Conv2dReference, AgreesWithAConvolutionByHand) {
 }
 
 TEST(Conv2d, ForwardAgreesWithFloat64) {
-  for_each_case([](const Case& c, int threads, Write write) {
+  for_each_conv_case([](const ConvCase& c, int threads, Write write) {
     auto x = random_operand(c.x(), 1), weight = random_operand(c.weight(), 2),
          bias = random_operand({c.g.out_channels}, 3);
     if (write == Write::kAdd) bias = {};  // here: the variant without
@@ -153,12 +135,12 @@ TEST(Conv2d, ForwardAgreesWithFloat64) {
                                         0, c.n);
       return to.values;
     };
-    EXPECT_EQ(difference(y.values, reference(wide), reference(magnitude)), "");
+    EXPECT_EQ(difference(y.values, reference(widen), reference(wide_magnitudes)), "");
   });
 }
 
 TEST(Conv2d, BackwardDataAgreesWithFloat64) {
-  for_each_case([](const Case& c, int threads, Write write) {
+  for_each_conv_case([](const ConvCase& c, int threads, Write write) {
     auto dy = random_operand(c.y(), 1), weight = random_operand(c.weight(), 2);
     const auto before = output(c.x(), write);
     auto dx = before;
@@ -178,14 +160,14 @@ TEST(Conv2d, BackwardDataAgreesWithFloat64) {
                                               0, c.n);
       return to.values;
     };
-    EXPECT_EQ(difference(dx.values, reference(wide), reference(magnitude)), "");
+    EXPECT_EQ(difference(dx.values, reference(widen), reference(wide_magnitudes)), "");
   });
 }
 
 struct WeightGradients {
   std::vector<double> weight, bias;
 };
-WeightGradients reference_weights(const Case& c, Operand<double> x, Operand<double> dy,
+WeightGradients reference_weights(const ConvCase& c, Operand<double> x, Operand<double> dy,
                                   Operand<double> dweight, Operand<double> dbias, Write write) {
   const Conv2dBackwardWeights o{.geometry = c.g,
                                 .x = x.view(),
@@ -199,7 +181,7 @@ WeightGradients reference_weights(const Case& c, Operand<double> x, Operand<doub
 }
 
 TEST(Conv2d, BackwardWeightsAgreesWithFloat64) {
-  for_each_case([](const Case& c, int threads, Write write) {
+  for_each_conv_case([](const ConvCase& c, int threads, Write write) {
     auto x = random_operand(c.x(), 1), dy = random_operand(c.y(), 2);
     const auto before = output(c.weight(), write), bias_before = output({c.g.out_channels}, write);
     auto dweight = before, dbias = bias_before;
@@ -214,7 +196,7 @@ TEST(Conv2d, BackwardWeightsAgreesWithFloat64) {
       return reference_weights(c, operand(x), operand(dy), start(operand(before), write),
                                start(operand(bias_before), write), write);
     };
-    const WeightGradients expected = reference(wide), bound = reference(magnitude);
+    const WeightGradients expected = reference(widen), bound = reference(wide_magnitudes);
     EXPECT_EQ(difference(dweight.values, expected.weight, bound.weight), "");
     EXPECT_EQ(difference(dbias.values, expected.bias, bound.bias), "");
   });
@@ -223,14 +205,14 @@ TEST(Conv2d, BackwardWeightsAgreesWithFloat64) {
 // 3 x 3 x 140 x 256 weights exceed what each thread sums privately: threads share the one gradient
 // instead.
 TEST(Conv2d, LargeWeightGradientAgreesWithFloat64) {
-  const Case c{2, {3, 3, 140, 256, 3, 3, 1, 1}};
+  const ConvCase c{2, {3, 3, 140, 256, 3, 3, 1, 1}};
   auto x = random_operand(c.x(), 1), dy = random_operand(c.y(), 2);
   const auto reference = [&](auto operand) {
     return reference_weights(c, operand(x), operand(dy), Operand<double>(c.weight(), 0),
                              Operand<double>({c.g.out_channels}, 0), Write::kOverwrite)
         .weight;
   };
-  const std::vector<double> expected = reference(wide), bound = reference(magnitude);
+  const std::vector<double> expected = reference(widen), bound = reference(wide_magnitudes);
   for (int threads = 1; threads <= 3; ++threads) {
     auto dweight = nan_operand(c.weight());
     Context context(threads, conv2d_scratch_bytes(c.g, c.n, DType::kF32, threads));
@@ -242,7 +224,7 @@ TEST(Conv2d, LargeWeightGradientAgreesWithFloat64) {
 }
 
 TEST(Conv2d, TwoRunsGiveTheSameBits) {
-  const Case c{7, {9, 9, 17, 33, 3, 3, 1, 1}};
+  const ConvCase c{7, {9, 9, 17, 33, 3, 3, 1, 1}};
   auto x = random_operand(c.x(), 1), dy = random_operand(c.y(), 2),
        weight = random_operand(c.weight(), 3);
   std::vector<std::vector<float>> y, dx;
@@ -269,7 +251,7 @@ TEST(Conv2d, TwoRunsGiveTheSameBits) {
 }
 
 TEST(Conv2d, ScratchOfALargerBatchServesASmallerOne) {
-  for (const Case& c : cases()) {
+  for (const ConvCase& c : cases()) {
     for (int threads = 1; threads <= 3; ++threads) {
       for (const DType dtype : {DType::kF32, DType::kF64}) {
         const std::size_t large = conv2d_scratch_bytes(c.g, 300, dtype, threads);
@@ -283,11 +265,12 @@ TEST(Conv2d, ScratchOfALargerBatchServesASmallerOne) {
 // The float64 kernels, which gradient checks and the comparison with PyTorch rest on, against the
 // plain loops.
 TEST(Conv2dF64, AgreesWithTheReference) {
-  for_each_case([](const Case& c, int threads, Write write) {
-    auto x = wide(random_operand(c.x(), 1)), weight = wide(random_operand(c.weight(), 2)),
-         dy = wide(random_operand(c.y(), 3)), bias = wide(random_operand({c.g.out_channels}, 4));
-    auto y = wide(nan_operand(c.y())), dx = wide(output(c.x(), write)),
-         dweight = wide(output(c.weight(), write)), dbias = wide(output({c.g.out_channels}, write));
+  for_each_conv_case([](const ConvCase& c, int threads, Write write) {
+    auto x = widen(random_operand(c.x(), 1)), weight = widen(random_operand(c.weight(), 2)),
+         dy = widen(random_operand(c.y(), 3)), bias = widen(random_operand({c.g.out_channels}, 4));
+    auto y = widen(nan_operand(c.y())), dx = widen(output(c.x(), write)),
+         dweight = widen(output(c.weight(), write)),
+         dbias = widen(output({c.g.out_channels}, write));
     auto expected_y = y, expected_dx = dx, expected_dweight = dweight, expected_dbias = dbias;
     if (write == Write::kAdd) bias = {};  // here: the variant without
     Context context(threads, conv2d_scratch_bytes(c.g, c.n, DType::kF64, threads));
@@ -330,17 +313,8 @@ TEST(Conv2dF64, AgreesWithTheReference) {
   });
 }
 
-std::string shape_error(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const ShapeError& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
-
 TEST(Conv2d, RefusesOperandsThatDoNotFit) {
-  const Case c{2, {5, 5, 3, 4, 3, 3, 1, 1}};
+  const ConvCase c{2, {5, 5, 3, 4, 3, 3, 1, 1}};
   Context context(1, conv2d_scratch_bytes(c.g, c.n, DType::kF32, 1));
   auto x = random_operand(c.x(), 1), weight = random_operand(c.weight(), 2),
        y = random_operand(c.y(), 3);

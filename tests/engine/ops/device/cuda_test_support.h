@@ -24,6 +24,8 @@ using engine::bf16;
 using engine::f16;
 using engine::Products;
 
+using Storages = ::testing::Types<float, bf16, f16>;  // of activations, for typed tests
+
 inline constexpr engine::Device kDevice{engine::Device::Kind::kCuda, 0};
 
 // Skips every test of the suite where there is no device.

@@ -14,7 +14,6 @@ using namespace cuda_test;
 
 template <class T>
 class ElementwiseCuda : public CudaTest {};
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(ElementwiseCuda, Storages);
 
 // A tensor that begins `shift` elements behind a multiple of 16 bytes.

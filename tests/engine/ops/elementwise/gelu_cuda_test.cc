@@ -11,7 +11,6 @@ using namespace cuda_test;
 
 template <class T>
 class GeluCuda : public CudaTest {};
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(GeluCuda, Storages);
 
 TYPED_TEST(GeluCuda, AgreesWithTheReference) {

@@ -32,14 +32,14 @@ TEST(Gelu, IsPyTorchs) {
 }
 
 // A dense walk over [-20, 20] and the ends of the range.
-Operand<float> walk() {
+Operand<float> dense_walk() {
   std::vector<float> values{0.f, -0.f, 1e-30f, -1e-30f, 1e-4f, 88.f, -88.f, 1e4f, -1e4f, 1e18f};
   for (int i = -200'000; i <= 200'000; ++i) values.push_back(static_cast<float>(i) * 1e-4f);
   return operand_of<float>({static_cast<std::int64_t>(values.size())}, values);
 }
 
 TEST(Gelu, IsWithinAMillionthOfItsDefinitionEverywhere) {
-  Operand<float> x = walk(), dy(x.shape, 1.f);
+  Operand<float> x = dense_walk(), dy(x.shape, 1.f);
   Operand<double> wide = widen(x), wide_dy = widen(dy);
   for_each_setting([&](int threads) {
     Context c(threads, 0);

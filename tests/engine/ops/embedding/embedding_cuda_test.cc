@@ -13,14 +13,13 @@ using namespace cuda_test;
 
 template <class T>
 class EmbeddingCuda : public CudaTest {};
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(EmbeddingCuda, Storages);
 
-struct Sizes {
+struct EmbeddingSizes {
   std::int64_t n, t, vocabulary, width;
 };
 
-Operand<std::int32_t> some_tokens(const Sizes& s) {
+Operand<std::int32_t> some_tokens(const EmbeddingSizes& s) {
   std::mt19937 generator(5);
   Operand<std::int32_t> tokens({s.n, s.t}, 0);
   for (std::int32_t& token : tokens.values)
@@ -29,7 +28,7 @@ Operand<std::int32_t> some_tokens(const Sizes& s) {
 }
 
 template <class T>
-void compare_embedding(const Sizes& s, Write write) {
+void compare_embedding(const EmbeddingSizes& s, Write write) {
   SCOPED_TRACE((Shape{s.n, s.t, s.vocabulary, s.width}.to_string() +
                 (write == Write::kAdd ? ", added" : "")));
   const Shape rows{s.n, s.t, s.width}, all{s.vocabulary, s.width};
@@ -65,16 +64,18 @@ void compare_embedding(const Sizes& s, Write write) {
 
 TYPED_TEST(EmbeddingCuda, AgreesWithTheReference) {
   for (const Write write : {Write::kOverwrite, Write::kAdd})
-    for (const Sizes& s :
-         {Sizes{0, 5, 3, 8}, Sizes{1, 1, 1, 1}, Sizes{2, 7, 33, 48}, Sizes{3, 64, 65, 65},
-          Sizes{2, 65, 200, 384}, Sizes{10, 120, 65, 128}, Sizes{9, 111, 31, 130}})
+    for (const EmbeddingSizes& s :
+         {EmbeddingSizes{0, 5, 3, 8}, EmbeddingSizes{1, 1, 1, 1}, EmbeddingSizes{2, 7, 33, 48},
+          EmbeddingSizes{3, 64, 65, 65}, EmbeddingSizes{2, 65, 200, 384},
+          EmbeddingSizes{10, 120, 65, 128}, EmbeddingSizes{9, 111, 31, 130}})
       compare_embedding<TypeParam>(s, write);
 }
 
 TYPED_TEST(EmbeddingCuda, PositionsAgreeWithTheReference) {
   for (const Write write : {Write::kOverwrite, Write::kAdd})
-    for (const Sizes& s : {Sizes{0, 5, 6, 8}, Sizes{1, 1, 1, 1}, Sizes{5, 7, 9, 65},
-                           Sizes{3, 64, 64, 48}, Sizes{70, 3, 5, 128}}) {
+    for (const EmbeddingSizes& s :
+         {EmbeddingSizes{0, 5, 6, 8}, EmbeddingSizes{1, 1, 1, 1}, EmbeddingSizes{5, 7, 9, 65},
+          EmbeddingSizes{3, 64, 64, 48}, EmbeddingSizes{70, 3, 5, 128}}) {
       SCOPED_TRACE((Shape{s.n, s.t, s.vocabulary, s.width}.to_string() +
                     (write == Write::kAdd ? ", added" : "")));
       const Shape rows{s.n, s.t, s.width}, all{s.vocabulary, s.width};
@@ -102,7 +103,7 @@ TYPED_TEST(EmbeddingCuda, PositionsAgreeWithTheReference) {
 class EmbeddingFaults : public CudaTest {};
 
 TEST_F(EmbeddingFaults, ATokenOutOfRangeIsReportedAndCountsAsZero) {
-  const Sizes s{2, 40, 5, 8};
+  const EmbeddingSizes s{2, 40, 5, 8};
   auto tokens = some_tokens(s), mended = tokens;
   tokens.values[77] = 5, tokens.values[30] = -1;
   mended.values[77] = mended.values[30] = 0;

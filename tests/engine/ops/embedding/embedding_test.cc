@@ -21,16 +21,16 @@ Operand<std::int32_t> random_tokens(std::int64_t n, std::int64_t t, std::int32_t
   return tokens;
 }
 
-struct Case {
+struct EmbeddingCase {
   std::int64_t n, t, vocabulary, width;
 };
-constexpr Case kCases[] = {{0, 3, 5, 4},   {1, 1, 1, 1},     {2, 7, 11, 17},
-                           {5, 13, 3, 33}, {3, 64, 65, 128}, {2, 5, 300, 48}};
+constexpr EmbeddingCase kEmbeddingCases[] = {{0, 3, 5, 4},   {1, 1, 1, 1},     {2, 7, 11, 17},
+                                             {5, 13, 3, 33}, {3, 64, 65, 128}, {2, 5, 300, 48}};
 
 TEST(Embedding, TakesTheRowsOfTheTokens) {
   for_each_setting([](int threads) {
     Context c(threads, 0);
-    for (const auto& [n, t, vocabulary, width] : kCases) {
+    for (const auto& [n, t, vocabulary, width] : kEmbeddingCases) {
       Operand<std::int32_t> tokens = random_tokens(n, t, static_cast<std::int32_t>(vocabulary));
       Operand<float> table = random_operand({vocabulary, width}, 1),
                      y = gemm_test::nan_operand({n, t, width});
@@ -51,7 +51,7 @@ TEST(Embedding, TakesTheRowsOfTheTokens) {
 }
 
 TEST(Embedding, AddsUpTheGradientsOfEachTokenInTheSameOrderForAnyThreads) {
-  for (const auto& [n, t, vocabulary, width] : kCases) {
+  for (const auto& [n, t, vocabulary, width] : kEmbeddingCases) {
     for (const Write write : {Write::kOverwrite, Write::kAdd}) {
       Operand<std::int32_t> tokens = random_tokens(n, t, static_cast<std::int32_t>(vocabulary));
       Operand<float> dy = random_operand({n, t, width}, 3),
@@ -87,7 +87,7 @@ TEST(Embedding, AddsUpTheGradientsOfEachTokenInTheSameOrderForAnyThreads) {
 TEST(Positions, AreAddedToEverySample) {
   for_each_setting([](int threads) {
     Context c(threads, 0);
-    for (const auto& [n, t, spare, width] : kCases) {
+    for (const auto& [n, t, spare, width] : kEmbeddingCases) {
       const std::int64_t context = t + spare - 1;  // longer than the samples, or not
       Operand<float> x = random_operand({n, t, width}, 1),
                      positions = random_operand({context, width}, 2);
@@ -108,7 +108,7 @@ TEST(Positions, AreAddedToEverySample) {
 TEST(Positions, GradientsAreSumsOverTheSamples) {
   for_each_setting([](int threads) {
     Context c(threads, 0);
-    for (const auto& [n, t, spare, width] : kCases) {
+    for (const auto& [n, t, spare, width] : kEmbeddingCases) {
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         const std::int64_t context = t + spare - 1;
         Operand<float> dy = random_operand({n, t, width}, 1),

@@ -7,30 +7,29 @@
 #include <functional>
 
 #include "engine/ops/gemm/dense_reference.h"
-#include "tests/engine/ops/gemm/gemm_test_support.h"
+#include "tests/engine/ops/common/kernel_test_support.h"
 
 namespace engine::ops {
 namespace {
 
-using gemm_test::Context;
+using namespace kernel_test;
 using gemm_test::difference;
-using gemm_test::magnitudes;
 using gemm_test::nan_operand;
-using gemm_test::Operand;
-using gemm_test::random_operand;
+using gemm_test::wide_magnitudes;
 using gemm_test::widened;
 
-struct Sizes {
+struct DenseSizes {
   std::int64_t n, in, out;
 };
 
 // Every tail of the tiles (rows 1..14, columns 1..32), sums of several chunks, and more rows than
 // one block.
-const Sizes kSizes[] = {{0, 3, 5},     {1, 1, 1},     {1, 7, 10},   {3, 17, 16},   {5, 16, 33},
-                        {7, 64, 31},   {13, 257, 15}, {14, 33, 8},  {29, 9, 64},   {100, 50, 10},
-                        {97, 300, 40}, {200, 65, 47}, {385, 20, 3}, {300, 530, 70}};
+const DenseSizes kDenseSizes[] = {{0, 3, 5},    {1, 1, 1},     {1, 7, 10},    {3, 17, 16},
+                                  {5, 16, 33},  {7, 64, 31},   {13, 257, 15}, {14, 33, 8},
+                                  {29, 9, 64},  {100, 50, 10}, {97, 300, 40}, {200, 65, 47},
+                                  {385, 20, 3}, {300, 530, 70}};
 
-std::string name_of(CpuIsa isa, const Sizes& s, int threads, Write write) {
+std::string dense_name(CpuIsa isa, const DenseSizes& s, int threads, Write write) {
   return std::string(to_string(isa)) + " n " + std::to_string(s.n) + " in " + std::to_string(s.in) +
          " out " + std::to_string(s.out) + " threads " + std::to_string(threads) +
          (write == Write::kAdd ? " add" : "");
@@ -38,13 +37,13 @@ std::string name_of(CpuIsa isa, const Sizes& s, int threads, Write write) {
 
 // Calls check(isa, sizes, threads, write) for all of them.
 template <class Check>
-void for_each_case(Check check) {
+void for_each_dense_case(Check check) {
   for (const CpuIsa isa : gemm_test::isas_here()) {
     const gemm_test::ScopedIsa scope(isa);
-    for (const Sizes& s : kSizes) {
+    for (const DenseSizes& s : kDenseSizes) {
       for (int threads = 1; threads <= 3; ++threads) {
         for (const Write write : {Write::kOverwrite, Write::kAdd}) {
-          SCOPED_TRACE(name_of(isa, s, threads, write));
+          SCOPED_TRACE(dense_name(isa, s, threads, write));
           check(s, threads, write);
         }
       }
@@ -52,30 +51,17 @@ void for_each_case(Check check) {
   }
 }
 
-// What an output starts with: NaN where it must be overwritten, values where they are added to.
-Operand<float> output(const Shape& shape, Write write) {
-  return write == Write::kAdd ? random_operand(shape, 9) : nan_operand(shape);
-}
+// What the reference adds to.
 std::vector<double> start_of(const Operand<float>& operand, Write write) {
   return write == Write::kAdd ? widened(operand) : std::vector<double>(operand.values.size(), 0.0);
 }
 
-Operand<double> operand_of(const Shape& shape, std::vector<double> values) {
-  Operand<double> operand(shape, 0);
-  operand.values = std::move(values);
-  return operand;
-}
-Operand<double> wide(const Operand<float>& narrow) {
-  return operand_of(narrow.shape, widened(narrow));
-}
-Operand<double> wide_magnitudes(const Operand<float>& narrow) {
-  return operand_of(narrow.shape, magnitudes(narrow));
-}
-
 TEST(DenseReference, AgreesWithAProductByHand) {
   using Values = std::vector<double>;
-  auto x = operand_of({2, 2}, {1, 2, 3, 4}), weight = operand_of({3, 2}, {1, 0, 2, -1, 0.5, 0.5}),
-       bias = operand_of({3}, {10, 20, -30}), dy = operand_of({2, 3}, {1, 2, 3, 0, -1, 1});
+  auto x = operand_of<double>({2, 2}, {1, 2, 3, 4}),
+       weight = operand_of<double>({3, 2}, {1, 0, 2, -1, 0.5, 0.5}),
+       bias = operand_of<double>({3}, {10, 20, -30}),
+       dy = operand_of<double>({2, 3}, {1, 2, 3, 0, -1, 1});
   Operand<double> y({2, 3}, 0), dx({2, 2}, 0), dweight({3, 2}, 0), dbias({3}, 0);
   reference::dense_forward<double>(
       {.x = x.view(), .weight = weight.view(), .bias = bias.view(), .y = y.view()});
@@ -104,7 +90,7 @@ TEST(DenseCheck, FailsOnNanAndOnAWrongValue) {
 }
 
 TEST(Dense, ForwardAgreesWithFloat64) {
-  for_each_case([](const Sizes& s, int threads, Write write) {
+  for_each_dense_case([](const DenseSizes& s, int threads, Write write) {
     const bool with_bias = write == Write::kOverwrite;  // here: a second variant
     auto x = random_operand({s.n, s.in}, 1), weight = random_operand({s.out, s.in}, 2),
          bias = random_operand({s.out}, 3);
@@ -117,9 +103,9 @@ TEST(Dense, ForwardAgreesWithFloat64) {
                               .relu = !with_bias,
                               .y = y.view()});
     Operand<double> expected({s.n, s.out}, 0), magnitude({s.n, s.out}, 0);
-    reference::dense_forward<double>({.x = wide(x).view(),
-                                      .weight = wide(weight).view(),
-                                      .bias = with_bias ? wide(bias).view() : TensorView{},
+    reference::dense_forward<double>({.x = widen(x).view(),
+                                      .weight = widen(weight).view(),
+                                      .bias = with_bias ? widen(bias).view() : TensorView{},
                                       .relu = !with_bias,
                                       .y = expected.view()});
     reference::dense_forward<double>(
@@ -132,16 +118,16 @@ TEST(Dense, ForwardAgreesWithFloat64) {
 }
 
 TEST(Dense, BackwardDataAgreesWithFloat64) {
-  for_each_case([](const Sizes& s, int threads, Write write) {
+  for_each_dense_case([](const DenseSizes& s, int threads, Write write) {
     auto dy = random_operand({s.n, s.out}, 1), weight = random_operand({s.out, s.in}, 2);
     auto dx = output({s.n, s.in}, write);
-    Operand<double> expected = operand_of(dx.shape, start_of(dx, write)),
+    Operand<double> expected = operand_of<double>(dx.shape, start_of(dx, write)),
                     magnitude = write == Write::kAdd ? wide_magnitudes(dx) : expected;
     Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF32, threads));
     dense_backward_data(
         c.context, {.dy = dy.view(), .weight = weight.view(), .dx = dx.view(), .write = write});
-    reference::dense_backward_data<double>({.dy = wide(dy).view(),
-                                            .weight = wide(weight).view(),
+    reference::dense_backward_data<double>({.dy = widen(dy).view(),
+                                            .weight = widen(weight).view(),
                                             .dx = expected.view(),
                                             .write = write});
     reference::dense_backward_data<double>({.dy = wide_magnitudes(dy).view(),
@@ -153,12 +139,12 @@ TEST(Dense, BackwardDataAgreesWithFloat64) {
 }
 
 TEST(Dense, BackwardWeightsAgreesWithFloat64) {
-  for_each_case([](const Sizes& s, int threads, Write write) {
+  for_each_dense_case([](const DenseSizes& s, int threads, Write write) {
     auto x = random_operand({s.n, s.in}, 1), dy = random_operand({s.n, s.out}, 2);
     auto dweight = output({s.out, s.in}, write), dbias = output({s.out}, write);
-    Operand<double> expected = operand_of(dweight.shape, start_of(dweight, write)),
+    Operand<double> expected = operand_of<double>(dweight.shape, start_of(dweight, write)),
                     magnitude = write == Write::kAdd ? wide_magnitudes(dweight) : expected,
-                    expected_bias = operand_of(dbias.shape, start_of(dbias, write)),
+                    expected_bias = operand_of<double>(dbias.shape, start_of(dbias, write)),
                     bias_magnitude = write == Write::kAdd ? wide_magnitudes(dbias) : expected_bias;
     Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF32, threads));
     dense_backward_weights(c.context, {.x = x.view(),
@@ -166,8 +152,8 @@ TEST(Dense, BackwardWeightsAgreesWithFloat64) {
                                        .dweight = dweight.view(),
                                        .dbias = dbias.view(),
                                        .write = write});
-    reference::dense_backward_weights<double>({.x = wide(x).view(),
-                                               .dy = wide(dy).view(),
+    reference::dense_backward_weights<double>({.x = widen(x).view(),
+                                               .dy = widen(dy).view(),
                                                .dweight = expected.view(),
                                                .dbias = expected_bias.view(),
                                                .write = write});
@@ -182,7 +168,7 @@ TEST(Dense, BackwardWeightsAgreesWithFloat64) {
 }
 
 TEST(Dense, BitsDoNotDependOnThreads) {
-  for (const Sizes& s : kSizes) {
+  for (const DenseSizes& s : kDenseSizes) {
     auto x = random_operand({s.n, s.in}, 1), dy = random_operand({s.n, s.out}, 2),
          weight = random_operand({s.out, s.in}, 3);
     std::vector<std::vector<float>> y, dx, dweight;
@@ -224,13 +210,14 @@ std::string far_from(const std::vector<double>& found, const std::vector<double>
 }
 
 TEST(Dense, Float64AgreesWithTheLoops) {
-  for_each_case([](const Sizes& s, int threads, Write write) {
+  for_each_dense_case([](const DenseSizes& s, int threads, Write write) {
     const bool plain = write == Write::kAdd;  // without bias and ReLU
-    auto x = wide(random_operand({s.n, s.in}, 1)), weight = wide(random_operand({s.out, s.in}, 2)),
-         dy = wide(random_operand({s.n, s.out}, 3)), bias = wide(random_operand({s.out}, 4));
+    auto x = widen(random_operand({s.n, s.in}, 1)),
+         weight = widen(random_operand({s.out, s.in}, 2)),
+         dy = widen(random_operand({s.n, s.out}, 3)), bias = widen(random_operand({s.out}, 4));
     if (plain) bias = {};
-    auto y = wide(nan_operand({s.n, s.out})), dx = wide(output({s.n, s.in}, write)),
-         dweight = wide(output({s.out, s.in}, write)), dbias = wide(output({s.out}, write));
+    auto y = widen(nan_operand({s.n, s.out})), dx = widen(output({s.n, s.in}, write)),
+         dweight = widen(output({s.out, s.in}, write)), dbias = widen(output({s.out}, write));
     auto y_loops = y, dx_loops = dx, dweight_loops = dweight, dbias_loops = dbias;
     Context c(threads, dense_scratch_bytes(s.n, s.in, s.out, DType::kF64, threads));
     dense_forward(c.context, {.x = x.view(),
@@ -266,9 +253,10 @@ TEST(Dense, Float64AgreesWithTheLoops) {
 }
 
 TEST(Dense, BitsOfFloat64DoNotDependOnThreads) {
-  for (const Sizes& s : kSizes) {
-    auto x = wide(random_operand({s.n, s.in}, 1)), weight = wide(random_operand({s.out, s.in}, 2)),
-         dy = wide(random_operand({s.n, s.out}, 3));
+  for (const DenseSizes& s : kDenseSizes) {
+    auto x = widen(random_operand({s.n, s.in}, 1)),
+         weight = widen(random_operand({s.out, s.in}, 2)),
+         dy = widen(random_operand({s.n, s.out}, 3));
     std::vector<std::vector<double>> results;
     for (int threads = 1; threads <= 3; ++threads) {
       Context c(threads, 0);
@@ -287,15 +275,6 @@ TEST(Dense, BitsOfFloat64DoNotDependOnThreads) {
     EXPECT_EQ(results[0], results[1]);
     EXPECT_EQ(results[0], results[2]);
   }
-}
-
-std::string shape_error(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const ShapeError& error) {
-    return error.what();
-  }
-  return "nothing thrown";
 }
 
 TEST(Dense, RefusesOperandsThatDoNotFit) {

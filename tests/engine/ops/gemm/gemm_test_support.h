@@ -54,6 +54,11 @@ inline std::vector<double> magnitudes(const Operand<float>& operand) {
   for (const float value : operand.values) result.push_back(std::fabs(static_cast<double>(value)));
   return result;
 }
+inline Operand<double> wide_magnitudes(const Operand<float>& operand) {
+  Operand<double> wide(operand.shape, 0);
+  wide.values = magnitudes(operand);
+  return wide;
+}
 
 // A context whose scratch is exactly as large as asked for and full of NaN.
 struct Context {

@@ -91,7 +91,6 @@ void expect_the_loaders_floats(const io::Dataset& set, std::int64_t batch,
 
 template <class T>
 class PrepareImagesCuda : public CudaTest {};
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(PrepareImagesCuda, Storages);
 
 TYPED_TEST(PrepareImagesCuda, GivesTheLoadersFloats) {

@@ -14,7 +14,6 @@ using namespace cuda_test;
 
 template <class T>
 class SoftmaxCrossEntropyCuda : public CudaTest {};
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(SoftmaxCrossEntropyCuda, Storages);
 
 std::vector<std::int32_t> some_labels(std::int64_t rows, std::int64_t classes) {

@@ -11,7 +11,6 @@ using namespace cuda_test;
 
 template <class T>
 class BatchNormCuda : public CudaTest {};
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(BatchNormCuda, Storages);
 
 struct Options {
@@ -31,7 +30,7 @@ Operand<float> data(const Shape& shape, std::uint32_t seed) {
 // Forward: statistics, finish, normalize. Each phase of the reference goes on from what the device
 // has found, so that a difference belongs to one phase.
 template <class T>
-void compare(const Shape& shape, const Options& o) {
+void compare_batch_norm(const Shape& shape, const Options& o) {
   const std::int64_t channels = shape[shape.rank() - 1], rows = shape.count() / channels;
   const Shape per_channel{channels};
   const Operand<float> x = data<T>(shape, 1), residual = data<T>(shape, 2), dy = data<T>(shape, 3),
@@ -187,7 +186,7 @@ TYPED_TEST(BatchNormCuda, EveryPhaseAgreesWithFloat64) {
   for (const Shape& shape : shapes)
     for (int k = 0; k < 8; ++k) {
       SCOPED_TRACE(shape.to_string() + " options " + std::to_string(k));
-      compare<TypeParam>(
+      compare_batch_norm<TypeParam>(
           shape, {(k & 1) != 0, (k & 2) != 0, (k & 4) != 0 ? Write::kAdd : Write::kOverwrite});
     }
 }
@@ -198,7 +197,7 @@ TYPED_TEST(BatchNormCuda, AgreesAtTheSizesOfModels) {
   for (const Shape& shape :
        {Shape{8, 32, 32, 64}, Shape{3, 56, 56, 64}, Shape{16, 8, 8, 256}, Shape{60'000, 3}}) {
     SCOPED_TRACE(shape.to_string());
-    compare<TypeParam>(shape, {true, true, Write::kOverwrite});
+    compare_batch_norm<TypeParam>(shape, {true, true, Write::kOverwrite});
   }
 }
 

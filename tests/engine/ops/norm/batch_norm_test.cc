@@ -13,7 +13,7 @@ using namespace kernel_test;
 
 // All operands of one call of every phase, in one dtype.
 template <class T>
-struct Case {
+struct BatchNormCase {
   Operand<T> x, gamma, beta, residual, dy, dx, dresidual;
   Operand<T> mean, inverse_std, y, dgamma, dbeta;
   Operand<double> sums, backward_sums;
@@ -66,7 +66,7 @@ struct Case {
 // Made with torch 2 in float64 on 6 rows: bn = BatchNorm1d(2) with the weights and running
 // statistics below; y = relu(bn(x) + residual); y.backward(dy).
 TEST(BatchNorm, IsPyTorchs) {
-  Case<double> c;
+  BatchNormCase<double> c;
   c.x = operand_of<double>({6, 2}, {1, -2, 2, 0.5, 4, 3, -1, 0.25, 0.5, -1, 3, 2});
   c.gamma = operand_of<double>({2}, {1.5, -0.5});
   c.beta = operand_of<double>({2}, {0.25, 0.1});
@@ -139,7 +139,7 @@ TEST(BatchNorm, IsPyTorchs) {
 void compare_with_float64(const Shape& shape, int threads, bool relu, bool with_residual,
                           Write write) {
   const std::int64_t channels = shape[shape.rank() - 1];
-  Case<float> fast;
+  BatchNormCase<float> fast;
   fast.x = random_operand(shape, 1);
   for (std::size_t i = 0; i < fast.x.values.size(); ++i)
     fast.x.values[i] += static_cast<float>(i % 7) - 2;
@@ -149,20 +149,20 @@ void compare_with_float64(const Shape& shape, int threads, bool relu, bool with_
   fast.dy = random_operand(shape, 5);
   fast.dx = output(shape, write);
   fast.dresidual = output(shape, write);
-  Case<double> slow{widen(fast.x),
-                    widen(fast.gamma),
-                    widen(fast.beta),
-                    widen(fast.residual),
-                    widen(fast.dy),
-                    widen(fast.dx),
-                    widen(fast.dresidual),
-                    {},
-                    {},
-                    {},
-                    {},
-                    {},
-                    {},
-                    {}};
+  BatchNormCase<double> slow{widen(fast.x),
+                             widen(fast.gamma),
+                             widen(fast.beta),
+                             widen(fast.residual),
+                             widen(fast.dy),
+                             widen(fast.dx),
+                             widen(fast.dresidual),
+                             {},
+                             {},
+                             {},
+                             {},
+                             {},
+                             {},
+                             {}};
   fast.run(threads, relu, with_residual, write);
   slow.run(1, relu, with_residual, write);
   // An output that lies within rounding of the ReLU's corner may fall on either side; its gradient
@@ -271,7 +271,7 @@ TEST(BatchNorm, NoRowsGiveZeroSumsAndLeaveRunningStatistics) {
 // what they do on the whole.
 TEST(BatchNorm, PiecesWithMergedSumsEqualTheWhole) {
   const std::int64_t channels = 6, rows = 50, cut = 17;
-  Case<double> whole;
+  BatchNormCase<double> whole;
   whole.x = widen(random_operand({rows, channels}, 1));
   whole.gamma = widen(random_operand({channels}, 2));
   whole.beta = widen(random_operand({channels}, 3));

@@ -10,11 +10,10 @@ using namespace cuda_test;
 
 template <class T>
 class GroupNormCuda : public CudaTest {};
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(GroupNormCuda, Storages);
 
 template <class T>
-void compare(const Shape& shape, std::int64_t groups, Write write) {
+void compare_group_norm(const Shape& shape, std::int64_t groups, Write write) {
   SCOPED_TRACE(shape.to_string() + ", " + std::to_string(groups) + " groups" +
                (write == Write::kAdd ? ", added" : ""));
   const Shape vector{shape[shape.rank() - 1]}, statistics_shape{2, shape[0], groups};
@@ -92,20 +91,20 @@ void compare(const Shape& shape, std::int64_t groups, Write write) {
 
 TYPED_TEST(GroupNormCuda, AgreesWithTheReference) {
   for (const Write write : {Write::kOverwrite, Write::kAdd}) {
-    compare<TypeParam>({0, 3, 3, 8}, 2, write);
-    compare<TypeParam>({1, 1, 1, 2}, 1, write);
-    compare<TypeParam>({2, 5, 7, 6}, 3, write);
-    compare<TypeParam>({3, 9, 9, 33}, 11, write);
-    compare<TypeParam>({2, 3, 3, 40}, 1, write);
-    compare<TypeParam>({3, 2, 2, 12}, 12, write);
-    compare<TypeParam>({5, 7, 130}, 10, write);
+    compare_group_norm<TypeParam>({0, 3, 3, 8}, 2, write);
+    compare_group_norm<TypeParam>({1, 1, 1, 2}, 1, write);
+    compare_group_norm<TypeParam>({2, 5, 7, 6}, 3, write);
+    compare_group_norm<TypeParam>({3, 9, 9, 33}, 11, write);
+    compare_group_norm<TypeParam>({2, 3, 3, 40}, 1, write);
+    compare_group_norm<TypeParam>({3, 2, 2, 12}, 12, write);
+    compare_group_norm<TypeParam>({5, 7, 130}, 10, write);
   }
 }
 
 // Stages of residual networks, a few samples of them: more rows than slices of the least length.
 TYPED_TEST(GroupNormCuda, AgreesAtTheSizesOfModels) {
-  compare<TypeParam>({9, 32, 32, 16}, 4, Write::kAdd);
-  compare<TypeParam>({2, 28, 28, 64}, 32, Write::kOverwrite);
+  compare_group_norm<TypeParam>({9, 32, 32, 16}, 4, Write::kAdd);
+  compare_group_norm<TypeParam>({2, 28, 28, 64}, 32, Write::kOverwrite);
 }
 
 }  // namespace

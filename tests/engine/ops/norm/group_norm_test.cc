@@ -14,7 +14,7 @@ using namespace kernel_test;
 
 // All operands of a call of each, in one dtype.
 template <class T>
-struct Case {
+struct GroupNormCase {
   Operand<T> x, gamma, beta, dy, y, dx, dgamma, dbeta, statistics;
   std::int64_t groups;
 
@@ -44,7 +44,7 @@ struct Case {
 // documented definition with 60 decimal digits; the gradients are central differences of that.
 TEST(GroupNorm, FollowsPyTorchsDefinition) {
   const Shape shape{2, 3, 1, 4}, vector{4};
-  Case<double> c;
+  GroupNormCase<double> c;
   c.groups = 2;
   c.x = operand_of<double>(shape,
                            {1,  -2, 0.5,   3, 2,   0.25,  -1,  4,     0.75, 1.5,  -0.5, 2.5,
@@ -93,18 +93,19 @@ TEST(GroupNorm, FollowsPyTorchsDefinition) {
   EXPECT_EQ(far_apart(c.dbeta.values, std::vector<double>{2.5, 5, 0.5, 2.875}, near, near), "");
 }
 
-struct Setting {
+struct GroupNormSetting {
   Shape shape;
   std::int64_t groups;
 };
-const Setting kSettings[] = {{{0, 3, 3, 8}, 2},   {{1, 1, 1, 2}, 1},     {{2, 5, 7, 6}, 3},
-                             {{3, 4, 4, 16}, 4},  {{2, 9, 9, 33}, 11},   {{2, 3, 3, 40}, 1},
-                             {{3, 2, 2, 12}, 12}, {{1, 12, 12, 64}, 32}, {{5, 7, 130}, 10}};
+const GroupNormSetting kSettings[] = {
+    {{0, 3, 3, 8}, 2},   {{1, 1, 1, 2}, 1},     {{2, 5, 7, 6}, 3},
+    {{3, 4, 4, 16}, 4},  {{2, 9, 9, 33}, 11},   {{2, 3, 3, 40}, 1},
+    {{3, 2, 2, 12}, 12}, {{1, 12, 12, 64}, 32}, {{5, 7, 130}, 10}};
 
-Case<float> random_case(const Setting& setting, Write write) {
+GroupNormCase<float> random_case(const GroupNormSetting& setting, Write write) {
   const Shape& shape = setting.shape;
   const Shape vector{shape[shape.rank() - 1]};
-  Case<float> c;
+  GroupNormCase<float> c;
   c.groups = setting.groups;
   c.x = random_operand(shape, 1);
   for (float& value : c.x.values) value = value * 3 + 5;  // far from mean 0
@@ -122,14 +123,14 @@ TEST(GroupNorm, Float32AgreesWithFloat64AndDoesNotDependOnThreads) {
   std::vector<std::vector<float>> first;
   for_each_setting([&](int threads) {
     std::vector<std::vector<float>> found;
-    for (const Setting& setting : kSettings)
+    for (const GroupNormSetting& setting : kSettings)
       for (const Write write : {Write::kOverwrite, Write::kAdd}) {
         SCOPED_TRACE(setting.shape.to_string());
-        Case<float> fast = random_case(setting, write);
-        Case<double> slow{widen(fast.x),      widen(fast.gamma), widen(fast.beta),
-                          widen(fast.dy),     widen(fast.y),     widen(fast.dx),
-                          widen(fast.dgamma), widen(fast.dbeta), widen(fast.statistics),
-                          setting.groups};
+        GroupNormCase<float> fast = random_case(setting, write);
+        GroupNormCase<double> slow{widen(fast.x),      widen(fast.gamma), widen(fast.beta),
+                                   widen(fast.dy),     widen(fast.y),     widen(fast.dx),
+                                   widen(fast.dgamma), widen(fast.dbeta), widen(fast.statistics),
+                                   setting.groups};
         Context c(threads, group_norm_scratch_bytes(setting.shape, DType::kF32));
         fast.forward(c.context);
         slow.forward(c.context);
@@ -151,8 +152,8 @@ TEST(GroupNorm, Float32AgreesWithFloat64AndDoesNotDependOnThreads) {
 
 TEST(GroupNorm, InPlaceAndWithoutWhatIsNotWanted) {
   for_each_setting([](int threads) {
-    for (const Setting& setting : kSettings) {
-      Case<float> a = random_case(setting, Write::kOverwrite), b = a;
+    for (const GroupNormSetting& setting : kSettings) {
+      GroupNormCase<float> a = random_case(setting, Write::kOverwrite), b = a;
       Context c(threads, group_norm_scratch_bytes(setting.shape, DType::kF32));
       a.forward(c.context);
       a.backward(c.context, Write::kOverwrite);
@@ -184,7 +185,7 @@ TEST(GroupNorm, InPlaceAndWithoutWhatIsNotWanted) {
 
 // One group of one place is a row of layer normalisation.
 TEST(GroupNorm, OfOneGroupAndOnePlaceIsLayerNorm) {
-  Case<double> c;
+  GroupNormCase<double> c;
   c.groups = 1;
   c.x = widen(random_operand({6, 10}, 1));
   c.gamma = widen(random_operand({10}, 2));
@@ -203,8 +204,8 @@ TEST(GroupNorm, OfOneGroupAndOnePlaceIsLayerNorm) {
 }
 
 TEST(GroupNorm, RefusesShapesThatDoNotFit) {
-  const Setting setting{{2, 3, 3, 8}, 3};
-  Case<float> c = random_case(setting, Write::kOverwrite);
+  const GroupNormSetting setting{{2, 3, 3, 8}, 3};
+  GroupNormCase<float> c = random_case(setting, Write::kOverwrite);
   Context context(1, group_norm_scratch_bytes(setting.shape, DType::kF32)), bare(1, 0);
   EXPECT_THROW(c.forward(context.context), ShapeError);
   c.groups = 0;

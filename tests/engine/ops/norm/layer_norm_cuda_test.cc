@@ -13,11 +13,10 @@ constexpr double kEps = 1e-5;
 
 template <class T>
 class LayerNormCuda : public CudaTest {};
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(LayerNormCuda, Storages);
 
 template <class T>
-void compare(std::int64_t rows, std::int64_t width, Write write) {
+void compare_layer_norm(std::int64_t rows, std::int64_t width, Write write) {
   SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width) +
                (write == Write::kAdd ? ", added" : ""));
   const Shape shape{rows, width}, vector{width};
@@ -120,15 +119,15 @@ void compare(std::int64_t rows, std::int64_t width, Write write) {
 TYPED_TEST(LayerNormCuda, AgreesWithTheReference) {
   for (const std::int64_t width : {1, 48, 65, 128, 384, 520, 777, 1024, 2304})
     for (const Write write : {Write::kOverwrite, Write::kAdd})
-      compare<TypeParam>(width > 500 ? 3 : 21, width, write);
+      compare_layer_norm<TypeParam>(width > 500 ? 3 : 21, width, write);
 }
 
 TYPED_TEST(LayerNormCuda, SumsOverManyRowsAndOverNone) {
   for (const Write write : {Write::kOverwrite, Write::kAdd}) {
-    compare<TypeParam>(0, 48, write);
-    compare<TypeParam>(1100, 40, write);
+    compare_layer_norm<TypeParam>(0, 48, write);
+    compare_layer_norm<TypeParam>(1100, 40, write);
   }
-  compare<TypeParam>(8300, 8, Write::kAdd);  // more rows than slices of the least length
+  compare_layer_norm<TypeParam>(8300, 8, Write::kAdd);  // more rows than slices of the least length
 }
 
 }  // namespace

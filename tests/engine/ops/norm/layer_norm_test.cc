@@ -58,12 +58,13 @@ TEST(LayerNorm, IsPyTorchs) {
 const Shape kShapes[] = {{0, 8},  {1, 1},      {3, 7},     {5, 16},
                          {4, 33}, {2, 9, 128}, {130, 100}, {7, 1030}};
 
-struct Setting {
+struct LayerNormSetting {
   Operand<float> x, gamma, beta, dy;
   Operand<double> wide_x, wide_gamma, wide_beta, wide_dy;
   std::int64_t width, rows;
 
-  explicit Setting(const Shape& shape) : x(random_operand(shape, 1)), dy(random_operand(shape, 4)) {
+  explicit LayerNormSetting(const Shape& shape)
+      : x(random_operand(shape, 1)), dy(random_operand(shape, 4)) {
     width = shape[shape.rank() - 1];
     rows = shape.count() / width;
     gamma = random_operand({width}, 2);
@@ -77,7 +78,7 @@ TEST(LayerNorm, Float32AgreesWithFloat64) {
   for_each_setting([](int threads) {
     Context c(threads, 0);
     for (const Shape& shape : kShapes) {
-      Setting s(shape);
+      LayerNormSetting s(shape);
       Operand<float> y = gemm_test::nan_operand(shape),
                      statistics = gemm_test::nan_operand({2, s.rows});
       Operand<double> wide_y(shape, 0), wide_statistics({2, s.rows}, 0);
@@ -120,7 +121,7 @@ TEST(LayerNorm, GradientsOfFloat32AgreeWithFloat64AndDoNotDependOnThreads) {
     std::vector<std::vector<float>> found;
     Context c(threads, 0);
     for (const Shape& shape : kShapes) {
-      Setting s(shape);
+      LayerNormSetting s(shape);
       Operand<double> wide_y(shape, 0), wide_statistics({2, s.rows}, 0);
       layer_norm_forward(c.context, {.x = s.wide_x.view(),
                                      .gamma = s.wide_gamma.view(),

@@ -55,10 +55,11 @@ TensorView tail(TensorView view, std::int64_t skipped) {
   return view;
 }
 
-struct Sizes {
+struct StepSizes {
   std::int64_t count, skipped;
 };
-constexpr Sizes kSizes[] = {{0, 0}, {1, 0}, {7, 0}, {64, 0}, {1029, 0}, {1030, 1}, {40'003, 2}};
+constexpr StepSizes kStepSizes[] = {{0, 0},    {1, 0},    {7, 0},     {64, 0},
+                                    {1029, 0}, {1030, 1}, {40'003, 2}};
 
 // Both run on the same numbers, four steps, the third of them skipped on the device and not taken
 // on the CPU.
@@ -93,7 +94,7 @@ struct Pair {
 };
 
 template <class H, class Cpu, class Gpu>
-void expect_the_cpus_bits(const Sizes& sizes, Cpu on_cpu, Gpu on_gpu) {
+void expect_the_cpus_bits(const StepSizes& sizes, Cpu on_cpu, Gpu on_gpu) {
   SCOPED_TRACE(sizes.count);
   Pair p(sizes.count, sizes.skipped);
   const std::int64_t count = p.value.shape.count();
@@ -137,7 +138,7 @@ void check_sgd() {
                     .nesterov = options >= 4};
     if (s.momentum == 0 && s.nesterov) continue;
     SCOPED_TRACE(options);
-    for (const Sizes& sizes : kSizes)
+    for (const StepSizes& sizes : kStepSizes)
       expect_the_cpus_bits<H>(
           sizes,
           [&](KernelContext& context, double lr, const StepControl& control, TensorView gradient,
@@ -171,7 +172,7 @@ TEST_F(DeviceStep, SgdHasTheCpusBits) {
 template <class H>
 void check_adamw() {
   for (const double beta1 : {0.9, 0.4})
-    for (const Sizes& sizes : kSizes) {
+    for (const StepSizes& sizes : kStepSizes) {
       const AdamwStep s{.beta1 = beta1, .beta2 = 0.99, .weight_decay = 0.1};
       expect_the_cpus_bits<H>(
           sizes,
@@ -204,7 +205,7 @@ TEST_F(DeviceStep, AdamwHasTheCpusBits) {
 
 TEST_F(DeviceStep, LionHasTheCpusBits) {
   const LionStep s{.weight_decay = 0.1};
-  for (const Sizes& sizes : kSizes)
+  for (const StepSizes& sizes : kStepSizes)
     expect_the_cpus_bits<bf16>(
         sizes,
         [&](KernelContext& context, double lr, const StepControl& control, TensorView gradient,
@@ -230,7 +231,7 @@ TEST_F(DeviceStep, LionHasTheCpusBits) {
 
 TEST_F(DeviceStep, AnAverageHasTheCpusBits) {
   for (const double weight : {0.125, 0.7})
-    for (const Sizes& sizes : kSizes)
+    for (const StepSizes& sizes : kStepSizes)
       expect_the_cpus_bits<std::uint8_t>(
           sizes,
           [&](KernelContext& context, double lr, const StepControl& control, TensorView value,
@@ -355,7 +356,7 @@ TEST_F(DeviceStep, LossGradientsAreScaled) {
 
 template <class H>
 void check_copies() {
-  for (const auto& [count, skipped] : kSizes) {
+  for (const auto& [count, skipped] : kStepSizes) {
     const Operand<float> values = random_operand({count}, 3);
     const auto device = to_device<float>({count}, values.values);
     const DeviceOperand<H> half({count}, std::vector<H>(static_cast<std::size_t>(count)));

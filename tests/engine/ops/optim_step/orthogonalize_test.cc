@@ -13,8 +13,8 @@ namespace {
 using namespace kernel_test;
 
 constexpr int kSteps = 5;
-const std::pair<std::int64_t, std::int64_t> kSizes[] = {{1, 1},   {1, 9},   {5, 3},   {16, 16},
-                                                        {33, 70}, {70, 33}, {65, 128}};
+const std::pair<std::int64_t, std::int64_t> kMatrixSizes[] = {
+    {1, 1}, {1, 9}, {5, 3}, {16, 16}, {33, 70}, {70, 33}, {65, 128}};
 
 template <class T>
 void orthogonalize_all(Operand<T>& matrix, int threads) {
@@ -24,7 +24,7 @@ void orthogonalize_all(Operand<T>& matrix, int threads) {
 }
 
 TEST(Orthogonalize, Float32AgreesWithFloat64OnEverySetting) {
-  for (const auto& [rows, columns] : kSizes) {
+  for (const auto& [rows, columns] : kMatrixSizes) {
     SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
     const Operand<float> start = random_operand({rows, columns}, 1);
     Operand<double> wide = widen(start);

@@ -9,7 +9,6 @@ using namespace cuda_test;
 
 template <class T>
 class PadChannelsCuda : public CudaTest {};
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(PadChannelsCuda, Storages);
 
 TYPED_TEST(PadChannelsCuda, AgreesWithTheReference) {

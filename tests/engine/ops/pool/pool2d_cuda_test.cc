@@ -11,7 +11,6 @@ using namespace cuda_test;
 
 template <class T>
 class Pool2dCuda : public CudaTest {};
-using Storages = ::testing::Types<float, bf16, f16>;
 TYPED_TEST_SUITE(Pool2dCuda, Storages);
 
 const Pool2dGeometry kGeometries[] = {

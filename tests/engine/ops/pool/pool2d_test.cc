@@ -26,7 +26,7 @@ const Pool2dGeometry kGeometries[] = {
     {6, 5, 10, 3, 2, 1, true}, {3, 5, 17, 2, 3, 1, true}, {8, 9, 8, 4, 3, 2, true},
 };
 
-std::string name_of(const Pool2dGeometry& g, std::int64_t n) {
+std::string pool_name(const Pool2dGeometry& g, std::int64_t n) {
   return "n " + std::to_string(n) + " h " + std::to_string(g.in_h) + " w " +
          std::to_string(g.in_w) + " c " + std::to_string(g.channels) + " window " +
          std::to_string(g.window) + " stride " + std::to_string(g.stride) + " padding " +
@@ -35,12 +35,12 @@ std::string name_of(const Pool2dGeometry& g, std::int64_t n) {
 
 // Calls check(geometry, n, threads, write) for all of them.
 template <class Check>
-void for_each_case(Check check) {
+void for_each_pool_case(Check check) {
   for_each_setting([&](int threads) {
     for (const Pool2dGeometry& g : kGeometries) {
       for (const std::int64_t n : {0, 1, 3}) {
         for (const Write write : {Write::kOverwrite, Write::kAdd}) {
-          SCOPED_TRACE(name_of(g, n));
+          SCOPED_TRACE(pool_name(g, n));
           check(g, n, threads, write);
         }
       }
@@ -49,7 +49,7 @@ void for_each_case(Check check) {
 }
 
 TEST(MaxPool, FastAgreesWithTheReference) {
-  for_each_case([](const Pool2dGeometry& g, std::int64_t n, int threads, Write write) {
+  for_each_pool_case([](const Pool2dGeometry& g, std::int64_t n, int threads, Write write) {
     const Shape in{n, g.in_h, g.in_w, g.channels}, out{n, g.out_h(), g.out_w(), g.channels};
     Operand<float> x = tied_operand(in, 1), y = gemm_test::nan_operand(out), only_y = y,
                    dy = tied_operand(out, 2);
@@ -80,7 +80,7 @@ TEST(MaxPool, FastAgreesWithTheReference) {
 }
 
 TEST(AveragePool, FastAgreesWithTheReference) {
-  for_each_case([](const Pool2dGeometry& g, std::int64_t n, int threads, Write write) {
+  for_each_pool_case([](const Pool2dGeometry& g, std::int64_t n, int threads, Write write) {
     const Shape in{n, g.in_h, g.in_w, g.channels}, out{n, g.out_h(), g.out_w(), g.channels};
     Operand<float> x = random_operand(in, 1), y = gemm_test::nan_operand(out),
                    dy = random_operand(out, 2), dx = output(in, write);
@@ -165,7 +165,7 @@ TEST(Pool2d, CeilModeIsPyTorchs) {
   for_each_setting([&](int threads) {
     for (const Case& each : cases) {
       const Pool2dGeometry g{3, 5, 1, each.window, each.stride, each.padding, true};
-      SCOPED_TRACE(name_of(g, 1));
+      SCOPED_TRACE(pool_name(g, 1));
       ASSERT_EQ((Shape{1, g.out_h(), g.out_w(), 1}), each.out);
       Operand<float> x =
           operand_of<float>({1, 3, 5, 1}, {0, -1, 2, 3, -4, 5, -6, 7, 8, -9, 10, -11, 12, 13, -14});
@@ -194,7 +194,7 @@ TEST(Pool2d, CeilModeGivesPyTorchsSizes) {
   for (const auto& [geometry, sizes] : cases)
     for (std::int64_t n = 1; n <= 8; ++n)
       EXPECT_EQ(geometry.windows(n), sizes[static_cast<std::size_t>(n - 1)])
-          << name_of(geometry, 1) << " of " << n;
+          << pool_name(geometry, 1) << " of " << n;
 }
 
 // Windows of torch 2's max_pool2d: {3 1 3 0} -> first 3; {2 5 5 5} -> first 5; {-1 -2 -2 -1} ->

@@ -1,0 +1,15 @@
+// Environment variables.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+namespace base {
+
+// The variable's value; "" where it is not set.
+inline std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+}  // namespace base
