@@ -6,7 +6,8 @@
 #   --clang                                 with clang, warnings being errors (build/clang)
 #   --coverage                              count the lines of engine/ and io/ that run; less than 90 % is a failure
 #   --emulated                              CUDA kernels run on the CPU, against io/gpu/stand_in (build/emulated)
-#   --minimal                               with every optional dependency switched off (build/minimal)
+#   --minimal                               with every optional dependency switched off (build/minimal; with
+#                                           --sanitize thread build/minimal-tsan)
 #   --label A|B, --exclude-label REGEX      only, or without, tests of these labels: unit comm cli gpu cluster slow;
 #                                           with --label only their programs are built
 #   --match REGEX                           only tests of these names
@@ -22,8 +23,11 @@ set -euo pipefail
 
 preset=release
 choose() {
-  [ "$preset" = release ] || fail "choose one of --sanitize, --clang, --coverage, --emulated and --minimal"
-  preset=$1
+  case "$preset $1" in
+    release\ *) preset=$1 ;;
+    "minimal tsan" | "tsan minimal") preset=minimal-tsan ;;
+    *) fail "choose one of --sanitize, --clang, --coverage, --emulated and --minimal, or --minimal with --sanitize thread" ;;
+  esac
 }
 install=yes run=yes slow=no packages=(--tests) filters=() targets=all options=()
 excluded=() # labels
@@ -66,7 +70,7 @@ if [ "$install" = yes ]; then
 fi
 
 # The thread sanitizer cannot place its shadow memory where the kernel randomises addresses widely.
-if [ "$preset" = tsan ] && setarch -R true 2>/dev/null; then
+if [[ $preset == *tsan ]] && setarch -R true 2>/dev/null; then
   runner=(setarch -R)
 fi
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"

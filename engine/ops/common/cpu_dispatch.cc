@@ -21,7 +21,7 @@ CpuIsa from_environment() {
 void check_supported(CpuIsa isa) {
   if (isa <= best_cpu_isa()) return;
   throw ModelError("instruction set " + std::string(to_string(isa)) +
-                   " asked for (ENGINE_ISA), but this CPU has only " +
+                   " asked for (ENGINE_ISA), but this CPU and build have only " +
                    std::string(to_string(best_cpu_isa())));
 }
 
@@ -44,8 +44,9 @@ CpuIsa best_cpu_isa() {
   static const CpuIsa best = [] {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuIsa::kBaseline;
-    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+    const bool wide = ENGINE_HAS_AVX512 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq");
     return wide ? CpuIsa::kAvx512 : CpuIsa::kAvx2;
   }();
   return best;

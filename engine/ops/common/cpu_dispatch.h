@@ -33,7 +33,7 @@ enum class CpuIsa : std::uint8_t {
 
 std::string_view to_string(CpuIsa isa);  // "baseline", "avx2", "avx512"
 
-// The best that this CPU and its operating system support.
+// The best that this CPU, its operating system and this build support.
 CpuIsa best_cpu_isa();
 
 // What kernels run with: best_cpu_isa(), or what the environment variable ENGINE_ISA names. Read
@@ -59,6 +59,18 @@ CpuIsa parse_cpu_isa(std::string_view text);
   extern const Type name;            \
   }
 #elif ENGINE_X86_ISAS
+#if ENGINE_HAS_AVX512
+#define ENGINE_AVX512_DECLARATION(Type, name) \
+  namespace isa_avx512 {                      \
+  extern const Type name;                     \
+  }
+#define ENGINE_AVX512_CASE(name) \
+  case CpuIsa::kAvx512:          \
+    return isa_avx512::name;
+#else
+#define ENGINE_AVX512_DECLARATION(Type, name)
+#define ENGINE_AVX512_CASE(name)
+#endif
 #define ENGINE_ISA_TABLE(Type, name)         \
   namespace isa_baseline {                   \
   extern const Type name;                    \
@@ -66,13 +78,10 @@ CpuIsa parse_cpu_isa(std::string_view text);
   namespace isa_avx2 {                       \
   extern const Type name;                    \
   }                                          \
-  namespace isa_avx512 {                     \
-  extern const Type name;                    \
-  }                                          \
+  ENGINE_AVX512_DECLARATION(Type, name)      \
   inline const Type& isa_table_of_##name() { \
     switch (::engine::ops::cpu_isa()) {      \
-      case CpuIsa::kAvx512:                  \
-        return isa_avx512::name;             \
+      ENGINE_AVX512_CASE(name)               \
       case CpuIsa::kAvx2:                    \
         return isa_avx2::name;               \
       default:                               \
