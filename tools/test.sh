@@ -10,7 +10,7 @@
 #                                           --sanitize thread build/minimal-tsan)
 #   --label A|B, --exclude-label REGEX      only, or without, tests of these labels: unit comm cli gpu cluster slow;
 #                                           with --label only their programs are built
-#   --match REGEX                           only tests of these names
+#   --match REGEX, --exclude REGEX          only, or without, tests of these names
 #   --all                                   the tests labelled slow too
 #   --cluster                               also install SLURM and Open MPI, for the tests under real launchers (root)
 #   --retry                                 run a test that failed once more (tests watch clocks, and machines are shared)
@@ -33,7 +33,7 @@ install=yes run=yes slow=no packages=(--tests) filters=() targets=all options=()
 excluded=() # labels
 while [ $# -gt 0 ]; do
   case $1 in
-    --sanitize | --label | --exclude-label | --match) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --sanitize | --label | --exclude-label | --match | --exclude) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
     --sanitize)
       case $2 in
         address,undefined) choose asan ;;
@@ -50,6 +50,7 @@ while [ $# -gt 0 ]; do
     --all) slow=yes ;;
     --match) filters+=(--tests-regex "$2"); shift ;;
     --cluster) packages+=(--cluster) ;;
+    --exclude) filters+=(--exclude-regex "$2"); shift ;;
     --retry) filters+=(--repeat until-pass:2) ;;
     --build-only) run=no ;;
     -D*) options+=("$1") ;;
