@@ -74,9 +74,9 @@ std::string BestModel::why_stopped() const {
   return text + " in " + std::to_string(waited_) + (waited_ == 1 ? " evaluation" : " evaluations");
 }
 
-void BestModel::capture(io::Checkpoint& checkpoint) const {
+void BestModel::capture(StateCopy& copy) const {
   const auto add = [&](const char* name, std::int64_t value) {
-    checkpoint.counters.emplace_back(std::string(kCounterPrefix) + name, value);
+    copy.checkpoint().counters.emplace_back(std::string(kCounterPrefix) + name, value);
   };
   const auto add_evaluation = [&](const std::string& name, const Evaluation& e) {
     add((name + "value").c_str(), std::bit_cast<std::int64_t>(e.value));

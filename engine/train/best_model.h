@@ -33,7 +33,7 @@ class BestModel final : public StatePart {
   std::string why_stopped() const;
 
   // Counters "best.*"; values by their bits.
-  void capture(io::Checkpoint& checkpoint) const override;
+  void capture(StateCopy& copy) const override;
   void restore(const io::Checkpoint& checkpoint, const std::string& source,
                const std::function<void(const std::string&)>& notice) override;
 

@@ -8,8 +8,21 @@
 #include <utility>
 
 #include "engine/train/weights.h"
+#include "io/checkpoint/late_arrays.h"
 
 namespace engine {
+namespace {
+
+// A run of any length has a header of bounded length: beyond the first save, which says where the
+// run began, only the last ones are kept.
+void append(io::SaveRecord record, std::vector<io::SaveRecord>& history) {
+  constexpr std::size_t kMost = 64;
+  history.push_back(std::move(record));
+  if (history.size() > kMost)
+    history.erase(history.begin() + 1, history.end() - static_cast<std::ptrdiff_t>(kMost - 1));
+}
+
+}  // namespace
 
 CheckpointKeeper::CheckpointKeeper(backends::Communicator& communicator,
                                    const KeeperOptions& options)
@@ -29,29 +42,28 @@ io::Checkpoint CheckpointKeeper::described() const {
 void CheckpointKeeper::save(TrainState& state, const SaveMode& mode) {
   require(enabled(), "save without a folder");
   finish();
-  io::Checkpoint checkpoint = described();
-  capture(communicator_, state, checkpoint);
+  copy_.begin(described());
+  capture(communicator_, state, copy_);
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(
       std::chrono::system_clock::now().time_since_epoch());
-  history_.push_back(
-      {state.progress.global_step, now.count(), communicator_.world_size(), checkpoint.build});
-  checkpoint.history = history_;
-  const int keep_last = mode.keep_all ? 0 : options_.keep_last;
+  append({state.progress.global_step, now.count(), communicator_.world_size(),
+          options_.description.build},
+         history_);
+  copy_.checkpoint().history = history_;
+  const auto write = [this, keep_last = mode.keep_all ? 0 : options_.keep_last, best = mode.best] {
+    return io::save_to_directory(copy_.checkpoint(), options_.directory, keep_last, best,
+                                 [this](std::size_t array) { copy_.complete(array); });
+  };
   if (!options_.background) {
     run_on_root(
         communicator_,
         [&] {
-          saved_ = {state.progress,
-                    io::save_to_directory(checkpoint, options_.directory, keep_last, mode.best)};
+          saved_ = {state.progress, write()};
         },
         options_.exit_code_of);
   } else if (communicator_.rank() == 0) {
     pending_progress_ = state.progress;
-    pending_ = std::async(std::launch::async,
-                          [checkpoint = std::move(checkpoint), directory = options_.directory,
-                           keep_last, best = mode.best] {
-                            return io::save_to_directory(checkpoint, directory, keep_last, best);
-                          });
+    pending_ = std::async(std::launch::async, write);
   }
 }
 
@@ -83,17 +95,19 @@ std::optional<CheckpointKeeper::Saved> CheckpointKeeper::take_saved() {
 
 std::string CheckpointKeeper::save_rank_model(const TrainState& state) const {
   require(enabled(), "save without a folder");
-  io::Checkpoint checkpoint = described();
-  capture_model(state, communicator_.world_size(), checkpoint);
+  StateCopy copy;
+  copy.begin(described());
+  capture_model(state, communicator_.world_size(), copy);
   const std::string path =
       options_.directory + "/final_model_rank_" + std::to_string(communicator_.rank()) + ".ckpt";
-  io::save_checkpoint(checkpoint, path);
+  io::save_checkpoint(copy.take(), path);
   return path;
 }
 
 std::string CheckpointKeeper::resume(const std::string& which, TrainState& state) {
   std::string path = which;
   std::vector<std::byte> bytes;
+  io::Checkpoint checkpoint;
   run_on_root(
       communicator_,
       [&] {
@@ -111,16 +125,20 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
             throw io::MissingFileError("no snapshot in " + which + " to resume from");
         }
         if (path.empty()) return;
-        bytes = io::read_file(path);
-        static_cast<void>(io::parse_checkpoint(
-            bytes, path));  // validated here, so that a bad file ends all ranks alike
+        // Validated here, so that a bad file ends all ranks alike.
+        if (communicator_.world_size() == 1) {
+          checkpoint = io::load_checkpoint(path);
+        } else {
+          bytes = io::read_file(path);
+          checkpoint = io::parse_checkpoint(bytes, path);
+        }
       },
       options_.exit_code_of);
   // The path travels in front of the content: with "auto" only rank 0 knows it.
   broadcast_text(communicator_, path);
   if (path.empty()) return "";
-  broadcast_bytes(communicator_, bytes);
-  const io::Checkpoint checkpoint = io::parse_checkpoint(bytes, path);
+  if (communicator_.world_size() > 1) broadcast_bytes(communicator_, bytes);
+  if (communicator_.rank() != 0) checkpoint = io::parse_checkpoint(bytes, path);
   if (!checkpoint.vocabulary.empty() && checkpoint.vocabulary != options_.description.vocabulary)
     throw io::DataError(path + ": its text has " + std::to_string(checkpoint.vocabulary.size()) +
                         " different characters, that of this run " +

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/train/replica_sync.h"
+#include "engine/train/state_copy.h"
 #include "engine/train/train_state.h"
 
 namespace engine {
@@ -45,9 +46,9 @@ class CheckpointKeeper {
     bool best = false;      // the folder's `best` names it: not pruned until another one is best
     bool keep_all = false;  // earlier snapshots stay, however many they are
   };
-  // Collective: takes a copy of the state; then writes it, or with `background` has it written
-  // after the write before has ended. Throws when that or (without `background`) this write failed.
-  // REQUIRES: enabled().
+  // Collective: takes a copy of the state (rank 0 keeps its memory for the next one); then writes
+  // it, or with `background` has it written by a thread, after the write before has ended. Throws
+  // when that or (without `background`) this write failed. REQUIRES: enabled().
   void save(TrainState& state, const SaveMode& mode);
   void save(TrainState& state) { save(state, SaveMode()); }
   // Collective: waits for the last write; throws when it failed. Nothing to do without
@@ -71,7 +72,8 @@ class CheckpointKeeper {
 
   backends::Communicator& communicator_;
   KeeperOptions options_;
-  std::vector<io::SaveRecord> history_;
+  std::vector<io::SaveRecord> history_;  // the run's first save and its last ones
+  StateCopy copy_;                       // its memory is kept from save to save
   // Rank 0.
   std::optional<Saved> saved_;
   TrainProgress pending_progress_;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "engine/train/state_copy.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace engine {
@@ -12,7 +13,7 @@ class StatePart {
  public:
   virtual ~StatePart() = default;
   // Adds its counters and arrays. On rank 0, with the state in host memory.
-  virtual void capture(io::Checkpoint& checkpoint) const = 0;
+  virtual void capture(StateCopy& copy) const = 0;
   // Goes on from what capture() added; without it from the beginning, and where that may surprise,
   // notice() (which may be empty) says so. On every rank, from the same checkpoint and with the
   // state in host memory; `source` names the file in messages. Throws io::DataError.

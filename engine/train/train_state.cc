@@ -87,7 +87,8 @@ void synchronize(backends::Communicator& communicator, TrainState& state) {
   });
 }
 
-void capture_model(const TrainState& state, int world_size, io::Checkpoint& checkpoint) {
+void capture_model(const TrainState& state, int world_size, StateCopy& copy) {
+  io::Checkpoint& checkpoint = copy.checkpoint();
   const HostView view(state.home, Access::kRead);
   checkpoint.global_step = state.progress.global_step;
   checkpoint.epoch = state.progress.epoch;
@@ -95,15 +96,16 @@ void capture_model(const TrainState& state, int world_size, io::Checkpoint& chec
   checkpoint.samples_seen = state.progress.samples_seen;
   checkpoint.seed = state.seed;
   checkpoint.world_size = world_size;
-  checkpoint.arrays = export_state(state.model, state.device);
+  export_state(state.model, state.device, copy);
 }
 
-void capture(backends::Communicator& communicator, TrainState& state, io::Checkpoint& checkpoint) {
+void capture(backends::Communicator& communicator, TrainState& state, StateCopy& copy) {
   synchronize(communicator, state);
   const HostView view(state.home, Access::kRead);
   const bool root = communicator.rank() == 0;
   if (root) {
-    capture_model(state, communicator.world_size(), checkpoint);
+    io::Checkpoint& checkpoint = copy.checkpoint();
+    capture_model(state, communicator.world_size(), copy);
     checkpoint.counters = {{"trainer.global_batch", state.global_batch},
                            {"trainer.dataset_size", state.dataset_size},
                            {"trainer.steps_per_epoch", state.steps_per_epoch},
@@ -116,25 +118,25 @@ void capture(backends::Communicator& communicator, TrainState& state, io::Checkp
       checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
     for (const Optimizer::State& s : state.optimizer.state())
       export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, file_prefix(s),
-                    file_section(s), state.device, checkpoint.arrays);
+                    file_section(s), state.device, copy);
     for (const PolicyState& s : state.policy.state())
-      export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device,
-                   checkpoint.arrays);
-    for (const StatePart* part : state.parts) part->capture(checkpoint);
+      export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device, copy);
+    for (const StatePart* part : state.parts) part->capture(copy);
   }
   for (int rank = 1; rank < communicator.world_size(); ++rank) {
     for (const LocalBuffer& local : local_buffers(state)) {
       if (local.buffer->bytes() == 0) continue;
-      const FlatBuffer copy = FlatBuffer::like(*local.buffer);
-      if (communicator.rank() == rank) std::memcpy(copy.data(), local.buffer->data(), copy.bytes());
-      communicator.broadcast(copy.data(), copy.bytes(), rank);
+      const FlatBuffer theirs = FlatBuffer::like(*local.buffer);
+      if (communicator.rank() == rank)
+        std::memcpy(theirs.data(), local.buffer->data(), theirs.bytes());
+      communicator.broadcast(theirs.data(), theirs.bytes(), rank);
       if (!root) continue;
       const std::string prefix = rank_prefix(rank) + local.prefix;
       if (local.kind)
-        export_buffer(copy, state.model, *local.kind, prefix, io::Section::kRankState, state.device,
-                      checkpoint.arrays);
+        export_buffer(theirs, state.model, *local.kind, prefix, io::Section::kRankState,
+                      state.device, copy);
       else
-        export_slots(copy, prefix, io::Section::kRankState, state.device, checkpoint.arrays);
+        export_slots(theirs, prefix, io::Section::kRankState, state.device, copy);
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
+#include "engine/train/state_copy.h"
 #include "engine/train/state_part.h"
 #include "engine/train/train_observer.h"
 #include "io/checkpoint/checkpoint.h"
@@ -44,13 +45,14 @@ struct TrainState {
 // Brings replicas together: parameters by the policy, running statistics by the mode. Collective.
 void synchronize(backends::Communicator& communicator, TrainState& state);
 
-// This replica alone: progress, parameters and buffers. No communication.
-void capture_model(const TrainState& state, int world_size, io::Checkpoint& checkpoint);
+// Into a copy that was begun, this replica alone: progress, parameters and buffers. No
+// communication.
+void capture_model(const TrainState& state, int world_size, StateCopy& copy);
 
-// Rank 0's snapshot, plus what differs between ranks (running statistics; optimizer states where
-// the policy keeps them local) as arrays "rankR/...". Collective; `checkpoint` is filled on rank 0
-// only. Synchronises first.
-void capture(backends::Communicator& communicator, TrainState& state, io::Checkpoint& checkpoint);
+// Into a copy that was begun: rank 0's snapshot, plus what differs between ranks (running
+// statistics; optimizer states where the policy keeps them local) as arrays "rankR/...".
+// Collective; `copy` is filled on rank 0 only. Synchronises first.
+void capture(backends::Communicator& communicator, TrainState& state, StateCopy& copy);
 
 // Puts a snapshot back. Each rank calls it with the same checkpoint; `source` names the file in
 // messages. Where the world has another size than at the save, every rank takes rank 0's local

@@ -100,13 +100,12 @@ void EpochAverage::swap() {
   swap_contents(model_.running, running_);
 }
 
-void EpochAverage::capture(io::Checkpoint& checkpoint) const {
+void EpochAverage::capture(StateCopy& copy) const {
   if (count_ == 0) return;
-  checkpoint.counters.emplace_back(kEpochsCounter, count_);
-  checkpoint.counters.emplace_back(kCompleteCounter, complete_ ? 1 : 0);
+  copy.checkpoint().counters.emplace_back(kEpochsCounter, count_);
+  copy.checkpoint().counters.emplace_back(kCompleteCounter, complete_ ? 1 : 0);
   const auto add = [&](const FlatBuffer& buffer, ModelState::Kind kind) {
-    export_buffer(buffer, model_, kind, "", io::Section::kAverage, options_.device,
-                  checkpoint.arrays);
+    export_buffer(buffer, model_, kind, "", io::Section::kAverage, options_.device, copy);
   };
   add(values_, ModelState::Kind::kParameter);
   if (complete_) add(running_, ModelState::Kind::kRunning);

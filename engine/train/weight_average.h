@@ -65,7 +65,7 @@ class EpochAverage final : public WeightAverage, public StatePart {
   void end_epoch(StateHome& home, const TrainProgress& progress, bool last) override;
   void swap() override;
 
-  void capture(io::Checkpoint& checkpoint) const override;
+  void capture(StateCopy& copy) const override;
   void restore(const io::Checkpoint& checkpoint, const std::string& source,
                const std::function<void(const std::string&)>& notice) override;
 

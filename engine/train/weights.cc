@@ -11,22 +11,6 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return Shape(std::span<const std::int64_t>(shape)).to_string();
 }
 
-io::NamedArray to_array(const FlatBuffer& buffer, std::size_t slot, std::string name,
-                        io::Section section, Device device) {
-  const FlatBuffer::Slot& s = buffer.slots()[slot];
-  const TensorView view = buffer.view(slot);
-  io::NamedArray array{.name = std::move(name),
-                       .section = section,
-                       .type = buffer.dtype(),
-                       .shape = {},
-                       .device = to_string(device),
-                       .data = std::vector<std::byte>(view.bytes())};
-  const auto dims = s.layout.file_shape.dims();
-  array.shape.assign(dims.begin(), dims.end());
-  s.layout.to_file(view.data, array.data.data(), size_of(buffer.dtype()));
-  return array;
-}
-
 // Element i of a floating-point array as double; every source type is exact in it.
 double element(const io::NamedArray& array, std::size_t i) {
   const std::byte* p = array.data.data() + i * size_of(array.type);
@@ -92,15 +76,18 @@ const FlatBuffer& buffer_of(const ModelState& state, ModelState::Kind kind) {
 
 }  // namespace
 
-std::vector<io::NamedArray> export_state(const ModelState& state, Device device) {
-  std::vector<io::NamedArray> arrays;
-  arrays.reserve(state.entries.size());
+void export_state(const ModelState& state, Device device, StateCopy& copy) {
   for (const ModelState::Entry& e : state.entries)
-    arrays.push_back(to_array(
+    copy.add(
         buffer_of(state, e.kind), e.slot, e.name,
         e.kind == ModelState::Kind::kParameter ? io::Section::kParameter : io::Section::kBuffer,
-        device));
-  return arrays;
+        device);
+}
+
+std::vector<io::NamedArray> export_state(const ModelState& state, Device device) {
+  StateCopy copy;
+  export_state(state, device, copy);
+  return copy.take().arrays;
 }
 
 std::string plain_name(const std::string& name) {
@@ -142,17 +129,16 @@ void import_state(const std::vector<io::NamedArray>& arrays, const std::string& 
 }
 
 void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState::Kind kind,
-                   const std::string& prefix, io::Section section, Device device,
-                   std::vector<io::NamedArray>& arrays) {
+                   const std::string& prefix, io::Section section, Device device, StateCopy& copy) {
   for (const ModelState::Entry& e : state.entries)
     if (const auto slot = buffer.find(e.name); e.kind == kind && slot)
-      arrays.push_back(to_array(buffer, *slot, prefix + e.name, section, device));
+      copy.add(buffer, *slot, prefix + e.name, section, device);
 }
 
 void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Section section,
-                  Device device, std::vector<io::NamedArray>& arrays) {
+                  Device device, StateCopy& copy) {
   for (std::size_t slot = 0; slot < buffer.slots().size(); ++slot)
-    arrays.push_back(to_array(buffer, slot, prefix + buffer.slots()[slot].name, section, device));
+    copy.add(buffer, slot, prefix + buffer.slots()[slot].name, section, device);
 }
 
 void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source,

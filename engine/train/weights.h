@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/graph/model_state.h"
+#include "engine/train/state_copy.h"
 #include "io/base/digest.h"
 #include "io/checkpoint/checkpoint.h"
 
@@ -13,6 +14,7 @@ namespace engine {
 
 // All parameters and buffers in model order, as PyTorch's state_dict has them. `device` becomes
 // their tag.
+void export_state(const ModelState& state, Device device, StateCopy& copy);
 std::vector<io::NamedArray> export_state(const ModelState& state, Device device);
 
 // Names that files of wrapped models carry: without "module." and "_orig_mod." in front.
@@ -28,11 +30,10 @@ void import_state(const std::vector<io::NamedArray>& arrays, const std::string& 
 // One flat buffer with the slots of `kind` as arrays named prefix + slot name, in model order; and
 // back (exact dtype, shape).
 void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState::Kind kind,
-                   const std::string& prefix, io::Section section, Device device,
-                   std::vector<io::NamedArray>& arrays);
+                   const std::string& prefix, io::Section section, Device device, StateCopy& copy);
 // All slots of a buffer, in its order, whatever they are named after.
 void export_slots(const FlatBuffer& buffer, const std::string& prefix, io::Section section,
-                  Device device, std::vector<io::NamedArray>& arrays);
+                  Device device, StateCopy& copy);
 void import_buffer(const std::vector<io::NamedArray>& arrays, const std::string& source,
                    const std::string& prefix, io::Section section, FlatBuffer& buffer);
 

@@ -31,6 +31,18 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+// So much is written before the disk is told to begin with it.
+constexpr std::uint64_t kWritebackBytes = 4 << 20;
+
+// A signal that is handled (SIGUSR1, SIGTERM, of a profiler's timer) may interrupt what waits for a
+// disk or a file server; nothing has happened then.
+template <class Call>
+int retried(const Call& call) {
+  int result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 bool is_no_space(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
 // What is wrong with the medium is an I/O error; what the user can put right is an output that
@@ -63,14 +75,15 @@ mode_t plain_mode() {
 // locks count as locked.
 bool hold(int fd) {
   struct stat status {};
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  if (retried([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK)
+    return false;
   return fstat(fd, &status) == 0 && status.st_nlink > 0;
 }
 
 void sync_folder(const std::string& folder) {
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = retried([&] { return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd < 0) fail("open folder", folder, errno);
-  const int error = fsync(fd) == 0 ? 0 : errno;
+  const int error = retried([&] { return fsync(fd); }) == 0 ? 0 : errno;
   close(fd);
   if (error != 0 && error != EINVAL)
     fail("make durable the names in folder", folder, error);  // EINVAL: has no such notion
@@ -98,7 +111,9 @@ void AtomicFile::create() {
     const std::string number =
         std::to_string(getpid()) + "-" + std::to_string(counter.fetch_add(1));
     temporary_ = folder_ + "/." + name + std::string(kTemporaryMark) + number;
-    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    fd_ = retried([&] {
+      return open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    });
     if (fd_ < 0 && errno != EEXIST) fail("create", path_, errno);
     if (fd_ >= 0 && hold(fd_)) return;
     if (fd_ >= 0) close(fd_);  // a cleaner took it for abandoned
@@ -126,20 +141,33 @@ AtomicFile::~AtomicFile() {
   close(fd_);
 }
 
-void AtomicFile::write(std::span<const std::byte> bytes) {
+void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t count = ::write(fd_, bytes.data(), std::min<std::size_t>(bytes.size(), 1 << 30));
+    const std::size_t part = std::min<std::size_t>(bytes.size(), kWritebackBytes);
+    const ssize_t count = pwrite(fd_, bytes.data(), part, static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail("write", path_, errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-    written_ += count;
+    const auto done = static_cast<std::size_t>(count);
+    bytes = bytes.subspan(done);
+    offset += done;
+    end_ = std::max(end_, offset);
+    if ((waiting_ += done) >= kWritebackBytes) start_writeback();
   }
 }
 
+// Otherwise nothing would be on its way to the disk before the fsync. A failure is for that to
+// tell.
+void AtomicFile::start_writeback() noexcept {
+  static_cast<void>(sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE));
+  waiting_ = 0;
+}
+
 void AtomicFile::commit() {
-  if (fchmod(fd_, plain_mode()) != 0) fail("set the mode of", path_, errno);
-  if (ftruncate(fd_, written_) != 0) fail("set the length of", path_, errno);
-  if (fsync(fd_) != 0) fail("make durable", path_, errno);
+  if (retried([&] { return fchmod(fd_, plain_mode()); }) != 0)
+    fail("set the mode of", path_, errno);
+  if (retried([&] { return ftruncate(fd_, static_cast<off_t>(end_)); }) != 0)
+    fail("set the length of", path_, errno);
+  if (retried([&] { return fsync(fd_); }) != 0) fail("make durable", path_, errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("create", path_, errno);
   close(fd_);
   fd_ = -1;

@@ -21,8 +21,13 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Appends. Throws Error, or CannotCreateError when the disk is full after all.
-  void write(std::span<const std::byte> bytes);
+  // Appends; or writes anywhere, and what is left out before the end is zeros. The disk begins
+  // while more is being written. Throws Error, or CannotCreateError when the disk is full after
+  // all.
+  void write(std::span<const std::byte> bytes) { write_at(end_, bytes); }
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  // Has the disk begin with everything that was written; does not wait for it.
+  void start_writeback() noexcept;
   // Throws Error or CannotCreateError. Only when the very last fsync, of the folder, fails is
   // `path` the new file by then.
   void commit();
@@ -33,7 +38,8 @@ class AtomicFile {
 
   std::string path_, folder_, temporary_;
   int fd_ = -1;
-  std::int64_t written_ = 0;
+  std::uint64_t end_ = 0;
+  std::uint64_t waiting_ = 0;  // bytes written since the disk was told last
 };
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);

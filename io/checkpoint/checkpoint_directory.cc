@@ -8,6 +8,7 @@
 
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/late_arrays.h"
 
 namespace io {
 namespace {
@@ -94,10 +95,15 @@ std::string checkpoint_file_name(std::int64_t global_step) {
 
 std::string save_to_directory(const Checkpoint& checkpoint, const std::string& directory,
                               int keep_last, bool best) {
+  return save_to_directory(checkpoint, directory, keep_last, best, [](std::size_t) {});
+}
+
+std::string save_to_directory(const Checkpoint& checkpoint, const std::string& directory,
+                              int keep_last, bool best, const CompleteArray& complete) {
   remove_abandoned_temporaries(directory);
   const std::string name = checkpoint_file_name(checkpoint.global_step);
   const std::string path = (fs::path(directory) / name).string();
-  save_checkpoint(checkpoint, path);
+  save_checkpoint(checkpoint, path, complete);
   write_file_atomically((fs::path(directory) / kLatest).string(), name + "\n");
   if (best) write_file_atomically((fs::path(directory) / kBest).string(), name + "\n");
   try {

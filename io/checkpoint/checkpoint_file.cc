@@ -1,10 +1,12 @@
 // Snapshots to files, piece by piece, and back, with every byte validated.
+#include <algorithm>
 #include <memory>
 
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/checkpoint_format.h"
+#include "io/checkpoint/late_arrays.h"
 
 namespace io {
 namespace {
@@ -12,11 +14,19 @@ namespace {
 using namespace format;
 using Bytes = std::span<const std::byte>;
 
+constexpr std::uint64_t kBlockBytes = 256 << 10;
+
+// Of all arrays together, which lie one after the other.
+std::uint64_t end_of(const std::vector<Placement>& placements) {
+  return placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
+}
+
+// Where the arrays lie, without their digests.
 std::vector<Placement> place(const Checkpoint& checkpoint) {
   std::vector<Placement> placements;
   std::uint64_t offset = 0;
   for (const NamedArray& array : checkpoint.arrays) {
-    placements.push_back({offset, array.data.size(), digest_of(array.data)});
+    placements.push_back({offset, array.data.size(), {}});
     offset += array.data.size();
   }
   return placements;
@@ -24,9 +34,7 @@ std::vector<Placement> place(const Checkpoint& checkpoint) {
 
 void take_arrays(Bytes tensors, const std::vector<Placement>& placements, const std::string& file,
                  Checkpoint& checkpoint) {
-  const std::uint64_t end =
-      placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
-  check_length(end, tensors.size(), file);
+  check_length(end_of(placements), tensors.size(), file);
   for (std::size_t i = 0; i < placements.size(); ++i) {
     NamedArray& array = checkpoint.arrays[i];
     const Bytes data = tensors.subspan(placements[i].offset, placements[i].bytes);
@@ -38,21 +46,31 @@ void take_arrays(Bytes tensors, const std::vector<Placement>& placements, const 
 }  // namespace
 
 void save_checkpoint(const Checkpoint& checkpoint, const std::string& path) {
-  const std::vector<Placement> placements = place(checkpoint);
-  check_header(checkpoint, placements, path);
-  const std::vector<std::byte> head = encode_head(checkpoint, placements);
-  const std::uint64_t tensors =
-      placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
+  save_checkpoint(checkpoint, path, [](std::size_t) {});
+}
 
-  AtomicFile file(path, head.size() + tensors + kTrailerBytes);
+// The arrays come first, although they lie behind the header: it has their digests, and the disk is
+// to begin at once. It works while later arrays are completed and while digests are made.
+void save_checkpoint(const Checkpoint& checkpoint, const std::string& path,
+                     const CompleteArray& complete) {
+  std::vector<Placement> placements = place(checkpoint);
+  check_header(checkpoint, placements, path);
+  const std::uint64_t head_bytes = encode_head(checkpoint, placements).size(),
+                      tensors = end_of(placements);
+
+  AtomicFile file(path, head_bytes + tensors + kTrailerBytes);
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    complete(i);
+    file.write_at(head_bytes + placements[i].offset, checkpoint.arrays[i].data);
+    placements[i].digest = digest_of(checkpoint.arrays[i].data);
+  }
+  const std::vector<std::byte> head = encode_head(checkpoint, placements);
+  file.write_at(0, head);
+  file.start_writeback();
   StreamDigest digest;
-  const auto write = [&](Bytes bytes) {
-    digest.add(bytes);
-    file.write(bytes);
-  };
-  write(head);
-  for (const NamedArray& array : checkpoint.arrays) write(array.data);
-  file.write(encode_trailer(digest.value()));
+  digest.add(head);
+  for (const NamedArray& array : checkpoint.arrays) digest.add(array.data);
+  file.write_at(head_bytes + tensors, encode_trailer(digest.value()));
   file.commit();
 }
 
@@ -61,11 +79,34 @@ std::vector<std::byte> read_file(const std::string& path) {
   return file->bytes(0, file->size());
 }
 
+// Block by block: what was read is still in the cache when it is digested and copied, and the
+// arrays' memory is touched only once.
 Checkpoint load_checkpoint(const std::string& path) {
   const std::unique_ptr<ByteSource> file = open_bytes(path);
-  if (!is_checkpoint(*file))
-    static_cast<void>(read_head(*file));  // throws: a foreign file, however large, is told at once
-  return parse_checkpoint(file->bytes(0, file->size()), path);
+  Head head = read_head(*file);  // a foreign file, however large, is told at once
+  check_length(end_of(head.placements), file->size() - kTrailerBytes - head.tensors_begin, path);
+  StreamDigest content;
+  content.add(file->bytes(0, head.tensors_begin));
+  std::vector<std::byte> block(kBlockBytes);
+  std::uint64_t at = head.tensors_begin;
+  for (std::size_t i = 0; i < head.placements.size(); ++i) {
+    NamedArray& array = head.checkpoint.arrays[i];
+    const Placement& placement = head.placements[i];
+    array.data.reserve(placement.bytes);
+    StreamDigest digest;
+    while (array.data.size() < placement.bytes) {
+      const auto part = std::span(block).first(
+          std::min<std::uint64_t>(kBlockBytes, placement.bytes - array.data.size()));
+      file->read(at, part);
+      at += part.size();
+      digest.add(part);
+      content.add(part);
+      array.data.insert(array.data.end(), part.begin(), part.end());
+    }
+    if (digest.value() != placement.digest) fail_array(array.section, array.name, path);
+  }
+  check_trailer(file->bytes(at, kTrailerBytes), content.value(), path);
+  return std::move(head.checkpoint);
 }
 
 Checkpoint load_description(const std::string& path) {

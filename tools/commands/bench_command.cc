@@ -120,21 +120,22 @@ int bench_command(const Arguments& arguments) {
   if (what == "scaling") return bench_scaling_command(rest);
   if (what == "kernels") return bench_kernels_command(rest);
   if (what == "demos") return bench_demos_command(rest);
+  if (what == "save") return bench_save_command(rest);
   CLI::App app(
       "Measures: step (training steps and where their time goes), scaling (steps for several "
       "numbers of ranks and backends), demos (one "
       "process, several devices, several processes, both), comm (collectives), kernels (single "
-      "operators). engine bench WHAT "
+      "operators), save (snapshots). engine bench WHAT "
       "--help",
       "engine bench");
   std::string word;
   app.add_option("WHAT", word, "what to measure")
       ->required()
-      ->check(CLI::IsMember({"step", "scaling", "demos", "comm", "kernels"}))
-      ->type_name("step|scaling|demos|comm|kernels");
+      ->check(CLI::IsMember({"step", "scaling", "demos", "comm", "kernels", "save"}))
+      ->type_name("step|scaling|demos|comm|kernels|save");
   app.allow_extras();
   if (!parse(app, arguments)) return kExitOk;
-  throw UsageError("engine bench: expected step, scaling, demos, comm or kernels");
+  throw UsageError("engine bench: expected step, scaling, demos, comm, kernels or save");
 }
 
 }  // namespace tools

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace engine {
@@ -27,6 +31,41 @@ TEST(TensorLayout, PlainIsTheIdentityInAnyElementSize) {
   std::iota(file.begin(), file.end(), 0.0);
   layout.to_memory(file.data(), memory.data(), sizeof(double));
   EXPECT_EQ(file, memory);
+}
+
+// Every order of four dimensions, larger than the tiles that are copied, with one of one element,
+// for every size of an element.
+TEST(TensorLayout, EveryOrderGoesWhereTheDimensionsSay) {
+  std::array<int, 4> order{0, 1, 2, 3};
+  do {
+    for (const Shape& shape : {Shape{3, 40, 5, 2}, Shape{37, 1, 2, 45}}) {
+      TensorLayout layout{.file_shape = shape};
+      std::copy(order.begin(), order.end(), layout.permutation.begin());
+      const Shape memory_shape = layout.memory_shape();
+      const auto check = [&]<class T>(T) {
+        const auto count = static_cast<std::size_t>(shape.count());
+        std::vector<T> file(count), memory(count), back(count);
+        std::iota(file.begin(), file.end(), T{0});
+        layout.to_memory(file.data(), memory.data(), sizeof(T));
+        layout.to_file(memory.data(), back.data(), sizeof(T));
+        ASSERT_EQ(file, back);
+        for (std::size_t m = 0; m < count; ++m) {
+          std::array<std::int64_t, 4> at{};  // in the file
+          for (auto [d, rest] = std::pair(3, static_cast<std::int64_t>(m)); d >= 0; --d) {
+            at[static_cast<std::size_t>(order[static_cast<std::size_t>(d)])] =
+                rest % memory_shape[d];
+            rest /= memory_shape[d];
+          }
+          const std::int64_t f = ((at[0] * shape[1] + at[1]) * shape[2] + at[2]) * shape[3] + at[3];
+          ASSERT_EQ(memory[m], file[static_cast<std::size_t>(f)]);
+        }
+      };
+      check(std::uint8_t{});
+      check(std::uint16_t{});
+      check(std::uint32_t{});
+      check(std::uint64_t{});
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
 }
 
 TEST(TensorLayout, AScalarAndAnEmptyTensorWork) {

@@ -91,8 +91,9 @@ TEST(BestModel, GoesOnFromASnapshotBitByBit) {
   BestModel whole(options), resumed(options);
   EXPECT_TRUE(judge(whole, evaluation(1, 1.0 / 3)));
   EXPECT_TRUE(judge(whole, evaluation(2, 0.3)));
-  io::Checkpoint checkpoint;
-  whole.capture(checkpoint);
+  engine::StateCopy copy;
+  whole.capture(copy);
+  const io::Checkpoint checkpoint = copy.take();
   resumed.restore(checkpoint, "a.ckpt", [](const std::string& line) { ADD_FAILURE() << line; });
   for (BestModel* best : {&whole, &resumed}) {
     EXPECT_FALSE(judge(*best, evaluation(2, 0.1))) << "judged before";

@@ -8,12 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 #include <span>
 #include <sstream>
 
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint_format.h"
+#include "io/checkpoint/late_arrays.h"
 #include "tests/io/checkpoint/snapshot_fixture.h"
 #include "tests/support/test_support.h"
 
@@ -76,6 +78,31 @@ TEST(CheckpointFile, TheExampleInTheDocumentationIsWhatIsWritten) {
   const test_support::TemporaryDirectory folder;
   io::save_checkpoint(c, folder / "a.ckpt");
   EXPECT_EQ(io::read_file(folder / "a.ckpt"), example);
+}
+
+// Arrays that are filled in as they are written, larger than what is written at once.
+TEST(CheckpointFile, ArraysMayBeCompletedWhileTheyAreWritten) {
+  const test_support::TemporaryDirectory folder;
+  io::Checkpoint expected = sample_checkpoint();
+  io::NamedArray large;
+  large.name = "large";
+  large.type = base::DType::kU8;
+  large.shape = {9'000'001};
+  for (std::size_t i = 0; i < 9'000'001; ++i) large.data.push_back(std::byte(i * i >> 3));
+  expected.arrays.push_back(large);
+  io::save_checkpoint(expected, folder / "a.ckpt");
+  expect_equal(io::load_checkpoint(folder / "a.ckpt"), expected);
+
+  io::Checkpoint late = expected;
+  for (io::NamedArray& array : late.arrays) std::ranges::fill(array.data, std::byte{7});
+  io::save_checkpoint(late, folder / "b.ckpt",
+                      [&](std::size_t i) { late.arrays[i].data = expected.arrays[i].data; });
+  EXPECT_EQ(io::read_file(folder / "a.ckpt"), io::read_file(folder / "b.ckpt"));
+
+  EXPECT_THROW(
+      io::save_checkpoint(late, folder / "c.ckpt", [](std::size_t) { throw io::Error("no"); }),
+      io::Error);
+  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"a.ckpt", "b.ckpt"}));
 }
 
 // docs/checkpoint-format.md has this table; files of earlier builds hold these codes.

@@ -1,0 +1,22 @@
+// Saving a snapshot whose arrays get their final content while it is being written.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "io/checkpoint/checkpoint.h"
+
+namespace io {
+
+// Called once for every array, in their order and in the saving thread, before its data, whose size
+// must not change, is read.
+using CompleteArray = std::function<void(std::size_t index)>;
+
+// As without `complete`. What that throws is passed on; then nothing is saved.
+void save_checkpoint(const Checkpoint& checkpoint, const std::string& path,
+                     const CompleteArray& complete);
+std::string save_to_directory(const Checkpoint& checkpoint, const std::string& directory,
+                              int keep_last, bool best, const CompleteArray& complete);
+
+}  // namespace io

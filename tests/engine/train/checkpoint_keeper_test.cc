@@ -1,0 +1,152 @@
+// Saves in the background beside a state that goes on changing, and what a long run's snapshots
+// hold of its history.
+#include "engine/train/checkpoint_keeper.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/transport/single/single_communicator.h"
+#include "engine/averaging/policies/averaging_policies.h"
+#include "io/base/io_error.h"
+#include "tests/engine/train/tiny_training.h"
+#include "tests/support/test_support.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A convolutional model with momentum whose parameters and momenta can be set.
+class CheckpointKeeperTest : public testing::Test {
+ protected:
+  engine::CheckpointKeeper keeper(bool background) {
+    engine::KeeperOptions options;
+    options.directory = folder_ / "run";
+    options.keep_last = 2;
+    options.background = background;
+    options.exit_code_of = [](const std::exception&) { return 1; };
+    return {*control_, options};
+  }
+
+  // Every number of the state: another one for every step and every element.
+  void set_state(std::int64_t step) {
+    state_.progress.global_step = step;
+    float value = static_cast<float>(step);
+    for (float& v : parts_.model.parameters.values.span<float>()) v = value += 0.25f;
+    for (const engine::Optimizer::State& s : optimizer_->state())
+      for (float& v : s.buffer->span<float>()) v = value += 0.25f;
+    parts_.model.counters.span<std::int64_t>()[0] = step;
+  }
+
+  // What a snapshot holds of a state that is now set to the one of `step`.
+  std::vector<io::NamedArray> arrays_at(std::int64_t step) {
+    set_state(step);
+    engine::StateCopy copy;
+    engine::capture(*control_, state_, copy);
+    return copy.take().arrays;
+  }
+
+  void expect_saved(const std::string& path, std::int64_t step) {
+    const io::Checkpoint loaded = io::load_checkpoint(path);
+    const std::vector<io::NamedArray> expected = arrays_at(step);
+    EXPECT_EQ(loaded.global_step, step);
+    ASSERT_EQ(loaded.arrays.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(loaded.arrays[i].name, expected[i].name);
+      EXPECT_EQ(loaded.arrays[i].data, expected[i].data) << expected[i].name;
+    }
+  }
+
+  const test_support::TemporaryDirectory folder_;
+  std::unique_ptr<backends::Communicator> control_ = backends::make_single_communicator();
+  tiny_training::Parts parts_{{.shape = {8, 8, 1}, .model = "convnet"}};
+  std::unique_ptr<engine::Optimizer> optimizer_ =
+      engine::make_sgd({.momentum = 0.9}, parts_.model.parameters.values);
+  std::unique_ptr<engine::AveragingPolicy> policy_ = engine::make_no_averaging(1);
+  engine::StateHome home_;
+  engine::TrainState state_{.model = parts_.model,
+                            .optimizer = *optimizer_,
+                            .policy = *policy_,
+                            .home = home_,
+                            .progress = {},
+                            .device = {}};
+};
+
+TEST_F(CheckpointKeeperTest, ABackgroundSaveHoldsTheStateOfItsStep) {
+  engine::CheckpointKeeper keeper = this->keeper(true);
+  std::vector<std::string> paths;
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    set_state(step);
+    keeper.save(state_);
+    set_state(1000);  // the training goes on at once
+    keeper.finish();
+    const auto saved = keeper.take_saved();
+    ASSERT_TRUE(saved);
+    EXPECT_EQ(saved->progress.global_step, step);
+    expect_saved(saved->path, step);
+    paths.push_back(saved->path);
+  }
+  EXPECT_FALSE(fs::exists(paths[1]));
+  EXPECT_TRUE(fs::exists(paths[2]));
+}
+
+// Both kinds of saves write the same bytes but for the time of the save.
+TEST_F(CheckpointKeeperTest, ResumesWhatItSaved) {
+  for (const bool background : {false, true}) {
+    engine::CheckpointKeeper saving = keeper(background);
+    set_state(7);
+    saving.save(state_);
+    saving.finish();
+    set_state(1000);
+    EXPECT_EQ(keeper(false).resume(folder_ / "run", state_), folder_ / "run/step-00000007.ckpt");
+    engine::StateCopy copy;
+    engine::capture(*control_, state_, copy);
+    const std::vector<io::NamedArray> resumed = copy.take().arrays, expected = arrays_at(7);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_EQ(resumed[i].data, expected[i].data) << expected[i].name;
+  }
+}
+
+TEST_F(CheckpointKeeperTest, AFailedBackgroundSaveIsToldAtTheNextSaveOrAtTheEnd) {
+  for (const bool next_save : {true, false}) {
+    engine::CheckpointKeeper keeper = this->keeper(true);
+    set_state(1);
+    fs::rename(folder_ / "run", folder_ / "away");
+    std::ofstream(folder_ / "run") << "a file where the folder was";
+    keeper.save(state_);
+    if (next_save)
+      EXPECT_THROW(keeper.save(state_), io::CannotCreateError);
+    else
+      EXPECT_THROW(keeper.finish(), io::CannotCreateError);
+    EXPECT_FALSE(keeper.take_saved());
+    fs::remove(folder_ / "run");
+    fs::rename(folder_ / "away", folder_ / "run");
+    keeper.save(state_);  // told once; the next one may work
+    keeper.finish();
+    EXPECT_TRUE(keeper.take_saved());
+  }
+}
+
+TEST_F(CheckpointKeeperTest, TheHistoryKeepsTheFirstSaveAndTheLastOnes) {
+  engine::CheckpointKeeper keeper = this->keeper(false);
+  std::vector<std::uintmax_t> sizes;
+  std::string path;
+  for (std::int64_t step = 1; step <= 70; ++step) {
+    set_state(step);
+    keeper.save(state_);
+    path = keeper.take_saved()->path;
+    sizes.push_back(fs::file_size(path));
+  }
+  EXPECT_EQ(sizes[68], sizes[69]);
+  const io::Checkpoint last = io::load_description(path);
+  ASSERT_EQ(last.history.size(), 64u);
+  EXPECT_EQ(last.history[0].step, 1);
+  for (std::size_t i = 1; i < 64; ++i)
+    EXPECT_EQ(last.history[i].step, 70 - 63 + static_cast<std::int64_t>(i));
+}
+
+}  // namespace
