@@ -19,6 +19,8 @@
 
 #include <toml++/toml.h>
 
+#include "io/base/io_error.h"
+#include "io/base/open_file.h"
 #include "models/chain.h"
 #include "models/layer_kinds.h"
 #include "models/model_families.h"
@@ -102,7 +104,7 @@ class Builder {
 // `text`: of the file; "": it is read.
 toml::table parse(const std::string& path, const std::string& text = {}) {
   try {
-    return text.empty() ? toml::parse_file(path) : toml::parse(text, path);
+    return toml::parse(text.empty() ? read_layer_list(path) : text, path);
   } catch (const toml::parse_error& error) {
     if (error.source().begin.line == 0)
       throw engine::ModelError(path + ": " + std::string(error.description()));
@@ -111,6 +113,15 @@ toml::table parse(const std::string& path, const std::string& text = {}) {
 }
 
 }  // namespace
+
+std::string read_layer_list(const std::string& path) {
+  constexpr std::uint64_t kLargestFile = 1 << 20;
+  try {
+    return io::read_small_file(path, kLargestFile);
+  } catch (const io::Error& error) {
+    throw engine::ModelError(error.what());
+  }
+}
 
 engine::Graph build_layer_list(const std::string& path, const ModelOptions& options) {
   const toml::table file = parse(path, options.definition);

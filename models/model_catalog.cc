@@ -2,10 +2,6 @@
 #include "models/model_catalog.h"
 
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <span>
 
 #include "io/base/nearest.h"
@@ -67,10 +63,7 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options) 
 
 std::string model_definition(const std::string& name) {
   if (!is_layer_list(name)) return "";
-  std::ifstream file(name, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) throw engine::ModelError(name + ": cannot be read: " + std::strerror(errno));
-  return text;
+  return read_layer_list(name);
 }
 
 std::vector<std::string> model_names() {

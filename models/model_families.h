@@ -51,6 +51,7 @@ engine::Graph build_gpt2(const ModelOptions& options);
 // Throws engine::ModelError "FILE:LINE: ..." for what is not understood, engine::ShapeError
 // likewise for what does not fit.
 engine::Graph build_layer_list(const std::string& path, const ModelOptions& options);
+std::string read_layer_list(const std::string& path);  // the file's text; throws ModelError
 ModelOptions layer_list_options(const std::string& path);
 
 }  // namespace models

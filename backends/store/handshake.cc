@@ -2,6 +2,7 @@
 #include "backends/store/handshake.h"
 
 #include "backends/backend_error.h"
+#include "io/base/visible_text.h"
 
 namespace backends {
 
@@ -49,7 +50,8 @@ std::string refusal_frame(FrameType type, RefusalKind kind, const std::string& t
   return FrameWriter(type).u8(static_cast<std::uint8_t>(kind)).text(text).finish();
 }
 
-void throw_refusal(RefusalKind kind, const std::string& text) {
+void throw_refusal(RefusalKind kind, const std::string& reason) {
+  const std::string text = base::visible_text(reason);
   switch (kind) {
     case RefusalKind::kMismatch:
     case RefusalKind::kOtherJob:
@@ -64,7 +66,8 @@ void throw_refusal(RefusalKind kind, const std::string& text) {
 }
 
 std::string member_text(int rank, const std::string& host, int pid) {
-  return "rank " + std::to_string(rank) + " (host " + host + ", pid " + std::to_string(pid) + ")";
+  return "rank " + std::to_string(rank) + " (host " + base::visible_text(host) + ", pid " +
+         std::to_string(pid) + ")";
 }
 
 }  // namespace backends

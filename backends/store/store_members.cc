@@ -4,6 +4,7 @@
 #include "backends/store/store_server.h"
 
 #include "io/base/deadline.h"
+#include "io/base/visible_text.h"
 
 namespace backends {
 namespace {
@@ -67,7 +68,7 @@ void StoreServer::handle_member(Connection& c, const Frame& frame) {
   FrameReader in(frame.payload);
   switch (frame.type) {
     case FrameType::kHeartbeat:
-      c.activity = in.text();
+      c.activity = base::visible_text(in.text());
       return;
     case FrameType::kStartAcknowledged:
       if (!started_) throw MalformedFrame();

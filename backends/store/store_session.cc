@@ -9,6 +9,7 @@
 
 #include "backends/backend_error.h"
 #include "io/base/deadline.h"
+#include "io/base/visible_text.h"
 
 namespace backends {
 namespace {
@@ -94,7 +95,7 @@ bool read_answer(StoreSession& session, const Settings& settings, Deadline until
   if (answer->type != FrameType::kRefuse && answer->type != FrameType::kFatal) return false;
   FrameReader in(answer->payload);
   const auto kind = static_cast<RefusalKind>(in.u8());
-  const std::string text = in.text();
+  const std::string text = base::visible_text(in.text());
   const bool may_retry = (kind == RefusalKind::kOtherJob && others != OtherServers::kNone) ||
                          (kind == RefusalKind::kStarted && others == OtherServers::kAtAddress);
   if (!may_retry) throw_refusal(kind, text);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backends/store/store_client.h"
+#include "io/base/visible_text.h"
 
 namespace backends {
 
@@ -79,7 +80,7 @@ void TcpStore::handle(const Frame& frame) {
   FrameReader in(frame.payload);
   if (frame.type == FrameType::kFailure) {
     in.i32();
-    return fail(in.text());
+    return fail(base::visible_text(in.text()));
   }
   if (frame.type == FrameType::kStart) return handle_start(in);
   const std::lock_guard lock(mutex_);
@@ -98,7 +99,7 @@ void TcpStore::handle(const Frame& frame) {
       break;
     }
     case FrameType::kHeartbeat:
-      root_activity_ = in.text();
+      root_activity_ = base::visible_text(in.text());
       break;
     case FrameType::kLeft:
       left_ = true;
@@ -118,7 +119,7 @@ void TcpStore::handle_start(FrameReader& in) {
   int rank = 0;
   for (PeerInfo& peer : peers) {
     peer.rank = rank++;
-    peer.host = in.text();
+    peer.host = base::visible_text(in.text());
     peer.host_id = in.text();
     peer.pid = in.i32();
   }

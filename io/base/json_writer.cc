@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "io/base/text_format.h"
+#include "io/base/visible_text.h"
 
 namespace base {
 
@@ -34,13 +35,13 @@ JsonWriter& JsonWriter::end(char bracket) {
 }
 
 JsonWriter& JsonWriter::key(std::string_view name) {
-  ready_made(io::json_string(name));
+  ready_made(json_string(name));
   text_ += ':';
   comma_ = false;
   return *this;
 }
 
-JsonWriter& JsonWriter::value(std::string_view text) { return ready_made(io::json_string(text)); }
+JsonWriter& JsonWriter::value(std::string_view text) { return ready_made(json_string(text)); }
 
 JsonWriter& JsonWriter::value(double number) {
   return std::isfinite(number) ? ready_made(io::shortest_text(number)) : null();

@@ -1,4 +1,4 @@
-// Text rules that several file formats share: UTF-8, JSON strings, numbers that read back exactly.
+// Text rules that several file formats share: UTF-8, numbers that read back exactly.
 #pragma once
 
 #include <charconv>
@@ -28,22 +28,6 @@ inline bool is_utf8(std::string_view text) {
     i += length;
   }
   return true;
-}
-
-// `text` as a JSON string with its quotes (RFC 8259, section 7). REQUIRES: UTF-8.
-inline std::string json_string(std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string quoted = "\"";
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (code < 0x20) {
-      quoted += {'\\', 'u', '0', '0', kHex[code >> 4], kHex[code & 15]};
-    } else {
-      if (c == '"' || c == '\\') quoted += '\\';
-      quoted += c;
-    }
-  }
-  return quoted + '"';
 }
 
 // The shortest decimal text that reads back to the same double; REQUIRES: finite.

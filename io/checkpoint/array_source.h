@@ -33,6 +33,10 @@ class ArraySource {
   virtual bool has_sections() const { return false; }
   virtual bool in_model_order() const { return true; }
 
+  // Throws DataError if so many bytes of arrays are more than a file of this size may need in
+  // memory (open_file.h); only compressed ones can.
+  void check_unpacked(std::uint64_t bytes) const;
+
   // Bytes of array `index` from `offset` on, row-major and little-endian. Fast when read front to
   // back in the order of the entries. REQUIRES: within the array. Throws DataError for damage that
   // shows, Error when the medium fails.
@@ -48,7 +52,8 @@ class ArraySource {
   std::vector<ArrayEntry> entries_;
 };
 
-// All arrays in memory, and the file checked to its end.
+// All arrays in memory, and the file checked to its end. Throws DataError before anything is
+// unpacked where they are too large for that (check_unpacked()).
 std::vector<NamedArray> read_arrays(ArraySource& source);
 
 // The arrays of a checkpoint. Reads and checks the header. Throws DataError.

@@ -1,39 +1,29 @@
 // pread, and a view of memory.
 #include "io/checkpoint/byte_source.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "io/base/open_file.h"
+
 namespace io {
 namespace {
 
 class FileBytes : public ByteSource {
  public:
-  explicit FileBytes(const std::string& path)
-      : ByteSource(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (fd_ < 0) throw MissingFileError("cannot open " + path + ": " + std::strerror(errno));
-    struct stat status {};
-    if (fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) {
-      size_ = static_cast<std::uint64_t>(status.st_size);
-      return;
-    }
-    close(fd_);
-    throw DataError(path + (S_ISDIR(status.st_mode) ? ": is a folder; expected a file"
-                                                    : ": is not a regular file"));
-  }
-  ~FileBytes() override { close(fd_); }
+  explicit FileBytes(const std::string& path) : ByteSource(path), file_(open_regular_file(path)) {}
+  ~FileBytes() override { close(file_.descriptor); }
 
-  std::uint64_t size() const override { return size_; }
+  std::uint64_t size() const override { return file_.bytes; }
 
   void read(std::uint64_t offset, std::span<std::byte> target) const override {
     while (!target.empty()) {
-      const ssize_t count = pread(fd_, target.data(), std::min<std::size_t>(target.size(), 1 << 30),
-                                  static_cast<off_t>(offset));
+      const ssize_t count =
+          pread(file_.descriptor, target.data(), std::min<std::size_t>(target.size(), 1 << 30),
+                static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) throw Error("cannot read " + name() + ": " + std::strerror(errno));
       if (count == 0) throw DataError(name() + ": became shorter while it was read");
@@ -43,8 +33,7 @@ class FileBytes : public ByteSource {
   }
 
  private:
-  int fd_;
-  std::uint64_t size_ = 0;
+  const OpenedFile file_;
 };
 
 class MemoryBytes : public ByteSource {

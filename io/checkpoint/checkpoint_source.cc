@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "io/base/open_file.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/checkpoint_format.h"
 
@@ -100,8 +101,21 @@ bool is_checkpoint(const ByteSource& bytes) {
   return std::memcmp(first, format::kMagic.data(), sizeof first) == 0;
 }
 
+void ArraySource::check_unpacked(std::uint64_t bytes) const {
+  const std::uint64_t most = unpacked_limit(file_bytes());
+  if (bytes <= most) return;
+  throw DataError(name() + ": unpacks to " + std::to_string(bytes) + " bytes, more than the " +
+                  std::to_string(most) + " that a compressed file of " +
+                  std::to_string(file_bytes()) +
+                  " bytes may need in memory; save it without compression");
+}
+
 std::vector<NamedArray> read_arrays(ArraySource& source) {
   std::vector<NamedArray> arrays;
+  std::uint64_t all = 0;
+  for (const ArrayEntry& entry : source.entries())
+    if (__builtin_add_overflow(all, entry.bytes, &all)) all = ~std::uint64_t{0};
+  source.check_unpacked(all);
   for (std::size_t i = 0; i < source.entries().size(); ++i) {
     const ArrayEntry& entry = source.entries()[i];
     NamedArray array{.name = entry.name,
@@ -110,15 +124,8 @@ std::vector<NamedArray> read_arrays(ArraySource& source) {
                      .shape = entry.shape,
                      .device = "cpu:0",
                      .data = {}};
-    // A compressed array is not believed to be as large as it says before so much of it is there.
-    const std::uint64_t step = std::max<std::uint64_t>(16 << 20, source.file_bytes());
-    for (std::uint64_t at = 0; at < entry.bytes;) {
-      const std::uint64_t part = std::min(entry.bytes - at, std::max(step, at));
-      if (array.data.capacity() < at + part) array.data.reserve(at + part);
-      array.data.resize(at + part);
-      source.read(i, at, std::span(array.data).subspan(at));
-      at += part;
-    }
+    array.data.resize(entry.bytes);
+    source.read(i, 0, array.data);
     arrays.push_back(std::move(array));
   }
   source.finish();

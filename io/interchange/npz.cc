@@ -86,15 +86,10 @@ class NpzSource : public ArraySource {
 
   void turn(std::size_t index) {
     turned_index_ = kNone;
-    std::vector<std::byte> fortran;
-    constexpr std::uint64_t kStep = 16 << 20;
-    for (std::uint64_t at = 0, all = entries_[index].bytes;
-         at < all;) {  // grows only as far as there is data
-      const std::uint64_t part = std::min(all - at, std::max<std::uint64_t>(kStep, at));
-      fortran.resize(at + part);
-      zip_.read(index, headers_[index].header_bytes + at, std::span(fortran).subspan(at));
-      at += part;
-    }
+    turned_.clear();
+    check_unpacked(entries_[index].bytes);
+    std::vector<std::byte> fortran(entries_[index].bytes);
+    zip_.read(index, headers_[index].header_bytes, fortran);
     turned_ = to_c_order(fortran, entries_[index].shape, size_of(entries_[index].type));
     turned_index_ = index;
   }

@@ -4,6 +4,7 @@
 
 #include "io/base/text_parts.h"
 #include "io/base/utc_time.h"
+#include "io/base/visible_text.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/data/order/sampler.h"
 #include "tools/commands/command.h"
@@ -16,6 +17,8 @@
 
 namespace tools {
 namespace {
+
+using base::visible_text;
 
 std::string shape_text(const io::NamedArray& array) {
   std::string text = "[";
@@ -33,9 +36,10 @@ void print_summary(const io::Checkpoint& c) {
       "model    %s\ndata     %s\nbuild    %s\nprogress step %lld: epoch %lld, %lld steps into it; "
       "%s samples seen\nworld    "
       "%d\nseed     %llu\n",
-      c.model.c_str(), c.dataset.c_str(), c.build.c_str(), static_cast<long long>(c.global_step),
-      static_cast<long long>(c.epoch), static_cast<long long>(c.step_in_epoch),
-      with_commas(c.samples_seen).c_str(), c.world_size, static_cast<unsigned long long>(c.seed));
+      visible_text(c.model).c_str(), visible_text(c.dataset).c_str(), visible_text(c.build).c_str(),
+      static_cast<long long>(c.global_step), static_cast<long long>(c.epoch),
+      static_cast<long long>(c.step_in_epoch), with_commas(c.samples_seen).c_str(), c.world_size,
+      static_cast<unsigned long long>(c.seed));
   for (const io::Section section :
        {io::Section::kParameter, io::Section::kBuffer, io::Section::kOptimizer,
         io::Section::kAveraging, io::Section::kRankState, io::Section::kAverage}) {
@@ -47,10 +51,11 @@ void print_summary(const io::Checkpoint& c) {
                   static_cast<long long>(arrays), with_commas(count).c_str());
   }
   for (const auto& [name, value] : c.counters)
-    std::printf("counter  %s = %lld\n", name.c_str(), static_cast<long long>(value));
+    std::printf("counter  %s = %lld\n", visible_text(name).c_str(), static_cast<long long>(value));
   for (const io::SaveRecord& r : c.history) {
     std::printf("saved    step %lld at %s by %d ranks, %s\n", static_cast<long long>(r.step),
-                base::utc_seconds_text(r.unix_seconds).c_str(), r.world_size, r.build.c_str());
+                base::utc_seconds_text(r.unix_seconds).c_str(), r.world_size,
+                visible_text(r.build).c_str());
   }
 }
 
@@ -63,24 +68,24 @@ std::string for_a_file(const std::string& config) {
 
 void print_run(const RunRecord& run, const std::string& folder) {
   std::printf("run      %s in %s\nmodel    %s on %s: %s train, %s test, digest %s\n",
-              run.id.c_str(), folder.c_str(), run.model.c_str(), run.data.name.c_str(),
-              with_commas(run.data.train).c_str(), with_commas(run.data.test).c_str(),
-              run.data.digest.c_str());
+              visible_text(run.id).c_str(), folder.c_str(), visible_text(run.model).c_str(),
+              visible_text(run.data.name).c_str(), with_commas(run.data.train).c_str(),
+              with_commas(run.data.test).c_str(), visible_text(run.data.digest).c_str());
   for (const RunStart& start : run.starts)
-    std::printf("started  %s at step %lld with %zu rank%s%s%s: %s\n", start.time.c_str(),
-                static_cast<long long>(start.step), start.hosts.size(),
-                start.hosts.size() == 1 ? "" : "s",
-                start.changed.empty() ? "" : "; changed: ", base::join_text(start.changed).c_str(),
-                start.command.c_str());
+    std::printf(
+        "started  %s at step %lld with %zu rank%s%s%s: %s\n", visible_text(start.time).c_str(),
+        static_cast<long long>(start.step), start.hosts.size(), start.hosts.size() == 1 ? "" : "s",
+        start.changed.empty() ? "" : "; changed: ",
+        visible_text(base::join_text(start.changed)).c_str(), visible_text(start.command).c_str());
   if (const std::string best = io::find_best_checkpoint(folder); !best.empty())
     std::printf("best     %s\n", best.c_str());
 }
 
 void print_tensors(const io::Checkpoint& c) {
   for (const io::NamedArray& a : c.arrays)
-    std::printf("%-10s %-44s %-4s %-18s %s\n", io::to_string(a.section).c_str(), a.name.c_str(),
-                std::string(base::to_string(a.type)).c_str(), shape_text(a).c_str(),
-                a.device.c_str());
+    std::printf("%-10s %-44s %-4s %-18s %s\n", io::to_string(a.section).c_str(),
+                visible_text(a.name).c_str(), std::string(base::to_string(a.type)).c_str(),
+                shape_text(a).c_str(), visible_text(a.device).c_str());
 }
 
 // The order in which an epoch takes the samples, as the run that wrote this checkpoint sees it.
@@ -153,7 +158,7 @@ int inspect_command(const Arguments& arguments) {
   } else if (order >= 0) {
     print_order(checkpoint, order);
   } else if (config) {
-    std::printf("%s", for_a_file(checkpoint.config).c_str());
+    std::printf("%s", base::visible_lines(for_a_file(checkpoint.config)).c_str());
   } else {
     print_summary(checkpoint);
     if (tensors) print_tensors(checkpoint);

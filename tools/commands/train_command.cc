@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "io/base/visible_text.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
 #include "tools/group/group_flags.h"
@@ -59,7 +60,8 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
   run.begin(session, session.state().progress.global_step);
   const bool root = group.rank() == 0;
   if (root) {
-    if (!session.columns_line().empty()) say("Columns of " + session.columns_line());
+    if (!session.columns_line().empty())
+      say(base::visible_text("Columns of " + session.columns_line()));
     for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
     if (const std::string line = session.graph_line(); !line.empty())
       say("Steps on the device: " + line);

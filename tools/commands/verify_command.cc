@@ -147,7 +147,7 @@ int verify_command(const Arguments& arguments) {
     for (std::string& path : o.paths) path = snapshot_of(path, Snapshot::kNewest);
     comparison = compare(o.paths, o.compare);
   } catch (const std::exception& error) {  // whatever it is: no verdict
-    if (!o.quiet) std::fprintf(stderr, "engine: error: %s\n", error.what());
+    if (!o.quiet) std::fprintf(stderr, "engine: error: %s\n", text_of(error).c_str());
     return kExitUsage;
   }
   if (!o.quiet && !o.summary) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "io/base/io_error.h"
+#include "io/base/visible_text.h"
 #include "tools/flight/flight_report.h"
 #include "tools/report/json_file.h"
 
@@ -30,23 +31,15 @@ int rank_in_name(const std::string& name) {
   return error == std::errc{} && stop == end && rank >= 0 ? rank : -1;
 }
 
-// For people's terminals: no control characters, whatever the file says.
-std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
-  return text;
-}
-
 FlightCall read_call(const Json& item, const std::string& where) {
   FlightCall call;
   call.communicator = static_cast<int>(whole_member(item, "communicator", 0, 1 << 30, where));
   call.sequence =
       whole_member(item, "sequence", 1, std::numeric_limits<std::uint32_t>::max(), where);
-  call.operation = printable(text_member(item, "operation", where));
+  call.operation = base::visible_text(text_member(item, "operation", where));
   call.count = whole_member(item, "count", 0, kUnlimited, where);
-  call.type = printable(text_member(item, "type", where));
-  if (item.contains("op")) call.op = printable(text_member(item, "op", where));
+  call.type = base::visible_text(text_member(item, "type", where));
+  if (item.contains("op")) call.op = base::visible_text(text_member(item, "op", where));
   if (item.contains("root"))
     call.root = static_cast<int>(whole_member(item, "root", 0, kMaxRanks, where));
   call.begin_us = whole_member(item, "begin_us", 0, kUnlimited, where);
@@ -80,10 +73,10 @@ FlightRecord read_record(const std::string& path, int rank) {
   record.world_size = static_cast<int>(whole_member(json, "world_size", rank + 1, kMaxRanks, path));
   record.pid = whole_member(json, "pid", 0, kUnlimited, path);
   record.written_us = whole_member(json, "written_us", 0, kUnlimited, path);
-  record.host = printable(text_member(json, "host", path));
-  record.backend = printable(text_member(json, "backend", path));
-  record.reason = printable(text_member(json, "reason", path));
-  record.activity = printable(text_member(json, "activity", path));
+  record.host = base::visible_text(text_member(json, "host", path));
+  record.backend = base::visible_text(text_member(json, "backend", path));
+  record.reason = base::visible_text(text_member(json, "reason", path));
+  record.activity = base::visible_text(text_member(json, "activity", path));
   const Json& calls = list_member(json, "collectives", path);
   if (calls.size() > kMaxCalls)
     throw io::DataError(path + ": " + std::to_string(calls.size()) + " collectives; at most " +

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <sstream>
 
 #include "io/base/io_error.h"
+#include "io/base/open_file.h"
 #include "tools/launch/stream_spec.h"
 #include "tools/options/command_line.h"
 #include "tools/report/exit_codes.h"
@@ -289,10 +289,14 @@ std::vector<std::string> launch_option_names() {
 }
 
 std::vector<std::string> read_host_file(const std::string& path, std::string& slots) {
-  std::ifstream file(path);
-  if (!file)
+  constexpr std::uint64_t kLargestFile = 1 << 24;
+  std::istringstream file;
+  try {
+    file.str(io::read_small_file(path, kLargestFile));
+  } catch (const io::MissingFileError&) {
     throw io::MissingFileError("--hostfile " + path +
                                ": cannot be read; expected a file with one host per line");
+  }
   std::vector<std::string> hosts;
   int number = 0;
   for (std::string line; std::getline(file, line);) {

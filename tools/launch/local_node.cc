@@ -15,6 +15,7 @@
 #include "io/base/environment.h"
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
+#include "io/base/visible_text.h"
 #include "tools/options/option_table.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
@@ -110,7 +111,8 @@ int LocalNode::run(EventSource* control) {
       tries = " (after " + std::to_string(attempt_) + (attempt_ == 1 ? " restart)" : " restarts)");
     if (attempt_ < plan_.max_restarts && outcome.stop_signal == 0)
       tries += " (not restarted: a restart cannot fix it)";
-    std::fprintf(stderr, "engine: error: %s%s\n", failure_line(*failure_).c_str(), tries.c_str());
+    std::fprintf(stderr, "engine: error: %s%s\n",
+                 base::visible_text(failure_line(*failure_)).c_str(), tries.c_str());
     return code;
   }
 }

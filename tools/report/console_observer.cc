@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "io/base/visible_text.h"
 #include "tools/report/run_log.h"
 
 namespace tools {
@@ -212,7 +213,8 @@ std::string duration_text(double seconds) {
   return text;
 }
 
-void print_notice(const std::string& text) {
+void print_notice(const std::string& notice) {
+  const std::string text = base::visible_text(notice);
   std::fprintf(stderr, "engine: %s\n", text.c_str());
   log_line(text);
 }

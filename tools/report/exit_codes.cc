@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "engine/train/replica_sync.h"
 #include "io/base/io_error.h"
+#include "io/base/visible_text.h"
 
 namespace tools {
 namespace {
@@ -39,7 +40,8 @@ int exit_code_of(const std::exception& error) {
 }
 
 std::string text_of(const std::exception& error) {
-  return is<std::bad_alloc>(error) ? "out of memory: an allocation failed" : error.what();
+  return is<std::bad_alloc>(error) ? "out of memory: an allocation failed"
+                                   : base::visible_text(error.what());
 }
 
 }  // namespace tools

@@ -29,7 +29,8 @@ class UsageError : public std::runtime_error {
 };
 
 int exit_code_of(const std::exception& error);
-// What to print: its what(), or words where that is none of ours.
+// What to print, on one line: its what(), or words where that is none of ours. Names and messages
+// of others that are in it are made visible.
 std::string text_of(const std::exception& error);
 
 }  // namespace tools

@@ -3,10 +3,9 @@
 #include "tools/report/json_file.h"
 
 #include <cmath>
-#include <cstring>
-#include <fstream>
 
 #include "io/base/io_error.h"
+#include "io/base/open_file.h"
 
 namespace tools {
 namespace {
@@ -21,17 +20,7 @@ namespace {
 }  // namespace
 
 Json read_json_file(const std::string& path, std::int64_t most_bytes) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw io::MissingFileError(path + ": cannot be opened: " + std::strerror(errno));
-  std::string text;
-  char block[65536];
-  while (file.read(block, sizeof block), file.gcount() > 0) {
-    text.append(block, static_cast<std::size_t>(file.gcount()));
-    if (static_cast<std::int64_t>(text.size()) > most_bytes)
-      throw io::DataError(path + ": longer than " + std::to_string(most_bytes) +
-                          " bytes, more than any such file has");
-  }
-  if (file.bad()) throw io::Error(path + ": cannot be read");
+  const std::string text = io::read_small_file(path, static_cast<std::uint64_t>(most_bytes));
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "io/base/utc_time.h"
+#include "io/base/visible_text.h"
 #include "tools/report/standard_output.h"
 
 namespace tools {
@@ -35,7 +36,8 @@ void log_line(const std::string& text) {
   if (std::fflush(log_file.get()) != 0) log_file.reset();
 }
 
-void say(const std::string& text) {
+void say(const std::string& lines) {
+  const std::string text = base::visible_lines(lines);
   std::fprintf(stdout, "%s\n", text.c_str());
   flush_standard_output();
   log_line(text);

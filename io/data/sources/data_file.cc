@@ -7,7 +7,10 @@
 #include <filesystem>
 #include <utility>
 
+#include <unistd.h>
+
 #include "io/base/io_error.h"
+#include "io/base/open_file.h"
 
 namespace io {
 namespace {
@@ -22,9 +25,14 @@ bool starts_gzip(std::span<const std::uint8_t> bytes) {
 
 }  // namespace
 
-DataFile::DataFile(std::string path)
-    : path_(std::move(path)), file_(std::fopen(path_.c_str(), "rbe")), buffer_(kBufferBytes) {
-  if (!file_) throw MissingFileError(path_ + ": cannot be opened: " + std::strerror(errno));
+DataFile::DataFile(std::string path) : path_(std::move(path)), buffer_(kBufferBytes) {
+  const OpenedFile opened = open_regular_file(path_);
+  file_bytes_ = opened.bytes;
+  file_.reset(fdopen(opened.descriptor, "rb"));
+  if (!file_) {
+    close(opened.descriptor);
+    throw Error(path_ + ": cannot be read: " + std::strerror(errno));
+  }
   refill();
   packed_ = starts_gzip(unread_);
   if (packed_ && inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK)
@@ -90,8 +98,22 @@ std::size_t DataFile::read_packed(std::span<std::uint8_t> out) {
   return done;
 }
 
+void DataFile::check_unpacked(std::uint64_t count) const {
+  const std::uint64_t most = unpacked_limit(file_bytes_);
+  if (!packed_ || count <= most) return;
+  throw DataError(path_ + ": unpacks to more than " + std::to_string(most) +
+                  " bytes, the most for a compressed file of " + std::to_string(file_bytes_) +
+                  " bytes; unpack it with gunzip if it is meant to");
+}
+
 std::vector<std::uint8_t> DataFile::read_up_to(std::uint64_t count) {
+  // One more than there may be: then there are too many. Reserved memory that nothing is written to
+  // costs nothing, and a vector that need not grow is never there twice.
+  const std::uint64_t most = packed_ ? unpacked_limit(file_bytes_) + 1 : file_bytes_;
+  const bool to_the_end = count > most;
+  count = packed_ ? std::min(count, most) : count;
   std::vector<std::uint8_t> bytes;
+  bytes.reserve(std::min(count, most));
   for (std::uint64_t want = std::min(count, kGrowthBytes); want > 0;
        want = std::min(count - bytes.size(), kGrowthBytes)) {
     const std::size_t before = bytes.size();
@@ -100,13 +122,17 @@ std::vector<std::uint8_t> DataFile::read_up_to(std::uint64_t count) {
     bytes.resize(before + got);
     if (got < want) break;
   }
+  if (to_the_end) check_unpacked(bytes.size());
   return bytes;
 }
 
 std::uint64_t DataFile::skip_to_end() {
   std::vector<std::uint8_t> scratch(kBufferBytes);
   std::uint64_t total = 0;
-  for (std::size_t got = 1; got > 0; total += got) got = read(scratch);
+  for (std::size_t got = 1; got > 0; total += got) {
+    check_unpacked(total);
+    got = read(scratch);
+  }
   return total;
 }
 

@@ -15,7 +15,7 @@ namespace io {
 // Whether the content is gzipped is told by its first two bytes, not by the name. One thread.
 class DataFile {
  public:
-  // Throws MissingFileError when it cannot be opened.
+  // Throws MissingFileError when it cannot be opened, DataError for what is no regular file.
   explicit DataFile(std::string path);
   ~DataFile();
   DataFile(const DataFile&) = delete;
@@ -27,11 +27,15 @@ class DataFile {
   // for: the end. Throws DataError for a damaged or cut gzip stream, Error when reading fails.
   [[nodiscard]] std::size_t read(std::span<std::uint8_t> out);
 
-  // Up to `count` bytes. Memory grows with what is really there, whatever a header promised.
+  // Up to `count` bytes. Memory grows with what is really there, whatever a header promised, and a
+  // compressed file may not unpack to more than unpacked_limit() (open_file.h): DataError.
   [[nodiscard]] std::vector<std::uint8_t> read_up_to(std::uint64_t count);
 
-  // Reads on to the end; returns the number of bytes there were.
+  // Reads on to the end; returns the number of bytes there were. Limited as read_up_to() is.
   [[nodiscard]] std::uint64_t skip_to_end();
+
+  // Throws that DataError for so many bytes, before any of them is unpacked.
+  void check_unpacked(std::uint64_t count) const;
 
  private:
   bool refill();
@@ -41,6 +45,7 @@ class DataFile {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   std::string path_;
+  std::uint64_t file_bytes_ = 0;
   std::unique_ptr<std::FILE, Closer> file_;
   std::vector<std::uint8_t>
       buffer_;  // raw bytes of the file, of which `unread_` are still to be used

@@ -55,6 +55,7 @@ std::vector<std::uint8_t> read_items(DataFile& file, std::uint64_t count, std::u
                                      const char* kind) {
   if (count == 0) throw DataError(file.path() + ": found 0 " + kind + ", expected at least 1");
   const std::uint64_t expected = count * item_bytes;
+  file.check_unpacked(expected);
   std::vector<std::uint8_t> bytes = file.read_up_to(expected);
   const std::string rest = " after the header, expected " + std::to_string(expected) + " (" +
                            std::to_string(count) + " " + kind + " of " +

@@ -112,9 +112,12 @@ DatasetSplits read_text_splits(const DatasetOptions& options) {
   check_windows(options);
   std::vector<std::uint8_t> text;
   for (const std::string& path : find_texts(options.name, options.directory)) {
-    const std::vector<std::uint8_t> bytes = DataFile(path).read_up_to(kWholeFile);
+    std::vector<std::uint8_t> bytes = DataFile(path).read_up_to(kWholeFile);
     if (bytes.empty()) throw DataError(path + ": the file is empty, expected text");
-    text.insert(text.end(), bytes.begin(), bytes.end());
+    if (text.empty())
+      text = std::move(bytes);
+    else
+      text.insert(text.end(), bytes.begin(), bytes.end());
   }
   std::array<std::int32_t, 256> ids{};
   for (const std::uint8_t byte : text) ids[byte] = 1;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/store/handshake.h"
 #include "backends/store/wire.h"
 
 namespace backends {
@@ -47,6 +48,15 @@ TEST(Settings, ManyAndLongOnesAreCutToOneLine) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
   EXPECT_NE(text.find("; and 5 more"), std::string::npos) << text;
   EXPECT_LT(text.size(), 1000u);
+}
+
+// Before it has proved the secret, anybody may answer as rank 0.
+TEST(Refusal, WhatAServerSaysIsOneVisibleLine) {
+  try {
+    throw_refusal(RefusalKind::kPeer, "refused by rank 0: \x1b[2J\nengine: all is well");
+  } catch (const std::exception& error) {
+    EXPECT_STREQ(error.what(), "refused by rank 0: \\x1b[2J\\nengine: all is well");
+  }
 }
 
 }  // namespace

@@ -54,6 +54,18 @@ std::vector<T> ramp(std::size_t count) {
   return values;
 }
 
+// Some 60 kB that would be 60 MB, in both orders of elements.
+TEST(Npz, AnArchiveThatGrowsBeyondReasonIsRefusedBeforeItDoes) {
+  const std::string zeros(60'000'000, '\0');
+  for (const std::string order : {"False", "True"}) {
+    const std::string header =
+        npy_text("{'descr': '|u1', 'fortran_order': " + order + ", 'shape': (6000, 10000)}", 1);
+    const std::string archive = zip_of({{"a.npy", header + zeros}}, {.deflate = true});
+    EXPECT_LT(archive.size(), 100'000u);
+    EXPECT_CONTAINS(npz_fault(archive), "unpacks to 60000000 bytes");
+  }
+}
+
 TEST(Npz, ReadsWhatNumpyWrote) {
   for (const char* file : {"numpy_stored.npz", "numpy_deflated.npz"}) {
     const Arrays arrays = io::read_arrays(*io::open_npz(io::open_bytes(data_file(file))));

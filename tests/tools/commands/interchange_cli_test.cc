@@ -99,6 +99,18 @@ TEST_F(VerifyFiles, NamesAloneOnStdoutAndTheReasonOnStderr) {
   expect(verify({"--max", "1", a, b, bn}), 1, "conv.weight\n");
 }
 
+// A file can hold any name; on a terminal it must neither act nor pass for a line of the program.
+TEST_F(VerifyFiles, NamesInFilesAreMadeVisible) {
+  const Arrays arrays{array_of<float>("w\x1b[2J\nverify: 0 of 1 tensors differ \u202e", {1})};
+  const std::string a = save("a.safetensors", arrays), b = save("b.safetensors", {});
+  expect(verify({a, b}), 1, "w\\x1b[2J\\nverify: 0 of 1 tensors differ \\u202e\n");
+  const CommandResult json = verify({a, b, "--format", "json"});
+  EXPECT_NE(json.out.find("w\\u001b[2J\\u000averify"), std::string::npos) << json.out;
+  const CommandResult error = engine({"import", a, "-o", folder_ / "c.ckpt", "--model", "mlp"});
+  EXPECT_NE(error.err.find("\\x1b[2J\\n"), std::string::npos) << error.err;
+  EXPECT_EQ(std::count(error.err.begin(), error.err.end(), '\n'), 1) << error.err;
+}
+
 TEST_F(VerifyFiles, MissingExtraShapeAndDtype) {
   Arrays fewer = model();
   fewer.erase(fewer.begin() + 1);

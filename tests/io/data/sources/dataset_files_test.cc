@@ -232,11 +232,43 @@ TEST_F(IdxFiles, AHugeCountInTheHeaderTakesNoMemory) {
   expect_said(complaint("mnist", "train-labels-idx1-ubyte"), "truncated: found 30 bytes");
 }
 
+// Some 60 kB that would be 60 MB: a set like that is refused by its header.
+TEST_F(IdxFiles, ACompressedFileThatGrowsBeyondReasonIsRefused) {
+  constexpr std::uint32_t kCount = 76'000;
+  write_mnist();
+  remove("train-images-idx3-ubyte");
+  write("train-images-idx3-ubyte.gz",
+        gzip(images(0).replace(4, 4, big_endian(kCount)) + std::string(784 * kCount, '\0')));
+  write("train-labels-idx1-ubyte", labels(kCount));
+  expect_said(complaint("mnist", "train-images-idx3-ubyte.gz"), "unpacks to more than");
+  // Nor is a small set read to the end of what follows.
+  write("train-images-idx3-ubyte.gz", gzip(images(30) + std::string(60'000'000, '\0')));
+  write("train-labels-idx1-ubyte", labels(30));
+  expect_said(complaint("mnist", "train-images-idx3-ubyte.gz"), "unpacks to more than");
+}
+
+TEST_F(IdxFiles, ADeviceIsNoDataFile) {
+  DatasetOptions options;
+  options.name = "csv";
+  options.annotations = "/dev/zero";
+  try {
+    load_dataset(options);
+    ADD_FAILURE() << "read";
+  } catch (const DataError& error) {
+    expect_said(error.what(), "/dev/zero: is not a regular file");
+  }
+}
+
+TEST_F(IdxFiles, ATextThatGrowsBeyondReasonIsRefused) {
+  write("a.txt.gz", gzip(std::string(60'000'000, 'a')));
+  expect_said(complaint("text", "a.txt.gz"), "gunzip");
+}
+
 TEST_F(IdxFiles, AFolderInPlaceOfAFileIsAnError) {
   write_mnist();
   remove("train-images-idx3-ubyte");
   std::filesystem::create_directory(folder_ / "train-images-idx3-ubyte");
-  complaint<Error>("mnist", "train-images-idx3-ubyte");
+  expect_said(complaint("mnist", "train-images-idx3-ubyte"), "is a folder");
 }
 
 // Record i: label i mod 10, red i, green 100 + i, blue the place in the plane.

@@ -1,0 +1,49 @@
+// open, fstat and read.
+#include "io/base/open_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "io/base/io_error.h"
+
+namespace io {
+
+OpenedFile open_regular_file(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) throw MissingFileError("cannot open " + path + ": " + std::strerror(errno));
+  struct stat status {};
+  if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode))
+    return {descriptor, static_cast<std::uint64_t>(status.st_size)};
+  close(descriptor);
+  throw DataError(
+      path + (S_ISDIR(status.st_mode)
+                  ? ": is a folder; expected a file"
+                  : ": is not a regular file (a device or a pipe); copy its content to a file"));
+}
+
+std::string read_small_file(const std::string& path, std::uint64_t most_bytes) {
+  const auto close_file = [](std::FILE* file) { std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close_file)> file(std::fopen(path.c_str(), "rbe"),
+                                                              close_file);
+  if (!file) throw MissingFileError("cannot open " + path + ": " + std::strerror(errno));
+  std::string text;
+  char block[16384];
+  for (std::size_t got; (got = std::fread(block, 1, sizeof block, file.get())) > 0;) {
+    text.append(block, got);
+    if (text.size() > most_bytes)
+      throw DataError(path + ": longer than " + std::to_string(most_bytes) +
+                      " bytes, more than any such file has");
+  }
+  if (std::ferror(file.get()) != 0)
+    throw Error("cannot read " + path + ": " + std::strerror(errno));
+  return text;
+}
+
+}  // namespace io
