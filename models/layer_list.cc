@@ -16,11 +16,13 @@
 // The loss, softmax cross entropy, is added behind the logits.
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include <toml++/toml.h>
 
 #include "io/base/io_error.h"
 #include "io/base/open_file.h"
+#include "io/base/text_format.h"
 #include "models/chain.h"
 #include "models/layer_kinds.h"
 #include "models/model_families.h"
@@ -141,6 +143,27 @@ engine::Graph build_layer_list(const std::string& path, const ModelOptions& opti
     builder.add(*node.as_table());
   }
   return builder.finish(top);
+}
+
+std::vector<std::string> definition_lines(const std::string& name, const std::string& text) {
+  const auto line = [](const toml::table& table) {
+    std::ostringstream out;
+    for (const auto& [key, value] : table) {
+      out << (out.tellp() > 0 ? ", " : "") << key.str() << " = ";
+      if (const auto number = value.value_exact<double>())
+        out << io::shortest_text(*number);
+      else
+        out << toml::default_formatter{value};
+    }
+    return out.str();
+  };
+  toml::table file = parse(name, text);
+  const toml::array layers = file["layer"].is_array() ? *file["layer"].as_array() : toml::array{};
+  file.erase("layer");
+  std::vector<std::string> lines{line(file)};
+  for (const toml::node& layer : layers)
+    lines.push_back(layer.is_table() ? line(*layer.as_table()) : "not a table");
+  return lines;
 }
 
 ModelOptions layer_list_options(const std::string& path) {

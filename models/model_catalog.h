@@ -27,6 +27,10 @@ engine::Graph build_model(const std::string& name, const ModelOptions& options);
 // The text of a layer list's file; "" for a name of model_names(). Throws engine::ModelError.
 std::string model_definition(const std::string& name);
 
+// The layer list `text` of the file `name` in one spelling, without comments and order of keys: a
+// line for what stands before the layers, then one for each layer. Throws engine::ModelError.
+std::vector<std::string> definition_lines(const std::string& name, const std::string& text);
+
 std::vector<std::string> model_names();
 
 // What a model wants when no data set says so (engine bench): the sample shape it was made for and

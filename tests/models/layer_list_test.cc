@@ -239,6 +239,27 @@ TEST_F(LayerList, ShapeErrorsNameTheLineTheLayerAndBothShapes) {
       "[4]");
 }
 
+TEST_F(LayerList, IsKnownByItsLinesWhateverItsSpelling) {
+  const auto lines = [](const std::string& text) {
+    return models::definition_lines("m.toml", text);
+  };
+  const std::string plain =
+      "logits = \"fc\"\n[[layer]]\nkind = \"dropout\"\nrate = 0.5\n[[layer]]\nkind = \"dense\"\n"
+      "name = \"fc\"\nout = \"classes\"\n";
+  const std::string other =
+      "# a comment\nlogits = 'fc'\n[[layer]]\nrate = 0.50\nkind = \"dropout\" # another\n\n"
+      "[[layer]]\nkind = \"dense\"\nout = \"classes\"\nname = \"fc\"\n";
+  ASSERT_EQ(lines(plain).size(), 3u);
+  EXPECT_EQ(lines(plain), lines(other));
+  std::string changed = plain;
+  changed.replace(changed.find("0.5"), 3, "0.4");
+  const auto before = lines(plain), after = lines(changed);
+  EXPECT_EQ(before[0], after[0]);
+  EXPECT_NE(before[1], after[1]);
+  EXPECT_EQ(before[2], after[2]);
+  EXPECT_THROW(lines("[[layer]\n"), engine::ModelError);
+}
+
 TEST_F(LayerList, MissingFileAndMissingDefaults) {
   EXPECT_THROW(models::build_model(folder_ / "none.toml", {.sample_shape = {1}}),
                engine::ModelError);

@@ -50,7 +50,7 @@ int eval_rank(const tools::RunConfig& config, const EvalOptions& o, backends::Gr
   const auto control = host_communicator(group);
   const Compute compute = choose_compute(compute_options(config), group, *control);
   const DataOptions options = data_options(config);
-  const io::DatasetSplits data = io::load_dataset(options.set);
+  const io::DatasetSplits data = load_together(options, group, *control).splits;
   const io::Dataset& set = o.split == "train" ? data.train : data.test;
   const engine::Graph graph =
       models::build_model(config.model, {.sample_shape = sample_shape(set),

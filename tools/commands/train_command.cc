@@ -96,6 +96,7 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
     last_save = observer.get();
     session.add_observer(std::move(observer));
     say(session.start_line() + " | " + start);
+    if (!session.processors_notice().empty()) print_notice(session.processors_notice());
     check_standard_output();  // better now than after hours
   }
   engine::TrainResult result;

@@ -11,8 +11,12 @@
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
 #include "backends/identity/identity.h"
+#include "backends/store/settings.h"
 #include "backends/store/tcp_socket.h"
+#include "io/base/digest.h"
+#include "io/base/text_parts.h"
 #include "io/checkpoint/atomic_file.h"
+#include "models/model_catalog.h"
 #include "tools/group/stop_signals.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/thread_choice.h"
@@ -26,6 +30,28 @@ namespace {
 
 int milliseconds(double seconds) { return static_cast<int>(std::llround(seconds * 1000)); }
 
+// What a model's own file says is agreed on like an option, layer by layer, as far as that fits the
+// message in which ranks tell each other their settings.
+void add_model(const tools::RunConfig& config, backends::Settings& settings) {
+  if (config.model_definition.empty()) return;
+  constexpr std::size_t kNamed = 128, kLongest = 160;
+  const auto add = [&](const std::string& part, const std::string& value) {
+    const bool fits = value.size() <= kLongest;
+    settings.emplace_back(config.model + part,
+                          fits ? value
+                               : value.substr(0, kLongest / 2) + "... (digest " +
+                                     base::hex_text(base::short_digest_of(value)) + ")");
+  };
+  const std::vector<std::string> lines =
+      models::definition_lines(config.model, config.model_definition);
+  add("", lines.front());
+  for (std::size_t i = 1; i < std::min(lines.size(), kNamed); ++i)
+    add(", layer " + std::to_string(i), lines[i]);
+  if (lines.size() <= kNamed) return;
+  const std::vector<std::string> rest(lines.begin() + kNamed, lines.end());
+  add(", layers from " + std::to_string(kNamed) + " on", base::join_text(rest, "\n"));
+}
+
 backends::GroupOptions group_options(const tools::RunConfig& config) {
   backends::GroupOptions options;
   options.backend = config.backend;
@@ -35,6 +61,7 @@ backends::GroupOptions group_options(const tools::RunConfig& config) {
   options.job_id = config.job_id;
   options.build_id = ENGINE_VERSION " " ENGINE_COMMIT;
   options.settings = tools::agreed_settings(config.origin);
+  add_model(config, options.settings);
   options.rendezvous_timeout_ms = milliseconds(config.rdzv_timeout_s);
   options.timeout_ms = milliseconds(config.timeout_s);
   options.heartbeat_ms = milliseconds(config.heartbeat_s);

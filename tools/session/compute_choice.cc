@@ -9,6 +9,7 @@
 #include "engine/ops/gemm/dense_cuda.h"
 #include "engine/optim/loss_scale.h"
 #include "tools/machine/device_choice.h"
+#include "tools/session/agreement.h"
 
 namespace tools {
 namespace {
@@ -45,7 +46,11 @@ std::unique_ptr<backends::Communicator> host_communicator(backends::Group& group
 
 Compute choose_compute(const ComputeOptions& options, const backends::Group& group,
                        backends::Communicator& control) {
-  const DeviceChoice choice = choose_device(options.device, group);
+  DeviceChoice choice;
+  do_together(group, control, [&] {
+    choice = choose_device(options.device, group);
+    static_cast<void>(engine::ops::cpu_isa());  // what ENGINE_ISA asks for may not be there
+  });
   if (engine::cuda::kBuilt && group.world_size() > 1) check_devices_apart(choice, group, control);
   return {.device = choice.device,
           .storage = options.half.value_or(options.dtype),

@@ -27,7 +27,8 @@ struct Compute {
 
 // Collective over the group, by way of `control`, a communicator of all its ranks for host memory.
 // The device is choose_device()'s (device_choice.h); ranks of one host have different ones. Makes
-// no context on any device. Throws io::ConfigError for a combination that cannot be computed.
+// no context on any device. Throws io::ConfigError for a combination that cannot be computed, on
+// all ranks (engine::RemoteError where it is another's).
 Compute choose_compute(const ComputeOptions& options, const backends::Group& group,
                        backends::Communicator& control);
 

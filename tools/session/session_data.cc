@@ -5,6 +5,7 @@
 
 #include "io/base/io_error.h"
 #include "io/data/loader/staging.h"
+#include "tools/session/agreement.h"
 
 namespace tools {
 namespace {
@@ -21,8 +22,9 @@ io::DatasetOptions staged(const DataOptions& data, const backends::Group& group,
   const bool first = std::none_of(peers.begin(), peers.end(), [&](const backends::PeerInfo& peer) {
     return peer.rank < group.rank() && self != peers.end() && peer.host_id == self->host_id;
   });
-  if (first) io::stage_files(source, data.stage);
-  if (group.world_size() > 1) control.barrier();
+  do_together(group, control, [&] {
+    if (first) io::stage_files(source, data.stage);
+  });
   source = io::staged_path(source, data.stage);
   return options;
 }
@@ -54,9 +56,23 @@ io::Normalization normalization(const DataOptions& options, const io::Dataset& d
   return dataset.shape[2] == 1 ? io::Normalization::kUnit : io::Normalization::kStandard;
 }
 
+LoadedData load_together(const DataOptions& options, const backends::Group& group,
+                         backends::Communicator& control) {
+  const io::DatasetOptions set = staged(options, group, control);
+  LoadedData loaded;
+  do_together(group, control, [&] { loaded.splits = io::load_dataset(set); });
+  if (group.world_size() == 1) return loaded;
+  const char* what = "the ranks have read different data";
+  require_equal(group, control, extent_of(loaded.splits), what);
+  loaded.digest = io::data_digest(loaded.splits.train);
+  require_equal(group, control, content_of(loaded.splits, loaded.digest), what);
+  return loaded;
+}
+
 SessionData::SessionData(const DataOptions& options, std::int64_t micro_batches,
                          const backends::Group& group, backends::Communicator& control)
-    : splits_(io::load_dataset(staged(options, group, control))),
+    : loaded_(load_together(options, group, control)),
+      splits_(loaded_.splits),
       normalization_(tools::normalization(options, splits_.train)),
       order_(options.sampling.shuffle ? io::make_epoch_order(options.order, splits_.train)
                                       : nullptr),

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "backends/group.h"
 #include "engine/core/shape.h"
@@ -15,25 +16,36 @@ namespace tools {
 engine::Shape sample_shape(const io::Dataset& dataset);
 io::Normalization normalization(const DataOptions& options, const io::Dataset& dataset);
 
+struct LoadedData {
+  io::DatasetSplits splits;
+  std::string digest;  // of the training part; "" with a single rank, who needs none
+};
+// Collective over `control`. With DataOptions::stage the lowest rank of each host copies what is
+// missing, the others wait as long as a collective may take, and the copies are read. All ranks
+// have the same data then, or all fail: with what io/data throws (on the other ranks:
+// engine::RemoteError), or with engine::DesyncError, which names what differs.
+LoadedData load_together(const DataOptions& options, const backends::Group& group,
+                         backends::Communicator& control);
+
 class SessionData {
  public:
-  // Collective. With DataOptions::stage the lowest rank of each host copies what is missing, the
-  // others wait as long as a collective may take, and the copies are read. `micro_batches` of a
-  // rank count for DataOptions::batch_of_rank. Throws what io/data throws, io::DataError for an
-  // empty set, and what a barrier throws.
+  // Collective. Loads as above. `micro_batches` of a rank count for DataOptions::batch_of_rank.
+  // Throws what load_together() throws, and io::DataError for an empty set.
   SessionData(const DataOptions& options, std::int64_t micro_batches, const backends::Group& group,
               backends::Communicator& control);
 
   const io::Dataset& train() const { return splits_.train; }
   const io::Dataset& test() const { return splits_.test; }
   const io::DatasetSplits& splits() const { return splits_; }
+  const std::string& digest() const { return loaded_.digest; }  // as LoadedData has it
   const io::SamplerOptions& sampling() const { return sampling_; }
   const io::Sampler& sampler() const { return sampler_; }
   std::int64_t global_batch() const { return sampling_.global_batch; }
   io::Normalization normalization() const { return normalization_; }
 
  private:
-  const io::DatasetSplits splits_;
+  const LoadedData loaded_;
+  const io::DatasetSplits& splits_;
   const io::Normalization normalization_;
   const std::unique_ptr<io::EpochOrder> order_;  // null: the sampler's own
   const io::SamplerOptions sampling_;

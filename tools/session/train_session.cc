@@ -13,6 +13,7 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
+#include "tools/session/agreement.h"
 #include "tools/session/averaging_choice.h"
 #include "tools/session/best_choice.h"
 #include "tools/session/session_parts.h"
@@ -30,6 +31,7 @@ io::LoaderOptions loader_options(const DataOptions& options, const SessionData& 
 }
 
 std::string digest_of_data(const KeepingOptions& keeping, const SessionData& data) {
+  if (!data.digest().empty()) return data.digest();
   const bool wanted = !keeping.directory.empty() || keeping.resume != "none";
   return wanted ? io::data_digest(data.train()) : "";
 }
@@ -64,10 +66,12 @@ struct TrainSession::Impl {
         group(g),
         control(c ? std::move(c) : host_communicator(g)),
         compute(choose_compute(o.compute, g, *control)),
+        processors(instruction_set_notice(g, *control)),
         memory(memory_budget(g)),
         data(o.data, o.compute.micro_batches, g, *control),
         data_digest(digest_of_data(o.keeping, data)),
-        model(o, compute, g, data, memory),
+        own_model(make_model()),
+        model(*own_model),
         wires(o, compute, g, model.graph),
         work(make_work(o, compute, g, data, model, wires, *control)),
         policy(make_policy(o, g, model, wires)),
@@ -91,6 +95,15 @@ struct TrainSession::Impl {
     epoch_steps = length.epochs_from(state.progress);
     total_steps = length.total_steps(state.progress);
     rate = learning_rate(options.update, group.world_size(), length, state.progress);
+  }
+
+  // A host may lack the memory that the others have.
+  std::unique_ptr<SessionModel> make_model() {
+    std::unique_ptr<SessionModel> made;
+    do_together(group, *control, [&] {
+      made = std::make_unique<SessionModel>(options, compute, group, data, memory);
+    });
+    return made;
   }
 
   engine::TrainState make_state() {
@@ -194,10 +207,12 @@ struct TrainSession::Impl {
   backends::Group& group;
   const std::unique_ptr<backends::Communicator> control;  // between steps
   const Compute compute;
-  const MemoryBudget memory;  // before the data
+  const std::string processors;  // what is to be said of them, or ""
+  const MemoryBudget memory;     // before the data
   const SessionData data;
   const std::string data_digest;
-  SessionModel model;
+  const std::unique_ptr<SessionModel> own_model;
+  SessionModel& model;
   const SessionWires wires;
   const std::unique_ptr<engine::StepWork> work;
   const std::unique_ptr<engine::AveragingPolicy> policy;
@@ -285,6 +300,8 @@ const std::string& TrainSession::columns_line() const { return impl_->data.split
 const std::vector<std::string>& TrainSession::data_warnings() const {
   return impl_->data.splits().warnings;
 }
+
+const std::string& TrainSession::processors_notice() const { return impl_->processors; }
 
 std::string TrainSession::shard_line() const {
   const Impl& s = *impl_;

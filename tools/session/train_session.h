@@ -30,6 +30,8 @@ class TrainSession {
   // What a table's columns became, "" where the data set is none; and warnings about the data.
   const std::string& columns_line() const;
   const std::vector<std::string>& data_warnings() const;
+  // "" where all ranks compute with the same instruction set.
+  const std::string& processors_notice() const;
   // With --shard file: which training samples are this rank's; else "".
   std::string shard_line() const;
   // What the averaging will do, and warnings about likely mistakes; call it after

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "engine/train/replica_sync.h"
 #include "tools/report/console_observer.h"
 
 namespace tools {
@@ -14,8 +15,14 @@ namespace tools {
 int run_worker_threads(int count, const std::function<int(int index)>& body) {
   std::mutex mutex;
   std::exception_ptr first;
-  bool is_consequence = false;  // `first` only says that another rank ended
+  bool is_consequence = false;  // `first` only says that another rank failed
   int code = 0;
+  const auto consequence = [&](std::exception_ptr error) {
+    const std::lock_guard lock(mutex);
+    if (first) return;
+    first = std::move(error);
+    is_consequence = true;
+  };
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i)
     threads.emplace_back([&, i] {
@@ -24,11 +31,9 @@ int run_worker_threads(int count, const std::function<int(int index)>& body) {
         const std::lock_guard lock(mutex);
         if (code == 0) code = result;
       } catch (const backends::PeerError&) {
-        const std::lock_guard lock(mutex);
-        if (!first) {
-          first = std::current_exception();
-          is_consequence = true;
-        }
+        consequence(std::current_exception());
+      } catch (const engine::RemoteError&) {
+        consequence(std::current_exception());
       } catch (...) {
         const std::lock_guard lock(mutex);
         if (!first || is_consequence) first = std::current_exception();

@@ -1,0 +1,37 @@
+// What the ranks of a start must have in common before the first step: that each of them could do
+// its part, and what it was given.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "backends/group.h"
+#include "backends/store/settings.h"
+#include "io/data/sources/dataset.h"
+
+namespace tools {
+
+// `control`, here and below: a communicator of all ranks of `group`. All functions are collective.
+
+// Runs `work`, which waits for no other rank. All ranks return together or fail together: a rank
+// whose own work failed throws that error, the others throw engine::RemoteError with the exit code
+// and the text of the lowest rank that failed: "rank 1 (host b, pid 42): ...".
+void do_together(const backends::Group& group, backends::Communicator& control,
+                 const std::function<void()>& work);
+
+// Throws engine::DesyncError on every rank unless all have the same names and values, which contain
+// no line breaks and no tabs: "WHAT: NAME: rank 0 (host a, pid 1) has X, rank 1 (host b, pid 2) has
+// Y; ...", of rank 0 and the first rank that differs from it.
+void require_equal(const backends::Group& group, backends::Communicator& control,
+                   const backends::Settings& own, const std::string& what);
+
+// For require_equal(): what a data set is, in numbers; and digests of what it holds. `digest`:
+// data_digest() of the training part.
+backends::Settings extent_of(const io::DatasetSplits& data);
+backends::Settings content_of(const io::DatasetSplits& data, const std::string& digest);
+
+// "" where all ranks compute with the same instruction set; else a line that names the first two
+// that do not, and what follows.
+std::string instruction_set_notice(const backends::Group& group, backends::Communicator& control);
+
+}  // namespace tools
