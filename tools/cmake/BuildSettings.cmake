@@ -82,6 +82,15 @@ if(ENGINE_SANITIZE)
   add_link_options(-fsanitize=${ENGINE_SANITIZE})
 endif()
 
+option(ENGINE_FUZZ "Build the fuzz targets, and all else with libFuzzer's counters and sanitizers; needs clang" OFF)
+if(ENGINE_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "ENGINE_FUZZ needs clang: -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -O1)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
 # engine_library(NAME [FOLDERS a b] [EXCLUDE x.cc] [OPTIMIZE -O1 [PRECOMPILE <x.h>]] [SEPARATE] LINKS ... PRIVATE_LINKS ...):
 # a static library of the .cc files of this folder, or of the folders named (so that a new file needs no entry here), but for
 # those that are chosen by hand. SEPARATE: each file is compiled alone. Includes are written from the root of the tree.

@@ -1,0 +1,106 @@
+// Data sets and images. The readers take paths: the bytes are written to a folder in memory first.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "io/base/io_error.h"
+#include "io/data/sources/dataset.h"
+#include "io/data/sources/images/image_decoder.h"
+#include "tests/fuzz/targets.h"
+
+namespace fuzz {
+namespace {
+
+// One for the process, removed at its end.
+class Folder {
+ public:
+  Folder() {
+    const bool memory = access("/dev/shm", W_OK) == 0;
+    std::string pattern = std::string(memory ? "/dev/shm" : "/tmp") + "/engine-fuzz-XXXXXX";
+    path_ = mkdtemp(pattern.data());
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string write(const std::string& name, Input content) const {
+    const std::string path = path_ + "/" + name;
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(content.data()),
+               static_cast<std::streamsize>(content.size()));
+    return path;
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// The first two bytes say how long the first part is.
+std::pair<Input, Input> halves(Input input) {
+  if (input.size() < 2) return {input, {}};
+  const std::size_t first = std::min<std::size_t>(input[0] | input[1] << 8, input.size() - 2);
+  return {input.subspan(2, first), input.subspan(2 + first)};
+}
+
+void load(io::DatasetOptions options, const Folder& folder) {
+  options.directory = folder.path();
+  try {
+    io::load_dataset(options);
+  } catch (const io::Error&) {
+  }
+}
+
+}  // namespace
+
+void csv(Input input) {
+  static const Folder folder;
+  io::DatasetOptions options;
+  options.name = "csv";
+  options.annotations = folder.write("x.csv", input);
+  load(options, folder);
+}
+
+void idx(Input input) {
+  static const Folder folder;
+  const auto [images, labels] = halves(input);
+  for (const std::string set : {"train", "t10k"}) {
+    folder.write(set + "-images-idx3-ubyte", images);
+    folder.write(set + "-labels-idx1-ubyte", labels);
+  }
+  io::DatasetOptions options;
+  options.name = "mnist";
+  load(options, folder);
+}
+
+void cifar10(Input input) {
+  static const Folder folder;
+  for (const char* name : {"data_batch_1.bin", "test_batch.bin"}) folder.write(name, input);
+  io::DatasetOptions options;
+  options.name = "cifar10";
+  load(options, folder);
+}
+
+void tokens(Input input) {
+  static const Folder folder;
+  for (const char* name : {"train.bin", "val.bin"}) folder.write(name, input);
+  io::DatasetOptions options;
+  options.name = "tokens";
+  options.context = 2;
+  load(options, folder);
+}
+
+void image(Input input) {
+  try {
+    io::decode_image(input, "file");
+  } catch (const io::Error&) {
+  }
+}
+
+}  // namespace fuzz

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzz targets: small valid inputs, from which fuzzing begins.
+
+Usage: tests/fuzz/make_corpus.py ENGINE    (the program, which makes the checkpoint)
+Inputs that fuzzing found lie beside them in tests/fuzz/corpus/TARGET and are left alone.
+"""
+import gzip
+import io
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+import zlib
+
+CORPUS = pathlib.Path(__file__).parent / "corpus"
+
+
+def write(target, name, content):
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{target}-{name}").write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def npy(descr, shape, data, fortran=False):
+    text = repr({"descr": descr, "fortran_order": fortran, "shape": shape})
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + data
+
+
+def npz(method):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, content in (("w.npy", npy("<f4", (2, 2), bytes(16))),
+                              ("turned.npy", npy("<f8", (2, 3), bytes(range(48)), True))):
+            archive.writestr(zipfile.ZipInfo(name), content, method)
+    return out.getvalue()
+
+
+def safetensors(arrays):
+    header, data = {}, b""
+    for name, (dtype, shape, content) in arrays.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def png(colour, depth, row):
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    palette = chunk(b"PLTE", bytes(12)) if colour == 3 else b""
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 2, depth, colour, 0, 0, 0)) + palette +
+            chunk(b"IDAT", zlib.compress((b"\0" + row) * 2)) + chunk(b"IEND", b""))
+
+
+def jpeg():
+    def segment(marker, content):
+        return bytes([0xFF, marker]) + struct.pack(">H", len(content) + 2) + content
+    one_code = bytes([1] + [0] * 15 + [0])  # a table of one code, "0", for the symbol 0
+    return (b"\xff\xd8" + segment(0xDB, b"\0" + b"\1" * 64) + segment(0xC0, struct.pack(">BHHBBBB", 8, 8, 8, 1, 1, 0x11, 0)) +
+            segment(0xC4, b"\x00" + one_code) + segment(0xC4, b"\x10" + one_code) +
+            segment(0xDA, bytes([1, 1, 0, 0, 63, 0])) + b"\x3f\xff\xd9")
+
+
+def idx():
+    images = struct.pack(">4I", 0x803, 2, 28, 28) + bytes(2 * 784)
+    labels = struct.pack(">2I", 0x801, 2) + bytes([3, 7])
+    write("idx", "plain", struct.pack("<H", len(images)) + images + labels)
+    packed = gzip.compress(images, mtime=0)
+    write("idx", "gzip", struct.pack("<H", len(packed)) + packed + gzip.compress(labels, mtime=0))
+
+
+def frame(kind, payload):
+    return struct.pack("<IB", len(payload) + 1, kind) + payload
+
+
+def frames():
+    def text(value):
+        return struct.pack("<I", len(value)) + value
+    hello = struct.pack("<II", 0x31524745, 3) + bytes(32) + struct.pack("<iiiI", 1, 2, 77, 0)
+    hello += b"".join(text(t) for t in (b"job", b"build", b"0" * 32, b"host", b"id", b"process"))
+    write("store_frames", "hello", frame(1, hello))
+    write("store_frames", "refuse", frame(5, b"\x04" + text(b"no \x1b[2J\n")))
+    write("store_frames", "settings", frame(21, struct.pack("<I", 1) + text(b"--lr") + text(b"0.1")))
+    write("store_frames", "progress", frame(6, struct.pack("<Iii", 2, 1, 3)))
+
+
+LAYERS = """sample_shape = [2, 1, 1]
+classes = 2
+[[layer]]
+kind = "flatten"
+[[layer]]
+kind = "dense"
+name = "fc"
+out = 2
+"""
+
+
+def checkpoint(engine):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "m.toml").write_text(LAYERS)
+        (folder / "m.safetensors").write_bytes(safetensors(
+            {"fc.weight": ("F32", [2, 2], bytes(16)), "fc.bias": ("F32", [2], bytes(8))}))
+        subprocess.run([engine, "import", "m.safetensors", "-o", "m.ckpt", "--model", "m.toml"],
+                       cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        write("checkpoint", "imported", (folder / "m.ckpt").read_bytes())
+
+
+def main():
+    checkpoint(pathlib.Path(sys.argv[1]).resolve())
+    write("safetensors", "two", safetensors({"a": ("F32", [2], bytes(8)), "b.\u00e4": ("I64", [], bytes(8))}))
+    write("npz", "stored", npz(zipfile.ZIP_STORED))
+    write("npz", "deflated", npz(zipfile.ZIP_DEFLATED))
+    write("npy_header", "f4", npy("<f4", (3, 4), b""))
+    write("csv", "header", "a,b,label\n1,x,u\n2.5,\"y \"\"z\"\"\",v\n,?,u\n3,x,v\n")
+    write("csv", "semicolon", "1;2;x\r\n3;4;y\r\n")
+    idx()
+    write("cifar10", "one", bytes([3]) + bytes(3072))
+    write("tokens", "plain", struct.pack("<8H", *range(8)))
+    write("tokens", "header", struct.pack("<3I", 20240520, 1, 8) + bytes(1012) + struct.pack("<8H", *range(8)))
+    for name, content in (("rgb", png(2, 8, bytes(6))), ("grey1", png(0, 1, b"\x80")), ("palette", png(3, 8, bytes(2))),
+                          ("rgba16", png(6, 16, bytes(16)))):
+        write("image", name, content)
+    write("image", "jpeg", jpeg())
+    write("hostlist", "slurm", "node[1-3,07-09],gpu[a,b]x[1-2],last")
+    frames()
+    write("config", "small", "[run]\nmodel = \"mlp\"\ndataset = \"glyphs\"\n[batch]\nbatch-size = 8\n")
+    for name, value in (("list", "30,60"), ("interval", "2e"), ("real", "1e-3"), ("devices", "cpu:0,cpu:1")):
+        write("option_values", name, value)
+    write("layer_list", "small", LAYERS)
+    call = {"communicator": 0, "sequence": 1, "operation": "all_reduce", "count": 4, "type": "f32", "op": "sum",
+            "begin_us": 5, "end_us": None, "state": "running"}
+    write("flight_record", "one", json.dumps(
+        {"schema": 1, "rank": 0, "world_size": 2, "pid": 7, "written_us": 9, "host": "a", "backend": "gloo",
+         "reason": "b", "activity": "c", "collectives": [call]}))
+
+
+main()

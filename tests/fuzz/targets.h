@@ -1,0 +1,57 @@
+// What is fuzzed: one function for each parser of data that others may have written. A function
+// takes any bytes and returns, or throws one of the program's own errors for what is refused;
+// anything else (a crash, a sanitizer's report, bad_alloc, another exception) is a finding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace fuzz {
+
+using Input = std::span<const std::uint8_t>;
+
+void checkpoint(Input input);
+void safetensors(Input input);
+void npz(Input input);
+void npy_header(Input input);
+void csv(Input input);
+void idx(Input input);
+void cifar10(Input input);
+void tokens(Input input);
+void image(Input input);
+void hostlist(Input input);
+void store_frames(Input input);
+void config(Input input);
+void option_values(Input input);
+void layer_list(Input input);
+void flight_record(Input input);
+
+struct Target {
+  const char* name;
+  void (*run)(Input input);
+};
+inline constexpr Target kTargets[] = {
+    {"checkpoint", checkpoint},
+    {"safetensors", safetensors},
+    {"npz", npz},
+    {"npy_header", npy_header},
+    {"csv", csv},
+    {"idx", idx},
+    {"cifar10", cifar10},
+    {"tokens", tokens},
+    {"image", image},
+    {"hostlist", hostlist},
+    {"store_frames", store_frames},
+    {"config", config},
+    {"option_values", option_values},
+    {"layer_list", layer_list},
+    {"flight_record", flight_record},
+};
+
+// Makes lengths, sums and digests of a mutated checkpoint right again, so that what is behind them
+// is reached as well.
+void repair_checkpoint(std::vector<std::uint8_t>& bytes);
+
+}  // namespace fuzz
