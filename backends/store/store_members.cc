@@ -12,6 +12,10 @@ bool is_same_process(const Hello& a, const Hello& b) {
   return !a.process.empty() && a.process == b.process;
 }
 
+std::string silence_text(int heartbeat_ms) {
+  return "does not answer: no heartbeat for " + std::to_string(3 * heartbeat_ms) + " ms";
+}
+
 }  // namespace
 
 bool StoreServer::is_superseded(const Hello& h) const {
@@ -84,6 +88,12 @@ void StoreServer::handle_member(Connection& c, const Frame& frame) {
       if (started_ && !c.leaving) declare_failure(c, "ended before the others");
       c.leaving = true;
       return;
+    case FrameType::kRootSilent: {
+      Connection* const root = members_[0];
+      if (!started_ || root == nullptr) return;
+      declare_failure(*root, silence_text(options_.heartbeat_ms));
+      return tell_silent(*root);
+    }
     default:
       break;
   }
@@ -158,13 +168,8 @@ void StoreServer::on_lost(Connection& c) {
   if (started_ && !c.leaving) {
     if (c.end == "silence") {
       c.end.clear();  // if it wakes up again, it is told what the others were told
-      declare_failure(c, "does not answer: no heartbeat for " +
-                             std::to_string(3 * options_.heartbeat_ms) + " ms");
-      c.send(FrameWriter(FrameType::kFailure)
-                 .i32(c.hello.rank)
-                 .text("this rank was silent for " + std::to_string(3 * options_.heartbeat_ms) +
-                       " ms and was declared dead by the others")
-                 .finish());
+      declare_failure(c, silence_text(options_.heartbeat_ms));
+      tell_silent(c);
     } else if (!c.acknowledged_start) {
       const auto limit = std::chrono::milliseconds(3 * options_.heartbeat_ms);
       disconnected_[c.hello.rank] = {c.hello, c.activity, "died: " + c.end,
@@ -207,6 +212,15 @@ void StoreServer::declare_failure(const Hello& who, const std::string& activity,
                            "; last activity: " + (activity.empty() ? "unknown" : activity);
   failure_frame_ = FrameWriter(FrameType::kFailure).i32(who.rank).text(text).finish();
   broadcast(failure_frame_, members_[static_cast<std::size_t>(who.rank)]);
+}
+
+// Told apart from what the others are told of it; after another failure it has no effect.
+void StoreServer::tell_silent(Connection& c) {
+  c.send(FrameWriter(FrameType::kFailure)
+             .i32(c.hello.rank)
+             .text("this rank was silent for " + std::to_string(3 * options_.heartbeat_ms) +
+                   " ms and was declared dead by the others, which have ended without it")
+             .finish());
 }
 
 void StoreServer::check_all_left() {

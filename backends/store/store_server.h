@@ -78,6 +78,7 @@ class StoreServer {
   void expire_disconnected(Clock::time_point now, bool paused);
   void declare_failure(const Connection& c, const std::string& cause);
   void declare_failure(const Hello& who, const std::string& activity, const std::string& cause);
+  void tell_silent(Connection& c);
   void check_all_left();
   void fail_group(RefusalKind kind, const std::string& text);
   void broadcast(const std::string& frame, const Connection* except = nullptr);

@@ -35,6 +35,9 @@ void TcpStore::watch() {
       if (now - last_turn > heartbeat_interval + poll_interval) last_received_ = now;
       last_turn = now;
       if (now - last_received_ > 3 * heartbeat_interval) {
+        // Rank 0 may be frozen only: it reads this when it wakes up, and does not wait for those
+        // who have left.
+        (void)send(FrameWriter(FrameType::kRootSilent).finish());
         return connection_ended("does not answer: no heartbeat for " +
                                 std::to_string(3 * options_.heartbeat_ms) + " ms");
       }

@@ -36,6 +36,7 @@ enum class FrameType : std::uint8_t {
   kStartAcknowledged,  // acknowledges kStart; until then the sender may reconnect
   kAskSettings,        // after a proof of settings that are not rank 0's
   kSettings,           // answers it: u32 count, names and values
+  kRootSilent,         // the sender has taken rank 0 for dead, and ends
 };
 
 enum class RefusalKind : std::uint8_t {

@@ -41,6 +41,23 @@ std::function<void(Rank&)> working_while(const std::function<void(Rank&)>& actio
   };
 }
 
+// Freezes a rank, and thaws it once the others have missed it and ended.
+std::function<void(RankProcesses&)> freeze_until_missed(int frozen) {
+  return [frozen](RankProcesses& ranks) {
+    ranks.send_signal(frozen, SIGSTOP);
+    for (int who = 0; who < ranks.size(); ++who)
+      if (who != frozen) (void)ranks.outcome(who, std::chrono::steady_clock::now(), 5s);
+    ranks.send_signal(frozen, SIGCONT);
+  };
+}
+Expected was_silent(int frozen) {
+  const std::string name = "rank " + std::to_string(frozen) + " (host ";
+  Expected all(3, {"peer: ", name, "no heartbeat"});
+  all[static_cast<std::size_t>(frozen)] = {"peer: ", "this rank was silent for ",
+                                           "declared dead by the others"};
+  return all;
+}
+
 // All ranks make the same first call, then `call`, with `odd` set on rank 1.
 std::function<void(Rank&)> calling(
     const std::function<void(backends::Communicator&, bool odd)>& call) {
@@ -77,6 +94,8 @@ std::vector<Fault> faults_of_processes() {
        [](RankProcesses& ranks) { ranks.send_signal(0, SIGSTOP); },
        {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
        2s},
+      {"frozen, then thawed", 3, kWork, freeze_until_missed(1), was_silent(1), 10s},
+      {"frozen, then thawed: rank 0", 3, kWork, freeze_until_missed(0), was_silent(0), 10s},
       {"paused for a heartbeat",
        3,
        work_a_while,
