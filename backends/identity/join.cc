@@ -268,10 +268,11 @@ class Joiner {
       }
       stop_if_cancelled();
       if (!base::has_passed(std::min(deadline_, next_notice_))) continue;
-      const std::vector<int> missing = joined_.store->missing();
+      const auto [missing, left] = joined_.store->absent();
       const std::string who = std::to_string(missing.size()) + " of " +
-                              std::to_string(options_.world_size) +
-                              " ranks: " + ranks_text(missing);
+                              std::to_string(options_.world_size) + " ranks" +
+                              (missing.empty() ? "" : ": " + ranks_text(missing)) +
+                              (left.empty() ? "" : "; joined and left again: " + ranks_text(left));
       if (base::has_passed(deadline_)) {
         std::string text =
             "no rendezvous after " + seconds_text(Clock::now() - start_) + " s: missing " + who;

@@ -60,6 +60,7 @@ void StoreServer::add_member(Connection& c) {
   if (place != nullptr && place->alive()) place->end = "its process has connected again";
   place = &c;
   disconnected_.erase(c.hello.rank);
+  left_early_.erase(c.hello.rank);
   c.stage = Connection::Stage::kMember;
   c.send(FrameWriter(FrameType::kWelcome).finish());
   if (!started_) return on_joined();
@@ -82,7 +83,10 @@ void StoreServer::handle_member(Connection& c, const Frame& frame) {
         declare_failure(c, "ended before the others");
       }
       c.leaving = true;
-      if (!started_) c.end = "it left before the start";
+      if (!started_) {
+        c.end = "it left before the start";
+        left_early_.insert(c.hello.rank);
+      }
       return check_all_left();
     case FrameType::kAbandon:
       if (started_ && !c.leaving) declare_failure(c, "ended before the others");
@@ -140,14 +144,18 @@ std::vector<int> StoreServer::missing() const {
   std::vector<int> ranks;
   for (std::size_t r = 0; r < members_.size(); ++r) {
     const Connection* m = members_[r];
-    if (m == nullptr || !m->alive()) ranks.push_back(static_cast<int>(r));
+    const int rank = static_cast<int>(r);
+    if ((m == nullptr || !m->alive()) && left_early_.count(rank) == 0) ranks.push_back(rank);
   }
   return ranks;
 }
 
+std::string StoreServer::progress() const {
+  return progress_frame(missing(), {left_early_.begin(), left_early_.end()});
+}
+
 void StoreServer::on_joined() {
-  const std::vector<int> absent = missing();
-  if (!absent.empty()) return broadcast(progress_frame(absent));
+  if (!left_early_.empty() || !missing().empty()) return broadcast(progress());
   started_ = true;
   FrameWriter start(FrameType::kStart);
   start.u32(static_cast<std::uint32_t>(members_.size()));
@@ -181,7 +189,7 @@ void StoreServer::on_lost(Connection& c) {
   if (started_) {
     check_all_left();
   } else if (fatal_frame_.empty()) {
-    broadcast(progress_frame(missing()));
+    broadcast(progress());
   }
 }
 

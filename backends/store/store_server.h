@@ -82,7 +82,8 @@ class StoreServer {
   void check_all_left();
   void fail_group(RefusalKind kind, const std::string& text);
   void broadcast(const std::string& frame, const Connection* except = nullptr);
-  std::vector<int> missing() const;
+  std::vector<int> missing() const;  // without those that have left again
+  std::string progress() const;      // the frame
   void send_heartbeat(Clock::time_point now);
 
   // Keys (store_members.cc).
@@ -106,8 +107,9 @@ class StoreServer {
   // Sent to a rank that reconnects after the start, and after the first failure.
   std::string start_frame_, failure_frame_;
   bool started_ = false, failed_ = false, all_left_ = false;
-  std::string fatal_frame_;  // sent to ranks that connect after the group was given up
-  std::set<int> awaited_;    // ranks that are still to be told of a mismatch
+  std::string fatal_frame_;         // sent to ranks that connect after the group was given up
+  std::set<int> awaited_;           // ranks that are still to be told of a mismatch
+  std::set<int> left_early_;        // ranks that joined and left before the start
   std::map<std::string, std::string> values_;
   std::map<std::string, std::vector<std::pair<Connection*, std::uint32_t>>> waiters_;
   Clock::time_point next_heartbeat_{}, last_turn_{}, next_refusal_notice_{}, accept_again_{};

@@ -93,7 +93,8 @@ void TcpStore::handle(const Frame& frame) {
       break;
     }
     case FrameType::kProgress:
-      missing_ = read_ranks(in);
+      absent_.missing = read_ranks(in);
+      absent_.left = read_ranks(in);
       break;
     case FrameType::kFatal: {
       const auto kind = static_cast<RefusalKind>(in.u8());
@@ -131,7 +132,7 @@ void TcpStore::handle_start(FrameReader& in) {
       peers, [&](const PeerInfo& peer) { return peer.host_id == peers.front().host_id; });
   peers_ = std::move(peers);
   started_ = true;
-  missing_.clear();
+  absent_ = {};
   changed_.notify_all();
 }
 

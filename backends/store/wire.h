@@ -20,7 +20,7 @@ enum class FrameType : std::uint8_t {
   kProof,
   kWelcome,
   kRefuse,             // u8 RefusalKind, text
-  kProgress,           // ranks still missing
+  kProgress,           // ranks still missing, ranks that have joined and left
   kStart,              // all have joined: peers
   kFatal,              // u8 RefusalKind, text: the group cannot form
   kSet,                // u32 request, key, value
@@ -96,7 +96,7 @@ class FrameParser {
   std::size_t at_ = 0;
 };
 
-std::string progress_frame(const std::vector<int>& missing);
+std::string progress_frame(const std::vector<int>& missing, const std::vector<int>& left);
 std::vector<int> read_ranks(FrameReader& reader);
 
 }  // namespace backends
