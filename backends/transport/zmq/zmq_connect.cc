@@ -6,6 +6,7 @@
 #include "backends/identity/name_lookup.h"
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/direct/direct_communicator.h"
+#include "backends/transport/zmq/zmq_attempt.h"
 #include "backends/transport/zmq/zmq_backend.h"
 #include "backends/transport/zmq/zmq_links.h"
 
@@ -136,7 +137,8 @@ void ZmqLinks::connect(const BackendContext& context) {
       socket.set(zmq::sockopt::curve_publickey, keys.open);
       socket.set(zmq::sockopt::curve_secretkey, keys.secret);
     }
-    socket.connect(p.endpoint);
+    while (!attempt_zmq([&] { return socket.connect(p.endpoint), true; })) {
+    }
   }
   exchange_hellos(context, keys.open, peers);
 }
@@ -151,7 +153,9 @@ std::string ZmqLinks::listen(const BackendContext& context, int peer,
     socket.set(zmq::sockopt::curve_server, true);
     socket.set(zmq::sockopt::curve_secretkey, secret_key);
   }
-  socket.bind("tcp://" + to_string(Endpoint{context.address, 0}));  // the kernel chooses the port
+  const std::string place = "tcp://" + to_string(Endpoint{context.address, 0});
+  while (!attempt_zmq([&] { return socket.bind(place), true; })) {  // the kernel chooses the port
+  }
   return socket.get(zmq::sockopt::last_endpoint);
 }
 
