@@ -11,6 +11,7 @@
 #include "backends/identity/identity.h"
 #include "backends/identity/name_lookup.h"
 #include "backends/identity/port_scan.h"
+#include "backends/open_files.h"
 #include "io/base/deadline.h"
 
 namespace backends {
@@ -136,6 +137,8 @@ class Joiner {
           std::make_unique<RendezvousFile>(path_, rendezvous, is_running, options_.notice);
     }
     server.job = hello_;
+    // Both ends of its own connection, one of each other's, and what wakes its threads.
+    require_files(options_.world_size + 4, "the rendezvous on rank 0");
     joined_.server = std::make_unique<StoreServer>(std::move(server));
   }
 

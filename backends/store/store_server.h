@@ -107,6 +107,7 @@ class StoreServer {
   // Sent to a rank that reconnects after the start, and after the first failure.
   std::string start_frame_, failure_frame_;
   bool started_ = false, failed_ = false, all_left_ = false;
+  bool reported_shortage_ = false;  // of open files or memory
   std::string fatal_frame_;         // sent to ranks that connect after the group was given up
   std::set<int> awaited_;           // ranks that are still to be told of a mismatch
   std::set<int> left_early_;        // ranks that joined and left before the start

@@ -4,6 +4,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/name_lookup.h"
+#include "backends/open_files.h"
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/direct/direct_communicator.h"
 #include "backends/transport/zmq/zmq_attempt.h"
@@ -189,6 +190,10 @@ extern const char* const kZmqNote =
     "ZeroMQ over TCP, ranks are processes; encrypted unless all ranks are on loopback";
 
 std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& context) {
+  // The library's own, a queue and a connection for each peer, a listener for each higher rank. It
+  // aborts the process where it is refused one.
+  const int peers = context.world_size - 1;
+  require_files(8 + 2 * peers + (peers - context.rank), "backend zmq");
   auto links = std::make_shared<ZmqLinks>(context);
   auto communicator = make_direct_communicator("zmq", context, links);
   const AbortOnFailure scope(context.watch, *communicator);  // if a peer dies while connecting

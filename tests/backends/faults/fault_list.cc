@@ -1,5 +1,6 @@
 // Faults of processes, connections and collective calls.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -71,6 +72,23 @@ std::function<void(Rank&)> calling(
   };
 }
 
+// All ranks connect once more, rank 1 with `left` files that it may still open.
+std::function<void(Rank&)> connecting_with_files(int left) {
+  return [left](Rank& rank) {
+    rank.join();
+    rank.communicator().barrier();
+    if (rank.who() == 1) {
+      const int next = dup(0);  // descriptors are given from below
+      close(next);
+      rlimit limit{};
+      getrlimit(RLIMIT_NOFILE, &limit);
+      limit.rlim_cur = static_cast<rlim_t>(next + left);
+      setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    rank.group().make_communicator()->barrier();
+  };
+}
+
 void each_connection(Rank& rank, const std::function<void(int fd)>& action) {
   for (const int fd : rank.data_connections()) action(fd);
 }
@@ -79,6 +97,8 @@ void each_connection(Rank& rank, const std::function<void(int fd)>& action) {
 
 std::vector<Fault> faults_of_processes() {
   const Expected named = {{"peer: ", "rank 1 (host "}, kAnything, {"peer: ", "rank 1 (host "}};
+  const Expected short_of_files = {
+      {"peer: ", "rank 1"}, {"peer: ", "open files", "limit", "(ulimit -n)"}, {"peer: ", "rank 1"}};
   return {
       {"killed", 3, kWork, [](RankProcesses& ranks) { ranks.send_signal(1, SIGKILL); }, named, 2s},
       {"killed: rank 0",
@@ -137,6 +157,14 @@ std::vector<Fault> faults_of_processes() {
        working_while([](Rank& rank) { rank.communicator().abort("the user wants it"); }),
        {},
        {{"peer: ", "rank 1"}, {"peer: ", "aborted: the user wants it"}, {"peer: ", "rank 1"}}},
+      {"no file can be opened", 3, connecting_with_files(0), {}, short_of_files, 8s},
+      {"few files can be opened",
+       3,
+       connecting_with_files(2),
+       {},
+       short_of_files,
+       8s,
+       {"gloo", "zmq", "socket"}},
       {"slow reader",
        3,
        [](Rank& rank) {
