@@ -11,6 +11,7 @@
 #include "backends/identity/identity.h"
 #include "backends/identity/name_lookup.h"
 #include "backends/identity/port_scan.h"
+#include "backends/open_files.h"
 #include "io/base/deadline.h"
 
 namespace backends {
@@ -136,6 +137,8 @@ class Joiner {
           std::make_unique<RendezvousFile>(path_, rendezvous, is_running, options_.notice);
     }
     server.job = hello_;
+    // Both ends of its own connection, one of each other's, and what wakes its threads.
+    require_files(options_.world_size + 4, "the rendezvous on rank 0");
     joined_.server = std::make_unique<StoreServer>(std::move(server));
   }
 
@@ -268,10 +271,11 @@ class Joiner {
       }
       stop_if_cancelled();
       if (!base::has_passed(std::min(deadline_, next_notice_))) continue;
-      const std::vector<int> missing = joined_.store->missing();
+      const auto [missing, left] = joined_.store->absent();
       const std::string who = std::to_string(missing.size()) + " of " +
-                              std::to_string(options_.world_size) +
-                              " ranks: " + ranks_text(missing);
+                              std::to_string(options_.world_size) + " ranks" +
+                              (missing.empty() ? "" : ": " + ranks_text(missing)) +
+                              (left.empty() ? "" : "; joined and left again: " + ranks_text(left));
       if (base::has_passed(deadline_)) {
         std::string text =
             "no rendezvous after " + seconds_text(Clock::now() - start_) + " s: missing " + who;

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "backends/open_files.h"
 #include "io/base/deadline.h"
 
 namespace backends {
@@ -25,8 +26,7 @@ TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
       socket_(std::move(session.socket)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       parser_(std::move(session.parser)) {
-  if (!wake_)
-    throw PeerError(std::string("cannot make an event descriptor: ") + std::strerror(errno));
+  if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
   last_received_ = next_heartbeat_ = Clock::now();
   thread_ = std::thread([this] { watch(); });
 }
@@ -115,9 +115,9 @@ TcpStore::StartState TcpStore::wait_for_start(Deadline until) {
   return started_ ? StartState::kStarted : lost_ ? StartState::kDisconnected : StartState::kWaiting;
 }
 
-std::vector<int> TcpStore::missing() const {
+TcpStore::Absent TcpStore::absent() const {
   const std::lock_guard lock(mutex_);
-  return missing_;
+  return absent_;
 }
 
 std::vector<PeerInfo> TcpStore::peers() const {

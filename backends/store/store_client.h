@@ -43,7 +43,11 @@ class TcpStore : public Store {
   // Waits until the group starts, the connection is lost or `until`. Throws the
   // error with which rank 0 gave up.
   [[nodiscard]] StartState wait_for_start(Deadline until);
-  std::vector<int> missing() const;     // as last told by rank 0
+  struct Absent {
+    std::vector<int> missing;  // not here yet, or their connection broke
+    std::vector<int> left;     // were here and gave up
+  };
+  Absent absent() const;                // before the start, as last told by rank 0
   std::vector<PeerInfo> peers() const;  // after the start
   bool one_host() const;                // all members share this host's loopback
   // Of the interface that routes to rank 0.
@@ -87,7 +91,7 @@ class TcpStore : public Store {
   mutable std::condition_variable changed_;
   std::map<std::uint32_t, std::optional<std::string>> replies_;
   std::uint32_t next_request_ = 1;
-  std::vector<int> missing_;
+  Absent absent_;
   std::vector<PeerInfo> peers_;
   bool one_host_ = false, started_ = false, leaving_ = false, left_ = false, stopping_ = false;
   std::optional<std::string> lost_;     // why the connection ended

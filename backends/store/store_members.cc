@@ -13,6 +13,10 @@ bool is_same_process(const Hello& a, const Hello& b) {
   return !a.process.empty() && a.process == b.process;
 }
 
+std::string silence_text(int heartbeat_ms) {
+  return "does not answer: no heartbeat for " + std::to_string(3 * heartbeat_ms) + " ms";
+}
+
 }  // namespace
 
 bool StoreServer::is_superseded(const Hello& h) const {
@@ -57,6 +61,7 @@ void StoreServer::add_member(Connection& c) {
   if (place != nullptr && place->alive()) place->end = "its process has connected again";
   place = &c;
   disconnected_.erase(c.hello.rank);
+  left_early_.erase(c.hello.rank);
   c.stage = Connection::Stage::kMember;
   c.send(FrameWriter(FrameType::kWelcome).finish());
   if (!started_) return on_joined();
@@ -79,12 +84,21 @@ void StoreServer::handle_member(Connection& c, const Frame& frame) {
         declare_failure(c, "ended before the others");
       }
       c.leaving = true;
-      if (!started_) c.end = "it left before the start";
+      if (!started_) {
+        c.end = "it left before the start";
+        left_early_.insert(c.hello.rank);
+      }
       return check_all_left();
     case FrameType::kAbandon:
       if (started_ && !c.leaving) declare_failure(c, "ended before the others");
       c.leaving = true;
       return;
+    case FrameType::kRootSilent: {
+      Connection* const root = members_[0];
+      if (!started_ || root == nullptr) return;
+      declare_failure(*root, silence_text(options_.heartbeat_ms));
+      return tell_silent(*root);
+    }
     default:
       break;
   }
@@ -131,14 +145,18 @@ std::vector<int> StoreServer::missing() const {
   std::vector<int> ranks;
   for (std::size_t r = 0; r < members_.size(); ++r) {
     const Connection* m = members_[r];
-    if (m == nullptr || !m->alive()) ranks.push_back(static_cast<int>(r));
+    const int rank = static_cast<int>(r);
+    if ((m == nullptr || !m->alive()) && left_early_.count(rank) == 0) ranks.push_back(rank);
   }
   return ranks;
 }
 
+std::string StoreServer::progress() const {
+  return progress_frame(missing(), {left_early_.begin(), left_early_.end()});
+}
+
 void StoreServer::on_joined() {
-  const std::vector<int> absent = missing();
-  if (!absent.empty()) return broadcast(progress_frame(absent));
+  if (!left_early_.empty() || !missing().empty()) return broadcast(progress());
   started_ = true;
   FrameWriter start(FrameType::kStart);
   start.u32(static_cast<std::uint32_t>(members_.size()));
@@ -159,13 +177,8 @@ void StoreServer::on_lost(Connection& c) {
   if (started_ && !c.leaving) {
     if (c.end == "silence") {
       c.end.clear();  // if it wakes up again, it is told what the others were told
-      declare_failure(c, "does not answer: no heartbeat for " +
-                             std::to_string(3 * options_.heartbeat_ms) + " ms");
-      c.send(FrameWriter(FrameType::kFailure)
-                 .i32(c.hello.rank)
-                 .text("this rank was silent for " + std::to_string(3 * options_.heartbeat_ms) +
-                       " ms and was declared dead by the others")
-                 .finish());
+      declare_failure(c, silence_text(options_.heartbeat_ms));
+      tell_silent(c);
     } else if (!c.acknowledged_start) {
       const auto limit = std::chrono::milliseconds(3 * options_.heartbeat_ms);
       disconnected_[c.hello.rank] = {c.hello, c.activity, "died: " + c.end,
@@ -177,7 +190,7 @@ void StoreServer::on_lost(Connection& c) {
   if (started_) {
     check_all_left();
   } else if (fatal_frame_.empty()) {
-    broadcast(progress_frame(missing()));
+    broadcast(progress());
   }
 }
 
@@ -208,6 +221,15 @@ void StoreServer::declare_failure(const Hello& who, const std::string& activity,
                            "; last activity: " + (activity.empty() ? "unknown" : activity);
   failure_frame_ = FrameWriter(FrameType::kFailure).i32(who.rank).text(text).finish();
   broadcast(failure_frame_, members_[static_cast<std::size_t>(who.rank)]);
+}
+
+// Told apart from what the others are told of it; after another failure it has no effect.
+void StoreServer::tell_silent(Connection& c) {
+  c.send(FrameWriter(FrameType::kFailure)
+             .i32(c.hello.rank)
+             .text("this rank was silent for " + std::to_string(3 * options_.heartbeat_ms) +
+                   " ms and was declared dead by the others, which have ended without it")
+             .finish());
 }
 
 void StoreServer::check_all_left() {

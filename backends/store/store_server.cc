@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "backends/open_files.h"
 #include "backends/store/handshake.h"
 #include "io/base/deadline.h"
 
@@ -28,8 +29,7 @@ StoreServer::StoreServer(StoreServerOptions options)
       endpoint_(local_endpoint(options_.listener.fd())),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       members_(static_cast<std::size_t>(options_.job.world_size), nullptr) {
-  if (!wake_)
-    throw PeerError(std::string("cannot make an event descriptor: ") + std::strerror(errno));
+  if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
   fcntl(options_.listener.fd(), F_SETFL, fcntl(options_.listener.fd(), F_GETFL) | O_NONBLOCK);
   fcntl(options_.listener.fd(), F_SETFD, FD_CLOEXEC);
   last_turn_ = next_heartbeat_ = Clock::now();
@@ -130,6 +130,10 @@ void StoreServer::accept_all() {
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         accept_again_ = base::deadline_in(std::chrono::milliseconds(100));
+        if (!reported_shortage_ && options_.notice)
+          options_.notice("cannot accept a connection: " + system_error_text(errno) +
+                          "; trying again");
+        reported_shortage_ = true;
       }
       return;
     }

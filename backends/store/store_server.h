@@ -78,10 +78,12 @@ class StoreServer {
   void expire_disconnected(Clock::time_point now, bool paused);
   void declare_failure(const Connection& c, const std::string& cause);
   void declare_failure(const Hello& who, const std::string& activity, const std::string& cause);
+  void tell_silent(Connection& c);
   void check_all_left();
   void fail_group(RefusalKind kind, const std::string& text);
   void broadcast(const std::string& frame, const Connection* except = nullptr);
-  std::vector<int> missing() const;
+  std::vector<int> missing() const;  // without those that have left again
+  std::string progress() const;      // the frame
   void send_heartbeat(Clock::time_point now);
 
   // Keys (store_members.cc).
@@ -105,8 +107,10 @@ class StoreServer {
   // Sent to a rank that reconnects after the start, and after the first failure.
   std::string start_frame_, failure_frame_;
   bool started_ = false, failed_ = false, all_left_ = false;
-  std::string fatal_frame_;  // sent to ranks that connect after the group was given up
-  std::set<int> awaited_;    // ranks that are still to be told of a mismatch
+  bool reported_shortage_ = false;  // of open files or memory
+  std::string fatal_frame_;         // sent to ranks that connect after the group was given up
+  std::set<int> awaited_;           // ranks that are still to be told of a mismatch
+  std::set<int> left_early_;        // ranks that joined and left before the start
   std::map<std::string, std::string> values_;
   std::map<std::string, std::vector<std::pair<Connection*, std::uint32_t>>> waiters_;
   Clock::time_point next_heartbeat_{}, last_turn_{}, next_refusal_notice_{}, accept_again_{};

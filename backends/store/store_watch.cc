@@ -36,6 +36,9 @@ void TcpStore::watch() {
       if (now - last_turn > heartbeat_interval + poll_interval) last_received_ = now;
       last_turn = now;
       if (now - last_received_ > 3 * heartbeat_interval) {
+        // Rank 0 may be frozen only: it reads this when it wakes up, and does not wait for those
+        // who have left.
+        (void)send(FrameWriter(FrameType::kRootSilent).finish());
         return connection_ended("does not answer: no heartbeat for " +
                                 std::to_string(3 * options_.heartbeat_ms) + " ms");
       }
@@ -91,7 +94,8 @@ void TcpStore::handle(const Frame& frame) {
       break;
     }
     case FrameType::kProgress:
-      missing_ = read_ranks(in);
+      absent_.missing = read_ranks(in);
+      absent_.left = read_ranks(in);
       break;
     case FrameType::kFatal: {
       const auto kind = static_cast<RefusalKind>(in.u8());
@@ -129,7 +133,7 @@ void TcpStore::handle_start(FrameReader& in) {
       peers, [&](const PeerInfo& peer) { return peer.host_id == peers.front().host_id; });
   peers_ = std::move(peers);
   started_ = true;
-  missing_.clear();
+  absent_ = {};
   changed_.notify_all();
 }
 

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "backends/backend_error.h"
+#include "backends/open_files.h"
 
 namespace backends {
 namespace {
@@ -53,6 +54,10 @@ bool is_wildcard(const sockaddr* address) {
   return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
+std::string endpoint_text(const addrinfo& at) {
+  return to_string(endpoint_of(at.ai_addr, at.ai_addrlen));
+}
+
 // Binds and listens; returns an empty socket and errno on failure.
 Socket try_listen(const addrinfo& at) {
   Socket socket(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -70,6 +75,9 @@ Socket try_listen(const addrinfo& at) {
 
 Socket try_connect(const addrinfo& to, Deadline deadline, std::string& reason) {
   Socket socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // Waiting frees none: only this process could close some.
+  if (!socket && errno == EMFILE)
+    throw Error("connecting to " + endpoint_text(to) + ": " + system_error_text(EMFILE));
   if (!socket) {
     reason = std::strerror(errno);
     return {};
@@ -188,7 +196,7 @@ Socket listen_on(const Endpoint& endpoint, std::chrono::milliseconds timeout) {
     }
     if (taken == 0)
       throw PeerError("rank 0 cannot listen on " + to_string(endpoint) + ": " +
-                      std::strerror(last));
+                      system_error_text(last));
     if (base::has_passed(deadline)) {
       throw PortTaken("rank 0 cannot listen on " + to_string(endpoint) +
                       ": the port is taken by another process; choose another port");

@@ -79,10 +79,12 @@ std::optional<Frame> FrameParser::next(std::size_t limit) {
   return frame;
 }
 
-std::string progress_frame(const std::vector<int>& missing) {
+std::string progress_frame(const std::vector<int>& missing, const std::vector<int>& left) {
   FrameWriter w(FrameType::kProgress);
-  w.u32(static_cast<std::uint32_t>(missing.size()));
-  for (int r : missing) w.i32(r);
+  for (const std::vector<int>* ranks : {&missing, &left}) {
+    w.u32(static_cast<std::uint32_t>(ranks->size()));
+    for (const int r : *ranks) w.i32(r);
+  }
   return w.finish();
 }
 

@@ -20,7 +20,7 @@ enum class FrameType : std::uint8_t {
   kProof,
   kWelcome,
   kRefuse,             // u8 RefusalKind, text
-  kProgress,           // ranks still missing
+  kProgress,           // ranks still missing, ranks that have joined and left
   kStart,              // all have joined: peers
   kFatal,              // u8 RefusalKind, text: the group cannot form
   kSet,                // u32 request, key, value
@@ -36,6 +36,7 @@ enum class FrameType : std::uint8_t {
   kStartAcknowledged,  // acknowledges kStart; until then the sender may reconnect
   kAskSettings,        // after a proof of settings that are not rank 0's
   kSettings,           // answers it: u32 count, names and values
+  kRootSilent,         // the sender has taken rank 0 for dead, and ends
 };
 
 enum class RefusalKind : std::uint8_t {
@@ -95,7 +96,7 @@ class FrameParser {
   std::size_t at_ = 0;
 };
 
-std::string progress_frame(const std::vector<int>& missing);
+std::string progress_frame(const std::vector<int>& missing, const std::vector<int>& left);
 std::vector<int> read_ranks(FrameReader& reader);
 
 }  // namespace backends

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets with clang and its sanitizers and runs each for a while, from tests/fuzz/corpus.
 #
-# Usage: tests/fuzz/run.sh SECONDS [TARGET ...]
+# Usage: tests/fuzz/fuzz.sh SECONDS [TARGET ...]
 # A finding ends a target at once and makes the exit status 1; the input is left in build/fuzz/findings. Copy it to
 # tests/fuzz/corpus/TARGET, under a name that says what it is, and fix the reader: fuzz_corpus_test replays it from then on.
 # What the corpus grows by meanwhile is kept in build/fuzz/corpus. Needs tools/scripts/install_dependencies.sh --fuzz.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-seconds=${1:?usage: tests/fuzz/run.sh SECONDS [TARGET ...]}
+seconds=${1:?usage: tests/fuzz/fuzz.sh SECONDS [TARGET ...]}
 shift
 targets=("$@")
 [ $# -gt 0 ] || mapfile -t targets < <(ls tests/fuzz/corpus)

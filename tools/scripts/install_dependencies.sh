@@ -5,7 +5,7 @@
 #   --tests  also what the tests need
 #   --cluster  also the launchers under which tests/cluster runs the program (SLURM, Open MPI); those tests are skipped without
 #   --clang  also clang, clang-format and clang-tidy, for the clang build and tests/scripts/lint.sh
-#   --fuzz   also clang and its runtime libraries, for tests/fuzz/run.sh
+#   --fuzz   also clang and its runtime libraries, for tests/fuzz/fuzz.sh
 #   --coverage  also gcovr, for the count of lines that tests reach
 #   --check  install nothing; print what is missing and exit with 1 if anything is
 #   --list   print the package names and exit

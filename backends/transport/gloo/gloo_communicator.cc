@@ -1,6 +1,7 @@
 // The gloo backend: the direct exchange over Gloo's connections.
 #include <signal.h>
 
+#include "backends/open_files.h"
 #include "backends/transport/direct/direct_communicator.h"
 #include "backends/transport/gloo/gloo_backend.h"
 #include "backends/transport/gloo/gloo_links.h"
@@ -41,6 +42,8 @@ extern const char* const kGlooNote = "Gloo over TCP, ranks are processes";
 
 std::unique_ptr<Communicator> make_gloo_communicator(const BackendContext& context) {
   ignore_broken_pipes();
+  // The library's own, and for each peer a connection (at first a listener) and a copy of it.
+  require_files(6 + 2 * (context.world_size - 1), "backend gloo");
   auto links = std::make_shared<GlooLinks>(context);
   auto communicator = make_direct_communicator("gloo", context, links);
   const AbortOnFailure scope(context.watch, *communicator);  // if a peer dies while connecting

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "backends/open_files.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/deadline.h"
 
@@ -30,7 +31,7 @@ struct Proof {
 };
 
 [[noreturn]] void throw_errno(const std::string& what) {
-  throw Error(what + ": " + std::strerror(errno));
+  throw Error(what + ": " + system_error_text(errno));
 }
 
 Proof make_proof(const BackendContext& context, const char* label, int rank) {
@@ -140,10 +141,16 @@ Socket serve(const BackendContext& context, std::size_t bytes, Clock::time_point
     wait_readable(context, listener.fd(), deadline,
                   std::to_string(left) + " of this host's ranks to map shared memory");
     const Socket peer(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!peer && errno == EMFILE) throw_errno("passing shared memory to a rank");
     if (!peer) continue;
     Proof proof{};
     pollfd p{peer.fd(), POLLIN, 0};
-    if (poll(&p, 1, 2000) <= 0 || recv(peer.fd(), &proof, sizeof proof, 0) != sizeof proof)
+    const Deadline patience = base::deadline_in(std::chrono::seconds(2));
+    int arrived = 0;
+    do {
+      arrived = poll(&p, 1, milliseconds_left(patience));
+    } while (arrived < 0 && errno == EINTR);
+    if (arrived <= 0 || recv(peer.fd(), &proof, sizeof proof, 0) != sizeof proof)
       continue;  // unauthenticated
     if (proof.rank < 1 || proof.rank >= context.world_size ||
         served[static_cast<std::size_t>(proof.rank)] || !proves(context, "engine shm rank", proof))

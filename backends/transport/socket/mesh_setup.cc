@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "backends/open_files.h"
 #include "io/base/deadline.h"
 
 namespace backends {
@@ -69,6 +70,10 @@ Socket begin_connect(const Endpoint& to) {
   if (getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &found) != 0)
     throw PeerError("\"" + to_string(to) + "\" is not an address");
   Socket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket && errno == EMFILE) {
+    freeaddrinfo(found);
+    throw Error("connecting to another rank: " + system_error_text(EMFILE));
+  }
   if (socket) {
     prepare_stream(socket.fd());
     prepare_buffers(socket.fd());
@@ -158,6 +163,8 @@ void MeshSetup::wait() {
 void MeshSetup::accept_all() {
   for (std::size_t i = 0; i < kMaxUnprovenLinks; ++i) {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket && errno == EMFILE)
+      throw Error("accepting the connection of another rank: " + system_error_text(EMFILE));
     if (!socket) return;
     prepare_stream(socket.fd());
     Attempt attempt;

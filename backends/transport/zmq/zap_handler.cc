@@ -1,6 +1,7 @@
 // The thread that answers ZAP requests.
 #include "backends/transport/zmq/zap_handler.h"
 
+#include <csignal>
 #include <vector>
 #include <zmq_addon.hpp>
 
@@ -20,6 +21,10 @@ ZapHandler::~ZapHandler() {
 void ZapHandler::serve(std::map<std::string, Peer> peers) {
   peers_ = std::move(peers);
   thread_ = std::thread([this] {
+    // libzmq's calls fail when a signal arrives: signals are for the other threads.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
     try {
       answer_all();
     } catch (const zmq::error_t&) {

@@ -4,8 +4,10 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/name_lookup.h"
+#include "backends/open_files.h"
 #include "backends/store/tcp_socket.h"
 #include "backends/transport/direct/direct_communicator.h"
+#include "backends/transport/zmq/zmq_attempt.h"
 #include "backends/transport/zmq/zmq_backend.h"
 #include "backends/transport/zmq/zmq_links.h"
 
@@ -136,7 +138,8 @@ void ZmqLinks::connect(const BackendContext& context) {
       socket.set(zmq::sockopt::curve_publickey, keys.open);
       socket.set(zmq::sockopt::curve_secretkey, keys.secret);
     }
-    socket.connect(p.endpoint);
+    while (!attempt_zmq([&] { return socket.connect(p.endpoint), true; })) {
+    }
   }
   exchange_hellos(context, keys.open, peers);
 }
@@ -151,7 +154,9 @@ std::string ZmqLinks::listen(const BackendContext& context, int peer,
     socket.set(zmq::sockopt::curve_server, true);
     socket.set(zmq::sockopt::curve_secretkey, secret_key);
   }
-  socket.bind("tcp://" + to_string(Endpoint{context.address, 0}));  // the kernel chooses the port
+  const std::string place = "tcp://" + to_string(Endpoint{context.address, 0});
+  while (!attempt_zmq([&] { return socket.bind(place), true; })) {  // the kernel chooses the port
+  }
   return socket.get(zmq::sockopt::last_endpoint);
 }
 
@@ -185,6 +190,10 @@ extern const char* const kZmqNote =
     "ZeroMQ over TCP, ranks are processes; encrypted unless all ranks are on loopback";
 
 std::unique_ptr<Communicator> make_zmq_communicator(const BackendContext& context) {
+  // The library's own, a queue and a connection for each peer, a listener for each higher rank. It
+  // aborts the process where it is refused one.
+  const int peers = context.world_size - 1;
+  require_files(8 + 2 * peers + (peers - context.rank), "backend zmq");
   auto links = std::make_shared<ZmqLinks>(context);
   auto communicator = make_direct_communicator("zmq", context, links);
   const AbortOnFailure scope(context.watch, *communicator);  // if a peer dies while connecting

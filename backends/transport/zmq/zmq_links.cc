@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backends/backend_error.h"
+#include "backends/transport/zmq/zmq_attempt.h"
 
 namespace backends {
 namespace {
@@ -30,7 +31,8 @@ void ZmqLinks::throw_timeout(int peer) const {
 void ZmqLinks::send_message(int peer, zmq::message_t message, zmq::send_flags flags) {
   Link& l = link(peer);
   const auto start = Clock::now();
-  while (!l.socket.send(message, flags)) {  // for one slice; empty: not yet
+  // For one slice; empty: not yet.
+  while (!attempt_zmq([&] { return l.socket.send(message, flags); })) {
     check_abort();
     if (Clock::now() - start >= timeout_) throw_timeout(peer);
   }
@@ -108,9 +110,12 @@ void ZmqLinks::receive_one(int peer) {
 
 zmq::message_t ZmqLinks::wait_for_message(int peer) {
   zmq::message_t message;
-  if (link(peer).socket.recv(message, zmq::recv_flags::dontwait)) return message;
+  const auto received = [&](zmq::recv_flags flags) {
+    return attempt_zmq([&] { return link(peer).socket.recv(message, flags); });
+  };
+  if (received(zmq::recv_flags::dontwait)) return message;
   const auto start = Clock::now();
-  while (!link(peer).socket.recv(message)) {  // for one slice; empty: nothing came
+  while (!received(zmq::recv_flags::none)) {  // for one slice; empty: nothing came
     check_abort();
     if (Clock::now() - start >= timeout_) throw_timeout(peer);
   }
@@ -139,7 +144,12 @@ void ZmqLinks::shut_down(bool drain) noexcept {
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_ || !link(peer).socket) continue;
     try {
-      while (link(peer).socket.get(zmq::sockopt::events) & ZMQ_POLLIN) receive_one(peer);
+      for (;;) {
+        const auto events =
+            attempt_zmq([&] { return std::optional(link(peer).socket.get(zmq::sockopt::events)); });
+        if (events && (*events & ZMQ_POLLIN) == 0) break;
+        if (events) receive_one(peer);
+      }
     } catch (const std::exception&) {
       // Nothing more can be read.
     }

@@ -1,5 +1,6 @@
 // Faults of processes, connections and collective calls.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -41,6 +42,23 @@ std::function<void(Rank&)> working_while(const std::function<void(Rank&)>& actio
   };
 }
 
+// Freezes a rank, and thaws it once the others have missed it and ended.
+std::function<void(RankProcesses&)> freeze_until_missed(int frozen) {
+  return [frozen](RankProcesses& ranks) {
+    ranks.send_signal(frozen, SIGSTOP);
+    for (int who = 0; who < ranks.size(); ++who)
+      if (who != frozen) (void)ranks.outcome(who, std::chrono::steady_clock::now(), 5s);
+    ranks.send_signal(frozen, SIGCONT);
+  };
+}
+Expected was_silent(int frozen) {
+  const std::string name = "rank " + std::to_string(frozen) + " (host ";
+  Expected all(3, {"peer: ", name, "no heartbeat"});
+  all[static_cast<std::size_t>(frozen)] = {"peer: ", "this rank was silent for ",
+                                           "declared dead by the others"};
+  return all;
+}
+
 // All ranks make the same first call, then `call`, with `odd` set on rank 1.
 std::function<void(Rank&)> calling(
     const std::function<void(backends::Communicator&, bool odd)>& call) {
@@ -54,6 +72,23 @@ std::function<void(Rank&)> calling(
   };
 }
 
+// All ranks connect once more, rank 1 with `left` files that it may still open.
+std::function<void(Rank&)> connecting_with_files(int left) {
+  return [left](Rank& rank) {
+    rank.join();
+    rank.communicator().barrier();
+    if (rank.who() == 1) {
+      const int next = dup(0);  // descriptors are given from below
+      close(next);
+      rlimit limit{};
+      getrlimit(RLIMIT_NOFILE, &limit);
+      limit.rlim_cur = static_cast<rlim_t>(next + left);
+      setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    rank.group().make_communicator()->barrier();
+  };
+}
+
 void each_connection(Rank& rank, const std::function<void(int fd)>& action) {
   for (const int fd : rank.data_connections()) action(fd);
 }
@@ -62,6 +97,8 @@ void each_connection(Rank& rank, const std::function<void(int fd)>& action) {
 
 std::vector<Fault> faults_of_processes() {
   const Expected named = {{"peer: ", "rank 1 (host "}, kAnything, {"peer: ", "rank 1 (host "}};
+  const Expected short_of_files = {
+      {"peer: ", "rank 1"}, {"peer: ", "open files", "limit", "(ulimit -n)"}, {"peer: ", "rank 1"}};
   return {
       {"killed", 3, kWork, [](RankProcesses& ranks) { ranks.send_signal(1, SIGKILL); }, named, 2s},
       {"killed: rank 0",
@@ -77,6 +114,8 @@ std::vector<Fault> faults_of_processes() {
        [](RankProcesses& ranks) { ranks.send_signal(0, SIGSTOP); },
        {kAnything, {"peer: ", "rank 0 (host "}, {"peer: ", "rank 0 (host "}},
        2s},
+      {"frozen, then thawed", 3, kWork, freeze_until_missed(1), was_silent(1), 10s},
+      {"frozen, then thawed: rank 0", 3, kWork, freeze_until_missed(0), was_silent(0), 10s},
       {"paused for a heartbeat",
        3,
        work_a_while,
@@ -118,6 +157,14 @@ std::vector<Fault> faults_of_processes() {
        working_while([](Rank& rank) { rank.communicator().abort("the user wants it"); }),
        {},
        {{"peer: ", "rank 1"}, {"peer: ", "aborted: the user wants it"}, {"peer: ", "rank 1"}}},
+      {"no file can be opened", 3, connecting_with_files(0), {}, short_of_files, 8s},
+      {"few files can be opened",
+       3,
+       connecting_with_files(2),
+       {},
+       short_of_files,
+       8s,
+       {"gloo", "zmq", "socket"}},
       {"slow reader",
        3,
        [](Rank& rank) {

@@ -270,6 +270,19 @@ TEST(Store, MissingRanksAreNamedEverywhere) {
   }
 }
 
+// Whichever rank's time is over first: one that was there and gave up is not called missing.
+TEST(Store, ARankThatGaveUpEarlierIsNotMissing) {
+  const Listener listener = open_listener();
+  const auto errors = outcomes(2, [&](int i) {
+    GroupOptions o = options_for(i == 0 ? 0 : 2, 4, listener.port);
+    o.rendezvous_timeout_ms = test_support::deadline_ms(i == 0 ? 3000 : 1000);
+    if (i == 0) o.listen_fd = listener.fd;
+    backends::join_store(o);
+  });
+  EXPECT_CONTAINS(errors[0], "missing 2 of 4 ranks: 1, 3; joined and left again: 2");
+  EXPECT_CONTAINS(errors[1], "missing 2 of 4 ranks: 1, 3");
+}
+
 TEST(Store, AMissingRankZeroIsNamed) {
   GroupOptions o = options_for(1, 2, group_harness::free_port());
   o.rendezvous_timeout_ms = test_support::deadline_ms(500);

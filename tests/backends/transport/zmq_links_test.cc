@@ -1,6 +1,8 @@
 // ZeroMQ links by themselves: encrypted and not, who is let in, and what is lent to the library.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <csignal>
 #include <sstream>
 #include <thread>
 
@@ -129,6 +131,47 @@ TEST_P(ZmqLinksTest, APeerThatSendsNothingIsNamedAtTheDeadline) {
   });
   EXPECT_EQ(errors[0],
             "peer: timeout after " + std::to_string(timeout.count()) + " ms, waiting for rank 1");
+}
+
+// Signals that a program handles, as those that ask it to save, arrive in whatever thread waits.
+TEST_P(ZmqLinksTest, SignalsDoNotEndAWait) {
+  static std::atomic<int> signals{0};
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) { ++signals; };
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGUSR1, &action, &before);
+  std::atomic<bool> waits{false};
+  const auto errors = group_harness::outcomes(2, [&](int rank) {
+    ZmqLinks links(context(rank), GetParam());
+    links.connect(context(rank));
+    const ControlWord word = backends::transfer_word(backends::Operation::kBarrier, 1, 0);
+    if (rank == 0) {
+      links.send_head(1, word, nullptr, 0);  // chooses the slot of the answer
+      const pthread_t self = pthread_self();
+      std::thread interrupts([&] {
+        const int first = signals;
+        EXPECT_TRUE(test_support::eventually([&] {
+          pthread_kill(self, SIGUSR1);
+          return signals >= first + 20;
+        }));
+        waits = true;
+      });
+      try {
+        links.receive_head(1);
+      } catch (...) {
+        interrupts.join();
+        throw;
+      }
+      interrupts.join();
+      return;
+    }
+    EXPECT_TRUE(test_support::eventually([&] { return waits.load(); }));
+    links.send_head(0, word, nullptr, 0);
+    links.receive_head(0);
+  });
+  sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_EQ(errors, std::vector<std::string>(2));
 }
 
 // A peer that has ended reads nothing: shut_down() must return nevertheless, and release the

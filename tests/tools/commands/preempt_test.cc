@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "backends/group.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
@@ -86,6 +87,20 @@ TEST(Preemption, SavesExitsWith75AndGoesOnBitByBit) {
   const CommandResult verify =
       run_command({engine_binary(), "verify", (folder / "run") + name, (folder / "whole") + name});
   EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
+}
+
+TEST(Preemption, WorksWithEveryBackend) {
+  for (const backends::BackendInfo& backend : backends::list_backends()) {
+    if (!backend.usable || backend.device_memory || backend.name == "inproc") continue;
+    for (const int signal : {SIGUSR1, SIGTERM}) {
+      const TemporaryDirectory folder;
+      const CommandResult stopped =
+          interrupted(folder / "run", {"--backend", backend.name, "--preempt-signal", "USR1,TERM"},
+                      signal, /*parent_only=*/true);
+      EXPECT_EQ(stopped.exit_code, 75) << backend.name << ": " << stopped.err;
+      EXPECT_TRUE(fs::exists(folder / "run/latest")) << backend.name;
+    }
+  }
 }
 
 TEST(Preemption, OneRanksSignalStopsAllAfterTheSameStep) {
