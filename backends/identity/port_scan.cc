@@ -52,13 +52,11 @@ std::optional<StoreSession> PortScan::round(const Secret& secret, const Hello& h
   for (std::string& address : addresses) {
     if (!instead_of_loopback_.empty() && is_loopback(address)) address = instead_of_loopback_;
   }
-  std::string best_reason, other_secret;
-  bool complete = true;
+  std::string best_reason;
   for (int port = first_port_; port < first_port_ + window_; ++port) {
     for (const std::string& address : addresses) {
       const auto now = std::chrono::steady_clock::now();
-      complete = complete && now < deadline;
-      if (!complete) break;
+      if (now >= deadline) break;
       const Endpoint at{address, port};
       std::string why;
       const Deadline until =
@@ -69,14 +67,13 @@ std::optional<StoreSession> PortScan::round(const Secret& secret, const Hello& h
         found_ = at;
         return session;
       }
-      if (fault == SessionFault::kOtherSecret) other_secret = why;
+      if (fault == SessionFault::kOtherSecret) other_secret_ = why;
       if (fault != SessionFault::kNotReached && window_ > 1)
         best_reason = "port " + std::to_string(port) + ": " + why;
       reason = why;
     }
   }
   if (!best_reason.empty()) reason = best_reason;
-  if (complete || !other_secret.empty()) other_secret_ = other_secret;
   timeout_ = std::min(2 * timeout_, kMaxTimeout);
   return std::nullopt;
 }

@@ -31,7 +31,8 @@ class PortScan {
                                                   Deadline deadline, std::string& reason);
 
   const Endpoint& found() const { return found_; }  // where round() succeeded
-  // The error, if the last complete round found a server with another secret.
+  // The error, if a server with another secret was found in any round: such a rank 0 may give up
+  // before this rank does.
   const std::string& other_secret() const { return other_secret_; }
   std::string place() const;  // "n1:10001" or "n1, ports 10001 to 10016"
   // Connects to `address` where the name of rank 0's host resolves to loopback.
