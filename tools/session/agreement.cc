@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "backends/store/handshake.h"
 #include "engine/core/error.h"
 #include "engine/ops/common/cpu_dispatch.h"
 #include "engine/train/replica_sync.h"
@@ -21,8 +22,7 @@ namespace {
 
 std::string rank_text(const backends::Group& group, std::size_t rank) {
   const backends::PeerInfo& peer = group.peers().at(rank);
-  return "rank " + std::to_string(peer.rank) + " (host " + peer.host + ", pid " +
-         std::to_string(peer.pid) + ")";
+  return backends::member_text(peer.rank, peer.host, peer.pid);
 }
 
 // Who ends first is a failure to those who have not heard everything yet: nobody goes before all

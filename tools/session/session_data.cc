@@ -72,11 +72,10 @@ LoadedData load_together(const DataOptions& options, const backends::Group& grou
 SessionData::SessionData(const DataOptions& options, std::int64_t micro_batches,
                          const backends::Group& group, backends::Communicator& control)
     : loaded_(load_together(options, group, control)),
-      splits_(loaded_.splits),
-      normalization_(tools::normalization(options, splits_.train)),
-      order_(options.sampling.shuffle ? io::make_epoch_order(options.order, splits_.train)
+      normalization_(tools::normalization(options, loaded_.splits.train)),
+      order_(options.sampling.shuffle ? io::make_epoch_order(options.order, loaded_.splits.train)
                                       : nullptr),
-      sampling_(shares(options, micro_batches, group, splits_.train, order_.get())),
+      sampling_(shares(options, micro_batches, group, loaded_.splits.train, order_.get())),
       sampler_(sampling_) {
   if (options.check_sampler) io::check_partition(sampling_);
 }

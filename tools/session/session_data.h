@@ -34,9 +34,9 @@ class SessionData {
   SessionData(const DataOptions& options, std::int64_t micro_batches, const backends::Group& group,
               backends::Communicator& control);
 
-  const io::Dataset& train() const { return splits_.train; }
-  const io::Dataset& test() const { return splits_.test; }
-  const io::DatasetSplits& splits() const { return splits_; }
+  const io::Dataset& train() const { return loaded_.splits.train; }
+  const io::Dataset& test() const { return loaded_.splits.test; }
+  const io::DatasetSplits& splits() const { return loaded_.splits; }
   const std::string& digest() const { return loaded_.digest; }  // as LoadedData has it
   const io::SamplerOptions& sampling() const { return sampling_; }
   const io::Sampler& sampler() const { return sampler_; }
@@ -45,7 +45,6 @@ class SessionData {
 
  private:
   const LoadedData loaded_;
-  const io::DatasetSplits& splits_;
   const io::Normalization normalization_;
   const std::unique_ptr<io::EpochOrder> order_;  // null: the sampler's own
   const io::SamplerOptions sampling_;
