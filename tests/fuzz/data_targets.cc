@@ -49,7 +49,8 @@ std::pair<Input, Input> halves(Input input) {
   return {input.subspan(2, first), input.subspan(2 + first)};
 }
 
-void load(io::DatasetOptions options, const Folder& folder) {
+void load(const std::string& name, const Folder& folder, io::DatasetOptions options = {}) {
+  options.name = name;
   options.directory = folder.path();
   try {
     io::load_dataset(options);
@@ -62,9 +63,8 @@ void load(io::DatasetOptions options, const Folder& folder) {
 void csv(Input input) {
   static const Folder folder;
   io::DatasetOptions options;
-  options.name = "csv";
   options.annotations = folder.write("x.csv", input);
-  load(options, folder);
+  load("csv", folder, options);
 }
 
 void idx(Input input) {
@@ -74,26 +74,21 @@ void idx(Input input) {
     folder.write(set + "-images-idx3-ubyte", images);
     folder.write(set + "-labels-idx1-ubyte", labels);
   }
-  io::DatasetOptions options;
-  options.name = "mnist";
-  load(options, folder);
+  load("mnist", folder);
 }
 
 void cifar10(Input input) {
   static const Folder folder;
   for (const char* name : {"data_batch_1.bin", "test_batch.bin"}) folder.write(name, input);
-  io::DatasetOptions options;
-  options.name = "cifar10";
-  load(options, folder);
+  load("cifar10", folder);
 }
 
 void tokens(Input input) {
   static const Folder folder;
   for (const char* name : {"train.bin", "val.bin"}) folder.write(name, input);
   io::DatasetOptions options;
-  options.name = "tokens";
   options.context = 2;
-  load(options, folder);
+  load("tokens", folder, options);
 }
 
 void image(Input input) {

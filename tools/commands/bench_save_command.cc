@@ -138,9 +138,8 @@ std::string measure(const SaveFlags& flags, const std::string& directory) {
 
 int bench_save_command(const Arguments& arguments) {
   CLI::App app(
-      "Measures saving and loading a snapshot of a model with SGD's momentum, in alternation with "
-      "a "
-      "plain write and fsync of the same bytes.",
+      "Measures saving and loading a snapshot of a model with SGD's momentum, in turn with a plain "
+      "write and fsync of the same bytes.",
       "engine bench save");
   SaveFlags flags;
   app.add_option("--model", flags.model, "a built-in model")->capture_default_str();
