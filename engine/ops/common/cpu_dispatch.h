@@ -59,7 +59,9 @@ CpuIsa parse_cpu_isa(std::string_view text);
   extern const Type name;            \
   }
 #elif ENGINE_X86_ISAS
-#if ENGINE_HAS_AVX512
+#ifndef ENGINE_HAS_AVX512
+#error "link engine_ops: every table must know the same instruction sets"
+#elif ENGINE_HAS_AVX512
 #define ENGINE_AVX512_DECLARATION(Type, name) \
   namespace isa_avx512 {                      \
   extern const Type name;                     \
