@@ -1,48 +1,15 @@
 // The limit on the files, connections among them, that this process may have open.
 #pragma once
 
-#include <dirent.h>
-#include <sys/resource.h>
-
-#include <cerrno>
-#include <cstring>
 #include <string>
-
-#include "backends/backend_error.h"
 
 namespace backends {
 
-// The soft limit, which `ulimit -n` shows and sets.
-inline std::string open_files_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return "unknown";
-  return std::to_string(limit.rlim_cur);
-}
-
-// strerror(), and the limit where that is what `error` is about.
-inline std::string system_error_text(int error) {
-  return std::strerror(error) +
-         (error == EMFILE ? "; the limit is " + open_files_limit() + " (ulimit -n)" : "");
-}
+// strerror(), and the limit (as `ulimit -n` shows it) where that is what `error` is about.
+std::string system_error_text(int error);
 
 // Throws Error unless `count` more files can be opened: libraries abort, or wait for ever, where
 // they are refused one. `what` needs them, for the message.
-inline void require_files(int count, const std::string& what) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  rlim_t open = 0;
-  DIR* folder = opendir("/proc/self/fd");
-  if (folder == nullptr && errno != EMFILE) return;  // no /proc: it shows when they are opened
-  if (folder == nullptr) open = limit.rlim_cur;
-  while (folder != nullptr && readdir(folder) != nullptr) ++open;
-  if (folder != nullptr) {
-    closedir(folder);
-    open -= 3;  // ".", ".." and the folder itself
-  }
-  if (open + static_cast<rlim_t>(count) <= limit.rlim_cur) return;
-  throw Error(what + " takes up to " + std::to_string(count) + " open files, but " +
-              std::to_string(open) + " of at most " + std::to_string(limit.rlim_cur) +
-              " are open already: raise the limit (ulimit -n)");
-}
+void require_files(int count, const std::string& what);
 
 }  // namespace backends
