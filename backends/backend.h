@@ -53,7 +53,7 @@ struct BackendContext {
   std::string
       prefix;  // of this communicator's keys in the store; equal on all its ranks, and unique
   std::string address;  // to listen on; all ranks can reach it
-  Secret secret;        // the job's; our own connections authenticate with it
+  Secret secret;        // the group's; connections between ranks authenticate with it
   int streams = 1;      // connections per peer, where a backend stripes
   std::chrono::milliseconds timeout{};
   std::function<void(const std::string&)> notice = {};  // lines for the user; may be empty

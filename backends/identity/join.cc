@@ -97,7 +97,8 @@ class Joiner {
       joined_.store.reset();  // the connection broke before the start: connect again
     }
     joined_.address = reachable_address();
-    joined_.secret = secret_;
+    joined_.secret = {keyed_hash(secret_, "engine group", joined_.store->group_nonce()),
+                      secret_.origin};
     joined_.rendezvous_address = to_string(endpoint_);
     return std::move(joined_);
   }

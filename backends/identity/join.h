@@ -16,7 +16,7 @@ struct JoinedStore {
   std::unique_ptr<RendezvousFile> file;
   std::unique_ptr<StoreServer> server;
   std::shared_ptr<TcpStore> store;
-  Secret secret;        // the job's
+  Secret secret;        // of this group, made of the job's: proofs of other groups do not fit
   std::string address;  // of this rank, for others to reach it: loopback when all are on one host
   std::string rendezvous_address;  // where the store listens, as this rank reaches it
 };

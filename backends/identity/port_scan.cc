@@ -62,8 +62,10 @@ std::optional<StoreSession> PortScan::round(const Secret& secret, const Hello& h
       const Deadline until =
           others_ != OtherServers::kNone ? std::min(deadline, now + timeout_) : deadline;
       SessionFault fault = SessionFault::kNotReached;
+      Hello here = hello;
+      if (window_ > 1) here.port = port;
       if (std::optional<StoreSession> session =
-              open_session(at, secret, hello, until, others_, why, &fault)) {
+              open_session(at, secret, here, until, others_, why, &fault)) {
         found_ = at;
         return session;
       }

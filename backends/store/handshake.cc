@@ -14,6 +14,7 @@ std::string hello_frame(const Hello& h) {
       .i32(h.rank)
       .i32(h.world_size)
       .i32(h.pid)
+      .i32(h.port)
       .u32(h.attempt);
   w.text(h.job).text(h.build).text(h.settings_digest).text(h.host).text(h.host_id);
   return w.text(h.process).finish();
@@ -30,6 +31,7 @@ Hello read_hello(const std::string& payload) {
   h.rank = in.i32();
   h.world_size = in.i32();
   h.pid = in.i32();
+  h.port = in.i32();
   h.attempt = in.u32();
   for (std::string* text : {&h.job, &h.build, &h.settings_digest, &h.host, &h.host_id, &h.process})
     *text = in.text();

@@ -9,6 +9,8 @@
 //   server -> client  Welcome, or Refuse with the reason; where the settings differ first
 //                     AskSettings, which the client answers with Settings: the reason names them
 //
+// From the answer to a right proof on, all frames are sealed (seal.h).
+//
 // MAC is HMAC-SHA-256. The labels prevent reflection of a proof to its sender, the nonces replay of
 // old proofs. Fields are compared only after the proof, so an unauthenticated client learns nothing
 // about the job.
@@ -32,6 +34,9 @@ struct Hello {
   std::uint32_t version = kProtocolVersion;
   std::string nonce;  // of this connection
   int rank = 0, world_size = 1, pid = 0;
+  // To which the client connected, where it searches a window of ports: a server that listens on
+  // another one was reached through a relay, which took that port first. 0: any.
+  int port = 0;
   // Identifies the joining process on all its connections, so that it may reconnect. Not secret:
   // the sender still has to answer a new challenge. "": unknown; never equal to another's.
   std::string process;

@@ -25,7 +25,9 @@ TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
     : options_(std::move(options)),
       socket_(std::move(session.socket)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      parser_(std::move(session.parser)) {
+      parser_(std::move(session.parser)),
+      incoming_(std::move(session.seals.to_client)),
+      outgoing_(std::move(session.seals.to_server)) {
   if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
   last_received_ = next_heartbeat_ = Clock::now();
   thread_ = std::thread([this] { watch(); });
@@ -48,7 +50,8 @@ TcpStore::~TcpStore() {
 
 bool TcpStore::send(const std::string& frame) {
   const std::lock_guard lock(write_mutex_);
-  if (write_by(socket_.fd(), frame, base::deadline_in(std::chrono::seconds(5)))) return true;
+  if (write_by(socket_.fd(), outgoing_.close(frame), base::deadline_in(std::chrono::seconds(5))))
+    return true;
   shutdown(socket_.fd(),
            SHUT_RDWR);  // part of a frame was sent: the connection cannot be used any more
   return false;
@@ -123,6 +126,11 @@ TcpStore::Absent TcpStore::absent() const {
 std::vector<PeerInfo> TcpStore::peers() const {
   const std::lock_guard lock(mutex_);
   return peers_;
+}
+
+std::string TcpStore::group_nonce() const {
+  const std::lock_guard lock(mutex_);
+  return group_nonce_;
 }
 
 bool TcpStore::one_host() const {

@@ -49,6 +49,8 @@ class TcpStore : public Store {
   };
   Absent absent() const;                // before the start, as last told by rank 0
   std::vector<PeerInfo> peers() const;  // after the start
+  // Random, of this start of the group; after the start.
+  std::string group_nonce() const;
   bool one_host() const;                // all members share this host's loopback
   // Of the interface that routes to rank 0.
   std::string local_address() const { return local_endpoint(socket_.fd()).host; }
@@ -73,6 +75,7 @@ class TcpStore : public Store {
   bool send(const std::string& frame);
   void watch();
   bool receive();  // false when the connection is over; its cause is in lost_
+  void handle_received();
   void handle(const Frame& frame);
   void handle_start(FrameReader& in);
   void send_heartbeat();
@@ -82,10 +85,12 @@ class TcpStore : public Store {
   const StoreClientOptions options_;
   Socket socket_, wake_;
   FrameParser parser_;                                    // watch thread
+  Seal incoming_;                                         // watch thread
   Clock::time_point last_received_{}, next_heartbeat_{};  // watch thread
   std::string last_activity_sent_;                        // watch thread
 
   std::mutex write_mutex_;  // one frame at a time
+  Seal outgoing_;           // guarded by it
 
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
@@ -93,6 +98,7 @@ class TcpStore : public Store {
   std::uint32_t next_request_ = 1;
   Absent absent_;
   std::vector<PeerInfo> peers_;
+  std::string group_nonce_;
   bool one_host_ = false, started_ = false, leaving_ = false, left_ = false, stopping_ = false;
   std::optional<std::string> lost_;     // why the connection ended
   std::optional<std::string> failure_;  // of a member

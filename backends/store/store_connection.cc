@@ -14,7 +14,7 @@ void StoreConnection::send(const std::string& frame) {
     end = "it does not read its input";
     return;
   }
-  out += frame;
+  out += seals.to_client.close(frame);
   flush();
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backends/store/handshake.h"
+#include "backends/store/seal.h"
 #include "backends/store/tcp_socket.h"
 
 namespace backends {
@@ -17,6 +18,7 @@ struct StoreConnection {
   Deadline hello_deadline{};  // before kMember: closed when it passes
   std::chrono::steady_clock::time_point last_received{};
   FrameParser parser;
+  Seals seals;      // from a right proof on
   std::string out;  // bytes not sent yet
   std::string hello_payload, server_nonce;
   Hello hello;
@@ -29,12 +31,12 @@ struct StoreConnection {
   bool alive() const { return end.empty(); }
   bool is_member() const { return stage == Stage::kMember; }
   std::size_t longest_frame() const {
-    return stage == Stage::kMember     ? kFrameBytes
-           : stage == Stage::kSettings ? kSettingsBytes
+    return stage == Stage::kMember     ? kFrameBytes + kSealBytes
+           : stage == Stage::kSettings ? kSettingsBytes + kSealBytes
                                        : kUnauthenticatedFrameBytes;
   }
 
-  // Queues a frame and sends as much as the kernel accepts.
+  // Seals and queues a frame and sends as much as the kernel accepts.
   void send(const std::string& frame);
   void flush();
   // Reads available bytes into the parser, at most 64 KiB per call. Sets `end` at end of file or

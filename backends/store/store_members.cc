@@ -159,7 +159,7 @@ void StoreServer::on_joined() {
   if (!left_early_.empty() || !missing().empty()) return broadcast(progress());
   started_ = true;
   FrameWriter start(FrameType::kStart);
-  start.u32(static_cast<std::uint32_t>(members_.size()));
+  start.bytes(random_bytes(kNonceBytes)).u32(static_cast<std::uint32_t>(members_.size()));
   for (const Connection* m : members_)
     start.text(m->hello.host).text(m->hello.host_id).i32(m->hello.pid);
   start_frame_ = start.finish();

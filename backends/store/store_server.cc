@@ -157,13 +157,14 @@ void StoreServer::read_from(Connection& c) {
   c.receive();
   try {
     while (!c.close_after_flush) {
-      const std::optional<Frame> frame = c.parser.next(c.longest_frame());
+      std::optional<Frame> frame = c.parser.next(c.longest_frame());
       if (!frame) break;
+      c.seals.to_server.open(*frame);
       handle(c, *frame);
     }
     if (c.close_after_flush) c.parser = {};
   } catch (const MalformedFrame&) {
-    c.end = "it violated the protocol";
+    c.end = "its connection carried a frame that is damaged or forged";
   }
 }
 
@@ -205,6 +206,7 @@ void StoreServer::on_proof(Connection& c, const Frame& frame) {
                   "a process that calls itself rank " + std::to_string(c.hello.rank) + " at " +
                       peer_text(c.socket.fd()) + " does not have the secret of this job");
   }
+  c.seals = make_seals(options_.secret, c.hello_payload, c.server_nonce);
   if (is_superseded(c.hello)) {
     c.end = "its process has connected again";
     return;
@@ -262,6 +264,9 @@ std::string StoreServer::disagreement(const Hello& h, RefusalKind& kind) const {
   };
   kind = RefusalKind::kOtherJob;
   if (h.job != job.job) return differ("job id", job.job, h.job);
+  if (h.port != 0 && h.port != endpoint_.port)
+    return who + " was relayed from port " + std::to_string(h.port) + " to port " +
+           std::to_string(endpoint_.port) + " of " + here + " by a process that is not of this job";
   kind = RefusalKind::kMismatch;
   if (h.world_size != job.world_size)
     return differ("world size", std::to_string(job.world_size), std::to_string(h.world_size));

@@ -17,7 +17,10 @@ namespace {
 // The next frame, or nothing at the end of the stream or the deadline.
 std::optional<Frame> read_frame(StoreSession& session, Deadline deadline, std::size_t limit) {
   for (;;) {
-    if (std::optional<Frame> frame = session.parser.next(limit)) return frame;
+    if (std::optional<Frame> frame = session.parser.next(limit)) {
+      session.seals.to_client.open(*frame);
+      return frame;
+    }
     pollfd p{session.socket.fd(), POLLIN, 0};
     const int left = milliseconds_left(deadline);
     if (left == 0 || poll(&p, 1, left) <= 0) {
@@ -35,7 +38,8 @@ std::optional<Frame> read_frame(StoreSession& session, Deadline deadline, std::s
 }
 
 // Sends the hello and checks the server's proof. Returns the client's proof, or nothing with a
-// reason. `wrong_secret`: the server answered, but does not have our secret.
+// reason. `wrong_secret`: the server answered, but does not have our secret; otherwise what follows
+// the proof is sealed.
 std::optional<std::string> exchange_hello(StoreSession& session, const Secret& secret, Hello& hello,
                                           Deadline deadline, bool& wrong_secret,
                                           std::string& reason) {
@@ -49,7 +53,8 @@ std::optional<std::string> exchange_hello(StoreSession& session, const Secret& s
   if (challenge->type == FrameType::kRefuse) {
     FrameReader in(challenge->payload);
     const auto kind = static_cast<RefusalKind>(in.u8());
-    throw_refusal(kind, "refused by rank 0: " + in.text());
+    throw_refusal(kind, "the process at " + peer_text(session.socket.fd()) +
+                            ", which has not proved that it is rank 0, refuses: " + in.text());
   }
   if (challenge->type != FrameType::kChallenge ||
       challenge->payload.size() != kNonceBytes + kMacBytes)
@@ -57,6 +62,7 @@ std::optional<std::string> exchange_hello(StoreSession& session, const Secret& s
   const std::string nonce = challenge->payload.substr(0, kNonceBytes);
   wrong_secret = !equal_in_constant_time(challenge->payload.substr(kNonceBytes),
                                          server_proof(secret, payload, nonce));
+  if (!wrong_secret) session.seals = make_seals(secret, payload, nonce);
   return client_proof(secret, payload, nonce);
 }
 
@@ -85,10 +91,11 @@ namespace {
 bool read_answer(StoreSession& session, const Settings& settings, Deadline until,
                  OtherServers others, std::string& reason, SessionFault& fault) {
   reason = "rank 0 closed the connection";
-  std::optional<Frame> answer = read_frame(session, until, kFrameBytes);
+  std::optional<Frame> answer = read_frame(session, until, kFrameBytes + kSealBytes);
   if (answer && answer->type == FrameType::kAskSettings) {
-    if (!write_by(session.socket.fd(), settings_frame(settings), until)) return false;
-    answer = read_frame(session, until, kFrameBytes);
+    const std::string frame = session.seals.to_server.close(settings_frame(settings));
+    if (!write_by(session.socket.fd(), frame, until)) return false;
+    answer = read_frame(session, until, kFrameBytes + kSealBytes);
   }
   if (!answer) return false;
   if (answer->type == FrameType::kWelcome) return true;

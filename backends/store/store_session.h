@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backends/store/handshake.h"
+#include "backends/store/seal.h"
 #include "backends/store/tcp_socket.h"
 
 namespace backends {
@@ -12,6 +13,7 @@ namespace backends {
 struct StoreSession {
   Socket socket;
   FrameParser parser;  // may hold frames that came behind the welcome
+  Seals seals;
 };
 
 // Which servers other than this job's rank 0 may listen at an address.

@@ -18,13 +18,7 @@ void TcpStore::watch() {
   const auto poll_interval = std::min(heartbeat_interval, std::chrono::milliseconds(200));
   auto last_turn = Clock::now();
   try {
-    for (const Frame& frame : [&] {
-           std::vector<Frame> early;
-           while (auto f = parser_.next(kFrameBytes)) early.push_back(std::move(*f));
-           return early;
-         }()) {
-      handle(frame);
-    }
+    handle_received();  // behind the welcome
     for (;;) {
       send_heartbeat();
       pollfd polled[2] = {{socket_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
@@ -44,7 +38,7 @@ void TcpStore::watch() {
       }
     }
   } catch (const MalformedFrame&) {
-    connection_ended("violated the protocol");
+    connection_ended("cannot be trusted: its connection carried a frame that is damaged or forged");
   }
 }
 
@@ -60,8 +54,15 @@ bool TcpStore::receive() {
   }
   last_received_ = Clock::now();
   parser_.append(buffer, static_cast<std::size_t>(n));
-  while (const auto frame = parser_.next(kFrameBytes)) handle(*frame);
+  handle_received();
   return true;
+}
+
+void TcpStore::handle_received() {
+  while (std::optional<Frame> frame = parser_.next(kFrameBytes + kSealBytes)) {
+    incoming_.open(*frame);
+    handle(*frame);
+  }
 }
 
 void TcpStore::send_heartbeat() {
@@ -117,6 +118,7 @@ void TcpStore::handle(const Frame& frame) {
 // Acknowledges before it takes effect: until rank 0 has the acknowledgement, this process may
 // reconnect, and afterwards it may not.
 void TcpStore::handle_start(FrameReader& in) {
+  std::string nonce = in.bytes(kNonceBytes);
   const std::uint32_t count = in.u32();
   if (count > kFrameBytes / 12) throw MalformedFrame();
   std::vector<PeerInfo> peers(count);
@@ -132,6 +134,7 @@ void TcpStore::handle_start(FrameReader& in) {
   one_host_ = std::ranges::all_of(
       peers, [&](const PeerInfo& peer) { return peer.host_id == peers.front().host_id; });
   peers_ = std::move(peers);
+  group_nonce_ = std::move(nonce);
   started_ = true;
   absent_ = {};
   changed_.notify_all();

@@ -10,7 +10,7 @@
 namespace backends {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x31524745;  // "EGR1"
-inline constexpr int kProtocolVersion = 4;
+inline constexpr int kProtocolVersion = 5;
 inline constexpr std::size_t kUnauthenticatedFrameBytes = 1024;
 inline constexpr std::size_t kFrameBytes = 16u << 20;
 
@@ -21,7 +21,7 @@ enum class FrameType : std::uint8_t {
   kWelcome,
   kRefuse,             // u8 RefusalKind, text
   kProgress,           // ranks still missing, ranks that have joined and left
-  kStart,              // all have joined: peers
+  kStart,              // all have joined: nonce of the group, peers
   kFatal,              // u8 RefusalKind, text: the group cannot form
   kSet,                // u32 request, key, value
   kGet,                // u32 request, key: answered when the key exists

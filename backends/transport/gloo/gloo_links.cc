@@ -3,8 +3,10 @@
 
 #include <gloo/common/error.h>
 
+#include <condition_variable>
 #include <cstring>
 #include <limits>
+#include <stop_token>
 #include <thread>
 
 #include "backends/backend_error.h"
@@ -17,18 +19,19 @@ namespace {
 // its peers may need to make their calls.
 constexpr auto kGlooDrainTime = std::chrono::milliseconds(300);
 
-// Gloo's texts start with "[path/of/its/source:line] ".
-std::string plain(const char* text) {
-  const char* end = text[0] == '[' ? std::strstr(text, "] ") : nullptr;
-  return end != nullptr ? end + 2 : text;
-}
+// Connections are proved within milliseconds; after this time the other end is not a rank.
+constexpr auto kProofTime = std::chrono::seconds(10);
+// A stranger spoils an attempt by being faster than a rank; what takes longer is another trouble.
+constexpr auto kStrangersTime = std::chrono::seconds(30);
+constexpr int kAttempts = 20;
 
 template <typename Call>
 void translate(int peer, const Call& call) {
   try {
     call();
   } catch (const gloo::Exception& error) {
-    throw PeerError("waiting for rank " + std::to_string(peer) + ": " + plain(error.what()));
+    throw PeerError("waiting for rank " + std::to_string(peer) + ": " +
+                    plain_gloo_text(error.what()));
   }
 }
 
@@ -43,15 +46,48 @@ void wait_until_closed(gloo::transport::Buffer* receive) {
 
 }  // namespace
 
-GlooLinks::GlooLinks(const BackendContext& context)
-    : members_(context.members), mesh_(std::make_shared<GlooMesh>(context)) {}
+GlooLinks::GlooLinks(const BackendContext& context) : members_(context.members) {}
 
+// Gloo knows no authentication, and the port for a pair takes one connection only. So each pair
+// proves itself as its first message, and where a connection is not a rank's, or a port was taken,
+// all ranks connect again with new ports: a stranger costs an attempt, not the job.
 void GlooLinks::connect(const BackendContext& context) {
-  try {
-    mesh_->connect(context);
-  } catch (const gloo::Exception& error) {
-    throw PeerError(plain(error.what()));
+  for (int number = 0;; ++number) {
+    const auto begin = std::chrono::steady_clock::now();
+    BackendContext attempt = context;
+    attempt.prefix += "/gloo/" + std::to_string(number);
+    install(make_mesh(attempt));
+    Verdict verdict = agree(attempt, mesh_->connect(attempt), number, begin);
+    if (verdict.kind == Verdict::Kind::kGood) {
+      bind_channels();
+      verdict = agree(attempt, prove(attempt), number, begin);
+    }
+    if (verdict.kind == Verdict::Kind::kGood) return;
+    if (verdict.kind == Verdict::Kind::kEnd) throw PeerError(verdict.text);
+    if (attempt.notice) attempt.notice("backend gloo connects again: " + verdict.text);
+    disconnect();
   }
+}
+
+std::shared_ptr<GlooMesh> GlooLinks::make_mesh(const BackendContext& context) {
+  for (int tries = 1;; ++tries) {
+    try {
+      return std::make_shared<GlooMesh>(context);
+    } catch (const gloo::Exception& error) {
+      throw PeerError(plain_gloo_text(error.what()));
+    } catch (const PeerError&) {  // a stranger was there before the ports were published
+      if (tries == kAttempts) throw;
+    }
+  }
+}
+
+void GlooLinks::install(std::shared_ptr<GlooMesh> mesh) {
+  const std::lock_guard lock(mutex_);
+  if (aborted_) throw PeerError("aborted");
+  mesh_ = std::move(mesh);
+}
+
+void GlooLinks::bind_channels() {
   const std::size_t head = sizeof(ControlWord) + kHeadBytes,
                     message = piece_bytes(mesh_->size) + sizeof(double);
   const std::size_t inbox[kKinds] = {head, message, message};
@@ -76,10 +112,85 @@ void GlooLinks::connect(const BackendContext& context) {
   }
 }
 
-GlooLinks::~GlooLinks() {
+// Sends a proof over every pair and checks the peers'. Returns what is wrong, "" if nothing is.
+std::string GlooLinks::prove(const BackendContext& context) {
+  const auto proof = [&](int from, int to) {
+    return keyed_hash(context.secret, "engine gloo pair",
+                      context.prefix + "/" + std::to_string(from) + "/" + std::to_string(to));
+  };
+  std::mutex mutex;
+  std::condition_variable_any ended;
+  // Gloo's own wait would last for the timeout of a collective.
+  const std::jthread limit([&](const std::stop_token& stop) {
+    std::unique_lock lock(mutex);
+    ended.wait_for(lock, stop, kProofTime, [] { return false; });
+    if (!stop.stop_requested()) mesh_->shut_down();
+  });
+  try {
+    for (int peer = 0; peer < mesh_->size; ++peer) {
+      if (peer == mesh_->rank) continue;
+      char* out = heads_[0][static_cast<std::size_t>(peer)].data();
+      std::memcpy(out, proof(mesh_->rank, peer).data(), kMacBytes);
+      send_from(peer, channel(kHead, 0, peer), out, kMacBytes);
+    }
+    for (int peer = 0; peer < mesh_->size; ++peer) {
+      if (peer == mesh_->rank) continue;
+      Channel& w = channel(kHead, 0, peer);
+      wait_for(peer, w);
+      if (!equal_in_constant_time({w.inbox.data(), kMacBytes}, proof(peer, mesh_->rank)))
+        return "the connection that should be of rank " +
+               std::to_string(members_[static_cast<std::size_t>(peer)]) +
+               " was made by a process that does not know this job's secret";
+      finish(peer, w);
+    }
+  } catch (const PeerError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Collective: what rank 0 makes of all ranks' troubles.
+GlooLinks::Verdict GlooLinks::agree(const BackendContext& context, const std::string& trouble,
+                                    int number, std::chrono::steady_clock::time_point begin) {
+  const auto key = [&](const char* what, int peer) {
+    return context.prefix + "/" + what + "/" + std::to_string(peer);
+  };
+  const auto take = [&](const std::string& name) {
+    std::string value = context.store.get(name, context.timeout);
+    context.store.remove(name);  // it has one reader
+    return value;
+  };
+  if (context.rank != 0) {
+    context.store.set(key("trouble", context.rank), trouble);
+    const std::string verdict = take(key("verdict", context.rank));
+    if (verdict.empty()) throw PeerError("rank 0 sent no verdict on the connections");
+    return {static_cast<Verdict::Kind>(verdict[0]), verdict.substr(1)};
+  }
+  Verdict verdict{Verdict::Kind::kGood, ""};
+  for (int peer = 0; peer < context.world_size; ++peer) {
+    const std::string text = peer == 0 ? trouble : take(key("trouble", peer));
+    if (text.empty() || !verdict.text.empty()) continue;
+    const bool strange =
+        number + 1 < kAttempts && std::chrono::steady_clock::now() - begin < kStrangersTime;
+    verdict = {strange ? Verdict::Kind::kAgain : Verdict::Kind::kEnd,
+               "rank " + std::to_string(context.group_rank(peer)) + ": " + text};
+  }
+  for (int peer = 1; peer < context.world_size; ++peer)
+    context.store.set(key("verdict", peer), static_cast<char>(verdict.kind) + verdict.text);
+  return verdict;
+}
+
+// When this returns, nothing writes to the inboxes any more.
+void GlooLinks::disconnect() {
+  if (!mesh_) return;
   mesh_->shut_down();
   for (const Channel& w : channels_[kHead][0]) wait_until_closed(w.receive.get());
+  for (auto& slots : channels_) {
+    for (auto& channels : slots) channels.clear();
+  }
 }
+
+GlooLinks::~GlooLinks() { disconnect(); }
 
 void GlooLinks::send_head(int peer, const ControlWord& word, const void* payload,
                           std::size_t bytes) {
@@ -134,7 +245,7 @@ void GlooLinks::finish_sends() {
 }
 
 void GlooLinks::shut_down(bool drain) noexcept {
-  if (!drain) mesh_->shut_down();
+  if (!drain && mesh_) mesh_->shut_down();
   for (auto& slots : channels_) {
     for (auto& channels : slots) {
       for (Channel& w : channels) {
@@ -159,6 +270,10 @@ std::optional<ControlWord> GlooLinks::arrived_word(int peer, std::uint32_t seque
   return word;
 }
 
-void GlooLinks::abort(std::string_view) noexcept { mesh_->shut_down(); }
+void GlooLinks::abort(std::string_view) noexcept {
+  const std::lock_guard lock(mutex_);
+  aborted_ = true;
+  if (mesh_) mesh_->shut_down();
+}
 
 }  // namespace backends

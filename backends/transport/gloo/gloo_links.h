@@ -4,7 +4,10 @@
 #include <gloo/transport/buffer.h>
 
 #include <array>
+#include <chrono>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <vector>
 
 #include "backends/transport/direct/links.h"
@@ -20,7 +23,7 @@ class GlooLinks final : public Links {
   GlooLinks(const GlooLinks&) = delete;
   GlooLinks& operator=(const GlooLinks&) = delete;
 
-  // Collective. Throws what Gloo and the store throw.
+  // Collective. Throws PeerError and what the store throws.
   void connect(const BackendContext& context);
 
   void send_head(int peer, const ControlWord& word, const void* payload,
@@ -34,6 +37,11 @@ class GlooLinks final : public Links {
   void abort(std::string_view reason) noexcept override;
 
  private:
+  // On an attempt to connect; the kind is also its form in the store.
+  struct Verdict {
+    enum class Kind : char { kGood = 'g', kAgain = 'a', kEnd = 'e' } kind;
+    std::string text;
+  };
   // One slot of one kind of message between this rank and a peer.
   struct Channel {
     std::unique_ptr<gloo::transport::Buffer> send, receive;
@@ -48,13 +56,22 @@ class GlooLinks final : public Links {
   Channel& channel(Lane lane, unsigned slot, int peer) {
     return channel(lane == Lane::kShare ? kShare : kResult, slot, peer);
   }
+  static std::shared_ptr<GlooMesh> make_mesh(const BackendContext& context);
+  void install(std::shared_ptr<GlooMesh> mesh);
+  void bind_channels();
+  std::string prove(const BackendContext& context);
+  static Verdict agree(const BackendContext& context, const std::string& trouble, int number,
+                       std::chrono::steady_clock::time_point begin);
+  void disconnect();
   void send_from(int peer, Channel& channel, const void* data, std::size_t bytes);
   void wait_for(int peer, Channel& channel);
   void finish(int peer, Channel& channel);
 
   const std::vector<int> members_;
-  const std::shared_ptr<GlooMesh> mesh_;
-  std::array<std::vector<std::vector<char>>, 2> heads_;               // [slot][peer] to send
+  std::mutex mutex_;                                     // between abort() and install()
+  bool aborted_ = false;                                 // guarded by it
+  std::shared_ptr<GlooMesh> mesh_;                       // since connect()
+  std::array<std::vector<std::vector<char>>, 2> heads_;  // [slot][peer] to send
   std::array<std::array<std::vector<Channel>, 2>, kKinds> channels_;  // [kind][slot][peer]
   unsigned head_slot_ = 0;                                            // of the current call
 };

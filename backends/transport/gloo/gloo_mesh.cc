@@ -57,6 +57,11 @@ std::vector<OpenSocket> open_sockets() {
 
 }  // namespace
 
+std::string plain_gloo_text(const char* text) {
+  const char* end = text[0] == '[' ? std::strstr(text, "] ") : nullptr;
+  return end != nullptr ? end + 2 : text;
+}
+
 GlooMesh::GlooMesh(const BackendContext& context)
     : gloo::Context(context.rank, context.world_size) {
   gloo::transport::tcp::attr attributes;
@@ -71,9 +76,9 @@ GlooMesh::GlooMesh(const BackendContext& context)
   take_handles();
 }
 
-void GlooMesh::connect(const BackendContext& context) {
+std::string GlooMesh::connect(const BackendContext& context) {
   const auto key = [&](int from, int to) {
-    return context.prefix + "/gloo/" + std::to_string(from) + "/" + std::to_string(to);
+    return context.prefix + "/" + std::to_string(from) + "/" + std::to_string(to);
   };
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
@@ -87,10 +92,20 @@ void GlooMesh::connect(const BackendContext& context) {
     addresses[static_cast<std::size_t>(peer)].assign(address.begin(), address.end());
     context.store.remove(key(peer, rank));  // it has one reader
   }
+  std::string trouble;
+  const auto attempt = [&](const auto& step) {
+    try {
+      step();
+    } catch (const std::exception& error) {
+      if (trouble.empty()) trouble = plain_gloo_text(error.what());
+    }
+  };
   for (int peer = 0; peer < size; ++peer) {
-    if (peer != rank) getPair(peer)->connect(addresses[static_cast<std::size_t>(peer)]);
+    if (peer != rank)
+      attempt([&] { getPair(peer)->connect(addresses[static_cast<std::size_t>(peer)]); });
   }
-  take_handles();
+  attempt([&] { take_handles(); });
+  return trouble;
 }
 
 void GlooMesh::take_handles() {

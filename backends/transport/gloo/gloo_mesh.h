@@ -14,12 +14,17 @@
 
 namespace backends {
 
+// Without the "[path/of/its/source:line] " with which Gloo's texts start.
+std::string plain_gloo_text(const char* text);
+
 class GlooMesh final : public gloo::Context {
  public:
-  // Listens: one port per peer on context.address, closed when the peer has connected.
+  // Listens: one port per peer on context.address, closed when someone has connected. Throws
+  // PeerError if that someone has closed the connection already.
   explicit GlooMesh(const BackendContext& context);
-  // Collective: publishes the addresses and connects every pair. Throws at the context's timeout.
-  void connect(const BackendContext& context);
+  // Collective: publishes the addresses and connects every pair, also after one of them failed.
+  // Returns the first failure, "" if there was none. Throws what the store throws.
+  [[nodiscard]] std::string connect(const BackendContext& context);
 
   // Any thread. Waiting and later operations on the mesh throw gloo::IoException, here and at the
   // peers. Gloo has no call for that: after Pair::close() waiting operations sleep until the

@@ -1,4 +1,16 @@
 // Creates, passes and maps the shared memory.
+//
+//   rank -> rank 0   ShmHello: its rank, a nonce
+//
+//   rank 0 -> rank   ShmChallenge: nonce, MAC(secret, "engine shm owner", transcript)
+//
+//   rank -> rank 0   MAC(secret, "engine shm rank", transcript)
+//
+//   rank 0 -> rank   the descriptor
+//
+// The transcript is the communicator's name, the hello and rank 0's nonce. Processes of other users
+// are turned away before the first message, which the kernel lets us know; no connection waits for
+// another.
 #include "backends/transport/shm/shm_segment.h"
 
 #include <fcntl.h>
@@ -11,6 +23,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <list>
+#include <thread>
 #include <vector>
 
 #include "backends/backend_error.h"
@@ -21,43 +35,71 @@
 namespace backends {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int kOpenPollMs = 100;  // between checks for failures
 
-// Sent by each side: its rank and a keyed hash of this communicator's name, the rank and the side.
-struct Proof {
+constexpr auto kProofTimeout = std::chrono::seconds(2);  // of a connection
+constexpr auto kQueuePause = std::chrono::milliseconds(5);
+constexpr std::size_t kMaxUnprovenRanks = 64;  // beyond that the oldest is closed
+
+struct ShmHello {
   std::int32_t rank;
-  char mac[kMacBytes];
+  char nonce[kNonceBytes];
 };
+struct ShmChallenge {
+  char nonce[kNonceBytes], mac[kMacBytes];
+};
+
+template <typename T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
 
 [[noreturn]] void throw_errno(const std::string& what) {
   throw Error(what + ": " + system_error_text(errno));
 }
 
-Proof make_proof(const BackendContext& context, const char* label, int rank) {
-  Proof proof{rank, {}};
-  const std::string mac =
-      keyed_hash(context.secret, label, context.prefix + "/" + std::to_string(rank));
-  std::copy(mac.begin(), mac.end(), proof.mac);
-  return proof;
+std::string mac(const BackendContext& context, const char* label, const ShmHello& hello,
+                const ShmChallenge& challenge) {
+  std::string transcript = context.prefix;
+  transcript.push_back('\0');
+  transcript.append(bytes_of(hello)).append(challenge.nonce, kNonceBytes);
+  return keyed_hash(context.secret, label, transcript);
 }
 
-bool proves(const BackendContext& context, const char* label, const Proof& proof) {
-  const Proof expected = make_proof(context, label, proof.rank);
-  return equal_in_constant_time({expected.mac, kMacBytes}, {proof.mac, kMacBytes});
+bool is_own_user(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
-void wait_readable(const BackendContext& context, int fd, Clock::time_point deadline,
+// Every message is one packet; the buffer of a new connection takes it.
+bool send_packet(int to, std::string_view bytes) {
+  return send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
+}
+bool receive_packet(int from, char* bytes, std::size_t count) {
+  return recv(from, bytes, count, MSG_DONTWAIT) == static_cast<ssize_t>(count);
+}
+template <typename T>
+bool receive_packet(int from, T& value) {
+  return receive_packet(from, reinterpret_cast<char*>(&value), sizeof value);
+}
+
+// Throws what ends the wait for `what`: the failure of a member or the deadline.
+void check_wait(const BackendContext& context, Deadline deadline, const std::string& what) {
+  if (const auto failure = context.watch.known_failure(std::chrono::milliseconds(0)))
+    throw PeerError(*failure);
+  if (base::has_passed(deadline))
+    throw PeerError("timeout after " + std::to_string(context.timeout.count()) +
+                    " ms, waiting for " + what);
+}
+
+// Waits until one of the sockets is readable.
+void wait_readable(const BackendContext& context, std::vector<pollfd>& polled, Deadline deadline,
                    const std::string& what) {
-  for (;;) {
-    pollfd p{fd, POLLIN, 0};
-    if (poll(&p, 1, std::min(kOpenPollMs, milliseconds_left(deadline))) > 0) return;
-    if (const auto failure = context.watch.known_failure(std::chrono::milliseconds(0)))
-      throw PeerError(*failure);
-    if (base::has_passed(deadline))
-      throw PeerError("timeout after " + std::to_string(context.timeout.count()) +
-                      " ms, waiting for " + what);
-  }
+  while (poll(polled.data(), polled.size(), std::min(kOpenPollMs, milliseconds_left(deadline))) <=
+         0)
+    check_wait(context, deadline, what);
 }
 
 sockaddr_un abstract_address(const std::string& name) {
@@ -72,16 +114,16 @@ socklen_t address_bytes(const std::string& name) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
-Socket unix_socket() {
-  Socket socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+Socket unix_socket(int flags = 0) {
+  Socket socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
   if (!socket) throw_errno("unix socket");
   return socket;
 }
 
-void send_descriptor(int to, const Proof& proof, int fd) {
+void send_descriptor(int to, int fd) {
   alignas(cmsghdr) char room[CMSG_SPACE(sizeof fd)] = {};
-  Proof copy = proof;
-  iovec part{&copy, sizeof copy};
+  char byte = 0;
+  iovec part{&byte, 1};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -95,22 +137,23 @@ void send_descriptor(int to, const Proof& proof, int fd) {
   if (sendmsg(to, &message, MSG_NOSIGNAL) < 0) throw_errno("passing shared memory to a rank");
 }
 
-Socket receive_descriptor(int from, Proof& proof) {
+Socket receive_descriptor(int from) {
   int fd = -1;
   alignas(cmsghdr) char room[CMSG_SPACE(sizeof fd)] = {};
-  iovec part{&proof, sizeof proof};
+  char byte = 0;
+  iovec part{&byte, 1};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = room;
   message.msg_controllen = sizeof room;
-  const ssize_t got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
+  const ssize_t got = recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header != nullptr && header->cmsg_type == SCM_RIGHTS &&
       header->cmsg_len == CMSG_LEN(sizeof fd))
     std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
   Socket descriptor(fd);
-  if (got != sizeof proof || fd < 0)
+  if (got != 1 || fd < 0)
     throw PeerError("rank 0 closed the connection without passing its shared memory");
   return descriptor;
 }
@@ -127,60 +170,129 @@ Socket create_memory(std::size_t bytes) {
   return memory;
 }
 
-Socket serve(const BackendContext& context, std::size_t bytes, Clock::time_point deadline) {
-  Socket memory = create_memory(bytes);
-  const Socket listener = unix_socket();
-  const std::string name = "engine-shm-" + to_hex(random_bytes(16));
-  const sockaddr_un address = abstract_address(name);
-  if (bind(listener.fd(), reinterpret_cast<const sockaddr*>(&address), address_bytes(name)) != 0 ||
-      listen(listener.fd(), context.world_size) != 0)
-    throw_errno("listening on a unix socket");
-  context.store.set(context.prefix + "/shm", name);
-  std::vector<bool> served(static_cast<std::size_t>(context.world_size), false);
-  for (int left = context.world_size - 1; left > 0;) {
-    wait_readable(context, listener.fd(), deadline,
-                  std::to_string(left) + " of this host's ranks to map shared memory");
-    const Socket peer(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!peer && errno == EMFILE) throw_errno("passing shared memory to a rank");
-    if (!peer) continue;
-    Proof proof{};
-    pollfd p{peer.fd(), POLLIN, 0};
-    const Deadline patience = base::deadline_in(std::chrono::seconds(2));
-    int arrived = 0;
-    do {
-      arrived = poll(&p, 1, milliseconds_left(patience));
-    } while (arrived < 0 && errno == EINTR);
-    if (arrived <= 0 || recv(peer.fd(), &proof, sizeof proof, 0) != sizeof proof)
-      continue;  // unauthenticated
-    if (proof.rank < 1 || proof.rank >= context.world_size ||
-        served[static_cast<std::size_t>(proof.rank)] || !proves(context, "engine shm rank", proof))
-      continue;
-    send_descriptor(peer.fd(), make_proof(context, "engine shm owner", 0), memory.fd());
-    served[static_cast<std::size_t>(proof.rank)] = true;
-    --left;
-  }
-  context.store.remove(context.prefix + "/shm");
-  return memory;
-}
+// Rank 0's end of one connection.
+struct Guest {
+  Socket socket;
+  Deadline until{};
+  bool challenged = false, done = false;
+  ShmHello hello{};
+  ShmChallenge challenge{};
+};
 
-Socket fetch(const BackendContext& context, Clock::time_point deadline) {
+class Server {
+ public:
+  Server(const BackendContext& context, std::size_t bytes)
+      : context_(context),
+        memory_(create_memory(bytes)),
+        listener_(unix_socket(SOCK_NONBLOCK)),
+        name_("engine-shm-" + to_hex(random_bytes(16))),
+        served_(static_cast<std::size_t>(context.world_size), false),
+        left_(context.world_size - 1) {
+    const sockaddr_un address = abstract_address(name_);
+    if (bind(listener_.fd(), reinterpret_cast<const sockaddr*>(&address), address_bytes(name_)) !=
+            0 ||
+        listen(listener_.fd(), context.world_size) != 0)
+      throw_errno("listening on a unix socket");
+  }
+
+  Socket run(Deadline deadline) {
+    context_.store.set(context_.prefix + "/shm", name_);
+    while (left_ > 0) {
+      std::vector<pollfd> polled{{listener_.fd(), POLLIN, 0}};
+      for (const Guest& guest : guests_) polled.push_back({guest.socket.fd(), POLLIN, 0});
+      wait_readable(context_, polled, deadline,
+                    std::to_string(left_) + " of this host's ranks to map shared memory");
+      auto p = polled.begin() + 1;
+      for (Guest& guest : guests_) {
+        if ((p++)->revents != 0) serve(guest);
+      }
+      std::erase_if(guests_,
+                    [](const Guest& guest) { return guest.done || base::has_passed(guest.until); });
+      if (polled.front().revents != 0) accept_one();
+    }
+    context_.store.remove(context_.prefix + "/shm");
+    return std::move(memory_);
+  }
+
+ private:
+  void accept_one() {
+    Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket && errno == EMFILE) throw_errno("passing shared memory to a rank");
+    if (!socket || !is_own_user(socket.fd())) return;
+    if (guests_.size() == kMaxUnprovenRanks) guests_.pop_front();  // a rank takes milliseconds
+    Guest& guest = guests_.emplace_back();
+    guest.socket = std::move(socket);
+    guest.until = base::deadline_in(kProofTimeout);
+  }
+
+  void serve(Guest& guest) {
+    guest.done = true;  // unless all is as it should be
+    const int fd = guest.socket.fd();
+    if (!guest.challenged) {
+      if (!receive_packet(fd, guest.hello) || guest.hello.rank < 1 ||
+          guest.hello.rank >= context_.world_size)
+        return;
+      std::ranges::copy(random_bytes(kNonceBytes), guest.challenge.nonce);
+      std::ranges::copy(mac(context_, "engine shm owner", guest.hello, guest.challenge),
+                        guest.challenge.mac);
+      guest.challenged = send_packet(fd, bytes_of(guest.challenge));
+      guest.done = !guest.challenged;
+      return;
+    }
+    std::string proof(kMacBytes, '\0');
+    if (!receive_packet(fd, proof.data(), proof.size()) ||
+        !equal_in_constant_time(proof,
+                                mac(context_, "engine shm rank", guest.hello, guest.challenge)))
+      return;
+    const auto rank = static_cast<std::size_t>(guest.hello.rank);
+    if (served_[rank]) return;
+    send_descriptor(fd, memory_.fd());
+    served_[rank] = true;
+    --left_;
+  }
+
+  const BackendContext& context_;
+  Socket memory_, listener_;
+  const std::string name_;
+  std::list<Guest> guests_;  // the oldest first
+  std::vector<bool> served_;
+  int left_;
+};
+
+Socket fetch(const BackendContext& context, Deadline deadline) {
   const std::string name = context.store.get(context.prefix + "/shm", context.timeout);
-  const Socket socket = unix_socket();
+  const std::string owner = "rank " + std::to_string(context.group_rank(0));
+  const Socket socket = unix_socket(SOCK_NONBLOCK);
   const sockaddr_un address = abstract_address(name);
-  if (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), address_bytes(name)) != 0)
-    throw_errno(
-        "rank " + std::to_string(context.group_rank(0)) +
-        "'s unix socket cannot be reached, although it reports this host (another container?)");
-  const Proof own = make_proof(context, "engine shm rank", context.rank);
-  if (send(socket.fd(), &own, sizeof own, MSG_NOSIGNAL) != sizeof own)
-    throw_errno("asking for shared memory");
-  wait_readable(context, socket.fd(), deadline,
-                "rank " + std::to_string(context.group_rank(0)) + "'s shared memory");
-  Proof theirs{};
-  Socket memory = receive_descriptor(socket.fd(), theirs);
-  if (theirs.rank != 0 || !proves(context, "engine shm owner", theirs))
+  const auto wait = [&] {
+    std::vector<pollfd> polled{{socket.fd(), POLLIN, 0}};
+    wait_readable(context, polled, deadline, owner + "'s shared memory");
+  };
+  while (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), address_bytes(name)) !=
+         0) {
+    if (errno != EAGAIN && errno != EINTR)
+      throw_errno(owner +
+                  "'s unix socket cannot be reached, although it reports this host "
+                  "(another container?)");
+    check_wait(context, deadline, "room in the queue of " + owner + "'s unix socket");
+    std::this_thread::sleep_for(kQueuePause);
+  }
+  ShmHello hello{context.rank, {}};
+  std::ranges::copy(random_bytes(kNonceBytes), hello.nonce);
+  if (!send_packet(socket.fd(), bytes_of(hello))) throw_errno("asking for shared memory");
+  wait();
+  ShmChallenge challenge{};
+  if (!receive_packet(socket.fd(), challenge))
+    throw PeerError(owner +
+                    " refuses to share memory: its process belongs to another user, or it "
+                    "is not of this group");
+  if (!equal_in_constant_time({challenge.mac, kMacBytes},
+                              mac(context, "engine shm owner", hello, challenge)))
     throw AuthenticationError("the owner of the shared memory does not know this job's secret");
-  return memory;
+  if (!send_packet(socket.fd(), mac(context, "engine shm rank", hello, challenge)))
+    throw_errno("asking for shared memory");
+  wait();
+  return receive_descriptor(socket.fd());
 }
 
 }  // namespace
@@ -188,7 +300,7 @@ Socket fetch(const BackendContext& context, Clock::time_point deadline) {
 ShmSegment::ShmSegment(const BackendContext& context, std::size_t bytes) : bytes_(bytes) {
   const auto deadline = base::deadline_in(context.timeout);
   const Socket memory =
-      context.rank == 0 ? serve(context, bytes, deadline) : fetch(context, deadline);
+      context.rank == 0 ? Server(context, bytes).run(deadline) : fetch(context, deadline);
   void* mapped =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.fd(), 0);
   if (mapped == MAP_FAILED)

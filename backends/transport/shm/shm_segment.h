@@ -14,8 +14,9 @@ class ShmSegment {
  public:
   // Collective over the context's ranks. Zeroed memory. Rank 0 listens on an abstract unix socket
   // (such sockets do not reach beyond the network namespace), both sides authenticate with
-  // the job's secret, then the descriptor is passed. So only ranks on this host can map it. Throws
-  // PeerError at the context's deadline or when a member dies, Error if there is not enough memory.
+  // the group's secret, then the descriptor is passed. So only ranks on this host, of the same
+  // user, can map it. Throws PeerError at the context's deadline or when a member dies, Error if
+  // there is not enough memory.
   ShmSegment(const BackendContext& context, std::size_t bytes);
   ~ShmSegment();
   ShmSegment(const ShmSegment&) = delete;

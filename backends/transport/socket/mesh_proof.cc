@@ -21,12 +21,13 @@ std::string mac(const Secret& secret, const char* label, std::string_view name,
 
 }  // namespace
 
-MeshHello make_hello(int from, int to, int stream, int streams) {
+MeshHello make_hello(int from, int to, int stream, int streams, int port) {
   MeshHello hello;
   hello.from = from;
   hello.to = to;
   hello.stream = stream;
   hello.streams = streams;
+  hello.port = port;
   std::ranges::copy(random_bytes(kNonceBytes), hello.nonce);
   return hello;
 }

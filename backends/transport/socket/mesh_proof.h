@@ -1,6 +1,6 @@
 // Mutual authentication at the start of every connection between two ranks.
 //
-//   connector -> acceptor   MeshHello: both ranks, the number of the connection, a nonce
+//   connector -> acceptor   MeshHello: both ranks, the number of the connection, the port, a nonce
 //
 //   acceptor -> connector   MeshChallenge: nonce, MAC(secret, "engine socket acceptor", transcript)
 //
@@ -22,15 +22,16 @@
 
 namespace backends {
 
-inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 1;
+inline constexpr std::uint32_t kMeshMagic = 0x45534f43, kMeshVersion = 2;
 
 struct MeshHello {
   std::uint32_t magic = kMeshMagic, version = kMeshVersion;
   std::int32_t from = 0, to = 0;  // ranks of the communicator
   std::int32_t stream = 0, streams = 1;
+  std::int32_t port = 0;  // to which the connector connected: the acceptor's own, unless relayed
   char nonce[kNonceBytes] = {};
 };
-static_assert(sizeof(MeshHello) == 24 + kNonceBytes);
+static_assert(sizeof(MeshHello) == 28 + kNonceBytes);
 
 struct MeshChallenge {
   char nonce[kNonceBytes] = {}, mac[kMacBytes] = {};
@@ -40,7 +41,7 @@ struct MeshWelcome {
   std::int32_t streams = 0;  // of the acceptor
 };
 
-MeshHello make_hello(int from, int to, int stream, int streams);
+MeshHello make_hello(int from, int to, int stream, int streams, int port);
 MeshChallenge make_challenge(const Secret& secret, std::string_view name, const MeshHello& hello);
 [[nodiscard]] bool proves_acceptor(const Secret& secret, std::string_view name,
                                    const MeshHello& hello, const MeshChallenge& challenge);

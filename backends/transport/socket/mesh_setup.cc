@@ -132,7 +132,8 @@ void MeshSetup::start(Target& target) {
   if (!attempt.socket) return;
   attempt.outgoing = true;
   attempt.stage = Stage::kConnecting;
-  attempt.hello = make_hello(context_.rank, target.peer, target.stream, mesh_.streams());
+  attempt.hello = make_hello(context_.rank, target.peer, target.stream, mesh_.streams(),
+                             target.to.port);
   attempt.until = deadline_;
   target.connecting = true;
   attempts_.push_back(std::move(attempt));
@@ -221,7 +222,8 @@ void MeshSetup::on_hello(Attempt& attempt) {
   attempt.in.clear();
   attempt.stage = Stage::kFailed;
   if (hello.magic != kMeshMagic || hello.version != kMeshVersion || hello.to != context_.rank ||
-      hello.from <= context_.rank || hello.from >= context_.world_size)
+      hello.from <= context_.rank || hello.from >= context_.world_size ||
+      hello.port != local_endpoint(listener_.fd()).port)
     return;
   attempt.challenge = make_challenge(context_.secret, context_.prefix, hello);
   if (send_now(attempt.socket.fd(), bytes_of(attempt.challenge))) attempt.stage = Stage::kProof;

@@ -21,6 +21,7 @@
 #include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/store/connect_to_port.h"
+#include "tests/backends/store/store_proxy.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
 
@@ -34,136 +35,17 @@ using backends::GroupOptions;
 using backends::JoinedStore;
 using backends::Socket;
 using group_harness::connect_to_port;
+using group_harness::Cut;
 using group_harness::Listener;
 using group_harness::open_listener;
 using group_harness::options_for;
 using group_harness::outcomes;
+using group_harness::Proxy;
+using group_harness::read_frame;
 
-// Only for what hangs; the steps take milliseconds.
-const std::chrono::milliseconds kTimeout = test_support::deadline(60s);
+const std::chrono::milliseconds kTimeout = group_harness::kProxyTimeout;
 
 using test_support::eventually;
-
-std::string raw(const Frame& frame) {
-  return FrameWriter(frame.type).bytes(frame.payload).finish();
-}
-
-std::optional<Frame> read_frame(const Socket& socket, backends::FrameParser& parser) {
-  const auto until = base::deadline_in(kTimeout);
-  char buffer[4096];
-  for (;;) {
-    if (std::optional<Frame> frame = parser.next(backends::kFrameBytes)) return frame;
-    pollfd p{socket.fd(), POLLIN, 0};
-    if (poll(&p, 1, backends::milliseconds_left(until)) <= 0) return std::nullopt;
-    const ssize_t n = recv(socket.fd(), buffer, sizeof buffer, 0);
-    if (n <= 0) return std::nullopt;
-    parser.append(buffer, static_cast<std::size_t>(n));
-  }
-}
-
-// Where the proxy cuts the first connection: at the first frame of this type, which is not
-// forwarded.
-struct Cut {
-  FrameType at{};
-  bool server_sees_it = true;  // false: towards the server the connection stays open, as when the
-                               // network loses the end
-};
-
-// A proxy between one rank and the store that forwards frames and cuts the first connection.
-class Proxy {
- public:
-  Proxy(int server_port, std::optional<Cut> cut)
-      : cut_(cut), server_port_(server_port), listener_(backends::listen_on({"127.0.0.1", 0})) {
-    thread_ = std::thread([this] { run(); });
-  }
-  ~Proxy() {
-    stopping_ = true;
-    thread_.join();
-  }
-  Proxy(const Proxy&) = delete;
-  Proxy& operator=(const Proxy&) = delete;
-
-  int port() const { return backends::local_endpoint(listener_.fd()).port; }
-  int connections() const { return connections_; }
-  int welcomes() const { return welcomes_; }               // passed on
-  void allow(int connections) { allowed_ = connections; }  // leaves those beyond in the queue
-  // The first frame of that type that came from the rank.
-  std::string recorded(FrameType type) {
-    const std::lock_guard lock(mutex_);
-    return recorded_.at(type);
-  }
-
- private:
-  struct Link {
-    Socket client, server;
-    backends::FrameParser from_client, from_server;
-    bool may_be_cut = false;
-  };
-
-  void run() {
-    while (!stopping_) {
-      std::vector<pollfd> polled;
-      polled.push_back({connections_ < allowed_ ? listener_.fd() : -1, POLLIN, 0});
-      for (const Link& link : links_) {
-        polled.push_back({link.client.fd(), POLLIN, 0});
-        polled.push_back({link.client ? link.server.fd() : -1, POLLIN, 0});
-      }
-      if (poll(polled.data(), polled.size(), 10) <= 0) continue;
-      std::size_t i = 1;
-      for (Link& link : links_) {
-        const bool client = polled[i].revents != 0, server = polled[i + 1].revents != 0;
-        i += 2;
-        if (client) pass(link, link.client, link.server, link.from_client);
-        if (server && link.client) pass(link, link.server, link.client, link.from_server);
-      }
-      if (polled[0].revents != 0) accept_one();
-    }
-  }
-
-  void accept_one() {
-    Socket client(accept(listener_.fd(), nullptr, nullptr));
-    if (!client) return;
-    links_.emplace_back();
-    links_.back().client = std::move(client);
-    links_.back().server = connect_to_port(server_port_);
-    links_.back().may_be_cut = connections_++ == 0;
-  }
-
-  void pass(Link& link, const Socket& from, const Socket& to, backends::FrameParser& parser) {
-    char buffer[4096];
-    const ssize_t n = recv(from.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
-    if (n < 0 && errno == EAGAIN) return;
-    if (n <= 0) return end(link, true);
-    parser.append(buffer, static_cast<std::size_t>(n));
-    while (const std::optional<Frame> frame = parser.next(backends::kFrameBytes)) {
-      {
-        const std::lock_guard lock(mutex_);
-        recorded_.emplace(frame->type, raw(*frame));
-      }
-      if (cut_ && link.may_be_cut && frame->type == cut_->at) {
-        return end(link, cut_->server_sees_it);
-      }
-      if (!backends::write_by(to.fd(), raw(*frame), base::deadline_in(kTimeout)))
-        return end(link, true);
-      if (frame->type == FrameType::kWelcome) ++welcomes_;
-    }
-  }
-
-  static void end(Link& link, bool server_sees_it) {
-    link.client.close();
-    if (server_sees_it) link.server.close();
-  }
-
-  const std::optional<Cut> cut_;
-  const int server_port_;
-  Socket listener_;
-  std::list<Link> links_;
-  std::atomic<int> connections_{0}, welcomes_{0}, allowed_{1000};
-  std::atomic<bool> stopping_{false};
-  std::mutex mutex_;
-  std::map<FrameType, std::string> recorded_;
-  std::thread thread_;
-};
 
 struct CutCase {
   int world_size;
@@ -283,6 +165,12 @@ struct ManualClient {
   backends::Hello hello;
 };
 
+bool tell(backends::StoreSession& session, FrameType type) {
+  return backends::write_by(session.socket.fd(),
+                            session.seals.to_server.close(FrameWriter(type).finish()),
+                            base::deadline_in(kTimeout));
+}
+
 bool started(backends::StoreSession& session) {
   while (const auto frame = read_frame(session.socket, session.parser)) {
     if (frame->type == FrameType::kStart) return true;
@@ -315,11 +203,8 @@ TEST(RejoinByAnother, IsRefusedBeforeTheStartIsAcknowledged) {
       first.connect(listener.port);  // the rank was kept for it
   ASSERT_TRUE(again);
   EXPECT_TRUE(started(*again));
-  ASSERT_TRUE(backends::write_by(again->socket.fd(),
-                                 FrameWriter(FrameType::kStartAcknowledged).finish(),
-                                 base::deadline_in(kTimeout)));
-  ASSERT_TRUE(backends::write_by(again->socket.fd(), FrameWriter(FrameType::kAbandon).finish(),
-                                 base::deadline_in(kTimeout)));
+  ASSERT_TRUE(tell(*again, FrameType::kStartAcknowledged));
+  ASSERT_TRUE(tell(*again, FrameType::kAbandon));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others");
 }
@@ -337,9 +222,7 @@ TEST(RejoinAfterTheStartWasAcknowledged, IsRefused) {
     std::optional<backends::StoreSession> session = client.connect(listener.port);
     ASSERT_TRUE(session);
     ASSERT_TRUE(started(*session));
-    ASSERT_TRUE(backends::write_by(session->socket.fd(),
-                                   FrameWriter(FrameType::kStartAcknowledged).finish(),
-                                   base::deadline_in(kTimeout)));
+    ASSERT_TRUE(tell(*session, FrameType::kStartAcknowledged));
   }
   EXPECT_THROW((void)client.connect(listener.port), backends::MismatchError);
   tried = true;
@@ -355,8 +238,7 @@ TEST(RejoinLeaving, BeforeTheStartIsAcknowledgedEndsTheGroup) {
   std::optional<backends::StoreSession> session = client.connect(listener.port);
   ASSERT_TRUE(session);
   ASSERT_TRUE(started(*session));
-  ASSERT_TRUE(backends::write_by(session->socket.fd(), FrameWriter(FrameType::kLeave).finish(),
-                                 base::deadline_in(kTimeout)));
+  ASSERT_TRUE(tell(*session, FrameType::kLeave));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others");
 }
@@ -382,8 +264,7 @@ TEST(RejoinOutOfOrder, TheLaterAttemptStays) {
     JoinedStore joined = backends::join_store(last);
     EXPECT_TRUE(started(*later));
     for (const FrameType type : {FrameType::kStartAcknowledged, FrameType::kLeave}) {
-      EXPECT_TRUE(backends::write_by(later->socket.fd(), FrameWriter(type).finish(),
-                                     base::deadline_in(kTimeout)));
+      EXPECT_TRUE(tell(*later, type));
     }
     joined.store->leave(kTimeout);
   });

@@ -10,7 +10,7 @@
 #include "backends/transport/socket/socket_mesh.h"
 #include "io/base/deadline.h"
 #include "tests/backends/group_harness.h"
-#include "tests/backends/transport/map_store.h"
+#include "tests/backends/transport/link_job.h"
 #include "tests/support/allocation_counter.h"
 #include "tests/support/expect_contains.h"
 #include "tests/support/time_limits.h"
@@ -20,40 +20,8 @@ namespace {
 using namespace std::chrono_literals;
 using backends::BackendContext;
 using backends::SocketMesh;
+using link_job::Job;
 using Clock = std::chrono::steady_clock;
-
-class FakeWatch final : public backends::FailureWatch {
- public:
-  std::optional<std::string> known_failure(std::chrono::milliseconds) override {
-    return failed ? std::optional<std::string>("rank 1 died") : std::nullopt;
-  }
-  void abort_on_failure(backends::Communicator&) override {}
-  void forget(backends::Communicator&) noexcept override {}
-  void keep_until_all_left(std::shared_ptr<void>) noexcept override {}
-  std::atomic<bool> failed{false};
-};
-
-// What the ranks of one test share.
-struct Job {
-  map_store::MapStore store;
-  FakeWatch watch;
-  std::chrono::milliseconds timeout = test_support::deadline(10s);
-  BackendContext context(int rank, int world_size) {
-    BackendContext c{.members = {},
-                     .store = store,
-                     .watch = watch,
-                     .prefix = "mesh",
-                     .address = "127.0.0.1",
-                     .secret = {}};
-    c.rank = rank;
-    c.world_size = world_size;
-    for (int r = 0; r < world_size; ++r)
-      c.members.push_back(10 + r);  // the group's ranks have other numbers
-    c.secret = {std::string(32, 's'), "this test"};
-    c.timeout = timeout;
-    return c;
-  }
-};
 
 backends::Endpoint endpoint_of(map_store::MapStore& store, int rank) {
   return backends::parse_endpoint(
@@ -90,7 +58,7 @@ TEST(SocketMesh, UnauthenticatedConnectionsDoNotKeepRanksApart) {
         endpoint_of(job.store, 0);  // removed from the store once the ranks are connected
     for (int i = 0; i < 200; ++i) {
       clients.push_back(connect_to(listener));
-      const backends::MeshHello hello = backends::make_hello(1, 0, 0, 1);
+      const backends::MeshHello hello = backends::make_hello(1, 0, 0, 1, listener.port);
       const std::string guess(backends::kMacBytes, 'x'), noise(500, '!');
       if (i % 4 == 1) send_bytes(clients.back(), noise.data(), noise.size());
       if (i % 4 == 2) send_bytes(clients.back(), &hello, 10);

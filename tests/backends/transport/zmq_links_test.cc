@@ -9,7 +9,7 @@
 #include "backends/backend_error.h"
 #include "backends/transport/zmq/zmq_links.h"
 #include "tests/backends/group_harness.h"
-#include "tests/backends/transport/map_store.h"
+#include "tests/backends/transport/link_job.h"
 #include "tests/support/time_limits.h"
 
 namespace {
@@ -20,16 +20,6 @@ using backends::ControlWord;
 using backends::Lane;
 using backends::ZmqEncryption;
 using backends::ZmqLinks;
-
-class NoWatch final : public backends::FailureWatch {
- public:
-  std::optional<std::string> known_failure(std::chrono::milliseconds) override {
-    return std::nullopt;
-  }
-  void abort_on_failure(backends::Communicator&) override {}
-  void forget(backends::Communicator&) noexcept override {}
-  void keep_until_all_left(std::shared_ptr<void>) noexcept override {}
-};
 
 class ZmqLinksTest : public ::testing::TestWithParam<ZmqEncryption> {
  protected:
@@ -45,7 +35,7 @@ class ZmqLinksTest : public ::testing::TestWithParam<ZmqEncryption> {
             .timeout = timeout};
   }
   map_store::MapStore store;
-  NoWatch watch;
+  link_job::FakeWatch watch;
 };
 
 TEST_P(ZmqLinksTest, HeadsAndMessagesArriveInWhateverOrderTheyAreAskedFor) {

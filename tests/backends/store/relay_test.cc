@@ -1,0 +1,110 @@
+// A process without the secret that carries a rank's connection to the store: it took the port
+// first, or sits on the way.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/identity/join.h"
+#include "tests/backends/group_harness.h"
+#include "tests/backends/store/store_proxy.h"
+#include "tests/support/expect_contains.h"
+#include "tests/support/time_limits.h"
+
+namespace {
+
+using backends::Frame;
+using backends::FrameType;
+using backends::GroupOptions;
+using backends::JoinedStore;
+using group_harness::free_port;
+using group_harness::open_listener;
+using group_harness::options_for;
+using group_harness::outcomes;
+using group_harness::Proxy;
+
+// With a job id rank 0 takes the next port when the first is taken, and others may have taken it to
+// pass on what they hear.
+TEST(Relay, OnAnEarlierPortOfTheWindowIsPassedOver) {
+  const auto [fd, server_port] = open_listener();
+  // The window must begin with the relay's port and reach the server's.
+  int relay_port = 0;
+  for (int port = server_port - 1; port > server_port - 16 && relay_port == 0; --port) {
+    try {
+      backends::listen_on({"127.0.0.1", port}, std::chrono::milliseconds(0));
+      relay_port = port;
+    } catch (const backends::Error&) {
+      // Taken.
+    }
+  }
+  ASSERT_NE(relay_port, 0);
+  Proxy relay(server_port, std::nullopt, relay_port);
+  std::mutex mutex;
+  std::string notices;
+  const auto errors = outcomes(2, [&, fd = fd](int rank) {
+    GroupOptions o = options_for(rank, 2, relay_port);
+    o.job_id = "job " + std::to_string(getpid());
+    o.port_window = 16;
+    if (rank == 0) {
+      o.listen_fd = fd;
+      o.notice = [&](const std::string& line) {
+        const std::lock_guard lock(mutex);
+        notices += line + "\n";
+      };
+    }
+    JoinedStore joined = backends::join_store(o);
+    if (rank == 1) {
+      EXPECT_EQ(joined.rendezvous_address, "127.0.0.1:" + std::to_string(server_port));
+    }
+    joined.store->leave(test_support::deadline(std::chrono::seconds(5)));
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+  EXPECT_GE(relay.connections(), 1);
+  EXPECT_EQ(relay.welcomes(), 0);
+  EXPECT_CONTAINS(notices, "was relayed from port " + std::to_string(relay_port) + " to port " +
+                               std::to_string(server_port));
+}
+
+// As an address that rank 0 published for rank 1's connections.
+TEST(Relay, ThatChangesAValueEndsTheGroup) {
+  const auto [fd, port] = open_listener();
+  const std::string sent = "address 127.0.0.1:2000", changed = "address 127.0.0.1:3000";
+  Proxy relay(port, std::nullopt, 0, [&](Frame& frame) {
+    const std::size_t at = frame.payload.find(sent);
+    if (at != std::string::npos) frame.payload.replace(at, sent.size(), changed);
+  });
+  std::string value;
+  const auto errors = outcomes(2, [&, fd = fd, port = port](int rank) {
+    GroupOptions o = options_for(rank, 2, rank == 0 ? port : relay.port());
+    if (rank == 0) o.listen_fd = fd;
+    JoinedStore joined = backends::join_store(o);
+    if (rank == 0) joined.store->set("key", sent);
+    value = rank == 1 ? joined.store->get("key", group_harness::kProxyTimeout) : value;
+    if (rank == 0) (void)joined.store->wait_for_failure(group_harness::kProxyTimeout);
+  });
+  EXPECT_EQ(value, "");
+  EXPECT_CONTAINS(errors[1], "damaged or forged");
+}
+
+TEST(Relay, ThatChangesWhatARankSendsEndsTheGroup) {
+  const auto [fd, port] = open_listener();
+  Proxy relay(port, std::nullopt, 0, [&](Frame& frame) {
+    if (frame.type == FrameType::kSet) frame.payload[5] = static_cast<char>(frame.payload[5] ^ 1);
+  });
+  std::string failure;
+  const auto errors = outcomes(2, [&, fd = fd, port = port](int rank) {
+    GroupOptions o = options_for(rank, 2, rank == 0 ? port : relay.port());
+    if (rank == 0) o.listen_fd = fd;
+    JoinedStore joined = backends::join_store(o);
+    if (rank == 1) joined.store->set("key", "value");
+    failure = rank == 0 ? joined.store->wait_for_failure(group_harness::kProxyTimeout).value_or("")
+                        : failure;
+  });
+  EXPECT_CONTAINS(failure, "rank 1 ");
+  EXPECT_CONTAINS(failure, "damaged or forged");
+  EXPECT_CONTAINS(errors[1], "peer: store key \"key\"");
+}
+
+}  // namespace

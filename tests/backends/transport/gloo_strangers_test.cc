@@ -1,0 +1,83 @@
+// Connections of strangers to Gloo's ports: they cost an attempt to connect, not the job.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/store/tcp_socket.h"
+#include "backends/transport/gloo/gloo_backend.h"
+#include "tests/backends/store/connect_to_port.h"
+#include "tests/backends/transport/link_job.h"
+#include "tests/support/expect_contains.h"
+
+namespace {
+
+using backends::BackendContext;
+using backends::Socket;
+using link_job::Job;
+using link_job::sums;
+
+// What a stranger does with a port for a pair, in the first attempts.
+struct Stranger {
+  const char* name;
+  int attempts;  // to spoil
+  bool stays, speaks;
+};
+void PrintTo(const Stranger& stranger, std::ostream* out) { *out << stranger.name; }
+
+class GlooStrangers : public testing::TestWithParam<Stranger> {};
+
+TEST_P(GlooStrangers, CostAnAttempt) {
+  const Stranger& stranger = GetParam();
+  Job job;
+  std::mutex mutex;
+  std::vector<Socket> held;
+  std::string notices;
+  // Ports are taken before the ranks learn of them.
+  job.store.seen = [&](const std::string& key, const std::string& value) {
+    for (int attempt = 0; attempt < stranger.attempts; ++attempt) {
+      const std::string of_attempt = "mesh/gloo/" + std::to_string(attempt) + "/";
+      if (!key.starts_with(of_attempt) || std::isdigit(key[of_attempt.size()]) == 0) continue;
+      sockaddr_in address{};
+      std::memcpy(&address, value.data(), std::min(value.size(), sizeof address));
+      Socket socket = group_harness::connect_to_port(ntohs(address.sin_port));
+      if (stranger.speaks)
+        (void)send(socket.fd(), std::string(4096, 'x').data(), 4096, MSG_NOSIGNAL);
+      const std::lock_guard lock(mutex);
+      if (stranger.stays) held.push_back(std::move(socket));
+    }
+  };
+  const auto errors = sums(job, 3, backends::make_gloo_communicator, [&](BackendContext& context) {
+    context.notice = [&](const std::string& line) {
+      const std::lock_guard lock(mutex);
+      notices += line + "\n";
+    };
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+  EXPECT_CONTAINS(notices, "backend gloo connects again: rank 1");
+  EXPECT_EQ(job.store.size(), 0u) << "keys are left behind";
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, GlooStrangers,
+                         testing::Values(Stranger{"Silent", 1, true, false},
+                                         Stranger{"Talking", 1, true, true},
+                                         Stranger{"Passing", 1, false, false},
+                                         Stranger{"Thrice", 3, true, true}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(GlooPairs, ARankWithAnotherSecretIsNotLetIn) {
+  Job job;
+  const auto errors = sums(job, 2, backends::make_gloo_communicator, [](BackendContext& context) {
+    if (context.rank == 1) context.secret.key = std::string(32, 'x');
+  });
+  for (const std::string& error : errors)
+    EXPECT_CONTAINS(error, "was made by a process that does not know this job's secret");
+}
+
+}  // namespace

@@ -1,0 +1,71 @@
+// What the ranks of one test share where transports are tested without a group: a store in memory,
+// a watch that knows of no failure until told, and a context for each rank.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "tests/backends/group_harness.h"
+#include "tests/backends/transport/map_store.h"
+#include "tests/support/time_limits.h"
+
+namespace link_job {
+
+class FakeWatch final : public backends::FailureWatch {
+ public:
+  std::optional<std::string> known_failure(std::chrono::milliseconds) override {
+    return failed ? std::optional<std::string>("rank 1 died") : std::nullopt;
+  }
+  void abort_on_failure(backends::Communicator&) override {}
+  void forget(backends::Communicator&) noexcept override {}
+  void keep_until_all_left(std::shared_ptr<void>) noexcept override {}
+  std::atomic<bool> failed{false};
+};
+
+struct Job {
+  map_store::MapStore store;
+  FakeWatch watch;
+  std::chrono::milliseconds timeout = test_support::deadline(std::chrono::seconds(10));
+  backends::BackendContext context(int rank, int world_size) {
+    backends::BackendContext c{.members = {},
+                               .store = store,
+                               .watch = watch,
+                               .prefix = "mesh",
+                               .address = "127.0.0.1",
+                               .secret = {}};
+    c.rank = rank;
+    c.world_size = world_size;
+    for (int r = 0; r < world_size; ++r)
+      c.members.push_back(10 + r);  // the group's ranks have other numbers
+    c.secret = {std::string(32, 's'), "this test"};
+    c.timeout = timeout;
+    return c;
+  }
+};
+
+using Make = std::unique_ptr<backends::Communicator> (*)(const backends::BackendContext&);
+
+// Each rank makes a communicator and sums; expects that all get the sum.
+inline std::vector<std::string> sums(
+    Job& job, int world_size, Make make,
+    const std::function<void(backends::BackendContext&)>& change = {}) {
+  return group_harness::outcomes(world_size, [&](int rank) {
+    backends::BackendContext context = job.context(rank, world_size);
+    if (change) change(context);
+    const std::unique_ptr<backends::Communicator> communicator = make(context);
+    float value = static_cast<float>(rank + 1);
+    communicator->all_reduce(&value, 1, base::DType::kF32, backends::ReduceOp::kSum);
+    EXPECT_EQ(value, static_cast<float>(world_size * (world_size + 1) / 2));
+    communicator->barrier();
+  });
+}
+
+}  // namespace link_job
