@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "io/base/element_type.h"
@@ -39,6 +40,9 @@ class Communicator {
   virtual void reduce_scatter(void* data, std::size_t count, DType type, ReduceOp op) = 0;
   virtual void barrier() = 0;
 
+  // For which ranks the current call waits, and which connections move nothing, as text behind
+  // "rank 0 has "; "" if unknown. Any thread.
+  virtual std::string waiting_text() const { return {}; }
   // Makes current and future calls on this rank throw soon. May be called from any thread. Does not
   // throw.
   virtual void abort(std::string_view reason) noexcept = 0;

@@ -53,6 +53,15 @@ void FlightRecorder::end(Ticket ticket, bool failed) noexcept {
   e.failed = failed;
 }
 
+std::optional<FlightRecorder::Running> FlightRecorder::running() const noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Ticket t = next_ - std::min<Ticket>(next_, kCapacity); t < next_; ++t) {
+    const Entry& e = entries_[t % kCapacity];
+    if (e.end_us == 0) return Running{e.communicator, e.call, e.begin_us};
+  }
+  return std::nullopt;
+}
+
 std::string FlightRecorder::to_json(const Header& h) const {
   base::JsonWriter json;
   json.begin_object().member("schema", 1).member("rank", h.rank);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ class FlightRecorder {
   // `communicator`: its index in the order in which the group made them.
   Ticket begin(int communicator, const ControlWord& call) noexcept;
   void end(Ticket ticket, bool failed) noexcept;
+
+  struct Running {
+    int communicator;
+    ControlWord call;
+    std::int64_t since_us;  // since the epoch
+  };
+  // The call that has been running longest.
+  std::optional<Running> running() const noexcept;
 
   struct Header {
     int rank = 0, world_size = 1, pid = 0;

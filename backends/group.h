@@ -37,6 +37,10 @@ struct GroupOptions {
   int rendezvous_timeout_ms = 300'000;
   int timeout_ms = 600'000;  // of every collective
   int heartbeat_ms = 1000;
+  // A rank that has been in one collective for so long is reported through `notice`, on rank 0 and
+  // on the ranks concerned: who waits, who is elsewhere, which links move nothing. 0: never.
+  int stall_after_ms = 10'000;
+  bool stall_abort = false;  // and ends the group
   std::string host_id = {};  // equal for ranks of one host; "": as in host_identity.h
   int listen_fd = -1;  // rank 0: a bound, listening socket handed over by the launcher, owned from
                        // here on; -1: bind here

@@ -2,6 +2,8 @@
 // communicators.
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
 
@@ -54,6 +56,15 @@ class ProcessWatch final : public FailureWatch {
     const std::lock_guard lock(mutex_);
     kept.swap(kept_);
   }
+  std::string waiting_text() const {
+    const std::lock_guard lock(mutex_);
+    std::string text;
+    for (const Communicator* c : abort_on_failure_) {
+      if (const std::string of_one = c->waiting_text(); !of_one.empty())
+        text += (text.empty() ? "" : ", ") + of_one;
+    }
+    return text;
+  }
   void failed(const std::string& text) {
     const std::lock_guard lock(mutex_);
     for (Communicator* c : abort_on_failure_) c->abort(text);
@@ -61,7 +72,7 @@ class ProcessWatch final : public FailureWatch {
 
  private:
   const std::weak_ptr<TcpStore> store_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<Communicator*> abort_on_failure_;
   std::vector<std::shared_ptr<void>> kept_;
 };
@@ -79,9 +90,13 @@ class ProcessGroup final : public Group {
         [watch = std::weak_ptr<ProcessWatch>(watch_)](const std::string& text) {
           if (const auto alive = watch.lock()) alive->failed(text);
         });
+    joined_.store->set_progress_source([this] { return progress(); });
   }
 
-  ~ProcessGroup() override { watch_->release(); }
+  ~ProcessGroup() override {
+    joined_.store->set_progress_source({});
+    watch_->release();
+  }
 
   int rank() const override { return options_.rank; }
   int world_size() const override { return options_.world_size; }
@@ -134,6 +149,23 @@ class ProcessGroup final : public Group {
   }
 
  private:
+  // From the store's thread.
+  RankProgress progress() const {
+    const std::optional<FlightRecorder::Running> running = recorder_->running();
+    if (!running) return {};
+    const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
+        std::chrono::system_clock::now().time_since_epoch());
+    RankProgress progress;
+    progress.waiting_ms = std::max<std::int64_t>((now.count() - running->since_us) / 1000, 1);
+    // The words are only read where something has been waiting for a while.
+    if (progress.waiting_ms < options_.heartbeat_ms) return progress;
+    progress.call = to_string(running->call) + " (collective " +
+                    std::to_string(running->call.sequence) + " of communicator " +
+                    std::to_string(running->communicator) + ")";
+    progress.links = watch_->waiting_text();
+    return progress;
+  }
+
   std::string local_stage_of(const CommunicatorRequest& request) const {
     return request.local_stage.empty() ? options_.local_stage : request.local_stage;
   }

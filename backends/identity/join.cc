@@ -118,6 +118,8 @@ class Joiner {
                 : listen_in_window(listen_endpoint(), path_.empty() ? window_ : 1, options_.notice);
     server.secret = secret_;
     server.heartbeat_ms = options_.heartbeat_ms;
+    server.stall_after_ms = options_.stall_after_ms;
+    server.stall_abort = options_.stall_abort;
     server.notice = options_.notice;
     endpoint_ = local_endpoint(server.listener.fd());
     if (!path_.empty()) {
@@ -200,8 +202,8 @@ class Joiner {
     for (;;) {
       if (std::optional<StoreSession> session = attempt(reason)) {
         joined_.store = std::make_shared<TcpStore>(
-            std::move(*session),
-            StoreClientOptions{options_.rank, options_.heartbeat_ms, to_string(endpoint_)});
+            std::move(*session), StoreClientOptions{options_.rank, options_.heartbeat_ms,
+                                                    to_string(endpoint_), options_.notice});
         return;
       }
       if (scan_ && !scan_->other_secret().empty()) {

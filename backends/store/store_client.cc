@@ -147,6 +147,11 @@ void TcpStore::set_activity(std::string_view activity) noexcept {
   }
 }
 
+void TcpStore::set_progress_source(std::function<RankProgress()> source) {
+  const std::lock_guard lock(progress_mutex_);
+  progress_source_ = std::move(source);
+}
+
 std::string TcpStore::activity() const {
   const std::lock_guard lock(mutex_);
   return activity_;

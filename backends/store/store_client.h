@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backends/group.h"
+#include "backends/store/stall_watch.h"
 #include "backends/store/store.h"
 #include "backends/store/store_session.h"
 
@@ -22,6 +23,8 @@ struct StoreClientOptions {
   int rank = 0;
   int heartbeat_ms = 1000;
   std::string server;  // address of rank 0, for messages
+  std::function<void(const std::string&)> notice =
+      {};  // stalls; called from the store's thread; may be empty
 };
 
 // Thread-safe. Its own thread sends heartbeats, receives, and records the first failure of a
@@ -51,12 +54,14 @@ class TcpStore : public Store {
   std::vector<PeerInfo> peers() const;  // after the start
   // Random, of this start of the group; after the start.
   std::string group_nonce() const;
-  bool one_host() const;                // all members share this host's loopback
+  bool one_host() const;  // all members share this host's loopback
   // Of the interface that routes to rank 0.
   std::string local_address() const { return local_endpoint(socket_.fd()).host; }
 
   void set_activity(std::string_view activity) noexcept;
   std::string activity() const;  // as last set
+  // Asked for what goes with each heartbeat, from the store's thread, until set to {}.
+  void set_progress_source(std::function<RankProgress()> source);
   // The first failure of a member that this rank knows of.
   std::optional<std::string> failure() const;
   std::optional<std::string> wait_for_failure(std::chrono::milliseconds timeout) const;
@@ -88,6 +93,9 @@ class TcpStore : public Store {
   Seal incoming_;                                         // watch thread
   Clock::time_point last_received_{}, next_heartbeat_{};  // watch thread
   std::string last_activity_sent_;                        // watch thread
+
+  std::mutex progress_mutex_;
+  std::function<RankProgress()> progress_source_;  // guarded by it
 
   std::mutex write_mutex_;  // one frame at a time
   Seal outgoing_;           // guarded by it

@@ -6,6 +6,7 @@
 
 #include "backends/store/handshake.h"
 #include "backends/store/seal.h"
+#include "backends/store/stall_watch.h"
 #include "backends/store/tcp_socket.h"
 
 namespace backends {
@@ -23,6 +24,7 @@ struct StoreConnection {
   std::string hello_payload, server_nonce;
   Hello hello;
   std::string activity;             // last one reported
+  RankProgress progress;            // likewise
   bool acknowledged_start = false;  // it has confirmed kStart, and may not reconnect any more
   bool leaving = false;             // it is leaving in order: its end is not a failure
   bool close_after_flush = false;

@@ -74,6 +74,9 @@ void StoreServer::handle_member(Connection& c, const Frame& frame) {
   switch (frame.type) {
     case FrameType::kHeartbeat:
       c.activity = base::visible_text(in.text());
+      c.progress.waiting_ms = in.u32();
+      c.progress.call = base::visible_text(in.text());
+      c.progress.links = base::visible_text(in.text());
       return;
     case FrameType::kStartAcknowledged:
       if (!started_) throw MalformedFrame();
@@ -262,6 +265,30 @@ void StoreServer::send_heartbeat(Clock::time_point now) {
   broadcast(FrameWriter(FrameType::kHeartbeat)
                 .text(members_[0] != nullptr ? members_[0]->activity : "")
                 .finish());
+}
+
+void StoreServer::check_stall(Clock::time_point now) {
+  if (!started_ || failed_ || all_left_ || now < next_stall_check_) return;
+  next_stall_check_ = now + std::chrono::milliseconds(options_.heartbeat_ms);
+  std::vector<StallWatch::Member> here;
+  for (const Connection* m : members_) {
+    if (m != nullptr && m->alive() && !m->leaving)
+      here.push_back({m->hello.rank, m->progress, m->activity});
+  }
+  const std::optional<StallWatch::Stall> stall = stall_watch_.check(here);
+  if (!stall) return;
+  if (options_.notice) options_.notice(stall->text);
+  const std::string frame = FrameWriter(FrameType::kNotice).text(stall->text).finish();
+  for (const int rank : std::set{stall->culprit, stall->waiting}) {
+    if (rank != 0) members_[static_cast<std::size_t>(rank)]->send(frame);
+  }
+  if (!options_.stall_abort) return;
+  failed_ = true;
+  failure_frame_ = FrameWriter(FrameType::kFailure)
+                       .i32(stall->culprit)
+                       .text("stalled, ended as --stall-abort asks: " + stall->text)
+                       .finish();
+  broadcast(failure_frame_);
 }
 
 void StoreServer::sweep(Clock::time_point now) {

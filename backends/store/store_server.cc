@@ -28,7 +28,8 @@ StoreServer::StoreServer(StoreServerOptions options)
     : options_(std::move(options)),
       endpoint_(local_endpoint(options_.listener.fd())),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      members_(static_cast<std::size_t>(options_.job.world_size), nullptr) {
+      members_(static_cast<std::size_t>(options_.job.world_size), nullptr),
+      stall_watch_(std::chrono::milliseconds(options_.stall_after_ms)) {
   if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
   fcntl(options_.listener.fd(), F_SETFL, fcntl(options_.listener.fd(), F_GETFL) | O_NONBLOCK);
   fcntl(options_.listener.fd(), F_SETFD, FD_CLOEXEC);
@@ -103,6 +104,7 @@ void StoreServer::run() {
     const auto now = Clock::now();
     sweep(now);
     send_heartbeat(now);
+    check_stall(now);
     last_turn_ = now;
   }
 }

@@ -25,8 +25,10 @@ struct StoreServerOptions {
   Hello job;  // what a member must agree with: world_size, job, build, settings; host and pid are
               // rank 0's
   int heartbeat_ms = 1000;
+  int stall_after_ms = 10'000;  // 0: stalls are not looked for
+  bool stall_abort = false;     // a stall is a failure of the rank for which the others wait
   std::function<void(const std::string&)>
-      notice;  // refused connections; called from the server's thread; may be empty
+      notice;  // refused connections, stalls; called from the server's thread; may be empty
 };
 
 class StoreServer {
@@ -85,6 +87,7 @@ class StoreServer {
   std::vector<int> missing() const;  // without those that have left again
   std::string progress() const;      // the frame
   void send_heartbeat(Clock::time_point now);
+  void check_stall(Clock::time_point now);
 
   // Keys (store_members.cc).
   void set(const std::string& key, std::string value);
@@ -111,6 +114,8 @@ class StoreServer {
   std::string fatal_frame_;         // sent to ranks that connect after the group was given up
   std::set<int> awaited_;           // ranks that are still to be told of a mismatch
   std::set<int> left_early_;        // ranks that joined and left before the start
+  StallWatch stall_watch_;
+  Clock::time_point next_stall_check_{};
   std::map<std::string, std::string> values_;
   std::map<std::string, std::vector<std::pair<Connection*, std::uint32_t>>> waiters_;
   Clock::time_point next_heartbeat_{}, last_turn_{}, next_refusal_notice_{}, accept_again_{};

@@ -74,8 +74,16 @@ void TcpStore::send_heartbeat() {
   }
   if (now < next_heartbeat_ && activity == last_activity_sent_) return;
   next_heartbeat_ = now + std::chrono::milliseconds(options_.heartbeat_ms);
+  RankProgress progress;
+  {
+    const std::lock_guard lock(progress_mutex_);
+    if (progress_source_) progress = progress_source_();
+  }
   (void)send(FrameWriter(FrameType::kHeartbeat)
                  .text(activity)
+                 .u32(static_cast<std::uint32_t>(progress.waiting_ms))
+                 .text(progress.call)
+                 .text(progress.links)
                  .finish());  // receive() notices a broken connection
   last_activity_sent_ = std::move(activity);
 }
@@ -87,6 +95,10 @@ void TcpStore::handle(const Frame& frame) {
     return fail(base::visible_text(in.text()));
   }
   if (frame.type == FrameType::kStart) return handle_start(in);
+  if (frame.type == FrameType::kNotice) {
+    if (options_.notice) options_.notice(base::visible_text(in.text()));
+    return;
+  }
   const std::lock_guard lock(mutex_);
   switch (frame.type) {
     case FrameType::kReply: {

@@ -4,17 +4,20 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -258,6 +261,25 @@ std::string default_address() {
       return i.address;
   }
   return "127.0.0.1";
+}
+
+std::string silent_link_text(int fd, const std::string& peer) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  int unacknowledged = 0;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+      ioctl(fd, SIOCOUTQ, &unacknowledged) != 0)
+    return {};
+  std::string text;
+  if (info.tcpi_last_data_recv >= 1000) {
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%.1f s", info.tcpi_last_data_recv / 1000.0);
+    text = "nothing received from " + peer + " for " + seconds;
+  }
+  if (unacknowledged > 0)
+    text += (text.empty() ? "" : ", ") + std::to_string(unacknowledged) + " bytes to " + peer +
+            " not acknowledged";
+  return text;
 }
 
 void prepare_stream(int fd) {

@@ -71,6 +71,10 @@ std::string interface_address(const std::string& name_or_address);
 // that is not loopback, else loopback.
 std::string default_address();
 
+// Of an idle connection that a call waits for: "nothing received from rank 1 for 12.0 s, 4096 bytes
+// to it not acknowledged"; "" where data came within the last second and all was acknowledged.
+std::string silent_link_text(int fd, const std::string& peer);
+
 void prepare_stream(int fd);  // non-blocking, TCP_NODELAY
 
 }  // namespace backends

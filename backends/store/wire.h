@@ -28,7 +28,7 @@ enum class FrameType : std::uint8_t {
   kAdd,                // u32 request, key, i64
   kRemove,             // u32 request, key
   kReply,              // u32 request, value
-  kHeartbeat,          // activity of the sender's rank
+  kHeartbeat,          // activity of the sender's rank; of a member also its RankProgress
   kFailure,            // i32 rank, text: a member failed
   kLeave,              // the sender leaves in order; answered by kLeft
   kLeft,               // all have left
@@ -37,6 +37,7 @@ enum class FrameType : std::uint8_t {
   kAskSettings,        // after a proof of settings that are not rank 0's
   kSettings,           // answers it: u32 count, names and values
   kRootSilent,         // the sender has taken rank 0 for dead, and ends
+  kNotice,             // text for the user of a rank that is part of a stall
 };
 
 enum class RefusalKind : std::uint8_t {

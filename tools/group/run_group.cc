@@ -65,6 +65,8 @@ backends::GroupOptions group_options(const tools::RunConfig& config) {
   options.rendezvous_timeout_ms = milliseconds(config.rdzv_timeout_s);
   options.timeout_ms = milliseconds(config.timeout_s);
   options.heartbeat_ms = milliseconds(config.heartbeat_s);
+  options.stall_after_ms = milliseconds(config.stall_after_s);
+  options.stall_abort = config.stall_abort;
   options.notice = print_notice;
   options.cancelled = [] { return stop_signal_flag().load() != 0; };
   return options;

@@ -120,6 +120,11 @@ constexpr OptionSpec kTrainOptions[] = {
      kFree},
     {"timeout", kReal, "600", "S", "group", "seconds that a collective may take", kFree},
     {"heartbeat", kReal, "1", "S", "group", "seconds between heartbeats", kFree},
+    {"stall-after", kReal, "10", "S", "group",
+     "say who waits for whom when a collective takes longer than this many seconds; 0: never",
+     kFree},
+    {"stall-abort", kFlag, "false", "", "group",
+     "end the job when a collective takes longer than --stall-after", kFree},
 
     {"sync", kChoice, "grad", "grad|params|post-local|slowmo|diloco|none", "sync",
      "what is averaged: gradients every step, parameters every K steps (post-local, slowmo and "

@@ -98,6 +98,11 @@ void read_group(const ValueReader& read, RunConfig& config) {
   config.rdzv_timeout_s = read.positive("rdzv-timeout", kLongestWait, config.rdzv_timeout_s);
   config.timeout_s = read.positive("timeout", kLongestWait, config.timeout_s);
   config.heartbeat_s = read.positive("heartbeat", kLongestWait, config.heartbeat_s);
+  config.stall_after_s =
+      read.real("stall-after", 0, kLongestWait, config.stall_after_s, "0 or a number of seconds");
+  config.stall_abort = read.flag("stall-abort");
+  if (config.stall_abort && config.stall_after_s == 0)
+    read.refuse("stall-after", "above 0, which --stall-abort needs");
   if (config.rank && *config.rank >= *config.world_size)
     read.refuse("rank", "less than --world-size, which is " + std::to_string(*config.world_size));
   if (config.local_rank && config.world_size && *config.local_rank >= *config.world_size)

@@ -38,7 +38,8 @@ struct RunConfig {
   std::optional<int> rank, world_size, local_rank;
   int streams = 1;
   int spawn = 0;  // 0 = this process is one rank
-  double rdzv_timeout_s = 300, timeout_s = 600, heartbeat_s = 1;
+  double rdzv_timeout_s = 300, timeout_s = 600, heartbeat_s = 1, stall_after_s = 10;
+  bool stall_abort = false;
   // sync
   std::string sync;
   std::int64_t sync_every = 1, sync_warmup = 0;

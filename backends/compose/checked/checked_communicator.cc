@@ -53,6 +53,10 @@ class CheckedCommunicator final : public Communicator {
     first_->barrier();
     second_->barrier();
   }
+  std::string waiting_text() const override {
+    const std::string first = first_->waiting_text();
+    return first.empty() ? second_->waiting_text() : first;
+  }
   void abort(std::string_view reason) noexcept override {
     first_->abort(reason);
     second_->abort(reason);

@@ -89,6 +89,10 @@ class HierarchicalCommunicator final : public Communicator {
     within_->barrier();
   }
 
+  std::string waiting_text() const override {
+    const std::string within = within_->waiting_text();
+    return !within.empty() || !across_ ? within : across_->waiting_text();
+  }
   void abort(std::string_view reason) noexcept override {
     within_->abort(reason);
     if (across_) across_->abort(reason);

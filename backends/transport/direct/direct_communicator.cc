@@ -35,6 +35,7 @@ class DirectCommunicator final : public Communicator {
   }
   void barrier() override { exchange_.barrier(); }
   void abort(std::string_view reason) noexcept override { links_->abort(reason); }
+  std::string waiting_text() const override { return links_->waiting_text(); }
 
  private:
   const char* const name_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "backends/control_word.h"
@@ -57,6 +58,8 @@ class Links {
   // After shut_down(): the word of call `sequence`, if its head has arrived.
   virtual std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept = 0;
 
+  // As Communicator::waiting_text(). Any thread.
+  virtual std::string waiting_text() const { return {}; }
   // Any thread: makes waits throw soon.
   virtual void abort(std::string_view reason) noexcept = 0;
 };

@@ -270,6 +270,11 @@ std::optional<ControlWord> GlooLinks::arrived_word(int peer, std::uint32_t seque
   return word;
 }
 
+std::string GlooLinks::waiting_text() const {
+  const std::lock_guard lock(mutex_);
+  return mesh_ ? mesh_->waiting_text(members_) : "";
+}
+
 void GlooLinks::abort(std::string_view) noexcept {
   const std::lock_guard lock(mutex_);
   aborted_ = true;

@@ -34,6 +34,7 @@ class GlooLinks final : public Links {
   void finish_sends() override;
   void shut_down(bool drain) noexcept override;
   std::optional<ControlWord> arrived_word(int peer, std::uint32_t sequence) noexcept override;
+  std::string waiting_text() const override;
   void abort(std::string_view reason) noexcept override;
 
  private:
@@ -68,7 +69,7 @@ class GlooLinks final : public Links {
   void finish(int peer, Channel& channel);
 
   const std::vector<int> members_;
-  std::mutex mutex_;                                     // between abort() and install()
+  mutable std::mutex mutex_;                             // between abort() and install()
   bool aborted_ = false;                                 // guarded by it
   std::shared_ptr<GlooMesh> mesh_;                       // since connect()
   std::array<std::vector<std::vector<char>>, 2> heads_;  // [slot][peer] to send

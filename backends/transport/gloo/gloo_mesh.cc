@@ -127,6 +127,18 @@ void GlooMesh::take_handles() {
   }
 }
 
+std::string GlooMesh::waiting_text(const std::vector<int>& members) const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (std::size_t i = 0; i < handles_.size(); ++i) {  // one for each peer, in rank order
+    const std::size_t peer = i + (i >= static_cast<std::size_t>(rank) ? 1 : 0);
+    const std::string of_link =
+        silent_link_text(handles_[i].fd(), "rank " + std::to_string(members[peer]));
+    if (!of_link.empty()) text += (text.empty() ? "" : ", ") + of_link;
+  }
+  return text;
+}
+
 void GlooMesh::shut_down() noexcept {
   const std::lock_guard lock(mutex_);
   broken_ = true;

@@ -31,11 +31,13 @@ class GlooMesh final : public gloo::Context {
   // timeout. So this shuts down the pairs' sockets, through duplicated descriptors, and Gloo's
   // thread sees the end of the stream.
   void shut_down() noexcept;
+  // As Communicator::waiting_text(); members[r] is rank r's number for it. Any thread.
+  std::string waiting_text(const std::vector<int>& members) const;
 
  private:
   void take_handles();
 
-  std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards what follows
   std::vector<Socket>
       handles_;  // a duplicate of each pair's descriptor: listening first, then connected
   bool broken_ = false;

@@ -120,6 +120,11 @@ std::string ShmBarrier::missing_ranks(std::uint32_t phase) const {
   return missing;
 }
 
+std::string ShmBarrier::waiting_text() const {
+  const std::string missing = missing_ranks(flags_[rank_].phase.load(std::memory_order_acquire));
+  return missing.empty() ? "" : "seen no arrival of rank " + missing;
+}
+
 void ShmBarrier::abort(std::string_view reason) noexcept {
   try {
     const std::lock_guard lock(mutex_);

@@ -33,6 +33,8 @@ class ShmBarrier {
   // after abort().
   void wait_for_all(std::uint32_t phase);
   void abort(std::string_view reason) noexcept;
+  // As Communicator::waiting_text(). Any thread.
+  std::string waiting_text() const;
 
  private:
   bool has_arrived(int rank, std::uint32_t phase) const {

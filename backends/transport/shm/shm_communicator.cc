@@ -106,6 +106,7 @@ class ShmCommunicator final : public Communicator {
   }
 
   void abort(std::string_view reason) noexcept override { barrier_.abort(reason); }
+  std::string waiting_text() const override { return barrier_.waiting_text(); }
 
  private:
   char* area_data(int rank) const {

@@ -132,8 +132,8 @@ void MeshSetup::start(Target& target) {
   if (!attempt.socket) return;
   attempt.outgoing = true;
   attempt.stage = Stage::kConnecting;
-  attempt.hello = make_hello(context_.rank, target.peer, target.stream, mesh_.streams(),
-                             target.to.port);
+  attempt.hello =
+      make_hello(context_.rank, target.peer, target.stream, mesh_.streams(), target.to.port);
   attempt.until = deadline_;
   target.connecting = true;
   attempts_.push_back(std::move(attempt));

@@ -35,6 +35,7 @@ class SocketCommunicator final : public Communicator {
   explicit SocketCommunicator(const BackendContext& context)
       : rank_(context.rank),
         size_(context.world_size),
+        members_(context.members),
         watch_(context.watch),
         mesh_(std::make_shared<SocketMesh>(context)),
         exchange_(mesh_, rank_, context.members, context.timeout),
@@ -88,6 +89,7 @@ class SocketCommunicator final : public Communicator {
   }
 
   void abort(std::string_view reason) noexcept override { mesh_->abort(reason); }
+  std::string waiting_text() const override { return mesh_->waiting_text(members_); }
 
  private:
   // Starts after this rank, so that not all ranks send to rank 0 first.
@@ -211,6 +213,7 @@ class SocketCommunicator final : public Communicator {
   }
 
   const int rank_, size_;
+  const std::vector<int> members_;
   FailureWatch& watch_;
   const std::shared_ptr<SocketMesh> mesh_;
   LinkExchange exchange_;

@@ -37,6 +37,8 @@ class SocketMesh {
   bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
   std::string abort_reason() const;
   int wake_fd() const { return wake_.fd(); }
+  // As Communicator::waiting_text(); members[r] is rank r's number for it. Any thread.
+  std::string waiting_text(const std::vector<int>& members) const;
 
  private:
   friend class MeshSetup;
