@@ -18,7 +18,7 @@ std::optional<Claim> slurm_step_claim(const Environment& environment);
 std::optional<Claim> slurm_array_claim(const Environment& environment);
 
 // A line for the user if this process is in a SLURM job of several tasks, but is not one of them;
-// else "".
+// else "". Throws ConfigurationError for a task whose step is unknown, which would train alone.
 std::string slurm_batch_notice(const Environment& environment);
 
 // "2(x3),1" -> 2 2 2 1. Throws ConfigurationError naming the source.

@@ -17,8 +17,10 @@
 #include "io/base/text_parts.h"
 #include "io/checkpoint/atomic_file.h"
 #include "models/model_catalog.h"
+#include "tools/flight/flight_folder.h"
 #include "tools/group/stop_signals.h"
 #include "tools/machine/build_info.h"
+#include "tools/machine/device_choice.h"
 #include "tools/machine/thread_choice.h"
 #include "tools/report/console_observer.h"
 #include "tools/workers/handover.h"
@@ -72,23 +74,40 @@ backends::GroupOptions group_options(const tools::RunConfig& config) {
   return options;
 }
 
-std::string flight_folder(const tools::RunConfig& config) {
-  if (!config.flight_dir.empty()) return config.flight_dir;
-  if (!config.save_dir.empty()) return config.save_dir;
-  return std::filesystem::temp_directory_path() / ("engine-flight-" + std::to_string(getuid()));
+// For flight records; "": none was chosen.
+std::string chosen_folder(const tools::RunConfig& config) {
+  if (!config.flight_dir.empty() || config.save_dir == "auto") return config.flight_dir;
+  return config.save_dir;
+}
+
+// As chosen, else one below the temporary folder for each job of this user.
+std::string flight_folder(const std::string& chosen, const backends::Group& group) {
+  if (!chosen.empty()) {
+    std::filesystem::create_directories(chosen);
+    return chosen;
+  }
+  const backends::PeerInfo& first = group.peers().front();
+  std::string job = first.host + "-" + std::to_string(first.pid);
+  std::ranges::replace(job, '/', '_');
+  return tools::own_flight_folder(
+      std::filesystem::temp_directory_path() / ("engine-flight-" + std::to_string(geteuid())), job);
 }
 
 // What this rank was waiting for, for `engine inspect --flight`. Returns what to add to the error
 // that it is written for; must not hide that error.
-std::string write_flight_record(const backends::Group& group, const std::string& folder,
+std::string write_flight_record(const backends::Group& group, const std::string& chosen_folder,
                                 const char* reason) noexcept {
   try {
-    std::filesystem::create_directories(folder);
-    const std::string path = folder + "/flight_rank_" + std::to_string(group.rank()) + ".json";
-    io::write_file_atomically(path, group.flight_record(reason));
-    return " (last collectives: " + path + ")";
+    try {
+      const std::string path = flight_folder(chosen_folder, group) + "/flight_rank_" +
+                               std::to_string(group.rank()) + ".json";
+      io::write_file_atomically(path, group.flight_record(reason));
+      return " (last collectives: " + path + ")";
+    } catch (const std::exception& error) {
+      return std::string(" (last collectives not written: ") + error.what() + ")";
+    }
   } catch (const std::exception&) {
-    return "";  // no folder to write to: the error itself says what happened
+    return "";  // out of memory: the error itself says what happened
   }
 }
 
@@ -123,8 +142,9 @@ int run_member(const backends::GroupOptions& options, const std::string& flight_
 // other at the rendezvous.
 int run_process(const backends::GroupOptions& options, const tools::RunConfig& config,
                 const std::function<int(backends::Group&)>& body) {
+  require_named_devices({.device = config.device, .devices = config.devices});
   const int replicas = std::max(1, static_cast<int>(config.devices.size()));
-  const std::string folder = flight_folder(config);
+  const std::string folder = chosen_folder(config);
   if (replicas == 1) return run_member(options, folder, body);
   if (options.world_size == 1) {
     if (config.backend != "auto" && config.backend != "inproc")
@@ -173,7 +193,7 @@ int run_group(const tools::RunConfig& config, const std::function<int(backends::
   if (config.spawn > 1 && config.backend == "inproc")
     return run_inproc_ranks(config.spawn, milliseconds(config.timeout_s),
                             [&](std::unique_ptr<backends::Group> group) {
-                              return run_joined(*group, flight_folder(config), body);
+                              return run_joined(*group, chosen_folder(config), body);
                             });
   if (config.spawn > 1) {
     return run_worker_processes(config.spawn, [&](const WorkerPlace& place) {

@@ -91,6 +91,10 @@ std::vector<int> parse_rank_list(const std::string& text, int count, const std::
 int parse_node_count(const std::string& text, const std::string& option) {
   constexpr int kMaxNodes = 65536;
   const std::size_t colon = text.find(':');
+  if (text.empty() || text == "0")
+    throw io::ConfigError(option + " '" + text +
+                          "': expected the number of nodes, 1 or more; the number of this node, "
+                          "from 0, is --node-rank");
   const int least = parse_whole(text.substr(0, colon), 1, kMaxNodes, option);
   if (colon == std::string::npos) return least;
   const int most = parse_whole(text.substr(colon + 1), 1, kMaxNodes, option);

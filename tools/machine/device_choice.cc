@@ -41,11 +41,10 @@ std::string variable_of_one(const backends::Environment& environment) {
   return "";
 }
 
-Device existing(const std::string& name, const std::string& option, const VisibleDevices& visible) {
+void require(const std::string& name, const std::string& option, const VisibleDevices& visible) {
   const Device device = engine::parse_device(name);
   if (device.kind == Device::Kind::kCuda && device.index >= visible.count)
     throw io::ConfigError(option + ": there is no " + name + ", " + visible_text(visible));
-  return device;
 }
 
 DeviceChoice by_local_rank(const DeviceRequest& request, const backends::Environment& environment,
@@ -88,31 +87,36 @@ VisibleDevices visible_to_auto() {
 
 }  // namespace
 
+void require_named_devices(const DeviceRequest& request,
+                           const std::function<VisibleDevices()>& visible) {
+  const std::string named = request.devices.empty() ? request.device : request.devices.front();
+  const bool cuda = named.starts_with("cuda");
+  const VisibleDevices seen = cuda ? visible() : VisibleDevices{};
+  for (const std::string& name : request.devices)
+    require(name, cuda ? "--gpu-devices" : "--devices", seen);
+  if (!request.devices.empty() || !cuda) return;
+  if (seen.count == 0)
+    throw io::ConfigError("--device " + named + ": " + seen.missing + "; give --device cpu");
+  if (named != "cuda") require(named, "--device", seen);
+}
+
 DeviceChoice choose_device(const DeviceRequest& request, const backends::Environment& environment,
                            const std::function<VisibleDevices()>& visible) {
   const std::string named = request.devices.empty() ? request.device : request.devices.front();
   if (!request.cpu_only.empty() && named.starts_with("cuda"))
     throw io::ConfigError(request.cpu_only + " is computed on the CPU, not on " + named +
                           "; leave one of them out");
+  require_named_devices(request, visible);
   if (!request.devices.empty()) {
-    const bool cuda = named.starts_with("cuda");
-    const VisibleDevices seen = cuda ? visible() : VisibleDevices{};
-    for (const std::string& name : request.devices)
-      existing(name, cuda ? "--gpu-devices" : "--devices", seen);
     const auto replica = static_cast<std::size_t>(request.replica) % request.devices.size();
     return {engine::parse_device(request.devices[replica]),
             "device " + std::to_string(replica + 1) + " of the " +
                 std::to_string(request.devices.size()) + " of this process"};
   }
   if (request.device == "cpu") return {{}, "--device cpu"};
-  if (request.device != "auto") {
-    const VisibleDevices seen = visible();
-    if (seen.count == 0)
-      throw io::ConfigError("--device " + request.device + ": " + seen.missing +
-                            "; give --device cpu");
-    if (request.device == "cuda") return by_local_rank(request, environment, seen);
-    return {existing(request.device, "--device", seen), "--device " + request.device};
-  }
+  if (request.device == "cuda") return by_local_rank(request, environment, visible());
+  if (request.device != "auto")
+    return {engine::parse_device(request.device), "--device " + request.device};
   const VisibleDevices seen = request.cpu_only.empty() ? visible() : VisibleDevices{};
   if (seen.count > 0) {
     DeviceChoice choice = by_local_rank(request, environment, seen);

@@ -33,6 +33,11 @@ struct DeviceChoice {
   std::string reason;  // "local rank 1 of 2, 4 devices visible"
 };
 
+// What a process can tell before it meets the others: throws as choose_device() where the devices
+// that are named are not here. Asks `visible` only where it matters.
+void require_named_devices(const DeviceRequest& request,
+                           const std::function<VisibleDevices()>& visible = visible_devices);
+
 // The rank's own device of `devices`; cuda:N; else the device of its local rank, or the only one
 // where the scheduler shows this process just one (CUDA_VISIBLE_DEVICES or SLURM_STEP_GPUS with one
 // entry). `auto` takes the CPU where no device is visible, or for `cpu_only`, and says so; nothing

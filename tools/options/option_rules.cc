@@ -24,7 +24,8 @@ constexpr Exclusion kExclusions[] = {{"epochs", "steps"},
                                      {"columns", "ignore-columns"},
                                      {"spawn", "rank"},
                                      {"spawn", "world-size"},
-                                     {"spawn", "local-rank"}};
+                                     {"spawn", "local-rank"},
+                                     {"spawn", "init-method"}};
 
 // `option` means something only when `other` is, or lists, one of the choices; "*" is any text.
 struct Dependence {

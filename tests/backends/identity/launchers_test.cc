@@ -127,6 +127,14 @@ TEST(Launchers, ABatchScriptIsNoTask) {
   }
 }
 
+// As in containers to which few variables are forwarded: each task would train alone.
+TEST(Launchers, ATaskWithoutItsStepIsRefused) {
+  const Variables task = {{"SLURM_JOB_ID", "9"}, {"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "12"}};
+  EXPECT_CONTAINS(error_of(task), "SLURM_PROCID=5 and SLURM_NTASKS=12, but no SLURM_STEP_ID");
+  EXPECT_EQ(resolve(task + Variables{{"SLURM_STEP_ID", "0"}, {"SLURM_JOB_NODELIST", "n1"}}).rank,
+            5);
+}
+
 TEST(Launchers, BrokenSlurmVariablesAreNamed) {
   EXPECT_CONTAINS(error_of(kStep + Variables{{"SLURM_PROCID", "five"}}),
                   "SLURM_PROCID=five: expected a rank");

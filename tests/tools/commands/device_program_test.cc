@@ -52,6 +52,13 @@ class DevicePrograms : public ::testing::Test {
   }
 };
 
+// Not after --rdzv-timeout.
+TEST_F(DevicePrograms, ADeviceThatIsNotThereIsSaidBeforeTheOthersAreWaitedFor) {
+  expect_refused(train("1", {"--device", "cuda:3", "--rank", "1", "--world-size", "2",
+                             "--init-method", "tcp://127.0.0.1:1"}),
+                 "--device: there is no cuda:3, 1 CUDA device is visible");
+}
+
 TEST_F(DevicePrograms, RanksTakeDevicesOfTheirOwn) {
   expect_start(train("2", {"--device", "cuda", "--spawn", "2"}), "cuda:0 (emulated GPU");
   expect_start(train("2", {"--gpu-devices", "1", "0"}), "cuda:1 (emulated GPU");

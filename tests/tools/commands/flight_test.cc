@@ -16,6 +16,7 @@
 #include "io/base/io_error.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
+#include "tools/flight/flight_folder.h"
 #include "tools/flight/flight_report.h"
 
 namespace {
@@ -164,6 +165,44 @@ TEST(Flight, DamagedFilesAreOneClearLine) {
   Rank(1, 3, 1).write(folder);
   expect_refused(folder, {"of a world of 3", "of 2"});
   EXPECT_EQ(inspect(folder / "nowhere").exit_code, 65);
+}
+
+TEST(FlightFolder, IsOfThisUserAndOneForEachJob) {
+  namespace fs = std::filesystem;
+  const TemporaryDirectory folder;
+  const std::string base = folder / "engine-flight";
+  const std::string one = tools::own_flight_folder(base, "n1-1");
+  EXPECT_EQ(one, base + "/n1-1");
+  EXPECT_EQ(tools::own_flight_folder(base, "n1-1"), one);
+  EXPECT_NE(tools::own_flight_folder(base, "n1-2"), one);
+  for (const std::string& made : {base, one})
+    EXPECT_EQ(fs::status(made).permissions(), fs::perms::owner_all) << made;
+}
+
+TEST(FlightFolder, WhatOthersCouldHavePutThereIsRefused) {
+  namespace fs = std::filesystem;
+  const TemporaryDirectory folder;
+  const auto refusal = [](const std::string& base) -> std::string {
+    try {
+      return "made " + tools::own_flight_folder(base, "job");
+    } catch (const io::CannotCreateError& error) {
+      return error.what();
+    }
+  };
+  const std::string link = folder / "link", open = folder / "open", file = folder / "file";
+  fs::create_directory(folder / "elsewhere");
+  fs::create_directory_symlink(folder / "elsewhere", link);
+  EXPECT_EQ(refusal(link), link + " is not a folder");
+  test_support::write_text(file, "x");
+  EXPECT_EQ(refusal(file), file + " is not a folder");
+  fs::create_directory(open);
+  fs::permissions(open, fs::perms::all);
+  EXPECT_EQ(refusal(open), open + " can be written by other users");
+  if (geteuid() != 0) return;  // only root can give a folder away
+  const std::string others = folder / "others";
+  fs::create_directory(others);
+  ASSERT_EQ(chown(others.c_str(), 65534, 65534), 0);
+  EXPECT_EQ(refusal(others), others + " belongs to user 65534, not to 0");
 }
 
 TEST(Flight, NamesTheKilledRankOfARealRun) {

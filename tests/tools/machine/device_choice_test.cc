@@ -114,6 +114,28 @@ TEST(DeviceChoice, ReplicasOfAProcessTakeTheirPlaceInTheList) {
   EXPECT_EQ(chosen({.devices = {"cpu:0", "cpu:1"}, .replica = 1}, 0), "cpu:1");
 }
 
+TEST(DeviceChoice, NamedDevicesAreLookedForBeforeTheOthersAreMet) {
+  const auto refused = [](const DeviceRequest& request, int visible) -> std::string {
+    try {
+      tools::require_named_devices(request, [&] {
+        return tools::VisibleDevices{visible, visible > 0 ? "" : "no CUDA device (none)"};
+      });
+      return "";
+    } catch (const io::ConfigError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(refused({.device = "cuda"}, 0),
+            "--device cuda: no CUDA device (none); give --device cpu");
+  EXPECT_EQ(refused({.device = "cuda:2"}, 1),
+            "--device: there is no cuda:2, 1 CUDA device is visible to this process");
+  EXPECT_EQ(refused({.devices = {"cuda:0", "cuda:1"}}, 1),
+            "--gpu-devices: there is no cuda:1, 1 CUDA device is visible to this process");
+  EXPECT_EQ(refused({.device = "cuda"}, 1), "");
+  EXPECT_EQ(refused({.device = "auto"}, 0), "");
+  EXPECT_EQ(refused({.devices = {"cpu:0", "cpu:1"}}, 0), "");
+}
+
 TEST(DeviceChoice, OnlyAutoFallsToTheCpuAndSaysSo) {
   EXPECT_EQ(choose({}, 0).device, Device{});
   EXPECT_EQ(choose({}, 0).reason, "auto: no CUDA device (none)");

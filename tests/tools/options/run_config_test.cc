@@ -239,6 +239,7 @@ TEST(RunConfig, RefusesContradictions) {
       flags({{"early-stop", "2"}, {"eval-every", "0"}}),
       flags({{"resume", "auto"}}),
       flags({{"resume", "a.ckpt"}, {"init-from", "b.ckpt"}}),
+      flags({{"spawn", "2"}, {"init-method", "tcp://n1:29500"}}),
   };
   for (std::size_t i = 0; i < contradictions.size(); ++i)
     EXPECT_THROW(tools::resolve_run_config(contradictions[i]), ConfigError) << "case " << i;
