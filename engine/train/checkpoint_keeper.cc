@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "engine/train/weights.h"
@@ -50,20 +51,51 @@ void CheckpointKeeper::save(TrainState& state, const SaveMode& mode) {
           options_.description.build},
          history_);
   copy_.checkpoint().history = history_;
-  const auto write = [this, keep_last = mode.keep_all ? 0 : options_.keep_last, best = mode.best] {
-    return io::save_to_directory(copy_.checkpoint(), options_.directory, keep_last, best,
-                                 [this](std::size_t array) { copy_.complete(array); });
-  };
   if (!options_.background) {
     run_on_root(
         communicator_,
         [&] {
-          saved_ = {state.progress, write()};
+          saved_ = {state.progress, write(mode)};
         },
         options_.exit_code_of);
   } else if (communicator_.rank() == 0) {
     pending_progress_ = state.progress;
-    pending_ = std::async(std::launch::async, write);
+    pending_ = std::async(std::launch::async, [this, mode] { return write(mode); });
+  }
+}
+
+// A disk that is full, or a file system that is away for a moment, shall not cost the run.
+std::string CheckpointKeeper::write(const SaveMode& mode) {
+  constexpr int kTries = 4;
+  auto pause = options_.retry_pause;
+  for (int tries = 1;; ++tries, pause *= 2) {
+    try {
+      return io::save_to_directory(copy_.checkpoint(), options_.directory,
+                                   mode.keep_all ? 0 : options_.keep_last, mode.best,
+                                   [this](std::size_t array) { copy_.complete(array); });
+    } catch (const io::Error& error) {
+      if (tries == kTries) throw;
+      if (options_.notice)
+        options_.notice("the snapshot of step " + std::to_string(copy_.checkpoint().global_step) +
+                        " was not saved: " + error.what() + make_room() + "; trying again");
+    }
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+// What was done for a full file system, "" if it is not full or nothing could be done.
+std::string CheckpointKeeper::make_room() {
+  std::uintmax_t needed = 0;
+  for (const io::NamedArray& array : copy_.checkpoint().arrays) needed += array.data.size();
+  std::error_code unknown;
+  const auto space = std::filesystem::space(options_.directory, unknown);
+  if (unknown || space.available > needed || options_.keep_last == 0) return "";
+  try {
+    const int deleted = io::delete_older_snapshots(options_.directory, options_.description.run_id);
+    return deleted == 0 ? ""
+                        : "; " + std::to_string(deleted) + " older snapshots deleted to make room";
+  } catch (const io::Error&) {
+    return "";  // the error is told that made room necessary
   }
 }
 

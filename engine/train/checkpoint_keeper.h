@@ -1,6 +1,7 @@
 // Saving and loading as collectives: rank 0 alone touches files, and all ranks learn how it went.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <future>
@@ -26,7 +27,10 @@ struct KeeperOptions {
   // Told the device tag of each array that resume() is about to load; throws where the array cannot
   // go. May be empty.
   std::function<void(const std::string&)> place;
-  std::function<void(const std::string&)> notice;  // one line for the user; may be empty
+  std::function<void(const std::string&)> notice;  // one line for the user; may be empty; with
+                                                   // `background` from any thread
+  // Before a failed write is tried again; doubles from one to the next.
+  std::chrono::milliseconds retry_pause{500};
 };
 
 class CheckpointKeeper {
@@ -47,8 +51,10 @@ class CheckpointKeeper {
     bool keep_all = false;  // earlier snapshots stay, however many they are
   };
   // Collective: takes a copy of the state (rank 0 keeps its memory for the next one); then writes
-  // it, or with `background` has it written by a thread, after the write before has ended. Throws
-  // when that or (without `background`) this write failed. REQUIRES: enabled().
+  // it, or with `background` has it written by a thread, after the write before has ended. A write
+  // that fails is tried three times more, where the file system is full after this run's older
+  // snapshots but the newest and the best have been deleted. Throws when that or (without
+  // `background`) this write failed. REQUIRES: enabled().
   void save(TrainState& state, const SaveMode& mode);
   void save(TrainState& state) { save(state, SaveMode()); }
   // Collective: waits for the last write; throws when it failed. Nothing to do without
@@ -68,6 +74,8 @@ class CheckpointKeeper {
 
  private:
   io::Checkpoint described() const;
+  std::string write(const SaveMode& mode);
+  std::string make_room();
   void collect() noexcept;
 
   backends::Communicator& communicator_;

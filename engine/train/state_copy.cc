@@ -48,6 +48,7 @@ void StateCopy::complete(std::size_t index) {
   io::NamedArray& array = checkpoint_.arrays[index];
   scratch_.assign(array.data.begin(), array.data.end());
   layouts_[index].to_file(scratch_.data(), array.data.data(), size_of(array.type));
+  layouts_[index] = {};
 }
 
 io::Checkpoint StateCopy::take() {

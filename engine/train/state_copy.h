@@ -21,7 +21,7 @@ class StateCopy {
   // Adds slot `slot` of `buffer`, in host memory, as an array. The buffer may change afterwards.
   void add(const FlatBuffer& buffer, std::size_t slot, std::string name, io::Section section,
            Device device);
-  // Brings array `index` into the layout of files. REQUIRES: once for each array.
+  // Brings array `index` into the layout of files, unless it is already.
   void complete(std::size_t index);
 
   // Arrays have their final data when they are complete. Whoever adds arrays here adds them

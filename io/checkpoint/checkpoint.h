@@ -94,6 +94,9 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
 // reported through `skipped`. Throws DataError when all that is there is damaged.
 std::string find_newest_checkpoint(const std::string& directory, std::vector<std::string>* skipped,
                                    const std::string& run_id = "");
+// Makes room: deletes what run `run_id` saved in the folder but the newest that loads and what
+// `best` names. Returns how many snapshots. Throws as find_newest_checkpoint().
+int delete_older_snapshots(const std::string& directory, const std::string& run_id);
 // The snapshot that `best` names; "" when nothing does or it is gone.
 std::string find_best_checkpoint(const std::string& directory);
 // The name of the snapshot of the highest step, which is not looked into; "" in a folder without

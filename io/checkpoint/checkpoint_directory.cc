@@ -156,6 +156,19 @@ std::string newest_checkpoint_name(const std::string& directory) {
   return steps.empty() ? "" : checkpoint_file_name(steps.front());
 }
 
+int delete_older_snapshots(const std::string& directory, const std::string& run_id) {
+  const std::string newest = find_newest_checkpoint(directory, nullptr, run_id);
+  const std::optional<std::int64_t> best = named_step(directory, kBest);
+  int deleted = 0;
+  for (const std::int64_t step : steps_by_rank(directory, 0)) {
+    const std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
+    std::error_code refused;
+    if (path == newest || step == best || !written_by(path, run_id)) continue;
+    if (fs::remove(path, refused)) ++deleted;
+  }
+  return deleted;
+}
+
 void ensure_writable_directory(const std::string& directory) {
   std::error_code error;
   fs::create_directories(directory, error);

@@ -37,29 +37,47 @@ class MetricsFile {
  public:
   explicit MetricsFile(const std::string& path) : path_(path) {
     const bool console = path == "-";
-    const bool torn = !console && ends_within_a_line(path);
+    torn_ = !console && ends_within_a_line(path);
     fd_ = console ? ::dup(STDOUT_FILENO)
                   : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
     if (fd_ < 0)
       throw CannotCreateError("metrics " + path + ": cannot create: " + std::strerror(errno));
-    if (torn) write("\n");  // the broken line stays, but spoils no further one
   }
   ~MetricsFile() { ::close(fd_); }  // every line is written already
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  void write(const std::string& line) const {
-    for (std::size_t done = 0; done < line.size();) {
-      const ssize_t n = ::write(fd_, line.data() + done, line.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw Error("metrics " + path_ + ": cannot write: " + std::strerror(errno));
-      done += static_cast<std::size_t>(n);
+  void write(const std::string& line, const MetricsWriter::Notice& notice) {
+    // Whatever a failed write left of its line stays, but spoils no further one.
+    const int error = write_all(torn_ ? "\n" + line : line);
+    torn_ = error != 0;
+    const std::string name = "metrics " + path_ + ": ";
+    if (error != 0 && path_ == "-") throw Error(name + "cannot write: " + std::strerror(error));
+    if (error != 0) {
+      if (lost_++ == 0 && notice)
+        notice(name + "cannot write: " + std::strerror(error) + "; the training goes on without");
+    } else if (lost_ > 0) {
+      if (notice) notice(name + "written again; " + std::to_string(lost_) + " lines are missing");
+      lost_ = 0;
     }
   }
 
  private:
+  // 0, or what went wrong.
+  int write_all(const std::string& text) const {
+    for (std::size_t done = 0; done < text.size();) {
+      const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return errno;
+      done += static_cast<std::size_t>(n);
+    }
+    return 0;
+  }
+
   const std::string path_;
   int fd_ = -1;
+  bool torn_ = false;      // the file may end within a line
+  std::int64_t lost_ = 0;  // lines, since the last one that was written
 };
 
 }  // namespace
@@ -67,6 +85,7 @@ class MetricsFile {
 struct MetricsWriter::Impl {
   std::list<MetricsFile> files;
   Clock clock;
+  Notice notice;
 
   base::JsonWriter head(const char* event, std::int64_t step, std::int64_t epoch) const {
     char time[32];  // to the millisecond
@@ -76,15 +95,16 @@ struct MetricsWriter::Impl {
     json.member("step", step).member("epoch", epoch).key("time").ready_made(time);
     return json;
   }
-  void write_line(base::JsonWriter& json) const {
+  void write_line(base::JsonWriter& json) {
     const std::string line = json.end_object().text() + "\n";
-    for (const MetricsFile& file : files) file.write(line);
+    for (MetricsFile& file : files) file.write(line, notice);
   }
 };
 
-MetricsWriter::MetricsWriter(const std::vector<std::string>& paths, Clock clock)
+MetricsWriter::MetricsWriter(const std::vector<std::string>& paths, Clock clock, Notice notice)
     : impl_(std::make_unique<Impl>()) {
   impl_->clock = clock ? std::move(clock) : host_clock;
+  impl_->notice = std::move(notice);
   for (const std::string& path : paths) impl_->files.emplace_back(path);
 }
 

@@ -21,17 +21,21 @@ struct EvalMarks {
 class MetricsWriter {
  public:
   using Clock = std::function<double()>;  // seconds since 1970
+  using Notice = std::function<void(const std::string&)>;
   // To each of the files. Appends: what is in them stays. "-" is the standard output. Events are
-  // stamped by `clock`, by default the host's. Throws CannotCreateError.
-  explicit MetricsWriter(const std::vector<std::string>& paths, Clock clock = {});
-  explicit MetricsWriter(const std::string& path, Clock clock = {})
-      : MetricsWriter(std::vector<std::string>{path}, std::move(clock)) {}
+  // stamped by `clock`, by default the host's. A file that takes no more is no reason to end: the
+  // writer says so to `notice`, goes on without, and says when the file takes lines again, and how
+  // many it lacks. Throws CannotCreateError.
+  explicit MetricsWriter(const std::vector<std::string>& paths, Clock clock = {},
+                         Notice notice = {});
+  explicit MetricsWriter(const std::string& path, Clock clock = {}, Notice notice = {})
+      : MetricsWriter(std::vector<std::string>{path}, std::move(clock), std::move(notice)) {}
   ~MetricsWriter();
 
   // `step`: global steps done; `epoch`: the one that step belongs to, from 0. `loss`: mean over the
   // global batch of the step, written in the shortest form that reads back exactly; NaN and
   // infinity become null, for JSON has neither. `more`: further keys, written in their order.
-  // Throws io::Error when the disk takes no more.
+  // Throws io::Error when the standard output takes no more.
   using Numbers = std::vector<std::pair<const char*, double>>;
   // The first event of a run, or of a start that resumes it: all that a plot needs to know of it,
   // as a JSON object.

@@ -6,6 +6,7 @@
 #include "engine/train/train_observer.h"
 #include "io/metrics/gpu_monitor.h"
 #include "io/metrics/metrics_writer.h"
+#include "tools/report/console_observer.h"
 
 namespace tools {
 
@@ -16,7 +17,7 @@ class MetricsObserver : public engine::TrainObserver {
   explicit MetricsObserver(const std::vector<std::string>& paths, std::int64_t gpu_every = 0)
       : gpu_every_(gpu_every),
         gpus_(gpu_every > 0 ? std::make_unique<io::GpuMonitor>() : nullptr),
-        writer_(paths) {}
+        writer_(paths, {}, print_notice) {}
   io::MetricsWriter& writer() { return writer_; }
   void on_step(const engine::TrainProgress& p) override {
     if (gpu_every_ == 0 || p.global_step % gpu_every_ != 0) return;

@@ -3,9 +3,12 @@
 #include "engine/train/checkpoint_keeper.h"
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +32,11 @@ class CheckpointKeeperTest : public testing::Test {
     options.keep_last = 2;
     options.background = background;
     options.exit_code_of = [](const std::exception&) { return 1; };
+    options.retry_pause = std::chrono::milliseconds(1);
+    options.notice = [this](const std::string& text) {
+      notices_.push_back(text);
+      if (on_notice_) on_notice_();
+    };
     return {*control_, options};
   }
 
@@ -62,6 +70,8 @@ class CheckpointKeeperTest : public testing::Test {
   }
 
   const test_support::TemporaryDirectory folder_;
+  std::vector<std::string> notices_;
+  std::function<void()> on_notice_;
   std::unique_ptr<backends::Communicator> control_ = backends::make_single_communicator();
   tiny_training::Parts parts_{{.shape = {8, 8, 1}, .model = "convnet"}};
   std::unique_ptr<engine::Optimizer> optimizer_ =
@@ -129,6 +139,64 @@ TEST_F(CheckpointKeeperTest, AFailedBackgroundSaveIsToldAtTheNextSaveOrAtTheEnd)
     keeper.finish();
     EXPECT_TRUE(keeper.take_saved());
   }
+}
+
+TEST_F(CheckpointKeeperTest, AFailedSaveIsTriedAgain) {
+  for (const bool background : {false, true}) {
+    notices_.clear();
+    on_notice_ = nullptr;
+    engine::CheckpointKeeper keeper = this->keeper(background);
+    set_state(1);
+    fs::rename(folder_ / "run", folder_ / "away");
+    std::ofstream(folder_ / "run") << "a file where the folder was";
+    on_notice_ = [&] {
+      if (notices_.size() != 2) return;
+      fs::remove(folder_ / "run");
+      fs::rename(folder_ / "away", folder_ / "run");
+    };
+    keeper.save(state_);
+    keeper.finish();
+    const auto saved = keeper.take_saved();
+    ASSERT_TRUE(saved);
+    expect_saved(saved->path, 1);
+    ASSERT_EQ(notices_.size(), 2u);
+    EXPECT_EQ(notices_[0].find("the snapshot of step 1 was not saved: "), 0u) << notices_[0];
+    EXPECT_TRUE(notices_[0].ends_with("; trying again")) << notices_[0];
+  }
+}
+
+TEST_F(CheckpointKeeperTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
+  const std::string disk = folder_ / "run";
+  engine::CheckpointKeeper keeper = this->keeper(false);
+  if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0)
+    GTEST_SKIP() << "may not mount a file system";
+  for (const std::int64_t step : {1, 2}) {
+    set_state(step);
+    keeper.save(state_);
+  }
+  {
+    std::ofstream filler(disk + "/filler");
+    while (filler << std::string(4096, 'x') << std::flush) {
+    }
+  }
+  set_state(3);
+  std::string fault;
+  try {
+    keeper.save(state_);
+    expect_saved(keeper.take_saved().value().path, 3);
+  } catch (const io::Error& error) {
+    fault = error.what();
+  }
+  const bool first = fs::exists(disk + "/step-00000001.ckpt"),
+             second = fs::exists(disk + "/step-00000002.ckpt");
+  umount2(disk.c_str(), MNT_DETACH);
+  EXPECT_EQ(fault, "");
+  EXPECT_FALSE(first);
+  EXPECT_TRUE(second);
+  ASSERT_EQ(notices_.size(), 1u);
+  EXPECT_NE(notices_[0].find("No space left on device; 1 older snapshots deleted to make room"),
+            std::string::npos)
+      << notices_[0];
 }
 
 TEST_F(CheckpointKeeperTest, TheHistoryKeepsTheFirstSaveAndTheLastOnes) {

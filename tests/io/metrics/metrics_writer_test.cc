@@ -2,9 +2,15 @@
 #include "io/metrics/metrics_writer.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "io/base/io_error.h"
 #include "tests/support/test_support.h"
@@ -139,8 +145,37 @@ TEST(MetricsWriter, NamesAreEscaped) {
 
 TEST(MetricsWriter, SaysWhenItCannotCreateOrWrite) {
   EXPECT_THROW(io::MetricsWriter("/no/such/folder/m.jsonl"), io::CannotCreateError);
-  io::MetricsWriter full("/dev/full");
-  EXPECT_THROW(full.step(1, 0, 1, 1, 1), io::Error);
+}
+
+// Work is worth more than its record.
+TEST(MetricsWriter, AFileThatTakesNoMoreIsSaidOnceAndWrittenAgainWhenItDoes) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "m.jsonl";
+  std::vector<std::string> notices;
+  io::MetricsWriter writer(path, {}, [&](const std::string& text) { notices.push_back(text); });
+  writer.step(1, 0, 1, 1, 1);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{std::filesystem::file_size(path) + 10, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &full);
+  writer.step(2, 0, 1, 1, 1);
+  writer.step(3, 0, 1, 1, 1);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, ignored);
+  writer.step(4, 0, 1, 1, 1);
+  writer.step(5, 0, 1, 1, 1);
+  ASSERT_EQ(notices.size(), 2u);
+  EXPECT_EQ(notices[0], "metrics " + path +
+                            ": cannot write: File too large; the training goes on "
+                            "without");
+  EXPECT_EQ(notices[1], "metrics " + path + ": written again; 2 lines are missing");
+  std::istringstream lines(test_support::read_text(path));
+  std::vector<std::string> whole;
+  for (std::string line; std::getline(lines, line);)
+    if (line.ends_with('}')) whole.push_back(line);
+  ASSERT_EQ(whole.size(), 3u);
+  EXPECT_NE(whole[1].find("\"step\":4,"), std::string::npos);
 }
 
 }  // namespace
