@@ -15,16 +15,20 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <stdexcept>
 #include <vector>
 
+#include "io/base/deadline.h"
+
 namespace tools {
 namespace {
 
 constexpr std::size_t kMaxRecord = 4096;
+constexpr auto kEndTime = std::chrono::seconds(2);  // of a guard that is told that all is done
 constexpr char kGroup = 'g', kForget = 'f', kFile = 'u', kDone = 'd';
 
 void close_all_but(int kept) {
@@ -103,7 +107,22 @@ GuardProcess::~GuardProcess() {
   if (getpid() != owner_ || pid_ <= 0) return;
   send_record(line_.fd(), kDone, "");
   line_.close();
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  // Somebody may have stopped it: it is woken up, and killed if that does not help.
+  kill(pid_, SIGCONT);
+  const base::Deadline deadline = base::deadline_in(kEndTime);
+  const auto ended = [&](int flags) {
+    const pid_t child = waitpid(pid_, nullptr, flags);
+    return child == pid_ || (child < 0 && errno != EINTR);
+  };
+  while (!ended(WNOHANG)) {
+    if (base::has_passed(deadline)) {
+      kill(pid_, SIGKILL);
+      while (!ended(0)) {
+      }
+      return;
+    }
+    const timespec pause{.tv_sec = 0, .tv_nsec = 1'000'000};
+    nanosleep(&pause, nullptr);
   }
 }
 

@@ -18,7 +18,7 @@ class GuardProcess {
   // Forks. REQUIRES: no thread has been started in this process. Throws std::runtime_error.
   // kill_orphans false: the guard only removes files.
   explicit GuardProcess(bool kill_orphans);
-  // Tells the guard that all is done, and waits until it has ended.
+  // Tells the guard that all is done, and waits until it has ended; after 2 s kills it.
   ~GuardProcess();
   GuardProcess(const GuardProcess&) = delete;
   GuardProcess& operator=(const GuardProcess&) = delete;
