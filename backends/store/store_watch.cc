@@ -38,6 +38,7 @@ void TcpStore::watch() {
       }
     }
   } catch (const MalformedFrame&) {
+    shutdown(socket_.fd(), SHUT_RDWR);  // no orderly leave: rank 0 must learn of it
     connection_ended("cannot be trusted: its connection carried a frame that is damaged or forged");
   }
 }
