@@ -2,6 +2,7 @@
 // communicators, with failure detection.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -99,6 +100,11 @@ class Group {
   // Throws PeerError with the first known failure ("rank 1 (host n7, pid 42) died: connection
   // closed; last: step 120").
   virtual void check() = 0;
+  // Aborts this rank's communicators, with `why`, if one of its collectives has been running for
+  // `time`; returns whether it did. Any thread.
+  virtual bool interrupt(std::chrono::milliseconds /*time*/, const std::string& /*why*/) {
+    return false;
+  }
   // Ends the membership in order, so that the end of this process is not taken for a failure.
   // Collective, with a deadline of a few seconds.
   virtual void leave() = 0;

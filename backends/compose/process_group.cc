@@ -30,6 +30,10 @@ class ProcessWatch final : public FailureWatch {
   explicit ProcessWatch(std::weak_ptr<TcpStore> store) : store_(std::move(store)) {}
 
   std::optional<std::string> known_failure(std::chrono::milliseconds wait) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (interrupted_) return interrupted_;
+    }
     const auto store = store_.lock();
     return store ? store->wait_for_failure(wait) : std::nullopt;
   }
@@ -37,7 +41,8 @@ class ProcessWatch final : public FailureWatch {
     const std::lock_guard lock(mutex_);
     abort_on_failure_.push_back(&communicator);
     const auto store = store_.lock();
-    if (const auto failure = store ? store->failure() : std::nullopt) communicator.abort(*failure);
+    const auto failure = interrupted_ ? interrupted_ : store ? store->failure() : std::nullopt;
+    if (failure) communicator.abort(*failure);
   }
   void forget(Communicator& communicator) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -65,6 +70,11 @@ class ProcessWatch final : public FailureWatch {
     }
     return text;
   }
+  void interrupt(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    interrupted_ = why;
+    for (Communicator* c : abort_on_failure_) c->abort(why);
+  }
   void failed(const std::string& text) {
     const std::lock_guard lock(mutex_);
     for (Communicator* c : abort_on_failure_) c->abort(text);
@@ -75,6 +85,7 @@ class ProcessWatch final : public FailureWatch {
   mutable std::mutex mutex_;
   std::vector<Communicator*> abort_on_failure_;
   std::vector<std::shared_ptr<void>> kept_;
+  std::optional<std::string> interrupted_;
 };
 
 class ProcessGroup final : public Group {
@@ -143,6 +154,13 @@ class ProcessGroup final : public Group {
   void check() override {
     if (const auto failure = joined_.store->failure()) throw PeerError(*failure);
   }
+  bool interrupt(std::chrono::milliseconds time, const std::string& why) override {
+    const RankProgress now = progress();
+    if (now.waiting_ms < time.count()) return false;
+    watch_->interrupt(why + " after " + stalled_time_text(now.waiting_ms) + " in " + now.call +
+                      (now.links.empty() ? "" : ": this rank has " + now.links));
+    return true;
+  }
   void leave() override {
     joined_.store->leave(kLeaveTimeout);
     watch_->release();
@@ -158,7 +176,7 @@ class ProcessGroup final : public Group {
     RankProgress progress;
     progress.waiting_ms = std::max<std::int64_t>((now.count() - running->since_us) / 1000, 1);
     // The words are only read where something has been waiting for a while.
-    if (progress.waiting_ms < options_.heartbeat_ms) return progress;
+    if (progress.waiting_ms < std::min(options_.heartbeat_ms, 1000)) return progress;
     progress.call = to_string(running->call) + " (collective " +
                     std::to_string(running->call.sequence) + " of communicator " +
                     std::to_string(running->communicator) + ")";

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "backends/transport/single/single_communicator.h"
 #include "engine/train/weights.h"
 #include "io/checkpoint/late_arrays.h"
 
@@ -97,6 +98,13 @@ std::string CheckpointKeeper::make_room() {
   } catch (const io::Error&) {
     return "";  // the error is told that made room necessary
   }
+}
+
+void CheckpointKeeper::save_alone(TrainState& state) {
+  if (pending_.valid()) collect();
+  copy_.begin(described());
+  capture(*backends::make_single_communicator(), state, copy_);
+  saved_ = {state.progress, write(SaveMode())};
 }
 
 // Takes the outcome of the write in the background; waits for it.

@@ -57,6 +57,10 @@ class CheckpointKeeper {
   // `background`) this write failed. REQUIRES: enabled().
   void save(TrainState& state, const SaveMode& mode);
   void save(TrainState& state) { save(state, SaveMode()); }
+  // Not collective, for rank 0 when the others cannot be waited for: saves what it has, after the
+  // last write, as a training of one rank. What only others know (their running statistics, their
+  // part of the averaging) is not in it.
+  void save_alone(TrainState& state);
   // Collective: waits for the last write; throws when it failed. Nothing to do without
   // `background`.
   void finish();

@@ -83,6 +83,9 @@ struct TrainResult {
   std::int64_t averagings = 0, bytes_sent = 0;
   std::optional<std::int64_t> skipped_steps{};  // as StepReport has them
   std::string stopped_early{};  // why the run ended before its last step, without a signal
+  // With a signal: why this rank stopped in the middle of what it did with the others; "": it did
+  // not.
+  std::string interrupted{};
 };
 
 class TrainObserver {

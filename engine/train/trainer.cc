@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <utility>
 
+#include "backends/backend_error.h"
 #include "engine/averaging/sums/ordered_tree.h"
+#include "engine/train/nonfinite_report.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/base/deadline.h"
+#include "io/base/io_error.h"
 
 namespace engine {
 namespace {
@@ -46,15 +49,45 @@ TrainResult Trainer::run() {
   p_.loader.seek(progress.epoch, progress.step_in_epoch);
   if (options_.log_every > 0)
     static_cast<void>(p_.state.policy.take_report());  // from here on the spread is measured
+  try {
+    train();
+  } catch (const backends::PeerError& error) {
+    if (stop_signal_.load() == 0) throw;
+    stop_ = stop_signal_.load();
+    interrupted_ = error.what();
+    save_alone();
+  }
+  report_saved();
+  const AveragingReport averaged = p_.state.policy.take_report();
+  TrainResult result{progress,
+                     base::steady_seconds() - start,
+                     stop_,
+                     averaged.coverage,
+                     averaged.averagings,
+                     averaged.bytes_sent};
+  result.skipped_steps = finite_.skipped_steps();
+  result.interrupted = interrupted_;
+  if (p_.desync) result.coverage += "; " + p_.desync->summary();
+  if (out_of_patience() && stop_ == 0 && progress.global_step < options_.total_steps)
+    result.stopped_early = p_.best->why_stopped();
+  for (TrainObserver* o : p_.observers) o->on_end(result);
+  return result;
+}
+
+void Trainer::train() {
+  const TrainProgress& progress = p_.state.progress;
   if (p_.desync) tell(p_.desync->start());
   while (progress.global_step < options_.total_steps && stop_ == 0 && !out_of_patience()) {
     step();
     const bool epoch_end = advance();
+    settled_ = Settled::kYes;
     if (epoch_end ||
         progress.global_step ==
             options_.total_steps) {  // the last step: what is evaluated is what remains
       PhaseTimer timer;
+      settled_ = Settled::kNo;
       synchronize(p_.control, p_.state);
+      settled_ = Settled::kYes;
       timer.lap(phases_since_report_.communication);
     }
     if (p_.desync) tell(p_.desync->after_step(epoch_end));
@@ -66,7 +99,9 @@ TrainResult Trainer::run() {
     if (averaged || due(options_.evaluate, epoch_end)) evaluate();
     if (best_unsaved_ || due(options_.save, epoch_end)) save();
   }
+  settled_ = Settled::kNo;
   synchronize(p_.control, p_.state);
+  settled_ = Settled::kYes;
   if (p_.desync) tell(p_.desync->finish());
   tell(finite_.bad_parameter());
   // A stop is in a hurry.
@@ -74,20 +109,26 @@ TrainResult Trainer::run() {
   if (!stopped && evaluated_step_ != progress.global_step) evaluate();
   if (best_unsaved_ || saved_step_ != progress.global_step) save();
   if (p_.keeper != nullptr) p_.keeper->finish();
-  report_saved();
-  const AveragingReport averaged = p_.state.policy.take_report();
-  TrainResult result{progress,
-                     base::steady_seconds() - start,
-                     stop_,
-                     averaged.coverage,
-                     averaged.averagings,
-                     averaged.bytes_sent};
-  result.skipped_steps = finite_.skipped_steps();
-  if (p_.desync) result.coverage += "; " + p_.desync->summary();
-  if (out_of_patience() && stop_ == 0 && progress.global_step < options_.total_steps)
-    result.stopped_early = p_.best->why_stopped();
-  for (TrainObserver* o : p_.observers) o->on_end(result);
-  return result;
+}
+
+// A collective was given up for a stop. What this rank has is what a resumption needs where
+// replicas are equal between steps, and this one is between two.
+void Trainer::save_alone() {
+  if (p_.keeper == nullptr || p_.control.rank() != 0) return;
+  TrainState& state = p_.state;
+  if (settled_ == Settled::kInStep) {
+    std::copy(before_step_.begin(), before_step_.begin() + running_bytes(),
+              static_cast<std::byte*>(state.model.running.data()));
+    std::copy(before_step_.begin() + running_bytes(), before_step_.end(),
+              static_cast<std::byte*>(state.model.counters.data()));
+  }
+  const bool whole = settled_ != Settled::kNo && state.control == nullptr &&
+                     state.policy.together() && !first_not_finite(state.model, true);
+  try {
+    if (whole && saved_step_ != state.progress.global_step) p_.keeper->save_alone(state);
+  } catch (const io::Error& error) {
+    interrupted_ += std::string("; then the state could not be saved: ") + error.what();
+  }
 }
 
 StepCounts Trainer::step_counts(const io::Batch& batch) const {
@@ -115,6 +156,8 @@ void Trainer::step() {
   GradientExchange* exchange = policy.begin_step(p_.state.home);
   timer.lap(phases_.communication);
   finite_.begin_step();
+  keep_statistics();
+  settled_ = Settled::kInStep;
   p_.work.step({.batch = view_of(batch, draws_),
                 .global_count = counts.global,
                 .equal_shares = equal_shares(batch.step),
@@ -125,11 +168,27 @@ void Trainer::step() {
                 .exchange = exchange,
                 .may_update = finite_.may_update()},
                phases_);
+  settled_ = Settled::kNo;
   finite_.end_step();
   timer.skip();
   policy.end_step(counts, lr_, p_.state.home);
   timer.lap(phases_.communication);
   phases_since_report_ += phases_;
+}
+
+std::ptrdiff_t Trainer::running_bytes() const {
+  return static_cast<std::ptrdiff_t>(p_.state.model.running.bytes());
+}
+
+// Forward changes them before the step is certain. On a device the state is not saved alone.
+void Trainer::keep_statistics() {
+  if (p_.keeper == nullptr || p_.state.control != nullptr) return;
+  const FlatBuffer &running = p_.state.model.running, &counters = p_.state.model.counters;
+  before_step_.resize(running.bytes() + counters.bytes());  // allocates the first time only
+  const auto* from = static_cast<const std::byte*>(running.data());
+  const auto rest = std::copy(from, from + running.bytes(), before_step_.begin());
+  from = static_cast<const std::byte*>(counters.data());
+  std::copy(from, from + counters.bytes(), rest);
 }
 
 void Trainer::settle() { static_cast<void>(p_.work.results()); }
@@ -298,7 +357,9 @@ bool Trainer::average_weights() {
   if (p_.activity) p_.activity("averaging the weights of epochs");
   const double start = base::steady_seconds();
   const bool before = p_.average->ready();
+  settled_ = Settled::kNo;
   p_.average->end_epoch(p_.state.home, progress, last);
+  settled_ = Settled::kYes;
   const double spent = base::steady_seconds() - start;
   reported_at_ += spent;
   exchanged_at_ += spent;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -65,8 +66,11 @@ class Trainer {
           const std::atomic<int>& stop_signal);
 
   // From state.progress to the last step. Replicas are together afterwards; the last state is
-  // evaluated where an evaluator is and the run was not stopped, and saved where a keeper is.
-  // Throws DesyncError and NonFiniteError on all ranks.
+  // evaluated where an evaluator is and the run was not stopped, and saved where a keeper is. A
+  // PeerError after the signal to stop (others do not come to a collective, which was then aborted)
+  // ends the run in order too, on this rank alone: rank 0 saves the last step that was completed,
+  // where its own state is all that a resumption needs. Throws DesyncError and NonFiniteError on
+  // all ranks.
   TrainResult run();
 
   // One step on the next batch of the loader, without reports. For benchmarks and tests; run()
@@ -78,6 +82,10 @@ class Trainer {
   const StepPhases& phases() const { return phases_; }
 
  private:
+  void train();  // to the end, in step with the others
+  void save_alone();
+  void keep_statistics();
+  std::ptrdiff_t running_bytes() const;
   StepCounts step_counts(const io::Batch& batch) const;
   bool equal_shares(
       std::int64_t step) const;  // whether every rank has as many samples in a step of the epoch
@@ -115,7 +123,11 @@ class Trainer {
   Snapshot newest_, second_newest_;  // on rank 0, and the one that the run was resumed from
   std::int64_t next_exchange_ = 0;   // global step at which ranks talk next
   int stop_ = 0;                     // agreed
-  double reported_at_ = 0;           // seconds
+  std::string interrupted_;          // why this rank stopped alone; "": it did not
+  // Whether the state is that of `progress`; in a step all but running statistics and counters is.
+  enum class Settled { kYes, kInStep, kNo } settled_ = Settled::kYes;
+  std::vector<std::byte> before_step_;  // running statistics, counters
+  double reported_at_ = 0;              // seconds
   std::int64_t reported_samples_ = 0, reported_step_ = 0, exchanged_step_ = 0, reports_ = 0;
   double exchanged_at_ = 0;
   BatchResult before_epoch_;      // what the work had added up when the epoch began

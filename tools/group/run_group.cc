@@ -4,9 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
 
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
@@ -111,11 +118,48 @@ std::string write_flight_record(const backends::Group& group, const std::string&
   }
 }
 
+// While it lives: 2 s after the signal to stop, rank 0 gives up a collective that hangs, saves what
+// it has (Trainer) and leaves, which ends the others. They do not give up by themselves: rank 0 may
+// be busy with the last save.
+class StopWatchdog {
+ public:
+  explicit StopWatchdog(backends::Group& group) {
+    if (group.rank() != 0 || group.world_size() == 1) return;
+    thread_ = std::jthread([this, &group](const std::stop_token& stop) { watch(group, stop); });
+  }
+  bool has_interrupted() const { return interrupted_; }
+
+ private:
+  void watch(backends::Group& group, const std::stop_token& stop) {
+    constexpr auto kTime = std::chrono::seconds(2);
+    std::optional<std::chrono::steady_clock::time_point> since;
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any over;
+    while (!over.wait_for(lock, stop, std::chrono::milliseconds(50), [] { return false; }) &&
+           !stop.stop_requested()) {
+      const auto now = std::chrono::steady_clock::now();
+      if (stop_signal_flag().load() == 0) continue;
+      if (!since) since = now;
+      if (now - *since < kTime) continue;
+      if (group.interrupt(kTime,
+                          "stopped by signal " + std::to_string(stop_signal_flag().load()))) {
+        interrupted_ = true;
+        return;
+      }
+    }
+  }
+
+  std::atomic<bool> interrupted_{false};
+  std::jthread thread_;  // last: it uses the others
+};
+
 int run_joined(backends::Group& group, const std::string& flight_dir,
                const std::function<int(backends::Group&)>& body) {
   try {
+    const StopWatchdog watchdog(group);
     const int code = body(group);
-    group.leave();
+    if (!watchdog.has_interrupted()) group.leave();
     return code;
   } catch (const backends::PeerError& error) {
     throw backends::PeerError(error.what() + write_flight_record(group, flight_dir, error.what()));

@@ -12,12 +12,15 @@ std::string stop_text(const engine::TrainResult& result, bool preempted, const L
   const std::int64_t step = result.progress.global_step;
   std::string text = std::string(preempted ? "preempted" : "stopped") + " by signal " +
                      std::to_string(result.signal) + " (" + strsignal(result.signal) +
-                     ") after step " + std::to_string(step) + ": ";
-  if (last.path().empty()) return text + "nothing was saved";
+                     ") after step " + std::to_string(step) +
+                     (result.interrupted.empty() ? "" : ", waiting no longer for other ranks") +
+                     ": ";
+  const std::string why = result.interrupted.empty() ? "" : " (" + result.interrupted + ")";
+  if (last.path().empty()) return text + "nothing was saved" + why;
   const std::string folder = std::filesystem::path(last.path()).parent_path().string();
   return text + "saved " + last.path() +
          (last.step() == step ? "" : " (step " + std::to_string(last.step()) + ")") +
-         "; to go on: engine train --resume " + shell_word(folder.empty() ? "." : folder);
+         "; to go on: engine train --resume " + shell_word(folder.empty() ? "." : folder) + why;
 }
 
 }  // namespace tools

@@ -111,6 +111,64 @@ TEST(Preemption, OneRanksSignalStopsAllAfterTheSameStep) {
   EXPECT_TRUE(fs::exists(folder / "run/latest"));
 }
 
+// Rank 1 is stopped, and heartbeats are too rare to notice it: without the signal rank 0 would wait
+// in its collective for --timeout.
+TEST(Preemption, AStopDoesNotWaitForARankThatDoesNotCome) {
+  for (const backends::BackendInfo& backend : backends::list_backends()) {
+    if (!backend.usable || backend.device_memory || backend.name == "inproc") continue;
+    const TemporaryDirectory folder;
+    const std::string metrics = folder / "metrics";
+    std::vector<CommandResult> results(2);
+    std::vector<std::thread> ranks;
+    for (const std::size_t rank : {0u, 1u}) {
+      ranks.emplace_back([&, rank] {
+        results[rank] = run_command(training(
+            folder / "run", "100000000",
+            {"--rank", std::to_string(rank), "--world-size", "2", "--init-method",
+             "file://" + (folder / "meet"), "--heartbeat", "100", "--log-every", "2", "--metrics",
+             metrics, "--backend", backend.name, "--flight-dir", folder / "flight"}));
+      });
+    }
+    std::vector<int> pids(2, 0);
+    const bool running = test_support::eventually([&] {
+      for (const int pid : test_support::workers_of(getpid())) {
+        const std::string line = test_support::command_line_of(pid);
+        for (const std::size_t rank : {0u, 1u}) {
+          using namespace std::string_literals;
+          if (line.find("--rank\0"s + std::to_string(rank)) != std::string::npos) pids[rank] = pid;
+        }
+      }
+      return pids[0] != 0 && pids[1] != 0 && fs::exists(metrics) &&
+             test_support::read_text(metrics).find("\"event\":\"step\"") != std::string::npos;
+    });
+    if (running) {
+      kill(pids[1], SIGSTOP);
+      kill(pids[0], SIGTERM);
+    }
+    ranks[0].join();
+    if (running) kill(pids[1], SIGCONT);
+    ranks[1].join();
+    ASSERT_TRUE(running) << results[0].err << results[1].err;
+    EXPECT_EQ(results[0].exit_code, 128 + SIGTERM) << backend.name << ": " << results[0].err;
+    EXPECT_EQ(results[1].exit_code, 69) << backend.name << ": " << results[1].err;
+    EXPECT_NE(results[0].err.find(", waiting no longer for other ranks: saved "), std::string::npos)
+        << results[0].err;
+
+    const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
+    const std::int64_t step = io::load_checkpoint(newest).global_step;
+    const std::string end = std::to_string(step + 5);
+    const CommandResult resumed =
+        run_command(training(folder / "run", end, {"--spawn", "2", "--resume", "auto"}));
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    const CommandResult whole = run_command(training(folder / "whole", end, {"--spawn", "2"}));
+    ASSERT_EQ(whole.exit_code, 0) << whole.err;
+    const std::string name = "/" + io::checkpoint_file_name(step + 5);
+    const CommandResult verify = run_command(
+        {engine_binary(), "verify", (folder / "run") + name, (folder / "whole") + name});
+    EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
+  }
+}
+
 TEST(Preemption, AnInterruptIsNone) {
   const TemporaryDirectory folder;
   const CommandResult stopped = interrupted(folder / "run", {}, SIGINT, /*parent_only=*/true);
