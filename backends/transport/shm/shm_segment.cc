@@ -50,7 +50,7 @@ struct ShmChallenge {
 };
 
 template <typename T>
-std::string_view bytes_of(const T& value) {
+std::string_view raw_bytes(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
@@ -58,11 +58,11 @@ std::string_view bytes_of(const T& value) {
   throw Error(what + ": " + system_error_text(errno));
 }
 
-std::string mac(const BackendContext& context, const char* label, const ShmHello& hello,
-                const ShmChallenge& challenge) {
+std::string shm_mac(const BackendContext& context, const char* label, const ShmHello& hello,
+                    const ShmChallenge& challenge) {
   std::string transcript = context.prefix;
   transcript.push_back('\0');
-  transcript.append(bytes_of(hello)).append(challenge.nonce, kNonceBytes);
+  transcript.append(raw_bytes(hello)).append(challenge.nonce, kNonceBytes);
   return keyed_hash(context.secret, label, transcript);
 }
 
@@ -171,7 +171,7 @@ Socket create_memory(std::size_t bytes) {
 }
 
 // Rank 0's end of one connection.
-struct Guest {
+struct ShmGuest {
   Socket socket;
   Deadline until{};
   bool challenged = false, done = false;
@@ -179,9 +179,9 @@ struct Guest {
   ShmChallenge challenge{};
 };
 
-class Server {
+class ShmServer {
  public:
-  Server(const BackendContext& context, std::size_t bytes)
+  ShmServer(const BackendContext& context, std::size_t bytes)
       : context_(context),
         memory_(create_memory(bytes)),
         listener_(unix_socket(SOCK_NONBLOCK)),
@@ -199,15 +199,16 @@ class Server {
     context_.store.set(context_.prefix + "/shm", name_);
     while (left_ > 0) {
       std::vector<pollfd> polled{{listener_.fd(), POLLIN, 0}};
-      for (const Guest& guest : guests_) polled.push_back({guest.socket.fd(), POLLIN, 0});
+      for (const ShmGuest& guest : guests_) polled.push_back({guest.socket.fd(), POLLIN, 0});
       wait_readable(context_, polled, deadline,
                     std::to_string(left_) + " of this host's ranks to map shared memory");
       auto p = polled.begin() + 1;
-      for (Guest& guest : guests_) {
+      for (ShmGuest& guest : guests_) {
         if ((p++)->revents != 0) serve(guest);
       }
-      std::erase_if(guests_,
-                    [](const Guest& guest) { return guest.done || base::has_passed(guest.until); });
+      std::erase_if(guests_, [](const ShmGuest& guest) {
+        return guest.done || base::has_passed(guest.until);
+      });
       if (polled.front().revents != 0) accept_one();
     }
     context_.store.remove(context_.prefix + "/shm");
@@ -220,12 +221,12 @@ class Server {
     if (!socket && errno == EMFILE) throw_errno("passing shared memory to a rank");
     if (!socket || !is_own_user(socket.fd())) return;
     if (guests_.size() == kMaxUnprovenRanks) guests_.pop_front();  // a rank takes milliseconds
-    Guest& guest = guests_.emplace_back();
+    ShmGuest& guest = guests_.emplace_back();
     guest.socket = std::move(socket);
     guest.until = base::deadline_in(kProofTimeout);
   }
 
-  void serve(Guest& guest) {
+  void serve(ShmGuest& guest) {
     guest.done = true;  // unless all is as it should be
     const int fd = guest.socket.fd();
     if (!guest.challenged) {
@@ -233,16 +234,16 @@ class Server {
           guest.hello.rank >= context_.world_size)
         return;
       std::ranges::copy(random_bytes(kNonceBytes), guest.challenge.nonce);
-      std::ranges::copy(mac(context_, "engine shm owner", guest.hello, guest.challenge),
+      std::ranges::copy(shm_mac(context_, "engine shm owner", guest.hello, guest.challenge),
                         guest.challenge.mac);
-      guest.challenged = send_packet(fd, bytes_of(guest.challenge));
+      guest.challenged = send_packet(fd, raw_bytes(guest.challenge));
       guest.done = !guest.challenged;
       return;
     }
     std::string proof(kMacBytes, '\0');
     if (!receive_packet(fd, proof.data(), proof.size()) ||
         !equal_in_constant_time(proof,
-                                mac(context_, "engine shm rank", guest.hello, guest.challenge)))
+                                shm_mac(context_, "engine shm rank", guest.hello, guest.challenge)))
       return;
     const auto rank = static_cast<std::size_t>(guest.hello.rank);
     if (served_[rank]) return;
@@ -254,7 +255,7 @@ class Server {
   const BackendContext& context_;
   Socket memory_, listener_;
   const std::string name_;
-  std::list<Guest> guests_;  // the oldest first
+  std::list<ShmGuest> guests_;  // the oldest first
   std::vector<bool> served_;
   int left_;
 };
@@ -279,7 +280,7 @@ Socket fetch(const BackendContext& context, Deadline deadline) {
   }
   ShmHello hello{context.rank, {}};
   std::ranges::copy(random_bytes(kNonceBytes), hello.nonce);
-  if (!send_packet(socket.fd(), bytes_of(hello))) throw_errno("asking for shared memory");
+  if (!send_packet(socket.fd(), raw_bytes(hello))) throw_errno("asking for shared memory");
   wait();
   ShmChallenge challenge{};
   if (!receive_packet(socket.fd(), challenge))
@@ -287,9 +288,9 @@ Socket fetch(const BackendContext& context, Deadline deadline) {
                     " refuses to share memory: its process belongs to another user, or it "
                     "is not of this group");
   if (!equal_in_constant_time({challenge.mac, kMacBytes},
-                              mac(context, "engine shm owner", hello, challenge)))
+                              shm_mac(context, "engine shm owner", hello, challenge)))
     throw AuthenticationError("the owner of the shared memory does not know this job's secret");
-  if (!send_packet(socket.fd(), mac(context, "engine shm rank", hello, challenge)))
+  if (!send_packet(socket.fd(), shm_mac(context, "engine shm rank", hello, challenge)))
     throw_errno("asking for shared memory");
   wait();
   return receive_descriptor(socket.fd());
@@ -300,7 +301,7 @@ Socket fetch(const BackendContext& context, Deadline deadline) {
 ShmSegment::ShmSegment(const BackendContext& context, std::size_t bytes) : bytes_(bytes) {
   const auto deadline = base::deadline_in(context.timeout);
   const Socket memory =
-      context.rank == 0 ? Server(context, bytes).run(deadline) : fetch(context, deadline);
+      context.rank == 0 ? ShmServer(context, bytes).run(deadline) : fetch(context, deadline);
   void* mapped =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.fd(), 0);
   if (mapped == MAP_FAILED)
