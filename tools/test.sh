@@ -3,7 +3,8 @@
 #
 # Usage: tools/test.sh [OPTIONS]
 #   --sanitize address,undefined | thread   build and test with these sanitizers (build/asan, build/tsan)
-#   --clang                                 with clang, warnings being errors (build/clang)
+#   --clang                                 with clang, warnings being errors (build/clang; with --sanitize
+#                                           address,undefined build/clang-asan)
 #   --coverage                              count the lines of engine/ and io/ that run; less than 90 % is a failure
 #   --emulated                              CUDA kernels run on the CPU, against io/gpu/stand_in (build/emulated)
 #   --minimal                               with every optional dependency switched off (build/minimal; with
@@ -26,7 +27,8 @@ choose() {
   case "$preset $1" in
     release\ *) preset=$1 ;;
     "minimal tsan" | "tsan minimal") preset=minimal-tsan ;;
-    *) fail "choose one of --sanitize, --clang, --coverage, --emulated and --minimal, or --minimal with --sanitize thread" ;;
+    "clang asan" | "asan clang") preset=clang-asan packages+=(--fuzz) ;;
+    *) fail "choose one of --sanitize, --clang, --coverage, --emulated and --minimal, or --minimal with --sanitize thread, or --clang with --sanitize address,undefined" ;;
   esac
 }
 install=yes run=yes slow=no packages=(--tests) filters=() targets=all options=()
