@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/train/state_part.h"
+#include "engine/train/saving/state_part.h"
 #include "engine/train/train_observer.h"
 
 namespace engine {

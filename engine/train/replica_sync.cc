@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/train/weights.h"
+#include "engine/train/saving/weights.h"
 
 namespace engine {
 namespace {

@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
-#include "engine/train/desync_report.h"
-#include "engine/train/nonfinite_report.h"
+#include "engine/train/checks/desync_report.h"
+#include "engine/train/checks/nonfinite_report.h"
 #include "engine/train/step_phases.h"
 
 namespace engine {

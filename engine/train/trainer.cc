@@ -9,7 +9,7 @@
 
 #include "backends/backend_error.h"
 #include "engine/averaging/sums/ordered_tree.h"
-#include "engine/train/nonfinite_report.h"
+#include "engine/train/checks/nonfinite_report.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/base/deadline.h"
 #include "io/base/io_error.h"

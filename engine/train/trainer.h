@@ -11,10 +11,10 @@
 
 #include "engine/optim/learning_rate.h"
 #include "engine/train/best_model.h"
-#include "engine/train/checkpoint_keeper.h"
-#include "engine/train/desync_check.h"
+#include "engine/train/checks/desync_check.h"
+#include "engine/train/checks/finite_guard.h"
 #include "engine/train/evaluator.h"
-#include "engine/train/finite_guard.h"
+#include "engine/train/saving/checkpoint_keeper.h"
 #include "engine/train/step/step_work.h"
 #include "engine/train/train_observer.h"
 #include "engine/train/weight_average.h"

@@ -7,7 +7,7 @@
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/ops/optim_step/optimizer_step.h"
 #include "engine/optim/moving_average.h"
-#include "engine/train/weights.h"
+#include "engine/train/saving/weights.h"
 
 namespace engine {
 namespace {

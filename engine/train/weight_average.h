@@ -11,7 +11,7 @@
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/epoch_steps.h"
-#include "engine/train/state_part.h"
+#include "engine/train/saving/state_part.h"
 #include "engine/train/train_observer.h"
 #include "io/checkpoint/checkpoint.h"
 

@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "engine/optim/optimizer.h"
-#include "engine/train/weights.h"
+#include "engine/train/saving/weights.h"
 #include "io/base/deadline.h"
 #include "io/checkpoint/late_arrays.h"
 #include "models/model_catalog.h"

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <iostream>
 
-#include "engine/train/checkpoint_keeper.h"
+#include "engine/train/checks/finite_guard.h"
 #include "engine/train/evaluator.h"
-#include "engine/train/finite_guard.h"
-#include "engine/train/weights.h"
+#include "engine/train/saving/checkpoint_keeper.h"
+#include "engine/train/saving/weights.h"
 #include "io/base/json_writer.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <ctime>
 
-#include "engine/train/weights.h"
+#include "engine/train/saving/weights.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"

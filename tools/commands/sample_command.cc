@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "engine/train/weights.h"
+#include "engine/train/saving/weights.h"
 #include "models/model_catalog.h"
 #include "models/next_token.h"
 #include "tools/commands/command.h"

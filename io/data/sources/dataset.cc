@@ -10,7 +10,7 @@
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
 #include "io/data/sources/cifar10_files.h"
-#include "io/data/sources/csv_files.h"
+#include "io/data/sources/csv/csv_files.h"
 #include "io/data/sources/glyphs.h"
 #include "io/data/sources/idx_files.h"
 #include "io/data/sources/images/image_folder.h"

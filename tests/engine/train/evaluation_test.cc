@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "engine/train/evaluator.h"
-#include "engine/train/weights.h"
+#include "engine/train/saving/weights.h"
 #include "models/model_catalog.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/time_limits.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/train/weights.h"
+#include "engine/train/saving/weights.h"
 #include "tests/support/time_limits.h"
 #include "tools/session/train_session.h"
 #include "tools/workers/worker_threads.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/train/train_state.h"
+#include "engine/train/saving/train_state.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/options/run_config.h"
 

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "engine/averaging/sums/replica_statistics.h"
-#include "engine/train/weights.h"
+#include "engine/train/saving/weights.h"
 #include "models/model_catalog.h"
 #include "tests/engine/train/tiny_training.h"
 #include "tools/workers/worker_threads.h"

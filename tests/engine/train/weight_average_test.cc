@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "engine/optim/moving_average.h"
-#include "engine/train/weights.h"
+#include "engine/train/saving/weights.h"
 #include "io/base/io_error.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/support/test_support.h"

@@ -1,5 +1,5 @@
 // The report in words.
-#include "engine/train/nonfinite_report.h"
+#include "engine/train/checks/nonfinite_report.h"
 
 namespace engine {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/graph/model_state.h"
-#include "engine/train/state_copy.h"
+#include "engine/train/saving/state_copy.h"
 #include "io/base/digest.h"
 #include "io/checkpoint/checkpoint.h"
 

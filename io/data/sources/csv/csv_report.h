@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "io/data/sources/csv_columns.h"
-#include "io/data/sources/csv_selection.h"
+#include "io/data/sources/csv/csv_columns.h"
+#include "io/data/sources/csv/csv_selection.h"
 
 namespace io {
 

@@ -1,5 +1,5 @@
 // Types, categories and statistics of columns.
-#include "io/data/sources/csv_columns.h"
+#include "io/data/sources/csv/csv_columns.h"
 
 #include <algorithm>
 #include <charconv>

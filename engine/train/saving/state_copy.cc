@@ -1,5 +1,5 @@
 // Slots of flat buffers to arrays of a snapshot.
-#include "engine/train/state_copy.h"
+#include "engine/train/saving/state_copy.h"
 
 #include <utility>
 

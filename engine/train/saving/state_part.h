@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "engine/train/state_copy.h"
+#include "engine/train/saving/state_copy.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace engine {

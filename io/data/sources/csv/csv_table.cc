@@ -1,12 +1,12 @@
 // Cuts the bytes of a CSV file into rows and fields.
-#include "io/data/sources/csv_table.h"
+#include "io/data/sources/csv/csv_table.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "io/base/io_error.h"
-#include "io/data/sources/csv_separator.h"
+#include "io/data/sources/csv/csv_separator.h"
 
 namespace io {
 namespace {

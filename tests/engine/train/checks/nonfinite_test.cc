@@ -10,7 +10,7 @@
 
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/core/error.h"
-#include "engine/train/finite_guard.h"
+#include "engine/train/checks/finite_guard.h"
 #include "io/base/io_error.h"
 #include "tests/engine/train/session_runner.h"
 #include "tests/engine/train/tiny_training.h"

@@ -1,5 +1,5 @@
 // FiniteGuard.
-#include "engine/train/finite_guard.h"
+#include "engine/train/checks/finite_guard.h"
 
 #include <algorithm>
 #include <cmath>

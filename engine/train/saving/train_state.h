@@ -9,8 +9,8 @@
 #include "engine/averaging/policies/averaging_policy.h"
 #include "engine/graph/model_state.h"
 #include "engine/optim/optimizer.h"
-#include "engine/train/state_copy.h"
-#include "engine/train/state_part.h"
+#include "engine/train/saving/state_copy.h"
+#include "engine/train/saving/state_part.h"
 #include "engine/train/train_observer.h"
 #include "io/checkpoint/checkpoint.h"
 

@@ -1,5 +1,5 @@
 // capture() and restore().
-#include "engine/train/train_state.h"
+#include "engine/train/saving/train_state.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,8 @@
 
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/optim/loss_scale.h"
+#include "engine/train/saving/weights.h"
 #include "engine/train/weight_average.h"
-#include "engine/train/weights.h"
 
 namespace engine {
 namespace {

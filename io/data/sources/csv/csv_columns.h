@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/data/sources/csv_table.h"
+#include "io/data/sources/csv/csv_table.h"
 
 namespace io {
 

@@ -1,5 +1,5 @@
 // The report of a comparison as one line.
-#include "engine/train/desync_report.h"
+#include "engine/train/checks/desync_report.h"
 
 #include <algorithm>
 

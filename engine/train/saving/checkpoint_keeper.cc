@@ -1,5 +1,5 @@
 // Collective save and load.
-#include "engine/train/checkpoint_keeper.h"
+#include "engine/train/saving/checkpoint_keeper.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "backends/transport/single/single_communicator.h"
-#include "engine/train/weights.h"
+#include "engine/train/saving/weights.h"
 #include "io/checkpoint/late_arrays.h"
 
 namespace engine {

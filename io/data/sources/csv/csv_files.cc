@@ -1,5 +1,5 @@
 // From a table of fields to features and labels, split into a training and a test part.
-#include "io/data/sources/csv_files.h"
+#include "io/data/sources/csv/csv_files.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,11 +11,11 @@
 
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
-#include "io/data/sources/csv_columns.h"
-#include "io/data/sources/csv_report.h"
-#include "io/data/sources/csv_selection.h"
-#include "io/data/sources/csv_separator.h"
-#include "io/data/sources/csv_table.h"
+#include "io/data/sources/csv/csv_columns.h"
+#include "io/data/sources/csv/csv_report.h"
+#include "io/data/sources/csv/csv_selection.h"
+#include "io/data/sources/csv/csv_separator.h"
+#include "io/data/sources/csv/csv_table.h"
 #include "io/data/sources/data_file.h"
 
 namespace io {

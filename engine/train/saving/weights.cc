@@ -1,5 +1,5 @@
 // Copies between flat buffers and named arrays, with every mismatch reported by name.
-#include "engine/train/weights.h"
+#include "engine/train/saving/weights.h"
 
 #include <cstring>
 #include <unordered_map>

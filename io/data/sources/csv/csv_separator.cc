@@ -1,5 +1,5 @@
 // Counts the candidates in the first rows.
-#include "io/data/sources/csv_separator.h"
+#include "io/data/sources/csv/csv_separator.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // Finds header, label and columns by name or number.
-#include "io/data/sources/csv_selection.h"
+#include "io/data/sources/csv/csv_selection.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,7 +9,7 @@
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
-#include "io/data/sources/csv_columns.h"
+#include "io/data/sources/csv/csv_columns.h"
 
 namespace io {
 namespace {

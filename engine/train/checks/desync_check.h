@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "backends/communicator.h"
-#include "engine/train/desync_report.h"
-#include "engine/train/train_state.h"
-#include "engine/train/weights.h"
+#include "engine/train/checks/desync_report.h"
+#include "engine/train/saving/train_state.h"
+#include "engine/train/saving/weights.h"
 
 namespace engine {
 

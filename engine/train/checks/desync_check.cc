@@ -1,5 +1,5 @@
 // Hashing, comparing, finding the first bad step, repairing.
-#include "engine/train/desync_check.h"
+#include "engine/train/checks/desync_check.h"
 
 #include <algorithm>
 #include <cmath>

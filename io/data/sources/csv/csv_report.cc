@@ -1,12 +1,12 @@
 // Groups columns by what they became, and looks at their values.
-#include "io/data/sources/csv_report.h"
+#include "io/data/sources/csv/csv_report.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 
-#include "io/data/sources/csv_separator.h"
+#include "io/data/sources/csv/csv_separator.h"
 
 namespace io {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/data/sources/csv_table.h"
+#include "io/data/sources/csv/csv_table.h"
 #include "io/data/sources/dataset.h"
 
 namespace io {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/train/replica_sync.h"
-#include "engine/train/state_copy.h"
-#include "engine/train/train_state.h"
+#include "engine/train/saving/state_copy.h"
+#include "engine/train/saving/train_state.h"
 
 namespace engine {
 

@@ -1,6 +1,6 @@
 // Saves in the background beside a state that goes on changing, and what a long run's snapshots
 // hold of its history.
-#include "engine/train/checkpoint_keeper.h"
+#include "engine/train/saving/checkpoint_keeper.h"
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>

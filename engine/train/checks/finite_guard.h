@@ -11,9 +11,9 @@
 
 #include "backends/communicator.h"
 #include "engine/graph/batch_view.h"
-#include "engine/train/nonfinite_report.h"
+#include "engine/train/checks/nonfinite_report.h"
+#include "engine/train/saving/train_state.h"
 #include "engine/train/step/step_work.h"
-#include "engine/train/train_state.h"
 
 namespace engine {
 
