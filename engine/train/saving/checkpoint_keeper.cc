@@ -93,8 +93,9 @@ std::string CheckpointKeeper::make_room() {
   if (unknown || space.available > needed || options_.keep_last == 0) return "";
   try {
     const int deleted = io::delete_older_snapshots(options_.directory, options_.description.run_id);
-    return deleted == 0 ? ""
-                        : "; " + std::to_string(deleted) + " older snapshots deleted to make room";
+    if (deleted == 0) return "";
+    return "; " + std::to_string(deleted) +
+           (deleted == 1 ? " older snapshot" : " older snapshots") + " deleted to make room";
   } catch (const io::Error&) {
     return "";  // the error is told that made room necessary
   }

@@ -76,7 +76,7 @@ void append_batch(const std::string& path, Dataset& split) {
   }
 }
 
-Dataset read_split(const std::string& directory, const std::string& prefix, const char* what) {
+Dataset read_cifar10_split(const std::string& directory, const std::string& prefix, const char* what) {
   Dataset split;
   split.name = kSet;
   split.shape = {kCifarSide, kCifarSide, kChannels};
@@ -89,8 +89,8 @@ Dataset read_split(const std::string& directory, const std::string& prefix, cons
 
 DatasetSplits read_cifar10_splits(const std::string& directory) {
   DatasetSplits splits;
-  splits.train = read_split(directory, "data_batch_", "training batches");
-  splits.test = read_split(directory, "test_batch", "test batches");
+  splits.train = read_cifar10_split(directory, "data_batch_", "training batches");
+  splits.test = read_cifar10_split(directory, "test_batch", "test batches");
   return splits;
 }
 

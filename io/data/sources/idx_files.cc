@@ -71,8 +71,8 @@ std::vector<std::uint8_t> read_items(DataFile& file, std::uint64_t count, std::u
   return bytes;
 }
 
-Dataset read_split(const std::string& set, const std::string& directory,
-                   const std::string& prefix) {
+Dataset read_idx_split(const std::string& set, const std::string& directory,
+                       const std::string& prefix) {
   DataFile image_file = open_idx(set, directory, prefix + "-images", "idx3-ubyte");
   const auto [image_magic, image_count, rows, columns] = read_header<4>(image_file);
   check_magic(image_file, image_magic, kImageMagic, "images");
@@ -110,8 +110,8 @@ Dataset read_split(const std::string& set, const std::string& directory,
 
 DatasetSplits read_idx_splits(const std::string& name, const std::string& directory) {
   DatasetSplits splits;
-  splits.train = read_split(name, directory, "train");
-  splits.test = read_split(name, directory, "t10k");
+  splits.train = read_idx_split(name, directory, "train");
+  splits.test = read_idx_split(name, directory, "t10k");
   return splits;
 }
 

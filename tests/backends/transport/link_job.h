@@ -57,10 +57,13 @@ using Make = std::unique_ptr<backends::Communicator> (*)(const backends::Backend
 inline std::vector<std::string> sums(
     Job& job, int world_size, Make make,
     const std::function<void(backends::BackendContext&)>& change = {}) {
+  // None ends before the last has its result.
+  std::vector<std::unique_ptr<backends::Communicator>> made(static_cast<std::size_t>(world_size));
   return group_harness::outcomes(world_size, [&](int rank) {
     backends::BackendContext context = job.context(rank, world_size);
     if (change) change(context);
-    const std::unique_ptr<backends::Communicator> communicator = make(context);
+    auto& communicator = made[static_cast<std::size_t>(rank)];
+    communicator = make(context);
     float value = static_cast<float>(rank + 1);
     communicator->all_reduce(&value, 1, base::DType::kF32, backends::ReduceOp::kSum);
     EXPECT_EQ(value, static_cast<float>(world_size * (world_size + 1) / 2));
