@@ -20,6 +20,8 @@ class FailureWatch {
   virtual ~FailureWatch() = default;
   // The first failure of a member; waits for one at most `wait`.
   virtual std::optional<std::string> known_failure(std::chrono::milliseconds wait) = 0;
+  // Whether this rank was asked to wait no longer; known_failure() says why.
+  virtual bool interrupted() const { return false; }
   // From now until forget(), aborts the communicator as soon as a member fails.
   virtual void abort_on_failure(Communicator& communicator) = 0;
   virtual void forget(Communicator& communicator) noexcept = 0;

@@ -31,6 +31,12 @@ class MismatchError : public Error {
   using Error::Error;
 };
 
+// This rank gave up waiting for the others, because it was asked to stop (Group::interrupt()).
+class InterruptedError : public PeerError {
+ public:
+  using PeerError::PeerError;
+};
+
 // Authentication failed (exit code 77).
 class AuthenticationError : public Error {
  public:

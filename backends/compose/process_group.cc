@@ -37,6 +37,10 @@ class ProcessWatch final : public FailureWatch {
     const auto store = store_.lock();
     return store ? store->wait_for_failure(wait) : std::nullopt;
   }
+  bool interrupted() const override {
+    const std::lock_guard lock(mutex_);
+    return interrupted_.has_value();
+  }
   void abort_on_failure(Communicator& communicator) override {
     const std::lock_guard lock(mutex_);
     abort_on_failure_.push_back(&communicator);

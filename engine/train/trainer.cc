@@ -51,8 +51,7 @@ TrainResult Trainer::run() {
     static_cast<void>(p_.state.policy.take_report());  // from here on the spread is measured
   try {
     train();
-  } catch (const backends::PeerError& error) {
-    if (stop_signal_.load() == 0) throw;
+  } catch (const backends::InterruptedError& error) {
     stop_ = stop_signal_.load();
     interrupted_ = error.what();
     save_alone();

@@ -67,10 +67,10 @@ class Trainer {
 
   // From state.progress to the last step. Replicas are together afterwards; the last state is
   // evaluated where an evaluator is and the run was not stopped, and saved where a keeper is. A
-  // PeerError after the signal to stop (others do not come to a collective, which was then aborted)
-  // ends the run in order too, on this rank alone: rank 0 saves the last step that was completed,
-  // where its own state is all that a resumption needs. Throws DesyncError and NonFiniteError on
-  // all ranks.
+  // backends::InterruptedError (asked to stop, this rank waits no longer for others that do not
+  // come) ends the run in order too, on this rank alone: rank 0 saves the last step that was
+  // completed, where its own state is all that a resumption needs. Throws DesyncError and
+  // NonFiniteError on all ranks.
   TrainResult run();
 
   // One step on the next batch of the loader, without reports. For benchmarks and tests; run()

@@ -24,7 +24,7 @@
 #include "io/base/text_parts.h"
 #include "io/checkpoint/atomic_file.h"
 #include "models/model_catalog.h"
-#include "tools/flight/flight_folder.h"
+#include "tools/group/flight_folder.h"
 #include "tools/group/stop_signals.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/device_choice.h"
@@ -161,6 +161,9 @@ int run_joined(backends::Group& group, const std::string& flight_dir,
     const int code = body(group);
     if (!watchdog.has_interrupted()) group.leave();
     return code;
+  } catch (const backends::InterruptedError& error) {
+    print_notice(error.what());
+    return 128 + stop_signal_flag().load();
   } catch (const backends::PeerError& error) {
     throw backends::PeerError(error.what() + write_flight_record(group, flight_dir, error.what()));
   } catch (const backends::MismatchError& error) {

@@ -91,7 +91,7 @@ std::vector<int> parse_rank_list(const std::string& text, int count, const std::
 int parse_node_count(const std::string& text, const std::string& option) {
   constexpr int kMaxNodes = 65536;
   const std::size_t colon = text.find(':');
-  if (text.empty() || text == "0")
+  if (text == "0")
     throw io::ConfigError(option + " '" + text +
                           "': expected the number of nodes, 1 or more; the number of this node, "
                           "from 0, is --node-rank");

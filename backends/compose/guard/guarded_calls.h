@@ -91,8 +91,10 @@ class GuardedCalls : public Interface {
       broken_ = true;
       const std::string aborted = abort_reason();
       if (!aborted.empty()) throw PeerError(context(text()) + aborted);
-      throw PeerError(
-          explain_failure(*by_.watch, name(), by_.rank, by_.world_size, text(), error.what()));
+      const std::string explained =
+          explain_failure(*by_.watch, name(), by_.rank, by_.world_size, text(), error.what());
+      if (by_.watch->interrupted()) throw InterruptedError(explained);
+      throw PeerError(explained);
     }
   }
 

@@ -76,7 +76,8 @@ void append_batch(const std::string& path, Dataset& split) {
   }
 }
 
-Dataset read_cifar10_split(const std::string& directory, const std::string& prefix, const char* what) {
+Dataset read_cifar10_split(const std::string& directory, const std::string& prefix,
+                           const char* what) {
   Dataset split;
   split.name = kSet;
   split.shape = {kCifarSide, kCifarSide, kChannels};

@@ -1,5 +1,5 @@
 // Folders below the temporary one, which is everybody's.
-#include "tools/flight/flight_folder.h"
+#include "tools/group/flight_folder.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
