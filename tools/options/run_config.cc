@@ -211,8 +211,8 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.flight_dir = read.text("flight-dir");
   config.metrics = read.text("metrics");
   config.log_gpu = read.integer("log-gpu", 0, kMostCount, 0);
-  if (config.log_gpu > 0 && config.metrics.empty())
-    read.demand("log-gpu", "--metrics FILE: that is where samples go");
+  if (config.log_gpu > 0 && config.metrics.empty() && config.save_dir.empty())
+    read.demand("log-gpu", "--save-dir or --metrics FILE: samples go to the metrics");
   config.progress = read.text("progress");
   if (config.overwrite && config.resume != "none")
     read.demand("overwrite", "that no --resume is given: a run goes on, or it moves aside");

@@ -258,6 +258,9 @@ TEST(RunConfig, AnOptionThatNeedsAnotherIsJudgedByWhetherItIsGivenNotByItsValue)
               "--crop-padding requires --augment crop; --augment is 'flip' (from --augment)");
   EXPECT_EQ(fault(flags({{"cutout-size", "16"}})), "--cutout-size requires --augment cutout");
   EXPECT_EQ(fault(flags({{"keep-last", "3"}})), "--keep-last requires --save-dir");
+  EXPECT_EQ(fault(flags({{"log-gpu", "5"}})),
+            "--log-gpu requires --save-dir or --metrics FILE: samples go to the metrics");
+  EXPECT_EQ(tools::resolve_run_config(flags({{"log-gpu", "5"}, {"save-dir", "run"}})).log_gpu, 5);
   EXPECT_EQ(fault(flags({{"compress", "bf16"}, {"topk-ratio", "0.01"}})),
             "--topk-ratio requires --compress topk; --compress is 'bf16' (from --compress)");
   ConfigValues values = flags({});
