@@ -183,7 +183,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   void wait(void* stream) override {
     abort_on_error(
         [&] {
-          progress_.until([&] { return waiting_text(last_call_); },
+          progress_.until([&] { return call_waiting_text(last_call_); },
                           [&] {
                             if (cuda::is_idle(stream)) return true;
                             check_state(last_call_);
@@ -270,7 +270,7 @@ class NcclCommunicator final : public DeviceCommunicator {
     abort_on_error([&] {
       progress_.throw_if_aborted();
       ncclResult_t state = call();
-      progress_.until([&] { return waiting_text(name); },
+      progress_.until([&] { return call_waiting_text(name); },
                       [&] {
                         if (state == ncclInProgress) {
                           ncclResult_t now = ncclSuccess;
@@ -337,7 +337,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   }
 
   // NCCL does not tell which rank is missing.
-  std::string waiting_text(const char* call) const {
+  std::string call_waiting_text(const char* call) const {
     std::string others;
     for (int r = 0; r < size_; ++r) {
       if (r != rank_) others += " " + std::to_string(group_rank(r));
