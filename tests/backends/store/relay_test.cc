@@ -28,7 +28,8 @@ using group_harness::Proxy;
 // With a job id rank 0 takes the next port when the first is taken, and others may have taken it to
 // pass on what they hear.
 TEST(Relay, OnAnEarlierPortOfTheWindowIsPassedOver) {
-  const auto [fd, server_port] = open_listener();
+  const group_harness::Listener server = open_listener();
+  const int server_port = server.port;
   // The window must begin with the relay's port and reach the server's.
   int relay_port = 0;
   for (int port = server_port - 1; port > server_port - 16 && relay_port == 0; --port) {
@@ -43,12 +44,12 @@ TEST(Relay, OnAnEarlierPortOfTheWindowIsPassedOver) {
   Proxy relay(server_port, std::nullopt, relay_port);
   std::mutex mutex;
   std::string notices;
-  const auto errors = outcomes(2, [&, fd = fd](int rank) {
+  const auto errors = outcomes(2, [&](int rank) {
     GroupOptions o = options_for(rank, 2, relay_port);
     o.job_id = "job " + std::to_string(getpid());
     o.port_window = 16;
     if (rank == 0) {
-      o.listen_fd = fd;
+      o.listen_fd = server.fd;
       o.notice = [&](const std::string& line) {
         const std::lock_guard lock(mutex);
         notices += line + "\n";
@@ -69,16 +70,16 @@ TEST(Relay, OnAnEarlierPortOfTheWindowIsPassedOver) {
 
 // As an address that rank 0 published for rank 1's connections.
 TEST(Relay, ThatChangesAValueEndsTheGroup) {
-  const auto [fd, port] = open_listener();
+  const group_harness::Listener server = open_listener();
   const std::string sent = "address 127.0.0.1:2000", changed = "address 127.0.0.1:3000";
-  Proxy relay(port, std::nullopt, 0, [&](Frame& frame) {
+  Proxy relay(server.port, std::nullopt, 0, [&](Frame& frame) {
     const std::size_t at = frame.payload.find(sent);
     if (at != std::string::npos) frame.payload.replace(at, sent.size(), changed);
   });
   std::string value;
-  const auto errors = outcomes(2, [&, fd = fd, port = port](int rank) {
-    GroupOptions o = options_for(rank, 2, rank == 0 ? port : relay.port());
-    if (rank == 0) o.listen_fd = fd;
+  const auto errors = outcomes(2, [&](int rank) {
+    GroupOptions o = options_for(rank, 2, rank == 0 ? server.port : relay.port());
+    if (rank == 0) o.listen_fd = server.fd;
     JoinedStore joined = backends::join_store(o);
     if (rank == 0) joined.store->set("key", sent);
     value = rank == 1 ? joined.store->get("key", group_harness::kProxyTimeout) : value;
@@ -89,14 +90,14 @@ TEST(Relay, ThatChangesAValueEndsTheGroup) {
 }
 
 TEST(Relay, ThatChangesWhatARankSendsEndsTheGroup) {
-  const auto [fd, port] = open_listener();
-  Proxy relay(port, std::nullopt, 0, [&](Frame& frame) {
+  const group_harness::Listener server = open_listener();
+  Proxy relay(server.port, std::nullopt, 0, [&](Frame& frame) {
     if (frame.type == FrameType::kSet) frame.payload[5] = static_cast<char>(frame.payload[5] ^ 1);
   });
   std::string failure;
-  const auto errors = outcomes(2, [&, fd = fd, port = port](int rank) {
-    GroupOptions o = options_for(rank, 2, rank == 0 ? port : relay.port());
-    if (rank == 0) o.listen_fd = fd;
+  const auto errors = outcomes(2, [&](int rank) {
+    GroupOptions o = options_for(rank, 2, rank == 0 ? server.port : relay.port());
+    if (rank == 0) o.listen_fd = server.fd;
     JoinedStore joined = backends::join_store(o);
     if (rank == 1) joined.store->set("key", "value");
     failure = rank == 0 ? joined.store->wait_for_failure(group_harness::kProxyTimeout).value_or("")
