@@ -198,12 +198,13 @@ void BatchLoader::Impl::fill(Slot& slot) const {
 
 void BatchLoader::Impl::fill_image(Slot& slot, std::size_t id, float* out) const {
   const auto sample = static_cast<std::int64_t>(id);
-  const std::uint8_t* in =
-      dataset.samples.data() + id * static_cast<std::size_t>(dataset.sample_count());
+  const std::uint8_t* in = nullptr;
   if (dataset.source) {
     SplitMix crop = resized_crop_random(seed, slot.batch.epoch, sample);
     dataset.source->read(sample, resized_crop ? &crop : nullptr, slot.image);
     in = slot.image.data();
+  } else {
+    in = dataset.samples.data() + id * static_cast<std::size_t>(dataset.sample_count());
   }
   preparer->prepare(in, augmentation_random(seed, slot.batch.epoch, sample), out);
 }
