@@ -65,12 +65,15 @@ class ProcessWatch final : public FailureWatch {
     const std::lock_guard lock(mutex_);
     kept.swap(kept_);
   }
+  // Of the communicator that waits: the others are idle, and silent as well.
   std::string waiting_text() const {
     const std::lock_guard lock(mutex_);
     std::string text;
     for (const Communicator* c : abort_on_failure_) {
-      if (const std::string of_one = c->waiting_text(); !of_one.empty())
-        text += (text.empty() ? "" : ", ") + of_one;
+      const std::string of_one = c->waiting_text();
+      const bool stuck = of_one.find("not acknowledged") != std::string::npos;
+      if (text.empty() || stuck) text = of_one;
+      if (stuck) break;
     }
     return text;
   }

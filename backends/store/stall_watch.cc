@@ -40,6 +40,7 @@ std::optional<StallWatch::Stall> StallWatch::check(const std::vector<Member>& me
   };
   std::vector<Place> places;
   std::string links;
+  std::set<int> silent;
   for (const Member& member : members) {
     const bool waits = !member.progress.call.empty();
     const std::string& what = waits ? member.progress.call : member.activity;
@@ -49,8 +50,9 @@ std::optional<StallWatch::Stall> StallWatch::check(const std::vector<Member>& me
     auto place = std::ranges::find_if(places, same);
     if (place == places.end()) place = places.insert(place, {waits, what, {}});
     place->ranks.push_back(member.rank);
-    if (!member.progress.links.empty())
-      links += "; rank " + std::to_string(member.rank) + " has " + member.progress.links;
+    if (member.progress.links.empty()) continue;
+    links += "; rank " + std::to_string(member.rank) + " has " + member.progress.links;
+    silent.insert(member.rank);
   }
   // The others wait for ranks that are in no collective, or else in another one than most.
   std::ranges::stable_sort(places, [](const Place& a, const Place& b) {
@@ -65,7 +67,10 @@ std::optional<StallWatch::Stall> StallWatch::check(const std::vector<Member>& me
   }
   const int culprit = places.back().ranks.front();
   if (places.size() == 1 && members.size() > 1 && links.empty()) text += ", and no data arrives";
-  return Stall{text + links, culprit, longest.rank};
+  // Where all are in the same call, the links are the cause; else they are silent because of it.
+  std::set<int> concerned = places.size() == 1 ? silent : std::set<int>{};
+  concerned.insert({culprit, longest.rank});
+  return Stall{text + links, culprit, concerned};
 }
 
 }  // namespace backends

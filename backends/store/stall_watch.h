@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,9 @@ class StallWatch {
     const std::string& activity;
   };
   struct Stall {
-    std::string text;  // who waits in what, who does not, and which links move nothing
-    int culprit;       // the rank for which the others wait, as far as it can be told
-    int waiting;       // the rank that has waited longest
+    std::string text;         // who waits in what, who does not, and which links move nothing
+    int culprit;              // the rank for which the others wait, as far as it can be told
+    std::set<int> concerned;  // it, the rank that has waited longest, those at silent links
   };
   // A stall, when one begins, and again each time that its length has doubled.
   [[nodiscard]] std::optional<Stall> check(const std::vector<Member>& members);

@@ -279,7 +279,7 @@ void StoreServer::check_stall(Clock::time_point now) {
   if (!stall) return;
   if (options_.notice) options_.notice(stall->text);
   const std::string frame = FrameWriter(FrameType::kNotice).text(stall->text).finish();
-  for (const int rank : std::set{stall->culprit, stall->waiting}) {
+  for (const int rank : stall->concerned) {
     if (rank != 0) members_[static_cast<std::size_t>(rank)]->send(frame);
   }
   if (!options_.stall_abort) return;

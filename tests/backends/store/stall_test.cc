@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,7 @@ TEST(StallWatch, NamesWhoWaitsAndWhoIsElsewhere) {
             "no progress for 12.3 s: rank 0, 2, 3 in all_reduce; rank 1 in no collective "
             "(step 12, loading)");
   EXPECT_EQ(stall->culprit, 1);
-  EXPECT_EQ(stall->waiting, 2);
+  EXPECT_EQ(stall->concerned, (std::set<int>{1, 2}));
 }
 
 TEST(StallWatch, RanksInDifferentCollectivesWaitForTheMinority) {
@@ -69,9 +70,11 @@ TEST(StallWatch, WhereAllAreInTheSameCallTheLinksAreNamed) {
   ranks.progress = {{10'000, "barrier", ""}, {10'000, "barrier", ""}};
   EXPECT_EQ(watch.check(ranks.members()).value().text,
             "no progress for 10.0 s: rank 0, 1 in barrier, and no data arrives");
-  ranks.progress[0] = {20'000, "barrier", "nothing received from rank 1 for 19.0 s"};
-  EXPECT_EQ(watch.check(ranks.members()).value().text,
-            "no progress for 20.0 s: rank 0, 1 in barrier; rank 0 has nothing received from rank 1 "
+  ranks.progress[1] = {20'000, "barrier", "nothing received from rank 0 for 19.0 s"};
+  const StallWatch::Stall stall = watch.check(ranks.members()).value();
+  EXPECT_EQ(stall.concerned, (std::set<int>{0, 1}));
+  EXPECT_EQ(stall.text,
+            "no progress for 20.0 s: rank 0, 1 in barrier; rank 1 has nothing received from rank 0 "
             "for 19.0 s");
 }
 
