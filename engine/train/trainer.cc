@@ -84,9 +84,7 @@ void Trainer::train() {
         progress.global_step ==
             options_.total_steps) {  // the last step: what is evaluated is what remains
       PhaseTimer timer;
-      settled_ = Settled::kNo;
-      synchronize(p_.control, p_.state);
-      settled_ = Settled::kYes;
+      bring_together();
       timer.lap(phases_since_report_.communication);
     }
     if (p_.desync) tell(p_.desync->after_step(epoch_end));
@@ -98,9 +96,7 @@ void Trainer::train() {
     if (averaged || due(options_.evaluate, epoch_end)) evaluate();
     if (best_unsaved_ || due(options_.save, epoch_end)) save();
   }
-  settled_ = Settled::kNo;
-  synchronize(p_.control, p_.state);
-  settled_ = Settled::kYes;
+  bring_together();
   if (p_.desync) tell(p_.desync->finish());
   tell(finite_.bad_parameter());
   // A stop is in a hurry.
@@ -110,10 +106,22 @@ void Trainer::train() {
   if (p_.keeper != nullptr) p_.keeper->finish();
 }
 
+void Trainer::bring_together() {
+  settled_ = Settled::kNo;
+  synchronize(p_.control, p_.state);
+  settled_ = Settled::kYes;
+}
+
+// Only rank 0 of several may have to, and not what is on a device.
+bool Trainer::may_save_alone() const {
+  return p_.keeper != nullptr && p_.control.rank() == 0 && p_.control.world_size() > 1 &&
+         p_.state.control == nullptr;
+}
+
 // A collective was given up for a stop. What this rank has is what a resumption needs where
 // replicas are equal between steps, and this one is between two.
 void Trainer::save_alone() {
-  if (p_.keeper == nullptr || p_.control.rank() != 0) return;
+  if (!may_save_alone()) return;
   TrainState& state = p_.state;
   if (settled_ == Settled::kInStep) {
     std::copy(before_step_.begin(), before_step_.begin() + running_bytes(),
@@ -121,8 +129,8 @@ void Trainer::save_alone() {
     std::copy(before_step_.begin() + running_bytes(), before_step_.end(),
               static_cast<std::byte*>(state.model.counters.data()));
   }
-  const bool whole = settled_ != Settled::kNo && state.control == nullptr &&
-                     state.policy.together() && !first_not_finite(state.model, true);
+  const bool whole =
+      settled_ != Settled::kNo && state.policy.together() && !first_not_finite(state.model, true);
   try {
     if (whole && saved_step_ != state.progress.global_step) p_.keeper->save_alone(state);
   } catch (const io::Error& error) {
@@ -179,9 +187,9 @@ std::ptrdiff_t Trainer::running_bytes() const {
   return static_cast<std::ptrdiff_t>(p_.state.model.running.bytes());
 }
 
-// Forward changes them before the step is certain. On a device the state is not saved alone.
+// Forward changes them before the step is certain.
 void Trainer::keep_statistics() {
-  if (p_.keeper == nullptr || p_.state.control != nullptr) return;
+  if (!may_save_alone()) return;
   const FlatBuffer &running = p_.state.model.running, &counters = p_.state.model.counters;
   before_step_.resize(running.bytes() + counters.bytes());  // allocates the first time only
   const auto* from = static_cast<const std::byte*>(running.data());

@@ -83,6 +83,8 @@ class Trainer {
 
  private:
   void train();  // to the end, in step with the others
+  void bring_together();
+  bool may_save_alone() const;
   void save_alone();
   void keep_statistics();
   std::ptrdiff_t running_bytes() const;
