@@ -65,6 +65,22 @@ CommandResult interrupted(const std::string& folder, const std::vector<std::stri
   return result;
 }
 
+// The run in folder/run, stopped after `step`, goes on for `more` steps and ends like one that was
+// never stopped.
+void expect_equal_bits_later(const TemporaryDirectory& folder, std::int64_t step,
+                             std::int64_t more) {
+  const std::string end = std::to_string(step + more);
+  const CommandResult resumed =
+      run_command(training(folder / "run", end, {"--spawn", "2", "--resume", "auto"}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  const CommandResult whole = run_command(training(folder / "whole", end, {"--spawn", "2"}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const std::string name = "/" + io::checkpoint_file_name(step + more);
+  const CommandResult verify =
+      run_command({engine_binary(), "verify", (folder / "run") + name, (folder / "whole") + name});
+  EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
+}
+
 TEST(Preemption, SavesExitsWith75AndGoesOnBitByBit) {
   const TemporaryDirectory folder;
   const CommandResult stopped = interrupted(folder / "run", {}, SIGUSR1, /*parent_only=*/true);
@@ -77,16 +93,7 @@ TEST(Preemption, SavesExitsWith75AndGoesOnBitByBit) {
                              "; to go on: engine train --resume " + (folder / "run") + "\n"),
             std::string::npos)
       << stopped.err;
-  const std::string end = std::to_string(step + 25);
-  const CommandResult resumed =
-      run_command(training(folder / "run", end, {"--spawn", "2", "--resume", "auto"}));
-  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-  const CommandResult whole = run_command(training(folder / "whole", end, {"--spawn", "2"}));
-  ASSERT_EQ(whole.exit_code, 0) << whole.err;
-  const std::string name = "/" + io::checkpoint_file_name(step + 25);
-  const CommandResult verify =
-      run_command({engine_binary(), "verify", (folder / "run") + name, (folder / "whole") + name});
-  EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
+  expect_equal_bits_later(folder, step, 25);
 }
 
 TEST(Preemption, WorksWithEveryBackend) {
@@ -156,16 +163,7 @@ TEST(Preemption, AStopDoesNotWaitForARankThatDoesNotCome) {
 
     const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
     const std::int64_t step = io::load_checkpoint(newest).global_step;
-    const std::string end = std::to_string(step + 5);
-    const CommandResult resumed =
-        run_command(training(folder / "run", end, {"--spawn", "2", "--resume", "auto"}));
-    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-    const CommandResult whole = run_command(training(folder / "whole", end, {"--spawn", "2"}));
-    ASSERT_EQ(whole.exit_code, 0) << whole.err;
-    const std::string name = "/" + io::checkpoint_file_name(step + 5);
-    const CommandResult verify = run_command(
-        {engine_binary(), "verify", (folder / "run") + name, (folder / "whole") + name});
-    EXPECT_EQ(verify.exit_code, 0) << verify.out << verify.err;
+    expect_equal_bits_later(folder, step, 5);
   }
 }
 
