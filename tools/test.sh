@@ -2,9 +2,8 @@
 # Installs what is missing, builds, and runs the tests. The last line is "N passed, N failed, N skipped".
 #
 # Usage: tools/test.sh [OPTIONS]
-#   --sanitize address,undefined | thread   build and test with these sanitizers (build/asan, build/tsan)
-#   --clang                                 with clang, warnings being errors (build/clang; with --sanitize
-#                                           address,undefined build/clang-asan)
+#   --sanitize address,undefined | thread   with these sanitizers and clang (build/asan, build/tsan)
+#   --clang                                 with clang, warnings being errors (build/clang)
 #   --coverage                              count the lines of engine/ and io/ that run; less than 90 % is a failure
 #   --emulated                              CUDA kernels run on the CPU, against io/gpu/stand_in (build/emulated)
 #   --minimal                               with every optional dependency switched off (build/minimal; with
@@ -27,8 +26,7 @@ choose() {
   case "$preset $1" in
     release\ *) preset=$1 ;;
     "minimal tsan" | "tsan minimal") preset=minimal-tsan ;;
-    "clang asan" | "asan clang") preset=clang-asan packages+=(--fuzz) ;;
-    *) fail "choose one of --sanitize, --clang, --coverage, --emulated and --minimal, or --minimal with --sanitize thread, or --clang with --sanitize address,undefined" ;;
+    *) fail "choose one of --sanitize, --clang, --coverage, --emulated and --minimal, or --minimal with --sanitize thread" ;;
   esac
 }
 install=yes run=yes slow=no packages=(--tests) filters=() targets=all options=()
@@ -42,6 +40,7 @@ while [ $# -gt 0 ]; do
         thread) choose tsan ;;
         *) fail "--sanitize takes address,undefined or thread, not $2" ;;
       esac
+      packages+=(--sanitizers)
       shift ;;
     --clang) choose clang; packages+=(--clang) ;;
     --emulated) choose emulated ;;

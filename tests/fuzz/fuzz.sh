@@ -4,7 +4,7 @@
 # Usage: tests/fuzz/fuzz.sh SECONDS [TARGET ...]
 # A finding ends a target at once and makes the exit status 1; the input is left in build/fuzz/findings. Copy it to
 # tests/fuzz/corpus/TARGET, under a name that says what it is, and fix the reader: fuzz_corpus_test replays it from then on.
-# What the corpus grows by meanwhile is kept in build/fuzz/corpus. Needs tools/scripts/install_dependencies.sh --fuzz.
+# What the corpus grows by meanwhile is kept in build/fuzz/corpus. Needs tools/scripts/install_dependencies.sh --sanitizers.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 seconds=${1:?usage: tests/fuzz/fuzz.sh SECONDS [TARGET ...]}

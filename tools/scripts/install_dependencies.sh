@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the build and the scripts need; does nothing, quickly, when all are there.
 #
-# Usage: tools/scripts/install_dependencies.sh [--tests] [--cluster] [--clang] [--fuzz] [--coverage] [--check] [--list]
+# Usage: tools/scripts/install_dependencies.sh [--tests] [--cluster] [--clang] [--sanitizers] [--coverage] [--check] [--list]
 #   --tests  also what the tests need
 #   --cluster  also the launchers under which tests/cluster runs the program (SLURM, Open MPI); those tests are skipped without
 #   --clang  also clang, clang-format and clang-tidy, for the clang build and tests/scripts/lint.sh
-#   --fuzz   also clang and its runtime libraries, for tests/fuzz/fuzz.sh
+#   --sanitizers  also clang and its runtime libraries, for test.sh --sanitize and tests/fuzz/fuzz.sh
 #   --coverage  also gcovr, for the count of lines that tests reach
 #   --check  install nothing; print what is missing and exit with 1 if anything is
 #   --list   print the package names and exit
@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
     --tests) packages+=(libgtest-dev libboost-context-dev procps python3 python3-numpy) ;;
     --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables) ;;
     --clang) packages+=(clang clang-format clang-tidy) ;;
-    --fuzz) packages+=(clang libclang-rt-14-dev) ;;
+    --sanitizers) packages+=(clang libclang-rt-14-dev llvm) ;;
     --coverage) packages+=(gcovr) ;;
     --check) check=yes ;;
     --list) check=list ;;
