@@ -106,8 +106,11 @@ class Group {
     return false;
   }
   // Ends the membership in order, so that the end of this process is not taken for a failure.
-  // Collective, with a deadline of a few seconds.
-  virtual void leave() = 0;
+  // Waits for ranks that still work, so that their failures are still noticed: until all have left
+  // or one has failed, at most as long as a collective may take, and a few seconds where
+  // `in_a_hurry` (polled) says so.
+  virtual void leave(const std::function<bool()>& in_a_hurry) = 0;
+  void leave() { leave({}); }
 };
 
 // Blocks until all ranks have joined; names the missing ranks through `notice` every 5 s. Throws

@@ -140,7 +140,8 @@ class InprocGroup final : public Group {
     job_->set_activity(rank_, activity.substr(0, 200));
   }
   void check() override { job_->check(); }
-  void leave() override { job_->leave(rank_); }
+  using Group::leave;
+  void leave(const std::function<bool()>&) override { job_->leave(rank_); }
 
  private:
   std::vector<int> members_of(const CommunicatorRequest& request) const {

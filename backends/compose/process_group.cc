@@ -21,7 +21,7 @@
 namespace backends {
 namespace {
 
-constexpr auto kLeaveTimeout = std::chrono::seconds(5);
+constexpr auto kHurriedLeave = std::chrono::seconds(5);
 
 // Aborts communicators when the store reports a failure. Does not own the store, because the
 // store's own thread may release the last reference to this.
@@ -168,8 +168,11 @@ class ProcessGroup final : public Group {
                       (now.links.empty() ? "" : ": this rank has " + now.links));
     return true;
   }
-  void leave() override {
-    joined_.store->leave(kLeaveTimeout);
+  using Group::leave;
+  void leave(const std::function<bool()>& in_a_hurry) override {
+    const auto hurried = base::deadline_in(kHurriedLeave);
+    joined_.store->leave(std::chrono::milliseconds(options_.timeout_ms),
+                         [&] { return base::has_passed(hurried) && in_a_hurry && in_a_hurry(); });
     watch_->release();
   }
 
@@ -280,7 +283,8 @@ class SingleGroup final : public Group {
   }
   void set_activity(std::string_view) noexcept override {}
   void check() override {}
-  void leave() override {}
+  using Group::leave;
+  void leave(const std::function<bool()>&) override {}
 
  private:
   const std::string reason_;

@@ -1,23 +1,33 @@
-// Requests of the store's client, joining and leaving. The receiving thread is in store_watch.cc.
+// The store's client: requests of threads that wait, and the thread that sends and receives.
 #include "backends/store/store_client.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
 #include "backends/backend_error.h"
 #include "backends/open_files.h"
+#include "backends/store/protocol/handshake.h"
 #include "io/base/deadline.h"
 
 namespace backends {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr auto kRequestTime = std::chrono::seconds(30);  // of requests that rank 0 answers at once
-constexpr std::size_t kActivityBytes = 200;
+constexpr auto kPollInterval = std::chrono::milliseconds(100);  // of cancelled()
+constexpr auto kLastWords = std::chrono::seconds(5);
+
+std::string broken_text() {
+  return std::string("its connection broke (") + std::strerror(errno) + ")";
+}
 
 }  // namespace
 
@@ -25,66 +35,152 @@ TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
     : options_(std::move(options)),
       socket_(std::move(session.socket)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      parser_(std::move(session.parser)),
-      incoming_(std::move(session.seals.to_client)),
-      outgoing_(std::move(session.seals.to_server)) {
+      machine_(std::move(session.parser), std::move(session.seals), options_.heartbeat_ms,
+               Clock::now()) {
   if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
-  last_received_ = next_heartbeat_ = Clock::now();
-  thread_ = std::thread([this] { watch(); });
+  thread_ = std::thread([this] { run(); });
 }
 
 TcpStore::~TcpStore() {
-  bool orderly = false, may_come_again = false;
   {
-    const std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
+    machine_.end();
     stopping_ = true;
-    orderly = leaving_ || failure_ || !started_;
-    may_come_again = lost_ && !started_;
   }
-  if (!may_come_again)
-    (void)send(FrameWriter(orderly ? FrameType::kLeave : FrameType::kAbandon).finish());
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
+  wake();
   thread_.join();
 }
 
-bool TcpStore::send(const std::string& frame) {
-  const std::lock_guard lock(write_mutex_);
-  if (write_by(socket_.fd(), outgoing_.close(frame), base::deadline_in(std::chrono::seconds(5))))
-    return true;
-  shutdown(socket_.fd(),
-           SHUT_RDWR);  // part of a frame was sent: the connection cannot be used any more
-  return false;
+void TcpStore::wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
+}
+
+void TcpStore::run() {
+  {
+    Lock lock(mutex_);
+    machine_.received({}, Clock::now());  // what came behind the welcome
+    react(std::move(lock));
+  }
+  for (;;) {
+    send_heartbeat();
+    pollfd polled[2] = {{socket_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
+    {
+      const Lock lock(mutex_);
+      if (stopping_ || machine_.lost()) break;
+      if (!out_.empty()) polled[0].events |= POLLOUT;
+    }
+    poll(polled, 2, static_cast<int>(machine_.tick_interval().count()));
+    std::uint64_t drained;
+    if (polled[1].revents != 0) [[maybe_unused]]
+      const ssize_t n = read(wake_.fd(), &drained, sizeof drained);
+    if ((polled[0].revents & ~POLLOUT) != 0) receive();
+    Lock lock(mutex_);
+    machine_.tick(Clock::now());
+    react(std::move(lock));
+  }
+  finish();
+}
+
+void TcpStore::send_heartbeat() {
+  {
+    const Lock lock(mutex_);
+    if (!machine_.heartbeat_due(Clock::now())) return;
+  }
+  RankProgress progress;
+  {
+    const std::lock_guard lock(progress_mutex_);
+    if (progress_source_) progress = progress_source_();
+  }
+  Lock lock(mutex_);
+  machine_.heartbeat(progress, Clock::now());
+  react(std::move(lock));
+}
+
+void TcpStore::receive() {
+  char buffer[65536];
+  const ssize_t n = recv(socket_.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+  Lock lock(mutex_);
+  if (n > 0) {
+    machine_.received({buffer, static_cast<std::size_t>(n)}, Clock::now());
+  } else {
+    machine_.closed(n == 0 ? "its connection closed" : broken_text());
+  }
+  react(std::move(lock));
+}
+
+void TcpStore::flush(const Lock&) {
+  out_ += machine_.take_output();
+  while (!out_.empty()) {
+    const ssize_t n = ::send(socket_.fd(), out_.data(), out_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0) {
+      out_.erase(0, static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return;  // the thread goes on when the socket takes more
+    } else if (errno != EINTR) {
+      machine_.closed(broken_text());
+      out_.clear();
+    }
+  }
+  machine_.sent();
+}
+
+void TcpStore::react(Lock lock) {
+  flush(lock);
+  const std::vector<std::string> notices = machine_.take_notices();
+  std::function<void(const std::string&)> callback;
+  std::string failure;
+  if (machine_.failure()) {
+    callback.swap(callback_);
+    failure = machine_.failure()->text;
+  }
+  changed_.notify_all();
+  lock.unlock();
+  if (options_.notice) {
+    for (const std::string& text : notices) options_.notice(text);
+  }
+  if (callback) callback(failure);
+}
+
+void TcpStore::finish() {
+  std::string rest;
+  bool lost = false;
+  {
+    Lock lock(mutex_);
+    react(std::move(lock));
+  }
+  {
+    const Lock lock(mutex_);
+    rest.swap(out_);
+    lost = machine_.lost().has_value();
+  }
+  (void)write_by(socket_.fd(), rest, base::deadline_in(kLastWords));
+  if (lost) shutdown(socket_.fd(), SHUT_RDWR);  // without a goodbye: rank 0 learns of it
 }
 
 std::string TcpStore::request(FrameType type, std::string_view key,
                               const std::function<void(FrameWriter&)>& rest,
                               std::chrono::milliseconds timeout) {
   const Deadline deadline = base::deadline_in(timeout);
-  std::uint32_t id = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    id = next_request_++;
-    replies_.emplace(id, std::nullopt);
-  }
-  FrameWriter w(type);
-  w.u32(id).text(key);
-  rest(w);
-  const std::string frame = w.finish();
-  const bool sent = frame.size() <= kFrameBytes && send(frame);
-  std::unique_lock lock(mutex_);
-  const auto over = [&] { return replies_[id].has_value() || failure_ || lost_ || left_; };
-  if (sent) changed_.wait_until(lock, deadline, over);
-  const std::optional<std::string> reply = std::move(replies_[id]);
-  replies_.erase(id);
-  if (reply) return *reply;
   const std::string what = "store key \"" + std::string(key) + "\": ";
-  if (failure_) throw PeerError(what + *failure_);
-  if (left_ || lost_)
-    throw PeerError(what + (left_
-                                ? "rank 0 has left the group"
-                                : "no connection to rank 0 at " + options_.server + ": " + *lost_));
-  if (!sent) throw PeerError(what + "cannot be sent to rank 0 at " + options_.server);
+  Lock lock(mutex_);
+  const std::optional<std::uint32_t> id = machine_.request(type, key, rest);
+  if (!id) throw PeerError(what + "too large to be sent to rank 0 at " + options_.server);
+  flush(lock);
+  if (!out_.empty() || machine_.lost()) wake();
+  std::optional<std::string>& reply = machine_.replies().at(*id);
+  changed_.wait_until(lock, deadline, [&] {
+    return reply || machine_.failure() || machine_.lost() || machine_.has_left();
+  });
+  const std::optional<std::string> answer = std::move(reply);
+  machine_.replies().erase(*id);
+  if (answer) return *answer;
+  if (machine_.failure()) throw PeerError(what + machine_.failure()->text);
+  if (machine_.has_left()) throw PeerError(what + "rank 0 has left the group");
+  if (machine_.lost())
+    throw PeerError(what + "no connection to rank 0 at " + options_.server + ": " +
+                    *machine_.lost());
   throw PeerError(what + "not set after " + std::to_string(timeout.count()) + " ms");
 }
 
@@ -112,39 +208,49 @@ void TcpStore::remove(std::string_view key) {
 }
 
 TcpStore::StartState TcpStore::wait_for_start(Deadline until) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, until, [&] { return started_ || fatal_ || lost_; });
-  if (fatal_) throw_refusal(fatal_->first, fatal_->second);
-  return started_ ? StartState::kStarted : lost_ ? StartState::kDisconnected : StartState::kWaiting;
+  Lock lock(mutex_);
+  changed_.wait_until(
+      lock, until, [&] { return machine_.has_started() || machine_.fatal() || machine_.lost(); });
+  if (machine_.fatal()) throw_refusal(machine_.fatal()->first, machine_.fatal()->second);
+  return machine_.has_started() ? StartState::kStarted
+         : machine_.lost()      ? StartState::kDisconnected
+                                : StartState::kWaiting;
 }
 
 TcpStore::Absent TcpStore::absent() const {
-  const std::lock_guard lock(mutex_);
-  return absent_;
+  const Lock lock(mutex_);
+  return machine_.absent();
 }
 
 std::vector<PeerInfo> TcpStore::peers() const {
-  const std::lock_guard lock(mutex_);
-  return peers_;
+  const Lock lock(mutex_);
+  return machine_.peers();
 }
 
 std::string TcpStore::group_nonce() const {
-  const std::lock_guard lock(mutex_);
-  return group_nonce_;
+  const Lock lock(mutex_);
+  return machine_.group_nonce();
 }
 
 bool TcpStore::one_host() const {
-  const std::lock_guard lock(mutex_);
-  return one_host_;
+  const Lock lock(mutex_);
+  return std::ranges::all_of(machine_.peers(), [&](const PeerInfo& peer) {
+    return peer.host_id == machine_.peers().front().host_id;
+  });
 }
 
 void TcpStore::set_activity(std::string_view activity) noexcept {
   try {
-    const std::lock_guard lock(mutex_);
-    activity_.assign(activity.substr(0, kActivityBytes));
+    const Lock lock(mutex_);
+    machine_.set_activity(activity);
   } catch (const std::exception&) {
     // Out of memory: keep the older activity.
   }
+}
+
+std::string TcpStore::activity() const {
+  const Lock lock(mutex_);
+  return machine_.activity();
 }
 
 void TcpStore::set_progress_source(std::function<RankProgress()> source) {
@@ -152,41 +258,38 @@ void TcpStore::set_progress_source(std::function<RankProgress()> source) {
   progress_source_ = std::move(source);
 }
 
-std::string TcpStore::activity() const {
-  const std::lock_guard lock(mutex_);
-  return activity_;
-}
-
-std::optional<std::string> TcpStore::failure() const {
-  const std::lock_guard lock(mutex_);
-  return failure_;
-}
+std::optional<std::string> TcpStore::failure() const { return wait_for_failure({}); }
 
 std::optional<std::string> TcpStore::wait_for_failure(std::chrono::milliseconds timeout) const {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, timeout, [&] { return failure_.has_value(); });
-  return failure_;
+  Lock lock(mutex_);
+  changed_.wait_for(lock, timeout, [&] { return machine_.failure().has_value(); });
+  return machine_.failure() ? std::optional(machine_.failure()->text) : std::nullopt;
 }
 
 void TcpStore::on_failure(std::function<void(const std::string&)> callback) {
   std::optional<std::string> happened;
   {
-    const std::lock_guard lock(mutex_);
-    happened = failure_;
-    if (!happened) callback_ = std::move(callback);
+    const Lock lock(mutex_);
+    if (machine_.failure()) {
+      happened = machine_.failure()->text;
+    } else {
+      callback_ = std::move(callback);
+    }
   }
   if (happened) callback(*happened);
 }
 
-void TcpStore::leave(std::chrono::milliseconds timeout) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (leaving_ || failure_) return;
-    leaving_ = true;
+void TcpStore::leave(std::chrono::milliseconds timeout, const std::function<bool()>& cancelled) {
+  const Deadline deadline = base::deadline_in(timeout);
+  Lock lock(mutex_);
+  if (machine_.is_leaving() || machine_.failure()) return;
+  machine_.leave();
+  flush(lock);
+  if (!out_.empty() || machine_.lost()) wake();
+  const auto over = [&] { return machine_.has_left() || machine_.lost() || machine_.failure(); };
+  while (!changed_.wait_until(lock, std::min(deadline, base::deadline_in(kPollInterval)), over)) {
+    if (base::has_passed(deadline) || (cancelled && cancelled())) return;
   }
-  if (!send(FrameWriter(FrameType::kLeave).finish())) return;
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, timeout, [&] { return left_ || lost_ || failure_; });
 }
 
 }  // namespace backends

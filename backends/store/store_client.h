@@ -1,10 +1,9 @@
 // A rank's connection to the store on rank 0, kept for the life of the group; it also reports
-// failures of other ranks.
+// failures of other ranks. A MemberMachine on a socket, with one thread.
 #pragma once
 
 #include <condition_variable>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,7 +12,7 @@
 #include <vector>
 
 #include "backends/group.h"
-#include "backends/store/stall_watch.h"
+#include "backends/store/protocol/member_machine.h"
 #include "backends/store/store.h"
 #include "backends/store/store_session.h"
 
@@ -46,10 +45,7 @@ class TcpStore : public Store {
   // Waits until the group starts, the connection is lost or `until`. Throws the
   // error with which rank 0 gave up.
   [[nodiscard]] StartState wait_for_start(Deadline until);
-  struct Absent {
-    std::vector<int> missing;  // not here yet, or their connection broke
-    std::vector<int> left;     // were here and gave up
-  };
+  using Absent = MemberMachine::Absent;
   Absent absent() const;                // before the start, as last told by rank 0
   std::vector<PeerInfo> peers() const;  // after the start
   // Random, of this start of the group; after the start.
@@ -68,51 +64,38 @@ class TcpStore : public Store {
   // Called once: from the store's thread, or at once if a failure is known.
   void on_failure(std::function<void(const std::string&)> callback);
 
-  // Waits until all ranks leave, at most `timeout`. Returns early when a member has failed.
-  void leave(std::chrono::milliseconds timeout);
+  // Waits until all ranks leave, at most `timeout`. Returns early when a member has failed, or when
+  // `cancelled`, polled, returns true.
+  void leave(std::chrono::milliseconds timeout, const std::function<bool()>& cancelled = {});
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Lock = std::unique_lock<std::mutex>;
 
   std::string request(FrameType type, std::string_view key,
                       const std::function<void(FrameWriter&)>& rest,
                       std::chrono::milliseconds timeout);
-  bool send(const std::string& frame);
-  void watch();
-  bool receive();  // false when the connection is over; its cause is in lost_
-  void handle_received();
-  void handle(const Frame& frame);
-  void handle_start(FrameReader& in);
+  void run();
   void send_heartbeat();
-  void fail(const std::string& text);
-  void connection_ended(const std::string& cause);
+  void receive();
+  void flush(const Lock& lock);
+  void finish();  // sends what is left, at the end of the thread
+  void wake();
+  // To be called after the machine has been given something: sends, wakes waiting threads. Notices
+  // and the callback are called without the lock.
+  void react(Lock lock);
 
   const StoreClientOptions options_;
   Socket socket_, wake_;
-  FrameParser parser_;                                    // watch thread
-  Seal incoming_;                                         // watch thread
-  Clock::time_point last_received_{}, next_heartbeat_{};  // watch thread
-  std::string last_activity_sent_;                        // watch thread
 
   std::mutex progress_mutex_;
   std::function<RankProgress()> progress_source_;  // guarded by it
 
-  std::mutex write_mutex_;  // one frame at a time
-  Seal outgoing_;           // guarded by it
-
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
-  std::map<std::uint32_t, std::optional<std::string>> replies_;
-  std::uint32_t next_request_ = 1;
-  Absent absent_;
-  std::vector<PeerInfo> peers_;
-  std::string group_nonce_;
-  bool one_host_ = false, started_ = false, leaving_ = false, left_ = false, stopping_ = false;
-  std::optional<std::string> lost_;     // why the connection ended
-  std::optional<std::string> failure_;  // of a member
-  std::optional<std::pair<RefusalKind, std::string>> fatal_;
+  MemberMachine machine_;
+  std::string out_;  // bytes not sent yet
+  bool stopping_ = false;
   std::function<void(const std::string&)> callback_;
-  std::string activity_, root_activity_;
 
   std::thread thread_;
 };

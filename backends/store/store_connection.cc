@@ -7,20 +7,18 @@
 #include <cstring>
 
 namespace backends {
+namespace {
 
-void StoreConnection::send(const std::string& frame) {
-  if (!alive()) return;
-  if (out.size() + frame.size() > 4 * kFrameBytes) {
-    end = "it does not read its input";
-    return;
-  }
-  out += seals.to_client.close(frame);
-  flush();
+std::string broken_text() {
+  return std::string("its connection broke (") + std::strerror(errno) + ")";
 }
 
-void StoreConnection::flush() {
+}  // namespace
+
+std::string StoreConnection::flush() {
   std::size_t sent = 0;
-  while (sent < out.size() && alive()) {
+  std::string end;
+  while (sent < out.size() && end.empty()) {
     const ssize_t n =
         ::send(socket.fd(), out.data() + sent, out.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) {
@@ -28,24 +26,24 @@ void StoreConnection::flush() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR) {
-      end = std::string("its connection broke (") + std::strerror(errno) + ")";
+      end = broken_text();
     }
   }
   out.erase(0, sent);
-  if (alive() && close_after_flush && out.empty()) end = "refused";
+  return end;
 }
 
-void StoreConnection::receive() {
+std::string StoreConnection::receive(std::string& bytes) {
   char buffer[65536];
   const ssize_t n = recv(socket.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
   if (n > 0) {
-    parser.append(buffer, static_cast<std::size_t>(n));
-    last_received = std::chrono::steady_clock::now();
+    bytes.append(buffer, static_cast<std::size_t>(n));
   } else if (n == 0) {
-    end = "its connection closed";
+    return "its connection closed";
   } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-    end = std::string("its connection broke (") + std::strerror(errno) + ")";
+    return broken_text();
   }
+  return "";
 }
 
 }  // namespace backends

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "backends/store/handshake.h"
-#include "backends/store/seal.h"
+#include "backends/store/protocol/handshake.h"
+#include "backends/store/protocol/session_machine.h"
 #include "backends/store/tcp_socket.h"
 
 namespace backends {

@@ -3,9 +3,9 @@
 
 #include "backends/backend_error.h"
 #include "backends/identity/hostlist.h"
-#include "backends/store/handshake.h"
-#include "backends/store/settings.h"
-#include "backends/store/wire.h"
+#include "backends/store/protocol/handshake.h"
+#include "backends/store/protocol/settings.h"
+#include "backends/store/protocol/wire.h"
 #include "tests/fuzz/targets.h"
 
 namespace fuzz {

@@ -18,7 +18,7 @@
 #include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
 #include "backends/identity/identity.h"
-#include "backends/store/settings.h"
+#include "backends/store/protocol/settings.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/digest.h"
 #include "io/base/text_parts.h"
@@ -159,7 +159,7 @@ int run_joined(backends::Group& group, const std::string& flight_dir,
   try {
     const StopWatchdog watchdog(group);
     const int code = body(group);
-    if (!watchdog.has_interrupted()) group.leave();
+    if (!watchdog.has_interrupted()) group.leave([] { return stop_signal_flag().load() != 0; });
     return code;
   } catch (const backends::InterruptedError& error) {
     print_notice(error.what());

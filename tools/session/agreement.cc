@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
-#include "backends/store/handshake.h"
+#include "backends/store/protocol/handshake.h"
 #include "engine/core/error.h"
 #include "engine/ops/common/cpu_dispatch.h"
 #include "engine/train/replica_sync.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backends/group.h"
-#include "backends/store/settings.h"
+#include "backends/store/protocol/settings.h"
 #include "io/data/sources/dataset.h"
 
 namespace tools {

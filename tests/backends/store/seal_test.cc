@@ -1,5 +1,5 @@
 // Seals: what a process that carries the bytes of a store connection can do to them.
-#include "backends/store/seal.h"
+#include "backends/store/protocol/seal.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // Settings that all ranks must share: their frame, their digest, and what is said of a difference.
-#include "backends/store/settings.h"
+#include "backends/store/protocol/settings.h"
 
 #include <gtest/gtest.h>
 
-#include "backends/store/handshake.h"
-#include "backends/store/wire.h"
+#include "backends/store/protocol/handshake.h"
+#include "backends/store/protocol/wire.h"
 
 namespace backends {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "backends/group.h"
-#include "backends/store/stall_watch.h"
+#include "backends/store/protocol/stall_watch.h"
 #include "backends/store/tcp_socket.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/store/connect_to_port.h"

@@ -1,5 +1,5 @@
 // Encoding of the handshake's messages.
-#include "backends/store/handshake.h"
+#include "backends/store/protocol/handshake.h"
 
 #include "backends/backend_error.h"
 #include "io/base/visible_text.h"

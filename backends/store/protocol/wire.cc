@@ -1,5 +1,5 @@
 // Little-endian encoding of frames, written byte by byte so that hosts of any order agree.
-#include "backends/store/wire.h"
+#include "backends/store/protocol/wire.h"
 
 namespace backends {
 

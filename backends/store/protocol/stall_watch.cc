@@ -1,5 +1,5 @@
 // Who waits for whom.
-#include "backends/store/stall_watch.h"
+#include "backends/store/protocol/stall_watch.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,10 +1,10 @@
 // Settings as a frame, as a digest, and compared.
-#include "backends/store/settings.h"
+#include "backends/store/protocol/settings.h"
 
 #include <algorithm>
 #include <span>
 
-#include "backends/store/wire.h"
+#include "backends/store/protocol/wire.h"
 #include "io/base/digest.h"
 
 namespace backends {

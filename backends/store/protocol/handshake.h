@@ -20,9 +20,9 @@
 #include <cstdint>
 #include <string>
 
+#include "backends/store/protocol/settings.h"
+#include "backends/store/protocol/wire.h"
 #include "backends/store/secret.h"
-#include "backends/store/settings.h"
-#include "backends/store/wire.h"
 
 namespace backends {
 

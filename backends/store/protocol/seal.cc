@@ -1,5 +1,5 @@
 // Keys and MACs of the seals.
-#include "backends/store/seal.h"
+#include "backends/store/protocol/seal.h"
 
 namespace backends {
 

@@ -1,0 +1,180 @@
+// What a member sends and how it takes what rank 0 sends.
+#include "backends/store/protocol/member_machine.h"
+
+#include <algorithm>
+
+#include "backends/store/protocol/handshake.h"
+#include "io/base/visible_text.h"
+
+namespace backends {
+namespace {
+
+constexpr std::size_t kActivityBytes = 200;
+
+}  // namespace
+
+MemberMachine::MemberMachine(FrameParser parser, Seals seals, int heartbeat_ms, Time now)
+    : heartbeat_ms_(heartbeat_ms),
+      parser_(std::move(parser)),
+      seals_(std::move(seals)),
+      last_received_(now),
+      next_heartbeat_(now),
+      last_turn_(now) {}
+
+// More often than heartbeats, so that a changed activity is sent soon, before this process may die.
+std::chrono::milliseconds MemberMachine::tick_interval() const {
+  return std::min(std::chrono::milliseconds(heartbeat_ms_), std::chrono::milliseconds(200));
+}
+
+void MemberMachine::send(const std::string& frame) {
+  if (!lost_) output_ += seals_.to_server.close(frame);
+}
+
+void MemberMachine::received(std::string_view bytes, Time now) {
+  if (lost_) return;
+  last_received_ = now;
+  parser_.append(bytes.data(), bytes.size());
+  try {
+    while (std::optional<Frame> frame = parser_.next(kFrameBytes + kSealBytes)) {
+      seals_.to_client.open(*frame);
+      handle(*frame);
+    }
+  } catch (const MalformedFrame&) {
+    connection_ended("cannot be trusted: its connection carried a frame that is damaged or forged");
+  }
+}
+
+void MemberMachine::closed(const std::string& cause) {
+  if (!lost_) connection_ended("died: " + cause);
+}
+
+// The start takes effect only now: until rank 0 has the acknowledgement, this process may
+// reconnect, and afterwards it may not.
+void MemberMachine::sent() {
+  if (starting_ && output_.empty() && !lost_) started_ = true;
+}
+
+void MemberMachine::tick(Time now) {
+  if (lost_) return;
+  if (now - last_turn_ > std::chrono::milliseconds(heartbeat_ms_) + tick_interval())
+    last_received_ = now;
+  last_turn_ = now;
+  if (now - last_received_ <= std::chrono::milliseconds(3 * heartbeat_ms_)) return;
+  // Rank 0 may be frozen only: it reads this when it wakes up, and does not wait for those who have
+  // left.
+  send(FrameWriter(FrameType::kRootSilent).finish());
+  connection_ended("does not answer: no heartbeat for " + std::to_string(3 * heartbeat_ms_) +
+                   " ms");
+}
+
+bool MemberMachine::heartbeat_due(Time now) const {
+  return !lost_ && (now >= next_heartbeat_ || activity_ != last_activity_sent_);
+}
+
+void MemberMachine::heartbeat(const RankProgress& progress, Time now) {
+  next_heartbeat_ = now + std::chrono::milliseconds(heartbeat_ms_);
+  last_activity_sent_ = activity_;
+  send(FrameWriter(FrameType::kHeartbeat)
+           .text(activity_)
+           .u32(static_cast<std::uint32_t>(progress.waiting_ms))
+           .text(progress.call)
+           .text(progress.links)
+           .finish());
+}
+
+void MemberMachine::set_activity(std::string_view activity) {
+  activity_.assign(activity.substr(0, kActivityBytes));
+}
+
+std::optional<std::uint32_t> MemberMachine::request(FrameType type, std::string_view key,
+                                                    const std::function<void(FrameWriter&)>& rest) {
+  const std::uint32_t id = next_request_++;
+  FrameWriter w(type);
+  w.u32(id).text(key);
+  rest(w);
+  const std::string frame = w.finish();
+  if (frame.size() > kFrameBytes) return std::nullopt;
+  replies_.emplace(id, std::nullopt);
+  send(frame);
+  return id;
+}
+
+void MemberMachine::leave() {
+  if (leaving_ || failure_) return;
+  leaving_ = true;
+  send(FrameWriter(FrameType::kLeave).finish());
+}
+
+void MemberMachine::end() {
+  ended_ = true;
+  if (lost_) return;
+  const bool orderly = leaving_ || failure_ || !started_;
+  send(FrameWriter(orderly ? FrameType::kLeave : FrameType::kAbandon).finish());
+}
+
+void MemberMachine::handle(const Frame& frame) {
+  FrameReader in(frame.payload);
+  switch (frame.type) {
+    case FrameType::kStart:
+      return handle_start(in);
+    case FrameType::kFailure: {
+      const int rank = in.i32();
+      if (!failure_) failure_ = Failure{rank, base::visible_text(in.text())};
+      return;
+    }
+    case FrameType::kNotice:
+      notices_.push_back(base::visible_text(in.text()));
+      return;
+    case FrameType::kReply: {
+      const auto found = replies_.find(in.u32());
+      if (found != replies_.end()) found->second = in.text();
+      return;
+    }
+    case FrameType::kProgress:
+      absent_.missing = read_ranks(in);
+      absent_.left = read_ranks(in);
+      return;
+    case FrameType::kFatal: {
+      const auto kind = static_cast<RefusalKind>(in.u8());
+      fatal_.emplace(kind, in.text());
+      return;
+    }
+    case FrameType::kHeartbeat:
+      root_activity_ = base::visible_text(in.text());
+      return;
+    case FrameType::kLeft:
+      left_ = true;
+      return;
+    default:
+      throw MalformedFrame();
+  }
+}
+
+void MemberMachine::handle_start(FrameReader& in) {
+  std::string nonce = in.bytes(kNonceBytes);
+  const std::uint32_t count = in.u32();
+  if (count > kFrameBytes / 12) throw MalformedFrame();
+  std::vector<PeerInfo> peers(count);
+  int rank = 0;
+  for (PeerInfo& peer : peers) {
+    peer.rank = rank++;
+    peer.host = base::visible_text(in.text());
+    peer.host_id = in.text();
+    peer.pid = in.i32();
+  }
+  send(FrameWriter(FrameType::kStartAcknowledged).finish());
+  peers_ = std::move(peers);
+  group_nonce_ = std::move(nonce);
+  absent_ = {};
+  starting_ = true;
+}
+
+void MemberMachine::connection_ended(const std::string& cause) {
+  lost_ = cause;
+  if (!started_ || left_ || leaving_ || ended_ || failure_ || peers_.empty()) return;
+  failure_ =
+      Failure{0, member_text(0, peers_[0].host, peers_[0].pid) + " " + cause +
+                     "; last activity: " + (root_activity_.empty() ? "unknown" : root_activity_)};
+}
+
+}  // namespace backends

@@ -1,0 +1,159 @@
+// The store's server as a state machine: authenticates ranks, starts the group when all have
+// joined, keeps the keys, and reports failures of members to the others.
+//
+// It has no clock, socket, thread or randomness of its own: what happens is put into it together
+// with the time, and what is to be done is taken out. store_server.h runs it on sockets,
+// tests/simulation on a network and a clock that exist only in memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backends/store/protocol/handshake.h"
+#include "backends/store/protocol/seal.h"
+#include "backends/store/protocol/stall_watch.h"
+#include "io/base/deadline.h"
+
+namespace backends {
+
+using Time = base::Deadline;   // only compared and added to
+using LinkId = std::uint64_t;  // a connection; never used again
+
+inline constexpr std::size_t kMaxUnauthenticated = 64;  // connections; the oldest is closed
+
+class ServerMachine {
+ public:
+  struct Options {
+    Secret secret;
+    Hello job;     // what a member must agree with; host and pid are rank 0's
+    int port = 0;  // on which it listens
+    int heartbeat_ms = 1000;
+    int stall_after_ms = 10'000;
+    bool stall_abort = false;
+    std::function<std::string(std::size_t)> random;  // so many bytes
+  };
+  ServerMachine(Options options, Time now);
+
+  // What happens. Each turn: any number of these, then tick().
+  void opened(LinkId link, const std::string& peer, Time now);  // peer: address, for messages
+  void received(LinkId link, std::string_view bytes, Time now);
+  void closed(LinkId link, const std::string& cause);       // it ended at the other side, or broke
+  void give_up(RefusalKind kind, const std::string& text);  // a group that has not started
+  // At the latest at next_tick(). A long time since the last one means that this process itself was
+  // paused: the silence of others then proves nothing.
+  void tick(Time now);
+  Time next_tick() const;
+  // The end: when nobody is left to be told anything, or after a deadline.
+  bool may_end() const;
+  void say_goodbye();  // to members that still run
+
+  // What is to be done, in this order.
+  struct Output {
+    enum class Kind { kSend, kClose, kNotice } kind;
+    LinkId link;       // of kSend, kClose
+    std::string text;  // the bytes; the notice
+  };
+  std::vector<Output> take_output() { return std::exchange(output_, {}); }
+
+  const std::string& last_refusal() const { return last_refusal_; }
+
+ private:
+  // The server's end of a connection.
+  struct Link {
+    enum class Stage { kHello, kProof, kSettings, kMember };
+
+    LinkId id = 0;
+    std::string peer;
+    Stage stage = Stage::kHello;
+    Time hello_deadline{};  // before kMember: closed when it passes
+    Time last_received{};
+    FrameParser parser;
+    Seals seals;  // from a right proof on
+    std::string hello_payload, server_nonce;
+    Hello hello;
+    std::string activity;             // last one reported
+    RankProgress progress;            // likewise
+    bool acknowledged_start = false;  // it has confirmed kStart, and may not reconnect any more
+    bool leaving = false;             // it is leaving in order: its end is not a failure
+    std::string end;                  // why the connection ended; "": it is alive
+
+    bool alive() const { return end.empty(); }
+    bool is_member() const { return stage == Stage::kMember; }
+    std::size_t longest_frame() const;
+  };
+
+  void send(Link& l, const std::string& frame);
+  void handle(Link& l, const Frame& frame);  // throws MalformedFrame
+  void on_hello(Link& l, const Frame& frame);
+  void on_proof(Link& l, const Frame& frame);
+  void on_settings(Link& l, const Frame& frame);
+  void decide(Link& l);  // on membership, once all that matters is known
+  void refuse(Link& l, RefusalKind kind, const std::string& text);
+  // On job, world and build; `kind` is kMismatch where there is none.
+  std::string disagreement(const Hello& hello, RefusalKind& kind) const;
+  // "" if the rank is free, or held by the same process, which may reconnect until it has
+  // acknowledged the start of the group.
+  std::string disagreement_on_rank(const Hello& hello, RefusalKind& kind) const;
+  void add_member(Link& l);
+
+  // Members (server_members.cc).
+  bool is_superseded(const Hello& hello) const;
+  bool awaits_reconnection() const;
+  void handle_member(Link& l, const Frame& frame);
+  void on_joined();
+  void on_lost(Link& l);
+  void expire_disconnected(bool paused);
+  void declare_failure(const Link& l, const std::string& cause);
+  void declare_failure(const Hello& who, const std::string& activity, const std::string& cause);
+  void tell_silent(Link& l);
+  void check_all_left();
+  void fail_group(RefusalKind kind, const std::string& text);
+  void broadcast(const std::string& frame, const Link* except = nullptr);
+  std::vector<int> missing() const;  // without those that have left again
+  void send_progress();
+  void send_heartbeat();
+  void check_stall();
+  void sweep(bool paused);
+
+  // Keys (server_members.cc).
+  void set(const std::string& key, std::string value);
+  void send_reply(Link& l, std::uint32_t request, const std::string& value);
+
+  const Options options_;
+  Time now_, last_turn_;
+  std::list<Link> links_;
+  std::map<LinkId, Link*> link_of_;
+  std::vector<Link*> members_;  // by rank
+  // A rank of the started group whose connection broke before it acknowledged the start. It is told
+  // when it reconnects; if it does not, it is declared dead.
+  struct Disconnected {
+    Hello hello;
+    std::string activity, cause;
+    Time until{};
+    bool given_up = false;
+  };
+  std::map<int, Disconnected> disconnected_;  // by rank
+  // Sent to a rank that reconnects after the start, and after the first failure.
+  std::string start_frame_, failure_frame_;
+  bool started_ = false, failed_ = false, all_left_ = false;
+  std::string fatal_frame_;   // sent to ranks that connect after the group was given up
+  std::set<int> awaited_;     // ranks that are still to be told of a mismatch
+  std::set<int> left_early_;  // ranks that joined and left before the start
+  StallWatch stall_watch_;
+  std::map<std::string, std::string> values_;
+  std::map<std::string, std::vector<std::pair<Link*, std::uint32_t>>> waiters_;
+  bool progress_changed_ = false;  // since the members were told who is missing
+  Time next_stall_check_{}, next_heartbeat_, next_refusal_notice_{}, next_progress_{};
+  std::string last_refusal_;
+  std::vector<Output> output_;
+};
+
+}  // namespace backends

@@ -1,0 +1,58 @@
+// The client's half of the handshake as a state machine: from a new connection to the store's
+// server until it welcomes this rank or turns it away. No clock and no socket, like
+// server_machine.h.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "backends/store/protocol/handshake.h"
+#include "backends/store/protocol/seal.h"
+
+namespace backends {
+
+class SessionMachine {
+ public:
+  // `nonce`: random, kNonceBytes long. `peer`: the server's address, for messages.
+  SessionMachine(const Secret& secret, Hello hello, const std::string& nonce, std::string peer);
+
+  void received(std::string_view bytes);
+  std::string take_output() { return std::exchange(output_, {}); }
+
+  enum class State {
+    kRunning,
+    kWelcome,      // a member: a MemberMachine goes on with parser() and seals()
+    kNoStore,      // what listens there is not a store
+    kOtherSecret,  // a store with another secret; it has been sent our proof, and may report us
+    kRefused       // see refusal()
+  };
+  State state() const { return state_; }
+  // The server has proved that it has the secret.
+  bool is_proved() const { return stage_ == Stage::kAnswer; }
+  // In kRefused. Its text is foreign until is_proved().
+  const std::pair<RefusalKind, std::string>& refusal() const { return *refusal_; }
+
+  FrameParser& parser() { return parser_; }  // may hold frames that came behind the welcome
+  Seals& seals() { return seals_; }
+
+ private:
+  enum class Stage { kChallenge, kAnswer };
+
+  void handle(const Frame& frame);
+  void on_challenge(const Frame& frame);
+  void on_answer(const Frame& frame);
+
+  const Secret& secret_;
+  const Hello hello_;
+  const std::string peer_;
+  Stage stage_ = Stage::kChallenge;
+  State state_ = State::kRunning;
+  FrameParser parser_;
+  Seals seals_;
+  std::string hello_payload_, output_;
+  std::optional<std::pair<RefusalKind, std::string>> refusal_;
+};
+
+}  // namespace backends

@@ -1,0 +1,225 @@
+// Making schedules of failures, and judging how the ranks ended.
+#include "tests/simulation/history.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <set>
+
+#include "tests/simulation/simulated_rank.h"
+#include "tests/simulation/virtual_network.h"
+
+namespace simulation {
+namespace {
+
+using End = SimulatedRank::End;
+
+// How long a rank may take to end after its peers know, or after it could know.
+constexpr auto kPatience = std::chrono::seconds(15);
+constexpr int kHeartbeat = 1000;
+
+std::string seconds_text(Time::duration d) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f s", std::chrono::duration<double>(d).count());
+  return text;
+}
+
+std::string name(int rank) { return "rank " + std::to_string(rank); }
+
+const char* end_name(End end) {
+  switch (end) {
+    case End::kRunning:
+      return "running";
+    case End::kFinished:
+      return "finished";
+    case End::kFailed:
+      return "failed";
+    case End::kNoGroup:
+      return "no group";
+    case End::kTimedOut:
+      return "timed out";
+    case End::kStopped:
+      return "stopped";
+  }
+  return "";
+}
+
+class Run {
+ public:
+  explicit Run(std::uint64_t seed)
+      : network_(seed), dice_(network_.dice()), start_(network_.now()) {
+    world_ = static_cast<int>(dice_.between(2, 6));
+    history_.schedule = std::to_string(world_) + " ranks";
+    last_start_ = start_;
+    for (int r = 0; r < world_; ++r) {
+      const milliseconds after(dice_.chance(80) ? dice_.between(0, 500) : dice_.between(0, 10'000));
+      last_start_ = std::max(last_start_, start_ + after);
+      auto rank = std::make_unique<SimulatedRank>(
+          network_, RankOptions{.rank = r, .world_size = world_, .starts_after = after});
+      ranks_.push_back(rank.get());
+      network_.add(std::move(rank));
+    }
+    quiet_from_ = last_start_;
+    if (dice_.chance(20)) {
+      network_.slow_down(milliseconds(dice_.between(10, 900)));
+      note(start_, "slow network");
+    }
+    for (std::int64_t count = dice_.between(0, 3); count > 0; --count) add_fault();
+  }
+
+  History judge() {
+    const auto longest = std::chrono::minutes(12);
+    network_.run(start_ + longest);
+    history_.seconds = std::chrono::duration<double>(network_.now() - start_).count();
+    for (const SimulatedRank* r : ranks_) ++history_.ends[end_name(r->outcome().end)];
+    everyone_ends();
+    everyone_is_in_one_group();
+    culprits_are_culprits();
+    harmless_schedules_do_no_harm();
+    return history_;
+  }
+
+ private:
+  void note(Time at, const std::string& what) {
+    history_.schedule += "; " + seconds_text(at - start_) + ": " + what;
+  }
+  void wrong(const std::string& what) { history_.wrong.push_back(what); }
+
+  int some_rank() { return static_cast<int>(dice_.between(0, world_ - 1)); }
+  Time some_time() { return start_ + milliseconds(dice_.between(0, 25'000)); }
+  // Around what matters: less than a heartbeat, about three, many.
+  milliseconds some_length() {
+    switch (dice_.between(0, 3)) {
+      case 0:
+        return milliseconds(dice_.between(1, 2 * kHeartbeat));
+      case 1:
+        return milliseconds(dice_.between(2 * kHeartbeat, 4 * kHeartbeat));
+      case 2:
+        return milliseconds(dice_.between(3 * kHeartbeat, 10 * kHeartbeat));
+      default:
+        return milliseconds(dice_.between(10 * kHeartbeat, 60 * kHeartbeat));
+    }
+  }
+
+  void add_fault() {
+    ++history_.faults;
+    const int r = some_rank();
+    const Time at = some_time();
+    const milliseconds length = some_length();
+    switch (dice_.between(0, 4)) {
+      case 0:
+        note(at, name(r) + " is paused for " + seconds_text(length));
+        network_.at(at, [this, r] { network_.pause(r); });
+        network_.at(at + length, [this, r] { network_.thaw(r); });
+        quiet_from_ = std::max(quiet_from_, at + length);
+        faulty_.insert(r);
+        harmless_ = harmless_ && length <= milliseconds(2 * kHeartbeat);
+        return;
+      case 1:
+        note(at, name(r) + " is killed");
+        network_.at(at, [this, r] {
+          if (ranks_[static_cast<std::size_t>(r)]->outcome().end == End::kRunning)
+            killed_.insert(r);
+          network_.kill(r);
+        });
+        quiet_from_ = std::max(quiet_from_, at);
+        faulty_.insert(r);
+        harmless_ = false;
+        return;
+      case 2: {
+        const int peer = (r + static_cast<int>(dice_.between(1, world_ - 1))) % world_;
+        note(at, name(r) + " and " + name(peer) + " are cut off for " + seconds_text(length));
+        network_.at(at, [this, r, peer] { network_.cut(r, peer); });
+        network_.at(at + length, [this, r, peer] { network_.heal(r, peer); });
+        quiet_from_ = std::max(quiet_from_, at + length);
+        faulty_.insert({r, peer});
+        harmless_ = harmless_ && (length <= milliseconds(2 * kHeartbeat) || (r != 0 && peer != 0));
+        return;
+      }
+      case 3: {
+        if (r == 0) return;
+        note(at, "connections of " + name(r) + " to rank 0 break");
+        network_.at(at, [this, r] { network_.reset(r, 0); });
+        quiet_from_ = std::max(quiet_from_, at);
+        faulty_.insert({r, 0});
+        harmless_ = false;
+        return;
+      }
+      default:
+        note(at, name(r) + " is asked to stop");
+        network_.at(at, [this, r] { ranks_[static_cast<std::size_t>(r)]->stop(); });
+        quiet_from_ = std::max(quiet_from_, at);
+        faulty_.insert(r);
+        harmless_ = false;
+        return;
+    }
+  }
+
+  // Nobody waits for long once others have ended or all is quiet.
+  void everyone_ends() {
+    std::optional<Time> known;  // the first end that is not a success
+    for (int r = 0; r < world_; ++r) {
+      const auto& o = ranks_[static_cast<std::size_t>(r)]->outcome();
+      if (o.end != End::kRunning && o.end != End::kFinished)
+        known = std::min(known.value_or(o.at), o.at);
+    }
+    for (int r = 0; r < world_; ++r) {
+      if (killed_.contains(r)) continue;
+      const auto& o = ranks_[static_cast<std::size_t>(r)]->outcome();
+      const Time by = o.group.empty() ? quiet_from_ + milliseconds(60'000) + kPatience
+                      : known         ? std::max(*known, quiet_from_) + kPatience
+                                      : quiet_from_ + milliseconds(20 * 10'000) + kPatience;
+      if (o.end == End::kRunning) {
+        wrong(name(r) + " never ends");
+      } else if (o.at > by) {
+        wrong(name(r) + " ends " + seconds_text(o.at - by) + " too late (" + end_name(o.end) +
+              ": " + o.text + ")");
+      }
+    }
+  }
+
+  void everyone_is_in_one_group() {
+    std::set<std::string> groups;
+    for (const SimulatedRank* r : ranks_) {
+      if (!r->outcome().group.empty()) groups.insert(r->outcome().group);
+    }
+    if (groups.size() > 1) wrong("ranks are in different groups");
+  }
+
+  void culprits_are_culprits() {
+    std::set<int> named;
+    for (int r = 0; r < world_; ++r) {
+      const auto& o = ranks_[static_cast<std::size_t>(r)]->outcome();
+      if (o.end != End::kFailed || killed_.contains(r)) continue;
+      if (!faulty_.contains(*o.culprit))
+        wrong(name(r) + " blames " + name(*o.culprit) + ", to which nothing happened: " + o.text);
+      if (!faulty_.contains(r)) named.insert(*o.culprit);
+    }
+    if (history_.faults == 1 && named.size() > 1) wrong("the others do not blame the same rank");
+  }
+
+  void harmless_schedules_do_no_harm() {
+    if (!harmless_) return;
+    for (int r = 0; r < world_; ++r) {
+      const auto& o = ranks_[static_cast<std::size_t>(r)]->outcome();
+      if (o.end != End::kFinished)
+        wrong(name(r) + " did not finish: " + end_name(o.end) + ": " + o.text);
+    }
+  }
+
+  VirtualNetwork network_;
+  Dice& dice_;
+  const Time start_;
+  int world_ = 0;
+  std::vector<SimulatedRank*> ranks_;
+  Time last_start_, quiet_from_;
+  std::set<int> faulty_, killed_;
+  bool harmless_ = true;
+  History history_;
+};
+
+}  // namespace
+
+History run_history(std::uint64_t seed) { return Run(seed).judge(); }
+
+}  // namespace simulation

@@ -1,0 +1,321 @@
+// What a simulated rank does: the loops that store_client.cc, store_server.cc, store_session.cc and
+// join.cc run on sockets.
+#include "tests/simulation/simulated_rank.h"
+
+#include <algorithm>
+
+namespace simulation {
+namespace {
+
+using backends::FrameWriter;
+using backends::MemberMachine;
+using backends::ServerMachine;
+using backends::SessionMachine;
+
+constexpr auto kFirstPause = milliseconds(20), kLongestPause = milliseconds(500);
+constexpr auto kLinger = milliseconds(2000), kHurriedLeave = milliseconds(5000),
+               kStopTimeout = milliseconds(2000);
+
+}  // namespace
+
+SimulatedRank::SimulatedRank(VirtualNetwork& network, RankOptions options)
+    : network_(network),
+      options_(options),
+      process_(network.dice().bytes(backends::kNonceBytes)),
+      pause_until_(network.now() + options.starts_after),
+      link_to_(static_cast<std::size_t>(options.world_size), 0),
+      received_steps_(static_cast<std::size_t>(options.world_size), 0) {
+  deadline_ = pause_until_ + options.rendezvous_timeout;
+}
+
+backends::Hello SimulatedRank::hello() {
+  backends::Hello h;
+  h.rank = options_.rank;
+  h.world_size = options_.world_size;
+  h.pid = 100 + options_.rank;
+  h.process = process_;
+  h.attempt = ++attempt_;
+  h.job = "simulation";
+  h.host = "n" + std::to_string(options_.rank);
+  h.settings_digest = backends::settings_digest({});
+  return h;
+}
+
+Time SimulatedRank::wake_at() const {
+  const Time now = network_.now();
+  switch (phase_) {
+    case Phase::kAway:
+    case Phase::kPause:
+      return server_ ? std::min(pause_until_, server_->next_tick()) : pause_until_;
+    case Phase::kGone:
+      return Time::max();
+    default:
+      break;
+  }
+  Time next = now + milliseconds(200);
+  if (server_) next = std::min(next, server_->next_tick());
+  if (phase_ == Phase::kTraining && step_done_ > now) next = std::min(next, step_done_);
+  return next;
+}
+
+void SimulatedRank::stop() { stop_wanted_ = true; }
+
+void SimulatedRank::opened(ConnectionId id, int from, Port port) {
+  if (port == Port::kStore) {
+    served_.insert(id);
+    server_->opened(id, "process " + std::to_string(from), network_.now());
+  } else {
+    links_[id] = from;
+    link_to_[static_cast<std::size_t>(from)] = id;
+  }
+}
+
+void SimulatedRank::received(ConnectionId id, const std::string& bytes) {
+  if (id == store_) {
+    if (session_) session_->received(bytes);
+    if (member_) member_->received(bytes, network_.now());
+  } else if (const auto link = links_.find(id); link != links_.end()) {
+    ++received_steps_[static_cast<std::size_t>(link->second)];
+    if (bytes == "last") stop_agreed_ = true;
+  } else if (served_.contains(id)) {
+    server_->received(id, bytes, network_.now());
+  }
+}
+
+void SimulatedRank::closed(ConnectionId id, const std::string& cause) {
+  if (id == store_) {
+    if (member_) member_->closed(cause);
+    if (session_) {
+      session_.reset();
+      store_ = 0;
+      pause_until_ = network_.now() + pause_;
+      phase_ = Phase::kPause;
+    }
+  } else if (const auto link = links_.find(id); link != links_.end()) {
+    if (!broken_link_) broken_link_ = link->second;
+    links_.erase(link);
+  } else if (served_.erase(id) > 0) {
+    server_->closed(id, cause);
+  }
+}
+
+void SimulatedRank::turn() {
+  const Time now = network_.now();
+  if (phase_ == Phase::kAway && now >= pause_until_) {
+    phase_ = Phase::kPause;
+    if (options_.rank == 0) {
+      server_ = std::make_unique<ServerMachine>(
+          ServerMachine::Options{
+              .secret = secret_,
+              .job = hello(),
+              .port = 0,
+              .heartbeat_ms = options_.heartbeat_ms,
+              .stall_after_ms = 10'000,
+              .stall_abort = false,
+              .random = [this](std::size_t n) { return network_.dice().bytes(n); }},
+          now);
+    }
+  }
+  if (server_) {
+    server_->tick(now);
+    flush_server();
+  }
+  if (phase_ == Phase::kPause && now >= pause_until_) connect_to_store();
+  if (phase_ == Phase::kHandshake) on_session();
+  if (member_) on_member();
+  if (phase_ == Phase::kLingering) {
+    if (server_->may_end() || now >= linger_until_) leave_network();
+  }
+  if (phase_ != Phase::kGone) flush();
+}
+
+void SimulatedRank::connect_to_store() {
+  const Time now = network_.now();
+  if (now >= deadline_) return end(End::kNoGroup, "rank 0 did not appear");
+  store_ = network_.connect(options_.rank, 0, Port::kStore);
+  if (store_ == 0) {
+    pause_until_ = now + pause_;
+    pause_ = std::min(2 * pause_, kLongestPause);
+    return;
+  }
+  session_ = std::make_unique<SessionMachine>(
+      secret_, hello(), network_.dice().bytes(backends::kNonceBytes), "rank 0");
+  handshake_until_ = std::min(deadline_, now + backends::kHandshakeTimeout);
+  phase_ = Phase::kHandshake;
+}
+
+void SimulatedRank::on_session() {
+  const Time now = network_.now();
+  switch (session_->state()) {
+    case SessionMachine::State::kRunning:
+      if (now < handshake_until_) return;
+      break;
+    case SessionMachine::State::kWelcome:
+      flush();
+      member_ = std::make_unique<MemberMachine>(
+          std::move(session_->parser()), std::move(session_->seals()), options_.heartbeat_ms, now);
+      session_.reset();
+      phase_ = Phase::kJoining;
+      member_->received({}, now);
+      return;
+    case SessionMachine::State::kRefused:
+      return end(End::kNoGroup, session_->refusal().second);
+    default:
+      return end(End::kNoGroup, "no store answers");
+  }
+  network_.close(store_);
+  store_ = 0;
+  session_.reset();
+  pause_until_ = now + pause_;
+  phase_ = Phase::kPause;
+}
+
+void SimulatedRank::on_member() {
+  const Time now = network_.now();
+  member_->tick(now);
+  if (member_->heartbeat_due(now)) member_->heartbeat({}, now);
+  flush();
+  if (phase_ == Phase::kJoining) {
+    if (member_->fatal()) return end(End::kNoGroup, member_->fatal()->second);
+    if (member_->has_started()) {
+      start_training();
+    } else if (member_->lost()) {
+      network_.close(store_);
+      member_.reset();
+      store_ = 0;
+      pause_until_ = now;
+      phase_ = Phase::kPause;
+      return;
+    } else if (stop_wanted_ || now >= deadline_) {
+      const std::string text = stop_wanted_ ? "stopped while waiting" : "ranks are missing";
+      if (server_) server_->give_up(backends::RefusalKind::kPeer, text);
+      return end(stop_wanted_ ? End::kStopped : End::kNoGroup, text);
+    }
+  }
+  if (phase_ == Phase::kTraining) train();
+  if (phase_ == Phase::kLeaving &&
+      (member_->has_left() || member_->lost() || member_->failure() || now >= leave_until_))
+    end(stop_agreed_ ? End::kStopped : End::kFinished, "");
+}
+
+void SimulatedRank::start_training() {
+  phase_ = Phase::kTraining;
+  outcome_.group = member_->group_nonce();
+  step_done_ = network_.now() + options_.step_time;
+  // Each rank connects to those before it.
+  for (int peer = 0; options_.mesh && peer < options_.rank; ++peer) {
+    const ConnectionId id = network_.connect(options_.rank, peer, Port::kData);
+    if (id == 0) {
+      broken_link_ = peer;
+      continue;
+    }
+    links_[id] = peer;
+    link_to_[static_cast<std::size_t>(peer)] = id;
+  }
+}
+
+bool SimulatedRank::has_all(int step) const {
+  for (int peer = 0; peer < options_.world_size; ++peer) {
+    if (peer != options_.rank && received_steps_[static_cast<std::size_t>(peer)] <= step)
+      return false;
+  }
+  return true;
+}
+
+void SimulatedRank::send_step(int step) {
+  step_sent_ = true;
+  step_deadline_ = network_.now() + options_.step_timeout;
+  member_->set_activity("step " + std::to_string(step));
+  // The others learn of the wish with this step's message, and all stop after the step.
+  stop_agreed_ = stop_agreed_ || stop_wanted_;
+  for (int peer = 0; peer < options_.world_size; ++peer) {
+    if (peer == options_.rank) continue;
+    network_.send(link_to_[static_cast<std::size_t>(peer)], stop_agreed_ ? "last" : "step");
+  }
+}
+
+void SimulatedRank::train() {
+  const Time now = network_.now();
+  if (member_->failure()) return end(End::kFailed, member_->failure()->text);
+  if (options_.steps == 0) return leave();
+  if (stop_wanted_ && stop_until_ == Time::max()) stop_until_ = now + kStopTimeout;
+  // Not before all links stand: a rank that connects later has not been heard of.
+  const bool connected = std::ranges::count(link_to_, ConnectionId{0}) == 1;
+  if (connected && !step_sent_ && now >= step_done_) send_step(step_);
+  if (step_sent_ && has_all(step_)) {
+    ++step_;
+    outcome_.steps = step_;
+    step_sent_ = false;
+    step_done_ = now + options_.step_time;
+    if (stop_agreed_ || step_ >= options_.steps) leave();
+    return;
+  }
+  if (now >= stop_until_) return end(End::kStopped, "stopped alone");
+  if (broken_link_) {
+    // The store knows more: its verdict is waited for.
+    if (verdict_until_ == Time{}) verdict_until_ = now + milliseconds(4 * options_.heartbeat_ms);
+    if (now >= verdict_until_) {
+      outcome_.culprit = broken_link_;
+      return end(End::kFailed, "lost the connection to rank " + std::to_string(*broken_link_));
+    }
+  }
+  if (step_sent_ && now >= step_deadline_) return end(End::kTimedOut, "a step took too long");
+}
+
+void SimulatedRank::leave() {
+  member_->leave();
+  leave_until_ = network_.now() + (stop_wanted_ ? kHurriedLeave : options_.step_timeout);
+  phase_ = Phase::kLeaving;
+}
+
+void SimulatedRank::end(End how, const std::string& text) {
+  if (outcome_.end != End::kRunning) return;
+  outcome_.end = how;
+  outcome_.text = text;
+  outcome_.at = network_.now();
+  if (how == End::kFailed && !outcome_.culprit) outcome_.culprit = member_->failure()->rank;
+  if (member_) member_->end();
+  flush();
+  if (server_) {
+    // Its own connection closes first, as the client is destroyed before the server.
+    if (store_ != 0) network_.close(store_);
+    store_ = 0;
+    member_.reset();
+    linger_until_ = network_.now() + kLinger;
+    phase_ = Phase::kLingering;
+    for (const auto& [id, rank] : links_) network_.close(id);
+    links_.clear();
+    return;
+  }
+  leave_network();
+}
+
+void SimulatedRank::leave_network() {
+  if (server_) {
+    server_->say_goodbye();
+    flush_server();
+  }
+  phase_ = Phase::kGone;
+  network_.exit(options_.rank);
+}
+
+void SimulatedRank::flush() {
+  if (session_ && store_ != 0) network_.send(store_, session_->take_output());
+  if (member_ && store_ != 0) {
+    network_.send(store_, member_->take_output());
+    member_->sent();
+  }
+}
+
+void SimulatedRank::flush_server() {
+  for (const ServerMachine::Output& output : server_->take_output()) {
+    if (output.kind == ServerMachine::Output::Kind::kSend) {
+      network_.send(output.link, output.text);
+    } else if (output.kind == ServerMachine::Output::Kind::kClose &&
+               served_.erase(output.link) > 0) {
+      network_.close(output.link);
+    }
+  }
+}
+
+}  // namespace simulation

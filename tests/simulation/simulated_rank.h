@@ -1,0 +1,97 @@
+// A rank of a training in the virtual network: the store's real state machines, and a stand-in for
+// training in which each step needs a message from every other rank.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/store/protocol/member_machine.h"
+#include "backends/store/protocol/server_machine.h"
+#include "backends/store/protocol/session_machine.h"
+#include "tests/simulation/virtual_network.h"
+
+namespace simulation {
+
+struct RankOptions {
+  int rank = 0, world_size = 1;
+  int heartbeat_ms = 1000;
+  milliseconds rendezvous_timeout{60'000}, step_timeout{600'000};
+  int steps = 20;
+  bool mesh = true;  // false: no connections for data, and so no end of the first step
+  milliseconds step_time{500};
+  milliseconds starts_after{0};
+};
+
+class SimulatedRank final : public Process {
+ public:
+  SimulatedRank(VirtualNetwork& network, RankOptions options);
+
+  void opened(ConnectionId id, int from, Port port) override;
+  void received(ConnectionId id, const std::string& bytes) override;
+  void closed(ConnectionId id, const std::string& cause) override;
+  void turn() override;
+  Time wake_at() const override;
+  bool listens(Port port) const override {
+    return port == Port::kStore ? server_ != nullptr : phase_ != Phase::kAway;
+  }
+
+  // Asks for an orderly stop, as SIGTERM does: at the next step, or alone 2 s later.
+  void stop();
+
+  // How it ended. Ranks are processes 0 to world_size - 1 of the network.
+  enum class End { kRunning, kFinished, kFailed, kNoGroup, kTimedOut, kStopped };
+  struct Outcome {
+    End end = End::kRunning;
+    Time at{};
+    std::string text;
+    std::optional<int> culprit;  // of kFailed
+    int steps = 0;               // that it has taken
+    std::string group;           // nonce; "" if it was in none
+  };
+  const Outcome& outcome() const { return outcome_; }
+
+ private:
+  enum class Phase { kAway, kPause, kHandshake, kJoining, kTraining, kLeaving, kLingering, kGone };
+
+  void connect_to_store();
+  void on_session();
+  void on_member();
+  void start_training();
+  void train();
+  void leave();
+  void send_step(int step);
+  bool has_all(int step) const;
+  void end(End how, const std::string& text);
+  void leave_network();
+  void flush();
+  void flush_server();
+  backends::Hello hello();
+
+  VirtualNetwork& network_;
+  const RankOptions options_;
+  const backends::Secret secret_{std::string(32, 's'), "the simulation"};
+  const std::string process_;
+  Phase phase_ = Phase::kAway;
+  Time deadline_{}, pause_until_{}, handshake_until_{}, step_done_{}, step_deadline_{},
+      verdict_until_{}, leave_until_{}, linger_until_{}, stop_until_ = Time::max();
+  milliseconds pause_{20};
+  std::uint32_t attempt_ = 0;
+  ConnectionId store_ = 0;
+  std::unique_ptr<backends::ServerMachine> server_;  // of rank 0
+  std::unique_ptr<backends::SessionMachine> session_;
+  std::unique_ptr<backends::MemberMachine> member_;
+  std::set<ConnectionId> served_;      // connections to server_
+  std::map<ConnectionId, int> links_;  // to other ranks, for data
+  std::vector<ConnectionId> link_to_;  // by rank; 0: none
+  std::vector<int> received_steps_;    // by rank: how many it has sent
+  std::optional<int> broken_link_;     // the rank to which a data connection broke
+  int step_ = 0;
+  bool step_sent_ = false, stop_wanted_ = false, stop_agreed_ = false;
+  Outcome outcome_;
+};
+
+}  // namespace simulation

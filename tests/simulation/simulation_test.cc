@@ -1,0 +1,111 @@
+// The store's state machines through seeded histories of pauses, deaths, cuts and broken
+// connections. ENGINE_SIMULATION_SEEDS and ENGINE_SIMULATION_FIRST choose how many and which.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/base/deadline.h"
+#include "tests/simulation/history.h"
+#include "tests/simulation/simulated_rank.h"
+#include "tests/simulation/virtual_network.h"
+
+namespace simulation {
+namespace {
+
+std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+TEST(Simulation, NobodyHangsAndTheCulpritIsNamed) {
+  const std::uint64_t first = number_from("ENGINE_SIMULATION_FIRST", 1),
+                      count = number_from("ENGINE_SIMULATION_SEEDS", ENGINE_SIMULATED_HISTORIES);
+  const auto start = std::chrono::steady_clock::now();
+  std::map<std::string, long> ends;
+  double seconds = 0;
+  int failures = 0;
+  for (std::uint64_t seed = first; seed < first + count && failures < 10; ++seed) {
+    const History history = run_history(seed);
+    seconds += history.seconds;
+    for (const auto& [name, number] : history.ends) ends[name] += number;
+    if (history.wrong.empty()) continue;
+    ++failures;
+    std::string text;
+    for (const std::string& what : history.wrong) text += "\n  " + what;
+    ADD_FAILURE() << "seed " << seed << ": " << history.schedule << text;
+  }
+  const double took = base::seconds_since(start);
+  std::printf("%llu histories, %.0f a second, %.0f hours of virtual time; ranks:",
+              static_cast<unsigned long long>(count), static_cast<double>(count) / took,
+              seconds / 3600);
+  for (const auto& [name, number] : ends) std::printf(" %ld %s", number, name.c_str());
+  std::printf("\n");
+}
+
+// What rank 0's store sends and receives in a world of 1,000, in messages and bytes a rank: it must
+// not grow with the square of the world.
+TEST(Simulation, AWorldOf1000JoinsAndLeaves) {
+  constexpr int kWorld = 1000;
+  VirtualNetwork network(1);
+  std::vector<SimulatedRank*> ranks;
+  for (int r = 0; r < kWorld; ++r) {
+    auto rank = std::make_unique<SimulatedRank>(
+        network, RankOptions{.rank = r,
+                             .world_size = kWorld,
+                             .steps = 0,
+                             .mesh = false,
+                             .starts_after = milliseconds(network.dice().between(0, 2000))});
+    ranks.push_back(rank.get());
+    network.add(std::move(rank));
+  }
+  network.run(network.now() + std::chrono::seconds(30));
+  for (const SimulatedRank* rank : ranks)
+    ASSERT_EQ(rank->outcome().end, SimulatedRank::End::kFinished) << rank->outcome().text;
+  const auto messages = network.messages() / kWorld, bytes = network.bytes() / kWorld;
+  std::printf("joining and leaving: %lld messages and %lld bytes a rank\n",
+              static_cast<long long>(messages), static_cast<long long>(bytes));
+  EXPECT_LT(messages, 40);
+  EXPECT_LT(bytes, 150'000);  // most of it the list of members
+}
+
+TEST(Simulation, ADeathInAWorldOf1000IsToldToAll) {
+  constexpr int kWorld = 1000;
+  VirtualNetwork network(2);
+  std::vector<SimulatedRank*> ranks;
+  for (int r = 0; r < kWorld; ++r) {
+    auto rank = std::make_unique<SimulatedRank>(
+        network, RankOptions{.rank = r, .world_size = kWorld, .steps = 1, .mesh = false});
+    ranks.push_back(rank.get());
+    network.add(std::move(rank));
+  }
+  const Time death = network.now() + std::chrono::seconds(10);
+  network.run(death);
+  const std::int64_t before = network.messages();
+  network.kill(7);
+  network.run(death + std::chrono::milliseconds(500));
+  for (int r = 0; r < kWorld; ++r) {
+    if (r == 7) continue;
+    const SimulatedRank::Outcome& outcome = ranks[static_cast<std::size_t>(r)]->outcome();
+    ASSERT_EQ(outcome.end, SimulatedRank::End::kFailed);
+    ASSERT_EQ(outcome.culprit, 7);
+  }
+  std::printf("a death: %lld messages a rank\n",
+              static_cast<long long>((network.messages() - before) / kWorld));
+  EXPECT_LT(network.messages() - before, 8 * kWorld);
+}
+
+TEST(Simulation, TheSameSeedGivesTheSameHistory) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const History a = run_history(seed), b = run_history(seed);
+    EXPECT_EQ(a.schedule, b.schedule);
+    EXPECT_EQ(a.ends, b.ends);
+    EXPECT_EQ(a.seconds, b.seconds);
+  }
+}
+
+}  // namespace
+}  // namespace simulation

@@ -1,0 +1,185 @@
+// The events of the virtual network, in the order of their times.
+#include "tests/simulation/virtual_network.h"
+
+#include <algorithm>
+
+namespace simulation {
+namespace {
+
+std::pair<int, int> pair_of(int a, int b) { return {std::min(a, b), std::max(a, b)}; }
+
+}  // namespace
+
+std::string Dice::bytes(std::size_t count) {
+  std::string text;
+  while (text.size() < count) {
+    const std::uint64_t b = bits_();
+    for (int i = 0; i < 8; ++i) text.push_back(static_cast<char>(b >> (8 * i)));
+  }
+  text.resize(count);
+  return text;
+}
+
+// Not at zero: the machines compare with times that were never set.
+VirtualNetwork::VirtualNetwork(std::uint64_t seed) : now_(std::chrono::hours(1)), dice_(seed) {}
+
+int VirtualNetwork::add(std::unique_ptr<Process> process) {
+  slots_.push_back({});
+  slots_.back().process = std::move(process);
+  const int number = static_cast<int>(slots_.size()) - 1;
+  plan_turn(number);
+  return number;
+}
+
+bool VirtualNetwork::is_running(int process) const {
+  return !slots_[static_cast<std::size_t>(process)].gone;
+}
+
+void VirtualNetwork::at(Time time, std::function<void()> action) {
+  events_.push({std::max(time, now_), next_order_++, std::move(action)});
+}
+
+ConnectionId VirtualNetwork::connect(int from, int to, Port port) {
+  const Slot& slot = slots_[static_cast<std::size_t>(to)];
+  if (slot.gone || !slot.process->listens(port)) return 0;
+  const ConnectionId id = 2 * next_connection_++;
+  Connection& c = connections_[id / 2];
+  c.port = port;
+  c.process[0] = from;
+  c.process[1] = to;
+  post({Arrival::Kind::kOpened, other(id), ""});
+  return id;
+}
+
+void VirtualNetwork::send(ConnectionId id, const std::string& bytes) {
+  if (bytes.empty() || !connection(id).open[side(id)]) return;
+  ++messages_;
+  bytes_ += static_cast<std::int64_t>(bytes.size());
+  post({Arrival::Kind::kBytes, other(id), bytes});
+}
+
+void VirtualNetwork::close(ConnectionId id) {
+  if (!std::exchange(connection(id).open[side(id)], false)) return;
+  post({Arrival::Kind::kClosed, other(id), "its connection closed"});
+}
+
+void VirtualNetwork::exit(int process) {
+  Slot& slot = slots_[static_cast<std::size_t>(process)];
+  if (slot.gone) return;
+  slot.gone = true;
+  slot.waiting.clear();
+  for (const auto& [half, c] : connections_) {
+    for (const ConnectionId id : {2 * half, 2 * half + 1}) {
+      if (c.process[side(id)] == process) close(id);
+    }
+  }
+}
+
+void VirtualNetwork::kill(int process) { exit(process); }
+
+void VirtualNetwork::pause(int process) { slots_[static_cast<std::size_t>(process)].paused = true; }
+
+void VirtualNetwork::thaw(int process) {
+  Slot& slot = slots_[static_cast<std::size_t>(process)];
+  if (!slot.paused) return;
+  slot.paused = false;
+  for (const Arrival& arrival : std::exchange(slot.waiting, {})) hand_over(slot, arrival);
+  take_turn(process);
+}
+
+void VirtualNetwork::cut(int a, int b) { cut_.insert(pair_of(a, b)); }
+
+void VirtualNetwork::heal(int a, int b) {
+  cut_.erase(pair_of(a, b));
+  for (auto& [half, c] : connections_) {
+    if (pair_of(c.process[0], c.process[1]) != pair_of(a, b)) continue;
+    for (auto& held : c.held) {
+      // Ahead of what is still on its way.
+      for (Arrival& arrival : std::exchange(held, {})) arrive(std::move(arrival));
+    }
+  }
+}
+
+void VirtualNetwork::reset(int a, int b) {
+  for (auto& [half, c] : connections_) {
+    if (pair_of(c.process[0], c.process[1]) != pair_of(a, b)) continue;
+    for (const ConnectionId id : {2 * half, 2 * half + 1}) {
+      if (!std::exchange(c.open[side(id)], false)) continue;
+      post({Arrival::Kind::kClosed, other(id), "its connection broke (Connection reset by peer)"});
+    }
+  }
+}
+
+void VirtualNetwork::post(Arrival arrival) {
+  const auto delay = std::chrono::microseconds(dice_.between(50, 1000 * longest_delay_.count()));
+  Time& last = connection(arrival.id).last_arrival[side(arrival.id)];
+  last = std::max(last, now_ + delay);
+  at(last, [this, arrival = std::move(arrival)] { arrive(arrival); });
+}
+
+void VirtualNetwork::arrive(Arrival arrival) {
+  Connection& c = connection(arrival.id);
+  if (cut_.contains(pair_of(c.process[0], c.process[1]))) {
+    c.held[side(arrival.id)].push_back(std::move(arrival));
+    return;
+  }
+  const int process = c.process[side(arrival.id)];
+  Slot& slot = slots_[static_cast<std::size_t>(process)];
+  if (slot.gone) return;
+  if (slot.paused) {
+    slot.waiting.push_back(std::move(arrival));
+    return;
+  }
+  hand_over(slot, arrival);
+  take_turn(process);
+}
+
+void VirtualNetwork::hand_over(Slot& slot, const Arrival& arrival) {
+  if (slot.gone) return;
+  switch (arrival.kind) {
+    case Arrival::Kind::kOpened: {
+      const Connection& c = connection(arrival.id);
+      return slot.process->opened(arrival.id, c.process[0], c.port);
+    }
+    case Arrival::Kind::kBytes:
+      return slot.process->received(arrival.id, arrival.text);
+    case Arrival::Kind::kClosed:
+      return slot.process->closed(arrival.id, arrival.text);
+  }
+}
+
+void VirtualNetwork::take_turn(int process) {
+  Slot& slot = slots_[static_cast<std::size_t>(process)];
+  if (slot.gone || slot.paused) return;
+  slot.process->turn();
+  plan_turn(process);
+}
+
+void VirtualNetwork::plan_turn(int process) {
+  Slot& slot = slots_[static_cast<std::size_t>(process)];
+  if (slot.gone) return;
+  // The process may want nothing earlier than what is planned; a turn too many does no harm.
+  const Time wanted = std::max(slot.process->wake_at(), now_ + std::chrono::microseconds(100));
+  if (slot.next_turn > now_ && slot.next_turn <= wanted) return;
+  slot.next_turn = wanted;
+  at(wanted, [this, process, wanted] {
+    Slot& due = slots_[static_cast<std::size_t>(process)];
+    if (due.next_turn != wanted) return;
+    due.next_turn = Time::max();
+    if (due.paused) return;
+    take_turn(process);
+  });
+}
+
+void VirtualNetwork::run(Time end) {
+  while (!events_.empty() && events_.top().at <= end) {
+    now_ = events_.top().at;
+    const auto action = std::move(const_cast<Event&>(events_.top()).action);
+    events_.pop();
+    action();
+    if (std::ranges::all_of(slots_, &Slot::gone)) return;
+  }
+  now_ = std::max(now_, end);
+}
+
+}  // namespace simulation

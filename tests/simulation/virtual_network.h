@@ -1,0 +1,136 @@
+// A clock, processes and a network that exist only in memory, for running the store's state
+// machines through failures: the same seed gives the same history.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/base/deadline.h"
+
+namespace simulation {
+
+using Time = base::Deadline;
+using std::chrono::milliseconds;
+
+// Random numbers that are equal everywhere (the standard's distributions are not).
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : bits_(seed) {}
+  // In [low, high].
+  std::int64_t between(std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(bits_() % static_cast<std::uint64_t>(high - low + 1));
+  }
+  bool chance(int percent) { return between(1, 100) <= percent; }
+  std::string bytes(std::size_t count);
+
+ private:
+  std::mt19937_64 bits_;
+};
+
+// One end of a connection; the two ends have different numbers, also within one process.
+using ConnectionId = std::uint64_t;
+enum class Port { kStore, kData };
+
+// A process. It is called only while it is neither paused nor dead: a pause holds back what
+// arrives, and lets it arrive at once when it ends.
+class Process {
+ public:
+  virtual ~Process() = default;
+  virtual void opened(ConnectionId id, int from, Port port) = 0;
+  virtual void received(ConnectionId id, const std::string& bytes) = 0;
+  virtual void closed(ConnectionId id, const std::string& cause) = 0;
+  virtual void turn() = 0;  // after what arrived at the same time, and at wake_at()
+  virtual Time wake_at() const = 0;
+  virtual bool listens(Port port) const = 0;
+};
+
+class VirtualNetwork {
+ public:
+  explicit VirtualNetwork(std::uint64_t seed);
+
+  Time now() const { return now_; }
+  Dice& dice() { return dice_; }
+  int add(std::unique_ptr<Process> process);  // its number
+
+  // For processes.
+  ConnectionId connect(int from, int to, Port port);  // 0: refused
+  void send(ConnectionId id, const std::string& bytes);
+  void close(ConnectionId id);  // after what was sent
+  void exit(int process);       // closes all its connections
+
+  // Failures.
+  void at(Time time, std::function<void()> action);
+  void pause(int process);
+  void thaw(int process);
+  void kill(int process);
+  void cut(int a, int b);  // what they send each other waits until heal()
+  void heal(int a, int b);
+  void reset(int a, int b);  // breaks the connections between them
+  void slow_down(milliseconds longest) { longest_delay_ = longest; }
+
+  bool is_running(int process) const;
+  // Until nothing runs any more or `end`.
+  void run(Time end);
+
+  std::int64_t messages() const { return messages_; }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Arrival {
+    enum class Kind { kOpened, kBytes, kClosed } kind;
+    ConnectionId id;  // of the end at which it arrives
+    std::string text;
+  };
+  struct Connection {
+    Port port;
+    int process[2];               // who connected, who accepted
+    Time last_arrival[2]{};       // at that end
+    bool open[2] = {true, true};  // for what that end sends
+    std::deque<Arrival> held[2];  // while the two are cut off
+  };
+  struct Event {
+    Time at;
+    std::uint64_t order;
+    std::function<void()> action;
+    bool operator<(const Event& other) const {
+      return at != other.at ? at > other.at : order > other.order;
+    }
+  };
+  struct Slot {
+    std::unique_ptr<Process> process;
+    bool paused = false, gone = false;
+    std::vector<Arrival> waiting;  // while paused
+    Time next_turn = Time::max();
+  };
+
+  static std::size_t side(ConnectionId id) { return id % 2; }
+  static ConnectionId other(ConnectionId id) { return id ^ 1; }
+  Connection& connection(ConnectionId id) { return connections_.at(id / 2); }
+  void post(Arrival arrival);  // to its end
+  void arrive(Arrival arrival);
+  void hand_over(Slot& slot, const Arrival& arrival);
+  void plan_turn(int process);
+  void take_turn(int process);
+
+  Time now_{};
+  Dice dice_;
+  std::vector<Slot> slots_;
+  std::map<ConnectionId, Connection> connections_;  // by half of their ends' numbers
+  ConnectionId next_connection_ = 1;
+  std::priority_queue<Event> events_;
+  std::uint64_t next_order_ = 0;
+  std::set<std::pair<int, int>> cut_;
+  milliseconds longest_delay_{2};
+  std::int64_t messages_ = 0, bytes_ = 0;
+};
+
+}  // namespace simulation
