@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "backends/backend_error.h"
 #include "backends/open_files.h"
@@ -22,21 +21,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kRequestTime = std::chrono::seconds(30);  // of requests that rank 0 answers at once
-constexpr auto kPollInterval = std::chrono::milliseconds(100);  // of cancelled()
+constexpr auto kCancelInterval = std::chrono::milliseconds(100);  // of cancelled()
 constexpr auto kLastWords = std::chrono::seconds(5);
-
-std::string broken_text() {
-  return std::string("its connection broke (") + std::strerror(errno) + ")";
-}
 
 }  // namespace
 
 TcpStore::TcpStore(StoreSession session, StoreClientOptions options)
     : options_(std::move(options)),
-      socket_(std::move(session.socket)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       machine_(std::move(session.parser), std::move(session.seals), options_.heartbeat_ms,
                Clock::now()) {
+  connection_.socket = std::move(session.socket);
   if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
   thread_ = std::thread([this] { run(); });
 }
@@ -64,11 +59,11 @@ void TcpStore::run() {
   }
   for (;;) {
     send_heartbeat();
-    pollfd polled[2] = {{socket_.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
+    pollfd polled[2] = {{connection_.socket.fd(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}};
     {
       const Lock lock(mutex_);
       if (stopping_ || machine_.lost()) break;
-      if (!out_.empty()) polled[0].events |= POLLOUT;
+      if (!connection_.out.empty()) polled[0].events |= POLLOUT;
     }
     poll(polled, 2, static_cast<int>(machine_.tick_interval().count()));
     std::uint64_t drained;
@@ -98,32 +93,21 @@ void TcpStore::send_heartbeat() {
 }
 
 void TcpStore::receive() {
-  char buffer[65536];
-  const ssize_t n = recv(socket_.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
-  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+  std::string bytes;
+  const std::string end = connection_.receive(bytes);
   Lock lock(mutex_);
-  if (n > 0) {
-    machine_.received({buffer, static_cast<std::size_t>(n)}, Clock::now());
-  } else {
-    machine_.closed(n == 0 ? "its connection closed" : broken_text());
-  }
+  if (!bytes.empty()) machine_.received(bytes, Clock::now());
+  if (!end.empty()) machine_.closed(end);
   react(std::move(lock));
 }
 
 void TcpStore::flush(const Lock&) {
-  out_ += machine_.take_output();
-  while (!out_.empty()) {
-    const ssize_t n = ::send(socket_.fd(), out_.data(), out_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n >= 0) {
-      out_.erase(0, static_cast<std::size_t>(n));
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      return;  // the thread goes on when the socket takes more
-    } else if (errno != EINTR) {
-      machine_.closed(broken_text());
-      out_.clear();
-    }
+  connection_.out += machine_.take_output();
+  if (const std::string end = connection_.flush(); !end.empty()) {
+    machine_.closed(end);
+    connection_.out.clear();
   }
-  machine_.sent();
+  if (connection_.out.empty()) machine_.sent();
 }
 
 void TcpStore::react(Lock lock) {
@@ -152,11 +136,11 @@ void TcpStore::finish() {
   }
   {
     const Lock lock(mutex_);
-    rest.swap(out_);
+    rest.swap(connection_.out);
     lost = machine_.lost().has_value();
   }
-  (void)write_by(socket_.fd(), rest, base::deadline_in(kLastWords));
-  if (lost) shutdown(socket_.fd(), SHUT_RDWR);  // without a goodbye: rank 0 learns of it
+  (void)write_by(connection_.socket.fd(), rest, base::deadline_in(kLastWords));
+  if (lost) shutdown(connection_.socket.fd(), SHUT_RDWR);  // without a goodbye: rank 0 learns of it
 }
 
 std::string TcpStore::request(FrameType type, std::string_view key,
@@ -168,7 +152,7 @@ std::string TcpStore::request(FrameType type, std::string_view key,
   const std::optional<std::uint32_t> id = machine_.request(type, key, rest);
   if (!id) throw PeerError(what + "too large to be sent to rank 0 at " + options_.server);
   flush(lock);
-  if (!out_.empty() || machine_.lost()) wake();
+  if (!connection_.out.empty() || machine_.lost()) wake();
   std::optional<std::string>& reply = machine_.replies().at(*id);
   changed_.wait_until(lock, deadline, [&] {
     return reply || machine_.failure() || machine_.lost() || machine_.has_left();
@@ -285,9 +269,9 @@ void TcpStore::leave(std::chrono::milliseconds timeout, const std::function<bool
   if (machine_.is_leaving() || machine_.failure()) return;
   machine_.leave();
   flush(lock);
-  if (!out_.empty() || machine_.lost()) wake();
+  if (!connection_.out.empty() || machine_.lost()) wake();
   const auto over = [&] { return machine_.has_left() || machine_.lost() || machine_.failure(); };
-  while (!changed_.wait_until(lock, std::min(deadline, base::deadline_in(kPollInterval)), over)) {
+  while (!changed_.wait_until(lock, std::min(deadline, base::deadline_in(kCancelInterval)), over)) {
     if (base::has_passed(deadline) || (cancelled && cancelled())) return;
   }
 }

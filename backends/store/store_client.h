@@ -14,6 +14,7 @@
 #include "backends/group.h"
 #include "backends/store/protocol/member_machine.h"
 #include "backends/store/store.h"
+#include "backends/store/store_connection.h"
 #include "backends/store/store_session.h"
 
 namespace backends {
@@ -52,7 +53,7 @@ class TcpStore : public Store {
   std::string group_nonce() const;
   bool one_host() const;  // all members share this host's loopback
   // Of the interface that routes to rank 0.
-  std::string local_address() const { return local_endpoint(socket_.fd()).host; }
+  std::string local_address() const { return local_endpoint(connection_.socket.fd()).host; }
 
   void set_activity(std::string_view activity) noexcept;
   std::string activity() const;  // as last set
@@ -85,7 +86,7 @@ class TcpStore : public Store {
   void react(Lock lock);
 
   const StoreClientOptions options_;
-  Socket socket_, wake_;
+  Socket wake_;
 
   std::mutex progress_mutex_;
   std::function<RankProgress()> progress_source_;  // guarded by it
@@ -93,7 +94,7 @@ class TcpStore : public Store {
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
   MemberMachine machine_;
-  std::string out_;  // bytes not sent yet
+  StoreConnection connection_;  // received from by the thread alone, without the lock
   bool stopping_ = false;
   std::function<void(const std::string&)> callback_;
 

@@ -1,5 +1,4 @@
-// The server's end of one connection: a non-blocking socket with the bytes that it has not taken
-// yet.
+// One end of a store connection: a non-blocking socket with the bytes that it has not taken yet.
 #pragma once
 
 #include <string>

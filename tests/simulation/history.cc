@@ -62,6 +62,7 @@ class Run {
     quiet_from_ = last_start_;
     if (dice_.chance(20)) {
       network_.slow_down(milliseconds(dice_.between(10, 900)));
+      slow_ = true;
       note(start_, "slow network");
     }
     for (std::int64_t count = dice_.between(0, 3); count > 0; --count) add_fault();
@@ -138,11 +139,19 @@ class Run {
       }
       case 3: {
         if (r == 0) return;
-        note(at, "connections of " + name(r) + " to rank 0 break");
-        network_.at(at, [this, r] { network_.reset(r, 0); });
-        quiet_from_ = std::max(quiet_from_, at);
+        // Often around the start of the group, when a rank may still connect again.
+        const Time then = dice_.chance(50) ? at : last_start_ + milliseconds(dice_.between(0, 40));
+        const milliseconds later(dice_.chance(50) ? 0 : dice_.between(1, 10'000));
+        note(then, "connections of " + name(r) + " to rank 0 break, which rank 0 notices " +
+                       seconds_text(later) + " later");
+        network_.at(then, [this, r, later] {
+          // Later a rank cannot know whether its acknowledgement of the start has arrived.
+          harmless_ = harmless_ && !ranks_[0]->has_started_group();
+          network_.reset(r, 0, later);
+        });
+        quiet_from_ = std::max(quiet_from_, then + later);
         faulty_.insert({r, 0});
-        harmless_ = false;
+        harmless_ = harmless_ && !slow_;
         return;
       }
       default:
@@ -191,7 +200,12 @@ class Run {
     for (int r = 0; r < world_; ++r) {
       const auto& o = ranks_[static_cast<std::size_t>(r)]->outcome();
       if (o.end != End::kFailed || killed_.contains(r)) continue;
-      if (!faulty_.contains(*o.culprit))
+      // While rank 0 cannot give its verdict, a rank that has lost its connection to a faulty one
+      // may end, and be what rank 0 notices first.
+      const auto& blamed = ranks_[static_cast<std::size_t>(*o.culprit)]->outcome();
+      const bool consequence = history_.faults > 1 && blamed.end == End::kFailed &&
+                               blamed.at < o.at && faulty_.contains(*blamed.culprit);
+      if (!faulty_.contains(*o.culprit) && !consequence)
         wrong(name(r) + " blames " + name(*o.culprit) + ", to which nothing happened: " + o.text);
       if (!faulty_.contains(r)) named.insert(*o.culprit);
     }
@@ -214,7 +228,7 @@ class Run {
   std::vector<SimulatedRank*> ranks_;
   Time last_start_, quiet_from_;
   std::set<int> faulty_, killed_;
-  bool harmless_ = true;
+  bool harmless_ = true, slow_ = false;
   History history_;
 };
 

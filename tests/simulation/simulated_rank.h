@@ -53,6 +53,7 @@ class SimulatedRank final : public Process {
     std::string group;           // nonce; "" if it was in none
   };
   const Outcome& outcome() const { return outcome_; }
+  bool has_started_group() const { return server_ && server_->has_started(); }  // of rank 0
 
  private:
   enum class Phase { kAway, kPause, kHandshake, kJoining, kTraining, kLeaving, kLingering, kGone };

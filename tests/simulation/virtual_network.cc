@@ -83,6 +83,8 @@ void VirtualNetwork::thaw(int process) {
   Slot& slot = slots_[static_cast<std::size_t>(process)];
   if (!slot.paused) return;
   slot.paused = false;
+  // It was stopped either while it waited for something to arrive or behind that, in its turn.
+  if (dice_.chance(50)) take_turn(process);
   for (const Arrival& arrival : std::exchange(slot.waiting, {})) hand_over(slot, arrival);
   take_turn(process);
 }
@@ -100,13 +102,16 @@ void VirtualNetwork::heal(int a, int b) {
   }
 }
 
-void VirtualNetwork::reset(int a, int b) {
+void VirtualNetwork::reset(int a, int b, milliseconds later) {
   for (auto& [half, c] : connections_) {
     if (pair_of(c.process[0], c.process[1]) != pair_of(a, b)) continue;
-    for (const ConnectionId id : {2 * half, 2 * half + 1}) {
-      if (!std::exchange(c.open[side(id)], false)) continue;
-      post({Arrival::Kind::kClosed, other(id), "its connection broke (Connection reset by peer)"});
-    }
+    const bool open = c.open[0] || c.open[1];
+    c.open[0] = c.open[1] = false;
+    if (!open) continue;
+    const std::string cause = "its connection broke (Connection reset by peer)";
+    const ConnectionId id = 2 * half;
+    post({Arrival::Kind::kClosed, id, cause});
+    at(now_ + later, [this, id, cause] { post({Arrival::Kind::kClosed, other(id), cause}); });
   }
 }
 

@@ -74,7 +74,8 @@ class VirtualNetwork {
   void kill(int process);
   void cut(int a, int b);  // what they send each other waits until heal()
   void heal(int a, int b);
-  void reset(int a, int b);  // breaks the connections between them
+  // Breaks the connections between them; who accepted them notices it so much later.
+  void reset(int a, int b, milliseconds later);
   void slow_down(milliseconds longest) { longest_delay_ = longest; }
 
   bool is_running(int process) const;

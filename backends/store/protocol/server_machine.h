@@ -63,6 +63,7 @@ class ServerMachine {
   };
   std::vector<Output> take_output() { return std::exchange(output_, {}); }
 
+  bool has_started() const { return started_; }
   const std::string& last_refusal() const { return last_refusal_; }
 
  private:
