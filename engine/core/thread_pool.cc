@@ -35,6 +35,14 @@ struct ThreadPool::State {
   std::atomic<bool> stop{false};
   std::vector<std::thread> workers;
 
+  // Also of a pool for which not all threads could be started.
+  ~State() {
+    stop.store(true, std::memory_order_relaxed);
+    epoch.fetch_add(1, std::memory_order_release);
+    epoch.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void share(int thread) const {
     for (int s = thread; s < shares; s += threads)
       call(body, count * s / shares, count * (s + 1) / shares, s);
@@ -62,12 +70,7 @@ ThreadPool::ThreadPool(int threads, int shares) : state_(std::make_unique<State>
     state_->workers.emplace_back([s = state_.get(), t] { s->work(t); });
 }
 
-ThreadPool::~ThreadPool() {
-  state_->stop.store(true, std::memory_order_relaxed);
-  state_->epoch.fetch_add(1, std::memory_order_release);
-  state_->epoch.notify_all();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::threads() const { return state_->shares; }
 

@@ -24,6 +24,8 @@ class BestModel final : public StatePart {
   explicit BestModel(const BestModelOptions& options) : options_(options) {}
 
   bool keeps() const { return options_.keep; }
+  // Whether the state after this step is the best so far, and wanted.
+  bool is_best(std::int64_t step) const { return options_.keep && best_ && best_->step == step; }
   // Takes the next evaluation into account and tells in it what is the best now. A second one after
   // the same step counts for nothing. Returns whether it is the best and its state is wanted. The
   // same on all ranks, since the evaluator's reports are. A NaN is never better.

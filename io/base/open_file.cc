@@ -14,13 +14,32 @@
 #include "io/base/io_error.h"
 
 namespace io {
+namespace {
+
+// A file that is there, but cannot be opened now (a disk that fails, too many open files), is not
+// missing: callers go on without what is missing.
+[[noreturn]] void fail_to_open(const std::string& path, int error) {
+  const std::string text = "cannot open " + path + ": " + std::strerror(error);
+  if (error == EIO || error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR)
+    throw Error(text);
+  throw MissingFileError(text);
+}
+
+}  // namespace
 
 OpenedFile open_regular_file(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) throw MissingFileError("cannot open " + path + ": " + std::strerror(errno));
+  int descriptor = -1;
+  do {
+    descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  } while (descriptor < 0 && errno == EINTR);  // of a file server that a signal kept waiting
+  if (descriptor < 0) fail_to_open(path, errno);
   struct stat status {};
-  if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode))
-    return {descriptor, static_cast<std::uint64_t>(status.st_size)};
+  if (fstat(descriptor, &status) != 0) {
+    const int error = errno;
+    close(descriptor);
+    throw Error("cannot read " + path + ": " + std::strerror(error));
+  }
+  if (S_ISREG(status.st_mode)) return {descriptor, static_cast<std::uint64_t>(status.st_size)};
   close(descriptor);
   throw DataError(
       path + (S_ISDIR(status.st_mode)
@@ -32,7 +51,7 @@ std::string read_small_file(const std::string& path, std::uint64_t most_bytes) {
   const auto close_file = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close_file)> file(std::fopen(path.c_str(), "rbe"),
                                                               close_file);
-  if (!file) throw MissingFileError("cannot open " + path + ": " + std::strerror(errno));
+  if (!file) fail_to_open(path, errno);
   std::string text;
   char block[16384];
   for (std::size_t got; (got = std::fread(block, 1, sizeof block, file.get())) > 0;) {

@@ -12,12 +12,13 @@ struct OpenedFile {
   std::uint64_t bytes = 0;
 };
 
-// Opens a regular file; does not wait for the other side of a pipe. Throws MissingFileError, and
-// DataError for anything else that has a name: a folder, a device, a pipe.
+// Opens a regular file; does not wait for the other side of a pipe. Throws MissingFileError (there
+// is none, or it may not be read), Error when the system cannot open it now, and DataError for
+// anything else that has a name: a folder, a device, a pipe.
 OpenedFile open_regular_file(const std::string& path);
 
 // The content of a file or a pipe. Throws MissingFileError, DataError once there are more than
-// `most_bytes`, Error when reading fails.
+// `most_bytes`, Error when opening or reading fails otherwise.
 std::string read_small_file(const std::string& path, std::uint64_t most_bytes);
 
 // The most that a compressed file of so many bytes may unpack to where the content has to be held

@@ -116,7 +116,10 @@ void AtomicFile::create() {
     });
     if (fd_ < 0 && errno != EEXIST) fail("create", path_, errno);
     if (fd_ >= 0 && hold(fd_)) return;
-    if (fd_ >= 0) close(fd_);  // a cleaner took it for abandoned
+    if (fd_ >= 0) {  // a cleaner took it for abandoned, or it cannot be looked at
+      unlink(temporary_.c_str());
+      close(fd_);
+    }
     fd_ = -1;
   }
   throw CannotCreateError("cannot create " + path_ +

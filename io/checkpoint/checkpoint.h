@@ -97,8 +97,11 @@ std::string find_newest_checkpoint(const std::string& directory, std::vector<std
 // Makes room: deletes what run `run_id` saved in the folder but the newest that loads and what
 // `best` names. Returns how many snapshots. Throws as find_newest_checkpoint().
 int delete_older_snapshots(const std::string& directory, const std::string& run_id);
-// The snapshot that `best` names; "" when nothing does or it is gone.
+// The snapshot that `best` names; "" when nothing does or it is gone. Throws Error when `best`
+// cannot be read.
 std::string find_best_checkpoint(const std::string& directory);
+// Has `best` name this snapshot of the folder, if it does not. Throws as save_to_directory().
+void name_best(const std::string& directory, std::int64_t step);
 // The name of the snapshot of the highest step, which is not looked into; "" in a folder without
 // snapshots, and where there is none.
 std::string newest_checkpoint_name(const std::string& directory);

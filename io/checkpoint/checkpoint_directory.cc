@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "io/base/open_file.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/late_arrays.h"
@@ -46,18 +47,28 @@ std::vector<std::int64_t> steps_by_rank(const std::string& directory, std::int64
   return steps;
 }
 
+// Throws Error where nobody can say.
+bool is_file(const std::string& path) {
+  std::error_code fault;
+  const fs::file_status status = fs::status(path, fault);
+  if (status.type() == fs::file_type::none)
+    throw Error("cannot read " + path + ": " + fault.message());
+  return fs::is_regular_file(status);
+}
+
 // What `latest` or `best` names. It is data from a file: only a snapshot's plain name counts.
+// Throws Error where nobody can say what it names: taken for nothing, the best would be pruned.
 std::optional<std::int64_t> named_step(const std::string& directory, const char* which) {
-  constexpr std::size_t kLongest = 64;
-  std::error_code unknown;
+  constexpr std::uint64_t kLongest = 64;
   const std::string path = (fs::path(directory) / which).string();
-  if (!fs::is_regular_file(path, unknown) || fs::file_size(path, unknown) > kLongest)
-    return std::nullopt;
+  if (!is_file(path)) return std::nullopt;
   std::string name;
   try {
-    for (const std::byte byte : read_file(path)) name += static_cast<char>(byte);
-  } catch (const Error&) {
-    return std::nullopt;  // only a hint
+    name = read_small_file(path, kLongest);
+  } catch (const MissingFileError& refused) {
+    throw Error(refused.what());
+  } catch (const DataError&) {
+    return std::nullopt;  // something else of this name
   }
   if (name.ends_with('\n')) name.pop_back();
   return step_of(name);
@@ -74,7 +85,12 @@ bool written_by(const std::string& path, const std::string& run_id) {
 }
 
 void prune(const std::string& directory, const Checkpoint& newest, int keep_last) {
-  const std::optional<std::int64_t> best = named_step(directory, kBest);
+  std::optional<std::int64_t> best;
+  try {
+    best = named_step(directory, kBest);
+  } catch (const Error&) {
+    return;  // the next save prunes
+  }
   int kept = 0;
   for (const std::int64_t step : steps_by_rank(directory, newest.global_step)) {
     const std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
@@ -144,8 +160,12 @@ std::string find_best_checkpoint(const std::string& directory) {
   const std::optional<std::int64_t> step = named_step(directory, kBest);
   if (!step) return "";
   const std::string path = (fs::path(directory) / checkpoint_file_name(*step)).string();
-  std::error_code unknown;
-  return fs::is_regular_file(path, unknown) ? path : "";
+  return is_file(path) ? path : "";
+}
+
+void name_best(const std::string& directory, std::int64_t step) {
+  if (named_step(directory, kBest) == step) return;
+  write_file_atomically((fs::path(directory) / kBest).string(), checkpoint_file_name(step) + "\n");
 }
 
 std::string newest_checkpoint_name(const std::string& directory) {
@@ -172,14 +192,16 @@ int delete_older_snapshots(const std::string& directory, const std::string& run_
 void ensure_writable_directory(const std::string& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
-  std::error_code unknown;
-  if (!fs::is_directory(directory, unknown))
-    throw CannotCreateError("cannot create folder " + directory + ": " +
-                            (fs::exists(directory, unknown) ? "it is a file" : error.message()));
+  std::error_code fault;
+  const fs::file_status status = fs::status(directory, fault);
+  if (!fs::is_directory(status))
+    throw CannotCreateError(
+        "cannot create folder " + directory + ": " +
+        (fs::exists(status) ? "it is a file" : (error ? error : fault).message()));
   try {
     const AtomicFile probe((fs::path(directory) / kLatest).string(), 0);
-  } catch (const CannotCreateError& fault) {
-    throw CannotCreateError("cannot save in folder " + directory + ": " + fault.what());
+  } catch (const CannotCreateError& refused) {
+    throw CannotCreateError("cannot save in folder " + directory + ": " + refused.what());
   }
 }
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <set>
 #include <stdexcept>
+#include <system_error>
 
 #include "backends/identity/host_identity.h"
 #include "backends/store/secret.h"
@@ -42,7 +43,7 @@ struct Node {
 std::pair<backends::Socket, backends::Socket> make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    throw std::runtime_error(std::string("cannot make a pipe: ") + std::strerror(errno));
+    throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
   return {backends::Socket(ends[0]), backends::Socket(ends[1])};
 }
 
@@ -112,7 +113,7 @@ std::string own_path() {
 std::string own_directory() {
   char path[PATH_MAX];
   if (getcwd(path, sizeof path) == nullptr)
-    throw std::runtime_error(std::string("no working folder: ") + std::strerror(errno));
+    throw std::system_error(errno, std::generic_category(), "no working folder");
   return path;
 }
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <stdexcept>
+#include <system_error>
 
 #include "io/base/io_error.h"
 #include "tools/launch/stream_spec.h"
@@ -61,8 +61,10 @@ WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_r
   if (redirected || teed) {
     stream.file = folder(attempt, plan_.rank(local_rank)) + (target == 1 ? "/stdout" : "/stderr");
     // Appending: a job of the same name in the same folder loses nothing.
-    log = backends::Socket(
-        ::open(stream.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    do {
+      log = backends::Socket(
+          ::open(stream.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    } while (!log && errno == EINTR);
     if (!log)
       throw io::CannotCreateError("cannot write " + stream.file + ": " + std::strerror(errno));
   }
@@ -72,7 +74,7 @@ WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_r
   }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    throw std::runtime_error(std::string("cannot make a pipe: ") + std::strerror(errno));
+    throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
   stream.worker_end = backends::Socket(ends[1]);
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   RelayedStream relayed;

@@ -1,7 +1,9 @@
 // Error classes to exit codes, most derived first.
 #include "tools/report/exit_codes.h"
 
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 #include "backends/backend_error.h"
 #include "engine/core/cuda.h"
@@ -16,6 +18,25 @@ namespace {
 template <class E>
 bool is(const std::exception& error) {
   return dynamic_cast<const E*>(&error) != nullptr;
+}
+
+// What the standard library or a call of ours met: a limit on memory, processes or open files, or
+// a file that cannot be used.
+int code_of_system_error(const std::error_code& error) {
+  for (const std::errc limit :
+       {std::errc::resource_unavailable_try_again, std::errc::not_enough_memory,
+        std::errc::too_many_files_open, std::errc::too_many_files_open_in_system,
+        std::errc::no_buffer_space})
+    if (error == limit) return kExitUnavailable;
+  return kExitIo;
+}
+
+// std::thread says no more than "Resource temporarily unavailable".
+bool is_of_thread(const std::exception& error) {
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  return system != nullptr && !is<std::filesystem::filesystem_error>(error) &&
+         system->code() == std::errc::resource_unavailable_try_again &&
+         system->what() == system->code().message();
 }
 
 }  // namespace
@@ -36,10 +57,15 @@ int exit_code_of(const std::exception& error) {
   if (is<backends::Error>(error) || is<engine::cuda::CudaError>(error) ||
       is<engine::MemoryError>(error) || is<std::bad_alloc>(error))
     return kExitUnavailable;
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error))
+    return code_of_system_error(system->code());
   return kExitInternal;
 }
 
 std::string text_of(const std::exception& error) {
+  if (is_of_thread(error))
+    return std::string("cannot start a thread: ") + error.what() +
+           "; raise the limit on processes (ulimit -u, or the container's), or lower --threads";
   return is<std::bad_alloc>(error) ? "out of memory: an allocation failed"
                                    : base::visible_text(error.what());
 }

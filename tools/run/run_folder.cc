@@ -114,8 +114,8 @@ void RunFolder::take(const RunFolderRequest& request) {
   if (has_run_record(path_)) {
     try {
       record_ = read_run_record(path_);
-    } catch (const io::Error&) {
-      record_ = {};  // the snapshots say what counts
+    } catch (const io::DataError&) {
+      record_ = {};  // damaged: the snapshots say what counts
     }
   }
   if (!held.empty()) {

@@ -27,10 +27,18 @@ struct Holder {
   long pid = 0;  // 0: nobody
 };
 
+// A signal that is handled may interrupt what waits for a file server; nothing has happened then.
+template <class Call>
+auto retried(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 // "HOST PID\n". The file is data that anybody may have written.
 Holder holder_of(int fd) {
   char text[512];
-  const ssize_t length = pread(fd, text, sizeof text - 1, 0);
+  const ssize_t length = retried([&] { return pread(fd, text, sizeof text - 1, 0); });
   if (length <= 0) return {};
   const std::string_view line(text, static_cast<std::size_t>(length));
   const auto blank = line.find(' ');
@@ -43,6 +51,11 @@ Holder holder_of(int fd) {
     holder.pid = holder.pid * 10 + (c - '0');
   }
   return holder;
+}
+
+// Without waiting. 0: it is ours.
+int try_lock(int fd) {
+  return retried([&] { return flock(fd, LOCK_EX | LOCK_NB); });
 }
 
 double seconds_of(const timespec& time) {
@@ -76,13 +89,16 @@ RunLock::~RunLock() {
 }
 
 void RunLock::open_and_lock() {
-  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  fd_ =
+      retried([&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644); });
   if (fd_ < 0) throw io::CannotCreateError("cannot create " + path_ + ": " + std::strerror(errno));
-  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) {
+  if (try_lock(fd_) == 0) {
     struct stat mine {
     }, named{};
-    if (fstat(fd_, &mine) == 0 && stat(path_.c_str(), &named) == 0 && mine.st_ino == named.st_ino)
-      return;
+    const bool seen = fstat(fd_, &mine) == 0 && stat(path_.c_str(), &named) == 0;
+    if (!seen && errno != ENOENT)
+      throw io::Error("cannot look at " + path_ + ": " + std::strerror(errno));
+    if (seen && mine.st_ino == named.st_ino) return;
     throw io::CannotCreateError(folder_ + " was moved or removed while this job was starting");
   }
   if (errno != EWOULDBLOCK) return;  // a file system without locks: the heartbeat decides
@@ -99,7 +115,7 @@ void RunLock::check_other_hosts() {
   const bool here = holder.host == backends::host_name();
   // flock() told of the holders on this host, unless there is none on this file system.
   if (here && (holder.pid == getpid() || kill(static_cast<pid_t>(holder.pid), 0) != 0 ||
-               flock(fd_, LOCK_EX | LOCK_NB) == 0))
+               try_lock(fd_) == 0))
     return;
   // The age by the clock of the machine that keeps the file; this one's may differ.
   struct stat before {
@@ -124,9 +140,16 @@ void RunLock::check_other_hosts() {
 
 void RunLock::sign() {
   const std::string text = backends::host_name() + " " + std::to_string(getpid()) + "\n";
-  if (ftruncate(fd_, 0) != 0 ||
-      pwrite(fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-    throw io::CannotCreateError("cannot write " + path_ + ": " + std::strerror(errno));
+  int error = retried([&] { return ftruncate(fd_, 0); }) == 0 ? 0 : errno;
+  for (std::size_t done = 0; error == 0 && done < text.size();) {
+    const ssize_t n = retried([&] {
+      return pwrite(fd_, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    });
+    if (n < 0) error = errno;
+    if (n > 0) done += static_cast<std::size_t>(n);
+  }
+  if (error != 0)
+    throw io::CannotCreateError("cannot write " + path_ + ": " + std::strerror(error));
 }
 
 void RunLock::beat() {

@@ -109,8 +109,12 @@ std::string run_record_path(const std::string& folder) {
 }
 
 bool has_run_record(const std::string& folder) {
-  std::error_code unknown;
-  return std::filesystem::is_regular_file(run_record_path(folder), unknown);
+  const std::string path = run_record_path(folder);
+  std::error_code fault;
+  const std::filesystem::file_status status = std::filesystem::status(path, fault);
+  if (status.type() == std::filesystem::file_type::none)
+    throw io::Error("cannot read " + path + ": " + fault.message());
+  return std::filesystem::is_regular_file(status);
 }
 
 std::string run_record_json(const RunRecord& record, bool one_line) {

@@ -5,6 +5,7 @@
 
 #include "io/base/io_error.h"
 #include "io/checkpoint/checkpoint.h"
+#include "tools/report/console_observer.h"
 #include "tools/run/run_comparison.h"
 #include "tools/run/run_folder.h"
 #include "tools/run/run_record.h"
@@ -59,8 +60,10 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
   if (!fs::is_directory(path, unknown)) return path;
   if (wanted == Snapshot::kBest)
     if (const std::string best = io::find_best_checkpoint(path); !best.empty()) return best;
-  const std::string newest = io::find_newest_checkpoint(path, nullptr);
+  std::vector<std::string> skipped;
+  const std::string newest = io::find_newest_checkpoint(path, &skipped);
   if (newest.empty()) throw io::MissingFileError("no snapshot in " + path);
+  for (const std::string& why : skipped) print_notice("skipped a snapshot: " + why);
   return newest;
 }
 

@@ -247,6 +247,11 @@ std::string TrainSession::start_state() {
 std::string TrainSession::Impl::load_or_share_state() {
   const KeepingOptions& keeping = options.keeping;
   if (keeping.resume != "none") resumed_from = keeper.resume(keeping.resume, state);
+  // A job that ended between a snapshot and the line that names it the best: nobody would name it
+  // later, and it would be pruned.
+  if (keeping.resume == "auto" && !resumed_from.empty() && best != nullptr &&
+      best->is_best(state.progress.global_step))
+    keeper.name_best(state.progress.global_step);
   if (!resumed_from.empty())
     return "resumed " + resumed_from + " at step " + std::to_string(state.progress.global_step);
   if (!keeping.init_from.empty()) {

@@ -17,9 +17,9 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <stdexcept>
+#include <system_error>
 #include <vector>
 
 #include "io/base/deadline.h"
@@ -91,7 +91,7 @@ void send_record(int line, char kind, const std::string& text) {
 GuardProcess::GuardProcess(bool kill_orphans) : owner_(getpid()), kill_orphans_(kill_orphans) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    throw std::runtime_error(std::string("cannot make a socket pair: ") + std::strerror(errno));
+    throw std::system_error(errno, std::generic_category(), "cannot make a socket pair");
   pid_ = fork();
   if (pid_ == 0) {
     close(ends[0]);
@@ -100,7 +100,7 @@ GuardProcess::GuardProcess(bool kill_orphans) : owner_(getpid()), kill_orphans_(
   line_ = backends::Socket(ends[0]);
   close(ends[1]);
   if (pid_ < 0)
-    throw std::runtime_error(std::string("cannot fork the guard process: ") + std::strerror(errno));
+    throw std::system_error(errno, std::generic_category(), "cannot fork the guard process");
 }
 
 GuardProcess::~GuardProcess() {

@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
-#include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace tools {
 
@@ -23,8 +22,7 @@ SignalInbox::SignalInbox() {
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &old_pipe_);
   fd_ = backends::Socket(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd_)
-    throw std::runtime_error(std::string("cannot make a signalfd: ") + std::strerror(errno));
+  if (!fd_) throw std::system_error(errno, std::generic_category(), "cannot make a signalfd");
 }
 
 SignalInbox::~SignalInbox() { restore(); }

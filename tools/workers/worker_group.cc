@@ -8,10 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <iostream>
-#include <stdexcept>
 #include <string>
+#include <system_error>
 
 #include "io/base/deadline.h"
 #include "tools/report/console_observer.h"
@@ -55,8 +54,8 @@ pid_t WorkerGroup::start(const std::function<int()>& child) {
     _exit(code);
   }
   if (pid < 0)
-    throw std::runtime_error("cannot fork worker " + std::to_string(outcome_.ends.size()) + ": " +
-                             std::strerror(errno));
+    throw std::system_error(errno, std::generic_category(),
+                            "cannot fork worker " + std::to_string(outcome_.ends.size()));
   setpgid(pid, pid);  // as the child does: whichever comes first
   WorkerEnd end;
   end.pid = pid;

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdio>
 #include <mutex>
-#include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -37,7 +37,8 @@ Board* make_board(int count) {
   const std::size_t bytes = sizeof(Board) + sizeof(Report) * static_cast<std::size_t>(count);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    throw std::runtime_error("cannot map " + std::to_string(bytes) + " bytes of shared memory");
+    throw std::system_error(errno, std::generic_category(),
+                            "cannot map " + std::to_string(bytes) + " bytes of shared memory");
   return static_cast<Board*>(memory);  // zero-filled
 }
 

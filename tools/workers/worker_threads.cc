@@ -2,7 +2,9 @@
 #include "tools/workers/worker_threads.h"
 
 #include <exception>
+#include <future>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -23,9 +25,13 @@ int run_worker_threads(int count, const std::function<int(int index)>& body) {
     first = std::move(error);
     is_consequence = true;
   };
+  // Nobody begins before all are there: where one cannot be started, the others would wait for it.
+  std::promise<bool> all_started;
+  const std::shared_future<bool> begins = all_started.get_future().share();
   std::vector<std::thread> threads;
-  for (int i = 0; i < count; ++i)
-    threads.emplace_back([&, i] {
+  const auto start = [&](int i) {
+    threads.emplace_back([&, i, begins] {
+      if (!begins.get()) return;
       try {
         const int result = body(i);
         const std::lock_guard lock(mutex);
@@ -40,7 +46,18 @@ int run_worker_threads(int count, const std::function<int(int index)>& body) {
         is_consequence = false;
       }
     });
-  for (std::thread& t : threads) t.join();
+  };
+  const auto join = [&](bool begin) {
+    all_started.set_value(begin);
+    for (std::thread& t : threads) t.join();
+  };
+  try {
+    for (int i = 0; i < count; ++i) start(i);
+  } catch (const std::system_error&) {
+    join(false);
+    throw;
+  }
+  join(true);
   if (first) std::rethrow_exception(first);
   return code;
 }

@@ -108,6 +108,11 @@ void CheckpointKeeper::save_alone(TrainState& state) {
   saved_ = {state.progress, write(SaveMode())};
 }
 
+void CheckpointKeeper::name_best(std::int64_t step) {
+  run_on_root(
+      communicator_, [&] { io::name_best(options_.directory, step); }, options_.exit_code_of);
+}
+
 // Takes the outcome of the write in the background; waits for it.
 void CheckpointKeeper::collect() noexcept {
   try {

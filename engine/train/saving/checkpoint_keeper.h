@@ -61,6 +61,8 @@ class CheckpointKeeper {
   // last write, as a training of one rank. What only others know (their running statistics, their
   // part of the averaging) is not in it.
   void save_alone(TrainState& state);
+  // Collective: the folder's `best` names the snapshot of this step, which is there.
+  void name_best(std::int64_t step);
   // Collective: waits for the last write; throws when it failed. Nothing to do without
   // `background`.
   void finish();

@@ -43,19 +43,16 @@ class ShardedWork final : public StepWork {
           parts.plan, parts.state, s == 0,
           AccumulatedWorkOptions{options.micro_batches, options.seed,
                                  exchanges() ? &statistics_.of_shard(s) : nullptr}));
-    for (std::size_t s = 1; s < shards_.size(); ++s)
-      shards_[s]->thread = std::thread([this, s] { serve(s); });
+    try {
+      for (std::size_t s = 1; s < shards_.size(); ++s)
+        shards_[s]->thread = std::thread([this, s] { serve(s); });
+    } catch (...) {  // no further thread can be started
+      join();
+      throw;
+    }
   }
 
-  ~ShardedWork() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    for (const auto& shard : shards_)
-      if (shard->thread.joinable()) shard->thread.join();
-  }
+  ~ShardedWork() override { join(); }
 
   void step(const StepRequest& request, StepPhases& phases) override {
     PhaseTimer timer;
@@ -75,6 +72,16 @@ class ShardedWork final : public StepWork {
   StateHome& home() override { return home_; }
 
  private:
+  void join() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (const auto& shard : shards_)
+      if (shard->thread.joinable()) shard->thread.join();
+  }
+
   bool exchanges() const { return options_.own > 1 || options_.replicas != nullptr; }
 
   void run_shards(const StepRequest& request) {

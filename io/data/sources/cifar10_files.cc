@@ -24,8 +24,7 @@ constexpr const char* kSet = "cifar10";
 std::vector<std::string> find_batches(const std::string& directory, const std::string& prefix,
                                       const char* what) {
   std::vector<std::string> found;
-  std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, failure)) {
+  for (const auto& entry : entries_of(directory)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(prefix)) continue;
     if (name.ends_with(".bin")) found.push_back(entry.path().string());

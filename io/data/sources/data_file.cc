@@ -136,6 +136,18 @@ std::uint64_t DataFile::skip_to_end() {
   return total;
 }
 
+std::vector<std::filesystem::directory_entry> entries_of(const std::string& directory) {
+  std::vector<std::filesystem::directory_entry> entries;
+  std::error_code failure;
+  for (std::filesystem::directory_iterator entry(directory, failure), end; !failure && entry != end;
+       entry.increment(failure))
+    entries.push_back(*entry);
+  if (failure && failure != std::errc::no_such_file_or_directory &&
+      failure != std::errc::not_a_directory)
+    throw Error("cannot list folder " + directory + ": " + failure.message());
+  return entries;
+}
+
 std::string find_data_file(const std::string& directory, std::span<const std::string> names) {
   for (const std::string& name : names) {
     const std::filesystem::path path = std::filesystem::path(directory) / name;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,6 +54,10 @@ class DataFile {
   bool packed_ = false, stream_open_ = false;  // stream_open_: inside a gzip member
   z_stream stream_{};
 };
+
+// What lies in `directory`; nothing where there is no such folder. Throws Error when it cannot be
+// listed.
+std::vector<std::filesystem::directory_entry> entries_of(const std::string& directory);
 
 // The first of `names` that exists in `directory`, as a path; "" when none does.
 std::string find_data_file(const std::string& directory, std::span<const std::string> names);

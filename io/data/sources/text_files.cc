@@ -21,7 +21,7 @@ std::vector<std::string> find_texts(const std::string& name, const std::string& 
   std::error_code failure;
   if (std::filesystem::is_regular_file(directory, failure)) return {directory};
   std::vector<std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, failure)) {
+  for (const auto& entry : entries_of(directory)) {
     const std::string file = entry.path().filename().string();
     if (file.ends_with(".txt") || file.ends_with(".txt.gz")) found.push_back(entry.path().string());
   }

@@ -115,6 +115,20 @@ TEST_F(CheckpointDirectory, TheBestSnapshotIsNotPruned) {
   EXPECT_EQ(io::find_best_checkpoint(directory()), "");
 }
 
+// What it names is not known then, and may be any of them.
+TEST_F(CheckpointDirectory, WhereBestCannotBeReadNothingIsPruned) {
+  io::save_to_directory(sample_checkpoint(100), directory(), 1, /*best=*/true);
+  std::filesystem::remove(folder_ / "best");
+  std::filesystem::create_symlink("best", folder_ / "best");  // to itself
+  save(200, 1);
+  EXPECT_EQ(names_in(directory()),
+            (Names{"best", "latest", "step-00000100.ckpt", "step-00000200.ckpt"}));
+  EXPECT_THROW(io::find_best_checkpoint(directory()), io::Error);
+  std::filesystem::remove(folder_ / "best");
+  io::name_best(directory(), 100);
+  EXPECT_EQ(io::find_best_checkpoint(directory()), folder_ / "step-00000100.ckpt");
+}
+
 TEST_F(CheckpointDirectory, DamagedSnapshotsAreSkippedAndReported) {
   for (const std::int64_t step : {100, 200, 300}) save(step);
   damage(300);

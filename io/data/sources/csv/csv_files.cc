@@ -26,8 +26,7 @@ constexpr std::uint64_t kSplitStream =
 
 std::string only_csv_file(const std::string& directory) {
   std::vector<std::string> found;
-  std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, failure)) {
+  for (const auto& entry : entries_of(directory)) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(".csv") || name.ends_with(".csv.gz")) found.push_back(entry.path().string());
   }

@@ -104,8 +104,7 @@ bool is_image(const fs::directory_entry& entry) {
 // Names of the folders in `directory`, in byte order.
 std::vector<std::string> class_folders(const fs::path& directory) {
   std::vector<std::string> names;
-  std::error_code failure;
-  for (const auto& entry : fs::directory_iterator(directory, failure)) {
+  for (const auto& entry : entries_of(directory.string())) {
     const std::string name = entry.path().filename().string();
     if (entry.is_directory() && !name.starts_with('.')) names.push_back(name);
   }
