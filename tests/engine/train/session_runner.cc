@@ -82,7 +82,8 @@ class OnOtherHosts final : public backends::Group {
   }
   void set_activity(std::string_view activity) noexcept override { group_->set_activity(activity); }
   void check() override { group_->check(); }
-  void leave() override { group_->leave(); }
+  using Group::leave;
+  void leave(const std::function<bool()>& hurried) override { group_->leave(hurried); }
 
  private:
   std::unique_ptr<backends::Group> group_;

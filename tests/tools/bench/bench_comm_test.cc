@@ -120,7 +120,8 @@ class WrongGroup final : public backends::Group {
   }
   void set_activity(std::string_view activity) noexcept override { inner_->set_activity(activity); }
   void check() override { inner_->check(); }
-  void leave() override { inner_->leave(); }
+  using Group::leave;
+  void leave(const std::function<bool()>& hurried) override { inner_->leave(hurried); }
 
  private:
   std::unique_ptr<backends::Group> inner_;
