@@ -104,7 +104,9 @@ TEST(Together, EveryPartOfADataSetCounts) {
       {"test data", [](auto& d) { d.test.samples[0] = 9; }},
       {"vocabulary", [](auto& d) { d.train.vocabulary = "ab"; }},
       {"classes", [](auto& d) { d.train.classes = 3; }}};
-  for (const auto& [name, change] : changes) {
+  for (const auto& entry : changes) {
+    const auto& name = entry.first;
+    const auto& change = entry.second;
     const auto all = outcomes(2, [&](Group& group, Communicator& control) {
       io::DatasetSplits own = data;
       if (group.rank() == 1) change(own);
