@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "backends/open_files.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/environment.h"
+#include "io/base/retried.h"
 
 namespace backends {
 namespace {
@@ -82,7 +84,7 @@ bool write_all(int fd, std::string_view text) {
     if (n < 0) return false;
     text.remove_prefix(static_cast<std::size_t>(n));
   }
-  return fsync(fd) == 0;
+  return base::retried([&] { return fsync(fd); }) == 0;
 }
 
 }  // namespace
@@ -142,20 +144,26 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 }
 
 bool read_private_file(const std::string& path, std::string& text) {
-  const Socket file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const auto fail = [&] {
+    throw PeerError("cannot read " + path + ": " + system_error_text(errno));
+  };
+  const Socket file(base::retried(
+      [&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }));
   if (!file) {
     if (errno == ENOENT || errno == ESTALE) return false;
+    if (errno != EACCES && errno != EPERM && errno != ELOOP) fail();
     throw AuthenticationError("cannot read " + path + ": " + std::strerror(errno));
   }
   struct stat status {};
-  fstat(file.fd(), &status);
+  if (fstat(file.fd(), &status) != 0) fail();
   if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
     throw AuthenticationError(path +
                               " must be a file of this user that nobody else may read (chmod 600)");
   }
   char buffer[8192];
-  ssize_t n = read(file.fd(), buffer, sizeof buffer);
-  if (n < 0) return false;
+  const ssize_t n = base::retried([&] { return read(file.fd(), buffer, sizeof buffer); });
+  if (n < 0 && errno == ESTALE) return false;
+  if (n < 0) fail();
   text.assign(buffer, static_cast<std::size_t>(n));
   return true;
 }
@@ -163,7 +171,8 @@ bool read_private_file(const std::string& path, std::string& text) {
 bool publish_private_file(const std::string& path, const std::string& text, Publish how) {
   const std::string temporary = path + "." + to_hex(random_bytes(8)) + ".tmp";
   {
-    const Socket file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const Socket file(base::retried(
+        [&] { return open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600); }));
     if (!file) return false;
     if (!write_all(file.fd(), text)) {
       const int error = errno;

@@ -20,6 +20,7 @@
 #include <fstream>
 
 #include "io/base/io_error.h"
+#include "io/base/retried.h"
 
 namespace io {
 namespace {
@@ -33,15 +34,6 @@ std::string folder_of(const std::string& path) {
 
 // So much is written before the disk is told to begin with it.
 constexpr std::uint64_t kWritebackBytes = 4 << 20;
-
-// A signal that is handled (SIGUSR1, SIGTERM, of a profiler's timer) may interrupt what waits for a
-// disk or a file server; nothing has happened then.
-template <class Call>
-int retried(const Call& call) {
-  int result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
 
 bool is_no_space(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
@@ -75,15 +67,16 @@ mode_t plain_mode() {
 // locks count as locked.
 bool hold(int fd) {
   struct stat status {};
-  if (retried([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK)
+  if (base::retried([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0 && errno == EWOULDBLOCK)
     return false;
   return fstat(fd, &status) == 0 && status.st_nlink > 0;
 }
 
 void sync_folder(const std::string& folder) {
-  const int fd = retried([&] { return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  const int fd =
+      base::retried([&] { return open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd < 0) fail("open folder", folder, errno);
-  const int error = retried([&] { return fsync(fd); }) == 0 ? 0 : errno;
+  const int error = base::retried([&] { return fsync(fd); }) == 0 ? 0 : errno;
   close(fd);
   if (error != 0 && error != EINVAL)
     fail("make durable the names in folder", folder, error);  // EINVAL: has no such notion
@@ -111,7 +104,7 @@ void AtomicFile::create() {
     const std::string number =
         std::to_string(getpid()) + "-" + std::to_string(counter.fetch_add(1));
     temporary_ = folder_ + "/." + name + std::string(kTemporaryMark) + number;
-    fd_ = retried([&] {
+    fd_ = base::retried([&] {
       return open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     });
     if (fd_ < 0 && errno != EEXIST) fail("create", path_, errno);
@@ -166,11 +159,11 @@ void AtomicFile::start_writeback() noexcept {
 }
 
 void AtomicFile::commit() {
-  if (retried([&] { return fchmod(fd_, plain_mode()); }) != 0)
+  if (base::retried([&] { return fchmod(fd_, plain_mode()); }) != 0)
     fail("set the mode of", path_, errno);
-  if (retried([&] { return ftruncate(fd_, static_cast<off_t>(end_)); }) != 0)
+  if (base::retried([&] { return ftruncate(fd_, static_cast<off_t>(end_)); }) != 0)
     fail("set the length of", path_, errno);
-  if (retried([&] { return fsync(fd_); }) != 0) fail("make durable", path_, errno);
+  if (base::retried([&] { return fsync(fd_); }) != 0) fail("make durable", path_, errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("create", path_, errno);
   close(fd_);
   fd_ = -1;
