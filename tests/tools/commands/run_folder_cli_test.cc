@@ -206,7 +206,7 @@ TEST_F(RunFolderCli, ASnapshotOfTheRunIsGoneOnFromInItsFolder) {
   const CommandResult more = engine({"train", "--resume", old, "--epochs", "3", "--lr", "0.02"});
   expect_end(more, 0,
              {"changed: epochs 4 -> 3 (--epochs)", "lr ",
-              "2 snapshots newer than step 10 moved to " + dir() + "/given-up-1"});
+              "10 snapshots newer than step 10 moved to " + dir() + "/given-up-1"});
   EXPECT_EQ(epochs_of(dir()), 3);
   EXPECT_TRUE(fs::exists(dir() + "/given-up-1/step-00000020.ckpt"));
 
@@ -220,12 +220,12 @@ TEST_F(RunFolderCli, ASnapshotOfTheRunIsGoneOnFromInItsFolder) {
 TEST_F(RunFolderCli, ARateThatDivergedAtOnceIsNotTheRuns) {
   ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--lr", "0.03"})).exit_code, 0);
   const CommandResult diverged =
-      engine({"train", "--resume", dir(), "--epochs", "9", "--lr", "1e30"});
+      engine({"train", "--resume", dir(), "--epochs", "9", "--lr", "1e6"});
   expect_end(diverged, 79, {"go on with --resume " + dir() + "/step-00000005.ckpt"});
   const CommandResult more = engine({"train", "--resume", dir(), "--epochs", "2"});
   expect_end(more, 0, {"changed: epochs 1 -> 2 (--epochs)\n"});
   EXPECT_NE(more.out.find("lr 0.03"), std::string::npos) << more.out;
-  EXPECT_NE(read_text(dir() + "/run.json").find("1e+30"), std::string::npos);  // the start is told
+  EXPECT_NE(read_text(dir() + "/run.json").find("1e+06"), std::string::npos);  // the start is told
   expect_end(
       engine({"train", "--resume", dir() + "/step-00000005.ckpt", "--epochs", "2", "--lr", "0.01"}),
       0, {"given-up-1"});
