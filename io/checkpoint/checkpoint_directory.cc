@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <span>
 
 #include "io/base/open_file.h"
 #include "io/checkpoint/atomic_file.h"
@@ -101,6 +103,21 @@ void prune(const std::string& directory, const Checkpoint& newest, int keep_last
   }
 }
 
+// `latest` or `best`, written but for its name.
+class NameFile {
+ public:
+  NameFile(const std::string& directory, const char* which, const std::string& name)
+      : file_(
+            std::make_unique<AtomicFile>((fs::path(directory) / which).string(), name.size() + 1)) {
+    const std::string line = name + "\n";
+    file_->write(std::as_bytes(std::span(line.data(), line.size())));
+  }
+  void commit() const { file_->commit(); }
+
+ private:
+  std::unique_ptr<AtomicFile> file_;
+};
+
 }  // namespace
 
 std::string checkpoint_file_name(std::int64_t global_step) {
@@ -119,9 +136,14 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
   remove_abandoned_temporaries(directory);
   const std::string name = checkpoint_file_name(checkpoint.global_step);
   const std::string path = (fs::path(directory) / name).string();
+  // The names have their space before the snapshot takes the last: one that is complete and that
+  // nothing names would not be the newest.
+  const NameFile latest(directory, kLatest, name);
+  std::optional<NameFile> of_best;
+  if (best) of_best.emplace(directory, kBest, name);
   save_checkpoint(checkpoint, path, complete);
-  write_file_atomically((fs::path(directory) / kLatest).string(), name + "\n");
-  if (best) write_file_atomically((fs::path(directory) / kBest).string(), name + "\n");
+  latest.commit();
+  if (of_best) of_best->commit();
   try {
     if (keep_last > 0) prune(directory, checkpoint, keep_last);
   } catch (

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 
@@ -55,6 +56,33 @@ void add_metrics(const tools::RunConfig& config, const TrainingRun& run, TrainSe
   session.add_observer(std::move(observer));
 }
 
+// Ends the training where another job has taken its folder.
+class FolderWatch : public engine::TrainObserver {
+ public:
+  explicit FolderWatch(const TrainingRun& run) : run_(run) {}
+  void on_step(const engine::TrainProgress&) override { run_.check_folder(); }
+
+ private:
+  const TrainingRun& run_;
+};
+
+// The console went away (a full disk, a reader that has left). The run's folder has the lines in
+// log.txt; without a folder nothing would come of the run.
+class OutputWatch : public engine::TrainObserver {
+ public:
+  explicit OutputWatch(std::string folder) : folder_(std::move(folder)) {}
+  void on_report(const engine::StepReport&) override {
+    if (told_ || !standard_output_failed()) return;
+    if (folder_.empty()) check_standard_output();
+    told_ = true;
+    print_notice("standard output cannot be written; the run goes on, see " + folder_ + "/log.txt");
+  }
+
+ private:
+  const std::string folder_;
+  bool told_ = false;
+};
+
 engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, TrainSession& session,
                           const backends::Group& group, const std::atomic<int>& stop_signal) {
   run.begin(session, session.state().progress.global_step);
@@ -68,6 +96,8 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
     for (const std::string& line : session.plan_lines()) say("Averaging: " + line);
     if (config.save_dir.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
+    session.add_observer(std::make_unique<OutputWatch>(run.folder()));
+    session.add_observer(std::make_unique<FolderWatch>(run));
     session.add_observer(make_console_observer(
         {.steps_per_epoch = session.steps_per_epoch(),
          .total_steps = session.total_steps(),
@@ -80,6 +110,19 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
     std::cout << shard + "\n" << std::flush;  // every rank
   session.add_observer(make_desync_observer(group.rank(), group.world_size()));
   return session.run(stop_signal);
+}
+
+// Options with which a run has diverged before anything was saved do not become the run's.
+engine::TrainResult train_or_take_back(const tools::RunConfig& config, TrainingRun& run,
+                                       TrainSession& session, const backends::Group& group,
+                                       const std::atomic<int>& stop_signal,
+                                       const LastSave* last_save) {
+  try {
+    return train(config, run, session, group, stop_signal);
+  } catch (const engine::NonFiniteError&) {
+    if (last_save != nullptr && last_save->path().empty()) run.take_back();
+    throw;
+  }
 }
 
 int train_rank(const tools::RunConfig& config, const std::string& command, backends::Group& group,
@@ -101,7 +144,7 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
   }
   engine::TrainResult result;
   if (const std::string done = session.nothing_left(); done.empty())
-    result = train(config, run, session, group, stop_signal);
+    result = train_or_take_back(config, run, session, group, stop_signal, last_save);
   else if (root)
     say(done);
   if (config.save_rank_models) {
@@ -148,9 +191,16 @@ int train_command(const Arguments& arguments) {
   if (config.resume == "auto" && config.save_dir.empty())
     throw io::ConfigError(
         "resume auto looks in the save folder: give --save-dir DIR, or the snapshot's path");
+  if (config.resume == "auto" && config.save_dir == "auto" && !was_restarted())
+    throw io::ConfigError(
+        "--resume auto would find nothing, since --save-dir auto makes a new folder: name the "
+        "folder, --save-dir DIR");
   if (config.requeue) check_requeue();
   if (has_rank_zero(config)) check_metrics_path(config.metrics, config.save_dir);
-  const std::atomic<int>& stop_signal = install_stop_signals(config.preempt_signals);
+  std::vector<int> signals = config.preempt_signals;
+  signals.push_back(SIGUSR1);     // a scheduler's warning is also one where nothing can be saved
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the output that leaves is a write that fails
+  const std::atomic<int>& stop_signal = install_stop_signals(signals);
   return run_group(config, [&](backends::Group& group) {
     return train_rank(config, command_text(arguments), group, stop_signal);
   });

@@ -22,10 +22,10 @@ long monotonic_second() {
 }
 
 // A scheduler that stops a job tells every process, and the launcher above passes on what it was
-// told: one request, heard twice.
+// told: one request, heard twice. So is a SIGTERM that comes with a SIGHUP.
 bool is_echo(const siginfo_t* info) {
   const bool from_parent = info->si_code == SI_USER && info->si_pid == getppid();
-  return from_parent != first_from_parent.load() &&
+  return (from_parent != first_from_parent.load() || stop_signal.load() == SIGHUP) &&
          monotonic_second() - first_second.load() <= kEchoSeconds;
 }
 
@@ -34,7 +34,9 @@ void on_signal(int signal, siginfo_t* info, void*) {
     first_from_parent.store(info->si_code == SI_USER && info->si_pid == getppid());
     first_second.store(monotonic_second());
   }
-  if (stop_signal.exchange(signal) == 0 || is_echo(info)) return;
+  int none = 0;
+  if (stop_signal.compare_exchange_strong(none, signal) || signal == SIGHUP || is_echo(info))
+    return;
   _exit(128 + signal);
 }
 
@@ -49,6 +51,9 @@ const std::atomic<int>& install_stop_signals(std::span<const int> more) {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction hang_up {};
+  sigaction(SIGHUP, nullptr, &hang_up);
+  if (hang_up.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   for (const int signal : more) sigaction(signal, &action, nullptr);
   return stop_signal;
 }

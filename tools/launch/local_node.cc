@@ -120,6 +120,8 @@ int LocalNode::run(EventSource* control) {
 GroupOutcome LocalNode::run_attempt(EventSource* control) {
   GroupRules rules;
   rules.kill_orphans = options_.kill_orphans;
+  rules.ranks_of_one_run = plan_.own_command;
+  if (plan_.own_command && plan_.node_rank == 0) rules.saver = 0;
   rules.longest_wait = std::chrono::milliseconds(options_.monitor_interval_ms);
   OutputRelay relay;
   std::vector<WorkerLogs::Stream> errors;

@@ -198,6 +198,8 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
   // the cause.
   rules.culprit_wait = std::chrono::seconds(9);
   rules.grace = std::chrono::seconds(14);
+  rules.ranks_of_one_run = plan.own_command;
+  if (plan.own_command) rules.saver = 0;
   rules.longest_wait = std::chrono::milliseconds(options.monitor_interval_ms);
   rules.deliver = [&nodes](int index, pid_t pid, int signal) {
     Node& node = nodes[static_cast<std::size_t>(index)];

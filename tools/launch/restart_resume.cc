@@ -5,6 +5,7 @@
 
 #include "io/base/io_error.h"
 #include "tools/report/exit_codes.h"
+#include "tools/run/run_reference.h"
 
 namespace tools {
 namespace {
@@ -30,6 +31,16 @@ ConfigValues values_given(const LaunchOptions& options) {
 
 bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
 
+// --resume DIR, or a snapshot that lies in its run's folder: that is where train saves.
+bool goes_on_in_its_folder(ConfigValues values) {
+  try {
+    static_cast<void>(take_resumed_run(values));
+  } catch (const io::Error&) {
+    return true;  // train says what is wrong
+  }
+  return !values["save-dir"].value.empty();
+}
+
 }  // namespace
 
 RestartResume resume_after_restart(const LaunchOptions& options) {
@@ -46,6 +57,12 @@ RestartResume resume_after_restart(const LaunchOptions& options) {
   }
   const std::string restarts = "--max-restarts " + std::to_string(options.max_restarts) + ": ";
   const std::string folder = values["save-dir"].value;
+  if (folder.empty() && goes_on_in_its_folder(values)) return {};
+  if (folder == "auto")
+    return {{},
+            restarts +
+                "--save-dir auto makes a new folder, so every restart begins from step 0 in "
+                "another one; name the folder to go on"};
   if (folder.empty())
     return {{}, restarts + "train has no --save-dir, so every restart begins from step 0"};
   if (!values["resume"].value.empty()) return {};

@@ -34,6 +34,8 @@ void flush_standard_output() noexcept {
   if (std::fflush(stdout) != 0 && errno != 0) first_fault.store(errno);
 }
 
+bool standard_output_failed() noexcept { return std::ferror(stdout) != 0; }
+
 void check_standard_output() {
   flush_standard_output();  // also what std::cout was given: the streams are synchronized
   if (std::ferror(stdout) == 0) return;

@@ -11,6 +11,8 @@ void open_standard_streams();
 // training that goes on is not worth its end.
 void flush_standard_output() noexcept;
 
+bool standard_output_failed() noexcept;  // something that was printed has not arrived
+
 // Flushes standard output. Throws io::Error where that or anything printed before has failed.
 void check_standard_output();
 

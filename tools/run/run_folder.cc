@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "io/base/io_error.h"
 #include "io/checkpoint/checkpoint.h"
@@ -118,8 +120,9 @@ void RunFolder::take(const RunFolderRequest& request) {
       record_ = {};  // damaged: the snapshots say what counts
     }
   }
+  const std::string resume = request.restarted ? "auto" : request.resume;
+  begun_ = held.empty() && !record_.id.empty() && resumes_this(resume, path_, record_.id);
   if (!held.empty()) {
-    const std::string resume = request.restarted ? "auto" : request.resume;
     if (resumes_this(resume, path_, record_.id)) {
       continued_ = true;
     } else if (request.overwrite) {
@@ -135,16 +138,72 @@ void RunFolder::take(const RunFolderRequest& request) {
                                   "makes a new folder");
     }
   }
-  if (!continued_) record_ = {};
+  if (!continued_ && !begun_) record_ = {};
   if (record_.id.empty()) record_.id = new_run_id();
 }
 
 void RunFolder::begin(RunRecord record, const RunStart& start) {
+  if ((continued_ || begun_) && !record_.options.empty()) before_ = record_;
   record.id = record_.id;
   record.starts = std::move(record_.starts);
   record.starts.push_back(start);
   record_ = std::move(record);
   write_run_record(record_, path_);
+}
+
+void RunFolder::take_back() {
+  if (!before_) return;
+  before_->starts = record_.starts;
+  write_run_record(*before_, path_);
+}
+
+std::string RunFolder::give_up_newer(std::int64_t step) {
+  std::vector<std::string> newer;
+  std::error_code error;
+  const std::string last = io::checkpoint_file_name(step);
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const bool snapshot = name.starts_with("step-") && name.ends_with(".ckpt");
+    if (snapshot && std::pair(name.size(), name) > std::pair(last.size(), last))
+      newer.push_back(name);
+  }
+  if (newer.empty()) return "";
+  std::string aside;
+  for (int number = 1;; ++number) {
+    aside = (fs::path(path_) / ("given-up-" + std::to_string(number))).string();
+    if (mkdir(aside.c_str(), 0777) == 0) break;
+    if (errno != EEXIST)
+      throw io::CannotCreateError("cannot create folder " + aside + ": " + std::strerror(errno));
+  }
+  for (const std::string& name : newer) {
+    fs::rename(fs::path(path_) / name, fs::path(aside) / name, error);
+    if (error)
+      throw io::CannotCreateError("cannot move " + name + " from " + path_ + " to " + aside + ": " +
+                                  error.message());
+  }
+  return std::to_string(newer.size()) + (newer.size() == 1 ? " snapshot" : " snapshots") +
+         " newer than step " + std::to_string(step) + " moved to " + aside;
+}
+
+void RunFolder::check(const std::function<void(const std::string&)>& notice) {
+  lock_->look();
+  lock_->check();
+  std::error_code unknown;
+  if (fs::status(path_, unknown).type() != fs::file_type::not_found) return;
+  if (!lock_->make_folder_again()) {
+    notice("the folder " + path_ +
+           " is gone, and cannot be made again (its file system is away, or another job made it)");
+    return;
+  }
+  try {
+    if (!record_.starts.empty()) write_run_record(record_, path_);
+  } catch (const io::Error& error) {
+    notice(error.what());  // the snapshots tell what is needed
+  }
+  notice("the folder " + path_ +
+         " is gone (removed or renamed): made it again, with run.json; earlier snapshots are not "
+         "in it");
 }
 
 }  // namespace tools

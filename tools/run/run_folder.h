@@ -1,7 +1,9 @@
 // The folder that a run owns: who may use it, and what is in it. Layout: docs/runs.md.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tools/run/run_lock.h"
@@ -29,12 +31,26 @@ class RunFolder {
   const std::string& id() const { return record_.id; }
   // Whether the run goes on that the folder held.
   bool continued() const { return continued_; }
+  // Whether the run goes on that the folder held and that has no snapshot: from step 0.
+  bool begun() const { return begun_; }
   // "moved the run of mlp on mnist to runs/a.old-1"; "" where nothing was moved.
   const std::string& notice() const { return notice_; }
 
   // run.json: the run as `record` has it, under this run's id, after its earlier starts.
   void begin(RunRecord record, const RunStart& start);
   const RunRecord& record() const { return record_; }
+  // Nothing of this start was kept: run.json has again what the run was before, and the start.
+  void take_back();
+  // The run goes on from the snapshot of this step: newer ones move to DIR/given-up-N, so that they
+  // are neither resumed nor pruned. Returns what to say of it; "" where there are none.
+  std::string give_up_newer(std::int64_t step);
+
+  // Before the folder is written to. Throws io::CannotCreateError where another job has taken it. A
+  // folder that is gone is made again where its file system is there; `notice` tells it. From one
+  // thread at a time.
+  void check(const std::function<void(const std::string&)>& notice);
+  // Throws as check() where the lock was found lost; cheap.
+  void check_lock() const { lock_->check(); }
 
  private:
   void take(const RunFolderRequest& request);
@@ -42,7 +58,8 @@ class RunFolder {
   std::string path_, notice_;
   std::unique_ptr<RunLock> lock_;
   RunRecord record_;
-  bool continued_ = false;
+  std::optional<RunRecord> before_;  // this start
+  bool continued_ = false, begun_ = false;
 };
 
 // "mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot step-00000938.ckpt": the run that a

@@ -18,6 +18,7 @@
 
 #include "backends/identity/host_identity.h"
 #include "io/base/io_error.h"
+#include "io/checkpoint/checkpoint.h"
 
 namespace tools {
 namespace {
@@ -70,6 +71,11 @@ RunLock::RunLock(const std::string& folder)
     open_and_lock();
     check_other_hosts();
     sign();
+    struct stat folder_status {};
+    if (stat(folder_.c_str(), &folder_status) == 0) {
+      device_ = folder_status.st_dev;
+      folder_inode_ = folder_status.st_ino;
+    }
     beats_ = std::thread([this] { beat(); });
   } catch (...) {
     if (fd_ >= 0) close(fd_);
@@ -155,7 +161,91 @@ void RunLock::sign() {
 void RunLock::beat() {
   std::unique_lock guard(mutex_);
   while (!wake_.wait_for(guard, std::chrono::seconds(kBeatSeconds), [this] { return ending_; }))
-    static_cast<void>(futimens(fd_, nullptr));  // best effort: the flock is the lock
+    look_locked();
+}
+
+void RunLock::look() {
+  const std::lock_guard guard(mutex_);
+  look_locked();
+}
+
+void RunLock::check() const {
+  if (lost_.load(std::memory_order_acquire)) throw io::CannotCreateError(why_lost_);
+}
+
+void RunLock::lose(const std::string& why) {
+  why_lost_ = why + "; this job ends, and saves nothing more there";
+  lost_.store(true, std::memory_order_release);
+}
+
+void RunLock::look_locked() {
+  if (lost_.load()) return;
+  static_cast<void>(futimens(fd_, nullptr));  // best effort: the flock is the lock
+  struct stat mine {
+  }, named{}, folder{};
+  if (fstat(fd_, &mine) != 0) return;
+  if (stat(path_.c_str(), &named) == 0) {
+    if (mine.st_ino == named.st_ino && mine.st_dev == named.st_dev) return;
+    const int other = open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (other < 0) return;
+    const bool held = flock(other, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    const Holder holder = holder_of(other);
+    close(other);
+    const bool own = holder.pid == getpid() && holder.host == backends::host_name();
+    if (held && own) return;  // a file system whose numbers of files change
+    if (held || (holder.pid > 0 && !own))
+      return lose(
+          "another job has taken the folder " + folder_ +
+          (holder.pid > 0 ? ": process " + std::to_string(holder.pid) + " on " + holder.host : "") +
+          "; this job's run.lock was deleted or replaced");
+  } else if (errno != ENOENT) {
+    return;  // the file system is away
+  }
+  if (stat(folder_.c_str(), &folder) != 0) return;  // for make_folder_again()
+  if (folder.st_ino != folder_inode_ || folder.st_dev != device_)
+    if (!io::newest_checkpoint_name(folder_).empty())
+      return lose("another folder with snapshots has taken the place of " + folder_);
+  unlink(path_.c_str());  // nobody's, if it is there
+  static_cast<void>(make_file_locked());
+}
+
+bool RunLock::make_file_locked() {
+  const int made = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (made < 0) return false;  // somebody else was quicker, which the next look tells
+  if (flock(made, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    close(made);
+    return false;
+  }
+  static_cast<void>(!ftruncate(fd_, 0));  // where the old one went, nobody works any longer
+  close(fd_);
+  fd_ = made;
+  struct stat folder {};
+  if (stat(folder_.c_str(), &folder) == 0) {
+    folder_inode_ = folder.st_ino;
+    device_ = folder.st_dev;
+  }
+  try {
+    sign();
+  } catch (const io::CannotCreateError&) {
+    return true;  // a full disk: the flock holds
+  }
+  return true;
+}
+
+bool RunLock::make_folder_again() {
+  namespace fs = std::filesystem;
+  const std::lock_guard guard(mutex_);
+  if (lost_.load()) return false;
+  std::error_code error;
+  fs::path above = fs::absolute(folder_, error).lexically_normal();
+  struct stat status {};
+  while (stat(above.c_str(), &status) != 0) {
+    if (errno != ENOENT || above == above.root_path()) return false;
+    above = above.parent_path();
+  }
+  if (status.st_dev != device_) return false;
+  fs::create_directories(folder_, error);
+  return !error && make_file_locked();
 }
 
 }  // namespace tools

@@ -1,6 +1,9 @@
 // Keeps a second job out of a run's folder, on this host and on others that mount it.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -20,6 +23,14 @@ class RunLock {
   // it, and when the file cannot be made.
   explicit RunLock(const std::string& folder);
   ~RunLock();  // releases; the file stays, empty
+  // Whether the file still is this job's; every kBeatSeconds by itself. One that is missing in the
+  // folder is made again; what another job has made in its place is the other's.
+  void look();
+  // Throws io::CannotCreateError where look() has found that the folder is another job's.
+  void check() const;
+  // The folder is gone: makes it, and the lock, unless that would be on another file system (what
+  // was mounted there is away) or somebody else is quicker. Returns whether both are there.
+  bool make_folder_again();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
@@ -28,9 +39,16 @@ class RunLock {
   void check_other_hosts();
   void sign();
   void beat();
+  void look_locked();
+  bool make_file_locked();
+  void lose(const std::string& why);
 
   std::string folder_, path_;
   int fd_ = -1;
+  dev_t device_ = 0;  // of the folder
+  ino_t folder_inode_ = 0;
+  std::atomic<bool> lost_{false};
+  std::string why_lost_;  // written before lost_
   std::mutex mutex_;
   std::condition_variable wake_;
   bool ending_ = false;

@@ -53,6 +53,43 @@ std::string take_folder(const std::string& folder, ConfigValues& values) {
   return definition;
 }
 
+// Whether the snapshot lies in the folder of the run that wrote it.
+bool is_of_the_run_in(const std::string& folder, const std::string& run_id) {
+  if (run_id.empty() || !has_run_record(folder)) return false;
+  try {
+    return read_run_record(folder).id == run_id;
+  } catch (const io::Error&) {
+    return false;
+  }
+}
+
+// What only a run with a folder can have.
+void drop_options_of_saving(ConfigValues& saved) {
+  for (const char* name :
+       {"save-every", "keep-last", "save-rank-models", "save-async", "preempt-signal", "requeue"})
+    saved.erase(name);
+  if (value_of(saved, "early-stop").empty()) saved.erase("keep-best");
+}
+
+std::string take_snapshot(const std::string& path, ConfigValues& values) {
+  const bool spawned_by_user = values.contains("spawn");
+  const io::Checkpoint snapshot = io::load_description(path);
+  const std::string definition = value_of(values, "model").empty() ? snapshot.definition : "";
+  ConfigValues saved;
+  apply_config_text(snapshot.config, path, saved);
+  if (value_of(values, "save-dir").empty()) {
+    const std::string parent = fs::path(path).parent_path().string();
+    const std::string folder = parent.empty() ? "." : parent;
+    if (is_of_the_run_in(folder, snapshot.run_id))
+      values["save-dir"] = {folder, "--resume"};
+    else
+      drop_options_of_saving(saved);
+  }
+  add(saved, path, values);
+  if (!spawned_by_user) drop_spawn_of_others(values);
+  return definition;
+}
+
 }  // namespace
 
 std::string snapshot_of(const std::string& path, Snapshot wanted) {
@@ -73,12 +110,7 @@ std::string take_resumed_run(ConfigValues& values) {
   if (resume.empty() || resume == "none" || resume == "auto") return "";
   if (fs::is_directory(resume, unknown)) return take_folder(resume, values);
   if (!value_of(values, "model").empty() && !value_of(values, "dataset").empty()) return "";
-  const io::Checkpoint snapshot = io::load_description(resume);
-  const std::string definition = value_of(values, "model").empty() ? snapshot.definition : "";
-  ConfigValues saved;
-  apply_config_text(snapshot.config, resume, saved);
-  add(saved, resume, values);
-  return definition;
+  return take_snapshot(resume, values);
 }
 
 }  // namespace tools

@@ -16,9 +16,10 @@ std::string snapshot_of(const std::string& path, Snapshot wanted);
 
 // `--resume DIR` alone goes on with the run in DIR: what neither the command line nor the
 // environment nor a file has set comes from DIR/run.json, --save-dir is DIR, and --resume is auto.
-// `--resume FILE.ckpt` without a model or data set takes what is missing from the snapshot. Call it
-// before apply_defaults(). Returns the layer list of the run's model where that came from a file,
-// else "". Throws io::ConfigError: DIR holds no run; and what reading the files throws.
+// `--resume FILE.ckpt` without a model or data set takes what is missing from the snapshot, and
+// goes on in the folder where that lies if it is its run's. Call it before apply_defaults().
+// Returns the layer list of the run's model where that came from a file, else "". Throws
+// io::ConfigError: DIR holds no run; and what reading the files throws.
 std::string take_resumed_run(ConfigValues& values);
 
 }  // namespace tools

@@ -95,6 +95,11 @@ struct UpdateOptions {
   double ema = 0;           // decay of a moving average of the parameters; 0: there is none
 };
 
+struct DataSummary {
+  std::string digest;                // of the training samples and labels
+  std::int64_t train = 0, test = 0;  // samples
+};
+
 struct KeepingOptions {
   std::string directory = {};  // "": nothing is kept
   int keep_last = 3;
@@ -105,9 +110,10 @@ struct KeepingOptions {
   bool other_optimizer = false;    // may have written the snapshot; its state then starts anew
   std::string configuration = {};  // TOML for snapshots
   std::string run_id = {};         // for snapshots, and of those that --resume auto takes
-  // Told the snapshot that is about to be loaded, and the digest of today's data.
-  std::function<void(const io::Checkpoint&, const std::string& path, const std::string& data)>
+  // Told the snapshot that is about to be loaded, and what today's data are.
+  std::function<void(const io::Checkpoint&, const std::string& path, const DataSummary& data)>
       admit = {};
+  std::function<void()> before_write = {};  // as engine::KeeperOptions have it
 };
 
 // Which evaluation is the best, and what follows from it.

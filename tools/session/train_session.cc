@@ -131,8 +131,13 @@ struct TrainSession::Impl {
             .exit_code_of = exit_code_of,
             .admit =
                 [this](const io::Checkpoint& snapshot, const std::string& path) {
-                  if (options.keeping.admit) options.keeping.admit(snapshot, path, data_digest);
+                  if (options.keeping.admit)
+                    options.keeping.admit(snapshot, path,
+                                          {.digest = data_digest,
+                                           .train = data.train().size(),
+                                           .test = data.test().size()});
                 },
+            .before_write = options.keeping.before_write,
             .place = [this](const std::string& saved) { place(saved); },
             .notice = print_notice};
   }
@@ -329,6 +334,10 @@ std::vector<std::string> TrainSession::plan_lines() const {
 std::string TrainSession::nothing_left() const {
   const Impl& s = *impl_;
   const engine::TrainProgress& done = s.state.progress;
+  if (done.global_step < s.total_steps && s.best && s.best->out_of_patience())
+    return "nothing left to do: stopped early after step " + std::to_string(done.global_step) +
+           " (" + s.best->why_stopped() + "); --early-stop " +
+           std::to_string(2 * s.options.best.patience) + " goes on";
   if (done.global_step < s.total_steps) return "";
   const bool of_all = s.options.steps == 0;
   const std::int64_t units = of_all ? done.epoch : done.global_step,

@@ -14,7 +14,7 @@
 #include "tools/machine/build_info.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
-#include "tools/run/run_comparison.h"
+#include "tools/report/run_log.h"
 
 namespace tools {
 namespace {
@@ -44,7 +44,11 @@ ConfigValues kept_options(const RunConfig& config) {
 
 TrainingRun::TrainingRun(const RunConfig& config, std::string command, const backends::Group& group,
                          backends::Communicator& control)
-    : config_(config), kept_(kept_options(config)), command_(std::move(command)), group_(group) {
+    : config_(config),
+      kept_(kept_options(config)),
+      command_(std::move(command)),
+      group_(group),
+      resume_(config.resume) {
   if (config.save_dir.empty()) {
     if (group.rank() == 0) id_ = new_run_id();
     engine::broadcast_text(control, id_);
@@ -62,10 +66,15 @@ TrainingRun::TrainingRun(const RunConfig& config, std::string command, const bac
         if (!folder_->notice().empty()) print_notice(folder_->notice());
         folder_path_ = folder_->path();
         id_ = folder_->id();
+        if (was_restarted() && folder_->continued()) resume_ = "auto";
+        if (!folder_->begun()) return;
+        print_notice("the run in " + folder_path_ + " has no snapshot yet: it begins from step 0");
+        tell_changes(option_changes(folder_->record().options, config.origin));
       },
       exit_code_of);
   engine::broadcast_text(control, folder_path_);
   engine::broadcast_text(control, id_);
+  engine::broadcast_text(control, resume_);
 }
 
 SessionOptions TrainingRun::session_options() {
@@ -73,17 +82,21 @@ SessionOptions TrainingRun::session_options() {
   options.keeping.directory = folder_path_;
   options.keeping.run_id = id_;
   options.keeping.configuration = to_toml(kept_);
-  if (!folder_path_.empty() && was_restarted() && options.keeping.resume == "none")
-    options.keeping.resume = "auto";
+  options.keeping.resume = resume_;
   options.keeping.admit = [this](const io::Checkpoint& snapshot, const std::string& path,
-                                 const std::string& data_digest) {
-    admit(snapshot, path, data_digest);
-  };
+                                 const DataSummary& data) { admit(snapshot, path, data); };
+  if (folder_)
+    options.keeping.before_write = [this] {
+      folder_->check([this](const std::string& text) {
+        keep_log(folder_path_ + "/log.txt");  // of the new one, if there is one
+        print_notice(text);
+      });
+    };
   return options;
 }
 
 void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
-                        const std::string& data_digest) {
+                        const DataSummary& data) {
   ConfigValues saved;
   apply_config_text(snapshot.config, path, saved);
   const std::vector<OptionChange> changes = option_changes(saved, config_.origin);
@@ -96,15 +109,46 @@ void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
     throw io::ConfigError(path + " was trained with other layers than " + config_.model +
                           " lists now: --resume its folder without --model to go on with its own, "
                           "or give --allow-change model");
-  if (!snapshot.data_digest.empty() && snapshot.data_digest != data_digest && !allowed("data") &&
+  if (!snapshot.data_digest.empty() && snapshot.data_digest != data.digest && !allowed("data") &&
       !allowed("limit") && !allowed("dataset"))
     throw io::ConfigError(path + " was trained on other data (digest " + snapshot.data_digest +
-                          ", now " + data_digest +
+                          ", now " + data.digest +
                           "): give the run's own --data-dir, or "
                           "--allow-change data");
+  if (!snapshot.data_digest.empty() && snapshot.data_digest != data.digest)
+    changed_.push_back(data_change(saved, snapshot.data_digest, data));
+  tell_changes(changes);
+}
+
+void TrainingRun::tell_changes(const std::vector<OptionChange>& changes) {
   for (const OptionChange& change : changes) changed_.push_back(change_text(change));
   if (group_.rank() == 0 && !changed_.empty())
     print_notice("changed: " + base::join_text(changed_));
+}
+
+// "data /d/a.csv (120 train, 30 test) -> /d/b.csv (80 train, 20 test)"
+std::string TrainingRun::data_change(const ConfigValues& saved, const std::string& digest,
+                                     const DataSummary& data) const {
+  const auto counted = [](const ConfigValues& options, std::int64_t train, std::int64_t test) {
+    std::string text;
+    for (const char* place : {"data-dir", "annotations"})
+      if (const auto found = options.find(place); found != options.end() && text.empty())
+        text = found->second.value;
+    return text + (text.empty() ? "" : " ") + "(" + std::to_string(train) + " train, " +
+           std::to_string(test) + " test)";
+  };
+  const RunData* before = folder_ ? &folder_->record().data : nullptr;
+  const bool known = before != nullptr && before->digest == digest;
+  return "data " + (known ? counted(saved, before->train, before->test) : "of digest " + digest) +
+         " -> " + counted(kept_, data.train, data.test);
+}
+
+void TrainingRun::take_back() noexcept {
+  try {
+    if (folder_) folder_->take_back();
+  } catch (const std::exception&) {
+    return;  // why the run ends is what counts
+  }
 }
 
 void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
@@ -135,6 +179,12 @@ void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
                  .changed = changed_};
   for (const backends::PeerInfo& peer : group_.peers()) start.hosts.push_back(peer.host);
   if (folder_) {
+    // A snapshot that was asked for by name: what was trained after it is given up.
+    std::error_code unknown;
+    if (folder_->continued() && resume_ != "auto" && step > 0 &&
+        !std::filesystem::is_directory(resume_, unknown))
+      if (const std::string moved = folder_->give_up_newer(step); !moved.empty())
+        print_notice(moved);
     folder_->begin(std::move(record), start);
     record_ = folder_->record();
   } else {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/group.h"
+#include "tools/run/run_comparison.h"
 #include "tools/run/run_folder.h"
 #include "tools/session/train_session.h"
 
@@ -26,19 +27,29 @@ class TrainingRun {
   // On rank 0, when the session has its first state: writes run.json. Nothing without a folder.
   void begin(const TrainSession& session, std::int64_t step);
 
+  // On rank 0, when the training has diverged before anything of it was saved: run.json keeps the
+  // start, but not its options.
+  void take_back() noexcept;
+  // On rank 0: throws io::CannotCreateError where another job has taken the folder. Cheap.
+  void check_folder() const {
+    if (folder_) folder_->check_lock();
+  }
+
   const std::string& folder() const { return folder_path_; }  // "": nothing is kept
   const RunRecord& record() const { return record_; }         // on rank 0, after begin()
 
  private:
-  void admit(const io::Checkpoint& snapshot, const std::string& path,
-             const std::string& data_digest);
+  void admit(const io::Checkpoint& snapshot, const std::string& path, const DataSummary& data);
+  void tell_changes(const std::vector<OptionChange>& changes);
+  std::string data_change(const ConfigValues& saved, const std::string& digest,
+                          const DataSummary& data) const;
 
   const RunConfig& config_;
   const ConfigValues kept_;
   const std::string command_;
   const backends::Group& group_;
   std::unique_ptr<RunFolder> folder_;  // on rank 0
-  std::string folder_path_, id_;
+  std::string folder_path_, id_, resume_;
   std::vector<std::string> changed_;
   RunRecord record_;
 };

@@ -98,16 +98,27 @@ void WorkerGroup::take_signals() {
   while (const std::optional<int> signal = inbox_.take()) on_signal(*signal);
 }
 
-// The first INT or TERM is passed on and all may end in order; the second ends all at once.
+bool WorkerGroup::asks_to_stop(int signal) const {
+  return signal == SIGINT || signal == SIGTERM || (signal == SIGHUP && rules_.ranks_of_one_run);
+}
+
+// The first is passed on and all may end in order; the second ends all at once. A session that is
+// closed says so more than once, and perhaps with a SIGTERM.
 void WorkerGroup::on_signal(int signal) {
-  if (signal == SIGKILL || ((signal == SIGINT || signal == SIGTERM) && stop_asked_)) {
+  constexpr std::chrono::seconds kOneHangUp{2};
+  const bool stop = asks_to_stop(signal);
+  if (stop && stop_asked_ &&
+      (signal == SIGHUP ||
+       (outcome_.stop_signal == SIGHUP && Clock::now() - *stop_asked_ <= kOneHangUp)))
+    return;
+  if (signal == SIGKILL || (stop && stop_asked_)) {
     if (signal != SIGKILL) outcome_.stop_signal = signal;
     if (outcome_.stop_signal == 0) outcome_.stop_signal = SIGHUP;  // the control line broke
     outcome_.killed = true;
     deliver_all(SIGKILL);
     return;
   }
-  if (signal == SIGINT || signal == SIGTERM) {
+  if (stop) {
     stop_asked_ = Clock::now();
     outcome_.stop_signal = signal;
   }
@@ -145,9 +156,14 @@ void WorkerGroup::look_for_ends() {
         info.si_pid == 0)
       continue;
     end.ended = true;
-    end.by_us = decided_.has_value() || outcome_.killed;
+    end.by_us = decided_.has_value() || outcome_.killed || stragglers_killed_;
     end.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
     end.code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+    // Training without a folder ends so where it is told to save.
+    if (rules_.ranks_of_one_run && outcome_.stop_signal == 0 && end.signal == 0 &&
+        end.code == 128 + SIGUSR1)
+      outcome_.stop_signal = SIGUSR1;
+    if (!end.by_us && is_orderly(end)) orderly_end_ = Clock::now();
     if (!end.by_us && is_failure(end)) found.push_back(static_cast<int>(i));
   }
   if (found.empty()) return;
@@ -168,19 +184,47 @@ bool WorkerGroup::is_failure(const WorkerEnd& end) const {
          !(outcome_.stop_signal != 0 && end.code == 128 + outcome_.stop_signal);
 }
 
+bool WorkerGroup::is_orderly(const WorkerEnd& end) const {
+  return end.code == kExitPreempted ||
+         (outcome_.stop_signal != 0 && (end.code == 0 || end.code == 128 + outcome_.stop_signal));
+}
+
+bool WorkerGroup::is_saving() const {
+  return rules_.saver >= 0 && !outcome_.ends[static_cast<std::size_t>(rules_.saver)].ended;
+}
+
 void WorkerGroup::find_culprit() {
   if (decided_ || failures_.empty()) return;
   const auto cause = std::find_if(failures_.begin(), failures_.end(), [this](int i) {
     return outcome_.ends[static_cast<std::size_t>(i)].code != kExitUnavailable;
   });
-  const bool waited = alive() == 0 || Clock::now() - *first_failure_ >= rules_.culprit_wait;
+  if (cause == failures_.end() && rules_.ranks_of_one_run && orderly_end_) {
+    failures_.clear();  // they missed one that had stopped
+    return;
+  }
+  const bool waited = alive() == 0 || (!(stop_asked_ && is_saving()) &&
+                                       Clock::now() - *first_failure_ >= rules_.culprit_wait);
   if (cause == failures_.end() && !waited) return;
   outcome_.culprit = cause != failures_.end() ? *cause : failures_.front();
   decided_ = Clock::now();
 }
 
+// A rank that hangs does not end by itself, and a scheduler that has asked for the end does not
+// wait for long.
+void WorkerGroup::end_stragglers() {
+  if (!rules_.ranks_of_one_run || !orderly_end_ || decided_ || stragglers_killed_ || is_saving() ||
+      Clock::now() - *orderly_end_ < rules_.grace)
+    return;
+  const long left = alive();
+  print_notice(std::to_string(left) + " of " + std::to_string(outcome_.ends.size()) + " workers " +
+               (left == 1 ? "has" : "have") + " not ended after the others had: killed");
+  stragglers_killed_ = true;
+  deliver_all(SIGKILL);
+}
+
 void WorkerGroup::end_survivors() {
   if (alive() == 0) return;
+  end_stragglers();
   const auto now = Clock::now();
   if (stop_asked_) {
     // They were told already, and a second signal would cut off what they save.

@@ -26,7 +26,7 @@ struct WorkerEnd {
 
 struct GroupOutcome {
   int culprit = -1;     // index of the worker whose failure decided; -1: none failed
-  int stop_signal = 0;  // the SIGINT or SIGTERM that asked all to stop; 0: none
+  int stop_signal = 0;  // the signal that asked all to stop; 0: none
   bool killed = false;  // a second one came, or the control line broke: all were killed
   std::vector<WorkerEnd> ends;
   // The code of the culprit, else 75 where a worker was preempted, else 128 + the stop signal, else
@@ -52,6 +52,11 @@ struct GroupRules {
   std::chrono::milliseconds longest_wait{200};
   // End what is left in the workers' process groups when all workers have ended.
   bool kill_orphans = true;
+  // The workers are ranks of one training. SIGHUP asks them to stop, too, and when one has ended in
+  // order after a stop or a preemption, nothing is left to be saved: the others have `grace` from
+  // the last such end on, and are killed then.
+  bool ranks_of_one_run = false;
+  int saver = -1;  // the worker that saves for all, which others may miss meanwhile; -1: not here
   // Tells worker `index` a signal; empty: kill(2) to its process group.
   std::function<void(int index, pid_t pid, int signal)> deliver = {};
 };
@@ -77,12 +82,16 @@ class WorkerGroup {
   void poll_once(std::span<EventSource* const> sources);
   void take_signals();
   void on_signal(int signal);
+  bool asks_to_stop(int signal) const;
   bool stuck() const;
   void look_for_guard();
   void look_for_ends();
   void find_culprit();
   void end_survivors();
   bool is_failure(const WorkerEnd& end) const;
+  bool is_orderly(const WorkerEnd& end) const;
+  bool is_saving() const;  // or may be
+  void end_stragglers();
   void deliver(int index, int signal) const;
   void deliver_all(int signal);
   void finish();
@@ -93,8 +102,10 @@ class WorkerGroup {
   GroupOutcome outcome_;
   std::vector<int> failures_;  // in the order in which they were seen
   std::optional<Clock::time_point> first_failure_, decided_, stop_asked_, killed_at_;
+  std::optional<Clock::time_point> orderly_end_;  // the last one
   int told_ = 0;  // how often survivors of a failure were told to end
   bool reminded_ = false, guard_lost_ = false, finished_ = false;
+  bool stragglers_killed_ = false;
 };
 
 }  // namespace tools

@@ -92,7 +92,7 @@ std::vector<Line> lines_of(const GroupOutcome& outcome, const Board* board) {
 // Prints the reasons, the cause last, where the eye falls; returns its code.
 int print_failures(const GroupOutcome& outcome, const Board* board) {
   const std::vector<Line> lines = lines_of(outcome, board);
-  if (lines.empty() || outcome.killed) return outcome.code();
+  if (lines.empty() || outcome.killed || outcome.culprit < 0) return outcome.code();
   const Line& cause = lines.back();
   for (const Line& line : lines) {
     const bool is_cause = &line == &cause;
@@ -115,7 +115,10 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   Board* board = make_board(count);
   SignalInbox inbox;
   GuardProcess guard(true);
-  WorkerGroup group(guard, inbox, {});
+  GroupRules rules;
+  rules.ranks_of_one_run = true;
+  rules.saver = 0;
+  WorkerGroup group(guard, inbox, rules);
   for (int r = 0; r < count; ++r)
     group.start([&] {
       return run_child({r, r == 0 ? listener.fd() : -1, port, secret}, board, body);

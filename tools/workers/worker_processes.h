@@ -16,7 +16,8 @@ struct WorkerPlace {
 
 // Forks `count` children; each runs body() and exits with its result. Children die with the parent,
 // whatever ends it. When one fails, the others are told to end, and after 5 s they are ended.
-// SIGINT and SIGTERM are passed on; the second one kills. Returns 0, or the code of the first child
+// SIGINT, SIGTERM and SIGHUP are passed on; the second one kills, and those that do not end within
+// 5 s of the others are killed. Returns 0, or the code of the first child
 // that failed (128+N for signal N); the reasons are printed on stderr, the first failure last,
 // equal ones once. REQUIRES: no thread has been started in this process.
 int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body);

@@ -70,18 +70,35 @@ std::string CheckpointKeeper::write(const SaveMode& mode) {
   constexpr int kTries = 4;
   auto pause = options_.retry_pause;
   for (int tries = 1;; ++tries, pause *= 2) {
+    if (options_.before_write) options_.before_write();
     try {
       return io::save_to_directory(copy_.checkpoint(), options_.directory,
                                    mode.keep_all ? 0 : options_.keep_last, mode.best,
                                    [this](std::size_t array) { copy_.complete(array); });
     } catch (const io::Error& error) {
-      if (tries == kTries) throw;
+      if (tries == kTries) give_up(error);
       if (options_.notice)
         options_.notice("the snapshot of step " + std::to_string(copy_.checkpoint().global_step) +
                         " was not saved: " + error.what() + make_room() + "; trying again");
     }
     std::this_thread::sleep_for(pause);
   }
+}
+
+// The last word says what is left to go on from.
+void CheckpointKeeper::give_up(const io::Error& error) const {
+  std::string newest;
+  try {
+    newest = io::find_newest_checkpoint(options_.directory, nullptr, options_.description.run_id);
+  } catch (const io::Error&) {
+    newest.clear();
+  }
+  const std::string text =
+      error.what() + (newest.empty() ? std::string("; there is no snapshot of this run")
+                                     : "; the newest snapshot is " + newest);
+  if (dynamic_cast<const io::CannotCreateError*>(&error) != nullptr)
+    throw io::CannotCreateError(text);
+  throw io::Error(text);
 }
 
 // What was done for a full file system, "" if it is not full or nothing could be done.

@@ -24,6 +24,9 @@ struct KeeperOptions {
   // Told the snapshot that resume() is about to load, on all ranks alike; throws where this run
   // must not go on from it. May be empty.
   std::function<void(const io::Checkpoint&, const std::string& path)> admit;
+  // On rank 0 (with `background` in the thread that writes), before each attempt to write: throws
+  // where this run must not write any more, and sees to it that the folder is there. May be empty.
+  std::function<void()> before_write = {};
   // Told the device tag of each array that resume() is about to load; throws where the array cannot
   // go. May be empty.
   std::function<void(const std::string&)> place;
@@ -82,6 +85,7 @@ class CheckpointKeeper {
   io::Checkpoint described() const;
   std::string write(const SaveMode& mode);
   std::string make_room();
+  [[noreturn]] void give_up(const io::Error& error) const;
   void collect() noexcept;
 
   backends::Communicator& communicator_;

@@ -15,6 +15,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
+#include "tests/tools/commands/program.h"
 
 namespace {
 
@@ -35,10 +36,12 @@ std::vector<std::string> training(const std::string& folder, const std::string& 
   return arguments;
 }
 
-// Runs for ever on two ranks until `signal` is sent to `target` (the parent, or the last worker).
+// Runs for ever on two ranks until `signal` is sent to the parent, or to the last worker; `frozen`:
+// that worker is stopped before.
 CommandResult interrupted(const std::string& folder, const std::vector<std::string>& more,
                           int signal, bool parent_only,
-                          const std::map<std::string, std::string>& environment = {}) {
+                          const std::map<std::string, std::string>& environment = {},
+                          bool frozen = false) {
   const TemporaryDirectory own;
   const std::string metrics = own / "metrics";
   CommandResult result;
@@ -59,6 +62,7 @@ CommandResult interrupted(const std::string& folder, const std::vector<std::stri
       workers = test_support::workers_of(parent = pid);
     return ended || (workers.size() == 2 && steps() > 5);
   }));
+  if (workers.size() == 2 && frozen) kill(workers.back(), SIGSTOP);
   if (workers.size() == 2) kill(parent_only ? parent : workers.back(), signal);
   runner.join();
   EXPECT_EQ(workers.size(), 2u) << result.err;
@@ -164,6 +168,76 @@ TEST(Preemption, AStopDoesNotWaitForARankThatDoesNotCome) {
     const std::string newest = io::find_newest_checkpoint(folder / "run", nullptr);
     const std::int64_t step = io::load_checkpoint(newest).global_step;
     expect_equal_bits_later(folder, step, 5);
+  }
+}
+
+// Heartbeats are too rare to notice it.
+TEST(Preemption, AFrozenRankDoesNotHoldUpTheOthersEnd) {
+  for (const auto& [signal, code] : {std::pair{SIGTERM, 128 + SIGTERM}, std::pair{SIGUSR1, 75}}) {
+    const TemporaryDirectory folder;
+    const auto start = std::chrono::steady_clock::now();
+    const CommandResult stopped = interrupted(folder / "run", {"--heartbeat", "100"}, signal,
+                                              /*parent_only=*/true, {}, /*frozen=*/true);
+    EXPECT_EQ(stopped.exit_code, code) << stopped.err;
+    program::expect_words(stopped.err, {"; to go on: engine train --resume " + (folder / "run"),
+                                        "1 of 2 workers has not ended after the others had"});
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  }
+}
+
+TEST(Preemption, AClosedSessionIsAStop) {
+  const TemporaryDirectory folder;
+  const CommandResult stopped = interrupted(folder / "run", {}, SIGHUP, /*parent_only=*/true);
+  EXPECT_EQ(stopped.exit_code, 129) << stopped.err;
+  program::expect_words(stopped.err, {"stopped by signal 1 (Hangup) after step ", ": saved "});
+}
+
+// Runs for ever on one rank; `commands` then has its process as $pid.
+CommandResult shell_training(const TemporaryDirectory& folder, const std::string& options,
+                             const std::string& commands) {
+  const std::string out = folder / "out";
+  return run_command(
+      {"/bin/sh", "-c",
+       "trap '' $0\n\"$1\" train --model mlp --dataset synthetic --synthetic-shape 6x6x1 "
+       "--synthetic-size 96 --batch-size 16 --threads 1 --eval-every 0 --steps 100000000 "
+       "--log-every 2 " +
+           options + " >" + out + " & pid=$!\nuntil grep -q Step " + out +
+           "; do kill -0 $pid || exit 1; sleep 0.05; done\n" + commands + "\nwait $pid",
+       commands.find("-HUP") == std::string::npos ? "USR2" : "HUP", engine_binary()},
+      {}, 40'000);
+}
+
+TEST(Preemption, WithoutAFolderAWarningIsAStopToo) {
+  const TemporaryDirectory folder;
+  const CommandResult stopped = shell_training(folder, "", "kill -USR1 $pid");
+  EXPECT_EQ(stopped.exit_code, 128 + SIGUSR1) << stopped.err;
+  program::expect_words(stopped.err, {"stopped by signal 10 (User defined signal 1) after step ",
+                                      "nothing was saved"});
+}
+
+TEST(Preemption, NohupStaysNohup) {
+  const TemporaryDirectory folder;
+  const CommandResult stopped =
+      shell_training(folder, "", "kill -HUP $pid; sleep 0.5; kill -TERM $pid");
+  EXPECT_EQ(stopped.exit_code, 128 + SIGTERM) << stopped.err;
+}
+
+TEST(Preemption, AReaderThatLeavesCostsNothing) {
+  const TemporaryDirectory folder;
+  for (const bool saved : {true, false}) {
+    const CommandResult result =
+        run_command({"/bin/sh", "-c",
+                     "{ \"$0\" train --model mlp --dataset synthetic --synthetic-shape 6x6x1 "
+                     "--synthetic-size 96 --batch-size 16 --threads 1 --log-every 2 --epochs 300 " +
+                         (saved ? "--save-dir " + (folder / "run") : "") + "; echo $? >" +
+                         (folder / "code") + "; } | head -2 >/dev/null",
+                     engine_binary()},
+                    {}, 40'000);
+    EXPECT_EQ(test_support::read_text(folder / "code"), "74\n") << result.err;
+    program::expect_words(result.err, {"cannot write to standard output: Broken pipe"});
+    if (!saved) continue;
+    program::expect_words(result.err, {"the run goes on, see " + (folder / "run") + "/log.txt"});
+    EXPECT_TRUE(fs::exists(folder / "run/step-00001800.ckpt"));
   }
 }
 

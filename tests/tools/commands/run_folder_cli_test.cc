@@ -192,6 +192,88 @@ TEST_F(RunFolderCli, AutoMakesANewFolder) {
   EXPECT_EQ(epochs_of(folder_ / "runs/mlp-synthetic-002"), 1);
 }
 
+TEST_F(RunFolderCli, AutoTwiceIsRefused) {
+  expect_end(engine(quick_train({"--save-dir", "auto", "--resume", "auto"})), 78,
+             {"--save-dir auto makes a new folder", "name the folder"});
+}
+
+TEST_F(RunFolderCli, ASnapshotOfTheRunIsGoneOnFromInItsFolder) {
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--epochs", "4", "--save-every", "1",
+                                "--keep-last", "0"}))
+                .exit_code,
+            0);
+  const std::string old = dir() + "/step-00000010.ckpt";
+  const CommandResult more = engine({"train", "--resume", old, "--epochs", "3", "--lr", "0.02"});
+  expect_end(more, 0,
+             {"changed: epochs 4 -> 3 (--epochs)", "lr ",
+              "10 snapshots newer than step 10 moved to " + dir() + "/given-up-1"});
+  EXPECT_EQ(epochs_of(dir()), 3);
+  EXPECT_TRUE(fs::exists(dir() + "/given-up-1/step-00000020.ckpt"));
+
+  // Elsewhere it is only a snapshot.
+  fs::copy(old, folder_ / "alone.ckpt");
+  const CommandResult alone =
+      engine({"train", "--resume", folder_ / "alone.ckpt", "--epochs", "3"});
+  expect_end(alone, 0, {"nothing will be saved"});
+}
+
+TEST_F(RunFolderCli, ARateThatDivergedAtOnceIsNotTheRuns) {
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--lr", "0.03"})).exit_code, 0);
+  const CommandResult diverged =
+      engine({"train", "--resume", dir(), "--epochs", "9", "--lr", "1e6"});
+  expect_end(diverged, 79, {"go on with --resume " + dir() + "/step-00000005.ckpt"});
+  const CommandResult more = engine({"train", "--resume", dir(), "--epochs", "2"});
+  expect_end(more, 0, {"changed: epochs 1 -> 2 (--epochs)\n"});
+  EXPECT_NE(more.out.find("lr 0.03"), std::string::npos) << more.out;
+  EXPECT_NE(read_text(dir() + "/run.json").find("1e+06"), std::string::npos);  // the start is told
+  expect_end(
+      engine({"train", "--resume", dir() + "/step-00000005.ckpt", "--epochs", "2", "--lr", "0.01"}),
+      0, {"given-up-1"});
+}
+
+TEST_F(RunFolderCli, ARunWithoutASnapshotBeginsAnewAndSaysSo) {
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--lr", "0.03"})).exit_code, 0);
+  for (const char* name : {"/step-00000005.ckpt", "/latest", "/best"}) fs::remove(dir() + name);
+  expect_end(engine({"train", "--resume", dir(), "--lr", "0.01"}), 0,
+             {"has no snapshot yet: it begins from step 0", "changed: lr 0.03 -> 0.01 (--lr)"});
+  EXPECT_NE(read_text(dir() + "/run.json").find("lr 0.03 -> 0.01"), std::string::npos);
+}
+
+TEST_F(RunFolderCli, OtherDataThatAreAllowedAreTold) {
+  std::string rows = "x,y,label\n";
+  for (int i = 0; i < 40; ++i)
+    rows +=
+        std::to_string(i % 7) + "," + std::to_string(i % 5) + ",c" + std::to_string(i % 2) + "\n";
+  test_support::write_text(folder_ / "a.csv", rows);
+  test_support::write_text(folder_ / "b.csv", rows + rows.substr(rows.find('\n') + 1));
+  ASSERT_EQ(engine({"train", "--model", "mlp", "--dataset", "csv", "--annotations",
+                    folder_ / "a.csv", "--batch-size", "8", "--threads", "1", "--save-dir", dir()})
+                .exit_code,
+            0);
+  expect_end(engine({"train", "--resume", dir(), "--annotations", folder_ / "b.csv",
+                     "--allow-change", "data", "--epochs", "2"}),
+             0,
+             {"changed: data " + (folder_ / "a.csv") + " (32 train, 8 test) -> " +
+              (folder_ / "b.csv") + " (64 train, 16 test), epochs 1 -> 2"});
+  EXPECT_NE(read_text(dir() + "/run.json").find("(64 train, 16 test)"), std::string::npos);
+}
+
+TEST_F(RunFolderCli, AnEarlyStopSaysHowToGoOn) {
+  const std::vector<std::string> train =
+      quick_train({"--save-dir", dir(), "--epochs", "90", "--early-stop", "1:0.9"});
+  ASSERT_EQ(engine(train).exit_code, 0);
+  const CommandResult again = engine({"train", "--resume", dir()});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  program::expect_words(again.out, {"nothing left to do: stopped early", "--early-stop 2 goes on"});
+  expect_end(engine({"train", "--resume", dir(), "--early-stop", "2"}), 0, {"changed: early-stop"});
+}
+
+TEST_F(RunFolderCli, ASaveThatFailsNamesTheNewestSnapshot) {
+  fs::create_directories(dir() + "/latest/in the way");
+  expect_end(engine(quick_train({"--save-dir", dir()})), 73,
+             {"; the newest snapshot is " + dir() + "/step-00000005.ckpt"});
+}
+
 TEST_F(RunFolderCli, RanksShareOneFolder) {
   ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--spawn", "2"})).exit_code, 0);
   const CommandResult more = engine({"train", "--resume", dir(), "--epochs", "2"});

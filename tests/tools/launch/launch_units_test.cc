@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "io/base/io_error.h"
 #include "tests/support/expect_contains.h"
@@ -59,8 +60,14 @@ TEST(RestartResume, FollowsWhatTrainIsTold) {
   }
   EXPECT_EQ(of({"train", "--epochs", "3"}).more, nothing);
   EXPECT_CONTAINS(of({"train"}).notice, "begins from step 0");
+  EXPECT_EQ(of({"train", "--save-dir", "auto"}).more, nothing);
+  EXPECT_CONTAINS(of({"train", "--save-dir", "auto"}).notice, "in another one");
 
   const test_support::TemporaryDirectory folder;
+  std::filesystem::create_directories(folder / "run");
+  test_support::write_text(folder / "run/step-00000001.ckpt", "");
+  EXPECT_EQ(of({"train", "--resume", folder / "run"}).more, nothing);
+  EXPECT_EQ(of({"train", "--resume", folder / "run"}).notice, "");
   test_support::write_text(folder / "run.toml", "save-dir = 'run'\n");
   EXPECT_EQ(of({"train", "-c", folder / "run.toml"}).more, resume);
   test_support::write_text(folder / "run.toml", "save-dir = 'run'\nresume = 'none'\n");

@@ -150,6 +150,61 @@ TEST_F(Folder, OneJobAtATime) {
   for (const int fd : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(fd);
 }
 
+TEST_F(Folder, ALockThatIsDeletedIsMadeAgain) {
+  RunFolder folder({.folder = dir()});
+  fs::remove(dir() + "/run.lock");
+  folder.check([](const std::string&) {});
+  EXPECT_NE(refusal({.folder = dir()}).find("another job is running"), std::string::npos);
+}
+
+TEST_F(Folder, IsLostToAJobThatHasTakenIt) {
+  RunFolder folder({.folder = dir()});
+  fs::remove(dir() + "/run.lock");
+  int to_child[2], to_parent[2];
+  ASSERT_EQ(pipe(to_child) + pipe(to_parent), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  char byte = 0;
+  if (child == 0) {
+    const RunFolder other({.folder = dir()});
+    static_cast<void>(!write(to_parent[1], "x", 1));
+    static_cast<void>(!read(to_child[0], &byte, 1));  // until it is killed
+    _exit(0);
+  }
+  ASSERT_EQ(read(to_parent[0], &byte, 1), 1);
+  try {
+    folder.check([](const std::string&) {});
+    ADD_FAILURE();
+  } catch (const io::CannotCreateError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("another job has taken the folder " + dir() + ": process " +
+                        std::to_string(child)),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(folder.check_lock(), io::CannotCreateError);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  for (const int fd : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(fd);
+}
+
+TEST_F(Folder, ThatIsGoneIsMadeAgain) {
+  RunFolder folder({.folder = dir()});
+  folder.begin({}, {});
+  fs::rename(dir(), folder_ / "elsewhere");
+  std::string told;
+  folder.check([&](const std::string& text) { told = text; });
+  EXPECT_NE(told.find("the folder " + dir() + " is gone"), std::string::npos) << told;
+  EXPECT_EQ(tools::read_run_record(dir()).id, folder.id());
+  EXPECT_NE(refusal({.folder = dir()}).find("another job is running"), std::string::npos);
+  EXPECT_EQ(refusal({.folder = folder_ / "elsewhere"}), "");  // nobody's now
+
+  // A folder that has taken its place is not this run's.
+  fs::rename(dir(), folder_ / "again");
+  finished_run();
+  EXPECT_THROW(folder.check([](const std::string&) {}), io::CannotCreateError);
+}
+
 TEST_F(Folder, ASignOfAnotherHostKeepsItUntilItIsStale) {
   fs::create_directories(dir());
   test_support::write_text(dir() + "/run.lock", "elsewhere 4711\n");
