@@ -24,6 +24,10 @@ class RunFolder {
   // nothing changed: the folder holds a run that was not asked for (says which, and what to type),
   // another job is running in it, it cannot be written.
   explicit RunFolder(const RunFolderRequest& request);
+  // A folder that this made, and in which no run began, is gone again.
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
 
   const std::string& path() const { return path_; }
   const std::string& id() const { return record_.id; }
@@ -42,7 +46,7 @@ class RunFolder {
   std::string path_, notice_;
   std::unique_ptr<RunLock> lock_;
   RunRecord record_;
-  bool continued_ = false;
+  bool continued_ = false, made_ = false, begun_ = false;
 };
 
 // "mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot step-00000938.ckpt": the run that a

@@ -108,6 +108,48 @@ TEST_F(Folder, WithoutASnapshotIsFree) {
   EXPECT_EQ(refusal({.folder = dir()}), "");
 }
 
+TEST_F(Folder, IsNotMovedWhereTheNewNameIsImpossible) {
+  const std::string name(250, 'n'), long_dir = folder_ / name;
+  finished_run();
+  fs::rename(dir(), long_dir);
+  EXPECT_EQ(refusal({.folder = long_dir, .overwrite = true}),
+            "cannot move " + long_dir + " to " + long_dir + ".old-1: File name too long");
+  EXPECT_TRUE(fs::exists(long_dir + "/step-00000100.ckpt"));
+}
+
+TEST_F(Folder, BehindALinkMovesAsideAndTheLinkStays) {
+  const std::string first = finished_run(), link = folder_ / "link";
+  fs::create_directory_symlink("run", link);
+  const RunFolder second({.folder = link, .overwrite = true});
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(tools::read_run_record(dir() + ".old-1").id, first);
+  EXPECT_TRUE(fs::is_directory(dir()) && fs::is_empty(dir() + "/run.lock") == false);
+  EXPECT_TRUE(fs::equivalent(second.path(), dir()));
+}
+
+TEST_F(Folder, ThatIsTheWorkingFolderIsNotMoved) {
+  finished_run();
+  const fs::path before = fs::current_path();
+  fs::current_path(dir());
+  EXPECT_EQ(refusal({.folder = ".", .overwrite = true}),
+            "cannot move . aside: it is the working folder or holds it; start from another one");
+  fs::current_path(before);
+  EXPECT_TRUE(fs::exists(dir() + "/step-00000100.ckpt"));
+}
+
+TEST_F(Folder, InWhichNoRunBeganIsGoneAgain) {
+  { const RunFolder folder({.folder = dir()}); }
+  EXPECT_FALSE(fs::exists(dir()));
+  {
+    const RunFolder folder({.folder = dir()});
+    test_support::write_text(dir() + "/note", "of the user");
+  }
+  EXPECT_TRUE(fs::exists(dir() + "/note"));
+  fs::remove(dir() + "/note");
+  { const RunFolder folder({.folder = dir()}); }
+  EXPECT_TRUE(fs::is_directory(dir())) << "it was there before";
+}
+
 TEST_F(Folder, OfAnEarlierVersionIsRefusedAndCanGoOn) {
   fs::create_directories(dir());
   io::Checkpoint snapshot;
@@ -122,8 +164,9 @@ TEST_F(Folder, AutoNumbersFolders) {
   fs::current_path(folder_.path());
   const tools::RunFolderRequest request{
       .folder = "auto", .model = "nets/my net.toml", .dataset = "csv"};
-  EXPECT_EQ(RunFolder(request).path(), "runs/my-net-csv-001");
-  EXPECT_EQ(RunFolder(request).path(), "runs/my-net-csv-002");
+  const RunFolder first(request), second(request);
+  EXPECT_EQ(first.path(), "runs/my-net-csv-001");
+  EXPECT_EQ(second.path(), "runs/my-net-csv-002");
   fs::current_path(before);
 }
 
