@@ -111,7 +111,7 @@ bool resumes_this(const std::string& resume, const std::string& folder, const st
 std::string run_in_folder(const std::string& folder) {
   const std::string newest = io::newest_checkpoint_name(folder);
   if (newest.empty()) return "";
-  std::string text = "a run of an earlier version";
+  std::string text = "a run without run.json";
   if (has_run_record(folder)) {
     try {
       const RunRecord record = read_run_record(folder);
@@ -169,6 +169,8 @@ void RunFolder::take(const RunFolderRequest& request) {
     }
   }
   if (!continued_) record_ = {};
+  if (record_.id.empty() && continued_)  // without run.json: the snapshots know whose they are
+    record_.id = run_of_snapshot((fs::path(path_) / io::newest_checkpoint_name(path_)).string());
   if (record_.id.empty()) record_.id = new_run_id();
 }
 

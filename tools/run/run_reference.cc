@@ -3,8 +3,10 @@
 
 #include <filesystem>
 
+#include "engine/optim/optimizer_spec.h"
 #include "io/base/io_error.h"
 #include "io/checkpoint/checkpoint.h"
+#include "tools/options/optimizer_options.h"
 #include "tools/report/console_observer.h"
 #include "tools/run/run_comparison.h"
 #include "tools/run/run_folder.h"
@@ -20,11 +22,30 @@ std::string value_of(const ConfigValues& values, const char* name) {
   return found == values.end() ? "" : found->second.value;
 }
 
-// Like the values of a configuration file, which they stand behind.
+// Like the values of a configuration file, which they stand behind. A default stays one.
 void add(const ConfigValues& saved, const std::string& source, ConfigValues& values) {
   for (const auto& [name, entry] : saved)
     if (!entry.value.empty() && !belongs_to_one_start(name))
-      values.try_emplace(name, ConfigValue{entry.value, source + ":" + name});
+      values.try_emplace(
+          name,
+          ConfigValue{entry.value, entry.source == "default" ? "default" : source + ":" + name});
+}
+
+// Another optimizer has other defaults: what nobody gave is not taken along. The configuration in a
+// snapshot has no sources, so there a value that is the old optimizer's default counts as such.
+void forget_defaults(ConfigValues& saved, const ConfigValues& values, bool with_sources) {
+  const std::string before = value_of(saved, "optimizer"), now = value_of(values, "optimizer");
+  if (before.empty() || now.empty() || before == now) return;
+  ConfigValues defaults{{"optimizer", {before, ""}}, {"lr", {}}, {"weight-decay", {}}};
+  if (engine::find_optimizer(before) != nullptr) complete_by_optimizer(defaults);
+  const auto is_default = [&](const char* name) {
+    const auto entry = saved.find(name);
+    if (entry == saved.end()) return false;
+    return with_sources ? entry->second.source == "default"
+                        : entry->second.value == value_of(defaults, name);
+  };
+  for (const char* name : {"lr", "weight-decay"})
+    if (is_default(name)) saved.erase(name);
 }
 
 // Ranks that are placed by hand or by a launcher are not spawned.
@@ -33,17 +54,34 @@ void drop_spawn_of_others(ConfigValues& values) {
     if (values.contains(name)) values.erase("spawn");
 }
 
+// What the snapshot's own configuration says; the layer list of its model if that is taken.
+std::string take_snapshot(const std::string& path, ConfigValues& values) {
+  const io::Checkpoint snapshot = io::load_description(path);
+  refuse_import(snapshot, path);
+  const std::string definition = value_of(values, "model").empty() ? snapshot.definition : "";
+  ConfigValues saved;
+  apply_config_text(snapshot.config, path, saved);
+  forget_defaults(saved, values, /*with_sources=*/false);
+  add(saved, path, values);
+  return definition;
+}
+
 std::string take_folder(const std::string& folder, ConfigValues& values) {
   const bool spawned_by_user = values.contains("spawn");
   std::string definition;
   if (has_run_record(folder)) {
-    const RunRecord record = read_run_record(folder);
+    RunRecord record = read_run_record(folder);
+    forget_defaults(record.options, values, /*with_sources=*/true);
     if (value_of(values, "model").empty()) definition = record.definition;
     add(record.options, run_record_path(folder), values);
     if (!spawned_by_user) drop_spawn_of_others(values);
-  } else if (io::newest_checkpoint_name(folder).empty()) {
-    throw io::ConfigError("--resume " + folder + ": the folder holds no run (no run.json, no " +
-                          "snapshot)");
+  } else {
+    const std::string newest = io::find_newest_checkpoint(folder, nullptr);
+    if (newest.empty())
+      throw io::ConfigError("--resume " + folder + ": the folder holds no run (no run.json, no " +
+                            "snapshot)");
+    definition = take_snapshot(newest, values);
+    if (!spawned_by_user) drop_spawn_of_others(values);
   }
   const std::string save_dir = value_of(values, "save-dir");
   std::error_code unknown;
@@ -56,6 +94,7 @@ std::string take_folder(const std::string& folder, ConfigValues& values) {
 }  // namespace
 
 std::string snapshot_of(const std::string& path, Snapshot wanted) {
+  if (path.empty()) throw io::MissingFileError("the name of the run or checkpoint is empty");
   std::error_code unknown;
   if (!fs::is_directory(path, unknown)) return path;
   if (wanted == Snapshot::kBest)
@@ -67,18 +106,19 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
   return newest;
 }
 
+void refuse_import(const io::Checkpoint& snapshot, const std::string& path) {
+  if (snapshot.global_step == 0 && snapshot.run_id.empty())
+    throw io::ConfigError(path + " is an import, which has weights but no run to go on with: " +
+                          "use --init-from " + path);
+}
+
 std::string take_resumed_run(ConfigValues& values) {
   const std::string resume = value_of(values, "resume");
   std::error_code unknown;
   if (resume.empty() || resume == "none" || resume == "auto") return "";
   if (fs::is_directory(resume, unknown)) return take_folder(resume, values);
   if (!value_of(values, "model").empty() && !value_of(values, "dataset").empty()) return "";
-  const io::Checkpoint snapshot = io::load_description(resume);
-  const std::string definition = value_of(values, "model").empty() ? snapshot.definition : "";
-  ConfigValues saved;
-  apply_config_text(snapshot.config, resume, saved);
-  add(saved, resume, values);
-  return definition;
+  return take_snapshot(resume, values);
 }
 
 }  // namespace tools

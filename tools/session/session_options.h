@@ -95,6 +95,12 @@ struct UpdateOptions {
   double ema = 0;           // decay of a moving average of the parameters; 0: there is none
 };
 
+// The training samples of this start.
+struct DataSeen {
+  std::string digest;
+  std::int64_t samples = 0;
+};
+
 struct KeepingOptions {
   std::string directory = {};  // "": nothing is kept
   int keep_last = 3;
@@ -105,9 +111,9 @@ struct KeepingOptions {
   bool other_optimizer = false;    // may have written the snapshot; its state then starts anew
   std::string configuration = {};  // TOML for snapshots
   std::string run_id = {};         // for snapshots, and of those that --resume auto takes
-  // Told the snapshot that is about to be loaded, and the digest of today's data.
-  std::function<void(const io::Checkpoint&, const std::string& path, const std::string& data)>
-      admit = {};
+  // Told the snapshot that is about to be loaded, and today's data.
+  std::function<void(const io::Checkpoint&, const std::string& path, const DataSeen& data)> admit =
+      {};
 };
 
 // Which evaluation is the best, and what follows from it.

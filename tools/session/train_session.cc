@@ -131,7 +131,8 @@ struct TrainSession::Impl {
             .exit_code_of = exit_code_of,
             .admit =
                 [this](const io::Checkpoint& snapshot, const std::string& path) {
-                  if (options.keeping.admit) options.keeping.admit(snapshot, path, data_digest);
+                  if (options.keeping.admit)
+                    options.keeping.admit(snapshot, path, {data_digest, data.train().size()});
                 },
             .place = [this](const std::string& saved) { place(saved); },
             .notice = print_notice};

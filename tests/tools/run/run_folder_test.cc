@@ -150,13 +150,21 @@ TEST_F(Folder, InWhichNoRunBeganIsGoneAgain) {
   EXPECT_TRUE(fs::is_directory(dir())) << "it was there before";
 }
 
-TEST_F(Folder, OfAnEarlierVersionIsRefusedAndCanGoOn) {
+TEST_F(Folder, WithoutARecordIsRefusedAndCanGoOn) {
   fs::create_directories(dir());
   io::Checkpoint snapshot;
   snapshot.global_step = 7;
+  snapshot.run_id = "20260102-030405-89abcdef";
+  snapshot.config = "[run]\nmodel = \"mlp\"\ndataset = \"csv\"\n";
   io::save_to_directory(snapshot, dir(), 3);
-  EXPECT_NE(refusal({.folder = dir()}).find("a run of an earlier version"), std::string::npos);
-  EXPECT_TRUE(RunFolder({.folder = dir(), .resume = "auto"}).continued());
+  EXPECT_NE(refusal({.folder = dir()}).find("a run without run.json"), std::string::npos);
+  tools::ConfigValues values{{"resume", {dir(), "--resume"}}};
+  EXPECT_EQ(tools::take_resumed_run(values), "");
+  EXPECT_EQ(values.at("model").value, "mlp");
+  EXPECT_EQ(values.at("dataset").value, "csv");
+  const RunFolder folder({.folder = dir(), .resume = values.at("resume").value});
+  EXPECT_TRUE(folder.continued());
+  EXPECT_EQ(folder.id(), snapshot.run_id);
 }
 
 TEST_F(Folder, AutoNumbersFolders) {
