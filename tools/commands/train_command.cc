@@ -136,6 +136,7 @@ int train_command(const Arguments& arguments) {
       "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
       "--init-method tcp://n1:29500");
   if (!parse(app, arguments)) return 0;
+  if (app.count("--config") > 0 && config_file.empty()) throw io::ConfigError("--config is empty");
   apply_environment(values);
   if (!config_file.empty()) apply_config_file(config_file, values);
   const std::string definition = take_resumed_run(values);
