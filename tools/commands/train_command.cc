@@ -95,7 +95,7 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
     auto observer = std::make_unique<LastSave>();
     last_save = observer.get();
     session.add_observer(std::move(observer));
-    say(session.start_line() + " | " + start);
+    say(base::visible_text(session.start_line() + " | " + start));
     if (!session.processors_notice().empty()) print_notice(session.processors_notice());
     check_standard_output();  // better now than after hours
   }
@@ -107,7 +107,8 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
   if (config.save_rank_models) {
     const std::string path = session.keeper().save_rank_model(session.state());
     if (root)
-      say("Saved each rank's model: " + path + (group.world_size() > 1 ? " and its siblings" : ""));
+      say("Saved each rank's model: " + base::visible_text(path) +
+          (group.world_size() > 1 ? " and its siblings" : ""));
   }
   if (result.signal == 0) return kExitOk;
   const bool preempted =
