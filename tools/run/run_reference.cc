@@ -118,7 +118,14 @@ std::string take_resumed_run(ConfigValues& values) {
   if (resume.empty() || resume == "none" || resume == "auto") return "";
   if (fs::is_directory(resume, unknown)) return take_folder(resume, values);
   if (!value_of(values, "model").empty() && !value_of(values, "dataset").empty()) return "";
-  return take_snapshot(resume, values);
+  const bool keeps = !value_of(values, "save-dir").empty();
+  const ConfigValues given = values;
+  std::string definition = take_snapshot(resume, values);
+  // What the run did with its folder does not ask a start without one for a folder.
+  for (const char* name : {"save-every", "keep-last", "keep-best", "save-rank-models", "save-async",
+                           "preempt-signal", "requeue"})
+    if (!keeps && !given.contains(name)) values.erase(name);
+  return definition;
 }
 
 }  // namespace tools
