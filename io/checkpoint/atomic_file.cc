@@ -96,10 +96,22 @@ AtomicFile::AtomicFile(const std::string& path, std::uint64_t bytes)
   }
 }
 
+// rename() would put a plain file in the place of a device that somebody gave as an output.
+void AtomicFile::require_plain_name() const {
+  struct stat status {};
+  if (stat(path_.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
+  const char* kind = S_ISDIR(status.st_mode)                              ? "a folder"
+                     : S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode) ? "a device"
+                     : S_ISFIFO(status.st_mode)                           ? "a pipe"
+                                                                          : "no plain file";
+  throw CannotCreateError(path_ + ": is " + kind + "; expected the name of a file");
+}
+
 void AtomicFile::create() {
   static std::atomic<unsigned> counter{0};
   const std::string name = std::filesystem::path(path_).filename().string();
   if (name.empty()) throw CannotCreateError("cannot create '" + path_ + "': it names no file");
+  require_plain_name();
   for (int attempt = 0; attempt < 1000; ++attempt) {
     const std::string number =
         std::to_string(getpid()) + "-" + std::to_string(counter.fetch_add(1));

@@ -15,7 +15,8 @@ namespace io {
 class AtomicFile {
  public:
   // Reserves `bytes` at once, so that a full disk is found before anything is written.
-  // Throws CannotCreateError: no such folder, no permission, no space.
+  // Throws CannotCreateError: no such folder, no permission, no space, or `path` is something
+  // other than a regular file (a device, a pipe, a folder), which a rename would replace.
   AtomicFile(const std::string& path, std::uint64_t bytes);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -33,6 +34,7 @@ class AtomicFile {
   void commit();
 
  private:
+  void require_plain_name() const;
   void create();
   void reserve(std::uint64_t bytes);
 

@@ -1,13 +1,19 @@
 // `engine eval`: loss and accuracy of a checkpoint's model.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <memory>
 
 #include "engine/train/checks/finite_guard.h"
 #include "engine/train/evaluator.h"
 #include "engine/train/saving/checkpoint_keeper.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/json_writer.h"
+#include "io/base/visible_text.h"
+#include "io/checkpoint/array_source.h"
+#include "io/checkpoint/byte_source.h"
+#include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
 #include "tools/group/run_group.h"
@@ -26,13 +32,15 @@ namespace {
 
 struct EvalOptions {
   std::string path, weights = "model", split = "test", format = "text";
+  std::string data_digest = {};  // of the run's training samples; "": not compared
 };
 
 void print(const engine::EvalReport& report, const EvalOptions& o, const std::string& set) {
   const bool model = o.weights == "model";
   if (o.format != "json") {
-    std::printf("%s%s on %s (%s): %s\n", o.path.c_str(), model ? "" : (" " + o.weights).c_str(),
-                set.c_str(), o.split.c_str(), eval_text(report).c_str());
+    std::printf("%s%s on %s (%s): %s\n", base::visible_text(o.path).c_str(),
+                model ? "" : (" " + o.weights).c_str(), set.c_str(), o.split.c_str(),
+                eval_text(report).c_str());
     return;
   }
   base::JsonWriter object;
@@ -46,11 +54,36 @@ void print(const engine::EvalReport& report, const EvalOptions& o, const std::st
   std::printf("%s\n", object.end_object().text().c_str());
 }
 
+// Throws what opening does where the file is nothing that has weights.
+bool is_snapshot(const std::string& path) {
+  std::unique_ptr<io::ByteSource> bytes = io::open_bytes(path);
+  if (path.ends_with(".ckpt") || io::is_checkpoint(*bytes)) return true;
+  static_cast<void>(io::open_arrays(std::move(bytes)));
+  return false;
+}
+
+// Unless the command line asks for other samples than the run's.
+bool same_data_expected(const tools::ConfigValues& values) {
+  const auto other = [](const std::string& name) {
+    return name != "model" && name != "dtype" && name != "data-dir" && name != "annotations" &&
+           name != "image-cache-mb";
+  };
+  return !values.contains("limit") &&
+         std::ranges::none_of(saved_options(), [&](const std::string& name) {
+           return other(name) && values.contains(name);
+         });
+}
+
 int eval_rank(const tools::RunConfig& config, const EvalOptions& o, backends::Group& group) {
   const auto control = host_communicator(group);
   const Compute compute = choose_compute(compute_options(config), group, *control);
   const DataOptions options = data_options(config);
-  const io::DatasetSplits data = load_together(options, group, *control).splits;
+  const LoadedData loaded = load_together(options, group, *control);
+  const io::DatasetSplits& data = loaded.splits;
+  if (group.rank() == 0 && !o.data_digest.empty() &&
+      o.data_digest != (loaded.digest.empty() ? io::data_digest(data.train) : loaded.digest))
+    print_notice("warning: the data differ from those of the run: " + o.path +
+                 " was trained on other samples of " + data.train.name);
   const io::Dataset& set = o.split == "train" ? data.train : data.test;
   const engine::Graph graph =
       models::build_model(config.model, {.sample_shape = sample_shape(set),
@@ -101,11 +134,11 @@ int eval_command(const Arguments& arguments) {
   options.insert(options.end(), saved_options().begin(), saved_options().end());
   add_table_options(app, values, options);
   if (!parse(app, arguments)) return kExitOk;
-  if (o.split == "val") o.split = "test";
   o.path = snapshot_of(o.path, snapshot_with(o.weights));
   std::string definition;
-  if (o.path.ends_with(".ckpt")) {
+  if (is_snapshot(o.path)) {
     const io::Checkpoint snapshot = io::load_description(o.path);
+    o.data_digest = same_data_expected(values) ? snapshot.data_digest : "";
     if (!values.contains("model")) definition = snapshot.definition;
     take_saved_options(snapshot, o.path, values);
   }

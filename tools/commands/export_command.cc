@@ -1,6 +1,7 @@
 // `engine export`: the model of a checkpoint as .safetensors or .npz, for other programs.
 #include <cstdio>
 
+#include "io/base/visible_text.h"
 #include "io/interchange/array_files.h"
 #include "tools/commands/command.h"
 #include "tools/options/command_line.h"
@@ -51,8 +52,9 @@ int export_command(const Arguments& arguments) {
     bytes += static_cast<std::int64_t>(array.data.size());
   }
   io::save_arrays(arrays, out);
-  std::printf("Exported %zu tensors, %s bytes: %s\n", arrays.size(), with_commas(bytes).c_str(),
-              out.c_str());
+  std::printf("Exported %zu tensors of %s, %s bytes: %s\n", arrays.size(),
+              base::visible_text(path).c_str(), with_commas(bytes).c_str(),
+              base::visible_text(out).c_str());
   return kExitOk;
 }
 

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "engine/train/saving/weights.h"
+#include "io/base/visible_text.h"
 #include "io/interchange/array_files.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
@@ -113,7 +114,8 @@ int import_command(const Arguments& arguments) {
   checkpoint.arrays = engine::export_state(state, {});
   io::save_checkpoint(checkpoint, out);
   std::printf("Imported %zu of %zu tensors of %s, %s: %s\n", arrays.size(),
-              checkpoint.arrays.size(), model_name.c_str(), target.described.c_str(), out.c_str());
+              checkpoint.arrays.size(), model_name.c_str(), target.described.c_str(),
+              base::visible_text(out).c_str());
   return kExitOk;
 }
 

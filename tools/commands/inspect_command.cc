@@ -1,7 +1,9 @@
 // `engine inspect`: the contents of a checkpoint, or what the ranks of a failed run were doing.
+#include <bit>
 #include <cstdio>
 #include <filesystem>
 
+#include "io/base/text_format.h"
 #include "io/base/text_parts.h"
 #include "io/base/utc_time.h"
 #include "io/base/visible_text.h"
@@ -31,14 +33,23 @@ std::int64_t elements(const io::NamedArray& array) {
   return static_cast<std::int64_t>(array.data.size() / base::size_of(array.type));
 }
 
-void print_summary(const io::Checkpoint& c) {
+// Of the best evaluations the bits of a double are counted.
+std::string counter_text(const std::string& name, std::int64_t value) {
+  const bool number = name.starts_with("best.") && name.ends_with("value");
+  return number ? io::shortest_text(std::bit_cast<double>(value)) : std::to_string(value);
+}
+
+// `with_model`: nobody has printed the run's yet.
+void print_summary(const io::Checkpoint& c, bool with_model) {
+  if (with_model)
+    std::printf("model    %s\ndata     %s\n", visible_text(c.model).c_str(),
+                visible_text(c.dataset).c_str());
   std::printf(
-      "model    %s\ndata     %s\nbuild    %s\nprogress step %lld: epoch %lld, %lld steps into it; "
-      "%s samples seen\nworld    "
-      "%d\nseed     %llu\n",
-      visible_text(c.model).c_str(), visible_text(c.dataset).c_str(), visible_text(c.build).c_str(),
-      static_cast<long long>(c.global_step), static_cast<long long>(c.epoch),
-      static_cast<long long>(c.step_in_epoch), with_commas(c.samples_seen).c_str(), c.world_size,
+      "build    %s\nprogress step %lld: epoch %lld, %lld step%s into it; %s samples seen\n"
+      "world    %d\nseed     %llu\n",
+      visible_text(c.build).c_str(), static_cast<long long>(c.global_step),
+      static_cast<long long>(c.epoch), static_cast<long long>(c.step_in_epoch),
+      c.step_in_epoch == 1 ? "" : "s", with_commas(c.samples_seen).c_str(), c.world_size,
       static_cast<unsigned long long>(c.seed));
   for (const io::Section section :
        {io::Section::kParameter, io::Section::kBuffer, io::Section::kOptimizer,
@@ -51,11 +62,12 @@ void print_summary(const io::Checkpoint& c) {
                   static_cast<long long>(arrays), with_commas(count).c_str());
   }
   for (const auto& [name, value] : c.counters)
-    std::printf("counter  %s = %lld\n", visible_text(name).c_str(), static_cast<long long>(value));
+    std::printf("counter  %s = %s\n", visible_text(name).c_str(),
+                counter_text(name, value).c_str());
   for (const io::SaveRecord& r : c.history) {
-    std::printf("saved    step %lld at %s by %d ranks, %s\n", static_cast<long long>(r.step),
+    std::printf("saved    step %lld at %s by %d rank%s, %s\n", static_cast<long long>(r.step),
                 base::utc_seconds_text(r.unix_seconds).c_str(), r.world_size,
-                visible_text(r.build).c_str());
+                r.world_size == 1 ? "" : "s", visible_text(r.build).c_str());
   }
 }
 
@@ -68,9 +80,10 @@ std::string for_a_file(const std::string& config) {
 
 void print_run(const RunRecord& run, const std::string& folder) {
   std::printf("run      %s in %s\nmodel    %s on %s: %s train, %s test, digest %s\n",
-              visible_text(run.id).c_str(), folder.c_str(), visible_text(run.model).c_str(),
-              visible_text(run.data.name).c_str(), with_commas(run.data.train).c_str(),
-              with_commas(run.data.test).c_str(), visible_text(run.data.digest).c_str());
+              visible_text(run.id).c_str(), visible_text(folder).c_str(),
+              visible_text(run.model).c_str(), visible_text(run.data.name).c_str(),
+              with_commas(run.data.train).c_str(), with_commas(run.data.test).c_str(),
+              visible_text(run.data.digest).c_str());
   for (const RunStart& start : run.starts)
     std::printf(
         "started  %s at step %lld with %zu rank%s%s%s: %s\n", visible_text(start.time).c_str(),
@@ -78,7 +91,7 @@ void print_run(const RunRecord& run, const std::string& folder) {
         start.changed.empty() ? "" : "; changed: ",
         visible_text(base::join_text(start.changed)).c_str(), visible_text(start.command).c_str());
   if (const std::string best = io::find_best_checkpoint(folder); !best.empty())
-    std::printf("best     %s\n", best.c_str());
+    std::printf("best     %s\n", visible_text(best).c_str());
 }
 
 void print_tensors(const io::Checkpoint& c) {
@@ -149,18 +162,19 @@ int inspect_command(const Arguments& arguments) {
     throw UsageError("--format json needs --flight; a checkpoint's contents are shown as text");
   const bool summary = !check && !config && order < 0;
   std::error_code unknown;
-  if (summary && std::filesystem::is_directory(path, unknown) && has_run_record(path))
-    print_run(read_run_record(path), path);
+  const bool of_run =
+      summary && std::filesystem::is_directory(path, unknown) && has_run_record(path);
+  if (of_run) print_run(read_run_record(path), path);
   path = snapshot_of(path, Snapshot::kNewest);
   const io::Checkpoint checkpoint = io::load_checkpoint(path);
   if (check) {
-    std::printf("%s: intact, %zu arrays\n", path.c_str(), checkpoint.arrays.size());
+    std::printf("%s: intact, %zu arrays\n", visible_text(path).c_str(), checkpoint.arrays.size());
   } else if (order >= 0) {
     print_order(checkpoint, order);
   } else if (config) {
     std::printf("%s", base::visible_lines(for_a_file(checkpoint.config)).c_str());
   } else {
-    print_summary(checkpoint);
+    print_summary(checkpoint, !of_run);
     if (tensors) print_tensors(checkpoint);
   }
   return kExitOk;

@@ -127,7 +127,7 @@ int sample_command(const Arguments& arguments) {
   o.prompt = std::move(prompt);
   if (o.prompt.empty()) throw UsageError("--prompt is empty: at least one character is needed");
   if (!std::isfinite(o.sampling.temperature))
-    throw UsageError("--temperature must be a finite number of at least 0");
+    throw UsageError("--temperature must be a finite number, 0 or more");
 
   o.path = snapshot_of(o.path, snapshot_with(o.weights));
   io::Checkpoint checkpoint = io::load_checkpoint(o.path);

@@ -138,7 +138,7 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
     auto observer = std::make_unique<LastSave>();
     last_save = observer.get();
     session.add_observer(std::move(observer));
-    say(session.start_line() + " | " + start);
+    say(base::visible_text(session.start_line() + " | " + start));
     if (!session.processors_notice().empty()) print_notice(session.processors_notice());
     check_standard_output();  // better now than after hours
   }
@@ -150,7 +150,8 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
   if (config.save_rank_models) {
     const std::string path = session.keeper().save_rank_model(session.state());
     if (root)
-      say("Saved each rank's model: " + path + (group.world_size() > 1 ? " and its siblings" : ""));
+      say("Saved each rank's model: " + base::visible_text(path) +
+          (group.world_size() > 1 ? " and its siblings" : ""));
   }
   if (result.signal == 0) return kExitOk;
   const bool preempted =
@@ -179,6 +180,7 @@ int train_command(const Arguments& arguments) {
       "  engine train --model mlp --dataset mnist --data-dir data/mnist --rank 0 --world-size 2 "
       "--init-method tcp://n1:29500");
   if (!parse(app, arguments)) return 0;
+  if (app.count("--config") > 0 && config_file.empty()) throw io::ConfigError("--config is empty");
   apply_environment(values);
   if (!config_file.empty()) apply_config_file(config_file, values);
   const std::string definition = take_resumed_run(values);

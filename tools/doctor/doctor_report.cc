@@ -193,7 +193,7 @@ bool DoctorReport::healthy() const {
 
 std::string to_text(const DoctorReport& r) {
   std::string out = r.build + ", " + r.when + "\n" + std::to_string(r.hosts.size()) +
-                    " ranks met at " +
+                    (r.hosts.size() == 1 ? " rank met at " : " ranks met at ") +
                     (r.rendezvous_address.empty() ? "(one process)" : r.rendezvous_address) +
                     "; backend " + r.backend + " (" + r.backend_reason + ")\n\n";
   std::vector<std::vector<std::string>> rows{{"rank", "host", "pid", "address", "cores", "load",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <regex>
 #include <string_view>
 
 #include "io/base/nearest.h"
@@ -40,6 +41,64 @@ void check_known(const CLI::App& app, const std::string& argument) {
                    " --help lists all)");
 }
 
+// "--split is 'tset': did you mean 'test'? (expected one of test, val, train)"; "" for other texts.
+std::string unknown_choice(const std::string& text) {
+  constexpr std::string_view kMiddle = " not in {";
+  const std::size_t name_end = text.find(": "), middle = text.find(kMiddle);
+  if (name_end == std::string::npos || middle == std::string::npos || !text.ends_with('}'))
+    return "";
+  const std::string name = text.substr(0, name_end),
+                    value = text.substr(name_end + 2, middle - name_end - 2);
+  const std::size_t list = middle + kMiddle.size();
+  const std::vector<std::string> choices =
+      base::split_text(text.substr(list, text.size() - list - 1), ',');
+  return name + " is '" + value + "'" + base::did_you_mean(value, choices) +
+         (base::nearest_name(value, choices).empty() ? "; expected one of "
+                                                     : " (expected one of ") +
+         base::join_text(choices) + (base::nearest_name(value, choices).empty() ? "" : ")");
+}
+
+bool is_positive(const CLI::App& app, const std::string& name) {
+  const CLI::Option* option = app.get_option_no_throw(name);
+  return option != nullptr && option->get_type_name().find(":POSITIVE") != std::string::npos;
+}
+
+// "--temperature is -1; expected 0 or more", "-n is -1; expected 0 to 10"; "" for other texts.
+std::string out_of_range(const CLI::App& app, const std::string& text) {
+  static const std::regex range(
+      R"((.+?): Value (.*) not in range (-?\d+)(\.\d+)? to (-?\d+)(\.\d+)?)");
+  constexpr std::ptrdiff_t kMostDigits = 18;  // more are the type's end
+  std::smatch part;
+  if (!std::regex_match(text, part, range)) return "";
+  const std::string found = part.str(1) + " is " + part.str(2) + "; expected ";
+  if (is_positive(app, part.str(1))) return found + "a number above 0";
+  return found + part.str(3) + (part.length(5) > kMostDigits ? " or more" : " to " + part.str(5));
+}
+
+// What CLI11 found, as a sentence.
+std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.starts_with('-') &&
+      (text.ends_with(" missing") || text.ends_with(" received 0")))
+    return text.substr(0, text.find(':')) + " needs a value";
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> extras = app.remaining();
+    return std::string(extras.size() == 1 ? "unexpected argument: " : "unexpected arguments: ") +
+           base::join_text(extras, " ");
+  }
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
+    for (const CLI::Option* option : app.get_options())
+      if (option->get_positional() && text.starts_with(option->get_name() + " ")) {
+        const std::string type = option->get_type_name(), kind = type.substr(0, type.find(':'));
+        return app.get_name() + " needs " + option->get_name() +
+               (kind.find('|') == std::string::npos ? "" : ", which is " + kind);
+      }
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr)
+    for (const std::string& better : {unknown_choice(text), out_of_range(app, text)})
+      if (!better.empty()) return better;
+  return text;
+}
+
 }  // namespace
 
 bool parse(CLI::App& app, Arguments arguments) {
@@ -60,7 +119,7 @@ bool parse(CLI::App& app, Arguments arguments) {
     std::cout << app.help();
     return false;
   } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string(error.what()) + " (" + app.get_name() + " --help)");
+    throw UsageError(fault_text(app, error) + " (" + app.get_name() + " --help)");
   }
   return true;
 }

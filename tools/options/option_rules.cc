@@ -82,6 +82,7 @@ constexpr Dependence kDependences[] = {
     {"keep-last", "save-dir", "*"},
     {"save-rank-models", "save-dir", "*"},
     {"save-async", "save-dir", "*"},
+    {"overwrite", "save-dir", "*"},
     {"preempt-signal", "save-dir", "*"},
     {"requeue", "save-dir", "*"},
     {"sampler", "shuffle", "true"},

@@ -20,6 +20,14 @@ namespace {
 constexpr int kMostRanks = 65536;
 constexpr double kLongestWait = 2'000'000;  // seconds; in milliseconds it still is an int
 
+// "--save-dir $DIR" in a script where DIR is not set: silence would lose the run. Other options are
+// unset in this way.
+void refuse_empty(std::string_view name, const ConfigValue& value) {
+  if (!value.value.empty() || precedence_of(value) != Precedence::kCommandLine) return;
+  for (const char* path : {"save-dir", "init-from", "metrics", "resume"})
+    if (name == path) throw io::ConfigError(value.source + " is empty");
+}
+
 // Every option with its default where nothing was said, each in its canonical spelling.
 ConfigValues complete(const ConfigValues& values) {
   ConfigValues result = values;
@@ -28,6 +36,7 @@ ConfigValues complete(const ConfigValues& values) {
     const OptionSpec* option = find_option(name);
     if (option == nullptr || name != option->name)
       throw io::ConfigError("unknown option '" + name + "' (from " + value.source + ")");
+    refuse_empty(name, value);
     const auto text = canonical_text(*option, value.value);
     if (!text) {
       const bool choice = option->type == OptionSpec::Type::kChoice;
@@ -199,6 +208,8 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.resume = read.text("resume");
   config.overwrite = read.flag("overwrite");
   read_allowed_changes(read, config);
+  if (!config.allowed_changes.empty() && config.resume == "none")
+    read.demand("allow-change", "--resume: it says what may differ from the run that goes on");
   config.init_from = read.text("init-from");
   config.map_location = read.text("map-location");
   config.eval_every = read.interval("eval-every");

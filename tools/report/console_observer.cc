@@ -79,7 +79,7 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
   void on_save(const engine::TrainProgress& progress, const std::string& path) override {
-    print("Saved step " + std::to_string(progress.global_step) + ": " + path);
+    print("Saved step " + std::to_string(progress.global_step) + ": " + base::visible_text(path));
   }
 
   void on_end(const engine::TrainResult& result) override {
@@ -95,7 +95,8 @@ class ConsoleObserver : public engine::TrainObserver {
     if (!result.stopped_early.empty())
       print("Stopped early after step " + std::to_string(result.progress.global_step) + " of " +
             std::to_string(options_.total_steps) + ": " + result.stopped_early);
-    print("Training completed in: " + duration_text(result.seconds));
+    print((result.signal == 0 ? "Training completed in: " : "Training stopped after: ") +
+          duration_text(result.seconds));
   }
 
  private:

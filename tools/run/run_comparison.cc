@@ -44,6 +44,28 @@ std::string value_of(const ConfigValues& values, const OptionSpec& option) {
 
 std::string shown(const std::string& value) { return value.empty() ? "unset" : value; }
 
+OptionChange change_of(const OptionSpec& option, const std::string& before, const std::string& now,
+                       const ConfigValues& values) {
+  const auto entry = values.find(option.name);
+  return {option.name, shown(before), shown(now),
+          entry == values.end() ? "default" : entry->second.source,
+          contains(kExperiment, option.name)};
+}
+
+// --epochs beside --steps, for example: the change of the other one says it.
+bool plays_no_part(const OptionChange& change) {
+  return change.source == "not used" && !change.experiment;
+}
+
+// Of a run that was as long as --steps said, its epochs are no number.
+bool had_no_epochs(const ConfigValues& before) {
+  const auto set = [&](const char* name) {
+    const auto entry = before.find(name);
+    return entry != before.end() && !entry->second.value.empty();
+  };
+  return set("steps") && !set("epochs");
+}
+
 }  // namespace
 
 std::vector<OptionChange> option_changes(const ConfigValues& before, const ConfigValues& now) {
@@ -55,10 +77,19 @@ std::vector<OptionChange> option_changes(const ConfigValues& before, const Confi
     if (contains(kOfOneStart, option.name) || contains(kPlaces, option.name)) continue;
     const std::string old_value = value_of(before, option), new_value = value_of(now, option);
     if (old_value == new_value) continue;
-    const auto entry = now.find(option.name);
-    changes.push_back({option.name, shown(old_value), shown(new_value),
-                       entry == now.end() ? "default" : entry->second.source,
-                       contains(kExperiment, option.name)});
+    OptionChange change = change_of(option, old_value, new_value, now);
+    if (change.name == "epochs" && had_no_epochs(before)) change.before = shown("");
+    if (!plays_no_part(change)) changes.push_back(change);
+  }
+  return changes;
+}
+
+std::vector<OptionChange> place_changes(const ConfigValues& before, const ConfigValues& now) {
+  std::vector<OptionChange> changes;
+  for (const std::string_view name : kPlaces) {
+    const OptionSpec& option = *find_option(name);
+    const std::string old_value = value_of(before, option), new_value = value_of(now, option);
+    if (old_value != new_value) changes.push_back(change_of(option, old_value, new_value, now));
   }
   return changes;
 }

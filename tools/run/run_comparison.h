@@ -20,6 +20,9 @@ struct OptionChange {
 // start and not to the run is left out, and so are the places of the data.
 std::vector<OptionChange> option_changes(const ConfigValues& before, const ConfigValues& now);
 
+// The same for the places of the data, which may differ where their content does not.
+std::vector<OptionChange> place_changes(const ConfigValues& before, const ConfigValues& now);
+
 // "lr 0.05 -> 0.01 (--lr)"
 std::string change_text(const OptionChange& change);
 

@@ -48,16 +48,38 @@ std::string without_slashes(std::string folder) {
   return folder;
 }
 
+[[noreturn]] void cannot_move(const std::string& folder, const std::string& to,
+                              const std::string& cause) {
+  throw io::CannotCreateError("cannot move " + folder + to + ": " + cause);
+}
+
+// The folder itself where `folder` is a link to it, or ends in "." or "..", which are no names that
+// could change. The working folder would take relative paths along.
+std::string real_folder(const std::string& folder) {
+  std::error_code error;
+  const std::string name = fs::path(folder).filename().string();
+  if (name != "." && name != ".." && !fs::is_symlink(folder, error)) return folder;
+  const fs::path real = fs::canonical(folder, error);
+  if (error) cannot_move(folder, " aside", error.message());
+  const std::string beside = fs::current_path(error).lexically_relative(real).string();
+  if (!error && !beside.empty() && !beside.starts_with(".."))
+    cannot_move(folder, " aside", "it is the working folder or holds it; start from another one");
+  return real.string();
+}
+
 // The whole folder, so that nothing of it is overwritten: DIR becomes DIR.old-1, or the next number
 // that is free. Returns the new name.
 std::string move_aside(const std::string& folder) {
+  const std::string stem = folder + ".old-";
   for (int number = 1;; ++number) {
-    const std::string aside = folder + ".old-" + std::to_string(number);
+    const std::string aside = stem + std::to_string(number);
     std::error_code error;
-    if (fs::symlink_status(aside, error).type() != fs::file_type::not_found) continue;
-    fs::rename(folder, aside, error);
-    if (!error) return aside;
-    throw io::CannotCreateError("cannot move " + folder + " to " + aside + ": " + error.message());
+    const fs::file_type found = fs::symlink_status(aside, error).type();
+    if (found == fs::file_type::not_found) {
+      fs::rename(folder, aside, error);
+      if (!error) return aside;
+    }
+    if (error) cannot_move(folder, " to " + aside, error.message());
   }
 }
 
@@ -91,7 +113,7 @@ bool resumes_this(const std::string& resume, const std::string& folder, const st
 std::string run_in_folder(const std::string& folder) {
   const std::string newest = io::newest_checkpoint_name(folder);
   if (newest.empty()) return "";
-  std::string text = "a run of an earlier version";
+  std::string text = "a run without run.json";
   if (has_run_record(folder)) {
     try {
       const RunRecord record = read_run_record(folder);
@@ -106,9 +128,19 @@ std::string run_in_folder(const std::string& folder) {
 
 RunFolder::RunFolder(const RunFolderRequest& request)
     : path_(request.folder == "auto" ? new_folder(request) : without_slashes(request.folder)) {
+  std::error_code unknown;
+  made_ = request.folder == "auto" || !fs::exists(path_, unknown);
   io::ensure_writable_directory(path_);
   lock_ = std::make_unique<RunLock>(path_);
   take(request);
+}
+
+RunFolder::~RunFolder() {
+  if (!made_ || started_) return;
+  lock_.reset();
+  std::error_code ignored;
+  for (const char* name : {"run.lock", "log.txt"}) fs::remove(fs::path(path_) / name, ignored);
+  fs::remove(path_, ignored);  // only where nothing else is in it
 }
 
 void RunFolder::take(const RunFolderRequest& request) {
@@ -127,9 +159,10 @@ void RunFolder::take(const RunFolderRequest& request) {
       continued_ = true;
     } else if (request.overwrite) {
       lock_.reset();  // its file moves along
-      const std::string aside = move_aside(path_);
+      const std::string folder = real_folder(path_);
+      const std::string aside = move_aside(folder);
       notice_ = "moved the run in " + path_ + " (" + held + ") to " + aside;
-      io::ensure_writable_directory(path_);
+      io::ensure_writable_directory(folder);  // where the link points to, if there is one
       lock_ = std::make_unique<RunLock>(path_);
     } else {
       throw io::CannotCreateError(path_ + " holds " + (resume == "none" ? "a run" : "another run") +
@@ -139,11 +172,14 @@ void RunFolder::take(const RunFolderRequest& request) {
     }
   }
   if (!continued_ && !begun_) record_ = {};
+  if (record_.id.empty() && continued_)  // without run.json: the snapshots know whose they are
+    record_.id = run_of_snapshot((fs::path(path_) / io::newest_checkpoint_name(path_)).string());
   if (record_.id.empty()) record_.id = new_run_id();
 }
 
 void RunFolder::begin(RunRecord record, const RunStart& start) {
   if ((continued_ || begun_) && !record_.options.empty()) before_ = record_;
+  started_ = true;
   record.id = record_.id;
   record.starts = std::move(record_.starts);
   record.starts.push_back(start);

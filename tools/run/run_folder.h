@@ -26,6 +26,10 @@ class RunFolder {
   // nothing changed: the folder holds a run that was not asked for (says which, and what to type),
   // another job is running in it, it cannot be written.
   explicit RunFolder(const RunFolderRequest& request);
+  // A folder that this made, and in which no run began, is gone again.
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
 
   const std::string& path() const { return path_; }
   const std::string& id() const { return record_.id; }
@@ -59,7 +63,7 @@ class RunFolder {
   std::unique_ptr<RunLock> lock_;
   RunRecord record_;
   std::optional<RunRecord> before_;  // this start
-  bool continued_ = false, begun_ = false;
+  bool continued_ = false, begun_ = false, made_ = false, started_ = false;
 };
 
 // "mlp on mnist, started 2026-01-02T03:04:05Z, newest snapshot step-00000938.ckpt": the run that a

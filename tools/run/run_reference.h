@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "io/checkpoint/checkpoint.h"
 #include "tools/options/option_table.h"
 
 namespace tools {
@@ -14,12 +15,17 @@ enum class Snapshot { kBest, kNewest };
 // snapshots.
 std::string snapshot_of(const std::string& path, Snapshot wanted);
 
+// Throws io::ConfigError for what `engine import` wrote: it is not a run's. `path` stands for it.
+void refuse_import(const io::Checkpoint& snapshot, const std::string& path);
+
 // `--resume DIR` alone goes on with the run in DIR: what neither the command line nor the
 // environment nor a file has set comes from DIR/run.json, --save-dir is DIR, and --resume is auto.
 // `--resume FILE.ckpt` without a model or data set takes what is missing from the snapshot, and
-// goes on in the folder where that lies if it is its run's. Call it before apply_defaults().
-// Returns the layer list of the run's model where that came from a file, else "". Throws
-// io::ConfigError: DIR holds no run; and what reading the files throws.
+// goes on in the folder where that lies if it is its run's. Call it before apply_defaults(). A
+// folder without run.json is taken by its newest snapshot. The lr and weight decay that an
+// optimizer had by default are not kept with another one. Returns the layer list of the run's model
+// where that came from a file, else "". Throws io::ConfigError: DIR holds no run; and what reading
+// the files throws.
 std::string take_resumed_run(ConfigValues& values);
 
 }  // namespace tools

@@ -299,7 +299,8 @@ std::string TrainSession::start_line() const {
       s.options.model.synchronized_statistics || layers > 0)
     line += " | sync-bn of " + std::to_string(layers) + (layers == 1 ? " layer" : " layers");
   line += " | global batch " + std::to_string(global_batch()) + " = " + s.batch_shares();
-  return line + " | " + std::to_string(steps_per_epoch()) + " steps an epoch, " +
+  return line + " | " + std::to_string(steps_per_epoch()) +
+         (steps_per_epoch() == 1 ? " step an epoch, " : " steps an epoch, ") +
          std::to_string(s.total_steps) + " in all | " +
          std::string(s.model.optimizer->spec().name) + " lr " +
          base::number_text("%g", s.rate.base) + " " + std::string(to_string(s.rate.schedule)) +

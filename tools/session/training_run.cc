@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/averaging/policies/policy_checkpoint.h"
 #include "engine/train/replica_sync.h"
 #include "io/base/io_error.h"
 #include "io/base/text_parts.h"
@@ -15,6 +16,8 @@
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/run_log.h"
+#include "tools/run/run_comparison.h"
+#include "tools/run/run_reference.h"
 
 namespace tools {
 namespace {
@@ -49,14 +52,13 @@ TrainingRun::TrainingRun(const RunConfig& config, std::string command, const bac
       command_(std::move(command)),
       group_(group),
       resume_(config.resume) {
-  if (config.save_dir.empty()) {
-    if (group.rank() == 0) id_ = new_run_id();
-    engine::broadcast_text(control, id_);
-    return;
-  }
   engine::run_on_root(
       control,
       [&] {
+        if (config.save_dir.empty()) {
+          id_ = new_run_id();
+          return check_snapshot();
+        }
         folder_ = std::make_unique<RunFolder>(RunFolderRequest{.folder = config.save_dir,
                                                                .resume = config.resume,
                                                                .overwrite = config.overwrite,
@@ -67,6 +69,7 @@ TrainingRun::TrainingRun(const RunConfig& config, std::string command, const bac
         folder_path_ = folder_->path();
         id_ = folder_->id();
         if (was_restarted() && folder_->continued()) resume_ = "auto";
+        check_snapshot();
         if (!folder_->begun()) return;
         print_notice("the run in " + folder_path_ + " has no snapshot yet: it begins from step 0");
         tell_changes(option_changes(folder_->record().options, config.origin));
@@ -95,28 +98,79 @@ SessionOptions TrainingRun::session_options() {
   return options;
 }
 
-void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
-                        const DataSummary& data) {
+bool TrainingRun::allows(const char* change) const {
+  return std::ranges::count(config_.allowed_changes, change) > 0;
+}
+
+// What is about to be resumed, looked at before anything is made that would not fit it.
+void TrainingRun::check_snapshot() const {
+  const bool own = config_.resume == "none" || config_.resume == "auto";
+  if (own && (!folder_ || !folder_->continued())) return;
+  std::string path = own ? folder_path_ : config_.resume;
+  std::error_code unknown;
+  try {
+    if (std::filesystem::is_directory(path, unknown))
+      path = (std::filesystem::path(path) / io::newest_checkpoint_name(path)).string();
+    const io::Checkpoint snapshot = io::load_description(path);
+    if (snapshot.run_id.empty() || snapshot.run_id == id_ || !own)
+      static_cast<void>(checked_changes(snapshot, path));
+  } catch (const io::DataError&) {
+    return;  // whoever loads it says what is wrong, or takes another one
+  }
+}
+
+std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& snapshot,
+                                                       const std::string& path) const {
+  refuse_import(snapshot, path);
   ConfigValues saved;
   apply_config_text(snapshot.config, path, saved);
-  const std::vector<OptionChange> changes = option_changes(saved, config_.origin);
+  std::vector<OptionChange> changes = option_changes(saved, config_.origin);
   check_changes(changes, config_.allowed_changes, path);
-  const auto allowed = [&](const char* name) {
-    return std::ranges::count(config_.allowed_changes, name) > 0;
-  };
   if (!snapshot.definition.empty() && snapshot.definition != config_.model_definition &&
-      !allowed("model"))
+      !allows("model"))
     throw io::ConfigError(path + " was trained with other layers than " + config_.model +
                           " lists now: --resume its folder without --model to go on with its own, "
                           "or give --allow-change model");
-  if (!snapshot.data_digest.empty() && snapshot.data_digest != data.digest && !allowed("data") &&
-      !allowed("limit") && !allowed("dataset"))
-    throw io::ConfigError(path + " was trained on other data (digest " + snapshot.data_digest +
-                          ", now " + data.digest +
-                          "): give the run's own --data-dir, or "
-                          "--allow-change data");
-  if (!snapshot.data_digest.empty() && snapshot.data_digest != data.digest)
+  return changes;
+}
+
+// "120 training samples then, 90 now; annotations a.csv -> b.csv (--annotations)": what is known of
+// a difference in the data.
+std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const std::string& path,
+                                         std::int64_t samples) const {
+  const std::int64_t before = engine::find_counter(snapshot.counters, "trainer.dataset_size", -1);
+  std::string text =
+      before < 0 ? ""
+      : before == samples
+          ? "also " + std::to_string(samples) + " training samples, with other content"
+          : std::to_string(before) + " training samples then, " + std::to_string(samples) + " now";
+  ConfigValues saved;
+  apply_config_text(snapshot.config, path, saved);
+  std::vector<std::string> changed;
+  for (const OptionChange& change : place_changes(saved, kept_))
+    changed.push_back(change_text(change));
+  for (const OptionChange& change : option_changes(saved, config_.origin))
+    if (change.experiment) changed.push_back(change_text(change));
+  if (!changed.empty()) return text + (text.empty() ? "" : "; ") + base::join_text(changed);
+  const auto place = kept_.find(config_.annotations.empty() ? "data-dir" : "annotations");
+  if (place != kept_.end() && !place->second.value.empty())
+    text += (text.empty() ? "" : "; ") + place->second.value + " has changed since";
+  return text;
+}
+
+void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
+                        const DataSummary& data) {
+  const std::vector<OptionChange> changes = checked_changes(snapshot, path);
+  if (!snapshot.data_digest.empty() && snapshot.data_digest != data.digest && !allows("data") &&
+      !allows("limit") && !allows("dataset"))
+    throw io::ConfigError(path + " was trained on other data (" +
+                          data_difference(snapshot, path, data.train) +
+                          "): give the data that it had, or --allow-change data");
+  if (!snapshot.data_digest.empty() && snapshot.data_digest != data.digest) {
+    ConfigValues saved;
+    apply_config_text(snapshot.config, path, saved);
     changed_.push_back(data_change(saved, snapshot.data_digest, data));
+  }
   tell_changes(changes);
 }
 

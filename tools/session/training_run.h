@@ -15,7 +15,8 @@ namespace tools {
 class TrainingRun {
  public:
   // Collective over `control`: rank 0 takes the folder, and all learn its name and the run's id.
-  // `command`: as typed, for the record. Throws what RunFolder throws, on all ranks.
+  // `command`: as typed, for the record. Throws what RunFolder throws, on all ranks, and where the
+  // snapshot to be resumed is of another experiment io::ConfigError.
   TrainingRun(const RunConfig& config, std::string command, const backends::Group& group,
               backends::Communicator& control);
 
@@ -39,6 +40,12 @@ class TrainingRun {
   const RunRecord& record() const { return record_; }         // on rank 0, after begin()
 
  private:
+  bool allows(const char* change) const;
+  void check_snapshot() const;
+  std::vector<OptionChange> checked_changes(const io::Checkpoint& snapshot,
+                                            const std::string& path) const;
+  std::string data_difference(const io::Checkpoint& snapshot, const std::string& path,
+                              std::int64_t samples) const;
   void admit(const io::Checkpoint& snapshot, const std::string& path, const DataSummary& data);
   void tell_changes(const std::vector<OptionChange>& changes);
   std::string data_change(const ConfigValues& saved, const std::string& digest,

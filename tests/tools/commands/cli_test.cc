@@ -89,6 +89,21 @@ TEST(Usage, UnknownNamesSuggestTheNearest) {
                     {"mnits", "mnist"});
 }
 
+TEST(Usage, MistakesAreSaidAsSentences) {
+  expect_last_error(engine({"train", "--model", "mlp", "--lr"}), 2, {"--lr needs a value"});
+  expect_last_error(engine({"bench"}), 2, {"engine bench needs WHAT, which is step|scaling|"});
+  expect_last_error(engine({"train", "mlp", "glyphs"}), 2, {"unexpected arguments: mlp glyphs"});
+  expect_last_error(engine({"eval", "r", "--split", "tset"}), 2,
+                    {"--split is 'tset': did you mean 'test'? (expected one of "});
+  expect_last_error(engine({"sample", "r", "--prompt", "a", "--temperature", "-1"}), 2,
+                    {"--temperature is -1; expected 0 or more"});
+  expect_last_error(engine({"sample", "r", "--prompt", "a", "--threads", "-1"}), 2,
+                    {"--threads is -1; expected 0 to 1024"});
+  expect_last_error(engine({"bench", "step", "--steps", "0"}), 2,
+                    {"--steps is 0; expected a number above 0"});
+  expect_last_error(engine({"train", "--config", ""}), 78, {"--config is empty"});
+}
+
 TEST(Usage, PastedDashesAreExplained) {
   expect_last_error(engine(logged_train({"\u2014lr", "3"})), 2, {"typographic"});
 }

@@ -282,4 +282,126 @@ TEST_F(RunFolderCli, RanksShareOneFolder) {
   expect_end(engine(quick_train({"--save-dir", dir(), "--spawn", "2"})), 73, {"holds a run"});
 }
 
+TEST_F(RunFolderCli, AnotherModelIsRefusedByItsName) {
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir()})).exit_code, 0);
+  expect_end(engine({"train", "--resume", dir(), "--model", "convnet"}), 78,
+             {"was trained with --model mlp, asked for is convnet"});
+}
+
+TEST_F(RunFolderCli, AnImportIsNoRun) {
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir()})).exit_code, 0);
+  const std::string weights = folder_ / "w.safetensors", import = folder_ / "i.ckpt";
+  const CommandResult exported = engine({"export", dir(), "-o", weights});
+  EXPECT_NE(exported.out.find(" tensors of " + dir() + "/step-"), std::string::npos)
+      << exported.out;
+  ASSERT_EQ(engine({"import", weights, "-o", import, "--model", "mlp", "--dataset", "synthetic",
+                    "--synthetic-shape", "6x6x1"})
+                .exit_code,
+            0);
+  const std::vector<std::string> words{import + " is an import", "--init-from"};
+  expect_end(engine({"train", "--resume", import}), 78, words);
+  expect_end(engine(quick_train({"--resume", import})), 78, words);
+}
+
+TEST_F(RunFolderCli, AnotherOptimizerBringsItsOwnDefaults) {
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir()})).exit_code, 0);
+  const std::vector<std::string> other{"--optimizer", "adamw", "--allow-change", "optimizer",
+                                       "--epochs"};
+  const auto resumed = [&](const std::string& what, const char* epochs) {
+    std::vector<std::string> arguments{"train", "--resume", what};
+    arguments.insert(arguments.end(), other.begin(), other.end());
+    arguments.emplace_back(epochs);
+    return engine(arguments);
+  };
+  const CommandResult file = resumed(io::find_newest_checkpoint(dir(), nullptr), "2");
+  EXPECT_NE(file.out.find("adamw lr 0.001"), std::string::npos) << file.out << file.err;
+  const CommandResult folder = resumed(dir(), "2");
+  EXPECT_NE(folder.out.find("adamw lr 0.001"), std::string::npos) << folder.out << folder.err;
+  expect_end(folder, 0, {"lr 0.05 -> 0.001 (default)", "weight-decay 0 -> 0.01 (default)"});
+}
+
+TEST_F(RunFolderCli, WithoutARecordItGoesOnAsItsSnapshotSays) {
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--lr", "0.03"})).exit_code, 0);
+  fs::remove(dir() + "/run.json");
+  expect_end(engine(quick_train({"--save-dir", dir()})), 73, {"a run without run.json"});
+  const CommandResult more = engine({"train", "--resume", dir(), "--epochs", "2"});
+  expect_end(more, 0, {"changed: epochs 1 -> 2 (--epochs)"});
+  EXPECT_EQ(epochs_of(dir()), 2);
+}
+
+TEST_F(RunFolderCli, InspectShowsTheModelOnceAndNumbersAsNumbers) {
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir(), "--keep-best", "loss"})).exit_code, 0);
+  const CommandResult shown = engine({"inspect", dir()});
+  EXPECT_EQ(shown.out.find("model  "), shown.out.rfind("model  ")) << shown.out;
+  const std::size_t value = shown.out.find("best.value = ");
+  ASSERT_NE(value, std::string::npos) << shown.out;
+  EXPECT_LT(std::stod(shown.out.substr(value + 13)), 100) << shown.out;
+  EXPECT_NE(shown.out.find(" by 1 rank,"), std::string::npos) << shown.out;
+}
+
+TEST_F(RunFolderCli, AnInvalidModelLeavesNoFolder) {
+  test_support::write_text(folder_ / "m.toml", "[[layers]]\nkind = \"dense\"\nunits = 0\n");
+  EXPECT_NE(engine(quick_train({"--save-dir", dir(), "--model", folder_ / "m.toml"})).exit_code, 0);
+  EXPECT_FALSE(fs::exists(dir()));
+}
+
+TEST_F(RunFolderCli, ANameOfSeveralLinesIsShownAsOne) {
+  const std::string name = folder_ / "a\nb";
+  const CommandResult result = engine(quick_train({"--save-dir", name}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("a\\nb/step-"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("a\nb"), std::string::npos) << result.out;
+}
+
+TEST_F(RunFolderCli, EvalSaysWhatIsNoModel) {
+  test_support::write_text(folder_ / "m.toml", "# layers\n");
+  expect_end(engine({"eval", folder_ / "nosuch"}), 65, {"cannot open", "nosuch"});
+  expect_end(engine({"eval", ""}), 65, {"is empty"});
+  expect_end(engine({"eval", "/dev/null"}), 65, {"/dev/null: is not a regular file"});
+  expect_end(engine({"eval", folder_ / "m.toml"}), 65, {"neither a checkpoint"});
+}
+
+class CsvRun : public RunFolderCli {
+ protected:
+  // Two classes, told apart by the sign.
+  void write_table(const std::string& name, int rows) {
+    std::string text;
+    for (int i = 1; i <= rows; ++i)
+      text += std::to_string(i % 2 == 0 ? i : -i) + (i % 2 == 0 ? ",a\n" : ",b\n");
+    test_support::write_text(folder_ / name, text);
+  }
+  CommandResult run(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"train",
+                                       "--model",
+                                       "mlp",
+                                       "--dataset",
+                                       "csv",
+                                       "--threads",
+                                       "1",
+                                       "--annotations",
+                                       folder_ / "t.csv",
+                                       "--batch-size",
+                                       "8",
+                                       "--save-dir",
+                                       dir()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return engine(arguments);
+  }
+};
+
+TEST_F(CsvRun, OtherDataAreSaidByCountsAndFiles) {
+  write_table("t.csv", 40);
+  ASSERT_EQ(run({}).exit_code, 0);
+  write_table("u.csv", 30);
+  expect_end(engine({"train", "--resume", dir(), "--annotations", folder_ / "u.csv"}), 78,
+             {"32 training samples then, 24 now", "t.csv -> ", "u.csv (--annotations)",
+              "--allow-change data"});
+  write_table("t.csv", 50);
+  expect_end(engine({"train", "--resume", dir(), "--epochs", "2"}), 78,
+             {"32 training samples then, 40 now", "t.csv has changed since"});
+  const CommandResult eval = engine({"eval", dir(), "--split", "val"});
+  expect_end(eval, 0, {"warning: the data differ from those of the run"});
+  EXPECT_NE(eval.out.find("(val): "), std::string::npos) << eval.out;
+}
+
 }  // namespace

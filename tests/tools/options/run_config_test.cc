@@ -140,6 +140,19 @@ TEST(RunConfig, RefusesWhatThisVersionCannotDo) {
     EXPECT_NE(fault(flags({{name, value}})).find("expected one of "), std::string::npos) << name;
 }
 
+TEST(RunConfig, RefusesEmptyNamesOfFiles) {
+  for (const char* name : {"save-dir", "init-from", "metrics", "resume"})
+    EXPECT_EQ(fault(flags({{name, ""}})), "--" + std::string(name) + " is empty");
+  EXPECT_TRUE(tools::resolve_run_config(flags({{"augment", ""}})).augment.empty());
+}
+
+TEST(RunConfig, RefusesWhatNeedsARunToBeThere) {
+  EXPECT_EQ(fault(flags({{"overwrite", "true"}})), "--overwrite requires --save-dir");
+  EXPECT_NE(fault(flags({{"allow-change", "optimizer"}}))
+                .find("--allow-change optimizer requires --resume"),
+            std::string::npos);
+}
+
 TEST(RunConfig, RefusesValuesOutOfTypeOrRange) {
   const std::initializer_list<std::pair<const char*, const char*>> bad = {
       {"epochs", "1.5"},

@@ -108,13 +108,63 @@ TEST_F(Folder, WithoutASnapshotIsFree) {
   EXPECT_EQ(refusal({.folder = dir()}), "");
 }
 
-TEST_F(Folder, OfAnEarlierVersionIsRefusedAndCanGoOn) {
+TEST_F(Folder, IsNotMovedWhereTheNewNameIsImpossible) {
+  const std::string name(250, 'n'), long_dir = folder_ / name;
+  finished_run();
+  fs::rename(dir(), long_dir);
+  EXPECT_EQ(refusal({.folder = long_dir, .overwrite = true}),
+            "cannot move " + long_dir + " to " + long_dir + ".old-1: File name too long");
+  EXPECT_TRUE(fs::exists(long_dir + "/step-00000100.ckpt"));
+}
+
+TEST_F(Folder, BehindALinkMovesAsideAndTheLinkStays) {
+  const std::string first = finished_run(), link = folder_ / "link";
+  fs::create_directory_symlink("run", link);
+  const RunFolder second({.folder = link, .overwrite = true});
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(tools::read_run_record(dir() + ".old-1").id, first);
+  EXPECT_TRUE(fs::is_directory(dir()) && fs::is_empty(dir() + "/run.lock") == false);
+  EXPECT_TRUE(fs::equivalent(second.path(), dir()));
+}
+
+TEST_F(Folder, ThatIsTheWorkingFolderIsNotMoved) {
+  finished_run();
+  const fs::path before = fs::current_path();
+  fs::current_path(dir());
+  EXPECT_EQ(refusal({.folder = ".", .overwrite = true}),
+            "cannot move . aside: it is the working folder or holds it; start from another one");
+  fs::current_path(before);
+  EXPECT_TRUE(fs::exists(dir() + "/step-00000100.ckpt"));
+}
+
+TEST_F(Folder, InWhichNoRunBeganIsGoneAgain) {
+  { const RunFolder folder({.folder = dir()}); }
+  EXPECT_FALSE(fs::exists(dir()));
+  {
+    const RunFolder folder({.folder = dir()});
+    test_support::write_text(dir() + "/note", "of the user");
+  }
+  EXPECT_TRUE(fs::exists(dir() + "/note"));
+  fs::remove(dir() + "/note");
+  { const RunFolder folder({.folder = dir()}); }
+  EXPECT_TRUE(fs::is_directory(dir())) << "it was there before";
+}
+
+TEST_F(Folder, WithoutARecordIsRefusedAndCanGoOn) {
   fs::create_directories(dir());
   io::Checkpoint snapshot;
   snapshot.global_step = 7;
+  snapshot.run_id = "20260102-030405-89abcdef";
+  snapshot.config = "[run]\nmodel = \"mlp\"\ndataset = \"csv\"\n";
   io::save_to_directory(snapshot, dir(), 3);
-  EXPECT_NE(refusal({.folder = dir()}).find("a run of an earlier version"), std::string::npos);
-  EXPECT_TRUE(RunFolder({.folder = dir(), .resume = "auto"}).continued());
+  EXPECT_NE(refusal({.folder = dir()}).find("a run without run.json"), std::string::npos);
+  tools::ConfigValues values{{"resume", {dir(), "--resume"}}};
+  EXPECT_EQ(tools::take_resumed_run(values), "");
+  EXPECT_EQ(values.at("model").value, "mlp");
+  EXPECT_EQ(values.at("dataset").value, "csv");
+  const RunFolder folder({.folder = dir(), .resume = values.at("resume").value});
+  EXPECT_TRUE(folder.continued());
+  EXPECT_EQ(folder.id(), snapshot.run_id);
 }
 
 TEST_F(Folder, AutoNumbersFolders) {
@@ -122,8 +172,9 @@ TEST_F(Folder, AutoNumbersFolders) {
   fs::current_path(folder_.path());
   const tools::RunFolderRequest request{
       .folder = "auto", .model = "nets/my net.toml", .dataset = "csv"};
-  EXPECT_EQ(RunFolder(request).path(), "runs/my-net-csv-001");
-  EXPECT_EQ(RunFolder(request).path(), "runs/my-net-csv-002");
+  const RunFolder first(request), second(request);
+  EXPECT_EQ(first.path(), "runs/my-net-csv-001");
+  EXPECT_EQ(second.path(), "runs/my-net-csv-002");
   fs::current_path(before);
 }
 

@@ -85,6 +85,26 @@ TEST(RunComparison, ListsWhatChanged) {
   EXPECT_NO_THROW(tools::check_changes(changes, {}, "a"));
 }
 
+TEST(RunComparison, StepsInThePlaceOfEpochsAreOneChange) {
+  const ConfigValues epochs{{"epochs", {"9", "--epochs"}}, {"steps", {"", "not used"}}},
+      steps{{"epochs", {"", "not used"}}, {"steps", {"5", "--steps"}}};
+  const auto to_steps = tools::option_changes(epochs, steps);
+  ASSERT_EQ(to_steps.size(), 1u);
+  EXPECT_EQ(tools::change_text(to_steps[0]), "steps unset -> 5 (--steps)");
+  const auto to_epochs = tools::option_changes(steps, epochs);
+  ASSERT_EQ(to_epochs.size(), 1u);
+  EXPECT_EQ(tools::change_text(to_epochs[0]), "epochs unset -> 9 (--epochs)");
+}
+
+TEST(RunComparison, PlacesOfTheDataAreComparedApart) {
+  const ConfigValues before{{"annotations", {"/a.csv", "--annotations"}}},
+      now{{"annotations", {"/b.csv", "--annotations"}}};
+  EXPECT_TRUE(tools::option_changes(before, now).empty());
+  const auto changes = tools::place_changes(before, now);
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(tools::change_text(changes[0]), "annotations /a.csv -> /b.csv (--annotations)");
+}
+
 TEST(RunComparison, AnotherExperimentIsRefusedUnlessAllowed) {
   const ConfigValues before{{"epochs", {"2", "--epochs"}}, {"optimizer", {"adamw", "--optimizer"}}};
   ConfigValues now = before;
