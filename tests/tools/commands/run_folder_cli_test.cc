@@ -268,10 +268,13 @@ TEST_F(RunFolderCli, AnEarlyStopSaysHowToGoOn) {
   expect_end(engine({"train", "--resume", dir(), "--early-stop", "2"}), 0, {"changed: early-stop"});
 }
 
-TEST_F(RunFolderCli, ASaveThatFailsNamesTheNewestSnapshot) {
+TEST_F(RunFolderCli, WhatIsInTheWayOfSavingIsSaidBeforeTheStart) {
+  ASSERT_EQ(engine(quick_train({"--save-dir", dir()})).exit_code, 0);
+  fs::remove(dir() + "/latest");
   fs::create_directories(dir() + "/latest/in the way");
-  expect_end(engine(quick_train({"--save-dir", dir()})), 73,
-             {"; the newest snapshot is " + dir() + "/step-00000005.ckpt"});
+  expect_end(
+      engine({"train", "--resume", dir(), "--epochs", "2"}), 73,
+      {"cannot save in folder " + dir(), "latest: is a folder; expected the name of a file"});
 }
 
 TEST_F(RunFolderCli, RanksShareOneFolder) {
@@ -313,7 +316,8 @@ TEST_F(RunFolderCli, AnotherOptimizerBringsItsOwnDefaults) {
     arguments.emplace_back(epochs);
     return engine(arguments);
   };
-  const CommandResult file = resumed(io::find_newest_checkpoint(dir(), nullptr), "2");
+  fs::copy(io::find_newest_checkpoint(dir(), nullptr), folder_ / "alone.ckpt");
+  const CommandResult file = resumed(folder_ / "alone.ckpt", "2");
   EXPECT_NE(file.out.find("adamw lr 0.001"), std::string::npos) << file.out << file.err;
   const CommandResult folder = resumed(dir(), "2");
   EXPECT_NE(folder.out.find("adamw lr 0.001"), std::string::npos) << folder.out << folder.err;

@@ -166,6 +166,22 @@ TEST_F(CheckpointKeeperTest, AFailedSaveIsTriedAgain) {
   }
 }
 
+TEST_F(CheckpointKeeperTest, ASaveThatFailsForGoodNamesTheNewestSnapshot) {
+  engine::CheckpointKeeper keeper = this->keeper(false);
+  set_state(1);
+  keeper.save(state_);
+  fs::remove(folder_ / "run/latest");
+  fs::create_directory(folder_ / "run/latest");
+  set_state(2);
+  try {
+    keeper.save(state_);
+    FAIL() << "it was saved";
+  } catch (const io::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("; the newest snapshot is "), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(CheckpointKeeperTest, AFullFileSystemIsGivenRoomByOlderSnapshots) {
   const std::string disk = folder_ / "run";
   keep_last_ = 3;
