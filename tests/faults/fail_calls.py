@@ -80,7 +80,6 @@ FAULTS = {
 
 # What is known and left: functions, faults, a function on the way there, and why.
 KNOWN = [
-    (("open", "read", "fstat"), ("EINTR", "EIO"), "secret", "the store's secret is a small local file"),
     (("close", "fchmod", "sendfile"), ("EINTR",), "copy_file", "the standard library does not try again"),
     (("stat",), ("EIO", "EACCES"), "inspect_command", "a folder that cannot be looked at once is listed without its run"),
 ]
