@@ -207,6 +207,8 @@ class Run {
                                blamed.at < o.at && faulty_.contains(*blamed.culprit);
       if (!faulty_.contains(*o.culprit) && !consequence)
         wrong(name(r) + " blames " + name(*o.culprit) + ", to which nothing happened: " + o.text);
+      if (history_.faults == 1 && !faulty_.contains(0) && o.text.starts_with("lost the connection"))
+        wrong(name(r) + " was not told by rank 0 who failed: " + o.text);
       if (!faulty_.contains(r)) named.insert(*o.culprit);
     }
     if (history_.faults == 1 && named.size() > 1) wrong("the others do not blame the same rank");

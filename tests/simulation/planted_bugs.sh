@@ -62,8 +62,6 @@ plant "a member blames rank 0 for its own pause" member_machine \
   's/^    last_received_ = now;/    ;/'
 plant "a broken connection cannot be made again" server_members 's/if \(same && \(member == nullptr.*/if (false) return "";/'
 plant "a lost member is not declared dead" server_members 's/declare_failure\(l, "died: " \+ l.end\);//'
-plant "an early end passes for an orderly one" server_members \
-  's/if \(started_ && !l.leaving\) declare_failure\(l, "ended before the others"\);//'
 plant "who was silent is not told" server_members 's/^      tell_silent\(l\);//'
 plant "the end of an earlier connection counts as the member's" server_members \
   's/if \(place != &l\) return;.*//'
