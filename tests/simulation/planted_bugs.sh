@@ -68,6 +68,6 @@ plant "the end of an earlier connection counts as the member's" server_members \
 plant "a rank that was lost at the start is forgotten" server_members \
   's/^    if \(now_ < absent.until\) continue;/    continue;/'
 plant "rank 0 ends before the others have" server_machine \
-  's/return std::ranges::none_of\(links_, &Link::is_member\) &&/return true || /'
+  's/return std::ranges::none_of\(links_,/return true || std::ranges::none_of(links_,/'
 echo "$found found, $missed missed"
 [ "$missed" -eq 0 ]

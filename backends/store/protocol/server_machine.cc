@@ -21,25 +21,27 @@ std::size_t ServerMachine::Link::longest_frame() const {
 
 void ServerMachine::opened(LinkId link, const std::string& peer, Time now) {
   now_ = now;
-  const auto unauthenticated = [](const Link& l) { return !l.is_member() && l.alive(); };
+  const auto unauthenticated = [](const auto& entry) {
+    return !entry.second.is_member() && entry.second.alive();
+  };
   if (static_cast<std::size_t>(std::ranges::count_if(links_, unauthenticated)) >=
       kMaxUnauthenticated) {
     // Close the oldest: a rank authenticates within milliseconds.
-    std::ranges::find_if(links_, unauthenticated)->end = "too many unauthenticated connections";
+    std::ranges::find_if(links_, unauthenticated)->second.end =
+        "too many unauthenticated connections";
   }
-  Link& l = links_.emplace_back();
+  Link& l = links_[link];
   l.id = link;
   l.peer = peer;
   l.last_received = now;
   l.hello_deadline = now + kHandshakeTimeout;
-  link_of_[link] = &l;
 }
 
 void ServerMachine::received(LinkId link, std::string_view bytes, Time now) {
   now_ = now;
-  const auto found = link_of_.find(link);
-  if (found == link_of_.end() || !found->second->alive()) return;
-  Link& l = *found->second;
+  const auto found = links_.find(link);
+  if (found == links_.end() || !found->second.alive()) return;
+  Link& l = found->second;
   l.last_received = now;
   l.parser.append(bytes.data(), bytes.size());
   try {
@@ -55,8 +57,8 @@ void ServerMachine::received(LinkId link, std::string_view bytes, Time now) {
 }
 
 void ServerMachine::closed(LinkId link, const std::string& cause) {
-  const auto found = link_of_.find(link);
-  if (found != link_of_.end() && found->second->alive()) found->second->end = cause;
+  const auto found = links_.find(link);
+  if (found != links_.end() && found->second.alive()) found->second.end = cause;
 }
 
 void ServerMachine::give_up(RefusalKind kind, const std::string& text) { fail_group(kind, text); }
@@ -72,15 +74,15 @@ void ServerMachine::tick(Time now) {
 
 Time ServerMachine::next_tick() const {
   Time next = std::min(next_heartbeat_, last_turn_ + std::chrono::milliseconds(250));
-  for (const Link& l : links_) {
+  for (const auto& [id, l] : links_) {
     if (!l.is_member()) next = std::min(next, l.hello_deadline);
   }
   return next;
 }
 
 bool ServerMachine::may_end() const {
-  return std::ranges::none_of(links_, &Link::is_member) && awaited_.empty() &&
-         !awaits_reconnection();
+  return std::ranges::none_of(links_, [](const auto& entry) { return entry.second.is_member(); }) &&
+         awaited_.empty() && !awaits_reconnection();
 }
 
 void ServerMachine::say_goodbye() {

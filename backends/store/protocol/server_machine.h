@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <optional>
 #include <set>
@@ -25,7 +24,7 @@
 namespace backends {
 
 using Time = base::Deadline;   // only compared and added to
-using LinkId = std::uint64_t;  // a connection; never used again
+using LinkId = std::uint64_t;  // a connection; grows, and is never used again
 
 inline constexpr std::size_t kMaxUnauthenticated = 64;  // connections; the oldest is closed
 
@@ -130,9 +129,8 @@ class ServerMachine {
 
   const Options options_;
   Time now_, last_turn_;
-  std::list<Link> links_;
-  std::map<LinkId, Link*> link_of_;
-  std::vector<Link*> members_;  // by rank
+  std::map<LinkId, Link> links_;  // the oldest first
+  std::vector<Link*> members_;    // by rank
   // A rank of the started group whose connection broke before it acknowledged the start. It is told
   // when it reconnects; if it does not, it is declared dead.
   struct Disconnected {

@@ -301,13 +301,13 @@ void ServerMachine::sweep(bool paused) {
   }
   expire_disconnected(paused);
   for (auto it = links_.begin(); it != links_.end();) {
-    if (it->alive()) {
+    Link& l = it->second;
+    if (l.alive()) {
       ++it;
       continue;
     }
-    if (it->is_member()) on_lost(*it);
-    output_.push_back({Output::Kind::kClose, it->id, ""});
-    link_of_.erase(it->id);
+    if (l.is_member()) on_lost(l);
+    output_.push_back({Output::Kind::kClose, l.id, ""});
     it = links_.erase(it);
   }
 }
