@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/backend_error.h"
 #include "backends/communicator.h"
 #include "backends/store/secret.h"
 #include "backends/store/store.h"
@@ -19,7 +20,10 @@ class FailureWatch {
  public:
   virtual ~FailureWatch() = default;
   // The first failure of a member; waits for one at most `wait`.
-  virtual std::optional<std::string> known_failure(std::chrono::milliseconds wait) = 0;
+  virtual std::optional<GroupFailure> known_failure(std::chrono::milliseconds wait) = 0;
+  // This rank has seen that calls differ: where the others could not see it by themselves, they are
+  // told what `text` says.
+  virtual void tell_mismatch(const std::string& /*text*/) {}
   // Whether this rank was asked to wait no longer; known_failure() says why.
   virtual bool interrupted() const { return false; }
   // From now until forget(), aborts the communicator as soon as a member fails.

@@ -49,4 +49,15 @@ class ConfigurationError : public Error {
   using Error::Error;
 };
 
+// What ended a group before its time, as every rank reports it.
+struct GroupFailure {
+  std::string text;  // "rank 1 (host n7, pid 42) died: connection closed; last activity: step 120"
+  bool mismatch = false;  // a rank has seen that calls differ, and `text` names them
+
+  [[noreturn]] void raise(const std::string& context = "") const {
+    if (mismatch) throw MismatchError(context + text);
+    throw PeerError(context + text);
+  }
+};
+
 }  // namespace backends

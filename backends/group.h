@@ -105,6 +105,9 @@ class Group {
   virtual bool interrupt(std::chrono::milliseconds /*time*/, const std::string& /*why*/) {
     return false;
   }
+  // This rank is going to end before the others, which then end too and say why. Nothing happens
+  // after a failure that all know.
+  virtual void abandon(const std::string& /*why*/) noexcept {}
   // Ends the membership in order, so that the end of this process is not taken for a failure.
   // Waits for ranks that still work, so that their failures are still noticed: until all have left
   // or one has failed, at most as long as a collective may take, and a few seconds where

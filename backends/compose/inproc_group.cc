@@ -30,7 +30,7 @@ class InprocJob final : public FailureWatch {
   // The exchange of the `index`-th communicator of these ranks.
   std::shared_ptr<InprocExchange> exchange(const std::vector<int>& members, std::size_t index) {
     const std::lock_guard lock(mutex_);
-    if (failure_) throw PeerError(*failure_);
+    if (failure_) failure_->raise();
     std::shared_ptr<InprocExchange>& found = exchanges_[{members, index}];
     if (!found)
       found = std::make_shared<InprocExchange>(static_cast<int>(members.size()), timeout_ms_);
@@ -52,25 +52,26 @@ class InprocJob final : public FailureWatch {
     left_[static_cast<std::size_t>(rank)] = true;
   }
   // Called when a rank ends: a failure for the others unless it has left before.
-  void end(int rank) noexcept {
+  void end(int rank, const std::string& why = "") noexcept {
     const std::lock_guard lock(mutex_);
     if (left_[static_cast<std::size_t>(rank)] || failure_) return;
     const std::string& activity = activities_[static_cast<std::size_t>(rank)];
-    failure_ = "rank " + std::to_string(rank) + " ended before the others; last activity: " +
-               (activity.empty() ? "unknown" : activity);
-    for (const auto& [made, exchange] : exchanges_) exchange->abort(*failure_);
-    for (Communicator* c : abort_on_failure_) c->abort(*failure_);
-    store_.fail(*failure_);
+    failure_ = GroupFailure{"rank " + std::to_string(rank) + " ended before the others" +
+                            (why.empty() ? "" : ": " + why) +
+                            "; last activity: " + (activity.empty() ? "unknown" : activity)};
+    for (const auto& [made, exchange] : exchanges_) exchange->abort(failure_->text);
+    for (Communicator* c : abort_on_failure_) c->abort(failure_->text);
+    store_.fail(failure_->text);
   }
   // end() aborts all exchanges at once: there is nothing to wait for.
-  std::optional<std::string> known_failure(std::chrono::milliseconds) override {
+  std::optional<GroupFailure> known_failure(std::chrono::milliseconds) override {
     const std::lock_guard lock(mutex_);
     return failure_;
   }
   void abort_on_failure(Communicator& communicator) override {
     const std::lock_guard lock(mutex_);
     abort_on_failure_.push_back(&communicator);
-    if (failure_) communicator.abort(*failure_);
+    if (failure_) communicator.abort(failure_->text);
   }
   void forget(Communicator& communicator) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -79,7 +80,7 @@ class InprocJob final : public FailureWatch {
   void keep_until_all_left(std::shared_ptr<void>) noexcept override {}
   void check() const {
     const std::lock_guard lock(mutex_);
-    if (failure_) throw PeerError(*failure_);
+    if (failure_) failure_->raise();
   }
 
  private:
@@ -91,7 +92,7 @@ class InprocJob final : public FailureWatch {
   std::vector<bool> left_;
   std::vector<std::string> activities_;
   std::map<std::pair<std::vector<int>, std::size_t>, std::shared_ptr<InprocExchange>> exchanges_;
-  std::optional<std::string> failure_;
+  std::optional<GroupFailure> failure_;
 };
 
 class InprocGroup final : public Group {
@@ -101,6 +102,7 @@ class InprocGroup final : public Group {
     for (int r = 0; r < world_size; ++r) peers_.push_back({r, host_name(), getpid(), host_id()});
   }
   ~InprocGroup() override { job_->end(rank_); }
+  void abandon(const std::string& why) noexcept override { job_->end(rank_, why); }
 
   int rank() const override { return rank_; }
   int world_size() const override { return static_cast<int>(peers_.size()); }

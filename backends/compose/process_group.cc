@@ -29,13 +29,16 @@ class ProcessWatch final : public FailureWatch {
  public:
   explicit ProcessWatch(std::weak_ptr<TcpStore> store) : store_(std::move(store)) {}
 
-  std::optional<std::string> known_failure(std::chrono::milliseconds wait) override {
+  std::optional<GroupFailure> known_failure(std::chrono::milliseconds wait) override {
     {
       const std::lock_guard lock(mutex_);
-      if (interrupted_) return interrupted_;
+      if (interrupted_) return GroupFailure{*interrupted_};
     }
     const auto store = store_.lock();
     return store ? store->wait_for_failure(wait) : std::nullopt;
+  }
+  void tell_mismatch(const std::string& text) override {
+    if (const auto store = store_.lock()) store->abandon({text, true});
   }
   bool interrupted() const override {
     const std::lock_guard lock(mutex_);
@@ -45,8 +48,12 @@ class ProcessWatch final : public FailureWatch {
     const std::lock_guard lock(mutex_);
     abort_on_failure_.push_back(&communicator);
     const auto store = store_.lock();
-    const auto failure = interrupted_ ? interrupted_ : store ? store->failure() : std::nullopt;
-    if (failure) communicator.abort(*failure);
+    const auto failure = store ? store->failure() : std::nullopt;
+    if (interrupted_) {
+      communicator.abort(*interrupted_);
+    } else if (failure) {
+      communicator.abort(failure->text);
+    }
   }
   void forget(Communicator& communicator) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -159,7 +166,7 @@ class ProcessGroup final : public Group {
     joined_.store->set_activity(activity);
   }
   void check() override {
-    if (const auto failure = joined_.store->failure()) throw PeerError(*failure);
+    if (const auto failure = joined_.store->failure()) failure->raise();
   }
   bool interrupt(std::chrono::milliseconds time, const std::string& why) override {
     const RankProgress now = progress();
@@ -167,6 +174,13 @@ class ProcessGroup final : public Group {
     watch_->interrupt(why + " after " + stalled_time_text(now.waiting_ms) + " in " + now.call +
                       (now.links.empty() ? "" : ": this rank has " + now.links));
     return true;
+  }
+  void abandon(const std::string& why) noexcept override {
+    try {
+      joined_.store->abandon({why});
+    } catch (const std::exception&) {
+      // Out of memory: they learn that this rank has ended, and not why.
+    }
   }
   using Group::leave;
   void leave(const std::function<bool()>& in_a_hurry) override {
@@ -238,11 +252,13 @@ class ProcessGroup final : public Group {
       return make();
     } catch (const ConfigurationError&) {
       throw;
-    } catch (const MismatchError&) {
+    } catch (const MismatchError& error) {
+      watch_->tell_mismatch(error.what());
       throw;
     } catch (const std::exception& error) {
-      throw PeerError(explain_failure(*watch_, backend, rank(), world_size(),
-                                      "connecting the ranks", error.what()));
+      raise_explained(*watch_,
+                      failure_context(backend, rank(), world_size(), "connecting the ranks"),
+                      error.what());
     }
   }
 

@@ -117,7 +117,7 @@ void TcpStore::react(Lock lock) {
   std::string failure;
   if (machine_.failure()) {
     callback.swap(callback_);
-    failure = machine_.failure()->text;
+    failure = machine_.failure()->what.text;
   }
   changed_.notify_all();
   lock.unlock();
@@ -160,7 +160,7 @@ std::string TcpStore::request(FrameType type, std::string_view key,
   const std::optional<std::string> answer = std::move(reply);
   machine_.replies().erase(*id);
   if (answer) return *answer;
-  if (machine_.failure()) throw PeerError(what + machine_.failure()->text);
+  if (machine_.failure()) machine_.failure()->what.raise(what);
   if (machine_.has_left()) throw PeerError(what + "rank 0 has left the group");
   if (machine_.lost())
     throw PeerError(what + "no connection to rank 0 at " + options_.server + ": " +
@@ -242,12 +242,12 @@ void TcpStore::set_progress_source(std::function<RankProgress()> source) {
   progress_source_ = std::move(source);
 }
 
-std::optional<std::string> TcpStore::failure() const { return wait_for_failure({}); }
+std::optional<GroupFailure> TcpStore::failure() const { return wait_for_failure({}); }
 
-std::optional<std::string> TcpStore::wait_for_failure(std::chrono::milliseconds timeout) const {
+std::optional<GroupFailure> TcpStore::wait_for_failure(std::chrono::milliseconds timeout) const {
   Lock lock(mutex_);
   changed_.wait_for(lock, timeout, [&] { return machine_.failure().has_value(); });
-  return machine_.failure() ? std::optional(machine_.failure()->text) : std::nullopt;
+  return machine_.failure() ? std::optional(machine_.failure()->what) : std::nullopt;
 }
 
 void TcpStore::on_failure(std::function<void(const std::string&)> callback) {
@@ -255,12 +255,19 @@ void TcpStore::on_failure(std::function<void(const std::string&)> callback) {
   {
     const Lock lock(mutex_);
     if (machine_.failure()) {
-      happened = machine_.failure()->text;
+      happened = machine_.failure()->what.text;
     } else {
-      callback_ = std::move(callback);
+      callback_ = callback;
     }
   }
   if (happened) callback(*happened);
+}
+
+void TcpStore::abandon(const GroupFailure& why) {
+  Lock lock(mutex_);
+  machine_.abandon(why);
+  flush(lock);
+  if (!connection_.out.empty() || machine_.lost()) wake();
 }
 
 void TcpStore::leave(std::chrono::milliseconds timeout, const std::function<bool()>& cancelled) {

@@ -60,11 +60,13 @@ class TcpStore : public Store {
   // Asked for what goes with each heartbeat, from the store's thread, until set to {}.
   void set_progress_source(std::function<RankProgress()> source);
   // The first failure of a member that this rank knows of.
-  std::optional<std::string> failure() const;
-  std::optional<std::string> wait_for_failure(std::chrono::milliseconds timeout) const;
+  std::optional<GroupFailure> failure() const;
+  std::optional<GroupFailure> wait_for_failure(std::chrono::milliseconds timeout) const;
   // Called once: from the store's thread, or at once if a failure is known.
   void on_failure(std::function<void(const std::string&)> callback);
 
+  // This rank will end early: tells all why, unless the group has failed already.
+  void abandon(const GroupFailure& why);
   // Waits until all ranks leave, at most `timeout`. Returns early when a member has failed, or when
   // `cancelled`, polled, returns true.
   void leave(std::chrono::milliseconds timeout, const std::function<bool()>& cancelled = {});

@@ -236,7 +236,7 @@ void SimulatedRank::send_step(int step) {
 
 void SimulatedRank::train() {
   const Time now = network_.now();
-  if (member_->failure()) return end(End::kFailed, member_->failure()->text);
+  if (member_->failure()) return end(End::kFailed, member_->failure()->what.text);
   if (options_.steps == 0) return leave();
   if (stop_wanted_ && stop_until_ == Time::max()) stop_until_ = now + kStopTimeout;
   // Not before all links stand: a rank that connects later has not been heard of.

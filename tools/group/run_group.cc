@@ -30,6 +30,7 @@
 #include "tools/machine/device_choice.h"
 #include "tools/machine/thread_choice.h"
 #include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
 #include "tools/workers/handover.h"
 #include "tools/workers/worker_processes.h"
 #include "tools/workers/worker_threads.h"
@@ -165,10 +166,15 @@ int run_joined(backends::Group& group, const std::string& flight_dir,
     print_notice(error.what());
     return 128 + stop_signal_flag().load();
   } catch (const backends::PeerError& error) {
+    group.abandon(error.what());
     throw backends::PeerError(error.what() + write_flight_record(group, flight_dir, error.what()));
   } catch (const backends::MismatchError& error) {
+    group.abandon(error.what());
     throw backends::MismatchError(error.what() +
                                   write_flight_record(group, flight_dir, error.what()));
+  } catch (const std::exception& error) {
+    group.abandon(tools::text_of(error));
+    throw;
   }
 }
 

@@ -83,6 +83,7 @@ class GuardedCalls : public Interface {
       call();
     } catch (const MismatchError& error) {
       broken_ = true;
+      by_.watch->tell_mismatch(error.what());
       throw MismatchError(context(text()) + error.what());
     } catch (const ConfigurationError& error) {
       broken_ = true;
@@ -90,11 +91,10 @@ class GuardedCalls : public Interface {
     } catch (const std::exception& error) {
       broken_ = true;
       const std::string aborted = abort_reason();
-      if (!aborted.empty()) throw PeerError(context(text()) + aborted);
-      const std::string explained =
-          explain_failure(*by_.watch, name(), by_.rank, by_.world_size, text(), error.what());
-      if (by_.watch->interrupted()) throw InterruptedError(explained);
-      throw PeerError(explained);
+      const auto known = by_.watch->known_failure(std::chrono::milliseconds(0));
+      if (!aborted.empty() && !(known && known->mismatch))
+        throw PeerError(context(text()) + aborted);
+      raise_explained(*by_.watch, context(text()), error.what());
     }
   }
 

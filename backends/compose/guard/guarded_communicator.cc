@@ -18,15 +18,16 @@ std::unique_ptr<Communicator> guard(std::unique_ptr<Communicator> inner, Guard b
   return std::make_unique<GuardedCalls<Communicator>>(std::move(inner), std::move(by));
 }
 
-std::string explain_failure(FailureWatch& watch, std::string_view backend, int rank, int world_size,
-                            const std::string& operation, const std::string& error) {
-  const std::optional<std::string> failure = watch.known_failure(kDetectionTime);
+void raise_explained(FailureWatch& watch, const std::string& context, const std::string& error) {
+  const std::optional<GroupFailure> failure = watch.known_failure(kDetectionTime);
+  if (failure && failure->mismatch) failure->raise(context);
   // The detected failure may be a consequence of another rank's; the error seen here may name that
   // rank.
-  std::string what = error;
-  if (failure && error.find(*failure) == std::string::npos)
-    what = *failure + " (seen here: " + error + ")";
-  return failure_context(backend, rank, world_size, operation) + what;
+  std::string what = context + error;
+  if (failure && error.find(failure->text) == std::string::npos)
+    what = context + failure->text + " (seen here: " + error + ")";
+  if (watch.interrupted()) throw InterruptedError(what);
+  throw PeerError(what);
 }
 
 }  // namespace backends

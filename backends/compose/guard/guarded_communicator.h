@@ -27,9 +27,9 @@ std::unique_ptr<DeviceCommunicator> guard_device(std::unique_ptr<DeviceCommunica
 std::string failure_context(std::string_view backend, int rank, int world_size,
                             const std::string& operation);
 
-// "backend gloo, rank 0 of 3, all_reduce sum of 7 f32: WHAT". WHAT is the failure that the watch
-// reports within 2 s, else `error`.
-std::string explain_failure(FailureWatch& watch, std::string_view backend, int rank, int world_size,
-                            const std::string& operation, const std::string& error);
+// Throws `context` and the failure that the watch reports within 2 s, with `error` where that says
+// more; without one `error` alone.
+[[noreturn]] void raise_explained(FailureWatch& watch, const std::string& context,
+                                  const std::string& error);
 
 }  // namespace backends

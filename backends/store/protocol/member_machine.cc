@@ -9,7 +9,14 @@
 namespace backends {
 namespace {
 
-constexpr std::size_t kActivityBytes = 200;
+constexpr std::size_t kActivityBytes = 200, kReasonBytes = 2000;
+
+std::string abandon_frame(const GroupFailure& why) {
+  return FrameWriter(FrameType::kAbandon)
+      .u8(why.mismatch ? 1 : 0)
+      .text(std::string_view(why.text).substr(0, kReasonBytes))
+      .finish();
+}
 
 }  // namespace
 
@@ -105,11 +112,17 @@ void MemberMachine::leave() {
   send(FrameWriter(FrameType::kLeave).finish());
 }
 
+void MemberMachine::abandon(const GroupFailure& why) {
+  if (leaving_ || failure_ || !started_) return;
+  leaving_ = true;
+  send(abandon_frame(why));
+}
+
 void MemberMachine::end() {
   ended_ = true;
   if (lost_) return;
   const bool orderly = leaving_ || failure_ || !started_;
-  send(FrameWriter(orderly ? FrameType::kLeave : FrameType::kAbandon).finish());
+  send(orderly ? FrameWriter(FrameType::kLeave).finish() : abandon_frame({}));
 }
 
 void MemberMachine::handle(const Frame& frame) {
@@ -119,7 +132,8 @@ void MemberMachine::handle(const Frame& frame) {
       return handle_start(in);
     case FrameType::kFailure: {
       const int rank = in.i32();
-      if (!failure_) failure_ = Failure{rank, base::visible_text(in.text())};
+      const bool mismatch = in.u8() != 0;
+      if (!failure_) failure_ = Failure{rank, {base::visible_text(in.text()), mismatch}};
       return;
     }
     case FrameType::kNotice:
@@ -172,9 +186,9 @@ void MemberMachine::handle_start(FrameReader& in) {
 void MemberMachine::connection_ended(const std::string& cause) {
   lost_ = cause;
   if (!started_ || left_ || leaving_ || ended_ || failure_ || peers_.empty()) return;
-  failure_ =
-      Failure{0, member_text(0, peers_[0].host, peers_[0].pid) + " " + cause +
-                     "; last activity: " + (root_activity_.empty() ? "unknown" : root_activity_)};
+  failure_ = Failure{0,
+                     {member_text(0, peers_[0].host, peers_[0].pid) + " " + cause +
+                      "; last activity: " + (root_activity_.empty() ? "unknown" : root_activity_)}};
 }
 
 }  // namespace backends

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/backend_error.h"
 #include "backends/group.h"
 #include "backends/store/protocol/seal.h"
 #include "backends/store/protocol/stall_watch.h"
@@ -44,14 +45,16 @@ class MemberMachine {
   std::optional<std::uint32_t> request(FrameType type, std::string_view key,
                                        const std::function<void(FrameWriter&)>& rest);
   void leave();  // in order, when the others do, too; answered by has_left()
-  void end();    // early, or for good
+  // Early: all are told why, this rank with failure(), too.
+  void abandon(const GroupFailure& why);
+  void end();  // early without a reason, or for good
 
   std::string take_output() { return std::exchange(output_, {}); }
 
   // What is known.
   struct Failure {
     int rank;
-    std::string text;
+    GroupFailure what;
   };
   struct Absent {
     std::vector<int> missing;  // not here yet, or their connection broke

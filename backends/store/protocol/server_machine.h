@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/backend_error.h"
 #include "backends/store/protocol/handshake.h"
 #include "backends/store/protocol/seal.h"
 #include "backends/store/protocol/stall_watch.h"
@@ -113,6 +114,7 @@ class ServerMachine {
   void expire_disconnected(bool paused);
   void declare_failure(const Link& l, const std::string& cause);
   void declare_failure(const Hello& who, const std::string& activity, const std::string& cause);
+  void fail_members(int culprit, const GroupFailure& failure, const Link* except);
   void tell_silent(Link& l);
   void check_all_left();
   void fail_group(RefusalKind kind, const std::string& text);

@@ -17,6 +17,20 @@ std::string silence_text(int heartbeat_ms) {
   return "does not answer: no heartbeat for " + std::to_string(3 * heartbeat_ms) + " ms";
 }
 
+std::string member_failure_text(const Hello& who, const std::string& activity,
+                                const std::string& cause) {
+  return member_text(who.rank, who.host, who.pid) + " " + cause +
+         "; last activity: " + (activity.empty() ? "unknown" : activity);
+}
+
+std::string failure_frame(int culprit, const GroupFailure& failure) {
+  return FrameWriter(FrameType::kFailure)
+      .i32(culprit)
+      .u8(failure.mismatch ? 1 : 0)
+      .text(failure.text)
+      .finish();
+}
+
 }  // namespace
 
 bool ServerMachine::is_superseded(const Hello& h) const {
@@ -92,10 +106,18 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
         left_early_.insert(l.hello.rank);
       }
       return check_all_left();
-    case FrameType::kAbandon:
-      if (started_ && !l.leaving) declare_failure(l, "ended before the others");
+    case FrameType::kAbandon: {
+      const bool mismatch = in.u8() != 0;
+      const std::string why = base::visible_text(in.text());
+      const std::string ended = "ended before the others" + (why.empty() ? "" : ": " + why);
+      if (started_ && !l.leaving && mismatch) {
+        fail_members(l.hello.rank, {why, true}, nullptr);
+      } else if (started_ && !l.leaving) {
+        fail_members(l.hello.rank, {member_failure_text(l.hello, l.activity, ended)}, nullptr);
+      }
       l.leaving = true;
       return;
+    }
     case FrameType::kRootSilent: {
       Link* const root = members_[0];
       if (!started_ || root == nullptr) return;
@@ -218,21 +240,22 @@ void ServerMachine::declare_failure(const Link& l, const std::string& cause) {
 
 void ServerMachine::declare_failure(const Hello& who, const std::string& activity,
                                     const std::string& cause) {
+  fail_members(who.rank, {member_failure_text(who, activity, cause)},
+               members_[static_cast<std::size_t>(who.rank)]);
+}
+
+void ServerMachine::fail_members(int culprit, const GroupFailure& failure, const Link* except) {
   if (failed_) return;  // later failures are consequences of the first
   failed_ = true;
-  const std::string text = member_text(who.rank, who.host, who.pid) + " " + cause +
-                           "; last activity: " + (activity.empty() ? "unknown" : activity);
-  failure_frame_ = FrameWriter(FrameType::kFailure).i32(who.rank).text(text).finish();
-  broadcast(failure_frame_, members_[static_cast<std::size_t>(who.rank)]);
+  failure_frame_ = failure_frame(culprit, failure);
+  broadcast(failure_frame_, except);
 }
 
 // Told apart from what the others are told of it; after another failure it has no effect.
 void ServerMachine::tell_silent(Link& l) {
-  send(l, FrameWriter(FrameType::kFailure)
-              .i32(l.hello.rank)
-              .text("this rank was silent for " + std::to_string(3 * options_.heartbeat_ms) +
-                    " ms and was declared dead by the others, which have ended without it")
-              .finish());
+  send(l, failure_frame(l.hello.rank,
+                        {"this rank was silent for " + std::to_string(3 * options_.heartbeat_ms) +
+                         " ms and was declared dead by the others, which have ended without it"}));
 }
 
 void ServerMachine::check_all_left() {
@@ -283,17 +306,12 @@ void ServerMachine::check_stall() {
     if (rank != 0) send(*members_[static_cast<std::size_t>(rank)], frame);
   }
   if (!options_.stall_abort) return;
-  failed_ = true;
-  failure_frame_ = FrameWriter(FrameType::kFailure)
-                       .i32(stall->culprit)
-                       .text("stalled, ended as --stall-abort asks: " + stall->text)
-                       .finish();
-  broadcast(failure_frame_);
+  fail_members(stall->culprit, {"stalled, ended as --stall-abort asks: " + stall->text}, nullptr);
 }
 
 void ServerMachine::sweep(bool paused) {
   const auto silence = std::chrono::milliseconds(3 * options_.heartbeat_ms);
-  for (Link& l : links_) {
+  for (auto& [id, l] : links_) {
     if (!l.is_member() && now_ >= l.hello_deadline && l.alive()) l.end = "too slow";
     if (!l.is_member() || !l.alive()) continue;
     if (paused) l.last_received = now_;

@@ -29,10 +29,10 @@ enum class FrameType : std::uint8_t {
   kRemove,             // u32 request, key
   kReply,              // u32 request, value
   kHeartbeat,          // activity of the sender's rank; of a member also its RankProgress
-  kFailure,            // i32 rank, text: a member failed
+  kFailure,            // i32 rank, u8 whether calls differ, text: a member failed
   kLeave,              // the sender leaves in order; answered by kLeft
   kLeft,               // all have left
-  kAbandon,            // the sender ends before the others
+  kAbandon,            // u8 whether calls differ, text: why the sender ends before the others
   kStartAcknowledged,  // acknowledges kStart; until then the sender may reconnect
   kAskSettings,        // after a proof of settings that are not rank 0's
   kSettings,           // answers it: u32 count, names and values

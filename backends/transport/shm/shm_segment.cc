@@ -88,7 +88,7 @@ bool receive_packet(int from, T& value) {
 // Throws what ends the wait for `what`: the failure of a member or the deadline.
 void check_wait(const BackendContext& context, Deadline deadline, const std::string& what) {
   if (const auto failure = context.watch.known_failure(std::chrono::milliseconds(0)))
-    throw PeerError(*failure);
+    failure->raise();
   if (base::has_passed(deadline))
     throw PeerError("timeout after " + std::to_string(context.timeout.count()) +
                     " ms, waiting for " + what);

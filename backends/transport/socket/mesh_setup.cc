@@ -152,7 +152,7 @@ void MeshSetup::wait() {
   const int ready =
       poll(polled.data(), polled.size(), std::min(most, milliseconds_left(deadline_)));
   if (const auto failure = context_.watch.known_failure(std::chrono::milliseconds(0)))
-    throw PeerError(*failure);
+    failure->raise();
   if (base::has_passed(deadline_)) throw_timeout();
   if (ready <= 0) return;
   for (std::size_t i = 0; i < attempts_.size(); ++i) {

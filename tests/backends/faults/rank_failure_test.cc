@@ -161,8 +161,9 @@ TEST_F(RankFailure, AFrozenRankZeroIsNamedWithinAFewHeartbeats) {
   signal_and_check(0, SIGSTOP, 5 * kHeartbeat + 1s, "no heartbeat");
 }
 
-// Runs three ranks as threads, of which rank 1 ends early; returns what each threw.
-std::vector<std::string> with_early_end(const std::string& backend) {
+// Runs three ranks as threads, of which rank 1 ends early, for a reason that it gives unless it is
+// ""; returns what each threw.
+std::vector<std::string> with_early_end(const std::string& backend, const std::string& why = "") {
   std::vector<std::unique_ptr<backends::Group>> groups(3);
   group_harness::Listener listener;
   if (backend == "inproc")
@@ -170,7 +171,7 @@ std::vector<std::string> with_early_end(const std::string& backend) {
   else
     listener = group_harness::open_listener();
   return group_harness::outcomes(3, [&](int rank) {
-    auto& group = groups[static_cast<std::size_t>(rank)];
+    auto group = std::move(groups[static_cast<std::size_t>(rank)]);  // ends with its rank
     if (!group) {
       backends::GroupOptions o = group_harness::options_for(rank, 3, listener.port);
       group_harness::choose_backend(o, backend);
@@ -183,6 +184,7 @@ std::vector<std::string> with_early_end(const std::string& backend) {
     if (rank == 1) group->set_activity("reading data");
     test_support::pause(300ms);  // until rank 1's activity is known
     if (rank == 1) {
+      if (!why.empty()) group->abandon(why);
       communicator.reset();
       group.reset();
       return;
@@ -204,6 +206,20 @@ TEST(EarlyEnd, ARankThatEndsEarlyIsNamedByTheOthers) {
       EXPECT_NE(error.find("ended before the others; last activity: reading data"),
                 std::string::npos)
           << error;
+    }
+  }
+}
+
+TEST(EarlyEnd, TheOthersSayWhy) {
+  for (const std::string& backend : group_harness::backend_names()) {
+    if (!group_harness::backend_fits(backend, 3)) continue;
+    const auto errors = with_early_end(backend, "cannot write a.ckpt: no space");
+    for (const int r : {0, 2}) {
+      const std::string& error = errors[static_cast<std::size_t>(r)];
+      EXPECT_NE(error.find("ended before the others: cannot write a.ckpt: no space; last activity: "
+                           "reading data"),
+                std::string::npos)
+          << backend << ": " << error;
     }
   }
 }

@@ -112,7 +112,8 @@ std::string rank_0_sees(const Listener& listener, int world_size,
   o.listen_fd = listener.fd;
   o.heartbeat_ms = 1000;  // so that three of them are well below kTimeout
   JoinedStore joined = backends::join_store(o);
-  const std::string failure = joined.store->wait_for_failure(kTimeout).value_or("");
+  std::string failure =
+      joined.store->wait_for_failure(kTimeout).value_or(backends::GroupFailure{}).text;
   until_then();
   return failure;
 }
@@ -168,9 +169,8 @@ struct ManualClient {
   backends::Hello hello;
 };
 
-bool tell(backends::StoreSession& session, FrameType type) {
-  return backends::write_by(session.socket.fd(),
-                            session.seals.to_server.close(FrameWriter(type).finish()),
+bool tell(backends::StoreSession& session, FrameWriter frame) {
+  return backends::write_by(session.socket.fd(), session.seals.to_server.close(frame.finish()),
                             base::deadline_in(kTimeout));
 }
 
@@ -206,10 +206,10 @@ TEST(RejoinByAnother, IsRefusedBeforeTheStartIsAcknowledged) {
       first.connect(listener.port);  // the rank was kept for it
   ASSERT_TRUE(again);
   EXPECT_TRUE(started(*again));
-  ASSERT_TRUE(tell(*again, FrameType::kStartAcknowledged));
-  ASSERT_TRUE(tell(*again, FrameType::kAbandon));
+  ASSERT_TRUE(tell(*again, FrameWriter(FrameType::kStartAcknowledged)));
+  ASSERT_TRUE(tell(*again, FrameWriter(FrameType::kAbandon).u8(0).text("its disk is full")));
   rank_0.join();
-  EXPECT_CONTAINS(failure, "ended before the others");
+  EXPECT_CONTAINS(failure, "ended before the others: its disk is full");
 }
 
 TEST(RejoinAfterTheStartWasAcknowledged, IsRefused) {
@@ -225,7 +225,7 @@ TEST(RejoinAfterTheStartWasAcknowledged, IsRefused) {
     std::optional<backends::StoreSession> session = client.connect(listener.port);
     ASSERT_TRUE(session);
     ASSERT_TRUE(started(*session));
-    ASSERT_TRUE(tell(*session, FrameType::kStartAcknowledged));
+    ASSERT_TRUE(tell(*session, FrameWriter(FrameType::kStartAcknowledged)));
   }
   EXPECT_THROW((void)client.connect(listener.port), backends::MismatchError);
   tried = true;
@@ -241,7 +241,7 @@ TEST(RejoinLeaving, BeforeTheStartIsAcknowledgedEndsTheGroup) {
   std::optional<backends::StoreSession> session = client.connect(listener.port);
   ASSERT_TRUE(session);
   ASSERT_TRUE(started(*session));
-  ASSERT_TRUE(tell(*session, FrameType::kLeave));
+  ASSERT_TRUE(tell(*session, FrameWriter(FrameType::kLeave)));
   rank_0.join();
   EXPECT_CONTAINS(failure, "ended before the others");
 }
@@ -267,7 +267,7 @@ TEST(RejoinOutOfOrder, TheLaterAttemptStays) {
     JoinedStore joined = backends::join_store(last);
     EXPECT_TRUE(started(*later));
     for (const FrameType type : {FrameType::kStartAcknowledged, FrameType::kLeave}) {
-      EXPECT_TRUE(tell(*later, type));
+      EXPECT_TRUE(tell(*later, FrameWriter(type)));
     }
     joined.store->leave(kTimeout);
   });

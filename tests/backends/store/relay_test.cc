@@ -100,8 +100,10 @@ TEST(Relay, ThatChangesWhatARankSendsEndsTheGroup) {
     if (rank == 0) o.listen_fd = server.fd;
     JoinedStore joined = backends::join_store(o);
     if (rank == 1) joined.store->set("key", "value");
-    failure = rank == 0 ? joined.store->wait_for_failure(group_harness::kProxyTimeout).value_or("")
-                        : failure;
+    if (rank == 0)
+      failure = joined.store->wait_for_failure(group_harness::kProxyTimeout)
+                    .value_or(backends::GroupFailure{})
+                    .text;
   });
   EXPECT_CONTAINS(failure, "rank 1 ");
   EXPECT_CONTAINS(failure, "damaged or forged");

@@ -21,8 +21,8 @@ namespace link_job {
 
 class FakeWatch final : public backends::FailureWatch {
  public:
-  std::optional<std::string> known_failure(std::chrono::milliseconds) override {
-    return failed ? std::optional<std::string>("rank 1 died") : std::nullopt;
+  std::optional<backends::GroupFailure> known_failure(std::chrono::milliseconds) override {
+    return failed ? std::optional(backends::GroupFailure{"rank 1 died"}) : std::nullopt;
   }
   void abort_on_failure(backends::Communicator&) override {}
   void forget(backends::Communicator&) noexcept override {}
