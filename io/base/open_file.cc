@@ -9,9 +9,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "io/base/io_error.h"
+#include "io/base/retried.h"
 
 namespace io {
 namespace {
@@ -28,10 +31,8 @@ namespace {
 }  // namespace
 
 OpenedFile open_regular_file(const std::string& path) {
-  int descriptor = -1;
-  do {
-    descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  } while (descriptor < 0 && errno == EINTR);  // of a file server that a signal kept waiting
+  const int descriptor =
+      base::retried([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (descriptor < 0) fail_to_open(path, errno);
   struct stat status {};
   if (fstat(descriptor, &status) != 0) {
@@ -45,6 +46,14 @@ OpenedFile open_regular_file(const std::string& path) {
       path + (S_ISDIR(status.st_mode)
                   ? ": is a folder; expected a file"
                   : ": is not a regular file (a device or a pipe); copy its content to a file"));
+}
+
+bool is_regular_file(const std::string& path) {
+  std::error_code fault;
+  const std::filesystem::file_status status = std::filesystem::status(path, fault);
+  if (status.type() == std::filesystem::file_type::none)
+    throw Error("cannot read " + path + ": " + fault.message());
+  return std::filesystem::is_regular_file(status);
 }
 
 std::string read_small_file(const std::string& path, std::uint64_t most_bytes) {

@@ -17,6 +17,9 @@ struct OpenedFile {
 // anything else that has a name: a folder, a device, a pipe.
 OpenedFile open_regular_file(const std::string& path);
 
+// False where there is nothing, or something else. Throws Error where nobody can say.
+bool is_regular_file(const std::string& path);
+
 // The content of a file or a pipe. Throws MissingFileError, DataError once there are more than
 // `most_bytes`, Error when opening or reading fails otherwise.
 std::string read_small_file(const std::string& path, std::uint64_t most_bytes);

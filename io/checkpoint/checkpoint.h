@@ -105,6 +105,8 @@ void name_best(const std::string& directory, std::int64_t step);
 // The name of the snapshot of the highest step, which is not looked into; "" in a folder without
 // snapshots, and where there is none.
 std::string newest_checkpoint_name(const std::string& directory);
+// The names of the snapshots of later steps than this. Throws MissingFileError.
+std::vector<std::string> checkpoint_names_after(const std::string& directory, std::int64_t step);
 // Throws CannotCreateError unless a file can be made in `directory` (created when missing).
 void ensure_writable_directory(const std::string& directory);
 

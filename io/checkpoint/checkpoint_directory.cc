@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <span>
 
@@ -49,21 +48,12 @@ std::vector<std::int64_t> steps_by_rank(const std::string& directory, std::int64
   return steps;
 }
 
-// Throws Error where nobody can say.
-bool is_file(const std::string& path) {
-  std::error_code fault;
-  const fs::file_status status = fs::status(path, fault);
-  if (status.type() == fs::file_type::none)
-    throw Error("cannot read " + path + ": " + fault.message());
-  return fs::is_regular_file(status);
-}
-
 // What `latest` or `best` names. It is data from a file: only a snapshot's plain name counts.
 // Throws Error where nobody can say what it names: taken for nothing, the best would be pruned.
 std::optional<std::int64_t> named_step(const std::string& directory, const char* which) {
   constexpr std::uint64_t kLongest = 64;
   const std::string path = (fs::path(directory) / which).string();
-  if (!is_file(path)) return std::nullopt;
+  if (!is_regular_file(path)) return std::nullopt;
   std::string name;
   try {
     name = read_small_file(path, kLongest);
@@ -107,15 +97,14 @@ void prune(const std::string& directory, const Checkpoint& newest, int keep_last
 class NameFile {
  public:
   NameFile(const std::string& directory, const char* which, const std::string& name)
-      : file_(
-            std::make_unique<AtomicFile>((fs::path(directory) / which).string(), name.size() + 1)) {
+      : file_((fs::path(directory) / which).string(), name.size() + 1) {
     const std::string line = name + "\n";
-    file_->write(std::as_bytes(std::span(line.data(), line.size())));
+    file_.write(std::as_bytes(std::span(line.data(), line.size())));
   }
-  void commit() const { file_->commit(); }
+  void commit() { file_.commit(); }
 
  private:
-  std::unique_ptr<AtomicFile> file_;
+  AtomicFile file_;
 };
 
 }  // namespace
@@ -135,10 +124,10 @@ std::string save_to_directory(const Checkpoint& checkpoint, const std::string& d
                               int keep_last, bool best, const CompleteArray& complete) {
   remove_abandoned_temporaries(directory);
   const std::string name = checkpoint_file_name(checkpoint.global_step);
-  const std::string path = (fs::path(directory) / name).string();
+  std::string path = (fs::path(directory) / name).string();
   // The names have their space before the snapshot takes the last: one that is complete and that
   // nothing names would not be the newest.
-  const NameFile latest(directory, kLatest, name);
+  NameFile latest(directory, kLatest, name);
   std::optional<NameFile> of_best;
   if (best) of_best.emplace(directory, kBest, name);
   save_checkpoint(checkpoint, path, complete);
@@ -161,7 +150,7 @@ std::string find_newest_checkpoint(const std::string& directory, std::vector<std
   const std::int64_t current =
       named_step(directory, kLatest).value_or(std::numeric_limits<std::int64_t>::max());
   for (const std::int64_t step : steps_by_rank(directory, current)) {
-    const std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
+    std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
     try {
       const std::string owner = load_description(path).run_id;
       if (run_id.empty() || owner.empty() || owner == run_id) {
@@ -182,7 +171,7 @@ std::string find_best_checkpoint(const std::string& directory) {
   const std::optional<std::int64_t> step = named_step(directory, kBest);
   if (!step) return "";
   const std::string path = (fs::path(directory) / checkpoint_file_name(*step)).string();
-  return is_file(path) ? path : "";
+  return is_regular_file(path) ? path : "";
 }
 
 void name_best(const std::string& directory, std::int64_t step) {
@@ -196,6 +185,13 @@ std::string newest_checkpoint_name(const std::string& directory) {
   const std::vector<std::int64_t> steps =
       steps_by_rank(directory, std::numeric_limits<std::int64_t>::max());
   return steps.empty() ? "" : checkpoint_file_name(steps.front());
+}
+
+std::vector<std::string> checkpoint_names_after(const std::string& directory, std::int64_t step) {
+  std::vector<std::string> names;
+  for (const std::int64_t other : steps_by_rank(directory, step))
+    if (other > step) names.push_back(checkpoint_file_name(other));
+  return names;
 }
 
 int delete_older_snapshots(const std::string& directory, const std::string& run_id) {

@@ -13,6 +13,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
+#include "io/base/retried.h"
 
 namespace io {
 namespace {
@@ -38,10 +39,10 @@ class MetricsFile {
   explicit MetricsFile(const std::string& path) : path_(path) {
     const bool console = path == "-";
     torn_ = !console && ends_within_a_line(path);
-    do {
-      fd_ = console ? ::dup(STDOUT_FILENO)
-                    : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
-    } while (fd_ < 0 && errno == EINTR);
+    fd_ = base::retried([&] {
+      return console ? ::dup(STDOUT_FILENO)
+                     : ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
+    });
     if (fd_ < 0)
       throw CannotCreateError("metrics " + path + ": cannot create: " + std::strerror(errno));
   }

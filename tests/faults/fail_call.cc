@@ -360,6 +360,14 @@ TRANSFERRING(sendto,
 SCATTERING(readv, iovec, (int fd, const iovec* pieces, int count), ONE_PIECE, (fd, pieces, count))
 SCATTERING(writev, iovec, (int fd, const iovec* pieces, int count), ONE_PIECE, (fd, pieces, count))
 #undef ONE_PIECE
+// The first half of the first piece, of `bytes`; `piece` is part of it.
+static msghdr half_of(const msghdr& message, std::size_t bytes, iovec& piece) {
+  piece = {message.msg_iov[0].iov_base, bytes / 2};
+  msghdr half = message;
+  half.msg_iov = &piece;
+  half.msg_iovlen = 1;
+  return half;
+}
 // A message that takes ancillary data keeps it.
 extern "C" ssize_t failing_recvmsg(int fd, msghdr* message, int flags) __asm__("recvmsg");
 extern "C" ssize_t failing_recvmsg(int fd, msghdr* message, int flags) {
@@ -368,10 +376,8 @@ extern "C" ssize_t failing_recvmsg(int fd, msghdr* message, int flags) {
   const int error = fault_of(call_recvmsg, may_be_short(fd, bytes), can_fail(fd));
   if (error > 0) return MINUS_ONE;
   if (error != kShort) return real(fd, message, flags);
-  iovec half{message->msg_iov[0].iov_base, bytes / 2};
-  msghdr less = *message;
-  less.msg_iov = &half;
-  less.msg_iovlen = 1;
+  iovec half;
+  msghdr less = half_of(*message, bytes, half);
   const ssize_t result = real(fd, &less, flags);
   message->msg_namelen = less.msg_namelen;
   message->msg_controllen = less.msg_controllen;
@@ -385,10 +391,8 @@ extern "C" ssize_t failing_sendmsg(int fd, const msghdr* message, int flags) {
   const int error = fault_of(call_sendmsg, may_be_short(fd, bytes), can_fail(fd));
   if (error > 0) return MINUS_ONE;
   if (error != kShort) return real(fd, message, flags);
-  iovec half{message->msg_iov[0].iov_base, bytes / 2};
-  msghdr less = *message;
-  less.msg_iov = &half;
-  less.msg_iovlen = 1;
+  iovec half;
+  const msghdr less = half_of(*message, bytes, half);
   return real(fd, &less, flags);
 }
 

@@ -15,8 +15,8 @@ namespace {
 using End = SimulatedRank::End;
 
 // How long a rank may take to end after its peers know, or after it could know.
-constexpr auto kPatience = std::chrono::seconds(15);
-constexpr int kHeartbeat = 1000;
+constexpr auto kTimeToEnd = std::chrono::seconds(15);
+constexpr std::int64_t kHeartbeat = 1000;
 
 std::string seconds_text(Time::duration d) {
   char text[32];
@@ -121,7 +121,7 @@ class Run {
         network_.at(at, [this, r] {
           if (ranks_[static_cast<std::size_t>(r)]->outcome().end == End::kRunning)
             killed_.insert(r);
-          network_.kill(r);
+          network_.exit(r);
         });
         quiet_from_ = std::max(quiet_from_, at);
         faulty_.insert(r);
@@ -175,9 +175,9 @@ class Run {
     for (int r = 0; r < world_; ++r) {
       if (killed_.contains(r)) continue;
       const auto& o = ranks_[static_cast<std::size_t>(r)]->outcome();
-      const Time by = o.group.empty() ? quiet_from_ + milliseconds(60'000) + kPatience
-                      : known         ? std::max(*known, quiet_from_) + kPatience
-                                      : quiet_from_ + milliseconds(20 * 10'000) + kPatience;
+      const Time by = o.group.empty() ? quiet_from_ + milliseconds(60'000) + kTimeToEnd
+                      : known         ? std::max(*known, quiet_from_) + kTimeToEnd
+                                      : quiet_from_ + milliseconds(20 * 10'000) + kTimeToEnd;
       if (o.end == End::kRunning) {
         wrong(name(r) + " never ends");
       } else if (o.at > by) {

@@ -46,22 +46,28 @@ TEST(Simulation, NobodyHangsAndTheCulpritIsNamed) {
   std::printf("\n");
 }
 
-// What rank 0's store sends and receives in a world of 1,000, in messages and bytes a rank: it must
-// not grow with the square of the world.
-TEST(Simulation, AWorldOf1000JoinsAndLeaves) {
-  constexpr int kWorld = 1000;
-  VirtualNetwork network(1);
+constexpr int kWorld = 1000;
+
+// Its ranks, which start within `spread`; the network owns them.
+std::vector<SimulatedRank*> large_world(VirtualNetwork& network, RankOptions options,
+                                        milliseconds spread) {
   std::vector<SimulatedRank*> ranks;
-  for (int r = 0; r < kWorld; ++r) {
-    auto rank = std::make_unique<SimulatedRank>(
-        network, RankOptions{.rank = r,
-                             .world_size = kWorld,
-                             .steps = 0,
-                             .mesh = false,
-                             .starts_after = milliseconds(network.dice().between(0, 2000))});
+  options.world_size = kWorld;
+  for (options.rank = 0; options.rank < kWorld; ++options.rank) {
+    options.starts_after = milliseconds(network.dice().between(0, spread.count()));
+    auto rank = std::make_unique<SimulatedRank>(network, options);
     ranks.push_back(rank.get());
     network.add(std::move(rank));
   }
+  return ranks;
+}
+
+// What rank 0's store sends and receives in a world of 1,000, in messages and bytes a rank: it must
+// not grow with the square of the world.
+TEST(Simulation, AWorldOf1000JoinsAndLeaves) {
+  VirtualNetwork network(1);
+  const std::vector<SimulatedRank*> ranks =
+      large_world(network, {.steps = 0, .mesh = false}, milliseconds(2000));
   network.run(network.now() + std::chrono::seconds(30));
   for (const SimulatedRank* rank : ranks)
     ASSERT_EQ(rank->outcome().end, SimulatedRank::End::kFinished) << rank->outcome().text;
@@ -73,19 +79,13 @@ TEST(Simulation, AWorldOf1000JoinsAndLeaves) {
 }
 
 TEST(Simulation, ADeathInAWorldOf1000IsToldToAll) {
-  constexpr int kWorld = 1000;
   VirtualNetwork network(2);
-  std::vector<SimulatedRank*> ranks;
-  for (int r = 0; r < kWorld; ++r) {
-    auto rank = std::make_unique<SimulatedRank>(
-        network, RankOptions{.rank = r, .world_size = kWorld, .steps = 1, .mesh = false});
-    ranks.push_back(rank.get());
-    network.add(std::move(rank));
-  }
+  const std::vector<SimulatedRank*> ranks =
+      large_world(network, {.steps = 1, .mesh = false}, milliseconds(0));
   const Time death = network.now() + std::chrono::seconds(10);
   network.run(death);
   const std::int64_t before = network.messages();
-  network.kill(7);
+  network.exit(7);
   network.run(death + std::chrono::milliseconds(500));
   for (int r = 0; r < kWorld; ++r) {
     if (r == 7) continue;

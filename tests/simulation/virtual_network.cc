@@ -75,8 +75,6 @@ void VirtualNetwork::exit(int process) {
   }
 }
 
-void VirtualNetwork::kill(int process) { exit(process); }
-
 void VirtualNetwork::pause(int process) { slots_[static_cast<std::size_t>(process)].paused = true; }
 
 void VirtualNetwork::thaw(int process) {

@@ -65,13 +65,12 @@ class VirtualNetwork {
   ConnectionId connect(int from, int to, Port port);  // 0: refused
   void send(ConnectionId id, const std::string& bytes);
   void close(ConnectionId id);  // after what was sent
-  void exit(int process);       // closes all its connections
+  void exit(int process);       // closes all its connections; being killed looks the same
 
   // Failures.
   void at(Time time, std::function<void()> action);
   void pause(int process);
   void thaw(int process);
-  void kill(int process);
   void cut(int a, int b);  // what they send each other waits until heal()
   void heal(int a, int b);
   // Breaks the connections between them; who accepted them notices it so much later.

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "io/base/io_error.h"
+#include "io/base/retried.h"
 #include "tools/launch/stream_spec.h"
 
 namespace tools {
@@ -61,10 +62,9 @@ WorkerLogs::Stream WorkerLogs::open(OutputRelay& relay, int attempt, int local_r
   if (redirected || teed) {
     stream.file = folder(attempt, plan_.rank(local_rank)) + (target == 1 ? "/stdout" : "/stderr");
     // Appending: a job of the same name in the same folder loses nothing.
-    do {
-      log = backends::Socket(
-          ::open(stream.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    } while (!log && errno == EINTR);
+    log = backends::Socket(base::retried([&] {
+      return ::open(stream.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    }));
     if (!log)
       throw io::CannotCreateError("cannot write " + stream.file + ": " + std::strerror(errno));
   }

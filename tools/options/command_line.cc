@@ -52,10 +52,10 @@ std::string unknown_choice(const std::string& text) {
   const std::size_t list = middle + kMiddle.size();
   const std::vector<std::string> choices =
       base::split_text(text.substr(list, text.size() - list - 1), ',');
-  return name + " is '" + value + "'" + base::did_you_mean(value, choices) +
-         (base::nearest_name(value, choices).empty() ? "; expected one of "
-                                                     : " (expected one of ") +
-         base::join_text(choices) + (base::nearest_name(value, choices).empty() ? "" : ")");
+  const std::string found = name + " is '" + value + "'",
+                    expected = "expected one of " + base::join_text(choices);
+  const std::string hint = base::did_you_mean(value, choices);
+  return hint.empty() ? found + "; " + expected : found + hint + " (" + expected + ")";
 }
 
 bool is_positive(const CLI::App& app, const std::string& name) {

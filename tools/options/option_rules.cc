@@ -164,6 +164,13 @@ void apply_device_rule(const char* list_name, ConfigValues& values) {
 
 }  // namespace
 
+std::vector<std::string> options_requiring(std::string_view other) {
+  std::vector<std::string> names;
+  for (const Dependence& rule : kDependences)
+    if (rule.other == other) names.emplace_back(rule.option);
+  return names;
+}
+
 void apply_option_rules(ConfigValues& values) {
   for (const Exclusion& rule : kExclusions) apply_exclusion(rule, values);
   apply_device_rule("gpu-devices", values);

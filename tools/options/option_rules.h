@@ -4,6 +4,8 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tools/options/value_text.h"
 
@@ -12,6 +14,9 @@ namespace tools {
 // Unsets what plays no part (source "not used"). Throws ConfigError for contradictions. REQUIRES:
 // an entry for every option.
 void apply_option_rules(ConfigValues& values);
+
+// What means something only beside option `other`: of "save-dir" "save-every", "keep-last", ...
+std::vector<std::string> options_requiring(std::string_view other);
 
 // Throws ConfigError: "--lr is '-1' (from ENGINE_LR); expected a number above 0". `hint` is a
 // did_you_mean(), or "".

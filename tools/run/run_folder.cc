@@ -194,16 +194,7 @@ void RunFolder::take_back() {
 }
 
 std::string RunFolder::give_up_newer(std::int64_t step) {
-  std::vector<std::string> newer;
-  std::error_code error;
-  const std::string last = io::checkpoint_file_name(step);
-  for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    const bool snapshot = name.starts_with("step-") && name.ends_with(".ckpt");
-    if (snapshot && std::pair(name.size(), name) > std::pair(last.size(), last))
-      newer.push_back(name);
-  }
+  const std::vector<std::string> newer = io::checkpoint_names_after(path_, step);
   if (newer.empty()) return "";
   std::string aside;
   for (int number = 1;; ++number) {
@@ -213,6 +204,7 @@ std::string RunFolder::give_up_newer(std::int64_t step) {
       throw io::CannotCreateError("cannot create folder " + aside + ": " + std::strerror(errno));
   }
   for (const std::string& name : newer) {
+    std::error_code error;
     fs::rename(fs::path(path_) / name, fs::path(aside) / name, error);
     if (error)
       throw io::CannotCreateError("cannot move " + name + " from " + path_ + " to " + aside + ": " +

@@ -18,6 +18,7 @@
 
 #include "backends/identity/host_identity.h"
 #include "io/base/io_error.h"
+#include "io/base/retried.h"
 #include "io/checkpoint/checkpoint.h"
 
 namespace tools {
@@ -28,18 +29,10 @@ struct Holder {
   long pid = 0;  // 0: nobody
 };
 
-// A signal that is handled may interrupt what waits for a file server; nothing has happened then.
-template <class Call>
-auto retried(const Call& call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
 // "HOST PID\n". The file is data that anybody may have written.
 Holder holder_of(int fd) {
   char text[512];
-  const ssize_t length = retried([&] { return pread(fd, text, sizeof text - 1, 0); });
+  const ssize_t length = base::retried([&] { return pread(fd, text, sizeof text - 1, 0); });
   if (length <= 0) return {};
   const std::string_view line(text, static_cast<std::size_t>(length));
   const auto blank = line.find(' ');
@@ -56,7 +49,7 @@ Holder holder_of(int fd) {
 
 // Without waiting. 0: it is ours.
 int try_lock(int fd) {
-  return retried([&] { return flock(fd, LOCK_EX | LOCK_NB); });
+  return base::retried([&] { return flock(fd, LOCK_EX | LOCK_NB); });
 }
 
 double seconds_of(const timespec& time) {
@@ -95,8 +88,8 @@ RunLock::~RunLock() {
 }
 
 void RunLock::open_and_lock() {
-  fd_ =
-      retried([&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644); });
+  fd_ = base::retried(
+      [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644); });
   if (fd_ < 0) throw io::CannotCreateError("cannot create " + path_ + ": " + std::strerror(errno));
   if (try_lock(fd_) == 0) {
     struct stat mine {
@@ -146,9 +139,9 @@ void RunLock::check_other_hosts() {
 
 void RunLock::sign() {
   const std::string text = backends::host_name() + " " + std::to_string(getpid()) + "\n";
-  int error = retried([&] { return ftruncate(fd_, 0); }) == 0 ? 0 : errno;
+  int error = base::retried([&] { return ftruncate(fd_, 0); }) == 0 ? 0 : errno;
   for (std::size_t done = 0; error == 0 && done < text.size();) {
-    const ssize_t n = retried([&] {
+    const ssize_t n = base::retried([&] {
       return pwrite(fd_, text.data() + done, text.size() - done, static_cast<off_t>(done));
     });
     if (n < 0) error = errno;

@@ -8,6 +8,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
+#include "io/base/open_file.h"
 #include "io/base/text_format.h"
 #include "io/base/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
@@ -109,12 +110,7 @@ std::string run_record_path(const std::string& folder) {
 }
 
 bool has_run_record(const std::string& folder) {
-  const std::string path = run_record_path(folder);
-  std::error_code fault;
-  const std::filesystem::file_status status = std::filesystem::status(path, fault);
-  if (status.type() == std::filesystem::file_type::none)
-    throw io::Error("cannot read " + path + ": " + fault.message());
-  return std::filesystem::is_regular_file(status);
+  return io::is_regular_file(run_record_path(folder));
 }
 
 std::string run_record_json(const RunRecord& record, bool one_line) {

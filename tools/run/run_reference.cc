@@ -7,6 +7,7 @@
 #include "io/base/io_error.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tools/options/optimizer_options.h"
+#include "tools/options/option_rules.h"
 #include "tools/report/console_observer.h"
 #include "tools/run/run_comparison.h"
 #include "tools/run/run_folder.h"
@@ -66,9 +67,7 @@ bool is_of_the_run_in(const std::string& folder, const std::string& run_id) {
 
 // What only a run with a folder can have.
 void drop_options_of_saving(ConfigValues& saved) {
-  for (const char* name :
-       {"save-every", "keep-last", "save-rank-models", "save-async", "preempt-signal", "requeue"})
-    saved.erase(name);
+  for (const std::string& name : options_requiring("save-dir")) saved.erase(name);
   if (value_of(saved, "early-stop").empty()) saved.erase("keep-best");
 }
 

@@ -136,7 +136,7 @@ std::vector<OptionChange> TrainingRun::checked_changes(const io::Checkpoint& sna
 
 // "120 training samples then, 90 now; annotations a.csv -> b.csv (--annotations)": what is known of
 // a difference in the data.
-std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const std::string& path,
+std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const ConfigValues& saved,
                                          std::int64_t samples) const {
   const std::int64_t before = engine::find_counter(snapshot.counters, "trainer.dataset_size", -1);
   std::string text =
@@ -144,8 +144,6 @@ std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const s
       : before == samples
           ? "also " + std::to_string(samples) + " training samples, with other content"
           : std::to_string(before) + " training samples then, " + std::to_string(samples) + " now";
-  ConfigValues saved;
-  apply_config_text(snapshot.config, path, saved);
   std::vector<std::string> changed;
   for (const OptionChange& change : place_changes(saved, kept_))
     changed.push_back(change_text(change));
@@ -161,14 +159,13 @@ std::string TrainingRun::data_difference(const io::Checkpoint& snapshot, const s
 void TrainingRun::admit(const io::Checkpoint& snapshot, const std::string& path,
                         const DataSummary& data) {
   const std::vector<OptionChange> changes = checked_changes(snapshot, path);
-  if (!snapshot.data_digest.empty() && snapshot.data_digest != data.digest && !allows("data") &&
-      !allows("limit") && !allows("dataset"))
-    throw io::ConfigError(path + " was trained on other data (" +
-                          data_difference(snapshot, path, data.train) +
-                          "): give the data that it had, or --allow-change data");
   if (!snapshot.data_digest.empty() && snapshot.data_digest != data.digest) {
     ConfigValues saved;
     apply_config_text(snapshot.config, path, saved);
+    if (!allows("data") && !allows("limit") && !allows("dataset"))
+      throw io::ConfigError(path + " was trained on other data (" +
+                            data_difference(snapshot, saved, data.train) +
+                            "): give the data that it had, or --allow-change data");
     changed_.push_back(data_change(saved, snapshot.data_digest, data));
   }
   tell_changes(changes);

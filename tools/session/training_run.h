@@ -44,7 +44,7 @@ class TrainingRun {
   void check_snapshot() const;
   std::vector<OptionChange> checked_changes(const io::Checkpoint& snapshot,
                                             const std::string& path) const;
-  std::string data_difference(const io::Checkpoint& snapshot, const std::string& path,
+  std::string data_difference(const io::Checkpoint& snapshot, const ConfigValues& saved,
                               std::int64_t samples) const;
   void admit(const io::Checkpoint& snapshot, const std::string& path, const DataSummary& data);
   void tell_changes(const std::vector<OptionChange>& changes);

@@ -31,6 +31,7 @@
 #include "backends/open_files.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/deadline.h"
+#include "io/base/retried.h"
 
 namespace backends {
 namespace {
@@ -147,10 +148,8 @@ Socket receive_descriptor(int from) {
   message.msg_iovlen = 1;
   message.msg_control = room;
   message.msg_controllen = sizeof room;
-  ssize_t got = 0;
-  do {
-    got = recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  } while (got < 0 && errno == EINTR);
+  const ssize_t got =
+      base::retried([&] { return recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT); });
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header != nullptr && header->cmsg_type == SCM_RIGHTS &&
       header->cmsg_len == CMSG_LEN(sizeof fd))

@@ -11,7 +11,7 @@
 // The transcript is the communicator's name, the hello and the acceptor's nonce. Each side
 // proves that it knows the job's secret without sending it. Both nonces are in the MACs, so a
 // recorded proof cannot be replayed; the labels differ, so a proof cannot be reflected to its
-// sender (store/handshake.h does the same for the store).
+// sender (store/protocol/handshake.h does the same for the store).
 #pragma once
 
 #include <cstdint>

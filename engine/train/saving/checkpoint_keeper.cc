@@ -161,7 +161,7 @@ std::string CheckpointKeeper::save_rank_model(const TrainState& state) const {
   StateCopy copy;
   copy.begin(described());
   capture_model(state, communicator_.world_size(), copy);
-  const std::string path =
+  std::string path =
       options_.directory + "/final_model_rank_" + std::to_string(communicator_.rank()) + ".ckpt";
   io::save_checkpoint(copy.take(), path);
   return path;

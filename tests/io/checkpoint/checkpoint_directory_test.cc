@@ -180,7 +180,7 @@ TEST_F(CheckpointDirectory, FullFileSystemKeepsTheOldSnapshot) {
   io::save_to_directory(sample_checkpoint(1), disk, 3);
   io::Checkpoint large = sample_checkpoint(2);
   large.arrays[0].shape = {1024, 64};
-  large.arrays[0].data.resize(1024 * 64 * 4);
+  large.arrays[0].data.resize(std::size_t{1024} * 64 * 4);
   std::string message;
   try {
     io::save_to_directory(large, disk, 3);

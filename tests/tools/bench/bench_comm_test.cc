@@ -245,6 +245,7 @@ TEST(BenchComm, ALaunchedGroupIsMeasuredAsItIsAndRankZeroReports) {
   const TemporaryDirectory folder;
   std::vector<CommandResult> results(2);
   std::vector<std::thread> ranks;
+  ranks.reserve(2);
   for (int r = 0; r < 2; ++r)
     ranks.emplace_back([&, r] {
       results[static_cast<std::size_t>(r)] =

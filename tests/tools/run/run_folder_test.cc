@@ -178,27 +178,49 @@ TEST_F(Folder, AutoNumbersFolders) {
   fs::current_path(before);
 }
 
-TEST_F(Folder, OneJobAtATime) {
-  int to_child[2], to_parent[2];
-  ASSERT_EQ(pipe(to_child) + pipe(to_parent), 0);
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  char byte = 0;
-  if (child == 0) {
-    const RunFolder folder({.folder = dir()});
-    static_cast<void>(!write(to_parent[1], "x", 1));
-    static_cast<void>(!read(to_child[0], &byte, 1));  // until it is killed
-    _exit(0);
+// A process that has taken the folder, until the end of this.
+class AnotherJob {
+ public:
+  explicit AnotherJob(const std::string& folder) {
+    EXPECT_EQ(pipe(taken_), 0);
+    pid_ = fork();
+    EXPECT_GE(pid_, 0);
+    if (pid_ == 0) {
+      const RunFolder own({.folder = folder});
+      static_cast<void>(!write(taken_[1], "x", 1));
+      for (;;) pause();  // until it is killed
+    }
+    char byte = 0;
+    EXPECT_EQ(read(taken_[0], &byte, 1), 1);
   }
-  ASSERT_EQ(read(to_parent[0], &byte, 1), 1);
+  ~AnotherJob() {
+    end();
+    close(taken_[0]);
+    close(taken_[1]);
+  }
+  void end() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    pid_ = 0;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+  int taken_[2];
+};
+
+TEST_F(Folder, OneJobAtATime) {
+  AnotherJob job(dir());
   const std::string text = refusal({.folder = dir()});
-  EXPECT_NE(text.find("another job is running in " + dir() + ": process " + std::to_string(child)),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("another job is running in " + dir() + ": process " + std::to_string(job.pid())),
+      std::string::npos)
       << text;
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
+  job.end();
   EXPECT_EQ(refusal({.folder = dir()}), "");  // nobody holds it any more
-  for (const int fd : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(fd);
 }
 
 TEST_F(Folder, ALockThatIsDeletedIsMadeAgain) {
@@ -211,32 +233,18 @@ TEST_F(Folder, ALockThatIsDeletedIsMadeAgain) {
 TEST_F(Folder, IsLostToAJobThatHasTakenIt) {
   RunFolder folder({.folder = dir()});
   fs::remove(dir() + "/run.lock");
-  int to_child[2], to_parent[2];
-  ASSERT_EQ(pipe(to_child) + pipe(to_parent), 0);
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  char byte = 0;
-  if (child == 0) {
-    const RunFolder other({.folder = dir()});
-    static_cast<void>(!write(to_parent[1], "x", 1));
-    static_cast<void>(!read(to_child[0], &byte, 1));  // until it is killed
-    _exit(0);
-  }
-  ASSERT_EQ(read(to_parent[0], &byte, 1), 1);
+  const AnotherJob job(dir());
   try {
     folder.check([](const std::string&) {});
     ADD_FAILURE();
   } catch (const io::CannotCreateError& error) {
     EXPECT_NE(std::string(error.what())
                   .find("another job has taken the folder " + dir() + ": process " +
-                        std::to_string(child)),
+                        std::to_string(job.pid())),
               std::string::npos)
         << error.what();
   }
   EXPECT_THROW(folder.check_lock(), io::CannotCreateError);
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-  for (const int fd : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(fd);
 }
 
 TEST_F(Folder, ThatIsGoneIsMadeAgain) {

@@ -32,6 +32,7 @@ std::vector<Outcome> outcomes(int ranks,
   std::vector<Outcome> all(static_cast<std::size_t>(ranks));
   auto groups = backends::make_inproc_groups(ranks, test_support::deadline_ms(20'000));
   std::vector<std::thread> threads;
+  threads.reserve(all.size());
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       const auto group = std::move(groups[static_cast<std::size_t>(rank)]);
