@@ -86,8 +86,8 @@ step "Testing build/$preset"
 report="$root/build/$preset/tests.xml"
 rm -f "$report"
 status=0
-# A test takes two places, or one where it waits more than it computes.
-"${runner[@]}" ctest --test-dir "$root/build/$preset" --parallel "$((2 * $(nproc)))" --output-on-failure --no-tests=error \
+# A test takes two places, or one where it waits more than it computes; also of those that compute many wait.
+"${runner[@]}" ctest --test-dir "$root/build/$preset" --parallel "$((3 * $(nproc)))" --output-on-failure --no-tests=error \
   --output-junit "$report" "${filters[@]}" || status=$?
 [ -s "$report" ] || fail "ctest wrote no report (exit status $status)"
 
