@@ -1,13 +1,19 @@
 // A save folder: names, `latest`, pruning, and the search for the newest snapshot that can be
 // loaded.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <optional>
 #include <span>
+#include <system_error>
+#include <thread>
 
 #include "io/base/open_file.h"
+#include "io/base/retried.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/late_arrays.h"
@@ -76,6 +82,21 @@ bool written_by(const std::string& path, const std::string& run_id) {
   }
 }
 
+// The name goes at once, and the space in a thread of its own: the system takes 30 ms to free 89 MB,
+// and a file that is open keeps its space. A file that cannot be deleted takes space, but what
+// replaces it is safe.
+void delete_file(const std::string& path) {
+  const int fd = base::retried(
+      [&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
+  unlink(path.c_str());
+  if (fd < 0) return;
+  try {
+    std::thread([fd] { close(fd); }).detach();
+  } catch (const std::system_error&) {
+    close(fd);
+  }
+}
+
 void prune(const std::string& directory, const Checkpoint& newest, int keep_last) {
   std::optional<std::int64_t> best;
   try {
@@ -88,8 +109,7 @@ void prune(const std::string& directory, const Checkpoint& newest, int keep_last
     const std::string path = (fs::path(directory) / checkpoint_file_name(step)).string();
     if (step != newest.global_step && !written_by(path, newest.run_id)) continue;
     if (++kept <= keep_last || step == best) continue;
-    std::error_code ignored;  // one that cannot be deleted takes space, but the new one is safe
-    fs::remove(path, ignored);
+    delete_file(path);
   }
 }
 

@@ -1,6 +1,13 @@
 // Snapshots to files, piece by piece, and back, with every byte validated.
 #include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
 #include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
@@ -20,6 +27,70 @@ constexpr std::uint64_t kBlockBytes = 256 << 10;
 std::uint64_t end_of(const std::vector<Placement>& placements) {
   return placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
 }
+
+// Writes to a file in a thread of its own, in order, so that what is written next can be prepared
+// meanwhile. A system that gives no further thread has it written by the caller.
+class WritingThread {
+ public:
+  explicit WritingThread(AtomicFile& file) : file_(file) {
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error&) {
+      return;
+    }
+  }
+  ~WritingThread() { end(); }
+  WritingThread(const WritingThread&) = delete;
+  WritingThread& operator=(const WritingThread&) = delete;
+
+  // The bytes must stay as they are until finish().
+  void write_at(std::uint64_t offset, Bytes bytes) {
+    if (!thread_.joinable()) return file_.write_at(offset, bytes);
+    const std::lock_guard lock(mutex_);
+    waiting_.emplace_back(offset, bytes);
+    changed_.notify_one();
+  }
+  // Waits until all is written. Throws what AtomicFile::write_at() has thrown.
+  void finish() {
+    end();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      const auto [offset, bytes] = waiting_.front();
+      waiting_.pop_front();
+      lock.unlock();
+      try {
+        if (!failure_) file_.write_at(offset, bytes);
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+      lock.lock();
+    }
+  }
+
+  AtomicFile& file_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::pair<std::uint64_t, Bytes>> waiting_;
+  bool ending_ = false;
+  std::exception_ptr failure_;  // of the thread, until it has ended
+  std::thread thread_;          // last: it uses the others
+};
 
 // Where the arrays lie, without their digests.
 std::vector<Placement> place(const Checkpoint& checkpoint) {
@@ -50,7 +121,7 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::string& path) {
 }
 
 // The arrays come first, although they lie behind the header: it has their digests, and the disk is
-// to begin at once. It works while later arrays are completed and while digests are made.
+// to begin at once. It works while later arrays are completed and digests are made.
 void save_checkpoint(const Checkpoint& checkpoint, const std::string& path,
                      const CompleteArray& complete) {
   std::vector<Placement> placements = place(checkpoint);
@@ -59,17 +130,18 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::string& path,
                       tensors = end_of(placements);
 
   AtomicFile file(path, head_bytes + tensors + kTrailerBytes);
+  WritingThread writing(file);
   for (std::size_t i = 0; i < placements.size(); ++i) {
     complete(i);
-    file.write_at(head_bytes + placements[i].offset, checkpoint.arrays[i].data);
+    writing.write_at(head_bytes + placements[i].offset, checkpoint.arrays[i].data);
     placements[i].digest = digest_of(checkpoint.arrays[i].data);
   }
   const std::vector<std::byte> head = encode_head(checkpoint, placements);
-  file.write_at(0, head);
-  file.start_writeback();
   StreamDigest digest;
   digest.add(head);
   for (const NamedArray& array : checkpoint.arrays) digest.add(array.data);
+  writing.finish();
+  file.write_at(0, head);
   file.write_at(head_bytes + tensors, encode_trailer(digest.value()));
   file.commit();
 }

@@ -103,6 +103,10 @@ DatasetSplits load_dataset(const DatasetOptions& options) {
   splits.test.deviation = splits.train.deviation;
   if (options.limit > 0 && options.limit < splits.train.size())
     keep_samples(splits.train, options.limit, options.seed);  // measured as a whole
+  if (options.limit > splits.train.size())
+    splits.warnings.push_back("the limit of " + std::to_string(options.limit) +
+                              " training samples changes nothing: there are " +
+                              std::to_string(splits.train.size()));
   return splits;
 }
 

@@ -45,8 +45,12 @@ TEST(LoadDataset, LimitCutsTrainingOnlyAndKeepsTheNormalisation) {
   EXPECT_EQ(few.test.size(), whole.test.size());
   EXPECT_EQ(few.train.mean, whole.train.mean);
   EXPECT_EQ(few.test.deviation, whole.train.deviation);
+  EXPECT_TRUE(few.warnings.empty());
   options.limit = 2000;
-  EXPECT_EQ(load_dataset(options).train.size(), 1000);
+  const DatasetSplits all = load_dataset(options);
+  EXPECT_EQ(all.train.size(), 1000);
+  EXPECT_EQ(all.warnings, std::vector<std::string>{"the limit of 2000 training samples changes "
+                                                   "nothing: there are 1000"});
   options.limit = -1;
   EXPECT_NE(refusal(options), "accepted");
 }
