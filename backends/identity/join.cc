@@ -305,7 +305,7 @@ class Joiner {
     const auto now = Clock::now();
     if (now < next_notice_) return;
     next_notice_ += kNoticeEvery;
-    if (options_.notice)
+    if (options_.notice && options_.local_rank == 0)  // not each of a host's ranks
       options_.notice(text + " (" + seconds_text(now - start_) + " s of " +
                       std::to_string(options_.rendezvous_timeout_ms / 1000) + " s)");
   }

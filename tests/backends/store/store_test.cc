@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "backends/backend_error.h"
@@ -312,6 +314,30 @@ TEST(Store, WaitingIsReportedFromTheFifthSecondOn) {
             1)
       << notice;
   EXPECT_GE(seconds, 5) << notice;
+}
+
+TEST(Store, WaitingIsReportedByOneRankOfAHost) {
+  const Listener listener = open_listener();
+  std::mutex mutex;
+  std::set<int> speakers;
+  std::optional<std::chrono::steady_clock::time_point> first;
+  outcomes(3, [&](int rank) {
+    GroupOptions o = options_for(rank, 4, listener.port);
+    if (rank == 0) o.listen_fd = listener.fd;
+    o.local_rank = rank;
+    o.rendezvous_timeout_ms = 600'000;
+    o.notice = [&, rank](const std::string& line) {
+      const std::lock_guard lock(mutex);
+      if (line.starts_with("waiting for")) speakers.insert(rank);
+      if (!first) first = std::chrono::steady_clock::now();
+    };
+    o.cancelled = [&] {  // once the others have had the time to say it too
+      const std::lock_guard lock(mutex);
+      return first && std::chrono::steady_clock::now() > *first + 2s;
+    };
+    backends::join_store(o);
+  });
+  EXPECT_EQ(speakers, std::set<int>{0});
 }
 
 TEST(Store, GarbageIsRefusedAndDisturbsNoRank) {
