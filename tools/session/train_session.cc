@@ -308,8 +308,14 @@ std::string TrainSession::start_line() const {
 }
 
 const std::string& TrainSession::columns_line() const { return impl_->data.splits().columns; }
-const std::vector<std::string>& TrainSession::data_warnings() const {
-  return impl_->data.splits().warnings;
+std::vector<std::string> TrainSession::data_warnings() const {
+  const SessionData& data = impl_->data;
+  std::vector<std::string> warnings = data.splits().warnings;
+  if (data.global_batch() > data.train().size())
+    warnings.push_back("a batch of " + std::to_string(data.global_batch()) +
+                       " samples is more than the " + std::to_string(data.train().size()) +
+                       " training samples: each step takes all of them");
+  return warnings;
 }
 
 const std::string& TrainSession::processors_notice() const { return impl_->processors; }

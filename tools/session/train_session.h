@@ -29,7 +29,7 @@ class TrainSession {
   std::string start_line() const;
   // What a table's columns became, "" where the data set is none; and warnings about the data.
   const std::string& columns_line() const;
-  const std::vector<std::string>& data_warnings() const;
+  std::vector<std::string> data_warnings() const;
   // "" where all ranks compute with the same instruction set.
   const std::string& processors_notice() const;
   // With --shard file: which training samples are this rank's; else "".

@@ -105,6 +105,14 @@ TEST(Tables, AreDescribedOnceAndWhatWasLeftOutIsKnownToEval) {
   ASSERT_EQ(fewer.exit_code, 0) << fewer.err;
   EXPECT_NE(fewer.out.find("left out: id (by option)"), std::string::npos) << fewer.out;
   EXPECT_EQ(fewer.err.find("warning"), std::string::npos) << fewer.err;
+  const CommandResult large =
+      engine({"train", "--model", "mlp", "--dataset", "synthetic", "--limit", "64", "--batch-size",
+              "100", "--epochs", "1", "--threads", "1", "--save-dir", folder / "large"});
+  EXPECT_EQ(large.exit_code, 0) << large.err;
+  EXPECT_NE(large.err.find("engine: warning: a batch of 100 samples is more than the 64 training "
+                           "samples: each step takes all of them"),
+            std::string::npos)
+      << large.err;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "run")) {
     if (entry.path().extension() != ".ckpt") continue;
     const CommandResult evaluated = engine({"eval", entry.path().string(), "--threads", "1"});
