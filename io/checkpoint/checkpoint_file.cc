@@ -1,14 +1,12 @@
 // Snapshots to files, piece by piece, and back, with every byte validated.
-#include <algorithm>
-#include <condition_variable>
-#include <deque>
-#include <exception>
-#include <memory>
-#include <mutex>
-#include <system_error>
-#include <thread>
-#include <utility>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "io/base/background_jobs.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/atomic_file.h"
 #include "io/checkpoint/checkpoint.h"
@@ -21,76 +19,23 @@ namespace {
 using namespace format;
 using Bytes = std::span<const std::byte>;
 
-constexpr std::uint64_t kBlockBytes = 256 << 10;
+constexpr std::uint64_t kBlockBytes = 256 << 10, kLargePageBytes = 2 << 20;
 
 // Of all arrays together, which lie one after the other.
 std::uint64_t end_of(const std::vector<Placement>& placements) {
   return placements.empty() ? 0 : placements.back().offset + placements.back().bytes;
 }
 
-// Writes to a file in a thread of its own, in order, so that what is written next can be prepared
-// meanwhile. A system that gives no further thread has it written by the caller.
-class WritingThread {
- public:
-  explicit WritingThread(AtomicFile& file) : file_(file) {
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (const std::system_error&) {
-      return;
-    }
-  }
-  ~WritingThread() { end(); }
-  WritingThread(const WritingThread&) = delete;
-  WritingThread& operator=(const WritingThread&) = delete;
-
-  // The bytes must stay as they are until finish().
-  void write_at(std::uint64_t offset, Bytes bytes) {
-    if (!thread_.joinable()) return file_.write_at(offset, bytes);
-    const std::lock_guard lock(mutex_);
-    waiting_.emplace_back(offset, bytes);
-    changed_.notify_one();
-  }
-  // Waits until all is written. Throws what AtomicFile::write_at() has thrown.
-  void finish() {
-    end();
-    if (failure_) std::rethrow_exception(failure_);
-  }
-
- private:
-  void end() {
-    {
-      const std::lock_guard lock(mutex_);
-      ending_ = true;
-    }
-    changed_.notify_one();
-    if (thread_.joinable()) thread_.join();
-  }
-
-  void run() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
-      if (waiting_.empty()) return;
-      const auto [offset, bytes] = waiting_.front();
-      waiting_.pop_front();
-      lock.unlock();
-      try {
-        if (!failure_) file_.write_at(offset, bytes);
-      } catch (...) {
-        failure_ = std::current_exception();
-      }
-      lock.lock();
-    }
-  }
-
-  AtomicFile& file_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::pair<std::uint64_t, Bytes>> waiting_;
-  bool ending_ = false;
-  std::exception_ptr failure_;  // of the thread, until it has ended
-  std::thread thread_;          // last: it uses the others
-};
+// Memory for so many bytes. The system has less work with large pages when it is written first.
+void reserve(std::vector<std::byte>& data, std::uint64_t bytes) {
+  data.reserve(bytes);
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(data.data()) + page - 1) / page * page,
+             end = reinterpret_cast<std::uintptr_t>(data.data() + bytes) / page * page;
+  // Advice only.
+  if (end > begin && bytes >= kLargePageBytes)
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
 
 // Where the arrays lie, without their digests.
 std::vector<Placement> place(const Checkpoint& checkpoint) {
@@ -130,10 +75,11 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::string& path,
                       tensors = end_of(placements);
 
   AtomicFile file(path, head_bytes + tensors + kTrailerBytes);
-  WritingThread writing(file);
+  base::BackgroundJobs writing;
   for (std::size_t i = 0; i < placements.size(); ++i) {
     complete(i);
-    writing.write_at(head_bytes + placements[i].offset, checkpoint.arrays[i].data);
+    writing.add(
+        [&, i] { file.write_at(head_bytes + placements[i].offset, checkpoint.arrays[i].data); });
     placements[i].digest = digest_of(checkpoint.arrays[i].data);
   }
   const std::vector<std::byte> head = encode_head(checkpoint, placements);
@@ -152,19 +98,20 @@ std::vector<std::byte> read_file(const std::string& path) {
 }
 
 // Block by block: what was read is still in the cache when it is digested and copied, and the
-// arrays' memory is touched only once.
+// arrays' memory is touched only once. The digest of the whole is made beside it.
 Checkpoint load_checkpoint(const std::string& path) {
   const std::unique_ptr<ByteSource> file = open_bytes(path);
   Head head = read_head(*file);  // a foreign file, however large, is told at once
   check_length(end_of(head.placements), file->size() - kTrailerBytes - head.tensors_begin, path);
   StreamDigest content;
   content.add(file->bytes(0, head.tensors_begin));
+  base::BackgroundJobs digesting;
   std::vector<std::byte> block(kBlockBytes);
   std::uint64_t at = head.tensors_begin;
   for (std::size_t i = 0; i < head.placements.size(); ++i) {
     NamedArray& array = head.checkpoint.arrays[i];
     const Placement& placement = head.placements[i];
-    array.data.reserve(placement.bytes);
+    reserve(array.data, placement.bytes);
     StreamDigest digest;
     while (array.data.size() < placement.bytes) {
       const auto part = std::span(block).first(
@@ -172,11 +119,12 @@ Checkpoint load_checkpoint(const std::string& path) {
       file->read(at, part);
       at += part.size();
       digest.add(part);
-      content.add(part);
       array.data.insert(array.data.end(), part.begin(), part.end());
     }
     if (digest.value() != placement.digest) fail_array(array.section, array.name, path);
+    digesting.add([&content, &array] { content.add(array.data); });
   }
+  digesting.finish();
   check_trailer(file->bytes(at, kTrailerBytes), content.value(), path);
   return std::move(head.checkpoint);
 }
