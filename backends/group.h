@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -64,6 +65,21 @@ struct CommunicatorRequest {
   std::vector<int> members = {};               // ranks of the group, ascending; empty: all
 };
 
+// What a rank reports with its heartbeats of the collective in which it has been longest.
+struct RankProgress {
+  std::int64_t waiting_ms = 0;  // since it began; 0: in none
+  std::string call;             // "all_reduce sum of 7 f32 (collective 3)"; "" if just begun
+  std::string links;            // "nothing received from rank 1 for 12.0 s"; "": unknown
+};
+
+// What a rank is doing, as rank 0 knows it.
+struct RankStatus {
+  int rank = 0;
+  std::string activity;  // as its set_activity(); "": unknown
+  RankProgress progress;
+  bool connected = true;  // to rank 0
+};
+
 // One job's membership. Destroy communicators before the group.
 class Group {
  public:
@@ -97,6 +113,8 @@ class Group {
   // What this rank is doing ("step 120, all_reduce"), for the other ranks' messages if it dies.
   // Cheap; any thread.
   virtual void set_activity(std::string_view activity) noexcept = 0;
+  // All ranks' on rank 0, empty on the others and where nothing is known. Any thread.
+  virtual std::vector<RankStatus> statuses() const { return {}; }
   // Throws PeerError with the first known failure ("rank 1 (host n7, pid 42) died: connection
   // closed; last: step 120").
   virtual void check() = 0;

@@ -138,6 +138,12 @@ class InprocGroup final : public Group {
     return recorder_->to_json(
         {rank_, world_size(), getpid(), host_name(), "inproc", reason, job_->activity(rank_)});
   }
+  std::vector<RankStatus> statuses() const override {
+    std::vector<RankStatus> all;
+    for (const PeerInfo& peer : peers_)
+      all.push_back({.rank = peer.rank, .activity = job_->activity(peer.rank), .progress = {}});
+    return rank_ == 0 ? all : std::vector<RankStatus>{};
+  }
   void set_activity(std::string_view activity) noexcept override {
     job_->set_activity(rank_, activity.substr(0, 200));
   }

@@ -165,6 +165,9 @@ class ProcessGroup final : public Group {
   void set_activity(std::string_view activity) noexcept override {
     joined_.store->set_activity(activity);
   }
+  std::vector<RankStatus> statuses() const override {
+    return joined_.server ? joined_.server->statuses() : std::vector<RankStatus>{};
+  }
   void check() override {
     if (const auto failure = joined_.store->failure()) failure->raise();
   }
@@ -297,7 +300,18 @@ class SingleGroup final : public Group {
   std::string flight_record(const std::string& reason) const override {
     return FlightRecorder().to_json({0, 1, getpid(), host_name(), "single", reason, ""});
   }
-  void set_activity(std::string_view) noexcept override {}
+  void set_activity(std::string_view activity) noexcept override {
+    try {
+      const std::lock_guard lock(mutex_);
+      activity_.assign(activity);
+    } catch (const std::exception&) {
+      // Out of memory: keep the older activity.
+    }
+  }
+  std::vector<RankStatus> statuses() const override {
+    const std::lock_guard lock(mutex_);
+    return {{.rank = 0, .activity = activity_, .progress = {}}};
+  }
   void check() override {}
   using Group::leave;
   void leave(const std::function<bool()>&) override {}
@@ -306,6 +320,8 @@ class SingleGroup final : public Group {
   const std::string reason_;
   const int timeout_ms_;
   const std::vector<PeerInfo> peers_;
+  mutable std::mutex mutex_;
+  std::string activity_;  // guarded by it
 };
 
 void validate(const GroupOptions& o) {

@@ -67,7 +67,16 @@ std::string StoreServer::last_refusal() const {
   return last_refusal_;
 }
 
-void StoreServer::wake() {
+std::vector<RankStatus> StoreServer::statuses() const {
+  std::unique_lock lock(mutex_);
+  statuses_wanted_ = true;
+  wake();
+  if (!answered_.wait_for(lock, std::chrono::seconds(1), [this] { return !statuses_wanted_; }))
+    return {};
+  return statuses_;
+}
+
+void StoreServer::wake() const {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n =
       write(wake_.fd(), &one, sizeof one);  // a full counter wakes it too
@@ -91,6 +100,11 @@ bool StoreServer::take_commands() {
   {
     const std::lock_guard lock(mutex_);
     order.swap(give_up_);
+    if (statuses_wanted_) {
+      statuses_ = machine_.statuses();
+      statuses_wanted_ = false;
+      answered_.notify_all();
+    }
     if (!order && stopping_ && (machine_.may_end() || base::has_passed(stop_deadline_)))
       return false;
   }

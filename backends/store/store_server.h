@@ -1,6 +1,7 @@
 // The store's server, in rank 0: a ServerMachine on sockets, with one thread.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -8,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "backends/store/protocol/server_machine.h"
 #include "backends/store/store_connection.h"
@@ -38,12 +40,14 @@ class StoreServer {
   Endpoint endpoint() const { return endpoint_; }
   // Gives up a group that has not started: every member's join throws this error.
   void give_up(RefusalKind kind, const std::string& text);
+  // What the ranks are doing; waits for the server's thread, a second at most ({} then).
+  std::vector<RankStatus> statuses() const;
   // The last refused connection, for the message of a timeout; "" when there was none.
   std::string last_refusal() const;
 
  private:
   void run();
-  void wake();
+  void wake() const;
   bool take_commands();  // false: stop
   void wait_and_read();
   void accept_all();
@@ -62,6 +66,9 @@ class StoreServer {
   bool reported_shortage_ = false;  // of open files or memory
 
   mutable std::mutex mutex_;  // guards the following
+  mutable std::condition_variable answered_;
+  mutable bool statuses_wanted_ = false;
+  std::vector<RankStatus> statuses_;
   std::optional<std::pair<RefusalKind, std::string>> give_up_;
   std::string last_refusal_;
   bool stopping_ = false;

@@ -64,6 +64,7 @@ class ServerMachine {
   std::vector<Output> take_output() { return std::exchange(output_, {}); }
 
   bool has_started() const { return started_; }
+  std::vector<RankStatus> statuses() const;  // of all ranks, by rank
   const std::string& last_refusal() const { return last_refusal_; }
 
  private:

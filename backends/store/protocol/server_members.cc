@@ -266,6 +266,19 @@ void ServerMachine::check_all_left() {
   broadcast(FrameWriter(FrameType::kLeft).finish());
 }
 
+std::vector<RankStatus> ServerMachine::statuses() const {
+  std::vector<RankStatus> all(members_.size());
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const Link* m = members_[r];
+    all[r].rank = static_cast<int>(r);
+    all[r].connected = m != nullptr && m->alive();
+    if (m == nullptr) continue;
+    all[r].activity = m->activity;
+    all[r].progress = m->progress;
+  }
+  return all;
+}
+
 void ServerMachine::fail_group(RefusalKind kind, const std::string& text) {
   if (started_ || !fatal_frame_.empty()) return;
   fatal_frame_ = refusal_frame(FrameType::kFatal, kind, text);

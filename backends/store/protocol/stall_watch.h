@@ -9,14 +9,9 @@
 #include <string>
 #include <vector>
 
-namespace backends {
+#include "backends/group.h"
 
-// What a rank reports with its heartbeats of the collective in which it has been longest.
-struct RankProgress {
-  std::int64_t waiting_ms = 0;  // since it began; 0: in none
-  std::string call;             // "all_reduce sum of 7 f32 (collective 3)"; "" if just begun
-  std::string links;            // "nothing received from rank 1 for 12.0 s"; "": unknown
-};
+namespace backends {
 
 // Milliseconds as "12.3 s".
 std::string stalled_time_text(std::int64_t ms);

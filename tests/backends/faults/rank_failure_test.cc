@@ -224,6 +224,40 @@ TEST(EarlyEnd, TheOthersSayWhy) {
   }
 }
 
+TEST(Statuses, RankZeroKnowsWhatTheOthersDo) {
+  const auto errors =
+      group_harness::outcomes(2, [listener = group_harness::open_listener(),
+                                  both_know = std::make_shared<std::atomic<int>>(0)](int rank) {
+        backends::GroupOptions o = group_harness::options_for(rank, 2, listener.port);
+        if (rank == 0) o.listen_fd = listener.fd;
+        const auto group = backends::join_group(o);
+        const auto communicator = group->make_communicator();
+        double value = 1;
+        if (rank == 1) {
+          EXPECT_TRUE(group->statuses().empty());
+          group->set_activity("reading data");
+          EXPECT_TRUE(test_support::eventually([&] { return both_know->load() == 1; }));
+          group->set_activity("step 1");
+          communicator->all_reduce(&value, 1, DType::kF64, ReduceOp::kSum);
+        } else {
+          const auto of_rank_1 = [&] { return group->statuses().at(1); };
+          EXPECT_TRUE(
+              test_support::eventually([&] { return of_rank_1().activity == "reading data"; }));
+          EXPECT_EQ(of_rank_1().progress.waiting_ms, 0);
+          both_know->store(1);
+          EXPECT_TRUE(test_support::eventually([&] {
+            const backends::RankStatus status = of_rank_1();
+            return status.activity == "step 1" &&
+                   status.progress.call.find("all_reduce sum of 1 f64") != std::string::npos;
+          }));
+          EXPECT_TRUE(of_rank_1().connected);
+          communicator->all_reduce(&value, 1, DType::kF64, ReduceOp::kSum);
+        }
+        group->leave();
+      });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
 TEST(EarlyEnd, LeavingInOrderIsNotAFailure) {
   for (const std::string& backend : group_harness::backend_names()) {
     if (!group_harness::backend_fits(backend, 3)) continue;
