@@ -1,3 +1,4 @@
+// The thread that does the jobs.
 #include "io/base/background_jobs.h"
 
 #include <system_error>

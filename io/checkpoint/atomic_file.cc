@@ -170,16 +170,16 @@ void AtomicFile::start_writeback() noexcept {
   waiting_ = 0;
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(bool durable) {
   if (base::retried([&] { return fchmod(fd_, plain_mode()); }) != 0)
     fail("set the mode of", path_, errno);
   if (base::retried([&] { return ftruncate(fd_, static_cast<off_t>(end_)); }) != 0)
     fail("set the length of", path_, errno);
-  if (base::retried([&] { return fsync(fd_); }) != 0) fail("make durable", path_, errno);
+  if (durable && base::retried([&] { return fsync(fd_); }) != 0) fail("make durable", path_, errno);
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("create", path_, errno);
   close(fd_);
   fd_ = -1;
-  sync_folder(folder_);
+  if (durable) sync_folder(folder_);
 }
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
@@ -190,6 +190,12 @@ void write_file_atomically(const std::string& path, std::span<const std::byte> b
 
 void write_file_atomically(const std::string& path, std::string_view text) {
   write_file_atomically(path, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void replace_file(const std::string& path, std::string_view text) {
+  AtomicFile file(path, text.size());
+  file.write(std::as_bytes(std::span(text.data(), text.size())));
+  file.commit(/*durable=*/false);
 }
 
 void remove_abandoned_temporaries(const std::string& folder) noexcept {

@@ -30,8 +30,8 @@ class AtomicFile {
   // Has the disk begin with everything that was written; does not wait for it.
   void start_writeback() noexcept;
   // Throws Error or CannotCreateError. Only when the very last fsync, of the folder, fails is
-  // `path` the new file by then.
-  void commit();
+  // `path` the new file by then. Without `durable` a power failure may leave an older file.
+  void commit(bool durable = true);
 
  private:
   void require_plain_name() const;
@@ -46,6 +46,9 @@ class AtomicFile {
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::string& path, std::string_view text);
+
+// Not durable: for what is soon written again.
+void replace_file(const std::string& path, std::string_view text);
 
 // Deletes temporary files in `folder` whose writers are gone (killed in the middle); best effort,
 // throws nothing.

@@ -82,9 +82,9 @@ bool written_by(const std::string& path, const std::string& run_id) {
   }
 }
 
-// The name goes at once, and the space in a thread of its own: the system takes 30 ms to free 89 MB,
-// and a file that is open keeps its space. A file that cannot be deleted takes space, but what
-// replaces it is safe.
+// The name goes at once, and the space in a thread of its own: the system takes 30 ms to free
+// 89 MB, and a file that is open keeps its space. A file that cannot be deleted takes space, but
+// what replaces it is safe.
 void delete_file(const std::string& path) {
   const int fd = base::retried(
       [&] { return open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });

@@ -11,6 +11,7 @@ int train_command(const Arguments& arguments);
 int launch_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
 int verify_command(const Arguments& arguments);
+int top_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
 int bench_comm_command(const Arguments& arguments);  // engine bench comm

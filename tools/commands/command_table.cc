@@ -10,6 +10,7 @@ const std::vector<Command>& commands() {
       {"verify", "compare checkpoints tensor by tensor", verify_command},
       {"eval", "evaluate a checkpoint: loss and accuracy", eval_command},
       {"bench", "measure training steps, scaling or collectives", bench_command},
+      {"top", "show what a running training is doing", top_command},
       {"inspect", "show the contents of a checkpoint, or analyze a failed run", inspect_command},
       {"export", "write the model of a checkpoint as .safetensors or .npz", export_command},
       {"import", "make a checkpoint from .safetensors or .npz weights", import_command},

@@ -25,6 +25,7 @@
 #include "tools/run/run_reference.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/training_run.h"
+#include "tools/top/status_observer.h"
 
 namespace tools {
 namespace {
@@ -54,6 +55,25 @@ void add_metrics(const tools::RunConfig& config, const TrainingRun& run, TrainSe
   observer->writer().start(progress.global_step, progress.epoch, run.record().id,
                            run_record_json(run.record(), /*one_line=*/true));
   session.add_observer(std::move(observer));
+}
+
+// Rank 0 keeps the run's folder informed for `engine top`.
+void add_status(const TrainingRun& run, TrainSession& session, const backends::Group& group) {
+  if (run.folder().empty()) return;
+  const engine::TrainProgress& progress = session.state().progress;
+  RunStatus begin;
+  begin.run = run.record().id;
+  begin.model = run.record().model;
+  begin.dataset = run.record().data.name;
+  begin.step = progress.global_step;
+  begin.steps = session.total_steps();
+  begin.epoch = progress.epoch + 1;
+  begin.epochs = session.epochs();
+  session.add_observer(make_status_observer({.folder = run.folder(),
+                                             .begin = std::move(begin),
+                                             .unit = progress_unit(session.data().train()),
+                                             .check = [&run] { run.check_folder(); }},
+                                            group));
 }
 
 // Ends the training where another job has taken its folder.
@@ -105,6 +125,7 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
          .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1,
          .unit = progress_unit(session.data().train())}));
     add_metrics(config, run, session);
+    add_status(run, session, group);
   }
   if (const std::string shard = session.shard_line(); !shard.empty())
     std::cout << shard + "\n" << std::flush;  // every rank

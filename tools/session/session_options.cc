@@ -102,7 +102,6 @@ engine::SyncSchedule schedule_of(const RunConfig& config, const AveragingOptions
 AveragingOptions averaging_of(const RunConfig& config) {
   using Options = AveragingOptions;
   using Method = Options::Method;
-  using Compression = Options::Compression;
   AveragingOptions averaging;
   averaging.method = chosen<Method, 6>(config.sync, {{{"none", Method::kNone},
                                                       {"grad", Method::kGradients},
@@ -113,10 +112,10 @@ AveragingOptions averaging_of(const RunConfig& config) {
   averaging.name = config.sync;
   averaging.canonical = config.canonical;
   averaging.shards = config.reduction_shards;
-  averaging.compression = config.compress == "bf16"       ? Compression::kBf16
-                          : config.compress == "topk"     ? Compression::kTopK
-                          : config.compress == "powersgd" ? Compression::kPowerSgd
-                                                          : Compression::kNone;
+  averaging.compression = config.compress == "bf16"       ? Options::Compression::kBf16
+                          : config.compress == "topk"     ? Options::Compression::kTopK
+                          : config.compress == "powersgd" ? Options::Compression::kPowerSgd
+                                                          : Options::Compression::kNone;
   averaging.topk_ratio = config.topk_ratio;
   averaging.powersgd_rank = config.powersgd_rank;
   averaging.buckets = {.bytes = static_cast<std::int64_t>(config.bucket_cap_mb * (1 << 20)),

@@ -1,3 +1,4 @@
+// Jobs of a thread of its own: order, failures, the end.
 #include "io/base/background_jobs.h"
 
 #include <gtest/gtest.h>

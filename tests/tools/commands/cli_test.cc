@@ -56,8 +56,8 @@ void expect_last_error(const CommandResult& result, int code,
 }
 
 TEST(Help, EveryCommandExplainsItself) {
-  for (const char* command : {"train", "launch", "verify", "eval", "bench", "inspect", "export",
-                              "import", "sample", "doctor", "env", "version"}) {
+  for (const char* command : {"train", "launch", "verify", "eval", "bench", "top", "inspect",
+                              "export", "import", "sample", "doctor", "env", "version"}) {
     const CommandResult help = engine({command, "--help"});
     EXPECT_EQ(help.exit_code, 0) << command << help.err;
     EXPECT_NE(help.out.find("Usage: engine " + std::string(command)), std::string::npos)
@@ -66,6 +66,24 @@ TEST(Help, EveryCommandExplainsItself) {
   }
   EXPECT_EQ(engine({"help"}).exit_code, 0);
   EXPECT_EQ(engine({}).exit_code, 2);
+}
+
+TEST(Top, ShowsARunThatHasEnded) {
+  const test_support::TemporaryDirectory folder;
+  const std::string run = folder / "run";
+  expect_last_error(engine({"top", run}), 65, {"is not the folder of a run"});
+  const CommandResult trained =
+      engine({"train", "--model", "mlp", "--dataset", "synthetic", "--limit", "64", "--epochs", "2",
+              "--batch-size", "16", "--threads", "1", "--spawn", "2", "--save-dir", run});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const CommandResult top = engine({"top", run});
+  EXPECT_EQ(top.exit_code, 0) << top.err;
+  EXPECT_NE(top.out.find(": mlp on synthetic, completed\nstep 8 of 8, epoch 2 of 2 | loss "),
+            std::string::npos)
+      << top.out;
+  EXPECT_NE(top.out.find("newest snapshot: step-00000008.ckpt\n"), std::string::npos) << top.out;
+  const CommandResult json = engine({"top", run, "--json"});
+  EXPECT_EQ(json.out.find("{\"schema\":1,\"run\":\""), 0u) << json.out;
 }
 
 TEST(Help, SaysWhichSwitchesAreOnAndHowToSwitchThemOff) {

@@ -1,0 +1,94 @@
+// `engine top`: what a running training is doing, live.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "io/base/deadline.h"
+#include "io/base/io_error.h"
+#include "io/base/utc_time.h"
+#include "tools/commands/command.h"
+#include "tools/report/exit_codes.h"
+#include "tools/report/progress_line.h"
+#include "tools/run/run_record.h"
+#include "tools/top/run_status.h"
+#include "tools/top/top_view.h"
+
+namespace tools {
+namespace {
+
+constexpr int kOtherLines = 9;  // beside the ranks, at most
+
+int terminal_rows() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
+}
+
+// Clocks of hosts differ: how old a status is, is known from when it was seen to change. Only the
+// first look must believe the time that is in it.
+class Age {
+ public:
+  double of(const RunStatus& status) {
+    const double now = base::steady_seconds();
+    if (status.written_us != written_us_) {
+      const double first = static_cast<double>(base::unix_us() - status.written_us) / 1e6;
+      since_ = written_us_ == 0 ? now - std::max(first, 0.0) : now;
+      written_us_ = status.written_us;
+    }
+    return now - since_;
+  }
+
+ private:
+  std::int64_t written_us_ = 0;
+  double since_ = 0;
+};
+
+RunStatus status_of(const std::string& folder) {
+  try {
+    return read_run_status(folder);
+  } catch (const io::MissingFileError&) {
+    throw io::MissingFileError(
+        folder + (has_run_record(folder)
+                      ? ": its run has not said yet what it is doing (no status.json)"
+                      : ": is not the folder of a run: expected what --save-dir named"));
+  }
+}
+
+}  // namespace
+
+int top_command(const Arguments& arguments) {
+  CLI::App app("Shows what a running training is doing: progress, and what each rank waits for.",
+               "engine top");
+  std::string folder;
+  bool once = false, json = false;
+  double every = 1;
+  app.add_option("RUN", folder, "the run's folder, as --save-dir named it")->required();
+  app.add_flag("--once", once, "show it once; so it is also where stdout is no terminal");
+  app.add_flag("--json", json, "the status as JSON, once");
+  app.add_option("--every", every, "seconds between two looks")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  if (!parse(app, arguments)) return kExitOk;
+  if (json) {
+    std::printf("%s\n", run_status_json(status_of(folder)).c_str());
+    return kExitOk;
+  }
+  const bool live = !once && isatty(STDOUT_FILENO) == 1;
+  Age age;
+  for (;;) {
+    const RunStatus status = status_of(folder);
+    const std::string text = top_text(status, age.of(status),
+                                      live ? std::max(terminal_rows() - kOtherLines, 1) : 1'000'000,
+                                      live ? terminal_columns(STDOUT_FILENO) : 1'000'000);
+    // From the top left, and the rest of the screen is cleared.
+    std::printf("%s%s", live ? "\033[H\033[J" : "", text.c_str());
+    std::fflush(stdout);
+    if (!live || status.state != "training") return kExitOk;
+    std::this_thread::sleep_for(std::chrono::duration<double>(every));
+  }
+}
+
+}  // namespace tools

@@ -1,0 +1,123 @@
+// The status as JSON, and back.
+#include "tools/top/run_status.h"
+
+#include <filesystem>
+#include <limits>
+
+#include "io/base/io_error.h"
+#include "io/base/json_writer.h"
+#include "tools/report/json_file.h"
+
+namespace tools {
+namespace {
+
+constexpr int kStatusSchema = 1;
+constexpr std::int64_t kLargestStatus = 64 << 20;
+constexpr int kMostRanks = 1'000'000;
+
+void write(base::JsonWriter& json, const RunStatus::Rank& rank) {
+  json.begin_object()
+      .member("rank", rank.now.rank)
+      .member("host", rank.host)
+      .member("pid", rank.pid)
+      .member("activity", rank.now.activity)
+      .member("waiting_ms", rank.now.progress.waiting_ms)
+      .member("call", rank.now.progress.call)
+      .member("links", rank.now.progress.links)
+      .member("connected", rank.now.connected)
+      .end_object();
+}
+
+std::optional<double> maybe_real(const Json& json, const char* key, const std::string& path) {
+  if (member(json, key, path).is_null()) return std::nullopt;
+  return real_member(json, key, path);
+}
+
+int small_member(const Json& json, const char* key, const std::string& path) {
+  return static_cast<int>(whole_member(json, key, 0, std::numeric_limits<int>::max(), path));
+}
+
+RunStatus::Rank read_rank(const Json& json, const std::string& path) {
+  const Json& connected = member(json, "connected", path);
+  if (!connected.is_boolean()) throw io::DataError(path + ": \"connected\" is not true or false");
+  return {.now = {.rank = small_member(json, "rank", path),
+                  .activity = text_member(json, "activity", path),
+                  .progress = {.waiting_ms = whole_member(json, "waiting_ms", 0, kUnlimited, path),
+                               .call = text_member(json, "call", path),
+                               .links = text_member(json, "links", path)},
+                  .connected = connected.get<bool>()},
+          .host = text_member(json, "host", path),
+          .pid = small_member(json, "pid", path)};
+}
+
+}  // namespace
+
+std::string run_status_path(const std::string& folder) {
+  return (std::filesystem::path(folder) / "status.json").string();
+}
+
+std::string run_status_json(const RunStatus& status) {
+  base::JsonWriter json;
+  json.begin_object()
+      .member("schema", kStatusSchema)
+      .member("run", status.run)
+      .member("model", status.model)
+      .member("dataset", status.dataset)
+      .member("host", status.host)
+      .member("pid", status.pid)
+      .member("written_us", status.written_us)
+      .member("state", status.state)
+      .member("step", status.step)
+      .member("steps", status.steps)
+      .member("epoch", status.epoch)
+      .member("epochs", status.epochs)
+      .member("loss", status.loss)
+      .member("accuracy", status.accuracy)
+      .member("rate", status.rate)
+      .member("seconds_left", status.seconds_left)
+      .member("bytes_sent", status.bytes_sent)
+      .member("evaluation", status.evaluation)
+      .member("newest_snapshot", status.newest_snapshot)
+      .key("ranks")
+      .begin_array();
+  for (const RunStatus::Rank& rank : status.ranks) {
+    json.new_line();
+    write(json, rank);
+  }
+  json.new_line();
+  return json.end_array().end_object().text();
+}
+
+RunStatus read_run_status(const std::string& folder) {
+  const std::string path = run_status_path(folder);
+  const Json json = read_json_file(path, kLargestStatus);
+  if (!json.is_object()) throw io::DataError(path + ": expected a JSON object");
+  whole_member(json, "schema", kStatusSchema, kStatusSchema, path);
+  const auto count = [&](const char* key) { return whole_member(json, key, 0, kUnlimited, path); };
+  RunStatus status{.run = text_member(json, "run", path),
+                   .model = text_member(json, "model", path),
+                   .dataset = text_member(json, "dataset", path),
+                   .host = text_member(json, "host", path),
+                   .pid = small_member(json, "pid", path),
+                   .written_us = count("written_us"),
+                   .state = text_member(json, "state", path),
+                   .step = count("step"),
+                   .steps = count("steps"),
+                   .epoch = count("epoch"),
+                   .epochs = count("epochs"),
+                   .loss = maybe_real(json, "loss", path),
+                   .accuracy = maybe_real(json, "accuracy", path),
+                   .rate = text_member(json, "rate", path),
+                   .seconds_left = maybe_real(json, "seconds_left", path),
+                   .bytes_sent = count("bytes_sent"),
+                   .evaluation = text_member(json, "evaluation", path),
+                   .newest_snapshot = text_member(json, "newest_snapshot", path),
+                   .ranks = {}};
+  const Json& ranks = list_member(json, "ranks", path);
+  if (ranks.size() > kMostRanks)
+    throw io::DataError(path + ": " + std::to_string(ranks.size()) + " ranks");
+  for (const Json& rank : ranks) status.ranks.push_back(read_rank(rank, path + ": ranks"));
+  return status;
+}
+
+}  // namespace tools

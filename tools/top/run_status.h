@@ -1,0 +1,42 @@
+// status.json of a run's folder: how far the training is and what each rank is doing, for `engine
+// top`. Rank 0 writes it about once a second (status_observer.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/group.h"
+
+namespace tools {
+
+struct RunStatus {
+  std::string run, model, dataset;  // the run's id
+  std::string host;                 // of rank 0
+  int pid = 0;
+  std::int64_t written_us = 0;  // Unix time
+  // "training", or how it ended: "completed", "stopped by signal 15", "failed".
+  std::string state = "training";
+  std::int64_t step = 0, steps = 0, epoch = 0, epochs = 0;  // epoch: the current one, from 1
+  std::optional<double> loss, accuracy;                     // as last reported
+  std::string rate;                                         // "5,120 images/s"; "": not known yet
+  std::optional<double> seconds_left;
+  std::int64_t bytes_sent = 0;  // by each rank, in averagings
+  std::string evaluation;       // "after step 938: loss 0.03, accuracy 99.10 % (991/1000)"
+  std::string newest_snapshot;
+
+  struct Rank {
+    backends::RankStatus now;
+    std::string host;
+    int pid = 0;
+  };
+  std::vector<Rank> ranks;
+};
+
+std::string run_status_path(const std::string& folder);  // FOLDER/status.json
+std::string run_status_json(const RunStatus& status);
+// Throws io::MissingFileError and io::DataError (names the file and the member).
+RunStatus read_run_status(const std::string& folder);
+
+}  // namespace tools

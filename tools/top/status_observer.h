@@ -1,0 +1,26 @@
+// Rank 0's side of `engine top`: keeps status.json of the run's folder up to date.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "backends/group.h"
+#include "engine/train/train_observer.h"
+#include "tools/report/progress_line.h"
+#include "tools/top/run_status.h"
+
+namespace tools {
+
+struct StatusOptions {
+  std::string folder;  // the run's
+  RunStatus begin;     // what does not change: run, model, data set, steps, epochs
+  ProgressUnit unit;
+  std::function<void()> check;  // throws where the folder is another job's by now; any thread
+};
+
+// Writes about once a second in a thread of its own, so also while the training waits for a rank,
+// and at the end. A file that cannot be written is told once and tried again. `group` outlives it.
+std::unique_ptr<engine::TrainObserver> make_status_observer(StatusOptions options,
+                                                            const backends::Group& group);
+
+}  // namespace tools
