@@ -250,7 +250,7 @@ std::optional<GroupFailure> TcpStore::wait_for_failure(std::chrono::milliseconds
   return machine_.failure() ? std::optional(machine_.failure()->what) : std::nullopt;
 }
 
-void TcpStore::on_failure(std::function<void(const std::string&)> callback) {
+void TcpStore::on_failure(const std::function<void(const std::string&)>& callback) {
   std::optional<std::string> happened;
   {
     const Lock lock(mutex_);

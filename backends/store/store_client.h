@@ -63,7 +63,7 @@ class TcpStore : public Store {
   std::optional<GroupFailure> failure() const;
   std::optional<GroupFailure> wait_for_failure(std::chrono::milliseconds timeout) const;
   // Called once: from the store's thread, or at once if a failure is known.
-  void on_failure(std::function<void(const std::string&)> callback);
+  void on_failure(const std::function<void(const std::string&)>& callback);
 
   // This rank will end early: tells all why, unless the group has failed already.
   void abandon(const GroupFailure& why);

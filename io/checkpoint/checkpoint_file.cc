@@ -30,11 +30,10 @@ std::uint64_t end_of(const std::vector<Placement>& placements) {
 void reserve(std::vector<std::byte>& data, std::uint64_t bytes) {
   data.reserve(bytes);
   static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(data.data()) + page - 1) / page * page,
-             end = reinterpret_cast<std::uintptr_t>(data.data() + bytes) / page * page;
-  // Advice only.
-  if (end > begin && bytes >= kLargePageBytes)
-    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  // From the first whole page on; advice only.
+  const auto skipped = -reinterpret_cast<std::uintptr_t>(data.data()) % page;
+  if (bytes >= kLargePageBytes)
+    madvise(data.data() + skipped, (bytes - skipped) / page * page, MADV_HUGEPAGE);
 }
 
 // Where the arrays lie, without their digests.

@@ -28,6 +28,8 @@ inline std::atomic<long> allocations{0};  // since the start of the process
 
 // operator new ends in malloc, so these see both.
 #if COUNTS_ALLOCATIONS
+// NOLINTBEGIN(bugprone-reserved-identifier, misc-definitions-in-headers): one file of a program has
+// it
 extern "C" {
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t count, std::size_t bytes);
@@ -55,4 +57,5 @@ int posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
   return *block == nullptr ? ENOMEM : 0;
 }
 }
+// NOLINTEND(bugprone-reserved-identifier, misc-definitions-in-headers)
 #endif

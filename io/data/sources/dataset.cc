@@ -76,7 +76,8 @@ void measure_channels(Dataset& split) {
       squares[c] += value * value;
     }
   }
-  const double count = static_cast<double>(split.samples.size() / channels);
+  const std::size_t pixels = split.samples.size() / std::max<std::size_t>(channels, 1);
+  const auto count = static_cast<double>(pixels);
   for (std::size_t c = 0; c < channels; ++c) {
     const double mean = static_cast<double>(sums[c]) / count;
     const double variance = static_cast<double>(squares[c]) / count - mean * mean;

@@ -381,6 +381,7 @@ TEST(Store, UnauthenticatedConnectionsAreBoundedAndTimed) {
   o.cancelled = [&] { return done.load(); };
   std::thread rank_0([&] { EXPECT_THROW(backends::join_store(o), backends::CancelledError); });
   std::vector<backends::Socket> idle;
+  idle.reserve(80);
   for (int i = 0; i < 79; ++i) idle.push_back(connect_to_port(listener.port));
   const auto start = Clock::now();
   idle.push_back(connect_to_port(listener.port));

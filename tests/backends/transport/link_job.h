@@ -66,7 +66,8 @@ inline std::vector<std::string> sums(
     communicator = make(context);
     float value = static_cast<float>(rank + 1);
     communicator->all_reduce(&value, 1, base::DType::kF32, backends::ReduceOp::kSum);
-    EXPECT_EQ(value, static_cast<float>(world_size * (world_size + 1) / 2));
+    const int sum = world_size * (world_size + 1) / 2;
+    EXPECT_EQ(value, static_cast<float>(sum));
     communicator->barrier();
   });
 }

@@ -106,8 +106,9 @@ TEST(TopText, SaysWhenNewsAreOld) {
 TEST(TopText, FitsATerminalWithThoseFirstThatWaitLongest) {
   RunStatus s = status_of_two();
   for (int rank = 2; rank < 100; ++rank) {
+    const std::int64_t waiting_ms = std::int64_t{1000} * rank;
     s.ranks.push_back(
-        {.now = {.rank = rank, .activity = "step 1", .progress = {1000 * rank, "", ""}},
+        {.now = {.rank = rank, .activity = "step 1", .progress = {waiting_ms, "", ""}},
          .host = "n3",
          .pid = rank});
   }

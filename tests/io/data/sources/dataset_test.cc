@@ -68,7 +68,7 @@ TEST(Synthetic, IsRandomSeededAndOfTheShapeAskedFor) {
             first.test.labels);
   std::vector<int> counts(7);
   for (const std::int32_t label : first.train.labels) ++counts.at(static_cast<std::size_t>(label));
-  for (const int count : counts) EXPECT_NEAR(count, 2000 / 7, 80);
+  for (const int count : counts) EXPECT_NEAR(count, 2000. / 7, 80);
   for (const float mean : first.train.mean) EXPECT_NEAR(mean, 0.5, 0.01);
   for (const float deviation : first.train.deviation) EXPECT_NEAR(deviation, 0.2898, 0.005);
 }
