@@ -38,7 +38,7 @@ TRAIN = ["--dataset", "csv", "--threads", "1", "--batch-size", "30", "--log-ever
          "--eval-every", "1e", "--keep-last", "1", "--timeout", "20", "--rdzv-timeout", "20"]
 # train's codes that a fault may lead to (docs/troubleshooting.md); 1 and 2 are verify's, see Scenario.
 DOCUMENTED = {65, 69, 73, 74, 76, 77, 78}
-KEPT = re.compile(r"run\.json|step-\d{8}\.ckpt|latest|best|metrics\.jsonl|log\.txt|run\.lock|flight_rank_\d+\.json")
+KEPT = re.compile(r"run\.json|status\.json|step-\d{8}\.ckpt|latest|best|metrics\.jsonl|log\.txt|run\.lock|flight_rank_\d+\.json")
 SLOW = 12.0  # seconds after which a run is told as slow, though it ended
 TEXTS = {"EINTR": "Interrupted system call", "EIO": "Input/output error", "ENOSPC": "No space left on device",
          "EMFILE": "Too many open files", "ENOMEM": "Cannot allocate memory", "EAGAIN": "Resource temporarily unavailable",
