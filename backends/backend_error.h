@@ -49,9 +49,19 @@ class ConfigurationError : public Error {
   using Error::Error;
 };
 
+// "rank 1 (host n7, pid 42) died: its connection closed; last activity: step 120"
+inline std::string member_failure_text(const std::string& who, const std::string& cause,
+                                       const std::string& activity) {
+  return who + " " + cause + "; last activity: " + (activity.empty() ? "unknown" : activity);
+}
+// The cause where a rank has left without waiting for the others. `why`: as it says, or "".
+inline std::string early_end_text(const std::string& why) {
+  return "ended before the others" + (why.empty() ? "" : ": " + why);
+}
+
 // What ended a group before its time, as every rank reports it.
 struct GroupFailure {
-  std::string text;  // "rank 1 (host n7, pid 42) died: connection closed; last activity: step 120"
+  std::string text;       // member_failure_text() and the like
   bool mismatch = false;  // a rank has seen that calls differ, and `text` names them
 
   [[noreturn]] void raise(const std::string& context = "") const {

@@ -115,8 +115,8 @@ class Group {
   virtual void set_activity(std::string_view activity) noexcept = 0;
   // All ranks' on rank 0, empty on the others and where nothing is known. Any thread.
   virtual std::vector<RankStatus> statuses() const { return {}; }
-  // Throws PeerError with the first known failure ("rank 1 (host n7, pid 42) died: connection
-  // closed; last: step 120").
+  // Throws the first known failure: MismatchError where calls differ, else PeerError ("rank 1 (host
+  // n7, pid 42) died: connection closed; last: step 120").
   virtual void check() = 0;
   // Aborts this rank's communicators, with `why`, if one of its collectives has been running for
   // `time`; returns whether it did. Any thread.

@@ -86,7 +86,7 @@ step "Testing build/$preset"
 report="$root/build/$preset/tests.xml"
 rm -f "$report"
 status=0
-# A test takes two places, or one where it waits more than it computes; also of those that compute many wait.
+# A test takes two places, or one if it mostly waits. Three places a core, since tests that compute wait too.
 "${runner[@]}" ctest --test-dir "$root/build/$preset" --parallel "$((3 * $(nproc)))" --output-on-failure --no-tests=error \
   --output-junit "$report" "${filters[@]}" || status=$?
 [ -s "$report" ] || fail "ctest wrote no report (exit status $status)"

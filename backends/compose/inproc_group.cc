@@ -55,10 +55,8 @@ class InprocJob final : public FailureWatch {
   void end(int rank, const std::string& why = "") noexcept {
     const std::lock_guard lock(mutex_);
     if (left_[static_cast<std::size_t>(rank)] || failure_) return;
-    const std::string& activity = activities_[static_cast<std::size_t>(rank)];
-    failure_ = GroupFailure{"rank " + std::to_string(rank) + " ended before the others" +
-                            (why.empty() ? "" : ": " + why) +
-                            "; last activity: " + (activity.empty() ? "unknown" : activity)};
+    failure_ = GroupFailure{member_failure_text("rank " + std::to_string(rank), early_end_text(why),
+                                                activities_[static_cast<std::size_t>(rank)])};
     for (const auto& [made, exchange] : exchanges_) exchange->abort(failure_->text);
     for (Communicator* c : abort_on_failure_) c->abort(failure_->text);
     store_.fail(failure_->text);

@@ -67,7 +67,7 @@ std::string StoreServer::last_refusal() const {
   return last_refusal_;
 }
 
-std::vector<RankStatus> StoreServer::statuses() const {
+std::vector<RankStatus> StoreServer::statuses() {
   std::unique_lock lock(mutex_);
   statuses_wanted_ = true;
   wake();
@@ -76,7 +76,7 @@ std::vector<RankStatus> StoreServer::statuses() const {
   return statuses_;
 }
 
-void StoreServer::wake() const {
+void StoreServer::wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n =
       write(wake_.fd(), &one, sizeof one);  // a full counter wakes it too

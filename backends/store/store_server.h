@@ -41,13 +41,13 @@ class StoreServer {
   // Gives up a group that has not started: every member's join throws this error.
   void give_up(RefusalKind kind, const std::string& text);
   // What the ranks are doing; waits for the server's thread, a second at most ({} then).
-  std::vector<RankStatus> statuses() const;
+  std::vector<RankStatus> statuses();
   // The last refused connection, for the message of a timeout; "" when there was none.
   std::string last_refusal() const;
 
  private:
   void run();
-  void wake() const;
+  void wake();
   bool take_commands();  // false: stop
   void wait_and_read();
   void accept_all();
@@ -66,8 +66,8 @@ class StoreServer {
   bool reported_shortage_ = false;  // of open files or memory
 
   mutable std::mutex mutex_;  // guards the following
-  mutable std::condition_variable answered_;
-  mutable bool statuses_wanted_ = false;
+  std::condition_variable answered_;
+  bool statuses_wanted_ = false;
   std::vector<RankStatus> statuses_;
   std::optional<std::pair<RefusalKind, std::string>> give_up_;
   std::string last_refusal_;

@@ -18,6 +18,9 @@ namespace engine {
 struct TrainProgress {
   std::int64_t global_step = 0, epoch = 0, step_in_epoch = 0;
   std::int64_t samples_seen = 0;  // over all ranks
+
+  // The epoch that the step just done belongs to, also where it has ended it.
+  std::int64_t epoch_of_step() const { return step_in_epoch == 0 && epoch > 0 ? epoch - 1 : epoch; }
 };
 
 struct StepReport {

@@ -1,5 +1,4 @@
 // `engine top`: what a running training is doing, live.
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,12 +19,8 @@
 namespace tools {
 namespace {
 
-constexpr int kOtherLines = 9;  // beside the ranks, at most
-
-int terminal_rows() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
-}
+constexpr int kOtherLines = 9;     // beside the ranks, at most
+constexpr int kUncut = 1'000'000;  // rows and columns where there is no terminal
 
 // Clocks of hosts differ: how old a status is, is known from when it was seen to change. Only the
 // first look must believe the time that is in it.
@@ -80,9 +75,9 @@ int top_command(const Arguments& arguments) {
   Age age;
   for (;;) {
     const RunStatus status = status_of(folder);
-    const std::string text = top_text(status, age.of(status),
-                                      live ? std::max(terminal_rows() - kOtherLines, 1) : 1'000'000,
-                                      live ? terminal_columns(STDOUT_FILENO) : 1'000'000);
+    const int rows = live ? std::max(terminal_rows(STDOUT_FILENO) - kOtherLines, 1) : kUncut,
+              columns = live ? terminal_columns(STDOUT_FILENO) : kUncut;
+    const std::string text = top_text(status, age.of(status), rows, columns);
     // From the top left, and the rest of the screen is cleared.
     std::printf("%s%s", live ? "\033[H\033[J" : "", text.c_str());
     std::fflush(stdout);

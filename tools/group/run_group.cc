@@ -7,10 +7,8 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
@@ -21,6 +19,7 @@
 #include "backends/store/protocol/settings.h"
 #include "backends/store/tcp_socket.h"
 #include "io/base/digest.h"
+#include "io/base/stoppable_sleep.h"
 #include "io/base/text_parts.h"
 #include "io/checkpoint/atomic_file.h"
 #include "models/model_catalog.h"
@@ -134,11 +133,7 @@ class StopWatchdog {
   void watch(backends::Group& group, const std::stop_token& stop) {
     constexpr auto kTime = std::chrono::seconds(2);
     std::optional<std::chrono::steady_clock::time_point> since;
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any over;
-    while (!over.wait_for(lock, stop, std::chrono::milliseconds(50), [] { return false; }) &&
-           !stop.stop_requested()) {
+    while (base::sleep_unless_stopped(stop, std::chrono::milliseconds(50))) {
       const auto now = std::chrono::steady_clock::now();
       if (stop_signal_flag().load() == 0) continue;
       if (!since) since = now;

@@ -77,7 +77,7 @@ std::string out_of_range(const CLI::App& app, const std::string& text) {
 
 // What CLI11 found, as a sentence.
 std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
-  const std::string text = error.what();
+  std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.starts_with('-') &&
       (text.ends_with(" missing") || text.ends_with(" received 0")))
     return text.substr(0, text.find(':')) + " needs a value";

@@ -22,7 +22,7 @@ class MetricsObserver : public engine::TrainObserver {
   void on_step(const engine::TrainProgress& p) override {
     if (gpu_every_ == 0 || p.global_step % gpu_every_ != 0) return;
     for (const io::GpuSample& s : gpus_->sample())
-      writer_.gpu(p.global_step, epoch_of(p), s.device, s.name, s.bus, s.values);
+      writer_.gpu(p.global_step, p.epoch_of_step(), s.device, s.name, s.bus, s.values);
   }
   void on_report(const engine::StepReport& r) override {
     io::MetricsWriter::Numbers more{{"accuracy", r.train_accuracy},
@@ -36,20 +36,21 @@ class MetricsObserver : public engine::TrainObserver {
       more.emplace_back("slowest_ratio", r.slowest_ratio);
     }
     if (r.skipped_steps) more.emplace_back("skipped_steps", static_cast<double>(*r.skipped_steps));
-    writer_.step(r.progress.global_step, epoch_of(r.progress), r.loss, r.lr, r.samples_per_s, more);
+    writer_.step(r.progress.global_step, r.progress.epoch_of_step(), r.loss, r.lr, r.samples_per_s,
+                 more);
     averaging(r.progress, r.averagings, r.bytes_sent, r.spread);
   }
   void on_eval(const engine::EvalReport& r) override {
     io::MetricsWriter::Numbers more;
     if (r.top5 >= 0) more.emplace_back("top5", r.top5_accuracy());
     if (r.text) more.emplace_back("perplexity", r.perplexity());
-    writer_.eval(r.progress.global_step, epoch_of(r.progress), r.split, r.loss, r.accuracy(),
+    writer_.eval(r.progress.global_step, r.progress.epoch_of_step(), r.split, r.loss, r.accuracy(),
                  r.samples, more, {.weights = r.weights, .best = r.best && r.best->this_one});
   }
   void on_desync(const engine::TrainProgress& p, const engine::DesyncReport& r) override {
     std::vector<std::string> names;
     for (const engine::DesyncTensor& tensor : r.tensors) names.push_back(tensor.name);
-    writer_.desync(p.global_step, epoch_of(p),
+    writer_.desync(p.global_step, p.epoch_of_step(),
                    {.last_good = r.last_good,
                     .first_bad = r.first_bad,
                     .compared = r.compared,
@@ -58,26 +59,22 @@ class MetricsObserver : public engine::TrainObserver {
                     .action = std::string(engine::to_string(r.action))});
   }
   void on_nonfinite(const engine::TrainProgress& p, const engine::NonFiniteReport& r) override {
-    writer_.nonfinite(p.global_step, epoch_of(p), r.last_good, r.what,
+    writer_.nonfinite(p.global_step, p.epoch_of_step(), r.last_good, r.what,
                       std::string(engine::to_string(r.action)));
   }
   void on_end(const engine::TrainResult& r) override {
     averaging(r.progress, r.averagings, r.bytes_sent, std::nullopt);
     io::MetricsWriter::Numbers more;
     if (r.skipped_steps) more.emplace_back("skipped_steps", static_cast<double>(*r.skipped_steps));
-    writer_.end(r.progress.global_step, epoch_of(r.progress), r.seconds,
+    writer_.end(r.progress.global_step, r.progress.epoch_of_step(), r.seconds,
                 r.signal == 0 ? 0 : 128 + r.signal, more);
   }
 
  private:
-  // The epoch that the step just done belongs to, also where it has ended it.
-  static std::int64_t epoch_of(const engine::TrainProgress& p) {
-    return p.step_in_epoch == 0 && p.epoch > 0 ? p.epoch - 1 : p.epoch;
-  }
   void averaging(const engine::TrainProgress& p, std::int64_t averagings, std::int64_t bytes_sent,
                  std::optional<double> spread) {
     if (averagings > 0)
-      writer_.averaging(p.global_step, epoch_of(p), averagings, bytes_sent, spread);
+      writer_.averaging(p.global_step, p.epoch_of_step(), averagings, bytes_sent, spread);
   }
 
   std::int64_t gpu_every_;

@@ -33,7 +33,8 @@ struct ProgressState {
 // characters: where they do not suffice the bar goes first, then rate, loss, ETA and steps.
 std::string progress_line(const ProgressState& state, int columns);
 
-// Of the terminal that `fd` is; 80 where it is none or does not tell.
+// Of the terminal that `fd` is; 80 and 24 where it is none or does not tell.
 int terminal_columns(int fd);
+int terminal_rows(int fd);
 
 }  // namespace tools

@@ -34,7 +34,7 @@ std::string new_folder(const RunFolderRequest& request) {
   for (int number = 1; number <= kMost; ++number) {
     char digits[16];
     std::snprintf(digits, sizeof digits, "-%03d", number);
-    const std::string folder = "runs/" + short_name(request.model) + "-" + request.dataset + digits;
+    std::string folder = "runs/" + short_name(request.model) + "-" + request.dataset + digits;
     if (mkdir(folder.c_str(), 0777) == 0) return folder;
     if (errno != EEXIST)
       throw io::CannotCreateError("cannot create folder " + folder + ": " + std::strerror(errno));
@@ -72,7 +72,7 @@ std::string real_folder(const std::string& folder) {
 std::string move_aside(const std::string& folder) {
   const std::string stem = folder + ".old-";
   for (int number = 1;; ++number) {
-    const std::string aside = stem + std::to_string(number);
+    std::string aside = stem + std::to_string(number);
     std::error_code error;
     const fs::file_type found = fs::symlink_status(aside, error).type();
     if (found == fs::file_type::not_found) {

@@ -77,7 +77,7 @@ std::string take_snapshot(const std::string& path, bool in_folder, ConfigValues&
   const bool spawned_by_user = values.contains("spawn");
   const io::Checkpoint snapshot = io::load_description(path);
   refuse_import(snapshot, path);
-  const std::string definition = value_of(values, "model").empty() ? snapshot.definition : "";
+  std::string definition = value_of(values, "model").empty() ? snapshot.definition : "";
   ConfigValues saved;
   apply_config_text(snapshot.config, path, saved);
   forget_defaults(saved, values, /*with_sources=*/false);
@@ -125,9 +125,9 @@ std::string snapshot_of(const std::string& path, Snapshot wanted) {
   std::error_code unknown;
   if (!fs::is_directory(path, unknown)) return path;
   if (wanted == Snapshot::kBest)
-    if (const std::string best = io::find_best_checkpoint(path); !best.empty()) return best;
+    if (std::string best = io::find_best_checkpoint(path); !best.empty()) return best;
   std::vector<std::string> skipped;
-  const std::string newest = io::find_newest_checkpoint(path, &skipped);
+  std::string newest = io::find_newest_checkpoint(path, &skipped);
   if (newest.empty()) throw io::MissingFileError("no snapshot in " + path);
   for (const std::string& why : skipped) print_notice("skipped a snapshot: " + why);
   return newest;

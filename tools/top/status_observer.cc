@@ -4,13 +4,12 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <filesystem>
 #include <mutex>
 #include <stop_token>
 #include <thread>
 
-#include "io/base/io_error.h"
+#include "io/base/stoppable_sleep.h"
 #include "io/base/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
 #include "tools/report/console_observer.h"
@@ -79,16 +78,13 @@ class StatusObserver final : public engine::TrainObserver {
  private:
   void take(const engine::TrainProgress& p) {
     status_.step = p.global_step;
-    status_.epoch = p.step_in_epoch == 0 && p.epoch > 0 ? p.epoch : p.epoch + 1;
+    status_.epoch = p.epoch_of_step() + 1;
   }
 
   void run(const std::stop_token& stop) {
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any over;
     do {
       write();
-    } while (!over.wait_for(lock, stop, kEvery, [] { return false; }) && !stop.stop_requested());
+    } while (base::sleep_unless_stopped(stop, kEvery));
   }
 
   void write() noexcept {

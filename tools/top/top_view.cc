@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "backends/store/protocol/stall_watch.h"
 #include "io/base/visible_text.h"
 #include "tools/report/progress_line.h"
 
@@ -13,17 +14,17 @@ namespace {
 constexpr double kOld = 5;                // seconds without news that are worth a word
 constexpr std::int64_t kLongWait = 1000;  // milliseconds
 
-std::string number(const char* format, double value) {
+std::string four_places(double value) {
   char text[64];
-  std::snprintf(text, sizeof text, format, value);
+  std::snprintf(text, sizeof text, "%.4f", value);
   return text;
 }
 
 std::string progress_text(const RunStatus& s) {
   std::string text = "step " + with_commas(s.step) + " of " + with_commas(s.steps) + ", epoch " +
                      std::to_string(s.epoch) + " of " + std::to_string(s.epochs);
-  if (s.loss) text += " | loss " + number("%.4f", *s.loss);
-  if (s.accuracy) text += (s.loss ? ", accuracy " : " | accuracy ") + number("%.4f", *s.accuracy);
+  if (s.loss) text += " | loss " + four_places(*s.loss);
+  if (s.accuracy) text += (s.loss ? ", accuracy " : " | accuracy ") + four_places(*s.accuracy);
   if (!s.rate.empty()) text += " | " + base::visible_text(s.rate);
   if (s.seconds_left) text += " | " + clock_text(*s.seconds_left) + " left";
   return text;
@@ -34,7 +35,7 @@ std::string doing(const backends::RankStatus& rank) {
   std::string text = base::visible_text(rank.activity);
   if (rank.progress.waiting_ms < kLongWait) return text.empty() ? "starting" : text;
   text += (text.empty() ? "" : "; ") + std::string("waits ") +
-          number("%.1f s", static_cast<double>(rank.progress.waiting_ms) / 1000);
+          backends::stalled_time_text(rank.progress.waiting_ms);
   if (!rank.progress.call.empty()) text += " in " + base::visible_text(rank.progress.call);
   if (!rank.progress.links.empty()) text += ": " + base::visible_text(rank.progress.links);
   return text;

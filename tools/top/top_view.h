@@ -1,7 +1,6 @@
 // A run's status as text for a terminal.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "tools/top/run_status.h"

@@ -186,9 +186,8 @@ void MemberMachine::handle_start(FrameReader& in) {
 void MemberMachine::connection_ended(const std::string& cause) {
   lost_ = cause;
   if (!started_ || left_ || leaving_ || ended_ || failure_ || peers_.empty()) return;
-  failure_ = Failure{0,
-                     {member_text(0, peers_[0].host, peers_[0].pid) + " " + cause +
-                      "; last activity: " + (root_activity_.empty() ? "unknown" : root_activity_)}};
+  const std::string root = member_text(0, peers_[0].host, peers_[0].pid);
+  failure_ = Failure{0, {member_failure_text(root, cause, root_activity_)}};
 }
 
 }  // namespace backends

@@ -17,10 +17,8 @@ std::string silence_text(int heartbeat_ms) {
   return "does not answer: no heartbeat for " + std::to_string(3 * heartbeat_ms) + " ms";
 }
 
-std::string member_failure_text(const Hello& who, const std::string& activity,
-                                const std::string& cause) {
-  return member_text(who.rank, who.host, who.pid) + " " + cause +
-         "; last activity: " + (activity.empty() ? "unknown" : activity);
+GroupFailure failure_of(const Hello& who, const std::string& activity, const std::string& cause) {
+  return {member_failure_text(member_text(who.rank, who.host, who.pid), cause, activity)};
 }
 
 std::string failure_frame(int culprit, const GroupFailure& failure) {
@@ -98,7 +96,7 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
       return;
     case FrameType::kLeave:
       if (started_ && !l.acknowledged_start && !l.leaving) {  // it gave up waiting for the start
-        declare_failure(l, "ended before the others");
+        declare_failure(l, early_end_text(""));
       }
       l.leaving = true;
       if (!started_) {
@@ -109,12 +107,11 @@ void ServerMachine::handle_member(Link& l, const Frame& frame) {
     case FrameType::kAbandon: {
       const bool mismatch = in.u8() != 0;
       const std::string why = base::visible_text(in.text());
-      const std::string ended = "ended before the others" + (why.empty() ? "" : ": " + why);
-      if (started_ && !l.leaving && mismatch) {
-        fail_members(l.hello.rank, {why, true}, nullptr);
-      } else if (started_ && !l.leaving) {
-        fail_members(l.hello.rank, {member_failure_text(l.hello, l.activity, ended)}, nullptr);
-      }
+      if (started_ && !l.leaving)
+        fail_members(l.hello.rank,
+                     mismatch ? GroupFailure{why, true}
+                              : failure_of(l.hello, l.activity, early_end_text(why)),
+                     nullptr);
       l.leaving = true;
       return;
     }
@@ -240,7 +237,7 @@ void ServerMachine::declare_failure(const Link& l, const std::string& cause) {
 
 void ServerMachine::declare_failure(const Hello& who, const std::string& activity,
                                     const std::string& cause) {
-  fail_members(who.rank, {member_failure_text(who, activity, cause)},
+  fail_members(who.rank, failure_of(who, activity, cause),
                members_[static_cast<std::size_t>(who.rank)]);
 }
 

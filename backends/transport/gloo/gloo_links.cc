@@ -3,13 +3,13 @@
 
 #include <gloo/common/error.h>
 
-#include <condition_variable>
 #include <cstring>
 #include <limits>
 #include <stop_token>
 #include <thread>
 
 #include "backends/backend_error.h"
+#include "io/base/stoppable_sleep.h"
 
 namespace backends {
 namespace {
@@ -118,13 +118,9 @@ std::string GlooLinks::prove(const BackendContext& context) {
     return keyed_hash(context.secret, "engine gloo pair",
                       context.prefix + "/" + std::to_string(from) + "/" + std::to_string(to));
   };
-  std::mutex mutex;
-  std::condition_variable_any ended;
   // Gloo's own wait would last for the timeout of a collective.
   const std::jthread limit([&](const std::stop_token& stop) {
-    std::unique_lock lock(mutex);
-    ended.wait_for(lock, stop, kProofTime, [] { return false; });
-    if (!stop.stop_requested()) mesh_->shut_down();
+    if (base::sleep_unless_stopped(stop, kProofTime)) mesh_->shut_down();
   });
   try {
     for (int peer = 0; peer < mesh_->size; ++peer) {
