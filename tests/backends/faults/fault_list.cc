@@ -214,9 +214,7 @@ std::vector<Fault> faults_of_connections() {
          rank.communicator().barrier();
        },
        {},
-       {{"mismatch: ", "rank 1", "unknown call"},
-        {"peer: "},
-        {"mismatch: ", "rank 1", "unknown call"}},
+       all_name("mismatch: ", "rank 1"),
        5s,
        {"socket"}},
       {"a message cut short",
