@@ -86,8 +86,8 @@ step "Testing build/$preset"
 report="$root/build/$preset/tests.xml"
 rm -f "$report"
 status=0
-# A test takes two places, or one if it mostly waits. Three places a core, since tests that compute wait too.
-"${runner[@]}" ctest --test-dir "$root/build/$preset" --parallel "$((3 * $(nproc)))" --output-on-failure --no-tests=error \
+# A test takes three places, or one if it mostly waits. Five places a core, since tests that compute wait too.
+"${runner[@]}" ctest --test-dir "$root/build/$preset" --parallel "$((5 * $(nproc)))" --output-on-failure --no-tests=error \
   --output-junit "$report" "${filters[@]}" || status=$?
 [ -s "$report" ] || fail "ctest wrote no report (exit status $status)"
 
