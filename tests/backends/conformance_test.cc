@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <random>
 #include <thread>
+#include <tuple>
 
 #include "backends/reduction.h"
 #include "tests/backends/group_harness.h"
@@ -45,9 +47,7 @@ T special(std::size_t which) {
   return values[which % 8];
 }
 
-// What rank `rank` brings: numbers of very different sizes, so that the order of additions shows,
-// and special values.
-Bytes input_of(int rank, std::size_t count, DType type) {
+Bytes make_input(int rank, std::size_t count, DType type) {
   std::mt19937_64 random(1000 * static_cast<std::uint64_t>(rank) + count +
                          7 * static_cast<std::uint64_t>(type));
   Bytes bytes(count * base::size_of(type));
@@ -83,6 +83,17 @@ Bytes input_of(int rank, std::size_t count, DType type) {
   return bytes;
 }
 
+// What rank `rank` brings: numbers of very different sizes, so that the order of additions shows,
+// and special values. Made once: sanitized, that takes longer than the collectives.
+const Bytes& input_of(int rank, std::size_t count, DType type) {
+  static std::mutex mutex;
+  static std::map<std::tuple<int, std::size_t, DType>, Bytes> made;
+  const std::lock_guard lock(mutex);
+  const auto [place, is_new] = made.try_emplace({rank, count, type});
+  if (is_new) place->second = make_input(rank, count, type);
+  return place->second;
+}
+
 // The fold in rank order, in plain scalar code of its own.
 template <typename T>
 T combine(T a, T b, ReduceOp op) {
@@ -106,7 +117,7 @@ struct Half {
 struct Brain {
   std::uint16_t bits;
 };
-double decode(std::uint16_t bits, int exponent_bits) {
+double decode_by_definition(std::uint16_t bits, int exponent_bits) {
   const int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = (bits & 0x7fff) >> fraction_bits,
             fraction = bits & ((1 << fraction_bits) - 1);
@@ -116,6 +127,16 @@ double decode(std::uint16_t bits, int exponent_bits) {
                          : sign * std::numeric_limits<double>::infinity();
   if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - fraction_bits);
   return sign * std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+}
+double decode(std::uint16_t bits, int exponent_bits) {
+  const auto all = [](int exponent_bits_of_all) {
+    std::vector<double> values;
+    for (int b = 0; b < 65536; ++b)
+      values.push_back(decode_by_definition(static_cast<std::uint16_t>(b), exponent_bits_of_all));
+    return values;
+  };
+  static const std::vector<double> half = all(5), brain = all(8);
+  return (exponent_bits == 5 ? half : brain)[bits];
 }
 // The nearest value, ties to even, found by search over the format's ordered bit patterns.
 std::uint16_t encode(double value, int exponent_bits) {
@@ -171,16 +192,16 @@ using Hosts = std::vector<std::vector<int>>;
 template <typename T>
 ::testing::AssertionResult is_fold(const Bytes& result, const Hosts& hosts, std::size_t count,
                                    DType type, ReduceOp op, std::size_t begin, std::size_t end) {
-  std::vector<Bytes> inputs;
+  std::vector<const Bytes*> inputs;
   for (const std::vector<int>& ranks : hosts) {
-    for (const int r : ranks) inputs.push_back(input_of(r, count, type));
+    for (const int r : ranks) inputs.push_back(&input_of(r, count, type));
   }
   for (std::size_t i = begin; i < end; ++i) {
     T sum{};
     for (std::size_t h = 0; h < hosts.size(); ++h) {
       T of_host{}, next{};
       for (std::size_t r = 0; r < hosts[h].size(); ++r) {
-        std::memcpy(&next, inputs[static_cast<std::size_t>(hosts[h][r])].data() + i * sizeof(T),
+        std::memcpy(&next, inputs[static_cast<std::size_t>(hosts[h][r])]->data() + i * sizeof(T),
                     sizeof(T));
         of_host = r == 0 ? next : combine(of_host, next, op);
       }
