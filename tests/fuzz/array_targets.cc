@@ -68,4 +68,49 @@ void repair_checkpoint(std::vector<std::uint8_t>& bytes) {
   std::memcpy(bytes.data() + content.size(), trailer.data(), trailer.size());
 }
 
+// For each entry of the directory that lies within the archive: the sum and the sizes that its
+// bytes really have, in both headers.
+void repair_npz(std::vector<std::uint8_t>& bytes) {
+  const auto u16 = [&](std::size_t at) { return bytes[at] | bytes[at + 1] << 8; };
+  const auto u32 = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    return value;
+  };
+  constexpr std::size_t kLocal = 30, kEntry = 46, kMost = 1 << 20;
+  constexpr char kEntryMagic[] = "PK\1\2";
+  for (std::size_t at = 0; at + kEntry <= bytes.size(); ++at) {
+    if (std::memcmp(bytes.data() + at, kEntryMagic, 4) != 0) continue;
+    const std::size_t local = u32(at + 42);
+    if (local + kLocal > bytes.size()) continue;
+    const std::size_t data = local + kLocal + u16(local + 26) + u16(local + 28);
+    if (data > at) continue;
+    std::uint32_t packed =
+        std::min<std::uint32_t>(u32(at + 20), static_cast<std::uint32_t>(at - data));
+    std::vector<std::uint8_t> plain(bytes.begin() + static_cast<std::ptrdiff_t>(data),
+                                    bytes.begin() + static_cast<std::ptrdiff_t>(data + packed));
+    if (u16(at + 10) == Z_DEFLATED) {
+      z_stream stream{};
+      std::vector<std::uint8_t> out(kMost);
+      if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) continue;
+      stream.next_in = plain.data();
+      stream.avail_in = packed;
+      stream.next_out = out.data();
+      stream.avail_out = kMost;
+      inflate(&stream, Z_FINISH);
+      out.resize(stream.total_out);
+      packed = static_cast<std::uint32_t>(stream.total_in);
+      inflateEnd(&stream);
+      plain = std::move(out);
+    }
+    const auto sum =
+        static_cast<std::uint32_t>(crc32(0, plain.data(), static_cast<uInt>(plain.size())));
+    for (const std::size_t field : {at + 16, local + 14}) {
+      put(bytes, field, sum);
+      put(bytes, field + 4, packed);
+      put(bytes, field + 8, static_cast<std::uint32_t>(plain.size()));
+    }
+  }
+}
+
 }  // namespace fuzz

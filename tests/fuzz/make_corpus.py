@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the seeds of the fuzz targets: small valid inputs, from which fuzzing begins.
 
-Usage: tests/fuzz/make_corpus.py ENGINE    (the program, which makes the checkpoint)
+Usage: tests/fuzz/make_corpus.py ENGINE    (the program, which makes the checkpoint and a run)
 Inputs that fuzzing found lie beside them in tests/fuzz/corpus/TARGET and are left alone.
 """
 import gzip
@@ -88,6 +88,28 @@ def frames():
     write("store_frames", "settings", frame(21, struct.pack("<I", 1) + text(b"--lr") + text(b"0.1")))
     write("store_frames", "progress", frame(6, struct.pack("<Iii", 2, 1, 3)))
 
+    peers = b"".join(text(b"n%d" % r) + text(b"id") + struct.pack("<i", 10 + r) for r in range(2))
+    start = frame(7, bytes(32) + struct.pack("<I", 2) + peers)
+    write("member_frames", "progress", frame(6, struct.pack("<IiIi", 1, 1, 1, 0)) + frame(8, b"\x04" + text(b"gives up")))
+    write("member_frames", "start", start + frame(13, struct.pack("<I", 1) + text(b"value")) + frame(14, text(b"step 3")) +
+          frame(23, text(b"rank 1 waits")))
+    write("member_frames", "failure", start + frame(15, struct.pack("<iB", 1, 1) + text(b"ranks disagree")) + frame(17, b""))
+
+    def step(control, kind, payload=b""):
+        return struct.pack("<BBB", control, kind, len(payload)) + payload
+    both = step(0, 19) + step(1, 19)
+    request = struct.pack("<I", 1) + text(b"key")
+    write("server_members", "keys", both + step(0, 10, request) + step(1, 9, request + text(b"value")) +
+          step(1, 11, request + struct.pack("<q", 5)) + step(0, 12, request))
+    write("server_members", "leave", both + step(0, 14, text(b"step 1")) + step(0, 16) + step(1, 16))
+    write("server_members", "abandon", both + step(1, 18, b"\x01" + text(b"ranks disagree")) + step(0xFE, 22))
+    word = struct.pack("<QIBBH", 7, 1, 1, 0, 0)
+    write("control_words", "same", word * 4)
+    write("control_words", "one more", word + word + struct.pack("<QIBBH", 12, 2, 2, 0, 1))
+    write("rendezvous_file", "one", "engine rendezvous 1\nendpoint 127.0.0.1:29500\nnonce " + "0" * 32 + "\nsecret " + "0" * 64 +
+          "\npid 42 7\nhost n1 id\nend\n")
+    write("control_line", "setup", "env X=1\0secret 00ff\0go\0signal 15\0")
+
 
 LAYERS = """sample_shape = [2, 1, 1]
 classes = 2
@@ -111,8 +133,26 @@ def checkpoint(engine):
         write("checkpoint", "imported", (folder / "m.ckpt").read_bytes())
 
 
+def run(engine):
+    """run.json and status.json of a run, without what is this machine's."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        subprocess.run([engine, "train", "--model", "mlp", "--dataset", "synthetic", "--steps", "2", "--save-dir", "run"],
+                       cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        record = json.loads((folder / "run/run.json").read_text())
+        for start in record["starts"]:
+            start.update(hosts=["n1"], command="engine train")
+        write("run_record", "one", json.dumps(record).replace(str(folder), "folder"))
+        status = json.loads((folder / "run/status.json").read_text())
+        status.update(host="n1", pid=42)
+        for rank in status["ranks"]:
+            rank.update(host="n1", pid=42)
+        write("run_status", "one", json.dumps(status))
+
+
 def main():
     checkpoint(pathlib.Path(sys.argv[1]).resolve())
+    run(pathlib.Path(sys.argv[1]).resolve())
     write("safetensors", "two", safetensors({"a": ("F32", [2], bytes(8)), "b.\u00e4": ("I64", [], bytes(8))}))
     write("npz", "stored", npz(zipfile.ZIP_STORED))
     write("npz", "deflated", npz(zipfile.ZIP_DEFLATED))

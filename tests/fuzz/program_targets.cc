@@ -1,4 +1,4 @@
-// Configurations, models and the records of runs.
+// Configurations, models, the records of runs, and what one launcher tells another.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,15 +12,32 @@
 #include "models/model_catalog.h"
 #include "tests/fuzz/targets.h"
 #include "tools/flight/flight_report.h"
+#include "tools/launch/control_line.h"
 #include "tools/options/option_table.h"
 #include "tools/options/run_config.h"
 #include "tools/options/value_text.h"
+#include "tools/run/run_record.h"
+#include "tools/top/run_status.h"
+#include "tools/top/top_view.h"
 
 namespace fuzz {
 namespace {
 
 std::string text_of(Input input) {
   return {reinterpret_cast<const char*>(input.data()), input.size()};
+}
+
+// Calls read(folder) with a folder that holds the input as `name`.
+template <typename Read>
+void in_folder(Input input, const std::string& name, Read read) {
+  char folder[] = "/tmp/engine-fuzz-XXXXXX";
+  if (mkdtemp(folder) == nullptr) std::abort();
+  std::ofstream(std::string(folder) + "/" + name, std::ios::binary) << text_of(input);
+  try {
+    read(folder);
+  } catch (const io::Error&) {
+  }
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
@@ -60,17 +77,41 @@ void layer_list(Input input) {
 }
 
 void flight_record(Input input) {
-  char folder[] = "/tmp/engine-fuzz-XXXXXX";
-  if (mkdtemp(folder) == nullptr) std::abort();
-  std::ofstream(std::string(folder) + "/flight_rank_0.json", std::ios::binary) << text_of(input);
-  try {
+  in_folder(input, "flight_rank_0.json", [](const std::string& folder) {
     const tools::FlightReport report =
         tools::merge_flight_records(tools::read_flight_records(folder));
     tools::to_text(report);
     tools::to_json(report);
-  } catch (const io::Error&) {
+  });
+}
+
+void run_record(Input input) {
+  in_folder(input, "run.json", [](const std::string& folder) {
+    tools::run_record_json(tools::read_run_record(folder), /*one_line=*/true);
+  });
+}
+
+void run_status(Input input) {
+  in_folder(input, "status.json", [](const std::string& folder) {
+    const tools::RunStatus status = tools::read_run_status(folder);
+    tools::run_status_json(status);
+    tools::top_text(status, 1, 10, 40);
+  });
+}
+
+// What is no environment is left out: it would change this process.
+void control_line(Input input) {
+  int ends[2];
+  if (pipe(ends) != 0) std::abort();
+  std::string text = text_of(input.first(std::min<std::size_t>(input.size(), 4096)));
+  for (std::size_t at = 0; (at = text.find("env ", at)) != std::string::npos; ++at) text[at] = 'E';
+  if (write(ends[1], text.data(), text.size()) != static_cast<ssize_t>(text.size())) std::abort();
+  close(ends[1]);
+  try {
+    tools::ControlLine(ends[0]).receive_setup();
+  } catch (const backends::Error&) {
   }
-  std::filesystem::remove_all(folder);
+  close(ends[0]);
 }
 
 }  // namespace fuzz

@@ -23,10 +23,17 @@ void tokens(Input input);
 void image(Input input);
 void hostlist(Input input);
 void store_frames(Input input);
+void server_members(Input input);
+void member_frames(Input input);
+void control_words(Input input);
+void rendezvous_file(Input input);
 void config(Input input);
 void option_values(Input input);
 void layer_list(Input input);
 void flight_record(Input input);
+void run_record(Input input);
+void run_status(Input input);
+void control_line(Input input);
 
 struct Target {
   const char* name;
@@ -44,14 +51,22 @@ inline constexpr Target kTargets[] = {
     {"image", image},
     {"hostlist", hostlist},
     {"store_frames", store_frames},
+    {"server_members", server_members},
+    {"member_frames", member_frames},
+    {"control_words", control_words},
+    {"rendezvous_file", rendezvous_file},
     {"config", config},
     {"option_values", option_values},
     {"layer_list", layer_list},
     {"flight_record", flight_record},
+    {"run_record", run_record},
+    {"run_status", run_status},
+    {"control_line", control_line},
 };
 
-// Makes lengths, sums and digests of a mutated checkpoint right again, so that what is behind them
-// is reached as well.
+// Make lengths, sums and digests of a mutated checkpoint or archive right again, so that what is
+// behind them is reached as well.
 void repair_checkpoint(std::vector<std::uint8_t>& bytes);
+void repair_npz(std::vector<std::uint8_t>& bytes);
 
 }  // namespace fuzz
