@@ -115,6 +115,8 @@ class Group {
   virtual void set_activity(std::string_view activity) noexcept = 0;
   // All ranks' on rank 0, empty on the others and where nothing is known. Any thread.
   virtual std::vector<RankStatus> statuses() const { return {}; }
+  // On rank 0: tells observers (store/status_feed.h) what the job is doing. Any thread.
+  virtual void publish_status(const std::string& /*text*/) {}
   // Throws the first known failure: MismatchError where calls differ, else PeerError ("rank 1 (host
   // n7, pid 42) died: connection closed; last: step 120").
   virtual void check() = 0;

@@ -168,6 +168,9 @@ class ProcessGroup final : public Group {
   std::vector<RankStatus> statuses() const override {
     return joined_.server ? joined_.server->statuses() : std::vector<RankStatus>{};
   }
+  void publish_status(const std::string& text) override {
+    if (joined_.server) joined_.server->set_status(text);
+  }
   void check() override {
     if (const auto failure = joined_.store->failure()) failure->raise();
   }

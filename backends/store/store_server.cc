@@ -62,6 +62,14 @@ void StoreServer::give_up(RefusalKind kind, const std::string& text) {
   wake();
 }
 
+void StoreServer::set_status(const std::string& text) {
+  {
+    const std::lock_guard lock(mutex_);
+    new_status_ = text;
+  }
+  wake();
+}
+
 std::string StoreServer::last_refusal() const {
   const std::lock_guard lock(mutex_);
   return last_refusal_;
@@ -97,18 +105,21 @@ void StoreServer::run() {
 
 bool StoreServer::take_commands() {
   std::optional<std::pair<RefusalKind, std::string>> order;
+  std::optional<std::string> status;
   {
     const std::lock_guard lock(mutex_);
     order.swap(give_up_);
+    status.swap(new_status_);
     if (statuses_wanted_) {
       statuses_ = machine_.statuses();
       statuses_wanted_ = false;
       answered_.notify_all();
     }
-    if (!order && stopping_ && (machine_.may_end() || base::has_passed(stop_deadline_)))
+    if (!order && !status && stopping_ && (machine_.may_end() || base::has_passed(stop_deadline_)))
       return false;
   }
   if (order) machine_.give_up(order->first, order->second);
+  if (status) machine_.set_status(*status);
   carry_out();
   return true;
 }

@@ -40,6 +40,7 @@ class StoreServer {
   Endpoint endpoint() const { return endpoint_; }
   // Gives up a group that has not started: every member's join throws this error.
   void give_up(RefusalKind kind, const std::string& text);
+  void set_status(const std::string& text);  // for observers (status_feed.h)
   // What the ranks are doing; waits for the server's thread, a second at most ({} then).
   std::vector<RankStatus> statuses();
   // The last refused connection, for the message of a timeout; "" when there was none.
@@ -70,6 +71,7 @@ class StoreServer {
   bool statuses_wanted_ = false;
   std::vector<RankStatus> statuses_;
   std::optional<std::pair<RefusalKind, std::string>> give_up_;
+  std::optional<std::string> new_status_;
   std::string last_refusal_;
   bool stopping_ = false;
   Deadline stop_deadline_{};

@@ -105,8 +105,8 @@ def frames():
     write("server_members", "abandon", both + step(1, 18, b"\x01" + text(b"ranks disagree")) + step(0xFE, 22))
     word = struct.pack("<QIBBH", 7, 1, 1, 0, 0)
     write("control_words", "same", word * 4)
-    write("control_words", "one more", word + word + struct.pack("<QIBBH", 12, 2, 2, 0, 1))
-    write("rendezvous_file", "one", "engine rendezvous 1\nendpoint 127.0.0.1:29500\nnonce " + "0" * 32 + "\nsecret " + "0" * 64 +
+    write("control_words", "one-more", word + word + struct.pack("<QIBBH", 12, 2, 2, 0, 1))
+    write("rendezvous_file", "one", "engine rendezvous 1\nat 127.0.0.1:29500\nnonce " + "0" * 32 + "\nsecret " + "0" * 64 +
           "\npid 42 7\nhost n1 id\nend\n")
     write("control_line", "setup", "env X=1\0secret 00ff\0go\0signal 15\0")
 

@@ -4,8 +4,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string_view>
 #include <thread>
 
+#include "backends/backend_error.h"
+#include "backends/identity/rendezvous_file.h"
+#include "backends/store/status_feed.h"
 #include "io/base/deadline.h"
 #include "io/base/io_error.h"
 #include "io/base/utc_time.h"
@@ -41,40 +47,88 @@ class Age {
   double since_ = 0;
 };
 
-RunStatus status_of(const std::string& folder) {
+RunStatus status_in(const std::string& folder) {
   try {
     return read_run_status(folder);
   } catch (const io::MissingFileError&) {
-    throw io::MissingFileError(
-        folder + (has_run_record(folder)
-                      ? ": its run has not said yet what it is doing (no status.json)"
-                      : ": is not the folder of a run: expected what --save-dir named"));
+    throw io::MissingFileError(folder +
+                               (has_run_record(folder)
+                                    ? ": its run has not said yet what it is doing (no status.json)"
+                                    : ": is neither the folder of a run, as --save-dir named it, "
+                                      "nor a rendezvous, HOST:PORT or file://PATH"));
   }
 }
+
+// How to follow the job of `place`, "HOST:PORT" or "file://PATH". nullopt: it is a folder.
+std::optional<backends::StatusFeed> feed_of(const std::string& place, base::Deadline deadline) {
+  constexpr std::string_view kFile = "file://", kTcp = "tcp://";
+  if (place.starts_with(kFile)) {
+    std::string reason;
+    const auto found = backends::read_rendezvous(place.substr(kFile.size()), reason);
+    if (!found) throw io::MissingFileError(reason);
+    return backends::StatusFeed(found->endpoint, backends::load_secret("", found->secret_hex),
+                                deadline);
+  }
+  if (std::filesystem::exists(place) || place.find(':') == std::string::npos) return std::nullopt;
+  const std::string address = place.starts_with(kTcp) ? place.substr(kTcp.size()) : place;
+  return backends::StatusFeed(backends::parse_endpoint(address, "the job's address"),
+                              backends::load_secret("", ""), deadline);
+}
+
+// Of a run's folder, or of a job whose rendezvous is known.
+class StatusSource {
+ public:
+  explicit StatusSource(const std::string& place)
+      : place_(place), feed_(feed_of(place, base::deadline_in(kSilence))) {}
+
+  // Now. A job is asked for what it has published since the last time, once a second or so.
+  RunStatus status() {
+    if (!feed_) return status_in(place_);
+    const std::optional<std::string> text = feed_->next(base::deadline_in(kSilence));
+    if (text) {
+      last_ = parse_run_status(*text, place_);
+    } else if (!last_) {
+      throw backends::PeerError("the job at " + place_ + " ended before it began to train");
+    } else if (last_->state == "training") {
+      last_->state = "ended: its connection closed";
+    }
+    return *last_;
+  }
+
+ private:
+  static constexpr auto kSilence = std::chrono::seconds(10);
+  const std::string place_;
+  std::optional<backends::StatusFeed> feed_;
+  std::optional<RunStatus> last_;
+};
 
 }  // namespace
 
 int top_command(const Arguments& arguments) {
   CLI::App app("Shows what a running training is doing: progress, and what each rank waits for.",
                "engine top");
-  std::string folder;
+  std::string place;
   bool once = false, json = false;
   double every = 1;
-  app.add_option("RUN", folder, "the run's folder, as --save-dir named it")->required();
+  app.add_option("RUN|ADDRESS", place,
+                 "the run's folder, as --save-dir named it, or the job's rendezvous, HOST:PORT or "
+                 "file://PATH")
+      ->required();
   app.add_flag("--once", once, "show it once; so it is also where stdout is no terminal");
   app.add_flag("--json", json, "the status as JSON, once");
   app.add_option("--every", every, "seconds between two looks")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   if (!parse(app, arguments)) return kExitOk;
+  StatusSource source(place);
   if (json) {
-    std::printf("%s\n", run_status_json(status_of(folder)).c_str());
+    std::printf("%s\n", run_status_json(source.status()).c_str());
     return kExitOk;
   }
   const bool live = !once && isatty(STDOUT_FILENO) == 1;
   Age age;
   for (;;) {
-    const RunStatus status = status_of(folder);
+    const RunStatus status = source.status();
     const int rows = live ? std::max(terminal_rows(STDOUT_FILENO) - kOtherLines, 1) : kUncut,
               columns = live ? terminal_columns(STDOUT_FILENO) : kUncut;
     const std::string text = top_text(status, age.of(status), rows, columns);

@@ -57,9 +57,9 @@ void add_metrics(const tools::RunConfig& config, const TrainingRun& run, TrainSe
   session.add_observer(std::move(observer));
 }
 
-// Rank 0 keeps the run's folder informed for `engine top`.
-void add_status(const TrainingRun& run, TrainSession& session, const backends::Group& group) {
-  if (run.folder().empty()) return;
+// Rank 0 keeps the run's folder and observers informed for `engine top`.
+void add_status(const TrainingRun& run, TrainSession& session, backends::Group& group) {
+  if (run.folder().empty() && group.world_size() == 1) return;  // nobody could see it
   const engine::TrainProgress& progress = session.state().progress;
   RunStatus begin;
   begin.run = run.record().id;
@@ -104,7 +104,7 @@ class OutputWatch : public engine::TrainObserver {
 };
 
 engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, TrainSession& session,
-                          const backends::Group& group, const std::atomic<int>& stop_signal) {
+                          backends::Group& group, const std::atomic<int>& stop_signal) {
   run.begin(session, session.state().progress.global_step);
   const bool root = group.rank() == 0;
   if (root) {
@@ -135,7 +135,7 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
 
 // Options with which a run has diverged before anything was saved do not become the run's.
 engine::TrainResult train_or_take_back(const tools::RunConfig& config, TrainingRun& run,
-                                       TrainSession& session, const backends::Group& group,
+                                       TrainSession& session, backends::Group& group,
                                        const std::atomic<int>& stop_signal,
                                        const LastSave* last_save) {
   try {

@@ -19,17 +19,20 @@ namespace {
 
 }  // namespace
 
-Json read_json_file(const std::string& path, std::int64_t most_bytes) {
-  const std::string text = io::read_small_file(path, static_cast<std::uint64_t>(most_bytes));
+Json parse_json(std::string_view text, const std::string& source) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
     const std::string what =
         error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
     const std::size_t start = what.find("] ");
-    throw io::DataError(path + ": invalid JSON (" + std::to_string(text.size()) +
+    throw io::DataError(source + ": invalid JSON (" + std::to_string(text.size()) +
                         " bytes): " + (start == std::string::npos ? what : what.substr(start + 2)));
   }
+}
+
+Json read_json_file(const std::string& path, std::int64_t most_bytes) {
+  return parse_json(io::read_small_file(path, static_cast<std::uint64_t>(most_bytes)), path);
 }
 
 const Json& member(const Json& object, const char* key, const std::string& where) {

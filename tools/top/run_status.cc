@@ -6,6 +6,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
+#include "io/base/open_file.h"
 #include "tools/report/json_file.h"
 
 namespace tools {
@@ -88,36 +89,42 @@ std::string run_status_json(const RunStatus& status) {
   return json.end_array().end_object().text();
 }
 
-RunStatus read_run_status(const std::string& folder) {
-  const std::string path = run_status_path(folder);
-  const Json json = read_json_file(path, kLargestStatus);
-  if (!json.is_object()) throw io::DataError(path + ": expected a JSON object");
-  whole_member(json, "schema", kStatusSchema, kStatusSchema, path);
-  const auto count = [&](const char* key) { return whole_member(json, key, 0, kUnlimited, path); };
-  RunStatus status{.run = text_member(json, "run", path),
-                   .model = text_member(json, "model", path),
-                   .dataset = text_member(json, "dataset", path),
-                   .host = text_member(json, "host", path),
-                   .pid = small_member(json, "pid", path),
+RunStatus parse_run_status(std::string_view text, const std::string& source) {
+  const Json json = parse_json(text, source);
+  if (!json.is_object()) throw io::DataError(source + ": expected a JSON object");
+  whole_member(json, "schema", kStatusSchema, kStatusSchema, source);
+  const auto count = [&](const char* key) {
+    return whole_member(json, key, 0, kUnlimited, source);
+  };
+  RunStatus status{.run = text_member(json, "run", source),
+                   .model = text_member(json, "model", source),
+                   .dataset = text_member(json, "dataset", source),
+                   .host = text_member(json, "host", source),
+                   .pid = small_member(json, "pid", source),
                    .written_us = count("written_us"),
-                   .state = text_member(json, "state", path),
+                   .state = text_member(json, "state", source),
                    .step = count("step"),
                    .steps = count("steps"),
                    .epoch = count("epoch"),
                    .epochs = count("epochs"),
-                   .loss = maybe_real(json, "loss", path),
-                   .accuracy = maybe_real(json, "accuracy", path),
-                   .rate = text_member(json, "rate", path),
-                   .seconds_left = maybe_real(json, "seconds_left", path),
+                   .loss = maybe_real(json, "loss", source),
+                   .accuracy = maybe_real(json, "accuracy", source),
+                   .rate = text_member(json, "rate", source),
+                   .seconds_left = maybe_real(json, "seconds_left", source),
                    .bytes_sent = count("bytes_sent"),
-                   .evaluation = text_member(json, "evaluation", path),
-                   .newest_snapshot = text_member(json, "newest_snapshot", path),
+                   .evaluation = text_member(json, "evaluation", source),
+                   .newest_snapshot = text_member(json, "newest_snapshot", source),
                    .ranks = {}};
-  const Json& ranks = list_member(json, "ranks", path);
+  const Json& ranks = list_member(json, "ranks", source);
   if (ranks.size() > kMostRanks)
-    throw io::DataError(path + ": " + std::to_string(ranks.size()) + " ranks");
-  for (const Json& rank : ranks) status.ranks.push_back(read_rank(rank, path + ": ranks"));
+    throw io::DataError(source + ": " + std::to_string(ranks.size()) + " ranks");
+  for (const Json& rank : ranks) status.ranks.push_back(read_rank(rank, source + ": ranks"));
   return status;
+}
+
+RunStatus read_run_status(const std::string& folder) {
+  const std::string path = run_status_path(folder);
+  return parse_run_status(io::read_small_file(path, kLargestStatus), path);
 }
 
 }  // namespace tools

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/group.h"
@@ -36,7 +37,9 @@ struct RunStatus {
 
 std::string run_status_path(const std::string& folder);  // FOLDER/status.json
 std::string run_status_json(const RunStatus& status);
-// Throws io::MissingFileError and io::DataError (names the file and the member).
+// `source`: the file or address, for messages. Throws io::DataError (names source and member).
+RunStatus parse_run_status(std::string_view text, const std::string& source);
+// Also throws io::MissingFileError.
 RunStatus read_run_status(const std::string& folder);
 
 }  // namespace tools

@@ -21,7 +21,7 @@ constexpr auto kEvery = std::chrono::seconds(1);
 
 class StatusObserver final : public engine::TrainObserver {
  public:
-  StatusObserver(StatusOptions options, const backends::Group& group)
+  StatusObserver(StatusOptions options, backends::Group& group)
       : options_(std::move(options)), group_(group), status_(options_.begin) {
     status_.pid = getpid();
     for (const backends::PeerInfo& peer : group_.peers()) {
@@ -36,7 +36,7 @@ class StatusObserver final : public engine::TrainObserver {
     thread_.request_stop();
     thread_.join();
     if (status_.state == "training") status_.state = "failed";
-    write();
+    tell();
   }
 
   void on_step(const engine::TrainProgress& p) override {
@@ -83,11 +83,11 @@ class StatusObserver final : public engine::TrainObserver {
 
   void run(const std::stop_token& stop) {
     do {
-      write();
+      tell();
     } while (base::sleep_unless_stopped(stop, kEvery));
   }
 
-  void write() noexcept {
+  void tell() noexcept {
     try {
       options_.check();
     } catch (const std::exception&) {
@@ -103,7 +103,8 @@ class StatusObserver final : public engine::TrainObserver {
         status_.written_us = base::unix_us();
         text = run_status_json(status_) + "\n";
       }
-      io::replace_file(run_status_path(options_.folder), text);
+      group_.publish_status(text);
+      if (!options_.folder.empty()) io::replace_file(run_status_path(options_.folder), text);
     } catch (const std::exception& error) {
       if (!told_) print_notice(std::string(error.what()) + "; engine top has no news until it can");
       told_ = true;
@@ -111,7 +112,7 @@ class StatusObserver final : public engine::TrainObserver {
   }
 
   const StatusOptions options_;
-  const backends::Group& group_;
+  backends::Group& group_;
   std::mutex mutex_;
   RunStatus status_;     // guarded by it
   bool told_ = false;    // of the thread, then of the destructor
@@ -121,7 +122,7 @@ class StatusObserver final : public engine::TrainObserver {
 }  // namespace
 
 std::unique_ptr<engine::TrainObserver> make_status_observer(StatusOptions options,
-                                                            const backends::Group& group) {
+                                                            backends::Group& group) {
   return std::make_unique<StatusObserver>(std::move(options), group);
 }
 

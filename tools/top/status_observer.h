@@ -1,4 +1,5 @@
-// Rank 0's side of `engine top`: keeps status.json of the run's folder up to date.
+// Rank 0's side of `engine top`: keeps status.json of the run's folder, and observers of the group,
+// up to date.
 #pragma once
 
 #include <functional>
@@ -12,15 +13,15 @@
 namespace tools {
 
 struct StatusOptions {
-  std::string folder;  // the run's
+  std::string folder;  // the run's; "": none is kept
   RunStatus begin;     // what does not change: run, model, data set, steps, epochs
   ProgressUnit unit;
   std::function<void()> check;  // throws where the folder is another job's by now; any thread
 };
 
-// Writes about once a second in a thread of its own, so also while the training waits for a rank,
+// Tells about once a second in a thread of its own, so also while the training waits for a rank,
 // and at the end. A file that cannot be written is told once and tried again. `group` outlives it.
 std::unique_ptr<engine::TrainObserver> make_status_observer(StatusOptions options,
-                                                            const backends::Group& group);
+                                                            backends::Group& group);
 
 }  // namespace tools

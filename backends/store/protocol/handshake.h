@@ -46,6 +46,10 @@ struct Hello {
   Settings settings;  // not in the hello's frame: sent when asked for
 };
 
+// The rank in the Hello of an observer: no member, but told of what the job publishes about itself.
+// It needs the secret; its job id, world size, build and settings are not compared.
+inline constexpr int kObserverRank = -1;
+
 inline constexpr std::size_t kIdentityTextBytes =
     128;  // of each text in a Hello, so that it fits an unauthenticated frame
 

@@ -22,7 +22,7 @@ std::size_t ServerMachine::Link::longest_frame() const {
 void ServerMachine::opened(LinkId link, const std::string& peer, Time now) {
   now_ = now;
   const auto unauthenticated = [](const auto& entry) {
-    return !entry.second.is_member() && entry.second.alive();
+    return entry.second.is_joining() && entry.second.alive();
   };
   if (static_cast<std::size_t>(std::ranges::count_if(links_, unauthenticated)) >=
       kMaxUnauthenticated) {
@@ -63,6 +63,13 @@ void ServerMachine::closed(LinkId link, const std::string& cause) {
 
 void ServerMachine::give_up(RefusalKind kind, const std::string& text) { fail_group(kind, text); }
 
+void ServerMachine::set_status(const std::string& text) {
+  status_frame_ = FrameWriter(FrameType::kStatus).text(text).finish();
+  for (auto& [id, l] : links_) {
+    if (l.is_observer()) send(l, status_frame_);
+  }
+}
+
 void ServerMachine::tick(Time now) {
   now_ = now;
   sweep(now - last_turn_ > std::chrono::milliseconds(options_.heartbeat_ms + 250));
@@ -75,7 +82,7 @@ void ServerMachine::tick(Time now) {
 Time ServerMachine::next_tick() const {
   Time next = std::min(next_heartbeat_, last_turn_ + std::chrono::milliseconds(250));
   for (const auto& [id, l] : links_) {
-    if (!l.is_member()) next = std::min(next, l.hello_deadline);
+    if (l.is_joining()) next = std::min(next, l.hello_deadline);
   }
   return next;
 }
@@ -103,6 +110,8 @@ void ServerMachine::handle(Link& l, const Frame& frame) {
       return on_settings(l, frame);
     case Link::Stage::kMember:
       return handle_member(l, frame);
+    case Link::Stage::kObserver:
+      throw MalformedFrame();  // it has nothing to say
   }
 }
 
@@ -126,12 +135,15 @@ void ServerMachine::on_hello(Link& l, const Frame& frame) {
 void ServerMachine::on_proof(Link& l, const Frame& frame) {
   const std::string proof = client_proof(options_.secret, l.hello_payload, l.server_nonce);
   if (frame.type != FrameType::kProof) throw MalformedFrame();
+  const bool observes = l.hello.rank == kObserverRank;
   if (!equal_in_constant_time(frame.payload, proof)) {
     return refuse(l, RefusalKind::kAuthentication,
-                  "a process that calls itself rank " + std::to_string(l.hello.rank) + " at " +
-                      l.peer + " does not have the secret of this job");
+                  (observes ? "an observer"
+                            : "a process that calls itself rank " + std::to_string(l.hello.rank)) +
+                      " at " + l.peer + " does not have the secret of this job");
   }
   l.seals = make_seals(options_.secret, l.hello_payload, l.server_nonce);
+  if (observes) return add_observer(l);
   if (is_superseded(l.hello)) {
     l.end = "its process has connected again";
     return;
@@ -178,6 +190,27 @@ void ServerMachine::decide(Link& l) {
   add_member(l);
 }
 
+void ServerMachine::add_observer(Link& l) {
+  const std::string text = relay_text("an observer at " + l.peer, l.hello);
+  if (!text.empty()) return refuse(l, RefusalKind::kOtherJob, text);
+  const auto observes = [](const auto& entry) {
+    return entry.second.is_observer() && entry.second.alive();
+  };
+  if (static_cast<std::size_t>(std::ranges::count_if(links_, observes)) >= kMaxObservers)
+    std::ranges::find_if(links_, observes)->second.end = "too many observers";
+  l.stage = Link::Stage::kObserver;
+  send(l, FrameWriter(FrameType::kWelcome).finish());
+  if (!status_frame_.empty()) send(l, status_frame_);
+}
+
+std::string ServerMachine::relay_text(const std::string& who, const Hello& h) const {
+  const Hello& job = options_.job;
+  if (h.port == 0 || h.port == options_.port) return "";
+  return who + " was relayed from port " + std::to_string(h.port) + " to port " +
+         std::to_string(options_.port) + " of " + member_text(0, job.host, job.pid) +
+         " by a process that is not of this job";
+}
+
 std::string ServerMachine::disagreement(const Hello& h, RefusalKind& kind) const {
   const Hello& job = options_.job;
   const std::string who = member_text(h.rank, h.host, h.pid),
@@ -188,9 +221,7 @@ std::string ServerMachine::disagreement(const Hello& h, RefusalKind& kind) const
   };
   kind = RefusalKind::kOtherJob;
   if (h.job != job.job) return differ("job id", job.job, h.job);
-  if (h.port != 0 && h.port != options_.port)
-    return who + " was relayed from port " + std::to_string(h.port) + " to port " +
-           std::to_string(options_.port) + " of " + here + " by a process that is not of this job";
+  if (std::string text = relay_text(who, h); !text.empty()) return text;
   kind = RefusalKind::kMismatch;
   if (h.world_size != job.world_size)
     return differ("world size", std::to_string(job.world_size), std::to_string(h.world_size));

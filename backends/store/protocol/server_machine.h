@@ -27,7 +27,8 @@ namespace backends {
 using Time = base::Deadline;   // only compared and added to
 using LinkId = std::uint64_t;  // a connection; grows, and is never used again
 
-inline constexpr std::size_t kMaxUnauthenticated = 64;  // connections; the oldest is closed
+// Connections; beyond that the oldest is closed.
+inline constexpr std::size_t kMaxUnauthenticated = 64, kMaxObservers = 16;
 
 class ServerMachine {
  public:
@@ -47,6 +48,7 @@ class ServerMachine {
   void received(LinkId link, std::string_view bytes, Time now);
   void closed(LinkId link, const std::string& cause);       // it ended at the other side, or broke
   void give_up(RefusalKind kind, const std::string& text);  // a group that has not started
+  void set_status(const std::string& text);                 // for observers
   // At the latest at next_tick(). A long time since the last one means that this process itself was
   // paused: the silence of others then proves nothing.
   void tick(Time now);
@@ -70,12 +72,12 @@ class ServerMachine {
  private:
   // The server's end of a connection.
   struct Link {
-    enum class Stage { kHello, kProof, kSettings, kMember };
+    enum class Stage { kHello, kProof, kSettings, kMember, kObserver };
 
     LinkId id = 0;
     std::string peer;
     Stage stage = Stage::kHello;
-    Time hello_deadline{};  // before kMember: closed when it passes
+    Time hello_deadline{};  // while joining: closed when it passes
     Time last_received{};
     FrameParser parser;
     Seals seals;  // from a right proof on
@@ -89,6 +91,8 @@ class ServerMachine {
 
     bool alive() const { return end.empty(); }
     bool is_member() const { return stage == Stage::kMember; }
+    bool is_observer() const { return stage == Stage::kObserver; }
+    bool is_joining() const { return !is_member() && !is_observer(); }
     std::size_t longest_frame() const;
   };
 
@@ -98,7 +102,10 @@ class ServerMachine {
   void on_proof(Link& l, const Frame& frame);
   void on_settings(Link& l, const Frame& frame);
   void decide(Link& l);  // on membership, once all that matters is known
+  void add_observer(Link& l);
   void refuse(Link& l, RefusalKind kind, const std::string& text);
+  // "" unless `who`, with this Hello, was brought here from another port.
+  std::string relay_text(const std::string& who, const Hello& hello) const;
   // On job, world and build; `kind` is kMismatch where there is none.
   std::string disagreement(const Hello& hello, RefusalKind& kind) const;
   // "" if the rank is free, or held by the same process, which may reconnect until it has
@@ -145,6 +152,7 @@ class ServerMachine {
   std::map<int, Disconnected> disconnected_;  // by rank
   // Sent to a rank that reconnects after the start, and after the first failure.
   std::string start_frame_, failure_frame_;
+  std::string status_frame_;  // for observers
   bool started_ = false, failed_ = false, all_left_ = false;
   std::string fatal_frame_;   // sent to ranks that connect after the group was given up
   std::set<int> awaited_;     // ranks that are still to be told of a mismatch

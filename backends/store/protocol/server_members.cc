@@ -322,7 +322,7 @@ void ServerMachine::check_stall() {
 void ServerMachine::sweep(bool paused) {
   const auto silence = std::chrono::milliseconds(3 * options_.heartbeat_ms);
   for (auto& [id, l] : links_) {
-    if (!l.is_member() && now_ >= l.hello_deadline && l.alive()) l.end = "too slow";
+    if (l.is_joining() && now_ >= l.hello_deadline && l.alive()) l.end = "too slow";
     if (!l.is_member() || !l.alive()) continue;
     if (paused) l.last_received = now_;
     if (now_ - l.last_received > silence) l.end = "silence";

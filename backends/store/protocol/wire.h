@@ -10,7 +10,7 @@
 namespace backends {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x31524745;  // "EGR1"
-inline constexpr int kProtocolVersion = 5;
+inline constexpr int kProtocolVersion = 6;
 inline constexpr std::size_t kUnauthenticatedFrameBytes = 1024;
 inline constexpr std::size_t kFrameBytes = 16u << 20;
 
@@ -38,6 +38,7 @@ enum class FrameType : std::uint8_t {
   kSettings,           // answers it: u32 count, names and values
   kRootSilent,         // the sender has taken rank 0 for dead, and ends
   kNotice,             // text for the user of a rank that is part of a stall
+  kStatus,             // text for an observer: what the job is doing
 };
 
 enum class RefusalKind : std::uint8_t {

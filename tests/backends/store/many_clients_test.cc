@@ -120,8 +120,9 @@ class ManyClients : public ::testing::Test {
     // A server bounds the connections that have proved nothing yet.
     for (int rank = 0; rank < kClients; ++rank) {
       clients_.push_back(std::make_unique<LightClient>(server_->endpoint(), secret_, rank));
-      if (clients_.size() % (backends::kMaxUnauthenticated / 2) == 0)
+      if (clients_.size() % (backends::kMaxUnauthenticated / 2) == 0) {
         ASSERT_TRUE(until([](const MemberMachine&) { return true; }));
+      }
     }
     ASSERT_TRUE(until([](const MemberMachine& m) { return m.has_started(); }));
     std::printf("%d clients joined in %.2f s\n", kClients, base::seconds_since(start));

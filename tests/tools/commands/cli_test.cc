@@ -71,7 +71,9 @@ TEST(Help, EveryCommandExplainsItself) {
 TEST(Top, ShowsARunThatHasEnded) {
   const test_support::TemporaryDirectory folder;
   const std::string run = folder / "run";
-  expect_last_error(engine({"top", run}), 65, {"is not the folder of a run"});
+  expect_last_error(
+      engine({"top", run}), 65,
+      {"is neither the folder of a run", "nor a rendezvous, HOST:PORT or file://PATH"});
   const CommandResult trained =
       engine({"train", "--model", "mlp", "--dataset", "synthetic", "--limit", "64", "--epochs", "2",
               "--batch-size", "16", "--threads", "1", "--spawn", "2", "--save-dir", run});
@@ -84,6 +86,50 @@ TEST(Top, ShowsARunThatHasEnded) {
   EXPECT_NE(top.out.find("newest snapshot: step-00000008.ckpt\n"), std::string::npos) << top.out;
   const CommandResult json = engine({"top", run, "--json"});
   EXPECT_EQ(json.out.find("{\"schema\":1,\"run\":\""), 0u) << json.out;
+}
+
+// By the rendezvous file, and by what is in it: "at HOST:PORT", "secret HEX".
+TEST(Top, FollowsAJobThatSavesNothing) {
+  const TemporaryDirectory folder;
+  const std::string meet = folder / "meet";
+  std::vector<CommandResult> results(2);
+  std::vector<std::thread> ranks;
+  for (const std::size_t rank : {0u, 1u})
+    ranks.emplace_back([&, rank] {
+      std::vector<std::string> arguments =
+          logged_train({"--rank", std::to_string(rank), "--world-size", "2", "--init-method",
+                        "file://" + meet, "--epochs", "1000000"});
+      arguments.insert(arguments.begin(), engine_binary());
+      results[rank] = run_command(arguments, {}, 60'000);
+    });
+  CommandResult top;
+  EXPECT_TRUE(test_support::eventually([&] {
+    top = engine({"top", "file://" + meet, "--json"});
+    return top.exit_code == 0 && top.out.find("\"step\":0,") == std::string::npos;
+  })) << top.err;
+  EXPECT_EQ(top.out.find("{\"schema\":1,\"run\":\""), 0u) << top.out;
+  EXPECT_NE(top.out.find("\"state\":\"training\""), std::string::npos) << top.out;
+  EXPECT_NE(top.out.find("{\"rank\":1,\"host\":\""), std::string::npos) << top.out;
+
+  std::string word, address, secret;
+  std::istringstream text(test_support::read_text(meet));
+  while (text >> word) {
+    if (word == "at") text >> address;
+    if (word == "secret") text >> secret;
+  }
+  const CommandResult by_address =
+      run_command({engine_binary(), "top", address, "--once"}, {{"ENGINE_SECRET", secret}});
+  EXPECT_EQ(by_address.exit_code, 0) << by_address.err;
+  EXPECT_NE(by_address.out.find(": mlp on synthetic, training\n"), std::string::npos)
+      << by_address.out;
+  const CommandResult stranger =
+      run_command({engine_binary(), "top", address}, {{"ENGINE_SECRET", std::string(64, '0')}});
+  expect_last_error(stranger, 77, {"does not have the secret"});
+
+  for (const pid_t pid : test_support::workers_of(getpid())) kill(pid, SIGTERM);
+  for (std::thread& rank : ranks) rank.join();
+  for (const CommandResult& result : results) EXPECT_EQ(result.exit_code, 143) << result.err;
+  expect_last_error(engine({"top", address}), 69, {"no job to follow at " + address});
 }
 
 TEST(Help, SaysWhichSwitchesAreOnAndHowToSwitchThemOff) {

@@ -149,7 +149,7 @@ class StatusObserverTest : public testing::Test {
       test_support::pause(std::chrono::milliseconds(20));
     }
   }
-  std::unique_ptr<engine::TrainObserver> observer(const backends::Group& group) {
+  std::unique_ptr<engine::TrainObserver> observer(backends::Group& group) {
     RunStatus begin;
     begin.run = "a run";
     begin.steps = 10;

@@ -1,0 +1,119 @@
+// Following a job from outside: what rank 0 publishes, to whom, and until when.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/backend_error.h"
+#include "backends/store/status_feed.h"
+#include "backends/store/store_server.h"
+#include "io/base/deadline.h"
+#include "tests/support/expect_contains.h"
+#include "tests/support/time_limits.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using backends::Secret;
+using backends::StatusFeed;
+
+backends::Deadline soon() { return base::deadline_in(test_support::deadline(10s)); }
+
+// Whether it gives this, perhaps after earlier texts.
+bool comes_to(StatusFeed& feed, const std::optional<std::string>& text) {
+  std::optional<std::string> given = feed.next(soon());
+  while (given && given != text) given = feed.next(soon());
+  return given == text;
+}
+
+// A job of two ranks, none of which has come.
+class StatusFeedTest : public ::testing::Test {
+ protected:
+  StatusFeedTest() {
+    backends::StoreServerOptions options;
+    options.listener = backends::listen_on({"127.0.0.1", 0});
+    options.secret = secret_;
+    options.job.world_size = 2;
+    options.job.job = "a job";
+    options.job.build = "of a build";
+    options.notice = [this](const std::string& text) { notices_ += text + "\n"; };
+    server_ = std::make_unique<backends::StoreServer>(std::move(options));
+    address_ = server_->endpoint();
+  }
+  StatusFeed follow() { return {address_, secret_, soon()}; }
+
+  Secret secret_{"the secret of the job", "the test"};
+  std::string notices_;
+  std::unique_ptr<backends::StoreServer> server_;
+  backends::Endpoint address_;
+};
+
+TEST_F(StatusFeedTest, TellsTheNewestUntilTheJobEnds) {
+  StatusFeed early = follow();
+  server_->set_status("one");
+  EXPECT_EQ(early.next(soon()), "one");
+  StatusFeed late = follow();
+  EXPECT_EQ(late.next(soon()), "one");
+  server_->set_status("two");
+  EXPECT_EQ(early.next(soon()), "two");
+  server_->set_status("the last");
+  server_.reset();
+  EXPECT_EQ(early.next(soon()), "the last");
+  EXPECT_EQ(early.next(soon()), std::nullopt);
+  EXPECT_EQ(early.next(soon()), std::nullopt);
+}
+
+TEST_F(StatusFeedTest, LargeOnesPass) {
+  StatusFeed feed = follow();
+  const std::string text(8 << 20, 'x');
+  server_->set_status(text);
+  EXPECT_EQ(feed.next(soon()), text);
+}
+
+TEST_F(StatusFeedTest, SilenceEndsAtTheDeadline) {
+  StatusFeed feed = follow();
+  EXPECT_THROW(feed.next(base::deadline_in(50ms)), backends::PeerError);
+  server_->set_status("now");
+  EXPECT_EQ(feed.next(soon()), "now");
+}
+
+TEST_F(StatusFeedTest, NeedsTheSecret) {
+  server_->set_status("nobody else's business");
+  try {
+    const StatusFeed feed(address_, {"another secret of a job", "ENGINE_SECRET"}, soon());
+    FAIL() << "connected";
+  } catch (const backends::AuthenticationError& error) {
+    EXPECT_CONTAINS(error.what(), "does not have the secret");
+    EXPECT_CONTAINS(error.what(), "ENGINE_SECRET");
+  }
+  server_.reset();
+  EXPECT_CONTAINS(notices_, "refused a connection");
+}
+
+TEST_F(StatusFeedTest, BeyondTheMostTheOldestIsClosed) {
+  std::vector<StatusFeed> feeds;
+  feeds.reserve(backends::kMaxObservers + 1);
+  for (std::size_t i = 0; i <= backends::kMaxObservers; ++i) {
+    feeds.push_back(follow());
+    server_->set_status(std::to_string(i));
+    EXPECT_TRUE(comes_to(feeds.back(), std::to_string(i)));
+  }
+  EXPECT_TRUE(comes_to(feeds.front(), std::nullopt));
+  server_->set_status("for the others");
+  EXPECT_TRUE(comes_to(feeds[1], "for the others"));
+}
+
+TEST_F(StatusFeedTest, WhereNothingListensIsSaid) {
+  server_.reset();
+  try {
+    follow();
+    FAIL() << "connected";
+  } catch (const backends::PeerError& error) {
+    EXPECT_CONTAINS(error.what(), "no job to follow at 127.0.0.1:");
+  }
+}
+
+}  // namespace
