@@ -54,8 +54,9 @@ wait_for() {
   done
 }
 
-# make_hosts BASE SUBNET: three network namespaces BASE-0, BASE-1, BASE-2 with SUBNET.1, .2, .3 on data0, joined by a bridge in
-# BASE-hub. Skips where the system has none. BASE must be unique: other runs may use this machine.
+hosts=3 # that make_hosts() makes
+
+# make_hosts BASE SUBNET: network namespaces BASE-0, BASE-1, ... with SUBNET.1, .2, ... on data0, joined by a bridge in BASE-hub. Skips where the system has none. BASE must be unique: other runs may use this machine.
 make_hosts() {
   local base=$1 subnet=$2 i
   need_root
@@ -63,7 +64,7 @@ make_hosts() {
   ip netns add "$base-hub" 2>/dev/null || skip "cannot make a network namespace"
   ip -n "$base-hub" link add bridge type bridge 2>/dev/null || skip "the kernel has no bridge"
   ip -n "$base-hub" link set bridge up
-  for i in 0 1 2; do
+  for ((i = 0; i < hosts; ++i)); do
     ip netns add "$base-$i"
     ip -n "$base-hub" link add "port$i" type veth peer name data0 netns "$base-$i"
     ip -n "$base-hub" link set "port$i" master bridge up
@@ -75,7 +76,7 @@ make_hosts() {
 # Also removes their interfaces.
 remove_hosts() {
   local i
-  for i in 0 1 2 hub; do ip netns delete "$1-$i" 2>/dev/null || true; done
+  for i in $(seq 0 $((hosts - 1))) hub; do ip netns delete "$1-$i" 2>/dev/null || true; done
 }
 
 # on_hosts SUBNET: make_hosts under a unique name, `base`, and a temporary folder, `folder`. When the script ends, for whatever
