@@ -10,6 +10,7 @@ namespace backends {
 namespace {
 
 constexpr std::size_t kActivityBytes = 200, kReasonBytes = 2000;
+constexpr std::size_t kLeastPeerBytes = 12;  // in the list of members: two lengths and a pid
 
 std::string abandon_frame(const GroupFailure& why) {
   return FrameWriter(FrameType::kAbandon)
@@ -167,7 +168,7 @@ void MemberMachine::handle(const Frame& frame) {
 void MemberMachine::handle_start(FrameReader& in) {
   std::string nonce = in.bytes(kNonceBytes);
   const std::uint32_t count = in.u32();
-  if (count > kFrameBytes / 12) throw MalformedFrame();
+  if (count > in.size() / kLeastPeerBytes) throw MalformedFrame();
   std::vector<PeerInfo> peers(count);
   int rank = 0;
   for (PeerInfo& peer : peers) {

@@ -75,6 +75,7 @@ class FrameReader {
   std::int64_t i64();
   std::string text();
   std::string bytes(std::size_t count);
+  std::size_t size() const { return rest_.size(); }  // what is left
 
  private:
   std::string_view take(std::size_t count);
