@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets with clang and its sanitizers and runs each for a while, from tests/fuzz/corpus.
 #
-# Usage: tests/fuzz/fuzz.sh SECONDS [TARGET ...]
+# Usage: tests/fuzz/fuzz.sh SECONDS [TARGET ...]      ENGINE_FUZZ_RUNS=N: at most N runs of each
 # A finding ends a target at once and makes the exit status 1; the input is left in build/fuzz/findings. Copy it to
 # tests/fuzz/corpus/TARGET, under a name that says what it is, and fix the reader: fuzz_corpus_test replays it from then on.
 # What the corpus grows by meanwhile is kept in build/fuzz/corpus. Needs tools/scripts/install_dependencies.sh --sanitizers.
@@ -20,7 +20,7 @@ mkdir -p "$build/findings"
 status=0
 for target in "${targets[@]}"; do
   mkdir -p "$build/corpus/$target"
-  if ! "$build/tests/fuzz/fuzz_of_$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 -max_len=65536 \
+  if ! "$build/tests/fuzz/fuzz_of_$target" -max_total_time="$seconds" -runs="${ENGINE_FUZZ_RUNS:--1}" -timeout=10 -rss_limit_mb=1024 -max_len=65536 \
     -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" "tests/fuzz/corpus/$target" \
     >"$build/$target.log" 2>&1; then
     echo "$target: a finding; see $build/$target.log" >&2

@@ -1,0 +1,53 @@
+# Shared by the scripts of this folder: runs checks and sums up over all of them. Sourced.
+# A check that has not begun after ENGINE_CI_MINUTES (0: no limit) is not run: the table says so, and it counts as one test skipped.
+passed=0 failed=0 skipped=0 table="" reports="" limit=${ENGINE_CI_MINUTES:-75}
+
+# what_failed LOG: ctest's tests that failed, also those that passed when run once more, with the end of what each printed;
+# of a log without such tests its end.
+what_failed() {
+  awk 'function told() { if (name != "") { print name; for (i = (n > 24 ? n - 24 : 0); i < n; ++i) print "    " substr(line[i], 1, 300) }
+                         name = ""; n = 0 }
+       /^ *[0-9]+\/[0-9]+ Test +#/ { told(); if (/\*\*\*/) { name = $0; any = 1 } next }
+       /^ +Start +[0-9]+: / { told(); next }
+       /^$|^\[[ =-]*(RUN|OK|PASSED|----------|==========)/ { next }
+       name != "" { line[n++] = $0; next }
+       { last[NR % 12] = $0 }
+       END { told(); if (!any) for (i = NR + 1; i <= NR + 12; ++i) if (i % 12 in last) print "    " last[i % 12] }' "$1"
+}
+
+# check NAME COMMAND...: runs it and adds its closing line to the sums; without such a line it counts as one test.
+check() {
+  local name=$1 status line counts begin=$SECONDS log
+  shift
+  if [ "$limit" -gt 0 ] && [ $((SECONDS / 60)) -ge "$limit" ]; then
+    skipped=$((skipped + 1))
+    table+=$(printf '%-30s not run: %d minutes are over' "$name" "$limit")$'\n'
+    return
+  fi
+  log=$(mktemp)
+  printf '\n######## %s: %s\n' "$name" "$*"
+  "$@" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  line=$(tail -n 1 "$log" | grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$')
+  if [ -n "$line" ]; then
+    read -r -a counts <<<"${line//[^0-9 ]/}"
+  elif [ "$status" -eq 0 ]; then
+    counts=(1 0 0)
+  else
+    counts=(0 1 0)
+  fi
+  if [ "$status" -ne 0 ] && [ "${counts[1]}" -eq 0 ]; then
+    counts[1]=1
+  fi
+  [ "${counts[1]}" -eq 0 ] || reports+=$(printf '\n######## What failed: %s\n' "$name"; what_failed "$log")$'\n'
+  rm -f "$log"
+  passed=$((passed + counts[0])) failed=$((failed + counts[1])) skipped=$((skipped + counts[2]))
+  table+=$(printf '%-30s %5d passed %4d failed %4d skipped %5d s' "$name" "${counts[@]}" $((SECONDS - begin)))$'\n'
+}
+
+# The table, what failed, and "N passed, N failed, N skipped" as the last line. Fails if anything did.
+sum_up() {
+  printf '%s\n%s\n' "$reports" "$table"
+  echo "$passed passed, $failed failed, $skipped skipped"
+  [ "$failed" -eq 0 ]
+}
