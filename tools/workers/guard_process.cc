@@ -42,18 +42,22 @@ void close_all_but(int kept) {
     if (fd != kept) close(fd);
 }
 
+void pause_10_ms() {
+  const timespec pause{.tv_sec = 0, .tv_nsec = 10'000'000};
+  nanosleep(&pause, nullptr);
+}
+
 // SIGKILL reaches all who are in the group, and nobody forks with it pending; again for those that
 // join from outside. No waiting until all are gone: zombies count, and how fast init reaps them is
 // not ours to say.
 void kill_groups(const std::vector<pid_t>& groups) {
   for (int turn = 0; turn < 5; ++turn) {
     for (const pid_t group : groups) kill(-group, SIGKILL);
-    const timespec pause{.tv_sec = 0, .tv_nsec = 10'000'000};
-    nanosleep(&pause, nullptr);
+    pause_10_ms();
   }
 }
 
-[[noreturn]] void keep_guard(int line, bool kill_orphans) {
+[[noreturn]] void keep_guard(int line, bool kill_orphans, pid_t owner) {
   setsid();
   prctl(PR_SET_NAME, "engine-guard");
   sigset_t all;
@@ -67,6 +71,10 @@ void kill_groups(const std::vector<pid_t>& groups) {
   for (;;) {
     const ssize_t n = recv(line, record, sizeof record, 0);
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && getppid() == owner) {  // out of memory, say: that is no reason to kill anybody
+      pause_10_ms();
+      continue;
+    }
     if (n <= 0) break;
     const std::string text(record + 1, static_cast<std::size_t>(n - 1));
     if (record[0] == kDone) _exit(0);
@@ -95,7 +103,7 @@ GuardProcess::GuardProcess(bool kill_orphans) : owner_(getpid()), kill_orphans_(
   pid_ = fork();
   if (pid_ == 0) {
     close(ends[0]);
-    keep_guard(ends[1], kill_orphans);
+    keep_guard(ends[1], kill_orphans, owner_);
   }
   line_ = backends::Socket(ends[0]);
   close(ends[1]);
