@@ -38,7 +38,7 @@ class Bytes {
   }
   std::string text(std::size_t most) {
     const std::size_t count = std::min(most, rest_.size());
-    const std::string value(reinterpret_cast<const char*>(rest_.data()), count);
+    std::string value(reinterpret_cast<const char*>(rest_.data()), count);
     rest_ = rest_.subspan(count);
     return value;
   }

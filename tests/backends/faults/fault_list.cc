@@ -82,7 +82,7 @@ std::function<void(Rank&)> connecting_with_files(int left) {
       close(next);
       rlimit limit{};
       getrlimit(RLIMIT_NOFILE, &limit);
-      limit.rlim_cur = static_cast<rlim_t>(next + left);
+      limit.rlim_cur = static_cast<rlim_t>(next) + static_cast<rlim_t>(left);
       setrlimit(RLIMIT_NOFILE, &limit);
     }
     rank.group().make_communicator()->barrier();
@@ -189,7 +189,7 @@ std::vector<Fault> faults_of_connections() {
   const Expected noticed = all_name("peer: ", "rank ");
   const auto reset = working_while([](Rank& rank) {
     const sockaddr nowhere{AF_UNSPEC, {}};  // connecting a TCP socket to nowhere sends a reset
-    each_connection(rank, [&](int fd) { connect(fd, &nowhere, sizeof nowhere); });
+    each_connection(rank, [&](int fd) { (void)connect(fd, &nowhere, sizeof nowhere); });
   });
   const auto half_close = working_while(
       [](Rank& rank) { each_connection(rank, [](int fd) { shutdown(fd, SHUT_WR); }); });
