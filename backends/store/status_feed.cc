@@ -11,7 +11,6 @@ StatusFeed::StatusFeed(const Endpoint& server, const Secret& secret, Deadline de
     : server_(to_string(server)) {
   Hello hello;
   hello.rank = kObserverRank;
-  hello.port = server.port;
   hello.settings_digest = settings_digest({});
   std::string reason;
   std::optional<StoreSession> session =

@@ -191,8 +191,6 @@ void ServerMachine::decide(Link& l) {
 }
 
 void ServerMachine::add_observer(Link& l) {
-  const std::string text = relay_text("an observer at " + l.peer, l.hello);
-  if (!text.empty()) return refuse(l, RefusalKind::kOtherJob, text);
   const auto observes = [](const auto& entry) {
     return entry.second.is_observer() && entry.second.alive();
   };
@@ -201,14 +199,6 @@ void ServerMachine::add_observer(Link& l) {
   l.stage = Link::Stage::kObserver;
   send(l, FrameWriter(FrameType::kWelcome).finish());
   if (!status_frame_.empty()) send(l, status_frame_);
-}
-
-std::string ServerMachine::relay_text(const std::string& who, const Hello& h) const {
-  const Hello& job = options_.job;
-  if (h.port == 0 || h.port == options_.port) return "";
-  return who + " was relayed from port " + std::to_string(h.port) + " to port " +
-         std::to_string(options_.port) + " of " + member_text(0, job.host, job.pid) +
-         " by a process that is not of this job";
 }
 
 std::string ServerMachine::disagreement(const Hello& h, RefusalKind& kind) const {
@@ -221,7 +211,9 @@ std::string ServerMachine::disagreement(const Hello& h, RefusalKind& kind) const
   };
   kind = RefusalKind::kOtherJob;
   if (h.job != job.job) return differ("job id", job.job, h.job);
-  if (std::string text = relay_text(who, h); !text.empty()) return text;
+  if (h.port != 0 && h.port != options_.port)
+    return who + " was relayed from port " + std::to_string(h.port) + " to port " +
+           std::to_string(options_.port) + " of " + here + " by a process that is not of this job";
   kind = RefusalKind::kMismatch;
   if (h.world_size != job.world_size)
     return differ("world size", std::to_string(job.world_size), std::to_string(h.world_size));

@@ -104,8 +104,6 @@ class ServerMachine {
   void decide(Link& l);  // on membership, once all that matters is known
   void add_observer(Link& l);
   void refuse(Link& l, RefusalKind kind, const std::string& text);
-  // "" unless `who`, with this Hello, was brought here from another port.
-  std::string relay_text(const std::string& who, const Hello& hello) const;
   // On job, world and build; `kind` is kMismatch where there is none.
   std::string disagreement(const Hello& hello, RefusalKind& kind) const;
   // "" if the rank is free, or held by the same process, which may reconnect until it has
