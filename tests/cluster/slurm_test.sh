@@ -147,4 +147,21 @@ check "the survivors name rank 2" grep -qE 'rank 2 \(host box, pid [0-9]+\)' "$f
 check "they exit with 69, the dead one was killed" test "$(cat "$folder"/status.[012] | tr '\n' ' ')" = "69 69 137 "
 
 check "no rank is left over" test -z "$(ps -eo args= | grep -F "$engine train" | grep -v grep || true)"
+
+# A job that is put back into the queue in the middle goes on and ends like one that was not.
+long=("$engine" train --model mlp --dataset synthetic --synthetic-shape 8x8x1 --batch-size 48 --threads 1 --rdzv-timeout "$(scaled 20)"
+  --steps 6000 --log-every 1000 --save-every 200 --keep-last 2 --eval-every 0)
+timeout "$(scaled 60)" srun -N 2 -n 2 "${long[@]}" --save-dir "$folder/whole" >"$folder/whole.log" 2>&1 || fail "a whole run" "$folder/whole.log"
+job=$(sbatch --parsable --requeue -N 2 -n 2 --open-mode=append --output="$folder/requeued.log" \
+  --wrap "srun ${long[*]} --save-dir $folder/requeued --resume auto")
+wait_for 30 "snapshot of job $job" test -e "$folder/requeued/latest"
+scontrol requeue "$job"
+# SLURM holds such a job back for two minutes.
+ended() {
+  scontrol update "JobId=$job" StartTime=now >/dev/null 2>&1 || true
+  ! squeue --noheader --jobs "$job" 2>/dev/null | grep -q .
+}
+wait_for 60 "end of job $job" ended
+check "the job went on from a snapshot" grep -q 'resumed ' "$folder/requeued.log"
+check "and ended like the undisturbed one" "$engine" verify "$folder/whole" "$folder/requeued"
 echo "slurm_test: all $checks checks passed"
