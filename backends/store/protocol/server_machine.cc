@@ -21,20 +21,22 @@ std::size_t ServerMachine::Link::longest_frame() const {
 
 void ServerMachine::opened(LinkId link, const std::string& peer, Time now) {
   now_ = now;
-  const auto unauthenticated = [](const auto& entry) {
-    return entry.second.is_joining() && entry.second.alive();
-  };
-  if (static_cast<std::size_t>(std::ranges::count_if(links_, unauthenticated)) >=
-      kMaxUnauthenticated) {
-    // Close the oldest: a rank authenticates within milliseconds.
-    std::ranges::find_if(links_, unauthenticated)->second.end =
-        "too many unauthenticated connections";
-  }
+  // The oldest gives way: a rank authenticates within milliseconds.
+  make_room(&Link::is_joining, kMaxUnauthenticated, "too many unauthenticated connections");
   Link& l = links_[link];
   l.id = link;
   l.peer = peer;
   l.last_received = now;
   l.hello_deadline = now + kHandshakeTimeout;
+}
+
+void ServerMachine::make_room(bool (Link::*is_such)() const, std::size_t most,
+                              const std::string& why) {
+  const auto lives = [&](const auto& entry) {
+    return (entry.second.*is_such)() && entry.second.alive();
+  };
+  if (static_cast<std::size_t>(std::ranges::count_if(links_, lives)) >= most)
+    std::ranges::find_if(links_, lives)->second.end = why;
 }
 
 void ServerMachine::received(LinkId link, std::string_view bytes, Time now) {
@@ -191,11 +193,7 @@ void ServerMachine::decide(Link& l) {
 }
 
 void ServerMachine::add_observer(Link& l) {
-  const auto observes = [](const auto& entry) {
-    return entry.second.is_observer() && entry.second.alive();
-  };
-  if (static_cast<std::size_t>(std::ranges::count_if(links_, observes)) >= kMaxObservers)
-    std::ranges::find_if(links_, observes)->second.end = "too many observers";
+  make_room(&Link::is_observer, kMaxObservers, "too many observers");
   l.stage = Link::Stage::kObserver;
   send(l, FrameWriter(FrameType::kWelcome).finish());
   if (!status_frame_.empty()) send(l, status_frame_);

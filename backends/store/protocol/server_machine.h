@@ -96,6 +96,8 @@ class ServerMachine {
     std::size_t longest_frame() const;
   };
 
+  // For one more: ends the oldest such connection if there are `most`.
+  void make_room(bool (Link::*is_such)() const, std::size_t most, const std::string& why);
   void send(Link& l, const std::string& frame);
   void handle(Link& l, const Frame& frame);  // throws MalformedFrame
   void on_hello(Link& l, const Frame& frame);
