@@ -1,46 +1,16 @@
 // Data sets and images. The readers take paths: the bytes are written to a folder in memory first.
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "io/base/io_error.h"
 #include "io/data/sources/dataset.h"
 #include "io/data/sources/images/image_decoder.h"
+#include "tests/fuzz/input_folder.h"
 #include "tests/fuzz/targets.h"
 
 namespace fuzz {
 namespace {
-
-// One for the process, removed at its end.
-class Folder {
- public:
-  Folder() {
-    const bool memory = access("/dev/shm", W_OK) == 0;
-    std::string pattern = std::string(memory ? "/dev/shm" : "/tmp") + "/engine-fuzz-XXXXXX";
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string write(const std::string& name, Input content) const {
-    const std::string path = path_ + "/" + name;
-    std::ofstream(path, std::ios::binary)
-        .write(reinterpret_cast<const char*>(content.data()),
-               static_cast<std::streamsize>(content.size()));
-    return path;
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // The first two bytes say how long the first part is.
 std::pair<Input, Input> halves(Input input) {

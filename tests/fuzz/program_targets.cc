@@ -1,15 +1,15 @@
 // Configurations, models, the records of runs, and what one launcher tells another.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "backends/backend_error.h"
 #include "engine/core/error.h"
 #include "io/base/io_error.h"
 #include "models/model_catalog.h"
+#include "tests/fuzz/input_folder.h"
 #include "tests/fuzz/targets.h"
 #include "tools/flight/flight_report.h"
 #include "tools/launch/control_line.h"
@@ -25,19 +25,6 @@ namespace {
 
 std::string text_of(Input input) {
   return {reinterpret_cast<const char*>(input.data()), input.size()};
-}
-
-// Calls read(folder) with a folder that holds the input as `name`.
-template <typename Read>
-void in_folder(Input input, const std::string& name, Read read) {
-  char folder[] = "/tmp/engine-fuzz-XXXXXX";
-  if (mkdtemp(folder) == nullptr) std::abort();
-  std::ofstream(std::string(folder) + "/" + name, std::ios::binary) << text_of(input);
-  try {
-    read(folder);
-  } catch (const io::Error&) {
-  }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
@@ -77,26 +64,33 @@ void layer_list(Input input) {
 }
 
 void flight_record(Input input) {
-  in_folder(input, "flight_rank_0.json", [](const std::string& folder) {
+  static const Folder folder;
+  folder.write("flight_rank_0.json", input);
+  try {
     const tools::FlightReport report =
-        tools::merge_flight_records(tools::read_flight_records(folder));
+        tools::merge_flight_records(tools::read_flight_records(folder.path()));
     tools::to_text(report);
     tools::to_json(report);
-  });
+  } catch (const io::Error&) {
+  }
 }
 
 void run_record(Input input) {
-  in_folder(input, "run.json", [](const std::string& folder) {
-    tools::run_record_json(tools::read_run_record(folder), /*one_line=*/true);
-  });
+  static const Folder folder;
+  folder.write("run.json", input);
+  try {
+    tools::run_record_json(tools::read_run_record(folder.path()), /*one_line=*/true);
+  } catch (const io::Error&) {
+  }
 }
 
 void run_status(Input input) {
-  in_folder(input, "status.json", [](const std::string& folder) {
-    const tools::RunStatus status = tools::read_run_status(folder);
+  try {
+    const tools::RunStatus status = tools::parse_run_status(text_of(input), "status");
     tools::run_status_json(status);
     tools::top_text(status, 1, 10, 40);
-  });
+  } catch (const io::Error&) {
+  }
 }
 
 // What is no environment is left out: it would change this process.
