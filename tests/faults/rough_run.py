@@ -26,6 +26,8 @@ import sys
 import tempfile
 import time
 
+from fail_calls import processes_with
+
 SCAN = """
 import os, re, socket, subprocess
 for line in subprocess.run(["ss", "-Hltn"], capture_output=True, text=True).stdout.splitlines():
@@ -39,20 +41,14 @@ for line in subprocess.run(["ss", "-Hltn"], capture_output=True, text=True).stdo
 """
 
 
-def processes_with(mark):
-    """Pids of processes with this in their environment, and their rank, if they are one."""
-    found = {}
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
-            if mark not in environment:
-                continue
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        rank = re.search(rb"(?:^|\0)RANK=(\d+)", environment)
-        found[int(entry.name)] = int(rank[1]) if rank and b"train" in words[:3] else None
-    return found
+def rank_of(pid):
+    """The rank that a process is; None: it is a launcher, or gone."""
+    try:
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        rank = re.search(rb"(?:^|\0)RANK=(\d+)", pathlib.Path(f"/proc/{pid}/environ").read_bytes())
+    except OSError:
+        return None
+    return int(rank[1]) if rank and b"train" in words[:3] else None
 
 
 class Rough:
@@ -117,7 +113,7 @@ class Rough:
             pass
 
     def disturb(self):
-        ranks = [pid for pid, rank in processes_with(self.mark).items() if rank is not None]
+        ranks = [pid for pid in processes_with(self.mark) if rank_of(pid) is not None]
         what = self.dice.choice(["kill", "short stop", "short stop", "long stop", "signal", "signal", "signal", "short cut", "long cut",
                                  "scan", "scan"])
         if what in ("kill", "short stop", "long stop", "signal"):
