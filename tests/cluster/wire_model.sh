@@ -2,12 +2,12 @@
 # All-reduces between "hosts" whose links carry a fixed rate, beside the cost model of docs/scaling.md: a measurement, no test.
 #
 # Usage: tests/cluster/wire_model.sh ENGINE [MBIT] [BACKEND]      needs root, iproute2 and a kernel with tbf
-# MBIT: of each link, 200 if left out; so few that the hosts, which share this machine's cores, are not what limits them.
+# MBIT: of each link, 50 if left out; so few that the hosts, which share this machine's cores, are not what limits them.
 # Prints for 2, 4 and 8 hosts and each size the median, what the model gives, and their ratio.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/cluster_lib.sh"
 engine=$(readlink -f "${1:?usage: wire_model.sh ENGINE [MBIT] [BACKEND]}")
-mbit=${2:-200} backend=${3:-socket}
+mbit=${2:-50} backend=${3:-socket}
 hosts=8
 on_hosts 10.87.0
 mkdir "$folder/home"
@@ -30,7 +30,7 @@ all_reduce() {
 # The rates of the links apply to what is large; the latency, which is this machine's, is measured without them.
 for world in 2 4 8; do all_reduce "$world" 8 >"$folder/small.$world"; done
 for ((i = 0; i < hosts; ++i)); do
-  ip netns exec "$base-$i" tc qdisc add dev data0 root tbf rate "${mbit}mbit" burst 128kbit latency 100ms 2>/dev/null ||
+  ip netns exec "$base-$i" tc qdisc add dev data0 root tbf rate "${mbit}mbit" burst 128kbit latency 400ms 2>/dev/null ||
     skip "this kernel has no tbf"
 done
 for world in 2 4 8; do all_reduce "$world" 256K,1M,4M >"$folder/large.$world"; done
