@@ -89,6 +89,7 @@ struct TrainResult {
   // With a signal: why this rank stopped in the middle of what it did with the others; "": it did
   // not.
   std::string interrupted{};
+  bool paused = false;  // before its last step, because a rank asked for it (TrainerParts::pause)
 };
 
 class TrainObserver {

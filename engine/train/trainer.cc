@@ -45,6 +45,10 @@ TrainResult Trainer::run() {
   saved_step_ =
       progress.global_step > 0 ? progress.global_step : -1;  // a resumed state is on disk already
   evaluated_step_ = progress.global_step;  // what was there before is not evaluated
+  if (p_.done) {
+    saved_step_ = p_.done->saved;
+    evaluated_step_ = p_.done->evaluated;
+  }
   tell(finite_.bad_parameter());
   p_.loader.seek(progress.epoch, progress.step_in_epoch);
   if (options_.log_every > 0)
@@ -55,6 +59,9 @@ TrainResult Trainer::run() {
     stop_ = stop_signal_.load();
     interrupted_ = error.what();
     save_alone();
+  } catch (const backends::PeerError&) {
+    if (options_.steps_back) step_back();
+    throw;
   }
   report_saved();
   const AveragingReport averaged = p_.state.policy.take_report();
@@ -66,6 +73,7 @@ TrainResult Trainer::run() {
                      averaged.bytes_sent};
   result.skipped_steps = finite_.skipped_steps();
   result.interrupted = interrupted_;
+  result.paused = is_paused();
   if (p_.desync) result.coverage += "; " + p_.desync->summary();
   if (out_of_patience() && stop_ == 0 && progress.global_step < options_.total_steps)
     result.stopped_early = p_.best->why_stopped();
@@ -76,7 +84,9 @@ TrainResult Trainer::run() {
 void Trainer::train() {
   const TrainProgress& progress = p_.state.progress;
   if (p_.desync) tell(p_.desync->start());
-  while (progress.global_step < options_.total_steps && stop_ == 0 && !out_of_patience()) {
+  if (p_.done) catch_up();
+  while (progress.global_step < options_.total_steps && stop_ == 0 && !out_of_patience() &&
+         !pause_) {
     step();
     const bool epoch_end = advance();
     settled_ = Settled::kYes;
@@ -97,6 +107,7 @@ void Trainer::train() {
     if (best_unsaved_ || due(options_.save, epoch_end)) save();
   }
   bring_together();
+  if (is_paused()) return;
   if (p_.desync) tell(p_.desync->finish());
   tell(finite_.bad_parameter());
   // A stop is in a hurry.
@@ -106,11 +117,7 @@ void Trainer::train() {
   if (p_.keeper != nullptr) p_.keeper->finish();
 }
 
-void Trainer::bring_together() {
-  settled_ = Settled::kNo;
-  synchronize(p_.control, p_.state);
-  settled_ = Settled::kYes;
-}
+void Trainer::bring_together() { synchronize(p_.control, p_.state); }
 
 // Only rank 0 of several may have to, and not what is on a device.
 bool Trainer::may_save_alone() const {
@@ -123,14 +130,9 @@ bool Trainer::may_save_alone() const {
 void Trainer::save_alone() {
   if (!may_save_alone()) return;
   TrainState& state = p_.state;
-  if (settled_ == Settled::kInStep) {
-    std::copy(before_step_.begin(), before_step_.begin() + running_bytes(),
-              static_cast<std::byte*>(state.model.running.data()));
-    std::copy(before_step_.begin() + running_bytes(), before_step_.end(),
-              static_cast<std::byte*>(state.model.counters.data()));
-  }
+  restore_statistics();
   const bool whole =
-      settled_ != Settled::kNo && state.policy.together() && !first_not_finite(state.model, true);
+      settled_ == Settled::kYes && state.policy.together() && !first_not_finite(state.model, true);
   try {
     if (whole && saved_step_ != state.progress.global_step) p_.keeper->save_alone(state);
   } catch (const io::Error& error) {
@@ -175,7 +177,7 @@ void Trainer::step() {
                 .exchange = exchange,
                 .may_update = finite_.may_update()},
                phases_);
-  settled_ = Settled::kNo;
+  settled_ = Settled::kUpdated;
   finite_.end_step();
   timer.skip();
   policy.end_step(counts, lr_, p_.state.home);
@@ -189,13 +191,48 @@ std::ptrdiff_t Trainer::running_bytes() const {
 
 // Forward changes them before the step is certain.
 void Trainer::keep_statistics() {
-  if (!may_save_alone()) return;
+  if (!may_save_alone() && !options_.steps_back) return;
   const FlatBuffer &running = p_.state.model.running, &counters = p_.state.model.counters;
   before_step_.resize(running.bytes() + counters.bytes());  // allocates the first time only
   const auto* from = static_cast<const std::byte*>(running.data());
   const auto rest = std::copy(from, from + running.bytes(), before_step_.begin());
   from = static_cast<const std::byte*>(counters.data());
   std::copy(from, from + counters.bytes(), rest);
+}
+
+void Trainer::restore_statistics() {
+  if (settled_ != Settled::kInStep) return;
+  const ModelState& model = p_.state.model;
+  std::copy(before_step_.begin(), before_step_.begin() + running_bytes(),
+            static_cast<std::byte*>(model.running.data()));
+  std::copy(before_step_.begin() + running_bytes(), before_step_.end(),
+            static_cast<std::byte*>(model.counters.data()));
+  settled_ = Settled::kYes;
+}
+
+// The update is the last thing that a step does, so before it only statistics have changed; behind
+// it only replicas that have not been averaged.
+void Trainer::step_back() {
+  restore_statistics();
+  if (settled_ == Settled::kUpdated) {
+    static_cast<void>(advance());
+    settled_ = Settled::kYes;
+  }
+  p_.state.whole = settled_ == Settled::kYes;
+}
+
+// What the ranks did after the last step, and did not finish.
+void Trainer::catch_up() {
+  const bool epoch_end = p_.state.progress.step_in_epoch == 0;
+  const std::int64_t step = p_.state.progress.global_step;
+  if (step == 0) return;
+  if (due(options_.evaluate, epoch_end) && evaluated_step_ != step) evaluate();
+  if (best_unsaved_ || (due(options_.save, epoch_end) && saved_step_ != step)) save();
+}
+
+bool Trainer::is_paused() const {
+  return pause_ && stop_ == 0 && p_.state.progress.global_step < options_.total_steps &&
+         !out_of_patience();
 }
 
 void Trainer::settle() { static_cast<void>(p_.work.results()); }
@@ -251,17 +288,20 @@ void Trainer::exchange() {
       (seconds - exchanged_at_) /
       static_cast<double>(std::max<std::int64_t>(1, progress.global_step - exchanged_step_));
   const FiniteGuard::Signs own = finite_.signs(results);
-  std::array<double, 8> sums{results.last.loss_sum,
+  const bool pause = p_.pause && p_.pause();
+  std::array<double, 9> sums{results.last.loss_sum,
                              static_cast<double>(results.last.rows),
                              static_cast<double>(results.total.correct - before_epoch_.correct),
                              static_cast<double>(results.total.rows - before_epoch_.rows),
                              static_cast<double>(stop_signal_.load()),
                              step_seconds,
                              own.loss,
-                             own.norm};
+                             own.norm,
+                             pause ? 1.0 : 0.0};
   sum_over_ranks(sums, sums[4]);
   timer.lap(phases_since_report_.communication);  // here ranks wait for slow ones, too
   stop_ = static_cast<int>(sums[4]);
+  pause_ = sums[8] > 0;
   const double mean_step = std::max(sums[5] / p_.control.world_size(), 1e-6);
   next_exchange_ = progress.global_step +
                    std::clamp<std::int64_t>(static_cast<std::int64_t>(kExchangeSeconds / mean_step),

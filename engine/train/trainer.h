@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,9 @@ struct TrainerOptions {
   // losses as a sample has.
   double losses_of_a_sample = 0;
   OnNonFinite on_nonfinite = OnNonFinite::kAbort;
+  // After a failure of another rank the state is that of the last step done, so that it can go on
+  // with others.
+  bool steps_back = false;
 };
 
 // What the loop works on; all of it outlives the trainer.
@@ -56,6 +60,14 @@ struct TrainerParts {
                             // empty: itself
   std::function<void(std::string_view)> activity;  // told what this rank is doing; may be empty
   std::string resumed_from = {};  // the snapshot that the state came from; "": from none
+  // Of a state that came from another rank's memory: what was done of it already.
+  struct Done {
+    std::int64_t evaluated = -1, saved = -1;  // steps
+  };
+  std::optional<Done> done = {};
+  // Asked a few times a second; true on any rank: run() returns on all of them after the same step,
+  // with TrainResult::paused. May be empty.
+  std::function<bool()> pause = {};
 };
 
 class Trainer {
@@ -70,8 +82,11 @@ class Trainer {
   // backends::InterruptedError (asked to stop, this rank waits no longer for others that do not
   // come) ends the run in order too, on this rank alone: rank 0 saves the last step that was
   // completed, where its own state is all that a resumption needs. Throws DesyncError and
-  // NonFiniteError on all ranks.
+  // NonFiniteError on all ranks; with TrainerOptions::steps_back, before a backends::PeerError goes
+  // on, TrainState::whole says whether the state is that of its progress.
   TrainResult run();
+  // The steps of the last evaluation and the last snapshot.
+  TrainerParts::Done done() const { return {evaluated_step_, saved_step_}; }
 
   // One step on the next batch of the loader, without reports. For benchmarks and tests; run()
   // calls it.
@@ -87,6 +102,9 @@ class Trainer {
   bool may_save_alone() const;
   void save_alone();
   void keep_statistics();
+  void restore_statistics();
+  void step_back();
+  void catch_up();
   std::ptrdiff_t running_bytes() const;
   StepCounts step_counts(const io::Batch& batch) const;
   bool equal_shares(
@@ -107,6 +125,7 @@ class Trainer {
   EvalReport evaluate_average();
   void save();
   void report_saved();
+  bool is_paused() const;
   bool out_of_patience() const { return p_.best != nullptr && p_.best->out_of_patience(); }
 
   const TrainerOptions options_;
@@ -125,9 +144,11 @@ class Trainer {
   Snapshot newest_, second_newest_;  // on rank 0, and the one that the run was resumed from
   std::int64_t next_exchange_ = 0;   // global step at which ranks talk next
   int stop_ = 0;                     // agreed
+  bool pause_ = false;               // likewise
   std::string interrupted_;          // why this rank stopped alone; "": it did not
-  // Whether the state is that of `progress`; in a step all but running statistics and counters is.
-  enum class Settled { kYes, kInStep, kNo } settled_ = Settled::kYes;
+  // Whether the state is that of `progress`; in a step all but running statistics and counters is,
+  // and after its update it is that of the step.
+  enum class Settled { kYes, kInStep, kUpdated, kNo } settled_ = Settled::kYes;
   std::vector<std::byte> before_step_;  // running statistics, counters
   double reported_at_ = 0;              // seconds
   std::int64_t reported_samples_ = 0, reported_step_ = 0, exchanged_step_ = 0, reports_ = 0;

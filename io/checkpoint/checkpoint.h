@@ -76,8 +76,10 @@ Checkpoint load_checkpoint(const std::string& path);
 // All but the arrays' data, which is not read and may be damaged: for listings and for choosing
 // among files. Throws the same.
 Checkpoint load_description(const std::string& path);
-// load_checkpoint() from memory, for a snapshot that rank 0 read and broadcast. `name` stands for
-// the file in messages.
+// What save_checkpoint() writes, in memory.
+std::vector<std::byte> checkpoint_bytes(const Checkpoint& checkpoint);
+// load_checkpoint() from memory, for a snapshot that another rank has. `name` stands for the file
+// in messages.
 Checkpoint parse_checkpoint(const std::vector<std::byte>& bytes, const std::string& name);
 std::vector<std::byte> read_file(const std::string& path);
 

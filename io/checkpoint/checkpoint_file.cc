@@ -91,6 +91,18 @@ void save_checkpoint(const Checkpoint& checkpoint, const std::string& path,
   file.commit();
 }
 
+std::vector<std::byte> checkpoint_bytes(const Checkpoint& checkpoint) {
+  std::vector<Placement> placements = place(checkpoint);
+  for (std::size_t i = 0; i < placements.size(); ++i)
+    placements[i].digest = digest_of(checkpoint.arrays[i].data);
+  std::vector<std::byte> bytes = encode_head(checkpoint, placements);
+  bytes.reserve(bytes.size() + end_of(placements) + kTrailerBytes);
+  const auto append = [&](Bytes part) { bytes.insert(bytes.end(), part.begin(), part.end()); };
+  for (const NamedArray& array : checkpoint.arrays) append(array.data);
+  append(encode_trailer(digest_of(bytes)));
+  return bytes;
+}
+
 std::vector<std::byte> read_file(const std::string& path) {
   const std::unique_ptr<ByteSource> file = open_bytes(path);
   return file->bytes(0, file->size());

@@ -57,6 +57,8 @@ class AveragingPolicy : public PolicyCheckpoint {
   // Whether parameters are bit for bit equal on all ranks just now, outside a step: then, and only
   // then, they can be compared.
   virtual bool together() const;
+  // Samples that this rank has trained on since replicas were last together; 0: they are.
+  virtual std::int64_t samples_apart() const { return 0; }
 
   // The spread is measured, at one averaging, from the first report on.
   virtual AveragingReport take_report() = 0;

@@ -16,25 +16,36 @@ ReplicaMean::ReplicaMean(backends::Communicator& communicator, KernelContext& co
       further_(std::move(further)) {}
 
 void ReplicaMean::average(double weight) {
-  const bool measured = std::exchange(measure_, false);
-  if (measured) copy_flat(parameters_.values, parameters_.gradients);
   sum(weight, parameters_.values);
-  for (FlatBuffer* buffer : further_) sum(weight, *buffer);
-  if (measured) spread_ = spread_from(parameters_.gradients);
+  if (std::exchange(measure_, false)) spread_ = spread_of(parameters_.values);
+  copy_flat(parameters_.gradients, parameters_.values);
+  for (FlatBuffer* buffer : further_) {
+    if (buffer->size() == 0) continue;
+    sum(weight, *buffer);
+    std::memcpy(buffer->data(), parameters_.gradients.data(), buffer->bytes());
+  }
 }
 
-void ReplicaMean::sum(double weight, FlatBuffer& buffer) {
-  if (buffer.size() == 0) return;
-  ops::scale(context_, weight, buffer.flat());
-  communicator_.all_reduce(buffer.data(), static_cast<std::size_t>(buffer.size()), buffer.dtype(),
+// In the gradients' memory, so that a collective that fails leaves the buffer as it was.
+void ReplicaMean::sum(double weight, const FlatBuffer& buffer) {
+  const FlatBuffer& scratch = parameters_.gradients;
+  require(buffer.bytes() <= scratch.bytes(), "a buffer to be averaged is larger than the gradients");
+  std::memcpy(scratch.data(), buffer.data(), buffer.bytes());
+  TensorView view = buffer.flat();
+  view.data = scratch.data();
+  ops::scale(context_, weight, view);
+  communicator_.all_reduce(scratch.data(), static_cast<std::size_t>(buffer.size()), buffer.dtype(),
                            backends::ReduceOp::kSum);
   bytes_sent_ += static_cast<std::int64_t>(buffer.bytes());
 }
 
-double ReplicaMean::spread_from(const FlatBuffer& own) {
-  subtract_flat(context_, own, parameters_.values, own);
-  const double apart = std::sqrt(ops::sum_of_squares(context_, own.flat()));
-  const double norm = std::sqrt(ops::sum_of_squares(context_, parameters_.values.flat()));
+// `own` beside the mean, which is in the gradients' memory.
+double ReplicaMean::spread_of(const FlatBuffer& own) {
+  const FlatBuffer& mean = parameters_.gradients;
+  const double norm = std::sqrt(ops::sum_of_squares(context_, mean.flat()));
+  const FlatBuffer difference = FlatBuffer::like(own);
+  subtract_flat(context_, own, mean, difference);
+  const double apart = std::sqrt(ops::sum_of_squares(context_, difference.flat()));
   double largest = norm > 0 ? apart / norm : apart;
   communicator_.all_reduce(&largest, 1, DType::kF64, backends::ReduceOp::kMax);
   return largest;

@@ -18,8 +18,8 @@ class ReplicaMean {
               ParameterBuffer& parameters, std::vector<FlatBuffer*> further);
 
   // Every buffer becomes the sum over ranks of weight * its content, the same bits on every rank.
-  // Collective. REQUIRES: the ranks' weights add up to 1. Overwrites the gradients where the spread
-  // is measured.
+  // Collective; one that fails leaves the buffer that it was for as it was. REQUIRES: the ranks'
+  // weights add up to 1. Overwrites the gradients.
   void average(double weight);
 
   // The spread of AveragingReport: measured once, at the next average() after measure_spread();
@@ -30,8 +30,8 @@ class ReplicaMean {
   void set_bytes_sent(std::int64_t bytes) { bytes_sent_ = bytes; }
 
  private:
-  void sum(double weight, FlatBuffer& buffer);
-  double spread_from(const FlatBuffer& own);
+  void sum(double weight, const FlatBuffer& buffer);  // into the gradients' memory
+  double spread_of(const FlatBuffer& own);
 
   backends::Communicator& communicator_;
   KernelContext& context_;

@@ -125,6 +125,19 @@ void CheckpointKeeper::save_alone(TrainState& state) {
   saved_ = {state.progress, write(SaveMode())};
 }
 
+io::Checkpoint CheckpointKeeper::image(const TrainState& state) const {
+  StateCopy copy;
+  copy.begin(described());
+  capture_own(state, communicator_.world_size(), copy);
+  return copy.take();
+}
+
+std::optional<io::Checkpoint> CheckpointKeeper::share(const StateImage& own, TrainState& state) {
+  std::optional<io::Checkpoint> shared = share_state(communicator_, own, state);
+  if (shared) history_ = shared->history;
+  return shared;
+}
+
 void CheckpointKeeper::name_best(std::int64_t step) {
   run_on_root(
       communicator_, [&] { io::name_best(options_.directory, step); }, options_.exit_code_of);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/train/replica_sync.h"
+#include "engine/train/saving/shared_state.h"
 #include "engine/train/saving/state_copy.h"
 #include "engine/train/saving/train_state.h"
 
@@ -64,6 +65,10 @@ class CheckpointKeeper {
   // last write, as a training of one rank. What only others know (their running statistics, their
   // part of the averaging) is not in it.
   void save_alone(TrainState& state);
+  // What this replica would go on from, in memory; not collective. Nothing is written.
+  io::Checkpoint image(const TrainState& state) const;
+  // Collective: as share_state(), with the run's history.
+  std::optional<io::Checkpoint> share(const StateImage& own, TrainState& state);
   // Collective: the folder's `best` names the snapshot of this step, which is there.
   void name_best(std::int64_t step);
   // Collective: waits for the last write; throws when it failed. Nothing to do without

@@ -78,13 +78,19 @@ void synchronize(backends::Communicator& communicator, TrainState& state) {
   if (communicator.world_size() == 1 || state.buffers == BufferMode::kLocal || running.bytes() == 0)
     return;
   const HostView view(state.home, Access::kWrite);
-  if (state.buffers == BufferMode::kRank0)
-    return communicator.broadcast(running.data(), running.bytes(), 0);
-  communicator.all_reduce(running.data(), static_cast<std::size_t>(running.size()), running.dtype(),
-                          backends::ReduceOp::kSum);
-  with_element_type(running.dtype(), [&]<class T>(T) {
-    for (T& v : running.span<T>()) v /= static_cast<T>(communicator.world_size());
-  });
+  // Beside them, so that a collective that fails leaves them as they were.
+  FlatBuffer together = FlatBuffer::like(running);
+  std::memcpy(together.data(), running.data(), running.bytes());
+  if (state.buffers == BufferMode::kRank0) {
+    communicator.broadcast(together.data(), together.bytes(), 0);
+  } else {
+    communicator.all_reduce(together.data(), static_cast<std::size_t>(together.size()),
+                            together.dtype(), backends::ReduceOp::kSum);
+    with_element_type(together.dtype(), [&]<class T>(T) {
+      for (T& v : together.span<T>()) v /= static_cast<T>(communicator.world_size());
+    });
+  }
+  std::memcpy(running.data(), together.data(), running.bytes());
 }
 
 void capture_model(const TrainState& state, int world_size, StateCopy& copy) {
@@ -99,30 +105,33 @@ void capture_model(const TrainState& state, int world_size, StateCopy& copy) {
   export_state(state.model, state.device, copy);
 }
 
+void capture_own(const TrainState& state, int world_size, StateCopy& copy) {
+  const HostView view(state.home, Access::kRead);
+  io::Checkpoint& checkpoint = copy.checkpoint();
+  capture_model(state, world_size, copy);
+  checkpoint.counters = {{"trainer.global_batch", state.global_batch},
+                         {"trainer.dataset_size", state.dataset_size},
+                         {"trainer.steps_per_epoch", state.steps_per_epoch},
+                         {"optimizer.steps", state.optimizer.step_count()}};
+  if (state.control != nullptr) {
+    const ScaleCounters scale = scale_counters(state.loss_scale, *state.control);
+    checkpoint.counters.insert(checkpoint.counters.end(), scale.begin(), scale.end());
+  }
+  for (const auto& [name, value] : state.policy.counters())
+    checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
+  for (const Optimizer::State& s : state.optimizer.state())
+    export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, file_prefix(s),
+                  file_section(s), state.device, copy);
+  for (const PolicyState& s : state.policy.state())
+    export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device, copy);
+  for (const StatePart* part : state.parts) part->capture(copy);
+}
+
 void capture(backends::Communicator& communicator, TrainState& state, StateCopy& copy) {
   synchronize(communicator, state);
   const HostView view(state.home, Access::kRead);
   const bool root = communicator.rank() == 0;
-  if (root) {
-    io::Checkpoint& checkpoint = copy.checkpoint();
-    capture_model(state, communicator.world_size(), copy);
-    checkpoint.counters = {{"trainer.global_batch", state.global_batch},
-                           {"trainer.dataset_size", state.dataset_size},
-                           {"trainer.steps_per_epoch", state.steps_per_epoch},
-                           {"optimizer.steps", state.optimizer.step_count()}};
-    if (state.control != nullptr) {
-      const ScaleCounters scale = scale_counters(state.loss_scale, *state.control);
-      checkpoint.counters.insert(checkpoint.counters.end(), scale.begin(), scale.end());
-    }
-    for (const auto& [name, value] : state.policy.counters())
-      checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
-    for (const Optimizer::State& s : state.optimizer.state())
-      export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, file_prefix(s),
-                    file_section(s), state.device, copy);
-    for (const PolicyState& s : state.policy.state())
-      export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device, copy);
-    for (const StatePart* part : state.parts) part->capture(copy);
-  }
+  if (root) capture_own(state, communicator.world_size(), copy);
   for (int rank = 1; rank < communicator.world_size(); ++rank) {
     for (const LocalBuffer& local : local_buffers(state)) {
       if (local.buffer->bytes() == 0) continue;

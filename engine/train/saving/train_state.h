@@ -40,6 +40,7 @@ struct TrainState {
   // Whether a snapshot of another kind of optimizer may be restored; its state then starts anew.
   bool other_optimizer = false;
   std::vector<StatePart*> parts = {};
+  bool whole = true;  // false: a failure has left it between two steps
 };
 
 // Brings replicas together: parameters by the policy, running statistics by the mode. Collective.
@@ -48,6 +49,10 @@ void synchronize(backends::Communicator& communicator, TrainState& state);
 // Into a copy that was begun, this replica alone: progress, parameters and buffers. No
 // communication.
 void capture_model(const TrainState& state, int world_size, StateCopy& copy);
+
+// Into a copy that was begun: all of this replica's state as it stands, as a world of one would save
+// it. No communication.
+void capture_own(const TrainState& state, int world_size, StateCopy& copy);
 
 // Into a copy that was begun: rank 0's snapshot, plus what differs between ranks (running
 // statistics; optimizer states where the policy keeps them local) as arrays "rankR/...".
