@@ -155,12 +155,14 @@ void add_table_options(CLI::App& app, tools::ConfigValues& values,
       option = app.add_option_function<std::string>(
           flag,
           [&values, spec, flag](const std::string& value) {
-            values[spec.name] = {value, flag};
+            const bool alone = spec.metavar[0] == '[' && (value.empty() || value == "{}");
+            values[spec.name] = {alone ? "on" : value, flag};
           },
           spec.help);
       option->type_name(spec.metavar)
           ->default_str(spec.default_value)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      if (spec.metavar[0] == '[') option->expected(0, 1);
     }
     option->group(spec.group);
   }

@@ -116,6 +116,8 @@ constexpr OptionSpec kTrainOptions[] = {
     {"world-size", kInteger, "", "W", "group", "number of ranks", kFree},
     {"local-rank", kInteger, "", "L", "group", "this process's index on its host", kFree},
     {"spawn", kInteger, "0", "N", "group", "start N ranks on this host", kFree},
+    {"elastic", kString, "", "[MIN:MAX]", "group",
+     "ranks may come and go while the job runs, as long as MIN live (with --spawn N: 1:N)", kEqual},
     {"rdzv-timeout", kReal, "300", "S", "group", "seconds to wait until all ranks have joined",
      kFree},
     {"timeout", kReal, "600", "S", "group", "seconds that a collective may take", kFree},

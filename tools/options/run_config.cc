@@ -92,6 +92,26 @@ void read_tables_and_texts(const ValueReader& read, RunConfig& config) {
       read.real("test-share", 0, 0.99, config.test_share, "a number from 0 to 0.99");
 }
 
+// "2:4", "4" for 4:4, or "on", which --spawn makes 1:N.
+void read_elastic(const ValueReader& read, RunConfig& config) {
+  const std::string text = read.text("elastic");
+  if (text.empty() || text == "off") return;
+  if (text == "on") {
+    if (config.spawn == 0) read.refuse("elastic", "MIN:MAX, as 2:4, where --spawn does not say MAX");
+    config.least_ranks = 1;
+    config.most_ranks = config.spawn;
+    return;
+  }
+  const std::vector<std::string> parts = base::split_text(text, ':');
+  const auto least = parse_integer(parts.front()), most = parse_integer(parts.back());
+  if (parts.size() > 2 || !least || !most || *least < 1 || *most < *least || *most > 1024)
+    read.refuse("elastic", "MIN:MAX with 1 <= MIN <= MAX <= 1024, as 2:4");
+  if (config.spawn > *most)
+    read.refuse("elastic", "a MAX of at least --spawn, which is " + std::to_string(config.spawn));
+  config.least_ranks = static_cast<int>(*least);
+  config.most_ranks = static_cast<int>(*most);
+}
+
 void read_group(const ValueReader& read, RunConfig& config) {
   config.backend = read.text("backend");
   config.local_stage = read.text("local-stage");
@@ -104,6 +124,7 @@ void read_group(const ValueReader& read, RunConfig& config) {
   config.world_size = read.maybe("world-size", 1, kMostRanks);
   config.local_rank = read.maybe("local-rank", 0, kMostRanks - 1);
   config.spawn = read.small("spawn", 0, 1024, 0);
+  read_elastic(read, config);
   config.rdzv_timeout_s = read.positive("rdzv-timeout", kLongestWait, config.rdzv_timeout_s);
   config.timeout_s = read.positive("timeout", kLongestWait, config.timeout_s);
   config.heartbeat_s = read.positive("heartbeat", kLongestWait, config.heartbeat_s);

@@ -131,7 +131,7 @@ RunFolder::RunFolder(const RunFolderRequest& request)
   std::error_code unknown;
   made_ = request.folder == "auto" || !fs::exists(path_, unknown);
   io::ensure_writable_directory(path_);
-  lock_ = std::make_unique<RunLock>(path_);
+  lock_ = std::make_unique<RunLock>(path_, request.take_over);
   take(request);
 }
 
@@ -152,7 +152,7 @@ void RunFolder::take(const RunFolderRequest& request) {
       record_ = {};  // damaged: the snapshots say what counts
     }
   }
-  const std::string resume = request.restarted ? "auto" : request.resume;
+  const std::string resume = request.restarted || request.take_over ? "auto" : request.resume;
   begun_ = held.empty() && !record_.id.empty() && resumes_this(resume, path_, record_.id);
   if (!held.empty()) {
     if (resumes_this(resume, path_, record_.id)) {

@@ -16,6 +16,7 @@ struct RunFolderRequest {
   std::string resume = "none";           // --resume: none, auto, a snapshot or a folder
   bool overwrite = false;                // an older run moves aside
   bool restarted = false;                // by a launcher: the run goes on, whatever else was asked
+  bool take_over = false;                // likewise, from another rank of this job, which is out
   std::string model = {}, dataset = {};  // for "auto"
 };
 

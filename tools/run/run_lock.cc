@@ -58,11 +58,11 @@ double seconds_of(const timespec& time) {
 
 }  // namespace
 
-RunLock::RunLock(const std::string& folder)
+RunLock::RunLock(const std::string& folder, bool take_over)
     : folder_(folder), path_((std::filesystem::path(folder) / "run.lock").string()) {
   try {
-    open_and_lock();
-    check_other_hosts();
+    open_and_lock(take_over);
+    if (!take_over) check_other_hosts();
     sign();
     struct stat folder_status {};
     if (stat(folder_.c_str(), &folder_status) == 0) {
@@ -87,7 +87,7 @@ RunLock::~RunLock() {
   close(fd_);
 }
 
-void RunLock::open_and_lock() {
+void RunLock::open_and_lock(bool take_over) {
   fd_ = base::retried(
       [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644); });
   if (fd_ < 0) throw io::CannotCreateError("cannot create " + path_ + ": " + std::strerror(errno));
@@ -101,6 +101,11 @@ void RunLock::open_and_lock() {
     throw io::CannotCreateError(folder_ + " was moved or removed while this job was starting");
   }
   if (errno != EWOULDBLOCK) return;  // a file system without locks: the heartbeat decides
+  if (take_over) {
+    close(std::exchange(fd_, -1));
+    static_cast<void>(unlink(path_.c_str()));  // it keeps the file that it has
+    return open_and_lock(false);
+  }
   const Holder holder = holder_of(fd_);
   throw io::CannotCreateError(
       "another job is running in " + folder_ +

@@ -20,8 +20,9 @@ class RunLock {
   static constexpr int kBeatSeconds = 5, kStaleSeconds = 30;
 
   // Throws io::CannotCreateError that names the holder's host and process when another process has
-  // it, and when the file cannot be made.
-  explicit RunLock(const std::string& folder);
+  // it, and when the file cannot be made. With `take_over` it is taken from another process, which
+  // finds that out by look().
+  explicit RunLock(const std::string& folder, bool take_over = false);
   ~RunLock();  // releases; the file stays, empty
   // Whether the file still is this job's; every kBeatSeconds by itself. One that is missing in the
   // folder is made again; what another job has made in its place is the other's.
@@ -35,7 +36,7 @@ class RunLock {
   RunLock& operator=(const RunLock&) = delete;
 
  private:
-  void open_and_lock();
+  void open_and_lock(bool take_over);
   void check_other_hosts();
   void sign();
   void beat();

@@ -36,7 +36,8 @@ io::SamplerOptions shares(const DataOptions& data, std::int64_t micro_batches,
     throw io::DataError("data set '" + train.name + "' has no training samples");
   io::SamplerOptions sampling = data.sampling;
   if (data.batch_of_rank > 0)
-    sampling.global_batch = data.batch_of_rank * group.world_size() * micro_batches;
+    sampling.global_batch = data.batch_of_rank * micro_batches *
+                            (data.nominal_world > 0 ? data.nominal_world : group.world_size());
   sampling.size = train.size();
   sampling.rank = group.rank();
   sampling.world_size = group.world_size();
@@ -57,21 +58,24 @@ io::Normalization normalization(const DataOptions& options, const io::Dataset& d
 }
 
 LoadedData load_together(const DataOptions& options, const backends::Group& group,
-                         backends::Communicator& control) {
+                         backends::Communicator& control, std::optional<LoadedData> before) {
   const io::DatasetOptions set = staged(options, group, control);
-  LoadedData loaded;
-  do_together(group, control, [&] { loaded.splits = io::load_dataset(set); });
+  LoadedData loaded = before ? std::move(*before) : LoadedData{};
+  do_together(group, control, [&] {
+    if (!before) loaded.splits = io::load_dataset(set);
+  });
   if (group.world_size() == 1) return loaded;
   const char* what = "the ranks have read different data";
   require_equal(group, control, extent_of(loaded.splits), what);
-  loaded.digest = io::data_digest(loaded.splits.train);
+  if (loaded.digest.empty()) loaded.digest = io::data_digest(loaded.splits.train);
   require_equal(group, control, content_of(loaded.splits, loaded.digest), what);
   return loaded;
 }
 
 SessionData::SessionData(const DataOptions& options, std::int64_t micro_batches,
-                         const backends::Group& group, backends::Communicator& control)
-    : loaded_(load_together(options, group, control)),
+                         const backends::Group& group, backends::Communicator& control,
+                         std::optional<LoadedData> loaded)
+    : loaded_(load_together(options, group, control, std::move(loaded))),
       normalization_(tools::normalization(options, loaded_.splits.train)),
       order_(options.sampling.shuffle ? io::make_epoch_order(options.order, loaded_.splits.train)
                                       : nullptr),

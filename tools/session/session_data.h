@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "backends/group.h"
 #include "engine/core/shape.h"
@@ -20,19 +22,23 @@ struct LoadedData {
   io::DatasetSplits splits;
   std::string digest;  // of the training part; "" with a single rank, who needs none
 };
-// Collective over `control`. With DataOptions::stage the lowest rank of each host copies what is
+// Collective over `control`. What this rank has `loaded` before is not loaded again. With
+// DataOptions::stage the lowest rank of each host copies what is
 // missing, the others wait as long as a collective may take, and the copies are read. All ranks
 // have the same data then, or all fail: with what io/data throws (on the other ranks:
 // engine::RemoteError), or with engine::DesyncError, which names what differs.
 LoadedData load_together(const DataOptions& options, const backends::Group& group,
-                         backends::Communicator& control);
+                         backends::Communicator& control,
+                         std::optional<LoadedData> loaded = std::nullopt);
 
 class SessionData {
  public:
   // Collective. Loads as above. `micro_batches` of a rank count for DataOptions::batch_of_rank.
   // Throws what load_together() throws, and io::DataError for an empty set.
   SessionData(const DataOptions& options, std::int64_t micro_batches, const backends::Group& group,
-              backends::Communicator& control);
+              backends::Communicator& control, std::optional<LoadedData> loaded = std::nullopt);
+  // The data, for another session; nothing else is called afterwards but the destructor.
+  LoadedData release() { return std::move(loaded_); }
 
   const io::Dataset& train() const { return loaded_.splits.train; }
   const io::Dataset& test() const { return loaded_.splits.test; }
@@ -44,7 +50,7 @@ class SessionData {
   io::Normalization normalization() const { return normalization_; }
 
  private:
-  const LoadedData loaded_;
+  LoadedData loaded_;
   const io::Normalization normalization_;
   const std::unique_ptr<io::EpochOrder> order_;  // null: the sampler's own
   const io::SamplerOptions sampling_;

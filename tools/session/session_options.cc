@@ -188,6 +188,7 @@ DataOptions data_options(const RunConfig& config) {
           .order = config.sampler,
           .sampling = sampling_of(config),
           .batch_of_rank = config.batch_size_per_device,
+          .nominal_world = config.most_ranks,
           .check_sampler = config.check_sampler};
 }
 
@@ -252,7 +253,8 @@ SessionOptions session_options(const RunConfig& config) {
                                                 : engine::OnDesync::kAbort,
       .on_nonfinite = config.on_nonfinite == "skip"       ? engine::OnNonFinite::kSkip
                       : config.on_nonfinite == "continue" ? engine::OnNonFinite::kContinue
-                                                          : engine::OnNonFinite::kAbort};
+                                                          : engine::OnNonFinite::kAbort,
+      .most_ranks = config.most_ranks};
 }
 
 }  // namespace tools

@@ -35,6 +35,7 @@ struct DataOptions {
   std::string order = "shuffle";   // of an epoch: make_epoch_order()
   io::SamplerOptions sampling;     // size, order, rank and world size are the session's
   std::int64_t batch_of_rank = 0;  // > 0: of a micro-batch, instead of sampling.global_batch
+  int nominal_world = 0;  // of so many ranks, however many there are; 0: of those that there are
   bool check_sampler = false;
 };
 
@@ -143,6 +144,9 @@ struct SessionOptions {
   std::int64_t verify_every = 0;  // 0: never
   engine::OnDesync on_desync = engine::OnDesync::kAbort;
   engine::OnNonFinite on_nonfinite = engine::OnNonFinite::kAbort;
+  // Of --elastic MIN:MAX: MAX, for which the batch and the rate are made; 0: ranks neither come nor
+  // go.
+  int most_ranks = 0;
 };
 
 // The only reader of a RunConfig below the commands. Throws io::ConfigError and engine::ModelError

@@ -61,14 +61,19 @@ std::string_view to_string(engine::LearningRate::Schedule schedule) {
 
 // Each part needs only those before it.
 struct TrainSession::Impl {
-  Impl(const SessionOptions& o, backends::Group& g, std::unique_ptr<backends::Communicator> c)
+  Impl(const SessionOptions& o, backends::Group& g, std::unique_ptr<backends::Communicator> c,
+       Carried* kept)
       : options(o),
         group(g),
+        carried(kept),
         control(c ? std::move(c) : host_communicator(g)),
         compute(choose_compute(o.compute, g, *control)),
         processors(instruction_set_notice(g, *control)),
         memory(memory_budget(g)),
-        data(o.data, o.compute.micro_batches, g, *control),
+        own_data(std::make_unique<SessionData>(
+            o.data, o.compute.micro_batches, g, *control,
+            kept == nullptr ? std::nullopt : std::exchange(kept->data, std::nullopt))),
+        data(*own_data),
         data_digest(digest_of_data(o.keeping, data)),
         own_model(make_model()),
         model(*own_model),
@@ -94,7 +99,8 @@ struct TrainSession::Impl {
     const engine::RunLength length = run_length(options, data);
     epoch_steps = length.epochs_from(state.progress);
     total_steps = length.total_steps(state.progress);
-    rate = learning_rate(options.update, group.world_size(), length, state.progress);
+    const int ranks = options.most_ranks > 0 ? options.most_ranks : group.world_size();
+    rate = learning_rate(options.update, ranks, length, state.progress);
   }
 
   // A host may lack the memory that the others have.
@@ -207,14 +213,18 @@ struct TrainSession::Impl {
   }
 
   std::string load_or_share_state();
+  void take_over();
+  void carry();
 
   const SessionOptions options;
   backends::Group& group;
+  Carried* const carried;
   const std::unique_ptr<backends::Communicator> control;  // between steps
   const Compute compute;
   const std::string processors;  // what is to be said of them, or ""
   const MemoryBudget memory;     // before the data
-  const SessionData data;
+  std::unique_ptr<SessionData> own_data;
+  const SessionData& data;
   const std::string data_digest;
   const std::unique_ptr<SessionModel> own_model;
   SessionModel& model;
@@ -231,6 +241,9 @@ struct TrainSession::Impl {
   const std::unique_ptr<engine::WeightAverage> moving_average;  // null: none is kept
   std::vector<std::unique_ptr<engine::TrainObserver>> observers;
   std::string resumed_from;
+  bool started = false;                             // the state is one to go on from
+  std::optional<engine::TrainerParts::Done> done;   // of a state from a rank's memory
+  std::unique_ptr<engine::Trainer> trainer;         // that runs, or ran last
   // By plan_steps().
   engine::EpochSteps epoch_steps;
   std::int64_t total_steps = 0;
@@ -238,19 +251,62 @@ struct TrainSession::Impl {
 };
 
 TrainSession::TrainSession(const SessionOptions& options, backends::Group& group,
-                           std::unique_ptr<backends::Communicator> control)
-    : impl_(std::make_unique<Impl>(options, group, std::move(control))) {}
-TrainSession::~TrainSession() = default;
+                           std::unique_ptr<backends::Communicator> control, Carried* carried)
+    : impl_(std::make_unique<Impl>(options, group, std::move(control), carried)) {}
+TrainSession::~TrainSession() {
+  Carried* const carried = impl_->carried;
+  if (carried == nullptr) return;
+  impl_->carry();
+  const std::unique_ptr<SessionData> data = std::move(impl_->own_data);
+  impl_.reset();  // with the threads that read the data
+  carried->data = data->release();
+}
 
 std::string TrainSession::start_state() {
   const engine::HostView view(impl_->work->home(), engine::Access::kWrite);
   std::string source = impl_->load_or_share_state();
   impl_->plan_steps();
+  impl_->started = true;
   return source;
+}
+
+namespace {
+
+// In the image of a state: what was done of it.
+constexpr const char *kEvaluated = "trainer.evaluated", *kSaved = "trainer.saved";
+
+}  // namespace
+
+void TrainSession::Impl::take_over() {
+  if (carried == nullptr) return;
+  const std::optional<io::Checkpoint> taken = keeper.share(carried->image, state);
+  if (!taken) return;
+  done = {.evaluated = engine::find_counter(taken->counters, kEvaluated, -1),
+          .saved = engine::find_counter(taken->counters, kSaved, -1)};
+  carried->image = {};
+}
+
+// Out of memory, the rank has nothing to go on from, and takes another one's.
+void TrainSession::Impl::carry() {
+  if (carried == nullptr) return;
+  try {
+    if (started) {
+      carried->image = {.state = keeper.image(state),
+                        .whole = state.whole,
+                        .apart = state.policy.samples_apart()};
+      const engine::TrainerParts::Done last = trainer ? trainer->done() : done.value_or(engine::TrainerParts::Done{});
+      carried->image.state->counters.emplace_back(kEvaluated, last.evaluated);
+      carried->image.state->counters.emplace_back(kSaved, last.saved);
+    }
+  } catch (const std::bad_alloc&) {
+    carried->image = {};
+  }
 }
 
 std::string TrainSession::Impl::load_or_share_state() {
   const KeepingOptions& keeping = options.keeping;
+  take_over();
+  if (done) return "the state of step " + std::to_string(state.progress.global_step);
   if (keeping.resume != "none") resumed_from = keeper.resume(keeping.resume, state);
   // A job that ended between a snapshot and the line that names it the best: nobody would name it
   // later, and it would be pruned.
@@ -367,7 +423,8 @@ std::string TrainSession::graph_line() const {
   return on_host ? "not captured: gradients pass through host memory" : s.work->graph_text();
 }
 
-engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) {
+engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
+                                           std::function<bool()> pause) {
   Impl& s = *impl_;
   std::vector<engine::TrainObserver*> observers;
   for (const auto& o : s.observers) observers.push_back(o.get());
@@ -379,7 +436,8 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
        .clip_grad = s.options.update.clip_grad,
        .losses_of_a_sample =
            s.options.update.sum_losses ? static_cast<double>(s.data.train().positions()) : 0,
-       .on_nonfinite = s.options.on_nonfinite},
+       .on_nonfinite = s.options.on_nonfinite,
+       .steps_back = s.carried != nullptr},
       {.work = *s.work,
        .state = s.state,
        .learning_rate = s.rate,
@@ -394,12 +452,16 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal) 
        .observers = std::move(observers),
        .island = s.wires.island,
        .activity = [&g = s.group](std::string_view a) { g.set_activity(a); },
-       .resumed_from = s.resumed_from},
+       .resumed_from = s.resumed_from,
+       .done = s.done,
+       .pause = std::move(pause)},
       stop_signal);
 }
 
-engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal) {
-  return make_trainer(stop_signal).run();
+engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal,
+                                      std::function<bool()> pause) {
+  impl_->trainer.reset(new engine::Trainer(make_trainer(stop_signal, std::move(pause))));
+  return impl_->trainer->run();
 }
 
 void TrainSession::add_observer(std::unique_ptr<engine::TrainObserver> observer) {
@@ -416,6 +478,7 @@ std::int64_t TrainSession::epochs() const {
   return run_length(impl_->options, impl_->data).total_epochs(impl_->epoch_steps.start);
 }
 bool TrainSession::on_device() const { return impl_->compute.cuda(); }
+bool TrainSession::carried_over() const { return impl_->done.has_value(); }
 bool TrainSession::resumed() const { return !impl_->resumed_from.empty(); }
 engine::TrainState& TrainSession::state() { return impl_->state; }
 engine::CheckpointKeeper& TrainSession::keeper() { return impl_->keeper; }

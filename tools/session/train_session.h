@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backends/group.h"
@@ -14,16 +16,26 @@
 
 namespace tools {
 
+// What a rank keeps in memory from one session to the next, when the ranks of its group change.
+struct Carried {
+  std::optional<LoadedData> data;
+  engine::StateImage image;
+};
+
 class TrainSession {
  public:
   // Collective over the group. `group` outlives the session. `control` serves what ranks agree on
-  // between steps; null: the session makes one. Throws what the parts throw.
+  // between steps; null: the session makes one. What was `carried` over (null: nothing can be) is
+  // taken from there when it has done its service, and outlives the session. Throws what the parts
+  // throw.
   TrainSession(const SessionOptions& options, backends::Group& group,
-               std::unique_ptr<backends::Communicator> control = nullptr);
+               std::unique_ptr<backends::Communicator> control = nullptr,
+               Carried* carried = nullptr);
+  // Leaves in `carried` what another session needs to go on.
   ~TrainSession();
 
-  // Weights from --init-from or --resume, the same on all ranks; returns the line that says which.
-  // How many steps are left is known from then on. Collective.
+  // Weights from another rank's memory, --init-from or --resume, the same on all ranks; returns the
+  // line that says which. How many steps are left is known from then on. Collective.
   std::string start_state();
   // The line with every resolved choice.
   std::string start_line() const;
@@ -42,9 +54,11 @@ class TrainSession {
   // How steps run on a CUDA device: "captured as a graph from the third step on", or why not; "" on
   // the CPU.
   std::string graph_line() const;
-  engine::TrainResult run(const std::atomic<int>& stop_signal);
+  // `pause`: as TrainerParts has it.
+  engine::TrainResult run(const std::atomic<int>& stop_signal, std::function<bool()> pause = {});
 
-  engine::Trainer make_trainer(const std::atomic<int>& stop_signal);
+  engine::Trainer make_trainer(const std::atomic<int>& stop_signal,
+                               std::function<bool()> pause = {});
   void add_observer(std::unique_ptr<engine::TrainObserver> observer);
   std::int64_t global_batch() const;
   std::int64_t steps_per_epoch() const;
@@ -54,6 +68,7 @@ class TrainSession {
   // Of the training data; "" where nothing is saved or resumed.
   const std::string& data_digest() const;
   bool resumed() const;
+  bool carried_over() const;  // the state came from a rank's memory
   bool on_device() const;  // whether steps run on a CUDA device, beside the host
   engine::TrainState& state();
   engine::CheckpointKeeper& keeper();

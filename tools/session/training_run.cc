@@ -46,38 +46,54 @@ ConfigValues kept_options(const RunConfig& config) {
 }  // namespace
 
 TrainingRun::TrainingRun(const RunConfig& config, std::string command, const backends::Group& group,
-                         backends::Communicator& control)
+                         backends::Communicator& control, KeptRun* kept)
     : config_(config),
       kept_(kept_options(config)),
       command_(std::move(command)),
       group_(group),
+      kept_run_(kept),
       resume_(config.resume) {
   engine::run_on_root(
-      control,
-      [&] {
-        if (config.save_dir.empty()) {
-          id_ = new_run_id();
-          return check_snapshot();
-        }
-        folder_ = std::make_unique<RunFolder>(RunFolderRequest{.folder = config.save_dir,
-                                                               .resume = config.resume,
-                                                               .overwrite = config.overwrite,
-                                                               .restarted = was_restarted(),
-                                                               .model = config.model,
-                                                               .dataset = config.dataset});
-        if (!folder_->notice().empty()) print_notice(folder_->notice());
-        folder_path_ = folder_->path();
-        id_ = folder_->id();
-        if (was_restarted() && folder_->continued()) resume_ = "auto";
-        check_snapshot();
-        if (!folder_->begun()) return;
-        print_notice("the run in " + folder_path_ + " has no snapshot yet: it begins from step 0");
-        tell_changes(option_changes(folder_->record().options, config.origin));
-      },
-      exit_code_of);
+      control, [&] { take_folder(); }, exit_code_of);
   engine::broadcast_text(control, folder_path_);
   engine::broadcast_text(control, id_);
   engine::broadcast_text(control, resume_);
+  if (kept_run_ == nullptr) return;
+  kept_run_->under_way = true;
+  kept_run_->path = folder_path_;
+  kept_run_->id = id_;
+}
+
+TrainingRun::~TrainingRun() {
+  if (kept_run_ != nullptr) kept_run_->folder = std::move(folder_);
+}
+
+void TrainingRun::take_folder() {
+  const bool goes_on = kept_run_ != nullptr && kept_run_->under_way;
+  if (config_.save_dir.empty()) {
+    id_ = goes_on ? kept_run_->id : new_run_id();
+    return check_snapshot();
+  }
+  if (goes_on) folder_ = std::move(kept_run_->folder);
+  recorded_ = folder_ != nullptr;
+  if (!folder_) {
+    folder_ = std::make_unique<RunFolder>(
+        RunFolderRequest{.folder = goes_on ? kept_run_->path : config_.save_dir,
+                         .resume = config_.resume,
+                         .overwrite = config_.overwrite,
+                         .restarted = was_restarted(),
+                         .take_over = goes_on,
+                         .model = config_.model,
+                         .dataset = config_.dataset});
+    if (!folder_->notice().empty()) print_notice(folder_->notice());
+  }
+  folder_path_ = folder_->path();
+  id_ = folder_->id();
+  if ((was_restarted() || goes_on) && folder_->continued()) resume_ = "auto";
+  check_snapshot();
+  if (!folder_->begun() || goes_on) return;
+  print_notice("the run in " + folder_path_ + " has no snapshot yet: it begins from step 0");
+  tell_changes(option_changes(folder_->record().options, config_.origin));
 }
 
 SessionOptions TrainingRun::session_options() {
@@ -204,6 +220,10 @@ void TrainingRun::take_back() noexcept {
 
 void TrainingRun::begin(const TrainSession& session, std::int64_t step) {
   if (group_.rank() != 0) return;
+  if (recorded_) {
+    record_ = folder_->record();
+    return;
+  }
   const SessionData& data = session.data();
   const io::Dataset& train = data.train();
   RunRecord record{

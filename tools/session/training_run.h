@@ -12,13 +12,24 @@
 
 namespace tools {
 
+// What a process keeps of a run when the ranks of its group change.
+struct KeptRun {
+  bool under_way = false;             // other ranks, or this one, have begun it in this job
+  std::unique_ptr<RunFolder> folder;  // on the rank that was rank 0
+  std::string path, id;               // of the folder, which stays what it is; of the run
+};
+
 class TrainingRun {
  public:
   // Collective over `control`: rank 0 takes the folder, and all learn its name and the run's id.
-  // `command`: as typed, for the record. Throws what RunFolder throws, on all ranks, and where the
-  // snapshot to be resumed is of another experiment io::ConfigError.
+  // `command`: as typed, for the record. With `kept` (null: the group is the only one) the run goes
+  // on that this process has kept, and is kept there again. Throws what RunFolder throws, on all
+  // ranks, and where the snapshot to be resumed is of another experiment io::ConfigError.
   TrainingRun(const RunConfig& config, std::string command, const backends::Group& group,
-              backends::Communicator& control);
+              backends::Communicator& control, KeptRun* kept = nullptr);
+  ~TrainingRun();
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
 
   // Of the configuration, with the run's folder and id. A snapshot that the session resumes is held
   // against the configuration: what makes another experiment throws io::ConfigError, other changes
@@ -41,6 +52,7 @@ class TrainingRun {
 
  private:
   bool allows(const char* change) const;
+  void take_folder();
   void check_snapshot() const;
   std::vector<OptionChange> checked_changes(const io::Checkpoint& snapshot,
                                             const std::string& path) const;
@@ -55,8 +67,10 @@ class TrainingRun {
   const ConfigValues kept_;
   const std::string command_;
   const backends::Group& group_;
+  KeptRun* const kept_run_;            // or null
   std::unique_ptr<RunFolder> folder_;  // on rank 0
   std::string folder_path_, id_, resume_;
+  bool recorded_ = false;  // this process has begun the run, with another group
   std::vector<std::string> changed_;
   RunRecord record_;
 };
