@@ -176,7 +176,9 @@ std::int64_t Sampler::local_count(std::int64_t step, int rank) const {
 }
 
 std::int64_t Sampler::max_local_count() const {
-  std::int64_t highest = 0;  // counts of full steps repeat after at most world_size steps
+  // Of few samples a part may have one more than of many, by the rounding of its cuts. Counts of
+  // full steps repeat after at most world_size steps.
+  std::int64_t highest = local_count(steps_per_epoch() - 1);
   const std::int64_t steps = std::min<std::int64_t>(steps_per_epoch(), options_.world_size);
   for (std::int64_t step = 0; step < steps; ++step) highest = std::max(highest, local_count(step));
   return highest;
