@@ -253,8 +253,7 @@ bool Trainer::advance() {
   return true;
 }
 
-// In the order of the tree, so that the reported loss is the same for every world where its parts
-// are (canonical order). `signal`, one of the values, becomes the greatest instead.
+// The same bits on every backend. `signal`, one of the values, becomes the greatest instead.
 void Trainer::sum_over_ranks(std::span<double> values, double& signal) {
   const auto world = static_cast<std::size_t>(p_.control.world_size());
   if (world == 1) return;

@@ -167,7 +167,7 @@ constexpr OptionSpec kTrainOptions[] = {
     {"reduction-order", kChoice, "fast", "fast|canonical", "sync",
      "canonical: same bits for any number of ranks, any backend and any --threads", kEqual},
     {"reduction-shards", kInteger, "8", "S", "sync",
-     "canonical: number of shards of a batch, a power of two", kEqual},
+     "canonical: number of shards of a batch, a power of two; at most as many ranks", kEqual},
     {"verify-every", kInteger, "", "K", "sync",
      "compare all replicas' tensors every K steps (default: never)", kEqual},
     {"on-desync", kChoice, "abort", "abort|warn|repair", "sync",

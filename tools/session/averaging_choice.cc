@@ -17,7 +17,6 @@ std::unique_ptr<engine::GradientSum> make_sum(const AveragingOptions& options,
                                               backends::Communicator& wire,
                                               const AveragingParts& parts) {
   engine::FlatBuffer& gradients = parts.model.parameters.gradients;
-  if (options.canonical) return engine::make_tree_sum(wire, gradients);
   switch (options.compression) {
     case Compression::kBf16:
       return engine::make_bf16_sum(wire, gradients);

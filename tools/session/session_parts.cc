@@ -46,6 +46,11 @@ engine::PlanOptions plan_options(const SessionOptions& options, const Compute& c
           .device = compute.device.kind};
 }
 
+// In canonical order.
+engine::TreeCut shards_of(const SessionOptions& options, const backends::Group& group) {
+  return {options.averaging.shards, group.world_size()};
+}
+
 // The part of it that is on the host; steps of a device are the device's own affair.
 engine::ModelState allocate_state(const SessionOptions& options, const Compute& compute,
                                   const backends::Group& group, const SessionData& data,
@@ -53,13 +58,13 @@ engine::ModelState allocate_state(const SessionOptions& options, const Compute& 
                                   const MemoryBudget& memory) {
   const engine::DType dtype = engine::state_dtype(compute.storage);
   const int shards =
-      options.averaging.canonical ? options.averaging.shards / group.world_size() : 1;
+      options.averaging.canonical ? shards_of(options, group).count(group.rank()) : 1;
   if (!compute.cuda())
     check_memory(graph, plan_options(options, compute, data, pool),
                  {.state = dtype,
                   .optimizer_states =
                       engine::states_of(*options.update.optimizer, options.update.settings).size(),
-                  .shards = std::max(1, shards),
+                  .shards = shards,
                   .batches = options.compute.micro_batches *
                              (options.data.workers == 0 ? 1 : options.data.prefetch + 1),
                   .sample_bytes = data.train().sample_count() * 4,
@@ -186,20 +191,25 @@ std::unique_ptr<engine::StepWork> make_work(const SessionOptions& options, const
     return engine::make_accumulated_work(parts, {.micro_batches = options.compute.micro_batches,
                                                  .seed = options.seed,
                                                  .replicas = wires.replicas.get()});
-  const int own = options.averaging.shards / group.world_size();
-  return engine::make_sharded_work(parts, {.shards = options.averaging.shards,
-                                           .first = group.rank() * own,
-                                           .own = own,
+  const bool alone = group.world_size() == 1;
+  return engine::make_sharded_work(parts, {.cut = shards_of(options, group),
                                            .micro_batches = options.compute.micro_batches,
                                            .seed = options.seed,
-                                           .replicas = wires.replicas.get()});
+                                           .gradients = alone ? nullptr : wires.averaging.get(),
+                                           .statistics = wires.statistics.get()});
 }
 
 std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& options,
                                                      const backends::Group& group,
                                                      SessionModel& model,
                                                      const SessionWires& wires) {
-  if (wires.device) return engine::make_device_gradient_averaging(model.state.parameters.gradients);
+  const engine::FlatBuffer& gradients = model.state.parameters.gradients;
+  if (wires.device)
+    return engine::make_step_gradient_averaging(gradients, gradients.bytes(), ", on the device");
+  if (options.averaging.canonical && group.world_size() > 1)
+    return engine::make_step_gradient_averaging(
+        gradients, shards_of(options, group).nodes(group.rank()).size() * gradients.bytes(),
+        ", in canonical order");
   return make_averaging(
       options.averaging, group,
       {*wires.averaging, wires.within_island.get(), model.state, *model.optimizer, model.context});

@@ -38,7 +38,8 @@ struct SessionWires {
                const engine::Graph& graph);
 
   std::vector<int> island;                                // ranks that count as one replica
-  std::unique_ptr<backends::Communicator> averaging;      // of all ranks, for the policy
+  std::unique_ptr<backends::Communicator> averaging;      // of all ranks, for the policy or, in
+                                                          // canonical order, the work
   std::unique_ptr<backends::Communicator> within_island;  // null: every rank is its own island
   // NCCL's, where gradients can be averaged on the devices. Null: they pass through host memory,
   // bucket by bucket.

@@ -194,7 +194,7 @@ struct TrainSession::Impl {
     const auto counted = [](std::int64_t n, const char* what) {
       return std::to_string(n) + " " + what + (n == 1 ? "" : "s") + " x ";
     };
-    if (batch % pieces == 0)
+    if (batch % pieces == 0 && data.sampling().parts % world == 0)
       return counted(world / devices, "rank") + counted(devices, "device") +
              std::to_string(batch / pieces) + " x " + std::to_string(parts);
     std::string line;

@@ -18,9 +18,11 @@ class GradientSum;  // gradient_sum.h
 std::unique_ptr<AveragingPolicy> make_gradient_averaging(std::unique_ptr<GradientSum> sum,
                                                          const FlatBuffer& gradients,
                                                          const BucketOptions& buckets = {});
-// The same where a step on a device sums them itself (sums/device_sum.h): the weights of the mean,
-// and what a report says.
-std::unique_ptr<AveragingPolicy> make_device_gradient_averaging(const FlatBuffer& gradients);
+// The same where the step sums them itself, on a device (sums/device_sum.h) or in shards: the
+// weights of the mean, and what a report says. `bytes`: of this rank in each step. `note`: how they
+// are summed (", on the device").
+std::unique_ptr<AveragingPolicy> make_step_gradient_averaging(const FlatBuffer& gradients,
+                                                              std::size_t bytes, std::string note);
 
 // What an averaging of parameters is followed by.
 struct OuterOptions {

@@ -9,12 +9,19 @@ namespace {
 
 class GradientAveraging final : public AveragingPolicy {
  public:
-  // `sum` null: gradients are summed where they are computed.
   GradientAveraging(std::unique_ptr<GradientSum> sum, const FlatBuffer& gradients,
                     const BucketOptions& buckets)
-      : gradients_(gradients), sum_(std::move(sum)) {
-    if (sum_ != nullptr) reducer_.emplace(*sum_, gradients, buckets);
+      : gradients_(gradients),
+        bytes_each_(static_cast<std::int64_t>(gradients.bytes())),
+        note_(sum->note()),
+        sum_(std::move(sum)) {
+    reducer_.emplace(*sum_, gradients, buckets);
   }
+  // Gradients are summed where they are computed.
+  GradientAveraging(const FlatBuffer& gradients, std::size_t bytes_each, std::string note)
+      : gradients_(gradients),
+        bytes_each_(static_cast<std::int64_t>(bytes_each)),
+        note_(std::move(note)) {}
 
   std::string_view name() const override { return "grad"; }
   double loss_scale(const StepCounts& counts) const override {
@@ -39,18 +46,17 @@ class GradientAveraging final : public AveragingPolicy {
     return {.averagings = averagings_,
             .bytes_sent = bytes_sent(),
             .coverage = "averaged the gradients of " + n + "/" + n + " parameters in each of " +
-                        std::to_string(averagings_) + " steps" +
-                        (sum_ != nullptr ? sum_->note() : ", on the device")};
+                        std::to_string(averagings_) + " steps" + note_};
   }
 
  private:
-  std::int64_t whole_bytes() const {
-    return averagings_ * static_cast<std::int64_t>(gradients_.bytes());
-  }
+  std::int64_t whole_bytes() const { return averagings_ * bytes_each_; }
   std::int64_t bytes_sent() const { return sum_ != nullptr ? sum_->bytes_sent() : whole_bytes(); }
 
   const FlatBuffer& gradients_;
-  std::unique_ptr<GradientSum> sum_;
+  const std::int64_t bytes_each_;  // of a step
+  const std::string note_;
+  std::unique_ptr<GradientSum> sum_;      // null: the step does it
   std::optional<BucketReducer> reducer_;  // of sum_
   std::int64_t averagings_ = 0;
 };
@@ -64,8 +70,9 @@ std::unique_ptr<AveragingPolicy> make_gradient_averaging(std::unique_ptr<Gradien
   return std::make_unique<GradientAveraging>(std::move(sum), gradients, buckets);
 }
 
-std::unique_ptr<AveragingPolicy> make_device_gradient_averaging(const FlatBuffer& gradients) {
-  return std::make_unique<GradientAveraging>(nullptr, gradients, BucketOptions{});
+std::unique_ptr<AveragingPolicy> make_step_gradient_averaging(const FlatBuffer& gradients,
+                                                              std::size_t bytes, std::string note) {
+  return std::make_unique<GradientAveraging>(gradients, bytes, std::move(note));
 }
 
 }  // namespace engine

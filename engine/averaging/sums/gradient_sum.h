@@ -41,11 +41,6 @@ class GradientSum {
 std::unique_ptr<GradientSum> make_plain_sum(backends::Communicator& communicator,
                                             FlatBuffer& gradients);
 
-// By the tree over the ranks (ordered_tree.h), all elements at once: with the parts of a step cut
-// alike for every world, the same bits for any number of ranks and on every wire.
-std::unique_ptr<GradientSum> make_tree_sum(backends::Communicator& communicator,
-                                           FlatBuffer& gradients);
-
 // Half the bytes: gradients are rounded to bfloat16, which is also what the ranks' contributions
 // are added in; rounding on the way in is fed back, rounding of the addition is not.
 std::unique_ptr<GradientSum> make_bf16_sum(backends::Communicator& communicator,

@@ -1,4 +1,4 @@
-// Moments, elementwise sums and the tree over ranks.
+// Moments, elementwise sums, and the tree over the nodes of ranks.
 #include "engine/averaging/sums/ordered_tree.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace engine {
 namespace {
 
-constexpr std::size_t kBlockBytes = std::size_t{1} << 20;  // of each rank: a world of 8 holds 8 MiB
+constexpr std::size_t kBlockBytes = std::size_t{1} << 20;  // of each node: a world of 8 holds 8 MiB
 
 template <class T>
 void add(T* __restrict into, const T* __restrict from, std::size_t count) {
@@ -44,24 +44,85 @@ void add_elements(DType dtype, void* into, const void* from, std::size_t count) 
   }
 }
 
-TreeSum::TreeSum(backends::Communicator& communicator) : communicator_(communicator) {
-  if (communicator.world_size() > 1)
-    parts_.resize(kBlockBytes * static_cast<std::size_t>(communicator.world_size()));
+TreeCut::TreeCut(int parts, int world)
+    : node_at_(static_cast<std::size_t>(parts), -1),
+      nodes_of_rank_(static_cast<std::size_t>(world) + 1) {
+  require(world >= 1 && world <= parts, "every rank has a part of the tree");
+  require(parts == world || (parts & (parts - 1)) == 0, "a tree of 2^k parts");
+  for (int rank = 0; rank < world; ++rank) {
+    const int end = first(rank + 1);
+    int index = 0;
+    for (int at = first(rank), count = 1; at < end; at += count, ++index) {
+      for (count = 1; at % (2 * count) == 0 && at + 2 * count <= end;) count *= 2;
+      node_at_[static_cast<std::size_t>(at)] = static_cast<int>(nodes_.size());
+      nodes_.push_back({at, count, rank, index});
+    }
+    nodes_of_rank_[static_cast<std::size_t>(rank) + 1] = static_cast<int>(nodes_.size());
+    most_nodes_ = std::max(most_nodes_, index);
+  }
 }
 
-void TreeSum::sum(DType dtype, void* data, std::size_t count) {
-  if (communicator_.world_size() == 1) return;
+std::span<const TreeCut::Node> TreeCut::nodes(int rank) const {
+  const auto r = static_cast<std::size_t>(rank);
+  const auto begin = static_cast<std::size_t>(nodes_of_rank_.at(r)),
+             end = static_cast<std::size_t>(nodes_of_rank_.at(r + 1));
+  return std::span(nodes_).subspan(begin, end - begin);
+}
+
+TreeSum::TreeSum(const TreeCut& cut, backends::Communicator& communicator, std::size_t note_bytes)
+    : cut_(cut),
+      communicator_(communicator),
+      note_bytes_((note_bytes + 63) / 64 * 64),
+      blocks_((kBlockBytes + note_bytes_) *
+              static_cast<std::size_t>(cut.world() * cut.most_nodes())),
+      last_block_(kBlockBytes + note_bytes_) {
+  require(communicator.world_size() == cut.world(), "a tree over the ranks of another world");
+}
+
+// A rank's first node goes by an all-gather with the others'. What further nodes there are have a
+// broadcast each: few ranks have one, and an all-gather would move a block for all.
+void TreeSum::sum(DType dtype, std::span<void* const> own, std::size_t count) {
+  const auto world = static_cast<std::size_t>(cut_.world());
   const std::size_t element = size_of(dtype), most = kBlockBytes / element;
-  for (std::size_t first = 0; first < count; first += most) {
-    const std::size_t here = std::min(most, count - first), bytes = here * element;
-    std::byte* own = static_cast<std::byte*>(data) + first * element;
-    communicator_.all_gather(own, bytes, parts_.data());
-    fold_tree(static_cast<std::size_t>(communicator_.world_size()), [&](std::size_t into,
-                                                                        std::size_t from) {
-      add_elements(dtype, parts_.data() + into * bytes, parts_.data() + from * bytes, here);
+  std::size_t first = 0, here = 0;
+  do {
+    here = std::min(most, count - first);
+    const std::size_t bytes = here * element;
+    const bool last = first + here == count;
+    const std::size_t stride = bytes + (last ? note_bytes_ : 0);
+    const auto own_block = [&](std::size_t index) {
+      return static_cast<std::byte*>(own[index]) + first * element;
+    };
+    const auto block = [&](const TreeCut::Node& node) {
+      return blocks_.data() +
+             (static_cast<std::size_t>(node.index) * world + static_cast<std::size_t>(node.rank)) *
+                 stride;
+    };
+    const std::byte* sent = own_block(0);
+    if (last) {  // the note follows it
+      std::byte* staged = last_block_.data() + (kBlockBytes - bytes);
+      if (bytes > 0) std::memcpy(staged, sent, bytes);
+      sent = staged;
+      last_bytes_ = bytes;
+    }
+    communicator_.all_gather(sent, stride, blocks_.data());
+    for (const TreeCut::Node& node : cut_.nodes()) {
+      if (node.index == 0 || bytes == 0) continue;
+      if (node.rank == communicator_.rank())
+        std::memcpy(block(node), own_block(static_cast<std::size_t>(node.index)), bytes);
+      communicator_.broadcast(block(node), bytes, node.rank);
+    }
+    cut_.fold([&](const TreeCut::Node& into, const TreeCut::Node& from) {
+      add_elements(dtype, block(into), block(from), here);
     });
-    std::memcpy(own, parts_.data(), bytes);
-  }
+    if (bytes > 0) std::memcpy(own_block(0), blocks_.data(), bytes);
+  } while ((first += here) < count);
+}
+
+std::span<const std::byte> TreeSum::note_of(int rank) const {
+  const std::size_t stride = last_bytes_ + note_bytes_;
+  return std::span(blocks_).subspan(static_cast<std::size_t>(rank) * stride + last_bytes_,
+                                    note_bytes_);
 }
 
 }  // namespace engine

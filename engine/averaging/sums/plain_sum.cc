@@ -1,8 +1,7 @@
-// Gradients as they are: summed by the wire, or by the tree.
+// Gradients as they are, summed by the wire.
 #include "engine/averaging/sums/gradient_sum.h"
 
 #include "engine/averaging/sums/flat_math.h"
-#include "engine/averaging/sums/ordered_tree.h"
 
 namespace engine {
 namespace {
@@ -26,32 +25,11 @@ class PlainSum final : public GradientSum {
   FlatBuffer& gradients_;
 };
 
-class CanonicalSum final : public GradientSum {
- public:
-  CanonicalSum(backends::Communicator& communicator, FlatBuffer& gradients)
-      : gradients_(gradients), tree_(communicator) {}
-  std::string note() const override { return ", in canonical order"; }
-  bool whole() const override { return true; }
-  void sum(std::int64_t /*first*/, std::int64_t /*count*/) override {
-    tree_.sum(gradients_.dtype(), gradients_.data(), static_cast<std::size_t>(gradients_.size()));
-    bytes_sent_ += static_cast<std::int64_t>(gradients_.bytes());
-  }
-
- private:
-  FlatBuffer& gradients_;
-  TreeSum tree_;
-};
-
 }  // namespace
 
 std::unique_ptr<GradientSum> make_plain_sum(backends::Communicator& communicator,
                                             FlatBuffer& gradients) {
   return std::make_unique<PlainSum>(communicator, gradients);
-}
-
-std::unique_ptr<GradientSum> make_tree_sum(backends::Communicator& communicator,
-                                           FlatBuffer& gradients) {
-  return std::make_unique<CanonicalSum>(communicator, gradients);
 }
 
 }  // namespace engine

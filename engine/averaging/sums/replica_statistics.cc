@@ -4,67 +4,81 @@
 
 #include <algorithm>
 
-#include "engine/averaging/sums/ordered_tree.h"
 #include "engine/core/error.h"
 
 namespace engine {
 namespace {
 
-// `blocks`: equally long, one after another, in order.
-void fold_moments(std::span<double> blocks, std::size_t count) {
-  const std::size_t length = blocks.size() / count;
-  fold_tree(count, [&](std::size_t into, std::size_t from) {
-    merge_moments(blocks.subspan(into * length, length), blocks.subspan(from * length, length));
-  });
-}
-
-void fold_sums(std::span<double> blocks, std::size_t count) {
-  const std::size_t length = blocks.size() / count;
-  fold_tree(count, [&](std::size_t into, std::size_t from) {
-    add_elements(DType::kF64, blocks.data() + into * length, blocks.data() + from * length, length);
-  });
-}
-
 class RankStatistics final : public ReplicaExchange {
  public:
   explicit RankStatistics(backends::Communicator& communicator)
-      : communicator_(communicator), world_(static_cast<std::size_t>(communicator.world_size())) {}
+      : tree_({communicator.world_size(), communicator.world_size()}, &communicator) {}
 
   std::int64_t merge_moments(std::int64_t rows, std::span<double> moments) override {
-    gather(rows, moments);
-    fold_moments(all_, world_);
-    return take(moments);
+    return fold(true, rows, moments);
   }
-
   std::int64_t add(std::int64_t rows, std::span<double> sums) override {
-    gather(rows, sums);
-    fold_sums(all_, world_);
-    return take(sums);
+    return fold(false, rows, sums);
   }
 
  private:
-  void gather(std::int64_t rows, std::span<const double> values) {
-    own_.assign(1, static_cast<double>(rows));
-    own_.insert(own_.end(), values.begin(), values.end());
-    all_.resize(own_.size() * world_);
-    communicator_.all_gather(own_.data(), own_.size() * sizeof(double), all_.data());
+  std::int64_t fold(bool moments, std::int64_t rows, std::span<double> values) {
+    block_.assign(1, static_cast<double>(rows));
+    block_.insert(block_.end(), values.begin(), values.end());
+    tree_.fold(moments, block_);
+    std::copy_n(block_.begin() + 1, values.size(), values.begin());
+    return static_cast<std::int64_t>(block_[0]);
   }
 
-  // The first block is the result.
-  std::int64_t take(std::span<double> values) const {
-    std::copy_n(all_.begin() + 1, values.size(), values.begin());
-    return static_cast<std::int64_t>(all_[0]);
-  }
-
-  backends::Communicator& communicator_;
-  const std::size_t world_;
-  std::vector<double> own_, all_;  // grow in the first step only
+  StatisticsTree tree_;
+  std::vector<double> block_;  // grows in the first step only
 };
 
 }  // namespace
 
 std::unique_ptr<ReplicaExchange> make_rank_statistics(backends::Communicator& communicator) {
   return std::make_unique<RankStatistics>(communicator);
+}
+
+StatisticsTree::StatisticsTree(const TreeCut& cut, backends::Communicator* communicator)
+    : cut_(cut),
+      communicator_(communicator),
+      rank_(communicator == nullptr ? 0 : communicator->rank()) {
+  require(cut.world() == (communicator == nullptr ? 1 : communicator->world_size()),
+          "statistics over the ranks of another world");
+}
+
+void StatisticsTree::fold(bool moments, std::span<double> blocks) {
+  const std::size_t length = blocks.size() / static_cast<std::size_t>(cut_.count(rank_));
+  const auto combine = [&](double* into, double* from) {
+    moments ? merge_moments({into, length}, {from, length})
+            : add_elements(DType::kF64, into, from, length);
+  };
+  const std::span<const TreeCut::Node> nodes = cut_.nodes(rank_);
+  const auto own = [&](const TreeCut::Node& node, std::size_t part) {
+    return blocks.data() +
+           (static_cast<std::size_t>(node.first - cut_.first(rank_)) + part) * length;
+  };
+  for (const TreeCut::Node& node : nodes)
+    fold_tree(static_cast<std::size_t>(node.count), [&](std::size_t into, std::size_t from) {
+      combine(own(node, into), own(node, from));
+    });
+  if (communicator_ == nullptr) return;
+  // Blocks are small: one call with as many from each rank is faster than one more for each.
+  const auto each = static_cast<std::size_t>(cut_.most_nodes()) * length;
+  own_.resize(each);
+  all_.resize(each * static_cast<std::size_t>(cut_.world()));
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    std::copy_n(own(nodes[i], 0), length, own_.data() + i * length);
+  communicator_->all_gather(own_.data(), each * sizeof(double), all_.data());
+  const auto block = [&](const TreeCut::Node& node) {
+    return all_.data() + static_cast<std::size_t>(node.rank) * each +
+           static_cast<std::size_t>(node.index) * length;
+  };
+  cut_.fold([&](const TreeCut::Node& into, const TreeCut::Node& from) {
+    combine(block(into), block(from));
+  });
+  std::copy_n(all_.data(), length, blocks.data());
 }
 
 class ShardStatistics::Member final : public ReplicaExchange {
@@ -96,8 +110,12 @@ void ComputeSlots::release() {
   changed_.notify_one();
 }
 
-ShardStatistics::ShardStatistics(int shards, ComputeSlots& slots, ReplicaExchange* across)
-    : slots_(slots), across_(across), contributions_(static_cast<std::size_t>(shards)) {
+ShardStatistics::ShardStatistics(const TreeCut& cut, backends::Communicator* communicator,
+                                 ComputeSlots& slots)
+    : slots_(slots),
+      tree_(cut, communicator),
+      contributions_(
+          static_cast<std::size_t>(cut.count(communicator == nullptr ? 0 : communicator->rank()))) {
   for (std::size_t s = 0; s < contributions_.size(); ++s)
     members_.push_back(std::make_unique<Member>(*this, s));
 }
@@ -152,12 +170,9 @@ void ShardStatistics::combine(bool moments) {
     std::ranges::copy(contributions_[s].values,
                       blocks_.begin() + static_cast<std::ptrdiff_t>(s * length + 1));
   }
-  moments ? fold_moments(blocks_, contributions_.size())
-          : fold_sums(blocks_, contributions_.size());
+  tree_.fold(moments, blocks_);
   const std::span<double> result = std::span(blocks_).subspan(1, values);
   rows_ = static_cast<std::int64_t>(blocks_[0]);
-  if (across_ != nullptr)
-    rows_ = moments ? across_->merge_moments(rows_, result) : across_->add(rows_, result);
   for (const Contribution& contribution : contributions_)
     std::ranges::copy(result, contribution.values.begin());
 }

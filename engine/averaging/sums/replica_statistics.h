@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/communicator.h"
+#include "engine/averaging/sums/ordered_tree.h"
 #include "engine/core/replica_exchange.h"
 
 namespace engine {
@@ -18,6 +19,21 @@ namespace engine {
 // training step (gradients are exchanged by another one at the same time), and outlives the result.
 // Folds by the tree over the ranks: the same bits on all of them.
 std::unique_ptr<ReplicaExchange> make_rank_statistics(backends::Communicator& communicator);
+
+// Statistics of the parts of a cut, as blocks: how many rows, then the values.
+class StatisticsTree {
+ public:
+  // `communicator`, which outlives it, as above; null: one rank.
+  StatisticsTree(const TreeCut& cut, backends::Communicator* communicator);
+  // `blocks`: of this rank's parts, one after another. The first becomes that of all parts.
+  void fold(bool moments, std::span<double> blocks);
+
+ private:
+  const TreeCut cut_;
+  backends::Communicator* communicator_;
+  const int rank_;
+  std::vector<double> own_, all_;  // grow in the first step only
+};
 
 // Limits the number of threads that compute at the same time. Not std::counting_semaphore: those of
 // libstdc++ (bug 98033) and of older libc++ lose wake-ups.
@@ -33,11 +49,11 @@ class ComputeSlots {
   int free_;
 };
 
-// Between `shards` threads of this rank, and then between ranks through `across` (null: one rank).
+// Between the threads of this rank, one for each of its parts of the cut, and then between ranks.
 // A waiting thread releases its slot of `slots` to another one.
 class ShardStatistics {
  public:
-  ShardStatistics(int shards, ComputeSlots& slots, ReplicaExchange* across);
+  ShardStatistics(const TreeCut& cut, backends::Communicator* communicator, ComputeSlots& slots);
   ~ShardStatistics();
 
   ReplicaExchange& of_shard(int shard);
@@ -55,7 +71,7 @@ class ShardStatistics {
   void combine(bool moments);
 
   ComputeSlots& slots_;
-  ReplicaExchange* across_;
+  StatisticsTree tree_;
   std::vector<std::unique_ptr<Member>> members_;
 
   std::mutex mutex_;  // guards what follows

@@ -1,6 +1,7 @@
-// Shards: replicas of the model within one rank, a thread each, and the tree over their gradients.
+// Shards: replicas of the model within one rank, a thread each; the tree over those of all ranks.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -32,17 +33,21 @@ class ShardedWork final : public StepWork {
   ShardedWork(const HostWorkParts& parts, const ShardedWorkOptions& options)
       : options_(options),
         main_(parts.state),
+        rank_(options.gradients == nullptr ? 0 : options.gradients->rank()),
         slots_(parts.threads.physical_threads()),
-        statistics_(options.own, slots_, options.replicas),
         update_(parts) {
     require(parts.plan.options.threads == 1, "a shard computes with one thread");
-    require(options.first >= 0 && options.own >= 1 && options.first + options.own <= options.shards,
-            "shards of this rank");
-    for (int s = 0; s < options.own; ++s)
+    const int own = options.cut.count(rank_);
+    if (options.statistics != nullptr || (options.gradients == nullptr && own > 1))
+      statistics_.emplace(options.cut, options.statistics, slots_);
+    for (int s = 0; s < own; ++s)
       shards_.push_back(std::make_unique<Shard>(
           parts.plan, parts.state, s == 0,
           AccumulatedWorkOptions{options.micro_batches, options.seed,
-                                 exchanges() ? &statistics_.of_shard(s) : nullptr}));
+                                 statistics_ ? &statistics_->of_shard(s) : nullptr}));
+    if (options.gradients != nullptr) sum_.emplace(options.cut, *options.gradients, note_bytes());
+    for (const TreeCut::Node& node : nodes())
+      gradients_.push_back(shard_of(node).state.parameters.gradients.data());
     try {
       for (std::size_t s = 1; s < shards_.size(); ++s)
         shards_[s]->thread = std::thread([this, s] { serve(s); });
@@ -57,16 +62,19 @@ class ShardedWork final : public StepWork {
   void step(const StepRequest& request, StepPhases& phases) override {
     PhaseTimer timer;
     run_shards(request);
-    const BatchResult result = fold();
-    results_.add(result);
+    fold_nodes();
     // Shards run side by side: the first one's forward stands for all, and the rest of the time is
     // their backward and the tree.
     double seconds = 0;
     timer.lap(seconds);
     phases.forward += shards_[0]->phases.forward;
     phases.backward += std::max(0.0, seconds - shards_[0]->phases.forward);
-    if (request.exchange != nullptr) request.exchange->ready(main_.parameters.gradients.size());
-    update_.finish(request, result.loss_sum, phases);
+    const double loss_sum = sum_ ? sum_over_ranks() : shards_[0]->result.loss_sum;
+    timer.lap(phases.communication);
+    BatchResult result = own_counts();
+    result.loss_sum = rank_ == 0 ? loss_sum : 0;
+    results_.add(result);
+    update_.finish(request, loss_sum, phases);
   }
   StepResults results() override { return results_; }
   StateHome& home() override { return home_; }
@@ -82,7 +90,17 @@ class ShardedWork final : public StepWork {
       if (shard->thread.joinable()) shard->thread.join();
   }
 
-  bool exchanges() const { return options_.own > 1 || options_.replicas != nullptr; }
+  std::span<const TreeCut::Node> nodes() const { return options_.cut.nodes(rank_); }
+  Shard& shard_of(const TreeCut::Node& node) {
+    return *shards_[static_cast<std::size_t>(node.first - options_.cut.first(rank_))];
+  }
+
+  // What ranks tell each other beside their gradients: each the loss of its nodes, rank 0 the first
+  // part's running statistics and counters.
+  std::size_t note_bytes() const {
+    return static_cast<std::size_t>(options_.cut.most_nodes()) * sizeof(double) +
+           main_.running.bytes() + main_.counters.bytes();
+  }
 
   void run_shards(const StepRequest& request) {
     {
@@ -125,38 +143,97 @@ class ShardedWork final : public StepWork {
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (!failure_) failure_ = std::current_exception();
-      statistics_.fail(failure_);
+      if (statistics_) statistics_->fail(failure_);
     }
     slots_.release();
   }
 
   // Where this rank's part `index` begins among the samples of the whole step.
   std::int64_t cut(std::size_t index) const {
-    return request_->global_count * (options_.first + static_cast<std::int64_t>(index)) /
-           options_.shards;
+    return request_->global_count * (options_.cut.first(rank_) + static_cast<std::int64_t>(index)) /
+           options_.cut.parts();
   }
 
-  BatchResult fold() {
+  // The first shard of each node has its sums.
+  void fold_nodes() {
     const FlatBuffer& gradients = main_.parameters.gradients;
-    fold_tree(shards_.size(), [&](std::size_t into, std::size_t from) {
-      Shard &a = *shards_[into], &b = *shards_[from];
-      add_elements(gradients.dtype(), a.state.parameters.gradients.data(),
-                   b.state.parameters.gradients.data(), static_cast<std::size_t>(gradients.size()));
-      a.result.loss_sum += b.result.loss_sum;
-      a.result.correct += b.result.correct;
-      a.result.rows += b.result.rows;
-    });
-    return shards_[0]->result;
+    for (const TreeCut::Node& node : nodes()) {
+      const std::unique_ptr<Shard>* shards =
+          &shards_[static_cast<std::size_t>(node.first - options_.cut.first(rank_))];
+      fold_tree(static_cast<std::size_t>(node.count), [&](std::size_t into, std::size_t from) {
+        Shard &a = *shards[into], &b = *shards[from];
+        add_elements(gradients.dtype(), a.state.parameters.gradients.data(),
+                     b.state.parameters.gradients.data(),
+                     static_cast<std::size_t>(gradients.size()));
+        a.result.loss_sum += b.result.loss_sum;
+      });
+    }
+  }
+
+  BatchResult own_counts() const {
+    BatchResult counts;
+    for (const auto& shard : shards_) {
+      counts.correct += shard->result.correct;
+      counts.rows += shard->result.rows;
+    }
+    return counts;
+  }
+
+  // From the nodes of all ranks. Returns the loss.
+  double sum_over_ranks() {
+    std::byte* note = sum_->note().data();
+    for (const TreeCut::Node& node : nodes())
+      std::memcpy(note + static_cast<std::size_t>(node.index) * sizeof(double),
+                  &shard_of(node).result.loss_sum, sizeof(double));
+    const FlatBuffer* const buffers[] = {&main_.running, &main_.counters};
+    const auto each_buffer = [&](auto call) {
+      std::size_t at = static_cast<std::size_t>(options_.cut.most_nodes()) * sizeof(double);
+      for (const FlatBuffer* buffer : buffers) {
+        if (buffer->bytes() > 0) call(buffer->data(), at, buffer->bytes());
+        at += buffer->bytes();
+      }
+    };
+    if (rank_ == 0)
+      each_buffer([&](const void* from, std::size_t at, std::size_t bytes) {
+        std::memcpy(note + at, from, bytes);
+      });
+    const FlatBuffer& gradients = main_.parameters.gradients;
+    sum_->sum(gradients.dtype(), gradients_, static_cast<std::size_t>(gradients.size()));
+    if (rank_ != 0)
+      each_buffer([&](void* to, std::size_t at, std::size_t bytes) {
+        std::memcpy(to, sum_->note_of(0).data() + at, bytes);
+      });
+    return fold_losses();
+  }
+
+  double fold_losses() {
+    const std::span<const TreeCut::Node> all = options_.cut.nodes();
+    losses_.resize(all.size());  // allocates the first time only
+    const auto loss = [&](const TreeCut::Node& node) -> double& {
+      return losses_[static_cast<std::size_t>(&node - all.data())];
+    };
+    for (const TreeCut::Node& node : all)
+      std::memcpy(
+          &loss(node),
+          sum_->note_of(node.rank).data() + static_cast<std::size_t>(node.index) * sizeof(double),
+          sizeof(double));
+    options_.cut.fold(
+        [&](const TreeCut::Node& into, const TreeCut::Node& from) { loss(into) += loss(from); });
+    return losses_[0];
   }
 
   const ShardedWorkOptions options_;
   ModelState& main_;
+  const int rank_;
   ComputeSlots slots_;
-  ShardStatistics statistics_;
+  std::optional<ShardStatistics> statistics_;  // none: no layer could exchange any
   HostUpdate update_;
   StateHome home_;
   StepResults results_;
   std::vector<std::unique_ptr<Shard>> shards_;
+  std::optional<TreeSum> sum_;    // none: one rank
+  std::vector<void*> gradients_;  // of this rank's nodes
+  std::vector<double> losses_;    // of all ranks' nodes
 
   std::mutex mutex_;  // guards what follows; the step's inputs are constant while shards run
   std::condition_variable changed_;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/averaging/sums/gradient_exchange.h"
+#include "engine/averaging/sums/ordered_tree.h"
 #include "engine/core/replica_exchange.h"
 #include "engine/core/state_home.h"
 #include "engine/graph/executor.h"
@@ -71,16 +72,19 @@ struct AccumulatedWorkOptions {
 std::unique_ptr<StepWork> make_accumulated_work(const HostWorkParts& parts,
                                                 const AccumulatedWorkOptions& options);
 
-// The batch of a step is cut into `shards` parts, and this rank computes parts [first, first +
-// own), each like a rank of its own: with a replica of the model, one thread (so that the bits do
-// not depend on how many there are), and batch statistics of its own samples. Sums over them follow
-// the tree of ordered_tree.h. As many parts run at once as the pool has physical threads. Running
-// statistics are those of part `first`, in the state; the others' are dropped.
+// The batch of a step is cut into the parts of `cut`, and this rank computes its run of them, each
+// like a rank of its own: with a replica of the model, one thread (so that the bits do not depend
+// on how many there are), and batch statistics of its own samples. As many parts run at once as the
+// pool has physical threads. Sums over all ranks' parts follow the tree of ordered_tree.h: the
+// gradients, which no StepRequest::exchange is needed for, and the loss, which results() has on
+// rank 0 (nothing elsewhere, so that the sum over ranks is that of the tree). Every rank's running
+// statistics and counters become those of part 0; the others' are dropped.
 struct ShardedWorkOptions {
-  int shards = 8, first = 0, own = 8;
+  TreeCut cut;
   std::int64_t micro_batches = 1;  // of each shard
   std::uint64_t seed = 0;
-  ReplicaExchange* replicas = nullptr;  // between ranks; null: one rank
+  // Of all ranks; null: one rank. The second is for layers that exchange statistics; null: none do.
+  backends::Communicator *gradients = nullptr, *statistics = nullptr;
 };
 // The plan is for one thread and the most samples of a shard's micro-batch.
 std::unique_ptr<StepWork> make_sharded_work(const HostWorkParts& parts,

@@ -44,7 +44,8 @@ std::string ranks_text(int world_size) {
 
 void check_sharing(const SamplerOptions& options) {
   const std::string batch = "batch-size " + std::to_string(options.global_batch);
-  if (options.uneven != Uneven::kJoin && options.global_batch % options.world_size != 0) {
+  if (options.uneven != Uneven::kJoin && options.parts == 0 &&
+      options.global_batch % options.world_size != 0) {
     throw ConfigError(std::string("--uneven ") +
                       (options.uneven == Uneven::kDrop ? "drop" : "pad") +
                       " gives every rank equally many samples, but " + batch +
@@ -55,11 +56,10 @@ void check_sharing(const SamplerOptions& options) {
     throw ConfigError("--uneven drop leaves no step: " + batch + " is more than the " +
                       std::to_string(options.size) + " samples of the data set");
   }
-  if (options.parts < 0 || options.parts % options.world_size != 0) {
-    throw ConfigError("a step is cut into " + std::to_string(options.parts) + " shards, which " +
-                      ranks_text(options.world_size) +
-                      " cannot share evenly: expected a world size that divides " +
-                      std::to_string(options.parts));
+  if (options.parts < 0 || (options.parts > 0 && options.parts < options.world_size)) {
+    throw ConfigError("a step is cut into " + std::to_string(options.parts) +
+                      " shards, too few for a world of " + ranks_text(options.world_size) +
+                      ": expected one for each rank or more");
   }
   if (options.shard == Shard::kFile && options.uneven == Uneven::kPad &&
       options.size < options.world_size) {
@@ -145,9 +145,10 @@ Sampler::Slice Sampler::slice(std::int64_t step, int rank) const {
   }
   const std::int64_t first = step * options_.global_batch, end = first + global_count(step);
   if (options_.parts > 0) {
-    const std::int64_t each = options_.parts / options_.world_size, count = end - first;
-    const std::int64_t from = count * (rank * each) / options_.parts;
-    return {first + from, count * ((rank + 1) * each) / options_.parts - from};
+    const auto before = [&](std::int64_t r) {  // samples of the parts before those of rank r
+      return (end - first) * (options_.parts * r / options_.world_size) / options_.parts;
+    };
+    return {first + before(rank), before(rank + 1) - before(rank)};
   }
   if (options_.shard != Shard::kContiguous) {
     const std::int64_t before = own_before(first, rank);

@@ -43,7 +43,7 @@ struct SamplerOptions {
   Uneven uneven = Uneven::kJoin;
   Shard shard = Shard::kContiguous;
   // Above 0: a step of n samples is cut at n * k / parts for k = 0 .. parts, whatever the world
-  // size, and each rank takes equally many of the parts, in order. A multiple of the world size.
+  // size, and rank r of w takes parts [parts * r / w, parts * (r + 1) / w). The world size or more.
   int parts = 0;
 };
 
@@ -56,7 +56,7 @@ class Sampler {
  public:
   // Starts at epoch 0. Throws ConfigError for a size or batch below 1 or a rank outside the world;
   // without kJoin also for a batch that is no multiple of the world size, and for one that leaves
-  // no step; for parts that do not share out.
+  // no step; for fewer parts than ranks.
   explicit Sampler(const SamplerOptions& options);
 
   std::int64_t steps_per_epoch()

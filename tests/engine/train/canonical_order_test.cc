@@ -1,6 +1,7 @@
 // --reduction-order canonical: the same bits for any world and any number of threads.
 #include <gtest/gtest.h>
 
+#include "tests/engine/graph/graph_harness.h"
 #include "tests/engine/train/exact_support.h"
 
 namespace {
@@ -10,18 +11,24 @@ using namespace exact_support;
 class Canonical : public testing::TestWithParam<Options> {};
 
 TEST_P(Canonical, AnyWorldAndAnyThreadsAreTheSameBits) {
-  const Options options = with(
-      {{"reduction-order", "canonical"}, {"batch-size", "21"}, {"epochs", "1"}, {"clip-grad", "1"}},
-      GetParam());
+  const Options options = with({{"reduction-order", "canonical"},
+                                {"batch-size", "21"},
+                                {"epochs", "1"},
+                                {"clip-grad", "1"},
+                                {"eval-every", "1"}},
+                               GetParam());
   const auto one = train(1, options);
-  for (const int world : {2, 4, 8}) {
+  for (int world = 2; world <= 8; ++world) {
     SCOPED_TRACE(world);
     const auto many = train(world, with(options, {{"threads", world == 2 ? "2" : "1"}}));
-    EXPECT_TRUE(same_bits(one[0], many[0], io::Section::kParameter));
-    EXPECT_TRUE(
-        same_bits(one[0], many[0], kBuffers));  // those of rank 0: of the first shard, or of all
+    for (const RankResult& rank : many) {
+      EXPECT_TRUE(same_bits(one[0], rank, io::Section::kParameter));
+      EXPECT_TRUE(same_bits(one[0], rank, kBuffers));  // of the first shard, or of all
+    }
     EXPECT_EQ(one[0].losses, many[0].losses);
-    expect_together(many);
+    if (world != 2) {  // evaluation is the same for the same number of threads
+      EXPECT_EQ(one[0].last_eval.loss, many[0].last_eval.loss);
+    }
   }
   EXPECT_TRUE(
       same_bits(one[0], train(1, with(options, {{"threads", "3"}}))[0], io::Section::kParameter));
@@ -58,11 +65,13 @@ TEST(CanonicalOrder, HoldsForTextAndForResidualNetworks) {
       {"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}, {"sync-bn", "true"}};
   for (const Options& model : {gpt, resnet}) {
     SCOPED_TRACE(model.at("model"));
-    const auto one = train(1, with(canonical, with(model, {{"threads", "2"}}))),
-               four = train(4, with(canonical, model));
-    EXPECT_TRUE(same_bits(one[0], four[0], io::Section::kParameter));
-    EXPECT_EQ(one[0].losses, four[0].losses);
-    expect_together(four);
+    const auto one = train(1, with(canonical, with(model, {{"threads", "2"}})));
+    for (const int world : {3, 4, 7}) {
+      const auto many = train(world, with(canonical, model));
+      EXPECT_TRUE(same_bits(one[0], many[0], io::Section::kParameter)) << world;
+      EXPECT_EQ(one[0].losses, many[0].losses) << world;
+      expect_together(many);
+    }
   }
 }
 
@@ -99,18 +108,39 @@ TEST(CanonicalOrder, ResumesInAnotherWorldInTheMiddleOfAnEpoch) {
                         {"model", "convnet"},
                         {"synthetic-shape", "8x8x1"}};
   const Options saved = with(options, {{"save-dir", folder.path().string()}});
-  train(4, with(saved, {{"steps", "3"}}));
-  const auto resumed = train(2, with(saved, {{"steps", "7"}, {"resume", "auto"}}));
+  train(3, with(saved, {{"steps", "3"}}));
+  const auto resumed = train(5, with(saved, {{"steps", "7"}, {"resume", "auto"}}));
   const auto whole = train(1, with(options, {{"steps", "7"}}));
-  EXPECT_TRUE(same_bits(whole[0], resumed[0], io::Section::kParameter));
-  EXPECT_TRUE(same_bits(whole[0], resumed[0], kBuffers));
+  for (const RankResult& rank : resumed) {
+    EXPECT_TRUE(same_bits(whole[0], rank, io::Section::kParameter));
+    EXPECT_TRUE(same_bits(whole[0], rank, kBuffers));
+  }
+  EXPECT_EQ(std::vector(whole[0].losses.begin() + 3, whole[0].losses.end()), resumed[0].losses);
+}
+
+// A rank that shall go on in rank 0's place has the statistics of the first shard, too.
+TEST(CanonicalOrder, EveryStepLeavesEqualStatisticsOnAllRanks) {
+  const Options options{{"reduction-order", "canonical"},
+                        {"model", "convnet"},
+                        {"synthetic-shape", "8x8x1"},
+                        {"steps", "4"},
+                        {"verify-every", "1"}};
+  std::vector<std::vector<std::vector<double>>> seen(3);  // by rank and step
+  const auto ranks = train(3, options, [&](int rank, engine::TrainState& state) {
+    seen[static_cast<std::size_t>(rank)].push_back(test_support::to_doubles(state.model.running));
+  });
+  ASSERT_EQ(seen[0].size(), 4u);
+  EXPECT_NE(seen[0][0], seen[0][1]);
+  EXPECT_EQ(seen[1], seen[0]);
+  EXPECT_EQ(seen[2], seen[0]);
+  EXPECT_TRUE(ranks[0].desyncs.empty());
 }
 
 TEST(CanonicalOrder, RefusesWhatItCannotKeep) {
   const Options canonical{{"reduction-order", "canonical"}};
-  EXPECT_EQ(refusal(3, canonical),
-            "a step is cut into 8 shards, which 3 ranks cannot share evenly: expected a world size "
-            "that divides 8");
+  EXPECT_EQ(refusal(3, with(canonical, {{"reduction-shards", "2"}})),
+            "a step is cut into 2 shards, too few for a world of 3 ranks: expected one for each "
+            "rank or more");
   EXPECT_NE(refusal(1, with(canonical, {{"reduction-shards", "6"}})).find("a power of two"),
             std::string::npos);
   EXPECT_NE(refusal(1, with(canonical, {{"buffers", "average"}})).find("local or rank0"),

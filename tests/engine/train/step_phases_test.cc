@@ -64,7 +64,7 @@ Keep run_with_slow_rank(milliseconds delay) {
         const auto work =
             engine::make_accumulated_work({parts.plan, parts.model, optimizer, parts.pool}, {});
         const auto policy =
-            engine::make_gradient_averaging(engine::make_tree_sum(*wire, gradients), gradients);
+            engine::make_gradient_averaging(engine::make_plain_sum(*wire, gradients), gradients);
         Keep keep;
         tiny_training::train(parts, {.optimizer = optimizer,
                                      .work = *work,

@@ -169,7 +169,7 @@ TEST(BatchNorm, OfOneValueIsTheBiasAndLeavesTheVarianceAlone) {
 
 TEST(ShardStatistics, ShardsExchangeAndAFailureWakesAll) {
   engine::ComputeSlots slots(2);
-  engine::ShardStatistics statistics(4, slots, nullptr);
+  engine::ShardStatistics statistics(engine::TreeCut(4, 1), nullptr, slots);
   std::vector<std::vector<double>> moments(4);
   std::vector<std::string> errors(4);
   std::vector<std::thread> threads;

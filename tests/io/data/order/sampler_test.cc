@@ -233,7 +233,7 @@ TEST(Sampler, PartsAreTheSameForEveryWorld) {
   for (const std::int64_t size : {5, 16, 37, 97})
     for (const std::int64_t batch : {3, 8, 19, 20}) {
       const Sampler one({.size = size, .global_batch = batch, .seed = 3, .parts = 8});
-      for (const int world : {2, 4, 8}) {
+      for (int world = 1; world <= 8; ++world) {
         const auto ranks = world_of(
             {.size = size, .global_batch = batch, .world_size = world, .seed = 3, .parts = 8});
         for (std::int64_t step = 0; step < one.steps_per_epoch(); ++step) {
@@ -241,7 +241,7 @@ TEST(Sampler, PartsAreTheSameForEveryWorld) {
           std::vector<std::int64_t> joined;
           for (int r = 0; r < world; ++r) {
             const Sampler& sampler = ranks[static_cast<std::size_t>(r)];
-            ASSERT_EQ(static_cast<std::int64_t>(joined.size()), n * (r * (8 / world)) / 8);
+            ASSERT_EQ(static_cast<std::int64_t>(joined.size()), n * (8 * r / world) / 8);
             ASSERT_LE(sampler.local_count(step), sampler.max_local_count());
             joined.insert(joined.end(), sampler.indices(step).begin(), sampler.indices(step).end());
             for (int k = 0; k < 8; ++k)
@@ -263,8 +263,13 @@ TEST(Sampler, RefusesWhatDoesNotShareOut) {
   EXPECT_THROW(Sampler(SamplerOptions{
                    .size = 10, .global_batch = 12, .world_size = 4, .uneven = Uneven::kDrop}),
                ConfigError);
-  EXPECT_THROW(Sampler(SamplerOptions{.size = 10, .global_batch = 8, .world_size = 3, .parts = 8}),
+  EXPECT_THROW(Sampler(SamplerOptions{.size = 10, .global_batch = 8, .world_size = 9, .parts = 8}),
                ConfigError);
+  EXPECT_EQ(
+      Sampler({.size = 10, .global_batch = 8, .world_size = 3, .uneven = Uneven::kDrop, .parts = 8})
+          .steps_per_epoch(),
+      1)
+      << "what is dropped depends on no world";
 }
 
 TEST(Sampler, RefusesWhatCannotBeSampled) {
