@@ -10,7 +10,7 @@ namespace {
 // replicas together for it.
 bool evaluates_what_is_saved(const SessionOptions& options, const backends::Group& group) {
   return group.world_size() == 1 || options.evaluate.epochs ||
-         (!options.averaging.of_parameters() && options.buffers == engine::BufferMode::kLocal);
+         (!options.averaging.of_parameters() && !engine::brings_together(options.buffers));
 }
 
 engine::Measure measure_of(const BestOptions& options, const io::Dataset& data) {

@@ -244,7 +244,8 @@ SessionOptions session_options(const RunConfig& config) {
       .log_every = config.log_every,
       .evaluate = every(config.eval_every),
       .save = every(config.save_every),
-      .buffers = config.buffers == "rank0"     ? engine::BufferMode::kRank0
+      .buffers = config.canonical              ? engine::BufferMode::kEqual
+                 : config.buffers == "rank0"   ? engine::BufferMode::kRank0
                  : config.buffers == "average" ? engine::BufferMode::kAverage
                                                : engine::BufferMode::kLocal,
       .verify_every = config.verify_every,

@@ -168,7 +168,8 @@ struct TrainSession::Impl {
         engine::DesyncOptions{.every = options.verify_every,
                               .action = options.on_desync,
                               .remember = !compute.cuda(),  // each digest would fetch the state
-                              .equal_statistics = options.model.synchronized_statistics});
+                              .equal_statistics = options.model.synchronized_statistics ||
+                                                  options.buffers == engine::BufferMode::kEqual});
   }
 
   void recompute_statistics(std::int64_t epoch) {

@@ -87,7 +87,7 @@ const DesyncReport* DesyncCheck::start() {
 }
 
 bool DesyncCheck::averages_statistics(bool synchronized) const {
-  return synchronized && state_.buffers != BufferMode::kLocal && state_.model.running.bytes() > 0;
+  return synchronized && brings_together(state_.buffers) && state_.model.running.bytes() > 0;
 }
 
 bool DesyncCheck::compares(bool synchronized) const {
@@ -103,7 +103,7 @@ const DesyncReport* DesyncCheck::after_step(bool synchronized) {
 
 const DesyncReport* DesyncCheck::finish() {
   if (last_check_ == state_.progress.global_step || !state_.policy.together()) return nullptr;
-  return compare(state_.buffers != BufferMode::kLocal);
+  return compare(brings_together(state_.buffers));
 }
 
 // The distance is a power of two, so that where ranks choose differently, one's steps are among the

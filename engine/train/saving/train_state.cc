@@ -22,8 +22,10 @@ struct LocalBuffer {  // memory whose content may differ between ranks
 std::string policy_prefix(const PolicyState& s) { return s.name + "/"; }
 
 std::vector<LocalBuffer> local_buffers(TrainState& state) {
-  std::vector<LocalBuffer> all{{&state.model.running, ModelState::Kind::kRunning, ""},
-                               {&state.model.counters, ModelState::Kind::kCounter, ""}};
+  std::vector<LocalBuffer> all;
+  if (state.buffers != BufferMode::kEqual)
+    all = {{&state.model.running, ModelState::Kind::kRunning, ""},
+           {&state.model.counters, ModelState::Kind::kCounter, ""}};
   const RankDifferences differ = state.policy.differences();
   if (differ.parameters)
     all.push_back({&state.model.parameters.values, ModelState::Kind::kParameter, ""});
@@ -75,7 +77,7 @@ void check_continuation(const io::Checkpoint& checkpoint, const std::string& sou
 void synchronize(backends::Communicator& communicator, TrainState& state) {
   state.policy.synchronize(state.home);
   const FlatBuffer& running = state.model.running;
-  if (communicator.world_size() == 1 || state.buffers == BufferMode::kLocal || running.bytes() == 0)
+  if (communicator.world_size() == 1 || !brings_together(state.buffers) || running.bytes() == 0)
     return;
   const HostView view(state.home, Access::kWrite);
   // Beside them, so that a collective that fails leaves them as they were.
@@ -224,13 +226,11 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
              std::to_string(world_size) + ": all ranks take rank 0's state");
   } else if (rank > 0) {
     for (const LocalBuffer& local : local_buffers(state)) {
-      // Where the ranks that saved had it in common (another policy), rank 0's, which is in place
-      // already, is everybody's.
+      // Where the ranks that saved had it in common (another policy or order), rank 0's, which is
+      // in place already, is everybody's.
       const std::string prefix = rank_prefix(rank) + local.prefix;
       const auto slots = local.buffer->slots();
-      const bool may_miss =
-          local.kind == std::nullopt || local.kind == ModelState::Kind::kParameter;
-      if (may_miss &&
+      if (slots.empty() ||
           checkpoint.find(io::Section::kRankState, prefix + slots.front().name) == nullptr)
         continue;
       import_buffer(checkpoint.arrays, source, prefix, io::Section::kRankState, *local.buffer);

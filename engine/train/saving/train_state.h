@@ -19,9 +19,13 @@ namespace engine {
 // What happens to plain BatchNorm's running statistics where replicas come together.
 enum class BufferMode {
   kLocal,    // nothing: each rank keeps those of its own samples
+  kEqual,    // nothing: steps leave the same on all ranks
   kRank0,    // all take rank 0's
   kAverage,  // all take the mean
 };
+constexpr bool brings_together(BufferMode mode) {
+  return mode == BufferMode::kRank0 || mode == BufferMode::kAverage;
+}
 
 // The parts of a running training; owned by whoever assembled it.
 struct TrainState {

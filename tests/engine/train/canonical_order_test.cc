@@ -118,6 +118,36 @@ TEST(CanonicalOrder, ResumesInAnotherWorldInTheMiddleOfAnEpoch) {
   EXPECT_EQ(std::vector(whole[0].losses.begin() + 3, whole[0].losses.end()), resumed[0].losses);
 }
 
+// What differs says how many ranks there were: their number, and what averaging over them took.
+TEST(CanonicalOrder, SnapshotsDoNotDependOnTheWorld) {
+  const Options options{{"reduction-order", "canonical"},
+                        {"momentum", "0.9"},
+                        {"ema", "0.9"},
+                        {"model", "convnet"},
+                        {"steps", "4"},
+                        {"synthetic-shape", "8x8x1"}};
+  const auto saved_by = [&](int world) {
+    const test_support::TemporaryDirectory folder;
+    const auto ranks = train(world, with(options, {{"save-dir", folder.path().string()}}));
+    io::Checkpoint checkpoint = io::load_checkpoint(ranks[0].saved.back());
+    std::erase_if(checkpoint.counters,
+                  [](const auto& counter) { return counter.first.starts_with("averaging."); });
+    return checkpoint;
+  };
+  const io::Checkpoint one = saved_by(1);
+  for (const int world : {2, 3, 5, 6, 7}) {
+    SCOPED_TRACE(world);
+    const io::Checkpoint many = saved_by(world);
+    EXPECT_EQ(many.world_size, world);
+    EXPECT_EQ(many.counters, one.counters);
+    ASSERT_EQ(many.arrays.size(), one.arrays.size()) << "a rank has a state of its own";
+    for (std::size_t i = 0; i < one.arrays.size(); ++i) {
+      EXPECT_EQ(many.arrays[i].name, one.arrays[i].name);
+      EXPECT_TRUE(many.arrays[i].data == one.arrays[i].data) << one.arrays[i].name;
+    }
+  }
+}
+
 // A rank that shall go on in rank 0's place has the statistics of the first shard, too.
 TEST(CanonicalOrder, EveryStepLeavesEqualStatisticsOnAllRanks) {
   const Options options{{"reduction-order", "canonical"},
