@@ -99,7 +99,8 @@ class ParameterAveraging final : public AveragingPolicy {
     if (options_.running != nullptr)
       text += ", " + all_of(*options_.running) + " running statistics";
     if (!options_.states.empty()) text += ", the optimizer's " + options_.states_text + ",";
-    text += " " + std::to_string(averagings_) + " times in " + std::to_string(updates_) + " steps";
+    text += ' ';
+    text += std::to_string(averagings_) + " times in " + std::to_string(updates_) + " steps";
     return outer_ ? text + ", with " + std::to_string(outer_->steps()) + " outer steps" : text;
   }
 
