@@ -28,6 +28,24 @@ namespace {
   throw MissingFileError(text);
 }
 
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using OwnedFile = std::unique_ptr<std::FILE, Close>;
+
+std::string read_all(std::FILE* file, const std::string& path, std::uint64_t most_bytes) {
+  std::string text;
+  char block[16384];
+  for (std::size_t got; (got = std::fread(block, 1, sizeof block, file)) > 0;) {
+    text.append(block, got);
+    if (text.size() > most_bytes)
+      throw DataError(path + ": longer than " + std::to_string(most_bytes) +
+                      " bytes, more than any such file has");
+  }
+  if (std::ferror(file) != 0) throw Error("cannot read " + path + ": " + std::strerror(errno));
+  return text;
+}
+
 }  // namespace
 
 OpenedFile open_regular_file(const std::string& path) {
@@ -57,21 +75,20 @@ bool is_regular_file(const std::string& path) {
 }
 
 std::string read_small_file(const std::string& path, std::uint64_t most_bytes) {
-  const auto close_file = [](std::FILE* file) { std::fclose(file); };
-  const std::unique_ptr<std::FILE, decltype(close_file)> file(std::fopen(path.c_str(), "rbe"),
-                                                              close_file);
+  const OwnedFile file(std::fopen(path.c_str(), "rbe"));
   if (!file) fail_to_open(path, errno);
-  std::string text;
-  char block[16384];
-  for (std::size_t got; (got = std::fread(block, 1, sizeof block, file.get())) > 0;) {
-    text.append(block, got);
-    if (text.size() > most_bytes)
-      throw DataError(path + ": longer than " + std::to_string(most_bytes) +
-                      " bytes, more than any such file has");
+  return read_all(file.get(), path, most_bytes);
+}
+
+std::string read_small_regular_file(const std::string& path, std::uint64_t most_bytes) {
+  const int descriptor = open_regular_file(path).descriptor;
+  const OwnedFile file(fdopen(descriptor, "rb"));
+  if (!file) {
+    const int error = errno;
+    close(descriptor);
+    fail_to_open(path, error);
   }
-  if (std::ferror(file.get()) != 0)
-    throw Error("cannot read " + path + ": " + std::strerror(errno));
-  return text;
+  return read_all(file.get(), path, most_bytes);
 }
 
 }  // namespace io

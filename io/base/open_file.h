@@ -23,6 +23,9 @@ bool is_regular_file(const std::string& path);
 // The content of a file or a pipe. Throws MissingFileError, DataError once there are more than
 // `most_bytes`, Error when opening or reading fails otherwise.
 std::string read_small_file(const std::string& path, std::uint64_t most_bytes);
+// The same of a regular file; throws DataError for anything else, without waiting for it. For files
+// of a run's folder, which nobody gives as a pipe on purpose.
+std::string read_small_regular_file(const std::string& path, std::uint64_t most_bytes);
 
 // The most that a compressed file of so many bytes may unpack to where the content has to be held
 // in memory. Real data compress less; what has to go beyond it can be unpacked beforehand.

@@ -8,8 +8,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <list>
+#include <system_error>
 
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
@@ -26,8 +28,10 @@ void add(base::JsonWriter& json, const MetricsWriter::Numbers& numbers) {
   for (const auto& [key, value] : numbers) json.member(key, value);
 }
 
-// As a full disk leaves it.
+// As a full disk leaves it. Of a pipe nobody can say, and a look would wait for its other end.
 bool ends_within_a_line(const std::string& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return false;
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   if (!in || in.tellg() <= 0) return false;
   in.seekg(-1, std::ios::end);

@@ -124,7 +124,7 @@ RunStatus parse_run_status(std::string_view text, const std::string& source) {
 
 RunStatus read_run_status(const std::string& folder) {
   const std::string path = run_status_path(folder);
-  return parse_run_status(io::read_small_file(path, kLargestStatus), path);
+  return parse_run_status(io::read_small_regular_file(path, kLargestStatus), path);
 }
 
 }  // namespace tools

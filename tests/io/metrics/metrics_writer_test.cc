@@ -1,8 +1,11 @@
 // Lines that a script can rely on.
 #include "io/metrics/metrics_writer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -133,6 +136,21 @@ TEST(MetricsWriter, ALineThatWasTornDoesNotSpoilTheNext) {
   test_support::write_text(path, "{\"schema\":1,\"ev");
   io::MetricsWriter(path).end(2, 1, 1, 0);
   EXPECT_EQ(test_support::read_text(path).find("\n{\"schema\":1,\"event\":\"end\""), 15u);
+}
+
+TEST(MetricsWriter, APipeWithAReaderIsWritten) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "m.jsonl";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  io::MetricsWriter(path).end(1, 1, 1, 0);
+  char text[512];
+  const ssize_t length = read(reader, text, sizeof text);
+  close(reader);
+  EXPECT_EQ(std::string(text, static_cast<std::size_t>(std::max<ssize_t>(length, 0)))
+                .find("{\"schema\":1,\"event\":\"end\""),
+            0u);
 }
 
 TEST(MetricsWriter, NamesAreEscaped) {

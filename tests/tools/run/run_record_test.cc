@@ -2,6 +2,7 @@
 #include "tools/run/run_record.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "io/base/io_error.h"
 #include "tests/support/test_support.h"
@@ -64,6 +65,13 @@ TEST(RunRecord, ADamagedOneIsNamed) {
       EXPECT_EQ(std::string(error.what()).find(folder / "run.json"), 0u) << error.what();
     }
   }
+}
+
+// It would never answer.
+TEST(RunRecord, APipeInItsPlaceIsRefused) {
+  const test_support::TemporaryDirectory folder;
+  ASSERT_EQ(mkfifo((folder / "run.json").c_str(), 0600), 0);
+  EXPECT_THROW(tools::read_run_record(folder.path().string()), io::DataError);
 }
 
 TEST(RunComparison, ListsWhatChanged) {

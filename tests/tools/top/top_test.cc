@@ -1,5 +1,6 @@
 // `engine top`: the status file, what it is made from, and how it looks.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -72,6 +73,17 @@ TEST(RunStatusFile, DamageIsNamed) {
   for (std::size_t length = 0; length < whole.size(); length += 7) {
     std::ofstream(tools::run_status_path(folder.path().string())) << whole.substr(0, length);
     EXPECT_THROW((void)tools::read_run_status(folder.path().string()), io::DataError) << length;
+  }
+}
+
+TEST(RunStatusFile, APipeInItsPlaceIsRefused) {
+  const TemporaryDirectory folder;
+  ASSERT_EQ(mkfifo((folder / "status.json").c_str(), 0600), 0);
+  try {
+    (void)tools::read_run_status(folder.path().string());
+    FAIL() << "read";
+  } catch (const io::DataError& error) {
+    EXPECT_CONTAINS(error.what(), "status.json: is not a regular file");
   }
 }
 

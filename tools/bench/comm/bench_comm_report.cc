@@ -8,6 +8,7 @@
 
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
+#include "io/base/open_file.h"
 #include "tools/bench/comm/bench_comm.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/json_file.h"
@@ -205,7 +206,7 @@ std::vector<CommRow> rows_of(const Json& list, const std::string& where) {
 }  // namespace
 
 std::vector<CommRow> read_comm_rows(const std::string& path) {
-  const Json report = read_json_file(path, kLargestBaseline);
+  const Json report = parse_json(io::read_small_file(path, kLargestBaseline), path);
   if (text_member(report, "command", path) != "bench comm")
     throw io::DataError(path + ": is not a report of engine bench comm --format json");
   return rows_of(list_member(report, "rows", path), path);
