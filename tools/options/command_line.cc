@@ -2,6 +2,8 @@
 #include "tools/options/command_line.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <regex>
 #include <string_view>
@@ -63,6 +65,14 @@ bool is_positive(const CLI::App& app, const std::string& name) {
   return option != nullptr && option->get_type_name().find(":POSITIVE") != std::string::npos;
 }
 
+// "0.100000" -> "0.1", "5.000000" -> "5"
+std::string without_zeros(std::string number) {
+  if (number.find('.') == std::string::npos) return number;
+  number.erase(number.find_last_not_of('0') + 1);
+  if (number.ends_with('.')) number.pop_back();
+  return number;
+}
+
 // "--temperature is -1; expected 0 or more", "-n is -1; expected 0 to 10"; "" for other texts.
 std::string out_of_range(const CLI::App& app, const std::string& text) {
   static const std::regex range(
@@ -72,7 +82,26 @@ std::string out_of_range(const CLI::App& app, const std::string& text) {
   if (!std::regex_match(text, part, range)) return "";
   const std::string found = part.str(1) + " is " + part.str(2) + "; expected ";
   if (is_positive(app, part.str(1))) return found + "a number above 0";
-  return found + part.str(3) + (part.length(5) > kMostDigits ? " or more" : " to " + part.str(5));
+  return found + without_zeros(part.str(3) + part.str(4)) +
+         (part.length(5) > kMostDigits ? " or more"
+                                       : " to " + without_zeros(part.str(5) + part.str(6)));
+}
+
+// A range holds no NaN, but CLI11, which asks whether a value is below or above it, finds neither.
+void refuse_nan(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool ranged = type.find(":POSITIVE") != std::string::npos ||
+                        type.find(":NONNEGATIVE") != std::string::npos ||
+                        type.find(" in [") != std::string::npos;
+    if (!ranged) continue;
+    for (const std::string& text : option->results()) {
+      char* end = nullptr;
+      if (!text.empty() && std::isnan(std::strtod(text.c_str(), &end)) && *end == '\0')
+        throw UsageError(option->get_name() + " is " + text + "; expected a number (" +
+                         app.get_name() + " --help)");
+    }
+  }
 }
 
 // What CLI11 found, as a sentence.
@@ -121,6 +150,7 @@ bool parse(CLI::App& app, Arguments arguments) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(fault_text(app, error) + " (" + app.get_name() + " --help)");
   }
+  refuse_nan(app);
   return true;
 }
 

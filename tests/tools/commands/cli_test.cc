@@ -166,6 +166,25 @@ TEST(Usage, MistakesAreSaidAsSentences) {
   expect_last_error(engine({"bench", "step", "--steps", "0"}), 2,
                     {"--steps is 0; expected a number above 0"});
   expect_last_error(engine({"train", "--config", ""}), 78, {"--config is empty"});
+  expect_last_error(engine({"top", "r", "--every", "0"}), 2,
+                    {"--every is 0; expected 0.1 to 3600 (engine top --help)"});
+}
+
+TEST(Usage, NanIsInNoRange) {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"top", "r", "--every"},
+                                                  {"verify", "a", "b", "--rtol"},
+                                                  {"verify", "a", "b", "--atol"},
+                                                  {"sample", "r", "--prompt", "a", "--temperature"},
+                                                  {"bench", "step", "--seconds"},
+                                                  {"bench", "scaling", "--seconds"},
+                                                  {"bench", "kernels", "--seconds"},
+                                                  {"bench", "comm", "--seconds"},
+                                                  {"bench", "comm", "--tolerance"}})
+    for (const char* value : {"nan", "-NaN", "inf"}) {
+      std::vector<std::string> arguments = command;
+      arguments.emplace_back(value);
+      expect_last_error(engine(arguments), 2, {command.back() + " is ", "; expected "});
+    }
 }
 
 TEST(Usage, PastedDashesAreExplained) {
