@@ -108,7 +108,7 @@ class Joiner {
     const int fd = options_.listen_fd;
     Rendezvous rendezvous;
     if (!path_.empty()) {
-      rendezvous.secret_hex = to_hex(random_bytes(32));
+      if (!has_own_secret()) rendezvous.secret_hex = to_hex(random_bytes(32));
       rendezvous.nonce = to_hex(random_bytes(8));
       secret_ = load_secret(options_.secret, rendezvous.secret_hex);
     }
@@ -131,6 +131,7 @@ class Joiner {
       rendezvous.host = hello_.host;
       rendezvous.host_id = hello_.host_id;
       const auto is_running = [&](const Rendezvous& old) {
+        if (!has_own_secret() && old.secret_hex.empty()) return false;  // it cannot be asked
         Hello probe = hello_;
         probe.job = job + "/" + old.nonce;
         return server_answers(old.endpoint, load_secret(options_.secret, old.secret_hex), probe,
@@ -143,6 +144,11 @@ class Joiner {
     // Both ends of its own connection, one of each other's, and what wakes its threads.
     require_files(options_.world_size + 4, "the rendezvous on rank 0");
     joined_.server = std::make_unique<StoreServer>(std::move(server));
+  }
+
+  // Given, and so the same for several jobs: the rendezvous file does not get it.
+  bool has_own_secret() const {
+    return !options_.secret.empty() || secret_comes_from_environment();
   }
 
   bool is_multi_host() const {
@@ -250,11 +256,14 @@ class Joiner {
       return std::nullopt;
     }
     endpoint_ = rendezvous->endpoint;
-    const bool own_secret = !options_.secret.empty() || secret_comes_from_environment();
+    if (!has_own_secret() && rendezvous->secret_hex.empty()) {
+      reason = absent_secret_text(path_);
+      return std::nullopt;
+    }
     Hello hello = hello_;
     hello.job += "/" + rendezvous->nonce;
     secret_ = load_secret(options_.secret, rendezvous->secret_hex);
-    const bool certain = own_secret && !options_.restarted;
+    const bool certain = has_own_secret() && !options_.restarted;
     return open_session(endpoint_, secret_, hello,
                         std::min(deadline_, base::deadline_in(std::chrono::seconds(3))),
                         certain ? OtherServers::kNone : OtherServers::kAtAddress, reason);

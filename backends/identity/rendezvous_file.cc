@@ -15,12 +15,13 @@ namespace backends {
 namespace {
 
 constexpr const char* kFirstLine = "engine rendezvous 1";
+constexpr const char* kNoSecret = "-";
 
 std::string to_text(const Rendezvous& m) {
   std::ostringstream out;
   out << kFirstLine << "\nat " << to_string(m.endpoint) << "\nnonce " << m.nonce << "\nsecret "
-      << m.secret_hex << "\npid " << m.pid << ' ' << m.start_time << "\nhost " << m.host << ' '
-      << m.host_id << "\nend\n";
+      << (m.secret_hex.empty() ? kNoSecret : m.secret_hex) << "\npid " << m.pid << ' '
+      << m.start_time << "\nhost " << m.host << ' ' << m.host_id << "\nend\n";
   return out.str();
 }
 
@@ -57,12 +58,19 @@ std::optional<Rendezvous> read_rendezvous(const std::string& path, std::string& 
   in >> word >> at >> word >> m.nonce >> word >> m.secret_hex >> word >> m.pid >> m.start_time >>
       word >> m.host >> m.host_id >> end;
   if (!in || end != "end") return std::nullopt;
+  if (m.secret_hex == kNoSecret) m.secret_hex.clear();
   try {
     m.endpoint = parse_endpoint(at, path);
   } catch (const ConfigurationError&) {
     return std::nullopt;
   }
   return m;
+}
+
+std::string absent_secret_text(const std::string& path) {
+  return "the job of " + path +
+         " was started with a secret that is not in the file: set the same ENGINE_SECRET_FILE or "
+         "ENGINE_SECRET";
 }
 
 bool is_certainly_dead(const Rendezvous& rendezvous) {

@@ -13,9 +13,9 @@ namespace backends {
 
 struct Rendezvous {
   Endpoint endpoint;
-  std::string nonce;  // identifies the run; part of the job id in the handshake
-  std::string secret_hex;
-  int pid = 0;  // of rank 0; with start time and host it shows whether the run is dead
+  std::string nonce;       // identifies the run; part of the job id in the handshake
+  std::string secret_hex;  // "": the job's comes from elsewhere, and is not copied into a file
+  int pid = 0;             // of rank 0; with start time and host it shows whether the run is dead
   std::uint64_t start_time = 0;
   std::string host, host_id;
 };
@@ -24,6 +24,8 @@ struct Rendezvous {
 // AuthenticationError if other users may read or write it.
 [[nodiscard]] std::optional<Rendezvous> read_rendezvous(const std::string& path,
                                                         std::string& reason);
+// For who finds no secret there and was given none.
+std::string absent_secret_text(const std::string& path);
 // True when its rank 0 certainly no longer runs (same host, no such process).
 [[nodiscard]] bool is_certainly_dead(const Rendezvous& rendezvous);
 

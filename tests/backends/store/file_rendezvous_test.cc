@@ -9,6 +9,8 @@
 #include <atomic>
 #include <filesystem>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "backends/backend_error.h"
@@ -69,6 +71,39 @@ TEST_F(FileRendezvous, TwoRunsInARowLeaveNothingBehind) {
     EXPECT_TRUE(folder_is_empty());
   }
   EXPECT_TRUE(notices_.empty()) << notices_[0];
+}
+
+// One that other jobs may have too is in no job's file; who lacks it is told so.
+TEST_F(FileRendezvous, AGivenSecretIsNotInTheFile) {
+  std::atomic<bool> told{false};
+  const auto errors = outcomes(2, [&](int rank) {
+    GroupOptions o = options(rank, 2);
+    if (rank == 0) {
+      o.secret = group_harness::kSecret;
+      o.cancelled = [&] { return told.load(); };
+    } else {
+      o.rendezvous_timeout_ms = 200;
+      std::string reason;
+      std::optional<backends::Rendezvous> file;
+      EXPECT_TRUE(test_support::eventually(
+          [&] { return (file = backends::read_rendezvous(path_, reason)).has_value(); }));
+      EXPECT_EQ(file->secret_hex, "");
+      EXPECT_EQ(test_support::read_text(path_).find(group_harness::kSecret), std::string::npos);
+    }
+    try {
+      backends::join_store(o);
+    } catch (const backends::Error&) {
+      told = true;
+      throw;
+    }
+  });
+  EXPECT_NE(errors[1].find("was started with a secret that is not in the file"), std::string::npos)
+      << errors[1];
+  EXPECT_TRUE(folder_is_empty());
+
+  setenv("ENGINE_SECRET", group_harness::kSecret, 1);
+  EXPECT_EQ(run(2), std::vector<std::string>(2));
+  unsetenv("ENGINE_SECRET");
 }
 
 TEST_F(FileRendezvous, TheFileGoesWhenTheGroupDoesNotForm) {
