@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "backends/backend_error.h"
@@ -57,7 +59,7 @@ std::string user_secret_path() {
   return base + "/engine/secret";
 }
 
-Secret user_secret() {
+Secret made_user_secret() {
   const std::string path = user_secret_path();
   std::string text;
   if (read_private_file(path, text)) return from_hex(text, path);
@@ -87,9 +89,9 @@ bool write_all(int fd, std::string_view text) {
   return base::retried([&] { return fsync(fd); }) == 0;
 }
 
-}  // namespace
-
-Secret load_secret(const std::string& explicit_hex, const std::string& from_rendezvous_file) {
+// nullopt: none was given.
+std::optional<Secret> given_secret(const std::string& explicit_hex,
+                                   const std::string& from_rendezvous_file) {
   start_sodium();
   if (!explicit_hex.empty()) return from_hex(explicit_hex, "this process");
   if (const std::string path = base::environment("ENGINE_SECRET_FILE"); !path.empty()) {
@@ -101,7 +103,26 @@ Secret load_secret(const std::string& explicit_hex, const std::string& from_rend
   if (const std::string hex = base::environment("ENGINE_SECRET"); !hex.empty())
     return from_hex(hex, "ENGINE_SECRET");
   if (!from_rendezvous_file.empty()) return from_hex(from_rendezvous_file, "the rendezvous file");
-  return user_secret();
+  return std::nullopt;
+}
+
+}  // namespace
+
+Secret load_secret(const std::string& explicit_hex, const std::string& from_rendezvous_file) {
+  std::optional<Secret> given = given_secret(explicit_hex, from_rendezvous_file);
+  return given ? std::move(*given) : made_user_secret();
+}
+
+Secret find_secret(const std::string& from_rendezvous_file) {
+  if (std::optional<Secret> given = given_secret("", from_rendezvous_file))
+    return std::move(*given);
+  const std::string path = user_secret_path();
+  std::string text;
+  if (read_private_file(path, text)) return from_hex(text, path);
+  throw AuthenticationError(
+      "no secret found: neither ENGINE_SECRET_FILE nor ENGINE_SECRET is set, "
+      "and there is no " +
+      path + "; give the secret of the job");
 }
 
 bool secret_comes_from_environment() {

@@ -20,6 +20,8 @@ inline constexpr std::size_t kNonceBytes = 32;
 // Files must be owned by this user and not accessible to others. `explicit_hex` takes precedence.
 // Throws AuthenticationError.
 Secret load_secret(const std::string& explicit_hex, const std::string& from_rendezvous_file);
+// The same for who only follows a job: nothing is created, for a new secret could not be the job's.
+Secret find_secret(const std::string& from_rendezvous_file);
 bool secret_comes_from_environment();
 
 std::string random_bytes(std::size_t count);

@@ -66,13 +66,13 @@ std::optional<backends::StatusFeed> feed_of(const std::string& place, base::Dead
     std::string reason;
     const auto found = backends::read_rendezvous(place.substr(kFile.size()), reason);
     if (!found) throw io::MissingFileError(reason);
-    return backends::StatusFeed(found->endpoint, backends::load_secret("", found->secret_hex),
+    return backends::StatusFeed(found->endpoint, backends::find_secret(found->secret_hex),
                                 deadline);
   }
   if (std::filesystem::exists(place) || place.find(':') == std::string::npos) return std::nullopt;
   const std::string address = place.starts_with(kTcp) ? place.substr(kTcp.size()) : place;
   return backends::StatusFeed(backends::parse_endpoint(address, "the job's address"),
-                              backends::load_secret("", ""), deadline);
+                              backends::find_secret(""), deadline);
 }
 
 // Of a run's folder, or of a job whose rendezvous is known.

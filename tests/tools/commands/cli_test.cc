@@ -129,7 +129,18 @@ TEST(Top, FollowsAJobThatSavesNothing) {
   for (const pid_t pid : test_support::workers_of(getpid())) kill(pid, SIGTERM);
   for (std::thread& rank : ranks) rank.join();
   for (const CommandResult& result : results) EXPECT_EQ(result.exit_code, 143) << result.err;
-  expect_last_error(engine({"top", address}), 69, {"no job to follow at " + address});
+  expect_last_error(engine({"top", address}, {{"ENGINE_SECRET", secret}}), 69,
+                    {"no job to follow at " + address});
+}
+
+TEST(Top, MakesNoSecret) {
+  const TemporaryDirectory home;
+  const CommandResult top = engine({"top", "127.0.0.1:1"}, {{"HOME", home.path().string()},
+                                                            {"XDG_CONFIG_HOME", ""},
+                                                            {"ENGINE_SECRET", ""},
+                                                            {"ENGINE_SECRET_FILE", ""}});
+  expect_last_error(top, 77, {"no secret found", home / ".config/engine/secret"});
+  EXPECT_TRUE(std::filesystem::is_empty(home.path()));
 }
 
 TEST(Help, SaysWhichSwitchesAreOnAndHowToSwitchThemOff) {
