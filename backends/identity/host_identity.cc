@@ -8,6 +8,18 @@
 #include <sstream>
 
 namespace backends {
+namespace {
+
+std::string boot_and_space(const char* space_link) {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char space[64] = "";
+  const ssize_t n = readlink(space_link, space, sizeof space - 1);
+  return (boot.empty() ? host_name() : boot) + "/" +
+         std::string(space, n > 0 ? static_cast<std::size_t>(n) : 0);
+}
+
+}  // namespace
 
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = "";
@@ -15,14 +27,9 @@ std::string host_name() {
   return name[0] != '\0' ? name : "unknown";
 }
 
-std::string host_id() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  char space[64] = "";
-  const ssize_t n = readlink("/proc/self/ns/net", space, sizeof space - 1);
-  return (boot.empty() ? host_name() : boot) + "/" +
-         std::string(space, n > 0 ? static_cast<std::size_t>(n) : 0);
-}
+std::string host_id() { return boot_and_space("/proc/self/ns/net"); }
+
+std::string process_space() { return boot_and_space("/proc/self/ns/pid"); }
 
 std::uint64_t process_start_time(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");

@@ -144,7 +144,7 @@ def run(engine):
             start.update(hosts=["n1"], command="engine train")
         write("run_record", "one", json.dumps(record).replace(str(folder), "folder"))
         status = json.loads((folder / "run/status.json").read_text())
-        status.update(host="n1", pid=42)
+        status.update(host="n1", pid=42, process_space="n1's", start_time=1)
         for rank in status["ranks"]:
             rank.update(host="n1", pid=42)
         write("run_status", "one", json.dumps(status))

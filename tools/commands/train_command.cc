@@ -57,9 +57,10 @@ void add_metrics(const tools::RunConfig& config, const TrainingRun& run, TrainSe
   session.add_observer(std::move(observer));
 }
 
-// Rank 0 keeps the run's folder and observers informed for `engine top`.
-void add_status(const TrainingRun& run, TrainSession& session, backends::Group& group) {
-  if (run.folder().empty() && group.world_size() == 1) return;  // nobody could see it
+// Rank 0 keeps the run's folder and observers informed for `engine top`. Returns the session's, or
+// null where nobody could see it.
+StatusObserver* add_status(const TrainingRun& run, TrainSession& session, backends::Group& group) {
+  if (run.folder().empty() && group.world_size() == 1) return nullptr;
   const engine::TrainProgress& progress = session.state().progress;
   RunStatus begin;
   begin.run = run.record().id;
@@ -69,11 +70,14 @@ void add_status(const TrainingRun& run, TrainSession& session, backends::Group& 
   begin.steps = session.total_steps();
   begin.epoch = progress.epoch + 1;
   begin.epochs = session.epochs();
-  session.add_observer(make_status_observer({.folder = run.folder(),
-                                             .begin = std::move(begin),
-                                             .unit = progress_unit(session.data().train()),
-                                             .check = [&run] { run.check_folder(); }},
-                                            group));
+  auto observer = make_status_observer({.folder = run.folder(),
+                                        .begin = std::move(begin),
+                                        .unit = progress_unit(session.data().train()),
+                                        .check = [&run] { run.check_folder(); }},
+                                       group);
+  StatusObserver* const added = observer.get();
+  session.add_observer(std::move(observer));
+  return added;
 }
 
 // Ends the training where another job has taken its folder.
@@ -104,7 +108,8 @@ class OutputWatch : public engine::TrainObserver {
 };
 
 engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, TrainSession& session,
-                          backends::Group& group, const std::atomic<int>& stop_signal) {
+                          backends::Group& group, const std::atomic<int>& stop_signal,
+                          StatusObserver*& status) {
   run.begin(session, session.state().progress.global_step);
   const bool root = group.rank() == 0;
   if (root) {
@@ -125,7 +130,7 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
          .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1,
          .unit = progress_unit(session.data().train())}));
     add_metrics(config, run, session);
-    add_status(run, session, group);
+    status = add_status(run, session, group);
   }
   if (const std::string shard = session.shard_line(); !shard.empty())
     std::cout << shard + "\n" << std::flush;  // every rank
@@ -133,15 +138,19 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
   return session.run(stop_signal);
 }
 
-// Options with which a run has diverged before anything was saved do not become the run's.
-engine::TrainResult train_or_take_back(const tools::RunConfig& config, TrainingRun& run,
-                                       TrainSession& session, backends::Group& group,
-                                       const std::atomic<int>& stop_signal,
-                                       const LastSave* last_save) {
+// Observers are told why a training fails. Options with which a run has diverged before anything
+// was saved do not become the run's.
+engine::TrainResult train_or_explain(const tools::RunConfig& config, TrainingRun& run,
+                                     TrainSession& session, backends::Group& group,
+                                     const std::atomic<int>& stop_signal,
+                                     const LastSave* last_save) {
+  StatusObserver* status = nullptr;  // the session's
   try {
-    return train(config, run, session, group, stop_signal);
-  } catch (const engine::NonFiniteError&) {
-    if (last_save != nullptr && last_save->path().empty()) run.take_back();
+    return train(config, run, session, group, stop_signal, status);
+  } catch (const std::exception& error) {
+    if (status != nullptr) status->on_failure(text_of(error));
+    const bool diverged = dynamic_cast<const engine::NonFiniteError*>(&error) != nullptr;
+    if (diverged && last_save != nullptr && last_save->path().empty()) run.take_back();
     throw;
   }
 }
@@ -165,7 +174,7 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
   }
   engine::TrainResult result;
   if (const std::string done = session.nothing_left(); done.empty())
-    result = train_or_take_back(config, run, session, group, stop_signal, last_save);
+    result = train_or_explain(config, run, session, group, stop_signal, last_save);
   else if (root)
     say(done);
   if (config.save_rank_models) {

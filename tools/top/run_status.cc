@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "backends/identity/host_identity.h"
 #include "io/base/io_error.h"
 #include "io/base/json_writer.h"
 #include "io/base/open_file.h"
@@ -51,6 +52,11 @@ RunStatus::Rank read_rank(const Json& json, const std::string& path) {
           .pid = small_member(json, "pid", path)};
 }
 
+bool is_gone(const RunStatus& status) {
+  return status.state == "training" && status.process_space == backends::process_space() &&
+         static_cast<std::int64_t>(backends::process_start_time(status.pid)) != status.start_time;
+}
+
 }  // namespace
 
 std::string run_status_path(const std::string& folder) {
@@ -66,8 +72,11 @@ std::string run_status_json(const RunStatus& status) {
       .member("dataset", status.dataset)
       .member("host", status.host)
       .member("pid", status.pid)
+      .member("process_space", status.process_space)
+      .member("start_time", status.start_time)
       .member("written_us", status.written_us)
       .member("state", status.state)
+      .member("cause", status.cause)
       .member("step", status.step)
       .member("steps", status.steps)
       .member("epoch", status.epoch)
@@ -101,8 +110,11 @@ RunStatus parse_run_status(std::string_view text, const std::string& source) {
                    .dataset = text_member(json, "dataset", source),
                    .host = text_member(json, "host", source),
                    .pid = small_member(json, "pid", source),
+                   .process_space = text_member(json, "process_space", source),
+                   .start_time = count("start_time"),
                    .written_us = count("written_us"),
                    .state = text_member(json, "state", source),
+                   .cause = text_member(json, "cause", source),
                    .step = count("step"),
                    .steps = count("steps"),
                    .epoch = count("epoch"),
@@ -124,7 +136,17 @@ RunStatus parse_run_status(std::string_view text, const std::string& source) {
 
 RunStatus read_run_status(const std::string& folder) {
   const std::string path = run_status_path(folder);
-  return parse_run_status(io::read_small_regular_file(path, kLargestStatus), path);
+  const auto read = [&] {
+    return parse_run_status(io::read_small_regular_file(path, kLargestStatus), path);
+  };
+  RunStatus status = read();
+  if (!is_gone(status)) return status;
+  status = read();  // its last word may have come since
+  if (!is_gone(status)) return status;
+  status.state = "ended without saying so";
+  status.cause = "process " + std::to_string(status.pid) + " on " + status.host + " is gone";
+  status.seconds_left.reset();
+  return status;
 }
 
 }  // namespace tools

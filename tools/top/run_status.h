@@ -16,9 +16,14 @@ struct RunStatus {
   std::string run, model, dataset;  // the run's id
   std::string host;                 // of rank 0
   int pid = 0;
+  // Of that process: with its id they show whether it is gone (host_identity.h).
+  std::string process_space;
+  std::int64_t start_time = 0;
   std::int64_t written_us = 0;  // Unix time
-  // "training", or how it ended: "completed", "stopped by signal 15", "failed".
+  // "training", or how it ended: "completed", "stopped by signal 15", "failed", or "ended without
+  // saying so", which a reader finds.
   std::string state = "training";
+  std::string cause;  // why it failed; where it did not say so, what is known
   std::int64_t step = 0, steps = 0, epoch = 0, epochs = 0;  // epoch: the current one, from 1
   std::optional<double> loss, accuracy;                     // as last reported
   std::string rate;                                         // "5,120 images/s"; "": not known yet
@@ -39,7 +44,8 @@ std::string run_status_path(const std::string& folder);  // FOLDER/status.json
 std::string run_status_json(const RunStatus& status);
 // `source`: the file or address, for messages. Throws io::DataError (names source and member).
 RunStatus parse_run_status(std::string_view text, const std::string& source);
-// Also throws io::MissingFileError.
+// Also throws io::MissingFileError. A run whose process is gone, as far as this host can tell, has
+// "ended without saying so".
 RunStatus read_run_status(const std::string& folder);
 
 }  // namespace tools

@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <thread>
 
+#include "backends/identity/host_identity.h"
 #include "io/base/stoppable_sleep.h"
 #include "io/base/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
@@ -19,11 +20,13 @@ namespace {
 
 constexpr auto kEvery = std::chrono::seconds(1);
 
-class StatusObserver final : public engine::TrainObserver {
+class Writer final : public StatusObserver {
  public:
-  StatusObserver(StatusOptions options, backends::Group& group)
+  Writer(StatusOptions options, backends::Group& group)
       : options_(std::move(options)), group_(group), status_(options_.begin) {
     status_.pid = getpid();
+    status_.process_space = backends::process_space();
+    status_.start_time = static_cast<std::int64_t>(backends::process_start_time(status_.pid));
     for (const backends::PeerInfo& peer : group_.peers()) {
       if (peer.rank == group_.rank()) status_.host = peer.host;
       status_.ranks.push_back({.now = {.rank = peer.rank, .activity = {}, .progress = {}},
@@ -32,7 +35,7 @@ class StatusObserver final : public engine::TrainObserver {
     }
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
-  ~StatusObserver() override {
+  ~Writer() override {
     thread_.request_stop();
     thread_.join();
     if (status_.state == "training") status_.state = "failed";
@@ -70,9 +73,16 @@ class StatusObserver final : public engine::TrainObserver {
     const std::lock_guard lock(mutex_);
     take(r.progress);
     status_.seconds_left.reset();
+    status_.bytes_sent = r.bytes_sent;
     status_.state = r.signal != 0             ? "stopped by signal " + std::to_string(r.signal)
                     : r.stopped_early.empty() ? "completed"
                                               : "stopped early: " + r.stopped_early;
+  }
+  void on_failure(const std::string& cause) override {
+    const std::lock_guard lock(mutex_);
+    status_.seconds_left.reset();
+    status_.state = "failed";
+    status_.cause = cause;
   }
 
  private:
@@ -121,9 +131,9 @@ class StatusObserver final : public engine::TrainObserver {
 
 }  // namespace
 
-std::unique_ptr<engine::TrainObserver> make_status_observer(StatusOptions options,
-                                                            backends::Group& group) {
-  return std::make_unique<StatusObserver>(std::move(options), group);
+std::unique_ptr<StatusObserver> make_status_observer(StatusOptions options,
+                                                     backends::Group& group) {
+  return std::make_unique<Writer>(std::move(options), group);
 }
 
 }  // namespace tools

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "backends/group.h"
 #include "engine/train/train_observer.h"
@@ -20,8 +21,12 @@ struct StatusOptions {
 };
 
 // Tells about once a second in a thread of its own, so also while the training waits for a rank,
-// and at the end. A file that cannot be written is told once and tried again. `group` outlives it.
-std::unique_ptr<engine::TrainObserver> make_status_observer(StatusOptions options,
-                                                            backends::Group& group);
+// and at the end. A file that cannot be written is told once and tried again. The group outlives
+// it.
+class StatusObserver : public engine::TrainObserver {
+ public:
+  virtual void on_failure(const std::string& cause) = 0;  // the training ends with this error
+};
+std::unique_ptr<StatusObserver> make_status_observer(StatusOptions options, backends::Group& group);
 
 }  // namespace tools

@@ -26,7 +26,8 @@ std::string progress_text(const RunStatus& s) {
   if (s.loss) text += " | loss " + four_places(*s.loss);
   if (s.accuracy) text += (s.loss ? ", accuracy " : " | accuracy ") + four_places(*s.accuracy);
   if (!s.rate.empty()) text += " | " + base::visible_text(s.rate);
-  if (s.seconds_left) text += " | " + clock_text(*s.seconds_left) + " left";
+  if (s.seconds_left && s.state == "training")
+    text += " | " + clock_text(*s.seconds_left) + " left";
   return text;
 }
 
@@ -98,6 +99,7 @@ std::string top_text(const RunStatus& s, double age, int rows, int columns) {
                     " on " + base::visible_text(s.host) + " still running?",
                 columns) +
             "\n";
+  if (!s.cause.empty()) text += "cause: " + base::visible_text(s.cause) + "\n";
   return running ? text + "\n" + table(s, rows, columns) : text;
 }
 

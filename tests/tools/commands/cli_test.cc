@@ -88,6 +88,12 @@ TEST(Top, ShowsARunThatHasEnded) {
   EXPECT_EQ(json.out.find("{\"schema\":1,\"run\":\""), 0u) << json.out;
 }
 
+// One rank of a job on random data, until it ends or is killed.
+std::thread in_background(std::vector<std::string> job, const std::string& rank) {
+  job.insert(job.begin(), {"--rank", rank});
+  return std::thread([arguments = logged_train(job)] { (void)engine(arguments); });
+}
+
 // By the rendezvous file, and by what is in it: "at HOST:PORT", "secret HEX".
 TEST(Top, FollowsAJobThatSavesNothing) {
   const TemporaryDirectory folder;
@@ -131,6 +137,48 @@ TEST(Top, FollowsAJobThatSavesNothing) {
   for (const CommandResult& result : results) EXPECT_EQ(result.exit_code, 143) << result.err;
   expect_last_error(engine({"top", address}, {{"ENGINE_SECRET", secret}}), 69,
                     {"no job to follow at " + address});
+}
+
+// Which of two ranks that have begun to train are killed at once, and what top says then.
+CommandResult top_after_killing(const std::vector<std::string>& killed,
+                                const std::vector<std::string>& arguments) {
+  const TemporaryDirectory folder;
+  const std::string run = folder / "run";
+  const std::vector<std::string> job{
+      "--world-size", "2",       "--init-method", "file://" + (folder / "meet"),
+      "--epochs",     "1000000", "--save-dir",    run};
+  std::vector<std::thread> ranks;
+  for (const char* rank : {"0", "1"}) ranks.push_back(in_background(job, rank));
+  EXPECT_TRUE(test_support::eventually([&] {
+    return engine({"top", run}).out.find(" images/s | ") != std::string::npos;
+  }));
+  for (const pid_t pid : test_support::workers_of(getpid())) {
+    const std::string line = test_support::command_line_of(pid);
+    for (const std::string& rank : killed)
+      if (line.find(std::string("--rank\0", 7) + rank) != std::string::npos) kill(pid, SIGKILL);
+  }
+  for (std::thread& rank : ranks) rank.join();
+  std::vector<std::string> command{"top", run};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return engine(command);
+}
+
+TEST(Top, SaysWhyARunFailed) {
+  const CommandResult top = top_after_killing({"1"}, {});
+  EXPECT_EQ(top.exit_code, 0) << top.err;
+  EXPECT_NE(top.out.find(": mlp on synthetic, failed\n"), std::string::npos) << top.out;
+  const std::size_t cause = top.out.find("\ncause: ");
+  ASSERT_NE(cause, std::string::npos) << top.out;
+  EXPECT_NE(top.out.find("rank 1 (host ", cause), std::string::npos) << top.out;
+  EXPECT_EQ(top.out.find(" left"), std::string::npos) << top.out;
+}
+
+TEST(Top, SaysThatAKilledRunHasEnded) {
+  const CommandResult top = top_after_killing({"0", "1"}, {"--json"});
+  EXPECT_EQ(top.exit_code, 0) << top.err;
+  EXPECT_NE(top.out.find("\"state\":\"ended without saying so\",\"cause\":\"process "),
+            std::string::npos)
+      << top.out;
 }
 
 TEST(Top, MakesNoSecret) {

@@ -1,10 +1,12 @@
 // `engine top`: the status file, what it is made from, and how it looks.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "backends/identity/host_identity.h"
 #include "io/base/deadline.h"
 #include "io/base/io_error.h"
 #include "tests/support/expect_contains.h"
@@ -26,6 +28,8 @@ RunStatus status_of_two() {
   s.dataset = "mnist";
   s.host = "n1";
   s.pid = 4711;
+  s.process_space = "a host's";
+  s.start_time = 1234;
   s.written_us = 1'700'000'000'000'000;
   s.step = 1200;
   s.steps = 9380;
@@ -60,6 +64,8 @@ TEST(RunStatusFile, ReadsBackWhatWasWritten) {
   EXPECT_EQ(run_status_json(tools::read_run_status(folder.path().string())),
             run_status_json(status));
   status.loss = status.seconds_left = std::nullopt;
+  status.state = "failed";
+  status.cause = "rank 1 died";
   status.ranks[1].now.connected = false;
   write_status(status, folder.path().string());
   EXPECT_EQ(run_status_json(tools::read_run_status(folder.path().string())),
@@ -74,6 +80,33 @@ TEST(RunStatusFile, DamageIsNamed) {
     std::ofstream(tools::run_status_path(folder.path().string())) << whole.substr(0, length);
     EXPECT_THROW((void)tools::read_run_status(folder.path().string()), io::DataError) << length;
   }
+}
+
+TEST(RunStatusFile, ARunWhoseProcessIsGoneHasEnded) {
+  const TemporaryDirectory folder;
+  RunStatus status = status_of_two();
+  status.pid = getpid();
+  status.process_space = backends::process_space();
+  status.start_time = static_cast<std::int64_t>(backends::process_start_time(getpid()));
+  const auto read = [&] {
+    write_status(status, folder.path().string());
+    return tools::read_run_status(folder.path().string());
+  };
+  EXPECT_EQ(read().state, "training");
+  ++status.start_time;  // its id is another process's by now
+  RunStatus gone = read();
+  EXPECT_EQ(gone.state, "ended without saying so");
+  EXPECT_EQ(gone.cause, "process " + std::to_string(getpid()) + " on n1 is gone");
+  const std::string text = tools::top_text(gone, 75, 100, 200);
+  EXPECT_CONTAINS(text, "mlp on mnist, ended without saying so\n");
+  EXPECT_CONTAINS(text, "\ncause: process " + std::to_string(getpid()) + " on n1 is gone\n");
+  EXPECT_EQ(text.find(" left"), std::string::npos);
+  EXPECT_EQ(text.find("no news"), std::string::npos);
+  status.state = "completed";
+  EXPECT_EQ(read().state, "completed");
+  status.state = "training";
+  status.process_space = "another host's";
+  EXPECT_EQ(read().state, "training");
 }
 
 TEST(RunStatusFile, APipeInItsPlaceIsRefused) {
@@ -134,6 +167,15 @@ TEST(TopText, FitsATerminalWithThoseFirstThatWaitLongest) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 60u) << line;
 }
 
+TEST(TopText, AFailedRunHasACauseAndNoTimeLeft) {
+  RunStatus s = status_of_two();
+  s.state = "failed";
+  s.cause = "rank 1 (host n2, pid 4712) died";
+  const std::string text = tools::top_text(s, 75, 100, 200);
+  EXPECT_CONTAINS(text, "\ncause: rank 1 (host n2, pid 4712) died\n");
+  EXPECT_EQ(text.find(" left"), std::string::npos);
+}
+
 TEST(TopText, EscapesWhatOthersWrote) {
   RunStatus s = status_of_two();
   s.model = "a\x1b[31mb";
@@ -161,7 +203,7 @@ class StatusObserverTest : public testing::Test {
       test_support::pause(std::chrono::milliseconds(20));
     }
   }
-  std::unique_ptr<engine::TrainObserver> observer(backends::Group& group) {
+  std::unique_ptr<tools::StatusObserver> observer(backends::Group& group) {
     RunStatus begin;
     begin.run = "a run";
     begin.steps = 10;
@@ -193,14 +235,30 @@ TEST_F(StatusObserverTest, WritesWhileNothingHappensAndAtTheEnd) {
   EXPECT_EQ(later.loss, 0.5);
   engine::TrainResult end;
   end.progress = {.global_step = 10, .epoch = 2};
+  end.bytes_sent = 1234;
   observing->on_end(end);
-  EXPECT_EQ(eventually([](const RunStatus& s) { return s.state == "completed"; }).epoch, 2);
+  const RunStatus last = eventually([](const RunStatus& s) { return s.state == "completed"; });
+  EXPECT_EQ(last.epoch, 2);
+  EXPECT_EQ(last.bytes_sent, 1234);
+  EXPECT_EQ(last.cause, "");
 }
 
 TEST_F(StatusObserverTest, ARunThatDidNotEndHasFailed) {
   const auto groups = backends::make_inproc_groups(1, 20'000);
   observer(*groups[0]).reset();
   EXPECT_EQ(tools::read_run_status(folder_.path().string()).state, "failed");
+}
+
+TEST_F(StatusObserverTest, AFailureHasItsCause) {
+  const auto groups = backends::make_inproc_groups(1, 20'000);
+  const std::unique_ptr<tools::StatusObserver> observing = observer(*groups[0]);
+  engine::StepReport report;
+  report.step_seconds = 1;
+  observing->on_report(report);
+  observing->on_failure("the disk is full");
+  const RunStatus status = eventually([](const RunStatus& s) { return s.state == "failed"; });
+  EXPECT_EQ(status.cause, "the disk is full");
+  EXPECT_FALSE(status.seconds_left.has_value());
 }
 
 TEST_F(StatusObserverTest, AFolderThatIsAnotherJobsIsLeftAlone) {
