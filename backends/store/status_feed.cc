@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include "backends/backend_error.h"
+#include "io/base/visible_text.h"
 
 namespace backends {
 
@@ -25,7 +26,14 @@ void StatusFeed::take_frames(std::optional<std::string>& newest) {
   try {
     while (std::optional<Frame> frame = parser_.next(kFrameBytes + kSealBytes)) {
       seals_.to_client.open(*frame);
-      if (frame->type == FrameType::kStatus) newest = FrameReader(frame->payload).text();
+      FrameReader in(frame->payload);
+      if (frame->type == FrameType::kStatus) newest = in.text();
+      if (frame->type == FrameType::kProgress) missing_ = read_ranks(in);
+      if (frame->type == FrameType::kLeft) ended_ = true;
+      if (frame->type == FrameType::kRefuse || frame->type == FrameType::kFatal) {
+        in.u8();
+        lost_ = "rank 0 at " + server_ + " closed the connection: " + base::visible_text(in.text());
+      }
     }
   } catch (const MalformedFrame&) {
     throw PeerError("what came from " + server_ + " is damaged or forged");
@@ -35,17 +43,19 @@ void StatusFeed::take_frames(std::optional<std::string>& newest) {
 std::optional<std::string> StatusFeed::next(Deadline deadline) {
   std::optional<std::string> newest;
   take_frames(newest);  // what came behind the welcome
-  while (!ended_) {
+  while (!ended_ && lost_.empty()) {
     pollfd p{connection_.socket.fd(), POLLIN, 0};
     const bool ready = poll(&p, 1, newest ? 0 : milliseconds_left(deadline)) > 0;
-    if (!ready && newest) break;
-    if (!ready && base::has_passed(deadline))
-      throw PeerError("rank 0 at " + server_ + " has said nothing about its job in time");
+    if (!ready && (newest || base::has_passed(deadline))) break;
     std::string bytes;
-    ended_ = !connection_.receive(bytes).empty();
+    const bool closed = !connection_.receive(bytes).empty();
     parser_.append(bytes.data(), bytes.size());
     take_frames(newest);
+    if (closed && !ended_ && lost_.empty())
+      lost_ = "the connection to rank 0 at " + server_ +
+              " was lost without a goodbye: how its job ended, or whether it goes on, is unknown";
   }
+  if (!newest && !lost_.empty()) throw PeerError(lost_);
   return newest;
 }
 

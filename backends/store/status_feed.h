@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backends/store/store_connection.h"
 #include "backends/store/store_session.h"
@@ -15,9 +16,13 @@ class StatusFeed {
   // another secret, MismatchError if it speaks another version of the protocol.
   StatusFeed(const Endpoint& server, const Secret& secret, Deadline deadline);
 
-  // The newest text that rank 0 has published (Group::publish_status()); waits for one that has not
-  // been returned yet. nullopt: the job has ended. Throws PeerError at `deadline`.
+  // The newest text that rank 0 has published (Group::publish_status()) and that has not been
+  // returned yet; waits for one until `deadline`. nullopt: none came, or the job has ended. Throws
+  // PeerError where the connection ended in another way: nobody knows then what became of the job.
   std::optional<std::string> next(Deadline deadline);
+  bool has_ended() const { return ended_; }  // in order, as rank 0 has said
+  // The ranks that have not joined yet; nullopt until rank 0 has said it.
+  const std::optional<std::vector<int>>& missing() const { return missing_; }
 
  private:
   void take_frames(std::optional<std::string>& newest);
@@ -26,7 +31,9 @@ class StatusFeed {
   StoreConnection connection_;
   FrameParser parser_;
   Seals seals_;
+  std::optional<std::vector<int>> missing_;
   bool ended_ = false;
+  std::string lost_;  // why nothing comes any more, where it did not end; else ""
 };
 
 }  // namespace backends

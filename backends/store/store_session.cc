@@ -67,8 +67,11 @@ std::optional<StoreSession> open_session(const Endpoint& server, const Secret& s
       return StoreSession{std::move(socket), std::move(machine.parser()),
                           std::move(machine.seals())};
     case State::kRunning:
-      reason = machine.is_proved()
-                   ? "rank 0 closed the connection"
+      // The kernel accepts connections also for a process that is stopped.
+      reason = machine.is_proved() ? "rank 0 closed the connection"
+               : base::has_passed(until)
+                   ? "the process listening there accepts connections but does not answer: it may "
+                     "be stopped, or be no engine job"
                    : "the process listening there does not answer like an engine rendezvous";
       return std::nullopt;
     case State::kNoStore:

@@ -4,22 +4,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <optional>
-#include <string_view>
 #include <thread>
 
-#include "backends/backend_error.h"
-#include "backends/identity/rendezvous_file.h"
-#include "backends/store/status_feed.h"
 #include "io/base/deadline.h"
-#include "io/base/io_error.h"
 #include "io/base/utc_time.h"
 #include "tools/commands/command.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/progress_line.h"
-#include "tools/run/run_record.h"
-#include "tools/top/run_status.h"
+#include "tools/top/status_source.h"
 #include "tools/top/top_view.h"
 
 namespace tools {
@@ -45,61 +37,6 @@ class Age {
  private:
   std::int64_t written_us_ = 0;
   double since_ = 0;
-};
-
-RunStatus status_in(const std::string& folder) {
-  try {
-    return read_run_status(folder);
-  } catch (const io::MissingFileError&) {
-    throw io::MissingFileError(folder +
-                               (has_run_record(folder)
-                                    ? ": its run has not said yet what it is doing (no status.json)"
-                                    : ": is neither the folder of a run, as --save-dir named it, "
-                                      "nor a rendezvous, HOST:PORT or file://PATH"));
-  }
-}
-
-// How to follow the job of `place`, "HOST:PORT" or "file://PATH". nullopt: it is a folder.
-std::optional<backends::StatusFeed> feed_of(const std::string& place, base::Deadline deadline) {
-  constexpr std::string_view kFile = "file://", kTcp = "tcp://";
-  if (place.starts_with(kFile)) {
-    std::string reason;
-    const auto found = backends::read_rendezvous(place.substr(kFile.size()), reason);
-    if (!found) throw io::MissingFileError(reason);
-    return backends::StatusFeed(found->endpoint, backends::find_secret(found->secret_hex),
-                                deadline);
-  }
-  if (std::filesystem::exists(place) || place.find(':') == std::string::npos) return std::nullopt;
-  const std::string address = place.starts_with(kTcp) ? place.substr(kTcp.size()) : place;
-  return backends::StatusFeed(backends::parse_endpoint(address, "the job's address"),
-                              backends::find_secret(""), deadline);
-}
-
-// Of a run's folder, or of a job whose rendezvous is known.
-class StatusSource {
- public:
-  explicit StatusSource(const std::string& place)
-      : place_(place), feed_(feed_of(place, base::deadline_in(kSilence))) {}
-
-  // Now. A job is asked for what it has published since the last time, once a second or so.
-  RunStatus status() {
-    if (!feed_) return status_in(place_);
-    const std::optional<std::string> text = feed_->next(base::deadline_in(kSilence));
-    if (text) {
-      last_ = parse_run_status(*text, place_);
-    } else if (!last_) {
-      throw backends::PeerError("the job at " + place_ + " ended before it began to train");
-    } else if (last_->state == "training") {
-      last_->state = "ended: its connection closed";
-    }
-    return *last_;
-  }
-
- private:
-  static constexpr auto kSilence = std::chrono::seconds(10);
-  const std::string place_;
-  std::optional<backends::StatusFeed> feed_;
-  std::optional<RunStatus> last_;
 };
 
 }  // namespace

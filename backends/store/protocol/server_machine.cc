@@ -22,7 +22,8 @@ std::size_t ServerMachine::Link::longest_frame() const {
 void ServerMachine::opened(LinkId link, const std::string& peer, Time now) {
   now_ = now;
   // The oldest gives way: a rank authenticates within milliseconds.
-  make_room(&Link::is_joining, kMaxUnauthenticated, "too many unauthenticated connections");
+  if (Link* oldest = oldest_of(&Link::is_joining, kMaxUnauthenticated))
+    oldest->end = "too many unauthenticated connections";
   Link& l = links_[link];
   l.id = link;
   l.peer = peer;
@@ -30,13 +31,12 @@ void ServerMachine::opened(LinkId link, const std::string& peer, Time now) {
   l.hello_deadline = now + kHandshakeTimeout;
 }
 
-void ServerMachine::make_room(bool (Link::*is_such)() const, std::size_t most,
-                              const std::string& why) {
+ServerMachine::Link* ServerMachine::oldest_of(bool (Link::*is_such)() const, std::size_t most) {
   const auto lives = [&](const auto& entry) {
     return (entry.second.*is_such)() && entry.second.alive();
   };
-  if (static_cast<std::size_t>(std::ranges::count_if(links_, lives)) >= most)
-    std::ranges::find_if(links_, lives)->second.end = why;
+  if (static_cast<std::size_t>(std::ranges::count_if(links_, lives)) < most) return nullptr;
+  return &std::ranges::find_if(links_, lives)->second;
 }
 
 void ServerMachine::received(LinkId link, std::string_view bytes, Time now) {
@@ -67,9 +67,7 @@ void ServerMachine::give_up(RefusalKind kind, const std::string& text) { fail_gr
 
 void ServerMachine::set_status(const std::string& text) {
   status_frame_ = FrameWriter(FrameType::kStatus).text(text).finish();
-  for (auto& [id, l] : links_) {
-    if (l.is_observer()) send(l, status_frame_);
-  }
+  tell_observers(status_frame_);
 }
 
 void ServerMachine::tick(Time now) {
@@ -95,7 +93,9 @@ bool ServerMachine::may_end() const {
 }
 
 void ServerMachine::say_goodbye() {
-  if (started_ && !failed_ && !all_left_) broadcast(FrameWriter(FrameType::kLeft).finish());
+  const std::string left = FrameWriter(FrameType::kLeft).finish();
+  if (started_ && !failed_ && !all_left_) broadcast(left);
+  tell_observers(fatal_frame_.empty() ? left : fatal_frame_);
 }
 
 void ServerMachine::send(Link& l, const std::string& frame) {
@@ -193,9 +193,15 @@ void ServerMachine::decide(Link& l) {
 }
 
 void ServerMachine::add_observer(Link& l) {
-  make_room(&Link::is_observer, kMaxObservers, "too many observers");
+  if (Link* oldest = oldest_of(&Link::is_observer, kMaxObservers)) {
+    send(*oldest, refusal_frame(FrameType::kRefuse, RefusalKind::kPeer,
+                                "this observer gave way to newer observers: a job serves " +
+                                    std::to_string(kMaxObservers)));
+    oldest->end = "too many observers";
+  }
   l.stage = Link::Stage::kObserver;
   send(l, FrameWriter(FrameType::kWelcome).finish());
+  send(l, absence_frame());
   if (!status_frame_.empty()) send(l, status_frame_);
 }
 

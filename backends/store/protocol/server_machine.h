@@ -55,7 +55,7 @@ class ServerMachine {
   Time next_tick() const;
   // The end: when nobody is left to be told anything, or after a deadline.
   bool may_end() const;
-  void say_goodbye();  // to members that still run
+  void say_goodbye();  // to members that still run, and to observers
 
   // What is to be done, in this order.
   struct Output {
@@ -96,8 +96,8 @@ class ServerMachine {
     std::size_t longest_frame() const;
   };
 
-  // For one more: ends the oldest such connection if there are `most`.
-  void make_room(bool (Link::*is_such)() const, std::size_t most, const std::string& why);
+  // The oldest such connection if there are `most`: it gives way to one more. Else null.
+  Link* oldest_of(bool (Link::*is_such)() const, std::size_t most);
   void send(Link& l, const std::string& frame);
   void handle(Link& l, const Frame& frame);  // throws MalformedFrame
   void on_hello(Link& l, const Frame& frame);
@@ -127,7 +127,9 @@ class ServerMachine {
   void check_all_left();
   void fail_group(RefusalKind kind, const std::string& text);
   void broadcast(const std::string& frame, const Link* except = nullptr);
-  std::vector<int> missing() const;  // without those that have left again
+  void tell_observers(const std::string& frame);
+  std::vector<int> missing() const;   // without those that have left again
+  std::string absence_frame() const;  // who is missing and who has left; nobody once started
   void send_progress();
   void send_heartbeat();
   void check_stall();

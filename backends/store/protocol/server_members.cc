@@ -182,6 +182,7 @@ void ServerMachine::on_joined() {
   for (const Link* m : members_) start.text(m->hello.host).text(m->hello.host_id).i32(m->hello.pid);
   start_frame_ = start.finish();
   broadcast(start_frame_);
+  tell_observers(absence_frame());
 }
 
 void ServerMachine::on_lost(Link& l) {
@@ -213,7 +214,13 @@ void ServerMachine::send_progress() {
   if (!progress_changed_ || started_ || !fatal_frame_.empty() || now_ < next_progress_) return;
   progress_changed_ = false;
   next_progress_ = now_ + kProgressInterval;
-  broadcast(progress_frame(missing(), {left_early_.begin(), left_early_.end()}));
+  broadcast(absence_frame());
+  tell_observers(absence_frame());
+}
+
+std::string ServerMachine::absence_frame() const {
+  if (started_) return progress_frame({}, {});
+  return progress_frame(missing(), {left_early_.begin(), left_early_.end()});
 }
 
 void ServerMachine::expire_disconnected(bool paused) {
@@ -289,6 +296,12 @@ void ServerMachine::fail_group(RefusalKind kind, const std::string& text) {
 void ServerMachine::broadcast(const std::string& frame, const Link* except) {
   for (Link* m : members_) {
     if (m != nullptr && m != except) send(*m, frame);
+  }
+}
+
+void ServerMachine::tell_observers(const std::string& frame) {
+  for (auto& [id, l] : links_) {
+    if (l.is_observer()) send(l, frame);
   }
 }
 

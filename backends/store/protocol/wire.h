@@ -19,7 +19,7 @@ enum class FrameType : std::uint8_t {
   kChallenge,
   kProof,
   kWelcome,
-  kRefuse,             // u8 RefusalKind, text
+  kRefuse,             // u8 RefusalKind, text; an observer also gets it later: it gives way
   kProgress,           // ranks still missing, ranks that have joined and left
   kStart,              // all have joined: nonce of the group, peers
   kFatal,              // u8 RefusalKind, text: the group cannot form
@@ -31,7 +31,7 @@ enum class FrameType : std::uint8_t {
   kHeartbeat,          // activity of the sender's rank; of a member also its RankProgress
   kFailure,            // i32 rank, u8 whether calls differ, text: a member failed
   kLeave,              // the sender leaves in order; answered by kLeft
-  kLeft,               // all have left
+  kLeft,               // all have left; to an observer: the job has ended in order
   kAbandon,            // u8 whether calls differ, text: why the sender ends before the others
   kStartAcknowledged,  // acknowledges kStart; until then the sender may reconnect
   kAskSettings,        // after a proof of settings that are not rank 0's

@@ -1,10 +1,14 @@
 // Following a job from outside: what rank 0 publishes, to whom, and until when.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/backend_error.h"
@@ -27,6 +31,17 @@ bool comes_to(StatusFeed& feed, const std::optional<std::string>& text) {
   std::optional<std::string> given = feed.next(soon());
   while (given && given != text) given = feed.next(soon());
   return given == text;
+}
+
+// Why nothing comes any more, after what came before; "": it ended in order.
+std::string loss_of(StatusFeed& feed) {
+  try {
+    while (feed.next(soon())) {
+    }
+  } catch (const backends::PeerError& error) {
+    return error.what();
+  }
+  return "";
 }
 
 // A job of two ranks, none of which has come.
@@ -60,10 +75,61 @@ TEST_F(StatusFeedTest, TellsTheNewestUntilTheJobEnds) {
   server_->set_status("two");
   EXPECT_EQ(early.next(soon()), "two");
   server_->set_status("the last");
+  EXPECT_FALSE(early.has_ended());
   server_.reset();
   EXPECT_EQ(early.next(soon()), "the last");
   EXPECT_EQ(early.next(soon()), std::nullopt);
+  EXPECT_TRUE(early.has_ended());
   EXPECT_EQ(early.next(soon()), std::nullopt);
+}
+
+TEST_F(StatusFeedTest, SaysWhoHasNotJoined) {
+  StatusFeed feed = follow();
+  EXPECT_TRUE(test_support::eventually(
+      [&] { return !feed.next(base::deadline_in(10ms)) && feed.missing().has_value(); }));
+  EXPECT_EQ(feed.missing(), (std::vector<int>{0, 1}));
+}
+
+TEST_F(StatusFeedTest, SaysWhyAGroupDidNotForm) {
+  StatusFeed feed = follow();
+  server_->give_up(backends::RefusalKind::kPeer, "missing 1 of 2 ranks: 1");
+  server_.reset();
+  EXPECT_CONTAINS(loss_of(feed), "missing 1 of 2 ranks: 1");
+}
+
+// As when its process is killed: nobody knows what became of the job.
+TEST(StatusFeedOfAKilledJob, IsNotAnEnd) {
+  const Secret secret{"the secret of the job", "the test"};
+  backends::Socket listener = backends::listen_on({"127.0.0.1", 0});
+  const backends::Endpoint address = backends::local_endpoint(listener.fd());
+  const pid_t rank = fork();
+  if (rank == 0) {
+    backends::StoreServerOptions options;
+    options.listener = std::move(listener);
+    options.secret = secret;
+    options.job.world_size = 2;
+    backends::StoreServer server(std::move(options));
+    server.set_status("training");
+    for (;;) pause();
+  }
+  listener.close();
+  StatusFeed feed(address, secret, soon());
+  EXPECT_EQ(feed.next(soon()), "training");
+  kill(rank, SIGKILL);
+  waitpid(rank, nullptr, 0);
+  EXPECT_CONTAINS(loss_of(feed), "was lost without a goodbye");
+  EXPECT_FALSE(feed.has_ended());
+}
+
+TEST(StatusFeedOfAStoppedJob, SaysThatNobodyAnswers) {
+  const backends::Socket silent = backends::listen_on({"127.0.0.1", 0});  // the kernel accepts
+  try {
+    const StatusFeed feed(backends::local_endpoint(silent.fd()), {"a secret of a job", "the test"},
+                          base::deadline_in(100ms));
+    FAIL() << "connected";
+  } catch (const backends::PeerError& error) {
+    EXPECT_CONTAINS(error.what(), "accepts connections but does not answer: it may be stopped");
+  }
 }
 
 TEST_F(StatusFeedTest, LargeOnesPass) {
@@ -75,7 +141,8 @@ TEST_F(StatusFeedTest, LargeOnesPass) {
 
 TEST_F(StatusFeedTest, SilenceEndsAtTheDeadline) {
   StatusFeed feed = follow();
-  EXPECT_THROW(feed.next(base::deadline_in(50ms)), backends::PeerError);
+  EXPECT_EQ(feed.next(base::deadline_in(50ms)), std::nullopt);
+  EXPECT_FALSE(feed.has_ended());
   server_->set_status("now");
   EXPECT_EQ(feed.next(soon()), "now");
 }
@@ -93,7 +160,7 @@ TEST_F(StatusFeedTest, NeedsTheSecret) {
   EXPECT_CONTAINS(notices_, "refused a connection");
 }
 
-TEST_F(StatusFeedTest, BeyondTheMostTheOldestIsClosed) {
+TEST_F(StatusFeedTest, BeyondTheMostTheOldestGivesWay) {
   std::vector<StatusFeed> feeds;
   feeds.reserve(backends::kMaxObservers + 1);
   for (std::size_t i = 0; i <= backends::kMaxObservers; ++i) {
@@ -101,7 +168,7 @@ TEST_F(StatusFeedTest, BeyondTheMostTheOldestIsClosed) {
     server_->set_status(std::to_string(i));
     EXPECT_TRUE(comes_to(feeds.back(), std::to_string(i)));
   }
-  EXPECT_TRUE(comes_to(feeds.front(), std::nullopt));
+  EXPECT_CONTAINS(loss_of(feeds.front()), "gave way to newer observers: a job serves 16");
   server_->set_status("for the others");
   EXPECT_TRUE(comes_to(feeds[1], "for the others"));
 }

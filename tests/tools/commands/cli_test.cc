@@ -130,13 +130,36 @@ TEST(Top, FollowsAJobThatSavesNothing) {
       << by_address.out;
   const CommandResult stranger =
       run_command({engine_binary(), "top", address}, {{"ENGINE_SECRET", std::string(64, '0')}});
-  expect_last_error(stranger, 77, {"does not have the secret"});
+  expect_last_error(
+      stranger, 77,
+      {"does not have the secret of this command", "a job of --spawn", "follow it by its folder"});
 
   for (const pid_t pid : test_support::workers_of(getpid())) kill(pid, SIGTERM);
   for (std::thread& rank : ranks) rank.join();
   for (const CommandResult& result : results) EXPECT_EQ(result.exit_code, 143) << result.err;
   expect_last_error(engine({"top", address}, {{"ENGINE_SECRET", secret}}), 69,
                     {"no job to follow at " + address});
+}
+
+TEST(Top, WaitsForAJobWhoseRanksHaveNotAllCome) {
+  const TemporaryDirectory folder;
+  const std::string meet = folder / "meet";
+  const std::vector<std::string> job{"--world-size",   "2",        "--init-method",
+                                     "file://" + meet, "--epochs", "1000000"};
+  CommandResult top;
+  std::vector<std::thread> others;
+  others.push_back(in_background(job, "0"));
+  EXPECT_TRUE(test_support::eventually([&] { return std::filesystem::exists(meet); }));
+  others.emplace_back([&] { top = engine({"top", "file://" + meet, "--once"}); });
+  test_support::pause(std::chrono::milliseconds(500));
+  others.push_back(in_background(job, "1"));
+  others[1].join();
+  EXPECT_EQ(top.exit_code, 0) << top.err;
+  EXPECT_NE(top.err.find("waiting for rank 1 to join the job"), std::string::npos) << top.err;
+  EXPECT_NE(top.out.find(": mlp on synthetic, training\n"), std::string::npos) << top.out;
+  for (const pid_t pid : test_support::workers_of(getpid())) kill(pid, SIGTERM);
+  others[0].join();
+  others[2].join();
 }
 
 // Which of two ranks that have begun to train are killed at once, and what top says then.
@@ -189,6 +212,13 @@ TEST(Top, MakesNoSecret) {
                                                             {"ENGINE_SECRET_FILE", ""}});
   expect_last_error(top, 77, {"no secret found", home / ".config/engine/secret"});
   EXPECT_TRUE(std::filesystem::is_empty(home.path()));
+}
+
+TEST(Top, SaysWhatAPlaceLacks) {
+  expect_last_error(engine({"top", "http://127.0.0.1:29500"}), 2,
+                    {"http://127.0.0.1:29500: expected a run's folder, HOST:PORT"});
+  expect_last_error(engine({"top", "file://"}), 2, {"file:// names no file"});
+  expect_last_error(engine({"top", ""}), 2, {"is empty"});
 }
 
 TEST(Help, SaysWhichSwitchesAreOnAndHowToSwitchThemOff) {
