@@ -75,8 +75,16 @@ std::string table(const RunStatus& status, int rows, int columns) {
     text += row(std::to_string(rank.now.rank), base::visible_text(rank.host),
                 std::to_string(rank.pid), doing(rank.now));
   }
-  if (shown < ranks.size())
-    text += std::to_string(ranks.size() - shown) + " more ranks, which wait less\n";
+  if (const std::size_t left = ranks.size() - shown; left > 0) {
+    const bool waited = std::ranges::any_of(ranks, [](const RunStatus::Rank& rank) {
+      return rank.now.progress.waiting_ms >= kLongWait;
+    });
+    text += std::to_string(left) + " more " + (left == 1 ? "rank" : "ranks") +
+            (!waited     ? ""
+             : left == 1 ? ", which waits less"
+                         : ", which wait less") +
+            "\n";
+  }
   return text;
 }
 

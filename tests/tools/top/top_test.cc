@@ -167,6 +167,14 @@ TEST(TopText, FitsATerminalWithThoseFirstThatWaitLongest) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 60u) << line;
 }
 
+TEST(TopText, SaysHowManyRanksItLeavesOut) {
+  RunStatus s = status_of_two();
+  EXPECT_CONTAINS(tools::top_text(s, 0, 1, 60), "\n1 more rank, which waits less\n");
+  for (RunStatus::Rank& rank : s.ranks) rank.now.progress = {};
+  EXPECT_CONTAINS(tools::top_text(s, 0, 1, 60), "\n1 more rank\n");
+  EXPECT_CONTAINS(tools::top_text(s, 0, 0, 60), "\n2 more ranks\n");
+}
+
 TEST(TopText, AFailedRunHasACauseAndNoTimeLeft) {
   RunStatus s = status_of_two();
   s.state = "failed";
