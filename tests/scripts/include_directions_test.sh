@@ -37,7 +37,7 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|safetensors|ckpt|pn
       allow("docs/examples", "backends")
 
       # Within a room: a floor includes only lower ones, and no neighbour on its own floor.
-      floors("backends", "store identity transport compose")
+      floors("backends", "store identity membership,transport compose")
       floors("engine/ops", "common device elementwise,embedding,images,loss,pool,optim_step gemm,norm attention,conv2d")
       floors("engine/averaging", "sums policies")
       floors("io/data", "sources order loader")

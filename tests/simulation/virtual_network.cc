@@ -87,10 +87,16 @@ void VirtualNetwork::thaw(int process) {
   take_turn(process);
 }
 
-void VirtualNetwork::cut(int a, int b) { cut_.insert(pair_of(a, b)); }
+void VirtualNetwork::cut(int a, int b) {
+  cut_one_way(a, b);
+  cut_one_way(b, a);
+}
+
+void VirtualNetwork::cut_one_way(int from, int to) { cut_.insert({from, to}); }
 
 void VirtualNetwork::heal(int a, int b) {
-  cut_.erase(pair_of(a, b));
+  cut_.erase({a, b});
+  cut_.erase({b, a});
   for (auto& [half, c] : connections_) {
     if (pair_of(c.process[0], c.process[1]) != pair_of(a, b)) continue;
     for (auto& held : c.held) {
@@ -113,16 +119,34 @@ void VirtualNetwork::reset(int a, int b, milliseconds later) {
   }
 }
 
+void VirtualNetwork::lose(int a, int b) {
+  for (auto& [half, c] : connections_) {
+    if (pair_of(c.process[0], c.process[1]) != pair_of(a, b) || c.lost) continue;
+    c.lost = c.open[0] || c.open[1];
+    for (auto& held : c.held) held.clear();
+  }
+  reset(a, b, milliseconds(0));
+}
+
 void VirtualNetwork::post(Arrival arrival) {
-  const auto delay = std::chrono::microseconds(dice_.between(50, 1000 * longest_delay_.count()));
-  Time& last = connection(arrival.id).last_arrival[side(arrival.id)];
+  Connection& c = connection(arrival.id);
+  milliseconds longest = longest_delay_;
+  if (!slow_links_.empty()) {
+    const std::size_t to = side(arrival.id);
+    const auto slow = slow_links_.find({c.process[1 - to], c.process[to]});
+    if (slow != slow_links_.end()) longest = slow->second;
+  }
+  const auto delay = std::chrono::microseconds(dice_.between(50, 1000 * longest.count()));
+  Time& last = c.last_arrival[side(arrival.id)];
   last = std::max(last, now_ + delay);
   at(last, [this, arrival = std::move(arrival)] { arrive(arrival); });
 }
 
 void VirtualNetwork::arrive(Arrival arrival) {
   Connection& c = connection(arrival.id);
-  if (cut_.contains(pair_of(c.process[0], c.process[1]))) {
+  if (c.lost && arrival.kind == Arrival::Kind::kBytes) return;
+  const std::size_t to = side(arrival.id);
+  if (!cut_.empty() && cut_.contains({c.process[1 - to], c.process[to]})) {
     c.held[side(arrival.id)].push_back(std::move(arrival));
     return;
   }

@@ -1,5 +1,5 @@
-// A clock, processes and a network that exist only in memory, for running the store's state
-// machines through failures: the same seed gives the same history.
+// A clock, processes and a network that exist only in memory, for running state machines
+// through failures: the same seed gives the same history.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class Dice {
 
 // One end of a connection; the two ends have different numbers, also within one process.
 using ConnectionId = std::uint64_t;
-enum class Port { kStore, kData };
+enum class Port { kStore, kData, kAgent };
 
 // A process. It is called only while it is neither paused nor dead: a pause holds back what
 // arrives, and lets it arrive at once when it ends.
@@ -73,9 +73,13 @@ class VirtualNetwork {
   void thaw(int process);
   void cut(int a, int b);  // what they send each other waits until heal()
   void heal(int a, int b);
+  void cut_one_way(int from, int to);  // likewise, in one direction
   // Breaks the connections between them; who accepted them notices it so much later.
   void reset(int a, int b, milliseconds later);
+  // The same at once, and what is on its way is lost.
+  void lose(int a, int b);
   void slow_down(milliseconds longest) { longest_delay_ = longest; }
+  void slow_down(int from, int to, milliseconds longest) { slow_links_[{from, to}] = longest; }
 
   bool is_running(int process) const;
   // Until nothing runs any more or `end`.
@@ -96,6 +100,7 @@ class VirtualNetwork {
     Time last_arrival[2]{};       // at that end
     bool open[2] = {true, true};  // for what that end sends
     std::deque<Arrival> held[2];  // while the two are cut off
+    bool lost = false;            // with all that was on its way
   };
   struct Event {
     Time at;
@@ -128,7 +133,8 @@ class VirtualNetwork {
   ConnectionId next_connection_ = 1;
   std::priority_queue<Event> events_;
   std::uint64_t next_order_ = 0;
-  std::set<std::pair<int, int>> cut_;
+  std::set<std::pair<int, int>> cut_;  // from, to
+  std::map<std::pair<int, int>, milliseconds> slow_links_;
   milliseconds longest_delay_{2};
   std::int64_t messages_ = 0, bytes_ = 0;
 };

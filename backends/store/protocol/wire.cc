@@ -13,7 +13,9 @@ FrameWriter& FrameWriter::u8(std::uint8_t v) {
 }
 
 FrameWriter& FrameWriter::u32(std::uint32_t v) {
-  for (int i = 0; i < 4; ++i) out_.push_back(static_cast<char>(v >> (8 * i)));
+  char bytes[4];
+  for (int i = 0; i < 4; ++i) bytes[i] = static_cast<char>(v >> (8 * i));
+  out_.append(bytes, sizeof bytes);
   return *this;
 }
 

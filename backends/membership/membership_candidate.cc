@@ -1,0 +1,294 @@
+// Bringing about the next roster: who proposes, whom, and when.
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "backends/membership/membership_machine.h"
+
+namespace backends {
+namespace {
+
+constexpr int kMostBackOff = 8;
+constexpr auto kDoorInterval = std::chrono::milliseconds(200);
+
+// Launched processes first, in the launcher's order.
+int order_of(const Member& member) {
+  return member.hint >= 0 ? member.hint : std::numeric_limits<int>::max();
+}
+
+}  // namespace
+
+void MembershipMachine::seek() {
+  next_seek_ = Time::max();
+  if (failure_ || leaving_ || !wants_) return;
+  if (proposal_ && now_ >= proposal_->until) back_off();
+  if (is_ready()) {
+    seek_as_member();
+  } else if (is_waiting()) {
+    seek_as_founder();
+    call_at_door();
+  }
+}
+
+// Whoever serves the door knows the job, or is going to found it.
+void MembershipMachine::call_at_door() {
+  if (roster_ &&
+      std::ranges::any_of(roster_->members, [&](const Member& m) { return hears(m.id); }))
+    return;
+  if (now_ >= next_door_) {
+    const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
+    next_door_ = now_ + (has_door_ ? heartbeat : std::min(kDoorInterval, heartbeat));
+    output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
+  }
+  next_seek_ = std::min(next_seek_, next_door_);
+}
+
+// ---- Members.
+
+// The first in order that can be reached proposes as soon as all members are ready or lost; those
+// behind it only if that brings nothing.
+void MembershipMachine::seek_as_member() {
+  std::vector<MemberId> settled;
+  std::vector<Member> here;
+  int place = 0;
+  bool before_me = true;
+  for (const Member& m : roster_->members) {
+    if (m.id == options_.self.id) {
+      before_me = false;
+      continue;
+    }
+    if (!is_reachable(m.id)) continue;
+    const Peer& peer = peers_.at(m.id);
+    if (peer.stage != Stage::kReady || peer.generation != roster_->generation) {
+      settled_.reset();  // only slow
+      return;
+    }
+    settled.push_back(m.id);
+    here.push_back(m);
+    place += before_me ? 1 : 0;
+  }
+  place_ = place;
+  if (settled_ != settled) {
+    settled_ = std::move(settled);
+    settled_since_ = now_;
+  }
+  const auto turn = settled_since_ + 2 * place * std::chrono::milliseconds(options_.heartbeat_ms);
+  if (proposal_ || !is_time(turn)) return;
+  std::vector<Member> members = clique({options_.self}, here);
+  std::ranges::sort(members, {}, [&](const Member& m) { return roster_->place_of(m.id); });
+  members = clique(std::move(members), waiting_members(false));
+  if (static_cast<int>(members.size()) >= options_.least && can_reach_quorum())
+    propose(std::move(members));
+}
+
+bool MembershipMachine::is_time(Time at) {
+  at = std::max(at, next_attempt_);
+  if (now_ >= at) return true;
+  next_seek_ = std::min(next_seek_, at);
+  return false;
+}
+
+std::vector<Member> MembershipMachine::waiting_members(bool by_arrival) const {
+  std::vector<const Peer*> waiting;
+  for (const auto& [id, peer] : peers_) {
+    if (waits(peer)) waiting.push_back(&peer);
+  }
+  std::ranges::sort(waiting, {}, [&](const Peer* p) {
+    return std::tuple(order_of(p->member), by_arrival ? p->arrival : 0, p->member.id);
+  });
+  std::vector<Member> members;
+  for (const Peer* p : waiting) members.push_back(p->member);
+  return members;
+}
+
+// `chosen`, and of `more`, in order, those that hear and are heard by all that are chosen.
+std::vector<Member> MembershipMachine::clique(std::vector<Member> chosen,
+                                              const std::vector<Member>& more) const {
+  for (const Member& m : more) {
+    if (static_cast<int>(chosen.size()) >= options_.most) break;
+    if (std::ranges::all_of(chosen, [&](const Member& c) { return hear_each_other(c, m); }))
+      chosen.push_back(m);
+  }
+  return chosen;
+}
+
+// ---- Founders.
+
+void MembershipMachine::seek_as_founder() {
+  if (!has_door_ || !options_.may_found || proposal_ || others_should_found()) return;
+  std::vector<Member> members = clique({options_.self}, waiting_members(true));
+  std::ranges::stable_sort(members, {}, order_of);
+  std::vector<MemberId> crowd;
+  for (const Member& m : members) crowd.push_back(m.id);
+  if (crowd != crowd_) {
+    crowd_ = std::move(crowd);
+    crowd_since_ = now_;
+  }
+  const int size = static_cast<int>(members.size());
+  if (size < options_.least) return;
+  const auto last_call =
+      std::chrono::milliseconds(size < options_.most ? options_.last_call_ms : 0);
+  if (is_time(crowd_since_ + last_call) && (!roster_ || the_old_job_is_dead()))
+    propose(std::move(members));
+}
+
+// Several processes of a host may hold the door, where they share its socket.
+bool MembershipMachine::others_should_found() const {
+  const auto order = [](const Member& m) { return std::tuple(order_of(m), m.id); };
+  return std::ranges::any_of(peers_, [&](const auto& entry) {
+    const Peer& peer = entry.second;
+    return waits(peer) && peer.has_door && hear_each_other(options_.self, peer.member) &&
+           order(peer.member) < order(options_.self);
+  });
+}
+
+// A job of this host alone of which no process lives can be founded anew: its register decides, and
+// so nobody else can go on with it.
+bool MembershipMachine::the_old_job_is_dead() const {
+  return std::ranges::none_of(roster_->members, [&](const Member& m) {
+    return m.reg != options_.reg->id() || options_.reg->is_used_by(m.id);
+  });
+}
+
+// ---- Proposing.
+
+bool MembershipMachine::can_reach_quorum() const {
+  std::set<RegisterId> registers{options_.reg->id()};
+  for (const auto& [id, peer] : peers_) {
+    if (is_reachable(peer)) registers.insert(peer.member.reg);
+  }
+  return is_quorum(*roster_, registers);
+}
+
+void MembershipMachine::propose(std::vector<Member> members) {
+  const RosterPtr base = roster_;
+  RosterPtr decided;
+  const bool read = options_.reg->update([&](AcceptorState& state) {
+    decided = state.decided;
+    round_ = std::max(round_, state.promised.round);
+  });
+  if (read) learn(decided);
+  if (roster_ != base) return;
+  auto next = std::make_shared<Roster>();
+  next->generation = generation_of(base) + 1;
+  const RandomId nonce = options_.random();
+  FrameWriter text{FrameType{}};
+  write_id(text, nonce);
+  next->nonce = text.finish().substr(5);  // behind the length and the type
+  for (Member& m : members) {
+    if (!base || !base->has(m.id)) m.since = next->generation;
+  }
+  next->members = std::move(members);
+  proposal_.emplace();
+  proposal_->base = base;
+  proposal_->value = next;
+  proposal_->ballot = {++round_, options_.self.id};
+  proposal_->until = now_ + 2 * (1 + std::min(attempts_, kMostBackOff)) *
+                                std::chrono::milliseconds(options_.heartbeat_ms);
+  send_proposal();
+}
+
+// To the registers that have not granted it yet: of other hosts through any of their processes,
+// this host's at once.
+void MembershipMachine::send_proposal() {
+  const Proposal p = *proposal_;
+  MembershipMessage m =
+      message(p.accepting ? MembershipMessage::Kind::kAccept : MembershipMessage::Kind::kPrepare);
+  m.base = p.base;
+  m.ballot = p.ballot;
+  if (p.accepting) m.value = p.value;
+  const RegisterId own = options_.reg->id();
+  if (p.base) {
+    for (const auto& [id, peer] : peers_) {
+      const RegisterId& reg = peer.member.reg;
+      const bool votes = reg != own && std::ranges::find(p.base->members, reg, &Member::reg) !=
+                                           p.base->members.end();
+      if (votes && !p.granted.contains(reg) && is_reachable(peer)) send(peer.member, m);
+    }
+  }
+  if (p.granted.contains(own)) return;
+  const std::optional<MembershipMessage> mine = answer(m);
+  if (!mine) return;
+  if (mine->kind == MembershipMessage::Kind::kOutbid) return on_outbid(*mine);
+  count_vote(*mine);
+}
+
+void MembershipMachine::on_proposal(const MembershipMessage& m) {
+  // Its answer goes to a member of the base, or nowhere: nobody else asks other hosts.
+  const int place = m.base ? m.base->place_of(m.from) : -1;
+  if (place < 0) return;
+  if (std::optional<MembershipMessage> reply = answer(m))
+    send(m.base->members[static_cast<std::size_t>(place)], std::move(*reply));
+}
+
+// This host's register on a proposal; none if the register cannot be had.
+std::optional<MembershipMessage> MembershipMachine::answer(const MembershipMessage& m) {
+  const bool accepts = m.kind == MembershipMessage::Kind::kAccept;
+  AcceptorState::Verdict verdict{};
+  AcceptorState state;
+  const bool kept = options_.reg->update([&](AcceptorState& s) {
+    verdict = accepts ? s.accept(m.base, m.ballot, m.value) : s.prepare(m.base, m.ballot);
+    state = s;
+  });
+  if (!kept) return std::nullopt;
+  learn(state.decided);
+  using Kind = MembershipMessage::Kind;
+  MembershipMessage reply = message(verdict == AcceptorState::Verdict::kDecided  ? Kind::kNews
+                                    : verdict == AcceptorState::Verdict::kOutbid ? Kind::kOutbid
+                                    : accepts                                    ? Kind::kAccepted
+                                                                                 : Kind::kPromise);
+  reply.instance = generation_of(m.base) + 1;
+  reply.ballot = m.ballot;
+  reply.reg = options_.reg->id();
+  if (reply.kind == Kind::kNews) {
+    reply.value = state.decided;
+  } else if (reply.kind == Kind::kOutbid) {
+    reply.other = state.promised;
+  } else if (reply.kind == Kind::kPromise) {
+    reply.other = state.accepted;
+    reply.value = state.value;
+  }
+  return reply;
+}
+
+void MembershipMachine::count_vote(const MembershipMessage& m) {
+  const bool accepted = m.kind == MembershipMessage::Kind::kAccepted;
+  if (!proposal_ || proposal_->accepting != accepted || m.ballot != proposal_->ballot ||
+      m.instance != generation_of(proposal_->base) + 1)
+    return;
+  Proposal& p = *proposal_;
+  // What may have been chosen already has to be proposed again: the newest such value.
+  if (!accepted && m.value && m.other > p.highest) {
+    p.highest = m.other;
+    p.value = m.value;
+  }
+  p.granted.insert(m.reg);
+  const bool enough =
+      p.base ? is_quorum(*p.base, p.granted) : p.granted.contains(options_.reg->id());
+  if (!enough) return;
+  if (accepted) return decided();
+  p.accepting = true;
+  p.granted.clear();
+  send_proposal();
+}
+
+void MembershipMachine::on_outbid(const MembershipMessage& m) {
+  round_ = std::max(round_, m.other.round);
+  if (proposal_ && m.ballot == proposal_->ballot) back_off();
+}
+
+// Gives the attempt up. Each further one has more time, and those behind in the order wait longer,
+// so that one of them gets through.
+void MembershipMachine::back_off() {
+  proposal_.reset();
+  attempts_ = std::min(attempts_ + 1, kMostBackOff);
+  next_attempt_ =
+      now_ + attempts_ * (1 + place_) * std::chrono::milliseconds(options_.heartbeat_ms) / 4;
+}
+
+void MembershipMachine::decided() {
+  learn(RosterPtr(proposal_->value));
+  for (const auto& [id, peer] : peers_) send_news(peer.member);
+}
+
+}  // namespace backends

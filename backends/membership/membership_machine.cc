@@ -1,0 +1,459 @@
+// What a member knows of the others, and what it tells them.
+#include "backends/membership/membership_machine.h"
+
+#include <algorithm>
+
+namespace backends {
+namespace {
+
+constexpr auto kNoticeInterval = std::chrono::seconds(5);
+constexpr int kLeaveHeartbeats = 5;
+
+}  // namespace
+
+MembershipMachine::MembershipMachine(Options options, Time now)
+    : options_(std::move(options)),
+      now_(now),
+      last_turn_(now),
+      next_heartbeat_(now),
+      next_door_(now),
+      next_notice_(now + kNoticeInterval),
+      waiting_since_(now),
+      crowd_since_(now) {
+  options_.reg->use_as(options_.self.id);
+  read_register();
+}
+
+// ---- What happens.
+
+void MembershipMachine::received(const MembershipMessage& m, Time now) {
+  now_ = now;
+  if (m.from == options_.self.id || (m.to.is_set() && m.to != options_.self.id)) return;
+  if (const auto peer = peers_.find(m.from); peer != peers_.end()) {
+    peer->second.heard = true;
+    peer->second.refused = false;
+    peer->second.last_heard = now;
+  }
+  switch (m.kind) {
+    case MembershipMessage::Kind::kReport:
+      on_report(m);
+      break;
+    case MembershipMessage::Kind::kNews:
+      return on_news(m);
+    case MembershipMessage::Kind::kPrepare:
+    case MembershipMessage::Kind::kAccept:
+      return on_proposal(m);
+    case MembershipMessage::Kind::kPromise:
+    case MembershipMessage::Kind::kAccepted:
+      return count_vote(m);
+    case MembershipMessage::Kind::kOutbid:
+      return on_outbid(m);
+  }
+}
+
+void MembershipMachine::refused(const MemberId& id, Time now) {
+  now_ = now;
+  if (const auto peer = peers_.find(id); peer != peers_.end()) peer->second.refused = true;
+}
+
+void MembershipMachine::set_door(bool held, Time now) {
+  now_ = now;
+  if (held && !has_door_) crowd_since_ = now;
+  report_due_ = report_due_ || held != has_door_;
+  has_door_ = held;
+}
+
+void MembershipMachine::want_view(Time now) {
+  now_ = now;
+  wants_ = true;
+  waiting_since_ = now;
+  next_notice_ = now + kNoticeInterval;
+  report_due_ = true;
+}
+
+void MembershipMachine::leave(Time now) {
+  now_ = now;
+  leaving_ = true;
+  wants_ = false;
+  leave_until_ = now + kLeaveHeartbeats * std::chrono::milliseconds(options_.heartbeat_ms);
+  report_due_ = true;
+}
+
+void MembershipMachine::tick(Time now) {
+  now_ = now;
+  const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
+  if (now - last_turn_ > heartbeat + std::chrono::milliseconds(250)) {
+    for (auto& [id, peer] : peers_) peer.last_heard = now;
+  }
+  last_turn_ = now;
+  const bool beats = now >= next_heartbeat_;
+  if (beats) {
+    next_heartbeat_ = now + heartbeat;
+    forget_strangers();
+    if (!is_member() || is_ready()) read_register();
+    if (proposal_) send_proposal();
+    // A newcomer that has found the door free learns of the job before it founds another.
+    if (shows_door() && !has_door_)
+      output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
+  }
+  note_changes();
+  give_up_when_due();
+  seek();
+  if (std::exchange(report_due_, false) || beats) broadcast_reports();
+}
+
+MembershipMachine::Time MembershipMachine::next_tick() const {
+  Time next = next_heartbeat_;
+  if (proposal_) next = std::min(next, proposal_->until);
+  return std::max(std::min(next, next_seek_), now_);
+}
+
+RosterPtr MembershipMachine::take_view() {
+  if (!wants_ || !has_new_view()) return nullptr;
+  wants_ = false;
+  taken_ = roster_->generation;
+  left_behind_ = false;
+  report_due_ = true;
+  return roster_;
+}
+
+// ---- Messages.
+
+MembershipMessage MembershipMachine::message(MembershipMessage::Kind kind) const {
+  MembershipMessage m;
+  m.kind = kind;
+  m.from = options_.self.id;
+  m.generation = generation_of(roster_);
+  return m;
+}
+
+Stage MembershipMachine::stage() const {
+  if (leaving_) return Stage::kLeft;
+  if (!is_member()) return Stage::kWaiting;
+  return is_ready() ? Stage::kReady : Stage::kTraining;
+}
+
+MembershipMessage MembershipMachine::report() const {
+  MembershipMessage m = message(MembershipMessage::Kind::kReport);
+  m.stage = stage();
+  m.has_door = has_door_ && options_.may_found;
+  if (roster_) {
+    for (const Member& member : roster_->members) m.hears.push_back(hears(member.id));
+  }
+  for (const MemberId& id : heard_) {
+    if (!roster_ || !roster_->has(id)) m.hears_others.push_back(id);
+  }
+  m.members.push_back(options_.self);  // so that who has forgotten it can answer
+  return m;
+}
+
+void MembershipMachine::send(const Member& to, MembershipMessage m) {
+  m.to = to.id;
+  output_.push_back({Output::Kind::kSend, to, std::move(m), ""});
+}
+
+void MembershipMachine::send_report(const Member& to) { send(to, report()); }
+
+void MembershipMachine::send_news(const Member& to) {
+  MembershipMessage m = message(MembershipMessage::Kind::kNews);
+  m.value = roster_;
+  for (const auto& [id, peer] : peers_) {
+    if (waits(peer) && id != to.id) m.members.push_back(peer.member);
+  }
+  send(to, std::move(m));
+}
+
+void MembershipMachine::broadcast_reports() {
+  // Without a view and unwilling to have one, this process is nobody's concern.
+  if (stage() == Stage::kWaiting && !wants_) return;
+  const MembershipMessage whole = report();
+  MembershipMessage brief = whole;
+  brief.members.clear();
+  for (const auto& [id, peer] : peers_) {
+    if (peer.stage == Stage::kLeft && stage() == Stage::kWaiting) continue;
+    const bool is_known = whole.stage == Stage::kTraining && peer.heard && is_reachable(peer);
+    send(peer.member, is_known ? brief : whole);
+  }
+}
+
+void MembershipMachine::on_report(const MembershipMessage& m) {
+  auto found = peers_.find(m.from);
+  if (found == peers_.end()) {
+    if (m.members.empty() || m.stage != Stage::kWaiting) return catch_up(m);
+    meet(m.members.front()).heard = true;
+    found = peers_.find(m.from);
+    send_report(found->second.member);
+  }
+  Peer& peer = found->second;
+  report_due_ = report_due_ || peer.stage != m.stage;
+  peer.stage = m.stage;
+  peer.has_door = m.has_door;
+  peer.generation = m.generation;
+  peer.hears = m.hears;
+  peer.hears_others = m.hears_others;
+  // Who waits has to know of the others that wait: they may be members next.
+  const bool misses_others =
+      m.stage == Stage::kWaiting && std::ranges::any_of(peers_, [&](auto& p) {
+        return p.first != m.from && waits(p.second) && p.second.heard &&
+               !hears(peer, p.second.member);
+      });
+  if (misses_others && m.generation == generation_of(roster_)) send_news(peer.member);
+  catch_up(m);
+}
+
+// One of the two does not know the newest roster.
+void MembershipMachine::catch_up(const MembershipMessage& m) {
+  if (m.members.empty()) return;
+  if (m.generation < generation_of(roster_)) {
+    send_news(m.members.front());
+  } else if (m.generation > generation_of(roster_)) {
+    send_report(m.members.front());
+  }
+}
+
+void MembershipMachine::on_news(const MembershipMessage& m) {
+  learn(m.value);
+  if (!wants_) return;
+  for (const Member& member : m.members) {
+    if (member.id == options_.self.id || peers_.contains(member.id)) continue;
+    send_report(meet(member).member);
+  }
+}
+
+MembershipMachine::Peer& MembershipMachine::meet(const Member& member) {
+  const auto [peer, is_new] = peers_.try_emplace(member.id);
+  peer->second.member = member;
+  if (is_new) {
+    peer->second.last_heard = now_;
+    peer->second.arrival = ++arrivals_;
+  }
+  return peer->second;
+}
+
+// ---- Knowledge.
+
+void MembershipMachine::learn(const RosterPtr& roster) {
+  if (generation_of(roster) <= generation_of(roster_)) return;
+  const bool was_member = is_member();
+  if (was_member && !roster->has(options_.self.id) && !leaving_) {
+    // It can take part again only as somebody new, whose state does not count.
+    left_behind_ = !wants_;
+    options_.self.id = options_.random();
+    options_.reg->use_as(options_.self.id);
+    if (wants_) waiting_since_ = now_;
+  }
+  roster_ = roster;
+  proposal_.reset();
+  attempts_ = 0;
+  next_attempt_ = now_;
+  settled_.reset();
+  for (const Member& m : roster->members) {
+    if (m.id == options_.self.id) continue;
+    Peer& peer = meet(m);
+    // A newcomer's first word as a member may take its time.
+    if (m.since == roster->generation) peer.last_heard = now_;
+  }
+  // Kept where a new process of this host finds it. Not needed for safety: it is decided.
+  (void)options_.reg->update([&](AcceptorState& state) { state.learn(roster); });
+  report_due_ = true;
+}
+
+void MembershipMachine::read_register() {
+  RosterPtr decided;
+  if (options_.reg->update([&](AcceptorState& state) { decided = state.decided; })) learn(decided);
+}
+
+bool MembershipMachine::is_reachable(const Peer& peer) const {
+  return !peer.refused &&
+         now_ - peer.last_heard <= 3 * std::chrono::milliseconds(options_.heartbeat_ms);
+}
+
+bool MembershipMachine::is_reachable(const MemberId& id) const {
+  if (id == options_.self.id) return true;
+  const auto peer = peers_.find(id);
+  return peer != peers_.end() && is_reachable(peer->second) && peer->second.stage != Stage::kLeft;
+}
+
+bool MembershipMachine::hears(const MemberId& id) const {
+  if (id == options_.self.id) return true;
+  const auto peer = peers_.find(id);
+  return peer != peers_.end() && peer->second.heard && is_reachable(peer->second);
+}
+
+bool MembershipMachine::hears(const Peer& peer, const Member& m) const {
+  if (peer.member.id == m.id) return true;
+  if (roster_ && peer.generation == roster_->generation) {
+    const int place = roster_->place_of(m.id);
+    if (place >= 0) {
+      const auto at = static_cast<std::size_t>(place);
+      return at < peer.hears.size() && peer.hears[at];
+    }
+  }
+  return std::ranges::find(peer.hears_others, m.id) != peer.hears_others.end();
+}
+
+bool MembershipMachine::hear_each_other(const Member& a, const Member& b) const {
+  const auto one_way = [&](const Member& from, const Member& to) {
+    if (from.id == options_.self.id) return hears(to.id);
+    const auto peer = peers_.find(from.id);
+    return peer != peers_.end() && hears(peer->second, to);
+  };
+  return one_way(a, b) && one_way(b, a);
+}
+
+bool MembershipMachine::waits(const Peer& peer) const {
+  return peer.stage == Stage::kWaiting && is_reachable(peer) &&
+         !(roster_ && roster_->has(peer.member.id));
+}
+
+void MembershipMachine::forget_strangers() {
+  std::erase_if(peers_, [&](const auto& entry) {
+    return !(roster_ && roster_->has(entry.first)) &&
+           (!is_reachable(entry.second) || entry.second.stage != Stage::kWaiting);
+  });
+}
+
+// Others decide by whom this process hears: they are told at once when it changes.
+void MembershipMachine::note_changes() {
+  std::vector<MemberId> now;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.heard && is_reachable(peer)) now.push_back(id);
+  }
+  if (now == heard_) return;
+  heard_ = std::move(now);
+  report_due_ = true;
+}
+
+bool MembershipMachine::join_wanted() const {
+  if (!is_member() || leaving_ || static_cast<int>(roster_->members.size()) >= options_.most)
+    return false;
+  return std::ranges::any_of(peers_, [&](const auto& entry) {
+    return waits(entry.second) && std::ranges::all_of(roster_->members, [&](const Member& m) {
+             return hear_each_other(m, entry.second.member);
+           });
+  });
+}
+
+std::optional<std::string> MembershipMachine::broken() const {
+  if (taken_ == 0 || wants_ || leaving_) return std::nullopt;
+  if (left_behind_) return "the others have gone on without this process";
+  if (roster_->generation > taken_) return "the others have agreed on another generation";
+  for (std::size_t place = 0; place < roster_->members.size(); ++place) {
+    const Member& m = roster_->members[place];
+    if (m.id == options_.self.id) continue;
+    const auto peer = peers_.find(m.id);
+    const char* what = nullptr;
+    if (peer == peers_.end() || peer->second.refused) {
+      what = " died: its connection closed";
+    } else if (!is_reachable(peer->second)) {
+      what = " died: silence";
+    } else if (peer->second.stage == Stage::kLeft) {
+      what = " has left";
+    } else if (peer->second.generation == taken_ && peer->second.stage == Stage::kReady) {
+      what = " asks for the next generation";
+    }
+    if (what != nullptr) return rank_text(*roster_, place) + what;
+  }
+  return std::nullopt;
+}
+
+bool MembershipMachine::wants_door() const {
+  return !has_door_ && !leaving_ && (is_member() || (is_waiting() && options_.may_found));
+}
+
+bool MembershipMachine::shows_door() const {
+  return is_member() && !leaving_ && roster_->members.front().id == options_.self.id;
+}
+
+bool MembershipMachine::may_end() const {
+  if (!leaving_ || now_ >= leave_until_ || !is_member()) return true;
+  return std::ranges::all_of(roster_->members, [&](const Member& m) {
+    return m.id == options_.self.id || !is_reachable(m.id);
+  });
+}
+
+// ---- While a view is awaited.
+
+std::string MembershipMachine::lost_text() const {
+  std::string text;
+  int reached = 0, lost = 0;
+  for (std::size_t place = 0; place < roster_->members.size(); ++place) {
+    if (is_reachable(roster_->members[place].id)) {
+      ++reached;
+    } else if (++lost <= 8) {
+      text += (lost > 1 ? ", " : "") + rank_text(*roster_, place);
+    }
+  }
+  if (lost > 8) text += ", ...";
+  return std::to_string(reached) + " of " + std::to_string(roster_->members.size()) +
+         " ranks are reachable" + (lost > 0 ? " (lost: " + text + ")" : "");
+}
+
+std::string MembershipMachine::slow_text() const {
+  std::string text;
+  if (!is_ready()) return text;
+  for (std::size_t place = 0; place < roster_->members.size(); ++place) {
+    const MemberId& id = roster_->members[place].id;
+    const auto peer = peers_.find(id);
+    if (peer == peers_.end() || !is_reachable(id)) continue;
+    if (peer->second.stage == Stage::kReady && peer->second.generation == roster_->generation)
+      continue;
+    text += (text.empty() ? "" : ", ") + rank_text(*roster_, place);
+  }
+  return text;
+}
+
+std::string MembershipMachine::waiting_for() const {
+  if (is_ready()) {
+    if (const std::string slow = slow_text(); !slow.empty())
+      return "waiting for ranks that have not noticed yet that the group ended: " + slow;
+    if (!can_reach_quorum())
+      return lost_text() + "; the others may go on without us: waiting for them";
+    const auto reached =
+        std::ranges::count_if(roster_->members, [&](const Member& m) { return hears(m.id); }) +
+        std::ranges::count_if(peers_, [&](const auto& entry) { return waits(entry.second); });
+    if (reached < options_.least)
+      return lost_text() + ", and " + std::to_string(options_.least) +
+             " are needed: waiting for new ones";
+    return "waiting for the ranks to agree on who goes on";
+  }
+  const auto here =
+      1 + std::ranges::count_if(peers_, [&](const auto& entry) { return waits(entry.second); });
+  if (!roster_)
+    return std::to_string(here) + " of at least " + std::to_string(options_.least) +
+           " ranks are here" + (has_door_ ? "" : ", and this one has not found the job's founder");
+  if (std::ranges::none_of(roster_->members, [&](const Member& m) { return hears(m.id); }))
+    return "the job's last known ranks do not answer (" + rank_text(*roster_, 0) +
+           (roster_->members.size() > 1 ? ", ..." : "") + ")";
+  if (static_cast<int>(roster_->members.size()) >= options_.most)
+    return "all " + std::to_string(options_.most) + " places of the job are taken";
+  return "waiting to be taken into the job";
+}
+
+// Members leave when all have finished; who has not noticed it, or wants to join, comes too late.
+bool MembershipMachine::job_has_ended() const {
+  return roster_ && std::ranges::any_of(roster_->members, [&](const Member& m) {
+           const auto peer = peers_.find(m.id);
+           return peer != peers_.end() && peer->second.stage == Stage::kLeft;
+         });
+}
+
+void MembershipMachine::give_up_when_due() {
+  if (!wants_ || failure_ || has_new_view()) return;
+  if (job_has_ended()) {
+    failure_ = "the job has ended: its ranks have finished and left";
+    return;
+  }
+  // Who is only slow is waited for as long as it is heard.
+  if (!slow_text().empty()) waiting_since_ = now_;
+  const auto waited = now_ - waiting_since_;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(waited).count();
+  if (waited >= std::chrono::milliseconds(options_.give_up_ms)) {
+    failure_ = "no view after " + std::to_string(seconds) + " s: " + waiting_for();
+  } else if (now_ >= next_notice_) {
+    next_notice_ = now_ + kNoticeInterval;
+    output_.push_back({Output::Kind::kNotice, {}, {}, waiting_for()});
+  }
+}
+
+}  // namespace backends

@@ -1,0 +1,179 @@
+// The membership of one process of an elastic job, as a state machine: finds the job or founds it,
+// watches the other members, and agrees with them on the next roster.
+//
+// No clock, socket, thread or randomness of its own, like server_machine.h: membership.h runs it on
+// sockets, tests/simulation on a network that exists only in memory. It names other processes, not
+// connections: messages may be lost or late, and are sent again at heartbeats.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/membership/membership_message.h"
+#include "backends/membership/paxos.h"
+#include "backends/membership/roster.h"
+#include "io/base/deadline.h"
+
+namespace backends {
+
+class MembershipMachine {
+ public:
+  using Time = base::Deadline;
+
+  struct Options {
+    Member self;
+    int least = 1, most = 1;
+    int heartbeat_ms = 1000;
+    int last_call_ms = 3000;   // from the last arrival to the founding with fewer than `most`
+    int give_up_ms = 300'000;  // of waiting for a view
+    bool may_found = true;
+    Register* reg = nullptr;  // of this host
+    std::function<RandomId()> random;
+  };
+  MembershipMachine(Options options, Time now);
+
+  // What happens. Each turn: any number of these, then tick().
+  void received(const MembershipMessage& message, Time now);
+  // The connection to this process broke, and its address refuses another one: it is gone.
+  void refused(const MemberId& id, Time now);
+  void set_door(bool held, Time now);  // this process serves the door, or no longer
+  // The main thread has left the group of its view, if it had one, and wants the next.
+  void want_view(Time now);
+  void leave(Time now);  // in order: training has finished
+  // A long time since the last one means that this process itself was paused: the silence of others
+  // then proves nothing.
+  void tick(Time now);
+  Time next_tick() const;
+
+  // What is to be done, in this order.
+  struct Output {
+    enum class Kind { kSend, kSendToDoor, kNotice } kind;
+    Member to;  // of kSend
+    MembershipMessage message;
+    std::string text;  // of kNotice
+  };
+  std::vector<Output> take_output() { return std::exchange(output_, {}); }
+
+  // What is known.
+  const Member& self() const { return options_.self; }
+  const RosterPtr& roster() const { return roster_; }  // the newest
+  // The view that want_view() asked for, once.
+  RosterPtr take_view();
+  const std::optional<std::string>& failure() const { return failure_; }  // no view will come
+  bool job_has_ended() const;  // in order, and without this process
+  // Somebody waits whom all members hear, and there is room.
+  bool join_wanted() const;
+  // Why the generation whose view was taken last cannot go on.
+  std::optional<std::string> broken() const;
+  bool wants_door() const;  // it should be taken if it is free
+  bool shows_door() const;  // others should find this process there: the first of the roster
+  bool may_end() const;     // after leave(): nobody needs this process any more
+  std::string waiting_for() const;  // while a view is awaited, for messages
+
+ private:
+  struct Peer {
+    Member member;
+    int arrival = 0;
+    bool heard = false, refused = false, has_door = false;
+    Time last_heard{};  // or when it became known
+    Stage stage = Stage::kWaiting;
+    std::uint64_t generation = 0;
+    std::vector<bool> hears;  // of the roster of that generation, by place
+    std::vector<MemberId> hears_others;
+  };
+  // One attempt at a decision.
+  struct Proposal {
+    RosterPtr base, value;
+    Ballot ballot, highest;  // highest: of accepted values met while preparing
+    bool accepting = false;
+    std::set<RegisterId> granted;  // in this phase
+    Time until{};
+  };
+
+  // Messages.
+  MembershipMessage message(MembershipMessage::Kind kind) const;
+  MembershipMessage report() const;
+  void send(const Member& to, MembershipMessage m);
+  void send_report(const Member& to);
+  void send_news(const Member& to);
+  void broadcast_reports();
+  void on_report(const MembershipMessage& m);
+  void on_news(const MembershipMessage& m);
+  void catch_up(const MembershipMessage& m);
+  Peer& meet(const Member& member);
+
+  // Knowledge.
+  void learn(const RosterPtr& roster);
+  void read_register();
+  bool is_member() const { return roster_ && roster_->has(options_.self.id); }
+  bool has_new_view() const { return is_member() && roster_->generation > taken_; }
+  bool is_ready() const { return wants_ && is_member() && roster_->generation == taken_; }
+  bool is_waiting() const { return wants_ && !is_member(); }
+  bool is_reachable(const Peer& peer) const;
+  bool is_reachable(const MemberId& id) const;
+  bool hears(const MemberId& id) const;                 // this process
+  bool hears(const Peer& peer, const Member& m) const;  // another one, as it has reported
+  bool hear_each_other(const Member& a, const Member& b) const;
+  bool waits(const Peer& peer) const;
+  Stage stage() const;
+  void forget_strangers();
+  void note_changes();
+
+  // Candidates (membership_candidate.cc).
+  void seek();
+  void call_at_door();
+  void seek_as_member();
+  void seek_as_founder();
+  bool is_time(Time at);  // for the next attempt; else seek() is called then
+  bool the_old_job_is_dead() const;
+  bool others_should_found() const;
+  std::vector<Member> waiting_members(bool by_arrival) const;
+  std::vector<Member> clique(std::vector<Member> chosen, const std::vector<Member>& more) const;
+  bool can_reach_quorum() const;
+  void propose(std::vector<Member> members);
+  void send_proposal();
+  void count_vote(const MembershipMessage& m);
+  void on_proposal(const MembershipMessage& m);
+  std::optional<MembershipMessage> answer(const MembershipMessage& m);
+  void on_outbid(const MembershipMessage& m);
+  void back_off();
+  void decided();
+
+  // While a view is awaited.
+  void give_up_when_due();
+  std::string lost_text() const;
+  std::string slow_text() const;
+
+  Options options_;
+  Time now_, last_turn_, next_heartbeat_, next_door_, next_notice_, next_seek_ = Time::max();
+  RosterPtr roster_;
+  std::uint64_t taken_ = 0;   // the generation of the view that was taken last
+  bool left_behind_ = false;  // the generation after it has begun without this process
+  bool wants_ = false, has_door_ = false, leaving_ = false;
+  Time waiting_since_{}, leave_until_{};
+  std::map<MemberId, Peer> peers_;
+  int arrivals_ = 0;
+  std::vector<MemberId> heard_;  // as last reported
+  bool report_due_ = false;
+
+  std::optional<Proposal> proposal_;
+  std::uint64_t round_ = 0;  // the highest met
+  int attempts_ = 0;         // at this generation
+  Time next_attempt_{};
+  int place_ = 0;                                 // in the order of those that might propose
+  std::optional<std::vector<MemberId>> settled_;  // the reachable members, once all are ready
+  Time settled_since_{};
+  std::vector<MemberId> crowd_;  // the founder's
+  Time crowd_since_{};
+
+  std::optional<std::string> failure_;
+  std::vector<Output> output_;
+};
+
+}  // namespace backends

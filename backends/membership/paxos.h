@@ -1,0 +1,62 @@
+// Agreement on the next roster: single-decree Paxos (Lamport, "Paxos Made Simple", 2001), one
+// instance a generation, whose acceptors are registers of hosts, as in Disk Paxos (Gafni and
+// Lamport, 2003).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <set>
+
+#include "backends/membership/roster.h"
+
+namespace backends {
+
+struct Ballot {
+  std::uint64_t round = 0;  // 0: none
+  MemberId proposer;        // so that no two proposers have the same ballot
+
+  auto operator<=>(const Ballot&) const = default;
+};
+
+// What a host's register remembers. The instance it takes part in is always the one behind the
+// newest decision it knows: a proposal shows on which decision it is based, so a register that has
+// missed decisions catches up, and of one that is behind there is nothing left to remember.
+struct AcceptorState {
+  RosterPtr decided;  // the newest; none: the job has not been founded
+  Ballot promised;    // proposals below are turned away
+  Ballot accepted;
+  RosterPtr value;  // accepted with it
+
+  std::uint64_t instance() const { return generation_of(decided) + 1; }
+  void learn(const RosterPtr& roster);  // if it is newer
+
+  enum class Verdict {
+    kYes,
+    kOutbid,   // by `promised`
+    kDecided,  // the instance is over: see `decided`
+  };
+  // `base`: the roster of the generation before the one to be decided.
+  Verdict prepare(const RosterPtr& base, const Ballot& ballot);
+  Verdict accept(const RosterPtr& base, const Ballot& ballot, const RosterPtr& proposed);
+};
+
+// The acceptor of a host, shared by all processes of the job there.
+class Register {
+ public:
+  virtual ~Register() = default;
+  virtual RegisterId id() const = 0;
+  // Changes the state while no other process can, and keeps it before it returns. False if the
+  // register cannot be had now (a stopped process holds it): nothing has changed then.
+  [[nodiscard]] virtual bool update(const std::function<void(AcceptorState&)>& change) = 0;
+  // This process lives under this id, as is_used_by() tells the host's other processes.
+  virtual void use_as(const MemberId& id) = 0;
+  virtual bool is_used_by(const MemberId& id) = 0;
+};
+
+// Whether these registers decide for the members of `base`: more than half of the votes, of which a
+// register has one for each member of its host, or half of them with the first member's. Any two
+// such sets have a register in common.
+bool is_quorum(const Roster& base, const std::set<RegisterId>& registers);
+
+}  // namespace backends

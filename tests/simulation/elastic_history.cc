@@ -1,0 +1,333 @@
+// Making schedules of failures for an elastic job, and judging what its processes have agreed on.
+#include "tests/simulation/elastic_history.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "tests/simulation/elastic_process.h"
+#include "tests/simulation/elastic_world.h"
+#include "tests/simulation/virtual_network.h"
+
+namespace simulation {
+namespace {
+
+using End = ElasticProcess::End;
+
+constexpr auto kSpan = milliseconds(10'000);          // in which faults begin
+constexpr auto kTimeToSettle = milliseconds(13'000);  // from the last fault's end to the last step
+constexpr auto kTimeToEnd = milliseconds(100'000);    // from there to everybody's end
+
+std::string seconds_text(Time::duration d) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f s", std::chrono::duration<double>(d).count());
+  return text;
+}
+
+std::string name(int process) { return "process " + std::to_string(process); }
+
+class ElasticRun {
+ public:
+  explicit ElasticRun(std::uint64_t seed)
+      : network_(seed), dice_(network_.dice()), world_(network_), start_(network_.now()) {
+    quiet_from_ = start_;
+    const auto hosts = dice_.chance(35) ? 1 : dice_.between(2, 4);
+    for (int h = 0; h < hosts; ++h) {
+      world_.hosts.emplace_back();
+      world_.hosts.back().reg = {7, static_cast<std::uint64_t>(h) + 1};
+    }
+    const int processes = static_cast<int>(dice_.between(1, 5));
+    world_.least =
+        dice_.chance(25) ? static_cast<int>(dice_.between(1, std::max(1, processes - 1))) : 1;
+    world_.most = dice_.chance(15) ? static_cast<int>(dice_.between(world_.least, processes)) : 12;
+    world_.is_shared_door = dice_.chance(20);
+    history_.schedule = std::to_string(hosts) + " hosts, " + std::to_string(world_.least) + ":" +
+                        std::to_string(world_.most) +
+                        (world_.is_shared_door ? ", shared door" : "");
+    for (int p = 0; p < processes; ++p) {
+      const int host = p == 0 ? 0 : some_host();
+      add({.host = host,
+           .hint = p,
+           .starts_after =
+               milliseconds(dice_.chance(85) ? dice_.between(0, 500) : dice_.between(0, 6'000))});
+    }
+    if (dice_.chance(15)) {
+      network_.slow_down(milliseconds(dice_.between(10, 800)));
+      harmless_ = false;
+      note(start_, "slow network");
+    }
+    for (std::int64_t count = dice_.between(0, 5); count > 0; --count) add_fault();
+    network_.at(quiet_from_, [this] { quiet(); });
+    if (harmless_) history_.schedule += "; harmless";
+    world_.last_step_from = quiet_from_ + kTimeToSettle;
+  }
+
+  History judge() {
+    network_.run(world_.last_step_from + kTimeToEnd);
+    history_.seconds = std::chrono::duration<double>(network_.now() - start_).count();
+    history_.wrong = world_.wrong;
+    bool anyone_finished = false;
+    for (const ElasticProcess* p : world_.processes)
+      anyone_finished = anyone_finished || p->end() == End::kFinished;
+    const Steps* steps = nullptr;
+    for (const ElasticProcess* p : world_.processes) {
+      judge(*p, anyone_finished);
+      if (p->end() != End::kFinished) continue;
+      // Where there is no room for all, who is left over may found another job.
+      const bool other_job =
+          steps != nullptr && !has_room_for_all() && steps->epoch != p->steps().epoch;
+      if (steps != nullptr && !other_job && *steps != p->steps())
+        wrong("finished with different steps");
+      steps = &p->steps();
+    }
+    if (harmless_ && world_.expulsions > 0)
+      wrong("a member was left out to which nothing happened");
+    if (harmless_ && world_.needless_changes > 0) wrong("a generation ended for nothing");
+    if (world_.lost_states > 0) ++history_.ends["state lost"];
+    return history_;
+  }
+
+ private:
+  void note(Time at, const std::string& what) {
+    history_.schedule += "; " + seconds_text(at - start_) + ": " + what;
+  }
+  void wrong(const std::string& what) { history_.wrong.push_back(what); }
+
+  bool has_room_for_all() const { return world_.most >= static_cast<int>(world_.processes.size()); }
+
+  bool door_was_lost() const {
+    return std::ranges::none_of(world_.processes, [](const ElasticProcess* p) {
+      return p->options().host == 0 && p->end() == End::kFinished;
+    });
+  }
+
+  void judge(const ElasticProcess& p, bool anyone_finished) {
+    const std::string who = name(p.number());
+    switch (p.end()) {
+      case End::kFinished:
+        ++history_.ends["finished"];
+        return;
+      case End::kRunning:
+        if (!p.is_alive()) {
+          ++history_.ends["died"];
+        } else if (p.has_started()) {
+          wrong(who + " never ends");
+        }
+        return;
+      case End::kFailed:
+        ++history_.ends["gave up"];
+        if (!has_room_for_all()) return;  // some wait until the job has ended
+        // A newcomer finds a job only by the door, on whose host somebody has to live.
+        if (!p.has_been_member() && door_was_lost()) return;
+        if (anyone_finished) {
+          wrong(who + " was not taken in again: " + p.why());
+        } else if (p.progress_was_possible()) {
+          wrong(who + " gave up, although the job could go on: " + p.why());
+        }
+    }
+  }
+
+  void add(ElasticOptions options) {
+    options.step_time = milliseconds(dice_.between(700, 1300));
+    const int number = static_cast<int>(world_.processes.size());
+    auto process = std::make_unique<ElasticProcess>(world_, number, options);
+    world_.processes.push_back(process.get());
+    quiet_from_ = std::max(quiet_from_, network_.now() + options.starts_after);
+    note(network_.now() + options.starts_after, name(number) + " starts on host " +
+                                                    std::to_string(options.host) +
+                                                    (options.restarted ? " again" : ""));
+    network_.add(std::move(process));
+  }
+
+  int some_host() {
+    return static_cast<int>(dice_.between(0, static_cast<std::int64_t>(world_.hosts.size()) - 1));
+  }
+  int some_process() {
+    return static_cast<int>(
+        dice_.between(0, static_cast<std::int64_t>(world_.processes.size()) - 1));
+  }
+  ElasticProcess& process(int number) {
+    return *world_.processes[static_cast<std::size_t>(number)];
+  }
+
+  // Around what matters: less than a heartbeat, about three, many.
+  milliseconds some_length() {
+    switch (dice_.between(0, 2)) {
+      case 0:
+        return milliseconds(dice_.between(1, 2'000));
+      case 1:
+        return milliseconds(dice_.between(2'000, 4'500));
+      default:
+        return milliseconds(dice_.between(3'000, 9'000));
+    }
+  }
+
+  void add_fault() {
+    ++history_.faults;
+    const Time at = start_ + milliseconds(dice_.between(0, kSpan.count()));
+    const milliseconds length = some_length();
+    quiet_from_ = std::max(quiet_from_, at);
+    const auto kind = dice_.between(0, 9);
+    // Nothing happens to a job of one host whose clock stands still.
+    harmless_ = harmless_ && kind == 0 && world_.hosts.size() == 1;
+    switch (kind) {
+      case 0:
+        return add_pause_of_host(at, length);
+      case 1:
+        return add_pause(at, length);
+      case 2:
+      case 3:
+        return add_death(at);
+      case 4:
+        return add_death_of_host(at);
+      case 5:
+      case 6:
+        return add_cut(at, length);
+      case 7:
+        return add_loss(at);
+      case 8: {
+        const int host = some_host();
+        network_.at(at, [this, host] { newcomer({.host = host}); });
+        return;
+      }
+      default: {
+        const int host = some_host();
+        const auto updates = static_cast<int>(dice_.between(0, 12));
+        note(at, "a process of host " + std::to_string(host) + " dies behind its " +
+                     std::to_string(updates + 1) + "th use of the register");
+        network_.at(at, [this, host, updates] {
+          world_.hosts[static_cast<std::size_t>(host)].dies_in = updates;
+        });
+      }
+    }
+  }
+
+  void newcomer(ElasticOptions options) {
+    if (world_.hosts[static_cast<std::size_t>(options.host)].gone) return;
+    add(options);
+  }
+
+  void add_pause(Time at, milliseconds length) {
+    const int p = some_process();
+    const bool in_register = dice_.chance(20);
+    note(at, name(p) + " is paused for " + seconds_text(length) +
+                 (in_register ? " while it has the register" : ""));
+    quiet_from_ = std::max(quiet_from_, at + length);
+    network_.at(at, [this, p, in_register] {
+      network_.pause(p);
+      auto& host = world_.hosts[static_cast<std::size_t>(process(p).options().host)];
+      if (in_register && host.held_by < 0 && process(p).has_started()) host.held_by = p;
+    });
+    network_.at(at + length, [this, p] {
+      auto& host = world_.hosts[static_cast<std::size_t>(process(p).options().host)];
+      if (host.held_by == p) host.held_by = -1;
+      network_.thaw(p);
+    });
+  }
+
+  void add_pause_of_host(Time at, milliseconds length) {
+    const int host = some_host();
+    note(at, "host " + std::to_string(host) + " stands still for " + seconds_text(length));
+    quiet_from_ = std::max(quiet_from_, at + length);
+    const auto each = [this, host](auto call) {
+      for (const ElasticProcess* p : world_.processes) {
+        if (p->options().host == host) call(p->number());
+      }
+    };
+    network_.at(at, [=, this] { each([this](int p) { network_.pause(p); }); });
+    network_.at(at + length, [=, this] { each([this](int p) { network_.thaw(p); }); });
+  }
+
+  void kill(int p) {
+    if (!process(p).is_alive()) return;
+    network_.exit(p);
+  }
+
+  void add_death(Time at) {
+    const int p = some_process();
+    note(at, name(p) + " is killed");
+    network_.at(at, [this, p] { kill(p); });
+    if (!dice_.chance(50)) return;
+    const Time again = at + milliseconds(dice_.between(1, 6'000));
+    quiet_from_ = std::max(quiet_from_, again);
+    network_.at(again, [this, p] {
+      newcomer({.host = process(p).options().host, .restarted = dice_.chance(80)});
+    });
+  }
+
+  void add_death_of_host(Time at) {
+    const int host = some_host();
+    note(at, "host " + std::to_string(host) + " dies");
+    network_.at(at, [this, host] {
+      world_.hosts[static_cast<std::size_t>(host)].gone = true;
+      for (const ElasticProcess* p : world_.processes) {
+        if (p->options().host == host) kill(p->number());
+      }
+    });
+  }
+
+  // Between two hosts, or two processes; in one direction or both.
+  void add_cut(Time at, milliseconds length) {
+    const int a = some_process(), b = some_process();
+    const bool one_way = dice_.chance(30), of_hosts = dice_.chance(70);
+    note(at, name(a) + " and " + name(b) + (of_hosts ? " and the rest of their hosts" : "") +
+                 " are cut off for " + seconds_text(length) + (one_way ? ", one way" : ""));
+    quiet_from_ = std::max(quiet_from_, at + length);
+    network_.at(at, [=, this] {
+      each_pair(a, b, of_hosts, [&](int from, int to) {
+        network_.cut_one_way(from, to);
+        if (!one_way) network_.cut_one_way(to, from);
+      });
+    });
+    network_.at(at + length, [=, this] {
+      const bool loses = dice_.chance(50);
+      each_pair(a, b, of_hosts, [&](int from, int to) {
+        if (loses) network_.lose(from, to);
+        network_.heal(from, to);
+      });
+    });
+  }
+
+  template <class Call>
+  void each_pair(int a, int b, bool of_hosts, const Call& call) {
+    if (!of_hosts) {
+      if (a != b) call(a, b);
+      return;
+    }
+    for (const ElasticProcess* from : world_.processes) {
+      for (const ElasticProcess* to : world_.processes) {
+        if (from->options().host == process(a).options().host &&
+            to->options().host == process(b).options().host &&
+            from->options().host != to->options().host)
+          call(from->number(), to->number());
+      }
+    }
+  }
+
+  void add_loss(Time at) {
+    const int a = some_process(), b = some_process();
+    if (a == b) return;
+    note(at,
+         "the connections of " + name(a) + " and " + name(b) + " break, with what was under way");
+    network_.at(at, [this, a, b] { network_.lose(a, b); });
+    if (dice_.chance(50)) network_.slow_down(a, b, milliseconds(dice_.between(5, 900)));
+  }
+
+  void quiet() {
+    for (auto& host : world_.hosts) host.dies_in = -1;
+  }
+
+  VirtualNetwork network_;
+  Dice& dice_;
+  ElasticWorld world_;
+  const Time start_;
+  Time quiet_from_{};
+  bool harmless_ = true;
+  History history_;
+};
+
+}  // namespace
+
+History run_elastic_history(std::uint64_t seed) { return ElasticRun(seed).judge(); }
+
+}  // namespace simulation

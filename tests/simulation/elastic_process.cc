@@ -1,0 +1,450 @@
+// What a simulated process does: the loops that membership.cc and a training session run.
+#include "tests/simulation/elastic_process.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace simulation {
+namespace {
+
+using backends::MembershipMachine;
+using backends::MembershipMessage;
+using backends::RandomId;
+
+constexpr auto kDoorInterval = milliseconds(1000);
+constexpr auto kSeekingDoorInterval = milliseconds(200);
+
+RandomId random_id(Dice& dice) {
+  const auto half = [&] {
+    return static_cast<std::uint64_t>(dice.between(1, std::int64_t{1} << 62));
+  };
+  const std::uint64_t high = half();
+  return {high, half()};
+}
+
+std::string state_text(const Steps& steps, bool has_state) {
+  std::ostringstream out;
+  out << has_state << ' ' << steps.epoch << ' ' << steps.taken.size();
+  for (const Steps::Step& s : steps.taken) out << ' ' << s.generation << ' ' << s.last;
+  return out.str();
+}
+
+bool read_state(const std::string& text, Steps& steps) {
+  std::istringstream in(text);
+  bool has_state = false;
+  std::size_t count = 0;
+  in >> has_state >> steps.epoch >> count;
+  for (Steps::Step s{}; count > 0 && in >> s.generation >> s.last; --count)
+    steps.taken.push_back(s);
+  return has_state;
+}
+
+}  // namespace
+
+// ---- The world.
+
+int ElasticWorld::door_holder() {
+  std::erase_if(door_holders, [&](int p) { return !network.is_running(p); });
+  if (door_holders.empty()) return -1;
+  const auto which = network.dice().between(0, static_cast<std::int64_t>(door_holders.size()) - 1);
+  return *std::next(door_holders.begin(), which);
+}
+
+bool ElasticWorld::take_door(int process) {
+  if (door_holder() >= 0) return false;
+  door_holders.insert(process);
+  return true;
+}
+
+void ElasticWorld::believe(const backends::RosterPtr& roster) {
+  if (!roster) return;
+  const auto [known, is_new] = rosters_.try_emplace(roster->generation, roster);
+  if (!is_new) {
+    if (known->second->nonce != roster->nonce)
+      wrong.push_back("two rosters of generation " + std::to_string(roster->generation));
+    return;
+  }
+  const bool anew = std::ranges::all_of(
+      roster->members, [&](const backends::Member& m) { return m.since == roster->generation; });
+  const auto before = rosters_.find(roster->generation - 1);
+  epochs_[roster->generation] =
+      anew || before == rosters_.end() ? roster->generation : epochs_.at(roster->generation - 1);
+  if (before == rosters_.end()) {
+    if (!anew) wrong.push_back("a roster whose base nobody has known");
+    return;
+  }
+  if (static_cast<int>(roster->members.size()) > most) wrong.push_back("more than MAX members");
+  if (static_cast<int>(roster->members.size()) < least) wrong.push_back("fewer than MIN members");
+  for (const backends::Member& m : before->second->members) {
+    const bool lives = std::ranges::any_of(
+        processes, [&](const ElasticProcess* p) { return p->is_alive() && p->has_been(m.id); });
+    if (anew && lives) wrong.push_back("the job was founded anew while a member lived");
+    if (lives && !roster->has(m.id)) ++expulsions;
+  }
+  if (std::ranges::equal(roster->members, before->second->members, {}, &backends::Member::id,
+                         &backends::Member::id))
+    ++needless_changes;
+}
+
+void ElasticWorld::hold_firm(const Steps& steps, std::size_t step) {
+  const Steps::Step& taken = steps.taken[step];
+  const auto [known, is_new] = firm_.try_emplace({steps.epoch, step}, taken);
+  if (!is_new && known->second != taken)
+    wrong.push_back("step " + std::to_string(step) + " was taken by generation " +
+                    std::to_string(known->second.generation) + " and again by generation " +
+                    std::to_string(taken.generation));
+}
+
+bool can_progress(const ElasticWorld& world) {
+  int alive = 0;
+  std::set<backends::RegisterId> registers;
+  bool has_founder = false;
+  for (const ElasticProcess* p : world.processes) {
+    if (!p->is_alive() || !p->has_started() || p->end() != ElasticProcess::End::kRunning) continue;
+    ++alive;
+    registers.insert(world.hosts[static_cast<std::size_t>(p->options().host)].reg);
+    has_founder = has_founder || (p->options().host == 0 && !p->options().restarted);
+  }
+  if (alive < world.least) return false;
+  // What only the dead have known cannot be gone on with.
+  backends::RosterPtr newest;
+  for (const ElasticWorld::Host& host : world.hosts) {
+    const backends::RosterPtr& known = host.state.decided;
+    if (registers.contains(host.reg) && generation_of(known) > generation_of(newest))
+      newest = known;
+  }
+  if (!newest) return has_founder;
+  const auto lives = [&](const backends::Member& m) {
+    return std::ranges::any_of(world.processes, [&](const ElasticProcess* p) {
+      return p->is_alive() && p->has_been(m.id);
+    });
+  };
+  if (std::ranges::any_of(newest->members, lives)) return backends::is_quorum(*newest, registers);
+  return has_founder && std::ranges::all_of(newest->members, [&](const auto& m) {
+           return m.reg == world.hosts[0].reg;
+         });
+}
+
+// ---- The host's register, as this process uses it.
+
+struct ElasticProcess::HostRegister final : backends::Register {
+  explicit HostRegister(ElasticProcess& owner) : process(owner) {}
+  ElasticWorld::Host& host() const {
+    return process.world_.hosts[static_cast<std::size_t>(process.options_.host)];
+  }
+  backends::RegisterId id() const override { return host().reg; }
+  bool update(const std::function<void(backends::AcceptorState&)>& change) override {
+    if (process.dies_) return false;
+    if (host().held_by >= 0 && host().held_by != process.number_ &&
+        process.network_.is_running(host().held_by))
+      return false;
+    change(host().state);
+    if (host().dies_in >= 0 && host().dies_in-- == 0) process.dies_ = true;
+    return true;
+  }
+  void use_as(const backends::MemberId& id) override { ids.push_back(id); }
+  bool is_used_by(const backends::MemberId& id) override {
+    return std::ranges::any_of(process.world_.processes, [&](const ElasticProcess* p) {
+      return p->options_.host == process.options_.host && p->is_alive() && p->has_been(id);
+    });
+  }
+
+  ElasticProcess& process;
+  std::vector<backends::MemberId> ids;
+};
+
+bool ElasticProcess::has_been(const backends::MemberId& id) const {
+  return register_ && std::ranges::find(register_->ids, id) != register_->ids.end();
+}
+
+// ---- The agent.
+
+ElasticProcess::ElasticProcess(ElasticWorld& world, int number, ElasticOptions options)
+    : world_(world),
+      network_(world.network),
+      number_(number),
+      options_(options),
+      starts_at_(world.network.now() + options.starts_after) {}
+
+ElasticProcess::~ElasticProcess() = default;
+
+Time ElasticProcess::wake_at() const {
+  if (phase_ == Phase::kAway) return starts_at_;
+  if (phase_ == Phase::kGone) return Time::max();
+  Time next = machine_->next_tick();
+  if (machine_->wants_door() && options_.host == 0) next = std::min(next, next_door_);
+  if (phase_ == Phase::kTraining && !sent_) next = std::min(next, step_until_);
+  return next;
+}
+
+void ElasticProcess::start() {
+  register_ = std::make_unique<HostRegister>(*this);
+  backends::Member self;
+  self.id = random_id(network_.dice());
+  self.host = "n" + std::to_string(options_.host);
+  self.pid = 100 + number_;
+  self.port = number_;
+  self.reg = register_->id();
+  self.hint = options_.hint;
+  machine_ = std::make_unique<MembershipMachine>(
+      MembershipMachine::Options{.self = self,
+                                 .least = world_.least,
+                                 .most = world_.most,
+                                 .heartbeat_ms = world_.heartbeat_ms,
+                                 .give_up_ms = world_.give_up_ms,
+                                 .may_found = !options_.restarted,
+                                 .reg = register_.get(),
+                                 .random = [this] { return random_id(network_.dice()); }},
+      network_.now());
+  if (world_.is_shared_door && options_.host == 0 && options_.hint >= 0 && !options_.restarted) {
+    world_.door_holders.insert(number_);
+    machine_->set_door(true, network_.now());
+  }
+  machine_->want_view(network_.now());
+  phase_ = Phase::kSeeking;
+}
+
+void ElasticProcess::opened(ConnectionId id, int, Port port) {
+  if (port == Port::kAgent) agents_in_[id];
+  if (port == Port::kData) data_in_[id] = 0;
+}
+
+void ElasticProcess::received(ConnectionId id, const std::string& bytes) {
+  if (phase_ == Phase::kGone) return;
+  if (const auto agent = agents_in_.find(id); agent != agents_in_.end()) {
+    agent->second.append(bytes.data(), bytes.size());
+    while (const auto frame = agent->second.next(backends::kFrameBytes))
+      machine_->received(backends::read_membership_frame(*frame), network_.now());
+    return;
+  }
+  const auto data = data_in_.find(id);
+  if (data == data_in_.end()) return;
+  std::istringstream in(bytes);
+  std::uint64_t generation = 0;
+  std::size_t rank = 0;
+  in >> generation >> rank;
+  data->second = generation;
+  if (!view_ || generation >= view_->generation)
+    inboxes_[generation][rank].push_back(bytes.substr(static_cast<std::size_t>(in.tellg()) + 1));
+}
+
+void ElasticProcess::closed(ConnectionId id, const std::string&) {
+  if (phase_ == Phase::kGone || agents_in_.erase(id) > 0) return;
+  if (const auto data = data_in_.find(id); data != data_in_.end()) {
+    if (view_ && data->second == view_->generation) group_broken_ = true;
+    data_in_.erase(data);
+    return;
+  }
+  if (std::ranges::find(data_out_, id) != data_out_.end()) group_broken_ = true;
+  const auto agent =
+      std::ranges::find_if(agents_, [&](const auto& entry) { return entry.second == id; });
+  if (agent == agents_.end()) return;
+  const int process = agent->first;
+  agents_.erase(agent);
+  const ConnectionId again = network_.connect(number_, process, Port::kAgent);
+  if (again != 0) {
+    agents_[process] = again;
+  } else {
+    const ElasticProcess* other = world_.processes[static_cast<std::size_t>(process)];
+    if (!other->register_) return;
+    for (const backends::MemberId& id_of : other->register_->ids)
+      machine_->refused(id_of, network_.now());
+  }
+}
+
+void ElasticProcess::send_to(int process, const MembershipMessage& message) {
+  if (process == number_) return;
+  ConnectionId& connection = agents_[process];
+  if (connection == 0) connection = network_.connect(number_, process, Port::kAgent);
+  if (connection == 0) {
+    agents_.erase(process);
+    machine_->refused(message.to, network_.now());
+    return;
+  }
+  network_.send(connection, backends::membership_frame(message));
+}
+
+void ElasticProcess::hand_out() {
+  for (const MembershipMachine::Output& out : machine_->take_output()) {
+    if (out.kind == MembershipMachine::Output::Kind::kNotice) continue;
+    const int to =
+        out.kind == MembershipMachine::Output::Kind::kSend ? out.to.port : world_.door_holder();
+    if (to >= 0) send_to(to, out.message);
+  }
+}
+
+bool ElasticProcess::run_door() {
+  if (options_.host != 0 || !machine_->wants_door() || network_.now() < next_door_) return false;
+  next_door_ = network_.now() + (phase_ == Phase::kSeeking ? kSeekingDoorInterval : kDoorInterval);
+  if (!world_.take_door(number_)) return false;
+  machine_->set_door(true, network_.now());
+  return true;
+}
+
+void ElasticProcess::turn() {
+  if (phase_ == Phase::kGone) return;
+  if (phase_ == Phase::kAway) {
+    if (network_.now() < starts_at_) return;
+    start();
+  }
+  run_door();
+  machine_->tick(network_.now());
+  world_.believe(machine_->roster());
+  if (phase_ == Phase::kSeeking) {
+    if (const backends::RosterPtr view = machine_->take_view()) {
+      view_ = view;
+      enter();
+    } else if (machine_->failure()) {
+      if (steps_.finished() && has_state_ && machine_->job_has_ended())
+        return finish(End::kFinished, *machine_->failure());
+      return finish(End::kFailed, *machine_->failure());
+    }
+  }
+  if (phase_ == Phase::kGathering) gather();
+  if (phase_ == Phase::kTraining) train();
+  if ((phase_ == Phase::kGathering || phase_ == Phase::kTraining) &&
+      (group_broken_ || machine_->broken()))
+    leave_group();
+  if (phase_ == Phase::kGone) return;
+  if (dies_) {
+    phase_ = Phase::kGone;
+    network_.exit(number_);
+    return;
+  }
+  world_.believe(machine_->roster());
+  hand_out();
+  if (phase_ == Phase::kLeaving && machine_->may_end()) {
+    phase_ = Phase::kGone;
+    network_.exit(number_);
+  }
+}
+
+void ElasticProcess::finish(End end, const std::string& why) {
+  end_ = end;
+  why_ = why;
+  progress_was_possible_ = end == End::kFailed && [&] {
+    end_ = End::kRunning;
+    const bool possible = can_progress(world_);
+    end_ = End::kFailed;
+    return possible;
+  }();
+  for (ConnectionId id : data_out_) {
+    if (id != 0) network_.close(id);
+  }
+  if (end == End::kFinished) {
+    machine_->leave(network_.now());
+    machine_->tick(network_.now());
+    hand_out();
+    phase_ = Phase::kLeaving;
+    return;
+  }
+  phase_ = Phase::kGone;
+  network_.exit(number_);
+}
+
+// ---- Training.
+
+void ElasticProcess::enter() {
+  rank_ = static_cast<std::size_t>(view_->place_of(machine_->self().id));
+  has_been_member_ = true;
+  fresh_ = view_->members[rank_].since == view_->generation;
+  if (fresh_) has_state_ = false;
+  group_broken_ = false;
+  messages_ = 0;
+  sent_ = false;
+  data_out_.assign(view_->members.size(), 0);
+  std::erase_if(inboxes_, [&](const auto& e) { return e.first < view_->generation; });
+  for (std::size_t r = 0; r < view_->members.size(); ++r) {
+    if (r == rank_) continue;
+    data_out_[r] = network_.connect(number_, view_->members[r].port, Port::kData);
+    if (data_out_[r] == 0) group_broken_ = true;
+  }
+  phase_ = Phase::kGathering;
+  tell_all(state_text(steps_, has_state_));
+}
+
+void ElasticProcess::leave_group() {
+  for (ConnectionId& id : data_out_) {
+    if (id != 0) network_.close(id);
+    id = 0;
+  }
+  phase_ = Phase::kSeeking;
+  machine_->want_view(network_.now());
+  machine_->tick(network_.now());
+}
+
+void ElasticProcess::tell_all(const std::string& text) {
+  for (const ConnectionId id : data_out_) {
+    if (id != 0)
+      network_.send(id,
+                    std::to_string(view_->generation) + ' ' + std::to_string(rank_) + ' ' + text);
+  }
+}
+
+// The message of this round; none has come yet: null.
+const std::string* ElasticProcess::next_from(std::size_t rank) const {
+  const auto inbox = inboxes_.find(view_->generation);
+  if (inbox == inboxes_.end()) return nullptr;
+  const auto messages = inbox->second.find(rank);
+  if (messages == inbox->second.end() || messages->second.size() <= messages_) return nullptr;
+  return &messages->second[messages_];
+}
+
+// The members go on from the longest state of those that have one.
+void ElasticProcess::gather() {
+  Steps longest = steps_;
+  bool has_any = has_state_;
+  for (std::size_t r = 0; r < view_->members.size(); ++r) {
+    if (r == rank_) continue;
+    const std::string* text = next_from(r);
+    if (text == nullptr) return;
+    Steps theirs;
+    if (!read_state(*text, theirs)) continue;
+    if (!has_any || theirs.taken.size() > longest.taken.size()) longest = theirs;
+    has_any = true;
+  }
+  if (!has_any) {
+    longest = {.epoch = view_->generation, .taken = {}};
+    if (world_.epoch_of(view_->generation) != view_->generation && rank_ == 0) ++world_.lost_states;
+  }
+  steps_ = longest;
+  has_state_ = true;
+  ++messages_;
+  step_until_ = network_.now() + options_.step_time;
+  phase_ = Phase::kTraining;
+}
+
+// A share of a step: its number, whether the members have to change behind it, and whether it is
+// the last. One more, empty, makes sure that all have taken the last.
+void ElasticProcess::train() {
+  if (!sent_ && network_.now() >= step_until_) {
+    sent_ = true;
+    tell_all(std::to_string(steps_.taken.size()) + (machine_->join_wanted() ? " 1" : " 0") +
+             (network_.now() >= world_.last_step_from ? " 1" : " 0"));
+    changes_ = machine_->join_wanted();
+    last_ = network_.now() >= world_.last_step_from;
+  }
+  if (!sent_) return;
+  for (std::size_t r = 0; r < view_->members.size(); ++r) {
+    if (r != rank_ && next_from(r) == nullptr) return;
+  }
+  for (std::size_t r = 0; r < view_->members.size(); ++r) {
+    if (r == rank_) continue;
+    std::istringstream in(*next_from(r));
+    std::size_t step = 0;
+    bool changes = false, last = false;
+    in >> step >> changes >> last;
+    if (step != steps_.taken.size()) world_.wrong.push_back("members are at different steps");
+    changes_ = changes_ || changes;
+    last_ = last_ || last;
+  }
+  ++messages_;
+  sent_ = false;
+  if (!steps_.taken.empty()) world_.hold_firm(steps_, steps_.taken.size() - 1);
+  if (steps_.finished()) return finish(End::kFinished, "");
+  steps_.taken.push_back({view_->generation, last_});
+  step_until_ = network_.now() + options_.step_time;
+  if (changes_ && !last_) leave_group();
+}
+
+}  // namespace simulation

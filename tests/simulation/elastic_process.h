@@ -1,0 +1,99 @@
+// A process of an elastic job in the virtual network: the real MembershipMachine, and a stand-in
+// for training in which each step needs a message from every member of the generation.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/membership/membership_machine.h"
+#include "tests/simulation/elastic_world.h"
+#include "tests/simulation/virtual_network.h"
+
+namespace simulation {
+
+struct ElasticOptions {
+  int host = 0;
+  int hint = -1;
+  bool restarted = false;
+  milliseconds starts_after{0}, step_time{1000};
+};
+
+class ElasticProcess final : public Process {
+ public:
+  ElasticProcess(ElasticWorld& world, int number, ElasticOptions options);
+  ~ElasticProcess() override;
+
+  void opened(ConnectionId id, int from, Port port) override;
+  void received(ConnectionId id, const std::string& bytes) override;
+  void closed(ConnectionId id, const std::string& cause) override;
+  void turn() override;
+  Time wake_at() const override;
+  bool listens(Port) const override { return phase_ != Phase::kAway; }
+
+  enum class End { kRunning, kFinished, kFailed };
+  End end() const { return end_; }
+  const std::string& why() const { return why_; }
+  bool progress_was_possible() const { return progress_was_possible_; }  // when it failed
+  const Steps& steps() const { return steps_; }
+  const ElasticOptions& options() const { return options_; }
+  int number() const { return number_; }
+  bool is_alive() const { return world_.network.is_running(number_); }  // maybe paused
+  bool has_started() const { return phase_ != Phase::kAway; }
+  bool has_been(const backends::MemberId& id) const;
+  bool has_been_member() const { return has_been_member_; }
+
+ private:
+  enum class Phase { kAway, kSeeking, kGathering, kTraining, kLeaving, kGone };
+  struct HostRegister;
+
+  void start();
+  void hand_out();
+  void send_to(int process, const backends::MembershipMessage& message);
+  bool run_door();
+  void enter();
+  void leave_group();
+  void gather();
+  void train();
+  void finish(End end, const std::string& why);
+  void tell_all(const std::string& text);
+  const std::string* next_from(std::size_t rank) const;
+
+  ElasticWorld& world_;
+  VirtualNetwork& network_;
+  const int number_;
+  const ElasticOptions options_;
+  Phase phase_ = Phase::kAway;
+  Time starts_at_{}, next_door_{};
+  std::unique_ptr<HostRegister> register_;
+  std::unique_ptr<backends::MembershipMachine> machine_;
+  bool dies_ = false;  // at the end of this turn, before it has told anybody anything
+  std::map<int, ConnectionId> agents_;  // outgoing, by process
+  std::map<ConnectionId, backends::FrameParser> agents_in_;
+
+  // The generation's group.
+  backends::RosterPtr view_;
+  std::size_t rank_ = 0;
+  bool fresh_ = true, has_been_member_ = false;
+  bool group_broken_ = false;
+  std::vector<ConnectionId> data_out_;                            // by rank
+  std::map<ConnectionId, std::uint64_t> data_in_;                 // the generation, once known
+  using Inbox = std::map<std::size_t, std::vector<std::string>>;  // by rank
+  std::map<std::uint64_t, Inbox> inboxes_;                        // by generation
+  std::size_t messages_ = 0;                                      // of each rank that were taken
+  bool sent_ = false, changes_ = false, last_ = false;            // of the step
+  Time step_until_{};
+
+  Steps steps_;
+  bool has_state_ = false;
+  End end_ = End::kRunning;
+  std::string why_;
+  bool progress_was_possible_ = false;
+};
+
+// Whether the processes that live could go on, if there were no more faults.
+bool can_progress(const ElasticWorld& world);
+
+}  // namespace simulation
