@@ -17,14 +17,6 @@ namespace {
 constexpr const char* kFirstLine = "engine rendezvous 1";
 constexpr const char* kNoSecret = "-";
 
-std::string to_text(const Rendezvous& m) {
-  std::ostringstream out;
-  out << kFirstLine << "\nat " << to_string(m.endpoint) << "\nnonce " << m.nonce << "\nsecret "
-      << (m.secret_hex.empty() ? kNoSecret : m.secret_hex) << "\npid " << m.pid << ' '
-      << m.start_time << "\nhost " << m.host << ' ' << m.host_id << "\nend\n";
-  return out.str();
-}
-
 std::string absent(const std::string& path) { return "no file " + path + " yet"; }
 
 // Removes the stale file of run `nonce`. Another process may do the same and have created its own
@@ -43,6 +35,14 @@ void remove_stale(const std::string& path, const std::string& nonce) {
 }
 
 }  // namespace
+
+std::string rendezvous_text(const Rendezvous& m) {
+  std::ostringstream out;
+  out << kFirstLine << "\nat " << to_string(m.endpoint) << "\nnonce " << m.nonce << "\nsecret "
+      << (m.secret_hex.empty() ? kNoSecret : m.secret_hex) << "\npid " << m.pid << ' '
+      << m.start_time << "\nhost " << m.host << ' ' << m.host_id << "\nend\n";
+  return out.str();
+}
 
 std::optional<Rendezvous> read_rendezvous(const std::string& path, std::string& reason) {
   std::string text;
@@ -83,7 +83,7 @@ RendezvousFile::RendezvousFile(std::string path, const Rendezvous& rendezvous,
                                const std::function<bool(const Rendezvous&)>& is_running,
                                const std::function<void(const std::string&)>& notice)
     : path_(std::move(path)), nonce_(rendezvous.nonce), owner_pid_(getpid()) {
-  const std::string text = to_text(rendezvous);
+  const std::string text = rendezvous_text(rendezvous);
   for (int attempt = 0; attempt < 10; ++attempt) {
     if (publish_private_file(path_, text, Publish::kCreate)) return;
     if (errno != EEXIST)

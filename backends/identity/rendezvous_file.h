@@ -20,6 +20,7 @@ struct Rendezvous {
   std::string host, host_id;
 };
 
+std::string rendezvous_text(const Rendezvous& rendezvous);  // the file's content
 // Empty if there is no file or it is not a rendezvous file (`reason` says which). Throws
 // AuthenticationError if other users may read or write it.
 [[nodiscard]] std::optional<Rendezvous> read_rendezvous(const std::string& path,

@@ -9,7 +9,7 @@ namespace backends {
 namespace {
 
 constexpr int kMostBackOff = 8;
-constexpr auto kDoorInterval = std::chrono::milliseconds(200);
+constexpr auto kCallInterval = std::chrono::milliseconds(200);
 
 // Launched processes first, in the launcher's order.
 int order_of(const Member& member) {
@@ -37,7 +37,7 @@ void MembershipMachine::call_at_door() {
     return;
   if (now_ >= next_door_) {
     const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
-    next_door_ = now_ + (has_door_ ? heartbeat : std::min(kDoorInterval, heartbeat));
+    next_door_ = now_ + (has_door_ ? heartbeat : std::min(kCallInterval, heartbeat));
     output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
   }
   next_seek_ = std::min(next_seek_, next_door_);

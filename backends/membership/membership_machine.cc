@@ -357,6 +357,7 @@ std::optional<std::string> MembershipMachine::broken() const {
   return std::nullopt;
 }
 
+// Who waits and may not found a job would only keep those out that may.
 bool MembershipMachine::wants_door() const {
   return !has_door_ && !leaving_ && (is_member() || (is_waiting() && options_.may_found));
 }

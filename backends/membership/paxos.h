@@ -28,8 +28,8 @@ struct AcceptorState {
   Ballot accepted;
   RosterPtr value;  // accepted with it
 
-  std::uint64_t instance() const { return generation_of(decided) + 1; }
-  void learn(const RosterPtr& roster);  // if it is newer
+  bool operator==(const AcceptorState&) const = default;  // by identity of rosters
+  void learn(const RosterPtr& roster);                    // if it is newer
 
   enum class Verdict {
     kYes,

@@ -247,14 +247,19 @@ std::string interface_address(const std::string& name_or_address) {
                            "\" on this host; there are: " + known);
 }
 
-std::string default_address() {
+std::string address_towards(const std::string& address) {
   // Connecting a datagram socket sends nothing; it only asks the routing table which source address
-  // would be used. The targets are documentation addresses (RFC 5737, RFC 3849).
+  // would be used.
+  const AddressList list = look_up({address, 9}, AI_NUMERICHOST);
+  const Socket probe(::socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!probe || ::connect(probe.fd(), list->ai_addr, list->ai_addrlen) != 0) return "";
+  return local_endpoint(probe.fd()).host;
+}
+
+std::string default_address() {
+  // Documentation addresses (RFC 5737, RFC 3849).
   for (const char* target : {"192.0.2.1", "2001:db8::1"}) {
-    const AddressList list = look_up({target, 9}, AI_NUMERICHOST);
-    const Socket probe(::socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (probe && ::connect(probe.fd(), list->ai_addr, list->ai_addrlen) == 0)
-      return local_endpoint(probe.fd()).host;
+    if (std::string address = address_towards(target); !address.empty()) return address;
   }
   for (const InterfaceAddress& i : interface_addresses()) {
     if (i.address.rfind("127.", 0) != 0 && i.address != "::1" && i.address.rfind("fe80:", 0) != 0)

@@ -67,6 +67,8 @@ std::string peer_text(int fd);  // "10.0.0.7:4711", for messages
 // The address of a network interface ("eth0") or a literal address of this host. Throws
 // ConfigurationError that lists the interfaces.
 std::string interface_address(const std::string& name_or_address);
+// The address from which this host reaches a numeric one; "" if it cannot.
+std::string address_towards(const std::string& address);
 // The address from which this host reaches others by default; without a default route the first
 // that is not loopback, else loopback.
 std::string default_address();

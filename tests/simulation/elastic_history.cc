@@ -95,6 +95,7 @@ class ElasticRun {
 
   bool has_room_for_all() const { return world_.most >= static_cast<int>(world_.processes.size()); }
 
+  // A newcomer finds a job only by the door, on whose host somebody has to live.
   bool door_was_lost() const {
     return std::ranges::none_of(world_.processes, [](const ElasticProcess* p) {
       return p->options().host == 0 && p->end() == End::kFinished;
@@ -117,9 +118,7 @@ class ElasticRun {
       case End::kFailed:
         ++history_.ends["gave up"];
         if (!has_room_for_all()) return;  // some wait until the job has ended
-        // A newcomer finds a job only by the door, on whose host somebody has to live.
-        if (!p.has_been_member() && door_was_lost()) return;
-        if (anyone_finished) {
+        if (anyone_finished && (p.has_been_member() || !door_was_lost())) {
           wrong(who + " was not taken in again: " + p.why());
         } else if (p.progress_was_possible()) {
           wrong(who + " gave up, although the job could go on: " + p.why());

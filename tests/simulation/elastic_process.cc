@@ -114,12 +114,22 @@ bool can_progress(const ElasticWorld& world) {
       newest = known;
   }
   if (!newest) return has_founder;
+  // Newcomers on a host that has not heard of the job find it only by the door.
+  for (const ElasticWorld::Host& host : world.hosts) {
+    if (!host.state.decided) registers.erase(host.reg);
+  }
   const auto lives = [&](const backends::Member& m) {
     return std::ranges::any_of(world.processes, [&](const ElasticProcess* p) {
       return p->is_alive() && p->has_been(m.id);
     });
   };
-  if (std::ranges::any_of(newest->members, lives)) return backends::is_quorum(*newest, registers);
+  if (std::ranges::any_of(newest->members, lives)) {
+    // Counted here once more: the machine's own count is what is tested.
+    const auto votes = std::ranges::count_if(
+        newest->members, [&](const backends::Member& m) { return registers.contains(m.reg); });
+    const auto all = std::ssize(newest->members);
+    return 2 * votes > all || (2 * votes == all && registers.contains(newest->members.front().reg));
+  }
   return has_founder && std::ranges::all_of(newest->members, [&](const auto& m) {
            return m.reg == world.hosts[0].reg;
          });
@@ -324,7 +334,13 @@ void ElasticProcess::finish(End end, const std::string& why) {
   why_ = why;
   progress_was_possible_ = end == End::kFailed && [&] {
     end_ = End::kRunning;
-    const bool possible = can_progress(world_);
+    // A newcomer finds a job only by the door, on whose host somebody has to live.
+    const bool is_found =
+        has_been_member_ || std::ranges::any_of(world_.processes, [](const ElasticProcess* p) {
+          const bool serves = !p->options_.restarted || p->has_been_member_;
+          return p->options_.host == 0 && ((p->is_alive() && serves) || p->end_ == End::kFinished);
+        });
+    const bool possible = is_found && can_progress(world_);
     end_ = End::kFailed;
     return possible;
   }();

@@ -1,0 +1,56 @@
+// The accepting end of a connection between agents: lets a process of the same job in, by the
+// store's handshake (store/protocol/handshake.h), and opens its sealed frames. The connecting end
+// is a SessionMachine. No clock and no socket.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "backends/store/protocol/handshake.h"
+#include "backends/store/protocol/seal.h"
+
+namespace backends {
+
+class AcceptedLink {
+ public:
+  // `own`: what the other side must agree with in job, build and settings. `nonce`: random,
+  // kNonceBytes long. `peer`: its address, for messages.
+  AcceptedLink(const Secret& secret, const Hello& own, std::string nonce, std::string peer);
+
+  // Takes what has arrived. next() then gives the frames of a process that has been let in.
+  void received(std::string_view bytes) { parser_.append(bytes.data(), bytes.size()); }
+  std::optional<Frame> next();
+  std::string take_output() { return std::exchange(output_, {}); }
+
+  bool is_open() const { return stage_ == Stage::kOpen; }
+  bool has_ended() const { return stage_ == Stage::kEnded; }
+  // Why the process was turned away; "": it spoke something else.
+  const std::string& refusal() const { return refusal_; }
+
+ private:
+  enum class Stage { kHello, kProof, kSettings, kOpen, kEnded };
+
+  std::size_t longest_frame() const;
+  void handle(const Frame& frame);  // throws MalformedFrame
+  void on_hello(const Frame& frame);
+  void on_proof(const Frame& frame);
+  void on_settings(const Frame& frame);
+  void send(const std::string& frame) { output_ += seals_.to_client.close(frame); }
+  void refuse(RefusalKind kind, const std::string& text);
+
+  const Secret& secret_;
+  const Hello& own_;
+  const std::string nonce_, peer_;
+  Stage stage_ = Stage::kHello;
+  Hello hello_;
+  std::string hello_payload_, output_, refusal_;
+  FrameParser parser_;
+  Seals seals_;
+};
+
+// "the process on host n7 with pid 42".
+std::string process_text(const Hello& hello);
+
+}  // namespace backends

@@ -1,0 +1,247 @@
+// Non-blocking connections, and the handshakes on them.
+#include "backends/membership/agent_sockets.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "backends/open_files.h"
+#include "io/base/visible_text.h"
+
+namespace backends {
+namespace {
+
+constexpr std::size_t kMostWaiting = 64;  // messages for a connection that is being made
+constexpr std::size_t kMostIncoming = 4096;
+
+// Of a numeric address.
+bool address_of(const Endpoint& to, sockaddr_storage& address, socklen_t& length) {
+  addrinfo hints{}, *list = nullptr;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &list) != 0)
+    return false;
+  length = list->ai_addrlen;
+  std::copy_n(reinterpret_cast<const char*>(list->ai_addr), length,
+              reinterpret_cast<char*>(&address));
+  freeaddrinfo(list);
+  return true;
+}
+
+}  // namespace
+
+AgentSockets::AgentSockets(Secret secret, Hello own, Events events)
+    : secret_(std::move(secret)), own_(std::move(own)), events_(std::move(events)) {}
+
+// ---- Outgoing.
+
+// False if nothing listens there.
+bool AgentSockets::open(const Endpoint& to, Outgoing& out) {
+  sockaddr_storage address{};
+  socklen_t length = 0;
+  out.session.reset();
+  out.connection = {};
+  out.connecting = true;
+  out.standing = false;
+  out.handshake_until = base::deadline_in(kHandshakeTimeout);
+  if (!address_of(to, address, length)) return true;  // silence will tell
+  out.connection.socket =
+      Socket(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!out.connection.socket) return true;
+  const int fd = out.connection.socket.fd();
+  prepare_stream(fd);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0 && errno != EINPROGRESS)
+    return errno != ECONNREFUSED;
+  out.session.emplace(secret_, own_, random_bytes(kNonceBytes), to_string(to));
+  return true;
+}
+
+void AgentSockets::send(const Endpoint& to, const MembershipMessage& message) {
+  const auto [place, is_new] = outgoing_.try_emplace({to.host, to.port});
+  Outgoing& out = place->second;
+  if (message.to.is_set()) out.ids.insert(message.to);
+  if (is_new && !open(to, out)) return refuse(to);
+  if (!out.connecting) return put(out, message);
+  if (out.waiting.size() >= kMostWaiting) out.waiting.pop_front();
+  out.waiting.push_back(message);
+}
+
+void AgentSockets::put(Outgoing& out, const MembershipMessage& message) {
+  if (out.connection.out.size() > 4 * kFrameBytes) return;  // it does not read: its silence counts
+  out.connection.out += out.seals.to_server.close(membership_frame(message));
+  (void)out.connection.flush();  // that it is broken is seen when it is read
+}
+
+void AgentSockets::refuse(const Endpoint& to) {
+  auto node = outgoing_.extract({to.host, to.port});
+  if (node.empty()) return;
+  for (const MemberId& id : node.mapped().ids) events_.refused(id);
+}
+
+// A connection that stood has broken: whether its process is gone is seen at once by another one.
+void AgentSockets::ended(const Endpoint& to) {
+  const auto place = outgoing_.find({to.host, to.port});
+  if (place == outgoing_.end()) return;
+  if (place->second.connecting) {
+    outgoing_.erase(place);
+  } else if (!open(to, place->second)) {
+    refuse(to);
+  }
+}
+
+void AgentSockets::serve(const Endpoint& to, short events) {
+  const auto place = outgoing_.find({to.host, to.port});
+  if (place == outgoing_.end()) return;
+  Outgoing& out = place->second;
+  out.standing = true;
+  const int fd = out.connection.socket.fd();
+  int error = 0;
+  socklen_t length = sizeof error;
+  if ((events & (POLLERR | POLLHUP)) != 0) {
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error == ECONNREFUSED) return refuse(to);
+  }
+  std::string bytes, end;
+  if ((events & (POLLIN | POLLERR | POLLHUP)) != 0) end = out.connection.receive(bytes);
+  if (out.session) {
+    out.session->received(bytes);
+    out.connection.out += out.session->take_output();
+  }
+  if (end.empty()) end = out.connection.flush();
+  if (out.session) {
+    on_session(to, out);
+    if (!outgoing_.contains({to.host, to.port})) return;
+  }
+  if (!end.empty()) ended(to);
+}
+
+void AgentSockets::on_session(const Endpoint& to, Outgoing& out) {
+  using State = SessionMachine::State;
+  switch (out.session->state()) {
+    case State::kRunning:
+      return;
+    case State::kWelcome:
+      out.seals = out.session->seals();
+      out.connecting = false;
+      out.session.reset();
+      for (const MembershipMessage& m : std::exchange(out.waiting, {})) put(out, m);
+      return;
+    case State::kNoStore:
+      break;
+    case State::kOtherSecret:
+      events_.turned_away(to, RefusalKind::kAuthentication,
+                          "the process at " + to_string(to) +
+                              " does not have the secret of this one (from " + secret_.origin +
+                              "); give all ranks the same ENGINE_SECRET or ENGINE_SECRET_FILE");
+      break;
+    case State::kRefused: {
+      const auto& [kind, text] = out.session->refusal();
+      // What has not proved itself is not of this job, and its word does not count.
+      if (out.session->is_proved()) events_.turned_away(to, kind, base::visible_text(text));
+      break;
+    }
+  }
+  outgoing_.erase({to.host, to.port});
+}
+
+// ---- Incoming.
+
+void AgentSockets::accept_from(const Socket& listener) {
+  for (int i = 0; i < 64; ++i) {
+    Socket socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) return;
+    prepare_stream(socket.fd());
+    if (incoming_.size() >= kMostIncoming) {
+      const auto oldest =
+          std::ranges::find_if(incoming_, [](const Incoming& in) { return !in.link.is_open(); });
+      if (oldest == incoming_.end()) return;
+      incoming_.erase(oldest);
+    }
+    const std::string peer = peer_text(socket.fd());
+    incoming_.push_back({{}, {secret_, own_, random_bytes(kNonceBytes), peer}, {}});
+    incoming_.back().connection.socket = std::move(socket);
+    incoming_.back().handshake_until = base::deadline_in(kHandshakeTimeout);
+  }
+}
+
+bool AgentSockets::serve(Incoming& in, short events) {
+  std::string bytes, end;
+  if ((events & ~POLLOUT) != 0) end = in.connection.receive(bytes);
+  in.link.received(bytes);
+  while (const std::optional<Frame> frame = in.link.next()) {
+    try {
+      events_.received(read_membership_frame(*frame));
+    } catch (const MalformedFrame&) {
+      return false;
+    }
+  }
+  in.connection.out += in.link.take_output();
+  if (end.empty()) end = in.connection.flush();
+  if (!in.link.has_ended()) return end.empty();
+  if (!in.link.refusal().empty() && !in.connection.close_after && events_.notice)
+    events_.notice("refused a connection: " + in.link.refusal());
+  // Until the other side has read why, and closes.
+  in.connection.close_after = true;
+  return end.empty();
+}
+
+// ---- The turn.
+
+void AgentSockets::turn(int wake, Deadline until) {
+  std::vector<pollfd> polled{{wake, POLLIN, 0}};
+  for (const Socket& listener : listeners_) polled.push_back({listener.fd(), POLLIN, 0});
+  std::vector<Endpoint> targets;
+  for (const auto& entry : outgoing_) {
+    const Outgoing& out = entry.second;
+    if (!out.connection.socket) continue;
+    const bool writes = !out.standing || !out.connection.out.empty();
+    targets.push_back(endpoint_of(entry));
+    polled.push_back(
+        {out.connection.socket.fd(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0});
+  }
+  std::vector<std::list<Incoming>::iterator> sources;
+  for (auto in = incoming_.begin(); in != incoming_.end(); ++in) {
+    sources.push_back(in);
+    polled.push_back({in->connection.socket.fd(),
+                      static_cast<short>(in->connection.out.empty() ? POLLIN : POLLIN | POLLOUT),
+                      0});
+  }
+  if (poll(polled.data(), polled.size(), milliseconds_left(until)) < 0) return;
+  std::uint64_t drained;
+  if (polled[0].revents != 0) [[maybe_unused]]
+    const ssize_t n = read(wake, &drained, sizeof drained);
+  auto at = polled.begin() + 1 + static_cast<std::ptrdiff_t>(listeners_.size());
+  for (const Endpoint& to : targets) {
+    if (at->revents != 0) serve(to, at->revents);
+    ++at;
+  }
+  for (const auto& in : sources) {
+    const bool is_late = !in->link.is_open() && base::has_passed(in->handshake_until);
+    if ((at->revents != 0 && !serve(*in, at->revents)) || is_late) incoming_.erase(in);
+    ++at;
+  }
+  for (std::size_t i = 0; i < listeners_.size(); ++i) {
+    if (polled[i + 1].revents != 0) accept_from(listeners_[i]);
+  }
+  std::erase_if(outgoing_, [](const auto& entry) {
+    return entry.second.connecting && base::has_passed(entry.second.handshake_until);
+  });
+}
+
+void AgentSockets::flush(Deadline until) {
+  for (auto& [to, out] : outgoing_) {
+    while (!out.connecting && !out.connection.out.empty() && !base::has_passed(until)) {
+      if (!out.connection.flush().empty()) break;
+      if (out.connection.out.empty()) break;
+      pollfd p{out.connection.socket.fd(), POLLOUT, 0};
+      poll(&p, 1, milliseconds_left(until));
+    }
+  }
+}
+
+}  // namespace backends

@@ -1,0 +1,81 @@
+// The connections of an agent: one outgoing to each process that it sends to, and those that others
+// have made to it. Carries messages or loses them; decides nothing.
+#pragma once
+
+#include <poll.h>
+
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/membership/agent_link.h"
+#include "backends/membership/membership_message.h"
+#include "backends/store/protocol/session_machine.h"
+#include "backends/store/store_connection.h"
+
+namespace backends {
+
+class AgentSockets {
+ public:
+  struct Events {
+    std::function<void(const MembershipMessage&)> received;
+    std::function<void(const MemberId&)> refused;  // nothing listens there any more
+    // What listens there has another secret, or has turned this process away.
+    std::function<void(const Endpoint&, RefusalKind, const std::string&)> turned_away;
+    std::function<void(const std::string&)> notice;
+  };
+  // `own`: what a process of the job must agree with.
+  AgentSockets(Secret secret, Hello own, Events events);
+
+  void listen(Socket listener) { listeners_.push_back(std::move(listener)); }
+  void send(const Endpoint& to, const MembershipMessage& message);
+  // One turn: waits until something arrives on a socket or on `wake`, or `until`.
+  void turn(int wake, Deadline until);
+  void flush(Deadline until);  // tries to send what is left
+
+ private:
+  struct Outgoing {
+    StoreConnection connection;
+    bool standing = false;   // the kernel has connected it, or failed to
+    bool connecting = true;  // until the other side has let this process in
+    Deadline handshake_until{};
+    std::optional<SessionMachine> session;  // until it is welcome
+    Seals seals;
+    std::deque<MembershipMessage> waiting;  // for the welcome
+    std::set<MemberId> ids;                 // that were addressed there
+  };
+  struct Incoming {
+    StoreConnection connection;
+    AcceptedLink link;
+    Deadline handshake_until{};
+  };
+  using Outgoings = std::map<std::pair<std::string, int>, Outgoing>;
+
+  static Endpoint endpoint_of(const Outgoings::value_type& entry) {
+    return {entry.first.first, entry.first.second};
+  }
+  bool open(const Endpoint& to, Outgoing& out);
+  void refuse(const Endpoint& to);
+  void ended(const Endpoint& to);
+  void serve(const Endpoint& to, short events);
+  void on_session(const Endpoint& to, Outgoing& out);
+  void put(Outgoing& out, const MembershipMessage& message);
+  void accept_from(const Socket& listener);
+  bool serve(Incoming& in, short events);  // false: it has ended
+
+  const Secret secret_;
+  const Hello own_;
+  const Events events_;
+  std::vector<Socket> listeners_;
+  Outgoings outgoing_;
+  std::list<Incoming> incoming_;
+};
+
+}  // namespace backends

@@ -1,0 +1,126 @@
+// Serving, finding and rewriting the door.
+#include "backends/membership/door.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/identity/host_identity.h"
+#include "backends/identity/name_lookup.h"
+
+namespace backends {
+
+Door::Door(const GroupOptions& options)
+    : explicit_secret_(options.secret),
+      host_id_(options.host_id.empty() ? host_id() : options.host_id),
+      nonce_(to_hex(random_bytes(8))) {
+  const std::string& method = options.init_method;
+  if (method.starts_with("file://")) {
+    path_ = method.substr(7);
+    const bool one_host =
+        options.local_world_size > 0 && options.local_world_size == options.world_size;
+    own_address_ = one_host ? "127.0.0.1" : default_address();
+  } else if (method.starts_with("tcp://")) {
+    endpoint_ = parse_endpoint(std::string_view(method).substr(6), "init method");
+    resolve_name(options);
+  } else {
+    throw ConfigurationError("init method \"" + method +
+                             "\" of an elastic job: expected tcp://HOST:PORT or file:///PATH");
+  }
+  if (!options.interface.empty()) own_address_ = interface_address(options.interface);
+}
+
+// Once, before this process has anything to do in time: name servers may take long.
+void Door::resolve_name(const GroupOptions& options) {
+  const Deadline deadline =
+      base::deadline_in(std::chrono::milliseconds(options.rendezvous_timeout_ms));
+  const std::string name = endpoint_.host;
+  std::string reason;
+  for (;;) {
+    const std::vector<std::string> found =
+        look_up_host(name, std::min(deadline, base::deadline_in(std::chrono::seconds(5))), reason);
+    if (!found.empty()) {
+      endpoint_.host = found.front();
+      break;
+    }
+    if (base::has_passed(deadline)) throw PeerError(reason);
+    if (options.cancelled && options.cancelled())
+      throw CancelledError("stopped while looking for " + name);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  // Many systems resolve their own name to loopback, which other hosts cannot reach.
+  if (is_loopback(endpoint_.host) && !is_address(name) && name != "localhost")
+    endpoint_.host =
+        options.interface.empty() ? default_address() : interface_address(options.interface);
+  own_address_ = address_towards(endpoint_.host);
+  if (own_address_.empty()) own_address_ = default_address();
+}
+
+std::optional<Endpoint> Door::find() const {
+  if (!is_file()) return endpoint_;
+  std::string reason;
+  const std::optional<Rendezvous> file = read_rendezvous(path_, reason);
+  if (!file) return std::nullopt;
+  return file->endpoint;
+}
+
+Secret Door::secret(const Endpoint& agent) {
+  if (!is_file()) return load_secret(explicit_secret_, "");
+  for (;;) {
+    std::string reason;
+    if (const std::optional<Rendezvous> file = read_rendezvous(path_, reason)) {
+      secret_hex_ = file->secret_hex;
+      return load_secret(explicit_secret_, secret_hex_);
+    }
+    secret_hex_ = to_hex(random_bytes(32));
+    if (!publish(agent, Publish::kCreate) && errno != EEXIST)
+      throw ConfigurationError("cannot write the rendezvous file " + path_);
+  }
+}
+
+Socket Door::serve() {
+  if (is_file() || is_of_other_host_) return {};
+  try {
+    return listen_on(endpoint_, std::chrono::milliseconds(0));
+  } catch (const ConfigurationError&) {
+    is_of_other_host_ = true;
+  } catch (const PeerError&) {
+    // Another process has it.
+  }
+  return {};
+}
+
+bool Door::take(const Endpoint& agent) {
+  std::string reason;
+  const std::optional<Rendezvous> file = read_rendezvous(path_, reason);
+  if (file && file->nonce == nonce_) return true;
+  if (!file) return publish(agent, Publish::kCreate);
+  // Only this host's register tells whether that process has founded the job: of another host's it
+  // cannot be known.
+  return is_certainly_dead(*file) && publish(agent, Publish::kReplace);
+}
+
+void Door::show(const Endpoint& agent) { (void)publish(agent, Publish::kReplace); }
+
+bool Door::publish(const Endpoint& agent, Publish how) {
+  Rendezvous entry;
+  entry.endpoint = agent;
+  entry.nonce = nonce_;
+  entry.secret_hex = secret_hex_;
+  entry.pid = getpid();
+  entry.start_time = process_start_time(entry.pid);
+  entry.host = host_name();
+  entry.host_id = host_id_;
+  return publish_private_file(path_, rendezvous_text(entry), how);
+}
+
+void Door::remove() {
+  if (!is_file()) return;
+  std::string reason;
+  const std::optional<Rendezvous> file = read_rendezvous(path_, reason);
+  if (file && file->nonce == nonce_) unlink(path_.c_str());
+}
+
+}  // namespace backends

@@ -1,0 +1,390 @@
+// The agent: a thread that runs the MembershipMachine on sockets and the host's register.
+#include "backends/membership/membership.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/identity/host_identity.h"
+#include "backends/membership/agent_sockets.h"
+#include "backends/membership/door.h"
+#include "backends/membership/membership_machine.h"
+#include "backends/membership/register_file.h"
+#include "backends/open_files.h"
+#include "io/base/visible_text.h"
+
+namespace backends {
+namespace {
+
+constexpr auto kCancelInterval = std::chrono::milliseconds(100);
+constexpr auto kServeInterval = std::chrono::seconds(1);
+constexpr auto kSeekingServeInterval = std::chrono::milliseconds(200);
+constexpr auto kLastWords = std::chrono::milliseconds(500);
+
+Deadline now() { return std::chrono::steady_clock::now(); }
+
+RandomId random_id() {
+  const std::string bytes = random_bytes(16);
+  RandomId id;
+  std::memcpy(&id.high, bytes.data(), 8);
+  std::memcpy(&id.low, bytes.data() + 8, 8);
+  return id;
+}
+
+PeerInfo peer_info(const Member& member, std::size_t rank) {
+  return {.rank = static_cast<int>(rank),
+          .host = base::visible_text(member.host),
+          .pid = member.pid,
+          .host_id = member.host_id};
+}
+
+}  // namespace
+
+class Membership::Agent {
+ public:
+  explicit Agent(MembershipOptions options);
+  ~Agent();
+
+  View wait_for_view();
+  bool join_wanted() const { return join_wanted_; }
+  std::optional<std::string> broken() const;
+  GroupOptions group_options(const View& view) const;
+  void notice(const std::string& text) const;
+  void leave();
+
+ private:
+  MembershipMachine::Options machine_options();
+  AgentSockets::Events events();
+  Hello hello() const;
+  void turned_away(RefusalKind kind, const std::string& text);
+  void run();
+  bool take_commands();  // false: stop
+  void run_door();
+  void carry_out();
+  void publish();
+  void wake();
+  View view_of(const Roster& roster);
+
+  const MembershipOptions options_;
+  Door door_;
+  RegisterFile register_;
+  Socket store_listener_, wake_;
+  Member self_;
+  Endpoint agent_;
+  Socket listener_;
+
+  // The agent's thread, once it runs.
+  std::optional<AgentSockets> sockets_;
+  std::optional<MembershipMachine> machine_;
+  Deadline next_door_{};
+  std::uint64_t shown_ = 0;  // the generation for which the door's file names this process
+  bool is_leaving_ = false;
+
+  std::atomic<bool> join_wanted_ = false, stopping_ = false;
+  mutable std::mutex mutex_;  // guards the following
+  std::condition_variable changed_;
+  bool wants_view_ = false, wants_to_leave_ = false, has_left_ = false;
+  RosterPtr view_;   // for the thread that waits
+  RosterPtr taken_;  // the view that it was given last
+  MemberId own_id_;  // in view_
+  std::exception_ptr failure_;
+  std::optional<std::string> broken_;
+
+  std::thread thread_;
+};
+
+Membership::Agent::Agent(MembershipOptions options)
+    : options_(std::move(options)),
+      door_(options_.group),
+      register_(options_.group.job_id + '\n' + options_.group.init_method + '\n' +
+                options_.group.host_id),
+      store_listener_(listen_on({door_.own_address(), 0})),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      listener_(listen_on({door_.own_address(), 0})) {
+  if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
+  if (options_.least < 1 || options_.most < options_.least)
+    throw ConfigurationError("an elastic job of " + std::to_string(options_.least) + " to " +
+                             std::to_string(options_.most) + " ranks: expected 1 <= MIN <= MAX");
+  agent_ = local_endpoint(listener_.fd());
+  const GroupOptions& group = options_.group;
+  self_.id = random_id();
+  self_.host = host_name().substr(0, kIdentityTextBytes);
+  self_.host_id = (group.host_id.empty() ? host_id() : group.host_id).substr(0, kIdentityTextBytes);
+  self_.address = agent_.host;
+  self_.pid = getpid();
+  self_.port = agent_.port;
+  self_.store_port = local_endpoint(store_listener_.fd()).port;
+  self_.reg = register_.id();
+  self_.hint = group.rank;
+  sockets_.emplace(door_.secret(agent_), hello(), events());
+  machine_.emplace(machine_options(), now());
+  sockets_->listen(std::move(listener_));
+  if (group.listen_fd >= 0) {
+    Socket door(group.listen_fd);
+    fcntl(door.fd(), F_SETFL, fcntl(door.fd(), F_GETFL) | O_NONBLOCK);
+    fcntl(door.fd(), F_SETFD, FD_CLOEXEC);
+    sockets_->listen(std::move(door));
+    machine_->set_door(true, now());
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+Membership::Agent::~Agent() {
+  stopping_ = true;
+  wake();
+  thread_.join();
+}
+
+MembershipMachine::Options Membership::Agent::machine_options() {
+  return {.self = self_,
+          .least = options_.least,
+          .most = options_.most,
+          .heartbeat_ms = options_.group.heartbeat_ms,
+          .last_call_ms = options_.last_call_ms,
+          .give_up_ms = options_.group.rendezvous_timeout_ms,
+          .may_found = !options_.group.restarted,
+          .reg = &register_,
+          .random = random_id};
+}
+
+Hello Membership::Agent::hello() const {
+  const GroupOptions& group = options_.group;
+  Hello h;
+  h.pid = self_.pid;
+  h.job = ("elastic " + group.job_id).substr(0, kIdentityTextBytes);
+  h.build = group.build_id.substr(0, kIdentityTextBytes);
+  h.host = self_.host;
+  h.host_id = self_.host_id;
+  // MIN and MAX have to be the same as well: they decide who is taken.
+  h.settings = group.settings;
+  h.settings.emplace_back("--elastic",
+                          std::to_string(options_.least) + ":" + std::to_string(options_.most));
+  h.settings_digest = settings_digest(h.settings);
+  return h;
+}
+
+AgentSockets::Events Membership::Agent::events() {
+  return {.received = [this](const MembershipMessage& m) { machine_->received(m, now()); },
+          .refused = [this](const MemberId& id) { machine_->refused(id, now()); },
+          .turned_away = [this](const Endpoint&, RefusalKind kind,
+                                const std::string& text) { turned_away(kind, text); },
+          .notice = [this](const std::string& text) { notice(text); }};
+}
+
+void Membership::Agent::notice(const std::string& text) const {
+  if (options_.group.notice) options_.group.notice(text);
+}
+
+// Who is in no view yet does not fit this job. A member has been let in by others before.
+void Membership::Agent::turned_away(RefusalKind kind, const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (taken_ || failure_) return;
+  try {
+    throw_refusal(kind, text);
+  } catch (const Error&) {
+    failure_ = std::current_exception();
+  }
+  changed_.notify_all();
+}
+
+// ---- The thread.
+
+void Membership::Agent::wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(wake_.fd(), &one, sizeof one);
+}
+
+void Membership::Agent::run() {
+  std::exception_ptr failure;
+  try {
+    while (take_commands()) {
+      run_door();
+      machine_->tick(now());
+      carry_out();
+      publish();
+      sockets_->turn(wake_.fd(), std::min(machine_->next_tick(), next_door_));
+    }
+    if (is_leaving_) sockets_->flush(base::deadline_in(kLastWords));
+  } catch (const Error&) {
+    failure = std::current_exception();  // of the door's file
+  }
+  const std::lock_guard lock(mutex_);
+  has_left_ = true;
+  if (failure) {
+    failure_ = failure;
+    broken_ = "this process can no longer talk to the others";
+  }
+  changed_.notify_all();
+}
+
+bool Membership::Agent::take_commands() {
+  if (stopping_ || (is_leaving_ && machine_->may_end())) return false;
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(wants_view_, false)) machine_->want_view(now());
+  if (std::exchange(wants_to_leave_, false)) {
+    machine_->leave(now());
+    is_leaving_ = true;
+  }
+  return true;
+}
+
+void Membership::Agent::run_door() {
+  if (door_.is_file() && machine_->shows_door() && shown_ != machine_->roster()->generation) {
+    shown_ = machine_->roster()->generation;
+    door_.show(agent_);
+  }
+  if (!base::has_passed(next_door_)) return;
+  const bool is_member = machine_->roster() && machine_->roster()->has(machine_->self().id);
+  next_door_ = base::deadline_in(is_member ? kServeInterval : kSeekingServeInterval);
+  if (!machine_->wants_door()) return;
+  if (door_.is_file()) {
+    if (!is_member && door_.take(agent_)) machine_->set_door(true, now());
+  } else if (Socket door = door_.serve()) {
+    sockets_->listen(std::move(door));
+    machine_->set_door(true, now());
+  }
+}
+
+void Membership::Agent::carry_out() {
+  for (MembershipMachine::Output& out : machine_->take_output()) {
+    switch (out.kind) {
+      case MembershipMachine::Output::Kind::kNotice:
+        notice(out.text);
+        break;
+      case MembershipMachine::Output::Kind::kSend:
+        sockets_->send({out.to.address, out.to.port}, out.message);
+        break;
+      case MembershipMachine::Output::Kind::kSendToDoor:
+        if (const std::optional<Endpoint> door = door_.find();
+            door && to_string(*door) != to_string(agent_))
+          sockets_->send(*door, out.message);
+        break;
+    }
+  }
+}
+
+// For the other threads.
+void Membership::Agent::publish() {
+  join_wanted_ = machine_->join_wanted();
+  const std::lock_guard lock(mutex_);
+  broken_ = machine_->broken();
+  if (RosterPtr view = machine_->take_view()) {
+    view_ = std::move(view);
+    own_id_ = machine_->self().id;
+    broken_.reset();
+    changed_.notify_all();
+  } else if (machine_->failure() && !failure_) {
+    failure_ = machine_->job_has_ended() ? std::make_exception_ptr(JobEnded(*machine_->failure()))
+                                         : std::make_exception_ptr(PeerError(*machine_->failure()));
+    changed_.notify_all();
+  }
+}
+
+// ---- Other threads.
+
+View Membership::Agent::wait_for_view() {
+  std::unique_lock lock(mutex_);
+  wants_view_ = true;
+  wake();
+  while (!view_ && !failure_) {
+    changed_.wait_for(lock, kCancelInterval);
+    if (!options_.group.cancelled) continue;
+    lock.unlock();
+    const bool is_cancelled = options_.group.cancelled();
+    lock.lock();
+    if (is_cancelled) throw CancelledError("stopped while waiting for the other ranks");
+  }
+  if (!view_) std::rethrow_exception(failure_);
+  return view_of(*std::exchange(view_, nullptr));
+}
+
+View Membership::Agent::view_of(const Roster& roster) {
+  View view;
+  const auto rank = static_cast<std::size_t>(roster.place_of(own_id_));
+  view.generation = roster.generation;
+  view.rank = static_cast<int>(rank);
+  view.world_size = static_cast<int>(roster.members.size());
+  view.fresh = roster.members[rank].since == roster.generation;
+  for (std::size_t r = 0; r < roster.members.size(); ++r) {
+    view.members.push_back(peer_info(roster.members[r], r));
+    const bool is_new = roster.members[r].since == roster.generation;
+    if (view.fresh ? r == rank : is_new) view.joined.push_back(view.members.back());
+  }
+  if (!view.fresh) {
+    for (std::size_t r = 0; r < taken_->members.size(); ++r) {
+      if (!roster.has(taken_->members[r].id)) view.left.push_back(peer_info(taken_->members[r], r));
+    }
+  }
+  taken_ = std::make_shared<Roster>(roster);
+  return view;
+}
+
+std::optional<std::string> Membership::Agent::broken() const {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+GroupOptions Membership::Agent::group_options(const View& view) const {
+  const std::lock_guard lock(mutex_);
+  GroupOptions group = options_.group;
+  const std::vector<Member>& members = taken_->members;
+  const auto rank = static_cast<std::size_t>(view.rank);
+  group.init_method = "tcp://" + to_string(Endpoint{members[0].address, members[0].store_port});
+  group.rank = view.rank;
+  group.world_size = view.world_size;
+  const auto is_here = [&](const Member& m) { return m.host_id == members[rank].host_id; };
+  group.local_world_size = static_cast<int>(std::ranges::count_if(members, is_here));
+  group.local_rank =
+      static_cast<int>(std::count_if(members.begin(), members.begin() + view.rank, is_here));
+  group.port_window = 1;
+  const std::string suffix =
+      "/" + std::to_string(view.generation) + "/" + to_hex(taken_->nonce).substr(0, 16);
+  group.job_id = options_.group.job_id.substr(0, kIdentityTextBytes - suffix.size()) + suffix;
+  group.listen_fd = view.rank == 0 ? fcntl(store_listener_.fd(), F_DUPFD_CLOEXEC, 0) : -1;
+  // Another generation's server may still, or already, listen there: it is tried again.
+  group.restarted = true;
+  group.cancelled = [this, cancelled = options_.group.cancelled] {
+    return (cancelled && cancelled()) || broken();
+  };
+  return group;
+}
+
+void Membership::Agent::leave() {
+  std::unique_lock lock(mutex_);
+  wants_to_leave_ = true;
+  wake();
+  changed_.wait(lock, [this] { return has_left_; });
+  door_.remove();
+  register_.remove_if_last();
+}
+
+// ---- The interface.
+
+Membership::Membership(MembershipOptions options)
+    : agent_(std::make_unique<Agent>(std::move(options))) {}
+Membership::~Membership() = default;
+
+View Membership::first_view() { return agent_->wait_for_view(); }
+
+View Membership::next_view(const std::string& why) {
+  agent_->notice("the group of this generation has ended: " + why);
+  return agent_->wait_for_view();
+}
+
+bool Membership::join_wanted() const { return agent_->join_wanted(); }
+std::optional<std::string> Membership::broken() const { return agent_->broken(); }
+GroupOptions Membership::group_options(const View& view) const {
+  return agent_->group_options(view);
+}
+void Membership::leave() { agent_->leave(); }
+
+}  // namespace backends

@@ -1,0 +1,247 @@
+// Locks, copies and checksums of the register's file.
+#include "backends/membership/register_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "backends/store/protocol/wire.h"
+#include "backends/store/secret.h"
+#include "io/base/deadline.h"
+#include "io/base/digest.h"
+#include "io/base/environment.h"
+#include "io/base/retried.h"
+
+namespace backends {
+namespace {
+
+constexpr std::string_view kMagic = "EGREG001";
+constexpr std::size_t kHeaderBytes = 24;              // magic, register id
+constexpr std::size_t kCopyHeaderBytes = 8 + 4 + 16;  // sequence, length, digest of all else
+constexpr std::size_t kMostStateBytes = 16u << 20;
+constexpr off_t kCopyAt[] = {4096, 4096 + (32 << 20)};  // holes take no memory
+constexpr auto kLockTime = std::chrono::milliseconds(200);
+
+// Bytes that are only locked.
+constexpr off_t kStateLock = 0;
+constexpr off_t kPresenceLock = off_t{1} << 40;
+constexpr off_t kMemberLocks = off_t{1} << 41;
+
+off_t lock_of(const MemberId& id) {
+  return kMemberLocks + static_cast<off_t>(id.low & ((std::uint64_t{1} << 40) - 1));
+}
+
+bool set_lock(int fd, short type, off_t at) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = at;
+  lock.l_len = 1;
+  return base::retried([&] { return fcntl(fd, F_OFD_SETLK, &lock); }) == 0;
+}
+
+bool others_lock(int fd, off_t at) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = at;
+  lock.l_len = 1;
+  return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+// While it lives, no other process changes the state. A stopped process may have it for long, so it
+// is not waited for.
+class StateLock {
+ public:
+  explicit StateLock(int fd) : fd_(fd) {
+    const Deadline deadline = base::deadline_in(kLockTime);
+    auto pause = std::chrono::microseconds(50);
+    while (!(is_held_ = set_lock(fd_, F_WRLCK, kStateLock)) && !base::has_passed(deadline)) {
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, std::chrono::microseconds(5000));
+    }
+  }
+  ~StateLock() {
+    if (is_held_) set_lock(fd_, F_UNLCK, kStateLock);
+  }
+  StateLock(const StateLock&) = delete;
+  StateLock& operator=(const StateLock&) = delete;
+  bool is_held() const { return is_held_; }
+
+ private:
+  int fd_;
+  bool is_held_ = false;
+};
+
+std::string digest_of_copy(std::string_view sequence_and_length, std::string_view state) {
+  const std::string all = std::string(sequence_and_length).append(state);
+  const base::Digest digest = base::digest_of(std::as_bytes(std::span(all)));
+  std::string bytes(16, '\0');
+  std::memcpy(bytes.data(), &digest.low, 8);
+  std::memcpy(bytes.data() + 8, &digest.high, 8);
+  return bytes;
+}
+
+// Without a frame's length and type.
+std::string payload_of(FrameWriter& out) { return out.finish().substr(5); }
+
+std::string state_bytes(const AcceptorState& state) {
+  FrameWriter out{FrameType{}};
+  write_roster(out, state.decided);
+  for (const Ballot* ballot : {&state.promised, &state.accepted}) {
+    out.i64(static_cast<std::int64_t>(ballot->round));
+    write_id(out, ballot->proposer);
+  }
+  write_roster(out, state.value);
+  return payload_of(out);
+}
+
+AcceptorState read_state(std::string_view bytes) {
+  FrameReader in(bytes);
+  AcceptorState state;
+  state.decided = read_roster(in);
+  for (Ballot* ballot : {&state.promised, &state.accepted}) {
+    ballot->round = static_cast<std::uint64_t>(in.i64());
+    ballot->proposer = read_id(in);
+  }
+  state.value = read_roster(in);
+  return state;
+}
+
+bool read_at(int fd, off_t at, std::size_t count, std::string& bytes) {
+  bytes.resize(count);
+  const ssize_t n = base::retried([&] { return pread(fd, bytes.data(), count, at); });
+  return n == static_cast<ssize_t>(count);
+}
+
+bool write_at(int fd, off_t at, std::string_view bytes) {
+  const ssize_t n = base::retried([&] { return pwrite(fd, bytes.data(), bytes.size(), at); });
+  return n == static_cast<ssize_t>(bytes.size());
+}
+
+// The user's own folder in memory, for nobody else.
+std::string private_folder() {
+  std::string root = "/dev/shm";
+  if (access(root.c_str(), W_OK) != 0) root = base::environment("TMPDIR");
+  if (root.empty()) root = "/tmp";
+  const std::string path = root + "/engine-" + std::to_string(geteuid());
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    throw PeerError("cannot make " + path + ": " + std::strerror(errno));
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
+      (status.st_mode & 077) != 0)
+    throw AuthenticationError(path + " must be a folder of this user that nobody else may enter");
+  return path;
+}
+
+}  // namespace
+
+RegisterFile::RegisterFile(const std::string& job) {
+  const base::Digest digest = base::digest_of(std::as_bytes(std::span(job)));
+  path_ = private_folder() + "/elastic-" + base::hex_text(digest);
+  const Deadline deadline = base::deadline_in(std::chrono::seconds(10));
+  while (!open_once()) {
+    if (base::has_passed(deadline))
+      throw PeerError("the register " + path_ +
+                      " of this job is held by a process that does not go on (is one stopped?)");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+RegisterFile::~RegisterFile() = default;
+
+// False if the file was removed meanwhile, or is locked.
+bool RegisterFile::open_once() {
+  file_ = Socket(base::retried(
+      [&] { return open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); }));
+  if (!file_) throw PeerError("cannot open " + path_ + ": " + std::strerror(errno));
+  struct stat status {};
+  if (fstat(file_.fd(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
+      (status.st_mode & 077) != 0)
+    throw AuthenticationError(path_ + " must be a file of this user that nobody else may read");
+  const StateLock lock(file_.fd());
+  if (!lock.is_held() || fstat(file_.fd(), &status) != 0 || status.st_nlink == 0) return false;
+  std::string header;
+  if (!read_at(file_.fd(), 0, kHeaderBytes, header) || !header.starts_with(kMagic)) {
+    if (!write_at(file_.fd(), 0, std::string(kMagic) + random_bytes(16)) ||
+        !read_at(file_.fd(), 0, kHeaderBytes, header))
+      throw PeerError("cannot write " + path_ + ": " + std::strerror(errno));
+  }
+  FrameReader in(std::string_view(header).substr(kMagic.size()));
+  id_ = read_id(in);
+  set_lock(file_.fd(), F_RDLCK, kPresenceLock);
+  return true;
+}
+
+// The newest copy that is whole.
+bool RegisterFile::read() {
+  std::uint64_t newest = 0;
+  std::string bytes;
+  for (const off_t at : kCopyAt) {
+    std::string header, copy;
+    if (!read_at(file_.fd(), at, kCopyHeaderBytes, header)) continue;
+    FrameReader in(header);
+    const auto sequence = static_cast<std::uint64_t>(in.i64());
+    const std::uint32_t length = in.u32();
+    if (sequence <= newest || length > kMostStateBytes) continue;
+    if (sequence == sequence_) {  // as this process knows it
+      newest = sequence;
+      continue;
+    }
+    if (!read_at(file_.fd(), at + static_cast<off_t>(kCopyHeaderBytes), length, copy) ||
+        digest_of_copy(header.substr(0, 12), copy) != header.substr(12))
+      continue;
+    newest = sequence;
+    bytes = std::move(copy);
+  }
+  if (newest == sequence_) return true;
+  try {
+    state_ = read_state(bytes);
+  } catch (const MalformedFrame&) {
+    return false;
+  }
+  sequence_ = newest;
+  return true;
+}
+
+bool RegisterFile::write() {
+  const std::string state = state_bytes(state_);
+  FrameWriter out{FrameType{}};
+  out.i64(static_cast<std::int64_t>(sequence_ + 1)).u32(static_cast<std::uint32_t>(state.size()));
+  const std::string head = payload_of(out);
+  if (!write_at(file_.fd(), kCopyAt[(sequence_ + 1) % 2],
+                head + digest_of_copy(head, state) + state))
+    return false;
+  ++sequence_;
+  return true;
+}
+
+bool RegisterFile::update(const std::function<void(AcceptorState&)>& change) {
+  const StateLock lock(file_.fd());
+  if (!lock.is_held() || !read()) return false;
+  const AcceptorState before = state_;
+  change(state_);
+  if (state_ == before) return true;
+  if (write()) return true;
+  state_ = before;
+  return false;
+}
+
+void RegisterFile::use_as(const MemberId& id) { set_lock(file_.fd(), F_WRLCK, lock_of(id)); }
+
+bool RegisterFile::is_used_by(const MemberId& id) { return others_lock(file_.fd(), lock_of(id)); }
+
+void RegisterFile::remove_if_last() {
+  const StateLock lock(file_.fd());
+  if (!lock.is_held()) return;
+  if (!others_lock(file_.fd(), kPresenceLock)) unlink(path_.c_str());
+  set_lock(file_.fd(), F_UNLCK, kPresenceLock);
+}
+
+}  // namespace backends

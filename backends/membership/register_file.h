@@ -1,0 +1,46 @@
+// The acceptor of a host as a small file in its memory, which the job's processes there share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backends/membership/paxos.h"
+#include "backends/store/tcp_socket.h"
+
+namespace backends {
+
+// Holds two copies of the state and writes the older one: a process that dies while it writes
+// leaves the other, as if it had died before. Changes are made under a lock on the open file, which
+// the kernel takes back from whoever dies.
+class RegisterFile final : public Register {
+ public:
+  // Opens or creates /dev/shm/engine-UID/elastic-<digest of `job`>; $TMPDIR where there is no
+  // /dev/shm. Throws AuthenticationError where others than this user could write it, PeerError
+  // where it cannot be made.
+  explicit RegisterFile(const std::string& job);
+  ~RegisterFile() override;
+  RegisterFile(const RegisterFile&) = delete;
+  RegisterFile& operator=(const RegisterFile&) = delete;
+
+  RegisterId id() const override { return id_; }
+  bool update(const std::function<void(AcceptorState&)>& change) override;
+  void use_as(const MemberId& id) override;
+  bool is_used_by(const MemberId& id) override;
+
+  // At an orderly end: the last process that uses the file removes it.
+  void remove_if_last();
+  const std::string& path() const { return path_; }
+
+ private:
+  bool open_once();
+  bool read();
+  bool write();
+
+  std::string path_;
+  Socket file_;
+  RegisterId id_;
+  std::uint64_t sequence_ = 0;  // of the copy that state_ was read from or written to
+  AcceptorState state_;
+};
+
+}  // namespace backends

@@ -1,0 +1,174 @@
+// The loop of a rank without training.
+#include "tests/backends/membership/elastic_ranks.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+#include "backends/backend_error.h"
+#include "tests/backends/group_harness.h"
+#include "tests/support/time_limits.h"
+
+namespace elastic_ranks {
+namespace {
+
+using backends::Membership;
+using backends::MembershipOptions;
+using backends::View;
+
+Seen seen_of(const View& view) {
+  Seen seen{.generation = view.generation,
+            .rank = view.rank,
+            .world_size = view.world_size,
+            .left = static_cast<int>(view.left.size()),
+            .joined = static_cast<int>(view.joined.size()),
+            .fresh = view.fresh,
+            .pids = {},
+            .at_ns = std::chrono::steady_clock::now().time_since_epoch().count()};
+  for (const backends::PeerInfo& peer : view.members) seen.pids.push_back(peer.pid);
+  return seen;
+}
+
+// Until `goes_on` says no. A view is shown as soon as it is there.
+void go_from_view_to_view(Membership& membership, const std::function<void(const View&)>& show,
+                          const std::function<bool()>& goes_on) {
+  show(membership.first_view());
+  while (goes_on()) {
+    if (const auto why = membership.broken()) {
+      show(membership.next_view(*why));
+    } else if (membership.join_wanted()) {
+      show(membership.next_view("somebody waits to be taken in"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
+
+MembershipOptions options_for(int hint, int least, int most, int port) {
+  MembershipOptions options;
+  options.group = group_harness::options_for(hint, most, port);
+  options.group.heartbeat_ms = test_support::deadline_ms(300);
+  options.group.rendezvous_timeout_ms = test_support::deadline_ms(20'000);
+  options.least = least;
+  options.most = most;
+  options.last_call_ms = 300;
+  return options;
+}
+
+ThreadRank::ThreadRank(MembershipOptions options)
+    : thread_([this, options = std::move(options)] { run(options); }) {}
+
+ThreadRank::~ThreadRank() { crash(); }
+
+void ThreadRank::run(MembershipOptions options) {
+  const auto goes_on = [this] {
+    const std::lock_guard lock(mutex_);
+    return order_ == Order::kGoOn;
+  };
+  options.group.cancelled = [=] { return !goes_on(); };
+  try {
+    Membership membership(std::move(options));
+    go_from_view_to_view(
+        membership,
+        [this](const View& view) {
+          const std::lock_guard lock(mutex_);
+          seen_ = seen_of(view);
+        },
+        goes_on);
+    if (order_ == Order::kLeave) membership.leave();
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(mutex_);
+    error_ = error.what();
+  }
+}
+
+void ThreadRank::end(Order order) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (order_ == Order::kGoOn) order_ = order;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void ThreadRank::crash() { end(Order::kCrash); }
+void ThreadRank::leave() { end(Order::kLeave); }
+
+std::optional<Seen> ThreadRank::seen() const {
+  const std::lock_guard lock(mutex_);
+  return seen_;
+}
+
+std::string ThreadRank::error() const {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+ProcessRank::ProcessRank(const MembershipOptions& options) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+  pid_ = fork();
+  if (pid_ == 0) {
+    alarm(static_cast<unsigned>(test_support::deadline_ms(120'000) / 1000));
+    try {
+      Membership membership(options);
+      go_from_view_to_view(
+          membership,
+          [&](const View& view) {
+            const Seen s = seen_of(view);
+            std::ostringstream line;
+            line << s.generation << ' ' << s.rank << ' ' << s.world_size << ' ' << s.left << ' '
+                 << s.joined << ' ' << s.fresh << ' ' << s.at_ns;
+            for (const int p : s.pids) line << ' ' << p;
+            line << '\n';
+            [[maybe_unused]] const ssize_t n = write(ends[1], line.str().data(), line.str().size());
+          },
+          [] { return true; });
+    } catch (const std::exception& error) {
+      [[maybe_unused]] const ssize_t n = write(2, error.what(), std::string(error.what()).size());
+    }
+    _exit(1);
+  }
+  close(ends[1]);
+  in_ = ends[0];
+  fcntl(in_, F_SETFL, O_NONBLOCK);
+}
+
+ProcessRank::ProcessRank(ProcessRank&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      in_(std::exchange(other.in_, -1)),
+      buffer_(std::move(other.buffer_)),
+      seen_(std::move(other.seen_)) {}
+
+ProcessRank::~ProcessRank() {
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  close(in_);
+}
+
+void ProcessRank::signal(int number) const { kill(pid_, number); }
+
+std::optional<Seen> ProcessRank::seen() {
+  char piece[4096];
+  for (ssize_t n = 0; (n = read(in_, piece, sizeof piece)) > 0;)
+    buffer_.append(piece, static_cast<std::size_t>(n));
+  for (std::size_t end = 0; (end = buffer_.find('\n')) != std::string::npos;) {
+    std::istringstream line(buffer_.substr(0, end));
+    buffer_.erase(0, end + 1);
+    Seen s;
+    line >> s.generation >> s.rank >> s.world_size >> s.left >> s.joined >> s.fresh >> s.at_ns;
+    for (int p = 0; line >> p;) s.pids.push_back(p);
+    seen_ = std::move(s);
+  }
+  return seen_;
+}
+
+}  // namespace elastic_ranks

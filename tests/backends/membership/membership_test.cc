@@ -1,0 +1,337 @@
+// Elastic membership between threads and processes of one host, and of made-up hosts: founding,
+// joining, deaths, partitions, and what is refused.
+#include "backends/membership/membership.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/backend_error.h"
+#include "tests/backends/group_harness.h"
+#include "tests/backends/membership/elastic_ranks.h"
+#include "tests/support/expect_contains.h"
+#include "tests/support/time_limits.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using backends::Membership;
+using backends::MembershipOptions;
+using elastic_ranks::options_for;
+using elastic_ranks::ProcessRank;
+using elastic_ranks::Seen;
+using elastic_ranks::ThreadRank;
+using group_harness::free_port;
+using test_support::eventually;
+
+using Threads = std::vector<std::unique_ptr<ThreadRank>>;
+
+Threads start_threads(int count, int least, int most, int port) {
+  Threads ranks;
+  for (int r = 0; r < count; ++r)
+    ranks.push_back(std::make_unique<ThreadRank>(options_for(r, least, most, port)));
+  return ranks;
+}
+
+// Whether all have seen a view of so many members, in the same generation.
+template <class Ranks>
+bool all_see(Ranks& ranks, int world_size) {
+  std::optional<std::uint64_t> generation;
+  return std::ranges::all_of(ranks, [&](auto& rank) {
+    const std::optional<Seen> seen = rank->seen();
+    if (!seen || seen->world_size != world_size) return false;
+    if (!generation) generation = seen->generation;
+    return *generation == seen->generation;
+  });
+}
+
+class Founding : public testing::TestWithParam<int> {};
+
+TEST_P(Founding, AllAreInTheFirstViewInTheOrderOfTheirHints) {
+  const int world_size = GetParam();
+  Threads ranks = start_threads(world_size, world_size, world_size, free_port());
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, world_size); }));
+  for (int r = 0; r < world_size; ++r) {
+    EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->rank, r);
+    EXPECT_TRUE(ranks[static_cast<std::size_t>(r)]->seen()->fresh);
+    EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->generation, 1u);
+  }
+  std::vector<std::thread> leaving;
+  for (auto& rank : ranks) leaving.emplace_back([&rank] { rank->leave(); });
+  for (std::thread& t : leaving) t.join();
+  for (auto& rank : ranks) EXPECT_EQ(rank->error(), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Membership, Founding, testing::Range(1, 5));
+
+TEST(MembershipTest, ANewcomerIsTakenInWhileTheJobRuns) {
+  const int port = free_port();
+  Threads ranks = start_threads(2, 2, 4, port);
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  ranks.push_back(std::make_unique<ThreadRank>(options_for(-1, 2, 4, port)));
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 3); }));
+  EXPECT_FALSE(ranks[0]->seen()->fresh);
+  EXPECT_EQ(ranks[0]->seen()->joined, 1);
+  EXPECT_TRUE(ranks[2]->seen()->fresh);
+  EXPECT_EQ(ranks[2]->seen()->rank, 2);
+}
+
+TEST(MembershipTest, TheDeathOfAnyLeavesTheOthers) {
+  const int port = free_port();
+  Threads ranks = start_threads(4, 1, 4, port);
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 4); }));
+  for (const int victim : {1, 0, 1}) {  // by what is left: in the middle, the first, the last
+    ranks[static_cast<std::size_t>(victim)]->crash();
+    ranks.erase(ranks.begin() + victim);
+    const int left = static_cast<int>(ranks.size());
+    ASSERT_TRUE(eventually([&] { return all_see(ranks, left); }));
+    for (int r = 0; r < left; ++r) {
+      EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->rank, r);
+      EXPECT_FALSE(ranks[static_cast<std::size_t>(r)]->seen()->fresh);
+      EXPECT_EQ(ranks[static_cast<std::size_t>(r)]->seen()->left, 1);
+    }
+  }
+}
+
+TEST(MembershipTest, TheDoorIsTakenOver) {
+  const int port = free_port();
+  Threads ranks = start_threads(2, 1, 4, port);
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  ranks[0]->crash();  // whoever has the door, one of the two is next
+  ranks.erase(ranks.begin());
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 1); }));
+  ranks.push_back(std::make_unique<ThreadRank>(options_for(-1, 1, 4, port)));
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  ranks[0]->crash();
+  ranks.erase(ranks.begin());
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 1); }));
+  ranks.push_back(std::make_unique<ThreadRank>(options_for(-1, 1, 4, port)));
+  EXPECT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+}
+
+TEST(MembershipTest, TheFounderDiesBeforeTheFirstView) {
+  const int port = free_port();
+  Threads ranks;
+  ranks.push_back(std::make_unique<ThreadRank>(options_for(0, 2, 2, port)));
+  test_support::pause(500ms);
+  ranks[0]->crash();
+  ranks[0] = std::make_unique<ThreadRank>(options_for(1, 2, 2, port));
+  ranks.push_back(std::make_unique<ThreadRank>(options_for(2, 2, 2, port)));
+  EXPECT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+}
+
+TEST(MembershipTest, AJobWhoseProcessesAreAllDeadIsFoundedAnew) {
+  const int port = free_port();
+  Threads ranks = start_threads(2, 2, 2, port);
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  ranks.clear();
+  MembershipOptions restarted = options_for(0, 2, 2, port);
+  restarted.group.restarted = true;
+  restarted.group.rendezvous_timeout_ms = 1000;
+  ThreadRank respawned(restarted);
+  ASSERT_TRUE(eventually([&] { return !respawned.error().empty(); }));
+  EXPECT_CONTAINS(respawned.error(), "do not answer");
+  ranks = start_threads(2, 2, 2, port);
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  EXPECT_TRUE(ranks[0]->seen()->fresh);
+  EXPECT_TRUE(ranks[1]->seen()->fresh);
+}
+
+TEST(MembershipTest, TooFewIsSaidAtTheTimeout) {
+  MembershipOptions options = options_for(0, 2, 3, free_port());
+  options.group.rendezvous_timeout_ms = 700;
+  ThreadRank alone(options);
+  ASSERT_TRUE(eventually([&] { return !alone.error().empty(); }));
+  EXPECT_CONTAINS(alone.error(), "1 of at least 2 ranks are here");
+}
+
+TEST(MembershipTest, WaitingCanBeCancelled) {
+  ThreadRank alone(options_for(0, 2, 3, free_port()));
+  test_support::pause(200ms);
+  alone.crash();
+  EXPECT_CONTAINS(alone.error(), "stopped while waiting");
+}
+
+TEST(MembershipTest, AnotherSecretIsRefused) {
+  const int port = free_port();
+  Threads ranks = start_threads(2, 2, 4, port);
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  MembershipOptions options = options_for(2, 2, 4, port);
+  options.group.secret = std::string(64, 'a');
+  Membership other(options);
+  EXPECT_THROW(other.first_view(), backends::AuthenticationError);
+}
+
+TEST(MembershipTest, OtherSettingsAreRefusedAndNamed) {
+  const int port = free_port();
+  MembershipOptions options = options_for(0, 1, 1, port);
+  options.group.settings = {{"--batch-size", "128"}};
+  options.most = 4;
+  ThreadRank first(options);
+  ASSERT_TRUE(eventually([&] { return first.seen().has_value(); }));
+  options.group.settings = {{"--batch-size", "64"}};
+  Membership other(options);
+  try {
+    other.first_view();
+    FAIL() << "was taken in";
+  } catch (const backends::MismatchError& error) {
+    EXPECT_CONTAINS(error.what(), "--batch-size");
+    EXPECT_CONTAINS(error.what(), "128");
+    EXPECT_CONTAINS(error.what(), "64");
+  }
+}
+
+TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAndTheOtherWaits) {
+  const int port = free_port();
+  Threads ranks;
+  for (int r = 0; r < 2; ++r) {
+    MembershipOptions options = options_for(r, 1, 2, port);
+    options.group.host_id = "made-up host " + std::to_string(r);
+    options.group.rendezvous_timeout_ms = 5000;
+    options.last_call_ms = 100'000;
+    ranks.push_back(std::make_unique<ThreadRank>(options));
+    // The door is on this host, whoever has it: the first one is to have it.
+    test_support::pause(300ms);
+  }
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  ranks[0]->crash();
+  ASSERT_TRUE(eventually([&] { return !ranks[1]->error().empty(); }));
+  EXPECT_CONTAINS(ranks[1]->error(), "1 of 2 ranks are reachable (lost: rank 0");
+  EXPECT_CONTAINS(ranks[1]->error(), "waiting for them");
+}
+
+TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAlone) {
+  const int port = free_port();
+  Threads ranks;
+  for (int r = 0; r < 2; ++r) {
+    MembershipOptions options = options_for(r, 1, 2, port);
+    options.group.host_id = "made-up host " + std::to_string(r);
+    options.last_call_ms = 100'000;
+    ranks.push_back(std::make_unique<ThreadRank>(options));
+    test_support::pause(300ms);
+  }
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  ranks[1]->crash();
+  ranks.pop_back();
+  EXPECT_TRUE(eventually([&] { return all_see(ranks, 1); }));
+}
+
+TEST(MembershipTest, AFileIsADoorToo) {
+  const std::string path = testing::TempDir() + "/elastic-door-" + std::to_string(free_port());
+  const auto options = [&](int hint) {
+    MembershipOptions o = options_for(hint, 2, 3, 1);
+    o.group.init_method = "file://" + path;
+    o.group.secret = "";
+    o.group.local_world_size = o.group.world_size;
+    return o;
+  };
+  Threads ranks;
+  for (int r = 0; r < 2; ++r) ranks.push_back(std::make_unique<ThreadRank>(options(r)));
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  ranks.push_back(std::make_unique<ThreadRank>(options(-1)));
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 3); }));
+  std::vector<std::thread> leaving;
+  for (auto& rank : ranks) leaving.emplace_back([&rank] { rank->leave(); });
+  for (std::thread& t : leaving) t.join();
+  struct stat status {};
+  EXPECT_NE(stat(path.c_str(), &status), 0) << "the door's file was not removed";
+}
+
+TEST(MembershipTest, WhoWaitsWhenTheJobEndsIsTold) {
+  const int port = free_port();
+  Threads ranks = start_threads(1, 1, 1, port);
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 1); }));
+  ThreadRank waiting(options_for(1, 1, 1, port));
+  test_support::pause(500ms);
+  ranks[0]->leave();
+  ASSERT_TRUE(eventually([&] { return !waiting.error().empty(); }));
+  EXPECT_CONTAINS(waiting.error(), "the job has ended");
+}
+
+// Each generation is a group that computes.
+TEST(MembershipTest, TheMembersOfAViewFormAGroup) {
+  const int port = free_port();
+  std::vector<std::future<float>> sums;
+  for (int r = 0; r < 3; ++r) {
+    sums.push_back(std::async(std::launch::async, [=] {
+      MembershipOptions options = options_for(r, 1, 3, port);
+      options.last_call_ms = 100'000;
+      Membership membership(options);
+      backends::View view = membership.first_view();
+      const auto sum = [&] {
+        const auto group = backends::join_group(membership.group_options(view));
+        const auto communicator = group->make_communicator();
+        float value = 1;
+        communicator->all_reduce(&value, 1, backends::DType::kF32, backends::ReduceOp::kSum);
+        group->leave();
+        return value;
+      };
+      const float before = sum();
+      if (r == 0) return before;  // its end is not an orderly one
+      while (!membership.broken()) std::this_thread::sleep_for(1ms);
+      view = membership.next_view(*membership.broken());
+      return before + 10 * sum();
+    }));
+  }
+  EXPECT_EQ(sums[0].get(), 3.0F);
+  EXPECT_EQ(sums[1].get(), 23.0F);
+  EXPECT_EQ(sums[2].get(), 23.0F);
+}
+
+using Processes = std::vector<std::unique_ptr<ProcessRank>>;
+
+Processes start_processes(int count, int least, int most, int port) {
+  Processes ranks;
+  for (int r = 0; r < count; ++r)
+    ranks.push_back(std::make_unique<ProcessRank>(options_for(r, least, most, port)));
+  return ranks;
+}
+
+TEST(MembershipProcesses, AStoppedOneIsLeftOutAndComesBackAsANewMember) {
+  Processes ranks = start_processes(3, 1, 3, free_port());
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 3); }));
+  ranks[0]->signal(SIGSTOP);
+  std::unique_ptr<ProcessRank> stopped = std::move(ranks[0]);
+  ranks.erase(ranks.begin());
+  const bool went_on = eventually([&] { return all_see(ranks, 2); });
+  stopped->signal(SIGCONT);
+  ASSERT_TRUE(went_on);
+  ranks.push_back(std::move(stopped));
+  ASSERT_TRUE(eventually([&] { return all_see(ranks, 3); }));
+  EXPECT_TRUE(ranks[2]->seen()->fresh);
+  EXPECT_FALSE(ranks[0]->seen()->fresh);
+}
+
+// How long the others take; ENGINE_MEMBERSHIP_DEATHS chooses how many to measure.
+TEST(MembershipProcesses, TheDeathOfOneOfFourIsSoonKnown) {
+  const char* text = std::getenv("ENGINE_MEMBERSHIP_DEATHS");
+  const int deaths = text == nullptr ? 2 : std::atoi(text);
+  std::vector<double> times;
+  for (int i = 0; i < deaths; ++i) {
+    Processes ranks = start_processes(4, 1, 4, free_port());
+    ASSERT_TRUE(eventually([&] { return all_see(ranks, 4); }));
+    const int victim = i % 4;
+    const auto killed = std::chrono::steady_clock::now().time_since_epoch().count();
+    ranks[static_cast<std::size_t>(victim)]->signal(SIGKILL);
+    ranks.erase(ranks.begin() + victim);
+    ASSERT_TRUE(eventually([&] { return all_see(ranks, 3); }));
+    std::int64_t last = 0;
+    for (auto& rank : ranks) last = std::max(last, rank->seen()->at_ns);
+    times.push_back(static_cast<double>(last - killed) / 1e6);
+  }
+  std::ranges::sort(times);
+  std::printf("from SIGKILL to the next view on all: median %.1f ms, p99 %.1f ms of %d\n",
+              times[times.size() / 2], times[times.size() * 99 / 100], deaths);
+}
+
+}  // namespace
