@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "backends/control_word.h"
 #include "backends/identity/hostlist.h"
 #include "backends/identity/rendezvous_file.h"
+#include "backends/membership/membership_machine.h"
 #include "backends/store/protocol/handshake.h"
 #include "backends/store/protocol/member_machine.h"
 #include "backends/store/protocol/server_machine.h"
@@ -88,6 +91,17 @@ struct SmallWorld {
   std::vector<backends::SessionMachine> sessions;
 };
 
+struct OwnRegister final : backends::Register {
+  backends::RegisterId id() const override { return {7, 1}; }
+  bool update(const std::function<void(backends::AcceptorState&)>& change) override {
+    change(state);
+    return true;
+  }
+  void use_as(const backends::MemberId&) override {}
+  bool is_used_by(const backends::MemberId&) override { return false; }
+  backends::AcceptorState state;
+};
+
 }  // namespace
 
 // Frames of members, sealed as they should be: each is a byte for the rank (and, now and then, time
@@ -121,6 +135,46 @@ void member_frames(Input input) {
   member.leave();
   member.take_output();
   member.take_notices();
+}
+
+// What another agent of an elastic job sends to a member that is ready for the next generation,
+// unsealed.
+void membership_frames(Input input) {
+  OwnRegister reg;
+  backends::Member self, other;
+  self.id = {1, 1};
+  other.id = {2, 2};
+  self.reg = reg.id();
+  other.reg = {7, 2};
+  auto roster = std::make_shared<backends::Roster>();
+  roster->generation = 1;
+  roster->members = {self, other};
+  (void)reg.update([&](backends::AcceptorState& state) { state.learn(roster); });
+  backends::Time now = backends::Time{} + std::chrono::hours(1);
+  backends::MembershipMachine machine({.self = self,
+                                       .most = 4,
+                                       .reg = &reg,
+                                       .random =
+                                           [] {
+                                             return backends::RandomId{3, 3};
+                                           }},
+                                      now);
+  machine.want_view(now);
+  machine.take_view();
+  machine.want_view(now);
+  backends::FrameParser parser;
+  parser.append(reinterpret_cast<const char*>(input.data()), input.size());
+  try {
+    while (const std::optional<backends::Frame> frame = parser.next(backends::kFrameBytes)) {
+      machine.received(backends::read_membership_frame(*frame), now);
+      machine.tick(now += std::chrono::milliseconds(kHeartbeat / 2));
+      machine.take_output();
+      machine.join_wanted();
+      machine.broken();
+      machine.waiting_for();
+    }
+  } catch (const backends::MalformedFrame&) {
+  }
 }
 
 // Words of two ranks' plans, as a peer may have sent them.

@@ -78,6 +78,38 @@ def frame(kind, payload):
     return struct.pack("<IB", len(payload) + 1, kind) + payload
 
 
+def membership_frames(text):
+    def ident(high, low):
+        return struct.pack("<QQ", high, low)
+
+    def member(number, host, since):
+        return (ident(number, number) + text(b"n%d" % host) + text(b"id") + text(b"127.0.0.1") +
+                struct.pack("<iii", 40 + number, 5000, 5001) + ident(7, host) + struct.pack("<iQ", number, since))
+
+    def roster(generation, *members):
+        return struct.pack("<Q", generation) + text(b"nonce") + struct.pack("<I", len(members)) + b"".join(members)
+
+    def message(kind, sender, generation, rest):
+        return frame(kind, ident(sender, sender) + ident(0, 0) + struct.pack("<Q", generation) + rest)
+
+    def report(sender, generation, stage, hears, others, *members):
+        return message(64, sender, generation, struct.pack("<BBIB", stage, 0, 2, hears) + struct.pack("<I", len(others)) +
+                       b"".join(ident(o, o) for o in others) + struct.pack("<I", len(members)) + b"".join(members))
+    ready = report(2, 1, 2, 3, [4], member(2, 2, 0))
+    waits = report(4, 1, 0, 3, [], member(4, 2, 0))
+    ballot = struct.pack("<Q", 1) + ident(1, 1)
+    none = struct.pack("<Q", 0) + ident(0, 0)
+    base = roster(1, member(1, 1, 1), member(2, 2, 1))
+    answer = struct.pack("<Q", 2) + ballot
+    write("membership_frames", "decides", waits + ready + message(67, 2, 1, answer + none + ident(7, 2) + struct.pack("<Q", 0)) +
+          message(69, 2, 1, answer + none + ident(7, 2)))
+    write("membership_frames", "outbids", ready + message(66, 2, 1, base + struct.pack("<Q", 9) + ident(2, 2)) +
+          message(70, 2, 1, answer + struct.pack("<Q", 9) + ident(2, 2) + ident(7, 2)))
+    write("membership_frames", "goes-on", message(68, 2, 1, base + struct.pack("<Q", 5) + ident(2, 2) +
+          roster(2, member(2, 2, 1))) + message(65, 2, 2, roster(2, member(2, 2, 1)) + struct.pack("<I", 1) + member(4, 2, 0)))
+    write("membership_frames", "leaves", report(2, 1, 3, 3, []))
+
+
 def frames():
     def text(value):
         return struct.pack("<I", len(value)) + value
@@ -103,6 +135,7 @@ def frames():
           step(1, 11, request + struct.pack("<q", 5)) + step(0, 12, request))
     write("server_members", "leave", both + step(0, 14, text(b"step 1")) + step(0, 16) + step(1, 16))
     write("server_members", "abandon", both + step(1, 18, b"\x01" + text(b"ranks disagree")) + step(0xFE, 22))
+    membership_frames(text)
     word = struct.pack("<QIBBH", 7, 1, 1, 0, 0)
     write("control_words", "same", word * 4)
     write("control_words", "one-more", word + word + struct.pack("<QIBBH", 12, 2, 2, 0, 1))

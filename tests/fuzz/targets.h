@@ -25,6 +25,7 @@ void hostlist(Input input);
 void store_frames(Input input);
 void server_members(Input input);
 void member_frames(Input input);
+void membership_frames(Input input);
 void control_words(Input input);
 void rendezvous_file(Input input);
 void config(Input input);
@@ -53,6 +54,7 @@ inline constexpr Target kTargets[] = {
     {"store_frames", store_frames},
     {"server_members", server_members},
     {"member_frames", member_frames},
+    {"membership_frames", membership_frames},
     {"control_words", control_words},
     {"rendezvous_file", rendezvous_file},
     {"config", config},
