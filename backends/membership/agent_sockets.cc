@@ -83,6 +83,8 @@ void AgentSockets::refuse(const Endpoint& to) {
   for (const MemberId& id : node.mapped().ids) events_.refused(id);
 }
 
+void AgentSockets::drop(const Endpoint& to) { outgoing_.erase({to.host, to.port}); }
+
 // A connection that stood has broken: whether its process is gone is seen at once by another one.
 void AgentSockets::ended(const Endpoint& to) {
   const auto place = outgoing_.find({to.host, to.port});

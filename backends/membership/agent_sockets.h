@@ -36,6 +36,7 @@ class AgentSockets {
 
   void listen(Socket listener) { listeners_.push_back(std::move(listener)); }
   void send(const Endpoint& to, const MembershipMessage& message);
+  void drop(const Endpoint& to);  // the connection; the next send() makes another one
   // One turn: waits until something arrives on a socket or on `wake`, or `until`.
   void turn(int wake, Deadline until);
   void flush(Deadline until);  // tries to send what is left

@@ -65,6 +65,7 @@ class Membership::Agent {
   MembershipMachine::Options machine_options();
   AgentSockets::Events events();
   Hello hello() const;
+  void received(const MembershipMessage& message);
   void turned_away(RefusalKind kind, const std::string& text);
   void run();
   bool take_commands();  // false: stop
@@ -173,11 +174,17 @@ Hello Membership::Agent::hello() const {
 }
 
 AgentSockets::Events Membership::Agent::events() {
-  return {.received = [this](const MembershipMessage& m) { machine_->received(m, now()); },
+  return {.received = [this](const MembershipMessage& m) { received(m); },
           .refused = [this](const MemberId& id) { machine_->refused(id, now()); },
           .turned_away = [this](const Endpoint&, RefusalKind kind,
                                 const std::string& text) { turned_away(kind, text); },
           .notice = [this](const std::string& text) { notice(text); }};
+}
+
+void Membership::Agent::received(const MembershipMessage& message) {
+  if (message.from != machine_->self().id) return machine_->received(message, now());
+  if (const std::optional<Endpoint> door = door_.find()) sockets_->drop(*door);
+  machine_->met_itself(now());
 }
 
 void Membership::Agent::notice(const std::string& text) const {

@@ -63,6 +63,13 @@ void MembershipMachine::set_door(bool held, Time now) {
   has_door_ = held;
 }
 
+void MembershipMachine::met_itself(Time now) {
+  constexpr auto kSoon = std::chrono::milliseconds(10);
+  now_ = now;
+  next_door_ = now + kSoon;
+  next_seek_ = std::min(next_seek_, next_door_);
+}
+
 void MembershipMachine::want_view(Time now) {
   now_ = now;
   wants_ = true;

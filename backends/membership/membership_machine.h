@@ -43,6 +43,8 @@ class MembershipMachine {
   // The connection to this process broke, and its address refuses another one: it is gone.
   void refused(const MemberId& id, Time now);
   void set_door(bool held, Time now);  // this process serves the door, or no longer
+  // Its own call came out at its own end of the door, which several processes serve.
+  void met_itself(Time now);
   // The main thread has left the group of its view, if it had one, and wants the next.
   void want_view(Time now);
   void leave(Time now);  // in order: training has finished
