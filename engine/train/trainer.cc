@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -130,7 +131,7 @@ bool Trainer::may_save_alone() const {
 void Trainer::save_alone() {
   if (!may_save_alone()) return;
   TrainState& state = p_.state;
-  restore_statistics();
+  restore_kept();
   const bool whole =
       settled_ == Settled::kYes && state.policy.together() && !first_not_finite(state.model, true);
   try {
@@ -165,7 +166,7 @@ void Trainer::step() {
   GradientExchange* exchange = policy.begin_step(p_.state.home);
   timer.lap(phases_.communication);
   finite_.begin_step();
-  keep_statistics();
+  keep_state(exchange);
   settled_ = Settled::kInStep;
   p_.work.step({.batch = view_of(batch, draws_),
                 .global_count = counts.global,
@@ -185,35 +186,36 @@ void Trainer::step() {
   phases_since_report_ += phases_;
 }
 
-std::ptrdiff_t Trainer::running_bytes() const {
-  return static_cast<std::ptrdiff_t>(p_.state.model.running.bytes());
-}
-
-// Forward changes them before the step is certain.
-void Trainer::keep_statistics() {
+// What a step changes before it is certain: statistics in forward, and what an exchange remembers.
+void Trainer::keep_state(const GradientExchange* exchange) {
   if (!may_save_alone() && !options_.steps_back) return;
-  const FlatBuffer &running = p_.state.model.running, &counters = p_.state.model.counters;
-  before_step_.resize(running.bytes() + counters.bytes());  // allocates the first time only
-  const auto* from = static_cast<const std::byte*>(running.data());
-  const auto rest = std::copy(from, from + running.bytes(), before_step_.begin());
-  from = static_cast<const std::byte*>(counters.data());
-  std::copy(from, from + counters.bytes(), rest);
+  changed_in_step_ = {&p_.state.model.running, &p_.state.model.counters};
+  if (options_.steps_back && exchange != nullptr)
+    for (const PolicyState& s : p_.state.policy.state()) changed_in_step_.push_back(s.buffer);
+  std::size_t bytes = 0;
+  for (const FlatBuffer* buffer : changed_in_step_) bytes += buffer->bytes();
+  before_step_.resize(bytes);  // allocates the first time only
+  std::byte* to = before_step_.data();
+  for (const FlatBuffer* buffer : changed_in_step_) {
+    if (buffer->bytes() > 0) std::memcpy(to, buffer->data(), buffer->bytes());
+    to += buffer->bytes();
+  }
 }
 
-void Trainer::restore_statistics() {
+void Trainer::restore_kept() {
   if (settled_ != Settled::kInStep) return;
-  const ModelState& model = p_.state.model;
-  std::copy(before_step_.begin(), before_step_.begin() + running_bytes(),
-            static_cast<std::byte*>(model.running.data()));
-  std::copy(before_step_.begin() + running_bytes(), before_step_.end(),
-            static_cast<std::byte*>(model.counters.data()));
+  const std::byte* from = before_step_.data();
+  for (const FlatBuffer* buffer : changed_in_step_) {
+    if (buffer->bytes() > 0) std::memcpy(buffer->data(), from, buffer->bytes());
+    from += buffer->bytes();
+  }
   settled_ = Settled::kYes;
 }
 
 // The update is the last thing that a step does, so before it only statistics have changed; behind
 // it only replicas that have not been averaged.
 void Trainer::step_back() {
-  restore_statistics();
+  restore_kept();
   if (settled_ == Settled::kUpdated) {
     static_cast<void>(advance());
     settled_ = Settled::kYes;

@@ -101,11 +101,10 @@ class Trainer {
   void bring_together();
   bool may_save_alone() const;
   void save_alone();
-  void keep_statistics();
-  void restore_statistics();
+  void keep_state(const GradientExchange* exchange);
+  void restore_kept();
   void step_back();
   void catch_up();
-  std::ptrdiff_t running_bytes() const;
   StepCounts step_counts(const io::Batch& batch) const;
   bool equal_shares(
       std::int64_t step) const;  // whether every rank has as many samples in a step of the epoch
@@ -149,7 +148,8 @@ class Trainer {
   // Whether the state is that of `progress`; in a step all but running statistics and counters is,
   // and after its update it is that of the step.
   enum class Settled { kYes, kInStep, kUpdated, kNo } settled_ = Settled::kYes;
-  std::vector<std::byte> before_step_;  // running statistics, counters
+  std::vector<FlatBuffer*> changed_in_step_;  // before its update
+  std::vector<std::byte> before_step_;        // what they held
   double reported_at_ = 0;              // seconds
   std::int64_t reported_samples_ = 0, reported_step_ = 0, exchanged_step_ = 0, reports_ = 0;
   double exchanged_at_ = 0;

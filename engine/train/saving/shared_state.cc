@@ -8,6 +8,7 @@
 
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/train/replica_sync.h"
+#include "engine/train/saving/weights.h"
 
 namespace engine {
 namespace {
@@ -45,6 +46,15 @@ io::Checkpoint sent_by(backends::Communicator& communicator, int source, const S
   return communicator.rank() == source ? *own.state : io::parse_checkpoint(bytes, name);
 }
 
+// What the averaging remembers of this rank alone (error feedback) stays with it.
+void keep_own_memory(const io::Checkpoint& own, TrainState& state) {
+  const HostView view(state.home, Access::kWrite);
+  for (const PolicyState& s : state.policy.state())
+    if (s.local && !s.buffer->slots().empty())
+      import_buffer(own.arrays, "the memory of this rank", s.name + "/", io::Section::kAveraging,
+                    *s.buffer);
+}
+
 // The sum over ranks of weight * parameters, on all of them.
 void average_parameters(backends::Communicator& communicator, double weight, TrainState& state) {
   const HostView view(state.home, Access::kWrite);
@@ -74,6 +84,7 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
   const bool apart = furthest->together == 0;
   if (apart && own.state) shared.arrays = own.state->arrays;
   restore(shared, name, communicator.rank(), communicator.world_size(), state, {});
+  if (own.state) keep_own_memory(*own.state, state);
   if (apart && communicator.world_size() > 1)
     average_parameters(communicator,
                        static_cast<double>(own.apart) / static_cast<double>(samples), state);
