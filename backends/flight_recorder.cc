@@ -67,6 +67,7 @@ std::string FlightRecorder::to_json(const Header& h) const {
   json.begin_object().member("schema", 1).member("rank", h.rank);
   json.member("world_size", h.world_size).member("host", h.host).member("pid", h.pid);
   json.member("backend", h.backend).member("reason", h.reason).member("activity", h.activity);
+  if (!h.membership.empty()) json.member("membership", h.membership);
   json.member("written_us", now_us()).key("collectives").begin_array();
   const std::lock_guard lock(mutex_);
   for (Ticket t = next_ - std::min<Ticket>(next_, kCapacity); t < next_; ++t) {

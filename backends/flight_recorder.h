@@ -35,6 +35,7 @@ class FlightRecorder {
   struct Header {
     int rank = 0, world_size = 1, pid = 0;
     std::string host, backend, reason, activity;
+    std::vector<std::string> membership = {};  // how the ranks of an elastic job changed; in words
   };
   // {"schema":1,"rank":0,...,"collectives":[...]}, oldest first, times since the epoch; a
   // collective is

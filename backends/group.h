@@ -47,6 +47,7 @@ struct GroupOptions {
   int listen_fd = -1;  // rank 0: a bound, listening socket handed over by the launcher, owned from
                        // here on; -1: bind here
   bool restarted = false;  // after a failure: wait if the previous group is still ending
+  std::vector<std::string> history = {};  // of an elastic job's ranks, for flight_record()
   std::function<bool()> cancelled = {};  // polled by join_group(); true ends it with CancelledError
   std::function<void(const std::string&)>
       notice;  // progress lines for the user, from any thread; may be empty

@@ -160,7 +160,7 @@ class ProcessGroup final : public Group {
 
   std::string flight_record(const std::string& reason) const override {
     return recorder_->to_json({options_.rank, options_.world_size, getpid(), host_name(),
-                               plan_.name, reason, joined_.store->activity()});
+                               plan_.name, reason, joined_.store->activity(), options_.history});
   }
   void set_activity(std::string_view activity) noexcept override {
     joined_.store->set_activity(activity);

@@ -168,6 +168,13 @@ void MetricsWriter::averaging(std::int64_t step, std::int64_t epoch, std::int64_
   impl_->write_line(json);
 }
 
+void MetricsWriter::membership(std::int64_t step, std::int64_t epoch, const Membership& now) {
+  base::JsonWriter json = impl_->head("membership", step, epoch);
+  json.member("generation", static_cast<std::int64_t>(now.generation)).member("ranks", now.ranks);
+  json.member("left", now.left).member("joined", now.joined).member("seconds", now.seconds);
+  impl_->write_line(json);
+}
+
 void MetricsWriter::gpu(std::int64_t step, std::int64_t epoch, int device, const std::string& name,
                         const std::string& bus, const Numbers& values) {
   base::JsonWriter json = impl_->head("gpu", step, epoch);

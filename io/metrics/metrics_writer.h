@@ -61,6 +61,14 @@ class MetricsWriter {
   // Averagings and bytes sent so far; the spread of the replicas where it was measured.
   void averaging(std::int64_t step, std::int64_t epoch, std::int64_t averagings,
                  std::int64_t bytes_sent, std::optional<double> spread);
+  // The ranks of an elastic job are others from here on. `left`, `joined`: "process 42 on n7".
+  struct Membership {
+    std::uint64_t generation;
+    int ranks;  // that there are now
+    std::vector<std::string> left, joined;
+    double seconds;  // from the end of the group before to the first step of this one
+  };
+  void membership(std::int64_t step, std::int64_t epoch, const Membership& now);
   // A sample of one GPU (gpu_monitor.h).
   void gpu(std::int64_t step, std::int64_t epoch, int device, const std::string& name,
            const std::string& bus, const Numbers& values);

@@ -77,6 +77,11 @@ FlightRecord read_record(const std::string& path, int rank) {
   record.backend = base::visible_text(text_member(json, "backend", path));
   record.reason = base::visible_text(text_member(json, "reason", path));
   record.activity = base::visible_text(text_member(json, "activity", path));
+  if (json.contains("membership"))
+    for (const Json& line : list_member(json, "membership", path)) {
+      if (!line.is_string()) throw io::DataError(path + ": membership: expected lines of text");
+      record.membership.push_back(base::visible_text(line.get<std::string>()));
+    }
   const Json& calls = list_member(json, "collectives", path);
   if (calls.size() > kMaxCalls)
     throw io::DataError(path + ": " + std::to_string(calls.size()) + " collectives; at most " +

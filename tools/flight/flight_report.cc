@@ -222,6 +222,7 @@ std::string to_text(const FlightReport& r) {
            base::utc_text(record.written_us) +
            (record.activity.empty() ? "" : ", doing: " + record.activity) + "\n  " + record.reason +
            "\n";
+    for (const std::string& line : record.membership) out += "  " + line + "\n";
   }
   for (const FlightCommunicator& c : r.communicators) {
     out += "communicator " + std::to_string(c.id) + ": ";
@@ -247,7 +248,9 @@ std::string to_json(const FlightReport& r) {
   for (const FlightRecord& f : r.records) {
     json.new_line().begin_object().member("rank", f.rank).member("host", f.host);
     json.member("pid", f.pid).member("backend", f.backend).member("written_us", f.written_us);
-    json.member("reason", f.reason).member("activity", f.activity).end_object();
+    json.member("reason", f.reason).member("activity", f.activity);
+    if (!f.membership.empty()) json.member("membership", f.membership);
+    json.end_object();
   }
   json.end_array().key("communicators").begin_array();
   for (const FlightCommunicator& c : r.communicators) add_communicator(json.new_line(), c);

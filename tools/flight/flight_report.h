@@ -28,7 +28,8 @@ struct FlightRecord {
   std::string path, host, backend, reason, activity;
   int rank = 0, world_size = 1;
   std::int64_t pid = 0, written_us = 0;
-  std::vector<FlightCall> calls;  // oldest first
+  std::vector<std::string> membership;  // of an elastic job: how its ranks changed
+  std::vector<FlightCall> calls;        // oldest first
 };
 
 // flight_rank_*.json of a folder, by rank. Throws io::DataError, naming the file: damaged, of
