@@ -78,7 +78,9 @@ void kill_groups(const std::vector<pid_t>& groups) {
     if (n <= 0) break;
     const std::string text(record + 1, static_cast<std::size_t>(n - 1));
     if (record[0] == kDone) _exit(0);
-    if (record[0] == kForget) groups.clear();
+    if (record[0] == kForget && text.empty()) groups.clear();
+    if (record[0] == kForget && !text.empty())
+      std::erase(groups, static_cast<pid_t>(std::atoi(text.c_str())));
     if (record[0] == kGroup) groups.push_back(static_cast<pid_t>(std::atoi(text.c_str())));
     if (record[0] == kFile) files.push_back(text);
   }
@@ -143,6 +145,10 @@ void GuardProcess::enter_worker(pid_t parent) {
 }
 
 void GuardProcess::forget_workers() { send_record(line_.fd(), kForget, ""); }
+
+void GuardProcess::forget_worker(pid_t pid) {
+  send_record(line_.fd(), kForget, std::to_string(pid));
+}
 
 void GuardProcess::remove_if_killed(const std::string& path) {
   if (path.size() >= kMaxRecord - 1)

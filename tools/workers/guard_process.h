@@ -29,6 +29,7 @@ class GuardProcess {
   // guard, lets go of it. Dies with `parent` unless orphans may live.
   void enter_worker(pid_t parent);
   void forget_workers();                           // their groups have ended
+  void forget_worker(pid_t pid);                   // that one
   void remove_if_killed(const std::string& path);  // a file of this job; at most 4000 characters
 
  private:

@@ -15,6 +15,7 @@ struct WorkerFailure {
   int code = 0;    // 128 + N for signal N
   int signal = 0;  // 0: it exited
   int attempt = 0;
+  bool decided = true;    // the job's end; else others go on
   std::string last_line;  // of its stderr; "" when it said nothing
   std::string log;        // file of its stderr; "" when none is kept
 };

@@ -41,6 +41,14 @@ WorkerGroup::~WorkerGroup() {
 }
 
 pid_t WorkerGroup::start(const std::function<int()>& child) {
+  WorkerEnd end;
+  end.pid = fork_worker(child);
+  outcome_.ends.push_back(end);
+  again_.emplace_back().forked = Clock::now();
+  return end.pid;
+}
+
+pid_t WorkerGroup::fork_worker(const std::function<int()>& child) {
   std::cout.flush();
   std::fflush(nullptr);
   const pid_t parent = getpid();
@@ -57,18 +65,53 @@ pid_t WorkerGroup::start(const std::function<int()>& child) {
     throw std::system_error(errno, std::generic_category(),
                             "cannot fork worker " + std::to_string(outcome_.ends.size()));
   setpgid(pid, pid);  // as the child does: whichever comes first
-  WorkerEnd end;
-  end.pid = pid;
-  outcome_.ends.push_back(end);
   return pid;
 }
 
+// Not while all are asked to stop, or when the job is done.
+void WorkerGroup::plan_again(int index) {
+  constexpr auto kFirstPause = std::chrono::milliseconds(250), kLongestPause = kFirstPause * 128;
+  constexpr auto kLongLife = std::chrono::seconds(60);
+  if (!rules_.again || stop_asked_ || outcome_.killed || orderly_end_) return;
+  Again& again = again_[static_cast<std::size_t>(index)];
+  again.child = rules_.again(index, outcome_.ends[static_cast<std::size_t>(index)]);
+  if (!again.child) return;
+  const auto now = Clock::now();
+  if (now - again.forked > kLongLife) again.tries = 0;
+  again.due = now + std::min(kFirstPause * (1 << std::min(again.tries, 16)), kLongestPause);
+  ++again.tries;
+  std::erase(failures_, index);
+}
+
+void WorkerGroup::fork_again() {
+  for (std::size_t i = 0; i < again_.size(); ++i) {
+    Again& again = again_[i];
+    if (!again.child) continue;
+    if (stop_asked_ || outcome_.killed || orderly_end_ || decided_) {
+      again.child = nullptr;
+    } else if (Clock::now() >= again.due) {
+      WorkerEnd& end = outcome_.ends[i];
+      if (rules_.kill_orphans) kill(-end.pid, SIGKILL);
+      guard_.forget_worker(end.pid);
+      waitpid(end.pid, nullptr, 0);
+      end = {};
+      end.pid = fork_worker(std::exchange(again.child, nullptr));
+      again.forked = Clock::now();
+    }
+  }
+}
+
+bool WorkerGroup::awaits_again() const {
+  return std::ranges::any_of(again_, [](const Again& again) { return again.child != nullptr; });
+}
+
 GroupOutcome WorkerGroup::wait(std::span<EventSource* const> sources) {
-  while (alive() > 0 && !stuck()) {
+  while ((alive() > 0 || awaits_again()) && !stuck()) {
     poll_once(sources);
     take_signals();
     look_for_guard();
     look_for_ends();
+    fork_again();
     find_culprit();
     end_survivors();
   }
@@ -174,8 +217,10 @@ void WorkerGroup::look_for_ends() {
     return e.signal != 0 ? 0 : e.code != kExitUnavailable ? 1 : 2;
   };
   std::stable_sort(found.begin(), found.end(), [&](int a, int b) { return weight(a) < weight(b); });
-  if (!first_failure_) first_failure_ = Clock::now();
   failures_.insert(failures_.end(), found.begin(), found.end());
+  if (rules_.least > 0)
+    for (const int index : found) plan_again(index);
+  if (!first_failure_ && !failures_.empty()) first_failure_ = Clock::now();
 }
 
 bool WorkerGroup::is_failure(const WorkerEnd& end) const {
@@ -185,7 +230,7 @@ bool WorkerGroup::is_failure(const WorkerEnd& end) const {
 }
 
 bool WorkerGroup::is_orderly(const WorkerEnd& end) const {
-  return end.code == kExitPreempted ||
+  return end.code == kExitPreempted || (rules_.least > 0 && end.code == 0) ||
          (outcome_.stop_signal != 0 && (end.code == 0 || end.code == 128 + outcome_.stop_signal));
 }
 
@@ -193,8 +238,22 @@ bool WorkerGroup::is_saving() const {
   return rules_.saver >= 0 && !outcome_.ends[static_cast<std::size_t>(rules_.saver)].ended;
 }
 
+// Workers that may come and go: whether those that are left can do without those that failed.
+bool WorkerGroup::may_go_on() const {
+  if (rules_.least == 0) return false;
+  const auto well = std::ranges::count_if(outcome_.ends,
+                                          [](const WorkerEnd& e) {
+                                            return !e.ended || e.code == 0 ||
+                                                   e.code == kExitPreempted;
+                                          }) +
+                    std::ranges::count_if(again_, [](const Again& a) { return a.child != nullptr; });
+  const bool done =
+      std::ranges::any_of(outcome_.ends, [](const WorkerEnd& e) { return e.ended && e.code == 0; });
+  return done || well >= rules_.least;
+}
+
 void WorkerGroup::find_culprit() {
-  if (decided_ || failures_.empty()) return;
+  if (decided_ || failures_.empty() || may_go_on()) return;
   const auto cause = std::find_if(failures_.begin(), failures_.end(), [this](int i) {
     return outcome_.ends[static_cast<std::size_t>(i)].code != kExitUnavailable;
   });

@@ -56,6 +56,11 @@ struct GroupRules {
   // order after a stop or a preemption, nothing is left to be saved: the others have `grace` from
   // the last such end on, and are killed then.
   bool ranks_of_one_run = false;
+  // > 0: workers may fail as long as so many go on, or have ended well.
+  int least = 0;
+  // With `least`: told of a failure that starting again may mend, returns what worker `index` runs
+  // when it is forked again, after a pause that doubles from one failure to the next; or nothing.
+  std::function<std::function<int()>(int index, const WorkerEnd& end)> again = {};
   int saver = -1;  // the worker that saves for all, which others may miss meanwhile; -1: not here
   // Tells worker `index` a signal; empty: kill(2) to its process group.
   std::function<void(int index, pid_t pid, int signal)> deliver = {};
@@ -77,7 +82,16 @@ class WorkerGroup {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Again {  // a worker that is to be forked again
+    int tries = 0;
+    Clock::time_point forked{}, due{};
+    std::function<int()> child;
+  };
 
+  pid_t fork_worker(const std::function<int()>& child);
+  void plan_again(int index);
+  void fork_again();
+  bool awaits_again() const;
   long alive() const;
   void poll_once(std::span<EventSource* const> sources);
   void take_signals();
@@ -87,6 +101,7 @@ class WorkerGroup {
   void look_for_guard();
   void look_for_ends();
   void find_culprit();
+  bool may_go_on() const;
   void end_survivors();
   bool is_failure(const WorkerEnd& end) const;
   bool is_orderly(const WorkerEnd& end) const;
@@ -100,6 +115,7 @@ class WorkerGroup {
   SignalInbox& inbox_;
   GroupRules rules_;
   GroupOutcome outcome_;
+  std::vector<Again> again_;  // one for each worker
   std::vector<int> failures_;  // in the order in which they were seen
   std::optional<Clock::time_point> first_failure_, decided_, stop_asked_, killed_at_;
   std::optional<Clock::time_point> orderly_end_;  // the last one

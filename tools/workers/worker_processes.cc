@@ -108,7 +108,8 @@ int print_failures(const GroupOutcome& outcome, const Board* board) {
 
 }  // namespace
 
-int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body) {
+int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body,
+                         int least) {
   backends::Socket listener = backends::listen_on({"127.0.0.1", 0});
   const int port = backends::local_endpoint(listener.fd()).port;
   const std::string secret = backends::to_hex(backends::random_bytes(32));
@@ -117,11 +118,13 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   GuardProcess guard(true);
   GroupRules rules;
   rules.ranks_of_one_run = true;
-  rules.saver = 0;
+  rules.saver = least > 0 ? -1 : 0;
+  rules.least = least;
   WorkerGroup group(guard, inbox, rules);
   for (int r = 0; r < count; ++r)
     group.start([&] {
-      return run_child({r, r == 0 ? listener.fd() : -1, port, secret}, board, body);
+      const bool meets = r == 0 || least > 0;
+      return run_child({r, meets ? listener.fd() : -1, port, secret}, board, body);
     });
   listener.close();
   return print_failures(group.wait({}), board);

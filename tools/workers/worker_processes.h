@@ -9,7 +9,8 @@ namespace tools {
 // What a forked rank is told.
 struct WorkerPlace {
   int rank = 0;
-  int listen_fd = -1;  // rank 0: the bound, listening socket where the group meets; -1 elsewhere
+  // The bound, listening socket where the group meets: of rank 0, or of all; -1 elsewhere.
+  int listen_fd = -1;
   int port = 0;        // of that socket, on 127.0.0.1
   std::string secret;  // of this job, hexadecimal
 };
@@ -20,6 +21,11 @@ struct WorkerPlace {
 // 5 s of the others are killed. Returns 0, or the code of the first child
 // that failed (128+N for signal N); the reasons are printed on stderr, the first failure last,
 // equal ones once. REQUIRES: no thread has been started in this process.
-int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body);
+//
+// With `least` > 0 the ranks may come and go: the end of one ends the others only where fewer than
+// `least` are left, every rank is handed the listening socket, and the code is 0 where any has ended
+// with 0.
+int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body,
+                         int least = 0);
 
 }  // namespace tools
