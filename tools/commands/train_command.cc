@@ -6,10 +6,13 @@
 #include <filesystem>
 #include <iostream>
 
+#include "io/base/deadline.h"
+#include "io/base/text_parts.h"
 #include "io/base/visible_text.h"
 #include "models/model_catalog.h"
 #include "tools/commands/command.h"
 #include "tools/group/group_flags.h"
+#include "tools/group/membership_text.h"
 #include "tools/group/requeue.h"
 #include "tools/group/run_group.h"
 #include "tools/group/stop_signals.h"
@@ -43,8 +46,37 @@ bool same_file(const std::string& a, const std::string& b) {
          std::filesystem::weakly_canonical(b, unknown);
 }
 
+// What a process keeps from one group of an elastic job to the next.
+struct Kept {
+  Carried state;
+  KeptRun run;
+  double since = 0;  // steady seconds at which the group before was lost or left
+};
+
+// The group of an elastic job that a rank is in, and what it keeps for the next one.
+struct Turn {
+  const backends::View& view;
+  const std::function<bool()>& pause;
+  Kept& kept;
+};
+
+// When it ends, the group is of no use any more.
+class GroupTime {
+ public:
+  explicit GroupTime(const Turn* turn) : turn_(turn) {}
+  ~GroupTime() {
+    if (turn_ != nullptr) turn_->kept.since = base::steady_seconds();
+  }
+  GroupTime(const GroupTime&) = delete;
+  GroupTime& operator=(const GroupTime&) = delete;
+
+ private:
+  const Turn* turn_;
+};
+
 // Rank 0 writes the run's metrics into its folder, and where --metrics says.
-void add_metrics(const tools::RunConfig& config, const TrainingRun& run, TrainSession& session) {
+void add_metrics(const tools::RunConfig& config, const TrainingRun& run, TrainSession& session,
+                 const Turn* turn) {
   std::vector<std::string> files;
   if (!run.folder().empty()) files.push_back(run.folder() + "/metrics.jsonl");
   if (!config.metrics.empty() && (files.empty() || !same_file(files.front(), config.metrics)))
@@ -52,14 +84,23 @@ void add_metrics(const tools::RunConfig& config, const TrainingRun& run, TrainSe
   if (files.empty()) return;
   auto observer = std::make_unique<MetricsObserver>(files, config.log_gpu);
   const engine::TrainProgress& progress = session.state().progress;
-  observer->writer().start(progress.global_step, progress.epoch, run.record().id,
-                           run_record_json(run.record(), /*one_line=*/true));
+  if (session.carried_over())
+    observer->writer().membership(progress.global_step, progress.epoch,
+                                  {.generation = turn->view.generation,
+                                   .ranks = turn->view.world_size,
+                                   .left = process_texts(turn->view.left),
+                                   .joined = process_texts(turn->view.joined),
+                                   .seconds = base::steady_seconds() - turn->kept.since});
+  else
+    observer->writer().start(progress.global_step, progress.epoch, run.record().id,
+                             run_record_json(run.record(), /*one_line=*/true));
   session.add_observer(std::move(observer));
 }
 
 // Rank 0 keeps the run's folder and observers informed for `engine top`. Returns the session's, or
 // null where nobody could see it.
-StatusObserver* add_status(const TrainingRun& run, TrainSession& session, backends::Group& group) {
+StatusObserver* add_status(const TrainingRun& run, TrainSession& session, backends::Group& group,
+                           const Turn* turn) {
   if (run.folder().empty() && group.world_size() == 1) return nullptr;
   const engine::TrainProgress& progress = session.state().progress;
   RunStatus begin;
@@ -73,6 +114,7 @@ StatusObserver* add_status(const TrainingRun& run, TrainSession& session, backen
   auto observer = make_status_observer({.folder = run.folder(),
                                         .begin = std::move(begin),
                                         .unit = progress_unit(session.data().train()),
+                                        .elastic = turn != nullptr,
                                         .check = [&run] { run.check_folder(); }},
                                        group);
   StatusObserver* const added = observer.get();
@@ -109,10 +151,10 @@ class OutputWatch : public engine::TrainObserver {
 
 engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, TrainSession& session,
                           backends::Group& group, const std::atomic<int>& stop_signal,
-                          StatusObserver*& status) {
+                          StatusObserver*& status, const Turn* turn) {
   run.begin(session, session.state().progress.global_step);
-  const bool root = group.rank() == 0;
-  if (root) {
+  const bool root = group.rank() == 0, begins = !session.carried_over();
+  if (root && begins) {
     if (!session.columns_line().empty())
       say(base::visible_text("Columns of " + session.columns_line()));
     for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
@@ -121,6 +163,8 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
     for (const std::string& line : session.plan_lines()) say("Averaging: " + line);
     if (config.save_dir.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
+  }
+  if (root) {
     session.add_observer(std::make_unique<OutputWatch>(run.folder()));
     session.add_observer(std::make_unique<FolderWatch>(run));
     session.add_observer(make_console_observer(
@@ -129,13 +173,13 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
          .epochs = session.epochs(),
          .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1,
          .unit = progress_unit(session.data().train())}));
-    add_metrics(config, run, session);
-    status = add_status(run, session, group);
+    add_metrics(config, run, session, turn);
+    status = add_status(run, session, group, turn);
   }
-  if (const std::string shard = session.shard_line(); !shard.empty())
+  if (const std::string shard = session.shard_line(); begins && !shard.empty())
     std::cout << shard + "\n" << std::flush;  // every rank
   session.add_observer(make_desync_observer(group.rank(), group.world_size()));
-  return session.run(stop_signal);
+  return session.run(stop_signal, turn == nullptr ? std::function<bool()>{} : turn->pause);
 }
 
 // Observers are told why a training fails. Options with which a run has diverged before anything
@@ -143,40 +187,53 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
 engine::TrainResult train_or_explain(const tools::RunConfig& config, TrainingRun& run,
                                      TrainSession& session, backends::Group& group,
                                      const std::atomic<int>& stop_signal,
-                                     const LastSave* last_save) {
+                                     const LastSave* last_save, const Turn* turn) {
   StatusObserver* status = nullptr;  // the session's
   try {
-    return train(config, run, session, group, stop_signal, status);
+    return train(config, run, session, group, stop_signal, status, turn);
   } catch (const std::exception& error) {
-    if (status != nullptr) status->on_failure(text_of(error));
+    const bool goes_on =
+        turn != nullptr && dynamic_cast<const backends::PeerError*>(&error) != nullptr;
+    if (status != nullptr && !goes_on) status->on_failure(text_of(error));
     const bool diverged = dynamic_cast<const engine::NonFiniteError*>(&error) != nullptr;
     if (diverged && last_save != nullptr && last_save->path().empty()) run.take_back();
     throw;
   }
 }
 
-int train_rank(const tools::RunConfig& config, const std::string& command, backends::Group& group,
-               const std::atomic<int>& stop_signal) {
+// Nothing: paused. `turn`: null but for an elastic job.
+std::optional<int> train_rank(const tools::RunConfig& config, const std::string& command,
+                              backends::Group& group, const std::atomic<int>& stop_signal,
+                              const Turn* turn) {
   std::unique_ptr<backends::Communicator> control = host_communicator(group);
-  TrainingRun run(config, command, group, *control);
+  TrainingRun run(config, command, group, *control, turn == nullptr ? nullptr : &turn->kept.run);
   const bool root = group.rank() == 0;
   if (root && !run.folder().empty()) keep_log(run.folder() + "/log.txt");
-  TrainSession session(run.session_options(), group, std::move(control));
+  TrainSession session(run.session_options(), group, std::move(control),
+                       turn == nullptr ? nullptr : &turn->kept.state);
   const std::string start = session.start_state();
+  const GroupTime group_time(turn);
   LastSave* last_save = nullptr;  // the session's
   if (root) {
     auto observer = std::make_unique<LastSave>();
     last_save = observer.get();
     session.add_observer(std::move(observer));
-    say(base::visible_text(session.start_line() + " | " + start));
+    if (session.carried_over())
+      say("membership: " + membership_text(turn->view) + "; on from step " +
+          std::to_string(session.state().progress.global_step) + " after " +
+          base::number_text("%.2f", base::steady_seconds() - turn->kept.since) + " s");
+    else
+      say(base::visible_text(session.start_line() + " | " + start));
     if (!session.processors_notice().empty()) print_notice(session.processors_notice());
     check_standard_output();  // better now than after hours
   }
   engine::TrainResult result;
-  if (const std::string done = session.nothing_left(); done.empty())
-    result = train_or_explain(config, run, session, group, stop_signal, last_save);
+  // A state that came from a rank's memory may still have to be evaluated and saved.
+  if (const std::string done = session.nothing_left(); done.empty() || session.carried_over())
+    result = train_or_explain(config, run, session, group, stop_signal, last_save, turn);
   else if (root)
     say(done);
+  if (result.paused) return std::nullopt;
   if (config.save_rank_models) {
     const std::string path = session.keeper().save_rank_model(session.state());
     if (root)
@@ -190,6 +247,20 @@ int train_rank(const tools::RunConfig& config, const std::string& command, backe
   if (!preempted) return 128 + result.signal;
   if (root && config.requeue) requeue_job();
   return kExitPreempted;
+}
+
+int train_elastic(const tools::RunConfig& config, const std::string& command,
+                  const std::atomic<int>& stop_signal) {
+  Kept kept;  // made before the ranks of --spawn are forked, so each has its own
+  return run_elastic(config, [&](backends::Group& group, const backends::View& view,
+                                 const std::function<bool()>& pause) {
+    if (view.fresh) {  // others have gone on without this rank
+      kept.state.image = {};
+      kept.run = {};
+    }
+    const Turn turn{view, pause, kept};
+    return train_rank(config, command, group, stop_signal, &turn);
+  });
 }
 
 }  // namespace
@@ -233,8 +304,10 @@ int train_command(const Arguments& arguments) {
   signals.push_back(SIGUSR1);     // a scheduler's warning is also one where nothing can be saved
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the output that leaves is a write that fails
   const std::atomic<int>& stop_signal = install_stop_signals(signals);
+  const std::string command = command_text(arguments);
+  if (config.most_ranks > 0) return train_elastic(config, command, stop_signal);
   return run_group(config, [&](backends::Group& group) {
-    return train_rank(config, command_text(arguments), group, stop_signal);
+    return *train_rank(config, command, group, stop_signal, nullptr);
   });
 }
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <stop_token>
@@ -21,9 +22,11 @@
 #include "io/base/digest.h"
 #include "io/base/stoppable_sleep.h"
 #include "io/base/text_parts.h"
+#include "io/base/utc_time.h"
 #include "io/checkpoint/atomic_file.h"
 #include "models/model_catalog.h"
 #include "tools/group/flight_folder.h"
+#include "tools/group/membership_text.h"
 #include "tools/group/stop_signals.h"
 #include "tools/machine/build_info.h"
 #include "tools/machine/device_choice.h"
@@ -88,27 +91,29 @@ std::string chosen_folder(const tools::RunConfig& config) {
 }
 
 // As chosen, else one below the temporary folder for each job of this user.
-std::string flight_folder(const std::string& chosen, const backends::Group& group) {
+std::string flight_folder(const std::string& chosen,
+                          const std::vector<backends::PeerInfo>& peers) {
   if (!chosen.empty()) {
     std::filesystem::create_directories(chosen);
     return chosen;
   }
-  const backends::PeerInfo& first = group.peers().front();
+  const backends::PeerInfo& first = peers.front();
   std::string job = first.host + "-" + std::to_string(first.pid);
   std::ranges::replace(job, '/', '_');
   return tools::own_flight_folder(
       std::filesystem::temp_directory_path() / ("engine-flight-" + std::to_string(geteuid())), job);
 }
 
-// What this rank was waiting for, for `engine inspect --flight`. Returns what to add to the error
-// that it is written for; must not hide that error.
-std::string write_flight_record(const backends::Group& group, const std::string& chosen_folder,
-                                const char* reason) noexcept {
+// What a rank was waiting for, for `engine inspect --flight`. Returns what to add to the error that
+// it is written for; must not hide that error.
+std::string write_flight_record(int rank, const std::vector<backends::PeerInfo>& peers,
+                                const std::string& record,
+                                const std::string& chosen_folder) noexcept {
   try {
     try {
-      const std::string path = flight_folder(chosen_folder, group) + "/flight_rank_" +
-                               std::to_string(group.rank()) + ".json";
-      io::write_file_atomically(path, group.flight_record(reason));
+      const std::string path = flight_folder(chosen_folder, peers) + "/flight_rank_" +
+                               std::to_string(rank) + ".json";
+      io::write_file_atomically(path, record);
       return " (last collectives: " + path + ")";
     } catch (const std::exception& error) {
       return std::string(" (last collectives not written: ") + error.what() + ")";
@@ -116,6 +121,12 @@ std::string write_flight_record(const backends::Group& group, const std::string&
   } catch (const std::exception&) {
     return "";  // out of memory: the error itself says what happened
   }
+}
+
+std::string write_flight_record(const backends::Group& group, const std::string& chosen_folder,
+                                const char* reason) {
+  return write_flight_record(group.rank(), group.peers(), group.flight_record(reason),
+                             chosen_folder);
 }
 
 // While it lives: 2 s after the signal to stop, rank 0 gives up a collective that hangs, saves what
@@ -185,6 +196,113 @@ int run_member(const backends::GroupOptions& options, const std::string& flight_
   return run_joined(*group, flight_dir, body);
 }
 
+// The groups that this process is in, one after the other.
+class ElasticRank {
+ public:
+  ElasticRank(const backends::GroupOptions& options, const tools::RunConfig& config,
+              const ElasticBody& body)
+      : body_(body),
+        flight_dir_(chosen_folder(config)),
+        membership_({.group = options, .least = config.least_ranks, .most = config.most_ranks}) {}
+
+  int run() {
+    backends::View view = membership_.first_view();
+    for (;;) {
+      note(view);
+      if (const std::optional<int> code = run_in(view)) {
+        membership_.leave();
+        return *code;
+      }
+      try {
+        view = membership_.next_view(why_);
+      } catch (const backends::PeerError& error) {
+        throw backends::PeerError(error.what() + write_last_record());
+      }
+    }
+  }
+
+ private:
+  // Nothing: another group follows, because of why_.
+  std::optional<int> run_in(const backends::View& view) {
+    std::unique_ptr<backends::Group> group;
+    last_record_ = {};
+    try {
+      backends::GroupOptions options = membership_.group_options(view);
+      options.history = history_;
+      group = backends::join_group(options);
+      const StopWatchdog watchdog(*group);
+      const std::optional<int> code =
+          body_(*group, view, [this] { return membership_.join_wanted(); });
+      if (!watchdog.has_interrupted()) group->leave([] { return stop_signal_flag().load() != 0; });
+      if (!code) why_ = "ranks wait to be taken in";
+      return code;
+    } catch (const backends::InterruptedError& error) {
+      print_notice(error.what());
+      return 128 + stop_signal_flag().load();
+    } catch (const backends::CancelledError& error) {
+      if (stop_signal_flag().load() != 0) throw;
+      why_ = error.what();
+    } catch (const backends::PeerError& error) {
+      lost(group.get(), error);
+    } catch (const std::exception& error) {
+      if (group) group->abandon(tools::text_of(error));
+      throw;
+    }
+    return std::nullopt;
+  }
+
+  void lost(backends::Group* group, const backends::PeerError& error) {
+    why_ = error.what();
+    if (group == nullptr) return;
+    group->abandon(why_);
+    last_record_ = {group->rank(), group->peers(), group->flight_record(why_)};
+  }
+
+  // The same ranks again and again: what fails is not a rank, and comes back.
+  void note(const backends::View& view) {
+    constexpr std::size_t kMost = 64;
+    constexpr int kMostInVain = 5;
+    const bool same = view.left.empty() && view.joined.empty() && view.generation > 1;
+    in_vain_ = same ? in_vain_ + 1 : 0;
+    if (in_vain_ > kMostInVain)
+      throw backends::PeerError("the same " + std::to_string(view.world_size) + " ranks have met " +
+                                std::to_string(in_vain_) + " times, and failed each time: " + why_);
+    if (history_.size() == kMost) history_.erase(history_.begin());
+    history_.push_back(base::utc_seconds_text(std::time(nullptr)) + " generation " +
+                       std::to_string(view.generation) + ": " + membership_text(view));
+  }
+
+  std::string write_last_record() const noexcept {
+    if (last_record_.text.empty()) return "";
+    return write_flight_record(last_record_.rank, last_record_.peers, last_record_.text,
+                               flight_dir_);
+  }
+
+  struct Record {
+    int rank = 0;
+    std::vector<backends::PeerInfo> peers;
+    std::string text;
+  };
+
+  const ElasticBody& body_;
+  const std::string flight_dir_;
+  backends::Membership membership_;
+  std::string why_;
+  std::vector<std::string> history_;
+  int in_vain_ = 0;
+  Record last_record_;  // of the group before
+};
+
+int run_elastic_member(const backends::GroupOptions& options, const tools::RunConfig& config,
+                       const ElasticBody& body) {
+  try {
+    return ElasticRank(options, config, body).run();
+  } catch (const backends::CancelledError& error) {
+    print_notice(error.what());
+    return 128 + stop_signal_flag().load();
+  }
+}
+
 // One process with its devices: a rank, or with several devices a thread for each, which takes a
 // rank of its own. All processes have equally many devices, or their world sizes contradict each
 // other at the rendezvous.
@@ -234,6 +352,67 @@ bool was_restarted() {
   return restarts != nullptr && std::atoi(restarts) > 0;
 }
 
+namespace {
+
+// As the launcher's variables and the options say, for a process that is one rank, or several.
+backends::GroupOptions options_of_process(const tools::RunConfig& config) {
+  backends::GroupOptions options = group_options(config);
+  if (config.spawn == 1) return options;  // one rank, whatever a launcher's variables say
+  const std::string& method = config.init_method;
+  if (config.most_ranks > 0 && !config.rank && !method.empty() && method != "env://") {
+    options.init_method = method;  // ranks of an elastic job are given out where they meet
+    options.rank = -1;
+    options.restarted = was_restarted();
+    return options;
+  }
+  const backends::Identity identity =
+      backends::resolve_identity({.init_method = config.init_method,
+                                  .rank = config.rank,
+                                  .world_size = config.world_size,
+                                  .local_rank = config.local_rank,
+                                  .port_rule = config.port_rule,
+                                  .job_id = config.job_id},
+                                 backends::process_environment());
+  for (const std::string& warning : identity.warnings) print_notice(warning);
+  options.init_method = identity.init_method;
+  options.rank = identity.rank;
+  options.world_size = identity.world_size;
+  options.local_rank = identity.local_rank;
+  options.local_world_size = identity.known_local_world_size();
+  options.port_window = identity.port_window;
+  options.job_id = identity.job_from.value;
+  take_launchers_word(options);
+  return options;
+}
+
+// The options of a rank that --spawn has forked.
+backends::GroupOptions options_of_worker(const tools::RunConfig& config, const WorkerPlace& place) {
+  backends::GroupOptions options = group_options(config);
+  options.init_method = "tcp://127.0.0.1:" + std::to_string(place.port);
+  options.rank = options.local_rank = place.rank;
+  options.world_size = options.local_world_size = config.spawn;
+  options.listen_fd = place.listen_fd;
+  options.secret = place.secret;
+  return options;
+}
+
+}  // namespace
+
+int run_elastic(const tools::RunConfig& config, const ElasticBody& body) {
+  backends::check_backend(config.backend, config.local_stage);
+  check_threads(config.threads);
+  if (config.devices.size() > 1)
+    throw io::ConfigError("--elastic needs one device a process, found " +
+                          std::to_string(config.devices.size()) + " in --devices");
+  if (config.spawn == 0) return run_elastic_member(options_of_process(config), config, body);
+  return run_worker_processes(
+      config.spawn,
+      [&](const WorkerPlace& place) {
+        return run_elastic_member(options_of_worker(config, place), config, body);
+      },
+      config.least_ranks);
+}
+
 int run_group(const tools::RunConfig& config, const std::function<int(backends::Group&)>& body) {
   backends::check_backend(config.backend,
                           config.local_stage);  // once, before N workers say the same
@@ -243,38 +422,11 @@ int run_group(const tools::RunConfig& config, const std::function<int(backends::
                             [&](std::unique_ptr<backends::Group> group) {
                               return run_joined(*group, chosen_folder(config), body);
                             });
-  if (config.spawn > 1) {
+  if (config.spawn > 1)
     return run_worker_processes(config.spawn, [&](const WorkerPlace& place) {
-      backends::GroupOptions options = group_options(config);
-      options.init_method = "tcp://127.0.0.1:" + std::to_string(place.port);
-      options.rank = options.local_rank = place.rank;
-      options.world_size = options.local_world_size = config.spawn;
-      options.listen_fd = place.listen_fd;
-      options.secret = place.secret;
-      return run_process(options, config, body);
+      return run_process(options_of_worker(config, place), config, body);
     });
-  }
-  backends::GroupOptions options = group_options(config);
-  if (config.spawn != 1) {  // --spawn 1 is one rank, whatever a launcher's variables say
-    const backends::Identity identity =
-        backends::resolve_identity({.init_method = config.init_method,
-                                    .rank = config.rank,
-                                    .world_size = config.world_size,
-                                    .local_rank = config.local_rank,
-                                    .port_rule = config.port_rule,
-                                    .job_id = config.job_id},
-                                   backends::process_environment());
-    for (const std::string& warning : identity.warnings) print_notice(warning);
-    options.init_method = identity.init_method;
-    options.rank = identity.rank;
-    options.world_size = identity.world_size;
-    options.local_rank = identity.local_rank;
-    options.local_world_size = identity.known_local_world_size();
-    options.port_window = identity.port_window;
-    options.job_id = identity.job_from.value;
-    take_launchers_word(options);
-  }
-  return run_process(options, config, body);
+  return run_process(options_of_process(config), config, body);
 }
 
 }  // namespace tools

@@ -33,7 +33,7 @@ struct RawOptions {
   std::map<std::string, std::string> text;  // by option name
   std::vector<std::string> environment;
   bool standalone = false, dry_run = false, no_kill_orphans = false, controlled = false,
-       ignored = false;
+       ignored = false, respawn = false;
 };
 
 struct TextOption {
@@ -44,7 +44,8 @@ struct TextOption {
   const char* help;
 };
 constexpr TextOption kTextOptions[] = {
-    {"nnodes", "--nnodes", "N", "job", "nodes of the job [1]"},
+    {"nnodes", "--nnodes", "N|MIN:MAX", "job",
+     "nodes of the job; MIN:MAX: nodes and ranks may come and go [1]"},
     {"nproc-per-node", "--nproc-per-node", "N|gpu|cpu|auto", "job",
      "workers per node; gpu, cpu: one per visible GPU or core; auto: gpu if there is one, "
      "else cpu [1]"},
@@ -130,6 +131,9 @@ void add_options(CLI::App& app, RawOptions& raw) {
   app.add_flag("--standalone", raw.standalone, "one node and any free port")->group("rendezvous");
   app.add_flag("--dry-run", raw.dry_run,
                "print rank,node,device,threads,address without starting anything")
+      ->group("job");
+  app.add_flag("--respawn", raw.respawn,
+               "elastic jobs: start workers that fail again, with growing pauses")
       ->group("job");
   app.add_flag("--no-kill-orphans", raw.no_kill_orphans,
                "let workers and their child processes outlive the launcher")
@@ -224,8 +228,11 @@ void fill(LaunchOptions& o, const RawOptions& raw,
   o.hosts = has("hostfile") ? read_host_file(text("hostfile"), slots) : split_list(text("hosts"));
   if ((has("hosts") || has("hostfile")) && o.hosts.empty())
     throw io::ConfigError("no host is named: give at least one");
-  o.nnodes = has("nnodes") ? parse_node_count(text("nnodes"), source("nnodes"))
-                           : std::max<int>(1, static_cast<int>(o.hosts.size()));
+  const NodeCount nodes = has("nnodes") ? parse_node_count(text("nnodes"), source("nnodes"))
+                                        : NodeCount{.most = std::max<int>(
+                                              1, static_cast<int>(o.hosts.size()))};
+  o.nnodes = nodes.most;
+  o.least_nodes = nodes.least;
   if (!o.hosts.empty() && o.nnodes != static_cast<int>(o.hosts.size()))
     throw io::ConfigError(source("nnodes") + " " + std::to_string(o.nnodes) + ", but " +
                           std::to_string(o.hosts.size()) +
@@ -274,6 +281,7 @@ std::optional<LaunchOptions> parse_launch_options(const Arguments& arguments) {
   options.environment = raw.environment;
   options.dry_run = raw.dry_run;
   options.kill_orphans = !raw.no_kill_orphans;
+  options.respawn = raw.respawn;
   options.controlled = raw.controlled;
   fill(options, raw, sources);
   check_command(options);

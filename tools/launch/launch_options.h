@@ -13,6 +13,8 @@ struct LaunchOptions {
   std::vector<std::string>
       own_commands;  // "train", ...: what the program itself can run as a worker
   int nnodes = 1;
+  int least_nodes = 0;  // of an elastic job, of which nnodes are the most; 0: not said
+  bool respawn = false;
   std::string nproc_per_node;  // "4", "gpu", "cpu", "auto"; "" = not said
   std::optional<int> node_rank;
   std::string master_addr;             // "" = not said

@@ -126,6 +126,14 @@ void choose_meeting(LaunchPlan& plan, const LaunchOptions& options) {
 
 }  // namespace
 
+std::string elastic_of(const std::vector<std::string>& command) {
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    if (command[i].starts_with("--elastic=")) return command[i].substr(10);
+    if (command[i] == "--elastic" && i + 1 < command.size()) return command[i + 1];
+  }
+  return "";
+}
+
 LaunchPlan make_launch_plan(const LaunchOptions& options) {
   LaunchPlan plan;
   plan.nnodes = options.nnodes;
@@ -149,6 +157,17 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
   plan.common_run_id = plan.nnodes == 1 || !options.rdzv_id.empty();
   plan.own_command = std::find(options.own_commands.begin(), options.own_commands.end(),
                                options.command.front()) != options.own_commands.end();
+  plan.elastic = plan.own_command ? elastic_of(options.command) : "";
+  if (plan.elastic.empty() && options.least_nodes > 0)
+    plan.elastic = std::to_string(options.least_nodes * plan.nproc) + ":" +
+                   std::to_string(plan.world_size());
+  if (!plan.elastic.empty() && !plan.own_command)
+    throw UsageError("--nnodes MIN:MAX is for commands of this program, as train");
+  if (!plan.elastic.empty() && plan.max_restarts > 0)
+    throw UsageError("--max-restarts starts all workers again, which an elastic job does not need: "
+                     "give --respawn, which starts those again that have failed");
+  if (options.respawn && plan.elastic.empty())
+    throw UsageError("--respawn is for elastic jobs: give --nnodes MIN:MAX, or train --elastic");
   choose_meeting(plan, options);
   return plan;
 }

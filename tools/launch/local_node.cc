@@ -117,33 +117,60 @@ int LocalNode::run(EventSource* control) {
   }
 }
 
-GroupOutcome LocalNode::run_attempt(EventSource* control) {
+GroupRules LocalNode::rules() const {
   GroupRules rules;
   rules.kill_orphans = options_.kill_orphans;
   rules.ranks_of_one_run = plan_.own_command;
-  if (plan_.own_command && plan_.node_rank == 0) rules.saver = 0;
+  const bool elastic = !plan_.elastic.empty();
+  if (plan_.own_command && plan_.node_rank == 0 && !elastic) rules.saver = 0;
+  // Who is left on other nodes, or comes again, nobody here knows: the ranks themselves wait for
+  // others as long as it makes sense.
+  const bool all_here = plan_.nnodes == 1 && !options_.respawn;
+  if (elastic) rules.least = all_here ? std::atoi(plan_.elastic.c_str()) : 1;
   rules.longest_wait = std::chrono::milliseconds(options_.monitor_interval_ms);
+  return rules;
+}
+
+std::function<int()> LocalNode::prepare_worker(OutputRelay& relay, int local_rank, int attempt,
+                                               WorkerLogs::Stream& err) {
+  std::vector<std::string> extra;
+  if (logs_.keeps_files()) {
+    logs_.make_folder(attempt, plan_.rank(local_rank));
+    extra.push_back("TORCHELASTIC_ERROR_FILE=" + logs_.folder(attempt, plan_.rank(local_rank)) +
+                    "/error.json");
+  }
+  if (secret_) extra.push_back("ENGINE_SECRET_FILE=" + secret_->path());
+  if (hands_over(local_rank))
+    extra.push_back(kListenFdVariable + ("=" + std::to_string(listener_.fd())));
+  const auto out = std::make_shared<WorkerLogs::Stream>(logs_.open(relay, attempt, local_rank, 1)),
+             errors = std::make_shared<WorkerLogs::Stream>(logs_.open(relay, attempt, local_rank, 2));
+  err.relayed = errors->relayed;
+  err.file = errors->file;
+  return [this, local_rank, attempt, extra, out, errors] {
+    return exec_worker(local_rank, attempt, extra, out->worker_end.fd(), errors->worker_end.fd());
+  };
+}
+
+// The socket of the meeting: rank 0's, in an elastic job each worker's of this node.
+bool LocalNode::hands_over(int local_rank) const {
+  return listener_ && plan_.own_command && (local_rank == 0 || !plan_.elastic.empty());
+}
+
+GroupOutcome LocalNode::run_attempt(EventSource* control) {
   OutputRelay relay;
-  std::vector<WorkerLogs::Stream> errors;
+  std::vector<WorkerLogs::Stream> errors(static_cast<std::size_t>(plan_.nproc));
+  respawned_.assign(errors.size(), 0);
+  GroupRules group_rules = rules();
+  if (!plan_.elastic.empty())
+    group_rules.again = [&](int index, const WorkerEnd& end) {
+      return respawn(relay, index, end, errors[static_cast<std::size_t>(index)]);
+    };
   GroupOutcome outcome;
   {
-    WorkerGroup group(guard_, inbox_, rules);
-    for (int local_rank = 0; local_rank < plan_.nproc; ++local_rank) {
-      std::vector<std::string> extra;
-      if (logs_.keeps_files()) {
-        logs_.make_folder(attempt_, plan_.rank(local_rank));
-        extra.push_back("TORCHELASTIC_ERROR_FILE=" +
-                        logs_.folder(attempt_, plan_.rank(local_rank)) + "/error.json");
-      }
-      if (secret_) extra.push_back("ENGINE_SECRET_FILE=" + secret_->path());
-      if (plan_.own_command && listener_ && local_rank == 0)
-        extra.push_back(kListenFdVariable + ("=" + std::to_string(listener_.fd())));
-      WorkerLogs::Stream out = logs_.open(relay, attempt_, local_rank, 1);
-      WorkerLogs::Stream err = logs_.open(relay, attempt_, local_rank, 2);
-      group.start([&] { return exec_worker(local_rank, extra, out, err); });
-      err.worker_end.close();  // or the pipe would never end
-      errors.push_back(std::move(err));
-    }
+    WorkerGroup group(guard_, inbox_, group_rules);
+    for (int local_rank = 0; local_rank < plan_.nproc; ++local_rank)
+      group.start(prepare_worker(relay, local_rank, attempt_,
+                                 errors[static_cast<std::size_t>(local_rank)]));
     std::vector<EventSource*> sources{&relay};
     if (control != nullptr) sources.push_back(control);
     outcome = group.wait(sources);
@@ -153,21 +180,34 @@ GroupOutcome LocalNode::run_attempt(EventSource* control) {
   return outcome;
 }
 
+std::function<int()> LocalNode::respawn(OutputRelay& relay, int local_rank, const WorkerEnd& end,
+                                        WorkerLogs::Stream& err) {
+  const bool again = options_.respawn && is_worth_restarting(end.code);
+  int& times = respawned_[static_cast<std::size_t>(local_rank)];
+  WorkerFailure failure = failure_of(local_rank, end, err);
+  failure.attempt = times;
+  failure.decided = false;
+  print_notice(base::visible_text(failure_line(failure)) +
+               (again ? "; it is started again" : "; the others go on where they can"));
+  if (!again) return {};
+  return prepare_worker(relay, local_rank, ++times, err);
+}
+
 // Runs in the forked worker.
-int LocalNode::exec_worker(int local_rank, const std::vector<std::string>& extra,
-                           WorkerLogs::Stream& out, WorkerLogs::Stream& err) const {
+int LocalNode::exec_worker(int local_rank, int attempt, const std::vector<std::string>& extra,
+                           int out, int err) const {
   // Nobody can answer a question that four workers ask, and a background group that reads the
   // terminal is stopped.
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, 0);
-  dup2(out.worker_end.fd(), 1);
-  dup2(err.worker_end.fd(), 2);
+  dup2(out, 1);
+  dup2(err, 2);
   if (nothing > 2) close(nothing);
-  if (listener_ && plan_.own_command && local_rank == 0) fcntl(listener_.fd(), F_SETFD, 0);
+  if (hands_over(local_rank)) fcntl(listener_.fd(), F_SETFD, 0);
   std::vector<std::string> arguments = options_.command;
   if (plan_.own_command) arguments.insert(arguments.begin(), "engine");
   const std::vector<std::string> environment =
-      worker_environment(plan_, local_rank, attempt_, extra, options_.environment);
+      worker_environment(plan_, local_rank, attempt, extra, options_.environment);
   execve(program_.c_str(), pointers(arguments).data(), pointers(environment).data());
   const int cause = errno;
   std::fprintf(stderr, "engine: error: cannot run '%s': %s\n", options_.command.front().c_str(),
@@ -175,23 +215,27 @@ int LocalNode::exec_worker(int local_rank, const std::vector<std::string>& extra
   return cause == ENOENT ? 127 : 126;
 }
 
+WorkerFailure LocalNode::failure_of(int local_rank, const WorkerEnd& end,
+                                    const WorkerLogs::Stream& err) const {
+  WorkerFailure failure;
+  failure.host = plan_.host;
+  failure.rank = plan_.rank(local_rank);
+  failure.local_rank = local_rank;
+  failure.pid = end.pid;
+  failure.code = end.code;
+  failure.signal = end.signal;
+  failure.attempt = attempt_;
+  failure.last_line = err.relayed != nullptr ? err.relayed->last_line : last_line_of_file(err.file);
+  failure.log = err.file;
+  return failure;
+}
+
 void LocalNode::note_failure(const GroupOutcome& outcome,
                              const std::vector<WorkerLogs::Stream>& errors) {
   for (int i = 0; i < static_cast<int>(outcome.ends.size()); ++i) {
     const WorkerEnd& end = outcome.ends[static_cast<std::size_t>(i)];
     if (end.code == 0 || (end.by_us && i != outcome.culprit)) continue;
-    const WorkerLogs::Stream& err = errors[static_cast<std::size_t>(i)];
-    WorkerFailure failure;
-    failure.host = plan_.host;
-    failure.rank = plan_.rank(i);
-    failure.local_rank = i;
-    failure.pid = end.pid;
-    failure.code = end.code;
-    failure.signal = end.signal;
-    failure.attempt = attempt_;
-    failure.last_line =
-        err.relayed != nullptr ? err.relayed->last_line : last_line_of_file(err.file);
-    failure.log = err.file;
+    const WorkerFailure failure = failure_of(i, end, errors[static_cast<std::size_t>(i)]);
     if (logs_.keeps_files()) {
       const std::string path = logs_.folder(attempt_, failure.rank) + "/error.json";
       const bool own = access(path.c_str(), F_OK) == 0;  // the worker's

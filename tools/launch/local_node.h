@@ -27,8 +27,20 @@ class LocalNode {
 
  private:
   GroupOutcome run_attempt(EventSource* control);
-  int exec_worker(int local_rank, const std::vector<std::string>& extra, WorkerLogs::Stream& out,
-                  WorkerLogs::Stream& err) const;
+  GroupRules rules() const;
+  // Opens the streams of a worker and returns what it runs, which has its ends of them; `err` gets
+  // what tells of its stderr.
+  std::function<int()> prepare_worker(OutputRelay& relay, int local_rank, int attempt,
+                                      WorkerLogs::Stream& err);
+  // Of an elastic job: tells of a worker that has failed, and where it is to be started again
+  // returns what it runs.
+  std::function<int()> respawn(OutputRelay& relay, int local_rank, const WorkerEnd& end,
+                               WorkerLogs::Stream& err);
+  bool hands_over(int local_rank) const;
+  WorkerFailure failure_of(int local_rank, const WorkerEnd& end,
+                           const WorkerLogs::Stream& err) const;
+  int exec_worker(int local_rank, int attempt, const std::vector<std::string>& extra, int out,
+                  int err) const;
   void prepare_meeting();
   void note_failure(const GroupOutcome& outcome, const std::vector<WorkerLogs::Stream>& errors);
 
@@ -41,6 +53,7 @@ class LocalNode {
   backends::Socket listener_;  // listening for own commands; only reserved for others
   std::unique_ptr<SecretFile> secret_;
   int attempt_ = 0;
+  std::vector<int> respawned_;  // how often each worker was
   std::optional<WorkerFailure> failure_;
 };
 

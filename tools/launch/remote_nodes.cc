@@ -160,7 +160,9 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
-  add("--nnodes", std::to_string(plan.nnodes));
+  add("--nnodes", (o.least_nodes > 0 ? std::to_string(o.least_nodes) + ":" : "") +
+                      std::to_string(plan.nnodes));
+  if (o.respawn) words.emplace_back("--respawn");
   add("--node-rank", std::to_string(node_rank));
   add("--nproc-per-node", o.nproc_per_node);
   if (plan.init_method.empty()) {
@@ -199,7 +201,8 @@ int run_remote_nodes(const LaunchOptions& options, const LaunchPlan& plan, Guard
   rules.culprit_wait = std::chrono::seconds(9);
   rules.grace = std::chrono::seconds(14);
   rules.ranks_of_one_run = plan.own_command;
-  if (plan.own_command) rules.saver = 0;
+  if (plan.own_command && plan.elastic.empty()) rules.saver = 0;
+  if (!plan.elastic.empty()) rules.least = 1;
   rules.longest_wait = std::chrono::milliseconds(options.monitor_interval_ms);
   rules.deliver = [&nodes](int index, pid_t pid, int signal) {
     Node& node = nodes[static_cast<std::size_t>(index)];

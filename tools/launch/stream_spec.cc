@@ -88,7 +88,7 @@ std::vector<int> parse_rank_list(const std::string& text, int count, const std::
   return all;
 }
 
-int parse_node_count(const std::string& text, const std::string& option) {
+NodeCount parse_node_count(const std::string& text, const std::string& option) {
   constexpr int kMaxNodes = 65536;
   const std::size_t colon = text.find(':');
   if (text == "0")
@@ -96,17 +96,12 @@ int parse_node_count(const std::string& text, const std::string& option) {
                           "': expected the number of nodes, 1 or more; the number of this node, "
                           "from 0, is --node-rank");
   const int least = parse_whole(text.substr(0, colon), 1, kMaxNodes, option);
-  if (colon == std::string::npos) return least;
+  if (colon == std::string::npos) return {.most = least};
   const int most = parse_whole(text.substr(colon + 1), 1, kMaxNodes, option);
   if (most < least)
     throw io::ConfigError(option + " '" + text +
-                          "': the first number is the greater one; expected N or N:N");
-  if (most != least)
-    throw io::ConfigError(
-        option + " '" + text +
-        "': a job that changes its size (MIN:MAX) is not supported; expected one number of "
-        "nodes, N or N:N. With --max-restarts a job of fixed size starts again after a failure");
-  return least;
+                          "': the first number is the greater one; expected N or MIN:MAX");
+  return {.least = most == least ? 0 : least, .most = most};
 }
 
 }  // namespace tools

@@ -17,8 +17,12 @@ std::vector<unsigned> parse_streams(const std::string& text, int local_world_siz
 // "0,2-3": ascending, no duplicates, each below `count`; "" is all of them. Throws io::ConfigError.
 std::vector<int> parse_rank_list(const std::string& text, int count, const std::string& option);
 
-// "2" or "2:2". Throws io::ConfigError, also for "1:4": the size of a job is fixed.
-int parse_node_count(const std::string& text, const std::string& option);
+// "2" or "2:2"; "1:4" for a job whose nodes come and go. Throws io::ConfigError.
+struct NodeCount {
+  int least = 0;  // 0: the number is fixed
+  int most = 1;
+};
+NodeCount parse_node_count(const std::string& text, const std::string& option);
 
 // A decimal whole number within [least, most]. Throws io::ConfigError.
 int parse_whole(const std::string& text, int least, int most, const std::string& option);

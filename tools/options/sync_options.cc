@@ -35,6 +35,8 @@ void read_schedule(const ValueReader& read, RunConfig& config) {
 void read_sync(const ValueReader& read, RunConfig& config) {
   const double below_one = std::nextafter(1.0, 0.0);
   config.sync = read.text("sync");
+  if (config.most_ranks > 0 && config.sync == "none")
+    read.demand("elastic", "replicas that are averaged: --sync none keeps them apart");
   config.sync_every = read.integer("sync-every", 1, kMostCount, 1);
   config.sync_warmup = read.integer("sync-warmup", 0, kMostCount, 0);
   read_schedule(read, config);

@@ -63,6 +63,7 @@ class MetricsObserver : public engine::TrainObserver {
                       std::string(engine::to_string(r.action)));
   }
   void on_end(const engine::TrainResult& r) override {
+    if (r.paused) return;
     averaging(r.progress, r.averagings, r.bytes_sent, std::nullopt);
     io::MetricsWriter::Numbers more;
     if (r.skipped_steps) more.emplace_back("skipped_steps", static_cast<double>(*r.skipped_steps));

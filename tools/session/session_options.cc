@@ -198,6 +198,7 @@ ComputeOptions compute_options(const RunConfig& config) {
   ComputeOptions compute{
       .device = {.device = config.device, .devices = config.devices, .amp = config.amp}};
   if (config.dtype == "f64") compute.device.cpu_only = "--dtype f64";
+  if (config.most_ranks > 0) compute.device.cpu_only = "--elastic";
   if (config.canonical) compute.device.cpu_only = "--reduction-order canonical";
   if (!config.compress.empty() && config.compress != "none")
     compute.device.cpu_only = "--compress " + config.compress;

@@ -38,6 +38,7 @@ class Writer final : public StatusObserver {
   ~Writer() override {
     thread_.request_stop();
     thread_.join();
+    if (status_.state == "training" && options_.elastic) return;  // with other ranks
     if (status_.state == "training") status_.state = "failed";
     tell();
   }
@@ -70,6 +71,7 @@ class Writer final : public StatusObserver {
     status_.newest_snapshot = std::filesystem::path(path).filename().string();
   }
   void on_end(const engine::TrainResult& r) override {
+    if (r.paused) return;
     const std::lock_guard lock(mutex_);
     take(r.progress);
     status_.seconds_left.reset();

@@ -1,0 +1,27 @@
+// Who left an elastic job and who came.
+#include "tools/group/membership_text.h"
+
+#include "io/base/text_parts.h"
+#include "io/base/visible_text.h"
+
+namespace tools {
+
+std::vector<std::string> process_texts(const std::vector<backends::PeerInfo>& processes) {
+  std::vector<std::string> texts;
+  for (const backends::PeerInfo& process : processes)
+    texts.push_back("process " + std::to_string(process.pid) + " on " +
+                    base::visible_text(process.host));
+  return texts;
+}
+
+std::string membership_text(const backends::View& view) {
+  std::string changes;
+  if (!view.left.empty()) changes = base::join_text(process_texts(view.left)) + " left";
+  if (!view.joined.empty())
+    changes += (changes.empty() ? "" : "; ") + base::join_text(process_texts(view.joined)) +
+               " joined";
+  return std::to_string(view.world_size) + (view.world_size == 1 ? " rank" : " ranks") + " (" +
+         (changes.empty() ? "the same" : changes) + ")";
+}
+
+}  // namespace tools
