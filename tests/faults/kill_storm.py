@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""An elastic job whose ranks are killed, stopped and cut off all the time, beside one that is left alone.
+
+Usage: kill_storm.py ENGINE [--seconds S] [--seed S] [--ranks N] [--least M] [--backend NAME] [--order canonical|fast]
+                     [--pause MIN:MAX] [--model NAME] [--keep]
+
+`engine launch --respawn` keeps N ranks going. Every half to two seconds (--pause), as --seed decides, one of them
+
+- is killed; or all but --least of them are;
+- is stopped, for less than three heartbeats or for more, in which case the others expel it and take it in again;
+- loses its connections, where the system can do that (ss -K).
+
+At least M ranks are neither dead nor stopped at any time, so the job has to go on: the storm fails if no step is done for a
+minute, if the job ends, if replicas differ (they are compared after every change and every 20 steps), and in canonical order if
+the end is not that of the undisturbed run, bit for bit. Prints what was done, and how long the changes took. Exit code: 0, 1 where
+something of this failed.
+"""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from fail_calls import processes_with
+
+HEARTBEAT = 0.3
+
+
+class Storm:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.dice = random.Random(options.seed)
+        self.mark = f"KILL_STORM={os.getpid()}".encode()
+        secret = folder / "secret"
+        secret.touch(0o600)
+        secret.write_text("%064x" % self.dice.getrandbits(256))
+        self.environment = dict(os.environ, KILL_STORM=str(os.getpid()), ENGINE_SECRET_FILE=str(secret), HOME=str(folder),
+                                CUDA_VISIBLE_DEVICES="")
+        self.done = collections.Counter()
+        self.stopped = {}  # pid: when it goes on
+        self.born = {}     # pid: when it was first seen
+
+    def train(self, run, steps):
+        return ["train", "--model", self.options.model, "--dataset", "synthetic", "--synthetic-size", "4000", "--batch-size", "48",
+                "--threads", "1", "--steps", str(steps), "--log-every", "0", "--eval-every", "400s", "--save-every", "200s",
+                "--keep-last", "2", "--heartbeat", str(HEARTBEAT), "--backend", self.options.backend, "--reduction-order",
+                self.options.order, "--verify-every", "20", "--save-dir", str(self.folder / run)]
+
+    def start(self, run, arguments):
+        self.log = self.folder / f"{run}.log"
+        self.job = subprocess.Popen([self.options.engine, *arguments], env=self.environment, cwd=self.folder,
+                                    stdin=subprocess.DEVNULL, stdout=open(self.log, "ab"), stderr=subprocess.STDOUT)
+
+    def ranks(self):
+        """The processes of ranks that have been there for a second."""
+        found = []
+        for pid in processes_with(self.mark):
+            try:
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"train" in words[:3]:
+                self.born.setdefault(pid, time.monotonic())
+                found.append(pid)
+        return found
+
+    def step(self):
+        try:
+            return json.loads((self.folder / "storm" / "status.json").read_text())["step"]
+        except (OSError, ValueError, KeyError):
+            return 0
+
+    def send(self, pid, number):
+        try:
+            os.kill(pid, number)
+        except OSError:
+            pass
+
+    def thaw(self, everything=False):
+        for pid, until in list(self.stopped.items()):
+            if everything or time.monotonic() >= until:
+                self.send(pid, signal.SIGCONT)
+                del self.stopped[pid]
+
+    def strike(self):
+        live = [pid for pid in self.ranks() if pid not in self.stopped]
+        old = [pid for pid in live if time.monotonic() - self.born[pid] > 1]
+        spare = len(old) - self.options.least
+        if spare <= 0:
+            return
+        what = self.dice.choice(["kill", "kill", "kill", "kill", "many", "short stop", "long stop", "long stop", "reset"])
+        pid = self.dice.choice(old)
+        if what == "kill":
+            self.send(pid, signal.SIGKILL)
+            self.done["kills"] += 1
+        elif what == "many":
+            for victim in self.dice.sample(old, spare):
+                self.send(victim, signal.SIGKILL)
+                self.done["kills"] += 1
+        elif what == "reset":
+            if not shutil.which("ss") or os.geteuid() != 0:
+                return
+            ports = re.findall(r":(\d+)\s+\S+\s+users:.*pid=%d," % pid,
+                               subprocess.run(["ss", "-Htnp", "state", "established"], capture_output=True, text=True).stdout)
+            if not ports:
+                return
+            subprocess.run(["ss", "-K", "dport", "=", self.dice.choice(ports)], stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
+            self.done["resets"] += 1
+        else:
+            self.send(pid, signal.SIGSTOP)
+            self.stopped[pid] = time.monotonic() + (self.dice.uniform(0.05, 2 * HEARTBEAT) if what == "short stop"
+                                                    else self.dice.uniform(4 * HEARTBEAT, 10 * HEARTBEAT))
+            self.done[what + "s"] += 1
+
+    def storm(self, steps):
+        self.start("storm", ["launch", "--nproc-per-node", str(self.options.ranks), "--respawn",
+                             *self.train("storm", steps), "--elastic", f"{self.options.least}:{self.options.ranks}",
+                             "--rdzv-timeout", "120"])
+        begin = moved = time.monotonic()
+        step, next_strike, rest = 0, begin + 3, begin + self.options.seconds
+        while self.job.poll() is None:
+            time.sleep(0.02)
+            now = time.monotonic()
+            self.thaw(now > rest)
+            if now >= next_strike and now < rest:
+                self.strike()
+                next_strike = now + self.dice.uniform(*self.options.pause)
+            if self.step() != step:
+                step, moved = self.step(), now
+            if now - moved > 60:
+                return [f"no step is done for a minute after step {step}: it hangs"]
+        self.thaw(True)
+        return [] if self.job.returncode == 0 else [f"the job ended with {self.job.returncode}"]
+
+    def main(self):
+        bad = self.storm(self.options.steps)
+        text = self.log.read_text(errors="replace")
+        changes = [(int(n), float(s)) for n, s in re.findall(r"membership: (\d+) ranks? \(.*after (\d+\.\d+) s", text)]
+        times = sorted(s for _, s in changes)
+        print(f"{self.options.backend}, {self.options.ranks} ranks, seed {self.options.seed}: " +
+              ", ".join(f"{n} {what}" for what, n in sorted(self.done.items())) + f"; {len(changes)} changes")
+        if times:
+            print(f"  from a loss or a wish to join to the next group: median {statistics.median(times):.2f} s, "
+                  f"p99 {times[int(len(times) * 0.99)]:.2f} s, longest {times[-1]:.2f} s")
+        if not bad and self.options.order == "canonical":
+            self.start("whole", self.train("whole", self.options.steps))
+            if self.job.wait() != 0:
+                bad.append("the undisturbed run failed")
+            verify = subprocess.run([self.options.engine, "verify", str(self.folder / "whole"), str(self.folder / "storm")],
+                                    capture_output=True, text=True)
+            if verify.returncode != 0:
+                bad.append(f"the ends differ: {verify.stdout}{verify.stderr}")
+        if bad:
+            print("\n".join(bad) + "\nthe last that was said:\n" + text[-6000:])
+        elif self.options.order == "canonical":
+            print("  the same end, bit for bit")
+        if not self.done:
+            print("nothing was done: more --steps")
+        return 1 if bad or not self.done else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("engine")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--least", type=int, default=1)
+    parser.add_argument("--backend", default="auto")
+    parser.add_argument("--model", default="mlp")
+    parser.add_argument("--order", default="canonical", choices=["canonical", "fast"])
+    parser.add_argument("--pause", default="0.5:2", type=lambda text: [float(part) for part in text.split(":")])
+    parser.add_argument("--keep", action="store_true", help="keep the folder with runs and logs")
+    options = parser.parse_args()
+    options.engine = str(pathlib.Path(options.engine).resolve())
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="engine-storm-"))
+    storm = Storm(options, folder)
+    try:
+        code = storm.main()
+    finally:
+        for pid in processes_with(storm.mark):
+            storm.send(pid, signal.SIGKILL)
+        if options.keep:
+            print(folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
