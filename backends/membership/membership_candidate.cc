@@ -37,7 +37,8 @@ void MembershipMachine::call_at_door() {
     return;
   if (now_ >= next_door_) {
     const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
-    next_door_ = now_ + (has_door_ && !peers_.empty() ? heartbeat : std::min(kCallInterval, heartbeat));
+    next_door_ =
+        now_ + (has_door_ && !peers_.empty() ? heartbeat : std::min(kCallInterval, heartbeat));
     output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
   }
   next_seek_ = std::min(next_seek_, next_door_);

@@ -150,7 +150,7 @@ class Trainer {
   enum class Settled { kYes, kInStep, kUpdated, kNo } settled_ = Settled::kYes;
   std::vector<FlatBuffer*> changed_in_step_;  // before its update
   std::vector<std::byte> before_step_;        // what they held
-  double reported_at_ = 0;              // seconds
+  double reported_at_ = 0;                    // seconds
   std::int64_t reported_samples_ = 0, reported_step_ = 0, exchanged_step_ = 0, reports_ = 0;
   double exchanged_at_ = 0;
   BatchResult before_epoch_;      // what the work had added up when the epoch began

@@ -186,8 +186,8 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
 // was saved do not become the run's.
 engine::TrainResult train_or_explain(const tools::RunConfig& config, TrainingRun& run,
                                      TrainSession& session, backends::Group& group,
-                                     const std::atomic<int>& stop_signal,
-                                     const LastSave* last_save, const Turn* turn) {
+                                     const std::atomic<int>& stop_signal, const LastSave* last_save,
+                                     const Turn* turn) {
   StatusObserver* status = nullptr;  // the session's
   try {
     return train(config, run, session, group, stop_signal, status, turn);

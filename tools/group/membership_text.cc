@@ -18,8 +18,8 @@ std::string membership_text(const backends::View& view) {
   std::string changes;
   if (!view.left.empty()) changes = base::join_text(process_texts(view.left)) + " left";
   if (!view.joined.empty())
-    changes += (changes.empty() ? "" : "; ") + base::join_text(process_texts(view.joined)) +
-               " joined";
+    changes +=
+        (changes.empty() ? "" : "; ") + base::join_text(process_texts(view.joined)) + " joined";
   return std::to_string(view.world_size) + (view.world_size == 1 ? " rank" : " ranks") + " (" +
          (changes.empty() ? "the same" : changes) + ")";
 }

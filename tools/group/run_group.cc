@@ -91,8 +91,7 @@ std::string chosen_folder(const tools::RunConfig& config) {
 }
 
 // As chosen, else one below the temporary folder for each job of this user.
-std::string flight_folder(const std::string& chosen,
-                          const std::vector<backends::PeerInfo>& peers) {
+std::string flight_folder(const std::string& chosen, const std::vector<backends::PeerInfo>& peers) {
   if (!chosen.empty()) {
     std::filesystem::create_directories(chosen);
     return chosen;
@@ -111,8 +110,8 @@ std::string write_flight_record(int rank, const std::vector<backends::PeerInfo>&
                                 const std::string& chosen_folder) noexcept {
   try {
     try {
-      const std::string path = flight_folder(chosen_folder, peers) + "/flight_rank_" +
-                               std::to_string(rank) + ".json";
+      const std::string path =
+          flight_folder(chosen_folder, peers) + "/flight_rank_" + std::to_string(rank) + ".json";
       io::write_file_atomically(path, record);
       return " (last collectives: " + path + ")";
     } catch (const std::exception& error) {
@@ -365,14 +364,13 @@ backends::GroupOptions options_of_process(const tools::RunConfig& config) {
     options.restarted = was_restarted();
     return options;
   }
-  const backends::Identity identity =
-      backends::resolve_identity({.init_method = config.init_method,
-                                  .rank = config.rank,
-                                  .world_size = config.world_size,
-                                  .local_rank = config.local_rank,
-                                  .port_rule = config.port_rule,
-                                  .job_id = config.job_id},
-                                 backends::process_environment());
+  const backends::Identity identity = backends::resolve_identity({.init_method = config.init_method,
+                                                                  .rank = config.rank,
+                                                                  .world_size = config.world_size,
+                                                                  .local_rank = config.local_rank,
+                                                                  .port_rule = config.port_rule,
+                                                                  .job_id = config.job_id},
+                                                                 backends::process_environment());
   for (const std::string& warning : identity.warnings) print_notice(warning);
   options.init_method = identity.init_method;
   options.rank = identity.rank;

@@ -19,9 +19,8 @@ int run_group(const tools::RunConfig& config, const std::function<int(backends::
 // that this process is in, until it returns an exit code. Nothing: it was paused, because `pause`
 // said so on some rank. A failure of another rank, which is a backends::PeerError, ends the group
 // and not the job.
-using ElasticBody =
-    std::function<std::optional<int>(backends::Group& group, const backends::View& view,
-                                     const std::function<bool()>& pause)>;
+using ElasticBody = std::function<std::optional<int>(
+    backends::Group& group, const backends::View& view, const std::function<bool()>& pause)>;
 int run_elastic(const tools::RunConfig& config, const ElasticBody& body);
 
 // Whether `engine launch` has started this process again after a failure.

@@ -228,9 +228,9 @@ void fill(LaunchOptions& o, const RawOptions& raw,
   o.hosts = has("hostfile") ? read_host_file(text("hostfile"), slots) : split_list(text("hosts"));
   if ((has("hosts") || has("hostfile")) && o.hosts.empty())
     throw io::ConfigError("no host is named: give at least one");
-  const NodeCount nodes = has("nnodes") ? parse_node_count(text("nnodes"), source("nnodes"))
-                                        : NodeCount{.most = std::max<int>(
-                                              1, static_cast<int>(o.hosts.size()))};
+  const NodeCount nodes =
+      has("nnodes") ? parse_node_count(text("nnodes"), source("nnodes"))
+                    : NodeCount{.most = std::max<int>(1, static_cast<int>(o.hosts.size()))};
   o.nnodes = nodes.most;
   o.least_nodes = nodes.least;
   if (!o.hosts.empty() && o.nnodes != static_cast<int>(o.hosts.size()))

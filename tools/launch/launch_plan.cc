@@ -159,13 +159,14 @@ LaunchPlan make_launch_plan(const LaunchOptions& options) {
                                options.command.front()) != options.own_commands.end();
   plan.elastic = plan.own_command ? elastic_of(options.command) : "";
   if (plan.elastic.empty() && options.least_nodes > 0)
-    plan.elastic = std::to_string(options.least_nodes * plan.nproc) + ":" +
-                   std::to_string(plan.world_size());
+    plan.elastic =
+        std::to_string(options.least_nodes * plan.nproc) + ":" + std::to_string(plan.world_size());
   if (!plan.elastic.empty() && !plan.own_command)
     throw UsageError("--nnodes MIN:MAX is for commands of this program, as train");
   if (!plan.elastic.empty() && plan.max_restarts > 0)
-    throw UsageError("--max-restarts starts all workers again, which an elastic job does not need: "
-                     "give --respawn, which starts those again that have failed");
+    throw UsageError(
+        "--max-restarts starts all workers again, which an elastic job does not need: "
+        "give --respawn, which starts those again that have failed");
   if (options.respawn && plan.elastic.empty())
     throw UsageError("--respawn is for elastic jobs: give --nnodes MIN:MAX, or train --elastic");
   choose_meeting(plan, options);

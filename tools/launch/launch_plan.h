@@ -22,7 +22,8 @@ struct LaunchPlan {
   bool common_run_id = true;    // all nodes know it
   bool own_command = false;     // the command is one of this program
   int max_restarts = 0;
-  std::string elastic;  // MIN:MAX ranks, as this program's own command was given it; "": not elastic
+  std::string
+      elastic;  // MIN:MAX ranks, as this program's own command was given it; "": not elastic
 
   int world_size() const { return nnodes * nproc; }
   int rank(int local_rank) const { return node_rank * nproc + local_rank; }

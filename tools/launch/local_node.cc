@@ -143,7 +143,8 @@ std::function<int()> LocalNode::prepare_worker(OutputRelay& relay, int local_ran
   if (hands_over(local_rank))
     extra.push_back(kListenFdVariable + ("=" + std::to_string(listener_.fd())));
   const auto out = std::make_shared<WorkerLogs::Stream>(logs_.open(relay, attempt, local_rank, 1)),
-             errors = std::make_shared<WorkerLogs::Stream>(logs_.open(relay, attempt, local_rank, 2));
+             errors =
+                 std::make_shared<WorkerLogs::Stream>(logs_.open(relay, attempt, local_rank, 2));
   err.relayed = errors->relayed;
   err.file = errors->file;
   return [this, local_rank, attempt, extra, out, errors] {

@@ -160,8 +160,8 @@ std::vector<std::string> node_command(const LaunchOptions& o, const LaunchPlan& 
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
-  add("--nnodes", (o.least_nodes > 0 ? std::to_string(o.least_nodes) + ":" : "") +
-                      std::to_string(plan.nnodes));
+  add("--nnodes",
+      (o.least_nodes > 0 ? std::to_string(o.least_nodes) + ":" : "") + std::to_string(plan.nnodes));
   if (o.respawn) words.emplace_back("--respawn");
   add("--node-rank", std::to_string(node_rank));
   add("--nproc-per-node", o.nproc_per_node);

@@ -97,7 +97,8 @@ void read_elastic(const ValueReader& read, RunConfig& config) {
   const std::string text = read.text("elastic");
   if (text.empty() || text == "off") return;
   if (text == "on") {
-    if (config.spawn == 0) read.refuse("elastic", "MIN:MAX, as 2:4, where --spawn does not say MAX");
+    if (config.spawn == 0)
+      read.refuse("elastic", "MIN:MAX, as 2:4, where --spawn does not say MAX");
     config.least_ranks = 1;
     config.most_ranks = config.spawn;
     return;

@@ -37,7 +37,7 @@ struct RunConfig {
   std::string backend, local_stage, init_method, interface_name, port_rule, job_id;
   std::optional<int> rank, world_size, local_rank;
   int streams = 1;
-  int spawn = 0;  // 0 = this process is one rank
+  int spawn = 0;                        // 0 = this process is one rank
   int least_ranks = 0, most_ranks = 0;  // of an elastic job; 0: ranks neither come nor go
   double rdzv_timeout_s = 300, timeout_s = 600, heartbeat_s = 1, stall_after_s = 10;
   bool stall_abort = false;

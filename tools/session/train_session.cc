@@ -242,9 +242,9 @@ struct TrainSession::Impl {
   const std::unique_ptr<engine::WeightAverage> moving_average;  // null: none is kept
   std::vector<std::unique_ptr<engine::TrainObserver>> observers;
   std::string resumed_from;
-  bool started = false;                             // the state is one to go on from
-  std::optional<engine::TrainerParts::Done> done;   // of a state from a rank's memory
-  std::unique_ptr<engine::Trainer> trainer;         // that runs, or ran last
+  bool started = false;                            // the state is one to go on from
+  std::optional<engine::TrainerParts::Done> done;  // of a state from a rank's memory
+  std::unique_ptr<engine::Trainer> trainer;        // that runs, or ran last
   // By plan_steps().
   engine::EpochSteps epoch_steps;
   std::int64_t total_steps = 0;
@@ -295,7 +295,8 @@ void TrainSession::Impl::carry() {
       carried->image = {.state = keeper.image(state),
                         .whole = state.whole,
                         .apart = state.policy.samples_apart()};
-      const engine::TrainerParts::Done last = trainer ? trainer->done() : done.value_or(engine::TrainerParts::Done{});
+      const engine::TrainerParts::Done last =
+          trainer ? trainer->done() : done.value_or(engine::TrainerParts::Done{});
       carried->image.state->counters.emplace_back(kEvaluated, last.evaluated);
       carried->image.state->counters.emplace_back(kSaved, last.saved);
     }

@@ -69,7 +69,7 @@ class TrainSession {
   const std::string& data_digest() const;
   bool resumed() const;
   bool carried_over() const;  // the state came from a rank's memory
-  bool on_device() const;  // whether steps run on a CUDA device, beside the host
+  bool on_device() const;     // whether steps run on a CUDA device, beside the host
   engine::TrainState& state();
   engine::CheckpointKeeper& keeper();
 

@@ -17,7 +17,7 @@ struct StatusOptions {
   std::string folder;  // the run's; "": none is kept
   RunStatus begin;     // what does not change: run, model, data set, steps, epochs
   ProgressUnit unit;
-  bool elastic = false;  // another group goes on where this one fails
+  bool elastic = false;         // another group goes on where this one fails
   std::function<void()> check;  // throws where the folder is another job's by now; any thread
 };
 

@@ -241,12 +241,11 @@ bool WorkerGroup::is_saving() const {
 // Workers that may come and go: whether those that are left can do without those that failed.
 bool WorkerGroup::may_go_on() const {
   if (rules_.least == 0) return false;
-  const auto well = std::ranges::count_if(outcome_.ends,
-                                          [](const WorkerEnd& e) {
-                                            return !e.ended || e.code == 0 ||
-                                                   e.code == kExitPreempted;
-                                          }) +
-                    std::ranges::count_if(again_, [](const Again& a) { return a.child != nullptr; });
+  const auto well =
+      std::ranges::count_if(
+          outcome_.ends,
+          [](const WorkerEnd& e) { return !e.ended || e.code == 0 || e.code == kExitPreempted; }) +
+      std::ranges::count_if(again_, [](const Again& a) { return a.child != nullptr; });
   const bool done =
       std::ranges::any_of(outcome_.ends, [](const WorkerEnd& e) { return e.ended && e.code == 0; });
   return done || well >= rules_.least;

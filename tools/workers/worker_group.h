@@ -115,7 +115,7 @@ class WorkerGroup {
   SignalInbox& inbox_;
   GroupRules rules_;
   GroupOutcome outcome_;
-  std::vector<Again> again_;  // one for each worker
+  std::vector<Again> again_;   // one for each worker
   std::vector<int> failures_;  // in the order in which they were seen
   std::optional<Clock::time_point> first_failure_, decided_, stop_asked_, killed_at_;
   std::optional<Clock::time_point> orderly_end_;  // the last one

@@ -108,8 +108,7 @@ int print_failures(const GroupOutcome& outcome, const Board* board) {
 
 }  // namespace
 
-int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body,
-                         int least) {
+int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body, int least) {
   backends::Socket listener = backends::listen_on({"127.0.0.1", 0});
   const int port = backends::local_endpoint(listener.fd()).port;
   const std::string secret = backends::to_hex(backends::random_bytes(32));

@@ -23,8 +23,8 @@ struct WorkerPlace {
 // equal ones once. REQUIRES: no thread has been started in this process.
 //
 // With `least` > 0 the ranks may come and go: the end of one ends the others only where fewer than
-// `least` are left, every rank is handed the listening socket, and the code is 0 where any has ended
-// with 0.
+// `least` are left, every rank is handed the listening socket, and the code is 0 where any has
+// ended with 0.
 int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>& body,
                          int least = 0);
 

@@ -29,7 +29,8 @@ void ReplicaMean::average(double weight) {
 // In the gradients' memory, so that a collective that fails leaves the buffer as it was.
 void ReplicaMean::sum(double weight, const FlatBuffer& buffer) {
   const FlatBuffer& scratch = parameters_.gradients;
-  require(buffer.bytes() <= scratch.bytes(), "a buffer to be averaged is larger than the gradients");
+  require(buffer.bytes() <= scratch.bytes(),
+          "a buffer to be averaged is larger than the gradients");
   std::memcpy(scratch.data(), buffer.data(), buffer.bytes());
   TensorView view = buffer.flat();
   view.data = scratch.data();

@@ -86,8 +86,8 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
   restore(shared, name, communicator.rank(), communicator.world_size(), state, {});
   if (own.state) keep_own_memory(*own.state, state);
   if (apart && communicator.world_size() > 1)
-    average_parameters(communicator,
-                       static_cast<double>(own.apart) / static_cast<double>(samples), state);
+    average_parameters(communicator, static_cast<double>(own.apart) / static_cast<double>(samples),
+                       state);
   shared.arrays.clear();
   return shared;
 }

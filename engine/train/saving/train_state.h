@@ -54,8 +54,8 @@ void synchronize(backends::Communicator& communicator, TrainState& state);
 // communication.
 void capture_model(const TrainState& state, int world_size, StateCopy& copy);
 
-// Into a copy that was begun: all of this replica's state as it stands, as a world of one would save
-// it. No communication.
+// Into a copy that was begun: all of this replica's state as it stands, as a world of one would
+// save it. No communication.
 void capture_own(const TrainState& state, int world_size, StateCopy& copy);
 
 // Into a copy that was begun: rank 0's snapshot, plus what differs between ranks (running

@@ -126,13 +126,12 @@ TEST_P(CanonicalOrderOfChangingRanks, EndsWithTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, CanonicalOrderOfChangingRanks,
-    testing::Values(Options{}, Options{{"optimizer", "adamw"}, {"lr", "0.001"}, {"ema", "0.9"}},
-                    Options{{"optimizer", "muon"}, {"clip-grad", "0.5"}},
-                    Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}},
-                    Options{{"model", "resnet20-cifar"},
-                            {"synthetic-shape", "8x8x3"},
-                            {"sync-bn", "true"}},
-                    Options{{"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}}));
+    testing::Values(
+        Options{}, Options{{"optimizer", "adamw"}, {"lr", "0.001"}, {"ema", "0.9"}},
+        Options{{"optimizer", "muon"}, {"clip-grad", "0.5"}},
+        Options{{"model", "convnet"}, {"synthetic-shape", "8x8x1"}},
+        Options{{"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}, {"sync-bn", "true"}},
+        Options{{"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}}));
 
 TEST(ChangingRanks, EndWithTheSameNumbersInTheFastOrder) {
   const Options options{{"dtype", "f64"}, {"steps", "10"}, {"batch-size", "21"}};

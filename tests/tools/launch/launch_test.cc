@@ -245,7 +245,13 @@ struct BadCase {
 TEST(Usage, MistakesAreNamed) {
   const BadCase cases[] = {
       {{}, 2, {"no command"}},
-      {{"--nnodes", "1:4", "true"}, 78, {"--nnodes '1:4'", "not supported", "expected one number"}},
+      {{"--nnodes", "1:4", "--node-rank", "0", "--master-addr", "h", "true"},
+       2,
+       {"--nnodes MIN:MAX", "train"}},
+      {{"--respawn", "train"}, 2, {"--respawn", "--elastic"}},
+      {{"--nnodes", "1:4", "--node-rank", "0", "--master-addr", "h", "--max-restarts", "2", "train"},
+       2,
+       {"--max-restarts", "--respawn"}},
       {{"--nproc-per-node", "many", "true"}, 78, {"'many'", "gpu, cpu or auto"}},
       {{"--nproc-per-nod", "2", "true"}, 2, {"did you mean '--nproc-per-node'"}},
       {{"\u2014nproc_per_node=2", "true"}, 2, {"typographic"}},
