@@ -249,7 +249,7 @@ TEST(Usage, MistakesAreNamed) {
        2,
        {"--nnodes MIN:MAX", "train"}},
       {{"--respawn", "train"}, 2, {"--respawn", "--elastic"}},
-      {{"--nnodes", "1:4", "--node-rank", "0", "--master-addr", "h", "--max-restarts", "2", "train"},
+      {{"--nnodes", "1:4", "--node-rank=0", "--master-addr=h", "--max-restarts", "2", "train"},
        2,
        {"--max-restarts", "--respawn"}},
       {{"--nproc-per-node", "many", "true"}, 78, {"'many'", "gpu, cpu or auto"}},
