@@ -12,7 +12,7 @@ Usage: kill_storm.py ENGINE [--seconds S] [--seed S] [--ranks N] [--least M] [--
 
 At least M ranks are neither dead nor stopped at any time, so the job has to go on: the storm fails if no step is done for a
 minute, if the job ends, if replicas differ (they are compared after every change and every 20 steps), and in canonical order if
-the end is not that of the undisturbed run, bit for bit. Prints what was done, and how long the changes took. Exit code: 0, 1 where
+the state is not that of an undisturbed run of as many steps, bit for bit. Then the job is stopped in order. Prints what was done, and how long the changes took. Exit code: 0, 1 where
 something of this failed.
 """
 import argparse
@@ -122,16 +122,19 @@ class Storm:
                                                     else self.dice.uniform(4 * HEARTBEAT, 10 * HEARTBEAT))
             self.done[what + "s"] += 1
 
-    def storm(self, steps):
+    def storm(self):
         self.start("storm", ["launch", "--nproc-per-node", str(self.options.ranks), "--respawn",
-                             *self.train("storm", steps), "--elastic", f"{self.options.least}:{self.options.ranks}",
+                             *self.train("storm", 100_000_000), "--elastic", f"{self.options.least}:{self.options.ranks}",
                              "--rdzv-timeout", "120"])
         begin = moved = time.monotonic()
-        step, next_strike, rest = 0, begin + 3, begin + self.options.seconds
+        step, next_strike, rest, stopping = 0, begin + 3, begin + self.options.seconds, False
         while self.job.poll() is None:
             time.sleep(0.02)
             now = time.monotonic()
             self.thaw(now > rest)
+            if now > rest + 2 and not stopping:  # those that were stopped have noticed what they missed
+                stopping = True
+                self.job.send_signal(signal.SIGTERM)
             if now >= next_strike and now < rest:
                 self.strike()
                 next_strike = now + self.dice.uniform(*self.options.pause)
@@ -139,11 +142,11 @@ class Storm:
                 step, moved = self.step(), now
             if now - moved > 60:
                 return [f"no step is done for a minute after step {step}: it hangs"]
-        self.thaw(True)
-        return [] if self.job.returncode == 0 else [f"the job ended with {self.job.returncode}"]
+        ended = 128 + signal.SIGTERM
+        return [] if self.job.returncode == ended else [f"the job ended with {self.job.returncode}, expected {ended}"]
 
     def main(self):
-        bad = self.storm(self.options.steps)
+        bad = self.storm()
         text = self.log.read_text(errors="replace")
         changes = [(int(n), float(s)) for n, s in re.findall(r"membership: (\d+) ranks? \(.*after (\d+\.\d+) s", text)]
         times = sorted(s for _, s in changes)
@@ -153,7 +156,8 @@ class Storm:
             print(f"  from a loss or a wish to join to the next group: median {statistics.median(times):.2f} s, "
                   f"p99 {times[int(len(times) * 0.99)]:.2f} s, longest {times[-1]:.2f} s")
         if not bad and self.options.order == "canonical":
-            self.start("whole", self.train("whole", self.options.steps))
+            steps = int(re.search(r"\d+", (self.folder / "storm" / "latest").read_text())[0])
+            self.start("whole", [*self.train("whole", steps), "--spawn", "2"])
             if self.job.wait() != 0:
                 bad.append("the undisturbed run failed")
             verify = subprocess.run([self.options.engine, "verify", str(self.folder / "whole"), str(self.folder / "storm")],
@@ -163,9 +167,9 @@ class Storm:
         if bad:
             print("\n".join(bad) + "\nthe last that was said:\n" + text[-6000:])
         elif self.options.order == "canonical":
-            print("  the same end, bit for bit")
+            print(f"  after {steps} steps the same state, bit for bit")
         if not self.done:
-            print("nothing was done: more --steps")
+            print("nothing was done: more --seconds")
         return 1 if bad or not self.done else 0
 
 
@@ -173,7 +177,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("engine")
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--least", type=int, default=1)
