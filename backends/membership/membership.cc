@@ -152,7 +152,6 @@ MembershipMachine::Options Membership::Agent::machine_options() {
           .heartbeat_ms = options_.group.heartbeat_ms,
           .last_call_ms = options_.last_call_ms,
           .give_up_ms = options_.group.rendezvous_timeout_ms,
-          .may_found = !options_.group.restarted,
           .reg = &register_,
           .random = random_id};
 }

@@ -17,7 +17,7 @@ namespace backends {
 struct MembershipOptions {
   // init_method names the door, where newcomers find the job: tcp://HOST:PORT or file:///PATH; rank
   // is a hint for the order, -1 is none; listen_fd is the door's socket, if it is handed over,
-  // which several processes of a host may share. A `restarted` process never founds a job.
+  // which several processes of a host may share.
   GroupOptions group;
   int least = 1, most = 1;  // ranks
   int last_call_ms = 3000;  // from the last arrival to a founding with fewer than `most`

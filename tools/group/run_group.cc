@@ -299,6 +299,9 @@ int run_elastic_member(const backends::GroupOptions& options, const tools::RunCo
   } catch (const backends::CancelledError& error) {
     print_notice(error.what());
     return 128 + stop_signal_flag().load();
+  } catch (const backends::JobEnded& error) {
+    print_notice(error.what());  // the others have done it all
+    return kExitOk;
   }
 }
 
