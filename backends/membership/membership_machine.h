@@ -22,6 +22,15 @@
 
 namespace backends {
 
+// One attempt at a decision.
+struct Proposal {
+  RosterPtr base, value;
+  Ballot ballot, highest;  // highest: of accepted values met while preparing
+  bool accepting = false;
+  std::set<RegisterId> granted;  // in this phase
+  base::Deadline until{};
+};
+
 class MembershipMachine {
  public:
   using Time = base::Deadline;
@@ -88,14 +97,6 @@ class MembershipMachine {
     std::uint64_t generation = 0;
     std::vector<bool> hears;  // of the roster of that generation, by place
     std::vector<MemberId> hears_others;
-  };
-  // One attempt at a decision.
-  struct Proposal {
-    RosterPtr base, value;
-    Ballot ballot, highest;  // highest: of accepted values met while preparing
-    bool accepting = false;
-    std::set<RegisterId> granted;  // in this phase
-    Time until{};
   };
 
   // Messages.
