@@ -2,6 +2,10 @@
 // had happened.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
 #include "backends/backend_error.h"
 #include "engine/train/saving/weights.h"
 #include "tests/engine/train/session_runner.h"
@@ -46,13 +50,13 @@ class Job {
     });
     ranks_.erase(ranks_.begin() + who);
   }
-  // Some step from `step` on is the last one of this group.
-  void until_pause(std::int64_t step) {
+  // Some step from `step` on is the last one of this group; false: that came too late.
+  bool until_pause(std::int64_t step) {
     paused_ = false;
     pause_at_ = step;
     run([](int, std::int64_t) {});
     pause_at_ = -1;
-    EXPECT_TRUE(paused_);
+    return paused_;
   }
   std::vector<RankResult> to_the_end() {
     run([](int, std::int64_t) {});
@@ -113,7 +117,7 @@ TEST_P(CanonicalOrderOfChangingRanks, EndsWithTheSameBits) {
   job.until_death(0, 2);  // the first
   job.until_death(3, 4);  // the last
   job.join(2);
-  job.until_pause(6);
+  EXPECT_TRUE(job.until_pause(6));
   job.join(1);
   job.until_death(1, 9);
   for (const RankResult& rank : job.to_the_end()) {
@@ -133,6 +137,45 @@ INSTANTIATE_TEST_SUITE_P(
         Options{{"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}, {"sync-bn", "true"}},
         Options{{"model", "resnet20-cifar"}, {"synthetic-shape", "8x8x3"}}));
 
+// Deaths and arrivals at random: 20 trainings, or as many as ENGINE_ELASTIC_HISTORIES says.
+TEST(ChangingRanks, EndWithTheSameBitsWhateverHappens) {
+  const char* given = std::getenv("ENGINE_ELASTIC_HISTORIES");
+  const int histories = given != nullptr ? std::atoi(given) : 20;
+  constexpr int kSteps = 14, kMostRanks = 8;
+  const Options options{{"reduction-order", "canonical"},
+                        {"steps", std::to_string(kSteps)},
+                        {"batch-size", "19"},
+                        {"synthetic-size", "100"},
+                        {"optimizer", "adamw"},
+                        {"lr", "0.001"}};
+  const RankResult whole = train(1, options)[0];
+  for (int seed = 1; seed <= histories; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 dice(static_cast<unsigned>(seed));
+    const auto between = [&](int low, int high) {
+      return low + static_cast<int>(dice() % static_cast<unsigned>(high - low + 1));
+    };
+    Job job(options, kMostRanks);
+    int ranks = between(2, kMostRanks);
+    job.join(ranks);
+    for (int step = between(0, 3); step < kSteps - 1; step += between(1, 3)) {
+      if (ranks > 1 && (ranks == kMostRanks || between(0, 1) == 0)) {
+        job.until_death(between(0, ranks - 1), std::max(step, 1));
+        --ranks;
+      } else {
+        if (!job.until_pause(step)) break;
+        const int more = between(1, std::min(3, kMostRanks - ranks));
+        job.join(more);
+        ranks += more;
+      }
+    }
+    for (const RankResult& rank : job.to_the_end()) {
+      EXPECT_EQ(rank.end.samples_seen, whole.end.samples_seen);
+      EXPECT_TRUE(same_bits(whole, rank, io::Section::kParameter));
+    }
+  }
+}
+
 TEST(ChangingRanks, EndWithTheSameNumbersInTheFastOrder) {
   const Options options{{"dtype", "f64"}, {"steps", "10"}, {"batch-size", "21"}};
   const RankResult whole = train(2, options)[0];
@@ -151,7 +194,7 @@ TEST_P(AveragingOfChangingRanks, GoesOnAndEndsTogether) {
   Job job(options, 4);
   job.join(4);
   job.until_death(0, 6);
-  job.until_pause(10);
+  EXPECT_TRUE(job.until_pause(10));
   job.join(1);
   job.until_death(2, 15);
   const std::vector<RankResult> ranks = job.to_the_end();
