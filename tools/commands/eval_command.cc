@@ -78,7 +78,8 @@ int eval_rank(const tools::RunConfig& config, const EvalOptions& o, backends::Gr
   const auto control = host_communicator(group);
   const Compute compute = choose_compute(compute_options(config), group, *control);
   const DataOptions options = data_options(config);
-  const LoadedData loaded = load_together(options, group, *control);
+  const std::shared_ptr<LoadedData> own = load_together(options, group, *control);
+  const LoadedData& loaded = *own;
   const io::DatasetSplits& data = loaded.splits;
   if (group.rank() == 0 && !o.data_digest.empty() &&
       o.data_digest != (loaded.digest.empty() ? io::data_digest(data.train) : loaded.digest))

@@ -57,29 +57,33 @@ io::Normalization normalization(const DataOptions& options, const io::Dataset& d
   return dataset.shape[2] == 1 ? io::Normalization::kUnit : io::Normalization::kStandard;
 }
 
-LoadedData load_together(const DataOptions& options, const backends::Group& group,
-                         backends::Communicator& control, std::optional<LoadedData> before) {
+std::shared_ptr<LoadedData> load_together(const DataOptions& options, const backends::Group& group,
+                                          backends::Communicator& control,
+                                          std::shared_ptr<LoadedData> before) {
   const io::DatasetOptions set = staged(options, group, control);
-  LoadedData loaded = before ? std::move(*before) : LoadedData{};
+  auto loaded = before ? std::move(before) : std::make_shared<LoadedData>();
   do_together(group, control, [&] {
-    if (!before) loaded.splits = io::load_dataset(set);
+    if (loaded->splits.train.size() == 0) loaded->splits = io::load_dataset(set);
   });
   if (group.world_size() == 1) return loaded;
   const char* what = "the ranks have read different data";
-  require_equal(group, control, extent_of(loaded.splits), what);
-  if (loaded.digest.empty()) loaded.digest = io::data_digest(loaded.splits.train);
-  require_equal(group, control, content_of(loaded.splits, loaded.digest), what);
+  require_equal(group, control, extent_of(loaded->splits), what);
+  if (loaded->content.empty()) {
+    loaded->digest = io::data_digest(loaded->splits.train);
+    loaded->content = content_of(loaded->splits, loaded->digest);
+  }
+  require_equal(group, control, loaded->content, what);
   return loaded;
 }
 
 SessionData::SessionData(const DataOptions& options, std::int64_t micro_batches,
                          const backends::Group& group, backends::Communicator& control,
-                         std::optional<LoadedData> loaded)
-    : loaded_(load_together(options, group, control, std::move(loaded))),
-      normalization_(tools::normalization(options, loaded_.splits.train)),
-      order_(options.sampling.shuffle ? io::make_epoch_order(options.order, loaded_.splits.train)
+                         std::shared_ptr<LoadedData> before)
+    : loaded_(load_together(options, group, control, std::move(before))),
+      normalization_(tools::normalization(options, loaded_->splits.train)),
+      order_(options.sampling.shuffle ? io::make_epoch_order(options.order, loaded_->splits.train)
                                       : nullptr),
-      sampling_(shares(options, micro_batches, group, loaded_.splits.train, order_.get())),
+      sampling_(shares(options, micro_batches, group, loaded_->splits.train, order_.get())),
       sampler_(sampling_) {
   if (options.check_sampler) io::check_partition(sampling_);
 }

@@ -3,11 +3,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 
 #include "backends/group.h"
+#include "backends/store/protocol/settings.h"
 #include "engine/core/shape.h"
 #include "io/data/order/epoch_order.h"
 #include "tools/session/session_options.h"
@@ -20,37 +19,38 @@ io::Normalization normalization(const DataOptions& options, const io::Dataset& d
 
 struct LoadedData {
   io::DatasetSplits splits;
-  std::string digest;  // of the training part; "" with a single rank, who needs none
+  std::string digest;          // of the training part; "" with a single rank, who needs none
+  backends::Settings content;  // content_of() it; likewise
 };
-// Collective over `control`. What this rank has `loaded` before is not loaded again. With
-// DataOptions::stage the lowest rank of each host copies what is
-// missing, the others wait as long as a collective may take, and the copies are read. All ranks
-// have the same data then, or all fail: with what io/data throws (on the other ranks:
-// engine::RemoteError), or with engine::DesyncError, which names what differs.
-LoadedData load_together(const DataOptions& options, const backends::Group& group,
-                         backends::Communicator& control,
-                         std::optional<LoadedData> loaded = std::nullopt);
+// Collective over `control`. What this rank has loaded `before` is not loaded again. With
+// DataOptions::stage the lowest rank of each host copies what is missing, the others wait as long
+// as a collective may take, and the copies are read. All ranks have the same data then, or all
+// fail: with what io/data throws (on the other ranks: engine::RemoteError), or with
+// engine::DesyncError, which names what differs.
+std::shared_ptr<LoadedData> load_together(const DataOptions& options, const backends::Group& group,
+                                          backends::Communicator& control,
+                                          std::shared_ptr<LoadedData> before = nullptr);
 
 class SessionData {
  public:
   // Collective. Loads as above. `micro_batches` of a rank count for DataOptions::batch_of_rank.
   // Throws what load_together() throws, and io::DataError for an empty set.
   SessionData(const DataOptions& options, std::int64_t micro_batches, const backends::Group& group,
-              backends::Communicator& control, std::optional<LoadedData> loaded = std::nullopt);
-  // The data, for another session; nothing else is called afterwards but the destructor.
-  LoadedData release() { return std::move(loaded_); }
+              backends::Communicator& control, std::shared_ptr<LoadedData> before = nullptr);
+  // For another session.
+  const std::shared_ptr<LoadedData>& loaded() const { return loaded_; }
 
-  const io::Dataset& train() const { return loaded_.splits.train; }
-  const io::Dataset& test() const { return loaded_.splits.test; }
-  const io::DatasetSplits& splits() const { return loaded_.splits; }
-  const std::string& digest() const { return loaded_.digest; }  // as LoadedData has it
+  const io::Dataset& train() const { return loaded_->splits.train; }
+  const io::Dataset& test() const { return loaded_->splits.test; }
+  const io::DatasetSplits& splits() const { return loaded_->splits; }
+  const std::string& digest() const { return loaded_->digest; }  // as LoadedData has it
   const io::SamplerOptions& sampling() const { return sampling_; }
   const io::Sampler& sampler() const { return sampler_; }
   std::int64_t global_batch() const { return sampling_.global_batch; }
   io::Normalization normalization() const { return normalization_; }
 
  private:
-  LoadedData loaded_;
+  const std::shared_ptr<LoadedData> loaded_;
   const io::Normalization normalization_;
   const std::unique_ptr<io::EpochOrder> order_;  // null: the sampler's own
   const io::SamplerOptions sampling_;

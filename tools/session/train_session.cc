@@ -70,10 +70,7 @@ struct TrainSession::Impl {
         compute(choose_compute(o.compute, g, *control)),
         processors(instruction_set_notice(g, *control)),
         memory(memory_budget(g)),
-        own_data(std::make_unique<SessionData>(
-            o.data, o.compute.micro_batches, g, *control,
-            kept == nullptr ? std::nullopt : std::exchange(kept->data, std::nullopt))),
-        data(*own_data),
+        data(o.data, o.compute.micro_batches, g, *control, kept == nullptr ? nullptr : kept->data),
         data_digest(digest_of_data(o.keeping, data)),
         own_model(make_model()),
         model(*own_model),
@@ -89,6 +86,7 @@ struct TrainSession::Impl {
         epoch_average(make_epoch_average(
             o, compute, data, model, [this](std::int64_t epoch) { recompute_statistics(epoch); })),
         moving_average(engine::make_weight_average(*model.optimizer, model.state)) {
+    if (carried != nullptr) carried->data = data.loaded();
     if (best) state.parts.push_back(best.get());
     if (epoch_average) state.parts.push_back(epoch_average.get());
     plan_steps();
@@ -224,8 +222,7 @@ struct TrainSession::Impl {
   const Compute compute;
   const std::string processors;  // what is to be said of them, or ""
   const MemoryBudget memory;     // before the data
-  std::unique_ptr<SessionData> own_data;
-  const SessionData& data;
+  const SessionData data;
   const std::string data_digest;
   const std::unique_ptr<SessionModel> own_model;
   SessionModel& model;
@@ -254,14 +251,7 @@ struct TrainSession::Impl {
 TrainSession::TrainSession(const SessionOptions& options, backends::Group& group,
                            std::unique_ptr<backends::Communicator> control, Carried* carried)
     : impl_(std::make_unique<Impl>(options, group, std::move(control), carried)) {}
-TrainSession::~TrainSession() {
-  Carried* const carried = impl_->carried;
-  if (carried == nullptr) return;
-  impl_->carry();
-  const std::unique_ptr<SessionData> data = std::move(impl_->own_data);
-  impl_.reset();  // with the threads that read the data
-  carried->data = data->release();
-}
+TrainSession::~TrainSession() { impl_->carry(); }
 
 std::string TrainSession::start_state() {
   const engine::HostView view(impl_->work->home(), engine::Access::kWrite);

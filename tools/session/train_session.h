@@ -18,7 +18,7 @@ namespace tools {
 
 // What a rank keeps in memory from one session to the next, when the ranks of its group change.
 struct Carried {
-  std::optional<LoadedData> data;
+  std::shared_ptr<LoadedData> data;
   engine::StateImage image;
 };
 
