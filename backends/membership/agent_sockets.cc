@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::size_t kMostWaiting = 64;  // messages for a connection that is being made
 constexpr std::size_t kMostIncoming = 4096;
+constexpr int kMostRetries = 20;
+constexpr auto kReopenInterval = std::chrono::milliseconds(20);
 
 // Of a numeric address.
 bool address_of(const Endpoint& to, sockaddr_storage& address, socklen_t& length) {
@@ -48,6 +50,7 @@ bool AgentSockets::open(const Endpoint& to, Outgoing& out) {
   out.connection = {};
   out.connecting = true;
   out.standing = false;
+  out.retry_at.reset();
   out.handshake_until = base::deadline_in(kHandshakeTimeout);
   if (!address_of(to, address, length)) return true;  // silence will tell
   out.connection.socket =
@@ -80,20 +83,42 @@ void AgentSockets::put(Outgoing& out, const MembershipMessage& message) {
 void AgentSockets::refuse(const Endpoint& to) {
   auto node = outgoing_.extract({to.host, to.port});
   if (node.empty()) return;
+  for (Incoming& in : incoming_)
+    in.is_of_dead = in.is_of_dead || node.mapped().ids.contains(in.from);
   for (const MemberId& id : node.mapped().ids) events_.refused(id);
 }
 
 void AgentSockets::drop(const Endpoint& to) { outgoing_.erase({to.host, to.port}); }
 
-// A connection that stood has broken: whether its process is gone is seen at once by another one.
+// A connection has broken: whether its process is gone is seen at once by another one. A process
+// that is just ending may still accept it, and then break it, too: it is tried again a little
+// later.
 void AgentSockets::ended(const Endpoint& to) {
   const auto place = outgoing_.find({to.host, to.port});
   if (place == outgoing_.end()) return;
-  if (place->second.connecting) {
-    outgoing_.erase(place);
-  } else if (!open(to, place->second)) {
-    refuse(to);
+  Outgoing& out = place->second;
+  if (!out.connecting) out.retries = 0;
+  if (++out.retries > kMostRetries) {
+    outgoing_.erase(place);  // until there is something to be sent again
+    return;
   }
+  if (out.connecting && !base::has_passed(out.reopened + kReopenInterval)) {
+    out.connection = {};
+    out.session.reset();
+    out.retry_at = base::deadline_in(kReopenInterval);
+    return;
+  }
+  out.reopened = base::deadline_in({});
+  if (!open(to, out)) refuse(to);
+}
+
+void AgentSockets::retry() {
+  std::vector<Endpoint> due;
+  for (const auto& entry : outgoing_) {
+    if (entry.second.retry_at && base::has_passed(*entry.second.retry_at))
+      due.push_back(endpoint_of(entry));
+  }
+  for (const Endpoint& to : due) ended(to);
 }
 
 void AgentSockets::serve(const Endpoint& to, short events) {
@@ -165,7 +190,7 @@ void AgentSockets::accept_from(const Socket& listener) {
       incoming_.erase(oldest);
     }
     const std::string peer = peer_text(socket.fd());
-    incoming_.push_back({{}, {secret_, own_, random_bytes(kNonceBytes), peer}, {}});
+    incoming_.push_back({{}, {secret_, own_, random_bytes(kNonceBytes), peer}, {}, {}, false});
     incoming_.back().connection.socket = std::move(socket);
     incoming_.back().handshake_until = base::deadline_in(kHandshakeTimeout);
   }
@@ -173,11 +198,14 @@ void AgentSockets::accept_from(const Socket& listener) {
 
 bool AgentSockets::serve(Incoming& in, short events) {
   std::string bytes, end;
+  if (in.is_of_dead) return false;
   if ((events & ~POLLOUT) != 0) end = in.connection.receive(bytes);
   in.link.received(bytes);
   while (const std::optional<Frame> frame = in.link.next()) {
     try {
-      events_.received(read_membership_frame(*frame));
+      const MembershipMessage message = read_membership_frame(*frame);
+      in.from = message.from;
+      events_.received(message);
     } catch (const MalformedFrame&) {
       return false;
     }
@@ -200,6 +228,7 @@ void AgentSockets::turn(int wake, Deadline until) {
   std::vector<Endpoint> targets;
   for (const auto& entry : outgoing_) {
     const Outgoing& out = entry.second;
+    if (out.retry_at) until = std::min(until, *out.retry_at);
     if (!out.connection.socket) continue;
     const bool writes = !out.standing || !out.connection.out.empty();
     targets.push_back(endpoint_of(entry));
@@ -230,6 +259,7 @@ void AgentSockets::turn(int wake, Deadline until) {
   for (std::size_t i = 0; i < listeners_.size(); ++i) {
     if (polled[i + 1].revents != 0) accept_from(listeners_[i]);
   }
+  retry();
   std::erase_if(outgoing_, [](const auto& entry) {
     return entry.second.connecting && base::has_passed(entry.second.handshake_until);
   });

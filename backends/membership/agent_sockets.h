@@ -46,7 +46,9 @@ class AgentSockets {
     StoreConnection connection;
     bool standing = false;   // the kernel has connected it, or failed to
     bool connecting = true;  // until the other side has let this process in
-    Deadline handshake_until{};
+    Deadline handshake_until{}, reopened{};
+    std::optional<Deadline> retry_at;       // where it broke while it was being made
+    int retries = 0;                        // since it stood
     std::optional<SessionMachine> session;  // until it is welcome
     Seals seals;
     std::deque<MembershipMessage> waiting;  // for the welcome
@@ -56,6 +58,8 @@ class AgentSockets {
     StoreConnection connection;
     AcceptedLink link;
     Deadline handshake_until{};
+    MemberId from = {};       // of its last message
+    bool is_of_dead = false;  // what its process sent before it died is not heard any more
   };
   using Outgoings = std::map<std::pair<std::string, int>, Outgoing>;
 
@@ -65,6 +69,7 @@ class AgentSockets {
   bool open(const Endpoint& to, Outgoing& out);
   void refuse(const Endpoint& to);
   void ended(const Endpoint& to);
+  void retry();
   void serve(const Endpoint& to, short events);
   void on_session(const Endpoint& to, Outgoing& out);
   void put(Outgoing& out, const MembershipMessage& message);

@@ -28,6 +28,7 @@ namespace {
 constexpr auto kCancelInterval = std::chrono::milliseconds(100);
 constexpr auto kServeInterval = std::chrono::seconds(1);
 constexpr auto kSeekingServeInterval = std::chrono::milliseconds(200);
+constexpr auto kProblemInterval = std::chrono::seconds(5);
 constexpr auto kLastWords = std::chrono::milliseconds(500);
 
 Deadline now() { return std::chrono::steady_clock::now(); }
@@ -71,6 +72,7 @@ class Membership::Agent {
   bool take_commands();  // false: stop
   void run_door();
   void carry_out();
+  void tell_problems();
   void publish();
   void wake();
   View view_of(const Roster& roster);
@@ -86,9 +88,9 @@ class Membership::Agent {
   // The agent's thread, once it runs.
   std::optional<AgentSockets> sockets_;
   std::optional<MembershipMachine> machine_;
-  Deadline next_door_{};
+  Deadline next_door_{}, next_problem_{};
   std::uint64_t shown_ = 0;  // the generation for which the door's file names this process
-  bool is_leaving_ = false;
+  bool is_leaving_ = false, has_news_ = false;
 
   std::atomic<bool> join_wanted_ = false, stopping_ = false;
   mutable std::mutex mutex_;  // guards the following
@@ -174,7 +176,11 @@ Hello Membership::Agent::hello() const {
 
 AgentSockets::Events Membership::Agent::events() {
   return {.received = [this](const MembershipMessage& m) { received(m); },
-          .refused = [this](const MemberId& id) { machine_->refused(id, now()); },
+          .refused =
+              [this](const MemberId& id) {
+                machine_->refused(id, now());
+                has_news_ = true;
+              },
           .turned_away = [this](const Endpoint&, RefusalKind kind,
                                 const std::string& text) { turned_away(kind, text); },
           .notice = [this](const std::string& text) { notice(text); }};
@@ -216,8 +222,11 @@ void Membership::Agent::run() {
       run_door();
       machine_->tick(now());
       carry_out();
+      tell_problems();
       publish();
-      sockets_->turn(wake_.fd(), std::min(machine_->next_tick(), next_door_));
+      // What sending has shown is looked at before anything is waited for.
+      const Deadline until = std::min(machine_->next_tick(), next_door_);
+      sockets_->turn(wake_.fd(), std::exchange(has_news_, false) ? now() : until);
     }
     if (is_leaving_) sockets_->flush(base::deadline_in(kLastWords));
   } catch (const Error&) {
@@ -276,6 +285,12 @@ void Membership::Agent::carry_out() {
         break;
     }
   }
+}
+
+void Membership::Agent::tell_problems() {
+  if (register_.problem().empty() || !base::has_passed(next_problem_)) return;
+  next_problem_ = base::deadline_in(kProblemInterval);
+  notice(register_.problem());
 }
 
 // For the other threads.

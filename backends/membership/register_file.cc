@@ -223,14 +223,19 @@ bool RegisterFile::write() {
 }
 
 bool RegisterFile::update(const std::function<void(AcceptorState&)>& change) {
+  const auto fails = [this](const std::string& why) {
+    problem_ = "the register " + path_ + " of this host " + why;
+    return false;
+  };
   const StateLock lock(file_.fd());
-  if (!lock.is_held() || !read()) return false;
+  if (!lock.is_held()) return fails("is held by a process that does not go on: is one stopped?");
+  if (!read()) return fails("is damaged");
+  problem_.clear();
   const AcceptorState before = state_;
   change(state_);
-  if (state_ == before) return true;
-  if (write()) return true;
+  if (state_ == before || write()) return true;
   state_ = before;
-  return false;
+  return fails(std::string("cannot be written: ") + std::strerror(errno));
 }
 
 void RegisterFile::use_as(const MemberId& id) { set_lock(file_.fd(), F_WRLCK, lock_of(id)); }

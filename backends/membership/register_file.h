@@ -30,13 +30,15 @@ class RegisterFile final : public Register {
   // At an orderly end: the last process that uses the file removes it.
   void remove_if_last();
   const std::string& path() const { return path_; }
+  // Why the last update() was not made; "": it was.
+  const std::string& problem() const { return problem_; }
 
  private:
   bool open_once();
   bool read();
   bool write();
 
-  std::string path_;
+  std::string path_, problem_;
   Socket file_;
   RegisterId id_;
   std::uint64_t sequence_ = 0;  // of the copy that state_ was read from or written to

@@ -12,19 +12,19 @@
 namespace simulation {
 namespace {
 
-using End = ElasticProcess::End;
+using ElasticEnd = ElasticProcess::End;
 
-constexpr auto kSpan = milliseconds(10'000);          // in which faults begin
-constexpr auto kTimeToSettle = milliseconds(13'000);  // from the last fault's end to the last step
-constexpr auto kTimeToEnd = milliseconds(100'000);    // from there to everybody's end
+constexpr auto kSpan = milliseconds(10'000);           // in which faults begin
+constexpr auto kTimeToSettle = milliseconds(13'000);   // from the last fault's end to the last step
+constexpr auto kTimeToGiveUp = milliseconds(100'000);  // from there to everybody's end
 
-std::string seconds_text(Time::duration d) {
+std::string time_text(Time::duration d) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3f s", std::chrono::duration<double>(d).count());
   return text;
 }
 
-std::string name(int process) { return "process " + std::to_string(process); }
+std::string process_name(int process) { return "process " + std::to_string(process); }
 
 class ElasticRun {
  public:
@@ -63,16 +63,16 @@ class ElasticRun {
   }
 
   History judge() {
-    network_.run(world_.last_step_from + kTimeToEnd);
+    network_.run(world_.last_step_from + kTimeToGiveUp);
     history_.seconds = std::chrono::duration<double>(network_.now() - start_).count();
     history_.wrong = world_.wrong;
     bool anyone_finished = false;
     for (const ElasticProcess* p : world_.processes)
-      anyone_finished = anyone_finished || p->end() == End::kFinished;
+      anyone_finished = anyone_finished || p->end() == ElasticEnd::kFinished;
     const Steps* steps = nullptr;
     for (const ElasticProcess* p : world_.processes) {
       judge(*p, anyone_finished);
-      if (p->end() != End::kFinished) continue;
+      if (p->end() != ElasticEnd::kFinished) continue;
       // Where there is no room for all, who is left over may found another job.
       const bool other_job =
           steps != nullptr && !has_room_for_all() && steps->epoch != p->steps().epoch;
@@ -89,7 +89,7 @@ class ElasticRun {
 
  private:
   void note(Time at, const std::string& what) {
-    history_.schedule += "; " + seconds_text(at - start_) + ": " + what;
+    history_.schedule += "; " + time_text(at - start_) + ": " + what;
   }
   void wrong(const std::string& what) { history_.wrong.push_back(what); }
 
@@ -98,24 +98,24 @@ class ElasticRun {
   // A newcomer finds a job only by the door, on whose host somebody has to live.
   bool door_was_lost() const {
     return std::ranges::none_of(world_.processes, [](const ElasticProcess* p) {
-      return p->options().host == 0 && p->end() == End::kFinished;
+      return p->options().host == 0 && p->end() == ElasticEnd::kFinished;
     });
   }
 
   void judge(const ElasticProcess& p, bool anyone_finished) {
-    const std::string who = name(p.number());
+    const std::string who = process_name(p.number());
     switch (p.end()) {
-      case End::kFinished:
+      case ElasticEnd::kFinished:
         ++history_.ends["finished"];
         return;
-      case End::kRunning:
+      case ElasticEnd::kRunning:
         if (!p.is_alive()) {
           ++history_.ends["died"];
         } else if (p.has_started()) {
           wrong(who + " never ends");
         }
         return;
-      case End::kFailed:
+      case ElasticEnd::kFailed:
         ++history_.ends["gave up"];
         if (!has_room_for_all()) return;  // some wait until the job has ended
         if (anyone_finished && (p.has_been_member() || !door_was_lost())) {
@@ -132,7 +132,7 @@ class ElasticRun {
     auto process = std::make_unique<ElasticProcess>(world_, number, options);
     world_.processes.push_back(process.get());
     quiet_from_ = std::max(quiet_from_, network_.now() + options.starts_after);
-    note(network_.now() + options.starts_after, name(number) + " starts on host " +
+    note(network_.now() + options.starts_after, process_name(number) + " starts on host " +
                                                     std::to_string(options.host) +
                                                     (options.restarted ? " again" : ""));
     network_.add(std::move(process));
@@ -209,7 +209,7 @@ class ElasticRun {
   void add_pause(Time at, milliseconds length) {
     const int p = some_process();
     const bool in_register = dice_.chance(20);
-    note(at, name(p) + " is paused for " + seconds_text(length) +
+    note(at, process_name(p) + " is paused for " + time_text(length) +
                  (in_register ? " while it has the register" : ""));
     quiet_from_ = std::max(quiet_from_, at + length);
     network_.at(at, [this, p, in_register] {
@@ -226,7 +226,7 @@ class ElasticRun {
 
   void add_pause_of_host(Time at, milliseconds length) {
     const int host = some_host();
-    note(at, "host " + std::to_string(host) + " stands still for " + seconds_text(length));
+    note(at, "host " + std::to_string(host) + " stands still for " + time_text(length));
     quiet_from_ = std::max(quiet_from_, at + length);
     const auto each = [this, host](auto call) {
       for (const ElasticProcess* p : world_.processes) {
@@ -244,7 +244,7 @@ class ElasticRun {
 
   void add_death(Time at) {
     const int p = some_process();
-    note(at, name(p) + " is killed");
+    note(at, process_name(p) + " is killed");
     network_.at(at, [this, p] { kill(p); });
     if (!dice_.chance(50)) return;
     const Time again = at + milliseconds(dice_.between(1, 6'000));
@@ -269,8 +269,9 @@ class ElasticRun {
   void add_cut(Time at, milliseconds length) {
     const int a = some_process(), b = some_process();
     const bool one_way = dice_.chance(30), of_hosts = dice_.chance(70);
-    note(at, name(a) + " and " + name(b) + (of_hosts ? " and the rest of their hosts" : "") +
-                 " are cut off for " + seconds_text(length) + (one_way ? ", one way" : ""));
+    note(at, process_name(a) + " and " + process_name(b) +
+                 (of_hosts ? " and the rest of their hosts" : "") + " are cut off for " +
+                 time_text(length) + (one_way ? ", one way" : ""));
     quiet_from_ = std::max(quiet_from_, at + length);
     network_.at(at, [=, this] {
       each_pair(a, b, of_hosts, [&](int from, int to) {
@@ -306,8 +307,8 @@ class ElasticRun {
   void add_loss(Time at) {
     const int a = some_process(), b = some_process();
     if (a == b) return;
-    note(at,
-         "the connections of " + name(a) + " and " + name(b) + " break, with what was under way");
+    note(at, "the connections of " + process_name(a) + " and " + process_name(b) +
+                 " break, with what was under way");
     network_.at(at, [this, a, b] { network_.lose(a, b); });
     if (dice_.chance(50)) network_.slow_down(a, b, milliseconds(dice_.between(5, 900)));
   }

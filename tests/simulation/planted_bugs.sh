@@ -97,7 +97,6 @@ plant_elastic "more than MAX are taken" membership_candidate 's/>= options_.most
 plant_elastic "fewer than MIN go on" membership_candidate 's/>= options_.least && can_reach/>= 1 \&\& can_reach/'
 plant_elastic "who leaves does not say so" membership_machine 's/^  if \(leaving_\) return Stage::kLeft;//'
 plant_elastic "who waits is not told of others that wait" membership_machine 's/^  if \(misses_others .*//'
-plant_elastic "an attempt never ends" membership_candidate 's/^  if \(proposal_ && now_ >= proposal_->until\) .*//'
 plant_in "$simulation" '*TheJobGoesOn*' "each process has a register of its own" elastic_process \
   's/^    change\(host\(\).state\);/    change(own);/; s/^  std::vector<backends::MemberId> ids;/&  backends::AcceptorState own;/'
 echo "$found found, $missed missed"

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <functional>
 #include <sstream>
 #include <stdexcept>
@@ -118,7 +119,11 @@ ProcessRank::ProcessRank(const MembershipOptions& options) {
   if (pid_ == 0) {
     alarm(static_cast<unsigned>(test_support::deadline_ms(120'000) / 1000));
     try {
-      Membership membership(options);
+      MembershipOptions mine = options;
+      mine.group.notice = [](const std::string& text) {
+        std::fprintf(stderr, "%d: %s\n", getpid(), text.c_str());
+      };
+      Membership membership(mine);
       go_from_view_to_view(
           membership,
           [&](const View& view) {
