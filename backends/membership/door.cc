@@ -80,6 +80,14 @@ Secret Door::secret(const Endpoint& agent) {
   }
 }
 
+Socket Door::listen_beside() const {
+  std::vector<Socket> tried;  // kept, so that the kernel chooses another
+  do {
+    tried.push_back(listen_on({own_address_, 0}));
+  } while (local_endpoint(tried.back().fd()).port == endpoint_.port);
+  return std::move(tried.back());
+}
+
 Socket Door::serve() {
   if (is_file() || is_of_other_host_) return {};
   try {

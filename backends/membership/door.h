@@ -19,8 +19,9 @@ class Door {
   explicit Door(const GroupOptions& options);
 
   bool is_file() const { return !path_.empty(); }
-  // At which this process can be reached by those that come through the door.
-  const std::string& own_address() const { return own_address_; }
+  // Listens where those that come through the door can reach this process; never on the door's own
+  // port, which the kernel may choose while nobody serves it.
+  Socket listen_beside() const;
   // Where newcomers call now; none is known: there is no file yet.
   std::optional<Endpoint> find() const;
   // The job's secret; that of the file, which is made if there is none yet, where no other is

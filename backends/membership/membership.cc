@@ -110,9 +110,9 @@ Membership::Agent::Agent(MembershipOptions options)
       door_(options_.group),
       register_(options_.group.job_id + '\n' + options_.group.init_method + '\n' +
                 options_.group.host_id),
-      store_listener_(listen_on({door_.own_address(), 0})),
+      store_listener_(door_.listen_beside()),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      listener_(listen_on({door_.own_address(), 0})) {
+      listener_(door_.listen_beside()) {
   if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
   if (options_.least < 1 || options_.most < options_.least)
     throw ConfigurationError("an elastic job of " + std::to_string(options_.least) + " to " +
