@@ -432,7 +432,8 @@ std::string MembershipMachine::waiting_for() const {
            " ranks are here" + (has_door_ ? "" : ", and this one has not found the job's founder");
   if (std::ranges::none_of(roster_->members, [&](const Member& m) { return hears(m.id); }))
     return "the job's last known ranks do not answer (" + rank_text(*roster_, 0) +
-           (roster_->members.size() > 1 ? ", ..." : "") + ")";
+           (roster_->members.size() > 1 ? ", ..." : "") +
+           "); if they are gone for good, start the job anew under another --job-id";
   if (static_cast<int>(roster_->members.size()) >= options_.most)
     return "all " + std::to_string(options_.most) + " places of the job are taken";
   return "waiting to be taken into the job";

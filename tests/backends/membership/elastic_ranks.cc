@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "backends/backend_error.h"
+#include "backends/store/secret.h"
 #include "tests/backends/group_harness.h"
 #include "tests/support/time_limits.h"
 
@@ -54,8 +55,11 @@ void go_from_view_to_view(Membership& membership, const std::function<void(const
 }  // namespace
 
 MembershipOptions options_for(int hint, int least, int most, int port) {
+  // Registers of earlier runs, whose ranks died, are none of this one's.
+  static const std::string job = backends::to_hex(backends::random_bytes(8));
   MembershipOptions options;
   options.group = group_harness::options_for(hint, most, port);
+  options.group.job_id = job;
   options.group.heartbeat_ms = test_support::deadline_ms(300);
   options.group.rendezvous_timeout_ms = test_support::deadline_ms(20'000);
   options.least = least;
