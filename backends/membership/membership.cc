@@ -396,10 +396,7 @@ Membership::~Membership() = default;
 
 View Membership::first_view() { return agent_->wait_for_view(); }
 
-View Membership::next_view(const std::string& why) {
-  agent_->notice("the group of this generation has ended: " + why);
-  return agent_->wait_for_view();
-}
+View Membership::next_view() { return agent_->wait_for_view(); }
 
 bool Membership::join_wanted() const { return agent_->join_wanted(); }
 std::optional<std::string> Membership::broken() const { return agent_->broken(); }

@@ -52,9 +52,8 @@ class Membership {
   // Waits until this process is a member. Throws CancelledError, PeerError at the rendezvous
   // timeout, MismatchError and AuthenticationError where it does not fit the job, JobEnded.
   View first_view();
-  // The same for the generation behind the last view, whose group this process has left: `why`, for
-  // the user.
-  View next_view(const std::string& why);
+  // The same for the generation behind the last view, whose group this process has left.
+  View next_view();
 
   // Somebody waits to be taken in, and there is room. Any thread, cheap.
   bool join_wanted() const;

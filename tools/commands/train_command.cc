@@ -50,7 +50,8 @@ bool same_file(const std::string& a, const std::string& b) {
 struct Kept {
   Carried state;
   KeptRun run;
-  double since = 0;  // steady seconds at which the group before was lost or left
+  double begin = 0;  // steady seconds at which this process began to train; 0: not yet
+  double since = 0;  // and at which the group before was lost or left
 };
 
 // The group of an elastic job that a rank is in, and what it keeps for the next one.
@@ -172,7 +173,8 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
          .total_steps = session.total_steps(),
          .epochs = session.epochs(),
          .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1,
-         .unit = progress_unit(session.data().train())}));
+         .unit = progress_unit(session.data().train()),
+         .seconds_before = turn == nullptr ? 0 : base::steady_seconds() - turn->kept.begin}));
     add_metrics(config, run, session, turn);
     status = add_status(run, session, group, turn);
   }
@@ -212,6 +214,7 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
   TrainSession session(run.session_options(), group, std::move(control),
                        turn == nullptr ? nullptr : &turn->kept.state);
   const std::string start = session.start_state();
+  if (turn != nullptr && turn->kept.begin == 0) turn->kept.begin = base::steady_seconds();
   const GroupTime group_time(turn);
   LastSave* last_save = nullptr;  // the session's
   if (root) {

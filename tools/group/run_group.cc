@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "backends/identity/identity.h"
 #include "backends/store/protocol/settings.h"
 #include "backends/store/tcp_socket.h"
+#include "io/base/deadline.h"
 #include "io/base/digest.h"
 #include "io/base/stoppable_sleep.h"
 #include "io/base/text_parts.h"
@@ -202,7 +204,9 @@ class ElasticRank {
               const ElasticBody& body)
       : body_(body),
         flight_dir_(chosen_folder(config)),
-        membership_({.group = options, .least = config.least_ranks, .most = config.most_ranks}) {}
+        membership_({.group = with_rules(options, config),
+                     .least = config.least_ranks,
+                     .most = config.most_ranks}) {}
 
   int run() {
     backends::View view = membership_.first_view();
@@ -213,7 +217,7 @@ class ElasticRank {
         return *code;
       }
       try {
-        view = membership_.next_view(why_);
+        view = membership_.next_view();
       } catch (const backends::PeerError& error) {
         throw backends::PeerError(error.what() + write_last_record());
       }
@@ -221,6 +225,21 @@ class ElasticRank {
   }
 
  private:
+  // Ranks that come later save into the same folder. And who has trained stops in order: with
+  // those that are left, which takes as long as it takes to miss the others.
+  backends::GroupOptions with_rules(backends::GroupOptions options,
+                                    const tools::RunConfig& config) {
+    options.settings.emplace_back("--save-dir", config.save_dir);
+    const auto patience = std::chrono::milliseconds(4 * options.heartbeat_ms + 2000);
+    options.cancelled = [this, patience] {
+      if (stop_signal_flag().load() == 0) return false;
+      const std::lock_guard lock(stop_mutex_);
+      if (!stop_until_) stop_until_ = base::deadline_in(patience);
+      return !has_trained_ || base::has_passed(*stop_until_);
+    };
+    return options;
+  }
+
   // Nothing: another group follows, because of why_.
   std::optional<int> run_in(const backends::View& view) {
     std::unique_ptr<backends::Group> group;
@@ -230,6 +249,7 @@ class ElasticRank {
       options.history = history_;
       group = backends::join_group(options);
       const StopWatchdog watchdog(*group);
+      has_trained_ = true;
       const std::optional<int> code =
           body_(*group, view, [this] { return membership_.join_wanted(); });
       if (!watchdog.has_interrupted()) group->leave([] { return stop_signal_flag().load() != 0; });
@@ -239,7 +259,8 @@ class ElasticRank {
       print_notice(error.what());
       return 128 + stop_signal_flag().load();
     } catch (const backends::CancelledError& error) {
-      if (stop_signal_flag().load() != 0) throw;
+      const std::lock_guard lock(stop_mutex_);
+      if (stop_until_ && (!has_trained_ || base::has_passed(*stop_until_))) throw;
       why_ = error.what();
     } catch (const backends::PeerError& error) {
       lost(group.get(), error);
@@ -285,6 +306,9 @@ class ElasticRank {
 
   const ElasticBody& body_;
   const std::string flight_dir_;
+  std::atomic<bool> has_trained_ = false;
+  std::mutex stop_mutex_;
+  std::optional<base::Deadline> stop_until_;  // guarded by it
   backends::Membership membership_;
   std::string why_;
   std::vector<std::string> history_;

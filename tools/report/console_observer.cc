@@ -97,7 +97,7 @@ class ConsoleObserver : public engine::TrainObserver {
       print("Stopped early after step " + std::to_string(result.progress.global_step) + " of " +
             std::to_string(options_.total_steps) + ": " + result.stopped_early);
     print((result.signal == 0 ? "Training completed in: " : "Training stopped after: ") +
-          duration_text(result.seconds));
+          duration_text(options_.seconds_before + result.seconds));
   }
 
  private:

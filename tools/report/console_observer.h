@@ -16,6 +16,7 @@ struct ConsoleOptions {
   bool progress_bar = false;  // only where stdout is a terminal; without it each report has a line
                               // with rate and time left
   ProgressUnit unit;
+  double seconds_before = 0;  // of the training, with other ranks
 };
 
 std::unique_ptr<engine::TrainObserver> make_console_observer(const ConsoleOptions& options);

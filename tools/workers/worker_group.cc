@@ -72,7 +72,7 @@ pid_t WorkerGroup::fork_worker(const std::function<int()>& child) {
 void WorkerGroup::plan_again(int index) {
   constexpr auto kFirstPause = std::chrono::milliseconds(250), kLongestPause = kFirstPause * 128;
   constexpr auto kLongLife = std::chrono::seconds(60);
-  if (!rules_.again || stop_asked_ || outcome_.killed || orderly_end_) return;
+  if (!rules_.again || outcome_.stop_signal != 0 || outcome_.killed || orderly_end_) return;
   Again& again = again_[static_cast<std::size_t>(index)];
   again.child = rules_.again(index, outcome_.ends[static_cast<std::size_t>(index)]);
   if (!again.child) return;
@@ -87,7 +87,7 @@ void WorkerGroup::fork_again() {
   for (std::size_t i = 0; i < again_.size(); ++i) {
     Again& again = again_[i];
     if (!again.child) continue;
-    if (stop_asked_ || outcome_.killed || orderly_end_ || decided_) {
+    if (outcome_.stop_signal != 0 || outcome_.killed || orderly_end_ || decided_) {
       again.child = nullptr;
     } else if (Clock::now() >= again.due) {
       WorkerEnd& end = outcome_.ends[i];
@@ -206,6 +206,10 @@ void WorkerGroup::look_for_ends() {
     if (rules_.ranks_of_one_run && outcome_.stop_signal == 0 && end.signal == 0 &&
         end.code == 128 + SIGUSR1)
       outcome_.stop_signal = SIGUSR1;
+    // One rank that is asked to stop stops all of them, in order, and none is started again then.
+    if (rules_.least > 0 && outcome_.stop_signal == 0 && end.signal == 0)
+      for (const int signal : {SIGTERM, SIGINT, SIGHUP})
+        if (end.code == 128 + signal) outcome_.stop_signal = signal;
     if (!end.by_us && is_orderly(end)) orderly_end_ = Clock::now();
     if (!end.by_us && is_failure(end)) found.push_back(static_cast<int>(i));
   }

@@ -126,7 +126,12 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
       return run_child({r, meets ? listener.fd() : -1, port, secret}, board, body);
     });
   listener.close();
-  return print_failures(group.wait({}), board);
+  const GroupOutcome outcome = group.wait({});
+  const int code = print_failures(outcome, board);
+  if (least > 0 && outcome.culprit >= 0)
+    std::fprintf(stderr, "engine: error: fewer than %d of %d ranks are left, and nobody can join\n",
+                 least, count);
+  return code;
 }
 
 }  // namespace tools

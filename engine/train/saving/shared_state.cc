@@ -50,7 +50,9 @@ io::Checkpoint sent_by(backends::Communicator& communicator, int source, const S
 void keep_own_memory(const io::Checkpoint& own, TrainState& state) {
   const HostView view(state.home, Access::kWrite);
   for (const PolicyState& s : state.policy.state())
-    if (s.local && !s.buffer->slots().empty())
+    // A world of one averages nothing and remembers nothing.
+    if (s.local && !s.buffer->slots().empty() &&
+        own.find(io::Section::kAveraging, s.name + "/" + s.buffer->slots().front().name) != nullptr)
       import_buffer(own.arrays, "the memory of this rank", s.name + "/", io::Section::kAveraging,
                     *s.buffer);
 }

@@ -44,9 +44,9 @@ void go_from_view_to_view(Membership& membership, const std::function<void(const
   show(membership.first_view());
   while (goes_on()) {
     if (const auto why = membership.broken()) {
-      show(membership.next_view(*why));
+      show(membership.next_view());
     } else if (membership.join_wanted()) {
-      show(membership.next_view("somebody waits to be taken in"));
+      show(membership.next_view());
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -279,7 +279,7 @@ TEST(MembershipTest, TheMembersOfAViewFormAGroup) {
       const float before = sum();
       if (r == 0) return before;  // its end is not an orderly one
       while (!membership.broken()) std::this_thread::sleep_for(1ms);
-      view = membership.next_view(*membership.broken());
+      view = membership.next_view();
       return before + 10 * sum();
     }));
   }

@@ -206,6 +206,16 @@ TEST_P(AveragingOfChangingRanks, GoesOnAndEndsTogether) {
   EXPECT_LT(distance(train(4, options)[0], ranks[0]), 0.4);
 }
 
+TEST_P(AveragingOfChangingRanks, GoesOnFromOneRank) {
+  const Options options = with({{"steps", "30"}, {"batch-size", "24"}}, GetParam());
+  Job job(options, 2);
+  job.join(2);
+  job.until_death(0, 6);
+  EXPECT_TRUE(job.until_pause(10));
+  job.join(1);
+  for (const RankResult& rank : job.to_the_end()) EXPECT_EQ(rank.end.global_step, 30);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Policies, AveragingOfChangingRanks,
     testing::Values(Options{{"sync", "params"}, {"sync-every", "4"}},
