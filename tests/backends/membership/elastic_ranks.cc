@@ -2,6 +2,7 @@
 #include "tests/backends/membership/elastic_ranks.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,11 +56,11 @@ void go_from_view_to_view(Membership& membership, const std::function<void(const
 }  // namespace
 
 MembershipOptions options_for(int hint, int least, int most, int port) {
-  // Registers of earlier runs, whose ranks died, are none of this one's.
-  static const std::string job = backends::to_hex(backends::random_bytes(8));
+  // Ports are used again: what another test, or run, has left behind is of another job.
+  static const std::string run = backends::to_hex(backends::random_bytes(8));
   MembershipOptions options;
   options.group = group_harness::options_for(hint, most, port);
-  options.group.job_id = job;
+  options.group.job_id = run + testing::UnitTest::GetInstance()->current_test_info()->name();
   options.group.heartbeat_ms = test_support::deadline_ms(300);
   options.group.rendezvous_timeout_ms = test_support::deadline_ms(20'000);
   options.least = least;
@@ -89,9 +90,13 @@ void ThreadRank::run(MembershipOptions options) {
         },
         goes_on);
     if (order_ == Order::kLeave) membership.leave();
+  } catch (const backends::JobEnded& error) {
+    const std::lock_guard lock(mutex_);
+    if (!seen_) error_ = error.what();  // a member has finished, as the others have
   } catch (const std::exception& error) {
     const std::lock_guard lock(mutex_);
-    error_ = error.what();
+    // Others may have left just before this one was told to.
+    if (order_ != Order::kLeave) error_ = error.what();
   }
 }
 

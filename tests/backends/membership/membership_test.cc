@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backends/backend_error.h"
+#include "backends/store/tcp_socket.h"
 #include "tests/backends/group_harness.h"
 #include "tests/backends/membership/elastic_ranks.h"
 #include "tests/support/expect_contains.h"
@@ -53,6 +54,12 @@ bool all_see(Ranks& ranks, int world_size) {
     if (!generation) generation = seen->generation;
     return *generation == seen->generation;
   });
+}
+
+bool door_is_held(int port) {
+  std::string reason;
+  return static_cast<bool>(backends::connect_to(
+      {"127.0.0.1", port}, base::deadline_in(std::chrono::seconds(5)), reason));
 }
 
 class Founding : public testing::TestWithParam<int> {};
@@ -123,7 +130,7 @@ TEST(MembershipTest, TheFounderDiesBeforeTheFirstView) {
   const int port = free_port();
   Threads ranks;
   ranks.push_back(std::make_unique<ThreadRank>(options_for(0, 2, 2, port)));
-  test_support::pause(500ms);
+  ASSERT_TRUE(eventually([&] { return door_is_held(port); }));
   ranks[0]->crash();
   ranks[0] = std::make_unique<ThreadRank>(options_for(1, 2, 2, port));
   ranks.push_back(std::make_unique<ThreadRank>(options_for(2, 2, 2, port)));
@@ -197,11 +204,10 @@ TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAndTheOtherWaits) {
   for (int r = 0; r < 2; ++r) {
     MembershipOptions options = options_for(r, 1, 2, port);
     options.group.host_id = "made-up host " + std::to_string(r);
-    options.group.rendezvous_timeout_ms = 5000;
+    options.group.rendezvous_timeout_ms = test_support::deadline_ms(2000);
     options.last_call_ms = 100'000;
     ranks.push_back(std::make_unique<ThreadRank>(options));
-    // The door is on this host, whoever has it: the first one is to have it.
-    test_support::pause(300ms);
+    ASSERT_TRUE(eventually([&] { return door_is_held(port); }));  // by the first one
   }
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   ranks[0]->crash();
@@ -218,7 +224,7 @@ TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAlone) {
     options.group.host_id = "made-up host " + std::to_string(r);
     options.last_call_ms = 100'000;
     ranks.push_back(std::make_unique<ThreadRank>(options));
-    test_support::pause(300ms);
+    ASSERT_TRUE(eventually([&] { return door_is_held(port); }));  // by the first one
   }
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   ranks[1]->crash();
