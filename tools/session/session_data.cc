@@ -76,6 +76,13 @@ std::shared_ptr<LoadedData> load_together(const DataOptions& options, const back
   return loaded;
 }
 
+std::shared_ptr<LoadedData> load_alone(const DataOptions& options) {
+  if (!options.stage.empty()) return nullptr;
+  auto loaded = std::make_shared<LoadedData>();
+  loaded->splits = io::load_dataset(options.set);
+  return loaded;
+}
+
 SessionData::SessionData(const DataOptions& options, std::int64_t micro_batches,
                          const backends::Group& group, backends::Communicator& control,
                          std::shared_ptr<LoadedData> before)

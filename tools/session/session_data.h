@@ -31,6 +31,10 @@ std::shared_ptr<LoadedData> load_together(const DataOptions& options, const back
                                           backends::Communicator& control,
                                           std::shared_ptr<LoadedData> before = nullptr);
 
+// Without any other rank: what load_together() would load, for it; nothing where the data have to
+// be staged first. Throws what io/data throws.
+std::shared_ptr<LoadedData> load_alone(const DataOptions& options);
+
 class SessionData {
  public:
   // Collective. Loads as above. `micro_batches` of a rank count for DataOptions::batch_of_rank.

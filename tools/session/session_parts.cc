@@ -114,7 +114,7 @@ std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
 
 SessionModel::SessionModel(const SessionOptions& options, const Compute& compute,
                            const backends::Group& group, const SessionData& data,
-                           const MemoryBudget& memory)
+                           const MemoryBudget& memory, bool first_weights)
     : pool(options.compute.threads > 0 ? options.compute.threads : default_threads(group),
            options.compute.deterministic ? kDeterministicShares : 0),
       graph(build_graph(options.model, data.train())),
@@ -123,7 +123,7 @@ SessionModel::SessionModel(const SessionOptions& options, const Compute& compute
       control(engine::first_control(compute.loss_scale)),
       plan(engine::Plan::compile(graph, plan_options(options, compute, data, pool))),
       context{.device = {}, .threads = &pool, .scratch = {}} {
-  state.initialize(graph, options.seed);
+  if (first_weights) state.initialize(graph, options.seed);
 }
 
 SessionWires::SessionWires(const SessionOptions& options, const Compute& compute,

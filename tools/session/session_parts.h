@@ -18,9 +18,10 @@ namespace tools {
 
 // The model, its first weights, and the plan of a step.
 struct SessionModel {
+  // `first_weights`: false where a state from memory takes their place.
   // Throws engine::MemoryError before anything is allocated that `memory` has no room for.
   SessionModel(const SessionOptions& options, const Compute& compute, const backends::Group& group,
-               const SessionData& data, const MemoryBudget& memory);
+               const SessionData& data, const MemoryBudget& memory, bool first_weights = true);
 
   engine::ThreadPool pool;
   engine::Graph graph;

@@ -105,7 +105,8 @@ struct TrainSession::Impl {
   std::unique_ptr<SessionModel> make_model() {
     std::unique_ptr<SessionModel> made;
     do_together(group, *control, [&] {
-      made = std::make_unique<SessionModel>(options, compute, group, data, memory);
+      const bool kept = carried != nullptr && carried->image.state;
+      made = std::make_unique<SessionModel>(options, compute, group, data, memory, !kept);
     });
     return made;
   }

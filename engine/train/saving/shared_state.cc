@@ -9,6 +9,7 @@
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/train/replica_sync.h"
 #include "engine/train/saving/weights.h"
+#include "io/base/digest.h"
 
 namespace engine {
 namespace {
@@ -17,9 +18,25 @@ namespace {
 struct Standing {
   std::int64_t trained = 0, whole = 0, step = 0, together = 0;
   std::int64_t apart = 0;
+  std::uint64_t counters = 0;  // a digest of them
 
   auto rank() const { return std::tie(trained, whole, step, together); }
 };
+
+std::uint64_t digest_of_counters(const io::Checkpoint& state) {
+  std::string text;
+  for (const auto& [name, value] : state.counters)
+    text += name + " " + std::to_string(value) + "\n";
+  return base::short_digest_of(text);
+}
+
+// Whether all have the same already.
+bool are_equal(const std::vector<Standing>& all) {
+  return std::ranges::all_of(all, [&](const Standing& s) {
+    return s.rank() == all.front().rank() && s.counters == all.front().counters && s.trained != 0 &&
+           s.whole != 0 && s.together != 0;
+  });
+}
 
 std::vector<Standing> standings(backends::Communicator& communicator, const StateImage& own) {
   Standing mine;
@@ -28,7 +45,8 @@ std::vector<Standing> standings(backends::Communicator& communicator, const Stat
             .whole = own.whole,
             .step = own.state->global_step,
             .together = own.apart == 0,
-            .apart = own.apart};
+            .apart = own.apart,
+            .counters = digest_of_counters(*own.state)};
   std::vector<Standing> all(static_cast<std::size_t>(communicator.world_size()), mine);
   if (all.size() > 1) communicator.all_gather(&mine, sizeof mine, all.data());
   return all;
@@ -78,7 +96,7 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
   if (furthest->trained == 0) return std::nullopt;
   const int source = static_cast<int>(furthest - all.begin());
   const std::string name = "the memory of rank " + std::to_string(source);
-  io::Checkpoint shared = sent_by(communicator, source, own, name);
+  io::Checkpoint shared = are_equal(all) ? *own.state : sent_by(communicator, source, own, name);
   shared.world_size = 0;  // what only single ranks had is nobody's
 
   std::int64_t samples = 0;
