@@ -41,6 +41,10 @@ RandomId random_id() {
   return id;
 }
 
+std::string host_id_of(const GroupOptions& group) {
+  return group.host_id.empty() ? host_id() : group.host_id;
+}
+
 PeerInfo peer_info(const Member& member, std::size_t rank) {
   return {.rank = static_cast<int>(rank),
           .host = base::visible_text(member.host),
@@ -109,7 +113,7 @@ Membership::Agent::Agent(MembershipOptions options)
     : options_(std::move(options)),
       door_(options_.group),
       register_(options_.group.job_id + '\n' + options_.group.init_method + '\n' +
-                options_.group.host_id),
+                host_id_of(options_.group)),
       store_listener_(door_.listen_beside()),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       listener_(door_.listen_beside()) {
@@ -121,7 +125,7 @@ Membership::Agent::Agent(MembershipOptions options)
   const GroupOptions& group = options_.group;
   self_.id = random_id();
   self_.host = host_name().substr(0, kIdentityTextBytes);
-  self_.host_id = (group.host_id.empty() ? host_id() : group.host_id).substr(0, kIdentityTextBytes);
+  self_.host_id = host_id_of(group).substr(0, kIdentityTextBytes);
   self_.address = agent_.host;
   self_.pid = getpid();
   self_.port = agent_.port;
