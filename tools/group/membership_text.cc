@@ -8,6 +8,7 @@ namespace tools {
 
 std::vector<std::string> process_texts(const std::vector<backends::PeerInfo>& processes) {
   std::vector<std::string> texts;
+  texts.reserve(processes.size());
   for (const backends::PeerInfo& process : processes)
     texts.push_back("process " + std::to_string(process.pid) + " on " +
                     base::visible_text(process.host));

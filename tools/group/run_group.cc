@@ -22,6 +22,7 @@
 #include "backends/store/tcp_socket.h"
 #include "io/base/deadline.h"
 #include "io/base/digest.h"
+#include "io/base/io_error.h"
 #include "io/base/stoppable_sleep.h"
 #include "io/base/text_parts.h"
 #include "io/base/utc_time.h"
