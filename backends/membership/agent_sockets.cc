@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,10 +36,30 @@ bool address_of(const Endpoint& to, sockaddr_storage& address, socklen_t& length
   return true;
 }
 
+// The kernel repeats what was lost after ever longer pauses: when a link comes back after an hour,
+// minutes later. So such a connection fails, and the next one finds the way again.
+void fail_after(int fd, std::chrono::milliseconds patience) {
+  const int ms = static_cast<int>(patience.count());
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+}
+
+// Of a process that nothing is sent to, so that its host's silence goes unnoticed.
+void ask_whether_it_lives(int fd) {
+  constexpr int kOn = 1, kIdleSeconds = 30, kIntervalSeconds = 10, kAnswersMissed = 3;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleSeconds, sizeof kIdleSeconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kIntervalSeconds, sizeof kIntervalSeconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kAnswersMissed, sizeof kAnswersMissed);
+}
+
 }  // namespace
 
-AgentSockets::AgentSockets(Secret secret, Hello own, Events events)
-    : secret_(std::move(secret)), own_(std::move(own)), events_(std::move(events)) {}
+AgentSockets::AgentSockets(Secret secret, Hello own, Events events,
+                           std::chrono::milliseconds patience)
+    : secret_(std::move(secret)),
+      own_(std::move(own)),
+      events_(std::move(events)),
+      patience_(patience) {}
 
 // ---- Outgoing.
 
@@ -58,6 +79,7 @@ bool AgentSockets::open(const Endpoint& to, Outgoing& out) {
   if (!out.connection.socket) return true;
   const int fd = out.connection.socket.fd();
   prepare_stream(fd);
+  fail_after(fd, patience_);
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0 && errno != EINPROGRESS)
     return errno != ECONNREFUSED;
   out.session.emplace(secret_, own_, random_bytes(kNonceBytes), to_string(to));
@@ -183,6 +205,7 @@ void AgentSockets::accept_from(const Socket& listener) {
     Socket socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return;
     prepare_stream(socket.fd());
+    ask_whether_it_lives(socket.fd());
     if (incoming_.size() >= kMostIncoming) {
       const auto oldest =
           std::ranges::find_if(incoming_, [](const Incoming& in) { return !in.link.is_open(); });

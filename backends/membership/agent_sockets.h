@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <list>
@@ -31,8 +32,9 @@ class AgentSockets {
     std::function<void(const Endpoint&, RefusalKind, const std::string&)> turned_away;
     std::function<void(const std::string&)> notice;
   };
-  // `own`: what a process of the job must agree with.
-  AgentSockets(Secret secret, Hello own, Events events);
+  // `own`: what a process of the job must agree with. A connection on which nothing gets through for
+  // `patience` is given up.
+  AgentSockets(Secret secret, Hello own, Events events, std::chrono::milliseconds patience);
 
   void listen(Socket listener) { listeners_.push_back(std::move(listener)); }
   void send(const Endpoint& to, const MembershipMessage& message);
@@ -79,6 +81,7 @@ class AgentSockets {
   const Secret secret_;
   const Hello own_;
   const Events events_;
+  const std::chrono::milliseconds patience_;
   std::vector<Socket> listeners_;
   Outgoings outgoing_;
   std::list<Incoming> incoming_;

@@ -132,7 +132,8 @@ Membership::Agent::Agent(MembershipOptions options)
   self_.store_port = local_endpoint(store_listener_.fd()).port;
   self_.reg = register_.id();
   self_.hint = group.rank;
-  sockets_.emplace(door_.secret(agent_), hello(), events());
+  const std::chrono::milliseconds silence(3 * group.heartbeat_ms);
+  sockets_.emplace(door_.secret(agent_), hello(), events(), silence);
   machine_.emplace(machine_options(), now());
   sockets_->listen(std::move(listener_));
   if (group.listen_fd >= 0) {
