@@ -32,8 +32,8 @@ class AgentSockets {
     std::function<void(const Endpoint&, RefusalKind, const std::string&)> turned_away;
     std::function<void(const std::string&)> notice;
   };
-  // `own`: what a process of the job must agree with. A connection on which nothing gets through for
-  // `patience` is given up.
+  // `own`: what a process of the job must agree with. A connection on which nothing gets through
+  // for `patience` is given up.
   AgentSockets(Secret secret, Hello own, Events events, std::chrono::milliseconds patience);
 
   void listen(Socket listener) { listeners_.push_back(std::move(listener)); }
