@@ -60,11 +60,13 @@ class Membership::Agent {
   ~Agent();
 
   View wait_for_view();
+  void took_step(const View& view);
   bool join_wanted() const { return join_wanted_; }
   std::optional<std::string> broken() const;
   GroupOptions group_options(const View& view) const;
   void notice(const std::string& text) const;
   void leave();
+  void part();
 
  private:
   MembershipMachine::Options machine_options();
@@ -97,9 +99,10 @@ class Membership::Agent {
   bool is_leaving_ = false, has_news_ = false;
 
   std::atomic<bool> join_wanted_ = false, stopping_ = false;
-  mutable std::mutex mutex_;  // guards the following
+  std::atomic<std::uint64_t> stepped_in_ = 0;  // the generation of the last step
+  mutable std::mutex mutex_;                   // guards the following
   std::condition_variable changed_;
-  bool wants_view_ = false, wants_to_leave_ = false, has_left_ = false;
+  bool wants_view_ = false, wants_to_leave_ = false, wants_to_part_ = false, has_left_ = false;
   RosterPtr view_;   // for the thread that waits
   RosterPtr taken_;  // the view that it was given last
   MemberId own_id_;  // in view_
@@ -117,6 +120,7 @@ Membership::Agent::Agent(MembershipOptions options)
       store_listener_(door_.listen_beside()),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       listener_(door_.listen_beside()) {
+  if (!register_.notice().empty()) notice(register_.notice());
   if (!wake_) throw PeerError("cannot make an event descriptor: " + system_error_text(errno));
   if (options_.least < 1 || options_.most < options_.least)
     throw ConfigurationError("an elastic job of " + std::to_string(options_.least) + " to " +
@@ -248,10 +252,15 @@ void Membership::Agent::run() {
 
 bool Membership::Agent::take_commands() {
   if (stopping_ || (is_leaving_ && machine_->may_end())) return false;
+  machine_->took_step(stepped_in_, now());
   const std::lock_guard lock(mutex_);
   if (std::exchange(wants_view_, false)) machine_->want_view(now());
   if (std::exchange(wants_to_leave_, false)) {
     machine_->leave(now());
+    is_leaving_ = true;
+  }
+  if (std::exchange(wants_to_part_, false)) {
+    machine_->part(now());
     is_leaving_ = true;
   }
   return true;
@@ -333,6 +342,10 @@ View Membership::Agent::wait_for_view() {
   return view_of(*std::exchange(view_, nullptr));
 }
 
+void Membership::Agent::took_step(const View& view) {
+  if (stepped_in_.exchange(view.generation) != view.generation) wake();
+}
+
 View Membership::Agent::view_of(const Roster& roster) {
   View view;
   const auto rank = static_cast<std::size_t>(roster.place_of(own_id_));
@@ -393,6 +406,14 @@ void Membership::Agent::leave() {
   register_.remove_if_last();
 }
 
+// What others may still need stays: the door's file, and what this host has decided.
+void Membership::Agent::part() {
+  std::unique_lock lock(mutex_);
+  wants_to_part_ = true;
+  wake();
+  changed_.wait(lock, [this] { return has_left_; });
+}
+
 // ---- The interface.
 
 Membership::Membership(MembershipOptions options)
@@ -403,11 +424,14 @@ View Membership::first_view() { return agent_->wait_for_view(); }
 
 View Membership::next_view() { return agent_->wait_for_view(); }
 
+void Membership::took_step(const View& view) { agent_->took_step(view); }
+
 bool Membership::join_wanted() const { return agent_->join_wanted(); }
 std::optional<std::string> Membership::broken() const { return agent_->broken(); }
 GroupOptions Membership::group_options(const View& view) const {
   return agent_->group_options(view);
 }
 void Membership::leave() { agent_->leave(); }
+void Membership::part() { agent_->part(); }
 
 }  // namespace backends

@@ -55,6 +55,9 @@ class Membership {
   // The same for the generation behind the last view, whose group this process has left.
   View next_view();
 
+  // A step has been taken in the group of this view: from then on this process has the job's state,
+  // and counts as one that the others could go on from. Any thread, cheap.
+  void took_step(const View& view);
   // Somebody waits to be taken in, and there is room. Any thread, cheap.
   bool join_wanted() const;
   // Why the present view cannot go on: a member is gone, or has asked for the next one. Any thread,
@@ -65,6 +68,8 @@ class Membership {
 
   // Orderly end: training has finished on all ranks.
   void leave();
+  // This process leaves, and the others go on. Returns when they have agreed on that.
+  void part();
 
  private:
   class Agent;

@@ -73,13 +73,41 @@ void MembershipMachine::seek_as_member() {
     settled_ = std::move(settled);
     settled_since_ = now_;
   }
-  const auto turn = settled_since_ + 2 * place * std::chrono::milliseconds(options_.heartbeat_ms);
+  const auto turn = settled_since_ + options_.patience * place *
+                                         std::chrono::milliseconds(options_.heartbeat_ms);
   if (proposal_ || !is_time(turn)) return;
   std::vector<Member> members = clique({options_.self}, here);
   std::ranges::sort(members, {}, [&](const Member& m) { return roster_->place_of(m.id); });
   members = clique(std::move(members), waiting_members(false));
+  lacks_state_ = leaves_the_state(members);
+  if (lacks_state_) return;
   if (static_cast<int>(members.size()) >= options_.least && can_reach_quorum())
     propose(std::move(members));
+}
+
+// Newcomers that have not taken a step yet have nothing to go on from. They may be more than half
+// of the votes, and would begin again while those that have the state are only cut off: so unless
+// these are surely dead, they are waited for.
+bool MembershipMachine::leaves_the_state(const std::vector<Member>& chosen) const {
+  const auto has_state = [&](const Member& m) {
+    if (m.id == options_.self.id) return has_state_;
+    const auto peer = peers_.find(m.id);
+    return peer != peers_.end() && peer->second.has_state;
+  };
+  // Who has come from the generation before, and has not been heard in this one, may have it.
+  const auto may_have_state = [&](const Member& m) {
+    const auto peer = peers_.find(m.id);
+    const bool has_spoken = peer != peers_.end() && peer->second.generation >= roster_->generation;
+    return has_state(m) || (m.since < roster_->generation && !has_spoken);
+  };
+  if (std::ranges::any_of(chosen, has_state)) return false;
+  return std::ranges::any_of(roster_->members, [&](const Member& m) {
+    if (std::ranges::find(chosen, m.id, &Member::id) != chosen.end() || !may_have_state(m))
+      return false;
+    const bool is_here = m.reg == options_.reg->id();
+    const auto peer = peers_.find(m.id);
+    return is_here ? options_.reg->is_used_by(m.id) : peer == peers_.end() || !peer->second.refused;
+  });
 }
 
 bool MembershipMachine::is_time(Time at) {

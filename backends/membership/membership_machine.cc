@@ -6,8 +6,8 @@
 namespace backends {
 namespace {
 
-constexpr auto kNoticeInterval = std::chrono::seconds(5);
-constexpr int kLeaveHeartbeats = 5;
+constexpr auto kFirstNotice = std::chrono::seconds(1), kNoticeInterval = std::chrono::seconds(5);
+constexpr int kLeaveHeartbeats = 5, kPartHeartbeats = 30;
 
 }  // namespace
 
@@ -17,7 +17,7 @@ MembershipMachine::MembershipMachine(Options options, Time now)
       last_turn_(now),
       next_heartbeat_(now),
       next_door_(now),
-      next_notice_(now + kNoticeInterval),
+      next_notice_(now + kFirstNotice),
       waiting_since_(now),
       crowd_since_(now) {
   options_.reg->use_as(options_.self.id);
@@ -74,7 +74,18 @@ void MembershipMachine::want_view(Time now) {
   now_ = now;
   wants_ = true;
   waiting_since_ = now;
-  next_notice_ = now + kNoticeInterval;
+  next_notice_ = now + (taken_ == 0 ? kFirstNotice : kNoticeInterval);
+  report_due_ = true;
+}
+
+void MembershipMachine::took_step(std::uint64_t generation, Time now) {
+  now_ = now;
+  const int place = roster_ ? roster_->place_of(options_.self.id) : -1;
+  // Who has been left out in the meantime, and has another identity, has nothing that counts.
+  if (has_state_ || generation != taken_ || place < 0 ||
+      roster_->members[static_cast<std::size_t>(place)].since > generation)
+    return;
+  has_state_ = true;
   report_due_ = true;
 }
 
@@ -84,6 +95,13 @@ void MembershipMachine::leave(Time now) {
   wants_ = false;
   leave_until_ = now + kLeaveHeartbeats * std::chrono::milliseconds(options_.heartbeat_ms);
   report_due_ = true;
+}
+
+// It stays until the others have agreed: they may need the votes of its host for that.
+void MembershipMachine::part(Time now) {
+  leave(now);
+  parting_ = true;
+  leave_until_ = now + kPartHeartbeats * std::chrono::milliseconds(options_.heartbeat_ms);
 }
 
 void MembershipMachine::tick(Time now) {
@@ -135,7 +153,7 @@ MembershipMessage MembershipMachine::message(MembershipMessage::Kind kind) const
 }
 
 Stage MembershipMachine::stage() const {
-  if (leaving_) return Stage::kLeft;
+  if (leaving_) return parting_ ? Stage::kParting : Stage::kLeft;
   if (!is_member()) return Stage::kWaiting;
   return is_ready() ? Stage::kReady : Stage::kTraining;
 }
@@ -144,6 +162,7 @@ MembershipMessage MembershipMachine::report() const {
   MembershipMessage m = message(MembershipMessage::Kind::kReport);
   m.stage = stage();
   m.has_door = has_door_ && options_.may_found;
+  m.has_state = has_state_;
   if (roster_) {
     for (const Member& member : roster_->members) m.hears.push_back(hears(member.id));
   }
@@ -195,6 +214,7 @@ void MembershipMachine::on_report(const MembershipMessage& m) {
   report_due_ = report_due_ || peer.stage != m.stage;
   peer.stage = m.stage;
   peer.has_door = m.has_door;
+  peer.has_state = m.has_state;
   peer.generation = m.generation;
   peer.hears = m.hears;
   peer.hears_others = m.hears_others;
@@ -245,6 +265,7 @@ void MembershipMachine::learn(const RosterPtr& roster) {
   if (was_member && !roster->has(options_.self.id) && !leaving_) {
     // It can take part again only as somebody new, whose state does not count.
     left_behind_ = !wants_;
+    has_state_ = false;
     options_.self.id = options_.random();
     options_.reg->use_as(options_.self.id);
     if (wants_) waiting_since_ = now_;
@@ -278,7 +299,8 @@ bool MembershipMachine::is_reachable(const Peer& peer) const {
 bool MembershipMachine::is_reachable(const MemberId& id) const {
   if (id == options_.self.id) return true;
   const auto peer = peers_.find(id);
-  return peer != peers_.end() && is_reachable(peer->second) && peer->second.stage != Stage::kLeft;
+  return peer != peers_.end() && is_reachable(peer->second) && peer->second.stage != Stage::kLeft &&
+         peer->second.stage != Stage::kParting;
 }
 
 bool MembershipMachine::hears(const MemberId& id) const {
@@ -356,6 +378,8 @@ std::optional<std::string> MembershipMachine::broken() const {
       what = " died: silence";
     } else if (peer->second.stage == Stage::kLeft) {
       what = " has left";
+    } else if (peer->second.stage == Stage::kParting) {
+      what = " leaves";
     } else if (peer->second.generation == taken_ && peer->second.stage == Stage::kReady) {
       what = " asks for the next generation";
     }
@@ -417,6 +441,8 @@ std::string MembershipMachine::waiting_for() const {
       return "waiting for ranks that have not noticed yet that the group ended: " + slow;
     if (!can_reach_quorum())
       return lost_text() + "; the others may go on without us: waiting for them";
+    if (lacks_state_)
+      return lost_text() + "; none of these has the job's state yet: waiting for them";
     const auto reached =
         std::ranges::count_if(roster_->members, [&](const Member& m) { return hears(m.id); }) +
         std::ranges::count_if(peers_, [&](const auto& entry) { return waits(entry.second); });
@@ -428,8 +454,9 @@ std::string MembershipMachine::waiting_for() const {
   const auto here =
       1 + std::ranges::count_if(peers_, [&](const auto& entry) { return waits(entry.second); });
   if (!roster_)
-    return std::to_string(here) + " of at least " + std::to_string(options_.least) +
-           " ranks are here" + (has_door_ ? "" : ", and this one has not found the job's founder");
+    return "waiting for the other ranks: " + std::to_string(here) + " of at least " +
+           std::to_string(options_.least) + " are here" +
+           (has_door_ ? "" : ", and nobody answers at the job's address");
   if (std::ranges::none_of(roster_->members, [&](const Member& m) { return hears(m.id); }))
     return "the job's last known ranks do not answer (" + rank_text(*roster_, 0) +
            (roster_->members.size() > 1 ? ", ..." : "") +
@@ -458,7 +485,7 @@ void MembershipMachine::give_up_when_due() {
   const auto waited = now_ - waiting_since_;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(waited).count();
   if (waited >= std::chrono::milliseconds(options_.give_up_ms)) {
-    failure_ = "no view after " + std::to_string(seconds) + " s: " + waiting_for();
+    failure_ = "in no group of ranks after " + std::to_string(seconds) + " s: " + waiting_for();
   } else if (now_ >= next_notice_) {
     next_notice_ = now_ + kNoticeInterval;
     output_.push_back({Output::Kind::kNotice, {}, {}, waiting_for()});

@@ -42,6 +42,9 @@ class MembershipMachine {
     int last_call_ms = 3000;   // from the last arrival to the founding with fewer than `most`
     int give_up_ms = 300'000;  // of waiting for a view
     bool may_found = true;
+    // Heartbeats for which a process waits for each one before it in the order to propose. With 0
+    // all propose at once: as safe, but slower.
+    int patience = 2;
     Register* reg = nullptr;  // of this host
     std::function<RandomId()> random;
   };
@@ -56,7 +59,10 @@ class MembershipMachine {
   void met_itself(Time now);
   // The main thread has left the group of its view, if it had one, and wants the next.
   void want_view(Time now);
+  // A step has been taken in this generation, so this process has the job's state.
+  void took_step(std::uint64_t generation, Time now);
   void leave(Time now);  // in order: training has finished
+  void part(Time now);   // the others go on without this process
   // A long time since the last one means that this process itself was paused: the silence of others
   // then proves nothing.
   void tick(Time now);
@@ -84,14 +90,14 @@ class MembershipMachine {
   std::optional<std::string> broken() const;
   bool wants_door() const;  // it should be taken if it is free
   bool shows_door() const;  // others should find this process there: the first of the roster
-  bool may_end() const;     // after leave(): nobody needs this process any more
+  bool may_end() const;     // after leave() or part(): nobody needs this process any more
   std::string waiting_for() const;  // while a view is awaited, for messages
 
  private:
   struct Peer {
     Member member;
     int arrival = 0;
-    bool heard = false, refused = false, has_door = false;
+    bool heard = false, refused = false, has_door = false, has_state = false;
     Time last_heard{};  // or when it became known
     Stage stage = Stage::kWaiting;
     std::uint64_t generation = 0;
@@ -139,6 +145,7 @@ class MembershipMachine {
   std::vector<Member> waiting_members(bool by_arrival) const;
   std::vector<Member> clique(std::vector<Member> chosen, const std::vector<Member>& more) const;
   bool can_reach_quorum() const;
+  bool leaves_the_state(const std::vector<Member>& chosen) const;
   void propose(std::vector<Member> members);
   void send_proposal();
   void count_vote(const MembershipMessage& m);
@@ -158,7 +165,8 @@ class MembershipMachine {
   RosterPtr roster_;
   std::uint64_t taken_ = 0;   // the generation of the view that was taken last
   bool left_behind_ = false;  // the generation after it has begun without this process
-  bool wants_ = false, has_door_ = false, leaving_ = false;
+  bool wants_ = false, has_door_ = false, has_state_ = false, leaving_ = false, parting_ = false;
+  bool lacks_state_ = false;  // those that have the state cannot be reached, and may live
   Time waiting_since_{}, leave_until_{};
   std::map<MemberId, Peer> peers_;
   int arrivals_ = 0;

@@ -36,7 +36,8 @@ std::vector<Member> read_members(FrameReader& in) {
 }
 
 void write_report(FrameWriter& out, const MembershipMessage& m) {
-  out.u8(static_cast<std::uint8_t>(m.stage)).u8(m.has_door ? 1 : 0);
+  out.u8(static_cast<std::uint8_t>(m.stage));
+  out.u8(m.has_door ? 1 : 0).u8(m.has_state ? 1 : 0);
   out.u32(static_cast<std::uint32_t>(m.hears.size()));
   for (std::size_t i = 0; i < m.hears.size(); i += 8) {
     unsigned byte = 0;
@@ -51,9 +52,10 @@ void write_report(FrameWriter& out, const MembershipMessage& m) {
 
 void read_report(FrameReader& in, MembershipMessage& m) {
   const std::uint8_t stage = in.u8();
-  if (stage > static_cast<std::uint8_t>(Stage::kLeft)) throw MalformedFrame();
+  if (stage > static_cast<std::uint8_t>(Stage::kParting)) throw MalformedFrame();
   m.stage = static_cast<Stage>(stage);
   m.has_door = in.u8() != 0;
+  m.has_state = in.u8() != 0;
   const std::uint32_t count = read_count(in);
   unsigned byte = 0;
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -15,8 +15,9 @@ namespace backends {
 enum class Stage : std::uint8_t {
   kWaiting = 0,  // to be taken in
   kTraining,
-  kReady,  // has left its generation's group, and wants the next one
-  kLeft    // has ended in order
+  kReady,   // has left its generation's group, and wants the next one
+  kLeft,    // has ended in order, as all do
+  kParting  // leaves the others, who go on; its host votes until they have agreed without it
 };
 
 struct MembershipMessage {
@@ -37,6 +38,7 @@ struct MembershipMessage {
   // kReport. Whom the sender hears: of its generation's members by place, and of others.
   Stage stage = Stage::kWaiting;
   bool has_door = false;
+  bool has_state = false;  // it has taken a step as a member
   std::vector<bool> hears;
   std::vector<MemberId> hears_others;
 

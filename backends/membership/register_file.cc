@@ -1,12 +1,16 @@
 // Locks, copies and checksums of the register's file.
 #include "backends/membership/register_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <thread>
 
@@ -17,6 +21,7 @@
 #include "io/base/digest.h"
 #include "io/base/environment.h"
 #include "io/base/retried.h"
+#include "io/base/visible_text.h"
 
 namespace backends {
 namespace {
@@ -125,26 +130,69 @@ bool write_at(int fd, off_t at, std::string_view bytes) {
   return n == static_cast<ssize_t>(bytes.size());
 }
 
-// The user's own folder in memory, for nobody else.
-std::string private_folder() {
+std::string user_text(uid_t uid) {
+  std::string memory(16'384, '\0');
+  struct passwd entry {};
+  struct passwd* found = nullptr;
+  if (getpwuid_r(uid, &entry, memory.data(), memory.size(), &found) != 0 || found == nullptr)
+    return "user " + std::to_string(uid);
+  return "user " + base::visible_text(entry.pw_name) + " (" + std::to_string(uid) + ")";
+}
+
+// Whether `path` is a folder of this user; another user's is none. Throws where others may enter.
+bool is_own_folder(const std::string& path) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0 || status.st_uid != geteuid()) return false;
+  if (!S_ISDIR(status.st_mode) || (status.st_mode & 077) != 0)
+    throw AuthenticationError(path + " must be a folder of this user that nobody else may enter");
+  return true;
+}
+
+struct PrivateFolder {
+  std::string path, notice;
+};
+
+// The user's own folder in memory, for nobody else. All processes of this user have to find the
+// same one, whatever others put into their way: the first that is the user's.
+PrivateFolder private_folder() {
+  constexpr int kTries = 16;
   std::string root = "/dev/shm";
   if (access(root.c_str(), W_OK) != 0) root = base::environment("TMPDIR");
   if (root.empty()) root = "/tmp";
-  const std::string path = root + "/engine-" + std::to_string(geteuid());
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    throw PeerError("cannot make " + path + ": " + std::strerror(errno));
-  struct stat status {};
-  if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
-      (status.st_mode & 077) != 0)
-    throw AuthenticationError(path + " must be a folder of this user that nobody else may enter");
-  return path;
+  const std::string first = root + "/engine-" + std::to_string(geteuid());
+  const auto folder = [&](int i) { return i == 0 ? first : first + "-" + std::to_string(i); };
+  const auto own = [&]() -> PrivateFolder {
+    std::string notice;
+    for (int i = 0; i < kTries; ++i) {
+      const std::string path = folder(i);
+      if (is_own_folder(path)) return {path, notice.empty() ? "" : notice + path};
+      struct stat status {};
+      if (notice.empty() && lstat(path.c_str(), &status) == 0)
+        notice = path + " belongs to " + user_text(status.st_uid) +
+                 ", who keeps this user out: registers of elastic jobs are in ";
+    }
+    return {};
+  };
+  if (PrivateFolder found = own(); !found.path.empty()) return found;
+  for (int i = 0; i < kTries; ++i) {
+    if (mkdir(folder(i).c_str(), 0700) == 0) break;
+    if (errno != EEXIST) throw PeerError("cannot make " + folder(i) + ": " + std::strerror(errno));
+  }
+  PrivateFolder made = own();
+  if (made.path.empty())
+    throw AuthenticationError(first + " to " + folder(kTries - 1) +
+                              " belong to other users: this one has nowhere to keep its registers");
+  return made;
 }
 
 }  // namespace
 
 RegisterFile::RegisterFile(const std::string& job) {
   const base::Digest digest = base::digest_of(std::as_bytes(std::span(job)));
-  path_ = private_folder() + "/elastic-" + base::hex_text(digest);
+  const PrivateFolder folder = private_folder();
+  notice_ = folder.notice;
+  path_ = folder.path + "/elastic-" + base::hex_text(digest);
+  remove_dead_ones(folder.path, path_);
   const Deadline deadline = base::deadline_in(std::chrono::seconds(10));
   while (!open_once()) {
     if (base::has_passed(deadline))
@@ -155,6 +203,40 @@ RegisterFile::RegisterFile(const std::string& job) {
 }
 
 RegisterFile::~RegisterFile() = default;
+
+// Whoever opens one of them meanwhile finds it locked or removed, and tries again.
+void RegisterFile::remove_dead_ones(const std::string& folder, const std::string& own) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), closedir);
+  while (const dirent* entry = entries ? readdir(entries.get()) : nullptr) {
+    RegisterFile other;
+    other.path_ = folder + "/" + entry->d_name;
+    if (!std::string_view(entry->d_name).starts_with("elastic-") || other.path_ == own) continue;
+    other.file_ = Socket(open(other.path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!other.file_ || !set_lock(other.file_.fd(), F_WRLCK, kStateLock)) continue;
+    if (other.is_of_dead_job()) unlink(other.path_.c_str());
+  }
+}
+
+// Members on other hosts may live: they, and those that join them, may still need what is here.
+// REQUIRES: the state's lock.
+bool RegisterFile::is_of_dead_job() {
+  struct stat status {};
+  if (fstat(file_.fd(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink == 0 ||
+      others_lock(file_.fd(), kPresenceLock))
+    return false;
+  if (status.st_size == 0) return true;
+  return read_id_of_file() && read() &&
+         (!state_.decided || std::ranges::all_of(state_.decided->members,
+                                                 [this](const Member& m) { return m.reg == id_; }));
+}
+
+bool RegisterFile::read_id_of_file() {
+  std::string header;
+  if (!read_at(file_.fd(), 0, kHeaderBytes, header) || !header.starts_with(kMagic)) return false;
+  FrameReader in(std::string_view(header).substr(kMagic.size()));
+  id_ = read_id(in);
+  return true;
+}
 
 // False if the file was removed meanwhile, or is locked.
 bool RegisterFile::open_once() {
@@ -167,14 +249,9 @@ bool RegisterFile::open_once() {
     throw AuthenticationError(path_ + " must be a file of this user that nobody else may read");
   const StateLock lock(file_.fd());
   if (!lock.is_held() || fstat(file_.fd(), &status) != 0 || status.st_nlink == 0) return false;
-  std::string header;
-  if (!read_at(file_.fd(), 0, kHeaderBytes, header) || !header.starts_with(kMagic)) {
-    if (!write_at(file_.fd(), 0, std::string(kMagic) + random_bytes(16)) ||
-        !read_at(file_.fd(), 0, kHeaderBytes, header))
-      throw PeerError("cannot write " + path_ + ": " + std::strerror(errno));
-  }
-  FrameReader in(std::string_view(header).substr(kMagic.size()));
-  id_ = read_id(in);
+  if (!read_id_of_file() &&
+      (!write_at(file_.fd(), 0, std::string(kMagic) + random_bytes(16)) || !read_id_of_file()))
+    throw PeerError("cannot write " + path_ + ": " + std::strerror(errno));
   set_lock(file_.fd(), F_RDLCK, kPresenceLock);
   return true;
 }

@@ -15,8 +15,9 @@ namespace backends {
 class RegisterFile final : public Register {
  public:
   // Opens or creates /dev/shm/engine-UID/elastic-<digest of `job`>; $TMPDIR where there is no
-  // /dev/shm. Throws AuthenticationError where others than this user could write it, PeerError
-  // where it cannot be made.
+  // /dev/shm, engine-UID-1 and so on where another user has made the folder. Removes those that
+  // crashed jobs have left. Throws AuthenticationError where others than this user could write it,
+  // PeerError where it cannot be made.
   explicit RegisterFile(const std::string& job);
   ~RegisterFile() override;
   RegisterFile(const RegisterFile&) = delete;
@@ -30,15 +31,21 @@ class RegisterFile final : public Register {
   // At an orderly end: the last process that uses the file removes it.
   void remove_if_last();
   const std::string& path() const { return path_; }
+  // What the user should know of the folder; "": nothing.
+  const std::string& notice() const { return notice_; }
   // Why the last update() was not made; "": it was.
   const std::string& problem() const { return problem_; }
 
  private:
+  RegisterFile() = default;
+  static void remove_dead_ones(const std::string& folder, const std::string& own);
+  bool is_of_dead_job();
+  bool read_id_of_file();
   bool open_once();
   bool read();
   bool write();
 
-  std::string path_, problem_;
+  std::string path_, notice_, problem_;
   Socket file_;
   RegisterId id_;
   std::uint64_t sequence_ = 0;  // of the copy that state_ was read from or written to

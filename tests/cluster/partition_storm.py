@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Elastic jobs over two to four hosts whose network falls apart and comes back, again and again.
 
-Usage: partition_storm.py ENGINE [--histories N] [--seed S] [--minutes M] [--verbose] [--keep]
+Usage: partition_storm.py ENGINE [--histories N] [--seed S] [--beside N] [--steps N] [--minutes M] [--verbose]
+                          [--keep]
                                                               needs root, iproute2, iptables and a kernel with bridges
 
 The hosts are network namespaces on a bridge, with one or two ranks each, started by hand; all write to one folder. In a
@@ -25,11 +26,14 @@ A rank that ends with another code than 0 is started again. For each history is 
 - A clean cut in calm: ranks that are not enough stop, say that they wait, and report no steps until it is healed; those that
   are enough go on.
 
+Several histories (--beside) go on side by side, each between hosts of its own; most of a history's time is waiting.
+
 Prints the seed of a history that fails, what was done in it and what was said. The same seed makes the same plan; how far the
 job is at each moment depends on the machine. Exit code: 0, 1 where something failed, 77 where the system cannot do this.
 """
 import argparse
 import collections
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -38,7 +42,6 @@ import re
 import shutil
 import signal
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -46,19 +49,19 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "faults"))
+from elastic_registers import Registers  # noqa: E402
 from fail_calls import processes_with  # noqa: E402
 
 HEARTBEAT = 0.3
 SILENCE = 3 * HEARTBEAT
 SUBNET = "10.87.0"
-STEPS = 1000
 SCALE = float(os.environ.get("ENGINE_TEST_TIME_SCALE") or 1)
 DEADLINE = 90 * SCALE  # seconds from the last healing to the end
 TOGETHER = 10 * SCALE  # from then until all ranks are in
 PATIENCE = 60          # --rdzv-timeout
 
 # Steps that take about 10 ms on one core and send little: a job lasts as long as its history, however many ranks it has.
-COMMON = ["--dataset", "synthetic", "--synthetic-size", "4800", "--threads", "1", "--steps", str(STEPS), "--log-every", "1",
+COMMON = ["--dataset", "synthetic", "--synthetic-size", "4800", "--threads", "1", "--log-every", "1",
           "--verify-every", "20", "--eval-every", "200s", "--save-every", "50s", "--keep-last", "2",
           "--reduction-order", "canonical", "--heartbeat", str(HEARTBEAT)]
 SMALL = pathlib.Path(__file__).resolve().parents[2] / "models" / "examples" / "small.toml"
@@ -216,80 +219,6 @@ class Process:
         return [(at, match) for at, line in list(self.lines) if (match := re.search(pattern, line))]
 
 
-class Registers:
-    """What the registers of all hosts have ever said: which ranks a generation has. Their files are those of
-    backends/membership/register_file.cc."""
-
-    def __init__(self):
-        self.folder = pathlib.Path(f"/dev/shm/engine-{os.geteuid()}")
-        self.before = set(self.files())
-        self.seen = {}   # file: the copies as read last
-        self.said = collections.defaultdict(dict)  # generation: (nonce, pids in order): when it was seen first
-
-    def files(self):
-        try:
-            return list(self.folder.glob("elastic-*"))
-        except OSError:
-            return []
-
-    @staticmethod
-    def roster(data):
-        at = 0
-
-        def take(form):
-            nonlocal at
-            value, = struct.unpack_from("<" + form, data, at)
-            at += struct.calcsize("<" + form)
-            return value
-
-        def text():
-            nonlocal at
-            size = take("I")
-            at += size
-            return data[at - size:at]
-
-        generation = take("q")
-        if generation == 0:
-            return None
-        nonce, pids = text(), []
-        for _ in range(take("I")):
-            at += 16
-            text(), text(), text()
-            pids.append(take("i"))
-            at += 4 + 4 + 16 + 4 + 8
-        return generation, nonce, tuple(pids)
-
-    def look(self, own):
-        """`own`: processes of this history; other jobs may have registers here, too."""
-        for path in self.files():
-            if path in self.before:
-                continue
-            try:
-                with open(path, "rb") as file:
-                    for offset in (4096, 4096 + (32 << 20)):
-                        head = os.pread(file.fileno(), 28, offset)
-                        if len(head) < 28 or self.seen.get((path, offset)) == head:
-                            continue
-                        length, = struct.unpack_from("<I", head, 8)
-                        state = os.pread(file.fileno(), length, offset + 28)
-                        if os.pread(file.fileno(), 28, offset) != head:
-                            continue  # it is being written
-                        self.seen[path, offset] = head
-                        found = self.roster(state)
-                        if found and set(found[2]) <= own:
-                            self.said[found[0]].setdefault(found[1:], time.time())
-                        elif found:
-                            self.before.add(path)
-            except (OSError, struct.error):
-                continue
-
-    def remove(self, own):
-        """What processes that were killed have left."""
-        self.look(own)
-        for path in {path for path, _ in self.seen} - self.before:
-            path.unlink(missing_ok=True)
-
-
 class Plan:
     """What a seed decides."""
 
@@ -344,13 +273,13 @@ class History:
         self.storm, self.plan, self.seed = storm, Plan(seed), seed
         self.folder = storm.folder / f"history-{seed}"
         self.folder.mkdir()
-        self.hosts = Hosts(storm.base, len(self.plan.ranks))
+        self.hosts = Hosts(f"{storm.base}-{seed}", len(self.plan.ranks))
         self.registers = Registers()
         self.living = {}  # (host, number): the process there
         self.processes = []
         self.active = []  # events that are under way
         self.cuts = []    # clean ones
-        self.ends = collections.Counter()
+        self.did, self.ends = collections.Counter(), collections.Counter()
         self.bad, self.diary = [], []
         self.begin = time.time()
         self.done, self.done_at = False, float("inf")
@@ -364,7 +293,7 @@ class History:
         environment = dict(self.storm.environment)
         if restarts:
             environment["ENGINE_RESTART_COUNT"] = "1"
-        command = [self.storm.engine, "train", *COMMON, *self.plan.options, "--save-dir", str(self.folder / "run"),
+        command = [self.storm.engine, "train", *COMMON, *self.plan.options, *self.storm.length, "--save-dir", str(self.folder / "run"),
                    "--elastic", f"{self.plan.least}:{self.plan.world}", "--init-method", f"tcp://{SUBNET}.1:29500",
                    "--job-id", f"{self.storm.base}-{self.seed}", "--rdzv-timeout", str(PATIENCE)]
         self.living[place] = Process(self.hosts, host, command, environment, self.folder)
@@ -467,9 +396,7 @@ class History:
 
     def newest(self):
         """The processes of the newest generation, in order."""
-        if not self.registers.said:
-            return ()
-        return next(iter(self.registers.said[max(self.registers.said)]))[1]
+        return self.registers.newest()[1]
 
     def storms(self):
         begin = time.monotonic()
@@ -481,13 +408,13 @@ class History:
             if event["what"] == "flicker":
                 if not self.active:
                     self.flicker(event)
-                    self.storm.did["flicker"] += 1
+                    self.did["flicker"] += 1
                 continue
             is_calm = event["calm"] and self.wait(6, self.all_in) and not self.done
             begin = max(begin, time.monotonic() - event["at"])
             members = self.newest()
             if self.set(event, on=True):
-                self.storm.did[event["what"]] += 1
+                self.did[event["what"]] += 1
                 event["until"] = time.monotonic() + event["seconds"]
                 if is_calm:
                     self.cuts.append({"event": event, "members": members, "from": time.time()})
@@ -534,7 +461,7 @@ class History:
         for p in self.living.values():
             self.note(f"process {p.pid} on n{p.host} was still there when the job had ended")
         if self.done and self.living:
-            self.storm.did["left behind at the end"] += len(self.living)
+            self.did["left behind at the end"] += len(self.living)
 
     def close(self):
         for p in self.processes:
@@ -598,7 +525,7 @@ class History:
                     self.bad.append(f"metrics.jsonl:{number}: step {step}; {expected} was expected")
                 last, next_step = max(last, step), None
                 times[step] = line["time"]
-        if self.done and (last != STEPS or not begun):
+        if self.done and (last != self.storm.options.steps or not begun):
             self.bad.append(f"the last step in metrics.jsonl is {last}")
         return changes, times
 
@@ -671,14 +598,14 @@ class History:
             if not enough or len(side) < self.plan.least:
                 if end - begin < SILENCE:
                     continue
-                self.storm.did["minorities checked"] += 1
+                self.did["minorities checked"] += 1
                 if len(own) > 1:
                     self.bad.append(f"{name}: {[p.pid for p in side]} were not enough, and reported steps {own[:5]}...")
                 waits = [p for p in side if any(begin < at < end + 0.5 for at, _ in p.said("waiting for (them|new ones)"))]
                 if end - begin > SILENCE + 5 + SCALE and len(waits) < len(side):
                     self.bad.append(f"{name}: of {[p.pid for p in side]} only {[p.pid for p in waits]} said that they wait")
             elif end - begin > SILENCE + 2 + SCALE:
-                self.storm.did["majorities checked"] += 1
+                self.did["majorities checked"] += 1
                 if len(own) < 2:
                     self.bad.append(f"{name}: {[p.pid for p in side]} were enough, and did not go on")
 
@@ -699,8 +626,10 @@ class Storm:
     def __init__(self, options, folder):
         self.options, self.folder, self.engine = options, folder, options.engine
         self.base = f"parts{os.getpid()}"
-        self.mark = f"PARTITION_STORM={self.base}".encode()
+        self.mark = f"PARTITION_STORM={self.base}\0".encode()
         self.did, self.ends, self.healing, self.whole = collections.Counter(), collections.Counter(), [], {}
+        self.length = ["--steps", str(options.steps)]
+        self.lock = threading.Lock()
         secret = folder / "secret"
         secret.touch(0o600)
         secret.write_text("%064x" % random.Random(options.seed).getrandbits(256))
@@ -710,13 +639,14 @@ class Storm:
 
     def undisturbed(self, options):
         key = " ".join(options)
-        if key not in self.whole:
-            self.whole[key] = self.folder / f"whole-{len(self.whole)}"
-            done = subprocess.run([self.engine, "train", *COMMON, *options, "--save-dir", str(self.whole[key])],
-                                  env=self.environment, cwd=self.folder, capture_output=True, text=True)
-            if done.returncode != 0:
-                sys.exit(f"partition_storm.py: the undisturbed run failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return self.whole[key]
+        with self.lock:
+            if key not in self.whole:
+                self.whole[key] = self.folder / f"whole-{len(self.whole)}"
+                done = subprocess.run([self.engine, "train", *COMMON, *options, *self.length, "--save-dir", str(self.whole[key])],
+                                      env=self.environment, cwd=self.folder, capture_output=True, text=True)
+                if done.returncode != 0:
+                    raise RuntimeError(f"the undisturbed run failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+            return self.whole[key]
 
     def history(self, seed):
         """Whether nothing was wrong."""
@@ -726,28 +656,30 @@ class Storm:
         finally:
             history.close()
         history.judge()
-        self.ends += history.ends
-        generations = max(history.registers.said, default=0)
-        print(f"seed {seed}: {'+'.join(map(str, history.plan.ranks))} ranks, {len(history.plan.events)} events, {generations} "
-              f"generations, {time.time() - history.begin:.0f} s, exit codes {dict(history.ends)}"
-              + (": FAILED" if history.bad else ""), flush=True)
-        if history.bad or self.options.verbose:
-            more = [f"and {len(history.bad) - 20} more"] if len(history.bad) > 20 else []
-            print(history.story() + "".join(f"WRONG: {what}\n" for what in history.bad[:20] + more), flush=True)
+        with self.lock:
+            self.did += history.did
+            self.ends += history.ends
+            self.tell(history)
         if not self.options.keep:
             shutil.rmtree(history.folder, ignore_errors=True)
         return not history.bad
 
+    def tell(self, history):
+        generations = max(history.registers.said, default=0)
+        print(f"seed {history.seed}: {'+'.join(map(str, history.plan.ranks))} ranks, {len(history.plan.events)} events, "
+              f"{generations} generations, {time.time() - history.begin:.0f} s, exit codes {dict(history.ends)}"
+              + (": FAILED" if history.bad else ""), flush=True)
+        if history.bad or self.options.verbose:
+            more = [f"and {len(history.bad) - 20} more"] if len(history.bad) > 20 else []
+            print(history.story() + "".join(f"WRONG: {what}\n" for what in history.bad[:20] + more), flush=True)
+
     def main(self):
         end = time.monotonic() + 60 * self.options.minutes
-        seeds, failed = 0, []
-        for seed in range(self.options.seed, self.options.seed + self.options.histories):
-            if time.monotonic() > end:
-                break
-            seeds += 1
-            if not self.history(seed):
-                failed.append(seed)
-        print(f"{seeds} histories; " + ", ".join(f"{n} x {what}" for what, n in sorted(self.did.items())) +
+        seeds = range(self.options.seed, self.options.seed + self.options.histories)
+        with concurrent.futures.ThreadPoolExecutor(self.options.beside) as threads:
+            well = list(threads.map(lambda seed: self.history(seed) if time.monotonic() < end else None, seeds))
+        failed = [seed for seed, was_well in zip(seeds, well) if was_well is False]
+        print(f"{len(well) - well.count(None)} histories; " + ", ".join(f"{n} x {what}" for what, n in sorted(self.did.items())) +
               f"; exit codes {dict(self.ends)}")
         if self.healing:
             print(f"from the last healing until all ranks were in: median {statistics.median(self.healing):.1f} s, "
@@ -761,8 +693,8 @@ class Storm:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 pass
-        for name in [f"{self.base}-{i}" for i in (0, 1, 2, 3, "hub")]:
-            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)
+        for path in pathlib.Path("/run/netns").glob(f"{self.base}-*"):
+            subprocess.run(["ip", "netns", "delete", path.name], stderr=subprocess.DEVNULL)
 
 
 def main():
@@ -770,6 +702,8 @@ def main():
     parser.add_argument("engine")
     parser.add_argument("--histories", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--beside", type=int, default=1, help="how many at once")
+    parser.add_argument("--steps", type=int, default=1000, help="fewer will do for several at once: each is slower")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no history after so many")
     parser.add_argument("--verbose", action="store_true", help="tell also of histories in which all is well")
     parser.add_argument("--keep", action="store_true", help="keep the folder with runs")

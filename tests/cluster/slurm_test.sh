@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The program under a real SLURM of three nodes on this machine: srun over nodes, two tasks on a node, a job array with file://.
+# The program under a real SLURM of three nodes on this machine: srun over nodes, two tasks on a node, a job array with file://,
+# an elastic job that loses a node and takes one in.
 #
 # Usage: tests/cluster/slurm_test.sh ENGINE       needs root, slurmctld, slurmd, munge, iproute2; exits with 77 where one is missing
 # Everything runs in namespaces of its own (network, processes, mounts, host name) and in one temporary folder: what it starts ends
@@ -145,6 +146,43 @@ END
 timeout "$(scaled 60)" srun -N 3 -n 3 bash "$folder/dies.sh" >"$folder/dies.log" 2>&1 || fail "a task that dies" "$folder/dies.log"
 check "the survivors name rank 2" grep -qE 'rank 2 \(host box, pid [0-9]+\)' "$folder/dies.log"
 check "they exit with 69, the dead one was killed" test "$(cat "$folder"/status.[012] | tr '\n' ' ')" = "69 69 137 "
+
+# An elastic job loses a node: its daemons and its rank. The others end the training, and exit with 0.
+elastic=("${train[@]}" --elastic 2:3 --heartbeat 0.5 --eval-every 0 --save-every 100000 --log-every 10)
+cat >"$folder/elastic.sh" <<END
+status=0
+echo "\$PPID" >$folder/elastic.daemon.\$SLURMD_NODENAME
+${elastic[*]} "\$@" &
+echo "\$!" >$folder/elastic.rank.\$SLURMD_NODENAME
+wait \$! || status=\$?
+echo "\$status" >$folder/elastic.status.\$SLURMD_NODENAME
+END
+says() { grep -qE "$2" "$folder/$1" 2>/dev/null; }
+timeout "$(scaled 60)" salloc --quiet --no-kill -N 3 -n 3 srun --no-kill --kill-on-bad-exit=0 bash "$folder/elastic.sh" \
+  --steps 1500 --save-dir "$folder/elastic" >"$folder/elastic.log" 2>&1 &
+step=$!
+wait_for 40 "training of three" says elastic.log 'Step \['
+kill -KILL "${daemons[4]}" "$(cat "$folder/elastic.daemon.node3")" "$(cat "$folder/elastic.rank.node3")"
+scontrol update NodeName=node3 State=DOWN Reason=lost
+wait "$step" || echo "srun's exit code with a lost node: $?"
+check "two ranks went on" says elastic.log 'membership: 2 ranks \(process [0-9]+ on box left\)'
+check "they exit with 0" test "$(cat "$folder"/elastic.status.node[12] | tr '\n' ' ')" = "0 0 "
+check "the lost one has said nothing" test ! -e "$folder/elastic.status.node3"
+
+# The node is there again, and a job of its own joins one of the other nodes.
+join=(bash "$folder/elastic.sh" --steps 10000000 --job-id lasting --init-method tcp://node1:29511 --save-dir "$folder/lasting")
+timeout "$(scaled 90)" srun --quiet -N 2 -n 2 "${join[@]}" >"$folder/lasting.log" 2>&1 &
+step=$!
+wait_for 40 "training of two" says lasting.log 'Step \['
+slurmd -D -N node3 >"$folder/slurmd.node3.again.log" 2>&1 &
+daemons[4]=$!
+scontrol update NodeName=node3 State=RESUME
+timeout "$(scaled 60)" srun --quiet -w node3 -n 1 "${join[@]}" >"$folder/joins.log" 2>&1 &
+joins=$!
+wait_for 40 "training of three" says lasting.log 'membership: 3 ranks \(process [0-9]+ on box joined\)'
+kill -TERM "$(cat "$folder/elastic.rank.node1")"
+wait "$step" "$joins" || true
+check "one that is asked to stop stops all" test "$(cat "$folder"/elastic.status.node[123] | tr '\n' ' ')" = "143 143 143 "
 
 check "no rank is left over" test -z "$(ps -eo args= | grep -F "$engine train" | grep -v grep || true)"
 

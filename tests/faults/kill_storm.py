@@ -10,10 +10,10 @@ Usage: kill_storm.py ENGINE [--seconds S] [--seed S] [--ranks N] [--least M] [--
 - is stopped, for less than three heartbeats or for more, in which case the others expel it and take it in again;
 - loses its connections, where the system can do that (ss -K).
 
-At least M ranks are neither dead nor stopped at any time, so the job has to go on: the storm fails if no step is done for a
-minute, if the job ends, if replicas differ (they are compared after every change and every 20 steps), and in canonical order if
-the state is not that of an undisturbed run of as many steps, bit for bit. Then the job is stopped in order. Prints what was done, and how long the changes took. Exit code: 0, 1 where
-something of this failed.
+At least M ranks that have the job's state are neither dead nor stopped at any time, so it has to go on: the storm fails if no
+step is done for a minute, if the job ends or begins again, if replicas differ (they are compared after every change and every
+20 steps), and in canonical order if the state is not that of an undisturbed run of as many steps, bit for bit. Then the job
+is stopped in order. Prints what was done, and how long the changes took. Exit code: 0, 1 where something of this failed.
 """
 import argparse
 import collections
@@ -30,6 +30,7 @@ import sys
 import tempfile
 import time
 
+from elastic_registers import Registers
 from fail_calls import processes_with
 
 HEARTBEAT = 0.3
@@ -39,7 +40,7 @@ class Storm:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
         self.dice = random.Random(options.seed)
-        self.mark = f"KILL_STORM={os.getpid()}".encode()
+        self.mark = f"KILL_STORM={os.getpid()}\0".encode()
         secret = folder / "secret"
         secret.touch(0o600)
         secret.write_text("%064x" % self.dice.getrandbits(256))
@@ -47,7 +48,10 @@ class Storm:
                                 CUDA_VISIBLE_DEVICES="")
         self.done = collections.Counter()
         self.stopped = {}  # pid: when it goes on
-        self.born = {}     # pid: when it was first seen
+        self.ever = set()  # all ranks that there have been
+        self.registers = Registers()
+        self.generation, self.members, self.seen_at_step = 0, (), 0
+        self.holders = set()  # those that surely have the state
 
     def train(self, run, steps):
         return ["train", "--model", self.options.model, "--dataset", "synthetic", "--synthetic-size", "4000", "--batch-size", "48",
@@ -61,7 +65,7 @@ class Storm:
                                     stdin=subprocess.DEVNULL, stdout=open(self.log, "ab"), stderr=subprocess.STDOUT)
 
     def ranks(self):
-        """The processes of ranks that have been there for a second."""
+        """The processes of ranks."""
         found = []
         for pid in processes_with(self.mark):
             try:
@@ -69,9 +73,21 @@ class Storm:
             except OSError:
                 continue
             if b"train" in words[:3]:
-                self.born.setdefault(pid, time.monotonic())
                 found.append(pid)
+        self.ever.update(found)
         return found
+
+    def look(self, step):
+        """Who has the state: who had it and is in the next group, and after two steps the whole group."""
+        if not self.ever:
+            self.ranks()
+        self.registers.look(self.ever)
+        generation, members = self.registers.newest()
+        if generation != self.generation:
+            self.holders &= set(members) if generation == self.generation + 1 else set()
+            self.generation, self.members, self.seen_at_step = generation, members, step
+        elif step >= self.seen_at_step + 2:
+            self.holders |= set(members) - set(self.stopped)
 
     def step(self):
         try:
@@ -90,20 +106,25 @@ class Storm:
             if everything or time.monotonic() >= until:
                 self.send(pid, signal.SIGCONT)
                 del self.stopped[pid]
+                self.seen_at_step = self.step()
 
     def strike(self):
-        live = [pid for pid in self.ranks() if pid not in self.stopped]
-        old = [pid for pid in live if time.monotonic() - self.born[pid] > 1]
-        spare = len(old) - self.options.least
-        if spare <= 0:
+        live = set(self.ranks()) - set(self.stopped)
+        holders = sorted(live & self.holders)
+        spare = len(holders) - self.options.least
+        if spare < 0:
+            return
+        spared = self.dice.sample(holders, self.options.least)
+        victims = sorted(live - set(spared))
+        if not victims:
             return
         what = self.dice.choice(["kill", "kill", "kill", "kill", "many", "short stop", "long stop", "long stop", "reset"])
-        pid = self.dice.choice(old)
+        pid = self.dice.choice(victims)
         if what == "kill":
             self.send(pid, signal.SIGKILL)
             self.done["kills"] += 1
         elif what == "many":
-            for victim in self.dice.sample(old, spare):
+            for victim in victims:
                 self.send(victim, signal.SIGKILL)
                 self.done["kills"] += 1
         elif what == "reset":
@@ -118,6 +139,8 @@ class Storm:
             self.done["resets"] += 1
         else:
             self.send(pid, signal.SIGSTOP)
+            self.holders.discard(pid)  # the others may go on without it
+            self.seen_at_step = self.step()
             self.stopped[pid] = time.monotonic() + (self.dice.uniform(0.05, 2 * HEARTBEAT) if what == "short stop"
                                                     else self.dice.uniform(4 * HEARTBEAT, 10 * HEARTBEAT))
             self.done[what + "s"] += 1
@@ -130,12 +153,13 @@ class Storm:
         step, next_strike, rest, stopping = 0, begin + 3, begin + self.options.seconds, False
         while self.job.poll() is None:
             time.sleep(0.02)
+            self.look(step)
             now = time.monotonic()
             self.thaw(now > rest)
             if now > rest + 2 and not stopping:  # those that were stopped have noticed what they missed
                 stopping = True
                 self.job.send_signal(signal.SIGTERM)
-            if now >= next_strike and now < rest:
+            if next_strike <= now < rest:
                 self.strike()
                 next_strike = now + self.dice.uniform(*self.options.pause)
             if self.step() != step:
@@ -150,13 +174,18 @@ class Storm:
         text = self.log.read_text(errors="replace")
         changes = [(int(n), float(s)) for n, s in re.findall(r"membership: (\d+) ranks? \(.*after (\d+\.\d+) s", text)]
         times = sorted(s for _, s in changes)
+        if not bad and len(re.findall(r": engine \S+: .* parameters", text)) > 1:
+            bad.append("the job began again, although a rank that had its state lived")
         print(f"{self.options.backend}, {self.options.ranks} ranks, seed {self.options.seed}: " +
               ", ".join(f"{n} {what}" for what, n in sorted(self.done.items())) + f"; {len(changes)} changes")
         if times:
             print(f"  from a loss or a wish to join to the next group: median {statistics.median(times):.2f} s, "
                   f"p99 {times[int(len(times) * 0.99)]:.2f} s, longest {times[-1]:.2f} s")
         if not bad and self.options.order == "canonical":
-            steps = int(re.search(r"\d+", (self.folder / "storm" / "latest").read_text())[0])
+            try:
+                steps = int(re.search(r"\d+", (self.folder / "storm" / "latest").read_text())[0])
+            except OSError:
+                sys.exit("no step was done: more --seconds")
             self.start("whole", [*self.train("whole", steps), "--spawn", "2"])
             if self.job.wait() != 0:
                 bad.append("the undisturbed run failed")

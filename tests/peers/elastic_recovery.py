@@ -490,7 +490,7 @@ def steps_per_second(options, folder, model, steps, elastic):
     metrics = folder / "cost.jsonl"
     metrics.unlink(missing_ok=True)
     command = [options.engine, "train", "--model", model, *SMALL[2:], "--spawn", "2", *(["--elastic"] if elastic else []),
-               "--steps", str(steps), "--log-every", str(max(steps // 20, 1)), "--metrics", str(metrics), "--eval-every", "0"]
+               "--steps", str(steps), "--log-every", "30", "--metrics", str(metrics), "--eval-every", "0"]
     result = subprocess.run(command, env=environment(folder), cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
                             text=True)
     if result.returncode != 0:
@@ -505,9 +505,9 @@ def report_cost(options, folder):
           f"turn of about {options.cost_seconds:g} s, medians.\n")
     print("| model | steps/s | with --elastic | ratio | smallest and largest of a round |\n|---|--:|--:|--:|--:|", flush=True)
     for model in ("mlp", "convnet"):
-        steps = 200
+        steps = 600
         for _ in range(2):
-            steps = max(200, int(1.25 * options.cost_seconds * steps_per_second(options, folder, model, steps, False)))
+            steps = max(600, int(1.25 * options.cost_seconds * steps_per_second(options, folder, model, steps, False)))
         rates = []
         for round_number in range(options.cost_rounds):
             pair = {}

@@ -41,9 +41,12 @@ class ElasticRun {
         dice_.chance(25) ? static_cast<int>(dice_.between(1, std::max(1, processes - 1))) : 1;
     world_.most = dice_.chance(15) ? static_cast<int>(dice_.between(world_.least, processes)) : 12;
     world_.is_shared_door = dice_.chance(20);
+    // Safety does not depend on who proposes when.
+    if (dice_.chance(40)) world_.patience = 0;
     history_.schedule = std::to_string(hosts) + " hosts, " + std::to_string(world_.least) + ":" +
                         std::to_string(world_.most) +
-                        (world_.is_shared_door ? ", shared door" : "");
+                        (world_.is_shared_door ? ", shared door" : "") +
+                        (world_.patience == 0 ? ", all propose at once" : "");
     for (int p = 0; p < processes; ++p) {
       const int host = p == 0 ? 0 : some_host();
       add({.host = host,
@@ -53,7 +56,7 @@ class ElasticRun {
     }
     if (dice_.chance(15)) {
       network_.slow_down(milliseconds(dice_.between(10, 800)));
-      harmless_ = false;
+      harmless_ = only_leaves_ = false;
       note(start_, "slow network");
     }
     for (std::int64_t count = dice_.between(0, 5); count > 0; --count) add_fault();
@@ -108,6 +111,10 @@ class ElasticRun {
       case ElasticEnd::kFinished:
         ++history_.ends["finished"];
         return;
+      case ElasticEnd::kParted:
+        ++history_.ends["left"];
+        if (p.is_alive()) wrong(who + " has left and never ends");
+        return;
       case ElasticEnd::kRunning:
         if (!p.is_alive()) {
           ++history_.ends["died"];
@@ -122,6 +129,8 @@ class ElasticRun {
           wrong(who + " was not taken in again: " + p.why());
         } else if (p.progress_was_possible()) {
           wrong(who + " gave up, although the job could go on: " + p.why());
+        } else if (only_leaves_ && history_.faults > 0 && p.has_been_member()) {
+          wrong(who + " gave up, because another one left: " + p.why());
         }
     }
   }
@@ -166,7 +175,8 @@ class ElasticRun {
     const Time at = start_ + milliseconds(dice_.between(0, kSpan.count()));
     const milliseconds length = some_length();
     quiet_from_ = std::max(quiet_from_, at);
-    const auto kind = dice_.between(0, 9);
+    const auto kind = dice_.between(0, 10);
+    only_leaves_ = only_leaves_ && kind == 8;
     // Nothing happens to a job of one host whose clock stands still.
     harmless_ = harmless_ && kind == 0 && world_.hosts.size() == 1;
     switch (kind) {
@@ -184,7 +194,9 @@ class ElasticRun {
         return add_cut(at, length);
       case 7:
         return add_loss(at);
-      case 8: {
+      case 8:
+        return add_leave(at);
+      case 9: {
         const int host = some_host();
         network_.at(at, [this, host] { newcomer({.host = host}); });
         return;
@@ -252,6 +264,12 @@ class ElasticRun {
     network_.at(again, [this, p] {
       newcomer({.host = process(p).options().host, .restarted = dice_.chance(80)});
     });
+  }
+
+  void add_leave(Time at) {
+    const int p = some_process();
+    note(at, process_name(p) + " is asked to leave");
+    network_.at(at, [this, p] { process(p).ask_to_leave(); });
   }
 
   void add_death_of_host(Time at) {
@@ -323,6 +341,7 @@ class ElasticRun {
   const Time start_;
   Time quiet_from_{};
   bool harmless_ = true;
+  bool only_leaves_ = true;  // whatever else happens, nobody fails
   History history_;
 };
 

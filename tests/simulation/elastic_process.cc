@@ -2,7 +2,8 @@
 #include "tests/simulation/elastic_process.h"
 
 #include <algorithm>
-#include <sstream>
+#include <cstring>
+#include <string_view>
 
 namespace simulation {
 namespace {
@@ -22,20 +23,50 @@ RandomId random_id(Dice& dice) {
   return {high, half()};
 }
 
+// Messages between trainings: numbers of 8 bytes.
+class NumberWriter {
+ public:
+  NumberWriter& add(std::uint64_t number) {
+    text_.append(reinterpret_cast<const char*>(&number), sizeof number);
+    return *this;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+class NumberReader {
+ public:
+  explicit NumberReader(std::string_view text) : rest_(text) {}
+  std::uint64_t next() {
+    std::uint64_t number = 0;
+    std::memcpy(&number, rest_.data(), sizeof number);
+    rest_.remove_prefix(sizeof number);
+    return number;
+  }
+  std::string_view rest() const { return rest_; }
+
+ private:
+  std::string_view rest_;
+};
+
 std::string state_text(const Steps& steps, bool has_state) {
-  std::ostringstream out;
-  out << has_state << ' ' << steps.epoch << ' ' << steps.taken.size();
-  for (const Steps::Step& s : steps.taken) out << ' ' << s.generation << ' ' << s.last;
-  return out.str();
+  NumberWriter out;
+  out.add(has_state).add(steps.epoch).add(steps.taken.size());
+  for (const Steps::Step& s : steps.taken) out.add(s.generation).add(s.last);
+  return out.text();
 }
 
 bool read_state(const std::string& text, Steps& steps) {
-  std::istringstream in(text);
-  bool has_state = false;
-  std::size_t count = 0;
-  in >> has_state >> steps.epoch >> count;
-  for (Steps::Step s{}; count > 0 && in >> s.generation >> s.last; --count)
-    steps.taken.push_back(s);
+  NumberReader in(text);
+  const bool has_state = in.next() != 0;
+  steps.epoch = in.next();
+  steps.taken.resize(in.next());
+  for (Steps::Step& s : steps.taken) {
+    s.generation = in.next();
+    s.last = in.next() != 0;
+  }
   return has_state;
 }
 
@@ -64,6 +95,8 @@ void ElasticWorld::believe(const backends::RosterPtr& roster) {
       wrong.push_back("two rosters of generation " + std::to_string(roster->generation));
     return;
   }
+  if (static_cast<int>(roster->members.size()) > most) wrong.push_back("more than MAX members");
+  if (static_cast<int>(roster->members.size()) < least) wrong.push_back("fewer than MIN members");
   const bool anew = std::ranges::all_of(
       roster->members, [&](const backends::Member& m) { return m.since == roster->generation; });
   const auto before = rosters_.find(roster->generation - 1);
@@ -73,8 +106,6 @@ void ElasticWorld::believe(const backends::RosterPtr& roster) {
     if (!anew) wrong.push_back("a roster whose base nobody has known");
     return;
   }
-  if (static_cast<int>(roster->members.size()) > most) wrong.push_back("more than MAX members");
-  if (static_cast<int>(roster->members.size()) < least) wrong.push_back("fewer than MIN members");
   for (const backends::Member& m : before->second->members) {
     const bool lives = std::ranges::any_of(
         processes, [&](const ElasticProcess* p) { return p->is_alive() && p->has_been(m.id); });
@@ -203,6 +234,7 @@ void ElasticProcess::start() {
                                  .heartbeat_ms = world_.heartbeat_ms,
                                  .give_up_ms = world_.give_up_ms,
                                  .may_found = !options_.restarted,
+                                 .patience = world_.patience,
                                  .reg = register_.get(),
                                  .random = [this] { return random_id(network_.dice()); }},
       network_.now());
@@ -229,13 +261,11 @@ void ElasticProcess::received(ConnectionId id, const std::string& bytes) {
   }
   const auto data = data_in_.find(id);
   if (data == data_in_.end()) return;
-  std::istringstream in(bytes);
-  std::uint64_t generation = 0;
-  std::size_t rank = 0;
-  in >> generation >> rank;
+  NumberReader in(bytes);
+  const std::uint64_t generation = in.next();
+  const std::size_t rank = in.next();
   data->second = generation;
-  if (!view_ || generation >= view_->generation)
-    inboxes_[generation][rank].push_back(bytes.substr(static_cast<std::size_t>(in.tellg()) + 1));
+  if (!view_ || generation >= view_->generation) inboxes_[generation][rank].emplace_back(in.rest());
 }
 
 void ElasticProcess::closed(ConnectionId id, const std::string&) {
@@ -347,8 +377,11 @@ void ElasticProcess::finish(End end, const std::string& why) {
   for (ConnectionId id : data_out_) {
     if (id != 0) network_.close(id);
   }
-  if (end == End::kFinished) {
-    machine_->leave(network_.now());
+  if (end == End::kFinished || end == End::kParted) {
+    if (end == End::kParted)
+      machine_->part(network_.now());
+    else
+      machine_->leave(network_.now());
     machine_->tick(network_.now());
     hand_out();
     phase_ = Phase::kLeaving;
@@ -390,10 +423,9 @@ void ElasticProcess::leave_group() {
 }
 
 void ElasticProcess::tell_all(const std::string& text) {
+  const std::string message = NumberWriter().add(view_->generation).add(rank_).text() + text;
   for (const ConnectionId id : data_out_) {
-    if (id != 0)
-      network_.send(id,
-                    std::to_string(view_->generation) + ' ' + std::to_string(rank_) + ' ' + text);
+    if (id != 0) network_.send(id, message);
   }
 }
 
@@ -421,7 +453,11 @@ void ElasticProcess::gather() {
   }
   if (!has_any) {
     longest = {.epoch = view_->generation, .taken = {}};
-    if (world_.epoch_of(view_->generation) != view_->generation && rank_ == 0) ++world_.lost_states;
+    if (world_.epoch_of(view_->generation) != view_->generation && rank_ == 0) {
+      ++world_.lost_states;
+      if (somebody_had_the_state())
+        world_.wrong.push_back("the job began again while a state lived");
+    }
   }
   steps_ = longest;
   has_state_ = true;
@@ -430,15 +466,29 @@ void ElasticProcess::gather() {
   phase_ = Phase::kTraining;
 }
 
-// A share of a step: its number, whether the members have to change behind it, and whether it is
-// the last. One more, empty, makes sure that all have taken the last.
+// A member of the generation before that lives, but was left out.
+bool ElasticProcess::somebody_had_the_state() const {
+  const backends::RosterPtr before = world_.roster_of(view_->generation - 1);
+  return before && std::ranges::any_of(world_.processes, [&](const ElasticProcess* p) {
+           if (!p->is_alive() || !p->has_state_ || p->steps_.taken.empty()) return false;
+           return std::ranges::any_of(before->members, [&](const backends::Member& m) {
+             return p->has_been(m.id) && p->view_->has(m.id);
+           });
+         });
+}
+
+// A share of a step: its number, whether the members have to change behind it, whether it is the
+// last, and whether its sender leaves. One more, empty, makes sure that all have taken the last.
 void ElasticProcess::train() {
   if (!sent_ && network_.now() >= step_until_) {
     sent_ = true;
-    tell_all(std::to_string(steps_.taken.size()) + (machine_->join_wanted() ? " 1" : " 0") +
-             (network_.now() >= world_.last_step_from ? " 1" : " 0"));
+    // Behind the first step of a generation: all have the state by then.
+    parts_ = is_asked_to_leave_ && !steps_.taken.empty() &&
+             steps_.taken.back().generation == view_->generation;
+    leavers_ = parts_ ? 1 : 0;
     changes_ = machine_->join_wanted();
     last_ = network_.now() >= world_.last_step_from;
+    tell_all(NumberWriter().add(steps_.taken.size()).add(changes_).add(last_).add(parts_).text());
   }
   if (!sent_) return;
   for (std::size_t r = 0; r < view_->members.size(); ++r) {
@@ -446,21 +496,24 @@ void ElasticProcess::train() {
   }
   for (std::size_t r = 0; r < view_->members.size(); ++r) {
     if (r == rank_) continue;
-    std::istringstream in(*next_from(r));
-    std::size_t step = 0;
-    bool changes = false, last = false;
-    in >> step >> changes >> last;
-    if (step != steps_.taken.size()) world_.wrong.push_back("members are at different steps");
-    changes_ = changes_ || changes;
-    last_ = last_ || last;
+    NumberReader in(*next_from(r));
+    if (in.next() != steps_.taken.size()) world_.wrong.push_back("members are at different steps");
+    changes_ = in.next() != 0 || changes_;
+    last_ = in.next() != 0 || last_;
+    leavers_ += in.next() != 0 ? 1 : 0;
   }
   ++messages_;
   sent_ = false;
   if (!steps_.taken.empty()) world_.hold_firm(steps_, steps_.taken.size() - 1);
+  machine_->took_step(view_->generation, network_.now());
   if (steps_.finished()) return finish(End::kFinished, "");
   steps_.taken.push_back({view_->generation, last_});
   step_until_ = network_.now() + options_.step_time;
-  if (changes_ && !last_) leave_group();
+  if (last_) return;
+  const bool some_leave =
+      leavers_ > 0 && static_cast<int>(view_->members.size()) - leavers_ >= world_.least;
+  if (some_leave && parts_) return finish(End::kParted, "");
+  if (changes_ || some_leave) leave_group();
 }
 
 }  // namespace simulation

@@ -33,7 +33,9 @@ class ElasticProcess final : public Process {
   Time wake_at() const override;
   bool listens(Port) const override { return phase_ != Phase::kAway; }
 
-  enum class End { kRunning, kFinished, kFailed };
+  void ask_to_leave() { is_asked_to_leave_ = true; }
+
+  enum class End { kRunning, kFinished, kParted, kFailed };
   End end() const { return end_; }
   const std::string& why() const { return why_; }
   bool progress_was_possible() const { return progress_was_possible_; }  // when it failed
@@ -56,6 +58,7 @@ class ElasticProcess final : public Process {
   void enter();
   void leave_group();
   void gather();
+  bool somebody_had_the_state() const;
   void train();
   void finish(End end, const std::string& why);
   void tell_all(const std::string& text);
@@ -69,6 +72,7 @@ class ElasticProcess final : public Process {
   Time starts_at_{}, next_door_{};
   std::unique_ptr<HostRegister> register_;
   std::unique_ptr<backends::MembershipMachine> machine_;
+  bool is_asked_to_leave_ = false, parts_ = false;
   bool dies_ = false;  // at the end of this turn, before it has told anybody anything
   std::map<int, ConnectionId> agents_;  // outgoing, by process
   std::map<ConnectionId, backends::FrameParser> agents_in_;
@@ -84,6 +88,7 @@ class ElasticProcess final : public Process {
   std::map<std::uint64_t, Inbox> inboxes_;                        // by generation
   std::size_t messages_ = 0;                                      // of each rank that were taken
   bool sent_ = false, changes_ = false, last_ = false;            // of the step
+  int leavers_ = 0;                                               // likewise
   Time step_until_{};
 
   Steps steps_;

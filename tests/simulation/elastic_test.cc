@@ -24,8 +24,9 @@ TEST(ElasticSimulation, TheJobGoesOnAndNoStepIsTakenTwice) {
   const std::clock_t start = std::clock();
   std::map<std::string, long> ends;
   double seconds = 0;
-  int failures = 0;
-  for (std::uint64_t seed = first; seed < first + count && failures < 10; ++seed) {
+  const auto most_failures = number_of("ENGINE_SIMULATION_FAILURES", 10);
+  std::uint64_t failures = 0;
+  for (std::uint64_t seed = first; seed < first + count && failures < most_failures; ++seed) {
     const History history = run_elastic_history(seed);
     seconds += history.seconds;
     for (const auto& [name, number] : history.ends) ends[name] += number;

@@ -47,6 +47,7 @@ struct ElasticWorld {
   std::vector<ElasticProcess*> processes;  // by their numbers in the network, which owns them
   int least = 1, most = 8;
   int heartbeat_ms = 1000, give_up_ms = 40'000;
+  int patience = 2;  // MembershipMachine::Options
   Time last_step_from{};  // the first step that ends behind it is the last
   std::vector<std::string> wrong;
 
@@ -61,6 +62,10 @@ struct ElasticWorld {
   // A step that a later one shows to have been taken by all its generation.
   void hold_firm(const Steps& steps, std::size_t step);
   std::uint64_t epoch_of(std::uint64_t generation) const { return epochs_.at(generation); }
+  backends::RosterPtr roster_of(std::uint64_t generation) const {
+    const auto known = rosters_.find(generation);
+    return known == rosters_.end() ? nullptr : known->second;
+  }
   int lost_states = 0;
   int expulsions = 0;        // of members that live
   int needless_changes = 0;  // generations of the same members as the one before

@@ -27,8 +27,9 @@ TEST(Simulation, NobodyHangsAndTheCulpritIsNamed) {
   const auto start = std::chrono::steady_clock::now();
   std::map<std::string, long> ends;
   double seconds = 0;
-  int failures = 0;
-  for (std::uint64_t seed = first; seed < first + count && failures < 10; ++seed) {
+  const auto most_failures = number_from("ENGINE_SIMULATION_FAILURES", 10);
+  std::uint64_t failures = 0;
+  for (std::uint64_t seed = first; seed < first + count && failures < most_failures; ++seed) {
     const History history = run_history(seed);
     seconds += history.seconds;
     for (const auto& [name, number] : history.ends) ends[name] += number;

@@ -26,6 +26,7 @@ VirtualNetwork::VirtualNetwork(std::uint64_t seed) : now_(std::chrono::hours(1))
 int VirtualNetwork::add(std::unique_ptr<Process> process) {
   slots_.push_back({});
   slots_.back().process = std::move(process);
+  ++running_;
   const int number = static_cast<int>(slots_.size()) - 1;
   plan_turn(number);
   return number;
@@ -42,8 +43,8 @@ void VirtualNetwork::at(Time time, std::function<void()> action) {
 ConnectionId VirtualNetwork::connect(int from, int to, Port port) {
   const Slot& slot = slots_[static_cast<std::size_t>(to)];
   if (slot.gone || !slot.process->listens(port)) return 0;
-  const ConnectionId id = 2 * next_connection_++;
-  Connection& c = connections_[id / 2];
+  Connection& c = connections_.emplace_back();
+  const ConnectionId id = 2 * connections_.size();
   c.port = port;
   c.process[0] = from;
   c.process[1] = to;
@@ -67,10 +68,11 @@ void VirtualNetwork::exit(int process) {
   Slot& slot = slots_[static_cast<std::size_t>(process)];
   if (slot.gone) return;
   slot.gone = true;
+  --running_;
   slot.waiting.clear();
-  for (const auto& [half, c] : connections_) {
-    for (const ConnectionId id : {2 * half, 2 * half + 1}) {
-      if (c.process[side(id)] == process) close(id);
+  for (std::size_t i = 0; i < connections_.size(); ++i) {
+    for (const std::size_t end : {0, 1}) {
+      if (connections_[i].process[end] == process) close(2 * (i + 1) + end);
     }
   }
 }
@@ -97,7 +99,8 @@ void VirtualNetwork::cut_one_way(int from, int to) { cut_.insert({from, to}); }
 void VirtualNetwork::heal(int a, int b) {
   cut_.erase({a, b});
   cut_.erase({b, a});
-  for (auto& [half, c] : connections_) {
+  for (std::size_t i = 0; i < connections_.size(); ++i) {  // arrivals may open others
+    Connection& c = connections_[i];
     if (pair_of(c.process[0], c.process[1]) != pair_of(a, b)) continue;
     for (auto& held : c.held) {
       // Ahead of what is still on its way.
@@ -107,20 +110,21 @@ void VirtualNetwork::heal(int a, int b) {
 }
 
 void VirtualNetwork::reset(int a, int b, milliseconds later) {
-  for (auto& [half, c] : connections_) {
+  for (std::size_t i = 0; i < connections_.size(); ++i) {
+    Connection& c = connections_[i];
     if (pair_of(c.process[0], c.process[1]) != pair_of(a, b)) continue;
     const bool open = c.open[0] || c.open[1];
     c.open[0] = c.open[1] = false;
     if (!open) continue;
     const std::string cause = "its connection broke (Connection reset by peer)";
-    const ConnectionId id = 2 * half;
+    const ConnectionId id = 2 * (i + 1);
     post({Arrival::Kind::kClosed, id, cause});
     at(now_ + later, [this, id, cause] { post({Arrival::Kind::kClosed, other(id), cause}); });
   }
 }
 
 void VirtualNetwork::lose(int a, int b) {
-  for (auto& [half, c] : connections_) {
+  for (Connection& c : connections_) {
     if (pair_of(c.process[0], c.process[1]) != pair_of(a, b) || c.lost) continue;
     c.lost = c.open[0] || c.open[1];
     for (auto& held : c.held) held.clear();
@@ -139,7 +143,7 @@ void VirtualNetwork::post(Arrival arrival) {
   const auto delay = std::chrono::microseconds(dice_.between(50, 1000 * longest.count()));
   Time& last = c.last_arrival[side(arrival.id)];
   last = std::max(last, now_ + delay);
-  at(last, [this, arrival = std::move(arrival)] { arrive(arrival); });
+  at(last, [this, arrival = std::move(arrival)]() mutable { arrive(std::move(arrival)); });
 }
 
 void VirtualNetwork::arrive(Arrival arrival) {
@@ -201,10 +205,10 @@ void VirtualNetwork::plan_turn(int process) {
 void VirtualNetwork::run(Time end) {
   while (!events_.empty() && events_.top().at <= end) {
     now_ = events_.top().at;
-    const auto action = std::move(const_cast<Event&>(events_.top()).action);
+    auto action = std::move(const_cast<Event&>(events_.top()).action);
     events_.pop();
     action();
-    if (std::ranges::all_of(slots_, &Slot::gone)) return;
+    if (running_ == 0) return;
   }
   now_ = std::max(now_, end);
 }

@@ -119,7 +119,7 @@ class VirtualNetwork {
 
   static std::size_t side(ConnectionId id) { return id % 2; }
   static ConnectionId other(ConnectionId id) { return id ^ 1; }
-  Connection& connection(ConnectionId id) { return connections_.at(id / 2); }
+  Connection& connection(ConnectionId id) { return connections_.at(id / 2 - 1); }
   void post(Arrival arrival);  // to its end
   void arrive(Arrival arrival);
   void hand_over(Slot& slot, const Arrival& arrival);
@@ -129,8 +129,8 @@ class VirtualNetwork {
   Time now_{};
   Dice dice_;
   std::vector<Slot> slots_;
-  std::map<ConnectionId, Connection> connections_;  // by half of their ends' numbers
-  ConnectionId next_connection_ = 1;
+  std::size_t running_ = 0;             // processes
+  std::deque<Connection> connections_;  // the ends of number i are 2 * (i + 1) and one more
   std::priority_queue<Event> events_;
   std::uint64_t next_order_ = 0;
   std::set<std::pair<int, int>> cut_;  // from, to

@@ -3,7 +3,9 @@
 
 namespace backends {
 
-FrameWriter::FrameWriter(FrameType type) : out_(4, '\0') {
+FrameWriter::FrameWriter(FrameType type) {
+  out_.reserve(256);  // as most frames are
+  out_.append(4, '\0');
   out_.push_back(static_cast<char>(type));
 }
 

@@ -185,9 +185,9 @@ class NcclCommunicator final : public DeviceCommunicator {
         [&] {
           progress_.until([&] { return call_waiting_text(last_call_); },
                           [&] {
-                            if (cuda::is_idle(stream)) return true;
-                            check_state(last_call_);
-                            return false;
+                            const bool idle = cuda::is_idle(stream);
+                            check_state(last_call_);  // a call that failed ends, too
+                            return idle;
                           });
         },
         stream_of(stream));

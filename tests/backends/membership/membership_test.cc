@@ -11,6 +11,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -147,7 +148,8 @@ TEST(MembershipTest, AJobWhoseProcessesAreAllDeadIsFoundedAnew) {
   restarted.group.rendezvous_timeout_ms = 1000;
   ThreadRank respawned(restarted);
   ASSERT_TRUE(eventually([&] { return !respawned.error().empty(); }));
-  EXPECT_CONTAINS(respawned.error(), "do not answer");
+  // Why depends on others: any job that starts on this host removes what dead ones have left.
+  EXPECT_CONTAINS(respawned.error(), "in no group of ranks after");
   ranks = start_threads(2, 2, 2, port);
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
   EXPECT_TRUE(ranks[0]->seen()->fresh);
@@ -159,7 +161,7 @@ TEST(MembershipTest, TooFewIsSaidAtTheTimeout) {
   options.group.rendezvous_timeout_ms = 700;
   ThreadRank alone(options);
   ASSERT_TRUE(eventually([&] { return !alone.error().empty(); }));
-  EXPECT_CONTAINS(alone.error(), "1 of at least 2 ranks are here");
+  EXPECT_CONTAINS(alone.error(), "1 of at least 2 are here");
 }
 
 TEST(MembershipTest, WaitingCanBeCancelled) {
@@ -200,20 +202,34 @@ TEST(MembershipTest, OtherSettingsAreRefusedAndNamed) {
 
 TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAndTheOtherWaits) {
   const int port = free_port();
+  std::mutex mutex;
+  std::string said;  // guarded by it
   Threads ranks;
   for (int r = 0; r < 2; ++r) {
     MembershipOptions options = options_for(r, 1, 2, port);
     options.group.host_id = "made-up host " + std::to_string(r);
-    options.group.rendezvous_timeout_ms = test_support::deadline_ms(2000);
+    // Neither is the first silent only because the machine has much to do, nor does the founding
+    // use up the time that the other one waits.
+    options.group.heartbeat_ms = test_support::deadline_ms(1000);
+    options.group.notice = [&](const std::string& text) {
+      const std::lock_guard lock(mutex);
+      said += text + "\n";
+    };
     options.last_call_ms = 100'000;
     ranks.push_back(std::make_unique<ThreadRank>(options));
     ASSERT_TRUE(eventually([&] { return door_is_held(port); }));  // by the first one
   }
   ASSERT_TRUE(eventually([&] { return all_see(ranks, 2); }));
+  const std::uint64_t generation = ranks[1]->seen()->generation;
   ranks[0]->crash();
-  ASSERT_TRUE(eventually([&] { return !ranks[1]->error().empty(); }));
-  EXPECT_CONTAINS(ranks[1]->error(), "1 of 2 ranks are reachable (lost: rank 0");
-  EXPECT_CONTAINS(ranks[1]->error(), "waiting for them");
+  const auto says = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    return said.find(text) != std::string::npos;
+  };
+  EXPECT_TRUE(eventually([&] { return says("1 of 2 ranks are reachable (lost: rank 0"); })) << said;
+  EXPECT_TRUE(says("waiting for them")) << said;
+  EXPECT_EQ(ranks[1]->seen()->generation, generation);
+  EXPECT_EQ(ranks[1]->error(), "");
 }
 
 TEST(MembershipTest, OfTwoHostsTheFirstMembersGoesOnAlone) {
