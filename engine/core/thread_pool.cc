@@ -71,6 +71,8 @@ ThreadPool::ThreadPool(int threads, int shares) : state_(std::make_unique<State>
 }
 
 ThreadPool::~ThreadPool() = default;
+ThreadPool::ThreadPool(ThreadPool&&) noexcept = default;
+ThreadPool& ThreadPool::operator=(ThreadPool&&) noexcept = default;
 
 int ThreadPool::threads() const { return state_->shares; }
 

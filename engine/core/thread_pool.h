@@ -14,8 +14,8 @@ class ThreadPool {
   // that do not depend on its threads.
   explicit ThreadPool(int threads, int shares = 0);
   ~ThreadPool();
-  ThreadPool(const ThreadPool&) = delete;
-  ThreadPool& operator=(const ThreadPool&) = delete;
+  ThreadPool(ThreadPool&&) noexcept;
+  ThreadPool& operator=(ThreadPool&&) noexcept;  // REQUIRES: neither runs a loop
 
   int threads() const;  // the shares that work is cut into: what kernels and plans must know
   int physical_threads() const;  // that run them

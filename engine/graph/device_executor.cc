@@ -196,6 +196,7 @@ std::int64_t DeviceExecutor::staged_count(int slot) const {
 int DeviceExecutor::slots() const { return impl_->options.slots; }
 const Plan& DeviceExecutor::plan() const { return impl_->executor.plan(); }
 TensorView DeviceExecutor::logits() const { return impl_->executor.logits(); }
+TensorView DeviceExecutor::watched() const { return impl_->executor.watched(); }
 
 int DeviceExecutor::stage(const BatchView& batch, const StepNumbers& numbers, bool training) {
   Impl& e = *impl_;

@@ -65,7 +65,8 @@ class DeviceExecutor {
   std::int64_t staged_count(int slot) const;  // samples
   int slots() const;
   const Plan& plan() const;
-  TensorView logits() const;  // device memory
+  TensorView logits() const;   // device memory
+  TensorView watched() const;  // likewise
 
  private:
   struct Impl;

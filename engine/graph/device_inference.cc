@@ -43,6 +43,12 @@ void DeviceInference::load(const ModelState& host) {
   stream_.synchronize();
 }
 
+void DeviceInference::read(const TensorView& view, void* to) {
+  cuda::use_device(device_.index);
+  cuda::copy_async(to, view.data, view.bytes(), stream_.handle());
+  stream_.synchronize();
+}
+
 BatchResult DeviceInference::forward(const BatchView& batch) {
   cuda::use_device(device_.index);
   return executor_.infer(batch);

@@ -15,7 +15,10 @@ class DeviceInference {
   // Takes over the values and statistics of a state in host memory, of the same graph.
   void load(const ModelState& host);
   BatchResult forward(const BatchView& batch);
-  TensorView logits() const { return executor_.logits(); }  // device memory
+  TensorView logits() const { return executor_.logits(); }    // device memory
+  TensorView watched() const { return executor_.watched(); }  // likewise
+  // Copies it to host memory, which has its bytes.
+  void read(const TensorView& view, void* to);
 
  private:
   KernelContext make_context(Products products) const;

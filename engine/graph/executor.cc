@@ -351,6 +351,16 @@ void Executor::backward(double scale, Write parameter_write,
 
 TensorView Executor::logits() const { return impl_->logits; }
 
+TensorView Executor::watched() const {
+  const NodeId node = impl_->plan.options.watched;
+  if (node < 0) throw ModelError("the plan watches no layer");
+  TensorView output = impl_->view(node);
+  if (!output)
+    throw ModelError(impl_->plan.graph->describe(node) + " only passes on the model's input");
+  set_batch(output, impl_->bound_count);
+  return output;
+}
+
 const Plan& Executor::plan() const { return impl_->plan; }
 
 }  // namespace engine

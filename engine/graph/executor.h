@@ -71,6 +71,9 @@ class Executor {
                 const std::function<void(std::int64_t)>& ready);
 
   TensorView logits() const;  // [count, classes], valid until the next forward
+  // [count, ...] of the plan's watched node, valid as long. Throws ModelError where the plan
+  // watches none, or one that only passes on what the caller gave.
+  TensorView watched() const;
   const Plan& plan() const;
 
  private:

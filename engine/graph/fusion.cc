@@ -19,8 +19,9 @@ namespace {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph)
+  Fuser(const Graph& graph, NodeId watched)
       : graph_(graph),
+        watched_(watched),
         nodes_(graph.nodes()),
         readers_(nodes_.size()),
         folded_(nodes_.size(), false) {
@@ -58,7 +59,9 @@ class Fuser {
 
   // The one node that reads `id`, if it is of this kind; else -1.
   NodeId only_reader(NodeId id, std::string_view kind) const {
-    if (id == graph_.logits() || id == graph_.loss() || readers_[index(id)].size() != 1) return -1;
+    if (id == graph_.logits() || id == graph_.loss() || id == watched_ ||
+        readers_[index(id)].size() != 1)
+      return -1;
     const NodeId reader = readers_[index(id)][0];
     return node(reader).layer->kind() == kind ? reader : -1;
   }
@@ -84,6 +87,7 @@ class Fuser {
   }
 
   const Graph& graph_;
+  const NodeId watched_;
   const std::vector<Graph::Node>& nodes_;
   std::vector<std::vector<NodeId>> readers_;
   std::vector<bool> folded_;
@@ -91,8 +95,8 @@ class Fuser {
 
 }  // namespace
 
-FusionResult fuse_steps(const Graph& graph, bool fuse) {
-  Fuser fuser(graph);
+FusionResult fuse_steps(const Graph& graph, bool fuse, NodeId watched) {
+  Fuser fuser(graph, watched);
   fuser.check_every_layer_is_used();
   return fuser.run(fuse);
 }

@@ -20,7 +20,7 @@ struct FusionResult {
 };
 
 // Throws ModelError for a layer that feeds neither the logits nor the loss. With fuse == false only
-// aliases are resolved.
-FusionResult fuse_steps(const Graph& graph, bool fuse);
+// aliases are resolved. The output of `watched` is not folded away; -1: of no node.
+FusionResult fuse_steps(const Graph& graph, bool fuse, NodeId watched = -1);
 
 }  // namespace engine

@@ -7,7 +7,8 @@ namespace engine {
 namespace {
 
 std::string label(const std::string& name, std::size_t index, const Layer& layer) {
-  const std::string who = name.empty() ? "#" + std::to_string(index) : "'" + name + "'";
+  const std::string who =
+      name.empty() ? std::string("#").append(std::to_string(index)) : "'" + name + "'";
   return "layer " + who + " (" + std::string(layer.kind()) + ")";
 }
 

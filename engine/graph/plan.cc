@@ -39,7 +39,7 @@ namespace {
 class Compiler {
  public:
   Compiler(const Graph& graph, const PlanOptions& options)
-      : graph_(graph), fused_(fuse_steps(graph, options.fuse)) {
+      : graph_(graph), fused_(fuse_steps(graph, options.fuse, options.watched)) {
     plan_.options = options;
     plan_.graph = &graph;
   }
@@ -226,6 +226,7 @@ class Compiler {
   // The last time at which the value of root `r` is read; -1 when never.
   int last_read(int r) const {
     if (r == root(plan_.logits) || r == root(plan_.loss)) return end_time();
+    if (plan_.options.watched >= 0 && r == root(plan_.options.watched)) return end_time();
     int last = -1;
     for (int i = 0; i < step_count(); ++i) {
       const PlanStep& s = plan_.steps[static_cast<std::size_t>(i)];

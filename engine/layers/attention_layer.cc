@@ -19,6 +19,9 @@ class CausalSelfAttention final : public Layer {
                        std::to_string(dropout));
   }
   std::string_view kind() const override { return "causal_self_attention"; }
+  std::vector<LayerOption> options() const override {
+    return {{"heads", static_cast<double>(heads_)}};
+  }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);

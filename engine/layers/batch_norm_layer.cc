@@ -28,6 +28,7 @@ class BatchNorm2d final : public Layer {
   std::string_view kind() const override {
     return synchronized_ ? "sync_batch_norm2d" : "batch_norm2d";
   }
+  std::vector<LayerOption> options() const override { return {{"eps", options_.eps}}; }
   LayerPtr synchronized() const override {
     return synchronized_ ? nullptr : sync_batch_norm2d(options_);
   }

@@ -19,6 +19,10 @@ class Conv2d final : public Layer {
   }
 
   std::string_view kind() const override { return "conv2d"; }
+  std::vector<LayerOption> options() const override {
+    return {{"stride", static_cast<double>(options_.stride)},
+            {"padding", static_cast<double>(options_.padding)}};
+  }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);

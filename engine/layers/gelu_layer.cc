@@ -11,6 +11,9 @@ class Gelu final : public Layer {
  public:
   explicit Gelu(ops::GeluKind kind) : kind_(kind) {}
   std::string_view kind() const override { return "gelu"; }
+  std::vector<LayerOption> options() const override {
+    return {{"tanh", kind_ == ops::GeluKind::kTanh ? 1.0 : 0.0}};
+  }
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     return inputs[0];

@@ -18,6 +18,9 @@ class GroupNorm final : public Layer {
       throw ModelError("group_norm: eps must be above 0, not " + std::to_string(options.eps));
   }
   std::string_view kind() const override { return "group_norm"; }
+  std::vector<LayerOption> options() const override {
+    return {{"groups", static_cast<double>(options_.groups)}, {"eps", options_.eps}};
+  }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);

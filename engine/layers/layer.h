@@ -41,6 +41,12 @@ struct BufferSpec {
   double initial = 0;
 };
 
+// A number that a layer was made with.
+struct LayerOption {
+  std::string_view name;  // as in a model's TOML file
+  double value = 0;
+};
+
 // What a plan may fold into this layer (see LayerRun::relu and LayerRun::residual).
 struct Fusions {
   bool relu = false;      // a ReLU that alone reads the output
@@ -99,6 +105,10 @@ class Layer {
   virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
   virtual std::vector<ParameterSpec> parameters(std::span<const Shape>) const { return {}; }
   virtual std::vector<BufferSpec> buffers(std::span<const Shape>) const { return {}; }
+
+  // What inference depends on and neither kind nor shapes of inputs and parameters say: for files
+  // of other programs.
+  virtual std::vector<LayerOption> options() const { return {}; }
 
   virtual std::size_t saved_bytes(std::span<const Shape>, std::int64_t /*batch*/, DType) const {
     return 0;

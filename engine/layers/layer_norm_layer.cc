@@ -16,6 +16,7 @@ class LayerNorm final : public Layer {
     if (!(eps > 0)) throw ModelError("layer_norm: eps must be above 0, not " + std::to_string(eps));
   }
   std::string_view kind() const override { return "layer_norm"; }
+  std::vector<LayerOption> options() const override { return {{"eps", eps_}}; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);

@@ -13,6 +13,9 @@ class PadChannels final : public Layer {
     expect_at_least("pad_channels", "after", after, 0);
   }
   std::string_view kind() const override { return "pad_channels"; }
+  std::vector<LayerOption> options() const override {
+    return {{"before", static_cast<double>(before_)}, {"after", static_cast<double>(after_)}};
+  }
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);
     expect_rank(inputs[0], 3, "[h, w, c]");

@@ -27,6 +27,12 @@ class WindowPool : public Layer {
   }
 
   std::string_view kind() const override { return kind_; }
+  std::vector<LayerOption> options() const override {
+    return {{"window", static_cast<double>(options_.window)},
+            {"stride", static_cast<double>(options_.stride)},
+            {"padding", static_cast<double>(options_.padding)},
+            {"ceil_mode", options_.ceil_mode ? 1.0 : 0.0}};
+  }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     expect_inputs(inputs, 1);

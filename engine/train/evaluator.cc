@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <vector>
 
-#include "engine/graph/device_inference.h"
+#include "engine/graph/inference.h"
 #include "engine/train/step/loaded_batch.h"
 
 namespace engine {
@@ -39,32 +40,25 @@ struct Evaluator::Impl {
         training(s),
         text(dataset.kind == io::SampleKind::kTokens),
         sampler(chunks(dataset, chunk_size(dataset, options.batch))),
-        plan(Plan::compile(graph, {.max_batch = sampler.max_local_count(),
-                                   .dtype = options.dtype,
-                                   .threads = threads.threads(),
-                                   .device = options.device.kind,
-                                   .training = false})),
         own(c.world_size() > 1 ? ModelState::allocate(graph, options.dtype) : ModelState{}),
+        model(graph, state(), threads,
+              {.batch = sampler.max_local_count(),
+               .dtype = options.dtype,
+               .device = options.device,
+               .products = options.products,
+               .image_table = image_table(dataset, options.normalization, options.device)}),
         loader(dataset, chunks(dataset, chunk_size(dataset, options.batch)),
                {.normalization = options.normalization,
                 .workers = 0,
                 .prefetch = 1,
                 .bytes = sends_bytes(dataset, options.device)}) {
     const auto world = static_cast<std::size_t>(c.world_size());
-    if (options.device.kind == Device::Kind::kCuda)
-      on_device = std::make_unique<DeviceInference>(
-          plan, options.device, options.products,
-          image_table(dataset, options.normalization, options.device));
-    else
-      executor = std::make_unique<Executor>(plan, state(), threads, 0);
+    if (options.by_class) by_class.emplace(dataset.classes);
     own_losses.resize((static_cast<std::size_t>(sampler.steps_per_epoch()) + world - 1) / world);
     losses.resize(own_losses.size() * world);
   }
 
   ModelState& state() { return communicator.world_size() > 1 ? own : training; }
-  BatchResult forward(const BatchView& batch) {
-    return on_device ? on_device->forward(batch) : executor->forward(batch, false);
-  }
 
   // Ranks' models may differ (running statistics, or parameters between averagings): all of them
   // evaluate rank 0's.
@@ -84,13 +78,12 @@ struct Evaluator::Impl {
   ModelState& training;
   const bool text;
   io::Sampler sampler;
-  Plan plan;
   ModelState own;
-  std::unique_ptr<Executor> executor;  // one of these two
-  std::unique_ptr<DeviceInference> on_device;
+  Inference model;
   io::BatchLoader loader;
   std::vector<ops::ImageDraw> draws;       // none in evaluation, but a place for each image
   std::vector<double> own_losses, losses;  // by chunk: this rank's, all ranks'
+  std::optional<ClassCounts> by_class;
 };
 
 Evaluator::Evaluator(backends::Communicator& communicator, const Graph& graph, ModelState& state,
@@ -104,7 +97,8 @@ EvalReport Evaluator::run() {
   Impl& e = *impl_;
   const int world = e.communicator.world_size();
   if (world > 1) e.take_rank_0();
-  if (e.on_device) e.on_device->load(e.state());
+  e.model.load();
+  if (e.by_class) e.by_class->clear();
   std::array<std::int64_t, 4> counts{};  // samples, rows, right, among the first five
   std::size_t own = 0;
   std::fill(e.own_losses.begin(), e.own_losses.end(), 0.0);
@@ -112,7 +106,8 @@ EvalReport Evaluator::run() {
        chunk += world) {
     e.loader.seek(0, chunk);
     const io::Batch& batch = e.loader.next();
-    const BatchResult result = e.forward(view_of(batch, e.draws));
+    const BatchResult result = e.model.forward(view_of(batch, e.draws));
+    if (e.by_class) e.by_class->add(e.model.logits(), batch.labels);
     e.own_losses[own++] = result.loss_sum;
     counts[0] += batch.count();
     counts[1] += result.rows;
@@ -124,20 +119,26 @@ EvalReport Evaluator::run() {
     e.communicator.all_gather(e.own_losses.data(), e.own_losses.size() * sizeof(double),
                               e.losses.data());
     e.communicator.all_reduce(counts.data(), counts.size(), DType::kI64, backends::ReduceOp::kSum);
+    if (e.by_class)
+      e.communicator.all_reduce(e.by_class->all().data(), e.by_class->all().size(), DType::kI64,
+                                backends::ReduceOp::kSum);
   }
   double loss = 0;
   for (std::size_t i = 0; i < e.own_losses.size(); ++i)  // chunk i * world + r is rank r's i-th
     for (std::size_t r = 0; r < static_cast<std::size_t>(world); ++r)
       loss += e.losses[r * e.own_losses.size() + i];
-  const TensorView logits = e.on_device ? e.on_device->logits() : e.executor->logits();
   return {.progress = {},
           .split = "test",
           .loss = counts[1] == 0 ? 0 : loss / static_cast<double>(counts[1]),
           .samples = counts[0],
           .rows = counts[1],
           .correct = counts[2],
-          .top5 = logits.shape[logits.shape.rank() - 1] > 5 ? counts[3] : -1,
+          .top5 = e.model.classes() > 5 ? counts[3] : -1,
           .text = e.text};
+}
+
+const ClassCounts* Evaluator::class_counts() const {
+  return impl_->by_class ? &*impl_->by_class : nullptr;
 }
 
 }  // namespace engine

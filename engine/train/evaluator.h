@@ -6,6 +6,7 @@
 
 #include "backends/communicator.h"
 #include "engine/graph/executor.h"
+#include "engine/train/class_counts.h"
 #include "engine/train/train_observer.h"
 #include "io/data/loader/batch_loader.h"
 
@@ -17,6 +18,7 @@ struct EvaluatorOptions {
   DType dtype = DType::kF32;  // of activations
   Device device = {};         // a CUDA device: computes there, from the state in host memory
   Products products = Products::kF32;
+  bool by_class = false;  // counts by class as well: run() then copies and allocates
 };
 
 class Evaluator {
@@ -33,6 +35,8 @@ class Evaluator {
   // threads and instruction set). Changes no byte of the state. Collective. `progress` in the
   // report is empty, `split` is "test".
   EvalReport run();
+  // Of the last run(), over all ranks and as exact; null unless they were wanted.
+  const ClassCounts* class_counts() const;
 
  private:
   struct Impl;

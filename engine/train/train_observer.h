@@ -18,6 +18,9 @@ namespace engine {
 struct TrainProgress {
   std::int64_t global_step = 0, epoch = 0, step_in_epoch = 0;
   std::int64_t samples_seen = 0;  // over all ranks
+  // Of the samples of the next step of the epoch, those that were taken before, in steps of another
+  // batch: where that changes in the middle of an epoch.
+  std::int64_t taken = 0;
 
   // The epoch that the step just done belongs to, also where it has ended it.
   std::int64_t epoch_of_step() const { return step_in_epoch == 0 && epoch > 0 ? epoch - 1 : epoch; }
@@ -40,6 +43,8 @@ struct StepReport {
   double slowest_ratio = 1;
   std::int64_t averagings = 0, bytes_sent = 0;  // as AveragingReport has them
   std::optional<double> spread{};  // of the replicas, where it was measured since the last report
+  // Of the last step's gradients before they were clipped, where steps compute it on the CPU.
+  std::optional<double> gradient_norm{};
   // In this run, because of numbers that were not finite; none unless such steps are skipped.
   std::optional<std::int64_t> skipped_steps{};
 };
@@ -90,6 +95,7 @@ struct TrainResult {
   // not.
   std::string interrupted{};
   bool paused = false;  // before its last step, because a rank asked for it (TrainerParts::pause)
+  bool leaves = false;  // with paused: this rank, for good (TrainerParts::leave)
 };
 
 class TrainObserver {

@@ -51,7 +51,7 @@ TrainResult Trainer::run() {
     evaluated_step_ = p_.done->evaluated;
   }
   tell(finite_.bad_parameter());
-  p_.loader.seek(progress.epoch, progress.step_in_epoch);
+  p_.loader.seek(progress.epoch, progress.step_in_epoch, progress.taken);
   if (options_.log_every > 0)
     static_cast<void>(p_.state.policy.take_report());  // from here on the spread is measured
   try {
@@ -75,6 +75,7 @@ TrainResult Trainer::run() {
   result.skipped_steps = finite_.skipped_steps();
   result.interrupted = interrupted_;
   result.paused = is_paused();
+  result.leaves = result.paused && leaves_;
   if (p_.desync) result.coverage += "; " + p_.desync->summary();
   if (out_of_patience() && stop_ == 0 && progress.global_step < options_.total_steps)
     result.stopped_early = p_.best->why_stopped();
@@ -142,16 +143,18 @@ void Trainer::save_alone() {
 }
 
 StepCounts Trainer::step_counts(const io::Batch& batch) const {
+  const std::int64_t taken = p_.state.progress.taken;
   StepCounts counts{
-      .local = batch.count(), .global = p_.sampler.global_count(batch.step), .island = 0};
-  for (const int rank : p_.island) counts.island += p_.sampler.local_count(batch.step, rank);
+      .local = batch.count(), .global = p_.sampler.global_count(batch.step, taken), .island = 0};
+  for (const int rank : p_.island) counts.island += p_.sampler.local_count(batch.step, rank, taken);
   return counts;
 }
 
 bool Trainer::equal_shares(std::int64_t step) const {
-  const std::int64_t first = p_.sampler.local_count(step, 0);
+  const std::int64_t taken = p_.state.progress.taken,
+                     first = p_.sampler.local_count(step, 0, taken);
   for (int rank = 1; rank < p_.control.world_size(); ++rank)
-    if (p_.sampler.local_count(step, rank) != first) return false;
+    if (p_.sampler.local_count(step, rank, taken) != first) return false;
   return true;
 }
 
@@ -187,9 +190,12 @@ void Trainer::step() {
 }
 
 // What a step changes before it is certain: statistics in forward, and what an exchange remembers.
+// The statistics of a device are kept there, by the work.
 void Trainer::keep_state(const GradientExchange* exchange) {
   if (!may_save_alone() && !options_.steps_back) return;
-  changed_in_step_ = {&p_.state.model.running, &p_.state.model.counters};
+  changed_in_step_.clear();
+  if (p_.state.control == nullptr)
+    changed_in_step_ = {&p_.state.model.running, &p_.state.model.counters};
   if (options_.steps_back && exchange != nullptr)
     for (const PolicyState& s : p_.state.policy.state()) changed_in_step_.push_back(s.buffer);
   std::size_t bytes = 0;
@@ -204,6 +210,7 @@ void Trainer::keep_state(const GradientExchange* exchange) {
 
 void Trainer::restore_kept() {
   if (settled_ != Settled::kInStep) return;
+  p_.work.step_back();
   const std::byte* from = before_step_.data();
   for (const FlatBuffer* buffer : changed_in_step_) {
     if (buffer->bytes() > 0) std::memcpy(buffer->data(), from, buffer->bytes());
@@ -241,7 +248,8 @@ void Trainer::settle() { static_cast<void>(p_.work.results()); }
 
 bool Trainer::advance() {
   TrainProgress& progress = p_.state.progress;
-  progress.samples_seen += p_.sampler.global_count(progress.step_in_epoch);
+  progress.samples_seen += p_.sampler.global_count(progress.step_in_epoch, progress.taken);
+  progress.taken = 0;
   ++progress.global_step;
   if (p_.activity) {
     char text[48];
@@ -290,19 +298,25 @@ void Trainer::exchange() {
       static_cast<double>(std::max<std::int64_t>(1, progress.global_step - exchanged_step_));
   const FiniteGuard::Signs own = finite_.signs(results);
   const bool pause = p_.pause && p_.pause();
-  std::array<double, 9> sums{results.last.loss_sum,
-                             static_cast<double>(results.last.rows),
-                             static_cast<double>(results.total.correct - before_epoch_.correct),
-                             static_cast<double>(results.total.rows - before_epoch_.rows),
-                             static_cast<double>(stop_signal_.load()),
-                             step_seconds,
-                             own.loss,
-                             own.norm,
-                             pause ? 1.0 : 0.0};
+  // Not at once: those that have just come may not have the state yet, and need this rank for it.
+  const bool leave = std::exchange(has_exchanged_, true) && p_.leave && p_.leave();
+  std::array<double, 10> sums{results.last.loss_sum,
+                              static_cast<double>(results.last.rows),
+                              static_cast<double>(results.total.correct - before_epoch_.correct),
+                              static_cast<double>(results.total.rows - before_epoch_.rows),
+                              static_cast<double>(stop_signal_.load()),
+                              step_seconds,
+                              own.loss,
+                              own.norm,
+                              pause ? 1.0 : 0.0,
+                              leave ? 1.0 : 0.0};
   sum_over_ranks(sums, sums[4]);
   timer.lap(phases_since_report_.communication);  // here ranks wait for slow ones, too
   stop_ = static_cast<int>(sums[4]);
-  pause_ = sums[8] > 0;
+  const bool may_leave = p_.control.world_size() - sums[9] >= options_.least_ranks;
+  pause_ = sums[8] > 0 || (sums[9] > 0 && may_leave);
+  leaves_ = leave && may_leave;
+  if (sums[9] > 0 && !may_leave && stop_ == 0) stop_ = options_.leave_signal;
   const double mean_step = std::max(sums[5] / p_.control.world_size(), 1e-6);
   next_exchange_ = progress.global_step +
                    std::clamp<std::int64_t>(static_cast<std::int64_t>(kExchangeSeconds / mean_step),
@@ -348,6 +362,7 @@ void Trainer::report(double loss, double accuracy, double seconds) {
   report.averagings = averaged.averagings;
   report.bytes_sent = averaged.bytes_sent;
   report.spread = averaged.spread;
+  report.gradient_norm = finite_.gradient_norm();
   report.skipped_steps = finite_.skipped_steps();
   reported_at_ = seconds;
   reported_samples_ = progress.samples_seen;

@@ -40,6 +40,9 @@ struct TrainerOptions {
   // After a failure of another rank the state is that of the last step done, so that it can go on
   // with others.
   bool steps_back = false;
+  // Ranks that want to leave (TrainerParts::leave) may do so where at least so many are left; else
+  // all stop, as if by this signal.
+  int least_ranks = 1, leave_signal = 0;
 };
 
 // What the loop works on; all of it outlives the trainer.
@@ -68,6 +71,8 @@ struct TrainerParts {
   // Asked a few times a second; true on any rank: run() returns on all of them after the same step,
   // with TrainResult::paused. May be empty.
   std::function<bool()> pause = {};
+  // The same, but run() returns with TrainResult::leaves as well on the ranks that have said so.
+  std::function<bool()> leave = {};
 };
 
 class Trainer {
@@ -144,6 +149,8 @@ class Trainer {
   std::int64_t next_exchange_ = 0;   // global step at which ranks talk next
   int stop_ = 0;                     // agreed
   bool pause_ = false;               // likewise
+  bool leaves_ = false;              // this rank does, when all pause
+  bool has_exchanged_ = false;
   std::string interrupted_;          // why this rank stopped alone; "": it did not
   // Whether the state is that of `progress`; in a step all but running statistics and counters is,
   // and after its update it is that of the step.

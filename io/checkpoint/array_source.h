@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/checkpoint/byte_source.h"
@@ -19,6 +20,9 @@ struct ArrayEntry {
   DType type = DType::kF32;
   std::vector<std::int64_t> shape;
   std::uint64_t bytes = 0;  // shape times type
+  // What the file calls the type where there is no such DType, and `type` is one that holds its
+  // numbers: "i16", "bool". Arrays that differ in this differ in their types.
+  std::string_view stored_as{};
 };
 
 // One thread at a time.

@@ -79,6 +79,7 @@ std::optional<std::int64_t> FiniteGuard::skipped_steps() const {
 }
 
 bool FiniteGuard::vote(double norm, double loss_sum) {
+  norm_ = norm;
   if (action_ != OnNonFinite::kSkip) {
     bad_norm_ = bad_norm_ || !std::isfinite(norm);
     return true;

@@ -36,6 +36,9 @@ class FiniteGuard {
   void end_step();
   std::optional<std::int64_t> skipped_steps() const;  // by kSkip; none with another action
 
+  // Of the last step, where may_update() was asked.
+  std::optional<double> gradient_norm() const { return norm_; }
+
   // What this rank tells the others in an exchange, to be summed: above 0 means not finite.
   struct Signs {
     double loss = 0, norm = 0;
@@ -61,6 +64,7 @@ class FiniteGuard {
   MayUpdate may_update_;
   bool bad_norm_ = false, told_ = false;
   bool skipped_ = false;  // the step under way
+  std::optional<double> norm_;
   std::int64_t skipped_steps_ = 0, last_good_ = -1, scanned_step_ = -1, first_step_ = -1;
   std::string scanned_;                     // what bad_parameter() gave then
   std::vector<std::int64_t> gathered_;      // one for each rank

@@ -128,7 +128,7 @@ void CheckpointKeeper::save_alone(TrainState& state) {
 io::Checkpoint CheckpointKeeper::image(const TrainState& state) const {
   StateCopy copy;
   copy.begin(described());
-  capture_own(state, communicator_.world_size(), copy);
+  capture_beside(state, communicator_.world_size(), copy);
   return copy.take();
 }
 

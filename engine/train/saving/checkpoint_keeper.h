@@ -65,7 +65,8 @@ class CheckpointKeeper {
   // last write, as a training of one rank. What only others know (their running statistics, their
   // part of the averaging) is not in it.
   void save_alone(TrainState& state);
-  // What this replica would go on from, in memory; not collective. Nothing is written.
+  // What this replica would go on from, beside what stays in its model and optimizer; not
+  // collective. Nothing is written.
   io::Checkpoint image(const TrainState& state) const;
   // Collective: as share_state(), with the run's history.
   std::optional<io::Checkpoint> share(const StateImage& own, TrainState& state);

@@ -2,11 +2,14 @@
 #include "engine/train/saving/shared_state.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "engine/averaging/sums/flat_math.h"
+#include "engine/core/error.h"
 #include "engine/train/replica_sync.h"
 #include "engine/train/saving/weights.h"
 #include "io/base/digest.h"
@@ -28,14 +31,6 @@ std::uint64_t digest_of_counters(const io::Checkpoint& state) {
   for (const auto& [name, value] : state.counters)
     text += name + " " + std::to_string(value) + "\n";
   return base::short_digest_of(text);
-}
-
-// Whether all have the same already.
-bool are_equal(const std::vector<Standing>& all) {
-  return std::ranges::all_of(all, [&](const Standing& s) {
-    return s.rank() == all.front().rank() && s.counters == all.front().counters && s.trained != 0 &&
-           s.whole != 0 && s.together != 0;
-  });
 }
 
 std::vector<Standing> standings(backends::Communicator& communicator, const StateImage& own) {
@@ -75,15 +70,68 @@ void keep_own_memory(const io::Checkpoint& own, TrainState& state) {
                     *s.buffer);
 }
 
+// What stays in place from one group to the next.
+std::vector<const FlatBuffer*> buffers_in_place(const TrainState& state) {
+  std::vector<const FlatBuffer*> all{&state.model.parameters.values, &state.model.running,
+                                     &state.model.counters};
+  for (const Optimizer::State& s : state.optimizer.state()) all.push_back(s.buffer);
+  return all;
+}
+
+// From `source` into the memory of those that take it; the others let it pass. A rank that has a
+// state of its own gives it up when the other one is there as a whole.
+void send_buffers(backends::Communicator& communicator, int source, bool takes, bool has_own,
+                  TrainState& state) {
+  constexpr std::size_t kBlock = std::size_t{4} << 20;
+  const HostView view(state.home, takes ? Access::kWrite : Access::kRead);
+  const bool sends = communicator.rank() == source;
+  std::vector<std::byte> passing, staged;
+  if (!sends && !takes) passing.resize(kBlock);
+  const std::vector<const FlatBuffer*> buffers = buffers_in_place(state);
+  std::size_t whole = 0;
+  for (const FlatBuffer* buffer : buffers) whole += buffer->bytes();
+  if (takes && has_own) staged.resize(whole);
+  std::vector<std::uint64_t> sent, arrived;
+  std::size_t before = 0;
+  for (const FlatBuffer* buffer : buffers) {
+    auto* memory = static_cast<std::byte*>(buffer->data());
+    if (takes && has_own) memory = staged.data() + before;
+    before += buffer->bytes();
+    for (std::size_t at = 0; at < buffer->bytes(); at += kBlock) {
+      const std::size_t bytes = std::min(kBlock, buffer->bytes() - at);
+      std::byte* block = passing.empty() ? memory + at : passing.data();
+      communicator.broadcast(block, bytes, source);
+      arrived.push_back(
+          base::short_digest_of(std::string_view(reinterpret_cast<const char*>(block), bytes)));
+    }
+  }
+  sent = arrived;
+  communicator.broadcast(sent.data(), sent.size() * sizeof sent.front(), source);
+  if (sent != arrived)
+    throw DesyncError("rank " + std::to_string(communicator.rank()) +
+                      " did not get the state that " + "rank " + std::to_string(source) +
+                      " has sent");
+  before = 0;
+  for (const FlatBuffer* buffer : buffers) {
+    if (!staged.empty() && buffer->bytes() > 0)
+      std::memcpy(buffer->data(), staged.data() + before, buffer->bytes());
+    before += buffer->bytes();
+  }
+}
+
 // The sum over ranks of weight * parameters, on all of them.
 void average_parameters(backends::Communicator& communicator, double weight, TrainState& state) {
   const HostView view(state.home, Access::kWrite);
   const FlatBuffer& values = state.model.parameters.values;
+  const FlatBuffer mean = FlatBuffer::like(values);
   with_element_type(values.dtype(), [&]<class T>(T) {
-    for (T& v : values.span<T>()) v *= static_cast<T>(weight);
+    const std::span<const T> own = values.span<T>();
+    std::ranges::transform(own, mean.span<T>().begin(),
+                           [&](T v) { return v * static_cast<T>(weight); });
   });
-  communicator.all_reduce(values.data(), static_cast<std::size_t>(values.size()), values.dtype(),
+  communicator.all_reduce(mean.data(), static_cast<std::size_t>(mean.size()), mean.dtype(),
                           backends::ReduceOp::kSum);
+  std::memcpy(values.data(), mean.data(), values.bytes());
 }
 
 }  // namespace
@@ -96,18 +144,28 @@ std::optional<io::Checkpoint> share_state(backends::Communicator& communicator,
   if (furthest->trained == 0) return std::nullopt;
   const int source = static_cast<int>(furthest - all.begin());
   const std::string name = "the memory of rank " + std::to_string(source);
-  io::Checkpoint shared = are_equal(all) ? *own.state : sent_by(communicator, source, own, name);
+  const bool apart = furthest->together == 0;
+  // Replicas that are together and have come as far are equal.
+  const auto takes = [&](const Standing& s) {
+    if (apart) return s.trained == 0;
+    return s.rank() != furthest->rank() || s.counters != furthest->counters;
+  };
+  const bool anybody_takes = std::ranges::any_of(all, takes);
+  io::Checkpoint shared =
+      anybody_takes || apart ? sent_by(communicator, source, own, name) : *own.state;
   shared.world_size = 0;  // what only single ranks had is nobody's
+  if (anybody_takes)
+    send_buffers(communicator, source, takes(all[static_cast<std::size_t>(communicator.rank())]),
+                 own.state.has_value(), state);
 
   std::int64_t samples = 0;
   for (const Standing& standing : all) samples += standing.apart;
-  const bool apart = furthest->together == 0;
-  if (apart && own.state) shared.arrays = own.state->arrays;
-  restore(shared, name, communicator.rank(), communicator.world_size(), state, {});
-  if (own.state) keep_own_memory(*own.state, state);
   if (apart && communicator.world_size() > 1)
     average_parameters(communicator, static_cast<double>(own.apart) / static_cast<double>(samples),
                        state);
+  if (apart && own.state) shared.arrays = own.state->arrays;
+  restore_beside(shared, name, communicator.rank(), communicator.world_size(), state, {});
+  if (own.state) keep_own_memory(*own.state, state);
   shared.arrays.clear();
   return shared;
 }

@@ -50,23 +50,38 @@ std::string file_prefix(const Optimizer::State& s) {
   return is_average(s) ? "" : std::string(s.name) + "/";
 }
 
+constexpr const char *kBatch = "trainer.global_batch", *kTaken = "trainer.taken";
+
+// Where a run goes on: at the same sample of the epoch, whatever the batch was.
+TrainProgress continued_progress(const io::Checkpoint& checkpoint, std::int64_t global_batch) {
+  TrainProgress progress{checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch,
+                         checkpoint.samples_seen, find_counter(checkpoint.counters, kTaken, 0)};
+  const std::int64_t batch = find_counter(checkpoint.counters, kBatch, global_batch);
+  if (batch == global_batch) return progress;
+  const std::int64_t done = progress.step_in_epoch * batch + progress.taken;
+  progress.step_in_epoch = done / global_batch;
+  progress.taken = done % global_batch;
+  return progress;
+}
+
 void check_continuation(const io::Checkpoint& checkpoint, const std::string& source,
                         const TrainState& state) {
   if (checkpoint.step_in_epoch == 0) return;  // at an epoch's boundary every order is a fresh one
-  const std::int64_t batch =
-      find_counter(checkpoint.counters, "trainer.global_batch", state.global_batch);
+  const std::int64_t batch = find_counter(checkpoint.counters, kBatch, state.global_batch);
   const auto refuse = [&](const char* what, std::int64_t saved, std::int64_t now) {
     throw ModelError(source + " was saved in the middle of an epoch with " + what + " " +
                      std::to_string(saved) + ", this run has " + std::to_string(now) +
                      ": resume with the same, or from the end of an epoch");
   };
-  if (batch != state.global_batch) refuse("global batch size", batch, state.global_batch);
+  const bool recut = batch != state.global_batch && state.other_batch;
+  if (batch != state.global_batch && !recut) refuse("global batch size", batch, state.global_batch);
   const std::int64_t size =
       find_counter(checkpoint.counters, "trainer.dataset_size", state.dataset_size);
   if (size != state.dataset_size) refuse("data set size", size, state.dataset_size);
   const std::int64_t steps =
       find_counter(checkpoint.counters, "trainer.steps_per_epoch", state.steps_per_epoch);
-  if (steps != state.steps_per_epoch) refuse("steps per epoch", steps, state.steps_per_epoch);
+  if (steps != state.steps_per_epoch && !recut)
+    refuse("steps per epoch", steps, state.steps_per_epoch);
   if (checkpoint.seed != state.seed)
     refuse("seed", static_cast<std::int64_t>(checkpoint.seed),
            static_cast<std::int64_t>(state.seed));
@@ -95,38 +110,52 @@ void synchronize(backends::Communicator& communicator, TrainState& state) {
   std::memcpy(running.data(), together.data(), running.bytes());
 }
 
-void capture_model(const TrainState& state, int world_size, StateCopy& copy) {
-  io::Checkpoint& checkpoint = copy.checkpoint();
-  const HostView view(state.home, Access::kRead);
+namespace {
+
+void describe(const TrainState& state, int world_size, io::Checkpoint& checkpoint) {
   checkpoint.global_step = state.progress.global_step;
   checkpoint.epoch = state.progress.epoch;
   checkpoint.step_in_epoch = state.progress.step_in_epoch;
   checkpoint.samples_seen = state.progress.samples_seen;
   checkpoint.seed = state.seed;
   checkpoint.world_size = world_size;
+}
+
+}  // namespace
+
+void capture_model(const TrainState& state, int world_size, StateCopy& copy) {
+  const HostView view(state.home, Access::kRead);
+  describe(state, world_size, copy.checkpoint());
   export_state(state.model, state.device, copy);
 }
 
-void capture_own(const TrainState& state, int world_size, StateCopy& copy) {
+void capture_beside(const TrainState& state, int world_size, StateCopy& copy) {
   const HostView view(state.home, Access::kRead);
   io::Checkpoint& checkpoint = copy.checkpoint();
-  capture_model(state, world_size, copy);
-  checkpoint.counters = {{"trainer.global_batch", state.global_batch},
+  describe(state, world_size, checkpoint);
+  checkpoint.counters = {{kBatch, state.global_batch},
                          {"trainer.dataset_size", state.dataset_size},
                          {"trainer.steps_per_epoch", state.steps_per_epoch},
                          {"optimizer.steps", state.optimizer.step_count()}};
+  if (state.progress.taken > 0) checkpoint.counters.emplace_back(kTaken, state.progress.taken);
   if (state.control != nullptr) {
     const ScaleCounters scale = scale_counters(state.loss_scale, *state.control);
     checkpoint.counters.insert(checkpoint.counters.end(), scale.begin(), scale.end());
   }
   for (const auto& [name, value] : state.policy.counters())
     checkpoint.counters.emplace_back(kPolicyPrefix + name, value);
-  for (const Optimizer::State& s : state.optimizer.state())
-    export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, file_prefix(s),
-                  file_section(s), state.device, copy);
   for (const PolicyState& s : state.policy.state())
     export_slots(*s.buffer, policy_prefix(s), io::Section::kAveraging, state.device, copy);
   for (const StatePart* part : state.parts) part->capture(copy);
+}
+
+void capture_own(const TrainState& state, int world_size, StateCopy& copy) {
+  const HostView view(state.home, Access::kRead);
+  export_state(state.model, state.device, copy);
+  for (const Optimizer::State& s : state.optimizer.state())
+    export_buffer(*s.buffer, state.model, ModelState::Kind::kParameter, file_prefix(s),
+                  file_section(s), state.device, copy);
+  capture_beside(state, world_size, copy);
 }
 
 void capture(backends::Communicator& communicator, TrainState& state, StateCopy& copy) {
@@ -218,6 +247,14 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
   const HostView view(state.home, Access::kWrite);
   import_state(checkpoint.arrays, source, /*exact=*/true, state.model);
   restore_optimizer(checkpoint, source, state, notice);
+  restore_beside(checkpoint, source, rank, world_size, state, notice);
+}
+
+void restore_beside(const io::Checkpoint& checkpoint, const std::string& source, int rank,
+                    int world_size, TrainState& state,
+                    const std::function<void(const std::string&)>& notice) {
+  check_continuation(checkpoint, source, state);
+  const HostView view(state.home, Access::kWrite);
   restore_policy(checkpoint, source, checkpoint.world_size == world_size, state, notice);
   if (checkpoint.world_size != world_size) {
     if (notice)
@@ -240,8 +277,7 @@ void restore(const io::Checkpoint& checkpoint, const std::string& source, int ra
     restore_scale(state.loss_scale, checkpoint.counters, *state.control);
   state.optimizer.set_step_count(
       find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
-  state.progress = {checkpoint.global_step, checkpoint.epoch, checkpoint.step_in_epoch,
-                    checkpoint.samples_seen};
+  state.progress = continued_progress(checkpoint, state.global_batch);
   for (StatePart* part : state.parts) part->restore(checkpoint, source, notice);
 }
 

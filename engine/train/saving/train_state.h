@@ -43,6 +43,9 @@ struct TrainState {
   StepControl* control = nullptr;  // of the loss scale; null: there is none
   // Whether a snapshot of another kind of optimizer may be restored; its state then starts anew.
   bool other_optimizer = false;
+  // Whether one with another global batch may be restored in the middle of an epoch: the rest of
+  // the epoch is cut into steps of this one.
+  bool other_batch = false;
   std::vector<StatePart*> parts = {};
   bool whole = true;  // false: a failure has left it between two steps
 };
@@ -53,6 +56,10 @@ void synchronize(backends::Communicator& communicator, TrainState& state);
 // Into a copy that was begun, this replica alone: progress, parameters and buffers. No
 // communication.
 void capture_model(const TrainState& state, int world_size, StateCopy& copy);
+
+// The same, without arrays of the model and the optimizer: what else belongs to this replica's
+// state.
+void capture_beside(const TrainState& state, int world_size, StateCopy& copy);
 
 // Into a copy that was begun: all of this replica's state as it stands, as a world of one would
 // save it. No communication.
@@ -69,5 +76,9 @@ void capture(backends::Communicator& communicator, TrainState& state, StateCopy&
 // batch size, size of the data set or seed in the middle of an epoch).
 void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
              TrainState& state, const std::function<void(const std::string&)>& notice);
+// The same for what capture_beside() has taken.
+void restore_beside(const io::Checkpoint& checkpoint, const std::string& source, int rank,
+                    int world_size, TrainState& state,
+                    const std::function<void(const std::string&)>& notice);
 
 }  // namespace engine

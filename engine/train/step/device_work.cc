@@ -3,6 +3,10 @@
 //
 // Gradients that an exchange takes in host memory leave the device in pieces while backward goes
 // on; such steps run straight.
+//
+// A sum on the device that was cut off ends like any other, with whatever is there, and so does a
+// graph with it. Where steps can be taken back, the update is therefore no part of the graph: the
+// host issues it, and only behind sums of which it knows that they are whole.
 #include "engine/train/step/device_work.h"
 
 #include <algorithm>
@@ -10,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "backends/backend_error.h"
 #include "engine/ops/optim_step/device_step.h"
 
 namespace engine {
@@ -42,6 +47,23 @@ struct Piece {
   std::int64_t end = 0;
 };
 
+// A copy on the device of what a step changes before it is certain.
+class Kept {
+ public:
+  Kept(const FlatBuffer& buffer, bool wanted)
+      : buffer_(buffer), copy_(wanted ? buffer.bytes() : 0, buffer.device()) {}
+  void keep(void* stream) { copy(copy_.data(), buffer_.data(), stream); }
+  void put_back(void* stream) { copy(buffer_.data(), copy_.data(), stream); }
+
+ private:
+  void copy(void* to, const void* from, void* stream) const {
+    if (copy_.bytes() > 0) cuda::copy_async(to, from, copy_.bytes(), stream);
+  }
+
+  const FlatBuffer& buffer_;
+  Arena copy_;
+};
+
 struct CapturedStep {
   cuda::StepGraph graph;
   std::int64_t count = -1;  // samples
@@ -58,6 +80,8 @@ class Work final : public StepWork, private StateHome {
         pin_gradients_(host.parameters.gradients,
                        !options.make_sum),  // else they never leave the device
         model_(ModelState::allocate(*plan.graph, plan.options.dtype, options.device)),
+        running_(model_.running, options.steps_back),
+        counters_(model_.counters, options.steps_back),
         optimizer_(options.make_optimizer(model_.parameters.values)),
         control_memory_(sizeof(StepControl), options.device),
         scratch_(ops::find_overflow_scratch_bytes(model_.parameters.values.size()), options.device),
@@ -81,6 +105,7 @@ class Work final : public StepWork, private StateHome {
     try {
       cuda::use_device(options_.device.index);
       wait(stream_.handle());
+      copies_.synchronize();  // of gradients to memory that goes, too
     } catch (const std::exception&) {
       // Nothing on the device waits for another rank any more; why this ends is known already.
     }
@@ -92,22 +117,41 @@ class Work final : public StepWork, private StateHome {
     PhaseTimer timer;
     begin_use();
     changed();
+    running_.keep(stream_.handle());
+    counters_.keep(stream_.handle());
+    sums_begun_ = sum_ != nullptr;
     timer.lap(phases.communication);
     numbers_ = {.epoch = request.batch.epoch,
                 .loss_gradient = static_cast<float>(request.scale / rows_of_sample_),
                 .max_norm = std::max(0.0, request.clip_grad),
                 .lr = request.lr};
     if (options_.micro_batches == 1 && request.exchange == nullptr && why_straight_.empty()) {
-      captured_step(request);
-      timer.lap(phases.forward);
+      captured_step(request, timer, phases);
       return;
     }
     for (std::int64_t m = 0; m < options_.micro_batches; ++m)
       micro_batch(request, m, timer, phases);
     if (request.exchange != nullptr) exchange_on_host(*request.exchange, timer, phases);
+    if (waits_for_sums()) wait_for_sums();
+    timer.lap(phases.communication);
     finish_step(executor_.numbers(last_slot_));
     executor_.release(last_slot_);
     timer.lap(phases.update);
+  }
+
+  // The sums have been given up, or are given up here: nothing that is still to come waits for
+  // another rank.
+  void step_back() override {
+    if (!options_.steps_back) return;
+    cuda::use_device(options_.device.index);
+    try {
+      wait(stream_.handle());
+    } catch (const backends::PeerError&) {
+      // Why the step has failed is known.
+    }
+    sums_begun_ = false;
+    running_.put_back(stream_.handle());
+    counters_.put_back(stream_.handle());
   }
 
   StepResults results() override { return executor_.results(); }
@@ -187,9 +231,17 @@ class Work final : public StepWork, private StateHome {
     wait(stream_.handle());  // the mirror may be written again
   }
 
+  // Whether the update is issued behind the sums, instead of together with them.
+  bool waits_for_sums() const { return options_.steps_back && sum_ != nullptr; }
+
+  void wait_for_sums() {
+    sum_->wait(stream_.handle());
+    sums_begun_ = false;
+  }
+
   // With a deadline where other ranks take part in what the stream does.
   void wait(void* stream) const {
-    if (sum_ != nullptr) return sum_->wait(stream);
+    if (sums_begun_) return sum_->wait(stream);
     cuda::Event end;
     end.record(stream);
     end.synchronize();
@@ -215,14 +267,14 @@ class Work final : public StepWork, private StateHome {
   // The whole step, as one graph from the third on. For NCCL a call is captured, and a graph with
   // it started, on all ranks or on none: they decide alike, because they do so only where all have
   // as many samples.
-  void captured_step(const StepRequest& request) {
+  void captured_step(const StepRequest& request, PhaseTimer& timer, StepPhases& phases) {
     const BatchView& batch = request.batch;
     const int slot = executor_.stage(batch, numbers_, true);
     const auto issue = [&] {
       executor_.forward(slot, true);
       sum_gradients_while(
           [&](const auto& ready) { executor_.backward(slot, Write::kOverwrite, ready); });
-      finish_step(executor_.numbers(slot));
+      if (!waits_for_sums()) finish_step(executor_.numbers(slot));
     };
     CapturedStep& captured = captured_[static_cast<std::size_t>(slot)];
     const bool alike = sum_ == nullptr || request.equal_shares;
@@ -232,6 +284,13 @@ class Work final : public StepWork, private StateHome {
     } else {
       if (batch.count > captured.count) capture(captured, batch.count, issue);
       captured.graph.launch(stream_.handle());
+    }
+    timer.lap(phases.forward);
+    if (waits_for_sums()) {
+      wait_for_sums();
+      timer.lap(phases.communication);
+      finish_step(executor_.numbers(slot));
+      timer.lap(phases.update);
     }
     executor_.release(slot);
   }
@@ -334,11 +393,13 @@ class Work final : public StepWork, private StateHome {
   Pin pin_values_, pin_gradients_;
   cuda::Stream stream_, copies_;  // all computing; gradients on their way to the host
   ModelState model_;
+  Kept running_, counters_;  // in model_
   std::unique_ptr<Optimizer> optimizer_;
   Arena control_memory_, scratch_;
   std::byte* pinned_ = nullptr;  // a StepControl
   KernelContext context_;
   std::unique_ptr<DeviceGradientSum> sum_;  // null: none
+  bool sums_begun_ = false;                 // what is on the stream may wait for other ranks
   DeviceExecutor executor_;
   std::vector<CapturedStep> captured_;  // by slot
   std::vector<Piece> pieces_;

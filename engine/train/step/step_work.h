@@ -41,6 +41,10 @@ class StepWork {
   // while backward runs, and the optimizer's update. Adds to `phases` where the time went. On a
   // device it may return before the device has done all this.
   virtual void step(const StepRequest& request, StepPhases& phases) = 0;
+  // After a step() that threw before its update: on a device, where the work was made for it
+  // (DeviceWorkOptions::steps_back), running statistics and counters are those before the step
+  // again. On the CPU they are in the caller's reach.
+  virtual void step_back() {}
   // Sums over this rank's samples, of the last step and since the beginning. May wait for the
   // device.
   virtual StepResults results() = 0;

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "io/base/io_error.h"
@@ -104,7 +105,8 @@ struct BatchLoader::Impl {
   Sampler sampler;
   std::vector<Slot> slots;
   std::int64_t sampler_epoch = 0, epoch = 0,
-               step = 0;  // of the sampler's order; of the next ticket
+               step = 0;          // of the sampler's order; of the next ticket
+  std::int64_t taken_before = 0;  // of the samples of the next ticket's step
   std::uint64_t taken = 0, delivered = 0, released = 0;  // tickets
   int filling = 0;                                       // threads at work on a slot
   bool paused = false, stopping = false;
@@ -155,7 +157,7 @@ void BatchLoader::Impl::start(int workers) {
 BatchLoader::Impl::Slot& BatchLoader::Impl::take_ticket() {
   if (epoch != sampler_epoch) sampler.set_epoch(sampler_epoch = epoch);
   Slot& slot = slots[taken++ % slots.size()];
-  const std::span<const std::int64_t> ids = sampler.indices(step);
+  const std::span<const std::int64_t> ids = sampler.indices(step, std::exchange(taken_before, 0));
   std::copy(ids.begin(), ids.end(), slot.ids.begin());
   slot.ready = false;
   slot.failure = nullptr;
@@ -267,7 +269,7 @@ BatchLoader::BatchLoader(const Dataset& dataset, const SamplerOptions& sampler,
 
 BatchLoader::~BatchLoader() = default;
 
-void BatchLoader::seek(std::int64_t epoch, std::int64_t step) {
+void BatchLoader::seek(std::int64_t epoch, std::int64_t step, std::int64_t taken) {
   Impl& loader = *impl_;
   const std::int64_t steps = loader.sampler.steps_per_epoch();
   if (epoch < 0 || step < 0 || step > steps) {
@@ -280,6 +282,7 @@ void BatchLoader::seek(std::int64_t epoch, std::int64_t step) {
   loader.slot_changed.wait(lock, [&] { return loader.filling == 0; });
   loader.epoch = step == steps ? epoch + 1 : epoch;
   loader.step = step == steps ? 0 : step;
+  loader.taken_before = taken;
   loader.taken = loader.delivered = loader.released = 0;
   for (Impl::Slot& slot : loader.slots) slot.ready = false;
   loader.paused = false;

@@ -134,16 +134,17 @@ std::int64_t Sampler::steps_per_epoch() const {
   return (positions_ - 1) / options_.global_batch + 1;
 }
 
-std::int64_t Sampler::global_count(std::int64_t step) const {
-  return std::min(options_.global_batch, positions_ - step * options_.global_batch);
+std::int64_t Sampler::global_count(std::int64_t step, std::int64_t taken) const {
+  return std::min(options_.global_batch, positions_ - step * options_.global_batch) - taken;
 }
 
-Sampler::Slice Sampler::slice(std::int64_t step, int rank) const {
+Sampler::Slice Sampler::slice(std::int64_t step, int rank, std::int64_t taken) const {
   if (step < 0 || step >= steps_per_epoch()) {
     throw std::out_of_range("step " + std::to_string(step) + " of an epoch of " +
                             std::to_string(steps_per_epoch()));
   }
-  const std::int64_t first = step * options_.global_batch, end = first + global_count(step);
+  const std::int64_t first = step * options_.global_batch + taken,
+                     end = first + global_count(step, taken);
   if (options_.parts > 0) {
     const auto before = [&](std::int64_t r) {  // samples of the parts before those of rank r
       return (end - first) * (options_.parts * r / options_.world_size) / options_.parts;
@@ -172,8 +173,8 @@ std::int64_t Sampler::local_count(std::int64_t step) const {
   return local_count(step, options_.rank);
 }
 
-std::int64_t Sampler::local_count(std::int64_t step, int rank) const {
-  return slice(step, rank).count;
+std::int64_t Sampler::local_count(std::int64_t step, int rank, std::int64_t taken) const {
+  return slice(step, rank, taken).count;
 }
 
 std::int64_t Sampler::max_local_count() const {
@@ -221,8 +222,8 @@ void Sampler::set_file_epoch(std::int64_t epoch) {
                                                                (part.end - part.start))];
 }
 
-std::span<const std::int64_t> Sampler::indices(std::int64_t step) const {
-  const Slice part = slice(step, options_.rank);
+std::span<const std::int64_t> Sampler::indices(std::int64_t step, std::int64_t taken) const {
+  const Slice part = slice(step, options_.rank, taken);
   const std::vector<std::int64_t>& from = options_.shard == Shard::kContiguous ? order_ : own_;
   return std::span(from).subspan(static_cast<std::size_t>(part.first),
                                  static_cast<std::size_t>(part.count));

@@ -61,18 +61,20 @@ class Sampler {
 
   std::int64_t steps_per_epoch()
       const;  // ceil(size / global_batch); kDrop: floor; kPad: of the padded size
-  std::int64_t global_count(std::int64_t step) const;  // samples of that step over all ranks
-  std::int64_t local_count(std::int64_t step) const;   // samples of that step on this rank
-  std::int64_t local_count(std::int64_t step, int rank) const;  // on another one
-  std::int64_t max_local_count() const;                         // may be 0
-  std::int64_t max_part_count() const;                          // of any part, on any rank
+  // `taken`, of a step's samples: the first so many, below global_count(step), were taken before,
+  // in steps of another batch. The ranks share the others.
+  std::int64_t global_count(std::int64_t step, std::int64_t taken = 0) const;  // over all ranks
+  std::int64_t local_count(std::int64_t step) const;                           // on this rank
+  std::int64_t local_count(std::int64_t step, int rank, std::int64_t taken = 0) const;
+  std::int64_t max_local_count() const;  // may be 0
+  std::int64_t max_part_count() const;   // of any part, on any rank
 
   // Steps outside [0, steps_per_epoch()) make local_count() and indices() throw std::out_of_range.
 
   // Recomputes the order; does not allocate after construction, unless SamplerOptions::order does.
   void set_epoch(std::int64_t epoch);
   // This rank's samples of a step of the current epoch. Valid until set_epoch().
-  std::span<const std::int64_t> indices(std::int64_t step) const;
+  std::span<const std::int64_t> indices(std::int64_t step, std::int64_t taken = 0) const;
   std::span<const std::int64_t> order() const {
     return order_;
   }  // the whole epoch, all ranks, with what pads it; kFile: part by part
@@ -81,7 +83,7 @@ class Sampler {
   struct Slice {
     std::int64_t first, count;  // positions of the order, or of own_
   };
-  Slice slice(std::int64_t step, int rank) const;
+  Slice slice(std::int64_t step, int rank, std::int64_t taken) const;
   std::int64_t own_before(std::int64_t position, int rank) const;
   void set_file_epoch(std::int64_t epoch);
 

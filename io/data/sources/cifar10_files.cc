@@ -81,6 +81,8 @@ Dataset read_cifar10_split(const std::string& directory, const std::string& pref
   split.name = kSet;
   split.shape = {kCifarSide, kCifarSide, kChannels};
   split.classes = kCifarClasses;
+  split.class_names = {"airplane", "automobile", "bird",  "cat",  "deer",
+                       "dog",      "frog",       "horse", "ship", "truck"};
   for (const std::string& path : find_batches(directory, prefix, what)) append_batch(path, split);
   return split;
 }

@@ -12,6 +12,7 @@
 namespace io {
 
 class ImageSource;  // io/data/sources/image_source.h
+struct CsvCoding;   // io/data/sources/csv/csv_coding.h
 
 enum class Normalization {
   kUnit,
@@ -43,6 +44,7 @@ struct Dataset {
   std::int64_t stride = 1;
   std::string
       vocabulary;  // text: the byte of each token id, ascending; empty where tokens are no bytes
+  std::vector<std::string> class_names = {};  // by class; empty: they have numbers only
 
   // Samples. Windows of tokens must leave room for the label of their last position.
   std::int64_t size() const {
@@ -60,8 +62,9 @@ struct Dataset {
 
 struct DatasetSplits {
   Dataset train, test;
-  std::string columns = {};                // csv: a line that says what each column became
-  std::vector<std::string> warnings = {};  // lines for the user
+  std::string columns = {};                      // csv: a line that says what each column became
+  std::shared_ptr<const CsvCoding> coding = {};  // csv: how other tables are read like this one
+  std::vector<std::string> warnings = {};        // lines for the user
 };
 
 struct DatasetOptions {

@@ -184,6 +184,7 @@ Dataset draw_glyphs(GlyphSplit split, std::int64_t count, std::uint64_t seed) {
   set.name = "glyphs";
   set.shape = {kGlyphSide, kGlyphSide, 1};
   set.classes = 10;
+  set.class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
   set.samples.resize(static_cast<std::size_t>(count) * kPixels);
   set.labels.resize(static_cast<std::size_t>(count));
   const std::uint64_t image_stream = 2 * static_cast<std::uint64_t>(split),

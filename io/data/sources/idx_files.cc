@@ -17,6 +17,13 @@ constexpr std::uint32_t kImageMagic = 0x803,
                         kLabelMagic = 0x801;  // unsigned bytes, 3 and 1 dimensions
 constexpr std::int64_t kIdxSide = 28, kIdxClasses = 10;
 
+std::vector<std::string> class_names(const std::string& set) {
+  if (set == "fashion-mnist")
+    return {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+            "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+  return {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+}
+
 // stem "train-images", suffix "idx3-ubyte".
 DataFile open_idx(const std::string& set, const std::string& directory, const std::string& stem,
                   const std::string& suffix) {
@@ -94,6 +101,7 @@ Dataset read_idx_split(const std::string& set, const std::string& directory,
   split.name = set;
   split.shape = {kIdxSide, kIdxSide, 1};
   split.classes = kIdxClasses;
+  split.class_names = class_names(set);
   const std::vector<std::uint8_t> labels = read_items(label_file, label_count, 1, "labels");
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] < kIdxClasses) continue;

@@ -6,104 +6,12 @@
 #include <cstdlib>
 #include <random>
 
-#include "backends/backend_error.h"
-#include "engine/train/saving/weights.h"
-#include "tests/engine/train/session_runner.h"
-#include "tests/support/time_limits.h"
-#include "tools/session/train_session.h"
-#include "tools/workers/worker_threads.h"
+#include "tests/engine/train/changing_ranks.h"
 
 namespace {
 
 using namespace session_runner;
-
-struct RankDies : std::runtime_error {
-  RankDies() : std::runtime_error("this rank dies") {}
-};
-
-// Calls `act` after each step.
-class AfterEachStep : public engine::TrainObserver {
- public:
-  explicit AfterEachStep(std::function<void(std::int64_t step)> act) : act_(std::move(act)) {}
-  void on_step(const engine::TrainProgress& p) override { act_(p.global_step); }
-
- private:
-  std::function<void(std::int64_t)> act_;
-};
-
-// The training, one group after the other.
-class Job {
- public:
-  Job(const Options& options, int most_ranks) : config_(make_config(options)) {
-    config_.least_ranks = 1;
-    config_.most_ranks = most_ranks;
-  }
-
-  // Ranks without memory come in behind those that are there.
-  void join(int count) {
-    for (int i = 0; i < count; ++i) ranks_.push_back(std::make_unique<tools::Carried>());
-  }
-  // After `step`, rank `who` dies while the others go on into the next step.
-  void until_death(int who, std::int64_t step) {
-    run([&](int rank, std::int64_t done) {
-      if (rank == who && done == step) throw RankDies();
-    });
-    ranks_.erase(ranks_.begin() + who);
-  }
-  // Some step from `step` on is the last one of this group; false: that came too late.
-  bool until_pause(std::int64_t step) {
-    paused_ = false;
-    pause_at_ = step;
-    run([](int, std::int64_t) {});
-    pause_at_ = -1;
-    return paused_;
-  }
-  std::vector<RankResult> to_the_end() {
-    run([](int, std::int64_t) {});
-    return results_;
-  }
-
- private:
-  void run(const std::function<void(int rank, std::int64_t step)>& act) {
-    const int world = static_cast<int>(ranks_.size());
-    results_.assign(ranks_.size(), {});
-    const auto body = [&](std::unique_ptr<backends::Group> group) {
-      const int rank = group->rank();
-      const auto own = static_cast<std::size_t>(rank);
-      const std::atomic<int> never{0};
-      try {
-        tools::TrainSession session(tools::session_options(config_), *group, nullptr,
-                                    ranks_[own].get());
-        static_cast<void>(session.start_state());
-        std::int64_t done = session.state().progress.global_step;
-        session.add_observer(std::make_unique<AfterEachStep>([&](std::int64_t step) {
-          done = step;
-          act(rank, step);
-        }));
-        const engine::TrainResult end =
-            session.run(never, [&] { return pause_at_ >= 0 && done >= pause_at_; });
-        if (rank == 0) paused_ = end.paused;
-        results_[own].end = end.progress;
-        results_[own].state = engine::export_state(session.state().model, {});
-        group->leave();
-      } catch (const backends::PeerError&) {
-        return 0;  // what it has is carried over
-      }
-      return 0;
-    };
-    try {
-      tools::run_inproc_ranks(world, test_support::deadline_ms(20'000), body);
-    } catch (const RankDies&) {
-      return;
-    }
-  }
-
-  tools::RunConfig config_;
-  std::vector<std::unique_ptr<tools::Carried>> ranks_;
-  std::vector<RankResult> results_;
-  std::int64_t pause_at_ = -1;
-  bool paused_ = false;
-};
+using changing_ranks::Job;
 
 class CanonicalOrderOfChangingRanks : public testing::TestWithParam<Options> {};
 
@@ -185,6 +93,29 @@ TEST(ChangingRanks, EndWithTheSameNumbersInTheFastOrder) {
   job.join(1);
   job.until_death(1, 6);
   for (const RankResult& rank : job.to_the_end()) EXPECT_LT(distance(whole, rank), 1e-13);
+}
+
+// 97 samples: 3 steps of 20, the other 37 in steps of 15 (one of 7, where these are cut, first);
+// then 10 of the second epoch in one step, and steps of 20 again, the first of them of 10.
+TEST(ChangingRanks, TakeEachSampleOnceWhereTheBatchScales) {
+  const Options options{
+      {"epochs", "2"}, {"batch-size", "20"}, {"synthetic-size", "97"}, {"lr", "0.04"}};
+  Job job(options, 4, /*batch_scales=*/true);
+  job.join(4);
+  job.until_death(1, 2);
+  EXPECT_TRUE(job.until_pause(7));
+  EXPECT_EQ(job.scale_line(),
+            "global batch 15 = 3 ranks x 1 device x 5 x 1, lr 0.03 for 3 of 4 ranks");
+  job.join(1);
+  const std::vector<RankResult> ranks = job.to_the_end();
+  EXPECT_EQ(job.scale_line(),
+            "global batch 20 = 4 ranks x 1 device x 5 x 1, lr 0.04 for 4 of 4 ranks");
+  for (const RankResult& rank : ranks) {
+    EXPECT_EQ(rank.end.samples_seen, 2 * 97);
+    EXPECT_EQ(rank.end.epoch, 2);
+    EXPECT_EQ(rank.end.step_in_epoch, 0);
+    EXPECT_TRUE(same_bits(ranks[0], rank, io::Section::kParameter));
+  }
 }
 
 class AveragingOfChangingRanks : public testing::TestWithParam<Options> {};

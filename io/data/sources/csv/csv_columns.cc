@@ -100,6 +100,12 @@ bool is_missing(std::string_view field) {
   return lower == "na" || lower == "n/a" || lower == "nan" || lower == "null";
 }
 
+bool CsvColumn::accepts(std::string_view field) const {
+  if (text) return true;
+  const Content content = read_value(field).content;
+  return content == Content::kNumber || content == Content::kMissing;
+}
+
 void CsvColumn::encode(std::string_view field, float* out) const {
   if (!one_hot()) {
     const auto number = number_of(*this, field);
@@ -121,7 +127,8 @@ CsvColumn learn_column(const CsvTable& table, std::size_t index, std::size_t fir
     for (const std::size_t row : training) {
       if (!is_missing(table.field(row, index))) values.push_back(table.field(row, index));
     }
-    column.categories = different(std::move(values));
+    const std::vector<std::string_view> found = different(std::move(values));
+    column.categories.assign(found.begin(), found.end());
   }
   if (!column.one_hot()) measure(column, table, training);
   return column;

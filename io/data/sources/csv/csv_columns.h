@@ -26,13 +26,15 @@ struct CsvColumn {
 
   std::size_t index = 0;  // in the table
   bool text = false;
-  std::vector<std::string_view> categories;  // of text, ascending
+  std::vector<std::string> categories;  // of text, ascending
   double mean = 0, deviation = 1;
   bool constant = false;  // a number, or a position, of which training has one value or none
 
   bool one_hot() const { return text && categories.size() <= kMaxOneHot; }
   std::size_t features() const { return one_hot() ? categories.size() : 1; }
-  // Writes features() numbers.
+  // Whether encode() knows what to make of it: in a column of numbers a number, or none.
+  bool accepts(std::string_view field) const;
+  // Writes features() numbers. REQUIRES: accepts(field).
   void encode(std::string_view field, float* out) const;
 };
 

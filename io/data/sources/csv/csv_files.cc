@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "io/base/io_error.h"
 #include "io/base/split_mix.h"
+#include "io/data/sources/csv/csv_coding.h"
 #include "io/data/sources/csv/csv_columns.h"
 #include "io/data/sources/csv/csv_report.h"
 #include "io/data/sources/csv/csv_selection.h"
@@ -92,6 +94,7 @@ Dataset encode(const CsvTable& table, const std::vector<CsvColumn>& columns,
   set.kind = SampleKind::kFeatures;
   set.shape = {1, 1, static_cast<std::int64_t>(width)};
   set.classes = static_cast<std::int64_t>(labels.names.size());
+  set.class_names = labels.names;
   set.features.resize(rows.size() * width);
   float* out = set.features.data();
   for (const std::size_t row : rows) {
@@ -131,6 +134,12 @@ DatasetSplits read_csv_splits(const DatasetOptions& options) {
     throw DataError(path + ": no column besides the label has a value");
   splits.columns = columns_text(table, selection, columns, labels.names.size());
   splits.warnings = column_warnings(table, selection, columns);
+  splits.coding = std::make_shared<const CsvCoding>(
+      CsvCoding{.selection = selection,
+                .table_columns = table.columns(),
+                .separator = options.csv_separator,
+                .features = static_cast<std::size_t>(splits.train.shape[2]),
+                .columns = std::move(columns)});
   return splits;
 }
 

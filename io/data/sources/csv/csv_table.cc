@@ -18,8 +18,9 @@ bool is_line_end(char c) { return c == '\n' || c == '\r'; }
 // Walks over the text; a field that it returns stays where it was found.
 class Reader {
  public:
-  Reader(char* text, std::size_t size, const std::string& name, char separator)
-      : at_(text), end_(text + size), name_(name), separator_(separator) {}
+  Reader(char* text, std::size_t size, const std::string& name, char separator,
+         std::size_t lines_before)
+      : at_(text), end_(text + size), name_(name), separator_(separator), line_(lines_before + 1) {}
 
   bool at_end() const { return at_ == end_; }
   std::size_t line() const { return line_; }
@@ -101,30 +102,36 @@ class Reader {
   char* const end_;
   const std::string& name_;
   const char separator_;
-  std::size_t line_ = 1;
+  std::size_t line_;
 };
 
-void refuse_nul(std::string_view text, const std::string& name) {
+void refuse_nul(std::string_view text, const std::string& name, std::size_t lines_before) {
   const std::size_t nul = text.find('\0');
   if (nul == std::string_view::npos) return;
-  const auto line =
-      1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(nul), '\n');
+  const auto line = 1 + lines_before +
+                    static_cast<std::size_t>(std::count(
+                        text.begin(), text.begin() + static_cast<std::ptrdiff_t>(nul), '\n'));
   throw DataError(name + ": line " + std::to_string(line) +
                   " has a NUL byte: this is not a CSV file in UTF-8 or ASCII");
 }
 
 }  // namespace
 
-CsvTable::CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separator)
-    : bytes_(std::move(bytes)), name_(std::move(name)), separator_(separator) {
+CsvTable::CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separator,
+                   const CsvStart& start)
+    : bytes_(std::move(bytes)),
+      name_(std::move(name)),
+      separator_(separator),
+      start_(start),
+      columns_(start.columns) {
   char* text = reinterpret_cast<char*>(bytes_.data());
   std::size_t size = bytes_.size();
-  refuse_nul({text, size}, name_);
-  if (size >= 3 && std::memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
+  refuse_nul({text, size}, name_, start_.lines);
+  if (start_.lines == 0 && size >= 3 && std::memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
     text += 3;
     size -= 3;
   }
-  Reader reader(text, size, name_, separator_);
+  Reader reader(text, size, name_, separator_, start_.lines);
   for (reader.skip_empty_lines(); !reader.at_end(); reader.skip_empty_lines()) {
     lines_.push_back(reader.line());
     std::size_t count = 0;
@@ -134,18 +141,21 @@ CsvTable::CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separ
                         " fields");
       fields_.push_back(reader.field(more));
     }
-    if (rows() == 1) columns_ = count;
+    if (columns_ == 0) columns_ = count;
     if (count != columns_) {
       throw DataError(place(rows() - 1) + ": found " + std::to_string(count) +
                       " fields, expected " + std::to_string(columns_) + " as in row 1" +
                       (separator_ == ',' ? "" : ", separated by " + separator_text(separator_)));
     }
   }
-  if (rows() == 0) throw DataError(name_ + ": the file is empty, expected rows of fields");
+  end_line_ = reader.line() - 1;
+  if (start_.rows + rows() == 0)
+    throw DataError(name_ + ": the file is empty, expected rows of fields");
 }
 
 std::string CsvTable::place(std::size_t row) const {
-  return name_ + ", row " + std::to_string(row + 1) + " (line " + std::to_string(lines_[row]) + ")";
+  return name_ + ", row " + std::to_string(start_.rows + row + 1) + " (line " +
+         std::to_string(lines_[row]) + ")";
 }
 
 }  // namespace io

@@ -9,6 +9,12 @@
 
 namespace io {
 
+// Where in its file a table begins that has only some of the rows.
+struct CsvStart {
+  std::size_t rows = 0, lines = 0;  // before it
+  std::size_t columns = 0;          // of the rows before; 0: the first row says how many
+};
+
 // A table of equally long rows. The fields lie in the file's own bytes, which the table keeps: no
 // copy per field.
 class CsvTable {
@@ -17,8 +23,9 @@ class CsvTable {
   // separators, line ends and doubled quotes. More lenient than the RFC: a byte-order mark, empty
   // lines, and blanks around fields (outside quotes) are skipped. `name` stands for the file in
   // messages. Throws DataError with row and line: rows of unequal length (both counts), an open
-  // quote, text beside quotes, a NUL byte, a field above 1 MiB, no row.
-  CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separator = ',');
+  // quote, text beside quotes, a NUL byte, a field above 1 MiB, no row in the whole file.
+  CsvTable(std::vector<std::uint8_t> bytes, std::string name, char separator = ',',
+           const CsvStart& start = {});
   CsvTable(CsvTable&&) = default;  // the bytes stay where they are
   CsvTable(const CsvTable&) = delete;
   CsvTable& operator=(const CsvTable&) = delete;
@@ -31,12 +38,15 @@ class CsvTable {
     return fields_[row * columns_ + column];
   }
   std::string place(std::size_t row) const;  // "F.csv, row 3 (line 4)", both from 1
+  // Of the table that has the rows after these.
+  CsvStart next() const { return {start_.rows + rows(), end_line_, columns_}; }
 
  private:
   std::vector<std::uint8_t> bytes_;  // quoted fields are unpacked in place
   std::string name_;
   char separator_;
-  std::size_t columns_ = 0;
+  CsvStart start_;
+  std::size_t columns_ = 0, end_line_ = 0;  // end_line_: lines up to the end
   std::vector<std::string_view> fields_;
   std::vector<std::size_t> lines_;  // by row, where it begins
 };

@@ -116,23 +116,13 @@ std::vector<std::string> class_folders(const fs::path& directory) {
   return names;
 }
 
-std::vector<std::string> images_below(const fs::path& folder) {
-  std::vector<std::string> paths;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (is_image(entry)) paths.push_back(entry.path().string());
-  }
-  if (paths.empty())
-    throw DataError(folder.string() + ": found no image, expected *.png, *.jpg or *.jpeg");
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
 Dataset read_part(const DatasetOptions& options, const fs::path& directory,
                   const std::vector<std::string>& classes) {
   Dataset part;
   part.name = options.name;
   part.shape = {options.image_size, options.image_size, 3};
   part.classes = static_cast<std::int64_t>(classes.size());
+  part.class_names = classes;
   part.mean = {0.485f, 0.456f, 0.406f};
   part.deviation = {0.229f, 0.224f, 0.225f};
   std::vector<std::string> paths;
@@ -142,7 +132,7 @@ Dataset read_part(const DatasetOptions& options, const fs::path& directory,
       throw DataError((directory / name).string() +
                       ": a class that is not in training: there is no " + options.directory +
                       "/train/" + name);
-    for (std::string& path : images_below(directory / name)) {
+    for (std::string& path : images_below((directory / name).string())) {
       paths.push_back(std::move(path));
       part.labels.push_back(static_cast<std::int32_t>(label - classes.begin()));
     }
@@ -168,6 +158,22 @@ DatasetSplits read_parts(const DatasetOptions& options) {
 }
 
 }  // namespace
+
+bool is_image_name(const std::string& name) {
+  return has_ending(name, ".png") || has_ending(name, ".jpg") || has_ending(name, ".jpeg");
+}
+
+std::vector<std::string> images_below(const std::string& folder) try {
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (is_image(entry)) paths.push_back(entry.path().string());
+  }
+  if (paths.empty()) throw DataError(folder + ": found no image, expected *.png, *.jpg or *.jpeg");
+  std::sort(paths.begin(), paths.end());
+  return paths;
+} catch (const fs::filesystem_error& error) {
+  throw MissingFileError(error.path1().string() + ": cannot be read: " + error.code().message());
+}
 
 DatasetSplits read_image_folder_splits(const DatasetOptions& options) {
   try {

@@ -1,6 +1,9 @@
 // A folder of images, a subfolder for each class, as a data set.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "io/data/sources/dataset.h"
 
 namespace io {
@@ -15,5 +18,10 @@ namespace io {
 // MissingFileError (no such folder, none with images), DataError (a class without images, or
 // unknown in training), ConfigError (a format that this build cannot read).
 DatasetSplits read_image_folder_splits(const DatasetOptions& options);
+
+bool is_image_name(const std::string& name);  // *.png, *.jpg, *.jpeg, in any case
+// All images in a folder and below, in byte order of their paths. Throws DataError where there are
+// none, MissingFileError where it cannot be read, ConfigError as above.
+std::vector<std::string> images_below(const std::string& folder);
 
 }  // namespace io

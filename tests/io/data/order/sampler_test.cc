@@ -40,6 +40,32 @@ std::vector<Sampler> samplers(const World& world, std::uint64_t seed = 3, bool s
   return all;
 }
 
+// The rest of an epoch in steps of another batch: each sample once, in the same order.
+TEST(Sampler, GoesOnWithAnotherBatchInTheMiddleOfAnEpoch) {
+  for (const World& world : worlds()) {
+    for (const std::int64_t done : {std::int64_t{0}, world.size / 3, world.size - 1}) {
+      SCOPED_TRACE(describe(world) + ", " + std::to_string(done) + " done");
+      const std::vector<Sampler> ranks = samplers(world);
+      const std::int64_t batch = std::min(world.batch, world.size);
+      std::vector<std::int64_t> joined;
+      std::int64_t taken = done % batch;
+      for (std::int64_t step = done / batch; step < ranks[0].steps_per_epoch(); ++step) {
+        const std::size_t before = joined.size();
+        for (int rank = 0; rank < world.ranks; ++rank) {
+          const auto part = ranks[static_cast<std::size_t>(rank)].indices(step, taken);
+          ASSERT_EQ(static_cast<std::int64_t>(part.size()),
+                    ranks[0].local_count(step, rank, taken));
+          joined.insert(joined.end(), part.begin(), part.end());
+        }
+        ASSERT_EQ(static_cast<std::int64_t>(joined.size() - before),
+                  ranks[0].global_count(step, taken));
+        taken = 0;
+      }
+      ASSERT_EQ(joined, std::vector(ranks[0].order().begin() + done, ranks[0].order().end()));
+    }
+  }
+}
+
 TEST(Sampler, EachStepIsCutIntoSlicesInRankOrder) {
   for (const World& world : worlds()) {
     SCOPED_TRACE(describe(world));

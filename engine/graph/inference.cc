@@ -1,0 +1,89 @@
+// Inference: an inference plan on one of the two kinds of executors.
+#include "engine/graph/inference.h"
+
+#include "io/base/half.h"
+
+namespace engine {
+namespace {
+
+template <class T>
+double wide(T value) {
+  if constexpr (sizeof(T) == 2)
+    return base::to_float(value);
+  else
+    return value;
+}
+
+template <class T>
+void widen(const void* from, std::vector<double>& values) {
+  const T* typed = static_cast<const T*>(from);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = wide(typed[i]);
+}
+
+}  // namespace
+
+Inference::Inference(const Graph& graph, ModelState& state, ThreadPool& threads,
+                     const InferenceOptions& options)
+    : state_(state),
+      plan_(Plan::compile(graph, {.max_batch = options.batch,
+                                  .dtype = options.dtype,
+                                  .threads = threads.threads(),
+                                  .device = options.device.kind,
+                                  .training = false,
+                                  .watched = options.watched})) {
+  if (options.device.kind == Device::Kind::kCuda)
+    on_device_ = std::make_unique<DeviceInference>(plan_, options.device, options.products,
+                                                   options.image_table);
+  else
+    executor_ = std::make_unique<Executor>(plan_, state_, threads, 0);
+}
+
+void Inference::load() {
+  if (on_device_) on_device_->load(state_);
+}
+
+BatchResult Inference::forward(const BatchView& batch) {
+  return on_device_ ? on_device_->forward(batch) : executor_->forward(batch, false);
+}
+
+std::int64_t Inference::classes() const {
+  const TensorView logits = on_device_ ? on_device_->logits() : executor_->logits();
+  return logits.shape[logits.shape.rank() - 1];
+}
+
+const std::vector<double>& Inference::logits() {
+  read(on_device_ ? on_device_->logits() : executor_->logits(), logits_);
+  return logits_;
+}
+
+const std::vector<double>& Inference::watched() {
+  read(on_device_ ? on_device_->watched() : executor_->watched(), watched_);
+  return watched_;
+}
+
+Shape Inference::watched_shape() const {
+  return plan_.tensors.at(static_cast<std::size_t>(plan_.options.watched)).item_shape;
+}
+
+void Inference::read(const TensorView& view, std::vector<double>& values) {
+  values.resize(static_cast<std::size_t>(view.count()));
+  const void* from = view.data;
+  if (on_device_) {
+    staging_.resize(view.bytes());
+    on_device_->read(view, staging_.data());
+    from = staging_.data();
+  }
+  switch (view.dtype) {
+    case DType::kF64:
+      return widen<double>(from, values);
+    case DType::kF16:
+      return widen<base::f16>(from, values);
+    case DType::kBF16:
+      return widen<base::bf16>(from, values);
+    default:
+      require(view.dtype == DType::kF32, "outputs of layers are numbers");
+  }
+  widen<float>(from, values);
+}
+
+}  // namespace engine

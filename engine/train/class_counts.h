@@ -1,0 +1,67 @@
+// What an evaluation finds class by class, as whole numbers: sums over ranks are exact in any
+// order.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace engine {
+
+class ClassCounts {
+ public:
+  // With more classes there is no confusion matrix: it would need more than 32 MiB on every rank.
+  static constexpr std::int64_t kMostForMatrix = 2048;
+  // Of equal width, closed above: (0, 1/15], (1/15, 2/15] ... (C. Guo et al., "On Calibration of
+  // Modern Neural Networks", 2017, section 2).
+  static constexpr std::int64_t kBins = 15;
+
+  explicit ClassCounts(std::int64_t classes);
+
+  void clear();
+  // Rows of logits with their labels, which are below classes(). The prediction is the first
+  // largest logit, the confidence its softmax, rounded to a multiple of 2^-32. A row with a NaN
+  // predicts nothing: it counts for its label only.
+  void add(std::span<const double> logits, std::span<const std::int32_t> labels);
+  // Everything that is summed over ranks.
+  std::span<std::int64_t> all() { return counts_; }
+
+  std::int64_t classes() const { return classes_; }
+  std::int64_t labelled(std::int64_t c) const { return at(c); }  // rows whose label is c
+  std::int64_t predicted(std::int64_t c) const { return at(classes_ + c); }
+  std::int64_t correct(std::int64_t c) const { return at(2 * classes_ + c); }
+  bool has_matrix() const { return classes_ <= kMostForMatrix; }
+  std::int64_t confusion(std::int64_t label, std::int64_t prediction) const {
+    return at(matrix_begin() + label * classes_ + prediction);
+  }
+
+  // As shares of 1; 0 where they would divide by 0.
+  double precision(std::int64_t c) const { return share(correct(c), predicted(c)); }
+  double recall(std::int64_t c) const { return share(correct(c), labelled(c)); }
+  double f1(std::int64_t c) const { return share(2 * correct(c), predicted(c) + labelled(c)); }
+
+  struct Means {
+    double precision = 0, recall = 0, f1 = 0;
+  };
+  Means macro() const;     // over the classes that are a label or a prediction somewhere
+  Means weighted() const;  // by labelled()
+
+  // The mean of |accuracy - confidence| over the bins, weighted by their rows.
+  double calibration_error() const;
+
+ private:
+  std::int64_t at(std::int64_t i) const { return counts_[static_cast<std::size_t>(i)]; }
+  std::int64_t& slot(std::int64_t i) { return counts_[static_cast<std::size_t>(i)]; }
+  std::int64_t bin_begin() const { return 3 * classes_; }
+  std::int64_t matrix_begin() const { return bin_begin() + 3 * kBins; }
+  static double share(std::int64_t part, std::int64_t of) {
+    return of == 0 ? 0 : static_cast<double>(part) / static_cast<double>(of);
+  }
+
+  std::int64_t classes_;
+  // By class: labelled, predicted, correct. By bin: rows, correct rows, confidence in 2^-32. The
+  // confusion matrix, a row for each label.
+  std::vector<std::int64_t> counts_;
+};
+
+}  // namespace engine

@@ -1,0 +1,21 @@
+// How a run reads the rows of its table: which columns, and what was learnt of them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "io/data/sources/csv/csv_columns.h"
+#include "io/data/sources/csv/csv_selection.h"
+
+namespace io {
+
+struct CsvCoding {
+  CsvSelection selection;  // of the training table
+  std::size_t table_columns = 0;
+  std::string separator;           // as DatasetOptions::csv_separator has it
+  std::size_t features = 0;        // of all columns together
+  std::vector<CsvColumn> columns;  // those of the selection, in its order
+};
+
+}  // namespace io

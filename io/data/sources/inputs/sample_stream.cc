@@ -1,0 +1,64 @@
+// One file after the other.
+#include "io/data/sources/inputs/sample_stream.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "io/base/io_error.h"
+#include "io/data/sources/csv/csv_coding.h"
+#include "io/data/sources/images/image_folder.h"
+
+namespace io {
+namespace {
+
+class FileSequence : public SampleStream {
+ public:
+  FileSequence(std::vector<std::string> files, const DatasetSplits& splits)
+      : files_(std::move(files)), splits_(splits) {}
+
+  void fill(std::int64_t most, SampleBlock& block) override {
+    while (block.count() < most) {
+      if (!current_) {
+        if (next_ == files_.size()) return;
+        current_ = open(files_[next_++]);
+      }
+      current_->fill(most, block);
+      if (block.count() < most) current_.reset();
+    }
+  }
+
+ private:
+  std::unique_ptr<SampleStream> open(const std::string& path) const {
+    const Dataset& like = splits_.train;
+    if (like.kind == SampleKind::kFeatures) return open_table(path, *splits_.coding);
+    return is_image_name(path) ? open_image(path, like) : open_packed_images(path, like);
+  }
+
+  const std::vector<std::string> files_;
+  const DatasetSplits& splits_;
+  std::size_t next_ = 0;
+  std::unique_ptr<SampleStream> current_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleStream> open_samples(const std::vector<std::string>& inputs,
+                                           const DatasetSplits& splits) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> files;
+  for (const std::string& input : inputs) {
+    std::error_code unknown;
+    if (!fs::exists(input, unknown))
+      throw MissingFileError("cannot open " + input + ": no such file or folder");
+    if (!fs::is_directory(input, unknown)) {
+      files.push_back(input);
+      continue;
+    }
+    if (splits.train.kind != SampleKind::kImages)
+      throw DataError(input + ": found a folder, expected a CSV file");
+    for (std::string& path : images_below(input)) files.push_back(std::move(path));
+  }
+  return std::make_unique<FileSequence>(std::move(files), splits);
+}
+
+}  // namespace io

@@ -1,0 +1,105 @@
+// One group of threads after the other, with what their ranks carry over.
+#include "tests/engine/train/changing_ranks.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "backends/backend_error.h"
+#include "engine/train/saving/weights.h"
+#include "tests/support/time_limits.h"
+#include "tools/workers/worker_threads.h"
+
+namespace changing_ranks {
+namespace {
+
+struct RankDies : std::runtime_error {
+  RankDies() : std::runtime_error("this rank dies") {}
+};
+
+// Calls `act` after each step.
+class AfterEachStep : public engine::TrainObserver {
+ public:
+  explicit AfterEachStep(std::function<void(std::int64_t step)> act) : act_(std::move(act)) {}
+  void on_step(const engine::TrainProgress& p) override { act_(p.global_step); }
+
+ private:
+  std::function<void(std::int64_t)> act_;
+};
+
+}  // namespace
+
+Job::Job(const session_runner::Options& options, int most_ranks, bool batch_scales)
+    : config_(session_runner::make_config(options)) {
+  config_.elastic_batch_scales = batch_scales;
+  config_.least_ranks = 1;
+  config_.most_ranks = most_ranks;
+}
+
+void Job::join(int count) {
+  for (int i = 0; i < count; ++i) ranks_.push_back(std::make_unique<tools::Carried>());
+}
+
+void Job::until_death(int who, std::int64_t step) {
+  run([&](int rank, std::int64_t done) {
+    if (rank == who && done == step) throw RankDies();
+  });
+  ranks_.erase(ranks_.begin() + who);
+}
+
+bool Job::until_pause(std::int64_t step) {
+  paused_ = false;
+  pause_at_ = step;
+  run([](int, std::int64_t) {});
+  pause_at_ = -1;
+  return paused_;
+}
+
+std::vector<std::int64_t> Job::until_failure() {
+  run([](int, std::int64_t) {});
+  std::vector<std::int64_t> steps;
+  for (const auto& rank : ranks_) steps.push_back(rank->image.state.value().global_step);
+  return steps;
+}
+
+std::vector<session_runner::RankResult> Job::to_the_end() {
+  run([](int, std::int64_t) {});
+  return results_;
+}
+
+void Job::run(const std::function<void(int rank, std::int64_t step)>& act) {
+  const int world = static_cast<int>(ranks_.size());
+  results_.assign(ranks_.size(), {});
+  const auto body = [&](std::unique_ptr<backends::Group> group) {
+    const int rank = group->rank();
+    const auto own = static_cast<std::size_t>(rank);
+    const std::atomic<int> never{0};
+    try {
+      tools::TrainSession session(tools::session_options(config_), *group, nullptr,
+                                  ranks_[own].get());
+      static_cast<void>(session.start_state());
+      if (rank == 0) scale_line_ = session.scale_line();
+      std::int64_t done = session.state().progress.global_step;
+      session.add_observer(std::make_unique<AfterEachStep>([&](std::int64_t step) {
+        done = step;
+        act(rank, step);
+      }));
+      const engine::TrainResult end =
+          session.run(never, {.pause = [&] { return pause_at_ >= 0 && done >= pause_at_; }});
+      if (rank == 0) paused_ = end.paused;
+      results_[own].end = end.progress;
+      const engine::HostView view(session.state().home, engine::Access::kRead);
+      results_[own].state = engine::export_state(session.state().model, {});
+      group->leave();
+    } catch (const backends::PeerError&) {
+      return 0;  // what it has is carried over
+    }
+    return 0;
+  };
+  try {
+    tools::run_inproc_ranks(world, test_support::deadline_ms(20'000), body);
+  } catch (const RankDies&) {
+    return;
+  }
+}
+
+}  // namespace changing_ranks

@@ -1,0 +1,43 @@
+// A training whose ranks, threads of this process, come and go.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/engine/train/session_runner.h"
+#include "tools/session/train_session.h"
+
+namespace changing_ranks {
+
+// The training, one group after the other.
+class Job {
+ public:
+  Job(const session_runner::Options& options, int most_ranks, bool batch_scales = false);
+
+  // Ranks without memory come in behind those that are there.
+  void join(int count);
+  // After `step`, rank `who` dies while the others go on into the next step.
+  void until_death(int who, std::int64_t step);
+  // Some step from `step` on is the last one of this group; false: that came too late.
+  bool until_pause(std::int64_t step);
+  // The group fails for a reason of its own, and all ranks are still there; the steps that each
+  // has done.
+  std::vector<std::int64_t> until_failure();
+  std::vector<session_runner::RankResult> to_the_end();
+  const std::string& scale_line() const { return scale_line_; }  // of the last group
+
+ private:
+  void run(const std::function<void(int rank, std::int64_t step)>& act);
+
+  tools::RunConfig config_;
+  std::vector<std::unique_ptr<tools::Carried>> ranks_;
+  std::vector<session_runner::RankResult> results_;
+  std::int64_t pause_at_ = -1;
+  bool paused_ = false;
+  std::string scale_line_;
+};
+
+}  // namespace changing_ranks
