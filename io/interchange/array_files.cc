@@ -7,6 +7,7 @@
 #include "io/base/half.h"
 #include "io/interchange/npz.h"
 #include "io/interchange/safetensors.h"
+#include "io/interchange/torch_archive.h"
 #include "io/interchange/zip_archive.h"
 
 namespace io {
@@ -41,18 +42,23 @@ float to_float_odd(double value) {
 std::unique_ptr<ArraySource> open_arrays(std::unique_ptr<ByteSource> bytes) {
   const std::string& name = bytes->name();
   if (is_checkpoint(*bytes)) return open_checkpoint_arrays(std::move(bytes));
-  if (is_zip(*bytes)) return open_npz(std::move(bytes));
+  if (is_zip(*bytes))
+    return is_torch_archive(*bytes) ? open_torch_archive(std::move(bytes))
+                                    : open_npz(std::move(bytes));
   const std::vector<std::byte> first = bytes->bytes(0, std::min<std::uint64_t>(bytes->size(), 16));
   if (first.empty()) throw DataError(name + ": the file is empty");
   if (is_pickle(first))
     throw DataError(
-        name + ": a pickle; pickles are never read, save it as .safetensors (docs/interchange.md)");
+        name +
+        ": a pickle without an archive, as PyTorch before 1.6 wrote it; save it again with "
+        "torch.save of PyTorch >= 1.6 (docs/interchange.md)");
   if (first.size() >= 6 && std::memcmp(first.data(), "\x93NUMPY", 6) == 0)
     throw DataError(name + ": a single .npy array; expected an .npz with an array for each name");
   if (first.size() > 8 && first[8] == std::byte{'{'}) return open_safetensors(std::move(bytes));
   throw DataError(
       name +
-      ": neither a checkpoint of engine nor .safetensors nor .npz, or damaged in its first bytes");
+      ": neither a checkpoint of engine nor .safetensors, .npz or .pth, or damaged in its first "
+      "bytes");
 }
 
 std::unique_ptr<ArraySource> open_arrays(const std::string& path) {
@@ -76,10 +82,38 @@ Section section_of_name(const std::string& name) {
                                                                              : Section::kParameter;
 }
 
+std::optional<ArrayFormat> array_format(std::string_view name) {
+  if (name == "safetensors") return ArrayFormat::kSafetensors;
+  if (name == "npz") return ArrayFormat::kNpz;
+  if (name == "pth") return ArrayFormat::kPth;
+  return std::nullopt;
+}
+
+std::optional<ArrayFormat> array_format_of(const std::string& path) {
+  for (const std::string_view name : {"safetensors", "npz", "pth"})
+    if (path.ends_with("." + std::string(name))) return array_format(name);
+  if (path.ends_with(".pt")) return ArrayFormat::kPth;
+  return std::nullopt;
+}
+
+void save_arrays(const std::vector<NamedArray>& arrays, const std::string& path,
+                 ArrayFormat format) {
+  switch (format) {
+    case ArrayFormat::kSafetensors:
+      return save_safetensors(arrays, path);
+    case ArrayFormat::kNpz:
+      return save_npz(arrays, path);
+    case ArrayFormat::kPth:
+      return save_torch_archive(arrays, path);
+  }
+}
+
 void save_arrays(const std::vector<NamedArray>& arrays, const std::string& path) {
-  if (path.ends_with(".safetensors")) return save_safetensors(arrays, path);
-  if (path.ends_with(".npz")) return save_npz(arrays, path);
-  throw ConfigError("'" + path + "': expected a name that ends in .safetensors or .npz");
+  const std::optional<ArrayFormat> format = array_format_of(path);
+  if (!format)
+    throw ConfigError("'" + path +
+                      "': expected a name that ends in .safetensors, .npz, .pth or .pt");
+  save_arrays(arrays, path, *format);
 }
 
 NamedArray to_half(const NamedArray& array, DType half, const std::string& what) {

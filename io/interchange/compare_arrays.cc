@@ -103,13 +103,14 @@ class RowComparer {
                                               [](std::size_t column) { return column != kNone; }) -
                                  columns.begin());
     const ArrayEntry& entry = files_[holder]->entries()[columns[holder]];
-    ArrayDifference d{.name = key.second,
-                      .section = key.first,
-                      .type = std::string(to_string(entry.type)),
-                      .shape = shape_text(entry.shape),
-                      .reason = mismatch(columns, 0, differing.front()),
-                      .values = reports_.front(),
-                      .minority = {}};
+    ArrayDifference d{
+        .name = key.second,
+        .section = key.first,
+        .type = std::string(entry.stored_as.empty() ? to_string(entry.type) : entry.stored_as),
+        .shape = shape_text(entry.shape),
+        .reason = mismatch(columns, 0, differing.front()),
+        .values = reports_.front(),
+        .minority = {}};
     if (d.reason.empty()) d.reason = "values";
     for (std::size_t i = 1; i < reports_.size(); ++i) merge(reports_[i], d.values);
     d.minority = minority(columns, same, differing);
@@ -147,7 +148,8 @@ class RowComparer {
     if (columns[a] == kNone || columns[b] == kNone)
       return columns[a] == columns[b] ? "" : "missing";
     const ArrayEntry &x = files_[a]->entries()[columns[a]], &y = files_[b]->entries()[columns[b]];
-    return x.type != y.type ? "type" : x.shape != y.shape ? "shape" : "";
+    if (x.type != y.type || x.stored_as != y.stored_as) return "type";
+    return x.shape != y.shape ? "shape" : "";
   }
 
   // Which of `others` equal file `one`, and which do not; reports_ says how the latter differ, in

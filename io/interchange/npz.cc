@@ -40,14 +40,10 @@ class NpzSource : public ArraySource {
  public:
   explicit NpzSource(std::unique_ptr<ByteSource> bytes)
       : ArraySource(std::move(bytes)), zip_(*bytes_) {
-    for (const ZipMember& member : zip_.members()) {  // before any header: the clearer message
-      if (member.name.ends_with("/data.pkl"))
-        throw DataError(name() + ": holds '" + member.name +
-                        "': a PyTorch pickle; pickles are never read, save it as .safetensors "
-                        "(docs/interchange.md)");
+    for (const ZipMember& member : zip_.members())  // before any header: the clearer message
       if (!member.name.ends_with(kEnding) || member.name.size() == kEnding.size())
-        throw DataError(name() + ": '" + member.name + "' is not a .npy array; not an .npz file");
-    }
+        throw DataError(name() + ": '" + member.name +
+                        "' is not a .npy array; neither an .npz file nor PyTorch's");
     for (std::size_t i = 0; i < zip_.members().size(); ++i) add(i);
   }
 

@@ -11,8 +11,7 @@ namespace io {
 
 // Reads directory and headers. Stored or deflated; Fortran order is turned round in memory, one
 // array at a time. Throws DataError: a damaged archive (zip_archive.h), members that are no arrays
-// or of unknown types (npy_header.h), a member whose size is not that of its shape, repeated names,
-// and PyTorch's pickles, which are archives too.
+// or of unknown types (npy_header.h), a member whose size is not that of its shape, repeated names.
 std::unique_ptr<ArraySource> open_npz(std::unique_ptr<ByteSource> bytes);
 
 // Writes the arrays in the order given, stored, names and data alone, atomically as save_checkpoint

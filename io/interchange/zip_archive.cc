@@ -15,6 +15,8 @@ constexpr std::size_t kCopyBlock = 1 << 18;
 constexpr std::uint64_t kLargest32 = 0xFFFFFFFE;  // what needs more stands in a zip64 field
 constexpr std::uint64_t kLocal64Bytes = 20, kCentral64Bytes = 28;  // extra fields
 constexpr std::size_t kMaxMembers = 0xFFFE;
+constexpr std::uint64_t kPaddingField = 'F' | 'B' << 8;  // as PyTorch calls its own
+constexpr char kPaddingByte = 'Z';
 constexpr std::uint16_t kFirstDay = 1 << 5 | 1;  // 1980-01-01
 
 std::uint32_t add_crc(std::uint32_t crc, std::span<const std::byte> bytes) {
@@ -43,6 +45,14 @@ class Record {  // numbers, little-endian, one after the other
  private:
   std::vector<std::byte> bytes_;
 };
+
+// Of the extra field that moves a member's data to a multiple of `alignment`; they would begin at
+// `begin` without it. 0: there is none.
+std::uint64_t padding_bytes(std::uint64_t begin, std::uint64_t alignment) {
+  constexpr std::uint64_t kFieldHead = 4;
+  if (alignment <= 1) return 0;
+  return kFieldHead + (alignment - (begin + kFieldHead) % alignment) % alignment;
+}
 
 bool needs64(std::uint64_t size, std::uint64_t at) { return size > kLargest32 || at > kLargest32; }
 
@@ -178,7 +188,8 @@ void ZipWriter::add(const std::string& name, const std::vector<std::span<const s
     member.size += part.size();
   }
   const bool large = needs64(member.size, 0);
-  const std::uint64_t size = large ? 0xFFFFFFFF : member.size;
+  const std::uint64_t size = large ? 0xFFFFFFFF : member.size, extra = large ? kLocal64Bytes : 0,
+                      padding = padding_bytes(at_ + kLocalBytes + name.size() + extra, alignment_);
   Record r;
   r.put32(0x04034b50)
       .put16(large ? 45 : 20)
@@ -187,8 +198,10 @@ void ZipWriter::add(const std::string& name, const std::vector<std::span<const s
       .put16(0)
       .put16(kFirstDay)
       .put(member.crc);
-  r.put32(size).put32(size).put16(name.size()).put16(large ? kLocal64Bytes : 0).text(name);
+  r.put32(size).put32(size).put16(name.size()).put16(extra + padding).text(name);
   if (large) r.put16(1).put16(16).put(member.size).put(member.size);
+  if (padding > 0)
+    r.put16(kPaddingField).put16(padding - 4).text(std::string(padding - 4, kPaddingByte));
   write(r.bytes());
   for (const auto part : parts) write(part);
   members_.push_back(std::move(member));
@@ -234,11 +247,12 @@ void ZipWriter::finish() {
 }
 
 std::uint64_t ZipWriter::total_bytes(
-    const std::vector<std::pair<std::string, std::uint64_t>>& members) {
+    const std::vector<std::pair<std::string, std::uint64_t>>& members, std::uint64_t alignment) {
   std::uint64_t data = 0, directory = 0;
   for (const auto& [name, size] : members) {
     directory += kCentralBytes + name.size() + (needs64(size, data) ? kCentral64Bytes : 0);
-    data += kLocalBytes + name.size() + size + (needs64(size, 0) ? kLocal64Bytes : 0);
+    data += kLocalBytes + name.size() + (needs64(size, 0) ? kLocal64Bytes : 0);
+    data += padding_bytes(data, alignment) + size;
   }
   const bool large = data > kLargest32 || directory > kLargest32 || members.size() > kMaxMembers;
   return data + directory + kEndBytes + (large ? kEnd64Bytes + kLocator64Bytes : 0);

@@ -1,5 +1,5 @@
-// Zip archives as far as .npz needs them: members stored or deflated, sizes up to 2^63 (zip64).
-// Written from PKWARE's APPNOTE 6.3. Why by hand: docs/adr/0015-zip-archives-by-hand.md.
+// Zip archives as far as .npz and .pth need them: members stored or deflated, sizes up to 2^63
+// (zip64). Written from PKWARE's APPNOTE 6.3. Why by hand: docs/adr/0015-zip-archives-by-hand.md.
 #pragma once
 
 #include <cstdint>
@@ -58,17 +58,20 @@ class ZipReader {
 };
 
 // Writes an archive of stored members front to back. No time of day goes into it: same content,
-// same bytes.
+// same bytes. With an `alignment` above 1 every member's data begin at a multiple of it, as those
+// of PyTorch do, for readers that map the file.
 class ZipWriter {
  public:
   using Output = std::function<void(std::span<const std::byte>)>;
-  explicit ZipWriter(Output output) : output_(std::move(output)) {}
+  explicit ZipWriter(Output output, std::uint64_t alignment = 1)
+      : output_(std::move(output)), alignment_(alignment) {}
   // One member whose data are the parts, one after the other. Throws what the output throws.
   void add(const std::string& name, const std::vector<std::span<const std::byte>>& parts);
   void finish();
   // Bytes that an archive with these members takes.
   static std::uint64_t total_bytes(
-      const std::vector<std::pair<std::string, std::uint64_t>>& members);
+      const std::vector<std::pair<std::string, std::uint64_t>>& members,
+      std::uint64_t alignment = 1);
 
  private:
   struct Written {
@@ -79,6 +82,7 @@ class ZipWriter {
   void write(std::span<const std::byte> bytes);
 
   Output output_;
+  std::uint64_t alignment_;
   std::uint64_t at_ = 0;
   std::vector<Written> members_;
 };

@@ -10,6 +10,7 @@
 #include "io/checkpoint/checkpoint_format.h"
 #include "io/interchange/array_files.h"
 #include "io/interchange/npy_header.h"
+#include "io/interchange/zip_archive.h"
 #include "tests/fuzz/targets.h"
 
 namespace fuzz {
@@ -44,6 +45,22 @@ void safetensors(Input input) { read_all(input); }
 
 void npz(Input input) { read_all(input); }
 
+void torch_archive(Input input) { read_all(input); }
+
+// A pickle alone, in an archive with two storages.
+void torch_pickle(Input input) {
+  static constexpr std::byte kNumbers[48]{};
+  std::vector<std::byte> archive;
+  io::ZipWriter writer([&](std::span<const std::byte> bytes) {
+    archive.insert(archive.end(), bytes.begin(), bytes.end());
+  });
+  writer.add("a/data.pkl", {std::as_bytes(input)});
+  writer.add("a/data/0", {std::span(kNumbers)});
+  writer.add("a/data/1", {std::span(kNumbers).first(4)});
+  writer.finish();
+  read_all({reinterpret_cast<const std::uint8_t*>(archive.data()), archive.size()});
+}
+
 void npy_header(Input input) {
   try {
     io::parse_npy_header(std::as_bytes(input), "file");
@@ -67,6 +84,8 @@ void repair_checkpoint(std::vector<std::uint8_t>& bytes) {
   const std::vector<std::byte> trailer = io::format::encode_trailer(base::digest_of(content));
   std::memcpy(bytes.data() + content.size(), trailer.data(), trailer.size());
 }
+
+void repair_torch_archive(std::vector<std::uint8_t>& bytes) { repair_npz(bytes); }
 
 // For each entry of the directory that lies within the archive: the sum and the sizes that its
 // bytes really have, in both headers.

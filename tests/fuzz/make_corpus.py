@@ -49,6 +49,32 @@ def safetensors(arrays):
     return struct.pack("<Q", len(text)) + text + data
 
 
+def torch_pickle(protocol):
+    """A state dict as torch.save pickles it: a whole storage, a view with strides, shorts."""
+    def text(value):
+        return b"X" + struct.pack("<I", len(value)) + value
+
+    def tensor(storage, key, elements, rest):
+        return (b"ctorch._utils\n_rebuild_tensor_v2\n((" + text(b"storage") + b"ctorch\n" + storage + b"\n" + text(key) +
+                text(b"cpu") + b"K" + bytes([elements]) + b"tQ" + rest + b"\x89ccollections\nOrderedDict\n)RtR")
+    state = (b"}q\0(" + text(b"w") + tensor(b"FloatStorage", b"0", 12, b"K\0K\3K\4\x86K\4K\1\x86") + text(b"t") +
+             tensor(b"FloatStorage", b"0", 12, b"K\1K\2K\3\x86K\1K\4\x86") + text(b"s") +
+             tensor(b"ShortStorage", b"1", 2, b"K\0K\2\x85K\1\x85") + b"u")
+    return b"\x80" + bytes([protocol]) + b"}(" + text(b"epoch") + b"M\1\1" + text(b"model") + state + b"u."
+
+
+def torch_archives():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in (("data.pkl", torch_pickle(2)), ("byteorder", b"little"), ("data/0", bytes(48)),
+                              ("data/1", bytes(4)), ("version", b"3\n")):
+            archive.writestr(zipfile.ZipInfo("a/" + name), content)
+    write("torch_archive", "views", out.getvalue())
+    write("torch_pickle", "views", torch_pickle(2))
+    write("torch_pickle", "framed", b"\x80\x04\x95" + bytes(8) + b"}\x94(\x8c\x01x\x8c\x0bcollections\x8c\x0bOrderedDict\x93)R\x94"
+          b"\x8c\x01y]\x94(K\1N\x88G" + bytes(8) + b"\x8a\2\xff\xffe\x8c\x01zh\1u.")
+
+
 def png(colour, depth, row):
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -189,6 +215,7 @@ def main():
     write("safetensors", "two", safetensors({"a": ("F32", [2], bytes(8)), "b.\u00e4": ("I64", [], bytes(8))}))
     write("npz", "stored", npz(zipfile.ZIP_STORED))
     write("npz", "deflated", npz(zipfile.ZIP_DEFLATED))
+    torch_archives()
     write("npy_header", "f4", npy("<f4", (3, 4), b""))
     write("csv", "header", "a,b,label\n1,x,u\n2.5,\"y \"\"z\"\"\",v\n,?,u\n3,x,v\n")
     write("csv", "semicolon", "1;2;x\r\n3;4;y\r\n")

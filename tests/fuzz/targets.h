@@ -16,6 +16,8 @@ void checkpoint(Input input);
 void safetensors(Input input);
 void npz(Input input);
 void npy_header(Input input);
+void torch_archive(Input input);
+void torch_pickle(Input input);
 void csv(Input input);
 void idx(Input input);
 void cifar10(Input input);
@@ -45,6 +47,8 @@ inline constexpr Target kTargets[] = {
     {"safetensors", safetensors},
     {"npz", npz},
     {"npy_header", npy_header},
+    {"torch_archive", torch_archive},
+    {"torch_pickle", torch_pickle},
     {"csv", csv},
     {"idx", idx},
     {"cifar10", cifar10},
@@ -70,5 +74,6 @@ inline constexpr Target kTargets[] = {
 // behind them is reached as well.
 void repair_checkpoint(std::vector<std::uint8_t>& bytes);
 void repair_npz(std::vector<std::uint8_t>& bytes);
+void repair_torch_archive(std::vector<std::uint8_t>& bytes);
 
 }  // namespace fuzz

@@ -37,7 +37,7 @@ Arrays odd_arrays() {
 
 TEST(ArrayFiles, RoundTripsKeepEveryBit) {
   const test_support::TemporaryDirectory folder;
-  for (const char* name : {"a.safetensors", "a.npz"}) {
+  for (const char* name : {"a.safetensors", "a.npz", "a.pth", "a.pt"}) {
     io::save_arrays(odd_arrays(), folder / name);
     const Arrays loaded = io::load_arrays(folder / name);
     array_fixture::expect_same(loaded, odd_arrays());
@@ -52,13 +52,15 @@ TEST(ArrayFiles, RoundTripsKeepEveryBit) {
   array_fixture::expect_same(io::load_arrays(folder / "a.ckpt"), odd_arrays());
   EXPECT_EQ(io::load_arrays(folder / "a.ckpt")[0].device, "cuda:1");
   array_fixture::expect_same(io::read_arrays(*io::open_arrays(folder / "a.ckpt")), odd_arrays());
-  EXPECT_THROW(io::save_arrays(odd_arrays(), folder / "a.pth"), io::ConfigError);
+  EXPECT_THROW(io::save_arrays(odd_arrays(), folder / "a.bin"), io::ConfigError);
 }
 
 TEST(ArrayFiles, ContentTellsTheFormatNotTheName) {
   const test_support::TemporaryDirectory folder;
   io::save_arrays(odd_arrays(), folder / "a.safetensors");
   io::save_arrays(odd_arrays(), folder / "a.npz");
+  io::save_arrays(odd_arrays(), folder / "c.npz", io::ArrayFormat::kPth);
+  array_fixture::expect_same(io::load_arrays(folder / "c.npz"), odd_arrays());
   std::filesystem::rename(folder / "a.npz", folder / "b.safetensors");
   std::filesystem::rename(folder / "a.safetensors", folder / "b.ckpt");
   array_fixture::expect_same(io::load_arrays(folder / "b.safetensors"), odd_arrays());
@@ -72,7 +74,7 @@ TEST(ArrayFiles, WhatIsNoFileOfArraysIsToldApart) {
     return refusal(folder / "x");
   };
   EXPECT_NE(written("").find("the file is empty"), std::string::npos);
-  EXPECT_NE(written("\x80\x02}q\x01.").find("a pickle; pickles are never read"), std::string::npos);
+  EXPECT_NE(written("\x80\x02}q\x01.").find("a pickle without an archive"), std::string::npos);
   EXPECT_NE(written("\x80\x05\x95 and more of it").find("a pickle"), std::string::npos);
   EXPECT_NE(written("\x93NUMPY\x01").find("a single .npy array"), std::string::npos);
   EXPECT_NE(written("#!/bin/sh\necho hello\n").find("neither a checkpoint"), std::string::npos);
@@ -80,7 +82,8 @@ TEST(ArrayFiles, WhatIsNoFileOfArraysIsToldApart) {
                     "ELF")
                 .find("neither a checkpoint"),
             std::string::npos);
-  EXPECT_NE(refusal(data_file("torch_pickle.pt")).find("a PyTorch pickle"), std::string::npos);
+  EXPECT_NE(refusal(data_file("torch_legacy.pth")).find("a pickle without an archive"),
+            std::string::npos);
   EXPECT_NE(refusal(folder.path().string()).find("is a folder"), std::string::npos);
   EXPECT_THROW(io::open_arrays(folder / "none"), io::MissingFileError);
 }

@@ -1,4 +1,5 @@
-# Writes the files in data/ beside this script, with NumPy and PyTorch's own writers, for npz_test and safetensors_test.
+# Writes the files in data/ beside this script, with NumPy and PyTorch's own writers, for npz_test, safetensors_test and
+# torch_archive_test.
 #
 # Usage: python3 tests/io/interchange/make_interchange_files.py        needs numpy, torch and safetensors
 # Every array is a ramp: element i (in C order) is i * 0.5 - 1 for floats, i - 1 for signed integers, i for u1.
@@ -45,4 +46,33 @@ tensors = {
     "module.bytes": torch.tensor(ramp("u1", 300)),
 }
 save_file(tensors, os.path.join(folder, "torch_ramps.safetensors"), metadata={"format": "pt"})
-torch.save({"w": torch.zeros(2)}, os.path.join(folder, "torch_pickle.pt"))
+torch.save({"w": torch.zeros(2)}, os.path.join(folder, "torch_legacy.pth"), _use_new_zipfile_serialization=False)
+
+module = torch.nn.BatchNorm2d(4)
+module.running_mean.copy_(torch.tensor(ramp("f4", 4)))
+pool = torch.tensor(ramp("f4", 40))
+views = {
+    "conv1.weight": torch.tensor(ramp("f4", 4, 2, 3, 3)).contiguous(memory_format=torch.channels_last),
+    "turned": torch.tensor(ramp("f8", 3, 4)).t().contiguous().t(),
+    "part": pool[10:16].view(2, 3),  # three views of one storage
+    "steps": pool[1:20:3],
+    "tied": pool,
+    "same": torch.tensor(2.5).expand(2, 3),
+    "scalar": torch.tensor(-1),
+    "half": torch.tensor(ramp("f2", 7)),
+    "brain": torch.tensor(ramp("f4", 5)).to(torch.bfloat16),
+    "i32": torch.tensor(ramp("i4", 2, 3)),
+    "i16": torch.tensor(ramp("i2", 300)),
+    "i8": torch.tensor(ramp("i1", 2, 3)).t(),
+    "u8": torch.tensor(ramp("u1", 256)),
+    "bool": torch.tensor([True, False, True]),
+    "none": torch.zeros(0, 3),
+    "parameter": torch.nn.Parameter(torch.tensor(ramp("f4", 3))),
+}
+torch.save(views, os.path.join(folder, "torch_ramps.pth"))
+torch.save(views, os.path.join(folder, "torch_ramps_protocol5.pth"), pickle_protocol=5)
+optimizer = torch.optim.AdamW(module.parameters())
+torch.save({"epoch": 3, "loss": torch.tensor(0.5), "optimizer": optimizer.state_dict(), "lr": 0.1, "seed": 2**64 - 1,
+            "model_state_dict": {"module." + k: v for k, v in module.state_dict().items()}},
+           os.path.join(folder, "torch_training.pth"))
+torch.save(module, os.path.join(folder, "torch_module.pth"))

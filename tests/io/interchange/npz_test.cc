@@ -121,7 +121,7 @@ TEST(Npz, RefusesPicklesAndForeignTypesByName) {
                   "an array of Python objects is a pickle, and pickles are never read");
   EXPECT_CONTAINS(refusal("numpy_big_endian.npz"), "'>f4' is big-endian");
   EXPECT_CONTAINS(refusal("numpy_structured.npz"), "a structured dtype");
-  EXPECT_CONTAINS(refusal("torch_pickle.pt"), "a PyTorch pickle; pickles are never read");
+  EXPECT_CONTAINS(refusal("torch_ramps.pth"), "neither an .npz file nor PyTorch's");
   EXPECT_CONTAINS(npz_fault(zip_of({{"readme.txt", "hello"}})), "'readme.txt' is not a .npy array");
   EXPECT_CONTAINS(npz_fault(zip_of({{".npy", npy("<f4", "()", "1234")}})), "is not a .npy array");
 }

@@ -42,6 +42,7 @@ std::vector<Format> formats() {
   const test_support::TemporaryDirectory folder;
   io::save_arrays(small_arrays(), folder / "a.safetensors");
   io::save_arrays(small_arrays(), folder / "a.npz");
+  io::save_arrays(small_arrays(), folder / "a.pth");
   io::Checkpoint checkpoint;
   checkpoint.arrays = small_arrays();
   checkpoint.vocabulary = "abc";
@@ -54,6 +55,7 @@ std::vector<Format> formats() {
   return {{"ckpt", true, io::read_file(folder / "a.ckpt")},
           {"safetensors", false, io::read_file(folder / "a.safetensors")},
           {"npz", false, io::read_file(folder / "a.npz")},
+          {"pth", false, io::read_file(folder / "a.pth")},
           {"deflated", false,
            bytes_of(zip_fixture::zip_of({{"x.npy", x}, {"y.npy", turned}}, {.deflate = true}))},
           {"zip64", false,
@@ -181,7 +183,7 @@ TEST_P(RandomDamage, AHundredThousandFiles) {
   RecordProperty("accepted", accepted);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, RandomDamage, testing::Range<std::size_t>(0, 7),
+INSTANTIATE_TEST_SUITE_P(Formats, RandomDamage, testing::Range<std::size_t>(0, 8),
                          [](const auto& parameter) { return formats()[parameter.param].name; });
 
 }  // namespace

@@ -1,0 +1,76 @@
+// Tags, varints, and pieces that are handed on without a copy.
+#include "io/base/protobuf_message.h"
+
+#include <bit>
+#include <utility>
+
+namespace base {
+namespace {
+
+enum WireType { kVarint = 0, kLengthDelimited = 2, kFixed32 = 5 };
+
+}  // namespace
+
+std::string& ProtobufMessage::own() {
+  if (pieces_.empty() || !pieces_.back().others.empty()) pieces_.emplace_back();
+  return pieces_.back().own;
+}
+
+// Seven bits a byte, the lowest first; all bytes but the last have the highest bit set.
+void ProtobufMessage::varint(std::uint64_t value) {
+  std::string& text = own();
+  for (;; value >>= 7) {
+    ++size_;
+    if (value < 0x80) return text.push_back(static_cast<char>(value));
+    text.push_back(static_cast<char>(value | 0x80));
+  }
+}
+
+void ProtobufMessage::begin(int field, int wire_type) {
+  varint(static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(wire_type));
+}
+
+void ProtobufMessage::add_number(int field, std::int64_t value) {
+  begin(field, kVarint);
+  varint(static_cast<std::uint64_t>(value));  // a negative number has ten bytes
+}
+
+void ProtobufMessage::add_float(int field, float value) {
+  begin(field, kFixed32);
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  for (int shift = 0; shift < 32; shift += 8) own().push_back(static_cast<char>(bits >> shift));
+  size_ += sizeof bits;
+}
+
+void ProtobufMessage::add_text(int field, std::string_view text) {
+  begin(field, kLengthDelimited);
+  varint(text.size());
+  own().append(text);
+  size_ += text.size();
+}
+
+void ProtobufMessage::add_bytes(int field, std::span<const std::byte> bytes) {
+  begin(field, kLengthDelimited);
+  varint(bytes.size());
+  pieces_.back().others = bytes;
+  size_ += bytes.size();
+}
+
+void ProtobufMessage::add_message(int field, ProtobufMessage message) {
+  begin(field, kLengthDelimited);
+  varint(message.size_);
+  size_ += message.size_;
+  for (Piece& piece : message.pieces_) {
+    own().append(piece.own);
+    pieces_.back().others = piece.others;
+  }
+}
+
+void ProtobufMessage::write(const Output& output) const {
+  for (const Piece& piece : pieces_) {
+    output(std::as_bytes(std::span(piece.own)));
+    if (!piece.others.empty()) output(piece.others);
+  }
+}
+
+}  // namespace base

@@ -1,0 +1,87 @@
+// What a pickle of tensors holds: the values that torch.save writes for a state dict, and nothing
+// that runs. Why by hand: docs/adr/0023-a-pickle-reader-that-runs-nothing.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/checkpoint/checkpoint.h"
+
+namespace io::pickle {
+
+using Ref = std::uint32_t;  // the place of a value in Pickle::values
+
+enum class Kind : std::uint8_t {
+  kNone,
+  kBool,
+  kInteger,
+  kText,
+  kTuple,
+  kList,
+  kDict,     // OrderedDict too; keys may repeat: the reader of the dictionary decides
+  kName,     // one of the names below
+  kStorage,  // a block of numbers beside the pickle
+  kTensor,   // a view of a storage
+  kOther,    // harmless and of no use here: a fraction, a device, a number of more than 64 bits
+};
+
+struct Value {
+  Kind kind = Kind::kNone;
+  // kBool, kInteger: it. kName: its number. kStorage: elements. kTensor: the first element's place.
+  std::int64_t number = 0;
+  std::string_view text{};   // kText: it. kStorage: its key. Lies in the pickle's bytes.
+  std::vector<Ref> items{};  // kTuple, kList: it. kDict: key, value, key, value. kStorage: the name
+                             // of its type. kTensor: storage, sizes, strides
+};
+
+struct Pickle {
+  std::deque<Value> values;
+  Ref root = 0;
+  const Value& at(Ref ref) const { return values[ref]; }
+};
+
+// How a storage's elements are read. PyTorch's types that arrays here do not have are widened, and
+// keep their name in `stored_as`.
+struct StorageType {
+  std::string_view name;  // "FloatStorage"
+  DType type;
+  std::size_t bytes;  // of an element in the file
+  std::string_view stored_as{};
+};
+inline constexpr StorageType kStorageTypes[] = {
+    {"FloatStorage", DType::kF32, 4},      {"DoubleStorage", DType::kF64, 8},
+    {"HalfStorage", DType::kF16, 2},       {"BFloat16Storage", DType::kBF16, 2},
+    {"LongStorage", DType::kI64, 8},       {"IntStorage", DType::kI32, 4},
+    {"ByteStorage", DType::kU8, 1},        {"ShortStorage", DType::kI32, 2, "i16"},
+    {"CharStorage", DType::kI32, 1, "i8"}, {"BoolStorage", DType::kU8, 1, "bool"},
+};
+// REQUIRES: `value` is a kStorage of a pickle that parse_pickle() returned.
+const StorageType& type_of_storage(const Pickle& pickle, const Value& value);
+
+// Reads one pickle of protocol 2 to 5, to its last byte. Nothing is imported or called: of names
+// only those of ordered dictionaries, tensors and storages are known, and every other one is
+// refused, by name. `bytes` must outlive the result. Takes memory in proportion to the bytes, with
+// at most a million values. Throws DataError that begins with `file`.
+Pickle parse_pickle(std::span<const std::byte> bytes, const std::string& file);
+
+// One tensor of a state dict, as the pickle describes it; no storage was looked at.
+struct TensorEntry {
+  std::string name;
+  const StorageType* type = nullptr;
+  std::string key;                           // of its storage
+  std::int64_t elements = 0;                 // of its storage
+  std::int64_t offset = 0;                   // of the first element in the storage
+  std::vector<std::int64_t> shape, strides;  // as long as each other, strides in elements
+};
+
+// The state dict of a pickle, in its order: the root itself, or what lies under "model",
+// "state_dict" and the like. Throws DataError that begins with `file`: no state dict or several,
+// names that are no text or repeat, values that are no tensors, negative numbers.
+std::vector<TensorEntry> state_dict_of(const Pickle& pickle, const std::string& file);
+
+}  // namespace io::pickle

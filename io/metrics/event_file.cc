@@ -1,0 +1,160 @@
+// Each event is a record of its own, in a single write().
+#include "io/metrics/event_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "io/base/io_error.h"
+#include "io/base/retried.h"
+#include "io/metrics/event_messages.h"
+#include "io/metrics/tf_record.h"
+
+namespace io {
+namespace {
+
+double now_of_host() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string host_name() {
+  char name[256] = "";
+  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "host";
+  return name;
+}
+
+// TensorBoard wants "tfevents" in it, and reads files in the order of their names: so the time
+// comes first, in a fixed width.
+std::string file_name(double time, int attempt) {
+  const double seconds = std::floor(time);
+  char text[64];
+  std::snprintf(text, sizeof text, "events.out.tfevents.%010.0f.%06.0f.", seconds,
+                std::floor((time - seconds) * 1e6));
+  return text + host_name() + "." + std::to_string(getpid()) + "." + std::to_string(attempt);
+}
+
+}  // namespace
+
+struct EventFile::Impl {
+  std::string path;
+  Clock clock;
+  Notice notice;
+  int fd = -1;
+  off_t end = 0;      // of the last whole record
+  bool torn = false;  // there may be part of another one behind it
+  std::int64_t lost = 0;
+
+  void write(const ProtobufWriter& event) {
+    const std::string record = tf_record(event.text());
+    const int error = append(record);
+    if (error != 0) {
+      torn = true;
+      if (lost++ == 0 && notice)
+        notice("tensorboard " + path + ": cannot write: " + std::strerror(error) +
+               "; the training goes on without");
+      return;
+    }
+    end += static_cast<off_t>(record.size());
+    if (lost > 0 && notice)
+      notice("tensorboard " + path + ": written again; " + std::to_string(lost) +
+             (lost == 1 ? " event is missing" : " events are missing"));
+    lost = 0;
+  }
+
+  // 0, or what went wrong. Readers give up a file at a record that is torn, so none stays.
+  int append(const std::string& record) {
+    if (torn && base::retried([&] { return ::ftruncate(fd, end); }) != 0) return errno;
+    torn = false;
+    for (std::size_t done = 0; done < record.size();) {
+      const ssize_t n = base::retried([&] {
+        return ::pwrite(fd, record.data() + done, record.size() - done,
+                        end + static_cast<off_t>(done));
+      });
+      if (n < 0) {
+        const int error = errno;
+        // Whether this works is seen again before the next record.
+        static_cast<void>(::ftruncate(fd, end) == 0);
+        return error;
+      }
+      done += static_cast<std::size_t>(n);
+    }
+    return 0;
+  }
+
+  void write_values(std::int64_t step, const std::vector<ProtobufWriter>& values) {
+    if (values.empty()) return;
+    ProtobufWriter summary;
+    for (const ProtobufWriter& value : values) summary.message(1, value);
+    write(events::event(clock(), step).message(events::kSummary, summary));
+  }
+};
+
+EventFile::EventFile(const std::string& folder, Clock clock, Notice notice)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->clock = clock ? std::move(clock) : now_of_host;
+  impl_->notice = std::move(notice);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw CannotCreateError("tensorboard " + folder + ": cannot create: " + error.message());
+  const double time = impl_->clock();
+  for (int attempt = 0; impl_->fd < 0; ++attempt) {
+    impl_->path = (std::filesystem::path(folder) / file_name(time, attempt)).string();
+    impl_->fd = base::retried(
+        [&] { return ::open(impl_->path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+    if (impl_->fd < 0 && (errno != EEXIST || attempt == 100))
+      throw CannotCreateError("tensorboard " + impl_->path +
+                              ": cannot create: " + std::strerror(errno));
+  }
+  impl_->write(events::event(time, 0).bytes(events::kFileVersion, "brain.Event:2"));
+}
+
+EventFile::~EventFile() {
+  if (impl_->fd >= 0) ::close(impl_->fd);  // every record is written already
+}
+
+const std::string& EventFile::path() const { return impl_->path; }
+
+void EventFile::begin(std::int64_t step) {
+  constexpr int kStatus = 1, kStart = 1;  // SessionLog: forget this step and those after it
+  impl_->write(events::event(impl_->clock(), step + 1)
+                   .message(events::kSessionLog, ProtobufWriter().integer(kStatus, kStart)));
+}
+
+void EventFile::scalars(std::int64_t step, const Scalars& values) {
+  std::vector<ProtobufWriter> messages;
+  for (const auto& [tag, value] : values) messages.push_back(events::scalar_value(tag, value));
+  impl_->write_values(step, messages);
+}
+
+void EventFile::text(std::int64_t step, const std::string& tag, const std::string& markdown) {
+  impl_->write_values(step, {events::text_value(tag, markdown)});
+}
+
+void EventFile::histograms(std::int64_t step, const Histograms& values) {
+  std::vector<ProtobufWriter> messages;
+  for (const auto& [tag, histogram] : values)
+    if (histogram.count > 0) messages.push_back(events::histogram_value(tag, histogram));
+  impl_->write_values(step, messages);
+}
+
+void EventFile::hyperparameters(std::int64_t step, const std::string& run,
+                                const std::vector<Hyperparameter>& options,
+                                const std::vector<std::string>& metrics) {
+  const double time = impl_->clock();
+  impl_->write_values(step, {events::experiment_value(time, options, metrics),
+                             events::session_start_value(time, run, options)});
+}
+
+void EventFile::end(std::int64_t step, bool success) {
+  impl_->write_values(step, {events::session_end_value(impl_->clock(), success)});
+}
+
+}  // namespace io

@@ -1,0 +1,56 @@
+// Event files, which TensorBoard reads: scalars, texts, histograms and hyperparameters of a run.
+// Written natively (docs/adr/0025-event-files-by-hand.md).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "io/metrics/histogram.h"
+
+namespace io {
+
+struct Hyperparameter {
+  std::string name;
+  std::variant<double, bool, std::string> value;
+};
+
+class EventFile {
+ public:
+  using Clock = std::function<double()>;  // seconds since 1970
+  using Notice = std::function<void(const std::string&)>;
+  // A new file in the folder, which is made where it is missing; its name is later, in the order of
+  // names, than those of earlier starts, as TensorBoard wants it. A file that takes no more is no
+  // reason to end: what is lost is told to `notice`, as MetricsWriter does. Throws
+  // CannotCreateError.
+  explicit EventFile(const std::string& folder, Clock clock = {}, Notice notice = {});
+  ~EventFile();
+
+  // What earlier files of the folder say of steps after `step` was given up: the run goes on from
+  // there.
+  void begin(std::int64_t step);
+  using Scalars = std::vector<std::pair<std::string, double>>;  // by tag, "train/loss"
+  void scalars(std::int64_t step, const Scalars& values);
+  void text(std::int64_t step, const std::string& tag, const std::string& markdown);
+  using Histograms = std::vector<std::pair<std::string, Histogram>>;
+  void histograms(std::int64_t step, const Histograms& values);
+
+  // The run's row in the HPARAMS tab: its options, and the scalars (tags) that it is judged by.
+  void hyperparameters(std::int64_t step, const std::string& run,
+                       const std::vector<Hyperparameter>& options,
+                       const std::vector<std::string>& metrics);
+  void end(std::int64_t step, bool success);
+
+  const std::string& path() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace io

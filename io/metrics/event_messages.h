@@ -1,0 +1,33 @@
+// The messages of event files, serialised: parts of TensorFlow's event.proto and summary.proto and
+// of TensorBoard's plugin_data.proto (hparams). Numbers of fields are theirs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/metrics/event_file.h"
+#include "io/metrics/histogram.h"
+#include "io/metrics/protobuf_writer.h"
+
+namespace io::events {
+
+// An Event of this time and step, which the caller adds its `what` to.
+ProtobufWriter event(double time, std::int64_t step);
+inline constexpr int kFileVersion = 3, kSummary = 5, kSessionLog = 7;  // Event.what
+
+// Summary.Value
+ProtobufWriter scalar_value(const std::string& tag, double value);
+ProtobufWriter text_value(const std::string& tag, const std::string& markdown);
+ProtobufWriter histogram_value(const std::string& tag, const Histogram& histogram);
+
+// The three of the hparams plugin: which options and metrics there are, the values of this run's,
+// and how it ended.
+ProtobufWriter experiment_value(double time, const std::vector<Hyperparameter>& options,
+                                const std::vector<std::string>& metrics);
+ProtobufWriter session_start_value(double time, const std::string& run,
+                                   const std::vector<Hyperparameter>& options);
+ProtobufWriter session_end_value(double time, bool success);
+
+}  // namespace io::events

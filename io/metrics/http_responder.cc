@@ -1,0 +1,330 @@
+// A poll() loop over a few connections, each with a deadline and a limit on what it may send.
+#include "io/metrics/http_responder.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <list>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "io/base/io_error.h"
+#include "io/base/retried.h"
+#include "io/metrics/http_request.h"
+
+namespace io {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::size_t kMostConnections = 32, kMostRequestBytes = 8192, kMostIgnoredBytes = 65536;
+constexpr int kMostAcceptedPerSecond = 50;
+constexpr milliseconds kExchangeTime{5000};  // from accept() to the end of the answer
+constexpr milliseconds kFarewellTime{500};   // in which a client may take the answer
+constexpr milliseconds kRetryTime{1000};
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  void reset() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+  int fd_;
+};
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+std::optional<SocketAddress> socket_address(const std::string& address, int port) {
+  SocketAddress result;
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&result.storage);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&result.storage);
+  if (inet_pton(AF_INET, address.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(static_cast<std::uint16_t>(port));
+    result.size = sizeof *v4;
+    return result;
+  }
+  if (inet_pton(AF_INET6, address.c_str(), &v6->sin6_addr) != 1) return std::nullopt;
+  v6->sin6_family = AF_INET6;
+  v6->sin6_port = htons(static_cast<std::uint16_t>(port));
+  result.size = sizeof *v6;
+  return result;
+}
+
+std::string address_text(const HttpResponderOptions& options, int port) {
+  const bool v6 = options.address.find(':') != std::string::npos;
+  return (v6 ? "[" + options.address + "]" : options.address) + ":" + std::to_string(port);
+}
+
+Descriptor listen_at(const HttpResponderOptions& options) {
+  const auto fail = [&](const std::string& cause) {
+    throw CannotCreateError(options.name + " " + address_text(options, options.port) +
+                            ": cannot listen there: " + cause);
+  };
+  std::optional<SocketAddress> address = socket_address(options.address, options.port);
+  if (!address) fail("no IPv4 or IPv6 address in numbers");
+  Descriptor fd(
+      ::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) fail(std::strerror(errno));
+  const int on = 1;  // connections of the run before may still be dying
+  static_cast<void>(::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+  if (::bind(fd.get(), address->get(), address->size) != 0 || ::listen(fd.get(), 128) != 0)
+    fail(errno == EADDRINUSE ? "the port is in use; give another one" : std::strerror(errno));
+  return fd;
+}
+
+int port_of(const Descriptor& fd) {
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  if (::getsockname(fd.get(), address.get(), &address.size) != 0) return 0;
+  return ntohs(address.storage.ss_family == AF_INET6
+                   ? reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port
+                   : reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port);
+}
+
+// Reads a request, writes the answer, and waits a moment for the client to take it: closed with
+// bytes unread, a socket would reset the connection and the answer be lost.
+class Exchange {
+ public:
+  explicit Exchange(Descriptor fd)
+      : fd_(std::move(fd)), until_(SteadyClock::now() + kExchangeTime) {}
+
+  int fd() const { return fd_.get(); }
+  short events() const { return stage_ == Stage::kAnswer ? POLLOUT : POLLIN; }
+  SteadyClock::time_point until() const { return until_; }
+
+  // Does what can be done now; false: it is over.
+  template <class Answer>
+  bool advance(const Answer& answer) {
+    if (stage_ == Stage::kRequest) {
+      if (!receive()) return false;
+      const std::optional<std::size_t> end = http_head_end(request_);
+      if (!end && request_.size() < kMostRequestBytes) return true;
+      const bool whole = end && *end <= kMostRequestBytes;
+      answer_ =
+          answer(whole ? std::optional(std::string_view(request_).substr(0, *end)) : std::nullopt);
+      stage_ = Stage::kAnswer;
+    }
+    if (stage_ == Stage::kAnswer) return send();
+    request_.clear();
+    if (!receive()) return false;
+    ignored_ += request_.size();
+    return ignored_ <= kMostIgnoredBytes;
+  }
+
+ private:
+  enum class Stage { kRequest, kAnswer, kFarewell };
+
+  // One read, so that nobody is served for long at once.
+  bool receive() {
+    std::array<char, 4096> buffer;
+    const ssize_t n =
+        base::retried([&] { return ::recv(fd_.get(), buffer.data(), buffer.size(), 0); });
+    if (n > 0) request_.append(buffer.data(), static_cast<std::size_t>(n));
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
+  }
+
+  bool send() {
+    const ssize_t n = base::retried([&] {
+      return ::send(fd_.get(), answer_.data() + sent_, answer_.size() - sent_, MSG_NOSIGNAL);
+    });
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+    sent_ += static_cast<std::size_t>(n);
+    if (sent_ < answer_.size()) return true;
+    stage_ = Stage::kFarewell;
+    until_ = SteadyClock::now() + kFarewellTime;
+    return ::shutdown(fd_.get(), SHUT_WR) == 0;
+  }
+
+  Descriptor fd_;
+  SteadyClock::time_point until_;
+  Stage stage_ = Stage::kRequest;
+  std::string request_, answer_;
+  std::size_t sent_ = 0, ignored_ = 0;
+};
+
+}  // namespace
+
+struct HttpResponder::Impl {
+  Impl(HttpResponderOptions o, Page p)
+      : options(std::move(o)), page(std::move(p)), wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (!wake) throw CannotCreateError(options.name + ": cannot create: " + std::strerror(errno));
+    try {
+      begin_listening();
+    } catch (const CannotCreateError& error) {
+      if (!options.patient) throw;
+      if (options.notice) options.notice(std::string(error.what()) + "; tried again every second");
+    }
+    thread = std::thread([this] { run(); });
+  }
+  ~Impl() {
+    stopped = true;
+    const std::uint64_t one = 1;
+    static_cast<void>(::write(wake.get(), &one, sizeof one) > 0);
+    thread.join();
+  }
+
+  void begin_listening() {
+    listener = listen_at(options);
+    port = port_of(listener);
+  }
+
+  std::string answer(std::optional<std::string_view> head) const {
+    const auto refuse = [](int status, const std::string& text) {
+      return http_answer_head(status, "text/plain; charset=utf-8", text.size()) + text;
+    };
+    if (!head) return refuse(431, "the request is too long\n");
+    const HttpRequest request = parse_http_request(*head);
+    if (request.fault != 0) return refuse(request.fault, "no HTTP/1.1 request\n");
+    if (request.method != "GET" && request.method != "HEAD")
+      return refuse(405, "only GET and HEAD\n");
+    if (request.path != options.path) return refuse(404, "see " + options.path + "\n");
+    try {
+      const Content content = page(request.accept);
+      const std::string answer_head = http_answer_head(200, content.type, content.body.size());
+      return request.method == "HEAD" ? answer_head : answer_head + content.body;
+    } catch (const std::exception&) {
+      return refuse(500, "no page\n");
+    }
+  }
+
+  // As many as come in until a second's share is used up: further ones wait in the kernel.
+  void accept_all(SteadyClock::time_point now) {
+    if (now - second >= std::chrono::seconds(1)) {
+      second = now;
+      accepted = 0;
+    }
+    while (accepted < kMostAcceptedPerSecond) {
+      Descriptor fd(base::retried([&] {
+        return ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      }));
+      if (!fd) {
+        // Without descriptors or memory the client would be there at once again.
+        if (errno != EAGAIN && errno != ECONNABORTED) accepted = kMostAcceptedPerSecond;
+        return;
+      }
+      ++accepted;
+      if (exchanges.size() >= kMostConnections) exchanges.pop_front();  // the oldest
+      exchanges.emplace_back(std::move(fd));
+    }
+  }
+
+  bool may_accept(SteadyClock::time_point now) const {
+    return listener &&
+           (accepted < kMostAcceptedPerSecond || now - second >= std::chrono::seconds(1));
+  }
+
+  void run() {
+    // Of this thread alone, in Linux.
+    static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19));
+    while (!stopped) {
+      try {
+        turn();
+      } catch (const std::exception&) {  // out of memory: whoever asked asks again
+        exchanges.clear();
+      }
+    }
+  }
+
+  void turn() {
+    SteadyClock::time_point now = SteadyClock::now(), until = now + std::chrono::hours(1);
+    if (!listener) until = now + kRetryTime;
+    const bool accepts = may_accept(now);
+    if (listener && !accepts) until = std::min(until, second + std::chrono::seconds(1));
+    std::vector<pollfd> polled{{wake.get(), POLLIN, 0}, {accepts ? listener.get() : -1, POLLIN, 0}};
+    for (const Exchange& e : exchanges) {
+      polled.push_back({e.fd(), e.events(), 0});
+      until = std::min(until, e.until());
+    }
+    const auto wait = std::chrono::ceil<milliseconds>(until - now).count();
+    const int ready =
+        ::poll(polled.data(), polled.size(), static_cast<int>(std::max<long>(0, wait)));
+    if (stopped) return;
+    now = SteadyClock::now();
+    if (ready > 0) {
+      std::size_t i = 2;
+      for (auto e = exchanges.begin(); e != exchanges.end(); ++i) {
+        const bool goes_on =
+            polled[i].revents == 0 ||
+            e->advance([this](std::optional<std::string_view> head) { return answer(head); });
+        e = goes_on ? std::next(e) : exchanges.erase(e);
+      }
+      if (polled[1].revents != 0) accept_all(now);
+    }
+    exchanges.remove_if([&](const Exchange& e) { return e.until() <= now; });
+    if (!listener) listen_again();
+  }
+
+  void listen_again() {
+    try {
+      begin_listening();
+      if (options.notice)
+        options.notice(options.name + " " + address_text(options, port) + ": served now");
+    } catch (const CannotCreateError&) {
+      return;  // told already
+    }
+  }
+
+  const HttpResponderOptions options;
+  const Page page;
+  const Descriptor wake;
+  std::atomic<bool> stopped{false};
+  std::atomic<int> port{0};
+  // Of the thread.
+  Descriptor listener;
+  std::list<Exchange> exchanges;  // the oldest first
+  SteadyClock::time_point second = SteadyClock::now();
+  int accepted = 0;  // in this second
+  std::thread thread;
+};
+
+HttpResponder::HttpResponder(HttpResponderOptions options, Page page)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(page))) {}
+HttpResponder::~HttpResponder() = default;
+
+int HttpResponder::port() const { return impl_->port; }
+
+std::string HttpResponder::url() const {
+  const int port = impl_->port;
+  return "http://" + address_text(impl_->options, port == 0 ? impl_->options.port : port) +
+         impl_->options.path;
+}
+
+void check_http_address(const HttpResponderOptions& options) {
+  static_cast<void>(listen_at(options));
+}
+
+}  // namespace io
