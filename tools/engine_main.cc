@@ -20,11 +20,12 @@ void print_overview() {
   std::cout << "engine - data-parallel training with gradient or parameter averaging\n\nUsage: "
                "engine COMMAND [OPTIONS]\n\nCommands:\n";
   for (const Command& c : commands()) {
+    if (c.hidden) continue;
     std::string name = c.name;
-    name.resize(10, ' ');
+    name.resize(12, ' ');
     std::cout << "  " << name << c.summary << '\n';
   }
-  std::cout << "  help      this text, or the help of a command\n\n"
+  std::cout << "  help        this text, or the help of a command\n\n"
                "Try: engine train --model convnet --dataset glyphs --spawn 2 --save-dir run\n"
                "For the options of a command: engine COMMAND --help\n";
 }
@@ -33,7 +34,8 @@ const Command& find_command(const std::string& name) {
   for (const Command& c : commands())
     if (c.name == name) return c;
   std::vector<std::string> names{"help"};
-  for (const Command& c : commands()) names.emplace_back(c.name);
+  for (const Command& c : commands())
+    if (!c.hidden) names.emplace_back(c.name);
   throw UsageError("unknown command '" + name + "'" + base::did_you_mean(name, names) +
                    " (engine help lists them)");
 }
@@ -67,7 +69,8 @@ int run(Arguments arguments) {
       print_overview();
       return kExitOk;
     }
-    return find_command(arguments.front()).run({"--help"});
+    arguments.insert(arguments.begin() + 1, "--help");
+    return find_command(arguments.front()).run({arguments.begin() + 1, arguments.end()});
   }
   return find_command(name).run(arguments);
 }

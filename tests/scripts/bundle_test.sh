@@ -23,6 +23,10 @@ tar -C "$work/else where" -xzf "$work/one.tar.gz"
 bundle=$(echo "$work/else where"/engine-*)
 [ ! -e "$bundle/licences/MISSING" ] || fail "$(cat "$bundle/licences/MISSING")"
 
+for file in man/man1/engine-train.1 completion/engine.bash completion/_engine completion/engine.fish; do
+  [ -s "$bundle/share/$file" ] || fail "the bundle lacks share/$file"
+done
+
 # Everything but the C library comes out of the bundle.
 for program in "$bundle/bin/engine" $( [ ! -f "$bundle/tests/gpu_tests.txt" ] || echo tests); do
   [ "$program" != tests ] || program="$bundle/tests/$(awk 'NR == 1 { print $2 }' "$bundle/tests/gpu_tests.txt")"

@@ -10,7 +10,7 @@ cd "${1:-$(dirname "${BASH_SOURCE[0]}")/../..}"
 files=$( (git ls-files --cached --others --exclude-standard 2>/dev/null || find . -name 'build*' -prune -o -type f -printf '%P\n') |
   while read -r file; do [ ! -f "$file" ] || echo "$file"; done | sort -u)
 sources=$(grep -E '\.(h|cc|cu|cuh)$' <<<"$files")
-own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|safetensors|ckpt|png)$' <<<"$files")
+own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|pth|safetensors|ckpt|png)$' <<<"$files")
 
 # shellcheck disable=SC2086
 {
@@ -41,7 +41,7 @@ own_text=$(grep -vE '^(LICENSE|tests/parity/data/)|\.(gz|npz|safetensors|ckpt|pn
       floors("engine/ops", "common device elementwise,embedding,images,loss,pool,optim_step gemm,norm attention,conv2d")
       floors("engine/averaging", "sums policies")
       floors("io/data", "sources order loader")
-      floors("tools", "report options,workers machine run group flight,launch,session bench,doctor commands")
+      floors("tools", "report options,workers machine,manual run group flight,launch,onnx,session bench,doctor commands")
     }
     function floors(room, list,   i, j, levels, names) {
       split(list, levels, " ")

@@ -75,7 +75,9 @@ mistake 65 "get_data.sh" train --model mlp --dataset mnist --data-dir empty
 mistake 78 "no-net.toml" train --model no-net.toml "${synthetic[@]}"
 mistake 78 "net.toml" train --model net.toml "${synthetic[@]}" --dropout 0.1
 mistake 78 "no-options.toml" train -c no-options.toml "${quick[@]}"
-mistake 2 "-o 'a.onnx'" export run -o a.onnx
+mistake 2 "-o 'a.bin'" export run -o a.bin
+mistake 2 "--half" export run -o a.onnx --half
+mistake 2 "--model is for ONNX" export run -o a.npz --model mlp
 mistake 73 "/no/such" export run -o /no/such/a.npz
 mistake 73 "/no/such" train "${quick[@]}" --metrics /no/such/m.jsonl
 # Options

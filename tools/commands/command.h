@@ -10,7 +10,9 @@ namespace tools {
 int train_command(const Arguments& arguments);
 int launch_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
+int predict_command(const Arguments& arguments);
 int verify_command(const Arguments& arguments);
+int report_command(const Arguments& arguments);
 int top_command(const Arguments& arguments);
 int inspect_command(const Arguments& arguments);
 int bench_command(const Arguments& arguments);
@@ -25,11 +27,19 @@ int sample_command(const Arguments& arguments);
 int doctor_command(const Arguments& arguments);
 int env_command(const Arguments& arguments);
 int version_command(const Arguments& arguments);
+int completion_command(const Arguments& arguments);
+int manual_command(const Arguments& arguments);
 
 struct Command {
   const char* name;
   const char* summary;
   int (*run)(const Arguments&);
+  struct Kind {
+    const char* name;
+    const char* summary;
+  };
+  std::vector<Kind> kinds = {};  // first arguments that have options of their own
+  bool hidden = false;           // no user needs it
 };
 // In the order of the manual page.
 const std::vector<Command>& commands();

@@ -1,60 +1,253 @@
-// `engine export`: the model of a checkpoint as .safetensors or .npz, for other programs.
+// `engine export`: the model of a checkpoint for other programs: its arrays as .safetensors,
+// .npz or .pth, or all of it as ONNX.
+#include <algorithm>
+#include <array>
 #include <cstdio>
+#include <optional>
 
+#include "engine/train/checks/finite_guard.h"
+#include "engine/train/saving/weights.h"
+#include "io/base/json_writer.h"
 #include "io/base/visible_text.h"
+#include "io/checkpoint/array_source.h"
+#include "io/checkpoint/byte_source.h"
 #include "io/interchange/array_files.h"
+#include "io/interchange/onnx_file.h"
+#include "models/model_catalog.h"
 #include "tools/commands/command.h"
+#include "tools/machine/build_info.h"
+#include "tools/onnx/onnx_model.h"
 #include "tools/options/command_line.h"
 #include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
+#include "tools/session/saved_input.h"
+#include "tools/session/saved_run.h"
 #include "tools/session/saved_weights.h"
 
 namespace tools {
+namespace {
+
+constexpr const char* kFormats[] = {"safetensors", "npz", "pth", "onnx"};
+
+struct ExportOptions {
+  std::string path, out, format, weights = "model", input = "prepared";
+  bool half = false, brain = false;
+  ConfigValues values;  // --model, --dataset and what belongs to them: ONNX only
+};
+
+// What no other samples follow from.
+bool leaves_data_alone(const std::string& name) {
+  return name == "model" || name == "dtype" || name == "seed" || name == "normalize" ||
+         name == "data-dir" || name == "annotations" || name == "image-cache-mb";
+}
+
+std::string format_of(const ExportOptions& o) {
+  if (!o.format.empty()) return o.format;
+  for (const std::string format : kFormats)
+    if (o.out.ends_with("." + format)) return format;
+  if (o.out.ends_with(".pt")) return "pth";
+  throw UsageError("-o '" + o.out +
+                   "': expected a name that ends in .safetensors, .npz, .pth, .pt or .onnx, "
+                   "or --format");
+}
+
+void check_format(const ExportOptions& o) {
+  if (o.half && o.brain) throw UsageError("--half and --bf16 exclude each other");
+  if (o.format == "onnx") {
+    if (o.half || o.brain)
+      throw UsageError(std::string(o.half ? "--half" : "--bf16") +
+                       " is for files of arrays: the numbers of an ONNX file are f32");
+    return;
+  }
+  const std::string given =
+      o.values.empty() ? o.input == "prepared" ? "" : "input" : o.values.begin()->first;
+  if (!given.empty())
+    throw UsageError("--" + given + " is for ONNX: a ." + o.format + " holds the arrays alone");
+}
+
+std::vector<io::NamedArray> model_arrays(const ExportOptions& o) {
+  std::vector<io::NamedArray> arrays = load_weights(o.weights, o.path);
+  std::erase_if(arrays, [](const io::NamedArray& a) {
+    return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
+  });
+  return arrays;
+}
+
+void export_arrays(const ExportOptions& o) {
+  std::vector<io::NamedArray> arrays = model_arrays(o);
+  std::int64_t bytes = 0;
+  for (io::NamedArray& array : arrays) {
+    if (o.half || o.brain)
+      array = io::to_half(array, o.half ? base::DType::kF16 : base::DType::kBF16, o.path);
+    bytes += static_cast<std::int64_t>(array.data.size());
+  }
+  io::save_arrays(arrays, o.out, *io::array_format(o.format));
+  std::printf("Exported %zu tensors of %s, %s bytes: %s\n", arrays.size(),
+              base::visible_text(o.path).c_str(), with_commas(bytes).c_str(),
+              base::visible_text(o.out).c_str());
+}
+
+// What a model is made of and where it comes from.
+struct SavedModel {
+  std::optional<io::Checkpoint> snapshot;  // its description; none: a file of arrays alone
+  std::string name, definition;
+  SavedInput input;
+};
+
+SavedModel find_model(const ExportOptions& o) {
+  SavedModel model;
+  ConfigValues values = o.values;
+  const bool other_data = std::ranges::any_of(
+      values, [](const auto& given) { return !leaves_data_alone(given.first); });
+  if (io::is_checkpoint(*io::open_bytes(o.path))) {
+    model.snapshot = io::load_description(o.path);
+    if (!values.contains("model")) model.definition = model.snapshot->definition;
+    take_saved_options(*model.snapshot, o.path, values);
+  }
+  if (!values.contains("model"))
+    throw UsageError("--model is required: " + o.path + " does not say which model it is of");
+  model.name = values.at("model").value;
+  model.input = saved_input(model.snapshot ? &*model.snapshot : nullptr, o.path, values, other_data,
+                            o.input == "pixels");
+  return model;
+}
+
+std::string list_json(const auto& list) {
+  base::JsonWriter json;
+  json.value(list);
+  return json.text();
+}
+
+std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions& o,
+                                                             const SavedModel& model) {
+  std::vector<std::pair<std::string, std::string>> entries{{"model", model.name}};
+  if (model.snapshot) {
+    entries.emplace_back("run_id", model.snapshot->run_id);
+    entries.emplace_back("step", std::to_string(model.snapshot->global_step));
+    entries.emplace_back("dataset", model.snapshot->dataset);
+    entries.emplace_back("written_by", model.snapshot->build);
+  }
+  entries.emplace_back("weights", o.weights);
+  entries.emplace_back("classes", std::to_string(model.input.classes));
+  if (!model.input.vocabulary.empty()) {
+    std::vector<int> bytes;
+    for (const char c : model.input.vocabulary) bytes.push_back(static_cast<unsigned char>(c));
+    entries.emplace_back("vocabulary", list_json(bytes));  // the byte of each token id
+  }
+  if (!model.input.normalization.empty()) {
+    entries.emplace_back("input", o.input);
+    entries.emplace_back("normalization", model.input.normalization);
+    if (!model.input.mean.empty()) {
+      entries.emplace_back("mean", list_json(model.input.mean));
+      entries.emplace_back("deviation", list_json(model.input.deviation));
+    }
+  }
+  std::erase_if(entries, [](const auto& entry) { return entry.second.empty(); });
+  for (auto& [key, value] : entries) value = base::visible_text(value);
+  return entries;
+}
+
+std::optional<PixelScaling> pixel_scaling(const ExportOptions& o, const SavedInput& input) {
+  if (o.input == "prepared") return std::nullopt;
+  const engine::Shape& sample = input.sample_shape;
+  const bool images = sample.rank() == 3 && sample[0] * sample[1] > 1;
+  if (input.normalization.empty() && images)
+    throw UsageError(
+        "--input pixels: how the run has normalised its images is not known; name "
+        "its data set with --dataset");
+  if (input.normalization != "standard") return PixelScaling{};
+  return PixelScaling{.mean = input.mean, .deviation = input.deviation};
+}
+
+std::string text_of_value(const io::OnnxValue& value) {
+  std::string text;
+  for (const io::OnnxDimension& dimension : value.shape) {
+    const auto* extent = std::get_if<std::int64_t>(&dimension);
+    text += (text.empty() ? "" : ", ") +
+            (extent != nullptr ? std::to_string(*extent) : std::get<std::string>(dimension));
+  }
+  return value.name + " " + (value.type == io::DType::kI64 ? "int64" : "float32") + " [" + text +
+         "]";
+}
+
+void export_onnx(const ExportOptions& o) {
+  const SavedModel model = find_model(o);
+  const engine::Graph graph =
+      models::build_model(model.name, {.sample_shape = model.input.sample_shape,
+                                       .classes = model.input.classes,
+                                       .definition = model.definition});
+  engine::ModelState state = engine::ModelState::allocate(graph, engine::DType::kF32);
+  state.initialize(graph, 0);
+  engine::import_state(model_arrays(o), o.path, /*exact=*/false, state);
+  if (const auto bad = engine::first_not_finite(state, /*statistics=*/true))
+    throw io::DataError(o.path + ": '" + state.entries[*bad].name +
+                        "' is not finite (NaN or infinity): the training that wrote it had "
+                        "diverged; export an earlier snapshot");
+  io::OnnxModel onnx =
+      onnx_model(graph, engine::export_state(state, {}), pixel_scaling(o, model.input));
+  onnx.name = base::visible_text(model.name);
+  onnx.producer = "engine";
+  onnx.producer_version = ENGINE_VERSION " " ENGINE_COMMIT;
+  onnx.metadata = metadata_of(o, model);
+  const std::uint64_t bytes = io::save_onnx(onnx, o.out);
+  std::printf("Exported %s of %s, %s parameters, %s bytes: %s\n%s%s -> %s\n", onnx.name.c_str(),
+              base::visible_text(o.path).c_str(), with_commas(state.parameter_count()).c_str(),
+              with_commas(static_cast<std::int64_t>(bytes)).c_str(),
+              base::visible_text(o.out).c_str(), text_of_value(onnx.inputs.front()).c_str(),
+              model.input.normalization.empty() ? ""
+              : o.input == "pixels"             ? " (pixels from 0 to 255)"
+                                                : " (normalised as in training)",
+              text_of_value(onnx.outputs.front()).c_str());
+}
+
+}  // namespace
 
 int export_command(const Arguments& arguments) {
   CLI::App app(
-      "Writes a checkpoint's model (parameters and buffers, with PyTorch's names and layouts) in "
-      "another format.",
+      "Writes a checkpoint's model for other programs: parameters and buffers, with PyTorch's "
+      "names "
+      "and layouts, or an ONNX graph that computes its logits.",
       "engine export");
-  std::string path, out, weights = "model";
-  bool half = false, brain = false;
-  app.add_option("RUN|CKPT", path,
-                 "a run's folder (its best snapshot, else the newest), or a .ckpt, .safetensors or "
-                 ".npz file")
+  ExportOptions o;
+  app.add_option("RUN|CKPT", o.path,
+                 "a run's folder (its best snapshot, else the newest), or a .ckpt, .safetensors, "
+                 ".npz or .pth file")
       ->required();
-  app.add_option("-o,--output", out,
-                 "the file to write; its extension selects the format: .safetensors or .npz")
+  app.add_option(
+         "-o,--output", o.out,
+         "the file to write; its extension selects the format: .safetensors, .npz, .pth, .pt or "
+         ".onnx")
       ->required()
       ->type_name("FILE");
-  add_weights_option(app, weights);
-  app.add_flag("--half", half, "convert to f16; a number beyond its range is an error");
-  app.add_flag("--bf16", brain, "convert to bf16 (.safetensors only)");
+  app.add_option("--format", o.format,
+                 "safetensors, npz, pth (what torch.load reads) or onnx, whatever the extension")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kFormats), std::end(kFormats))));
+  add_weights_option(app, o.weights);
+  app.add_flag("--half", o.half, "convert to f16; a number beyond its range is an error");
+  app.add_flag("--bf16", o.brain, "convert to bf16 (not .npz)");
+  app.add_option("--input", o.input,
+                 "what an ONNX model of images reads: prepared (normalised as in training) or "
+                 "pixels (0 to 255, which its first nodes normalise)")
+      ->check(CLI::IsMember({"prepared", "pixels"}))
+      ->default_str("prepared");
+  add_table_options(app, o.values, saved_options());
   app.footer(
       "Optimizer, averaging and random-number state is not exported: the file is for using the "
       "model, not for resuming the run.\n"
       "Integer buffers (num_batches_tracked) keep their type. An existing file is replaced "
-      "atomically.");
+      "atomically.\n"
+      "ONNX (operator set 17, f32): images are [batch, channels, height, width], tokens int64 "
+      "[batch, positions]; the\nresult is `logits`. --model, --dataset and the options below "
+      "are for ONNX, where a file does not say them.");
   if (!parse(app, arguments)) return kExitOk;
-  if (half && brain) throw UsageError("--half and --bf16 exclude each other");
-  if (!out.ends_with(".safetensors") && !out.ends_with(".npz"))
-    throw UsageError("-o '" + out + "': expected a name that ends in .safetensors or .npz");
-
-  path = snapshot_of(path, snapshot_with(weights));
-  std::vector<io::NamedArray> arrays = load_weights(weights, path);
-  std::erase_if(arrays, [](const io::NamedArray& a) {
-    return a.section != io::Section::kParameter && a.section != io::Section::kBuffer;
-  });
-  std::int64_t bytes = 0;
-  for (io::NamedArray& array : arrays) {
-    if (half || brain)
-      array = io::to_half(array, half ? base::DType::kF16 : base::DType::kBF16, path);
-    bytes += static_cast<std::int64_t>(array.data.size());
-  }
-  io::save_arrays(arrays, out);
-  std::printf("Exported %zu tensors of %s, %s bytes: %s\n", arrays.size(),
-              base::visible_text(path).c_str(), with_commas(bytes).c_str(),
-              base::visible_text(out).c_str());
+  o.format = format_of(o);
+  check_format(o);
+  o.path = snapshot_of(o.path, snapshot_with(o.weights));
+  if (o.format == "onnx")
+    export_onnx(o);
+  else
+    export_arrays(o);
   return kExitOk;
 }
 

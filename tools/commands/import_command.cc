@@ -73,7 +73,8 @@ int import_command(const Arguments& arguments) {
   tools::ConfigValues values;
   std::string path, out;
   std::vector<std::string> prefixes;
-  app.add_option("FILE", path, ".safetensors, .npz or .ckpt, detected by content")->required();
+  app.add_option("FILE", path, ".safetensors, .npz, .pth or .ckpt, detected by content")
+      ->required();
   app.add_option("-o,--output", out, "the checkpoint to write")->required()->type_name("CKPT");
   app.add_option(
          "--strip-prefix", prefixes,

@@ -27,6 +27,7 @@
 #include "tools/report/stop_report.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/compute_choice.h"
+#include "tools/session/run_views.h"
 #include "tools/session/training_run.h"
 #include "tools/top/status_observer.h"
 
@@ -50,6 +51,7 @@ bool same_file(const std::string& a, const std::string& b) {
 struct Kept {
   Carried state;
   KeptRun run;
+  std::unique_ptr<PrometheusPage> page;  // on rank 0, where one is asked for
   double begin = 0;  // steady seconds at which this process began to train; 0: not yet
   double since = 0;  // and at which the group before was lost or left
 };
@@ -152,7 +154,7 @@ class OutputWatch : public engine::TrainObserver {
 
 engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, TrainSession& session,
                           backends::Group& group, const std::atomic<int>& stop_signal,
-                          StatusObserver*& status, const Turn* turn) {
+                          PrometheusPage* page, StatusObserver*& status, const Turn* turn) {
   run.begin(session, session.state().progress.global_step);
   const bool root = group.rank() == 0, begins = !session.carried_over();
   if (root && begins) {
@@ -176,12 +178,17 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
          .unit = progress_unit(session.data().train()),
          .seconds_before = turn == nullptr ? 0 : base::steady_seconds() - turn->kept.begin}));
     add_metrics(config, run, session, turn);
+    add_views({config, run, group, turn != nullptr}, session, page);
     status = add_status(run, session, group, turn);
   }
   if (const std::string shard = session.shard_line(); begins && !shard.empty())
     std::cout << shard + "\n" << std::flush;  // every rank
   session.add_observer(make_desync_observer(group.rank(), group.world_size()));
-  return session.run(stop_signal, turn == nullptr ? std::function<bool()>{} : turn->pause);
+  if (turn == nullptr) return session.run(stop_signal);
+  return session.run(stop_signal, {.pause = turn->pause,
+                                   .leave = is_asked_to_leave,
+                                   .least_ranks = config.least_ranks,
+                                   .leave_signal = kLeaveSignal});
 }
 
 // Observers are told why a training fails. Options with which a run has diverged before anything
@@ -189,10 +196,10 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
 engine::TrainResult train_or_explain(const tools::RunConfig& config, TrainingRun& run,
                                      TrainSession& session, backends::Group& group,
                                      const std::atomic<int>& stop_signal, const LastSave* last_save,
-                                     const Turn* turn) {
+                                     PrometheusPage* page, const Turn* turn) {
   StatusObserver* status = nullptr;  // the session's
   try {
-    return train(config, run, session, group, stop_signal, status, turn);
+    return train(config, run, session, group, stop_signal, page, status, turn);
   } catch (const std::exception& error) {
     const bool goes_on =
         turn != nullptr && dynamic_cast<const backends::PeerError*>(&error) != nullptr;
@@ -208,6 +215,9 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
                               backends::Group& group, const std::atomic<int>& stop_signal,
                               const Turn* turn) {
   std::unique_ptr<backends::Communicator> control = host_communicator(group);
+  std::unique_ptr<PrometheusPage> own_page;
+  std::unique_ptr<PrometheusPage>& page = turn == nullptr ? own_page : turn->kept.page;
+  open_page(config, group, *control, turn != nullptr && turn->kept.run.under_way, page);
   TrainingRun run(config, command, group, *control, turn == nullptr ? nullptr : &turn->kept.run);
   const bool root = group.rank() == 0;
   if (root && !run.folder().empty()) keep_log(run.folder() + "/log.txt");
@@ -224,7 +234,8 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
     if (session.carried_over())
       say("membership: " + membership_text(turn->view) + "; on from step " +
           std::to_string(session.state().progress.global_step) + " after " +
-          base::number_text("%.2f", base::steady_seconds() - turn->kept.since) + " s");
+          base::number_text("%.2f", base::steady_seconds() - turn->kept.since) + " s" +
+          (session.scale_line().empty() ? "" : "; " + session.scale_line()));
     else
       say(base::visible_text(session.start_line() + " | " + start));
     if (!session.processors_notice().empty()) print_notice(session.processors_notice());
@@ -233,9 +244,15 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
   engine::TrainResult result;
   // A state that came from a rank's memory may still have to be evaluated and saved.
   if (const std::string done = session.nothing_left(); done.empty() || session.carried_over())
-    result = train_or_explain(config, run, session, group, stop_signal, last_save, turn);
+    result =
+        train_or_explain(config, run, session, group, stop_signal, last_save, page.get(), turn);
   else if (root)
     say(done);
+  if (result.leaves) {
+    print_notice("left the job after step " + std::to_string(result.progress.global_step) +
+                 ", as asked; the others go on");
+    return kExitLeft;
+  }
   if (result.paused) return std::nullopt;
   if (config.save_rank_models) {
     const std::string path = session.keeper().save_rank_model(session.state());
@@ -264,7 +281,9 @@ int train_elastic(const tools::RunConfig& config, const std::string& command,
       kept.run = {};
     }
     const Turn turn{view, pause, kept};
-    return train_rank(config, command, group, stop_signal, &turn);
+    const std::optional<int> code = train_rank(config, command, group, stop_signal, &turn);
+    if (code == kExitLeft) kept.run = {};  // another rank saves there from now on
+    return code;
   });
 }
 
@@ -304,11 +323,16 @@ int train_command(const Arguments& arguments) {
         "--resume auto would find nothing, since --save-dir auto makes a new folder: name the "
         "folder, --save-dir DIR");
   if (config.requeue) check_requeue();
-  if (has_rank_zero(config)) check_metrics_path(config.metrics, config.save_dir);
+  if (has_rank_zero(config)) {
+    check_metrics_path(config.metrics, config.save_dir);
+    check_views(config, /*joins=*/config.most_ranks > 0 && config.spawn == 0);
+  }
   std::vector<int> signals = config.preempt_signals;
   signals.push_back(SIGUSR1);     // a scheduler's warning is also one where nothing can be saved
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the output that leaves is a write that fails
   const std::atomic<int>& stop_signal = install_stop_signals(signals);
+  if (config.most_ranks > 0 && std::ranges::find(signals, kLeaveSignal) == signals.end())
+    install_leave_signal();
   const std::string command = command_text(arguments);
   if (config.most_ranks > 0) return train_elastic(config, command, stop_signal);
   return run_group(config, [&](backends::Group& group) {

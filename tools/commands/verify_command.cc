@@ -131,7 +131,7 @@ io::Comparison compare(const std::vector<std::string>& paths, const io::CompareO
 
 int verify_command(const Arguments& arguments) {
   CLI::App app(
-      "Compares models (.ckpt, .safetensors, .npz, mixed) and prints the names of differing "
+      "Compares models (.ckpt, .safetensors, .npz, .pth, mixed) and prints the names of differing "
       "tensors in model order.",
       "engine verify");
   VerifyOptions o;

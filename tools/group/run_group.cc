@@ -205,6 +205,7 @@ class ElasticRank {
               const ElasticBody& body)
       : body_(body),
         flight_dir_(chosen_folder(config)),
+        heartbeats_(3 * options.heartbeat_ms),
         membership_({.group = with_rules(options, config),
                      .least = config.least_ranks,
                      .most = config.most_ranks}) {}
@@ -214,7 +215,10 @@ class ElasticRank {
     for (;;) {
       note(view);
       if (const std::optional<int> code = run_in(view)) {
-        membership_.leave();
+        if (*code == kExitLeft)
+          membership_.part();
+        else
+          membership_.leave();
         return *code;
       }
       try {
@@ -233,7 +237,7 @@ class ElasticRank {
     options.settings.emplace_back("--save-dir", config.save_dir);
     const auto patience = std::chrono::milliseconds(4 * options.heartbeat_ms + 2000);
     options.cancelled = [this, patience] {
-      if (stop_signal_flag().load() == 0) return false;
+      if (stop_signal_flag().load() == 0) return is_asked_to_leave() && !has_trained_;
       const std::lock_guard lock(stop_mutex_);
       if (!stop_until_) stop_until_ = base::deadline_in(patience);
       return !has_trained_ || base::has_passed(*stop_until_);
@@ -251,8 +255,12 @@ class ElasticRank {
       group = backends::join_group(options);
       const StopWatchdog watchdog(*group);
       has_trained_ = true;
-      const std::optional<int> code =
-          body_(*group, view, [this] { return membership_.join_wanted(); });
+      // Asked behind each step, or every few of them.
+      const std::optional<int> code = body_(*group, view, [&] {
+        in_vain_ = 0;
+        membership_.took_step(view);
+        return membership_.join_wanted();
+      });
       if (!watchdog.has_interrupted()) group->leave([] { return stop_signal_flag().load() != 0; });
       if (!code) why_ = "ranks wait to be taken in";
       return code;
@@ -265,11 +273,27 @@ class ElasticRank {
       why_ = error.what();
     } catch (const backends::PeerError& error) {
       lost(group.get(), error);
+    } catch (const io::Error& error) {
+      if (!is_soon_broken()) {
+        if (group) group->abandon(error.what());
+        throw;
+      }
+      why_ = error.what();
+      if (group) group->abandon(why_);
     } catch (const std::exception& error) {
       if (group) group->abandon(tools::text_of(error));
       throw;
     }
     return std::nullopt;
+  }
+
+  // A rank that was paused may find that another one goes on in its place, and has taken its
+  // folder, before it hears of the others.
+  bool is_soon_broken() const {
+    const base::Deadline until = base::deadline_in(heartbeats_);
+    while (!membership_.broken() && !base::has_passed(until))
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return membership_.broken().has_value();
   }
 
   void lost(backends::Group* group, const backends::PeerError& error) {
@@ -279,7 +303,7 @@ class ElasticRank {
     last_record_ = {group->rank(), group->peers(), group->flight_record(why_)};
   }
 
-  // The same ranks again and again: what fails is not a rank, and comes back.
+  // The same ranks again and again without a step: what fails is not a rank, and comes back.
   void note(const backends::View& view) {
     constexpr std::size_t kMost = 64;
     constexpr int kMostInVain = 5;
@@ -307,6 +331,7 @@ class ElasticRank {
 
   const ElasticBody& body_;
   const std::string flight_dir_;
+  const std::chrono::milliseconds heartbeats_;  // after which who is silent is taken for lost
   std::atomic<bool> has_trained_ = false;
   std::mutex stop_mutex_;
   std::optional<base::Deadline> stop_until_;  // guarded by it
@@ -319,11 +344,13 @@ class ElasticRank {
 
 int run_elastic_member(const backends::GroupOptions& options, const tools::RunConfig& config,
                        const ElasticBody& body) {
+  require_named_devices({.device = config.device, .devices = config.devices});
   try {
     return ElasticRank(options, config, body).run();
   } catch (const backends::CancelledError& error) {
     print_notice(error.what());
-    return 128 + stop_signal_flag().load();
+    const int signal = stop_signal_flag().load();
+    return signal == 0 ? kExitLeft : 128 + signal;
   } catch (const backends::JobEnded& error) {
     print_notice(error.what());  // the others have done it all
     return kExitOk;

@@ -14,6 +14,7 @@ std::atomic<int> stop_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 std::atomic<bool> first_from_parent{false};
 std::atomic<long> first_second{0};
+std::atomic<bool> asked_to_leave{false};
 
 long monotonic_second() {
   timespec now{};
@@ -40,6 +41,8 @@ void on_signal(int signal, siginfo_t* info, void*) {
   _exit(128 + signal);
 }
 
+void on_leave_signal(int) { asked_to_leave.store(true); }
+
 }  // namespace
 
 const std::atomic<int>& stop_signal_flag() { return stop_signal; }
@@ -57,5 +60,15 @@ const std::atomic<int>& install_stop_signals(std::span<const int> more) {
   for (const int signal : more) sigaction(signal, &action, nullptr);
   return stop_signal;
 }
+
+void install_leave_signal() {
+  struct sigaction action {};
+  action.sa_handler = on_leave_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(kLeaveSignal, &action, nullptr);
+}
+
+bool is_asked_to_leave() { return asked_to_leave.load(); }
 
 }  // namespace tools

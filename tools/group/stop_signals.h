@@ -3,6 +3,8 @@
 // closed sends several). A SIGHUP that is ignored (nohup) stays ignored.
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <span>
 
@@ -13,5 +15,10 @@ namespace tools {
 const std::atomic<int>& install_stop_signals(std::span<const int> more = {});
 // That flag; 0 for ever where no handlers were installed.
 const std::atomic<int>& stop_signal_flag();
+
+// Asks this rank of an elastic job to leave it, while the others go on.
+inline constexpr int kLeaveSignal = SIGUSR2;
+void install_leave_signal();
+bool is_asked_to_leave();
 
 }  // namespace tools

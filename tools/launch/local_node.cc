@@ -235,7 +235,7 @@ void LocalNode::note_failure(const GroupOutcome& outcome,
                              const std::vector<WorkerLogs::Stream>& errors) {
   for (int i = 0; i < static_cast<int>(outcome.ends.size()); ++i) {
     const WorkerEnd& end = outcome.ends[static_cast<std::size_t>(i)];
-    if (end.code == 0 || (end.by_us && i != outcome.culprit)) continue;
+    if (end.code == 0 || end.code == kExitLeft || (end.by_us && i != outcome.culprit)) continue;
     const WorkerFailure failure = failure_of(i, end, errors[static_cast<std::size_t>(i)]);
     if (logs_.keeps_files()) {
       const std::string path = logs_.folder(attempt_, failure.rank) + "/error.json";

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include "engine/core/cuda.h"
 #include "io/base/io_error.h"
@@ -139,10 +140,36 @@ DeviceChoice choose_device(DeviceRequest request, const backends::Group& group) 
     ++request.local_world;
     if (peer.rank < rank) ++request.local_rank;
   }
+  request.local_rank = request.place.value_or(request.local_rank);
   if (!request.devices.empty()) request.replica = rank % static_cast<int>(request.devices.size());
   const bool automatic = request.device == "auto" && request.devices.empty();
   return choose_device(request, backends::process_environment(),
                        automatic ? visible_to_auto : visible_devices);
+}
+
+int place_on_host(std::optional<int> held, const backends::Group& group,
+                  backends::Communicator& control) {
+  constexpr std::int32_t kNone = -1;
+  const auto& peers = group.peers();
+  const auto own = static_cast<std::size_t>(group.rank());
+  std::vector<std::int32_t> places(peers.size(), held.value_or(kNone));
+  if (peers.size() > 1) {
+    const std::int32_t mine = places[own];
+    control.all_gather(&mine, sizeof mine, places.data());
+  }
+  std::set<std::int32_t> taken;
+  for (std::size_t r = 0; r < peers.size(); ++r)
+    if (peers[r].host_id != peers[own].host_id)
+      places[r] = kNone;
+    else if (places[r] != kNone && !taken.insert(places[r]).second)
+      places[r] = kNone;  // who was left out for a while may find its place taken
+  for (std::size_t r = 0; places[own] == kNone; ++r) {
+    if (peers[r].host_id != peers[own].host_id || places[r] != kNone) continue;
+    std::int32_t lowest = 0;
+    while (!taken.insert(lowest).second) ++lowest;
+    places[r] = lowest;
+  }
+  return places[own];
 }
 
 void check_devices_apart(const DeviceChoice& choice, const backends::Group& group,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct DeviceRequest {
       {};           // of the process, one for each of its replicas; empty: one, by `device`
   int replica = 0;  // in `devices`
   int local_rank = 0, local_world = 1;  // among the ranks of this host
+  std::optional<int> place = {};        // of place_on_host(), in place of the local rank
   std::string amp = "off";
   std::string cpu_only = "";  // an option that CUDA devices cannot do, "--dtype f64"; "": none
 };
@@ -48,6 +50,13 @@ DeviceChoice choose_device(const DeviceRequest& request, const backends::Environ
                            const std::function<VisibleDevices()>& visible);
 // The same for this rank of the group, whose places `request` leaves open.
 DeviceChoice choose_device(DeviceRequest request, const backends::Group& group);
+
+// Where ranks come and go, local ranks change, and a rank that moved to another device would leave
+// its context on the one that it had; or move to one that has just failed with its rank. So each
+// has a place on its host for as long as it lives: `held`, else the lowest that nobody holds.
+// Collective over the group.
+int place_on_host(std::optional<int> held, const backends::Group& group,
+                  backends::Communicator& control);
 
 // Collective over the group: throws io::ConfigError on every rank where two of them, on one host,
 // chose the same CUDA device, unless ENGINE_ALLOW_SHARED_GPU=1 is set on rank 0.

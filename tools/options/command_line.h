@@ -12,9 +12,10 @@ namespace tools {
 // Arguments after the command's name. Returns the exit code; throws what exit_code_of() knows.
 using Arguments = std::vector<std::string>;
 
-// Parses `arguments` with `app`. --flag_name is read as --flag-name. Prints help and returns false
-// for --help. Throws UsageError for an unknown option (with the nearest name), a missing value, or
-// typographic dashes and quotes.
+// Parses `arguments` with `app`. --flag_name is read as --flag-name. Prints help (help_text()) and
+// returns false for --help [TOPIC], and without parsing where shape_of() asks (command_shape.h).
+// Throws UsageError for an unknown option (with the nearest), a missing value, or typographic
+// dashes and quotes.
 [[nodiscard]] bool parse(CLI::App& app, Arguments arguments);
 
 // Adds the options of the table whose names are in `only` (empty: all) to `app`; what the user

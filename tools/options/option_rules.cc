@@ -57,6 +57,7 @@ constexpr Dependence kDependences[] = {
     {"delay-allreduce", "sync", "grad|post-local|slowmo|diloco"},
     {"reduction-order", "sync", "grad"},
     {"reduction-shards", "reduction-order", "canonical"},
+    {"elastic-batch", "elastic", "*"},
     {"on-desync", "verify-every", "*"},
     {"lr-step-epochs", "lr-schedule", "step"},
     {"lr-gamma", "lr-schedule", "step"},

@@ -118,6 +118,10 @@ constexpr OptionSpec kTrainOptions[] = {
     {"spawn", kInteger, "0", "N", "group", "start N ranks on this host", kFree},
     {"elastic", kString, "", "[MIN:MAX]", "group",
      "ranks may come and go while the job runs, as long as MIN live (with --spawn N: 1:N)", kEqual},
+    {"elastic-batch", kChoice, "keep", "keep|scale", "group",
+     "keep: the global batch is that of MAX ranks, however many there are; scale: it shrinks and "
+     "grows with the ranks, and the learning rate with it",
+     kEqual},
     {"rdzv-timeout", kReal, "300", "S", "group", "seconds to wait until all ranks have joined",
      kFree},
     {"timeout", kReal, "600", "S", "group", "seconds that a collective may take", kFree},
@@ -265,7 +269,8 @@ constexpr OptionSpec kTrainOptions[] = {
      "another experiment",
      kEqual},
     {"init-from", kString, "", "FILE", "state",
-     "start from the weights of a run's folder or of a .ckpt, .safetensors or .npz file", kEqual},
+     "start from the weights of a run's folder or of a .ckpt, .safetensors, .npz or .pth file",
+     kEqual},
     {"map-location", kString, "auto", "auto|cpu|SPEC", "state",
      "device for arrays of a snapshot: a device or cuda:0=cuda:1,...", kFree},
 
@@ -285,6 +290,17 @@ constexpr OptionSpec kTrainOptions[] = {
     {"log-gpu", kInteger, "0", "N", "report",
      "every N steps, write utilization, memory and power of the GPUs on rank 0's host to --metrics "
      "(0: never)",
+     kFree},
+    {"tensorboard", kFlag, "false", "", "report",
+     "write event files for TensorBoard, to --save-dir/tensorboard", kFree},
+    {"tensorboard-dir", kString, "", "DIR", "report", "write event files for TensorBoard there",
+     kFree},
+    {"histograms", kInteger, "0", "N", "report",
+     "every N steps, write histograms of parameters and gradients for TensorBoard (0: never)",
+     kFree},
+    {"prometheus", kString, "", "[ADDR:]PORT", "report",
+     "serve metrics for Prometheus at http://ADDR:PORT/metrics on rank 0's host (default of ADDR: "
+     "127.0.0.1)",
      kFree},
     {"progress", kChoice, "auto", "auto|never", "report", "progress bar on a terminal", kFree},
 

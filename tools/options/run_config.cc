@@ -126,6 +126,10 @@ void read_group(const ValueReader& read, RunConfig& config) {
   config.local_rank = read.maybe("local-rank", 0, kMostRanks - 1);
   config.spawn = read.small("spawn", 0, 1024, 0);
   read_elastic(read, config);
+  if (config.most_ranks > 0)
+    for (const char* name : {"rank", "world-size"})
+      if (!read.text(name).empty())
+        read.demand(name, "no --elastic, whose ranks are numbered where they meet: leave it out");
   config.rdzv_timeout_s = read.positive("rdzv-timeout", kLongestWait, config.rdzv_timeout_s);
   config.timeout_s = read.positive("timeout", kLongestWait, config.timeout_s);
   config.heartbeat_s = read.positive("heartbeat", kLongestWait, config.heartbeat_s);
@@ -155,6 +159,26 @@ void read_augmentation(const ValueReader& read, RunConfig& config) {
   config.cutout_size = read.small("cutout-size", 1, 4096, config.cutout_size);
 }
 
+// What follows from the number of ranks cannot hold where that changes.
+void check_elastic_batch(const ValueReader& read, RunConfig& config) {
+  if (config.most_ranks == 0) return;
+  if (config.uneven != "join")
+    read.demand("elastic", "--uneven join: drop and pad depend on the number of ranks");
+  if (config.shard == "file")
+    read.demand("elastic",
+                "--shard contiguous or strided: a file's part depends on the number of "
+                "ranks");
+  config.elastic_batch_scales = read.text("elastic-batch") == "scale";
+  if (!config.elastic_batch_scales) return;
+  if (config.canonical)
+    read.demand("elastic-batch",
+                "--reduction-order fast: in canonical order the batch is the same "
+                "for any number of ranks");
+  if (config.batch_size % config.most_ranks != 0)
+    read.refuse("batch-size", "a multiple of the " + std::to_string(config.most_ranks) +
+                                  " ranks of --elastic, for --elastic-batch scale");
+}
+
 void read_batch(const ValueReader& read, RunConfig& config) {
   config.sum_losses = read.text("reduction") == "sum";
   config.canonical = read.text("reduction-order") == "canonical";
@@ -171,6 +195,7 @@ void read_batch(const ValueReader& read, RunConfig& config) {
   config.grad_accum = read.integer("grad-accum", 1, 1'000'000, 1);
   config.uneven = read.text("uneven");
   config.shard = read.text("shard");
+  check_elastic_batch(read, config);
   config.normalize = read.text("normalize");
   read_augmentation(read, config);
   config.shuffle = read.flag("shuffle");
@@ -221,6 +246,23 @@ void read_allowed_changes(const ValueReader& read, RunConfig& config) {
   }
 }
 
+void read_views(const ValueReader& read, RunConfig& config) {
+  config.tensorboard = read.flag("tensorboard");
+  config.tensorboard_dir = read.text("tensorboard-dir");
+  if (config.tensorboard && config.tensorboard_dir.empty() && config.save_dir.empty())
+    read.demand("tensorboard",
+                "--save-dir, or --tensorboard-dir DIR instead: a folder to write to");
+  config.histograms = read.integer("histograms", 0, kMostCount, 0);
+  if (config.histograms > 0 && !config.tensorboard && config.tensorboard_dir.empty())
+    read.demand("histograms", "--tensorboard or --tensorboard-dir DIR: TensorBoard shows them");
+  if (read.text("prometheus").empty()) return;
+  config.prometheus = parse_listen_address(read.text("prometheus"));
+  if (!config.prometheus)
+    read.refuse("prometheus",
+                "a port of this host for itself, as 9400, or an IP address and a port, as "
+                "0.0.0.0:9400 or [::1]:9400");
+}
+
 void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.save_dir = read.text("save-dir");
   config.save_every = read.interval("save-every");
@@ -244,8 +286,10 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.flight_dir = read.text("flight-dir");
   config.metrics = read.text("metrics");
   config.log_gpu = read.integer("log-gpu", 0, kMostCount, 0);
-  if (config.log_gpu > 0 && config.metrics.empty() && config.save_dir.empty())
+  if (config.log_gpu > 0 && config.metrics.empty() && config.save_dir.empty() &&
+      read.text("tensorboard-dir").empty())
     read.demand("log-gpu", "--save-dir or --metrics FILE: samples go to the metrics");
+  read_views(read, config);
   config.progress = read.text("progress");
   if (config.overwrite && config.resume != "none")
     read.demand("overwrite", "that no --resume is given: a run goes on, or it moves aside");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/optim/optimizer_spec.h"
+#include "tools/options/listen_address.h"
 #include "tools/options/option_table.h"
 #include "tools/options/value_text.h"
 
@@ -39,6 +40,7 @@ struct RunConfig {
   int streams = 1;
   int spawn = 0;                        // 0 = this process is one rank
   int least_ranks = 0, most_ranks = 0;  // of an elastic job; 0: ranks neither come nor go
+  bool elastic_batch_scales = false;
   double rdzv_timeout_s = 300, timeout_s = 600, heartbeat_s = 1, stall_after_s = 10;
   bool stall_abort = false;
   // sync
@@ -99,6 +101,10 @@ struct RunConfig {
   std::string on_nonfinite;  // abort, skip, continue
   std::int64_t log_every = 100, log_gpu = 0;
   std::string metrics, progress, flight_dir;
+  bool tensorboard = false;  // in the run's folder
+  std::string tensorboard_dir;
+  std::int64_t histograms = 0;                // steps between two; 0 = never
+  std::optional<ListenAddress> prometheus{};  // where to serve metrics
   // preempt
   std::vector<int> preempt_signals;
   bool requeue = false;

@@ -39,7 +39,28 @@ bool is_of_thread(const std::exception& error) {
          system->what() == system->code().message();
 }
 
+constexpr ExitCode kExitCodes[] = {
+    {kExitOk, "success"},
+    {kExitDifferent, "verify, doctor, bench comm --baseline: a difference was found"},
+    {kExitUsage, "invalid command line; verify: no verdict"},
+    {kExitBadData, "bad data: a file is missing, truncated, damaged, or not what it should be"},
+    {kExitUnavailable,
+     "a peer or the rendezvous cannot be reached; not enough memory, open files or processes; a "
+     "device that fails"},
+    {kExitInternal, "an error inside the program"},
+    {kExitCannotCreate, "output cannot be created"},
+    {kExitIo, "reading or writing failed"},
+    {kExitPreempted, "preempted: the state is saved, run again"},
+    {kExitMismatch, "ranks, replicas or their results differ where they must not"},
+    {kExitAuthentication, "authentication with the job's secret failed"},
+    {kExitConfiguration, "invalid configuration: a value, address, backend or model"},
+    {kExitNonFinite, "the training has diverged: loss, gradient or a parameter is NaN or infinite"},
+    {kExitLeft, "this rank was asked to leave an elastic job, which goes on"},
+};
+
 }  // namespace
+
+std::span<const ExitCode> exit_codes() { return kExitCodes; }
 
 int exit_code_of(const std::exception& error) {
   if (const auto* remote = dynamic_cast<const engine::RemoteError*>(&error))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -21,6 +22,14 @@ inline constexpr int kExitMismatch = 76;
 inline constexpr int kExitAuthentication = 77;
 inline constexpr int kExitConfiguration = 78;
 inline constexpr int kExitNonFinite = 79;  // training has diverged: NaN or infinity
+inline constexpr int kExitLeft = 80;       // this rank has left an elastic job, which goes on
+
+// Each of them, ascending, with its meaning for users: one line, no full stop.
+struct ExitCode {
+  int code;
+  const char* meaning;
+};
+std::span<const ExitCode> exit_codes();
 
 // The command line itself makes no sense.
 class UsageError : public std::runtime_error {

@@ -24,9 +24,10 @@ constexpr auto kPlaces = std::to_array<std::string_view>({"data-dir", "annotatio
 
 // Of one start: which ranks it has, where it writes, how it was asked to begin.
 constexpr auto kOfOneStart = std::to_array<std::string_view>(
-    {"rank", "local-rank", "world-size", "init-method", "iface", "port-rule", "job-id", "save-dir",
-     "resume", "overwrite", "allow-change", "init-from", "metrics", "log-gpu", "flight-dir",
-     "stage", "requeue", "map-location", "progress"});
+    {"rank",     "local-rank",  "world-size",      "init-method", "iface",        "port-rule",
+     "job-id",   "save-dir",    "resume",          "overwrite",   "allow-change", "init-from",
+     "metrics",  "log-gpu",     "flight-dir",      "stage",       "requeue",      "map-location",
+     "progress", "tensorboard", "tensorboard-dir", "histograms",  "prometheus"});
 
 template <std::size_t kCount>
 bool contains(const std::array<std::string_view, kCount>& names, std::string_view name) {

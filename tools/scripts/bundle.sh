@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Packs a build into one .tar.gz that runs where it is unpacked, on machines that can install nothing: the program, the shared
-# libraries it needs beside the C library with their licences, the tests of label gpu, tests/gpu/run.sh, examples.
+# libraries it needs beside the C library with their licences, the tests of label gpu, tests/gpu/run.sh, examples,
+# manual pages, completion.
 #
 # Usage: tools/scripts/bundle.sh [OPTIONS]
 #   --preset NAME    what to build: release (default), emulated, ...
@@ -75,6 +76,11 @@ if [ "$tests" = yes ]; then
   cp "$root/tests/peers/torch_kernels.py" "$bundle/tests/peers/"
 fi
 cp -r "$root/docs/examples" "$bundle/"
+mkdir -p "$bundle/share/man/man1" "$bundle/share/completion"
+"$program" manual "$bundle/share/man/man1" --date "$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)"
+"$program" completion bash >"$bundle/share/completion/engine.bash"
+"$program" completion zsh >"$bundle/share/completion/_engine"
+"$program" completion fish >"$bundle/share/completion/engine.fish"
 cp "$root/README.md" "$root/LICENSE" "$bundle/"
 cp "$root"/docs/*.md "$bundle/docs/"
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the build and the scripts need; does nothing, quickly, when all are there.
 #
-# Usage: tools/scripts/install_dependencies.sh [--tests] [--cluster] [--clang] [--sanitizers] [--coverage] [--check] [--list]
+# Usage: tools/scripts/install_dependencies.sh [--tests] [--cluster] [--clang] [--sanitizers] [--coverage] [--packaging] [--check] [--list]
 #   --tests  also what the tests need
 #   --cluster  also the launchers under which tests/cluster runs the program (SLURM, Open MPI); those tests are skipped without
 #   --clang  also clang, clang-format and clang-tidy, for the clang build and tests/scripts/lint.sh
 #   --sanitizers  also clang and its runtime libraries, for test.sh --sanitize and tests/fuzz/fuzz.sh
 #   --coverage  also gcovr, for the count of lines that tests reach
+#   --packaging  also what judges packages and completion: deb_test and manual_test skip what they have not
 #   --check  install nothing; print what is missing and exit with 1 if anything is
 #   --list   print the package names and exit
 # Needs root or sudo on Debian 12. Anywhere else it prints the packages by their Debian names and stops.
@@ -21,11 +22,12 @@ packages=(git build-essential cmake ninja-build
 check=no
 while [ $# -gt 0 ]; do
   case $1 in
-    --tests) packages+=(libgtest-dev libboost-context-dev procps python3 python3-numpy) ;;
+    --tests) packages+=(libgtest-dev libboost-context-dev procps python3 python3-numpy mandoc) ;;
     --cluster) packages+=(slurmctld slurmd slurm-client munge openmpi-bin libopenmpi-dev iproute2 iptables) ;;
     --clang) packages+=(clang clang-format clang-tidy) ;;
     --sanitizers) packages+=(clang libclang-rt-14-dev llvm) ;;
     --coverage) packages+=(gcovr) ;;
+    --packaging) packages+=(dpkg-dev lintian debootstrap zsh fish) ;;
     --check) check=yes ;;
     --list) check=list ;;
     -h | --help) usage; exit 0 ;;

@@ -35,9 +35,9 @@ io::SamplerOptions shares(const DataOptions& data, std::int64_t micro_batches,
   if (train.size() == 0)
     throw io::DataError("data set '" + train.name + "' has no training samples");
   io::SamplerOptions sampling = data.sampling;
-  if (data.batch_of_rank > 0)
-    sampling.global_batch = data.batch_of_rank * micro_batches *
-                            (data.nominal_world > 0 ? data.nominal_world : group.world_size());
+  const int most = data.most_ranks > 0 ? data.most_ranks : group.world_size();
+  if (data.batch_of_rank > 0) sampling.global_batch = data.batch_of_rank * micro_batches * most;
+  if (data.batch_scales) sampling.global_batch = sampling.global_batch / most * group.world_size();
   sampling.size = train.size();
   sampling.rank = group.rank();
   sampling.world_size = group.world_size();

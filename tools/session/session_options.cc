@@ -144,6 +144,7 @@ UpdateOptions update_of(const RunConfig& config) {
   update.scale = config.lr_scale == "linear" ? Scale::kLinear
                  : config.lr_scale == "sqrt" ? Scale::kSquareRoot
                                              : Scale::kNone;
+  update.with_batch = config.elastic_batch_scales;
   update.rate.base = config.lr;
   update.rate.schedule = config.lr_schedule == "cosine" ? Schedule::kCosine
                          : config.lr_schedule == "step" ? Schedule::kStep
@@ -188,7 +189,8 @@ DataOptions data_options(const RunConfig& config) {
           .order = config.sampler,
           .sampling = sampling_of(config),
           .batch_of_rank = config.batch_size_per_device,
-          .nominal_world = config.most_ranks,
+          .most_ranks = config.most_ranks,
+          .batch_scales = config.elastic_batch_scales,
           .check_sampler = config.check_sampler};
 }
 
@@ -198,7 +200,6 @@ ComputeOptions compute_options(const RunConfig& config) {
   ComputeOptions compute{
       .device = {.device = config.device, .devices = config.devices, .amp = config.amp}};
   if (config.dtype == "f64") compute.device.cpu_only = "--dtype f64";
-  if (config.most_ranks > 0) compute.device.cpu_only = "--elastic";
   if (config.canonical) compute.device.cpu_only = "--reduction-order canonical";
   if (!config.compress.empty() && config.compress != "none")
     compute.device.cpu_only = "--compress " + config.compress;
@@ -255,8 +256,7 @@ SessionOptions session_options(const RunConfig& config) {
                                                 : engine::OnDesync::kAbort,
       .on_nonfinite = config.on_nonfinite == "skip"       ? engine::OnNonFinite::kSkip
                       : config.on_nonfinite == "continue" ? engine::OnNonFinite::kContinue
-                                                          : engine::OnNonFinite::kAbort,
-      .most_ranks = config.most_ranks};
+                                                          : engine::OnNonFinite::kAbort};
 }
 
 }  // namespace tools

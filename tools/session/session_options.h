@@ -35,7 +35,8 @@ struct DataOptions {
   std::string order = "shuffle";   // of an epoch: make_epoch_order()
   io::SamplerOptions sampling;     // size, order, rank and world size are the session's
   std::int64_t batch_of_rank = 0;  // > 0: of a micro-batch, instead of sampling.global_batch
-  int nominal_world = 0;  // of so many ranks, however many there are; 0: of those that there are
+  int most_ranks = 0;              // of an elastic job; 0: ranks neither come nor go
+  bool batch_scales = false;  // with the ranks of an elastic job; else it is that of most_ranks
   bool check_sampler = false;
 };
 
@@ -89,7 +90,9 @@ struct UpdateOptions {
   engine::OptimizerSettings settings = engine::default_settings(*optimizer);
   enum class RateScale { kNone, kLinear, kSquareRoot };
   RateScale scale = RateScale::kNone;  // of the rate, by the number of ranks
-  engine::LearningRate rate = {};      // milestones and total steps are the session's
+  bool with_batch =
+      false;  // with the batch of an elastic job, too: linearly, if not as `scale` says
+  engine::LearningRate rate = {};  // milestones and total steps are the session's
   std::vector<std::int64_t> milestone_epochs = {};
   double clip_grad = 0;
   bool sum_losses = false;  // instead of their mean
@@ -144,9 +147,6 @@ struct SessionOptions {
   std::int64_t verify_every = 0;  // 0: never
   engine::OnDesync on_desync = engine::OnDesync::kAbort;
   engine::OnNonFinite on_nonfinite = engine::OnNonFinite::kAbort;
-  // Of --elastic MIN:MAX: MAX, for which the batch and the rate are made; 0: ranks neither come nor
-  // go.
-  int most_ranks = 0;
 };
 
 // The only reader of a RunConfig below the commands. Throws io::ConfigError and engine::ModelError

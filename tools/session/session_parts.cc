@@ -52,25 +52,39 @@ engine::TreeCut shards_of(const SessionOptions& options, const backends::Group& 
 }
 
 // The part of it that is on the host; steps of a device are the device's own affair.
+void check_host_memory(const SessionOptions& options, const Compute& compute,
+                       const backends::Group& group, const SessionData& data,
+                       const engine::Graph& graph, const engine::ThreadPool& pool,
+                       const MemoryBudget& memory) {
+  if (compute.cuda()) return;
+  const int shards =
+      options.averaging.canonical ? shards_of(options, group).count(group.rank()) : 1;
+  check_memory(graph, plan_options(options, compute, data, pool),
+               {.state = engine::state_dtype(compute.storage),
+                .optimizer_states =
+                    engine::states_of(*options.update.optimizer, options.update.settings).size(),
+                .shards = shards,
+                .batches = options.compute.micro_batches *
+                           (options.data.workers == 0 ? 1 : options.data.prefetch + 1),
+                .sample_bytes = data.train().sample_count() * 4,
+                .data = data_bytes(data.splits())},
+               memory);
+}
+
 engine::ModelState allocate_state(const SessionOptions& options, const Compute& compute,
                                   const backends::Group& group, const SessionData& data,
                                   const engine::Graph& graph, const engine::ThreadPool& pool,
                                   const MemoryBudget& memory) {
-  const engine::DType dtype = engine::state_dtype(compute.storage);
-  const int shards =
-      options.averaging.canonical ? shards_of(options, group).count(group.rank()) : 1;
-  if (!compute.cuda())
-    check_memory(graph, plan_options(options, compute, data, pool),
-                 {.state = dtype,
-                  .optimizer_states =
-                      engine::states_of(*options.update.optimizer, options.update.settings).size(),
-                  .shards = shards,
-                  .batches = options.compute.micro_batches *
-                             (options.data.workers == 0 ? 1 : options.data.prefetch + 1),
-                  .sample_bytes = data.train().sample_count() * 4,
-                  .data = data_bytes(data.splits())},
-                 memory);
-  return engine::ModelState::allocate(graph, dtype);
+  check_host_memory(options, compute, group, data, graph, pool, memory);
+  return engine::ModelState::allocate(graph, engine::state_dtype(compute.storage));
+}
+
+engine::ThreadPool make_pool(const SessionOptions& options, int threads) {
+  return engine::ThreadPool(threads, options.compute.deterministic ? kDeterministicShares : 0);
+}
+
+int threads_of(const SessionOptions& options, const backends::Group& group) {
+  return options.compute.threads > 0 ? options.compute.threads : default_threads(group);
 }
 
 std::unique_ptr<backends::DeviceCommunicator> make_device_wire(const SessionOptions& options,
@@ -114,16 +128,29 @@ std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
 
 SessionModel::SessionModel(const SessionOptions& options, const Compute& compute,
                            const backends::Group& group, const SessionData& data,
-                           const MemoryBudget& memory, bool first_weights)
-    : pool(options.compute.threads > 0 ? options.compute.threads : default_threads(group),
-           options.compute.deterministic ? kDeterministicShares : 0),
+                           const MemoryBudget& memory)
+    : pool_threads(threads_of(options, group)),
+      pool(make_pool(options, pool_threads)),
       graph(build_graph(options.model, data.train())),
       state(allocate_state(options, compute, group, data, graph, pool, memory)),
       optimizer(make_optimizer(options.update, graph, state.parameters.values)),
       control(engine::first_control(compute.loss_scale)),
       plan(engine::Plan::compile(graph, plan_options(options, compute, data, pool))),
-      context{.device = {}, .threads = &pool, .scratch = {}} {
-  if (first_weights) state.initialize(graph, options.seed);
+      context{.device = {}, .threads = &pool, .scratch = {}} {}
+
+void SessionModel::refit(const SessionOptions& options, const Compute& compute,
+                         const backends::Group& group, const SessionData& data,
+                         const MemoryBudget& memory) {
+  MemoryBudget with_own = memory;
+  if (memory.bytes > 0) {
+    std::uint64_t own = state.parameters.values.bytes() + state.parameters.gradients.bytes();
+    for (const engine::Optimizer::State& s : optimizer->state()) own += s.buffer->bytes();
+    with_own.bytes += static_cast<std::uint64_t>(memory.ranks) * own;
+  }
+  if (const int threads = threads_of(options, group); threads != pool_threads)
+    pool = make_pool(options, pool_threads = threads);
+  check_host_memory(options, compute, group, data, graph, pool, with_own);
+  plan = engine::Plan::compile(graph, plan_options(options, compute, data, pool));
 }
 
 SessionWires::SessionWires(const SessionOptions& options, const Compute& compute,
@@ -153,6 +180,7 @@ engine::DeviceWorkOptions device_options(const SessionOptions& options, const Co
       .graph = compute.graph,
       .pinned = compute.pinned,
       .non_blocking = compute.non_blocking,
+      .steps_back = options.data.most_ranks > 0,
       .image_table = engine::image_table(data.train(), data.normalization(), compute.device),
       .replicas = wires.replicas.get(),
       .make_optimizer = [&update = options.update,
@@ -221,13 +249,17 @@ engine::RunLength run_length(const SessionOptions& options, const SessionData& d
           .steps_per_epoch = data.sampler().steps_per_epoch()};
 }
 
-engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,
+engine::LearningRate learning_rate(const UpdateOptions& options, int world_size, int most_ranks,
                                    const engine::RunLength& run, const engine::TrainProgress& at) {
   using Scale = UpdateOptions::RateScale;
   engine::LearningRate rate = options.rate;
-  rate.base *= options.scale == Scale::kLinear       ? world_size
-               : options.scale == Scale::kSquareRoot ? std::sqrt(world_size)
-                                                     : 1.0;
+  const bool of_root = options.scale == Scale::kSquareRoot;
+  const int full = most_ranks > 0 ? most_ranks : world_size;
+  if (options.scale != Scale::kNone) rate.base *= of_root ? std::sqrt(full) : full;
+  if (options.with_batch) {
+    const double share = static_cast<double>(world_size) / full;
+    rate.base *= of_root ? std::sqrt(share) : share;
+  }
   const engine::EpochSteps epochs = run.epochs_from(at);
   rate.total_steps = run.total_steps(at);
   rate.first_step = run.steps == 0 ? epochs.step_of_epoch(0) : 0;

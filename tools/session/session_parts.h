@@ -16,13 +16,17 @@
 
 namespace tools {
 
-// The model, its first weights, and the plan of a step.
+// The model, without weights yet, and the plan of a step.
 struct SessionModel {
-  // `first_weights`: false where a state from memory takes their place.
   // Throws engine::MemoryError before anything is allocated that `memory` has no room for.
   SessionModel(const SessionOptions& options, const Compute& compute, const backends::Group& group,
-               const SessionData& data, const MemoryBudget& memory, bool first_weights = true);
+               const SessionData& data, const MemoryBudget& memory);
+  // For another group and its shares of a batch; the state stays. Nothing may run on it. Throws as
+  // the constructor does.
+  void refit(const SessionOptions& options, const Compute& compute, const backends::Group& group,
+             const SessionData& data, const MemoryBudget& memory);
 
+  int pool_threads;
   engine::ThreadPool pool;
   engine::Graph graph;
   engine::ModelState state;
@@ -62,8 +66,8 @@ std::unique_ptr<engine::AveragingPolicy> make_policy(const SessionOptions& optio
 
 engine::RunLength run_length(const SessionOptions& options, const SessionData& data);
 
-// Of a run that begins or goes on at `at`.
-engine::LearningRate learning_rate(const UpdateOptions& options, int world_size,
+// Of a run that begins or goes on at `at`. `most_ranks` as in DataOptions.
+engine::LearningRate learning_rate(const UpdateOptions& options, int world_size, int most_ranks,
                                    const engine::RunLength& run, const engine::TrainProgress& at);
 
 }  // namespace tools

@@ -67,7 +67,7 @@ struct TrainSession::Impl {
         group(g),
         carried(kept),
         control(c ? std::move(c) : host_communicator(g)),
-        compute(choose_compute(o.compute, g, *control)),
+        compute(choose_compute(with_place(o.compute), g, *control)),
         processors(instruction_set_notice(g, *control)),
         memory(memory_budget(g)),
         data(o.data, o.compute.micro_batches, g, *control, kept == nullptr ? nullptr : kept->data),
@@ -92,22 +92,33 @@ struct TrainSession::Impl {
     plan_steps();
   }
 
+  ComputeOptions with_place(ComputeOptions chosen) const {
+    if (carried == nullptr) return chosen;
+    carried->place = place_on_host(carried->place, group, *control);
+    chosen.device.place = carried->place;
+    return chosen;
+  }
+
   // What is left of the run, and with it the learning rate, follows from where the state stands.
   void plan_steps() {
     const engine::RunLength length = run_length(options, data);
     epoch_steps = length.epochs_from(state.progress);
     total_steps = length.total_steps(state.progress);
-    const int ranks = options.most_ranks > 0 ? options.most_ranks : group.world_size();
-    rate = learning_rate(options.update, ranks, length, state.progress);
+    rate = learning_rate(options.update, group.world_size(), options.data.most_ranks, length,
+                         state.progress);
   }
 
   // A host may lack the memory that the others have.
-  std::unique_ptr<SessionModel> make_model() {
-    std::unique_ptr<SessionModel> made;
+  std::shared_ptr<SessionModel> make_model() {
+    std::shared_ptr<SessionModel> made;
+    if (carried != nullptr && carried->image.state) made = carried->model;
     do_together(group, *control, [&] {
-      const bool kept = carried != nullptr && carried->image.state;
-      made = std::make_unique<SessionModel>(options, compute, group, data, memory, !kept);
+      if (made)
+        made->refit(options, compute, group, data, memory);
+      else
+        made = std::make_shared<SessionModel>(options, compute, group, data, memory);
     });
+    if (carried != nullptr) carried->model = made;
     return made;
   }
 
@@ -125,7 +136,8 @@ struct TrainSession::Impl {
             .steps_per_epoch = data.sampler().steps_per_epoch(),
             .loss_scale = compute.loss_scale,
             .control = compute.cuda() ? &model.control : nullptr,
-            .other_optimizer = options.keeping.other_optimizer};
+            .other_optimizer = options.keeping.other_optimizer,
+            .other_batch = options.data.batch_scales};
   }
 
   engine::KeeperOptions keeper_options() {
@@ -225,7 +237,7 @@ struct TrainSession::Impl {
   const MemoryBudget memory;     // before the data
   const SessionData data;
   const std::string data_digest;
-  const std::unique_ptr<SessionModel> own_model;
+  const std::shared_ptr<SessionModel> own_model;
   SessionModel& model;
   const SessionWires wires;
   const std::unique_ptr<engine::StepWork> work;
@@ -278,7 +290,8 @@ void TrainSession::Impl::take_over() {
   carried->image = {};
 }
 
-// Out of memory, the rank has nothing to go on from, and takes another one's.
+// Out of memory, or with a device that has failed, the rank has nothing to go on from, and takes
+// another one's.
 void TrainSession::Impl::carry() {
   if (carried == nullptr) return;
   try {
@@ -291,7 +304,7 @@ void TrainSession::Impl::carry() {
       carried->image.state->counters.emplace_back(kEvaluated, last.evaluated);
       carried->image.state->counters.emplace_back(kSaved, last.saved);
     }
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     carried->image = {};
   }
 }
@@ -300,6 +313,7 @@ std::string TrainSession::Impl::load_or_share_state() {
   const KeepingOptions& keeping = options.keeping;
   take_over();
   if (done) return "the state of step " + std::to_string(state.progress.global_step);
+  state.model.initialize(model.graph, options.seed);
   if (keeping.resume != "none") resumed_from = keeper.resume(keeping.resume, state);
   // A job that ended between a snapshot and the line that names it the best: nobody would name it
   // later, and it would be pruned.
@@ -354,6 +368,14 @@ std::string TrainSession::start_line() const {
          std::string(s.model.optimizer->spec().name) + " lr " +
          base::number_text("%g", s.rate.base) + " " + std::string(to_string(s.rate.schedule)) +
          optimizer_text(*s.model.optimizer) + " | seed " + std::to_string(s.options.seed);
+}
+
+std::string TrainSession::scale_line() const {
+  const Impl& s = *impl_;
+  if (!s.options.data.batch_scales) return "";
+  return "global batch " + std::to_string(global_batch()) + " = " + s.batch_shares() + ", lr " +
+         base::number_text("%g", s.rate.base) + " for " + std::to_string(s.group.world_size()) +
+         " of " + std::to_string(s.options.data.most_ranks) + " ranks";
 }
 
 const std::string& TrainSession::columns_line() const { return impl_->data.splits().columns; }
@@ -417,7 +439,7 @@ std::string TrainSession::graph_line() const {
 }
 
 engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
-                                           std::function<bool()> pause) {
+                                           RankChanges changes) {
   Impl& s = *impl_;
   std::vector<engine::TrainObserver*> observers;
   for (const auto& o : s.observers) observers.push_back(o.get());
@@ -430,7 +452,9 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .losses_of_a_sample =
            s.options.update.sum_losses ? static_cast<double>(s.data.train().positions()) : 0,
        .on_nonfinite = s.options.on_nonfinite,
-       .steps_back = s.carried != nullptr},
+       .steps_back = s.carried != nullptr,
+       .least_ranks = changes.least_ranks,
+       .leave_signal = changes.leave_signal},
       {.work = *s.work,
        .state = s.state,
        .learning_rate = s.rate,
@@ -447,13 +471,13 @@ engine::Trainer TrainSession::make_trainer(const std::atomic<int>& stop_signal,
        .activity = [&g = s.group](std::string_view a) { g.set_activity(a); },
        .resumed_from = s.resumed_from,
        .done = s.done,
-       .pause = std::move(pause)},
+       .pause = std::move(changes.pause),
+       .leave = std::move(changes.leave)},
       stop_signal);
 }
 
-engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal,
-                                      std::function<bool()> pause) {
-  impl_->trainer.reset(new engine::Trainer(make_trainer(stop_signal, std::move(pause))));
+engine::TrainResult TrainSession::run(const std::atomic<int>& stop_signal, RankChanges changes) {
+  impl_->trainer.reset(new engine::Trainer(make_trainer(stop_signal, std::move(changes))));
   return impl_->trainer->run();
 }
 

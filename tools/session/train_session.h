@@ -16,10 +16,20 @@
 
 namespace tools {
 
+struct SessionModel;
+
 // What a rank keeps in memory from one session to the next, when the ranks of its group change.
 struct Carried {
   std::shared_ptr<LoadedData> data;
   engine::StateImage image;
+  std::shared_ptr<SessionModel> model;  // with the state of the image, where there is one
+  std::optional<int> place;             // on this host (place_on_host()): the device stays the same
+};
+
+// What TrainerParts and TrainerOptions have of ranks that come and go.
+struct RankChanges {
+  std::function<bool()> pause = {}, leave = {};
+  int least_ranks = 1, leave_signal = 0;
 };
 
 class TrainSession {
@@ -39,6 +49,8 @@ class TrainSession {
   std::string start_state();
   // The line with every resolved choice.
   std::string start_line() const;
+  // What follows from the number of ranks where an elastic job's batch scales with it; else "".
+  std::string scale_line() const;
   // What a table's columns became, "" where the data set is none; and warnings about the data.
   const std::string& columns_line() const;
   std::vector<std::string> data_warnings() const;
@@ -54,11 +66,9 @@ class TrainSession {
   // How steps run on a CUDA device: "captured as a graph from the third step on", or why not; "" on
   // the CPU.
   std::string graph_line() const;
-  // `pause`: as TrainerParts has it.
-  engine::TrainResult run(const std::atomic<int>& stop_signal, std::function<bool()> pause = {});
+  engine::TrainResult run(const std::atomic<int>& stop_signal, RankChanges changes = {});
 
-  engine::Trainer make_trainer(const std::atomic<int>& stop_signal,
-                               std::function<bool()> pause = {});
+  engine::Trainer make_trainer(const std::atomic<int>& stop_signal, RankChanges changes = {});
   void add_observer(std::unique_ptr<engine::TrainObserver> observer);
   std::int64_t global_batch() const;
   std::int64_t steps_per_epoch() const;

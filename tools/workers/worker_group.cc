@@ -29,6 +29,9 @@ int GroupOutcome::code() const {
   if (std::any_of(ends.begin(), ends.end(),
                   [](const WorkerEnd& e) { return e.code == kExitPreempted; }))
     return kExitPreempted;
+  if (!ends.empty() &&
+      std::ranges::all_of(ends, [](const WorkerEnd& e) { return e.code == kExitLeft; }))
+    return kExitLeft;
   return stop_signal != 0 ? 128 + stop_signal : 0;
 }
 
@@ -208,7 +211,7 @@ void WorkerGroup::look_for_ends() {
       outcome_.stop_signal = SIGUSR1;
     // One rank that is asked to stop stops all of them, in order, and none is started again then.
     if (rules_.least > 0 && outcome_.stop_signal == 0 && end.signal == 0)
-      for (const int signal : {SIGTERM, SIGINT, SIGHUP})
+      for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR2})
         if (end.code == 128 + signal) outcome_.stop_signal = signal;
     if (!end.by_us && is_orderly(end)) orderly_end_ = Clock::now();
     if (!end.by_us && is_failure(end)) found.push_back(static_cast<int>(i));
@@ -229,7 +232,7 @@ void WorkerGroup::look_for_ends() {
 
 bool WorkerGroup::is_failure(const WorkerEnd& end) const {
   // A worker that was preempted has saved; the others do the same.
-  return end.code != 0 && end.code != kExitPreempted &&
+  return end.code != 0 && end.code != kExitPreempted && end.code != kExitLeft &&
          !(outcome_.stop_signal != 0 && end.code == 128 + outcome_.stop_signal);
 }
 

@@ -29,8 +29,8 @@ struct GroupOutcome {
   int stop_signal = 0;  // the signal that asked all to stop; 0: none
   bool killed = false;  // a second one came, or the control line broke: all were killed
   std::vector<WorkerEnd> ends;
-  // The code of the culprit, else 75 where a worker was preempted, else 128 + the stop signal, else
-  // 0.
+  // The code of the culprit, else 75 where a worker was preempted, 80 where all have left an
+  // elastic job, else 128 + the stop signal, else 0.
   int code() const;
 };
 

@@ -15,6 +15,7 @@
 #include "backends/store/secret.h"
 #include "backends/store/tcp_socket.h"
 #include "engine/train/replica_sync.h"
+#include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
 #include "tools/report/standard_output.h"
 #include "tools/workers/worker_failure.h"
@@ -119,6 +120,13 @@ int run_worker_processes(int count, const std::function<int(const WorkerPlace&)>
   rules.ranks_of_one_run = true;
   rules.saver = least > 0 ? -1 : 0;
   rules.least = least;
+  // While the ranks still meet, nobody else would say so.
+  if (least > 0)
+    rules.again = [](int rank, const WorkerEnd& end) -> std::function<int()> {
+      print_notice("rank " + std::to_string(rank) + " (pid " + std::to_string(end.pid) +
+                   "): " + end_text(end.code, end.signal) + "; the others go on where they can");
+      return {};
+    };
   WorkerGroup group(guard, inbox, rules);
   for (int r = 0; r < count; ++r)
     group.start([&] {

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <thread>
 
+#include "io/base/text_parts.h"
 #include "io/checkpoint/checkpoint.h"
 #include "tests/support/test_support.h"
 #include "tests/support/time_limits.h"
@@ -56,8 +57,9 @@ void expect_last_error(const CommandResult& result, int code,
 }
 
 TEST(Help, EveryCommandExplainsItself) {
-  for (const char* command : {"train", "launch", "verify", "eval", "bench", "top", "inspect",
-                              "export", "import", "sample", "doctor", "env", "version"}) {
+  for (const char* command :
+       {"train", "launch", "verify", "eval", "predict", "bench", "report", "top", "inspect",
+        "export", "import", "sample", "doctor", "env", "version", "completion"}) {
     const CommandResult help = engine({command, "--help"});
     EXPECT_EQ(help.exit_code, 0) << command << help.err;
     EXPECT_NE(help.out.find("Usage: engine " + std::string(command)), std::string::npos)
@@ -221,15 +223,49 @@ TEST(Top, SaysWhatAPlaceLacks) {
   expect_last_error(engine({"top", ""}), 2, {"is empty"});
 }
 
-TEST(Help, SaysWhichSwitchesAreOnAndHowToSwitchThemOff) {
+TEST(Help, ShowsTheMostUsedOptionsFirst) {
   const std::string help = engine({"train", "--help"}).out;
-  for (const std::string name : {"shuffle", "pin-memory", "non-blocking", "outer-nesterov"}) {
-    const std::size_t at = help.find("--" + name + " ");
-    ASSERT_NE(at, std::string::npos) << name;
-    const std::string line = help.substr(at, help.find('\n', help.find('[', at)) - at);
-    EXPECT_NE(line.find("[default: on; --no-" + name + ": off]"), std::string::npos) << line;
+  for (const char* option : {"--model NAME", "--lr F", "--spawn N", "--save-dir DIR"})
+    EXPECT_NE(help.find(option), std::string::npos) << option;
+  EXPECT_EQ(help.find("--powersgd-rank"), std::string::npos);
+  const std::string all = engine({"train", "--help", "all"}).out;
+  EXPECT_NE(all.find("--powersgd-rank R"), std::string::npos);
+  EXPECT_NE(all.find("\nAveraging\n"), std::string::npos);
+  const std::string group = engine({"train", "--help", "preempt"}).out;
+  EXPECT_NE(group.find("--preempt-signal"), std::string::npos);
+  EXPECT_EQ(group.find("--lr"), std::string::npos);
+  EXPECT_EQ(engine({"help", "train", "preempt"}).out, group);
+}
+
+TEST(Help, ExplainsOneOption) {
+  const std::string help = engine({"train", "--help", "sync-every"}).out;
+  for (const char* part : {"--sync-every K", "(default: 1)", "ENGINE_SYNC_EVERY", "[sync]",
+                           "must have the same value", "--sync params --sync-every 8"})
+    EXPECT_NE(help.find(part), std::string::npos) << part << " in:\n" << help;
+  EXPECT_EQ(engine({"train", "--help", "--sync_every"}).out, help);
+  expect_last_error(engine({"train", "--help", "sync-evry"}), 2,
+                    {"no help for 'sync-evry'", "did you mean 'sync-every'"});
+}
+
+TEST(Help, FitsTheTerminal) {
+  for (const int columns : {60, 80, 100}) {
+    const CommandResult help =
+        engine({"train", "--help", "all"}, {{"COLUMNS", std::to_string(columns)}});
+    for (const std::string& line : base::split_text(help.out, '\n')) {
+      const bool is_example = line.find("engine train --") != std::string::npos;  // to be copied
+      EXPECT_TRUE(is_example || line.size() <= static_cast<std::size_t>(columns)) << line;
+    }
   }
-  EXPECT_EQ(help.find("--no-sync-bn"), std::string::npos);  // off by default
+}
+
+TEST(Help, SaysWhichSwitchesAreOn) {
+  const std::string help = engine({"train", "--help", "all"}).out;
+  for (const std::string name : {"shuffle", "pin-memory", "non-blocking", "outer-nesterov"}) {
+    const std::size_t at = help.find("--[no-]" + name);
+    ASSERT_NE(at, std::string::npos) << name;
+    const std::size_t next = help.find("\n  --", at);
+    EXPECT_LT(help.find("(default: on)", at), next) << name;
+  }
 }
 
 TEST(Usage, UnknownNamesSuggestTheNearest) {
@@ -240,6 +276,15 @@ TEST(Usage, UnknownNamesSuggestTheNearest) {
                     {"convnt", "convnet"});
   expect_last_error(engine({"train", "--model", "mlp", "--dataset", "mnits"}), 78,
                     {"mnits", "mnist"});
+}
+
+TEST(Usage, OptionsOfOtherProgramsAreAnsweredWithOurs) {
+  expect_last_error(engine(logged_train({"--learning-rate", "0.1"})), 2,
+                    {"unknown option '--learning-rate': here it is --lr"});
+  expect_last_error(engine(logged_train({"--max_steps=10"})), 2, {"here it is --steps"});
+  expect_last_error(engine(logged_train({"--nproc_per_node", "2"})), 2,
+                    {"here it is --spawn, or engine launch --nproc-per-node"});
+  expect_last_error(engine(logged_train({"--output-dir", "x"})), 2, {"here it is --save-dir"});
 }
 
 TEST(Usage, MistakesAreSaidAsSentences) {

@@ -6,8 +6,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "engine/core/cuda.h"
 #include "tests/support/test_support.h"
@@ -175,5 +180,86 @@ TEST_F(CudaProgram, ARankThatDiesEndsTheOthersSoon) {
   EXPECT_EQ(result.exit_code, 128 + SIGKILL) << result.out << result.err;
   EXPECT_FALSE(test_support::is_past(killed, std::chrono::seconds(15))) << result.err;
 }
+
+// What a job's metrics say of it: its ranks since the last change (0: none yet), and whether they
+// have done steps since.
+struct JobNow {
+  int ranks = 0;
+  bool trains = false;
+};
+JobNow job_now(const std::string& metrics) {
+  JobNow job;
+  std::ifstream file(metrics);
+  for (std::string line; std::getline(file, line);) {
+    const auto has = [&](const char* word) { return line.find(word) != std::string::npos; };
+    if (has(R"("event":"membership")"))
+      job = {std::atoi(line.c_str() + line.find(R"("ranks":)") + 8), false};
+    if (has(R"("event":"step")")) job.trains = true;
+  }
+  return job;
+}
+
+// Of three ranks the first one is killed, then another one. Replicas are compared in every step.
+class ElasticOnCuda : public CudaProgram, public testing::WithParamInterface<const char*> {};
+
+TEST_P(ElasticOnCuda, GoesOnWithTheRanksThatLive) {
+  const TemporaryDirectory folder;
+  const std::string metrics = folder / "metrics";
+  std::map<std::string, std::string> environment = kEnvironment;
+  environment["ENGINE_EMULATED_GPUS"] = "3";
+  CommandResult result;
+  std::atomic<bool> ended{false};
+  std::thread runner([&] {
+    result =
+        run_command({engine_binary(),     "train",
+                     "--model",           "convnet",
+                     "--dataset",         "synthetic",
+                     "--synthetic-shape", "4x4x1",
+                     "--synthetic-size",  "60",
+                     "--batch-size",      "12",
+                     "--steps",           "100000000",
+                     "--log-every",       "1",
+                     "--eval-every",      "0",
+                     "--verify-every",    "1",
+                     "--metrics",         metrics,
+                     "--device",          "cuda",
+                     "--backend",         GetParam(),
+                     "--spawn",           "3",
+                     "--elastic",         "1:3",
+                     "--save-dir",        folder / "run",
+                     "--timeout",         std::to_string(test_support::deadline_ms(20'000) / 1000)},
+                    environment, 120'000);
+    ended = true;
+  });
+  int launcher = 0;
+  std::vector<int> workers;
+  // A job of three may have been founded by fewer; those that died stay until the job ends.
+  const auto trains_with = [&](int ranks) {
+    return test_support::eventually(
+               [&] {
+                 const JobNow now = job_now(metrics);
+                 return ended ||
+                        (now.trains && (now.ranks == ranks || (ranks == 3 && now.ranks == 0)));
+               },
+               std::chrono::seconds(60)) &&
+           !ended;
+  };
+  bool as_expected = trains_with(3);
+  for (const int pid : test_support::workers_of(getpid()))
+    workers = test_support::workers_of(launcher = pid);
+  for (const int left : {2, 1}) {
+    if (!as_expected || workers.size() != 3) break;
+    kill(workers[left == 2 ? 0 : 1], SIGKILL);
+    as_expected = trains_with(left);
+  }
+  if (launcher > 0 && !ended) kill(launcher, SIGTERM);
+  runner.join();
+  EXPECT_TRUE(as_expected && workers.size() == 3) << result.out << result.err;
+  for (const char* words : {"membership: 2 ranks", "membership: 1 rank ", "Stopped by signal 15"})
+    EXPECT_NE(result.out.find(words), std::string::npos) << result.out << result.err;
+  EXPECT_EQ(run_command({engine_binary(), "inspect", folder / "run"}).exit_code, 0) << result.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ElasticOnCuda, testing::Values("nccl", "shm", "socket"));
 
 }  // namespace

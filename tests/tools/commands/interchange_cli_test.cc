@@ -70,11 +70,12 @@ class VerifyFiles : public testing::Test {
 
 TEST_F(VerifyFiles, TheSameInEveryFormatIsTheSame) {
   const std::string a = save("a.ckpt", model()), b = save("b.safetensors", model()),
-                    c = save("c.npz", model());
-  for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a), std::pair(a, c),
-                                   std::pair(c, a), std::pair(b, c), std::pair(c, b)})
+                    c = save("c.npz", model()), d = save("d.pth", model());
+  for (const auto& [one, other] :
+       {std::pair(a, b), std::pair(b, a), std::pair(a, c), std::pair(c, a), std::pair(b, c),
+        std::pair(c, b), std::pair(a, d), std::pair(d, c), std::pair(d, b)})
     expect(verify({one, other}), 0, "");
-  const CommandResult all = verify({a, b, c, a});
+  const CommandResult all = verify({a, b, c, d, a});
   expect(all, 0, "");
   EXPECT_EQ(all.err, "verify: 0 of 5 tensors differ\n");
 }
@@ -247,8 +248,10 @@ TEST_F(VerifyFiles, TroubleIsTwo) {
   expect_trouble(verify({good, folder_ / "none.ckpt"}), "cannot open");
   expect_trouble(verify({good, folder_.path().string()}), "no snapshot in");
   expect_trouble(verify({good, test_support::engine_binary()}), "neither a checkpoint");
-  expect_trouble(verify({good, array_fixture::data_file("torch_pickle.pt")}),
-                 "pickles are never read");
+  expect_trouble(verify({good, array_fixture::data_file("torch_legacy.pth")}),
+                 "save it again with torch.save of PyTorch >= 1.6");
+  expect_trouble(verify({good, array_fixture::data_file("torch_module.pth")}),
+                 "refuses to load torch.nn.modules.batchnorm.BatchNorm2d: only tensors are read");
   expect_trouble(verify({good, array_fixture::data_file("numpy_objects.npz")}),
                  "pickles are never read");
   expect_trouble(verify({good, damaged(good, 40, "a")}), "the header is damaged");
@@ -307,7 +310,7 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
   run({"train", "--model", "convnet", "--dataset", "synthetic", "--synthetic-size", "40",
        "--batch-size", "10", "--steps", "3", "--threads", "1", "--save-dir", folder_ / "run"});
   const std::string ckpt = folder_ / "run/step-00000003.ckpt";
-  for (const char* name : {"m.npz", "m.safetensors"}) {
+  for (const char* name : {"m.npz", "m.safetensors", "m.pth"}) {
     run({"export", ckpt, "-o", folder_ / name});
     run({"import", folder_ / name, "-o", folder_ / "back.ckpt", "--model", "convnet"});
     expect(verify({ckpt, folder_ / name, folder_ / "back.ckpt"}), 0, "");
@@ -317,6 +320,15 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
     EXPECT_NE(started.out.find("weights from " + (folder_ / name)), std::string::npos)
         << started.out;
   }
+  run({"export", ckpt, "-o", folder_ / "odd.bin", "--format", "pth"});
+  EXPECT_EQ(test_support::read_text(folder_ / "odd.bin"),
+            test_support::read_text(folder_ / "m.pth"));
+  EXPECT_EQ(run({"eval", folder_ / "m.pth", "--model", "convnet", "--dataset", "synthetic",
+                 "--synthetic-size", "40", "--format", "json"})
+                .out,
+            run({"eval", folder_ / "m.npz", "--model", "convnet", "--dataset", "synthetic",
+                 "--synthetic-size", "40", "--format", "json"})
+                .out);
   run({"export", ckpt, "-o", folder_ / "half.npz", "--half"});
   run({"import", folder_ / "half.npz", "-o", folder_ / "half.ckpt", "--model", "convnet"});
   expect(verify({"--atol", "0.001", "--rtol", "0.001", ckpt, folder_ / "half.ckpt"}), 0, "");
@@ -342,7 +354,8 @@ TEST_F(VerifyFiles, ExportAndImportRoundTrip) {
 
 TEST_F(VerifyFiles, ExportAndImportRefuse) {
   const std::string a = save("a.ckpt", model());
-  expect_error(engine({"export", a, "-o", folder_ / "a.pth"}), 2, "ends in .safetensors or .npz");
+  expect_error(engine({"export", a, "-o", folder_ / "a.bin"}), 2,
+               "ends in .safetensors, .npz, .pth, .pt or .onnx");
   expect_error(engine({"export", a}), 2, "output");
   expect_error(engine({"export", a, "-o", folder_ / "none/a.npz"}), 73, "cannot create");
   expect_error(engine({"export", folder_ / "none.ckpt", "-o", folder_ / "a.npz"}), 65,

@@ -7,6 +7,8 @@
 
 #include <cstdlib>
 #include <map>
+#include <optional>
+#include <vector>
 
 #include "engine/core/cuda.h"
 #include "io/base/io_error.h"
@@ -257,6 +259,32 @@ TEST(PlaceArray, RemapsAndRefusals) {
     }
     EXPECT_EQ(found, remap.expected) << remap.spec << ": " << remap.saved << " on " << remap.own;
   }
+}
+
+// --- where ranks come and go
+
+std::vector<int> places(const std::vector<std::optional<int>>& held) {
+  std::vector<int> found(held.size());
+  tools::run_inproc_ranks(static_cast<int>(held.size()), test_support::deadline_ms(10'000),
+                          [&](std::unique_ptr<backends::Group> group) {
+                            const auto rank = static_cast<std::size_t>(group->rank());
+                            const auto control = group->make_communicator();
+                            found[rank] = tools::place_on_host(held[rank], *group, *control);
+                            group->leave();
+                            return 0;
+                          });
+  return found;
+}
+
+TEST(PlaceOnHost, StaysAndNewcomersTakeTheLowestThatIsFree) {
+  using Places = std::vector<int>;
+  constexpr auto kNone = std::nullopt;
+  EXPECT_EQ(places({kNone}), Places({0}));
+  EXPECT_EQ(places({2}), Places({2}));
+  EXPECT_EQ(places({kNone, kNone, kNone}), Places({0, 1, 2}));
+  EXPECT_EQ(places({1, 2}), Places({1, 2}));
+  EXPECT_EQ(places({3, 1, kNone, kNone, kNone}), Places({3, 1, 0, 2, 4}));
+  EXPECT_EQ(places({1, 2, 1}), Places({1, 2, 0})) << "somebody came while it was left out";
 }
 
 // --- what people are told

@@ -253,6 +253,11 @@ TEST(RunConfig, RefusesContradictions) {
       flags({{"resume", "auto"}}),
       flags({{"resume", "a.ckpt"}, {"init-from", "b.ckpt"}}),
       flags({{"spawn", "2"}, {"init-method", "tcp://n1:29500"}}),
+      flags({{"elastic-batch", "scale"}}),
+      flags({{"elastic", "1:4"}, {"elastic-batch", "scale"}, {"batch-size", "30"}}),
+      flags({{"elastic", "1:4"}, {"elastic-batch", "scale"}, {"reduction-order", "canonical"}}),
+      flags({{"elastic", "1:4"}, {"uneven", "drop"}}),
+      flags({{"elastic", "1:4"}, {"shard", "file"}}),
   };
   for (std::size_t i = 0; i < contradictions.size(); ++i)
     EXPECT_THROW(tools::resolve_run_config(contradictions[i]), ConfigError) << "case " << i;
@@ -322,6 +327,23 @@ TEST(RunConfig, WhatIsSwitchedOffNeedsNothing) {
         flags({{"outer-nesterov", "false"}}), flags({{"sync", "params"}, {"compress", "none"}}),
         flags({{"optimizer", "adamw"}, {"nesterov", "false"}}), flags({{"save-async", "false"}})})
     EXPECT_NO_THROW(tools::resolve_run_config(values));
+}
+
+TEST(RunConfig, ListenAddresses) {
+  const auto where = [](const char* text) {
+    const auto address = tools::resolve_run_config(flags({{"prometheus", text}})).prometheus;
+    return address ? address->address + " " + std::to_string(address->port) : "none";
+  };
+  EXPECT_EQ(where(""), "none");
+  for (const char* own : {"9400", ":9400", "localhost:9400", "127.0.0.1:9400"})
+    EXPECT_EQ(where(own), "127.0.0.1 9400") << own;
+  EXPECT_EQ(where("0.0.0.0:0"), "0.0.0.0 0");
+  EXPECT_EQ(where("[::]:65535"), ":: 65535");
+  for (const char* none : {":", "a", "9400:", "1.2.3:1", "[::1]", "::1:1", "[127.0.0.1]:1",
+                           "1:65536", ":-1", "0.0.0.0:9400 ", "host:1"})
+    EXPECT_NE(fault(flags({{"prometheus", none}})).find("expected a port of this host for itself"),
+              std::string::npos)
+        << none;
 }
 
 TEST(RunConfig, Devices) {

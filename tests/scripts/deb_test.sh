@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Packages a build with tools/scripts/deb.sh, lets lintian judge the package, and installs, uses and removes it in a bare Debian.
+#
+# Usage: tests/scripts/deb_test.sh BUILD_FOLDER
+# Needs root, debootstrap and a source of Debian 12 that answers: exits with 77 (skipped) without them, after what can be said of
+# the package alone.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=$(cd "$1" && pwd)
+work=$(mktemp -d /tmp/engine-deb.XXXXXX)
+system="$work/system" mounted=()
+clean_up() {
+  local i
+  for ((i = ${#mounted[@]} - 1; i >= 0; --i)); do
+    umount "${mounted[i]}" || return  # never delete below something still mounted
+  done
+  rm -rf --one-file-system "$work"
+}
+trap clean_up EXIT
+fail() { echo "deb_test: $*"; exit 1; }
+skip() { echo "deb_test: skipped: $*"; exit 77; }
+
+[ -f "$build/manual.stamp" ] || skip "the build has no manual pages: cmake --build $build --target manual"
+"$root/tools/scripts/deb.sh" --from "$build" --output "$work"
+package=$(echo "$work"/engine_*.deb)
+version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
+field() { dpkg-deb --field "$package" "$1"; }
+[ "$(field Version)" = "$version-1" ] || fail "the package is of version $(field Version), the project of $version"
+case $(field Depends) in *libc6*libsodium*) ;; *) fail "dpkg-shlibdeps has not been asked: Depends is '$(field Depends)'" ;; esac
+[ -n "$(field Maintainer)" ] || fail "nobody maintains the package"
+listing=$(dpkg-deb --contents "$package")
+for file in bin/engine share/man/man1/engine.1.gz share/man/man1/engine-bench-step.1.gz share/bash-completion/completions/engine \
+  share/zsh/vendor-completions/_engine share/fish/vendor_completions.d/engine.fish share/doc/engine/copyright \
+  share/doc/engine/changelog.Debian.gz share/doc/engine/docs/installing.md; do
+  grep -q " ./usr/$file\$" <<<"$listing" || fail "the package lacks /usr/$file"
+done
+wild=$(awk '$6 !~ /^\.\/(usr\/((bin|share)\/.*)?)?$/ || $2 != "root/root" { print }' <<<"$listing")
+[ -z "$wild" ] || fail "files elsewhere, or of somebody else: $wild"
+
+if command -v lintian >/dev/null; then
+  lintian --allow-root --fail-on error,warning "$package" || fail "lintian has found what tools/cmake/lintian_overrides.in does not name"
+else
+  echo "lintian is not installed: not asked"
+fi
+
+[ "$(id -u)" -eq 0 ] || skip "installing needs root"
+command -v debootstrap >/dev/null || skip "debootstrap is not installed"
+mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 'Created-By: Packages' | awk '$2 == "bookworm" { print $1; exit }')
+[ -n "$mirror" ] || skip "the running system's apt has no source of Debian 12"
+debootstrap --variant=minbase bookworm "$system" "$mirror" >"$work/log" 2>&1 ||
+  { tail -n 3 "$work/log"; skip "debootstrap found no way to $mirror"; }
+rm -f "$system/etc/apt/sources.list"
+for item in sources.list sources.list.d apt.conf apt.conf.d auth.conf.d keyrings trusted.gpg.d; do
+  [ ! -e "/etc/apt/$item" ] || cp -a "/etc/apt/$item" "$system/etc/apt/"
+done
+for item in resolv.conf hosts; do
+  cat "/etc/$item" >"$system/etc/$item"
+done
+for type_place in "proc proc" "sysfs sys" "tmpfs dev/shm"; do
+  read -r type place <<<"$type_place"
+  mkdir -p "$system/$place"
+  mount -t "$type" "$type" "$system/$place"
+  mounted+=("$system/$place")
+done
+inside() { env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$system" "$@"; }
+
+cp "$package" "$system/root/"
+inside apt-get -q update >"$work/log" 2>&1 || { tail -n 3 "$work/log"; skip "apt-get update failed"; }
+inside apt-get -q install --yes --no-install-recommends "/root/$(basename "$package")" >"$work/log" 2>&1 ||
+  { cat "$work/log"; fail "apt-get could not install the package"; }
+inside dpkg --listfiles engine | sort >"$work/installed"
+
+[ "$(inside engine version)" = "engine $version" ] || fail "engine version says $(inside engine version)"
+inside engine train --model mlp --dataset glyphs --spawn 2 --threads 1 --steps 20 --limit 2000 --save-dir /root/run \
+  --save-rank-models >"$work/log" 2>&1 || { cat "$work/log"; fail "the installed program does not train"; }
+inside engine verify /root/run/final_model_rank_0.ckpt /root/run/final_model_rank_1.ckpt || fail "the two ranks' models differ"
+reply=$(inside bash -c 'set -eu; . /usr/share/bash-completion/completions/engine; COMP_WORDS=(engine train --uneven j)
+  COMP_CWORD=3; _engine; echo "${COMPREPLY[*]}"')
+[ "$reply" = join ] || fail "bash completes --uneven j to '$reply'"
+inside gzip -t /usr/share/man/man1/engine-train.1.gz || fail "a manual page is damaged"
+
+inside apt-get -q purge --yes engine >"$work/log" 2>&1 || { cat "$work/log"; fail "apt-get could not remove the package"; }
+left=$(grep -E '/(engine|_engine)' "$work/installed" | while read -r file; do [ ! -e "$system$file" ] || echo "$file"; done)
+[ -z "$left" ] || fail "left behind: $left"
+[ -f "$system/root/run/run.json" ] || fail "the user's run is gone"
+echo "the package installs, trains and goes"

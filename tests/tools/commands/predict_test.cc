@@ -1,0 +1,300 @@
+// engine predict beside engine eval: the same answers on the same samples, and what eval says of
+// classes computed again from them.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+#include "tests/io/data/sources/png_bytes.h"
+#include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
+#include "tools/report/json_file.h"
+
+namespace {
+
+using program::expect_error;
+using test_support::CommandResult;
+using test_support::engine;
+using test_support::write_text;
+using tools::Json;
+
+std::vector<Json> predict_lines(const std::string& text) {
+  std::vector<Json> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(tools::parse_json(line, "line"));
+  return lines;
+}
+
+Json evaluated(const std::string& run, std::vector<std::string> more = {}) {
+  more.insert(more.begin(), {"eval", run, "--format", "json", "--threads", "1"});
+  const CommandResult result = engine(more);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return tools::parse_json(result.out, "eval");
+}
+
+// The predictions, without the line about classes.
+std::vector<Json> predicted(const std::string& run, std::vector<std::string> more) {
+  more.insert(more.begin(), {"predict", run});
+  more.insert(more.end(), {"--format", "json", "--threads", "1"});
+  const CommandResult result = engine(more);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  std::vector<Json> lines = predict_lines(result.out);
+  if (!lines.empty()) lines.erase(lines.begin());
+  return lines;
+}
+
+std::string idx_word(std::uint32_t value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 0xFF);
+  return bytes;
+}
+
+constexpr int kIdxImages = 150;  // more than two batches, the last of them not full
+
+int idx_label(int i) { return (i * 7 + i / 10) % 10; }
+
+// Images whose first pixels tell the label, but not always the right one.
+void write_idx(const std::string& folder, const std::string& part) {
+  std::string images = idx_word(0x803) + idx_word(kIdxImages) + idx_word(28) + idx_word(28);
+  std::string labels = idx_word(0x801) + idx_word(kIdxImages);
+  for (int i = 0; i < kIdxImages; ++i) {
+    const int label = idx_label(i), shown = i % 4 == 0 ? (label + 1) % 10 : label;
+    std::string image(784, '\x10');
+    for (int k = 0; k < 60; ++k) image[static_cast<std::size_t>(78 * shown + k)] = '\xF0';
+    image[static_cast<std::size_t>(i)] = '\x80';
+    images += image;
+    labels += static_cast<char>(label);
+  }
+  write_text(folder + "/" + part + "-images-idx3-ubyte", images);
+  write_text(folder + "/" + part + "-labels-idx1-ubyte", labels);
+}
+
+class Predictions : public ::testing::Test {
+ protected:
+  std::string run() { return folder_ / "run"; }
+  void train(std::vector<std::string> more, const std::string& model = "mlp") {
+    more.insert(more.begin(), {"train", "--model", model, "--batch-size", "10", "--threads", "1",
+                               "--save-dir", run()});
+    const CommandResult trained = engine(more);
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  }
+  void train_on_idx() {
+    write_idx(folder_.path().string(), "train");
+    write_idx(folder_.path().string(), "t10k");
+    train({"--dataset", "mnist", "--data-dir", folder_.path().string(), "--epochs", "2", "--lr",
+           "0.02"});
+  }
+  test_support::TemporaryDirectory folder_;
+};
+
+TEST_F(Predictions, OfIdxImagesAreThoseOfEvalAndEvalsClassesFollowFromThem) {
+  train_on_idx();
+  const Json eval = evaluated(run());
+  const std::vector<Json> lines = predicted(run(), {folder_ / "t10k-images-idx3-ubyte"});
+  ASSERT_EQ(lines.size(), std::size_t{kIdxImages});
+  std::array<std::array<int, 10>, 10> confusion{};
+  struct Bin {
+    int rows = 0, right = 0;
+    double confidence = 0;
+  };
+  std::map<int, Bin> bins;
+  int correct = 0;
+  for (int i = 0; i < kIdxImages; ++i) {
+    const Json& line = lines[static_cast<std::size_t>(i)];
+    EXPECT_EQ(line["sample"], i + 1);
+    const int said = line["class"].get<int>(), label = idx_label(i);
+    EXPECT_EQ(line["prediction"], std::to_string(said));
+    ++confusion[static_cast<std::size_t>(label)][static_cast<std::size_t>(said)];
+    correct += said == label;
+    const double confidence = line["probability"].get<double>();
+    Bin& bin = bins[static_cast<int>(std::ceil(confidence * 15))];
+    ++bin.rows;
+    bin.right += said == label;
+    bin.confidence += confidence;
+  }
+  EXPECT_EQ(eval["correct"], correct);
+  EXPECT_GT(correct, 30);  // neither all right nor none: the numbers below have something to
+  EXPECT_LT(correct, kIdxImages);  // tell
+  EXPECT_EQ(eval["confusion"], Json(confusion));
+  double calibration = 0, macro = 0;
+  for (const auto& [place, bin] : bins) calibration += std::abs(bin.right - bin.confidence);
+  EXPECT_NEAR(eval["calibration_error"].get<double>(), calibration / kIdxImages, 1e-6);
+  int present = 0;
+  for (std::size_t c = 0; c < 10; ++c) {
+    int labelled = 0, said = 0;
+    for (std::size_t other = 0; other < 10; ++other) {
+      labelled += confusion[c][other];
+      said += confusion[other][c];
+    }
+    const double right = confusion[c][c], precision = said == 0 ? 0 : right / said,
+                 recall = right / labelled,
+                 f1 = right == 0 ? 0 : 2 * precision * recall / (precision + recall);
+    const Json& row = eval["classes"][c];
+    EXPECT_EQ(row["support"], labelled);
+    EXPECT_NEAR(row["precision"].get<double>(), precision, 1e-12);
+    EXPECT_NEAR(row["recall"].get<double>(), recall, 1e-12);
+    EXPECT_NEAR(row["f1"].get<double>(), f1, 1e-12);
+    macro += f1;
+    ++present;
+  }
+  EXPECT_NEAR(eval["macro"]["f1"].get<double>(), macro / present, 1e-12);
+  EXPECT_EQ(evaluated(run(), {"--spawn", "3", "--backend", "inproc"}), eval);  // to the last bit
+}
+
+TEST_F(Predictions, EvalShowsClassesAndWritesTheConfusionMatrix) {
+  train_on_idx();
+  const CommandResult text = engine({"eval", run(), "--confusion", folder_ / "c.csv"});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  program::expect_words(text.out, {"class  precision", "mean of classes: precision",
+                                   "expected calibration error: 0.", "confusion matrix:"});
+  const Json eval = evaluated(run());
+  std::istringstream matrix(test_support::read_text(folder_ / "c.csv"));
+  std::string line;
+  std::getline(matrix, line);
+  EXPECT_EQ(line, "label,0,1,2,3,4,5,6,7,8,9");
+  for (int c = 0; c < 10; ++c) {
+    std::string expected = std::to_string(c);
+    for (const Json& count : eval["confusion"][static_cast<std::size_t>(c)])
+      expected += "," + count.dump();
+    ASSERT_TRUE(std::getline(matrix, line));
+    EXPECT_EQ(line, expected);
+  }
+  const CommandResult csv = engine({"eval", run(), "--format", "csv"});
+  EXPECT_EQ(csv.out.substr(0, csv.out.find('\n')), "class,precision,recall,f1,support");
+  EXPECT_EQ(std::ranges::count(csv.out, '\n'), 11);
+  expect_error(engine({"eval", run(), "--confusion", folder_ / "none/c.csv"}), 73, "none");
+}
+
+TEST_F(Predictions, ProbabilitiesAreTheSoftmaxOfTheLastLayersEmbeddings) {
+  train_on_idx();
+  const std::string file = folder_ / "e.npy", images = folder_ / "t10k-images-idx3-ubyte";
+  expect_error(engine({"predict", run(), images, "--embeddings", "nosuch"}), 2,
+               "the model has no layer 'nosuch'");
+  const CommandResult result =
+      engine({"predict", run(), images, "--embeddings", "layers.2", "--embeddings-file", file,
+              "--format", "json", "--probabilities", "--threads", "1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<Json> lines = predict_lines(result.out);
+  ASSERT_EQ(lines.size(), 151u);
+  const std::string bytes = test_support::read_text(file);
+  ASSERT_NE(bytes.find("'shape': (150, 10), }"), std::string::npos) << bytes.substr(0, 128);
+  ASSERT_EQ(bytes.substr(0, 6), "\x93NUMPY");
+  const std::size_t header =
+      10u + static_cast<unsigned char>(bytes[8]) + 256u * static_cast<unsigned char>(bytes[9]);
+  EXPECT_EQ(header % 64, 0u);
+  ASSERT_EQ(bytes.size(), header + 150 * 10 * sizeof(float));
+  for (std::size_t i = 0; i < 150; ++i) {
+    std::array<float, 10> row;
+    std::memcpy(row.data(), bytes.data() + header + i * sizeof row, sizeof row);
+    double sum = 0;
+    for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+    for (std::size_t c = 0; c < 10; ++c)
+      ASSERT_NEAR(lines[i + 1]["probabilities"][c].get<double>(),
+                  std::exp(static_cast<double>(row[c])) / sum, 1e-9);
+  }
+}
+
+TEST_F(Predictions, OfRowsUseTheRunsColumnsByNameAndItsStandardisation) {
+  std::string rows = "kind,size,colour,mass\n", others = "mass,note,colour,size\n";
+  std::vector<std::string> labels;
+  for (int i = 0; i < 120; ++i) {
+    const std::string label = i % 3 == 0 ? "cat" : i % 3 == 1 ? "dog, big" : "eel";
+    const std::string size = std::to_string(100 + 20 * (i % 3) + i % 17), mass = std::to_string(i);
+    const std::string colour = i % 2 == 0 ? "red" : "blue";
+    labels.push_back(label);
+    rows += "\"" + label + "\"," + size + "," + colour + "," + mass + "\n";
+    others += mass + ",\"a\nb\"," + colour + "," + size + "\n";
+  }
+  write_text(folder_ / "rows.csv", rows);
+  write_text(folder_ / "others.csv", others);
+  train({"--dataset", "csv", "--annotations", folder_ / "rows.csv", "--label-column", "kind",
+         "--epochs", "3"});
+  const std::vector<Json> lines = predicted(run(), {folder_ / "rows.csv"});
+  ASSERT_EQ(lines.size(), labels.size());
+  int correct = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) correct += lines[i]["prediction"] == labels[i];
+  EXPECT_EQ(evaluated(run())["correct"].get<int>() +
+                evaluated(run(), {"--split", "train"})["correct"].get<int>(),
+            correct);
+  const std::vector<Json> again = predicted(run(), {folder_ / "others.csv"});
+  ASSERT_EQ(again.size(), lines.size());
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    EXPECT_EQ(again[i]["probability"], lines[i]["probability"]) << i;
+  // More than one block of the file; the names and rows of what is wrong in it.
+  std::string many = "size,colour,mass\n";
+  for (int i = 0; i < 100'000; ++i) many += "1234,red,5678901\n";
+  write_text(folder_ / "many.csv", many);
+  const CommandResult counted = engine({"predict", run(), folder_ / "many.csv"});
+  EXPECT_EQ(std::ranges::count(counted.out, '\n'), 100'001) << counted.err;
+  write_text(folder_ / "bad.csv", many + "12,red,heavy\n");
+  expect_error(engine({"predict", run(), folder_ / "bad.csv"}), 65,
+               "bad.csv, row 100002 (line 100002): found 'heavy' in mass, expected a number");
+  write_text(folder_ / "less.csv", "size,mess\n1,2\n");
+  expect_error(engine({"predict", run(), folder_ / "less.csv"}), 65,
+               "less.csv: row 1 names no column 'colour'");
+  const CommandResult csv = engine({"predict", run(), folder_ / "rows.csv", "--top", "2"});
+  program::expect_words(
+      csv.out,
+      {"input,sample,prediction,probability,prediction_2,probability_2\n", "\"dog, big\""});
+  write_text(folder_ / "rows.csv", rows + "cat,999,red,999\n");
+  expect_error(engine({"predict", run(), folder_ / "others.csv"}), 65, "the data differ");
+}
+
+#ifdef HAS_PNG
+TEST_F(Predictions, OfImagesInFoldersAreThoseOfEval) {
+  for (std::uint8_t i = 0; i < 12; ++i)
+    for (const std::string name : {"blue", "red"})
+      for (const std::string part : {"train/", "val/"}) {
+        const auto red = static_cast<std::uint8_t>(name == "red" ? 100 + 9 * i : 150 - 9 * i);
+        std::filesystem::create_directories(folder_ / (part + name));
+        write_text(folder_ / (part + name + "/" + static_cast<char>('a' + i) + ".png"),
+                   test_support::plain_png(20u + i, 30u - i, red, 50, 120));
+      }
+  train({"--dataset", "images", "--data-dir", folder_.path().string(), "--image-size", "8",
+         "--epochs", "1"});
+  const std::vector<Json> lines = predicted(run(), {folder_ / "val"});
+  ASSERT_EQ(lines.size(), 24u);
+  int correct = 0;
+  for (const Json& line : lines)
+    correct +=
+        std::filesystem::path(line["input"].get<std::string>()).parent_path().filename().string() ==
+        line["prediction"].get<std::string>();
+  EXPECT_EQ(evaluated(run())["correct"], correct);
+  write_text(folder_ / "val/red/c.png", "GIF89a");
+  expect_error(engine({"predict", run(), folder_ / "val"}), 65, "c.png: neither PNG nor JPEG");
+}
+
+TEST_F(Predictions, AnImageOfAnotherSizeIsRefusedByItsName) {
+  train_on_idx();
+  write_text(folder_ / "five.png", test_support::plain_png(28, 28, 9, 9, 9));
+  EXPECT_EQ(predicted(run(), {folder_ / "five.png"}).size(), 1u);
+  write_text(folder_ / "small.png", test_support::plain_png(20, 28, 9, 9, 9));
+  expect_error(engine({"predict", run(), folder_ / "small.png"}), 65,
+               "small.png: found an image of 28 x 20 x 3, expected 28 x 28 x 1");
+}
+#endif
+
+TEST_F(Predictions, OfTextAreTheNextCharacter) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "abcd";
+  write_text(folder_ / "text.txt", text);
+  train({"--dataset", "text", "--data-dir", folder_ / "text.txt", "--context", "8", "--optimizer",
+         "adamw", "--lr", "0.01", "--epochs", "4"},
+        "gpt-nano");
+  write_text(folder_ / "begun", text + "ab");
+  const std::vector<Json> lines = predicted(run(), {folder_ / "begun", "--probabilities"});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0]["prediction"], "c");
+  double sum = 0;
+  for (const Json& probability : lines[0]["probabilities"]) sum += probability.get<double>();
+  EXPECT_NEAR(sum, 1, 1e-9);
+  write_text(folder_ / "begun", "abz");
+  expect_error(engine({"predict", run(), folder_ / "begun"}), 65, "'z'");
+  expect_error(engine({"predict", run(), folder_ / "nosuch"}), 65, "nosuch");
+}
+
+}  // namespace

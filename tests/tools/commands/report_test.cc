@@ -1,0 +1,123 @@
+// Pages about runs, as a browser gets them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
+#include "tools/html/run_history.h"
+#include "tools/html/svg_chart.h"
+
+namespace {
+
+using test_support::CommandResult;
+using test_support::engine;
+using test_support::TemporaryDirectory;
+namespace fs = std::filesystem;
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size())
+    ++count;
+  return count;
+}
+
+void train_into(const std::string& folder, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = program::quick_train({"--log-every", "2"});
+  arguments.insert(arguments.end(), {"--save-dir", folder});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const CommandResult result = engine(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST(Report, OfARunHasItsCurvesAndNeedsNoOtherFile) {
+  const TemporaryDirectory folder;
+  const std::string run = folder / "run", page = folder / "page.html";
+  ASSERT_NO_FATAL_FAILURE(train_into(run));
+  const CommandResult result = engine({"report", run, "-o", page});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::string text = text_of(page);
+  EXPECT_NE(text.find("<figcaption>Loss</figcaption>"), std::string::npos);
+  EXPECT_NE(text.find("<figcaption>Where the time of a step goes</figcaption>"), std::string::npos);
+  EXPECT_EQ(count_of(text, "<svg "), count_of(text, "</svg>"));
+  EXPECT_EQ(count_of(text, "<figure "), count_of(text, "</figure>"));
+  for (const char* from_elsewhere : {"http:", "https:", "src=", "href=", "@import", "url("})
+    EXPECT_EQ(text.find(from_elsewhere), std::string::npos) << from_elsewhere;
+  EXPECT_EQ(engine({"report", run, "-o", "-"}).out, text);
+}
+
+TEST(Report, OfSeveralRunsShowsWhereTheyDiffer) {
+  const TemporaryDirectory folder;
+  ASSERT_NO_FATAL_FAILURE(train_into(folder / "slow", {"--lr", "0.001"}));
+  ASSERT_NO_FATAL_FAILURE(train_into(folder / "quick", {"--lr", "0.2"}));
+  const std::string text = engine({"report", folder / "slow", folder / "quick", "-o", "-"}).out;
+  EXPECT_NE(text.find("<th scope=\"row\">--lr</th><td>0.001</td><td>0.2</td>"), std::string::npos);
+  EXPECT_NE(text.find("slow, training"), std::string::npos);
+}
+
+TEST(Report, ShowsNamesAsTheyAreAndRunsNothingInThem) {
+  const TemporaryDirectory folder;
+  const std::string run = folder / "<script>alert(1)<&";
+  ASSERT_NO_FATAL_FAILURE(train_into(run));
+  const std::string text = engine({"report", run, run, "-o", "-"}).out;
+  EXPECT_EQ(text.find("<script>alert"), std::string::npos);
+  EXPECT_NE(text.find("&lt;script&gt;alert(1)&lt;&amp;"), std::string::npos);
+}
+
+TEST(Report, OfAFolderWithoutARunNamesIt) {
+  const TemporaryDirectory folder;
+  const CommandResult result = engine({"report", folder / "none", "-o", folder / "page.html"});
+  EXPECT_EQ(result.exit_code, 65);
+  EXPECT_NE(result.err.find("none/run.json"), std::string::npos) << result.err;
+  EXPECT_FALSE(fs::exists(folder / "page.html"));
+}
+
+TEST(RunHistory, LeavesOutWhatAResumedRunHasGivenUpAndTornLines) {
+  const TemporaryDirectory folder;
+  const std::string run = folder / "run";
+  ASSERT_NO_FATAL_FAILURE(train_into(run));
+  {
+    std::ofstream metrics(run + "/metrics.jsonl", std::ios::app);
+    metrics << "{\"schema\":1,\"event\":\"step\",\"step\":1000,\"loss\":1}\n"
+            << "{\"schema\":1,\"event\":\"start\",\"step\":4}\n"
+            << "{\"schema\":1,\"event\":\"step\",\"step\":5,\"loss\":0.5}\n"
+            << "{\"schema\":1,\"event\":\"st";
+  }
+  const tools::RunHistory history = tools::read_run_history(run);
+  ASSERT_FALSE(history.steps.empty());
+  EXPECT_EQ(history.steps.back().step, 5);
+  EXPECT_EQ(history.steps.back().loss, 0.5);
+  EXPECT_TRUE(std::ranges::is_sorted(history.steps, {}, &tools::RunHistory::Step::step));
+  EXPECT_EQ(history.unreadable_lines, 1u);
+  EXPECT_FALSE(history.exit.has_value());
+}
+
+TEST(SvgChart, KeepsTheExtremesOfManyPoints) {
+  tools::Chart chart{.title = "t"};
+  chart.series.push_back({.name = "s"});
+  for (int i = 0; i < 100'000; ++i) chart.series[0].points.emplace_back(i, i == 70'001 ? 9 : i % 2);
+  const std::string html = tools::chart_html(chart, "c");
+  EXPECT_LT(html.size(), 60'000u);
+  EXPECT_NE(html.find("[70001,9"), std::string::npos);
+  EXPECT_EQ(tools::chart_html({.title = "empty", .series = {{.name = "s"}}}, "c"), "");
+}
+
+TEST(SvgChart, WritesNumbersShortly) {
+  EXPECT_EQ(tools::short_number(0), "0");
+  EXPECT_EQ(tools::short_number(1234), "1234");
+  EXPECT_EQ(tools::short_number(12'345), "12.35k");
+  EXPECT_EQ(tools::short_number(2.5e9), "2.5G");
+  EXPECT_EQ(tools::short_number(1.5e-5), "1.50e-05");
+}
+
+}  // namespace

@@ -1,0 +1,150 @@
+// Elastic jobs of the real program: ranks that are asked to leave, and what is refused.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "backends/store/tcp_socket.h"
+#include "tests/support/expect_contains.h"
+#include "tests/tools/launch/launch_runner.h"
+
+namespace {
+
+using test_support::CommandResult;
+using test_support::engine_binary;
+using test_support::eventually;
+using test_support::run_command;
+using test_support::Running;
+using test_support::TemporaryDirectory;
+
+using Words = std::vector<std::string>;
+
+constexpr int kLeft = 80;
+
+class ElasticProgram : public testing::Test {
+ protected:
+  // Trains until it is told to stop.
+  Words train(const Words& more) const {
+    Words words{"train",
+                "--model",
+                "mlp",
+                "--dataset",
+                "synthetic",
+                "--synthetic-shape",
+                "6x6x1",
+                "--batch-size",
+                "12",
+                "--threads",
+                "1",
+                "--steps",
+                "100000000",
+                "--eval-every",
+                "0",
+                "--log-every",
+                "10",
+                "--save-every",
+                "100000000",
+                "--rdzv-timeout",
+                "60",
+                "--save-dir",
+                (folder_.path() / "run").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  std::unique_ptr<Running> start(const Words& words) const {
+    Words all{engine_binary()};
+    all.insert(all.end(), words.begin(), words.end());
+    return std::make_unique<Running>(all);
+  }
+  const TemporaryDirectory folder_;
+};
+
+int free_port() {
+  const backends::Socket listener = backends::listen_on({"127.0.0.1", 0});
+  return backends::local_endpoint(listener.fd()).port;
+}
+
+// Of `launch`: its children that train, not its guard.
+std::vector<pid_t> workers_of(pid_t launcher) {
+  std::vector<pid_t> workers;
+  const std::string id = std::to_string(launcher);
+  std::ifstream children("/proc/" + id + "/task/" + id + "/children");
+  for (pid_t pid = 0; children >> pid;) {
+    std::stringstream command;
+    command << std::ifstream("/proc/" + std::to_string(pid) + "/cmdline").rdbuf();
+    if (command.str().starts_with(std::string("engine\0train", 12))) workers.push_back(pid);
+  }
+  return workers;
+}
+
+TEST_F(ElasticProgram, ARankThatIsAskedToLeaveDoesSoAndTheOthersGoOn) {
+  const Words words = train(
+      {"--elastic", "2:3", "--init-method", "tcp://127.0.0.1:" + std::to_string(free_port())});
+  const auto first = start(words);
+  ASSERT_TRUE(eventually([&] { return first->err().find("waiting") != std::string::npos; }));
+  const auto second = start(words), third = start(words);
+  ASSERT_TRUE(eventually([&] { return first->out().find("Step [") != std::string::npos; }));
+  const pid_t leaver = second->pid();
+  ASSERT_EQ(kill(leaver, SIGUSR2), 0);
+  EXPECT_EQ(second->wait(), kLeft);
+  EXPECT_CONTAINS(second->err(), "as asked; the others go on");
+  const std::string left = "membership: 2 ranks (process " + std::to_string(leaver) + " on ";
+  ASSERT_TRUE(eventually([&] { return first->out().find(left) != std::string::npos; }))
+      << first->out() << first->err();
+  // One rank alone is fewer than MIN: all save and stop.
+  ASSERT_EQ(kill(first->pid(), SIGUSR2), 0);
+  EXPECT_EQ(first->wait(), 128 + SIGUSR2);
+  EXPECT_EQ(third->wait(), 128 + SIGUSR2);
+  EXPECT_CONTAINS(first->err(), "to go on: engine train --resume");
+}
+
+TEST_F(ElasticProgram, TheFirstRankLeavesAndAnotherSaves) {
+  const Words words = train(
+      {"--elastic", "1:2", "--init-method", "tcp://127.0.0.1:" + std::to_string(free_port())});
+  const auto first = start(words);
+  ASSERT_TRUE(eventually([&] { return first->err().find("waiting") != std::string::npos; }));
+  const auto second = start(words);
+  const auto trains = [](const Running& r) { return r.out().find("Step [") != std::string::npos; };
+  ASSERT_TRUE(eventually([&] { return trains(*first) || trains(*second); }));
+  const bool first_leads = trains(*first);
+  const Running& leader = first_leads ? *first : *second;
+  Running& leaver = first_leads ? *first : *second;
+  Running& other = first_leads ? *second : *first;
+  ASSERT_EQ(kill(leader.pid(), SIGUSR2), 0);
+  EXPECT_EQ(leaver.wait(), kLeft);
+  ASSERT_TRUE(eventually([&] { return trains(other); })) << other.out() << other.err();
+  ASSERT_EQ(kill(other.pid(), SIGTERM), 0);
+  EXPECT_EQ(other.wait(), 128 + SIGTERM);
+  EXPECT_CONTAINS(other.err(), "to go on: engine train --resume");
+}
+
+TEST_F(ElasticProgram, ALauncherGoesOnWithoutAWorkerThatHasLeft) {
+  Words words{"launch", "--nproc-per-node", "3"};
+  for (const std::string& word : train({"--elastic", "1:3"})) words.push_back(word);
+  const auto launcher = start(words);
+  ASSERT_TRUE(eventually([&] { return launcher->out().find("Step [") != std::string::npos; }));
+  const std::vector<pid_t> workers = workers_of(launcher->pid());
+  ASSERT_EQ(workers.size(), 3u);
+  ASSERT_EQ(kill(workers[2], SIGUSR2), 0);
+  const std::string left = "process " + std::to_string(workers[2]) + " on ";
+  ASSERT_TRUE(eventually([&] { return launcher->out().find(left) != std::string::npos; }));
+  ASSERT_TRUE(eventually([&] { return workers_of(launcher->pid()).size() == 2; }));
+  ASSERT_EQ(kill(launcher->pid(), SIGTERM), 0);
+  EXPECT_EQ(launcher->wait(), 128 + SIGTERM);
+}
+
+TEST_F(ElasticProgram, NumbersOfRanksAreRefused) {
+  Words words{engine_binary(), "train",     "--model", "mlp",          "--dataset",
+              "synthetic",     "--elastic", "1:2",     "--world-size", "2"};
+  for (const char* option : {"--world-size", "--rank"}) {
+    const CommandResult r = run_command(words);
+    EXPECT_EQ(r.exit_code, 78);
+    EXPECT_CONTAINS(r.err, option);
+    EXPECT_CONTAINS(r.err, "--elastic");
+    words.insert(words.end(), {"--rank", "1"});
+  }
+}
+
+}  // namespace

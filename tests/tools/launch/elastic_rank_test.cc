@@ -1,0 +1,74 @@
+// The groups that the ranks of an elastic job are in, one after the other, without training.
+#include <gtest/gtest.h>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <optional>
+#include <thread>
+
+#include "backends/backend_error.h"
+#include "io/base/io_error.h"
+#include "tests/support/time_limits.h"
+#include "tools/group/run_group.h"
+
+namespace tools {
+namespace {
+
+RunConfig two_ranks() {
+  RunConfig config;
+  config.backend = "auto";
+  config.local_stage = "auto";
+  config.spawn = 2;
+  config.least_ranks = 1;
+  config.most_ranks = 2;
+  config.threads = 1;
+  config.heartbeat_s = 0.3;
+  config.timeout_s = config.rdzv_timeout_s = test_support::deadline_ms(20'000) / 1000.0;
+  return config;
+}
+
+void meet(backends::Group& group) { group.make_communicator()->barrier(); }
+
+TEST(ElasticRank, AJobThatTakesStepsMayLoseItsConnectionsAsOftenAsTheyBreak) {
+  constexpr std::uint64_t kGroups = 9;
+  const int code = run_elastic(two_ranks(),
+                               [](backends::Group& group, const backends::View& view,
+                                  const std::function<bool()>& pause) -> std::optional<int> {
+                                 meet(group);
+                                 if (view.generation >= kGroups) return 0;
+                                 pause();
+                                 throw backends::PeerError("a link that is down again and again");
+                               });
+  EXPECT_EQ(code, 0);
+}
+
+// The first rank is stopped until the other one has gone on; then it finds its folder taken.
+TEST(ElasticRank, WhoFindsItsFolderTakenWasLeftOutAndComesBack) {
+  const int code =
+      run_elastic(two_ranks(),
+                  [](backends::Group& group, const backends::View& view,
+                     const std::function<bool()>& pause) -> std::optional<int> {
+                    if (view.generation == 1) {
+                      meet(group);
+                      pause();
+                      if (view.rank == 0) {
+                        raise(SIGSTOP);
+                        throw io::CannotCreateError("another job has taken the folder");
+                      }
+                      for (;;) meet(group);  // until it is noticed that rank 0 is silent
+                    }
+                    if (view.world_size == 2) {
+                      meet(group);
+                      return 0;
+                    }
+                    pause();
+                    for (const backends::PeerInfo& stopped : view.left) kill(stopped.pid, SIGCONT);
+                    if (!test_support::eventually([&] { return pause(); })) return 1;
+                    return std::nullopt;
+                  });
+  EXPECT_EQ(code, 0);
+}
+
+}  // namespace
+}  // namespace tools

@@ -1,0 +1,35 @@
+// Examples in the help of options: each is one that the program takes.
+#include "tools/options/help_text.h"
+
+#include <gtest/gtest.h>
+
+#include "io/base/text_parts.h"
+#include "tools/options/command_line.h"
+#include "tools/options/run_config.h"
+
+namespace {
+
+TEST(HelpText, EveryOptionHasAnExampleThatTheProgramTakes) {
+  for (const tools::OptionSpec& spec : tools::train_options()) {
+    const std::string name = spec.name;
+    SCOPED_TRACE(name);
+    std::string example = tools::option_example(name);
+    EXPECT_NE(example, "") << "without one";
+    if (example.empty()) continue;
+    EXPECT_TRUE(example.find("--" + name) != std::string::npos ||
+                example.find("--no-" + name) != std::string::npos)
+        << example;
+    std::erase(example, '\'');
+    CLI::App app("", "engine train");
+    tools::ConfigValues values;
+    std::string config_file;
+    tools::add_train_options(app, values, config_file);
+    ASSERT_TRUE(tools::parse(app, base::split_text(example, ' ')));
+    values.try_emplace("model", tools::ConfigValue{"mlp", "--model"});
+    values.try_emplace("dataset", tools::ConfigValue{"mnist", "--dataset"});
+    tools::apply_defaults(values);
+    EXPECT_NO_THROW(tools::resolve_run_config(values)) << example;
+  }
+}
+
+}  // namespace

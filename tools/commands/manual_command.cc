@@ -1,0 +1,42 @@
+// `engine manual`, for the build: manual pages, one a command, into a folder.
+#include <filesystem>
+#include <fstream>
+
+#include "io/base/io_error.h"
+#include "io/base/utc_time.h"
+#include "tools/commands/command.h"
+#include "tools/commands/program_shape_of.h"
+#include "tools/manual/manual_page.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+namespace {
+
+void write_page(const std::string& folder, const std::string& name, const std::string& text) {
+  const std::string path = folder + "/" + name + ".1";
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw io::CannotCreateError("cannot write " + path);
+}
+
+}  // namespace
+
+int manual_command(const Arguments& arguments) {
+  CLI::App app("Writes the manual pages of this program, engine.1 and one for each command.",
+               "engine manual");
+  std::string folder, date;
+  app.add_option("DIR", folder, "an existing folder")->required();
+  app.add_option("--date", date, "the date in the pages [today]")->type_name("YYYY-MM-DD");
+  if (!parse(app, arguments)) return kExitOk;
+  if (date.empty()) date = base::utc_text(base::unix_us()).substr(0, 10);
+  if (!std::filesystem::is_directory(folder))
+    throw io::CannotCreateError(folder + " is no folder to write manual pages to");
+  const ProgramShape program = shape_of_program();
+  write_page(folder, "engine", overview_page(program, date));
+  for (const ProgramCommand& command : program.commands)
+    write_page(folder, page_name(command.name), manual_page(program, command, date));
+  return kExitOk;
+}
+
+}  // namespace tools

@@ -1,0 +1,92 @@
+// Style and script of the page, in it as they are.
+#pragma once
+
+namespace tools {
+
+// Light and dark as the reader's system is; one column on a phone.
+inline constexpr const char* kPageStyle = R"(
+:root{--bg:#fff;--fg:#1c1e21;--dim:#5f6670;--line:#d9dce1;--card:#f6f7f9;
+--c0:#1f6fb4;--c1:#c2540a;--c2:#2a8a3e;--c3:#8a4fb0;
+--c4:#b3282d;--c5:#0f8a8a;--c6:#8a6d00;--c7:#b0407c}
+@media(prefers-color-scheme:dark){:root{--bg:#15171a;--fg:#e6e8eb;--dim:#9aa2ad;
+--line:#363b42;--card:#1e2125;--c0:#6db3f2;--c1:#f2a262;--c2:#74c985;--c3:#c79be6;
+--c4:#f0868a;--c5:#63cfcf;--c6:#dcc05c;--c7:#ee92bf}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:1400px;padding:1rem;background:var(--bg);color:var(--fg);
+font:15px/1.45 system-ui,sans-serif}
+h1{font-size:1.5rem;margin:.2rem 0}h2{font-size:1.15rem;margin:1.8rem 0 .6rem}
+p,li{max-width:75ch}.dim{color:var(--dim)}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:1rem}
+figure{margin:0;padding:.7rem;background:var(--card);border:1px solid var(--line);
+border-radius:8px;min-width:0}
+figcaption{font-weight:600}
+svg.chart{width:100%;height:auto;display:block;touch-action:pan-y}
+svg.chart:focus-visible{outline:2px solid var(--c0)}
+.grid{stroke:var(--line);stroke-width:1}.axis{stroke:var(--dim)}
+.tick{font-size:11px;fill:var(--dim)}.name{font-size:12px;fill:var(--dim)}
+.line{fill:none;stroke-width:1.8;stroke-linejoin:round}.area{stroke:none}
+.mark{stroke:var(--dim);stroke-dasharray:3 3}.cursor{stroke:var(--fg);visibility:hidden}
+.legend{list-style:none;margin:.2rem 0;padding:0;display:flex;flex-wrap:wrap;
+gap:.2rem .9rem;font-size:13px}
+.key{display:inline-block;width:.9em;height:.9em;border-radius:2px;
+margin-right:.35em;vertical-align:-1px}
+.c0{stroke:var(--c0);background:var(--c0)}.c1{stroke:var(--c1);background:var(--c1)}
+.c2{stroke:var(--c2);background:var(--c2)}.c3{stroke:var(--c3);background:var(--c3)}
+.c4{stroke:var(--c4);background:var(--c4)}.c5{stroke:var(--c5);background:var(--c5)}
+.c6{stroke:var(--c6);background:var(--c6)}.c7{stroke:var(--c7);background:var(--c7)}
+.f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}
+.f4{fill:var(--c4)}.f5{fill:var(--c5)}.f6{fill:var(--c6)}.f7{fill:var(--c7)}
+.values{min-height:1.4em;margin:.2rem 0 0;font-size:13px;font-variant-numeric:tabular-nums}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-size:14px}
+th,td{text-align:left;padding:.25rem .7rem .25rem 0;
+border-bottom:1px solid var(--line);vertical-align:top}
+td{font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+details{margin:.3rem 0}summary{cursor:pointer;color:var(--dim);font-size:13px}
+code{font-size:.92em;overflow-wrap:anywhere}
+@media print{details,.values{display:none}}
+)";
+
+// The values at the pointer, or where the arrow keys have moved.
+inline constexpr const char* kPageScript = R"(
+for (const figure of document.querySelectorAll('figure')) {
+  const data = JSON.parse(figure.querySelector('script').textContent);
+  const svg = figure.querySelector('svg'), cursor = svg.querySelector('.cursor');
+  const out = figure.querySelector('.values');
+  const [low, high, left, right] = data.x;
+  const xs = [...new Set(data.series.flatMap(s => s.points.map(p => p[0])))].sort((a, b) => a - b);
+  let at = -1;
+  const text = v => v === null ? 'not finite' : String(Number(v.toPrecision(5)));
+  const show = i => {
+    at = Math.max(0, Math.min(xs.length - 1, i));
+    const x = xs[at];
+    const px = left + (x - low) / (high - low) * (right - left);
+    cursor.setAttribute('x1', px);
+    cursor.setAttribute('x2', px);
+    cursor.style.visibility = 'visible';
+    const parts = [];
+    for (const s of data.series) {
+      let best = null;
+      for (const p of s.points) if (p[0] <= x) best = p;
+      if (best) parts.push(s.name + ' ' + text(best[1]));
+    }
+    out.textContent = data.name + ' ' + text(x) + ': ' + parts.join(', ');
+  };
+  svg.addEventListener('pointermove', e => {
+    const box = svg.getBoundingClientRect();
+    const px = (e.clientX - box.left) / box.width * 640;
+    const x = low + (px - left) / (right - left) * (high - low);
+    let near = 0;
+    xs.forEach((v, i) => { if (Math.abs(v - x) < Math.abs(xs[near] - x)) near = i; });
+    show(near);
+  });
+  svg.addEventListener('keydown', e => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[e.key];
+    if (step) { show(at < 0 ? 0 : at + step); e.preventDefault(); }
+    if (e.key === 'Home') { show(0); e.preventDefault(); }
+    if (e.key === 'End') { show(xs.length - 1); e.preventDefault(); }
+  });
+}
+)";
+
+}  // namespace tools

@@ -1,0 +1,308 @@
+// Which charts and tables a page has.
+#include "tools/html/report_page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "io/base/text_parts.h"
+#include "tools/html/page_parts.h"
+#include "tools/html/svg_chart.h"
+#include "tools/machine/build_info.h"
+
+namespace tools {
+namespace {
+
+using Points = std::vector<std::pair<double, double>>;
+
+constexpr const char* kPhaseTitles[5] = {"data", "forward", "backward", "communication", "update"};
+
+std::string name_of(const RunHistory& run) {
+  const std::size_t slash = run.folder.find_last_not_of('/');
+  const std::string path = run.folder.substr(0, slash + 1);
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+template <class List>
+Points points_of(const List& list,
+                 const std::function<double(const typename List::value_type&)>& y) {
+  Points points;
+  for (const auto& entry : list)
+    if (const double value = y(entry); std::isfinite(value)) points.emplace_back(entry.step, value);
+  return points;
+}
+
+std::vector<std::pair<double, std::string>> marks_of(const RunHistory& run) {
+  std::vector<std::pair<double, std::string>> marks;
+  for (const RunHistory::Event& e : run.events) marks.emplace_back(e.step, e.text);
+  return marks;
+}
+
+class Page {
+ public:
+  explicit Page(const std::vector<RunHistory>& runs) : runs_(runs), is_one_(runs.size() == 1) {}
+
+  std::string text() {
+    const std::string title =
+        is_one_ ? name_of(runs_.front()) : std::to_string(runs_.size()) + " runs";
+    out_ =
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
+        "<meta name=\"color-scheme\" content=\"light dark\"><title>" +
+        html_text(title) + " – engine report</title><style>" + kPageStyle +
+        "</style></head><body><main><h1>" + html_text(title) + "</h1>\n";
+    for (const RunHistory& run : runs_) lead(run);
+    summary();
+    curves();
+    for (std::size_t i = 0; i < runs_.size(); ++i) details(runs_[i], i);
+    out_ += "<p class=\"dim\">Made by engine " + html_text(ENGINE_VERSION " " ENGINE_COMMIT) +
+            ". Point at a chart, or move to it and use the arrow keys, for its values.</p>"
+            "</main><script>" +
+            std::string(kPageScript) + "</script></body></html>\n";
+    return out_;
+  }
+
+ private:
+  void lead(const RunHistory& run) {
+    const RunData& d = run.record.data;
+    out_ += "<p>" + (is_one_ ? std::string() : "<b>" + html_text(name_of(run)) + "</b>: ") +
+            html_text(run.record.model) + " on " + html_text(d.name) + ", " +
+            std::to_string(d.train) + " samples to train on and " + std::to_string(d.test) +
+            " to test; " + html_text(outcome(run)) + "</p>\n";
+    if (run.steps.empty() && run.evaluations.empty())
+      out_ += "<p class=\"dim\">Its metrics.jsonl tells of no step yet.</p>\n";
+    if (run.unreadable_lines > 0)
+      out_ += "<p class=\"dim\">" + std::to_string(run.unreadable_lines) +
+              (run.unreadable_lines == 1 ? " line" : " lines") +
+              " of its metrics.jsonl could not be read.</p>\n";
+  }
+
+  static std::string outcome(const RunHistory& run) {
+    const std::string steps = base::number_text("%.0f", run.last_step) + " steps";
+    if (!run.exit) return steps + " so far, or it was killed";
+    if (*run.exit == 0) return "ended after " + steps;
+    return "ended after " + steps + " with exit code " + std::to_string(*run.exit);
+  }
+
+  void row(const std::string& name, const std::function<std::string(const RunHistory&)>& cell) {
+    std::string cells;
+    bool is_empty = true;
+    for (const RunHistory& run : runs_) {
+      const std::string text = cell(run);
+      is_empty = is_empty && text.empty();
+      cells += "<td>" + html_text(text) + "</td>";
+    }
+    if (!is_empty) out_ += "<tr><th scope=\"row\">" + html_text(name) + "</th>" + cells + "</tr>";
+  }
+
+  void header() {
+    out_ += "<thead><tr><td></td>";
+    for (const RunHistory& run : runs_)
+      out_ += "<th scope=\"col\">" + html_text(name_of(run)) + "</th>";
+    out_ += "</tr></thead>";
+  }
+
+  void summary() {
+    out_ += "<h2>At a glance</h2><div class=\"scroll\"><table>";
+    if (!is_one_) header();
+    out_ += "<tbody>";
+    row("best test accuracy", [](const RunHistory& run) {
+      const RunHistory::Evaluation* best = nullptr;
+      for (const auto& e : run.evaluations)
+        if (std::isfinite(e.accuracy) && (best == nullptr || e.accuracy > best->accuracy))
+          best = &e;
+      return best == nullptr ? ""
+                             : base::number_text("%.2f %%", 100 * best->accuracy) + " after step " +
+                                   base::number_text("%.0f", best->step);
+    });
+    row("last test loss", [](const RunHistory& run) {
+      return run.evaluations.empty() ? "" : short_number(run.evaluations.back().loss);
+    });
+    row("last training loss", [](const RunHistory& run) {
+      return run.steps.empty() ? "" : short_number(run.steps.back().loss);
+    });
+    row("samples a second (median)", [](const RunHistory& run) {
+      std::vector<double> rates;
+      for (const auto& s : run.steps)
+        if (std::isfinite(s.samples_per_s)) rates.push_back(s.samples_per_s);
+      if (rates.empty()) return std::string();
+      std::ranges::nth_element(rates, rates.begin() + std::ssize(rates) / 2);
+      return short_number(rates[rates.size() / 2]);
+    });
+    row("training time", [](const RunHistory& run) {
+      return run.seconds > 0 ? short_number(run.seconds) + " s" : "";
+    });
+    row("ranks", [](const RunHistory& run) {
+      return run.record.starts.empty() ? "" : std::to_string(run.record.starts.back().hosts.size());
+    });
+    // Of several runs only what tells them apart; of one what was chosen.
+    std::set<std::string> shown;
+    for (const RunHistory& run : runs_)
+      for (const auto& option : run.record.options) {
+        const ConfigValue& value = option.second;
+        const bool chosen = value.source != "default" && value.source != "not used";
+        const bool differs = std::ranges::any_of(runs_, [&](const RunHistory& other) {
+          return option_of(other, option.first) != value.value;
+        });
+        const bool is_told =
+            is_one_ ? option.first != "model" && option.first != "dataset" : differs;
+        if (chosen && is_told) shown.insert(option.first);
+      }
+    for (const std::string& name : shown)
+      row("--" + name, [&](const RunHistory& run) { return option_of(run, name); });
+    out_ += "</tbody></table></div>\n";
+  }
+
+  static std::string option_of(const RunHistory& run, const std::string& name) {
+    const auto found = run.record.options.find(name);
+    return found == run.record.options.end() ? "" : found->second.value;
+  }
+
+  void add(const Chart& chart) { out_ += chart_html(chart, "chart" + std::to_string(++charts_)); }
+
+  std::string label(const RunHistory& run, const std::string& what) const {
+    return is_one_ ? what : name_of(run) + (what.empty() ? "" : ", " + what);
+  }
+
+  void curves() {
+    out_ += "<h2>Curves</h2><div class=\"charts\">\n";
+    Chart loss{.title = "Loss", .y_name = "loss"}, accuracy{.title = "Accuracy", .y_name = "share"},
+        perplexity{.title = "Perplexity of the test set", .y_name = "perplexity"},
+        rate{.title = "Learning rate", .y_name = "lr", .from_zero = true},
+        speed{.title = "Speed", .y_name = "samples/s", .from_zero = true},
+        spread{.title = "Spread of the replicas when they are averaged", .y_name = "spread"},
+        bytes{.title = "Sent by each rank", .y_name = "bytes", .from_zero = true},
+        gpu{.title = "GPU utilization", .y_name = "%", .from_zero = true};
+    int color = 0;
+    for (const RunHistory& run : runs_) {
+      using Step = RunHistory::Step;
+      using Evaluation = RunHistory::Evaluation;
+      const int own = color, test = is_one_ ? color + 1 : color;
+      const auto series = [&](Chart& chart, const std::string& name, Points points, int c,
+                              bool dots) {
+        if (!points.empty())
+          chart.series.push_back(
+              {.name = name, .points = std::move(points), .color = c, .dots = dots});
+      };
+      series(loss, label(run, "training"),
+             points_of(run.steps, [](const Step& s) { return s.loss; }), own, false);
+      series(loss, label(run, "test"),
+             points_of(run.evaluations, [](const Evaluation& e) { return e.loss; }), test, true);
+      series(accuracy, label(run, "training"),
+             points_of(run.steps, [](const Step& s) { return s.accuracy; }), own, false);
+      series(accuracy, label(run, "test"),
+             points_of(run.evaluations, [](const Evaluation& e) { return e.accuracy; }), test,
+             true);
+      series(accuracy, label(run, "test, among the first 5"),
+             points_of(run.evaluations, [](const Evaluation& e) { return e.top5; }),
+             is_one_ ? 2 : color, true);
+      series(perplexity, label(run, "test"),
+             points_of(run.evaluations, [](const Evaluation& e) { return e.perplexity; }), test,
+             true);
+      series(rate, label(run, "learning rate"),
+             points_of(run.steps, [](const Step& s) { return s.lr; }), own, false);
+      series(speed, label(run, "samples a second"),
+             points_of(run.steps, [](const Step& s) { return s.samples_per_s; }), own, false);
+      using Averaging = RunHistory::Averaging;
+      series(spread, label(run, "spread"),
+             points_of(run.averagings, [](const Averaging& a) { return a.spread; }), own, false);
+      series(bytes, label(run, "bytes"),
+             points_of(run.averagings, [](const Averaging& a) { return a.bytes_sent; }), own,
+             false);
+      std::map<std::string, Points> devices;
+      for (const RunHistory::Gpu& g : run.gpus)
+        if (std::isfinite(g.utilization)) devices[g.device].emplace_back(g.step, g.utilization);
+      int device_color = own;
+      for (auto& [device, points] : devices)
+        series(gpu, label(run, "device " + device), std::move(points), device_color++, false);
+      for (Chart* chart : {&loss, &speed}) chart->marks = is_one_ ? marks_of(run) : chart->marks;
+      ++color;
+    }
+    for (const Chart* chart : {&loss, &accuracy, &perplexity, &rate, &speed, &spread, &bytes, &gpu})
+      add(*chart);
+    for (const RunHistory& run : runs_) {
+      add(phases(run));
+      add(stragglers(run));
+    }
+    out_ += "</div>\n";
+  }
+
+  Chart phases(const RunHistory& run) const {
+    Chart chart{.title = label(run, "Where the time of a step goes"),
+                .y_name = "ms a step",
+                .stacked = true};
+    for (int phase = 0; phase < 5; ++phase) {
+      ChartSeries series{.name = kPhaseTitles[phase], .color = phase};
+      for (const RunHistory::Step& s : run.steps)
+        if (std::ranges::all_of(s.phases, [](double v) { return std::isfinite(v); }))
+          series.points.emplace_back(s.step, 1000 * s.phases[phase]);
+      chart.series.push_back(std::move(series));
+    }
+    return chart;
+  }
+
+  Chart stragglers(const RunHistory& run) const {
+    Chart chart{.title = label(run, "The slowest rank"), .y_name = "times the others' median"};
+    std::map<int, Points> by_rank;
+    for (const RunHistory::Step& s : run.steps)
+      if (s.slowest_rank >= 0 && std::isfinite(s.slowest_ratio))
+        by_rank[s.slowest_rank].emplace_back(s.step, s.slowest_ratio);
+    int color = 0;
+    for (auto& [rank, points] : by_rank)
+      chart.series.push_back({.name = "rank " + std::to_string(rank),
+                              .points = std::move(points),
+                              .color = color++,
+                              .dots = true});
+    return chart;
+  }
+
+  void details(const RunHistory& run, std::size_t) {
+    out_ += "<h2>" + html_text(is_one_ ? "The run" : name_of(run)) + "</h2>\n";
+    if (!run.events.empty()) {
+      out_ += "<ul>";
+      for (const RunHistory::Event& e : run.events)
+        out_ +=
+            "<li>step " + base::number_text("%.0f", e.step) + ": " + html_text(e.text) + "</li>";
+      out_ += "</ul>\n";
+    }
+    out_ += "<div class=\"scroll\"><table><tbody>";
+    const auto line = [&](const std::string& name, const std::string& text) {
+      if (!text.empty())
+        out_ += "<tr><th scope=\"row\">" + name + "</th><td>" + html_text(text) + "</td></tr>";
+    };
+    line("id", run.record.id);
+    line("folder", run.folder);
+    line("data", run.record.data.folder);
+    line("digest of the data", run.record.data.digest);
+    for (const RunStart& start : run.record.starts) {
+      line("started", start.time + " at step " + std::to_string(start.step));
+      line("program", start.program);
+      line("command", start.command);
+      line("ranks on", base::join_text(start.hosts));
+      line("changed", base::join_text(start.changed));
+    }
+    out_ +=
+        "</tbody></table></div>\n<details><summary>All options</summary><div class=\"scroll\">"
+        "<table><thead><tr><th scope=\"col\">option</th><th scope=\"col\">value</th>"
+        "<th scope=\"col\">from</th></tr></thead><tbody>";
+    for (const auto& [name, value] : run.record.options)
+      if (!value.value.empty())
+        out_ += "<tr><th scope=\"row\">--" + html_text(name) + "</th><td>" +
+                html_text(value.value) + "</td><td>" + html_text(value.source) + "</td></tr>";
+    out_ += "</tbody></table></div></details>\n";
+  }
+
+  const std::vector<RunHistory>& runs_;
+  const bool is_one_;
+  std::string out_;
+  int charts_ = 0;
+};
+
+}  // namespace
+
+std::string report_html(const std::vector<RunHistory>& runs) { return Page(runs).text(); }
+
+}  // namespace tools

@@ -1,0 +1,38 @@
+// Line charts as inline SVG for a page without any other file: readable without a script, by
+// keyboard and by screen readers; page_parts.h has the script that shows values under the pointer.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tools {
+
+struct ChartSeries {
+  std::string name;
+  std::vector<std::pair<double, double>> points = {};  // (x, y), by x; y may be NaN: a gap
+  int color = 0;                                       // of the page's palette, 0 to 7
+  bool dots = false;                                   // few points that are measured apart
+};
+
+struct Chart {
+  std::string title;
+  std::string x_name = "step", y_name = {};
+  std::vector<ChartSeries> series = {};
+  // Vertical lines: where (x), and what happened there.
+  std::vector<std::pair<double, std::string>> marks = {};
+  bool stacked = false;    // areas on top of each other, of series with the same x
+  bool from_zero = false;  // the y axis begins there
+};
+
+// A <figure> with `id` as its id. A series of more points than can be seen is thinned out, so that
+// its extremes stay. "" where no series has a finite point.
+std::string chart_html(const Chart& chart, const std::string& id);
+
+// Text between tags or in an attribute; control characters are made visible.
+std::string html_text(const std::string& text);
+
+// "12", "0.0345", "1.2k", "3.4M": four digits at most.
+std::string short_number(double number);
+
+}  // namespace tools

@@ -1,0 +1,15 @@
+// Pooling layers in ONNX's operators.
+#pragma once
+
+#include <string>
+
+namespace tools {
+
+struct OnnxLayer;
+
+// Add the layer's operators; return the value that is its output.
+std::string add_max_pool2d(OnnxLayer& layer);
+std::string add_average_pool2d(OnnxLayer& layer);
+std::string add_global_average_pool(OnnxLayer& layer);
+
+}  // namespace tools

@@ -1,0 +1,404 @@
+// Formatting of options, and the examples.
+#include "tools/options/help_text.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "io/base/nearest.h"
+#include "io/base/text_parts.h"
+#include "tools/options/option_rules.h"
+#include "tools/options/option_table.h"
+#include "tools/report/exit_codes.h"
+
+namespace tools {
+namespace {
+
+constexpr std::size_t kMostShownAtOnce = 40;  // options of a command
+
+constexpr std::string_view kCommon[] = {
+    "config",     "model",       "dataset",      "data-dir",  "epochs",   "batch-size", "optimizer",
+    "lr",         "lr-schedule", "weight-decay", "augment",   "seed",     "spawn",      "backend",
+    "sync",       "sync-every",  "elastic",      "device",    "amp",      "threads",    "save-dir",
+    "save-every", "resume",      "eval-every",   "log-every", "keep-best"};
+
+struct Heading {
+  std::string_view group, text;
+};
+constexpr Heading kHeadings[] = {{"config", "Configuration file"},
+                                 {"run", "Model and data"},
+                                 {"compute", "Devices, threads and precision"},
+                                 {"group", "Ranks and how they meet"},
+                                 {"sync", "Averaging"},
+                                 {"batch", "Batches and their order"},
+                                 {"optimizer", "Optimizer and learning rate"},
+                                 {"state", "Saving and resuming"},
+                                 {"report", "Evaluation and reports"},
+                                 {"preempt", "Preemption"}};
+
+std::string heading_of(const std::string& group) {
+  const auto found = std::ranges::find(kHeadings, group, &Heading::group);
+  return found == std::end(kHeadings) ? group : std::string(found->text);
+}
+
+// What makes the example mean something, then the option itself.
+struct Example {
+  std::string_view option, text;
+};
+constexpr Example kExamples[] = {
+    {"model", "--model resnet18-cifar"},
+    {"dropout", "--model gpt-nano --dropout 0.1"},
+    {"dataset", "--dataset mnist"},
+    {"data-dir", "--data-dir /data/mnist"},
+    {"stage", "--stage /tmp/data"},
+    {"epochs", "--epochs 10"},
+    {"steps", "--steps 2000"},
+    {"limit", "--limit 1000"},
+    {"context", "--dataset text --context 128"},
+    {"text-stride", "--dataset text --text-stride 1"},
+    {"vocabulary-size", "--dataset tokens --vocabulary-size 50257"},
+    {"image-size", "--dataset images --image-size 160"},
+    {"image-cache-mb", "--dataset images --image-cache-mb 4096"},
+    {"annotations", "--dataset csv --annotations houses.csv"},
+    {"label-column", "--dataset csv --label-column price"},
+    {"csv-header", "--dataset csv --csv-header no"},
+    {"columns", "--dataset csv --columns age,income"},
+    {"ignore-columns", "--dataset csv --ignore-columns id"},
+    {"separator", "--dataset csv --separator ';'"},
+    {"test-share", "--dataset csv --test-share 0.1"},
+    {"synthetic-shape", "--dataset synthetic --synthetic-shape 32x32x3"},
+    {"synthetic-size", "--dataset synthetic --synthetic-size 50000"},
+    {"synthetic-classes", "--dataset synthetic --synthetic-classes 100"},
+    {"device", "--device cuda:1"},
+    {"gpu-devices", "--gpu-devices 0,1"},
+    {"devices", "--devices cpu:0,cpu:1"},
+    {"threads", "--threads 4"},
+    {"dtype", "--dtype f64"},
+    {"amp", "--amp bf16"},
+    {"loss-scale", "--amp O2 --loss-scale 1024"},
+    {"cuda-graph", "--cuda-graph off"},
+    {"sync-bn", "--sync-bn"},
+    {"deterministic", "--deterministic"},
+    {"buffers", "--buffers rank0"},
+    {"backend", "--backend gloo"},
+    {"local-stage", "--local-stage off"},
+    {"streams", "--backend socket --streams 4"},
+    {"init-method", "--init-method tcp://n1:29500"},
+    {"iface", "--iface eth0"},
+    {"port-rule", "--port-rule jobid"},
+    {"job-id", "--job-id night-7"},
+    {"rank", "--rank 0 --world-size 2"},
+    {"world-size", "--rank 0 --world-size 2"},
+    {"local-rank", "--rank 3 --world-size 4 --local-rank 1"},
+    {"spawn", "--spawn 4"},
+    {"elastic", "--spawn 4 --elastic"},
+    {"elastic-batch", "--elastic 2:4 --elastic-batch scale"},
+    {"rdzv-timeout", "--rdzv-timeout 60"},
+    {"timeout", "--timeout 120"},
+    {"heartbeat", "--heartbeat 0.5"},
+    {"stall-after", "--stall-after 30"},
+    {"stall-abort", "--stall-abort"},
+    {"sync", "--sync params --sync-every 8"},
+    {"sync-every", "--sync params --sync-every 8"},
+    {"sync-warmup", "--sync params --sync-every 8 --sync-warmup 100"},
+    {"sync-schedule", "--sync params --sync-schedule 0:1,1000:8"},
+    {"sync-island", "--sync params --sync-every 8 --sync-island host"},
+    {"average-state", "--sync params --average-state momentum"},
+    {"average-buffers", "--sync params --average-buffers"},
+    {"outer-lr", "--sync diloco --sync-every 50 --outer-lr 0.5"},
+    {"outer-momentum", "--sync diloco --sync-every 50 --outer-momentum 0.8"},
+    {"outer-nesterov", "--sync diloco --sync-every 50 --no-outer-nesterov"},
+    {"slowmo-alpha", "--sync slowmo --sync-every 50 --slowmo-alpha 0.9"},
+    {"slowmo-beta", "--sync slowmo --sync-every 50 --slowmo-beta 0.7"},
+    {"compress", "--compress topk"},
+    {"topk-ratio", "--compress topk --topk-ratio 0.05"},
+    {"powersgd-rank", "--compress powersgd --powersgd-rank 2"},
+    {"bucket-cap-mb", "--bucket-cap-mb 5"},
+    {"delay-allreduce", "--delay-allreduce"},
+    {"reduction", "--reduction sum"},
+    {"reduction-order", "--reduction-order canonical"},
+    {"reduction-shards", "--reduction-order canonical --reduction-shards 16"},
+    {"verify-every", "--verify-every 100"},
+    {"on-desync", "--verify-every 100 --on-desync repair"},
+    {"batch-size", "--batch-size 256"},
+    {"batch-size-per-device", "--batch-size-per-device 64"},
+    {"grad-accum", "--grad-accum 4"},
+    {"uneven", "--uneven drop"},
+    {"shard", "--shard strided"},
+    {"normalize", "--normalize standard"},
+    {"augment", "--augment flip,crop"},
+    {"crop-padding", "--augment crop --crop-padding 2"},
+    {"cutout-size", "--augment cutout --cutout-size 8"},
+    {"shuffle", "--no-shuffle"},
+    {"sampler", "--sampler stratified"},
+    {"check-sampler", "--check-sampler"},
+    {"seed", "--seed 42"},
+    {"workers", "--workers 4"},
+    {"prefetch", "--prefetch 4"},
+    {"pin-memory", "--no-pin-memory"},
+    {"non-blocking", "--no-non-blocking"},
+    {"optimizer", "--optimizer adamw"},
+    {"lr", "--lr 0.1"},
+    {"momentum", "--momentum 0.95"},
+    {"nesterov", "--nesterov"},
+    {"weight-decay", "--weight-decay 0.0005"},
+    {"adam-beta1", "--optimizer adamw --adam-beta1 0.95"},
+    {"adam-beta2", "--optimizer adamw --adam-beta2 0.95"},
+    {"adam-eps", "--optimizer adamw --adam-eps 1e-6"},
+    {"lion-beta1", "--optimizer lion --lion-beta1 0.95"},
+    {"lion-beta2", "--optimizer lion --lion-beta2 0.98"},
+    {"muon-momentum", "--optimizer muon --muon-momentum 0.9"},
+    {"muon-nesterov", "--optimizer muon --no-muon-nesterov"},
+    {"muon-steps", "--optimizer muon --muon-steps 6"},
+    {"muon-adam-lr", "--optimizer muon --muon-adam-lr 0.001"},
+    {"muon-adam-beta1", "--optimizer muon --muon-adam-beta1 0.95"},
+    {"muon-adam-beta2", "--optimizer muon --muon-adam-beta2 0.99"},
+    {"muon-adam-eps", "--optimizer muon --muon-adam-eps 1e-8"},
+    {"lr-scale", "--spawn 4 --lr-scale linear"},
+    {"lr-schedule", "--lr-schedule cosine"},
+    {"lr-warmup-steps", "--lr-warmup-steps 500"},
+    {"lr-step-epochs", "--lr-schedule step --lr-step-epochs 30,60"},
+    {"lr-gamma", "--lr-schedule step --lr-step-epochs 30,60 --lr-gamma 0.2"},
+    {"lr-min", "--lr-schedule cosine --lr-min 0.0001"},
+    {"label-smoothing", "--label-smoothing 0.1"},
+    {"clip-grad", "--clip-grad 1"},
+    {"save-dir", "--save-dir run"},
+    {"overwrite", "--save-dir run --overwrite"},
+    {"save-every", "--save-dir run --save-every 500s"},
+    {"keep-last", "--save-dir run --keep-last 10"},
+    {"keep-best", "--save-dir run --keep-best loss"},
+    {"early-stop", "--early-stop 5"},
+    {"ema", "--ema 0.999"},
+    {"average-last", "--epochs 10 --average-last 3"},
+    {"save-rank-models", "--save-dir run --save-rank-models"},
+    {"save-async", "--save-dir run --save-async"},
+    {"resume", "--save-dir run --resume auto"},
+    {"allow-change", "--save-dir run --resume auto --allow-change lr"},
+    {"init-from", "--init-from pretrained.safetensors"},
+    {"map-location", "--map-location cpu"},
+    {"eval-every", "--eval-every 500s"},
+    {"log-every", "--log-every 10"},
+    {"on-nonfinite", "--on-nonfinite skip"},
+    {"flight-dir", "--flight-dir /scratch/flight"},
+    {"metrics", "--metrics metrics.jsonl"},
+    {"tensorboard", "--save-dir run --tensorboard"},
+    {"tensorboard-dir", "--tensorboard-dir runs/tensorboard"},
+    {"histograms", "--save-dir run --tensorboard --histograms 500"},
+    {"prometheus", "--prometheus 9400"},
+    {"log-gpu", "--save-dir run --log-gpu 100"},
+    {"progress", "--progress never"},
+    {"preempt-signal", "--save-dir run --preempt-signal USR1,TERM"},
+    {"requeue", "--save-dir run --requeue"}};
+
+std::string name_of(const CLI::Option& option) {
+  return option.get_lnames().empty() ? "" : option.get_lnames().front();
+}
+
+bool is_shown(const CLI::Option& option) { return !option.get_group().empty(); }
+
+const OptionSpec* row_of(const CLI::Option& option) {
+  const OptionSpec* row = find_option(name_of(option));
+  return row != nullptr && option.get_group() == row->group ? row : nullptr;
+}
+
+// "-n, --lines N", "--[no-]shuffle", "--elastic [MIN:MAX]", "FILE..."
+std::string synopsis(const CLI::Option& option) {
+  if (option.get_positional() && option.nonpositional() == false) return option.get_name(true);
+  const OptionSpec* row = row_of(option);
+  std::string text;
+  for (const std::string& letter : option.get_snames()) text += "-" + letter + ", ";
+  if (row != nullptr && row->type == OptionSpec::Type::kFlag) return text + "--[no-]" + row->name;
+  text += "--" + name_of(option);
+  if (option.get_items_expected_max() == 0) return text;
+  std::string value = option.get_type_name();
+  value = value.substr(0, value.find(':'));
+  // A long list of choices is told with the description.
+  if (row != nullptr && row->type == OptionSpec::Type::kChoice && value.size() > 24) value = "NAME";
+  if (row != nullptr) value = value == row->metavar || value == "NAME" ? value : row->metavar;
+  return value.empty() ? text : text + " " + value;
+}
+
+std::string description(const CLI::Option& option) {
+  const OptionSpec* row = row_of(option);
+  std::string text = option.get_description();
+  if (row == nullptr) {
+    if (!option.get_default_str().empty()) text += " (default: " + option.get_default_str() + ")";
+    return text;
+  }
+  text = row->help;
+  if (row->type == OptionSpec::Type::kChoice && std::string_view(row->metavar).size() > 24)
+    text += "; one of " + base::join_text(base::split_text(row->metavar, '|'));
+  const std::string_view unset = row->default_value;
+  const bool is_told = text.find("(default") != std::string::npos;
+  if (is_told || unset.empty()) return text;
+  const bool is_flag = row->type == OptionSpec::Type::kFlag;
+  if (is_flag && unset == "false") return text;
+  return text + " (default: " + (is_flag ? "on" : std::string(unset)) + ")";
+}
+
+// In lines of at most `width`, of which the first begins behind `head` and the others at `indent`.
+std::string wrapped(std::string head, const std::string& text, std::size_t indent,
+                    std::size_t width) {
+  std::string out, line = std::move(head);
+  bool is_empty = true;
+  if (line.size() + 2 > indent) {
+    out += line + "\n";
+    line.assign(indent, ' ');
+  } else {
+    line.resize(indent, ' ');
+  }
+  for (const std::string& word : base::split_text(text, ' ')) {
+    if (!is_empty && line.size() + 1 + word.size() > width) {
+      out += line + "\n";
+      line.assign(indent, ' ');
+      is_empty = true;
+    }
+    line += (is_empty ? "" : " ") + word;
+    is_empty = false;
+  }
+  return out + line + "\n";
+}
+
+constexpr std::size_t kColumn = 28;  // where descriptions begin
+
+std::string line_of(const CLI::Option& option, std::size_t width) {
+  return wrapped("  " + synopsis(option), description(option), kColumn, width);
+}
+
+using Options = std::vector<const CLI::Option*>;
+
+Options options_of(const CLI::App& app, const std::string& group = "") {
+  Options shown;
+  for (const CLI::Option* option : app.get_options())
+    if (is_shown(*option) && (group.empty() || option->get_group() == group))
+      shown.push_back(option);
+  return shown;
+}
+
+std::vector<std::string> groups_of(const CLI::App& app) {
+  std::vector<std::string> groups;
+  for (const CLI::Option* option : options_of(app))
+    if (std::ranges::find(groups, option->get_group()) == groups.end())
+      groups.push_back(option->get_group());
+  return groups;
+}
+
+// Those of each group below its heading. A single group needs none.
+std::string grouped(const CLI::App& app, const std::vector<std::string>& groups,
+                    std::size_t width) {
+  std::string text;
+  for (const std::string& group : groups) {
+    text += "\n" + heading_of(group) + "\n";
+    for (const CLI::Option* option : options_of(app, group)) text += line_of(*option, width);
+  }
+  return text;
+}
+
+std::string usage(const CLI::App& app) {
+  std::string line = "Usage: " + app.get_name();
+  if (!options_of(app).empty()) line += " [OPTIONS]";
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_positional()) line += " " + option->get_name(true);
+  return line + "\n";
+}
+
+std::string example_line(const std::string& example) {
+  std::string start = "engine train";
+  if (example.find("--model ") == std::string::npos) start += " --model mlp";
+  if (example.find("--dataset ") == std::string::npos) start += " --dataset mnist";
+  return start + " " + example;
+}
+
+std::string details(const CLI::Option& option, std::size_t width) {
+  std::string text = wrapped(synopsis(option), description(option), 4, width);
+  const OptionSpec* row = row_of(option);
+  if (row == nullptr) return text;
+  const std::string name = row->name;
+  if (row->type == OptionSpec::Type::kChoice)
+    text +=
+        wrapped("    choices:", base::join_text(base::split_text(row->metavar, '|')), 17, width);
+  text += wrapped("    elsewhere:",
+                  environment_name(name) + " in the environment, " + name + " in table [" +
+                      row->group + "] of a configuration file",
+                  17, width);
+  if (row->agreement == OptionSpec::Agreement::kEqual)
+    text += wrapped("    ranks:", "must have the same value", 17, width);
+  if (const std::string example = option_example(name); !example.empty())
+    text += "    example:     " + example_line(example) + "\n";  // to be copied
+  if (const std::vector<std::string> more = options_requiring(name); !more.empty())
+    text += wrapped("    with it:", "--" + base::join_text(more, ", --"), 17, width);
+  return text;
+}
+
+std::string common(const CLI::App& app, std::size_t width) {
+  std::string text = "\nThe options that are used most\n";
+  for (const std::string_view name : kCommon)
+    for (const CLI::Option* option : options_of(app))
+      if (name_of(*option) == name) text += line_of(*option, width);
+  const std::string command = app.get_name() + " --help ";
+  text += "\nMore\n";
+  text +=
+      wrapped("  " + command + "all", "all " + std::to_string(options_of(app).size()) + " options",
+              kColumn + 10, width);
+  text += wrapped("  " + command + "GROUP", "one of " + base::join_text(groups_of(app)),
+                  kColumn + 10, width);
+  return text +
+         wrapped("  " + command + "OPTION", "one option, with an example", kColumn + 10, width);
+}
+
+}  // namespace
+
+std::string help_text(const CLI::App& app, const std::string& topic, int columns) {
+  const auto width = static_cast<std::size_t>(columns);
+  const std::vector<std::string> groups = groups_of(app);
+  const std::string wanted = topic.substr(std::min(topic.find_first_not_of('-'), topic.size()));
+  std::string name = wanted;
+  std::ranges::replace(name, '_', '-');
+  if (!wanted.empty() && wanted != "all") {
+    if (std::ranges::find(groups, wanted) != groups.end())
+      return grouped(app, {wanted}, width).substr(1);
+    std::vector<std::string> known{"all"};
+    for (const CLI::Option* option : options_of(app)) {
+      const std::vector<std::string>& names = option->get_lnames();
+      const bool is_it =
+          std::ranges::find(names, name) != names.end() || "no-" + name_of(*option) == name ||
+          std::ranges::find(option->get_snames(), name) != option->get_snames().end();
+      if (is_it) return details(*option, width);
+      known.insert(known.end(), names.begin(), names.end());
+    }
+    known.insert(known.end(), groups.begin(), groups.end());
+    throw UsageError("no help for '" + topic + "'" + base::did_you_mean(wanted, known) + " (" +
+                     app.get_name() + " --help lists options and groups)");
+  }
+  std::string text = wrapped("", app.get_description(), 0, width) + "\n" + usage(app);
+  const bool at_once = options_of(app).size() <= kMostShownAtOnce;
+  text += at_once || wanted == "all" ? grouped(app, groups, width) : common(app, width);
+  if (app.get_footer().empty()) return text;
+  text += "\n";
+  for (const std::string& line : base::split_text(app.get_footer(), '\n'))
+    text += line.starts_with(' ') ? line + "\n" : wrapped("", line, 0, width);
+  return text;
+}
+
+int help_width() {
+  constexpr int kUsual = 80, kLeast = 60, kMost = 110;
+  winsize size{};
+  int width = kUsual;
+  if (const char* columns = std::getenv("COLUMNS"); columns != nullptr && std::atoi(columns) > 0)
+    width = std::atoi(columns);
+  else if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    width = size.ws_col;
+  return std::clamp(width, kLeast, kMost);
+}
+
+std::string option_example(const std::string& name) {
+  const auto found = std::ranges::find(kExamples, name, &Example::option);
+  return found == std::end(kExamples) ? "" : std::string(found->text);
+}
+
+}  // namespace tools

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Makes the Debian package `engine` of a build, with CPack: program, manual pages, completion, documentation.
+#
+# Usage: tools/scripts/deb.sh [OPTIONS]
+#   --preset NAME   what to build: release (default), minimal, ...
+#   --from DIR      package this build as it is, instead of building one
+#   --output DIR    where to write engine_VERSION_ARCHITECTURE.deb (default: build)
+#   --no-install    take the packages as they are
+# Its version is that of project() in CMakeLists.txt. It depends on the libraries that the program was linked with, as
+# dpkg-shlibdeps finds them. -DENGINE_MAINTAINER="NAME <ADDRESS>" at configuration says who answers for it.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+preset=release build="" output="$root/build" install=yes
+while [ $# -gt 0 ]; do
+  case $1 in
+    --preset | --from | --output) [ $# -ge 2 ] || fail "$1 needs a value (see --help)" ;;&
+    --preset) preset=$2; shift ;;
+    --from) build=$2; shift ;;
+    --output) output=$2; shift ;;
+    --no-install) install=no ;;
+    -h | --help) usage; exit 0 ;;
+    *) fail "unknown option $1 (see --help)" ;;
+  esac
+  shift
+done
+for tool in cpack dpkg-deb dpkg-shlibdeps; do
+  command -v "$tool" >/dev/null || fail "$tool is missing: install cmake and dpkg-dev"
+done
+if [ -z "$build" ]; then
+  if [ "$install" = yes ]; then
+    step "Packages"
+    "$root/tools/scripts/install_dependencies.sh"
+  fi
+  configure_and_build "$preset" "engine manual"
+  build="$root/build/$preset"
+fi
+[ -x "$build/tools/engine" ] || fail "no program in $build: build it first (cmake --build $build)"
+[ -f "$build/manual.stamp" ] || fail "no manual pages in $build: build them first (cmake --build $build --target manual)"
+! grep -q '^ENGINE_WITH_CUDA:STRING=EMULATED' "$build/CMakeCache.txt" ||
+  fail "$build emulates a GPU, for tests: package another build"
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
+
+step "Debian package"
+mkdir -p "$output"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+(umask 022 && cpack --config "$build/CPackConfig.cmake" -G DEB -B "$work") >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "CPack failed (see above)"; }
+for package in "$work"/*.deb; do
+  mv "$package" "$output/"
+  echo "$output/$(basename "$package"): $(du -h --apparent-size "$output/$(basename "$package")" | cut -f1)"
+done

@@ -1,0 +1,68 @@
+// run.json first, then the data set, then the model's defaults.
+#include "tools/session/saved_input.h"
+
+#include <filesystem>
+#include <optional>
+
+#include "io/base/io_error.h"
+#include "models/model_catalog.h"
+#include "tools/options/command_line.h"
+#include "tools/options/run_config.h"
+#include "tools/run/run_record.h"
+#include "tools/session/session_data.h"
+#include "tools/session/session_options.h"
+
+namespace tools {
+namespace {
+
+// The record of the run that has written the snapshot, if that lies in the run's folder.
+std::optional<RunRecord> record_beside(const io::Checkpoint& snapshot, const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const std::string folder = parent.empty() ? "." : parent;
+  if (snapshot.run_id.empty() || !has_run_record(folder)) return std::nullopt;
+  RunRecord record = read_run_record(folder);
+  if (record.id != snapshot.run_id || record.data.shape.size() != 3) return std::nullopt;
+  return record;
+}
+
+SavedInput of_record(const RunData& data, const std::string& dataset) {
+  const bool text = dataset == "text" || dataset == "tinyshakespeare" || dataset == "tokens";
+  SavedInput input{.sample_shape = text ? engine::Shape{data.shape[0]} : engine::Shape(data.shape),
+                   .classes = data.classes,
+                   .vocabulary = data.vocabulary};
+  if (!text && dataset != "csv") input.normalization = data.normalization;
+  return input;
+}
+
+SavedInput of_data(const ConfigValues& given) {
+  ConfigValues values = given;
+  complete_values(values, "");
+  const DataOptions options = data_options(resolve_run_config(values));
+  const io::Dataset data = io::load_dataset(options.set).train;
+  SavedInput input{
+      .sample_shape = sample_shape(data), .classes = data.classes, .vocabulary = data.vocabulary};
+  if (data.kind != io::SampleKind::kImages) return input;
+  input.normalization =
+      normalization(options, data) == io::Normalization::kUnit ? "unit" : "standard";
+  input.mean = data.mean;
+  input.deviation = data.deviation;
+  return input;
+}
+
+}  // namespace
+
+SavedInput saved_input(const io::Checkpoint* snapshot, const std::string& path,
+                       const ConfigValues& values, bool other_data, bool statistics) {
+  if (snapshot != nullptr && !other_data) {
+    const std::optional<RunRecord> record = record_beside(*snapshot, path);
+    if (record) {
+      SavedInput input = of_record(record->data, snapshot->dataset);
+      if (!statistics || input.normalization != "standard") return input;
+    }
+  }
+  if (values.contains("dataset")) return of_data(values);
+  const models::ModelOptions options = models::default_options(values.at("model").value);
+  return {.sample_shape = options.sample_shape, .classes = options.classes};
+}
+
+}  // namespace tools

@@ -1,0 +1,104 @@
+// From a snapshot to a model that computes.
+#include "tools/session/trained_model.h"
+
+#include <algorithm>
+
+#include "engine/train/checks/finite_guard.h"
+#include "engine/train/saving/checkpoint_keeper.h"
+#include "engine/train/saving/weights.h"
+#include "io/base/visible_text.h"
+#include "io/checkpoint/array_source.h"
+#include "io/checkpoint/byte_source.h"
+#include "io/interchange/array_files.h"
+#include "models/model_catalog.h"
+#include "tools/machine/thread_choice.h"
+#include "tools/options/command_line.h"
+#include "tools/report/exit_codes.h"
+#include "tools/run/run_reference.h"
+#include "tools/session/saved_run.h"
+#include "tools/session/saved_weights.h"
+
+namespace tools {
+namespace {
+
+// Throws what opening does where the file is nothing that has weights.
+bool is_snapshot(const std::string& path) {
+  std::unique_ptr<io::ByteSource> bytes = io::open_bytes(path);
+  if (path.ends_with(".ckpt") || io::is_checkpoint(*bytes)) return true;
+  static_cast<void>(io::open_arrays(std::move(bytes)));
+  return false;
+}
+
+// Unless the command line asks for other samples than the run's.
+bool same_data_expected(const ConfigValues& values) {
+  const auto other = [](const std::string& name) {
+    return name != "model" && name != "dtype" && name != "data-dir" && name != "annotations" &&
+           name != "image-cache-mb";
+  };
+  return !values.contains("limit") &&
+         std::ranges::none_of(saved_options(), [&](const std::string& name) {
+           return other(name) && values.contains(name);
+         });
+}
+
+engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
+  return models::build_model(config.model, {.sample_shape = sample_shape(set),
+                                            .classes = set.classes,
+                                            .definition = config.model_definition});
+}
+
+}  // namespace
+
+RunConfig trained_config(ModelReference& reference, ConfigValues& values, bool with_limit) {
+  reference.path = snapshot_of(reference.path, snapshot_with(reference.weights));
+  std::string definition;
+  if (is_snapshot(reference.path)) {
+    const io::Checkpoint snapshot = io::load_description(reference.path);
+    reference.data_digest = same_data_expected(values) ? snapshot.data_digest : "";
+    if (!values.contains("model")) definition = snapshot.definition;
+    take_saved_options(snapshot, reference.path, values);
+    ConfigValues saved;
+    if (with_limit) apply_config_text(snapshot.config, reference.path, saved);
+    if (const auto limit = saved.find("limit"); limit != saved.end())
+      values.try_emplace("limit", limit->second);
+  }
+  complete_values(values, "");
+  RunConfig config = resolve_run_config(values);
+  config.model_definition =
+      definition.empty() ? models::model_definition(config.model) : definition;
+  return config;
+}
+
+std::vector<std::string> class_names(const io::Dataset& set) {
+  std::vector<std::string> names = set.class_names;
+  for (const char byte : set.vocabulary) names.push_back(base::visible_text(std::string(1, byte)));
+  if (names.empty())
+    for (std::int64_t c = 0; c < set.classes; ++c) names.push_back(std::to_string(c));
+  return names;
+}
+
+TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& reference,
+                           backends::Group& group)
+    : control_(host_communicator(group)),
+      compute_(choose_compute(compute_options(config), group, *control_)),
+      options_(data_options(config)),
+      loaded_(load_together(options_, group, *control_)),
+      digest_(reference.data_digest),
+      graph_(graph_of(config, loaded_->splits.train)),
+      state_(engine::ModelState::allocate(graph_, engine::state_dtype(compute_.storage))),
+      pool_(config.threads > 0 ? config.threads : default_threads(group)) {
+  state_.initialize(graph_, 0);
+  const auto read = [&](const std::string& path) { return load_weights(reference.weights, path); };
+  engine::init_from(*control_, reference.path, read, exit_code_of, state_);
+  if (const auto bad = engine::first_not_finite(state_, /*statistics=*/true))
+    throw io::DataError(reference.path + ": '" + state_.entries[*bad].name +
+                        "' is not finite (NaN or infinity): the training that wrote it had "
+                        "diverged; evaluate an earlier snapshot");
+}
+
+bool TrainedModel::other_data() const {
+  if (digest_.empty()) return false;
+  return digest_ != (loaded_->digest.empty() ? io::data_digest(data().train) : loaded_->digest);
+}
+
+}  // namespace tools

@@ -1,0 +1,58 @@
+// A trained model as commands use it: its weights, the data that it was trained on, and where to
+// compute.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/communicator.h"
+#include "engine/core/thread_pool.h"
+#include "engine/graph/model_state.h"
+#include "tools/options/run_config.h"
+#include "tools/session/compute_choice.h"
+#include "tools/session/session_data.h"
+
+namespace tools {
+
+struct ModelReference {
+  std::string path, weights = "model";  // a run, snapshot or file of weights; --weights
+  std::string data_digest = {};         // of the run's training samples; "": not compared
+};
+
+// The configuration of the run whose model it is, with what the command line says otherwise; path
+// becomes the snapshot's. With the limit of a run its training samples are the very ones. Throws
+// what reading it throws.
+RunConfig trained_config(ModelReference& reference, ConfigValues& values, bool with_limit = false);
+
+// "0", "1" ... where the data name no classes; of text the characters, made visible.
+std::vector<std::string> class_names(const io::Dataset& set);
+
+// On one rank.
+class TrainedModel {
+ public:
+  // Collective. All ranks have rank 0's weights. Throws what loading throws, and io::DataError for
+  // weights that are not finite.
+  TrainedModel(const RunConfig& config, const ModelReference& reference, backends::Group& group);
+
+  backends::Communicator& control() { return *control_; }
+  const Compute& compute() const { return compute_; }
+  const io::DatasetSplits& data() const { return loaded_->splits; }
+  bool other_data() const;  // than the run's; rank 0 alone has to know
+  io::Normalization normalization() const { return tools::normalization(options_, data().train); }
+  const engine::Graph& graph() const { return graph_; }
+  engine::ModelState& state() { return state_; }
+  engine::ThreadPool& pool() { return pool_; }
+
+ private:
+  const std::unique_ptr<backends::Communicator> control_;
+  const Compute compute_;
+  const DataOptions options_;
+  const std::shared_ptr<LoadedData> loaded_;
+  const std::string digest_;
+  const engine::Graph graph_;
+  engine::ModelState state_;
+  engine::ThreadPool pool_;
+};
+
+}  // namespace tools
