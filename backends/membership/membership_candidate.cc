@@ -73,8 +73,8 @@ void MembershipMachine::seek_as_member() {
     settled_ = std::move(settled);
     settled_since_ = now_;
   }
-  const auto turn = settled_since_ + options_.patience * place *
-                                         std::chrono::milliseconds(options_.heartbeat_ms);
+  const auto turn =
+      settled_since_ + options_.patience * place * std::chrono::milliseconds(options_.heartbeat_ms);
   if (proposal_ || !is_time(turn)) return;
   std::vector<Member> members = clique({options_.self}, here);
   std::ranges::sort(members, {}, [&](const Member& m) { return roster_->place_of(m.id); });
@@ -205,7 +205,8 @@ void MembershipMachine::propose(std::vector<Member> members) {
   write_id(text, nonce);
   next->nonce = text.finish().substr(5);  // behind the length and the type
   for (Member& m : members) {
-    if (!base || !base->has(m.id)) m.since = next->generation;
+    const int place = base ? base->place_of(m.id) : -1;
+    m.since = place < 0 ? next->generation : base->members[static_cast<std::size_t>(place)].since;
   }
   next->members = std::move(members);
   proposal_.emplace();

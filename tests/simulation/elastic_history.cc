@@ -15,8 +15,14 @@ namespace {
 using ElasticEnd = ElasticProcess::End;
 
 constexpr auto kSpan = milliseconds(10'000);           // in which faults begin
+constexpr auto kLongCalm = milliseconds(45'000);       // more than the time in which ranks give up
 constexpr auto kTimeToSettle = milliseconds(13'000);   // from the last fault's end to the last step
 constexpr auto kTimeToGiveUp = milliseconds(100'000);  // from there to everybody's end
+
+// Silence is noticed after three heartbeats of one second; a step takes up to 1.3 s, and so does
+// each change: one without the lost member, one with whoever comes back or waits.
+constexpr auto kLongestStall = milliseconds(8'000);
+constexpr std::int64_t kSingleFaults[] = {1, 2, 5, 8};  // as add_fault() numbers them
 
 std::string time_text(Time::duration d) {
   char text[32];
@@ -31,38 +37,53 @@ class ElasticRun {
   explicit ElasticRun(std::uint64_t seed)
       : network_(seed), dice_(network_.dice()), world_(network_), start_(network_.now()) {
     quiet_from_ = start_;
-    const auto hosts = dice_.chance(35) ? 1 : dice_.between(2, 4);
+    // By the seed's number, so that the other histories stay what they are. In a race all members
+    // of several hosts propose at once, over links so slow that their messages overtake each other.
+    const bool is_race = seed % 6 == 0;
+    if (seed % 25 == 1) first_fault_ = kLongCalm;
+    // One fault that lasts, on one host: the others may not even pause for long.
+    is_single_ = seed % 10 == 3;
+    const auto hosts = is_single_         ? 1
+                       : is_race          ? dice_.between(3, 5)
+                       : dice_.chance(35) ? 1
+                                          : dice_.between(2, 4);
     for (int h = 0; h < hosts; ++h) {
       world_.hosts.emplace_back();
       world_.hosts.back().reg = {7, static_cast<std::uint64_t>(h) + 1};
     }
-    const int processes = static_cast<int>(dice_.between(1, 5));
+    const int processes = static_cast<int>(is_race ? dice_.between(hosts, 7) : dice_.between(1, 5));
     world_.least =
         dice_.chance(25) ? static_cast<int>(dice_.between(1, std::max(1, processes - 1))) : 1;
-    world_.most = dice_.chance(15) ? static_cast<int>(dice_.between(world_.least, processes)) : 12;
+    world_.most = dice_.chance(15) && !is_race
+                      ? static_cast<int>(dice_.between(world_.least, processes))
+                      : 12;
     world_.is_shared_door = dice_.chance(20);
     // Safety does not depend on who proposes when.
-    if (dice_.chance(40)) world_.patience = 0;
+    if (is_race || dice_.chance(40)) world_.patience = 0;
     history_.schedule = std::to_string(hosts) + " hosts, " + std::to_string(world_.least) + ":" +
                         std::to_string(world_.most) +
                         (world_.is_shared_door ? ", shared door" : "") +
                         (world_.patience == 0 ? ", all propose at once" : "");
     for (int p = 0; p < processes; ++p) {
-      const int host = p == 0 ? 0 : some_host();
+      const int host = p < hosts && is_race ? p : p == 0 ? 0 : some_host();
       add({.host = host,
            .hint = p,
            .starts_after =
                milliseconds(dice_.chance(85) ? dice_.between(0, 500) : dice_.between(0, 6'000))});
     }
-    if (dice_.chance(15)) {
-      network_.slow_down(milliseconds(dice_.between(10, 800)));
+    if (is_race || (!is_single_ && dice_.chance(15))) {
+      network_.slow_down(milliseconds(dice_.between(is_race ? 300 : 10, 800)));
       harmless_ = only_leaves_ = false;
       note(start_, "slow network");
     }
-    for (std::int64_t count = dice_.between(0, 5); count > 0; --count) add_fault();
+    for (std::int64_t count = is_single_ ? 1
+                              : is_race  ? dice_.between(3, 8)
+                                         : dice_.between(0, 5);
+         count > 0; --count)
+      add_fault();
     network_.at(quiet_from_, [this] { quiet(); });
     if (harmless_) history_.schedule += "; harmless";
-    world_.last_step_from = quiet_from_ + kTimeToSettle;
+    world_.last_step_from = quiet_from_ + (is_race ? 3 : 1) * kTimeToSettle;
   }
 
   History judge() {
@@ -83,6 +104,7 @@ class ElasticRun {
         wrong("finished with different steps");
       steps = &p->steps();
     }
+    if (is_single_) others_go_on();
     if (harmless_ && world_.expulsions > 0)
       wrong("a member was left out to which nothing happened");
     if (harmless_ && world_.needless_changes > 0) wrong("a generation ended for nothing");
@@ -135,6 +157,19 @@ class ElasticRun {
     }
   }
 
+  // Of two that have lost each other one is left out.
+  void others_go_on() {
+    if (static_cast<int>(world_.processes.size()) - 1 < world_.least) return;
+    int stalled = 0;
+    for (const ElasticProcess* p : world_.processes) {
+      if (p->longest_step() <= kLongestStall) continue;
+      const bool is_victim = p->number() == victim_ || p->number() == other_victim_;
+      if (!is_victim || ++stalled == 2)
+        wrong(process_name(p->number()) + " took no step for " + time_text(p->longest_step()) +
+              ", although nothing stood in its way");
+    }
+  }
+
   void add(ElasticOptions options) {
     options.step_time = milliseconds(dice_.between(700, 1300));
     const int number = static_cast<int>(world_.processes.size());
@@ -160,6 +195,7 @@ class ElasticRun {
 
   // Around what matters: less than a heartbeat, about three, many.
   milliseconds some_length() {
+    if (is_single_) return milliseconds(dice_.between(12'000, 20'000));
     switch (dice_.between(0, 2)) {
       case 0:
         return milliseconds(dice_.between(1, 2'000));
@@ -172,10 +208,10 @@ class ElasticRun {
 
   void add_fault() {
     ++history_.faults;
-    const Time at = start_ + milliseconds(dice_.between(0, kSpan.count()));
+    const Time at = start_ + first_fault_ + milliseconds(dice_.between(0, kSpan.count()));
     const milliseconds length = some_length();
     quiet_from_ = std::max(quiet_from_, at);
-    const auto kind = dice_.between(0, 10);
+    const auto kind = is_single_ ? kSingleFaults[dice_.between(0, 3)] : dice_.between(0, 10);
     only_leaves_ = only_leaves_ && kind == 8;
     // Nothing happens to a job of one host whose clock stands still.
     harmless_ = harmless_ && kind == 0 && world_.hosts.size() == 1;
@@ -220,7 +256,8 @@ class ElasticRun {
 
   void add_pause(Time at, milliseconds length) {
     const int p = some_process();
-    const bool in_register = dice_.chance(20);
+    const bool in_register = dice_.chance(20) && !is_single_;
+    victim_ = other_victim_ = p;
     note(at, process_name(p) + " is paused for " + time_text(length) +
                  (in_register ? " while it has the register" : ""));
     quiet_from_ = std::max(quiet_from_, at + length);
@@ -256,6 +293,7 @@ class ElasticRun {
 
   void add_death(Time at) {
     const int p = some_process();
+    victim_ = other_victim_ = p;
     note(at, process_name(p) + " is killed");
     network_.at(at, [this, p] { kill(p); });
     if (!dice_.chance(50)) return;
@@ -268,6 +306,7 @@ class ElasticRun {
 
   void add_leave(Time at) {
     const int p = some_process();
+    victim_ = other_victim_ = p;
     note(at, process_name(p) + " is asked to leave");
     network_.at(at, [this, p] { process(p).ask_to_leave(); });
   }
@@ -286,7 +325,9 @@ class ElasticRun {
   // Between two hosts, or two processes; in one direction or both.
   void add_cut(Time at, milliseconds length) {
     const int a = some_process(), b = some_process();
-    const bool one_way = dice_.chance(30), of_hosts = dice_.chance(70);
+    const bool one_way = dice_.chance(30), of_hosts = dice_.chance(70) && !is_single_;
+    victim_ = a;
+    other_victim_ = b;
     note(at, process_name(a) + " and " + process_name(b) +
                  (of_hosts ? " and the rest of their hosts" : "") + " are cut off for " +
                  time_text(length) + (one_way ? ", one way" : ""));
@@ -340,6 +381,9 @@ class ElasticRun {
   ElasticWorld world_;
   const Time start_;
   Time quiet_from_{};
+  milliseconds first_fault_{0};  // not before this time
+  bool is_single_ = false;
+  int victim_ = -1, other_victim_ = -1;  // of the fault made last
   bool harmless_ = true;
   bool only_leaves_ = true;  // whatever else happens, nobody fails
   History history_;

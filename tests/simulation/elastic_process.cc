@@ -329,7 +329,7 @@ void ElasticProcess::turn() {
   }
   run_door();
   machine_->tick(network_.now());
-  world_.believe(machine_->roster());
+  believe();
   if (phase_ == Phase::kSeeking) {
     if (const backends::RosterPtr view = machine_->take_view()) {
       view_ = view;
@@ -351,12 +351,34 @@ void ElasticProcess::turn() {
     network_.exit(number_);
     return;
   }
-  world_.believe(machine_->roster());
+  believe();
   hand_out();
   if (phase_ == Phase::kLeaving && machine_->may_end()) {
     phase_ = Phase::kGone;
     network_.exit(number_);
   }
+}
+
+void ElasticProcess::believe() {
+  const std::uint64_t generation = generation_of(machine_->roster());
+  if (generation < believed_)
+    world_.wrong.push_back("process " + std::to_string(number_) + " went back from generation " +
+                           std::to_string(believed_) + " to " + std::to_string(generation));
+  believed_ = generation;
+  // Who has known that it was a member, and is no longer, has to be somebody new.
+  if (const backends::RosterPtr& roster = machine_->roster()) {
+    for (const backends::MemberId& id : register_->ids) {
+      if (!roster->has(id)) {
+        if (known_as_.contains(id)) left_out_.insert(id);
+      } else if (left_out_.contains(id)) {
+        world_.wrong.push_back("process " + std::to_string(number_) +
+                               " came back under its old identity");
+      } else if (id == machine_->self().id) {
+        known_as_.insert(id);
+      }
+    }
+  }
+  world_.believe(machine_->roster());
 }
 
 void ElasticProcess::finish(End end, const std::string& why) {
@@ -508,6 +530,8 @@ void ElasticProcess::train() {
   machine_->took_step(view_->generation, network_.now());
   if (steps_.finished()) return finish(End::kFinished, "");
   steps_.taken.push_back({view_->generation, last_});
+  if (stepped_at_ != Time{}) longest_step_ = std::max(longest_step_, network_.now() - stepped_at_);
+  stepped_at_ = network_.now();
   step_until_ = network_.now() + options_.step_time;
   if (last_) return;
   const bool some_leave =

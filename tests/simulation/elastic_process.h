@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ class ElasticProcess final : public Process {
   const std::string& why() const { return why_; }
   bool progress_was_possible() const { return progress_was_possible_; }  // when it failed
   const Steps& steps() const { return steps_; }
+  Time::duration longest_step() const { return longest_step_; }  // from the step before
   const ElasticOptions& options() const { return options_; }
   int number() const { return number_; }
   bool is_alive() const { return world_.network.is_running(number_); }  // maybe paused
@@ -60,6 +62,7 @@ class ElasticProcess final : public Process {
   void gather();
   bool somebody_had_the_state() const;
   void train();
+  void believe();
   void finish(End end, const std::string& why);
   void tell_all(const std::string& text);
   const std::string* next_from(std::size_t rank) const;
@@ -89,7 +92,10 @@ class ElasticProcess final : public Process {
   std::size_t messages_ = 0;                                      // of each rank that were taken
   bool sent_ = false, changes_ = false, last_ = false;            // of the step
   int leavers_ = 0;                                               // likewise
-  Time step_until_{};
+  Time step_until_{}, stepped_at_{};
+  Time::duration longest_step_{};
+  std::uint64_t believed_ = 0;                        // the newest generation that it has known
+  std::set<backends::MemberId> known_as_, left_out_;  // of its own, as a member and no longer
 
   Steps steps_;
   bool has_state_ = false;

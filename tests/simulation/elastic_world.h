@@ -47,7 +47,7 @@ struct ElasticWorld {
   std::vector<ElasticProcess*> processes;  // by their numbers in the network, which owns them
   int least = 1, most = 8;
   int heartbeat_ms = 1000, give_up_ms = 40'000;
-  int patience = 2;  // MembershipMachine::Options
+  int patience = 2;       // MembershipMachine::Options
   Time last_step_from{};  // the first step that ends behind it is the last
   std::vector<std::string> wrong;
 

@@ -177,8 +177,8 @@ swap_elastic 'a generation is skipped' membership_candidate \
   'next->generation = generation_of(base) + 1;' \
   'next->generation = generation_of(base) + 2;'
 swap_elastic 'founders have a past' membership_candidate \
-  'if (!base || !base->has(m.id)) m.since' \
-  'if (base && !base->has(m.id)) m.since'
+  'place < 0 ? next' \
+  'place < 0 && base ? next'
 swap_elastic 'a proposer has one ballot for all' membership_candidate \
   'proposal_->ballot = {++round_, options_.self.id};' \
   'proposal_->ballot = {1, options_.self.id};'
@@ -540,7 +540,7 @@ plant_elastic "a value outlives its instance" paxos 's/^  \*this = .*/  decided 
 plant_elastic "the accepted value is ignored in prepare" membership_candidate 's/^    p.value = m.value;//'
 plant_elastic "promises count as acceptances" membership_candidate 's/^  p.granted.clear\(\);//'
 plant_elastic "a decision is not passed on to who is behind" membership_machine 's/^    send_news\(m.members.front\(\)\);//'
-plant_elastic "who comes back keeps its state" membership_candidate 's/if \(!base \|\| !base->has\(m.id\)\) m.since/if (!base) m.since/'
+plant_elastic "who comes back keeps its state" membership_candidate 's/const int place = base \? base->place_of.m.id. : -1;/const int place = base ? 0 : -1;/'
 plant_elastic "silence counts after an own pause" membership_machine \
   's/for \(auto& \[id, peer\] : peers_\) peer.last_heard = now;/;/'
 plant_elastic "the slow are not waited for" membership_candidate 's/^      return;$/      continue;/'
