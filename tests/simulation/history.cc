@@ -76,6 +76,8 @@ class Run {
     everyone_ends();
     everyone_is_in_one_group();
     culprits_are_culprits();
+    reasons_are_told();
+    the_store_remembers();
     harmless_schedules_do_no_harm();
     return history_;
   }
@@ -107,7 +109,7 @@ class Run {
     const int r = some_rank();
     const Time at = some_time();
     const milliseconds length = some_length();
-    switch (dice_.between(0, 4)) {
+    switch (dice_.between(0, 5)) {
       case 0:
         note(at, name(r) + " is paused for " + seconds_text(length));
         network_.at(at, [this, r] { network_.pause(r); });
@@ -154,6 +156,13 @@ class Run {
         harmless_ = harmless_ && !slow_;
         return;
       }
+      case 4:
+        note(at, name(r) + " gives up");
+        network_.at(at, [this, r] { ranks_[static_cast<std::size_t>(r)]->give_up(); });
+        quiet_from_ = std::max(quiet_from_, at);
+        faulty_.insert(r);
+        harmless_ = false;
+        return;
       default:
         note(at, name(r) + " is asked to stop");
         network_.at(at, [this, r] { ranks_[static_cast<std::size_t>(r)]->stop(); });
@@ -212,6 +221,34 @@ class Run {
       if (!faulty_.contains(r)) named.insert(*o.culprit);
     }
     if (history_.faults == 1 && named.size() > 1) wrong("the others do not blame the same rank");
+  }
+
+  // Of a single rank that gives up, or leaves before the group has started.
+  void reasons_are_told() {
+    if (history_.faults != 1 || faulty_.size() != 1) return;
+    const int r = *faulty_.begin();
+    const auto& one = ranks_[static_cast<std::size_t>(r)]->outcome();
+    const bool left_early = one.end == End::kStopped && one.group.empty();
+    for (int other = 0; other < world_; ++other) {
+      const auto& o = ranks_[static_cast<std::size_t>(other)]->outcome();
+      if (other == r) continue;
+      if (one.gave_up && o.end == End::kFailed &&
+          o.text.find(SimulatedRank::kReason) == std::string::npos)
+        wrong(name(other) + " does not know why " + name(r) + " gave up: " + o.text);
+      if (left_early && o.end == End::kNoGroup && o.text == "ranks are missing" &&
+          std::ranges::find(o.left, r) == o.left.end())
+        wrong(name(other) + " does not know that " + name(r) + " has left again");
+    }
+  }
+
+  void the_store_remembers() {
+    std::set<std::int64_t> sums;
+    for (int r = 0; r < world_; ++r) {
+      const auto& o = ranks_[static_cast<std::size_t>(r)]->outcome();
+      if (!o.wrong_reply.empty()) wrong(name(r) + " was answered " + o.wrong_reply);
+      if (o.sum != 0 && !sums.insert(o.sum).second)
+        wrong("two ranks were told the sum " + std::to_string(o.sum));
+    }
   }
 
   void harmless_schedules_do_no_harm() {

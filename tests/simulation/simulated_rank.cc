@@ -3,10 +3,12 @@
 #include "tests/simulation/simulated_rank.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace simulation {
 namespace {
 
+using backends::FrameType;
 using backends::FrameWriter;
 using backends::MemberMachine;
 using backends::ServerMachine;
@@ -59,6 +61,7 @@ Time SimulatedRank::wake_at() const {
 }
 
 void SimulatedRank::stop() { stop_wanted_ = true; }
+void SimulatedRank::give_up() { gives_up_ = true; }
 
 void SimulatedRank::opened(ConnectionId id, int from, Port port) {
   if (port == Port::kStore) {
@@ -198,8 +201,39 @@ void SimulatedRank::on_member() {
     end(stop_agreed_ ? End::kStopped : End::kFinished, "");
 }
 
+void SimulatedRank::ask_store(FrameType type, const std::string& key, const std::string& text,
+                              const std::string& expected) {
+  const auto request = member_->request(type, key, [&](FrameWriter& out) {
+    if (type == FrameType::kSet) out.text(text);
+  });
+  expected_[*request] = expected;
+}
+
+// Each rank keeps a value, asks for the next rank's, which may not be there yet, and counts itself.
+void SimulatedRank::use_store() {
+  const std::string mine = "value of " + std::to_string(options_.rank);
+  const std::string next = "value of " + std::to_string((options_.rank + 1) % options_.world_size);
+  ask_store(FrameType::kGet, next, "", next);
+  ask_store(FrameType::kSet, mine, mine, "");
+  sum_request_ = member_->request(FrameType::kAdd, "ranks", [](FrameWriter& out) { out.i64(1); });
+}
+
+// REQUIRES: all have left, of which the store tells behind its replies.
+void SimulatedRank::check_replies() {
+  if (!sum_request_) return;
+  const auto reply = [&](std::uint32_t request) {
+    return member_->replies().at(request).value_or("no answer");
+  };
+  for (const auto& [request, expected] : expected_) {
+    if (reply(request) != expected)
+      outcome_.wrong_reply = "'" + reply(request) + "' for '" + expected + "'";
+  }
+  outcome_.sum = std::strtoll(reply(*sum_request_).c_str(), nullptr, 10);
+}
+
 void SimulatedRank::start_training() {
   phase_ = Phase::kTraining;
+  if (options_.mesh) use_store();
   outcome_.group = member_->group_nonce();
   step_done_ = network_.now() + options_.step_time;
   // Each rank connects to those before it.
@@ -236,6 +270,10 @@ void SimulatedRank::send_step(int step) {
 
 void SimulatedRank::train() {
   const Time now = network_.now();
+  if (gives_up_ && !outcome_.gave_up && !member_->failure()) {
+    outcome_.gave_up = true;
+    member_->abandon({kReason});
+  }
   if (member_->failure()) return end(End::kFailed, member_->failure()->what.text);
   if (options_.steps == 0) return leave();
   if (stop_wanted_ && stop_until_ == Time::max()) stop_until_ = now + kStopTimeout;
@@ -245,6 +283,11 @@ void SimulatedRank::train() {
   if (step_sent_ && has_all(step_)) {
     ++step_;
     outcome_.steps = step_;
+    // What has been kept is still there.
+    if (step_ == options_.steps / 2) {
+      const std::string mine = "value of " + std::to_string(options_.rank);
+      ask_store(FrameType::kGet, mine, "", mine);
+    }
     step_sent_ = false;
     step_done_ = now + options_.step_time;
     if (stop_agreed_ || step_ >= options_.steps) leave();
@@ -273,6 +316,8 @@ void SimulatedRank::end(End how, const std::string& text) {
   outcome_.end = how;
   outcome_.text = text;
   outcome_.at = network_.now();
+  if (how == End::kFinished && member_->has_left()) check_replies();
+  if (how == End::kNoGroup && member_) outcome_.left = member_->absent().left;
   if (how == End::kFailed && !outcome_.culprit) outcome_.culprit = member_->failure()->rank;
   if (member_) member_->end();
   flush();

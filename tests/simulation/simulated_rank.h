@@ -42,6 +42,10 @@ class SimulatedRank final : public Process {
   // Asks for an orderly stop, as SIGTERM does: at the next step, or alone 2 s later.
   void stop();
 
+  // Ends the training with kReason, of which all are to hear.
+  void give_up();
+  static constexpr const char* kReason = "out of memory";
+
   // How it ended. Ranks are processes 0 to world_size - 1 of the network.
   enum class End { kRunning, kFinished, kFailed, kNoGroup, kTimedOut, kStopped };
   struct Outcome {
@@ -51,6 +55,10 @@ class SimulatedRank final : public Process {
     std::optional<int> culprit;  // of kFailed
     int steps = 0;               // that it has taken
     std::string group;           // nonce; "" if it was in none
+    bool gave_up = false;        // and could say so
+    std::vector<int> left;       // of kNoGroup: those that had joined and left again, it believes
+    std::int64_t sum = 0;     // of kFinished: what it was told, when it added 1 to the others' sum
+    std::string wrong_reply;  // of the store, to a question of this rank; "": none
   };
   const Outcome& outcome() const { return outcome_; }
   bool has_started_group() const { return server_ && server_->has_started(); }  // of rank 0
@@ -62,6 +70,10 @@ class SimulatedRank final : public Process {
   void on_session();
   void on_member();
   void start_training();
+  void ask_store(backends::FrameType type, const std::string& key, const std::string& text,
+                 const std::string& expected);
+  void use_store();
+  void check_replies();
   void train();
   void leave();
   void send_step(int step);
@@ -91,6 +103,9 @@ class SimulatedRank final : public Process {
   std::vector<int> received_steps_;    // by rank: how many it has sent
   std::optional<int> broken_link_;     // the rank to which a data connection broke
   int step_ = 0;
+  std::optional<std::uint32_t> sum_request_;
+  std::map<std::uint32_t, std::string> expected_;  // replies, by request
+  bool gives_up_ = false;
   bool step_sent_ = false, stop_wanted_ = false, stop_agreed_ = false;
   Outcome outcome_;
 };
