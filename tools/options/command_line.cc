@@ -228,7 +228,7 @@ std::optional<std::string> help_topic(const Arguments& arguments) {
 bool parse(CLI::App& app, Arguments arguments) {
   if (told_shape(app)) return false;
   if (const std::optional<std::string> topic = help_topic(arguments)) {
-    std::cout << help_text(app, *topic, help_width());
+    std::cout << help_text(shape_of(app), *topic, help_width());
     return false;
   }
   bool options_end = false;

@@ -90,15 +90,19 @@ bool joined_positive(const CLI::Option& option, std::vector<OptionShape>& option
 
 }  // namespace
 
-bool told_shape(const CLI::App& app) {
-  if (asked == nullptr) return false;
+CommandShape shape_of(const CLI::App& app) {
   CommandShape shape{app.get_name(), app.get_description(), app.get_footer(), {}};
   for (const CLI::Option* option : app.get_options()) {
     const bool hidden = option->get_group().empty();
     if (hidden && joined_positive(*option, shape.options)) continue;
     if (!hidden) shape.options.push_back(shape_of_option(*option));
   }
-  *asked = std::move(shape);
+  return shape;
+}
+
+bool told_shape(const CLI::App& app) {
+  if (asked == nullptr) return false;
+  *asked = shape_of(app);
   return true;
 }
 

@@ -1,5 +1,5 @@
-// What a command declares to parse(), as data: manual pages and the completion of shells are made
-// of it, so they cannot say anything else than the program.
+// What a command declares to parse(), as data: help, manual pages and the completion of shells are
+// made of it, so they cannot say anything else than the program.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -24,6 +24,8 @@ struct CommandShape {
   std::string description, footer;
   std::vector<OptionShape> options;  // as help lists them; hidden ones are left out
 };
+
+CommandShape shape_of(const CLI::App& app);
 
 // What the command `run` would parse its arguments with: runs it with `arguments` up to its
 // parse(), which returns false as it does after --help.

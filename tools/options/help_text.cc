@@ -195,39 +195,38 @@ constexpr Example kExamples[] = {
     {"preempt-signal", "--save-dir run --preempt-signal USR1,TERM"},
     {"requeue", "--save-dir run --requeue"}};
 
-std::string name_of(const CLI::Option& option) {
-  return option.get_lnames().empty() ? "" : option.get_lnames().front();
+// "lr"; "" for an argument without a name.
+std::string name_of(const OptionShape& option) {
+  const auto longer = std::ranges::find_if(
+      option.names, [](const std::string& name) { return name.starts_with("--"); });
+  return longer == option.names.end() ? "" : longer->substr(2);
 }
 
-bool is_shown(const CLI::Option& option) { return !option.get_group().empty(); }
-
-const OptionSpec* row_of(const CLI::Option& option) {
+const OptionSpec* row_of(const OptionShape& option) {
   const OptionSpec* row = find_option(name_of(option));
-  return row != nullptr && option.get_group() == row->group ? row : nullptr;
+  return row != nullptr && option.group == row->group ? row : nullptr;
 }
 
 // "-n, --lines N", "--[no-]shuffle", "--elastic [MIN:MAX]", "FILE..."
-std::string synopsis(const CLI::Option& option) {
-  if (option.get_positional() && option.nonpositional() == false) return option.get_name(true);
+std::string synopsis(const OptionShape& option) {
+  if (option.positional) return option.names.front();
   const OptionSpec* row = row_of(option);
   std::string text;
-  for (const std::string& letter : option.get_snames()) text += "-" + letter + ", ";
+  for (const std::string& name : option.names)
+    if (!name.starts_with("--")) text += name + ", ";
   if (row != nullptr && row->type == OptionSpec::Type::kFlag) return text + "--[no-]" + row->name;
   text += "--" + name_of(option);
-  if (option.get_items_expected_max() == 0) return text;
-  std::string value = option.get_type_name();
-  value = value.substr(0, value.find(':'));
+  std::string value = row != nullptr ? row->metavar : option.value;
   // A long list of choices is told with the description.
   if (row != nullptr && row->type == OptionSpec::Type::kChoice && value.size() > 24) value = "NAME";
-  if (row != nullptr) value = value == row->metavar || value == "NAME" ? value : row->metavar;
   return value.empty() ? text : text + " " + value;
 }
 
-std::string description(const CLI::Option& option) {
+std::string description(const OptionShape& option) {
   const OptionSpec* row = row_of(option);
-  std::string text = option.get_description();
+  std::string text = option.help;
   if (row == nullptr) {
-    if (!option.get_default_str().empty()) text += " (default: " + option.get_default_str() + ")";
+    if (!option.default_value.empty()) text += " (default: " + option.default_value + ")";
     return text;
   }
   text = row->help;
@@ -266,44 +265,34 @@ std::string wrapped(std::string head, const std::string& text, std::size_t inden
 
 constexpr std::size_t kColumn = 28;  // where descriptions begin
 
-std::string line_of(const CLI::Option& option, std::size_t width) {
+std::string line_of(const OptionShape& option, std::size_t width) {
   return wrapped("  " + synopsis(option), description(option), kColumn, width);
 }
 
-using Options = std::vector<const CLI::Option*>;
-
-Options options_of(const CLI::App& app, const std::string& group = "") {
-  Options shown;
-  for (const CLI::Option* option : app.get_options())
-    if (is_shown(*option) && (group.empty() || option->get_group() == group))
-      shown.push_back(option);
-  return shown;
-}
-
-std::vector<std::string> groups_of(const CLI::App& app) {
+std::vector<std::string> groups_of(const CommandShape& command) {
   std::vector<std::string> groups;
-  for (const CLI::Option* option : options_of(app))
-    if (std::ranges::find(groups, option->get_group()) == groups.end())
-      groups.push_back(option->get_group());
+  for (const OptionShape& option : command.options)
+    if (std::ranges::find(groups, option.group) == groups.end()) groups.push_back(option.group);
   return groups;
 }
 
-// Those of each group below its heading. A single group needs none.
-std::string grouped(const CLI::App& app, const std::vector<std::string>& groups,
+// Those of each group below its heading.
+std::string grouped(const CommandShape& command, const std::vector<std::string>& groups,
                     std::size_t width) {
   std::string text;
   for (const std::string& group : groups) {
     text += "\n" + heading_of(group) + "\n";
-    for (const CLI::Option* option : options_of(app, group)) text += line_of(*option, width);
+    for (const OptionShape& option : command.options)
+      if (option.group == group) text += line_of(option, width);
   }
   return text;
 }
 
-std::string usage(const CLI::App& app) {
-  std::string line = "Usage: " + app.get_name();
-  if (!options_of(app).empty()) line += " [OPTIONS]";
-  for (const CLI::Option* option : app.get_options())
-    if (option->get_positional()) line += " " + option->get_name(true);
+std::string usage(const CommandShape& command) {
+  std::string line = "Usage: " + command.name;
+  if (!command.options.empty()) line += " [OPTIONS]";
+  for (const OptionShape& option : command.options)
+    if (option.positional) line += " " + option.names.front();
   return line + "\n";
 }
 
@@ -314,7 +303,7 @@ std::string example_line(const std::string& example) {
   return start + " " + example;
 }
 
-std::string details(const CLI::Option& option, std::size_t width) {
+std::string details(const OptionShape& option, std::size_t width) {
   std::string text = wrapped(synopsis(option), description(option), 4, width);
   const OptionSpec* row = row_of(option);
   if (row == nullptr) return text;
@@ -335,52 +324,49 @@ std::string details(const CLI::Option& option, std::size_t width) {
   return text;
 }
 
-std::string common(const CLI::App& app, std::size_t width) {
+std::string common(const CommandShape& command, std::size_t width) {
   std::string text = "\nThe options that are used most\n";
   for (const std::string_view name : kCommon)
-    for (const CLI::Option* option : options_of(app))
-      if (name_of(*option) == name) text += line_of(*option, width);
-  const std::string command = app.get_name() + " --help ";
+    for (const OptionShape& option : command.options)
+      if (name_of(option) == name) text += line_of(option, width);
+  const std::string help = command.name + " --help ";
   text += "\nMore\n";
-  text +=
-      wrapped("  " + command + "all", "all " + std::to_string(options_of(app).size()) + " options",
-              kColumn + 10, width);
-  text += wrapped("  " + command + "GROUP", "one of " + base::join_text(groups_of(app)),
+  text += wrapped("  " + help + "all", "all " + std::to_string(command.options.size()) + " options",
                   kColumn + 10, width);
-  return text +
-         wrapped("  " + command + "OPTION", "one option, with an example", kColumn + 10, width);
+  text += wrapped("  " + help + "GROUP", "one of " + base::join_text(groups_of(command)),
+                  kColumn + 10, width);
+  return text + wrapped("  " + help + "OPTION", "one option, with an example", kColumn + 10, width);
 }
 
 }  // namespace
 
-std::string help_text(const CLI::App& app, const std::string& topic, int columns) {
+std::string help_text(const CommandShape& command, const std::string& topic, int columns) {
   const auto width = static_cast<std::size_t>(columns);
-  const std::vector<std::string> groups = groups_of(app);
+  const std::vector<std::string> groups = groups_of(command);
   const std::string wanted = topic.substr(std::min(topic.find_first_not_of('-'), topic.size()));
   std::string name = wanted;
   std::ranges::replace(name, '_', '-');
   if (!wanted.empty() && wanted != "all") {
     if (std::ranges::find(groups, wanted) != groups.end())
-      return grouped(app, {wanted}, width).substr(1);
+      return grouped(command, {wanted}, width).substr(1);
     std::vector<std::string> known{"all"};
-    for (const CLI::Option* option : options_of(app)) {
-      const std::vector<std::string>& names = option->get_lnames();
-      const bool is_it =
-          std::ranges::find(names, name) != names.end() || "no-" + name_of(*option) == name ||
-          std::ranges::find(option->get_snames(), name) != option->get_snames().end();
-      if (is_it) return details(*option, width);
-      known.insert(known.end(), names.begin(), names.end());
+    for (const OptionShape& option : command.options) {
+      for (const std::string& spelling : option.names) {
+        if (option.positional) break;
+        if (spelling == "--" + name || spelling == "-" + name) return details(option, width);
+        if (spelling.starts_with("--")) known.push_back(spelling.substr(2));
+      }
     }
     known.insert(known.end(), groups.begin(), groups.end());
     throw UsageError("no help for '" + topic + "'" + base::did_you_mean(wanted, known) + " (" +
-                     app.get_name() + " --help lists options and groups)");
+                     command.name + " --help lists options and groups)");
   }
-  std::string text = wrapped("", app.get_description(), 0, width) + "\n" + usage(app);
-  const bool at_once = options_of(app).size() <= kMostShownAtOnce;
-  text += at_once || wanted == "all" ? grouped(app, groups, width) : common(app, width);
-  if (app.get_footer().empty()) return text;
+  std::string text = wrapped("", command.description, 0, width) + "\n" + usage(command);
+  const bool at_once = command.options.size() <= kMostShownAtOnce;
+  text += at_once || wanted == "all" ? grouped(command, groups, width) : common(command, width);
+  if (command.footer.empty()) return text;
   text += "\n";
-  for (const std::string& line : base::split_text(app.get_footer(), '\n'))
+  for (const std::string& line : base::split_text(command.footer, '\n'))
     text += line.starts_with(' ') ? line + "\n" : wrapped("", line, 0, width);
   return text;
 }

@@ -1,16 +1,17 @@
-// The text of --help, from what a command's parser knows: wrapped to the terminal, the most used
+// The text of --help: wrapped to the terminal, the most used
 // options first.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+#include "tools/options/command_shape.h"
 
 namespace tools {
 
 // `topic`: "" for the options that are used most and a list of the rest, "all", a group's name, or
 // an option's ("lr" or "--lr"). Commands with few options show all of them at once. Lines have at
 // most `width` columns. Throws UsageError for another topic, with the nearest.
-std::string help_text(const CLI::App& app, const std::string& topic, int width);
+std::string help_text(const CommandShape& command, const std::string& topic, int width);
 
 // Of the terminal at standard output, COLUMNS or 80, within what can be read well.
 int help_width();
