@@ -21,7 +21,7 @@ struct InferenceOptions {
 class Inference {
  public:
   // Everything given outlives this; `state` lies in host memory. Allocates here, and in the first
-  // calls of values() and watched_values().
+  // calls of logits() and watched().
   Inference(const Graph& graph, ModelState& state, ThreadPool& threads,
             const InferenceOptions& options);
   Inference(const Inference&) = delete;

@@ -241,19 +241,12 @@ void restore_optimizer(const io::Checkpoint& checkpoint, const std::string& sour
 
 }  // namespace
 
-void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
-             TrainState& state, const std::function<void(const std::string&)>& notice) {
-  check_continuation(checkpoint, source, state);
-  const HostView view(state.home, Access::kWrite);
-  import_state(checkpoint.arrays, source, /*exact=*/true, state.model);
-  restore_optimizer(checkpoint, source, state, notice);
-  restore_beside(checkpoint, source, rank, world_size, state, notice);
-}
+namespace {
 
-void restore_beside(const io::Checkpoint& checkpoint, const std::string& source, int rank,
-                    int world_size, TrainState& state,
-                    const std::function<void(const std::string&)>& notice) {
-  check_continuation(checkpoint, source, state);
+// REQUIRES: check_continuation().
+void restore_rest(const io::Checkpoint& checkpoint, const std::string& source, int rank,
+                  int world_size, TrainState& state,
+                  const std::function<void(const std::string&)>& notice) {
   const HostView view(state.home, Access::kWrite);
   restore_policy(checkpoint, source, checkpoint.world_size == world_size, state, notice);
   if (checkpoint.world_size != world_size) {
@@ -279,6 +272,24 @@ void restore_beside(const io::Checkpoint& checkpoint, const std::string& source,
       find_counter(checkpoint.counters, "optimizer.steps", checkpoint.global_step));
   state.progress = continued_progress(checkpoint, state.global_batch);
   for (StatePart* part : state.parts) part->restore(checkpoint, source, notice);
+}
+
+}  // namespace
+
+void restore(const io::Checkpoint& checkpoint, const std::string& source, int rank, int world_size,
+             TrainState& state, const std::function<void(const std::string&)>& notice) {
+  check_continuation(checkpoint, source, state);
+  const HostView view(state.home, Access::kWrite);
+  import_state(checkpoint.arrays, source, /*exact=*/true, state.model);
+  restore_optimizer(checkpoint, source, state, notice);
+  restore_rest(checkpoint, source, rank, world_size, state, notice);
+}
+
+void restore_beside(const io::Checkpoint& checkpoint, const std::string& source, int rank,
+                    int world_size, TrainState& state,
+                    const std::function<void(const std::string&)>& notice) {
+  check_continuation(checkpoint, source, state);
+  restore_rest(checkpoint, source, rank, world_size, state, notice);
 }
 
 }  // namespace engine
