@@ -1,51 +1,19 @@
 // The store's state machines through seeded histories of pauses, deaths, cuts and broken
-// connections. ENGINE_SIMULATION_SEEDS and ENGINE_SIMULATION_FIRST choose how many and which.
+// connections.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "io/base/deadline.h"
 #include "tests/simulation/history.h"
+#include "tests/simulation/many_histories.h"
 #include "tests/simulation/simulated_rank.h"
 #include "tests/simulation/virtual_network.h"
 
 namespace simulation {
 namespace {
 
-std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
-TEST(Simulation, NobodyHangsAndTheCulpritIsNamed) {
-  const std::uint64_t first = number_from("ENGINE_SIMULATION_FIRST", 1),
-                      count = number_from("ENGINE_SIMULATION_SEEDS", ENGINE_SIMULATED_HISTORIES);
-  const auto start = std::chrono::steady_clock::now();
-  std::map<std::string, long> ends;
-  double seconds = 0;
-  const auto most_failures = number_from("ENGINE_SIMULATION_FAILURES", 10);
-  std::uint64_t failures = 0;
-  for (std::uint64_t seed = first; seed < first + count && failures < most_failures; ++seed) {
-    const History history = run_history(seed);
-    seconds += history.seconds;
-    for (const auto& [name, number] : history.ends) ends[name] += number;
-    if (history.wrong.empty()) continue;
-    ++failures;
-    std::string text;
-    for (const std::string& what : history.wrong) text += "\n  " + what;
-    ADD_FAILURE() << "seed " << seed << ": " << history.schedule << text;
-  }
-  const double took = base::seconds_since(start);
-  std::printf("%llu histories, %.0f a second, %.0f hours of virtual time; ranks:",
-              static_cast<unsigned long long>(count), static_cast<double>(count) / took,
-              seconds / 3600);
-  for (const auto& [name, number] : ends) std::printf(" %ld %s", number, name.c_str());
-  std::printf("\n");
-}
+TEST(Simulation, NobodyHangsAndTheCulpritIsNamed) { run_histories(run_history, "ranks"); }
 
 constexpr int kWorld = 1000;
 
@@ -99,14 +67,7 @@ TEST(Simulation, ADeathInAWorldOf1000IsToldToAll) {
   EXPECT_LT(network.messages() - before, 8 * kWorld);
 }
 
-TEST(Simulation, TheSameSeedGivesTheSameHistory) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    const History a = run_history(seed), b = run_history(seed);
-    EXPECT_EQ(a.schedule, b.schedule);
-    EXPECT_EQ(a.ends, b.ends);
-    EXPECT_EQ(a.seconds, b.seconds);
-  }
-}
+TEST(Simulation, TheSameSeedGivesTheSameHistory) { expect_same_twice(run_history); }
 
 }  // namespace
 }  // namespace simulation
