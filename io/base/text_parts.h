@@ -12,6 +12,9 @@ std::vector<std::string> split_text(std::string_view text, char separator);
 
 std::string join_text(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
+// As a field of a CSV file: in quotes where it must be (RFC 4180).
+std::string csv_field(const std::string& text);
+
 // Without the blanks and tabs at both ends.
 std::string_view trimmed(std::string_view text);
 

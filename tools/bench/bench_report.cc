@@ -8,18 +8,6 @@
 #include "tools/report/exit_codes.h"
 
 namespace tools {
-namespace {
-
-// A field may have commas in it (checked:gloo,shm) or be any path: quoted as RFC 4180 says.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + '"';
-}
-
-}  // namespace
-
 BenchHeading bench_heading() {
   return {machine_info(), build_text(), base::utc_text(base::unix_us())};
 }
@@ -71,7 +59,7 @@ std::string csv_text(const std::vector<Cells>& lines) {
   std::string text;
   for (const Cells& line : lines)
     for (std::size_t c = 0; c < line.size(); ++c)
-      text += csv_field(line[c]) + (c + 1 < line.size() ? "," : "\n");
+      text += base::csv_field(line[c]) + (c + 1 < line.size() ? "," : "\n");
   return text;
 }
 

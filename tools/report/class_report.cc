@@ -69,13 +69,6 @@ std::string matrix_table(const engine::ClassCounts& counts, const std::vector<st
 
 }  // namespace
 
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
 std::string class_tables(const engine::ClassCounts& counts, const std::vector<std::string>& names) {
   std::string text =
       mean_line("mean of classes", counts.macro()) +
@@ -94,9 +87,9 @@ std::string class_tables(const engine::ClassCounts& counts, const std::vector<st
 std::string class_csv(const engine::ClassCounts& counts, const std::vector<std::string>& names) {
   std::string text = "class,precision,recall,f1,support\n";
   for (std::int64_t c = 0; c < counts.classes(); ++c)
-    text += csv_field(name_of(names, c)) + "," + io::shortest_text(counts.precision(c)) + "," +
-            io::shortest_text(counts.recall(c)) + "," + io::shortest_text(counts.f1(c)) + "," +
-            std::to_string(counts.labelled(c)) + "\n";
+    text += base::csv_field(name_of(names, c)) + "," + io::shortest_text(counts.precision(c)) +
+            "," + io::shortest_text(counts.recall(c)) + "," + io::shortest_text(counts.f1(c)) +
+            "," + std::to_string(counts.labelled(c)) + "\n";
   return text;
 }
 
@@ -129,10 +122,10 @@ void write_confusion(const engine::ClassCounts& counts, const std::vector<std::s
                           " classes, expected at most " +
                           std::to_string(engine::ClassCounts::kMostForMatrix));
   std::string text = "label";
-  for (const std::string& name : names) text += "," + csv_field(name);
+  for (const std::string& name : names) text += "," + base::csv_field(name);
   text += "\n";
   for (std::int64_t label = 0; label < counts.classes(); ++label) {
-    text += csv_field(name_of(names, label));
+    text += base::csv_field(name_of(names, label));
     for (std::int64_t c = 0; c < counts.classes(); ++c)
       text += "," + std::to_string(counts.confusion(label, c));
     text += "\n";

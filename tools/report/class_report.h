@@ -12,9 +12,6 @@ namespace tools {
 // Classes up to which a table of them fits a console.
 inline constexpr std::int64_t kMostInTables = 20;
 
-// A field of a CSV file, in quotes where it must be (RFC 4180).
-std::string csv_field(const std::string& text);
-
 // Lines: means and calibration; with up to kMostInTables classes a table of them and the confusion
 // matrix. `names` are by class.
 std::string class_tables(const engine::ClassCounts& counts, const std::vector<std::string>& names);

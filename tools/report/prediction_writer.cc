@@ -50,7 +50,7 @@ PredictionWriter::PredictionWriter(const PredictionFormat& format, std::vector<s
   for (std::int64_t k = 2; k <= format_.top; ++k)
     line += ",prediction_" + std::to_string(k) + ",probability_" + std::to_string(k);
   if (format_.all)
-    for (const std::string& name : classes_) line += "," + csv_field("p(" + name + ")");
+    for (const std::string& name : classes_) line += "," + base::csv_field("p(" + name + ")");
   put(line);
 }
 
@@ -77,9 +77,9 @@ void PredictionWriter::print(const std::string& input, std::int64_t sample,
 }
 
 void PredictionWriter::print_csv(const std::string& input, std::int64_t sample) const {
-  std::string line = csv_field(input) + "," + std::to_string(sample);
+  std::string line = base::csv_field(input) + "," + std::to_string(sample);
   for (const std::size_t c : order_)
-    line += "," + csv_field(classes_.at(c)) + "," + number(probabilities_[c]);
+    line += "," + base::csv_field(classes_.at(c)) + "," + number(probabilities_[c]);
   if (format_.all)
     for (const double probability : probabilities_) line += "," + number(probability);
   put(line);
