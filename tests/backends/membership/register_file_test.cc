@@ -1,0 +1,114 @@
+// Registers of hosts in the user's folder: which are removed, and whose folder it is.
+#include "backends/membership/register_file.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "backends/store/secret.h"
+
+namespace {
+
+using backends::AcceptorState;
+using backends::RegisterFile;
+using backends::RegisterId;
+using backends::Roster;
+
+std::string new_job() { return "register test " + backends::to_hex(backends::random_bytes(8)); }
+
+// As a process that was killed leaves it: a job whose members are on the hosts of these registers.
+std::string left_behind(const std::string& job, const std::function<RegisterId(RegisterId)>& host) {
+  RegisterFile file(job);
+  auto roster = std::make_shared<Roster>();
+  roster->generation = 1;
+  roster->nonce = backends::random_bytes(16);
+  roster->members.resize(2);
+  for (std::uint64_t m = 0; m < 2; ++m) roster->members[m].id = {1, m + 1};
+  roster->members[0].reg = file.id();
+  roster->members[1].reg = host(file.id());
+  EXPECT_TRUE(file.update([&](AcceptorState& state) { state.learn(roster); }));
+  return file.path();
+}
+
+RegisterId same_host(RegisterId own) { return own; }
+RegisterId another_host(RegisterId) { return {1, 2}; }
+
+TEST(RegisterFile, WhatADeadJobOfThisHostHasLeftIsRemovedByTheNext) {
+  const std::string left = left_behind(new_job(), same_host);
+  const RegisterFile next(new_job());
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+TEST(RegisterFile, WhatMembersOnOtherHostsMayNeedStays) {
+  const std::string left = left_behind(new_job(), another_host);
+  const RegisterFile next(new_job());
+  EXPECT_TRUE(std::filesystem::exists(left));
+  std::filesystem::remove(left);
+}
+
+TEST(RegisterFile, ThatOfALivingJobStays) {
+  // Another process: a lock is its process's.
+  int told[2], ended[2];
+  ASSERT_EQ(pipe(told), 0);
+  ASSERT_EQ(pipe(ended), 0);
+  const std::string job = new_job();
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ended[1]);
+    const std::string left = left_behind(job, same_host);
+    const RegisterFile mine(job);
+    char end = 0;
+    const bool ok = write(told[1], "x", 1) == 1 && read(ended[0], &end, 1) == 0;
+    _exit(ok ? 0 : 1);
+  }
+  close(ended[0]);
+  char ready = 0;
+  ASSERT_EQ(read(told[0], &ready, 1), 1);
+  {
+    const RegisterFile next(new_job());
+    RegisterFile same(job);
+    std::uint64_t generation = 0;
+    EXPECT_TRUE(
+        same.update([&](AcceptorState& state) { generation = generation_of(state.decided); }));
+    EXPECT_EQ(generation, 1u);
+  }
+  close(ended[1]);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  close(told[0]);
+  close(told[1]);
+}
+
+TEST(RegisterFile, AnotherUsersFolderIsPassedByAndNamed) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to make a folder of another user";
+  constexpr int kNoNamespaces = 77;
+  const pid_t child = fork();
+  if (child == 0) {  // with a /dev/shm of its own
+    if (unshare(CLONE_NEWNS) != 0 || mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("none", "/dev/shm", "tmpfs", 0, nullptr) != 0)
+      _exit(kNoNamespaces);
+    if (mkdir("/dev/shm/engine-0", 0700) != 0 || chown("/dev/shm/engine-0", 1234, 1234) != 0)
+      _exit(1);
+    const RegisterFile file("a job");
+    if (!file.path().starts_with("/dev/shm/engine-0-1/elastic-")) _exit(2);
+    if (file.notice().find("/dev/shm/engine-0 belongs to user 1234") != 0) _exit(3);
+    _exit(RegisterFile("a job").path() == file.path() ? 0 : 4);  // all find the same one
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNoNamespaces)
+    GTEST_SKIP() << "needs mount namespaces";
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
