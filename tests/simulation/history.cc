@@ -51,11 +51,20 @@ class Run {
     world_ = static_cast<int>(dice_.between(2, 6));
     history_.schedule = std::to_string(world_) + " ranks";
     last_start_ = start_;
+    if (seed % 20 == 7) {
+      other_settings_ = some_rank();
+      harmless_ = false;
+      note(start_, name(*other_settings_) + " has another batch size");
+    }
     for (int r = 0; r < world_; ++r) {
       const milliseconds after(dice_.chance(80) ? dice_.between(0, 500) : dice_.between(0, 10'000));
-      last_start_ = std::max(last_start_, start_ + after);
+      starts_.push_back(start_ + after);
+      last_start_ = std::max(last_start_, starts_.back());
       auto rank = std::make_unique<SimulatedRank>(
-          network_, RankOptions{.rank = r, .world_size = world_, .starts_after = after});
+          network_, RankOptions{.rank = r,
+                                .world_size = world_,
+                                .batch_size = other_settings_ == r ? 32 : 64,
+                                .starts_after = after});
       ranks_.push_back(rank.get());
       network_.add(std::move(rank));
     }
@@ -78,6 +87,7 @@ class Run {
     culprits_are_culprits();
     reasons_are_told();
     the_store_remembers();
+    other_settings_are_named();
     harmless_schedules_do_no_harm();
     return history_;
   }
@@ -241,6 +251,21 @@ class Run {
     }
   }
 
+  // No group forms, and without other faults all hear why as soon as they have met.
+  void other_settings_are_named() {
+    if (!other_settings_) return;
+    for (int r = 0; r < world_; ++r) {
+      const auto& o = ranks_[static_cast<std::size_t>(r)]->outcome();
+      if (!o.group.empty()) wrong(name(r) + " is in a group with other settings");
+      // Who starts when rank 0 has ended finds nobody.
+      const bool finds_rank_0 = starts_[static_cast<std::size_t>(r)] <= ranks_[0]->outcome().at;
+      if (history_.faults > 0 || !finds_rank_0) continue;
+      if (o.end != End::kNoGroup || o.text.find("--batch-size") == std::string::npos)
+        wrong(name(r) + " does not know of the other settings: " + end_name(o.end) + ": " + o.text);
+      if (o.at > last_start_ + kTimeToEnd) wrong(name(r) + " hears of other settings too late");
+    }
+  }
+
   void the_store_remembers() {
     std::set<std::int64_t> sums;
     for (int r = 0; r < world_; ++r) {
@@ -265,8 +290,10 @@ class Run {
   const Time start_;
   int world_ = 0;
   std::vector<SimulatedRank*> ranks_;
+  std::vector<Time> starts_;  // by rank
   Time last_start_, quiet_from_;
   std::set<int> faulty_, killed_;
+  std::optional<int> other_settings_;  // the rank that has them
   bool harmless_ = true, slow_ = false;
   History history_;
 };

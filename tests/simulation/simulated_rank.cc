@@ -39,7 +39,8 @@ backends::Hello SimulatedRank::hello() {
   h.attempt = ++attempt_;
   h.job = "simulation";
   h.host = "n" + std::to_string(options_.rank);
-  h.settings_digest = backends::settings_digest({});
+  h.settings = {{"--batch-size", std::to_string(options_.batch_size)}};
+  h.settings_digest = backends::settings_digest(h.settings);
   return h;
 }
 

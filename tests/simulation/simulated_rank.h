@@ -21,6 +21,7 @@ struct RankOptions {
   int heartbeat_ms = 1000;
   milliseconds rendezvous_timeout{60'000}, step_timeout{600'000};
   int steps = 20;
+  int batch_size = 64;  // a setting that has to be equal
   bool mesh = true;  // false: no connections for data, and so no end of the first step
   milliseconds step_time{500};
   milliseconds starts_after{0};
