@@ -549,7 +549,7 @@ plant_elastic "nobody takes the door over" membership_machine 's/\(is_member\(\)
 plant_elastic "newcomers do not wait for those that have the state" membership_candidate 's/^  if \(lacks_state_\) return;//'
 plant_elastic "more than MAX are taken" membership_candidate 's/>= options_.most\) break;/>= options_.most + 1) break;/'
 plant_elastic "fewer than MIN go on" membership_candidate 's/>= options_.least && can_reach/>= 1 \&\& can_reach/'
-plant_elastic "who leaves does not say so" membership_machine 's/^  if \(leaving_\) return Stage::kLeft;//'
+plant_elastic "who leaves does not say so" membership_machine 's/^  if \(leaving_\) return parting_ .*//'
 plant_elastic "who waits is not told of others that wait" membership_machine 's/^  if \(misses_others .*//'
 plant_in "$simulation" elastic "each process has a register of its own" elastic_process \
   's/^    change\(host\(\).state\);/    change(own);/; s/^  std::vector<backends::MemberId> ids;/&  backends::AcceptorState own;/'
