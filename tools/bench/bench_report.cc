@@ -25,36 +25,6 @@ void add_heading(base::JsonWriter& json, const BenchHeading& h) {
   json.member("load", h.machine.load);
 }
 
-std::string table_text(const std::vector<Cells>& lines, const std::vector<std::size_t>& left,
-                       bool markdown) {
-  const auto is_left = [&left](std::size_t c) {
-    return std::find(left.begin(), left.end(), c) != left.end();
-  };
-  std::vector<std::size_t> widths(lines.front().size(), 1);
-  for (const Cells& line : lines)
-    for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
-  std::string text;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    std::string row = markdown ? "|" : "";
-    for (std::size_t c = 0; c < widths.size(); ++c) {
-      const std::string blanks(widths[c] - lines[i][c].size(), ' ');
-      row += (markdown ? " "
-              : c > 0  ? "  "
-                       : "") +
-             (is_left(c) ? lines[i][c] + blanks : blanks + lines[i][c]) + (markdown ? " |" : "");
-    }
-    while (row.ends_with(' ')) row.pop_back();
-    text += row + "\n";
-    if (i > 0 || !markdown) continue;
-    text += "|";
-    for (std::size_t c = 0; c < widths.size(); ++c)
-      text += is_left(c) ? std::string(widths[c] + 2, '-') + "|"
-                         : std::string(widths[c] + 1, '-') + ":|";
-    text += "\n";
-  }
-  return text;
-}
-
 std::string csv_text(const std::vector<Cells>& lines) {
   std::string text;
   for (const Cells& line : lines)
@@ -93,10 +63,6 @@ std::vector<int> rank_counts(const std::string& list) {
     counts.push_back(count);
   }
   return counts;
-}
-
-std::string fixed(double value, int digits) {
-  return base::number_text(("%." + std::to_string(digits) + "f").c_str(), value);
 }
 
 }  // namespace tools

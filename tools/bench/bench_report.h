@@ -11,6 +11,7 @@
 
 #include "io/base/json_writer.h"
 #include "tools/machine/machine_info.h"
+#include "tools/report/text_table.h"
 
 namespace tools {
 
@@ -23,13 +24,7 @@ std::string heading_text(const BenchHeading& heading);  // two lines
 void add_heading(base::JsonWriter& json,
                  const BenchHeading& heading);  // members from "build" to "load"
 
-using Cells = std::vector<std::string>;
-// `lines` begins with the names of the columns. Columns in `left` hold text, the others numbers.
-std::string table_text(const std::vector<Cells>& lines, const std::vector<std::size_t>& left,
-                       bool markdown);
 std::string csv_text(const std::vector<Cells>& lines);
-
-std::string fixed(double value, int digits);
 
 // The parts of "gloo,checked:shm,gloo" (checked:A,B is one), and of "1,2,4". `option` is named in
 // the UsageError.
