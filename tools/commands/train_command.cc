@@ -27,6 +27,7 @@
 #include "tools/report/stop_report.h"
 #include "tools/run/run_reference.h"
 #include "tools/session/compute_choice.h"
+#include "tools/session/dry_run.h"
 #include "tools/session/run_views.h"
 #include "tools/session/training_run.h"
 #include "tools/top/status_observer.h"
@@ -287,6 +288,59 @@ int train_elastic(const tools::RunConfig& config, const std::string& command,
   });
 }
 
+// Everything up to the first step, and nothing of it kept: neither the run's folder nor staged
+// copies are made. On rank 0 what came of it is printed.
+int dry_run(const tools::RunConfig& config, backends::Group& group) {
+  SessionOptions options = session_options(config);
+  options.data.stage.clear();
+  options.keeping.directory.clear();
+  options.keeping.resume = "none";
+  const TrainSession session(options, group);
+  const std::string tables = session.plan_tables();
+  if (group.rank() != 0) return kExitOk;
+  std::string text = base::visible_text(session.start_line()) + "\n";
+  if (!session.columns_line().empty())
+    text += base::visible_text("Columns of " + session.columns_line()) + "\n";
+  for (const std::string& line : session.plan_lines()) text += "Averaging: " + line + "\n";
+  text += "\n" + tables + "\nOptions\n" + option_table_text(config.origin);
+  for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
+  std::cout << text << "\nA dry run: nothing was trained or written.\n" << std::flush;
+  check_standard_output();
+  return kExitOk;
+}
+
+// What is done instead of a training.
+struct Instead {
+  bool print_config = false, dry_run = false;
+};
+
+void add_instead(CLI::App& app, Instead& instead) {
+  app.add_flag("--print-config", instead.print_config,
+               "print every option as a file that --config takes, and train nothing")
+      ->group("before");
+  app.add_flag("--dry-run", instead.dry_run,
+               "print the model layer by layer, each rank's memory, what is averaged and every "
+               "option with its source, and train and write nothing")
+      ->group("before")
+      ->excludes("--print-config");
+}
+
+// Nothing: a training is asked for.
+std::optional<int> run_instead(const Instead& instead, const tools::RunConfig& config) {
+  if (instead.print_config) {
+    if (has_rank_zero(config)) std::cout << to_config_file(config.origin) << std::flush;
+    check_standard_output();
+    return kExitOk;
+  }
+  if (!instead.dry_run) return std::nullopt;
+  if (config.most_ranks > 0)
+    return run_elastic(
+        config, [&](backends::Group& group, const backends::View&, const std::function<bool()>&) {
+          return dry_run(config, group);
+        });
+  return run_group(config, [&](backends::Group& group) { return dry_run(config, group); });
+}
+
 }  // namespace
 
 int train_command(const Arguments& arguments) {
@@ -294,6 +348,8 @@ int train_command(const Arguments& arguments) {
   tools::ConfigValues values;
   std::string config_file;
   add_train_options(app, values, config_file);
+  Instead instead;
+  add_instead(app, instead);
   app.footer(
       "Every option can also be set as ENGINE_NAME in the environment; precedence: option, "
       "ENGINE_*, config "
@@ -323,6 +379,7 @@ int train_command(const Arguments& arguments) {
         "--resume auto would find nothing, since --save-dir auto makes a new folder: name the "
         "folder, --save-dir DIR");
   if (config.requeue) check_requeue();
+  if (const std::optional<int> code = run_instead(instead, config)) return *code;
   if (has_rank_zero(config)) {
     check_metrics_path(config.metrics, config.save_dir);
     check_views(config, /*joins=*/config.most_ranks > 0 && config.spawn == 0);

@@ -44,9 +44,9 @@ std::string shortened(const std::string& value) {
          ")";
 }
 
-}  // namespace
-
-std::string to_toml(const ConfigValues& values) {
+// Options that are set, in tables by group; of each `spelt(value)`.
+template <class Spelling>
+std::string toml_tables(const ConfigValues& values, Spelling spelt) {
   std::string text, group;
   for (const OptionSpec& option : train_options()) {
     const auto entry = values.find(option.name);
@@ -55,9 +55,24 @@ std::string to_toml(const ConfigValues& values) {
       group = option.group;
       text += (text.empty() ? "[" : "\n[") + group + "]\n";
     }
-    text += std::string(option.name) + " = " + toml_value(option, entry->second.value) + "\n";
+    text +=
+        std::string(option.name) + " = " + toml_value(option, spelt(entry->second.value)) + "\n";
   }
   return text;
+}
+
+}  // namespace
+
+std::string to_toml(const ConfigValues& values) {
+  return toml_tables(values, [](const std::string& value) { return value; });
+}
+
+std::string to_config_file(const ConfigValues& values) {
+  return toml_tables(values, [](const std::string& value) {
+    std::string escaped;
+    for (const char c : value) escaped += c == '$' ? "$$" : std::string(1, c);
+    return escaped;
+  });
 }
 
 std::vector<std::pair<std::string, std::string>> agreed_settings(const ConfigValues& values) {

@@ -22,15 +22,16 @@ namespace {
 constexpr std::size_t kMostShownAtOnce = 40;  // options of a command
 
 constexpr std::string_view kCommon[] = {
-    "config",     "model",       "dataset",      "data-dir",  "epochs",   "batch-size", "optimizer",
-    "lr",         "lr-schedule", "weight-decay", "augment",   "seed",     "spawn",      "backend",
-    "sync",       "sync-every",  "elastic",      "device",    "amp",      "threads",    "save-dir",
-    "save-every", "resume",      "eval-every",   "log-every", "keep-best"};
+    "config",    "dry-run",    "model",       "dataset",      "data-dir",  "epochs",   "batch-size",
+    "optimizer", "lr",         "lr-schedule", "weight-decay", "augment",   "seed",     "spawn",
+    "backend",   "sync",       "sync-every",  "elastic",      "device",    "amp",      "threads",
+    "save-dir",  "save-every", "resume",      "eval-every",   "log-every", "keep-best"};
 
 struct Heading {
   std::string_view group, text;
 };
 constexpr Heading kHeadings[] = {{"config", "Configuration file"},
+                                 {"before", "Before training"},
                                  {"run", "Model and data"},
                                  {"compute", "Devices, threads and precision"},
                                  {"group", "Ranks and how they meet"},

@@ -124,6 +124,8 @@ RunConfig resolve_run_config(const ConfigValues& values);
 // All values that are set, as TOML in tables by group, for checkpoints; apply_config_file reads it
 // back. Give it RunConfig::origin.
 std::string to_toml(const ConfigValues& values);
+// The same as a file for --config, in which a $ of a value stands for itself.
+std::string to_config_file(const ConfigValues& values);
 // The options that must agree on all ranks (OptionSpec::agreement), as "--name" and value, in the
 // order of the table. A long value is cut and has a digest. Give it RunConfig::origin.
 std::vector<std::pair<std::string, std::string>> agreed_settings(const ConfigValues& values);

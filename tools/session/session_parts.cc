@@ -51,24 +51,27 @@ engine::TreeCut shards_of(const SessionOptions& options, const backends::Group& 
   return {options.averaging.shards, group.world_size()};
 }
 
+MemoryPlanOptions memory_options(const SessionOptions& options, const Compute& compute,
+                                 const backends::Group& group, const SessionData& data) {
+  return {.state = engine::state_dtype(compute.storage),
+          .optimizer_states =
+              engine::states_of(*options.update.optimizer, options.update.settings).size() +
+              (options.update.ema > 0 ? 1 : 0),
+          .shards = options.averaging.canonical ? shards_of(options, group).count(group.rank()) : 1,
+          .batches = options.compute.micro_batches *
+                     (options.data.workers == 0 ? 1 : options.data.prefetch + 1),
+          .sample_bytes = data.train().sample_count() * 4,
+          .data = data_bytes(data.splits())};
+}
+
 // The part of it that is on the host; steps of a device are the device's own affair.
 void check_host_memory(const SessionOptions& options, const Compute& compute,
                        const backends::Group& group, const SessionData& data,
                        const engine::Graph& graph, const engine::ThreadPool& pool,
                        const MemoryBudget& memory) {
   if (compute.cuda()) return;
-  const int shards =
-      options.averaging.canonical ? shards_of(options, group).count(group.rank()) : 1;
   check_memory(graph, plan_options(options, compute, data, pool),
-               {.state = engine::state_dtype(compute.storage),
-                .optimizer_states =
-                    engine::states_of(*options.update.optimizer, options.update.settings).size(),
-                .shards = shards,
-                .batches = options.compute.micro_batches *
-                           (options.data.workers == 0 ? 1 : options.data.prefetch + 1),
-                .sample_bytes = data.train().sample_count() * 4,
-                .data = data_bytes(data.splits())},
-               memory);
+               memory_options(options, compute, group, data), memory);
 }
 
 engine::ModelState allocate_state(const SessionOptions& options, const Compute& compute,
@@ -151,6 +154,13 @@ void SessionModel::refit(const SessionOptions& options, const Compute& compute,
     pool = make_pool(options, pool_threads = threads);
   check_host_memory(options, compute, group, data, graph, pool, with_own);
   plan = engine::Plan::compile(graph, plan_options(options, compute, data, pool));
+}
+
+MemoryNeed memory_need(const SessionOptions& options, const Compute& compute,
+                       const backends::Group& group, const SessionData& data,
+                       const SessionModel& model) {
+  return memory_need(model.graph, model.plan.options, model.plan.options.max_batch,
+                     memory_options(options, compute, group, data));
 }
 
 SessionWires::SessionWires(const SessionOptions& options, const Compute& compute,

@@ -36,6 +36,11 @@ struct SessionModel {
   engine::KernelContext context;  // of the pool
 };
 
+// What this rank needs, of the memory of the device that it computes on.
+MemoryNeed memory_need(const SessionOptions& options, const Compute& compute,
+                       const backends::Group& group, const SessionData& data,
+                       const SessionModel& model);
+
 // One communicator for each thread or stream of calls that may be under way with others.
 struct SessionWires {
   // Collective. `graph` tells whether layers exchange statistics.

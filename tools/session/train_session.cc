@@ -16,6 +16,7 @@
 #include "tools/session/agreement.h"
 #include "tools/session/averaging_choice.h"
 #include "tools/session/best_choice.h"
+#include "tools/session/dry_run.h"
 #include "tools/session/session_parts.h"
 
 namespace tools {
@@ -407,6 +408,24 @@ std::vector<std::string> TrainSession::plan_lines() const {
                                .of_epoch = steps_per_epoch(),
                                .total = s.total_steps,
                                .first_of_epochs = s.epoch_steps.step_of_epoch(0)});
+}
+
+std::string TrainSession::plan_tables() const {
+  const Impl& s = *impl_;
+  const MemoryNeed own = memory_need(s.options, s.compute, s.group, s.data, s.model);
+  const std::int32_t device = s.compute.cuda() ? s.compute.device.index : -1;
+  const auto world = static_cast<std::size_t>(s.group.world_size());
+  std::vector<MemoryNeed> needs(world);
+  std::vector<std::int32_t> devices(world);
+  s.control->all_gather(&own, sizeof own, needs.data());
+  s.control->all_gather(&device, sizeof device, devices.data());
+  std::vector<RankMemory> ranks;
+  for (std::size_t r = 0; r < world; ++r)
+    ranks.push_back({s.group.peers().at(r).host,
+                     devices[r] < 0 ? "cpu" : "cuda:" + std::to_string(devices[r]), needs[r]});
+  return "Model (of one sample; MFLOP: millions of floating-point operations of forward's "
+         "products)\n" +
+         model_table(s.model.graph) + "\nMemory (MiB)\n" + memory_table(ranks);
 }
 
 std::string TrainSession::nothing_left() const {

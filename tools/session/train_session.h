@@ -63,6 +63,9 @@ class TrainSession {
   std::vector<std::string> plan_lines() const;
   // "" before the last step; then that the run is done, and what would go on.
   std::string nothing_left() const;
+  // The model layer by layer, and what each rank needs of the memory that it computes in; the same
+  // on every rank. Collective. Weights need not be there.
+  std::string plan_tables() const;
   // How steps run on a CUDA device: "captured as a graph from the third step on", or why not; "" on
   // the CPU.
   std::string graph_line() const;

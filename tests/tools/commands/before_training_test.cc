@@ -1,0 +1,138 @@
+// What `engine train` does instead of training: --print-config, --dry-run, --lr-find.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/support/test_support.h"
+#include "tests/tools/commands/program.h"
+
+namespace {
+
+using program::expect_error;
+using program::expect_words;
+using program::quick_train;
+using test_support::CommandResult;
+using test_support::engine;
+using test_support::TemporaryDirectory;
+
+TEST(PrintConfig, IsReadBackAsTheSameConfiguration) {
+  const TemporaryDirectory folder;
+  const std::string save = folder / "a$b ${HOME} \"c\"";
+  const std::vector<std::vector<std::string>> cases{
+      {},
+      {"--steps", "7", "--lr", "1e-3", "--optimizer", "adamw", "--weight-decay", "0.1"},
+      {"--save-dir", save, "--save-every", "3s", "--keep-best", "loss"},
+      {"--grad-accum", "2", "--spawn", "2", "--sync", "diloco", "--sync-every", "3",
+       "--no-outer-nesterov"},
+      {"--lr-schedule", "step", "--lr-step-epochs", "1,2", "--no-shuffle", "--gpu-devices", "none"},
+      {"--devices", "cpu:0,cpu:1", "--augment", "crop,flip", "--sync-bn", "--early-stop", "3:0.01"},
+      {"--spawn", "3", "--elastic", "--elastic-batch", "scale", "--reduction", "sum"}};
+  for (const std::vector<std::string>& more : cases) {
+    std::vector<std::string> arguments = quick_train(more);
+    arguments.emplace_back("--print-config");
+    const CommandResult first = engine(arguments);
+    ASSERT_EQ(first.exit_code, 0) << first.err;
+    test_support::write_text(folder / "config.toml", first.out);
+    const CommandResult again =
+        engine({"train", "--config", folder / "config.toml", "--print-config"});
+    ASSERT_EQ(again.exit_code, 0) << again.err << first.out;
+    EXPECT_EQ(again.out, first.out);
+  }
+  EXPECT_FALSE(std::filesystem::exists(save));
+}
+
+TEST(PrintConfig, TrainsWhatItWasAskedFor) {
+  const TemporaryDirectory folder;
+  const std::vector<std::string> more{"--steps", "5", "--lr", "0.3", "--seed", "3"};
+  std::vector<std::string> print = quick_train(more), whole = quick_train(more);
+  print.emplace_back("--print-config");
+  test_support::write_text(folder / "config.toml", engine(print).out);
+  for (const char* word : {"--metrics", "--progress"}) whole.emplace_back(word);
+  whole.insert(whole.end() - 1, folder / "a.jsonl");
+  whole.emplace_back("never");
+  ASSERT_EQ(engine(whole).exit_code, 0);
+  ASSERT_EQ(
+      engine({"train", "-c", folder / "config.toml", "--metrics", folder / "b.jsonl"}).exit_code,
+      0);
+  const auto loss = [&](const std::string& file) {
+    const std::string text = test_support::read_text(file);
+    const std::size_t at = text.find("\"loss\":");
+    return at == std::string::npos ? "none in " + text : text.substr(at, text.find(',', at) - at);
+  };
+  EXPECT_EQ(loss(folder / "a.jsonl"), loss(folder / "b.jsonl"));
+  EXPECT_NE(loss(folder / "a.jsonl").find("\"loss\":"), std::string::npos);
+}
+
+TEST(PrintConfig, RefusesWhatATrainingWouldRefuse) {
+  expect_error(engine({"train", "--model", "mlp", "--print-config"}), 78, "no data set");
+  std::vector<std::string> arguments = quick_train({"--lr", "-1", "--print-config"});
+  expect_error(engine(arguments), 78, "--lr is '-1'");
+  arguments = quick_train({"--dry-run", "--print-config"});
+  expect_error(engine(arguments), 2, "--print-config");
+}
+
+TEST(DryRun, ShowsModelMemoryAndOptionsAndWritesNothing) {
+  const TemporaryDirectory folder;
+  const CommandResult result = engine({"train",
+                                       "--model",
+                                       "convnet",
+                                       "--dataset",
+                                       "synthetic",
+                                       "--synthetic-shape",
+                                       "28x28x1",
+                                       "--batch-size",
+                                       "32",
+                                       "--spawn",
+                                       "2",
+                                       "--threads",
+                                       "1",
+                                       "--sync",
+                                       "params",
+                                       "--sync-every",
+                                       "4",
+                                       "--save-dir",
+                                       folder / "run",
+                                       "--metrics",
+                                       folder / "m.jsonl",
+                                       "--dry-run"},
+                                      {{"ENGINE_SEED", "9"}});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_words(result.out, {"2 ranks x", "Averaging: ", "conv2d", "total", "Memory (MiB)",
+                            "activations", "sync-every", "--sync-every", "ENGINE_SEED", "default",
+                            "A dry run: nothing was trained or written."});
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << result.out;
+}
+
+TEST(DryRun, CountsParametersAndOperations) {
+  const CommandResult result =
+      engine({"train", "--model", "mlp", "--dataset", "synthetic", "--synthetic-shape", "6x6x1",
+              "--dry-run", "--threads", "1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  // "engine 0.1.0: mlp (12,345 parameters, f32)" and the table's total agree.
+  const std::size_t open = result.out.find(" ("), end = result.out.find(" parameters", open);
+  ASSERT_NE(end, std::string::npos) << result.out;
+  const std::string parameters = result.out.substr(open + 2, end - open - 2);
+  const std::size_t total = result.out.find("\ntotal ");
+  ASSERT_NE(total, std::string::npos) << result.out;
+  const std::string line =
+      result.out.substr(total + 1, result.out.find('\n', total + 1) - total - 1);
+  EXPECT_NE(line.find(" " + parameters + " "), std::string::npos) << line;
+}
+
+// Canziani et al., 2016, count a ResNet's multiplications and additions as one: 0.556 G of them
+// here.
+TEST(DryRun, CountsTheOperationsOfAResNet) {
+  const CommandResult result = engine(
+      {"train", "--model", "resnet18-cifar", "--dataset", "synthetic", "--synthetic-shape",
+       "32x32x3", "--synthetic-size", "8", "--batch-size", "2", "--dry-run", "--threads", "1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_words(result.out, {" 11,173,962  1110.845\n"});
+}
+
+TEST(DryRun, FailsAsTheTrainingWould) {
+  expect_error(engine({"train", "--model", "convnet", "--dataset", "mnist", "--data-dir",
+                       "/nowhere/at/all", "--dry-run"}),
+               65, "/nowhere/at/all");
+}
+
+}  // namespace
