@@ -34,6 +34,19 @@ TensorView FlatBuffer::flat() const {
   return {arena_.data(), dtype_, Shape{size_}, arena_.device()};
 }
 
+TensorView FlatBuffer::part(std::int64_t first, std::int64_t count) const {
+  require(first >= 0 && count >= 0 && first + count <= size_, "a part beyond a flat buffer's end");
+  return {arena_.data() + static_cast<std::size_t>(first) * size_of(dtype_), dtype_, Shape{count},
+          arena_.device()};
+}
+
+std::int64_t ParameterBuffer::trained_elements(const FlatBuffer& buffer) const {
+  const std::size_t trained = gradients.slots().size();
+  if (trained == values.slots().size()) return buffer.size();
+  const auto frozen = buffer.find(values.slots()[trained].name);
+  return frozen ? buffer.slots()[*frozen].offset : buffer.size();
+}
+
 TensorView FlatBuffer::view(std::size_t slot) const {
   const Slot& s = slots_.at(slot);
   return {arena_.data() + static_cast<std::size_t>(s.offset) * size_of(dtype_), dtype_,

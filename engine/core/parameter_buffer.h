@@ -47,6 +47,7 @@ class FlatBuffer {
 
   TensorView view(std::size_t slot) const;  // in memory shape
   TensorView flat() const;                  // all of it, gaps included, as one row
+  TensorView part(std::int64_t first, std::int64_t count) const;  // elements of it, as one row
   // REQUIRES: T is the dtype.
   template <class T>
   std::span<T> span() const {
@@ -61,12 +62,21 @@ class FlatBuffer {
   Arena arena_;
 };
 
-// Values and gradients with the same slots.
+// Values, and gradients with the same slots but for those at the end whose parameters are frozen:
+// whatever works on gradients passes these by.
 struct ParameterBuffer {
   ParameterBuffer() = default;
+  // The last `frozen` of the tensors have no gradients.
   ParameterBuffer(DType dtype, const std::vector<NamedLayout>& in_completion_order,
-                  Device device = {})
-      : values(dtype, in_completion_order, device), gradients(dtype, in_completion_order, device) {}
+                  Device device = {}, std::size_t frozen = 0)
+      : values(dtype, in_completion_order, device),
+        gradients(dtype,
+                  {in_completion_order.begin(),
+                   in_completion_order.end() - static_cast<std::ptrdiff_t>(frozen)},
+                  device) {}
+
+  // Of a buffer with the slots of `values`, or with others: elements before the frozen ones.
+  std::int64_t trained_elements(const FlatBuffer& buffer) const;
 
   FlatBuffer values;
   FlatBuffer gradients;

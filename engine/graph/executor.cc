@@ -2,6 +2,7 @@
 // inputs, nothing else.
 #include "engine/graph/executor.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -38,6 +39,7 @@ struct Executor::Impl {
   const Plan& plan;
   ModelState& state;
   Arena arena, scratch;
+  Arena unwanted;  // where layers in the middle write gradients of frozen parameters
   KernelContext context;
   std::vector<Step> steps;
   std::vector<Binding> bindings;
@@ -56,6 +58,7 @@ struct Executor::Impl {
         state(the_state),
         arena(plan.arena_bytes, the_context.device),
         scratch(plan.scratch_bytes, the_context.device),
+        unwanted(unwanted_bytes(), the_context.device),
         context(the_context) {
     require(state.parameters.values.dtype() == state_dtype(plan.options.dtype),
             "plan and state have different dtypes");
@@ -162,15 +165,44 @@ struct Executor::Impl {
     if (from.residual >= 0) remember_if_bound(from.residual, run.residual);
   }
 
+  bool has_gradient(const ModelState::Entry& parameter) const {
+    return parameter.slot < state.parameters.gradients.slots().size();
+  }
+
+  // Of the step that writes the most.
+  std::size_t unwanted_bytes() const {
+    std::vector<std::size_t> of_node(plan.graph->nodes().size(), 0);
+    const DType dtype = state.parameters.values.dtype();
+    for (const OrderedParameter& parameter : completion_order(*plan.graph, dtype))
+      if (parameter.frozen)
+        of_node[static_cast<std::size_t>(parameter.node)] += align_up(
+            static_cast<std::size_t>(parameter.layout.layout.file_shape.count()) * size_of(dtype));
+    std::size_t most = 0;
+    for (const PlanStep& step : plan.steps)
+      if (step.backward)
+        most = std::max(most,
+                        of_node[static_cast<std::size_t>(plan.graph->parameter_node(step.node))]);
+    return most;
+  }
+
   void bind_state(const PlanStep& from, const std::vector<std::size_t>& first_entry,
                   Step& step) const {
     const std::vector<Shape> shapes = plan.graph->input_shapes(from.node);
     std::size_t parameter =
         first_entry[static_cast<std::size_t>(plan.graph->parameter_node(from.node))];
+    std::size_t passed = 0;  // bytes of `unwanted`
     for (std::size_t k = from.layer->parameters(shapes).size(); k > 0; --k, ++parameter) {
-      step.parameters.push_back(parameter_view(state.entries[parameter]));
-      step.parameter_gradients.push_back(
-          state.parameters.gradients.view(state.entries[parameter].slot));
+      const ModelState::Entry& entry = state.entries[parameter];
+      step.parameters.push_back(parameter_view(entry));
+      if (has_gradient(entry)) {
+        step.parameter_gradients.push_back(state.parameters.gradients.view(entry.slot));
+      } else if (from.backward) {
+        TensorView view_of_entry = state.view(entry);
+        view_of_entry.data = unwanted.data() + passed;
+        passed += align_up(static_cast<std::size_t>(view_of_entry.count()) *
+                           size_of(view_of_entry.dtype));
+        step.parameter_gradients.push_back(view_of_entry);
+      }
     }
     std::size_t buffer = first_entry[static_cast<std::size_t>(from.node)] +
                          plan.graph->own_parameters(from.node).size();
@@ -257,8 +289,8 @@ struct Executor::Impl {
     bind(batch);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       LayerRun& run = steps[i].run;
-      run.training = training;
-      run.saved = training ? steps[i].saved : std::span<std::byte>{};
+      run.training = training && !plan.steps[i].still;
+      run.saved = run.training ? steps[i].saved : std::span<std::byte>{};
       run.epoch = batch.epoch;
       run.sample_ids = batch.sample_ids;
       plan.steps[i].layer->forward(run);

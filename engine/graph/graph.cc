@@ -116,6 +116,39 @@ int Graph::layers_that_use_replicas() const {
   }));
 }
 
+std::size_t Graph::freeze(const std::function<bool(const std::string&)>& chosen) {
+  std::size_t count = 0;
+  for (NodeId id = 0; id < static_cast<NodeId>(nodes_.size()); ++id) {
+    Node& node = nodes_[static_cast<std::size_t>(id)];
+    node.frozen.clear();
+    for (const ParameterSpec& spec : own_parameters(id))
+      node.frozen.push_back(chosen(node.name + "." + spec.name));
+    count += static_cast<std::size_t>(std::count(node.frozen.begin(), node.frozen.end(), true));
+  }
+  return count;
+}
+
+bool Graph::is_frozen(NodeId node, std::size_t index) const {
+  const std::vector<bool>& frozen = nodes_.at(static_cast<std::size_t>(node)).frozen;
+  return index < frozen.size() && frozen[index];
+}
+
+bool Graph::trains(NodeId node) const {
+  const NodeId owner = parameter_node(node);
+  const std::size_t count = own_parameters(owner).size();
+  for (std::size_t i = 0; i < count; ++i)
+    if (!is_frozen(owner, i)) return true;
+  return false;
+}
+
+std::vector<std::string> Graph::parameter_names() const {
+  std::vector<std::string> names;
+  for (NodeId id = 0; id < static_cast<NodeId>(nodes_.size()); ++id)
+    for (const ParameterSpec& spec : own_parameters(id))
+      names.push_back(nodes_[static_cast<std::size_t>(id)].name + "." + spec.name);
+  return names;
+}
+
 void Graph::set_outputs(NodeId logits, NodeId loss) {
   for (const NodeId id : {logits, loss})
     if (id < 0 || id >= static_cast<NodeId>(nodes_.size()) ||

@@ -2,6 +2,8 @@
 // device.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,7 @@ class Graph {
     Shape shape;        // of one item
     DType dtype;        // kF32 stands for the compute dtype; kI32 for labels and token ids
     NodeId owner = -1;  // whose parameters this node's layer uses; -1: its own
+    std::vector<bool> frozen = {};  // of its own parameters, which are not trained; empty: none
   };
 
   NodeId input(std::string name, const Shape& item_shape, DType dtype = DType::kF32);
@@ -39,6 +42,15 @@ class Graph {
   // of all replicas. Before the first plan.
   int synchronize_statistics();
   int layers_that_use_replicas() const;
+
+  // From now on parameters whose names ("layer1.0.weight") are `chosen` are not trained: they have
+  // no gradients, and no update changes them. Before the first plan or state. Returns how many
+  // these are.
+  std::size_t freeze(const std::function<bool(const std::string&)>& chosen);
+  bool is_frozen(NodeId node, std::size_t index) const;  // of own_parameters()
+  bool trains(NodeId node) const;  // whether a parameter that its layer uses is trained
+  // Names of all parameters, in model order.
+  std::vector<std::string> parameter_names() const;
 
   // The tensor that predictions are read from, and the per-sample loss that training starts
   // backward at.

@@ -2,8 +2,10 @@
 // order.
 #include "engine/graph/model_state.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <numbers>
 
@@ -63,15 +65,22 @@ const FlatBuffer& buffer_of(const ModelState& state, ModelState::Kind kind) {
 }  // namespace
 
 std::vector<OrderedParameter> completion_order(const Graph& graph, DType dtype) {
-  std::vector<OrderedParameter> order;
+  std::vector<OrderedParameter> order, frozen;
   for (NodeId id = static_cast<NodeId>(graph.nodes().size()) - 1; id >= 0; --id) {
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(id)];
     if (!node.layer) continue;
     int index = 0;
-    for (const ParameterSpec& spec : graph.own_parameters(id))
-      order.push_back(
-          {id, index++, {full_name(node, spec.name), spec.layout, dtype}, spec.initializer});
+    for (const ParameterSpec& spec : graph.own_parameters(id)) {
+      const bool is_frozen = graph.is_frozen(id, static_cast<std::size_t>(index));
+      (is_frozen ? frozen : order)
+          .push_back({id,
+                      index++,
+                      {full_name(node, spec.name), spec.layout, dtype},
+                      spec.initializer,
+                      is_frozen});
+    }
   }
+  std::move(frozen.begin(), frozen.end(), std::back_inserter(order));
   return order;
 }
 
@@ -81,7 +90,9 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
   ModelState state;
   std::vector<NamedLayout> parameters, running, counters;
   std::map<std::string, std::size_t> slots;
+  std::size_t frozen = 0;
   for (OrderedParameter& parameter : completion_order(graph, dtype)) {
+    if (parameter.frozen) ++frozen;
     slots[parameter.layout.name] = parameters.size();
     parameters.push_back(std::move(parameter.layout));
   }
@@ -101,7 +112,7 @@ ModelState ModelState::allocate(const Graph& graph, DType compute, Device device
                       spec.counter ? DType::kI64 : dtype});
     }
   }
-  state.parameters = ParameterBuffer(dtype, parameters, device);
+  state.parameters = ParameterBuffer(dtype, parameters, device, frozen);
   state.running = FlatBuffer(dtype, running, device);
   state.counters = FlatBuffer(DType::kI64, counters, device);
   if (is_half(compute)) {

@@ -14,12 +14,13 @@ namespace engine {
 // The parameters of a graph in the order in which every plan of it completes their gradients: from
 // the last node to the first (plans keep the order of the nodes), within a node as its layer lists
 // them. Tied parameters stand at their owner, the first node that uses them and so the last in
-// backward.
+// backward. Behind all of these stand frozen parameters (Graph::freeze), in the same order.
 struct OrderedParameter {
   NodeId node;
   int index;  // in the layer's parameters()
   NamedLayout layout;
   Initializer initializer;
+  bool frozen = false;
 };
 std::vector<OrderedParameter> completion_order(const Graph& graph, DType dtype);
 

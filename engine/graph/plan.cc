@@ -5,7 +5,7 @@
 //    belongs to node i.
 // 2. Gradients: a tensor has one when it depends on a parameter and the loss depends on it; so
 //    inputs have none and the first convolution computes no gradient of its input. A step runs
-//    backward when its output has a gradient.
+//    backward when its output has a gradient. A frozen parameter is none here.
 // 3. Writes: backward runs the steps from the end. The first step to write a tensor's gradient
 //    overwrites, the others add; nothing needs to be cleared before. Within a step the residual's
 //    gradient is written first, then the inputs' in order. The same holds for the gradients of
@@ -127,7 +127,7 @@ class Compiler {
   void find_gradients() {
     std::vector<bool> trained(plan_.tensors.size(), false), wanted(plan_.tensors.size(), false);
     for (const PlanStep& s : plan_.steps) {
-      bool depends = !s.layer->parameters(graph_.input_shapes(s.node)).empty();
+      bool depends = graph_.trains(s.node);
       for_each_read(s, [&](int r) { depends = depends || trained[static_cast<std::size_t>(r)]; });
       trained[static_cast<std::size_t>(s.output)] = depends;
     }
@@ -138,7 +138,15 @@ class Compiler {
     has_gradient_.resize(plan_.tensors.size());
     for (std::size_t i = 0; i < has_gradient_.size(); ++i)
       has_gradient_[i] = trained[i] && wanted[i];
-    for (PlanStep& s : plan_.steps) s.backward = has_gradient(s.output);
+    for (PlanStep& s : plan_.steps) {
+      s.backward = has_gradient(s.output);
+      s.still = !trained[static_cast<std::size_t>(s.output)] && has_frozen_statistics(s);
+    }
+  }
+
+  bool has_frozen_statistics(const PlanStep& s) const {
+    const std::vector<Shape> shapes = graph_.input_shapes(s.node);
+    return !s.layer->buffers(shapes).empty() && !s.layer->parameters(shapes).empty();
   }
 
   void order_writes() {
@@ -180,8 +188,9 @@ class Compiler {
     const DType dtype = state_dtype(plan_.options.dtype);
     const std::size_t unit = size_of(dtype);
     for (const OrderedParameter& parameter : completion_order(graph_, dtype))
-      bytes_of_node[static_cast<std::size_t>(parameter.node)] +=
-          align_up(static_cast<std::size_t>(parameter.layout.layout.file_shape.count()) * unit);
+      if (!parameter.frozen)
+        bytes_of_node[static_cast<std::size_t>(parameter.node)] +=
+            align_up(static_cast<std::size_t>(parameter.layout.layout.file_shape.count()) * unit);
     std::size_t complete = 0;
     for (int i = step_count() - 1; i >= 0; --i) {
       complete += bytes_of_node[static_cast<std::size_t>(step(i).node)];

@@ -10,7 +10,7 @@ std::unique_ptr<Optimizer> make(const OptimizerSpec& spec, const OptimizerParts&
                             .beta2 = s.at("adam-beta2"),
                             .eps = s.at("adam-eps"),
                             .weight_decay = s.at("weight-decay")};
-  return make_elementwise(spec, step, spec.states, parts.values);
+  return make_elementwise(spec, step, spec.states, parts.values, parts.ranges);
 }
 
 }  // namespace
@@ -27,6 +27,7 @@ const OptimizerSpec kAdamwSpec{
                 {"adam-eps", Kind::kPositive, 1e-8, "added to adamw's denominator"}},
     .states = {{"exp_avg", StateRole::kFirstMoment}, {"exp_avg_sq", StateRole::kSecondMoment}},
     .on_cuda = true,
+    .by_ranges = true,
     .make = make};
 
 }  // namespace engine

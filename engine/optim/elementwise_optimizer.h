@@ -3,16 +3,19 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "engine/ops/optim_step/optimizer_step.h"
 #include "engine/optim/optimizer.h"
 
 namespace engine {
 
-// `states` are the step's, in its order; their memory is taken here, beside `values`.
+// `states` are the step's, in its order; their memory is taken here, beside `values`. `ranges` as
+// OptimizerParts have them.
 std::unique_ptr<Optimizer> make_elementwise(const OptimizerSpec& spec, const ops::UpdateStep& step,
                                             const std::vector<OptimizerState>& states,
-                                            const FlatBuffer& values);
+                                            const FlatBuffer& values,
+                                            const std::vector<UpdateRange>& ranges = {});
 
 // The step at the time given, on the CPU.
 ops::UpdateStep at_time(ops::UpdateStep step, const ops::UpdateTime& time);

@@ -9,7 +9,7 @@ std::unique_ptr<Optimizer> make(const OptimizerSpec& spec, const OptimizerParts&
   const ops::LionStep step{.beta1 = s.at("lion-beta1"),
                            .beta2 = s.at("lion-beta2"),
                            .weight_decay = s.at("weight-decay")};
-  return make_elementwise(spec, step, spec.states, parts.values);
+  return make_elementwise(spec, step, spec.states, parts.values, parts.ranges);
 }
 
 }  // namespace
@@ -25,6 +25,7 @@ const OptimizerSpec kLionSpec{
                 {"lion-beta2", Kind::kFraction, 0.99, "decay of lion's momentum"}},
     .states = {{"exp_avg", StateRole::kFirstMoment}},
     .on_cuda = true,
+    .by_ranges = true,
     .make = make};
 
 }  // namespace engine

@@ -25,12 +25,6 @@ struct Run {
   std::int64_t from = 0, state_from = 0, count = 0;
 };
 
-TensorView part(const FlatBuffer& buffer, std::int64_t from, std::int64_t count) {
-  const std::size_t offset = static_cast<std::size_t>(from) * size_of(buffer.dtype());
-  return {static_cast<std::byte*>(buffer.data()) + offset, buffer.dtype(), Shape{count},
-          buffer.device()};
-}
-
 FlatBuffer buffer_of(const FlatBuffer& values, const std::vector<std::size_t>& slots) {
   std::vector<NamedLayout> layouts;
   for (const std::size_t slot : slots)
@@ -128,12 +122,12 @@ class Muon final : public Optimizer {
     for (const Matrix& m : matrices_) step_matrix(own, m, time, gradients, values);
     const ops::UpdateTime slow{lr * adamw_share_, gradient_scale, step_count_ + 1};
     for (const Run& r : runs_) {
-      const TensorView states[] = {part(first_, r.state_from, r.count),
-                                   part(second_, r.state_from, r.count)};
+      const TensorView states[] = {first_.part(r.state_from, r.count),
+                                   second_.part(r.state_from, r.count)};
       ops::update(context, {.step = at_time(adamw_step_, slow),
-                            .gradient = part(gradients, r.from, r.count),
+                            .gradient = gradients.part(r.from, r.count),
                             .states = states,
-                            .value = part(values, r.from, r.count)});
+                            .value = values.part(r.from, r.count)});
     }
     ++step_count_;
   }
@@ -187,9 +181,9 @@ class Muon final : public Optimizer {
     const FlatBuffer::Slot& slot = values.slots()[m.slot];
     TensorView direction{direction_.data(), values.dtype(), Shape{slot.count}, values.device()};
     const TensorView momentum[] = {
-        part(momentum_, momentum_.slots()[m.state_slot].offset, slot.count)};
+        momentum_.part(momentum_.slots()[m.state_slot].offset, slot.count)};
     ops::update(context, {.step = at_time(momentum_step_, time),
-                          .gradient = part(gradients, slot.offset, slot.count),
+                          .gradient = gradients.part(slot.offset, slot.count),
                           .states = momentum,
                           .value = direction});
     direction.shape = Shape{m.rows, m.columns};
@@ -200,7 +194,7 @@ class Muon final : public Optimizer {
     ops::update(context, {.step = at_time(apply, time),
                           .gradient = direction,
                           .states = {},
-                          .value = part(values, slot.offset, slot.count)});
+                          .value = values.part(slot.offset, slot.count)});
   }
 
   std::vector<std::string> momentum_names() const {
@@ -247,6 +241,7 @@ const OptimizerSpec kMuonSpec{
                {"exp_avg", StateRole::kFirstMoment},
                {"exp_avg_sq", StateRole::kSecondMoment}},
     .on_cuda = false,
+    .by_ranges = false,
     .make = make};
 
 }  // namespace engine

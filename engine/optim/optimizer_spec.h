@@ -2,6 +2,7 @@
 // Options, --help, checkpoints and averaging are made from it; adding one: docs/development.md.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
@@ -42,12 +43,21 @@ struct OptimizerState {
 // Values of all options of an optimizer by name, and of "lr" and "weight-decay", which all have.
 using OptimizerSettings = std::map<std::string, double, std::less<>>;
 
+// Elements of the parameters' buffer that are updated with their own share of the learning rate.
+struct UpdateRange {
+  std::int64_t first = 0, count = 0;
+  double rate = 1;
+};
+
 struct OptimizerParts {
   const OptimizerSettings& settings;
   const FlatBuffer& values;  // whose slots and device the states get
   // Names of the parameters that are matrices within the model: neither vectors nor embeddings, nor
   // of its first and last layers (hidden_matrices(), engine/graph/parameter_kinds.h).
   const std::vector<std::string>& hidden_matrices;
+  // What is updated, and how fast; empty: all, at the same rate. REQUIRES: empty, unless the
+  // optimizer is `by_ranges`.
+  const std::vector<UpdateRange> ranges = {};
 };
 
 struct OptimizerSpec {
@@ -55,7 +65,8 @@ struct OptimizerSpec {
   double lr, weight_decay;
   std::vector<OptimizerOption> options;
   std::vector<OptimizerState> states;
-  bool on_cuda;  // has step_on_device()
+  bool on_cuda;    // has step_on_device()
+  bool by_ranges;  // can leave parameters out, or update some faster than others
   // Throws ModelError where the optimizer has nothing to do in such a model.
   std::unique_ptr<Optimizer> (*make)(const OptimizerSpec& spec, const OptimizerParts& parts);
 };

@@ -9,7 +9,7 @@ std::unique_ptr<Optimizer> make(const OptimizerSpec& spec, const OptimizerParts&
   const ops::SgdStep step{.momentum = s.at("momentum"),
                           .weight_decay = s.at("weight-decay"),
                           .nesterov = s.at("nesterov") != 0};
-  return make_elementwise(spec, ops::any_sgd(step), states_of(spec, s), parts.values);
+  return make_elementwise(spec, ops::any_sgd(step), states_of(spec, s), parts.values, parts.ranges);
 }
 
 }  // namespace
@@ -25,6 +25,7 @@ const OptimizerSpec kSgdSpec{
                 {"nesterov", Kind::kFlag, 0, "Nesterov momentum for sgd", "momentum"}},
     .states = {{"momentum", StateRole::kFirstMoment, "momentum"}},
     .on_cuda = true,
+    .by_ranges = true,
     .make = make};
 
 }  // namespace engine

@@ -167,6 +167,7 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
     for (const std::string& line : session.plan_lines()) say("Averaging: " + line);
     if (config.save_dir.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
+    if (const std::string line = session.frozen_line(); !line.empty()) say("Frozen: " + line);
   }
   if (root) {
     session.add_observer(std::make_unique<OutputWatch>(run.folder()));
@@ -304,6 +305,8 @@ int dry_run(const tools::RunConfig& config, backends::Group& group) {
   for (const std::string& line : session.plan_lines()) text += "Averaging: " + line + "\n";
   text += "\n" + tables + "\nOptions\n" + option_table_text(config.origin);
   for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
+  if (const std::string line = session.frozen_line(); !line.empty())
+    text += "Frozen: " + line + "\n";
   std::cout << text << "\nA dry run: nothing was trained or written.\n" << std::flush;
   check_standard_output();
   return kExitOk;

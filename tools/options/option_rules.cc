@@ -86,6 +86,7 @@ constexpr Dependence kDependences[] = {
     {"overwrite", "save-dir", "*"},
     {"preempt-signal", "save-dir", "*"},
     {"requeue", "save-dir", "*"},
+    {"allow-mismatch", "init-from", "*"},
     {"sampler", "shuffle", "true"},
     {"rank", "world-size", "*"},
     {"loss-scale", "amp", "bf16|O1|O2"},

@@ -232,6 +232,14 @@ constexpr OptionSpec kTrainOptions[] = {
      "fraction of each label spread over all classes, in the training loss only", kEqual},
     {"clip-grad", kReal, "0", "F", "optimizer", "clip the gradient norm to this value (0: off)",
      kEqual},
+    {"freeze", kString, "", "GLOB,...", "optimizer",
+     "leave the parameters as they are whose names match, e.g. layer1.*; inspect --tensors and "
+     "--dry-run show names",
+     kEqual},
+    {"lr-group", kString, "", "GLOB=Fx,...", "optimizer",
+     "multiply the learning rate of the parameters whose names match, e.g. fc.*=10x; the first "
+     "pattern that matches counts",
+     kEqual},
 
     {"save-dir", kString, "", "DIR", "state",
      "the run's folder: snapshots, run.json, metrics (auto: a new one, runs/MODEL-DATASET-NNN)",
@@ -270,6 +278,10 @@ constexpr OptionSpec kTrainOptions[] = {
      kEqual},
     {"init-from", kString, "", "FILE", "state",
      "start from the weights of a run's folder or of a .ckpt, .safetensors, .npz or .pth file",
+     kEqual},
+    {"allow-mismatch", kString, "", "GLOB,...", "state",
+     "with --init-from: weights whose names match may be missing there, left over, or of another "
+     "shape, and are then left out, e.g. fc.*",
      kEqual},
     {"map-location", kString, "auto", "auto|cpu|SPEC", "state",
      "device for arrays of a snapshot: a device or cuda:0=cuda:1,...", kFree},

@@ -209,10 +209,50 @@ void read_batch(const ValueReader& read, RunConfig& config) {
   config.non_blocking = read.flag("non-blocking");
 }
 
+// "layer1.*,fc.bias"
+std::vector<std::string> read_patterns(const ValueReader& read, const char* name) {
+  if (read.text(name).empty()) return {};
+  std::vector<std::string> patterns = base::split_text(read.text(name), ',');
+  if (std::ranges::count(patterns, "") > 0)
+    read.refuse(name, "patterns of names (* and ?) with commas between them, as layer1.*,fc.bias");
+  return patterns;
+}
+
+// "fc.*=10x,layer4.*=0.5x"
+void read_rate_groups(const ValueReader& read, RunConfig& config) {
+  for (const std::string& group : read_patterns(read, "lr-group")) {
+    const std::size_t equals = group.rfind('=');
+    std::string factor = equals == std::string::npos ? "" : group.substr(equals + 1);
+    if (factor.ends_with('x')) factor.pop_back();
+    const auto value = parse_real(factor);
+    if (equals == 0 || !value || *value <= 0 || *value > 1e6)
+      read.refuse("lr-group",
+                  "patterns of names with a factor above 0, as fc.*=10x; what is not to be trained "
+                  "at all is --freeze");
+    config.rate_groups.emplace_back(group.substr(0, equals), *value);
+  }
+}
+
+void read_frozen(const ValueReader& read, RunConfig& config) {
+  config.freeze = read_patterns(read, "freeze");
+  read_rate_groups(read, config);
+  if (config.freeze.empty() && config.rate_groups.empty()) return;
+  if (!engine::find_optimizer(config.optimizer)->by_ranges)
+    for (const char* name : {"freeze", "lr-group"})
+      if (!read.text(name).empty())
+        read.demand(name, "another --optimizer than " + config.optimizer +
+                              ", which updates matrices as a whole: sgd, adamw or lion");
+  if (!config.freeze.empty() && (config.buffers == "average" || config.average_buffers))
+    read.demand("freeze",
+                "--buffers local or rank0 and no --average-buffers: means of running statistics "
+                "would not leave those of frozen layers as they are");
+}
+
 void read_update(const ValueReader& read, RunConfig& config) {
   constexpr double kLargest = std::numeric_limits<double>::max();
   const double below_one = std::nextafter(1.0, 0.0);
   read_optimizer(read, config);
+  read_frozen(read, config);
   config.lr_scale = read.text("lr-scale");
   config.lr_schedule = read.text("lr-schedule");
   config.lr_warmup_steps = read.integer("lr-warmup-steps", 0, kMostCount, 0);
@@ -275,6 +315,7 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
   if (!config.allowed_changes.empty() && config.resume == "none")
     read.demand("allow-change", "--resume: it says what may differ from the run that goes on");
   config.init_from = read.text("init-from");
+  config.allowed_mismatches = read_patterns(read, "allow-mismatch");
   config.map_location = read.text("map-location");
   config.eval_every = read.interval("eval-every");
   config.log_every = read.integer("log-every", 0, kMostCount, 100);

@@ -82,6 +82,8 @@ struct RunConfig {
   double lr = 0, clip_grad = 0, label_smoothing = 0, dropout = 0, lr_gamma = 0.1, lr_min = 0;
   engine::OptimizerSettings optimizer_settings;  // of the optimizer chosen, lr among them
   std::int64_t lr_warmup_steps = 0;
+  std::vector<std::string> freeze;                          // patterns of names
+  std::vector<std::pair<std::string, double>> rate_groups;  // pattern, factor; the first one counts
   std::vector<std::int64_t>
       lr_step_epochs;  // ascending; the step schedule multiplies by lr_gamma at each
   // state
@@ -89,7 +91,8 @@ struct RunConfig {
   Interval save_every;
   int keep_last = 0;
   bool save_rank_models = false, save_async = false, overwrite = false;
-  std::vector<std::string> allowed_changes;  // option names, or "data"
+  std::vector<std::string> allowed_changes;     // option names, or "data"
+  std::vector<std::string> allowed_mismatches;  // patterns of names
   std::string model_definition;  // of a model from a file: its text; not an option's value
   std::string keep_best;         // none, auto, loss, accuracy, top5, perplexity
   std::int64_t early_stop = 0;   // 0 = never

@@ -17,17 +17,18 @@ constexpr auto kExperiment = std::to_array<std::string_view>(
      "test-share",     "columns",           "ignore-columns", "separator",    "synthetic-shape",
      "synthetic-size", "synthetic-classes", "dtype",          "normalize",    "augment",
      "crop-padding",   "cutout-size",       "shuffle",        "sampler",      "seed",
-     "optimizer",      "label-smoothing",   "reduction"});
+     "optimizer",      "label-smoothing",   "reduction",      "freeze"});
 
 // Where the data lie: they may have moved, so their content is compared instead.
 constexpr auto kPlaces = std::to_array<std::string_view>({"data-dir", "annotations"});
 
 // Of one start: which ranks it has, where it writes, how it was asked to begin.
 constexpr auto kOfOneStart = std::to_array<std::string_view>(
-    {"rank",     "local-rank",  "world-size",      "init-method", "iface",        "port-rule",
-     "job-id",   "save-dir",    "resume",          "overwrite",   "allow-change", "init-from",
-     "metrics",  "log-gpu",     "flight-dir",      "stage",       "requeue",      "map-location",
-     "progress", "tensorboard", "tensorboard-dir", "histograms",  "prometheus"});
+    {"rank",         "local-rank",      "world-size",     "init-method",  "iface",
+     "port-rule",    "job-id",          "save-dir",       "resume",       "overwrite",
+     "allow-change", "init-from",       "allow-mismatch", "metrics",      "log-gpu",
+     "flight-dir",   "stage",           "requeue",        "map-location", "progress",
+     "tensorboard",  "tensorboard-dir", "histograms",     "prometheus"});
 
 template <std::size_t kCount>
 bool contains(const std::array<std::string_view, kCount>& names, std::string_view name) {

@@ -153,9 +153,10 @@ std::vector<std::string> averaging_plan_lines(const AveragingOptions& options,
   plan.first_of_epochs = steps.first_of_epochs;
   plan.warmup = options.gradient_steps;
   plan.schedule = options.schedule;
-  plan.bytes_each = static_cast<std::int64_t>(model.parameters.values.bytes());
+  plan.bytes_each = static_cast<std::int64_t>(model.parameters.gradients.bytes());
   for (const engine::FlatBuffer* state : parameters.states)
-    plan.bytes_each += static_cast<std::int64_t>(state->bytes());
+    plan.bytes_each += model.parameters.trained_elements(*state) *
+                       static_cast<std::int64_t>(engine::size_of(state->dtype()));
   if (parameters.running != nullptr)
     plan.bytes_each += static_cast<std::int64_t>(parameters.running->bytes());
   plan.outer = parameters.outer.has_value();

@@ -10,12 +10,14 @@
 namespace tools {
 namespace {
 
-std::uint64_t parameter_bytes(const engine::Graph& graph, engine::DType dtype) {
+// Of all, or of those that are trained.
+std::uint64_t parameter_bytes(const engine::Graph& graph, engine::DType dtype, bool all) {
   std::uint64_t bytes = 0;
   for (const engine::OrderedParameter& parameter : engine::completion_order(graph, dtype))
-    bytes +=
-        engine::align_up(static_cast<std::size_t>(parameter.layout.layout.memory_shape().count()) *
-                         engine::size_of(dtype));
+    if (all || !parameter.frozen)
+      bytes += engine::align_up(
+          static_cast<std::size_t>(parameter.layout.layout.memory_shape().count()) *
+          engine::size_of(dtype));
   return bytes;
 }
 
@@ -76,8 +78,9 @@ MemoryNeed memory_need(const engine::Graph& graph, const engine::PlanOptions& pl
   const auto shards = static_cast<std::uint64_t>(options.shards);
   MemoryNeed need;
   need.activations = shards * (compiled.arena_bytes + compiled.scratch_bytes);
-  const std::uint64_t parameters = parameter_bytes(graph, options.state);
-  need.parameters = need.gradients = shards * parameters;
+  const std::uint64_t parameters = parameter_bytes(graph, options.state, true);
+  need.parameters = shards * parameters;
+  need.gradients = shards * parameter_bytes(graph, options.state, false);
   need.optimizer = options.optimizer_states * parameters;
   need.batches =
       shards * static_cast<std::uint64_t>(batch * options.batches * options.sample_bytes);

@@ -156,6 +156,7 @@ UpdateOptions update_of(const RunConfig& config) {
   update.clip_grad = config.clip_grad;
   update.sum_losses = config.sum_losses;
   update.ema = config.ema;
+  update.rate_groups = config.rate_groups;
   return update;
 }
 
@@ -225,7 +226,8 @@ SessionOptions session_options(const RunConfig& config) {
                 .definition = config.model_definition,
                 .label_smoothing = config.label_smoothing,
                 .dropout = config.dropout,
-                .synchronized_statistics = config.sync_bn},
+                .synchronized_statistics = config.sync_bn,
+                .frozen = config.freeze},
       .compute = compute_options(config),
       .averaging = averaging_of(config),
       .update = update_of(config),
@@ -234,6 +236,7 @@ SessionOptions session_options(const RunConfig& config) {
                   .background = config.save_async,
                   .resume = config.resume,
                   .init_from = config.init_from,
+                  .allowed_mismatches = config.allowed_mismatches,
                   .placement = io::DeviceMap::parse(config.map_location),
                   .other_optimizer = std::ranges::count(config.allowed_changes, "optimizer") > 0,
                   .configuration = to_toml(options_of_run(config.origin))},

@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/averaging/policies/averaging_policies.h"
 #include "engine/averaging/policies/sync_schedule.h"
@@ -45,6 +47,7 @@ struct ModelOptions {
   std::string definition = {};  // that list's text; "": it is read from the file
   double label_smoothing = 0, dropout = 0;
   bool synchronized_statistics = false;  // batch statistics over all ranks
+  std::vector<std::string> frozen = {};  // patterns of the names of parameters that are not trained
 };
 
 struct ComputeOptions {
@@ -97,6 +100,8 @@ struct UpdateOptions {
   double clip_grad = 0;
   bool sum_losses = false;  // instead of their mean
   double ema = 0;           // decay of a moving average of the parameters; 0: there is none
+  // Patterns of names and what the rate of such parameters is multiplied by; the first one counts.
+  std::vector<std::pair<std::string, double>> rate_groups = {};
 };
 
 struct DataSummary {
@@ -110,6 +115,7 @@ struct KeepingOptions {
   bool background = false;
   std::string resume = "none";  // auto, none or a path
   std::string init_from = {};
+  std::vector<std::string> allowed_mismatches = {};  // patterns of the names that it may lack
   io::DeviceMap placement = io::DeviceMap::parse("auto");
   bool other_optimizer = false;    // may have written the snapshot; its state then starts anew
   std::string configuration = {};  // TOML for snapshots

@@ -14,15 +14,43 @@
 #include "engine/train/step/device_work.h"
 #include "engine/train/step/loaded_batch.h"
 #include "io/base/io_error.h"
+#include "io/base/nearest.h"
+#include "io/interchange/compare_arrays.h"
 #include "models/model_catalog.h"
 #include "tools/machine/thread_choice.h"
 #include "tools/session/averaging_choice.h"
 
 namespace tools {
+
+bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::ranges::any_of(
+      patterns, [&](const std::string& pattern) { return io::glob_matches(pattern, name); });
+}
+
 namespace {
 
 // With --deterministic kernels cut their work into as many shares on every machine.
 constexpr int kDeterministicShares = 16;
+
+// A pattern without a parameter is a typing error.
+void require_match(const char* option, const std::string& pattern,
+                   const std::vector<std::string>& names) {
+  const auto fits = [&](const std::string& name) { return io::glob_matches(pattern, name); };
+  if (std::ranges::any_of(names, fits)) return;
+  throw io::ConfigError(std::string(option) + " '" + pattern + "' matches none of the " +
+                        std::to_string(names.size()) + " parameters" +
+                        base::did_you_mean(pattern, names) + " (--dry-run shows the layers)");
+}
+
+void freeze(const ModelOptions& options, engine::Graph& graph) {
+  if (options.frozen.empty()) return;
+  const std::vector<std::string> names = graph.parameter_names();
+  for (const std::string& pattern : options.frozen) require_match("--freeze", pattern, names);
+  if (graph.freeze([&](const std::string& name) { return matches_any(options.frozen, name); }) ==
+      names.size())
+    throw io::ConfigError("--freeze matches all " + std::to_string(names.size()) +
+                          " parameters: nothing is left to train");
+}
 
 engine::Graph build_graph(const ModelOptions& options, const io::Dataset& dataset) {
   engine::Graph graph =
@@ -32,6 +60,7 @@ engine::Graph build_graph(const ModelOptions& options, const io::Dataset& datase
                                          .dropout = options.dropout,
                                          .definition = options.definition});
   if (options.synchronized_statistics) graph.synchronize_statistics();
+  freeze(options, graph);
   return graph;
 }
 
@@ -115,6 +144,34 @@ bool skips_apart(const SessionOptions& options, const Compute& compute,
          options.averaging.method != AveragingOptions::Method::kGradients;
 }
 
+double rate_of(const UpdateOptions& update, const std::string& name) {
+  for (const auto& [pattern, factor] : update.rate_groups)
+    if (io::glob_matches(pattern, name)) return factor;
+  return 1;
+}
+
+// Neighbours with the same rate are one range. `values`: frozen parameters stand at the end.
+std::vector<engine::UpdateRange> update_ranges(const UpdateOptions& update,
+                                               const engine::Graph& graph,
+                                               const engine::FlatBuffer& values) {
+  const std::vector<std::string> names = graph.parameter_names();
+  for (const auto& group : update.rate_groups) require_match("--lr-group", group.first, names);
+  std::size_t frozen = 0;
+  for (const engine::OrderedParameter& parameter : engine::completion_order(graph, values.dtype()))
+    frozen += parameter.frozen ? 1 : 0;
+  if (frozen == 0 && update.rate_groups.empty()) return {};
+  std::vector<engine::UpdateRange> ranges;
+  const auto slots = values.slots();
+  const std::size_t trained = slots.size() - frozen;
+  for (std::size_t i = 0; i < trained; ++i) {
+    const std::int64_t end = i + 1 < slots.size() ? slots[i + 1].offset : values.size();
+    const double rate = rate_of(update, slots[i].name);
+    if (ranges.empty() || ranges.back().rate != rate) ranges.push_back({slots[i].offset, 0, rate});
+    ranges.back().count = end - ranges.back().first;
+  }
+  return ranges;
+}
+
 std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
                                                   const engine::Graph& graph,
                                                   const engine::FlatBuffer& values) {
@@ -122,7 +179,8 @@ std::unique_ptr<engine::Optimizer> make_optimizer(const UpdateOptions& update,
   if (values.device().kind == engine::Device::Kind::kCuda && !spec.on_cuda)
     throw io::ConfigError(std::string("--optimizer ") + spec.name +
                           " needs --device cpu: it has no step on CUDA devices");
-  auto optimizer = spec.make(spec, {update.settings, values, engine::hidden_matrices(graph)});
+  auto optimizer = spec.make(spec, {update.settings, values, engine::hidden_matrices(graph),
+                                    update_ranges(update, graph, values)});
   if (update.ema == 0) return optimizer;
   return engine::with_moving_average(std::move(optimizer), update.ema, values);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backends/group.h"
@@ -15,6 +16,9 @@
 #include "tools/session/session_options.h"
 
 namespace tools {
+
+// Whether one of the patterns (* any run, ? any one character) is the name's.
+bool matches_any(const std::vector<std::string>& patterns, const std::string& name);
 
 // The model, without weights yet, and the plan of a step.
 struct SessionModel {

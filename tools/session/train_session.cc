@@ -329,8 +329,13 @@ std::string TrainSession::Impl::load_or_share_state() {
       for (const io::NamedArray& array : arrays) place(array.device);
       return arrays;
     };
-    engine::init_from(*control, keeping.init_from, read, exit_code_of, model.state);
-    return "weights from " + keeping.init_from;
+    const std::vector<std::string> left_out =
+        engine::init_from(*control, keeping.init_from, read, exit_code_of, model.state,
+                          [&keeping](const std::string& name) {
+                            return matches_any(keeping.allowed_mismatches, name);
+                          });
+    return "weights from " + keeping.init_from +
+           (left_out.empty() ? "" : ", but for " + base::join_text(left_out));
   }
   engine::broadcast_state(*control, model.state);
   return "fresh weights from seed " + std::to_string(options.seed);
@@ -429,6 +434,33 @@ std::string TrainSession::plan_tables() const {
 }
 
 std::string TrainSession::nothing_left() const {
+std::string TrainSession::frozen_line() const {
+  const SessionModel& model = impl_->model;
+  const engine::ParameterBuffer& parameters = model.state.parameters;
+  const auto all = parameters.values.slots();
+  const std::size_t trained = parameters.gradients.slots().size();
+  if (trained == all.size()) return "";
+  std::int64_t values = 0;
+  for (const engine::FlatBuffer::Slot& slot : all.subspan(trained)) values += slot.count;
+  std::int64_t still = 0, moving = 0;
+  for (const engine::PlanStep& step : model.plan.steps) {
+    const bool frozen = !model.graph.own_parameters(step.node).empty() &&
+                        !model.graph.trains(step.node) &&
+                        !step.layer->buffers(model.graph.input_shapes(step.node)).empty();
+    if (frozen) ++(step.still ? still : moving);
+  }
+  std::string line = std::to_string(all.size() - trained) + " of " + std::to_string(all.size()) +
+                     " parameters (" + with_commas(values) + " of " +
+                     with_commas(model.state.parameter_count()) + " values)";
+  const auto layers = [](std::int64_t n) {
+    return std::to_string(n) + (n == 1 ? " layer" : " layers");
+  };
+  if (still > 0) line += "; the running statistics of " + layers(still) + " stay as they are";
+  if (moving > 0)
+    line += "; those of " + layers(moving) + " behind trained ones follow the batches";
+  return line;
+}
+
   const Impl& s = *impl_;
   const engine::TrainProgress& done = s.state.progress;
   if (done.global_step < s.total_steps && s.best && s.best->out_of_patience())

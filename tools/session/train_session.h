@@ -66,6 +66,8 @@ class TrainSession {
   // The model layer by layer, and what each rank needs of the memory that it computes in; the same
   // on every rank. Collective. Weights need not be there.
   std::string plan_tables() const;
+  // What --freeze leaves as it is; "" where all is trained.
+  std::string frozen_line() const;
   // How steps run on a CUDA device: "captured as a graph from the third step on", or why not; "" on
   // the CPU.
   std::string graph_line() const;

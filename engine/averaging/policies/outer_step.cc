@@ -1,29 +1,36 @@
 // Both outer optimizers are the SGD kernel with other numbers.
 #include "engine/averaging/policies/outer_step.h"
 
+#include <cstring>
+
 #include "engine/averaging/sums/flat_math.h"
 #include "engine/ops/optim_step/optimizer_step.h"
 
 namespace engine {
+
+// Frozen parameters have no anchor.
+void OuterStep::copy_trained(const FlatBuffer& from, const FlatBuffer& to) const {
+  if (anchor_.bytes() > 0) std::memcpy(to.data(), from.data(), anchor_.bytes());
+}
 
 OuterStep::OuterStep(ParameterBuffer& parameters, KernelContext& context,
                      const OuterOptions& options)
     : parameters_(parameters),
       context_(context),
       options_(options),
-      anchor_(FlatBuffer::like(parameters.values)) {
-  if (options.momentum != 0) momentum_ = FlatBuffer::like(parameters.values);
+      anchor_(FlatBuffer::like(parameters.gradients)) {
+  if (options.momentum != 0) momentum_ = FlatBuffer::like(parameters.gradients);
 }
 
 void OuterStep::start() {
   if (started_) return;
-  copy_flat(parameters_.values, anchor_);
+  copy_trained(parameters_.values, anchor_);
   started_ = true;
 }
 
 void OuterStep::apply(double inner_lr) {
   require(started_, "an outer step without a start");
-  if (options_.over_inner_rate && inner_lr == 0) return copy_flat(parameters_.values, anchor_);
+  if (options_.over_inner_rate && inner_lr == 0) return copy_trained(parameters_.values, anchor_);
   subtract_flat(context_, anchor_, parameters_.values, parameters_.gradients);
   // Zero momentum memory makes the first step the plain one, as PyTorch's first step is.
   const double rate = options_.over_inner_rate ? inner_lr : 1;
@@ -35,7 +42,7 @@ void OuterStep::apply(double inner_lr) {
                           .first = false};
   ops::sgd_step(context_, step, parameters_.gradients.flat(),
                 options_.momentum != 0 ? momentum_.flat() : TensorView{}, anchor_.flat());
-  copy_flat(anchor_, parameters_.values);
+  copy_trained(anchor_, parameters_.values);
   ++steps_;
 }
 

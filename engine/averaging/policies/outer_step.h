@@ -34,6 +34,8 @@ class OuterStep {
   void restore_counters(const PolicyCounters& counters);
 
  private:
+  void copy_trained(const FlatBuffer& from, const FlatBuffer& to) const;
+
   ParameterBuffer& parameters_;
   KernelContext& context_;
   const OuterOptions options_;

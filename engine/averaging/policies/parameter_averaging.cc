@@ -95,7 +95,8 @@ class ParameterAveraging final : public AveragingPolicy {
       const auto n = std::to_string(buffer.slots().size());
       return n + "/" + n;
     };
-    std::string text = "averaged " + all_of(parameters_.values) + " parameters";
+    std::string text = "averaged " + std::to_string(parameters_.gradients.slots().size()) + "/" +
+                       std::to_string(parameters_.values.slots().size()) + " parameters";
     if (options_.running != nullptr)
       text += ", " + all_of(*options_.running) + " running statistics";
     if (!options_.states.empty()) text += ", the optimizer's " + options_.states_text + ",";

@@ -22,14 +22,14 @@ inline void copy_flat(const FlatBuffer& from, const FlatBuffer& to) {
   if (from.bytes() > 0) std::memcpy(to.data(), from.data(), from.bytes());
 }
 
-// to = a - b; `to` may be a or b.
+// to = a - b, in the elements that `to` has; it may be a or b.
 inline void subtract_flat(KernelContext& context, const FlatBuffer& a, const FlatBuffer& b,
                           const FlatBuffer& to) {
-  require(a.bytes() == b.bytes() && a.bytes() == to.bytes(), "flat buffers of unequal size");
+  require(a.bytes() >= to.bytes() && b.bytes() >= to.bytes(), "flat buffers of unequal size");
   with_element_type(a.dtype(), [&]<class T>(T) {
     const T *x = a.span<T>().data(), *y = b.span<T>().data();
     T* z = to.span<T>().data();
-    context.threads->run(a.size(), [=](std::int64_t first, std::int64_t last, int) {
+    context.threads->run(to.size(), [=](std::int64_t first, std::int64_t last, int) {
       for (std::int64_t i = first; i < last; ++i) z[i] = x[i] - y[i];
     });
   });

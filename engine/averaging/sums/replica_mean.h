@@ -17,7 +17,8 @@ class ReplicaMean {
   ReplicaMean(backends::Communicator& communicator, KernelContext& context,
               ParameterBuffer& parameters, std::vector<FlatBuffer*> further);
 
-  // Every buffer becomes the sum over ranks of weight * its content, the same bits on every rank.
+  // Every buffer, without what belongs to frozen parameters, becomes the sum over ranks of weight *
+  // its content, the same bits on every rank.
   // Collective; one that fails leaves the buffer that it was for as it was. REQUIRES: the ranks'
   // weights add up to 1. Overwrites the gradients.
   void average(double weight);
@@ -30,13 +31,15 @@ class ReplicaMean {
   void set_bytes_sent(std::int64_t bytes) { bytes_sent_ = bytes; }
 
  private:
-  void sum(double weight, const FlatBuffer& buffer);  // into the gradients' memory
+  std::size_t averaged_bytes(const FlatBuffer& buffer) const;
+  const std::byte* sum(double weight, const FlatBuffer& buffer);  // where it is
   double spread_of(const FlatBuffer& own);
 
   backends::Communicator& communicator_;
   KernelContext& context_;
   ParameterBuffer& parameters_;
   const std::vector<FlatBuffer*> further_;
+  Arena wide_;  // for one of them that is larger than the gradients; else empty
   bool measure_ = false;
   std::optional<double> spread_;
   std::int64_t bytes_sent_ = 0;

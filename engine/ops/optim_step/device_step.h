@@ -45,6 +45,7 @@ struct DeviceUpdate {
   std::span<const TensorView> states;
   TensorView value;
   TensorView half_copy{};  // bf16 or f16: becomes the rounded value in the same pass
+  double rate = 1;         // times the numbers' learning rate
 };
 void update_on_device(KernelContext& context, const DeviceUpdate& o);
 

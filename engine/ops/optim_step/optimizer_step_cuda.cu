@@ -72,12 +72,12 @@ __device__ __forceinline__ void update_wide(const typename Step::template Number
 
 template <class Step, class H>
 __global__ void update_all(Step step, const StepNumbers* numbers, const StepControl* control,
-                           Flat<Step::kStates, H> o) {
+                           double rate, Flat<Step::kStates, H> o) {
   if (control->skip != 0) return;
   using Numbers = typename Step::template Numbers<float>;
   Numbers& shared = block_shared<Numbers>();
   if (threadIdx.x == 0) {  // AdamW's powers in float64 are too dear for every thread
-    step.set({numbers->lr, control->gradient_scale, control->applied_steps});
+    step.set({numbers->lr * rate, control->gradient_scale, control->applied_steps});
     shared = step.template numbers<float>();
   }
   __syncthreads();
@@ -140,7 +140,7 @@ void update_on_device(KernelContext& context, const DeviceUpdate& o) {
         with_half(o.half_copy, [&]<class H>(H* half) {
           launch(Step::kName, update_all<Step, H>, grid_for(count), kThreads,
                  sizeof(typename Step::template Numbers<float>), context.stream, step, o.numbers,
-                 o.control,
+                 o.control, o.rate,
                  Flat<Step::kStates, H>{count, vector, o.gradient.as<float>(), states,
                                         o.value.as<float>(), half});
         });

@@ -229,12 +229,18 @@ std::string CheckpointKeeper::resume(const std::string& which, TrainState& state
   return path;
 }
 
-void init_from(backends::Communicator& communicator, const std::string& path,
-               const std::function<std::vector<io::NamedArray>(const std::string&)>& read,
-               const std::function<int(const std::exception&)>& exit_code_of, ModelState& state) {
+std::vector<std::string> init_from(
+    backends::Communicator& communicator, const std::string& path,
+    const std::function<std::vector<io::NamedArray>(const std::string&)>& read,
+    const std::function<int(const std::exception&)>& exit_code_of, ModelState& state,
+    const std::function<bool(const std::string& name)>& optional) {
+  std::vector<std::string> left_out;
   run_on_root(
-      communicator, [&] { import_state(read(path), path, /*exact=*/false, state); }, exit_code_of);
+      communicator,
+      [&] { left_out = import_state(read(path), path, /*exact=*/false, state, optional); },
+      exit_code_of);
   broadcast_state(communicator, state);
+  return left_out;
 }
 
 }  // namespace engine

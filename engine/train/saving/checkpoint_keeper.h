@@ -106,9 +106,11 @@ class CheckpointKeeper {
 };
 
 // Collective: rank 0 reads and validates a weights file (.ckpt or .safetensors through `read`), all
-// ranks import it.
-void init_from(backends::Communicator& communicator, const std::string& path,
-               const std::function<std::vector<io::NamedArray>(const std::string&)>& read,
-               const std::function<int(const std::exception&)>& exit_code_of, ModelState& state);
+// ranks import it. Returns, on rank 0, what was left out, as import_state() does.
+std::vector<std::string> init_from(
+    backends::Communicator& communicator, const std::string& path,
+    const std::function<std::vector<io::NamedArray>(const std::string&)>& read,
+    const std::function<int(const std::exception&)>& exit_code_of, ModelState& state,
+    const std::function<bool(const std::string& name)>& optional = {});
 
 }  // namespace engine

@@ -124,15 +124,16 @@ void send_buffers(backends::Communicator& communicator, int source, bool takes, 
 void average_parameters(backends::Communicator& communicator, double weight, TrainState& state) {
   const HostView view(state.home, Access::kWrite);
   const FlatBuffer& values = state.model.parameters.values;
-  const FlatBuffer mean = FlatBuffer::like(values);
+  const FlatBuffer mean =
+      FlatBuffer::like(state.model.parameters.gradients);  // frozen ones are equal
   with_element_type(values.dtype(), [&]<class T>(T) {
-    const std::span<const T> own = values.span<T>();
+    const std::span<const T> own = values.span<T>().first(static_cast<std::size_t>(mean.size()));
     std::ranges::transform(own, mean.span<T>().begin(),
                            [&](T v) { return v * static_cast<T>(weight); });
   });
   communicator.all_reduce(mean.data(), static_cast<std::size_t>(mean.size()), mean.dtype(),
                           backends::ReduceOp::kSum);
-  std::memcpy(values.data(), mean.data(), values.bytes());
+  std::memcpy(values.data(), mean.data(), mean.bytes());
 }
 
 }  // namespace

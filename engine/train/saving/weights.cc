@@ -1,6 +1,7 @@
 // Copies between flat buffers and named arrays, with every mismatch reported by name.
 #include "engine/train/saving/weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 
@@ -44,11 +45,14 @@ std::vector<std::byte> converted(const io::NamedArray& array, DType dtype) {
   return out;
 }
 
+bool has_shape(const io::NamedArray& array, const Shape& shape) {
+  return std::ranges::equal(shape.dims(), array.shape);
+}
+
 void from_array(const io::NamedArray& array, const std::string& source, bool exact,
                 const FlatBuffer& buffer, std::size_t slot) {
   const FlatBuffer::Slot& s = buffer.slots()[slot];
-  const auto dims = s.layout.file_shape.dims();
-  if (!std::equal(dims.begin(), dims.end(), array.shape.begin(), array.shape.end()))
+  if (!has_shape(array, s.layout.file_shape))
     throw io::DataError(source + ": '" + array.name + "' has shape " + shape_text(array.shape) +
                         ", the model wants " + s.layout.file_shape.to_string());
   const bool same = array.type == buffer.dtype();
@@ -103,29 +107,53 @@ std::string plain_name(const std::string& name) {
   return std::string(rest);
 }
 
-void import_state(const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
-                  ModelState& state) {
+std::vector<std::string> import_state(
+    const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
+    ModelState& state, const std::function<bool(const std::string& name)>& optional) {
+  const auto may_lack = [&](const std::string& name) { return optional && optional(name); };
   std::unordered_map<std::string, const io::NamedArray*> by_name;
   for (const io::NamedArray& array : arrays)
     if (array.section == io::Section::kParameter || array.section == io::Section::kBuffer)
       by_name[plain_name(array.name)] = &array;
   std::size_t used = 0;
+  std::vector<std::string> left_out;
   for (const ModelState::Entry& e : state.entries) {
     const auto found = by_name.find(e.name);
+    const Shape& wanted = state.layout(e).file_shape;
     if (found == by_name.end()) {
       if (!exact && e.kind != ModelState::Kind::kParameter) continue;
+      if (may_lack(e.name)) {
+        left_out.push_back(e.name + " (not there, the model has " + wanted.to_string() + ")");
+        continue;
+      }
       throw io::DataError(source + ": no '" + e.name + "', which the model needs; the file holds " +
                           std::to_string(arrays.size()) + " arrays" +
                           (arrays.empty() ? "" : ", the first is '" + arrays.front().name + "'"));
     }
-    from_array(*found->second, source, exact, buffer_of(state, e.kind), e.slot);
-    ++used;
+    const io::NamedArray& array = *found->second;
     by_name.erase(found);
+    if (!has_shape(array, wanted) && may_lack(e.name)) {
+      left_out.push_back(e.name + " (" + shape_text(array.shape) + " there, the model has " +
+                         wanted.to_string() + ")");
+      continue;
+    }
+    from_array(array, source, exact, buffer_of(state, e.kind), e.slot);
+    ++used;
   }
-  if (!by_name.empty())
-    throw io::DataError(source + ": '" + by_name.begin()->second->name +
-                        "' is not of this model (" + std::to_string(by_name.size()) +
-                        " arrays are not used, " + std::to_string(used) + " are)");
+  for (const io::NamedArray& array : arrays) {
+    const std::string name = plain_name(array.name);
+    if (const auto found = by_name.find(name); found == by_name.end() || found->second != &array)
+      continue;
+    if (!may_lack(name))
+      throw io::DataError(source + ": '" + array.name + "' is not of this model (" +
+                          std::to_string(by_name.size()) + " arrays are not used, " +
+                          std::to_string(used) + " are)");
+    left_out.push_back(name + " (" + shape_text(array.shape) + " there, not of this model)");
+  }
+  if (used == 0 && !left_out.empty())
+    throw io::DataError(source + ": none of its " + std::to_string(arrays.size()) +
+                        " arrays is of this model and of the shape that it has");
+  return left_out;
 }
 
 void export_buffer(const FlatBuffer& buffer, const ModelState& state, ModelState::Kind kind,

@@ -1,6 +1,7 @@
 // Model state to and from named arrays in file layout.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,9 +24,12 @@ std::string plain_name(const std::string& name);
 // Fills `state` from arrays found by (section, plain name); `source` stands for the file in
 // messages. Every parameter must be there. With `exact`, buffers too, and dtypes must be the
 // state's; otherwise buffers are optional and f16, bf16, f32 and f64 convert. Throws io::DataError
-// that names the array and both shapes (or dtypes, or the missing and the unused names).
-void import_state(const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
-                  ModelState& state);
+// that names the array and both shapes (or dtypes, or the missing and the unused names). Those
+// whose names are `optional` may be missing, unused or of another shape: they are left out, and
+// returned, each with the reason.
+std::vector<std::string> import_state(
+    const std::vector<io::NamedArray>& arrays, const std::string& source, bool exact,
+    ModelState& state, const std::function<bool(const std::string& name)>& optional = {});
 
 // One flat buffer with the slots of `kind` as arrays named prefix + slot name, in model order; and
 // back (exact dtype, shape).

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -28,6 +29,18 @@ struct Shard {
   std::thread thread;  // of every shard but the first, which the caller runs
 };
 
+// Slots of the running statistics that steps read in training, because their layers are frozen.
+std::vector<std::size_t> still_slots(const Plan& plan, const ModelState& state) {
+  std::vector<std::size_t> slots;
+  for (const PlanStep& step : plan.steps) {
+    if (!step.still) continue;
+    const std::string& node = plan.graph->nodes()[static_cast<std::size_t>(step.node)].name;
+    for (const BufferSpec& spec : step.layer->buffers(plan.graph->input_shapes(step.node)))
+      if (const auto slot = state.running.find(node + "." + spec.name)) slots.push_back(*slot);
+  }
+  return slots;
+}
+
 class ShardedWork final : public StepWork {
  public:
   ShardedWork(const HostWorkParts& parts, const ShardedWorkOptions& options)
@@ -35,6 +48,7 @@ class ShardedWork final : public StepWork {
         main_(parts.state),
         rank_(options.gradients == nullptr ? 0 : options.gradients->rank()),
         slots_(parts.threads.physical_threads()),
+        still_(still_slots(parts.plan, parts.state)),
         update_(parts) {
     require(parts.plan.options.threads == 1, "a shard computes with one thread");
     const int own = options.cut.count(rank_);
@@ -136,6 +150,7 @@ class ShardedWork final : public StepWork {
       Shard& shard = *shards_[index];
       const FlatBuffer &values = main_.parameters.values, &own = shard.state.parameters.values;
       if (index > 0 && values.bytes() > 0) std::memcpy(own.data(), values.data(), values.bytes());
+      if (index > 0) take_still_statistics(shard);
       const std::int64_t base = cut(0), first = cut(index), last = cut(index + 1);
       shard.phases = {};
       const BatchView part = request_->batch.slice(first - base, last - first);
@@ -146,6 +161,15 @@ class ShardedWork final : public StepWork {
       if (statistics_) statistics_->fail(failure_);
     }
     slots_.release();
+  }
+
+  // The others are each shard's own, and the first shard may be writing its.
+  void take_still_statistics(Shard& shard) const {
+    for (const std::size_t slot : still_) {
+      const TensorView from = main_.running.view(slot);
+      std::memcpy(shard.state.running.view(slot).data, from.data,
+                  static_cast<std::size_t>(from.count()) * size_of(from.dtype));
+    }
   }
 
   // Where this rank's part `index` begins among the samples of the whole step.
@@ -226,6 +250,7 @@ class ShardedWork final : public StepWork {
   ModelState& main_;
   const int rank_;
   ComputeSlots slots_;
+  const std::vector<std::size_t> still_;       // of the running statistics
   std::optional<ShardStatistics> statistics_;  // none: no layer could exchange any
   HostUpdate update_;
   StateHome home_;

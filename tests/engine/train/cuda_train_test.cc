@@ -65,6 +65,34 @@ TEST_F(CudaTrain, AgreesWithTheCpu) {
   }
 }
 
+// On the device what is frozen keeps its bits, and each group its own rate, in captured steps too.
+TEST_F(CudaTrain, FrozenParametersAndRatesOfGroupsAgreeWithTheCpu) {
+  const auto array = [](const RankResult& result, const std::string& name) {
+    for (const io::NamedArray& each : result.state)
+      if (each.name == name) return each.data;
+    ADD_FAILURE() << "no " << name;
+    return std::vector<std::byte>{};
+  };
+  for (const Options& options :
+       {with(kMlp, {{"freeze", "layers.1.*"}, {"lr-group", "layers.2.*=3x"}}),
+        with(kConvnet, {{"freeze", "layer1.*"}, {"lr-group", "fc.*=3x,*.bias=2x"}}),
+        with(kConvnet, {{"freeze", "layer2.*"}}), with(kMlp, {{"freeze", "*.bias"}})}) {
+    const auto cuda = train(1, options), cpu = train(1, on_cpu(options)), two = train(2, options);
+    EXPECT_LT(loss_distance(cpu[0], cuda[0]), 1e-5);
+    EXPECT_LT(distance(cpu[0], cuda[0]), 1e-5);
+    const bool mlp = !options.contains("model");
+    const std::string frozen = options.at("freeze") == "*.bias"     ? "layers.0.bias"
+                               : mlp                                ? "layers.1.weight"
+                               : options.at("freeze") == "layer1.*" ? "layer1.0.weight"
+                                                                    : "layer2.1.weight";
+    for (const RankResult* each : {&cuda[0], &two[0], &two[1]})
+      EXPECT_EQ(array(*each, frozen), array(cpu[0], frozen)) << frozen;
+  }
+  const Options bf16 = with(kMlp, {{"freeze", "layers.0.*"}, {"amp", "bf16"}});
+  EXPECT_EQ(array(train(1, bf16)[0], "layers.0.weight"),
+            array(train(1, on_cpu(bf16))[0], "layers.0.weight"));
+}
+
 // Plain loops over what the host sees after each step, captured ones among them.
 TEST_F(CudaTrain, AMovingAverageFollowsTheWeights) {
   std::vector<float> expected, found;

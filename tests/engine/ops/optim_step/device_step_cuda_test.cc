@@ -163,6 +163,27 @@ void check_sgd() {
           });
   }
 }
+TEST_F(DeviceStep, ARateOfItsOwnHasTheCpusBits) {
+  for (const StepSizes& sizes : kStepSizes)
+    expect_the_cpus_bits<bf16>(
+        sizes,
+        [&](KernelContext& context, double lr, const StepControl& control, TensorView gradient,
+            Pair& p) {
+          const SgdStep step{.lr = lr * 3, .momentum = 0, .gradient_scale = control.gradient_scale};
+          sgd_step(context, step, gradient, {}, p.value.view());
+        },
+        [&](KernelContext& context, const StepNumbers* numbers, StepControl* control,
+            TensorView gradient, const Pair& p, TensorView half) {
+          update_on_device(context, {.step = any_sgd({.momentum = 0}),
+                                     .numbers = numbers,
+                                     .control = control,
+                                     .gradient = gradient,
+                                     .states = {},
+                                     .value = p.at(p.device_value),
+                                     .half_copy = half,
+                                     .rate = 3});
+        });
+}
 TEST_F(DeviceStep, SgdHasTheCpusBits) {
   check_sgd<std::uint8_t>();  // no copy
   check_sgd<bf16>();
