@@ -1,4 +1,4 @@
-// Warm-up, then constant, step or cosine.
+// Warm-up, then constant, step or cosine; or through a range.
 #include "engine/optim/learning_rate.h"
 
 #include <algorithm>
@@ -17,6 +17,11 @@ double LearningRate::at(std::int64_t global_step) const {
       const auto passed = std::count_if(milestones.begin(), milestones.end(),
                                         [&](std::int64_t m) { return global_step >= m; });
       return base * std::pow(gamma, static_cast<double>(passed));
+    }
+    case Schedule::kRange: {
+      const auto last = static_cast<double>(std::max<std::int64_t>(1, total_steps - 1));
+      return base *
+             std::pow(highest / base, std::min(1.0, static_cast<double>(global_step) / last));
     }
     case Schedule::kCosine: {
       const std::int64_t begin = first_step + warmup_steps;

@@ -7,7 +7,7 @@
 namespace engine {
 
 struct LearningRate {
-  enum class Schedule { kConstant, kStep, kCosine };
+  enum class Schedule { kConstant, kStep, kCosine, kRange };
 
   double base = 0.01;  // after scaling by the world size
   Schedule schedule = Schedule::kConstant;
@@ -22,6 +22,9 @@ struct LearningRate {
   // (EpochSteps::step_of_epoch(0)); may be negative.
   std::int64_t first_step = 0;
   double minimum = 0;  // kCosine
+  // kRange: reached in the last of total_steps, exponentially from `base` (Smith, 2017: a range
+  // test).
+  double highest = 0;
 
   double at(
       std::int64_t global_step) const;  // for the update that follows `global_step` finished ones

@@ -132,6 +132,13 @@ void MetricsWriter::step(std::int64_t step, std::int64_t epoch, double loss, dou
   impl_->write_line(json);
 }
 
+void MetricsWriter::lr_find(std::int64_t step, std::int64_t epoch, double suggestion,
+                            double steepest, double lowest) {
+  base::JsonWriter json = impl_->head("lr_find", step, epoch);
+  json.member("suggestion", suggestion).member("steepest", steepest).member("lowest", lowest);
+  impl_->write_line(json);
+}
+
 void MetricsWriter::eval(std::int64_t step, std::int64_t epoch, const std::string& split,
                          double loss, double accuracy, std::int64_t samples, const Numbers& more,
                          const EvalMarks& marks) {

@@ -46,6 +46,9 @@ class MetricsWriter {
   void eval(std::int64_t step, std::int64_t epoch, const std::string& split, double loss,
             double accuracy, std::int64_t samples, const Numbers& more = {},
             const EvalMarks& marks = {});
+  // What a learning-rate range test has found, after its steps; NaN: nothing.
+  void lr_find(std::int64_t step, std::int64_t epoch, double suggestion, double steepest,
+               double lowest);
   // Replicas differ.
   struct Desync {
     std::int64_t last_good, first_bad;  // steps

@@ -2,9 +2,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 
 #include "io/base/deadline.h"
 #include "io/base/text_parts.h"
@@ -28,6 +30,7 @@
 #include "tools/run/run_reference.h"
 #include "tools/session/compute_choice.h"
 #include "tools/session/dry_run.h"
+#include "tools/session/rate_test.h"
 #include "tools/session/run_views.h"
 #include "tools/session/training_run.h"
 #include "tools/top/status_observer.h"
@@ -164,10 +167,10 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
     for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
     if (const std::string line = session.graph_line(); !line.empty())
       say("Steps on the device: " + line);
+    if (const std::string line = session.frozen_line(); !line.empty()) say("Frozen: " + line);
     for (const std::string& line : session.plan_lines()) say("Averaging: " + line);
     if (config.save_dir.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
-    if (const std::string line = session.frozen_line(); !line.empty()) say("Frozen: " + line);
   }
   if (root) {
     session.add_observer(std::make_unique<OutputWatch>(run.folder()));
@@ -302,19 +305,78 @@ int dry_run(const tools::RunConfig& config, backends::Group& group) {
   std::string text = base::visible_text(session.start_line()) + "\n";
   if (!session.columns_line().empty())
     text += base::visible_text("Columns of " + session.columns_line()) + "\n";
+  if (const std::string line = session.frozen_line(); !line.empty())
+    text += "Frozen: " + line + "\n";
   for (const std::string& line : session.plan_lines()) text += "Averaging: " + line + "\n";
   text += "\n" + tables + "\nOptions\n" + option_table_text(config.origin);
   for (const std::string& warning : session.data_warnings()) print_notice("warning: " + warning);
-  if (const std::string line = session.frozen_line(); !line.empty())
-    text += "Frozen: " + line + "\n";
   std::cout << text << "\nA dry run: nothing was trained or written.\n" << std::flush;
+  check_standard_output();
+  return kExitOk;
+}
+
+// What the session multiplies --lr by.
+double rate_scale(const tools::RunConfig& config, int world_size) {
+  return config.lr_scale == "linear" ? world_size
+         : config.lr_scale == "sqrt" ? std::sqrt(world_size)
+                                     : 1;
+}
+
+std::string finding_text(const RateFinding& found, const RateTest& test, const RateRange& range,
+                         double scale, bool diverged) {
+  const auto rate = [](double value) { return base::number_text("%.3g", value); };
+  const std::string end = diverged && !test.points().empty()
+                              ? "; it diverges at " + rate(test.points().back().rate)
+                              : "";
+  if (!found.steepest)
+    return "No suggestion: the loss does not fall between " + rate(range.lowest) + " and " +
+           rate(range.highest) + end + "\n";
+  return "The loss falls fastest at lr " + rate(*found.steepest) + " and is lowest at " +
+         rate(*found.lowest) + end + "\nSuggestion: --lr " + rate(*found.steepest / scale) + "\n";
+}
+
+// A range test. Weights, statistics and optimizer state are gone afterwards.
+int find_lr(const tools::RunConfig& config, const RateRange& range, backends::Group& group,
+            const std::atomic<int>& stop_signal) {
+  const bool root = group.rank() == 0;
+  std::unique_ptr<io::MetricsWriter> writer;
+  if (root && !config.metrics.empty())
+    writer = std::make_unique<io::MetricsWriter>(config.metrics, io::MetricsWriter::Clock{},
+                                                 print_notice);
+  TrainSession session(of_rate_test(session_options(config), range), group);
+  const std::string start = session.start_state();
+  if (root) say(base::visible_text(session.start_line() + " | " + start));
+  if (root && !session.frozen_line().empty()) say("Frozen: " + session.frozen_line());
+  std::atomic<int> stop{0};
+  auto observer = std::make_unique<RateTest>(stop_signal, stop, writer.get());
+  const RateTest& test = *observer;
+  session.add_observer(std::move(observer));
+  const engine::TrainResult result = session.run(stop);
+  const bool diverged = result.signal == RateTest::kDiverged;
+  if (result.signal != 0 && !diverged) {
+    if (root)
+      print_notice("stopped by signal " + std::to_string(result.signal) +
+                   " before the end of the range: no suggestion");
+    return 128 + result.signal;
+  }
+  if (!root) return kExitOk;
+  const RateFinding found = find_rate(test.points());
+  const double scale = rate_scale(config, group.world_size()),
+               nothing = std::numeric_limits<double>::quiet_NaN(),
+               steepest = found.steepest.value_or(nothing);
+  if (writer)
+    writer->lr_find(result.progress.global_step, result.progress.epoch_of_step(), steepest / scale,
+                    steepest, found.lowest.value_or(nothing));
+  std::cout << rate_table(test.points(), found) << finding_text(found, test, range, scale, diverged)
+            << std::flush;
   check_standard_output();
   return kExitOk;
 }
 
 // What is done instead of a training.
 struct Instead {
-  bool print_config = false, dry_run = false;
+  bool print_config = false, dry_run = false, lr_find = false;
+  std::string rates = {};  // of --lr-find
 };
 
 void add_instead(CLI::App& app, Instead& instead) {
@@ -326,6 +388,35 @@ void add_instead(CLI::App& app, Instead& instead) {
                "option with its source, and train and write nothing")
       ->group("before")
       ->excludes("--print-config");
+  app.add_option_function<std::string>(
+         "--lr-find",
+         [&instead](const std::string& rates) {
+           instead.lr_find = true;
+           instead.rates = rates == "{}" ? "" : rates;
+         },
+         "learning-rate range test: raise the rate from MIN to MAX (1e-7:10) over --steps (100) "
+         "steps, print the losses and a rate to begin with, and keep nothing")
+      ->type_name("[MIN:MAX]")
+      ->expected(0, 1)
+      ->group("before")
+      ->excludes("--print-config")
+      ->excludes("--dry-run");
+}
+
+int find_lr(const Instead& instead, const tools::RunConfig& config) {
+  const RateRange range = parse_rate_range(instead.rates, config.steps);
+  if (config.resume != "none")
+    throw io::ConfigError(
+        "--lr-find begins with fresh weights or those of --init-from: leave "
+        "--resume " +
+        config.resume + " out");
+  if (config.most_ranks > 0)
+    throw io::ConfigError("--lr-find needs ranks that stay: leave --elastic out");
+  if (has_rank_zero(config)) check_metrics_path(config.metrics, "");
+  const std::vector<int> signals{SIGUSR1};
+  const std::atomic<int>& stop_signal = install_stop_signals(signals);
+  return run_group(
+      config, [&](backends::Group& group) { return find_lr(config, range, group, stop_signal); });
 }
 
 // Nothing: a training is asked for.
@@ -335,6 +426,7 @@ std::optional<int> run_instead(const Instead& instead, const tools::RunConfig& c
     check_standard_output();
     return kExitOk;
   }
+  if (instead.lr_find) return find_lr(instead, config);
   if (!instead.dry_run) return std::nullopt;
   if (config.most_ranks > 0)
     return run_elastic(

@@ -22,10 +22,11 @@ namespace {
 constexpr std::size_t kMostShownAtOnce = 40;  // options of a command
 
 constexpr std::string_view kCommon[] = {
-    "config",    "dry-run",    "model",       "dataset",      "data-dir",  "epochs",   "batch-size",
-    "optimizer", "lr",         "lr-schedule", "weight-decay", "augment",   "seed",     "spawn",
-    "backend",   "sync",       "sync-every",  "elastic",      "device",    "amp",      "threads",
-    "save-dir",  "save-every", "resume",      "eval-every",   "log-every", "keep-best"};
+    "config",  "dry-run",    "lr-find",   "model",    "dataset",     "data-dir",
+    "epochs",  "batch-size", "optimizer", "lr",       "lr-schedule", "weight-decay",
+    "augment", "seed",       "spawn",     "backend",  "sync",        "sync-every",
+    "elastic", "device",     "amp",       "threads",  "save-dir",    "save-every",
+    "resume",  "eval-every", "log-every", "keep-best"};
 
 struct Heading {
   std::string_view group, text;
@@ -168,10 +169,10 @@ constexpr Example kExamples[] = {
     {"lr-min", "--lr-schedule cosine --lr-min 0.0001"},
     {"label-smoothing", "--label-smoothing 0.1"},
     {"clip-grad", "--clip-grad 1"},
-    {"save-dir", "--save-dir run"},
     {"freeze",
      "--model resnet18 --dataset images --init-from resnet18.pth --freeze 'conv1.*,layer1.*'"},
     {"lr-group", "--lr-group 'fc.*=10x'"},
+    {"save-dir", "--save-dir run"},
     {"overwrite", "--save-dir run --overwrite"},
     {"save-every", "--save-dir run --save-every 500s"},
     {"keep-last", "--save-dir run --keep-last 10"},
@@ -184,8 +185,8 @@ constexpr Example kExamples[] = {
     {"resume", "--save-dir run --resume auto"},
     {"allow-change", "--save-dir run --resume auto --allow-change lr"},
     {"init-from", "--init-from pretrained.safetensors"},
-    {"map-location", "--map-location cpu"},
     {"allow-mismatch", "--init-from resnet18.pth --allow-mismatch 'fc.*'"},
+    {"map-location", "--map-location cpu"},
     {"eval-every", "--eval-every 500s"},
     {"log-every", "--log-every 10"},
     {"on-nonfinite", "--on-nonfinite skip"},

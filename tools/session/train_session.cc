@@ -53,9 +53,10 @@ io::Checkpoint description(const SessionOptions& options, const SessionData& dat
 
 std::string_view to_string(engine::LearningRate::Schedule schedule) {
   using Schedule = engine::LearningRate::Schedule;
-  return schedule == Schedule::kCosine ? "cosine"
-         : schedule == Schedule::kStep ? "step"
-                                       : "constant";
+  return schedule == Schedule::kCosine  ? "cosine"
+         : schedule == Schedule::kStep  ? "step"
+         : schedule == Schedule::kRange ? "range"
+                                        : "constant";
 }
 
 }  // namespace
@@ -433,7 +434,6 @@ std::string TrainSession::plan_tables() const {
          model_table(s.model.graph) + "\nMemory (MiB)\n" + memory_table(ranks);
 }
 
-std::string TrainSession::nothing_left() const {
 std::string TrainSession::frozen_line() const {
   const SessionModel& model = impl_->model;
   const engine::ParameterBuffer& parameters = model.state.parameters;
@@ -461,6 +461,7 @@ std::string TrainSession::frozen_line() const {
   return line;
 }
 
+std::string TrainSession::nothing_left() const {
   const Impl& s = *impl_;
   const engine::TrainProgress& done = s.state.progress;
   if (done.global_step < s.total_steps && s.best && s.best->out_of_patience())

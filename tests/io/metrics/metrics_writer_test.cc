@@ -30,6 +30,7 @@ TEST(MetricsWriter, WritesOneObjectALine) {
     writer.step(100, 0, 0.1, 0.05, 2500);
     writer.averaging(100, 0, 12, 3456, 0.125);
     writer.averaging(100, 0, 13, 4567, std::nullopt);
+    writer.lr_find(100, 0, 0.05, NAN, 0.5);
     writer.eval(100, 1, "test", 0.25, 0.5, 10'000);
     writer.end(100, 1, 12.5, 0);
   }
@@ -43,6 +44,8 @@ TEST(MetricsWriter, WritesOneObjectALine) {
             "{\"schema\":1,\"event\":\"averaging\",\"step\":100,\"epoch\":0,\"time\":1763797000."
             "125,\"averagings\":13,\"bytes_"
             "sent\":4567}\n"
+            "{\"schema\":1,\"event\":\"lr_find\",\"step\":100,\"epoch\":0,\"time\":1763797000.125,"
+            "\"suggestion\":0.05,\"steepest\":null,\"lowest\":0.5}\n"
             "{\"schema\":1,\"event\":\"eval\",\"step\":100,\"epoch\":1,\"time\":1763797000.125,"
             "\"split\":\"test\",\"loss\":0.25,"
             "\"accuracy\":0.5,"

@@ -129,6 +129,29 @@ TEST(DryRun, CountsTheOperationsOfAResNet) {
   expect_words(result.out, {" 11,173,962  1110.845\n"});
 }
 
+TEST(LrFind, PrintsTheCurveAndASuggestionAndKeepsNothing) {
+  const TemporaryDirectory folder;
+  std::vector<std::string> arguments =
+      quick_train({"--lr-find", "1e-4:100", "--steps", "60", "--save-dir", folder / "run",
+                   "--metrics", folder / "m.jsonl", "--spawn", "2"});
+  const CommandResult result = engine(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_words(result.out, {"smooth", "The loss falls fastest at lr ", "Suggestion: --lr "});
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  const std::string metrics = test_support::read_text(folder / "m.jsonl");
+  expect_words(metrics, {"\"event\":\"step\",\"step\":1,", "\"lr\":1e-04,", "\"event\":\"lr_find\"",
+                         "\"suggestion\":"});
+  const CommandResult again = engine(quick_train({"--lr-find", "1e-4:100", "--steps", "60"}));
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+}
+
+TEST(LrFind, RefusesWhatDoesNotGoWithIt) {
+  expect_error(engine(quick_train({"--lr-find", "1:0.1"})), 78, "--lr-find is '1:0.1'");
+  expect_error(engine(quick_train({"--lr-find", "--steps", "3"})), 78, "expected at least 10");
+  expect_error(engine(quick_train({"--lr-find", "--spawn", "2", "--elastic"})), 78, "--elastic");
+  expect_error(engine(quick_train({"--lr-find", "--dry-run"})), 2, "--dry-run");
+}
+
 TEST(DryRun, FailsAsTheTrainingWould) {
   expect_error(engine({"train", "--model", "convnet", "--dataset", "mnist", "--data-dir",
                        "/nowhere/at/all", "--dry-run"}),
