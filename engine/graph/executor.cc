@@ -289,8 +289,9 @@ struct Executor::Impl {
     bind(batch);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       LayerRun& run = steps[i].run;
-      run.training = training && !plan.steps[i].still;
-      run.saved = run.training ? steps[i].saved : std::span<std::byte>{};
+      run.training = training;
+      run.still = training && plan.steps[i].still;
+      run.saved = training ? steps[i].saved : std::span<std::byte>{};
       run.epoch = batch.epoch;
       run.sample_ids = batch.sample_ids;
       plan.steps[i].layer->forward(run);

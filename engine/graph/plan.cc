@@ -140,13 +140,14 @@ class Compiler {
       has_gradient_[i] = trained[i] && wanted[i];
     for (PlanStep& s : plan_.steps) {
       s.backward = has_gradient(s.output);
-      s.still = !trained[static_cast<std::size_t>(s.output)] && has_frozen_statistics(s);
+      s.still = has_frozen_statistics(s);
     }
   }
 
   bool has_frozen_statistics(const PlanStep& s) const {
     const std::vector<Shape> shapes = graph_.input_shapes(s.node);
-    return !s.layer->buffers(shapes).empty() && !s.layer->parameters(shapes).empty();
+    return !s.layer->buffers(shapes).empty() && !s.layer->parameters(shapes).empty() &&
+           !graph_.trains(s.node);
   }
 
   void order_writes() {

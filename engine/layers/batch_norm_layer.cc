@@ -71,8 +71,8 @@ class BatchNorm2d final : public Layer {
     const TensorView x = run.inputs[0];
     KernelContext context = run.kernels;
     Statistics statistics;
-    if (run.training) {
-      statistics = saved(run);
+    if (run.training) statistics = saved(run);
+    if (run.training && !run.still) {
       const TensorView sums = take_scratch(context, DType::kF64, {2, channels(x)});
       ops::batch_norm_statistics(context, x, sums);
       const std::int64_t group =
@@ -90,8 +90,10 @@ class BatchNorm2d final : public Layer {
       // Counted for an empty batch too: counters stay equal on all ranks.
       ops::increment(context, run.buffers[2]);
     } else {
-      statistics.mean = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
-      statistics.inverse_std = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
+      if (!run.training) {
+        statistics.mean = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
+        statistics.inverse_std = take_scratch(context, statistic_dtype(x.dtype), {channels(x)});
+      }
       ops::batch_norm_from_running(context, {.running_mean = run.buffers[0],
                                              .running_var = run.buffers[1],
                                              .eps = options_.eps,
@@ -130,6 +132,7 @@ class BatchNorm2d final : public Layer {
     const std::int64_t group =
         exchanges(run) ? run.replicas->add(rows(x), sums, context.stream) : rows(x);
     if (!run.input_gradients[0]) return;
+    if (run.still) ops::zero(context, sums);  // statistics that no sample of the batch has changed
     // The residual's gradient is the masked one: on a device, where this pass is bound by what it
     // reads, without reading y.
     const bool masked = on_cuda(context) && run.relu && run.residual_gradient &&
@@ -167,7 +170,9 @@ class BatchNorm2d final : public Layer {
     inverse_std.data = run.saved.data() + statistic_bytes(channels(x), x.dtype);
     return {mean, inverse_std};
   }
-  bool exchanges(const LayerRun& run) const { return run.replicas != nullptr && synchronized_; }
+  bool exchanges(const LayerRun& run) const {
+    return run.replicas != nullptr && synchronized_ && !run.still;
+  }
 
   BatchNormOptions options_;
   bool synchronized_;

@@ -79,6 +79,10 @@ struct LayerRun {
   // For layers with statistics over all replicas (synchronized()); null: this is the only one.
   ReplicaExchange* replicas = nullptr;
 
+  // Training of others: the layer's own parameters are frozen, it uses its running statistics as in
+  // inference and leaves them as they are. For layers with statistics.
+  bool still = false;
+
   // What this batch counts for in running statistics; below 0: what the layer's momentum says.
   double statistics_weight = -1;
 

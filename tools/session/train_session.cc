@@ -442,22 +442,13 @@ std::string TrainSession::frozen_line() const {
   if (trained == all.size()) return "";
   std::int64_t values = 0;
   for (const engine::FlatBuffer::Slot& slot : all.subspan(trained)) values += slot.count;
-  std::int64_t still = 0, moving = 0;
-  for (const engine::PlanStep& step : model.plan.steps) {
-    const bool frozen = !model.graph.own_parameters(step.node).empty() &&
-                        !model.graph.trains(step.node) &&
-                        !step.layer->buffers(model.graph.input_shapes(step.node)).empty();
-    if (frozen) ++(step.still ? still : moving);
-  }
+  const auto still = std::ranges::count_if(model.plan.steps, &engine::PlanStep::still);
   std::string line = std::to_string(all.size() - trained) + " of " + std::to_string(all.size()) +
                      " parameters (" + with_commas(values) + " of " +
                      with_commas(model.state.parameter_count()) + " values)";
-  const auto layers = [](std::int64_t n) {
-    return std::to_string(n) + (n == 1 ? " layer" : " layers");
-  };
-  if (still > 0) line += "; the running statistics of " + layers(still) + " stay as they are";
-  if (moving > 0)
-    line += "; those of " + layers(moving) + " behind trained ones follow the batches";
+  if (still > 0)
+    line += "; the running statistics of " + std::to_string(still) +
+            (still == 1 ? " layer" : " layers") + " stay as they are";
   return line;
 }
 

@@ -277,4 +277,38 @@ TEST(Executor, RefusesWrongLabelsAndBatchesBeforeAnythingChanges) {
   EXPECT_EQ(bytes_of(harness.state), state);
 }
 
+// A norm that is frozen between layers that are trained: its statistics are numbers like others.
+TEST(Frozen, GradientsThroughAFrozenNormAgreeWithFiniteDifferences) {
+  for (const bool fuse : {true, false}) {
+    Graph graph = image_graph();
+    ASSERT_EQ(graph.freeze([](const std::string& name) { return name.starts_with("n"); }), 4u);
+    Harness h(std::move(graph), {.max_batch = 4, .dtype = DType::kF64, .fuse = fuse});
+    h.state.initialize(h.graph, 1);
+    const std::span<double> running = h.state.running.span<double>();
+    for (std::size_t i = 0; i < running.size(); ++i)
+      running[i] += 0.05 * static_cast<double>(i % 7);  // means are not 0, and variances not 1
+    const std::string before = bytes_of(h.state.running) + bytes_of(h.state.counters);
+    const RandomBatch batch(h.graph, 4);
+    const std::vector<double> expected = gradients(h, batch.view());
+    ASSERT_EQ(h.state.parameters.gradients.find("n1.weight"), std::nullopt);
+    const auto slot = h.state.parameters.gradients.find("c0.weight");
+    ASSERT_TRUE(slot.has_value());
+    const std::int64_t offset = h.state.parameters.gradients.slots()[*slot].offset;
+    double* values = h.state.parameters.values.span<double>().data() + offset;
+    constexpr double kStep = 1e-6;
+    for (int i = 0; i < 40; ++i) {
+      const auto loss = [&](double shift) {
+        const double own = values[i];
+        values[i] += shift;
+        const double sum = h.executor.forward(batch.view(), true).loss_sum;
+        values[i] = own;
+        return sum;
+      };
+      const double slope = (loss(kStep) - loss(-kStep)) / (2 * kStep);
+      EXPECT_NEAR(expected[static_cast<std::size_t>(offset + i)], slope, 1e-6) << i;
+    }
+    EXPECT_EQ(bytes_of(h.state.running) + bytes_of(h.state.counters), before);
+  }
+}
+
 }  // namespace
