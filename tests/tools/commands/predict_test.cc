@@ -282,8 +282,8 @@ TEST_F(Predictions, OfTextAreTheNextCharacter) {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "abcd";
   write_text(folder_ / "text.txt", text);
-  train({"--dataset", "text", "--data-dir", folder_ / "text.txt", "--context", "8", "--optimizer",
-         "adamw", "--lr", "0.01", "--epochs", "4"},
+  train({"--dataset", "text", "--data-dir", folder_ / "text.txt", "--context", "8", "--text-stride",
+         "3", "--optimizer", "adamw", "--lr", "0.01", "--epochs", "4"},
         "gpt-nano");
   write_text(folder_ / "begun", text + "ab");
   const std::vector<Json> lines = predicted(run(), {folder_ / "begun", "--probabilities"});
