@@ -151,7 +151,7 @@ class Trainer {
   bool pause_ = false;               // likewise
   bool leaves_ = false;              // this rank does, when all pause
   bool has_exchanged_ = false;
-  std::string interrupted_;          // why this rank stopped alone; "": it did not
+  std::string interrupted_;  // why this rank stopped alone; "": it did not
   // Whether the state is that of `progress`; in a step all but running statistics and counters is,
   // and after its update it is that of the step.
   enum class Settled { kYes, kInStep, kUpdated, kNo } settled_ = Settled::kYes;

@@ -22,7 +22,7 @@ struct RankOptions {
   milliseconds rendezvous_timeout{60'000}, step_timeout{600'000};
   int steps = 20;
   int batch_size = 64;  // a setting that has to be equal
-  bool mesh = true;  // false: no connections for data, and so no end of the first step
+  bool mesh = true;     // false: no connections for data, and so no end of the first step
   milliseconds step_time{500};
   milliseconds starts_after{0};
 };

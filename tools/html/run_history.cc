@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kLongestLine = std::size_t{4} << 20;
 constexpr const char* kPhaseKeys[5] = {"data_s", "forward_s", "backward_s", "communication_s",
-                                    "update_s"};
+                                       "update_s"};
 
 double number(const Json& event, const char* key) {
   const auto found = event.find(key);
