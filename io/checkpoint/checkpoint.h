@@ -57,6 +57,8 @@ struct Checkpoint {
   std::string
       definition;  // the layer list (TOML) of a model that is a file's; "": a built-in model
   std::string data_digest;  // of the training samples and labels; "": unknown
+  // What a sample is and how it is prepared, as JSON; "": unknown. Not checked here.
+  std::string samples;
   // Policy-specific scalars ("averaging.steps_since_sync" ...), in order.
   std::vector<std::pair<std::string, std::int64_t>> counters;
   std::vector<SaveRecord> history;

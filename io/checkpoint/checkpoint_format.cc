@@ -96,7 +96,7 @@ std::uint32_t version_of(const Checkpoint& checkpoint) {
   const bool averaged = std::ranges::any_of(
       checkpoint.arrays, [](const NamedArray& a) { return a.section == Section::kAverage; });
   if (averaged || !checkpoint.run_id.empty() || !checkpoint.definition.empty() ||
-      !checkpoint.data_digest.empty())
+      !checkpoint.data_digest.empty() || !checkpoint.samples.empty())
     return kRunVersion;
   return checkpoint.vocabulary.empty() ? kPlainVersion : kTextVersion;
 }

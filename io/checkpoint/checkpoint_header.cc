@@ -199,7 +199,8 @@ struct Fact {
 };
 constexpr Fact kFacts[] = {{"run", &Checkpoint::run_id},
                            {"definition", &Checkpoint::definition},
-                           {"data", &Checkpoint::data_digest}};
+                           {"data", &Checkpoint::data_digest},
+                           {"samples", &Checkpoint::samples}};
 
 // Those that are set. A reader skips names that it does not know, so that a later build may add
 // some.

@@ -212,6 +212,16 @@ def run(engine):
 def main():
     checkpoint(pathlib.Path(sys.argv[1]).resolve())
     run(pathlib.Path(sys.argv[1]).resolve())
+    images = {"schema": 1, "kind": "images", "name": "mnist", "shape": [2, 2, 1], "classes": 2,
+              "class_names": ["a", [255, 1]], "scaled": False, "normalization": "standard", "mean": [0.5],
+              "deviation": [0.25]}
+    column = {"column": 0, "text": False, "mean": 1.5, "deviation": 2.0, "constant": False}
+    text = {"column": 2, "text": True, "categories": ["x", "y"], "mean": 0.0, "deviation": 1.0, "constant": False}
+    rows = {"schema": 1, "kind": "features", "name": "t.csv", "shape": [1, 1, 3], "classes": 2,
+            "table": {"separator": "auto", "columns": 3, "label": 1, "header": ["a", "b", "c"],
+                      "features": [column, text]}}
+    for name, statement in (("images", images), ("rows", rows)):
+        write("sample_statement", name, json.dumps(statement))
     write("safetensors", "two", safetensors({"a": ("F32", [2], bytes(8)), "b.\u00e4": ("I64", [], bytes(8))}))
     write("npz", "stored", npz(zipfile.ZIP_STORED))
     write("npz", "deflated", npz(zipfile.ZIP_DEFLATED))

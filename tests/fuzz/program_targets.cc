@@ -17,6 +17,7 @@
 #include "tools/options/run_config.h"
 #include "tools/options/value_text.h"
 #include "tools/run/run_record.h"
+#include "tools/session/sample_statement.h"
 #include "tools/top/run_status.h"
 #include "tools/top/top_view.h"
 
@@ -89,6 +90,19 @@ void run_status(Input input) {
     const tools::RunStatus status = tools::parse_run_status(text_of(input), "status");
     tools::run_status_json(status);
     tools::top_text(status, 1, 10, 40);
+  } catch (const io::Error&) {
+  }
+}
+
+void sample_statement(Input input) {
+  try {
+    const tools::StatedSamples stated = tools::read_sample_statement(text_of(input), "snapshot");
+    const io::Normalization normalization =
+        stated.normalization == "unit" ? io::Normalization::kUnit : io::Normalization::kStandard;
+    const std::string text = tools::sample_statement(stated.splits, normalization);
+    if (tools::sample_statement(tools::read_sample_statement(text, "again").splits,
+                                normalization) != text)
+      std::abort();
   } catch (const io::Error&) {
   }
 }

@@ -36,6 +36,7 @@ void layer_list(Input input);
 void flight_record(Input input);
 void run_record(Input input);
 void run_status(Input input);
+void sample_statement(Input input);
 void control_line(Input input);
 
 struct Target {
@@ -67,6 +68,7 @@ inline constexpr Target kTargets[] = {
     {"flight_record", flight_record},
     {"run_record", run_record},
     {"run_status", run_status},
+    {"sample_statement", sample_statement},
     {"control_line", control_line},
 };
 

@@ -38,8 +38,8 @@ struct ExportOptions {
 
 // What no other samples follow from.
 bool leaves_data_alone(const std::string& name) {
-  return name == "model" || name == "dtype" || name == "seed" || name == "normalize" ||
-         name == "data-dir" || name == "annotations" || name == "image-cache-mb";
+  return name == "model" || name == "dtype" || name == "seed" || name == "data-dir" ||
+         name == "annotations" || name == "image-cache-mb";
 }
 
 std::string format_of(const ExportOptions& o) {
@@ -130,6 +130,8 @@ std::vector<std::pair<std::string, std::string>> metadata_of(const ExportOptions
   }
   entries.emplace_back("weights", o.weights);
   entries.emplace_back("classes", std::to_string(model.input.classes));
+  if (!model.input.class_names.empty())
+    entries.emplace_back("class_names", list_json(model.input.class_names));
   if (!model.input.vocabulary.empty()) {
     std::vector<int> bytes;
     for (const char c : model.input.vocabulary) bytes.push_back(static_cast<unsigned char>(c));

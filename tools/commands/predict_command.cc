@@ -164,7 +164,7 @@ int predict_rank(const RunConfig& config, PredictOptions o, backends::Group& gro
   if (group.world_size() > 1)
     throw io::ConfigError("engine predict runs on one rank, found " +
                           std::to_string(group.world_size()));
-  TrainedModel model(config, o.model, group);
+  TrainedModel model(config, o.model, group, o.model.stated);
   const io::Dataset& train = model.data().train;
   if (model.other_data())
     throw io::DataError("the data differ from those of the run: " + o.model.path +
@@ -213,8 +213,8 @@ int predict_command(const Arguments& arguments) {
   options.insert(options.end(), saved_options().begin(), saved_options().end());
   add_table_options(app, values, options);
   app.footer(
-      "The run's data set must be there: its standardisation and the names of its classes are "
-      "taken from it.");
+      "The snapshot states how samples are prepared and what the classes are called. One that does "
+      "not (of an earlier version) needs the run's data set to be there.");
   if (!parse(app, arguments)) return kExitOk;
   const RunConfig config = trained_config(o.model, values, /*with_limit=*/true);
   return run_group(config, [&](backends::Group& group) { return predict_rank(config, o, group); });

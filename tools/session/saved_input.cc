@@ -1,4 +1,4 @@
-// run.json first, then the data set, then the model's defaults.
+// The snapshot first, then run.json, then the data set, then the model's defaults.
 #include "tools/session/saved_input.h"
 
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include "tools/options/command_line.h"
 #include "tools/options/run_config.h"
 #include "tools/run/run_record.h"
+#include "tools/session/sample_statement.h"
 #include "tools/session/session_data.h"
 #include "tools/session/session_options.h"
 
@@ -34,13 +35,26 @@ SavedInput of_record(const RunData& data, const std::string& dataset) {
   return input;
 }
 
+SavedInput of_statement(const StatedSamples& stated, const std::string& vocabulary) {
+  const io::Dataset& set = stated.splits.train;
+  return {.sample_shape = sample_shape(set),
+          .classes = set.classes,
+          .vocabulary = vocabulary,
+          .normalization = stated.normalization,
+          .mean = set.mean,
+          .deviation = set.deviation,
+          .class_names = set.class_names};
+}
+
 SavedInput of_data(const ConfigValues& given) {
   ConfigValues values = given;
   complete_values(values, "");
   const DataOptions options = data_options(resolve_run_config(values));
   const io::Dataset data = io::load_dataset(options.set).train;
-  SavedInput input{
-      .sample_shape = sample_shape(data), .classes = data.classes, .vocabulary = data.vocabulary};
+  SavedInput input{.sample_shape = sample_shape(data),
+                   .classes = data.classes,
+                   .vocabulary = data.vocabulary,
+                   .class_names = data.class_names};
   if (data.kind != io::SampleKind::kImages) return input;
   input.normalization =
       normalization(options, data) == io::Normalization::kUnit ? "unit" : "standard";
@@ -53,6 +67,8 @@ SavedInput of_data(const ConfigValues& given) {
 
 SavedInput saved_input(const io::Checkpoint* snapshot, const std::string& path,
                        const ConfigValues& values, bool other_data, bool statistics) {
+  if (snapshot != nullptr && !other_data && !snapshot->samples.empty())
+    return of_statement(read_sample_statement(snapshot->samples, path), snapshot->vocabulary);
   if (snapshot != nullptr && !other_data) {
     const std::optional<RunRecord> record = record_beside(*snapshot, path);
     if (record) {

@@ -17,6 +17,7 @@
 #include "tools/session/averaging_choice.h"
 #include "tools/session/best_choice.h"
 #include "tools/session/dry_run.h"
+#include "tools/session/sample_statement.h"
 #include "tools/session/session_parts.h"
 
 namespace tools {
@@ -48,6 +49,7 @@ io::Checkpoint description(const SessionOptions& options, const SessionData& dat
   c.run_id = options.keeping.run_id;
   c.definition = options.model.definition;
   c.data_digest = data_digest;
+  c.samples = sample_statement(data.splits(), data.normalization());
   return c;
 }
 

@@ -2,6 +2,7 @@
 #include "tools/session/trained_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/train/checks/finite_guard.h"
 #include "engine/train/saving/checkpoint_keeper.h"
@@ -15,6 +16,7 @@
 #include "tools/options/command_line.h"
 #include "tools/report/exit_codes.h"
 #include "tools/run/run_reference.h"
+#include "tools/session/sample_statement.h"
 #include "tools/session/saved_run.h"
 #include "tools/session/saved_weights.h"
 
@@ -41,6 +43,15 @@ bool same_data_expected(const ConfigValues& values) {
          });
 }
 
+std::shared_ptr<LoadedData> stated_data(const io::Checkpoint& snapshot, const std::string& path) {
+  if (snapshot.samples.empty()) return nullptr;
+  auto data = std::make_shared<LoadedData>();
+  data->splits = read_sample_statement(snapshot.samples, path).splits;
+  data->splits.train.vocabulary = snapshot.vocabulary;
+  data->digest = snapshot.data_digest;
+  return data;
+}
+
 engine::Graph graph_of(const RunConfig& config, const io::Dataset& set) {
   return models::build_model(config.model, {.sample_shape = sample_shape(set),
                                             .classes = set.classes,
@@ -54,7 +65,10 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values, bool w
   std::string definition;
   if (is_snapshot(reference.path)) {
     const io::Checkpoint snapshot = io::load_description(reference.path);
-    reference.data_digest = same_data_expected(values) ? snapshot.data_digest : "";
+    if (same_data_expected(values)) {
+      reference.data_digest = snapshot.data_digest;
+      reference.stated = stated_data(snapshot, reference.path);
+    }
     if (!values.contains("model")) definition = snapshot.definition;
     take_saved_options(snapshot, reference.path, values);
     ConfigValues saved;
@@ -78,11 +92,11 @@ std::vector<std::string> class_names(const io::Dataset& set) {
 }
 
 TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& reference,
-                           backends::Group& group)
+                           backends::Group& group, std::shared_ptr<LoadedData> given)
     : control_(host_communicator(group)),
       compute_(choose_compute(compute_options(config), group, *control_)),
       options_(data_options(config)),
-      loaded_(load_together(options_, group, *control_)),
+      loaded_(given ? std::move(given) : load_together(options_, group, *control_)),
       digest_(reference.data_digest),
       graph_(graph_of(config, loaded_->splits.train)),
       state_(engine::ModelState::allocate(graph_, engine::state_dtype(compute_.storage))),

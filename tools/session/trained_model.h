@@ -18,6 +18,9 @@ namespace tools {
 struct ModelReference {
   std::string path, weights = "model";  // a run, snapshot or file of weights; --weights
   std::string data_digest = {};         // of the run's training samples; "": not compared
+  // What the snapshot states of the samples (sample_statement.h), without any sample in it. Null:
+  // it states nothing, or the command line asks for other samples.
+  std::shared_ptr<LoadedData> stated = {};
 };
 
 // The configuration of the run whose model it is, with what the command line says otherwise; path
@@ -31,9 +34,11 @@ std::vector<std::string> class_names(const io::Dataset& set);
 // On one rank.
 class TrainedModel {
  public:
-  // Collective. All ranks have rank 0's weights. Throws what loading throws, and io::DataError for
-  // weights that are not finite.
-  TrainedModel(const RunConfig& config, const ModelReference& reference, backends::Group& group);
+  // Collective. All ranks have rank 0's weights. The data are read, unless they are given
+  // (ModelReference::stated). Throws what loading throws, and io::DataError for weights that are
+  // not finite.
+  TrainedModel(const RunConfig& config, const ModelReference& reference, backends::Group& group,
+               std::shared_ptr<LoadedData> given = nullptr);
 
   backends::Communicator& control() { return *control_; }
   const Compute& compute() const { return compute_; }

@@ -45,6 +45,7 @@ struct Dataset {
   std::string
       vocabulary;  // text: the byte of each token id, ascending; empty where tokens are no bytes
   std::vector<std::string> class_names = {};  // by class; empty: they have numbers only
+  bool scaled = false;  // images: they come in any size and are scaled and cut to the shape
 
   // Samples. Windows of tokens must leave room for the label of their last position.
   std::int64_t size() const {

@@ -125,6 +125,7 @@ TEST(CheckpointFile, FactsAboutTheRunMakeItVersionThree) {
   saved.run_id = "20260102-030405-abcdef01";
   saved.definition = "[[layers]]\ntype = \"dense\"\n";
   saved.data_digest = "0123456789abcdef";
+  saved.samples = "{\"schema\":1}";
   io::save_checkpoint(saved, folder / "a.ckpt");
   const Bytes file = io::read_file(folder / "a.ckpt");
   EXPECT_EQ(get<std::uint32_t>(file, 8), 3u);

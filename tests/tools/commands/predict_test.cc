@@ -9,6 +9,7 @@
 #include <map>
 #include <sstream>
 
+#include "io/checkpoint/checkpoint.h"
 #include "tests/io/data/sources/png_bytes.h"
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
@@ -82,11 +83,19 @@ class Predictions : public ::testing::Test {
     const CommandResult trained = engine(more);
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
   }
-  void train_on_idx() {
+  void train_on_idx(std::vector<std::string> more = {}) {
     write_idx(folder_.path().string(), "train");
     write_idx(folder_.path().string(), "t10k");
-    train({"--dataset", "mnist", "--data-dir", folder_.path().string(), "--epochs", "2", "--lr",
-           "0.02"});
+    more.insert(more.end(), {"--dataset", "mnist", "--data-dir", folder_.path().string(),
+                             "--epochs", "2", "--lr", "0.02"});
+    train(more);
+  }
+  // Makes of a snapshot one that does not state what its samples are.
+  static void forget_samples(const std::string& path) {
+    io::Checkpoint snapshot = io::load_checkpoint(path);
+    ASSERT_FALSE(snapshot.samples.empty());
+    snapshot.samples.clear();
+    io::save_checkpoint(snapshot, path);
   }
   test_support::TemporaryDirectory folder_;
 };
@@ -240,8 +249,44 @@ TEST_F(Predictions, OfRowsUseTheRunsColumnsByNameAndItsStandardisation) {
   program::expect_words(
       csv.out,
       {"input,sample,prediction,probability,prediction_2,probability_2\n", "\"dog, big\""});
+  // The snapshot states all of that: the table may have changed, or be gone.
   write_text(folder_ / "rows.csv", rows + "cat,999,red,999\n");
-  expect_error(engine({"predict", run(), folder_ / "others.csv"}), 65, "the data differ");
+  EXPECT_EQ(predicted(run(), {folder_ / "others.csv"}), again);
+  std::filesystem::remove(folder_ / "rows.csv");
+  EXPECT_EQ(predicted(run(), {folder_ / "others.csv"}), again);
+  const std::string alone = folder_ / "alone.ckpt";
+  std::filesystem::copy_file(io::find_best_checkpoint(run()), alone);
+  EXPECT_EQ(predicted(alone, {folder_ / "others.csv"}), again);
+  // One of an earlier version does not.
+  forget_samples(alone);
+  expect_error(engine({"predict", alone, folder_ / "others.csv"}), 65, "rows.csv");
+  write_text(folder_ / "rows.csv", rows);
+  EXPECT_EQ(predicted(alone, {folder_ / "others.csv"}), again);
+  write_text(folder_ / "rows.csv", rows + "cat,999,red,999\n");
+  expect_error(engine({"predict", alone, folder_ / "others.csv"}), 65, "the data differ");
+}
+
+TEST_F(Predictions, OfImagesNeedNoDataButTheSnapshot) {
+  train_on_idx({"--normalize", "standard"});
+  const std::string images = folder_ / "inputs";
+  std::filesystem::rename(folder_ / "t10k-images-idx3-ubyte", images);
+  std::filesystem::copy_file(images, folder_ / "t10k-images-idx3-ubyte");
+  const std::string alone = folder_ / "alone.ckpt", old = folder_ / "old.ckpt";
+  std::filesystem::copy_file(io::find_newest_checkpoint(run(), nullptr), alone);
+  std::filesystem::copy_file(alone, old);
+  forget_samples(old);
+  const std::vector<Json> before = predicted(old, {images});  // reads the run's data
+  for (const std::string file : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                 "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"})
+    ASSERT_TRUE(std::filesystem::remove(folder_ / file));
+  EXPECT_EQ(predicted(alone, {images}), before);
+  expect_error(engine({"predict", old, images}), 65, "train-images");
+  // As an ONNX graph that takes pixels, too.
+  const std::string onnx = folder_ / "m.onnx";
+  const CommandResult exported = engine({"export", alone, "-o", onnx, "--input", "pixels"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_NE(test_support::read_text(onnx).find("deviation"), std::string::npos);
+  EXPECT_EQ(engine({"export", old, "-o", onnx, "--input", "pixels"}).exit_code, 65);
 }
 
 #ifdef HAS_PNG
@@ -264,6 +309,8 @@ TEST_F(Predictions, OfImagesInFoldersAreThoseOfEval) {
         std::filesystem::path(line["input"].get<std::string>()).parent_path().filename().string() ==
         line["prediction"].get<std::string>();
   EXPECT_EQ(evaluated(run())["correct"], correct);
+  std::filesystem::rename(folder_ / "train", folder_ / "elsewhere");
+  EXPECT_EQ(predicted(run(), {folder_ / "val"}), lines);
   write_text(folder_ / "val/red/c.png", "GIF89a");
   expect_error(engine({"predict", run(), folder_ / "val"}), 65, "c.png: neither PNG nor JPEG");
 }
@@ -292,6 +339,8 @@ TEST_F(Predictions, OfTextAreTheNextCharacter) {
   double sum = 0;
   for (const Json& probability : lines[0]["probabilities"]) sum += probability.get<double>();
   EXPECT_NEAR(sum, 1, 1e-9);
+  std::filesystem::remove(folder_ / "text.txt");
+  EXPECT_EQ(predicted(run(), {folder_ / "begun", "--probabilities"}), lines);
   write_text(folder_ / "begun", "abz");
   expect_error(engine({"predict", run(), folder_ / "begun"}), 65, "'z'");
   expect_error(engine({"predict", run(), folder_ / "nosuch"}), 65, "nosuch");

@@ -125,6 +125,7 @@ Dataset read_part(const DatasetOptions& options, const fs::path& directory,
   part.class_names = classes;
   part.mean = {0.485f, 0.456f, 0.406f};
   part.deviation = {0.229f, 0.224f, 0.225f};
+  part.scaled = true;
   std::vector<std::string> paths;
   for (const std::string& name : class_folders(directory)) {
     const auto label = std::lower_bound(classes.begin(), classes.end(), name);

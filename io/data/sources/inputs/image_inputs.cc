@@ -37,7 +37,7 @@ class SingleImage : public SampleStream {
     const std::size_t before = block.pixels.size();
     block.pixels.resize(before + static_cast<std::size_t>(like_.sample_count()));
     const std::span<std::uint8_t> out = std::span(block.pixels).subspan(before);
-    if (like_.source)
+    if (like_.scaled)
       resize_and_crop(image, like_.shape[0], out);
     else
       take(image, out);

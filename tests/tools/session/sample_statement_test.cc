@@ -1,0 +1,117 @@
+// What a snapshot states of its samples reads back whole, and what contradicts itself is refused.
+#include <gtest/gtest.h>
+
+#include "io/base/io_error.h"
+#include "io/data/sources/csv/csv_coding.h"
+#include "io/data/sources/inputs/sample_stream.h"
+#include "tests/support/test_support.h"
+#include "tools/session/sample_statement.h"
+
+namespace {
+
+using tools::read_sample_statement;
+using tools::sample_statement;
+
+TEST(SampleStatement, OfImagesHasClassesAndNormalization) {
+  io::DatasetSplits splits;
+  io::Dataset& set = splits.train;
+  set.name = "caf\xE9";  // Latin-1: bytes, and no UTF-8
+  set.shape = {4, 6, 3};
+  set.classes = 2;
+  set.class_names = {"a \"quoted\"\n", "\xFF\x01"};
+  set.mean = {0.1f, 0.2f, 1.0f / 3};
+  set.deviation = {1e-3f, 2, 3};
+  set.scaled = true;
+  const std::string text = sample_statement(splits, io::Normalization::kStandard);
+  const tools::StatedSamples stated = read_sample_statement(text, "x");
+  EXPECT_EQ(stated.normalization, "standard");
+  const io::Dataset& read = stated.splits.train;
+  EXPECT_EQ(read.kind, io::SampleKind::kImages);
+  EXPECT_EQ(read.name, set.name);
+  EXPECT_EQ(read.shape, set.shape);
+  EXPECT_EQ(read.classes, 2);
+  EXPECT_EQ(read.class_names, set.class_names);
+  EXPECT_EQ(read.mean, set.mean);
+  EXPECT_EQ(read.deviation, set.deviation);
+  EXPECT_TRUE(read.scaled);
+  EXPECT_EQ(read.size(), 0);
+}
+
+// 40 names, which take positions; two colours and a value that is no UTF-8, a feature each.
+std::string table(int rows) {
+  std::string text = "name,colour,size,kind\n";
+  for (int i = 0; i < rows; ++i)
+    text += "n" + std::to_string(i % 40) + "," +
+            (i % 5 == 0   ? "\xE9"
+             : i % 2 == 0 ? "red"
+                          : "blue") +
+            "," + std::to_string(i * i) + "," + (i % 3 == 0 ? "x" : "y") + "\n";
+  return text;
+}
+
+io::SampleBlock rows_of(const std::string& path, const io::DatasetSplits& splits) {
+  io::SampleBlock block;
+  io::open_samples({path}, splits)->fill(1000, block);
+  return block;
+}
+
+TEST(SampleStatement, OfATableReadsOtherTablesAlike) {
+  const test_support::TemporaryDirectory folder;
+  const std::string path = folder / "t.csv";
+  test_support::write_text(path, table(200));
+  const io::DatasetSplits splits = io::load_dataset({.name = "csv", .annotations = path});
+  const tools::StatedSamples stated =
+      read_sample_statement(sample_statement(splits, io::Normalization::kUnit), "x");
+  EXPECT_EQ(stated.normalization, "");
+  EXPECT_EQ(stated.splits.train.class_names, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(stated.splits.train.shape, splits.train.shape);
+  test_support::write_text(path, table(60));
+  const io::SampleBlock expected = rows_of(path, splits), found = rows_of(path, stated.splits);
+  EXPECT_EQ(found.count(), 60);
+  EXPECT_EQ(found.features, expected.features);
+}
+
+TEST(SampleStatement, IsLeftOutWhereItWouldBeTooLong) {
+  io::DatasetSplits splits;
+  splits.train.shape = {1, 1, 1};
+  splits.train.classes = 1;
+  splits.train.class_names = {std::string(std::size_t{17} << 20, 'a')};
+  EXPECT_EQ(sample_statement(splits, io::Normalization::kUnit), "");
+}
+
+TEST(SampleStatement, ThatContradictsItselfIsRefused) {
+  io::DatasetSplits splits;
+  splits.train.shape = {2, 2, 1};
+  splits.train.classes = 2;
+  splits.train.class_names = {"a", "b"};
+  splits.train.mean = splits.train.deviation = {0.5f};
+  const std::string good = sample_statement(splits, io::Normalization::kStandard);
+  ASSERT_EQ(read_sample_statement(good, "x").splits.train.classes, 2);
+  const auto refuses = [&](const std::string& part, const std::string& other,
+                           const std::string& words) {
+    std::string text = good;
+    const std::size_t at = text.find(part);
+    ASSERT_NE(at, std::string::npos) << part << " in " << good;
+    text.replace(at, part.size(), other);
+    try {
+      read_sample_statement(text, "a.ckpt");
+      ADD_FAILURE() << "accepted " << text;
+    } catch (const io::DataError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+      EXPECT_TRUE(std::string(error.what()).starts_with("a.ckpt")) << error.what();
+    }
+  };
+  refuses("\"schema\":1", "\"schema\":2", "has schema 2, expected 1");
+  refuses("images", "sounds", "kind 'sounds', expected images, features or tokens");
+  refuses("images", "features", "lacks \"table\"");
+  refuses("[2,2,1]", "[2,2]", "a shape of 2 extents, expected 3");
+  refuses("[2,2,1]", "[2,2,3]", "means and deviations of 1 and 1 channels, expected 3");
+  refuses("[2,2,1]", "[0,2,1]", "the extent 0");
+  refuses("[2,2,1]", "[99999999999999,99999999,1]", "the extent 99999999999999");
+  refuses("\"classes\":2", "\"classes\":3", "names of 2 classes, expected 3");
+  refuses("\"standard\"", "\"other\"", "normalization 'other', expected unit or standard");
+  refuses("[0.5]", "[1e300]", "expected numbers");
+  refuses("{", "[", "invalid JSON");
+}
+
+}  // namespace

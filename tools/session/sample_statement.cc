@@ -1,0 +1,229 @@
+// Its members are described in docs/checkpoint-format.md.
+#include "tools/session/sample_statement.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "io/base/io_error.h"
+#include "io/base/json_writer.h"
+#include "io/base/text_format.h"
+#include "io/data/sources/csv/csv_coding.h"
+#include "tools/report/json_file.h"
+
+namespace tools {
+namespace {
+
+constexpr std::size_t kLongestStatement = std::size_t{16} << 20;
+constexpr std::int64_t kMost = std::int64_t{1} << 40;  // samples are far smaller
+
+const char* const kKindNames[] = {"images", "features", "tokens"};  // by SampleKind
+
+// What is not UTF-8 cannot be in JSON as text: it becomes a list of bytes.
+void write_text(base::JsonWriter& json, const std::string& text) {
+  if (io::is_utf8(text)) {
+    json.value(text);
+    return;
+  }
+  json.begin_array();
+  for (const char byte : text) json.value(int{static_cast<unsigned char>(byte)});
+  json.end_array();
+}
+
+void write_texts(base::JsonWriter& json, const char* key, const std::vector<std::string>& texts) {
+  if (texts.empty()) return;
+  json.key(key).begin_array();
+  for (const std::string& text : texts) write_text(json, text);
+  json.end_array();
+}
+
+void write_table(base::JsonWriter& json, const io::CsvCoding& coding) {
+  json.key("table").begin_object().member("separator", coding.separator);
+  json.member("columns", coding.table_columns).member("label", coding.selection.label);
+  write_texts(json, "header", coding.selection.header);
+  json.key("features").begin_array();
+  for (const io::CsvColumn& column : coding.columns) {
+    json.begin_object().member("column", column.index).member("text", column.text);
+    write_texts(json, "categories", column.categories);
+    json.member("mean", column.mean).member("deviation", column.deviation);
+    json.member("constant", column.constant).end_object();
+  }
+  json.end_array().end_object();
+}
+
+// At least so long is what they become.
+std::size_t bytes_of_names(const io::DatasetSplits& splits) {
+  std::size_t bytes = 0;
+  for (const std::string& name : splits.train.class_names) bytes += name.size();
+  if (!splits.coding) return bytes;
+  for (const std::string& name : splits.coding->selection.header) bytes += name.size();
+  for (const io::CsvColumn& column : splits.coding->columns)
+    for (const std::string& category : column.categories) bytes += category.size();
+  return bytes;
+}
+
+bool bool_member(const Json& object, const char* key, const std::string& where) {
+  const Json& value = member(object, key, where);
+  if (!value.is_boolean())
+    throw io::DataError(where + ": \"" + key + "\" is " + value.dump().substr(0, 40) +
+                        "; expected true or false");
+  return value.get<bool>();
+}
+
+std::string read_text(const Json& json, const std::string& where) {
+  if (json.is_string()) return json.get<std::string>();
+  std::string text;
+  if (!json.is_array()) throw io::DataError(where + ": expected a text or a list of its bytes");
+  for (const Json& byte : json) {
+    if (!byte.is_number_integer() || byte < 0 || byte > 255)
+      throw io::DataError(where + ": expected a text or a list of its bytes");
+    text += static_cast<char>(byte.get<int>());
+  }
+  return text;
+}
+
+std::vector<std::string> read_texts(const Json& object, const char* key, const std::string& where) {
+  std::vector<std::string> texts;
+  if (!object.contains(key)) return texts;
+  for (const Json& text : list_member(object, key, where)) texts.push_back(read_text(text, where));
+  return texts;
+}
+
+std::vector<float> read_numbers(const Json& object, const char* key, const std::string& where) {
+  std::vector<float> numbers;
+  if (!object.contains(key)) return numbers;
+  for (const Json& number : list_member(object, key, where)) {
+    if (!number.is_number() || !(std::abs(number.get<double>()) < 1e30))
+      throw io::DataError(where + ": \"" + key + "\" has " + number.dump().substr(0, 40) +
+                          ", expected numbers");
+    numbers.push_back(number.get<float>());
+  }
+  return numbers;
+}
+
+io::CsvColumn read_column(const Json& json, std::int64_t columns, const std::string& where) {
+  io::CsvColumn column;
+  column.index = static_cast<std::size_t>(whole_member(json, "column", 0, columns - 1, where));
+  column.text = bool_member(json, "text", where);
+  column.categories = read_texts(json, "categories", where);
+  column.mean = real_member(json, "mean", where);
+  column.deviation = real_member(json, "deviation", where);
+  column.constant = bool_member(json, "constant", where);
+  if (!(column.deviation > 0)) throw io::DataError(where + ": a deviation is not positive");
+  if (!std::ranges::is_sorted(column.categories))
+    throw io::DataError(where + ": the categories of a column are not in byte order");
+  return column;
+}
+
+std::shared_ptr<const io::CsvCoding> read_table(const Json& json, const std::string& where) {
+  const auto coding = std::make_shared<io::CsvCoding>();
+  const std::int64_t columns = whole_member(json, "columns", 1, kMost, where);
+  coding->table_columns = static_cast<std::size_t>(columns);
+  coding->separator = text_member(json, "separator", where);
+  coding->selection.label =
+      static_cast<std::size_t>(whole_member(json, "label", 0, columns - 1, where));
+  coding->selection.header = read_texts(json, "header", where);
+  if (!coding->selection.header.empty() && coding->selection.header.size() != coding->table_columns)
+    throw io::DataError(where + ": found " + std::to_string(coding->selection.header.size()) +
+                        " names of columns, expected " + std::to_string(columns));
+  for (const Json& feature : list_member(json, "features", where)) {
+    coding->columns.push_back(read_column(feature, columns, where));
+    coding->selection.columns.push_back(coding->columns.back().index);
+    coding->features += coding->columns.back().features();
+  }
+  return coding;
+}
+
+io::SampleKind read_kind(const Json& json, const std::string& where) {
+  const std::string kind = text_member(json, "kind", where);
+  for (std::size_t i = 0; i < std::size(kKindNames); ++i)
+    if (kind == kKindNames[i]) return static_cast<io::SampleKind>(i);
+  throw io::DataError(where + ": found samples of kind '" + kind.substr(0, 40) +
+                      "', expected images, features or tokens");
+}
+
+void read_images(const Json& json, const std::string& where, StatedSamples& stated) {
+  io::Dataset& set = stated.splits.train;
+  set.scaled = bool_member(json, "scaled", where);
+  set.mean = read_numbers(json, "mean", where);
+  set.deviation = read_numbers(json, "deviation", where);
+  stated.normalization = text_member(json, "normalization", where);
+  if (stated.normalization != "unit" && stated.normalization != "standard")
+    throw io::DataError(where + ": found the normalization '" + stated.normalization.substr(0, 40) +
+                        "', expected unit or standard");
+  const auto channels = static_cast<std::size_t>(set.shape[2]);
+  if (stated.normalization == "standard" &&
+      (set.mean.size() != channels || set.deviation.size() != channels))
+    throw io::DataError(
+        where + ": found means and deviations of " + std::to_string(set.mean.size()) + " and " +
+        std::to_string(set.deviation.size()) + " channels, expected " + std::to_string(channels));
+}
+
+StatedSamples read_statement(const Json& json, const std::string& where) {
+  StatedSamples stated;
+  io::Dataset& set = stated.splits.train;
+  set.kind = read_kind(json, where);
+  const Json& shape = list_member(json, "shape", where);
+  if (shape.size() != set.shape.size())
+    throw io::DataError(where + ": found a shape of " + std::to_string(shape.size()) +
+                        " extents, expected 3");
+  std::int64_t count = 1;
+  for (std::size_t i = 0; i < set.shape.size(); ++i) {
+    if (!shape[i].is_number_integer() || shape[i] < 1 || shape[i] > kMost / count)
+      throw io::DataError(where + ": found the extent " + shape[i].dump().substr(0, 40) +
+                          ", expected a whole number from 1 to " + std::to_string(kMost / count));
+    set.shape[i] = shape[i].get<std::int64_t>();
+    count *= set.shape[i];
+  }
+  set.name = read_text(member(json, "name", where), where);
+  set.classes = whole_member(json, "classes", 1, kMost, where);
+  set.class_names = read_texts(json, "class_names", where);
+  if (!set.class_names.empty() && std::ssize(set.class_names) != set.classes)
+    throw io::DataError(where + ": found names of " + std::to_string(set.class_names.size()) +
+                        " classes, expected " + std::to_string(set.classes));
+  if (set.kind == io::SampleKind::kImages) read_images(json, where, stated);
+  if (set.kind == io::SampleKind::kFeatures) {
+    stated.splits.coding = read_table(member(json, "table", where), where);
+    if (static_cast<std::int64_t>(stated.splits.coding->features) != count)
+      throw io::DataError(where + ": its table has " +
+                          std::to_string(stated.splits.coding->features) + " features, expected " +
+                          std::to_string(count));
+  }
+  return stated;
+}
+
+}  // namespace
+
+std::string sample_statement(const io::DatasetSplits& splits, io::Normalization normalization) {
+  const io::Dataset& set = splits.train;
+  if (bytes_of_names(splits) > kLongestStatement) return "";
+  base::JsonWriter json;
+  json.begin_object().member("schema", 1);
+  json.member("kind", kKindNames[static_cast<std::size_t>(set.kind)]);
+  json.key("name");
+  write_text(json, set.name);
+  json.member("shape", set.shape).member("classes", set.classes);
+  write_texts(json, "class_names", set.class_names);
+  if (set.kind == io::SampleKind::kImages) {
+    json.member("scaled", set.scaled);
+    json.member("normalization", normalization == io::Normalization::kUnit ? "unit" : "standard");
+    json.member("mean", set.mean).member("deviation", set.deviation);
+  }
+  if (splits.coding) write_table(json, *splits.coding);
+  std::string text = json.end_object().text();
+  return text.size() <= kLongestStatement ? std::move(text) : "";
+}
+
+StatedSamples read_sample_statement(const std::string& text, const std::string& source) {
+  const std::string where = source + ": its statement of the samples";
+  const Json json = parse_json(text, where);
+  const std::int64_t schema = whole_member(json, "schema", 1, kUnlimited, where);
+  if (schema != 1)
+    throw io::DataError(where + " has schema " + std::to_string(schema) +
+                        ", expected 1: a later version of the program has written it");
+  return read_statement(json, where);
+}
+
+}  // namespace tools

@@ -1,0 +1,25 @@
+// What a snapshot states of the samples that its model takes, so that the model can be used where
+// the run's data are not: their shape, the names of the classes, how images are normalised and how
+// a table's columns become numbers.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "io/data/sources/dataset.h"
+#include "tools/session/session_data.h"
+
+namespace tools {
+
+// As JSON, for Checkpoint::samples. "" where it would be too long to be part of every snapshot
+// (a column of text with very many values): then the data are needed as before.
+std::string sample_statement(const io::DatasetSplits& splits, io::Normalization normalization);
+
+struct StatedSamples {
+  io::DatasetSplits splits;   // without samples; `coding` for tables
+  std::string normalization;  // images: "unit" or "standard"; else ""
+};
+// Throws io::DataError, naming `source`: not such a statement, or one that contradicts itself.
+StatedSamples read_sample_statement(const std::string& text, const std::string& source);
+
+}  // namespace tools
