@@ -1,21 +1,5 @@
-// One function a kind of layer, from its TOML table.
-//
-// Options, with their defaults; those without one are required:
-//   dense                  out (or the word "classes"), bias = true
-//   conv2d                 out_channels, kernel = 3, stride = 1, padding = 0, bias = true
-//   batch_norm2d           eps = 1e-5, momentum = 0.1
-//   sync_batch_norm2d      the same, with statistics over the samples of all replicas
-//   group_norm             groups, eps = 1e-5
-//   max_pool2d, average_pool2d    window = 2, stride = the window, padding = 0, ceil_mode = false
-//   pad_channels           before = 0, after = 0
-//   dropout                rate = 0.5
-//   embedding              vocabulary (or the word "classes"), width, deviation = 1 of the initial
-//                          values; reads token ids
-//   position_embedding     context, deviation = 1
-//   layer_norm             eps = 1e-5
-//   gelu                   approximate = "none" (or "tanh")
-//   causal_self_attention  heads, dropout = 0; reads queries, keys and values side by side
-//   relu, global_average_pool, flatten, add    none
+// One function a kind of layer, from its TOML table. What a function asks for, with which defaults,
+// is what docs/toml.md says of it.
 #include "models/layer_kinds.h"
 
 #include <utility>
@@ -28,21 +12,13 @@ namespace {
 
 namespace layers = engine::layers;
 
-// An integer, or the word "classes".
-std::int64_t integer_or_classes(Options& options, const std::string& key, std::int64_t classes) {
-  if (!options.is_text(key)) return options.integer(key);
-  if (options.text(key) != "classes")
-    options.refuse(key, "'" + key + "' must be an integer or \"classes\"");
-  return classes;
-}
-
 engine::LayerPtr make_dense(Options& options, std::int64_t classes) {
-  const std::int64_t out = integer_or_classes(options, "out", classes);
+  const std::int64_t out = options.integer_or("classes", classes, "out");
   return layers::dense(out, options.boolean("bias", true));
 }
 
 engine::LayerPtr make_embedding(Options& options, std::int64_t classes) {
-  const std::int64_t vocabulary = integer_or_classes(options, "vocabulary", classes),
+  const std::int64_t vocabulary = options.integer_or("classes", classes, "vocabulary"),
                      width = options.integer("width");
   return layers::embedding(vocabulary, width, options.number("deviation", 1));
 }
@@ -53,7 +29,7 @@ engine::LayerPtr make_position_embedding(Options& options, std::int64_t) {
 }
 
 engine::LayerPtr make_gelu(Options& options, std::int64_t) {
-  const std::string approximate = options.text("approximate").value_or("none");
+  const std::string approximate = options.text("approximate", "none");
   if (approximate != "none" && approximate != "tanh")
     options.refuse("approximate",
                    "'approximate' must be \"none\" or \"tanh\", not \"" + approximate + "\"");
@@ -106,35 +82,102 @@ layers::PoolOptions pool_options(Options& options) {
 struct Kind {
   const char* name;
   engine::LayerPtr (*make)(Options& options, std::int64_t classes);
+  // For docs/toml.md: input and output, what else is to know, parameters and buffers.
+  const char *shapes, *rules, *arrays;
 };
+
+constexpr const char* kSame = "any → the same";
+constexpr const char* kImageSame = "[h, w, c] → the same";
+constexpr const char* kWindowed =
+    "[h, w, c] → [h', w', c], h' = floor((h + 2 padding - window) / stride) + 1; with `ceil_mode` "
+    "rounded up, without windows that would begin beyond the input and its first padding";
+constexpr const char* kWindowRules =
+    "stride 0: the window; window 1 to 15; padding at most half the window; h and w + 2 padding at "
+    "least the window";
+constexpr const char* kNormArrays = "weight [c], bias [c]";
+constexpr const char* kBatchNormArrays =
+    "weight [c], bias [c]; running_mean [c], running_var [c], num_batches_tracked []";
+constexpr const char* kBatchNormRules = "eps above 0; momentum 0 to 1";
 
 constexpr Kind kKinds[] = {
-    {"dense", make_dense},
-    {"conv2d", make_conv2d},
-    {"batch_norm2d", make_batch_norm2d},
-    {"sync_batch_norm2d", make_sync_batch_norm2d},
-    {"group_norm", make_group_norm},
-    {"relu", [](Options&, std::int64_t) { return layers::relu(); }},
-    {"max_pool2d", [](Options& o, std::int64_t) { return layers::max_pool2d(pool_options(o)); }},
+    {"dense", make_dense, "[in] → [out]; [t, in] → [t, out]", "",
+     "weight [out, in]; bias [out] where it has one"},
+    {"conv2d", make_conv2d,
+     "[h, w, c] → [h', w', out_channels], h' = floor((h + 2 padding - kernel) / stride) + 1",
+     "h and w + 2 padding at least the kernel",
+     "weight [out_channels, c, kernel, kernel]; bias [out_channels] where it has one"},
+    {"batch_norm2d", make_batch_norm2d, kImageSame, kBatchNormRules, kBatchNormArrays},
+    {"sync_batch_norm2d", make_sync_batch_norm2d, kImageSame,
+     "statistics over the samples of all replicas; eps above 0; momentum 0 to 1", kBatchNormArrays},
+    {"group_norm", make_group_norm, kImageSame, "groups divide c; eps above 0", kNormArrays},
+    {"relu", [](Options&, std::int64_t) { return layers::relu(); }, kSame, "", ""},
+    {"max_pool2d", [](Options& o, std::int64_t) { return layers::max_pool2d(pool_options(o)); },
+     kWindowed, kWindowRules, ""},
     {"average_pool2d",
-     [](Options& o, std::int64_t) { return layers::average_pool2d(pool_options(o)); }},
+     [](Options& o, std::int64_t) { return layers::average_pool2d(pool_options(o)); }, kWindowed,
+     kWindowRules, ""},
     {"pad_channels",
      [](Options& o, std::int64_t) {
-       return layers::pad_channels(o.integer("before", 0), o.integer("after", 0));
-     }},
-    {"global_average_pool", [](Options&, std::int64_t) { return layers::global_average_pool(); }},
-    {"flatten", [](Options&, std::int64_t) { return layers::flatten(); }},
-    {"add", [](Options&, std::int64_t) { return layers::add(); }},
-    {"dropout", [](Options& o, std::int64_t) { return layers::dropout(o.number("rate", 0.5)); }},
-    {"embedding", make_embedding},
-    {"position_embedding", make_position_embedding},
+       const std::int64_t before = o.integer("before", 0), after = o.integer("after", 0);
+       return layers::pad_channels(before, after);
+     },
+     "[h, w, c] → [h, w, before + c + after]", "the new channels are 0", ""},
+    {"global_average_pool", [](Options&, std::int64_t) { return layers::global_average_pool(); },
+     "[h, w, c] → [c]", "", ""},
+    {"flatten", [](Options&, std::int64_t) { return layers::flatten(); }, "[h, w, c] → [c * h * w]",
+     "channel by channel, as PyTorch has them", ""},
+    {"add", [](Options&, std::int64_t) { return layers::add(); }, "two of one shape → the same",
+     "needs `inputs`, two of them", ""},
+    {"dropout", [](Options& o, std::int64_t) { return layers::dropout(o.number("rate", 0.5)); },
+     kSame, "rate from 0, below 1; acts in training alone", ""},
+    {"embedding", make_embedding, "token ids [t] → [t, width]",
+     "the first layer of a model of text; deviation of the initial values",
+     "weight [vocabulary, width]"},
+    {"position_embedding", make_position_embedding, "[t, width] → the same",
+     "t at most `context`; deviation of the initial values", "weight [context, width]"},
     {"layer_norm",
-     [](Options& o, std::int64_t) { return layers::layer_norm(o.number("eps", 1e-5)); }},
-    {"gelu", make_gelu},
-    {"causal_self_attention", make_attention},
+     [](Options& o, std::int64_t) { return layers::layer_norm(o.number("eps", 1e-5)); },
+     "[..., width] → the same", "eps above 0", "weight [width], bias [width]"},
+    {"gelu", make_gelu, kSame, "approximate \"none\" or \"tanh\"", ""},
+    {"causal_self_attention", make_attention, "[t, 3 width] → [t, width]",
+     "reads queries, keys and values side by side; heads divide the width; dropout of the "
+     "probabilities from 0, below 1",
+     ""},
 };
 
+std::string options_text(const std::vector<OptionDescription>& options) {
+  std::string text;
+  for (const OptionDescription& option : options)
+    text += (text.empty() ? "`" : ", `") + option.key + "` " + option.type +
+            (option.otherwise.empty() ? " (required)" : " = " + option.otherwise);
+  return text;
+}
+
 }  // namespace
+
+std::vector<LayerKind> layer_kinds() {
+  const std::string no_file;
+  const toml::table nothing;
+  std::vector<LayerKind> all;
+  for (const Kind& kind : kKinds) {
+    std::vector<OptionDescription> described;
+    Options options(no_file, nothing);
+    options.describe_into(described);
+    static_cast<void>(kind.make(options, 1));
+    all.push_back({kind.name, std::move(described)});
+  }
+  return all;
+}
+
+std::string layer_kinds_table() {
+  std::string text =
+      "| kind | options | input → output | rules | parameters; buffers |\n|---|---|---|---|---|\n";
+  const std::vector<LayerKind> kinds = layer_kinds();
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    text += "| `" + kinds[i].name + "` | " + options_text(kinds[i].options) + " | " +
+            kKinds[i].shapes + " | " + kKinds[i].rules + " | " + kKinds[i].arrays + " |\n";
+  return text;
+}
 
 engine::LayerPtr make_layer(const std::string& kind, Options& options, std::int64_t classes) {
   std::vector<std::string> names;

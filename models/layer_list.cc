@@ -11,7 +11,7 @@
 //   name = "conv1"              required for layers with parameters: "conv1.weight", ...
 //   inputs = ["input"]          default: the layer before; "input" is the sample
 //   tied = "wte"                the earlier layer whose parameters it uses; default: its own
-//   out_channels = 16           the kind's own options: see layer_kinds.cc
+//   out_channels = 16           the kind's own options: docs/toml.md has them
 //
 // The loss, softmax cross entropy, is added behind the logits.
 #include <map>

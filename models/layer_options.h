@@ -11,6 +11,7 @@
 
 #include "engine/core/error.h"
 #include "io/base/nearest.h"
+#include "io/base/text_format.h"
 #include "io/base/text_parts.h"
 
 namespace models {
@@ -25,10 +26,19 @@ inline std::string place(const std::string& path, const toml::source_region& reg
   throw engine::ModelError(place(path, region) + text);
 }
 
+// What a kind of layer asks its table for.
+struct OptionDescription {
+  std::string key, type;
+  std::string otherwise;  // as it is written in a file; "": it is required
+};
+
 // Typed access to one table; every key must be asked for or be refused.
 class Options {
  public:
   Options(const std::string& path, const toml::table& table) : path_(path), table_(table) {}
+
+  // From now on what is asked for is noted, and what is required and missing is 1.
+  void describe_into(std::vector<OptionDescription>& asked) { described_ = &asked; }
 
   template <class T>
   std::optional<T> find(const std::string& key, const char* type) {
@@ -40,23 +50,39 @@ class Options {
     return value;
   }
   std::int64_t integer(const std::string& key, std::int64_t otherwise) {
+    describe(key, "integer", std::to_string(otherwise));
     return find<std::int64_t>(key, "an integer").value_or(otherwise);
   }
   std::int64_t integer(const std::string& key) {
+    if (describe(key, "integer", "")) return 1;
     const auto value = find<std::int64_t>(key, "an integer");
     if (!value) missing(key);
     return *value;
   }
+  // An integer, or a word that stands for one.
+  std::int64_t integer_or(const std::string& word, std::int64_t meaning, const std::string& key) {
+    if (describe(key, "integer or \"" + word + "\"", "")) return 1;
+    if (!is_text(key)) return integer(key);
+    if (text(key) != word) refuse(key, "'" + key + "' must be an integer or \"" + word + "\"");
+    return meaning;
+  }
   double number(const std::string& key, double otherwise) {
+    describe(key, "number", io::shortest_text(otherwise));
     const toml::node* node = table_.get(key);
     if (node != nullptr && node->is_integer()) return static_cast<double>(integer(key));
     return find<double>(key, "a number").value_or(otherwise);
   }
   bool boolean(const std::string& key, bool otherwise) {
+    describe(key, "true or false", otherwise ? "true" : "false");
     return find<bool>(key, "true or false").value_or(otherwise);
   }
   std::optional<std::string> text(const std::string& key) {
     return find<std::string>(key, "a string");
+  }
+
+  std::string text(const std::string& key, const std::string& otherwise) {
+    describe(key, "text", "\"" + otherwise + "\"");
+    return text(key).value_or(otherwise);
   }
 
   template <class T>
@@ -96,8 +122,14 @@ class Options {
   }
 
  private:
+  bool describe(const std::string& key, const std::string& type, const std::string& otherwise) {
+    if (described_ != nullptr) described_->push_back({key, type, otherwise});
+    return described_ != nullptr;
+  }
+
   const std::string& path_;
   const toml::table& table_;
+  std::vector<OptionDescription>* described_ = nullptr;
   std::vector<std::string> asked_;
 };
 

@@ -1,9 +1,11 @@
 // `engine manual`, for the build: manual pages, one a command, into a folder.
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include "io/base/io_error.h"
 #include "io/base/utc_time.h"
+#include "models/layer_kinds.h"
 #include "tools/commands/command.h"
 #include "tools/commands/program_shape_of.h"
 #include "tools/manual/manual_page.h"
@@ -26,9 +28,18 @@ int manual_command(const Arguments& arguments) {
   CLI::App app("Writes the manual pages of this program, engine.1 and one for each command.",
                "engine manual");
   std::string folder, date;
-  app.add_option("DIR", folder, "an existing folder")->required();
+  bool layers = false;
+  CLI::Option* dir = app.add_option("DIR", folder, "an existing folder");
+  app.add_flag("--layers", layers,
+               "instead: print the table of the layers of TOML models, as docs/toml.md has it")
+      ->excludes(dir);
   app.add_option("--date", date, "the date in the pages [today]")->type_name("YYYY-MM-DD");
   if (!parse(app, arguments)) return kExitOk;
+  if (layers) {
+    std::fputs(models::layer_kinds_table().c_str(), stdout);
+    return kExitOk;
+  }
+  if (folder.empty()) throw UsageError("DIR is required (engine manual --help)");
   if (date.empty()) date = base::utc_text(base::unix_us()).substr(0, 10);
   if (!std::filesystem::is_directory(folder))
     throw io::CannotCreateError(folder + " is no folder to write manual pages to");
