@@ -44,6 +44,8 @@ const char* reason_of(int status) {
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 421:
+      return "Misdirected Request";
     case 431:
       return "Request Header Fields Too Large";
     case 505:
@@ -82,7 +84,10 @@ HttpRequest parse_http_request(std::string_view head) {
         line.substr(0, colon).find_first_of(" \t") != std::string_view::npos)
       return request;
     const std::string name = lower(line.substr(0, colon));
-    if (name == "host") ++hosts;
+    if (name == "host") {
+      ++hosts;
+      request.host = lower(base::trimmed(line.substr(colon + 1)));
+    }
     if (name == "accept")
       request.accept += std::string(base::trimmed(line.substr(colon + 1))) + ",";
   }

@@ -11,7 +11,7 @@ namespace io {
 struct HttpRequest {
   int fault = 0;  // 0, or the status that refuses it: 400, 505
   std::string method, path;
-  std::string accept;  // the header of this name; "": none
+  std::string accept, host;  // the headers of these names; "": none
 };
 
 // Of text that ends with an empty line; only what a page needs is kept of it.

@@ -209,6 +209,9 @@ struct HttpResponder::Impl {
     if (!head) return refuse(431, "the request is too long\n");
     const HttpRequest request = parse_http_request(*head);
     if (request.fault != 0) return refuse(request.fault, "no HTTP/1.1 request\n");
+    if (options.own_host_only && request.host != address_text(options, port) &&
+        request.host != "localhost:" + std::to_string(port))
+      return refuse(421, "see http://" + address_text(options, port) + options.path + "\n");
     if (request.method != "GET" && request.method != "HEAD")
       return refuse(405, "only GET and HEAD\n");
     if (request.path != options.path) return refuse(404, "see " + options.path + "\n");

@@ -15,6 +15,9 @@ struct HttpResponderOptions {
   int port = 0;                       // 0: any that is free
   std::string path = "/metrics";
   std::string name = "http";  // how messages begin: what wants to be served
+  // Requests must name the address and port as their host (or localhost): a page of another site,
+  // whose name was made to lead here, cannot read what a browser of this host may.
+  bool own_host_only = false;
   // An address that is in use is tried again every second, instead of being an error; `notice` is
   // told that, once.
   bool patient = false;

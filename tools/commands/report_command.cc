@@ -1,35 +1,188 @@
-// `engine report`: a page about runs.
-#include <cstdio>
+// `engine report`: a page about runs, as a file or served while they go on.
+#include <poll.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "io/base/io_error.h"
 #include "io/base/visible_text.h"
 #include "io/checkpoint/atomic_file.h"
+#include "io/data/sources/images/image_encoder.h"
+#include "io/metrics/http_responder.h"
 #include "tools/commands/command.h"
+#include "tools/group/run_group.h"
 #include "tools/html/report_page.h"
+#include "tools/report/console_observer.h"
 #include "tools/report/exit_codes.h"
+#include "tools/session/sample_judge.h"
+#include "tools/session/trained_model.h"
+#include "tools/workers/signal_inbox.h"
 
 namespace tools {
+namespace {
+
+constexpr int kRefreshSeconds = 5;
+constexpr std::int64_t kBatch = 64;  // as an evaluation
+
+struct ReportOptions {
+  std::vector<std::string> folders;
+  std::string output = "report.html";
+  bool watch = false, plain = false;
+  int port = 0;
+  std::int64_t worst = 12;
+  ConfigValues values;
+};
+
+std::vector<RunHistory> read_runs(const std::vector<std::string>& folders) {
+  std::vector<RunHistory> runs;
+  for (const std::string& folder : folders) runs.push_back(read_run_history(folder));
+  return runs;
+}
+
+// Every test sample once; those that go worst are kept.
+void judge(TrainedModel& model, std::int64_t most, JudgedRun& judged) {
+  const io::Dataset& set = model.data().test;
+  if (set.size() == 0) throw io::DataError("the data set has no test samples");
+  SampleJudge judge(model.graph(), model.state(), model.pool(), model.compute(), set,
+                    model.normalization(), kBatch);
+  judge.load();
+  engine::ClassCounts counts(set.classes);
+  std::vector<JudgedRun::Sample> samples;
+  std::vector<std::int64_t> batch;
+  for (std::int64_t first = 0; first < set.size(); first += kBatch) {
+    batch.resize(static_cast<std::size_t>(std::min(kBatch, set.size() - first)));
+    std::iota(batch.begin(), batch.end(), first);
+    const std::vector<double>& logits = judge.logits(batch);
+    const std::span labels =
+        std::span(set.labels).subspan(static_cast<std::size_t>(first), batch.size());
+    counts.add(logits, labels);
+    const std::size_t classes = logits.size() / batch.size();
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const std::span row = std::span(logits).subspan(i * classes, classes);
+      const std::int64_t prediction = predicted_class(row);
+      samples.push_back({.number = batch[i],
+                         .label = labels[i],
+                         .prediction = prediction,
+                         .probability = probability_of(row, prediction),
+                         .label_probability = probability_of(row, labels[i])});
+    }
+  }
+  const auto count = std::min<std::int64_t>(most, std::ssize(samples));
+  std::ranges::partial_sort(samples, samples.begin() + count, {}, [](const JudgedRun::Sample& s) {
+    return std::pair(s.label_probability, s.number);
+  });
+  samples.resize(static_cast<std::size_t>(count));
+  if (has_pictures(set))
+    for (JudgedRun::Sample& sample : samples) {
+      const Picture picture = picture_of(set, sample.number);
+      sample.png = io::encode_png(picture.pixels, picture.height, picture.width, picture.channels);
+      sample.height = picture.height;
+      sample.width = picture.width;
+    }
+  judged.names = class_names(set);
+  judged.set = set.name;
+  judged.counts = std::move(counts);
+  judged.worst = std::move(samples);
+}
+
+// By the run's best snapshot, else its newest. Without one, or without the data, the page says why
+// there are no predictions. None for a model of text.
+std::optional<JudgedRun> judged_run(const ReportOptions& o) {
+  JudgedRun judged;
+  bool is_text = false;
+  try {
+    ModelReference reference{.path = o.folders.front()};
+    ConfigValues values = o.values;
+    const RunConfig config = trained_config(reference, values, /*with_limit=*/true);
+    judged.snapshot = reference.path;
+    run_group(config, [&](backends::Group& group) {
+      TrainedModel model(config, reference, group);
+      is_text = model.data().train.kind == io::SampleKind::kTokens;
+      if (is_text) return kExitOk;
+      if (model.other_data())
+        throw io::DataError("the data differ from those of the run: " + reference.path +
+                            " was trained on other samples of " + model.data().train.name);
+      judge(model, o.worst, judged);
+      return kExitOk;
+    });
+  } catch (const io::Error& error) {
+    judged = {.snapshot = {}, .set = {}, .left_out = error.what(), .names = {}};
+    print_notice("the page has no predictions: " + judged.left_out);
+  }
+  if (is_text) return std::nullopt;
+  return judged;
+}
+
+// Until a signal asks for the end.
+void serve(const ReportOptions& o) {
+  SignalInbox signals;                      // before there is another thread
+  static_cast<void>(read_runs(o.folders));  // what cannot be read is said now
+  const io::HttpResponder server(
+      {.port = o.port, .path = "/", .name = "engine report", .own_host_only = true},
+      [&o](std::string_view) {
+        const std::vector<RunHistory> runs = read_runs(o.folders);
+        const bool goes_on =
+            std::ranges::any_of(runs, [](const RunHistory& run) { return !run.exit.has_value(); });
+        return io::HttpResponder::Content{
+            "text/html; charset=utf-8",
+            report_html(runs, {.refresh_seconds = goes_on ? kRefreshSeconds : 0})};
+      });
+  std::printf("serving %s until it is interrupted (Ctrl-C)\n", server.url().c_str());
+  std::fflush(stdout);
+  for (;;) {
+    pollfd ready{signals.fd(), POLLIN, 0};
+    static_cast<void>(::poll(&ready, 1, -1));  // for as long as it is wanted
+    while (const std::optional<int> signal = signals.take())
+      if (*signal == SIGINT || *signal == SIGTERM || *signal == SIGHUP) return;
+  }
+}
+
+}  // namespace
 
 int report_command(const Arguments& arguments) {
   CLI::App app("Writes a page about one run, or several beside each other, for a browser.",
                "engine report");
-  std::vector<std::string> folders;
-  std::string output = "report.html";
-  app.add_option("RUN", folders, "folders of runs, as --save-dir named them")->required();
-  app.add_option("-o,--output", output,
-                 "the page: one file that needs no other; - for standard output")
-      ->type_name("FILE.html")
+  ReportOptions o;
+  app.add_option("RUN", o.folders, "folders of runs, as --save-dir named them")->required();
+  CLI::Option* output =
+      app.add_option("-o,--output", o.output,
+                     "the page: one file that needs no other; - for standard output")
+          ->type_name("FILE.html")
+          ->capture_default_str();
+  CLI::Option* watch = app.add_flag(
+      "--watch", o.watch,
+      "serve the page at http://127.0.0.1, as the runs go on, until it is interrupted; without "
+      "predictions");
+  watch->excludes(output);
+  app.add_option("--port", o.port, "of --watch; 0: any that is free")
+      ->check(CLI::Range(0, 65535))
+      ->needs(watch)
       ->capture_default_str();
+  app.add_flag("--no-predictions", o.plain,
+               "leave out what the model of a single run says of its test samples, which takes an "
+               "evaluation");
+  app.add_option("--worst", o.worst, "how many of the samples that it predicts worst are shown")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1000}))
+      ->capture_default_str();
+  add_table_options(app, o.values, {"data-dir", "annotations", "device", "threads"});
   app.footer("Example: engine report runs/a runs/b -o report.html");
   if (!parse(app, arguments)) return kExitOk;
-  std::vector<RunHistory> runs;
-  for (const std::string& folder : folders) runs.push_back(read_run_history(folder));
-  const std::string page = report_html(runs);
-  if (output == "-") {
-    std::fwrite(page.data(), 1, page.size(), stdout);
+  if (o.watch) {
+    serve(o);
     return kExitOk;
   }
-  io::write_file_atomically(output, page);
-  std::printf("wrote %s\n", base::visible_text(output).c_str());
+  const std::vector<RunHistory> runs = read_runs(o.folders);
+  PageOptions page;
+  if (runs.size() == 1 && !o.plain) page.judged = judged_run(o);
+  const std::string text = report_html(runs, page);
+  if (o.output == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return kExitOk;
+  }
+  io::write_file_atomically(o.output, text);
+  std::printf("wrote %s\n", base::visible_text(o.output).c_str());
   return kExitOk;
 }
 

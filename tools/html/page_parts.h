@@ -44,6 +44,19 @@ border-bottom:1px solid var(--line);vertical-align:top}
 td{font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 details{margin:.3rem 0}summary{cursor:pointer;color:var(--dim);font-size:13px}
 code{font-size:.92em;overflow-wrap:anywhere}
+h3{font-size:1rem;margin:1.2rem 0 .3rem}
+table.confusion td,table.confusion th{padding:.25rem .5rem;text-align:right;
+white-space:nowrap;overflow-wrap:normal}
+table.confusion th[scope=row]{text-align:left}
+td.hit{background:color-mix(in srgb,var(--c0) calc(var(--s)*60%),transparent)}
+td.miss{background:color-mix(in srgb,var(--c1) calc(var(--s)*60%),transparent)}
+svg.heat{width:100%;max-width:640px;background:var(--card);border:1px solid var(--line);
+display:block;margin-bottom:.6rem}
+.shots{display:flex;flex-wrap:wrap;gap:.7rem}
+.shot{padding:.5rem;background:var(--card);border:1px solid var(--line);border-radius:8px;
+font-size:13px;overflow-wrap:anywhere;width:128px}
+.shot img{width:110px;height:auto;max-height:160px;object-fit:contain;image-rendering:pixelated;
+display:block;margin-bottom:.3rem}
 @media print{details,.values{display:none}}
 )";
 

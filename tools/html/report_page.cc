@@ -43,7 +43,8 @@ std::vector<std::pair<double, std::string>> marks_of(const RunHistory& run) {
 
 class Page {
  public:
-  explicit Page(const std::vector<RunHistory>& runs) : runs_(runs), is_one_(runs.size() == 1) {}
+  Page(const std::vector<RunHistory>& runs, const PageOptions& options)
+      : runs_(runs), options_(options), is_one_(runs.size() == 1) {}
 
   std::string text() {
     const std::string title =
@@ -51,12 +52,13 @@ class Page {
     out_ =
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-        "<meta name=\"color-scheme\" content=\"light dark\"><title>" +
-        html_text(title) + " – engine report</title><style>" + kPageStyle +
+        "<meta name=\"color-scheme\" content=\"light dark\">" +
+        refresh() + "<title>" + html_text(title) + " – engine report</title><style>" + kPageStyle +
         "</style></head><body><main><h1>" + html_text(title) + "</h1>\n";
     for (const RunHistory& run : runs_) lead(run);
     summary();
     curves();
+    if (options_.judged) out_ += judged_html(*options_.judged);
     for (std::size_t i = 0; i < runs_.size(); ++i) details(runs_[i], i);
     out_ += "<p class=\"dim\">Made by engine " + html_text(ENGINE_VERSION " " ENGINE_COMMIT) +
             ". Point at a chart, or move to it and use the arrow keys, for its values.</p>"
@@ -66,6 +68,12 @@ class Page {
   }
 
  private:
+  std::string refresh() const {
+    if (options_.refresh_seconds == 0) return "";
+    return "<meta http-equiv=\"refresh\" content=\"" + std::to_string(options_.refresh_seconds) +
+           "\">";
+  }
+
   void lead(const RunHistory& run) {
     const RunData& d = run.record.data;
     out_ += "<p>" + (is_one_ ? std::string() : "<b>" + html_text(name_of(run)) + "</b>: ") +
@@ -296,6 +304,7 @@ class Page {
   }
 
   const std::vector<RunHistory>& runs_;
+  const PageOptions& options_;
   const bool is_one_;
   std::string out_;
   int charts_ = 0;
@@ -303,6 +312,8 @@ class Page {
 
 }  // namespace
 
-std::string report_html(const std::vector<RunHistory>& runs) { return Page(runs).text(); }
+std::string report_html(const std::vector<RunHistory>& runs, const PageOptions& options) {
+  return Page(runs, options).text();
+}
 
 }  // namespace tools

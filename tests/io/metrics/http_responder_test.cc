@@ -129,6 +129,25 @@ TEST_F(Responder, RefusesAllElse) {
   EXPECT_EQ(status(kGet), "HTTP/1.1 200 OK");
 }
 
+TEST(OwnHost, IsAskedForByNameOrAddress) {
+  const io::HttpResponder server({.path = "/", .own_host_only = true}, [](std::string_view) {
+    return io::HttpResponder::Content{"text/plain", "page"};
+  });
+  const std::string port = std::to_string(server.port());
+  const auto status = [&](const std::string& host) {
+    const Client client(server.port());
+    EXPECT_TRUE(client.say("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"));
+    const std::string answer = client.hear();
+    return answer.substr(0, answer.find("\r\n"));
+  };
+  for (const std::string& host : {"127.0.0.1:" + port, "LocalHost:" + port})
+    EXPECT_EQ(status(host), "HTTP/1.1 200 OK") << host;
+  for (const std::string& host :
+       {std::string("127.0.0.1"), "evil.example:" + port, "127.0.0.1:" + port + "0",
+        "localhost.evil.example:" + port, std::string("localhost:1")})
+    EXPECT_EQ(status(host), "HTTP/1.1 421 Misdirected Request") << host;
+}
+
 TEST_F(Responder, GarbageDoesNotStopIt) {
   std::mt19937 random(3);
   for (int i = 0; i < 30; ++i) {

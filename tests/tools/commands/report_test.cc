@@ -8,8 +8,10 @@
 
 #include "tests/support/test_support.h"
 #include "tests/tools/commands/program.h"
+#include "tools/html/judged_run.h"
 #include "tools/html/run_history.h"
 #include "tools/html/svg_chart.h"
+#include "tools/report/json_file.h"
 
 namespace {
 
@@ -51,8 +53,10 @@ TEST(Report, OfARunHasItsCurvesAndNeedsNoOtherFile) {
   EXPECT_NE(text.find("<figcaption>Where the time of a step goes</figcaption>"), std::string::npos);
   EXPECT_EQ(count_of(text, "<svg "), count_of(text, "</svg>"));
   EXPECT_EQ(count_of(text, "<figure "), count_of(text, "</figure>"));
-  for (const char* from_elsewhere : {"http:", "https:", "src=", "href=", "@import", "url("})
+  for (const char* from_elsewhere : {"http:", "https:", "href=", "@import", "url("})
     EXPECT_EQ(text.find(from_elsewhere), std::string::npos) << from_elsewhere;
+  EXPECT_EQ(count_of(text, "src="), count_of(text, "src=\"data:image/png;base64,"));
+  EXPECT_EQ(text.find("http-equiv"), std::string::npos);
   EXPECT_EQ(engine({"report", run, "-o", "-"}).out, text);
 }
 
@@ -72,6 +76,87 @@ TEST(Report, ShowsNamesAsTheyAreAndRunsNothingInThem) {
   const std::string text = engine({"report", run, run, "-o", "-"}).out;
   EXPECT_EQ(text.find("<script>alert"), std::string::npos);
   EXPECT_NE(text.find("&lt;script&gt;alert(1)&lt;&amp;"), std::string::npos);
+}
+
+// The numbers of a matrix's cells, row by row, with the means that end the rows.
+std::vector<std::string> cells_of(const std::string& page) {
+  std::vector<std::string> cells;
+  const std::size_t begin = page.find("<table class=\"confusion\">");
+  const std::size_t end = page.find("</table>", begin);
+  for (std::size_t at = page.find("<td class=", begin); at < end;
+       at = page.find("<td class=", at + 1)) {
+    const std::size_t from = page.find('>', at) + 1;
+    cells.push_back(page.substr(from, page.find('<', from) - from));
+  }
+  return cells;
+}
+
+TEST(Report, HasTheConfusionMatrixOfEvalAndTheWorstSamples) {
+  const TemporaryDirectory folder;
+  const std::string run = folder / "run";
+  ASSERT_NO_FATAL_FAILURE(train_into(run, {"--synthetic-size", "600", "--epochs", "2"}));
+  const std::string page = engine({"report", run, "-o", "-", "--worst", "5"}).out;
+  const tools::Json eval = tools::parse_json(engine({"eval", run, "--format", "json"}).out, "eval");
+  std::vector<std::string> expected;
+  for (const tools::Json& row : eval["confusion"])
+    for (const tools::Json& count : row) expected.push_back(count == 0 ? "" : count.dump());
+  EXPECT_EQ(cells_of(page), expected);
+  program::expect_words(page, {eval["correct"].dump() + " of " + eval["samples"].dump() + " right",
+                               "Worst predictions"});
+  EXPECT_EQ(count_of(page, "<div class=\"shot\">"), 5u);
+#ifdef HAS_PNG
+  EXPECT_EQ(count_of(page, "width=\"6\" height=\"6\" src=\"data:image/png;base64,iVBOR"), 5u);
+#endif
+  const std::string none = engine({"report", run, "-o", "-", "--worst", "0"}).out;
+  EXPECT_EQ(cells_of(none), expected);
+  EXPECT_EQ(count_of(none, "class=\"shot\""), 0u);
+  const std::string plain = engine({"report", run, "-o", "-", "--no-predictions"}).out;
+  EXPECT_EQ(plain.find("Predictions"), std::string::npos);
+}
+
+TEST(Report, SaysWhyThereAreNoPredictions) {
+  const TemporaryDirectory folder;
+  const std::string run = folder / "run", table = folder / "t.csv";
+  std::string rows = "a,b,kind\n";
+  for (int i = 0; i < 60; ++i)
+    rows += std::to_string(i) + "," + std::to_string(i * i % 7) + (i % 2 == 0 ? ",x\n" : ",y\n");
+  test_support::write_text(table, rows);
+  const CommandResult trained =
+      engine({"train", "--model", "mlp", "--dataset", "csv", "--annotations", table, "--epochs",
+              "1", "--batch-size", "8", "--threads", "1", "--save-dir", run});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const std::string whole = engine({"report", run, "-o", "-"}).out;
+  program::expect_words(whole, {"Confusion matrix", "Worst predictions"});
+  EXPECT_EQ(whole.find("<img"), std::string::npos);  // rows are no pictures
+  test_support::write_text(table, rows + "1,1,x\n");
+  program::expect_words(engine({"report", run, "-o", "-"}).out,
+                        {"Left out: the data differ from those of the run"});
+  fs::rename(table, folder / "moved.csv");
+  const CommandResult gone = engine({"report", run, "-o", "-"});
+  EXPECT_EQ(gone.exit_code, 0) << gone.err;
+  program::expect_words(gone.out, {"Left out: ", "t.csv", "<figcaption>Loss</figcaption>"});
+  program::expect_words(gone.err, {"the page has no predictions: ", "t.csv"});
+  test_support::write_text(folder / "moved.csv", rows);
+  const std::string moved =
+      engine({"report", run, "-o", "-", "--annotations", folder / "moved.csv"}).out;
+  EXPECT_EQ(cells_of(moved), cells_of(whole));
+}
+
+TEST(Report, OfManyClassesShowsAPictureAndTheCommonestMistakes) {
+  tools::JudgedRun judged{.snapshot = "s", .set = "d"};
+  judged.counts.emplace(50);
+  for (int c = 0; c < 50; ++c) judged.names.push_back("<" + std::to_string(c) + ">");
+  std::vector<double> logits(50);
+  for (int i = 0; i < 9; ++i) {
+    logits.assign(50, 0);
+    logits[i < 6 ? 7 : 3] = 5;
+    judged.counts->add(logits, std::vector<std::int32_t>{3});
+  }
+  const std::string html = tools::judged_html(judged);
+  EXPECT_NE(html.find("3 of 9 right (33.33 %)"), std::string::npos) << html;
+  EXPECT_NE(html.find("<td>&lt;3&gt;</td><td>&lt;7&gt;</td><td>6 of 9</td>"), std::string::npos);
+  EXPECT_EQ(count_of(html, "<rect "), 2u);
+  EXPECT_EQ(html.find("<table class=\"confusion\">"), std::string::npos);
 }
 
 TEST(Report, OfAFolderWithoutARunNamesIt) {

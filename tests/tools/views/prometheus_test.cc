@@ -1,10 +1,6 @@
 // --prometheus: the page of a running training, and clients that nobody wants.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -18,9 +14,14 @@
 #include "tests/support/time_limits.h"
 #include "tests/tools/commands/program.h"
 #include "tests/tools/launch/launch_runner.h"
+#include "tests/tools/views/http_client.h"
 
 namespace {
 
+using http_client::connected;
+using http_client::loopback;
+using http_client::say;
+using http_client::Socket;
 using program::expect_error;
 using program::quick_train;
 using test_support::CommandResult;
@@ -28,44 +29,10 @@ using test_support::eventually;
 using test_support::Running;
 using test_support::TemporaryDirectory;
 
-sockaddr_in loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
-// A socket that is closed with it.
-struct Socket {
-  Socket() : fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
-  ~Socket() { close(fd); }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  const int fd;
-};
-
-std::unique_ptr<Socket> connected(int port) {
-  auto client = std::make_unique<Socket>();
-  const sockaddr_in address = loopback(port);
-  const timeval limit{test_support::deadline_ms(20'000) / 1000, 0};
-  setsockopt(client->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  EXPECT_EQ(connect(client->fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  return client;
-}
-
-void say(const Socket& to, const std::string& text) {
-  static_cast<void>(send(to.fd, text.data(), text.size(), MSG_NOSIGNAL));
-}
-
 // The body of the answer, as curl prints it.
 std::string get(int port, const std::string& accept = "text/plain") {
-  const auto client = connected(port);
-  say(*client, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: " + accept + "\r\n\r\n");
-  std::string all;
-  char buffer[4096];
-  for (ssize_t n = 0; (n = recv(client->fd, buffer, sizeof buffer, 0)) > 0;)
-    all.append(buffer, static_cast<std::size_t>(n));
+  const std::string all = http_client::answer(
+      port, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: " + accept + "\r\n\r\n");
   EXPECT_TRUE(all.starts_with("HTTP/1.1 200 OK\r\n")) << all;
   return all.substr(all.find("\r\n\r\n") + 4);
 }

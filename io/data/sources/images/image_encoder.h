@@ -1,0 +1,19 @@
+// Pixels as a PNG file, for pages and programs that show samples.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace io {
+
+// Whether this build can (ENGINE_WITH_PNG).
+bool has_png_encoder();
+
+// `pixels`: height * width * channels, from the top left, row by row; 1 channel (grey) or 3 (red,
+// green, blue). Returns the file's bytes. Throws ConfigError: other channels, or a build without
+// libpng; Error: libpng failed.
+std::string encode_png(std::span<const std::uint8_t> pixels, std::int64_t height,
+                       std::int64_t width, std::int64_t channels);
+
+}  // namespace io

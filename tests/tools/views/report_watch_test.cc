@@ -1,0 +1,62 @@
+// engine report --watch: the page of runs as they go on.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <string>
+
+#include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
+#include "tests/tools/commands/program.h"
+#include "tests/tools/launch/launch_runner.h"
+#include "tests/tools/views/http_client.h"
+
+namespace {
+
+using program::expect_error;
+using program::expect_words;
+using test_support::CommandResult;
+
+TEST(ReportWatch, ServesThePageAsTheRunGoesOnUntilItIsAskedToEnd) {
+  const test_support::TemporaryDirectory folder;
+  const std::string run = folder / "run";
+  const CommandResult trained =
+      test_support::engine(program::quick_train({"--log-every", "2", "--save-dir", run}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  test_support::Running server({test_support::engine_binary(), "report", run, "--watch"});
+  const std::string before = "serving http://127.0.0.1:";
+  std::string line;
+  ASSERT_TRUE(test_support::eventually([&] { return (line = server.out()).ends_with("\n"); }))
+      << server.err();
+  ASSERT_TRUE(line.starts_with(before)) << line;
+  const int port = std::stoi(line.substr(before.size()));
+  const auto page = [&](const std::string& host) {
+    return http_client::answer(port, "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+  };
+  const std::string host = "127.0.0.1:" + std::to_string(port), ended = page(host);
+  expect_words(ended, {"200 OK", "text/html", "<figcaption>Loss</figcaption>"});
+  EXPECT_EQ(ended.find("http-equiv"), std::string::npos);  // there is nothing to come
+  EXPECT_TRUE(page("evil.example").starts_with("HTTP/1.1 421 "));
+  {
+    std::ofstream metrics(run + "/metrics.jsonl", std::ios::app);
+    metrics << "{\"schema\":1,\"event\":\"start\",\"step\":5}\n"
+            << "{\"schema\":1,\"event\":\"step\",\"step\":777,\"loss\":1}\n";
+  }
+  expect_words(page(host), {"777 steps so far", "http-equiv=\"refresh\""});
+  const CommandResult taken =
+      test_support::engine({"report", run, "--watch", "--port", std::to_string(port)});
+  expect_error(taken, 73, "the port is in use");
+  kill(server.pid(), SIGTERM);
+  EXPECT_EQ(server.wait(), 0) << server.err();
+}
+
+TEST(ReportWatch, MistakesAreSaidFirst) {
+  const test_support::TemporaryDirectory folder;
+  const std::string run = folder / "run";
+  expect_error(test_support::engine({"report", run, "--watch", "-o", folder / "p.html"}), 2,
+               "--output");
+  expect_error(test_support::engine({"report", run, "--port", "1"}), 2, "--watch");
+  expect_error(test_support::engine({"report", run, "--watch"}), 65, "run/run.json");
+}
+
+}  // namespace

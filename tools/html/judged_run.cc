@@ -1,0 +1,178 @@
+// A matrix that can be read is a table; of more classes it is a picture, and the commonest mistakes
+// a list.
+#include "tools/html/judged_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "io/base/base64.h"
+#include "io/base/text_parts.h"
+#include "tools/html/svg_chart.h"
+
+namespace tools {
+namespace {
+
+constexpr std::int64_t kMostInMatrixTable = 20;
+constexpr std::size_t kMostMistakes = 12;
+
+struct Mistake {
+  std::int64_t label, prediction, count;
+};
+
+class Section {
+ public:
+  explicit Section(const JudgedRun& run) : run_(run) {}
+
+  std::string text() {
+    out_ = "<h2>Predictions</h2>\n";
+    if (!run_.left_out.empty()) {
+      out_ += "<p class=\"dim\">Left out: " + html_text(run_.left_out) + "</p>\n";
+      return out_;
+    }
+    lead();
+    if (run_.counts->has_matrix()) matrix();
+    samples();
+    return out_;
+  }
+
+ private:
+  const std::string& name(std::int64_t c) const {
+    return run_.names.at(static_cast<std::size_t>(c));
+  }
+
+  void lead() {
+    std::int64_t samples = 0, correct = 0;
+    for (std::int64_t c = 0; c < run_.counts->classes(); ++c) {
+      samples += run_.counts->labelled(c);
+      correct += run_.counts->correct(c);
+    }
+    const double share =
+        samples == 0 ? 0 : static_cast<double>(correct) / static_cast<double>(samples);
+    out_ += "<p>" + html_text(run_.snapshot) + " on the test samples of " + html_text(run_.set) +
+            ": " + std::to_string(correct) + " of " + std::to_string(samples) + " right (" +
+            base::number_text("%.2f %%", 100 * share) + ").</p>\n";
+  }
+
+  void matrix() {
+    const std::int64_t classes = run_.counts->classes();
+    out_ +=
+        "<h3>Confusion matrix</h3><p class=\"dim\">A row for each label, a column for each "
+        "prediction.</p>\n";
+    if (classes <= kMostInMatrixTable)
+      matrix_table();
+    else
+      matrix_picture();
+    if (classes > kMostInMatrixTable) mistakes();
+  }
+
+  double share(std::int64_t label, std::int64_t prediction) const {
+    const std::int64_t of = run_.counts->labelled(label);
+    return of == 0 ? 0
+                   : static_cast<double>(run_.counts->confusion(label, prediction)) /
+                         static_cast<double>(of);
+  }
+
+  void matrix_table() {
+    const std::int64_t classes = run_.counts->classes();
+    out_ += "<div class=\"scroll\"><table class=\"confusion\"><thead><tr><td></td>";
+    for (std::int64_t c = 0; c < classes; ++c)
+      out_ += "<th scope=\"col\">" + html_text(name(c)) + "</th>";
+    out_ += "<th scope=\"col\">recall</th></tr></thead><tbody>";
+    for (std::int64_t label = 0; label < classes; ++label) {
+      out_ += "<tr><th scope=\"row\">" + html_text(name(label)) + "</th>";
+      for (std::int64_t c = 0; c < classes; ++c) {
+        const std::int64_t count = run_.counts->confusion(label, c);
+        // The root keeps rare mistakes visible beside what is right.
+        out_ += "<td class=\"" + std::string(c == label ? "hit" : "miss") +
+                "\" style=\"--s:" + base::number_text("%.3f", std::sqrt(share(label, c))) + "\">" +
+                (count == 0 ? "" : std::to_string(count)) + "</td>";
+      }
+      out_ += "<td>" + base::number_text("%.3f", run_.counts->recall(label)) + "</td></tr>";
+    }
+    out_ += "<tr><th scope=\"row\">precision</th>";
+    for (std::int64_t c = 0; c < classes; ++c)
+      out_ += "<td>" + base::number_text("%.3f", run_.counts->precision(c)) + "</td>";
+    out_ += "<td></td></tr></tbody></table></div>\n";
+  }
+
+  // One square a cell that is not empty; of very many classes those that matter.
+  void matrix_picture() {
+    const std::int64_t classes = run_.counts->classes();
+    const std::string side = std::to_string(classes);
+    out_ += "<svg class=\"heat\" role=\"img\" aria-label=\"confusion matrix of " + side +
+            " classes\" viewBox=\"0 0 " + side + " " + side + "\">";
+    std::vector<Mistake> cells = mistakes_by_count();
+    constexpr std::size_t kMostSquares = 20'000;
+    if (cells.size() > kMostSquares) cells.resize(kMostSquares);
+    for (std::int64_t c = 0; c < classes; ++c)
+      if (run_.counts->correct(c) > 0) cells.push_back({c, c, run_.counts->correct(c)});
+    for (const Mistake& cell : cells)
+      out_ +=
+          "<rect class=\"" + std::string(cell.label == cell.prediction ? "f0" : "f1") + "\" x=\"" +
+          std::to_string(cell.prediction) + "\" y=\"" + std::to_string(cell.label) +
+          "\" width=\"1\" height=\"1\" opacity=\"" +
+          base::number_text("%.2f", std::max(0.15, std::sqrt(share(cell.label, cell.prediction)))) +
+          "\"/>";
+    out_ += "</svg>\n";
+  }
+
+  std::vector<Mistake> mistakes_by_count() const {
+    std::vector<Mistake> found;
+    for (std::int64_t label = 0; label < run_.counts->classes(); ++label)
+      for (std::int64_t c = 0; c < run_.counts->classes(); ++c)
+        if (const std::int64_t count = run_.counts->confusion(label, c); c != label && count > 0)
+          found.push_back({label, c, count});
+    std::ranges::stable_sort(found, std::ranges::greater(), &Mistake::count);
+    return found;
+  }
+
+  void mistakes() {
+    std::vector<Mistake> all = mistakes_by_count();
+    if (all.empty()) return;
+    if (all.size() > kMostMistakes) all.resize(kMostMistakes);
+    out_ +=
+        "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">label</th>"
+        "<th scope=\"col\">taken for</th><th scope=\"col\">how often</th></tr></thead><tbody>";
+    for (const Mistake& m : all)
+      out_ += "<tr><td>" + html_text(name(m.label)) + "</td><td>" + html_text(name(m.prediction)) +
+              "</td><td>" + std::to_string(m.count) + " of " +
+              std::to_string(run_.counts->labelled(m.label)) + "</td></tr>";
+    out_ += "</tbody></table></div>\n";
+  }
+
+  void samples() {
+    if (run_.worst.empty()) return;
+    out_ +=
+        "<h3>Worst predictions</h3><p class=\"dim\">The samples whose label the model finds "
+        "least likely.</p>\n<div class=\"shots\">";
+    for (const JudgedRun::Sample& s : run_.worst) {
+      out_ += "<div class=\"shot\">";
+      if (!s.png.empty())
+        out_ += "<img alt=\"test sample " + std::to_string(s.number) + "\" width=\"" +
+                std::to_string(s.width) + "\" height=\"" + std::to_string(s.height) +
+                "\" src=\"data:image/png;base64," + base::base64_text(s.png) + "\">";
+      out_ += "<div><b>" + html_text(name(s.label)) + "</b> " + percent(s.label_probability) +
+              "</div><div>" +
+              (s.label == s.prediction ? "also the prediction"
+                                       : "taken for <b>" + html_text(name(s.prediction)) + "</b> " +
+                                             percent(s.probability)) +
+              "</div><div class=\"dim\">sample " + std::to_string(s.number) + "</div></div>";
+    }
+    out_ += "</div>\n";
+  }
+
+  static std::string percent(double share) {
+    if (share < 1e-4) return "below 0.01 %";
+    return base::number_text(share < 0.1 ? "%.2g %%" : "%.0f %%", 100 * share);
+  }
+
+  const JudgedRun& run_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string judged_html(const JudgedRun& run) { return Section(run).text(); }
+
+}  // namespace tools

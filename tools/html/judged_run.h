@@ -1,0 +1,32 @@
+// What a run's model says of its test samples, as the page of `engine report` shows it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/train/class_counts.h"
+
+namespace tools {
+
+struct JudgedRun {
+  struct Sample {
+    std::int64_t number = 0;  // place in the test set, from 0
+    std::int64_t label = 0, prediction = 0;
+    double probability = 0, label_probability = 0;  // of the prediction, of the label
+    std::string png = {};                           // its picture; "": there is none
+    std::int64_t height = 0, width = 0;             // of the picture
+  };
+
+  std::string snapshot, set;
+  std::string left_out = {};            // why there is nothing of what follows; "": there is
+  std::vector<std::string> names = {};  // of the classes
+  std::optional<engine::ClassCounts> counts = {};
+  std::vector<Sample> worst = {};  // whose label is least likely, that one first
+};
+
+// A section: how many are right, the confusion matrix, and the samples.
+std::string judged_html(const JudgedRun& run);
+
+}  // namespace tools

@@ -1,0 +1,112 @@
+// Samples are few here: they are prepared one by one, in the calling thread.
+#include "tools/session/sample_judge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "io/data/sources/image_source.h"
+#include "io/data/sources/images/image_encoder.h"
+
+namespace tools {
+namespace {
+
+// Bytes of an image, which may lie in a file.
+std::span<const std::uint8_t> pixels_of(const io::Dataset& set, std::int64_t i,
+                                        std::vector<std::uint8_t>& buffer) {
+  const auto count = static_cast<std::size_t>(set.sample_count());
+  if (!set.source)
+    return std::span(set.samples).subspan(static_cast<std::size_t>(i) * count, count);
+  buffer.resize(count);
+  set.source->read(i, nullptr, buffer);
+  return buffer;
+}
+
+}  // namespace
+
+SampleJudge::SampleJudge(const engine::Graph& graph, engine::ModelState& state,
+                         engine::ThreadPool& threads, const Compute& compute,
+                         const io::Dataset& set, io::Normalization normalization, std::int64_t most)
+    : set_(set),
+      inference_(graph, state, threads,
+                 {.batch = most,
+                  .dtype = compute.storage,
+                  .device = compute.device,
+                  .products = compute.products}),
+      labels_(static_cast<std::size_t>(most), 0) {
+  if (set.kind == io::SampleKind::kImages)
+    preparer_.emplace(set, normalization, io::Augmentation{});
+}
+
+const std::vector<double>& SampleJudge::logits(std::span<const std::int64_t> samples) {
+  const auto items = static_cast<std::size_t>(set_.sample_count());
+  inputs_.resize(samples.size() * items);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    float* out = inputs_.data() + i * items;
+    if (preparer_)
+      preparer_->prepare(pixels_of(set_, samples[i], pixels_).data(), io::SplitMix(0, 0, 0), out);
+    else
+      std::copy_n(set_.features.data() + static_cast<std::size_t>(samples[i]) * items, items, out);
+  }
+  inference_.forward({.count = static_cast<std::int64_t>(samples.size()),
+                      .samples = inputs_,
+                      .labels = std::span(labels_).first(samples.size()),
+                      .sample_ids = {}});
+  return inference_.logits();
+}
+
+std::int64_t predicted_class(std::span<const double> logits) {
+  return std::ranges::max_element(logits) - logits.begin();
+}
+
+double probability_of(std::span<const double> logits, std::int64_t place) {
+  const double most = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - most);
+  return std::exp(logits[static_cast<std::size_t>(place)] - most) / sum;
+}
+
+bool has_pictures(const io::Dataset& set) {
+  const std::int64_t channels = set.shape[2];
+  return set.kind == io::SampleKind::kImages && (channels == 1 || channels == 3) &&
+         set.shape[0] * set.shape[1] > 1 && io::has_png_encoder();
+}
+
+Picture picture_of(const io::Dataset& set, std::int64_t i, std::int64_t most_side) {
+  const std::int64_t height = set.shape[0], width = set.shape[1], channels = set.shape[2];
+  const std::int64_t factor = (std::max(height, width) + most_side - 1) / most_side;
+  Picture picture{.height = (height + factor - 1) / factor,
+                  .width = (width + factor - 1) / factor,
+                  .channels = channels};
+  std::vector<std::uint8_t> buffer;
+  const std::span<const std::uint8_t> pixels = pixels_of(set, i, buffer);
+  // Each pixel is the mean of a square of factor x factor, or of what the border leaves of it.
+  for (std::int64_t y = 0; y < height; y += factor)
+    for (std::int64_t x = 0; x < width; x += factor)
+      for (std::int64_t c = 0; c < channels; ++c) {
+        std::int64_t sum = 0, count = 0;
+        for (std::int64_t v = y; v < std::min(y + factor, height); ++v)
+          for (std::int64_t u = x; u < std::min(x + factor, width); ++u, ++count)
+            sum += pixels[static_cast<std::size_t>((v * width + u) * channels + c)];
+        picture.pixels.push_back(static_cast<std::uint8_t>((sum + count / 2) / count));
+      }
+  return picture;
+}
+
+Picture framed(const Picture& picture, const std::array<std::uint8_t, 3>& colour) {
+  constexpr std::int64_t kBorder = 2;
+  Picture result{
+      .height = picture.height + 2 * kBorder, .width = picture.width + 2 * kBorder, .channels = 3};
+  for (std::int64_t y = -kBorder; y < picture.height + kBorder; ++y)
+    for (std::int64_t x = -kBorder; x < picture.width + kBorder; ++x) {
+      const bool inside = y >= 0 && y < picture.height && x >= 0 && x < picture.width;
+      const std::int64_t at = (y * picture.width + x) * picture.channels;
+      for (std::int64_t c = 0; c < 3; ++c)
+        result.pixels.push_back(
+            inside ? picture.pixels[static_cast<std::size_t>(at + (picture.channels == 3 ? c : 0))]
+                   : colour[static_cast<std::size_t>(c)]);
+    }
+  return result;
+}
+
+}  // namespace tools

@@ -1,0 +1,60 @@
+// What a model says of single samples of a data set, and their pictures: for pages and event files
+// that show samples beside predictions. Images and rows of tables; text has no samples of a kind
+// that could be shown so.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/graph/inference.h"
+#include "io/data/loader/image_preparer.h"
+#include "io/data/sources/dataset.h"
+#include "tools/session/compute_choice.h"
+
+namespace tools {
+
+class SampleJudge {
+ public:
+  // For `most` samples at once. Everything given outlives this. Throws what engine::Inference
+  // throws. REQUIRES: the set's kind is not kTokens.
+  SampleJudge(const engine::Graph& graph, engine::ModelState& state, engine::ThreadPool& threads,
+              const Compute& compute, const io::Dataset& set, io::Normalization normalization,
+              std::int64_t most);
+
+  // The state as it stands is judged from now on.
+  void load() { inference_.load(); }
+  // Of these samples, `most` of them or fewer, a row of logits each; valid until the next call.
+  // Throws io::DataError for an image that cannot be read.
+  const std::vector<double>& logits(std::span<const std::int64_t> samples);
+
+ private:
+  const io::Dataset& set_;
+  std::optional<io::ImagePreparer> preparer_;
+  engine::Inference inference_;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<float> inputs_;
+  std::vector<std::int32_t> labels_;
+};
+
+// The place of the first largest logit, and the softmax at one place. Of a row of logits.
+std::int64_t predicted_class(std::span<const double> logits);
+double probability_of(std::span<const double> logits, std::int64_t place);
+
+// Whether samples of the set can be shown as pictures: images of 1 or 3 channels and more than one
+// pixel, in a build that writes PNG.
+bool has_pictures(const io::Dataset& set);
+// Sample `i` as it is stored, before any normalisation, reduced by a whole factor to at most
+// `most_side` pixels a side. REQUIRES: has_pictures(set). Throws io::DataError.
+struct Picture {
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::vector<std::uint8_t> pixels = {};
+};
+Picture picture_of(const io::Dataset& set, std::int64_t i, std::int64_t most_side = 96);
+// In colour, within a border of 2 pixels of this colour (red, green, blue).
+Picture framed(const Picture& picture, const std::array<std::uint8_t, 3>& colour);
+
+}  // namespace tools
