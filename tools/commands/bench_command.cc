@@ -121,21 +121,26 @@ int bench_command(const Arguments& arguments) {
   if (what == "kernels") return bench_kernels_command(rest);
   if (what == "demos") return bench_demos_command(rest);
   if (what == "save") return bench_save_command(rest);
+  if (what == "io") return bench_io_command(rest);
+  if (what == "verify") return bench_verify_command(rest);
   CLI::App app(
       "Measures: step (training steps and where their time goes), scaling (steps for several "
       "numbers of ranks and backends), demos (one "
       "process, several devices, several processes, both), comm (collectives), kernels (single "
-      "operators), save (snapshots). engine bench WHAT "
+      "operators), save (snapshots), io (data and snapshots, beside the disk), verify (comparing "
+      "files). engine bench WHAT "
       "--help",
       "engine bench");
   std::string word;
   app.add_option("WHAT", word, "what to measure")
       ->required()
-      ->check(CLI::IsMember({"step", "scaling", "demos", "comm", "kernels", "save"}))
-      ->type_name("step|scaling|demos|comm|kernels|save");
+      ->check(
+          CLI::IsMember({"step", "scaling", "demos", "comm", "kernels", "save", "io", "verify"}))
+      ->type_name("step|scaling|demos|comm|kernels|save|io|verify");
   app.allow_extras();
   if (!parse(app, arguments)) return kExitOk;
-  throw UsageError("engine bench: expected step, scaling, demos, comm, kernels or save");
+  throw UsageError(
+      "engine bench: expected step, scaling, demos, comm, kernels, save, io or verify");
 }
 
 }  // namespace tools

@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
+#include "backends/backend_error.h"
 #include "backends/compose/table/backend_table.h"
+#include "io/base/text_parts.h"
 #include "tools/bench/step/bench_step.h"
 #include "tools/commands/command.h"
 #include "tools/group/group_flags.h"
@@ -60,6 +63,34 @@ int measure(const ScalingFlags& flags, const tools::ConfigValues& given, const s
   return code;
 }
 
+// Whether all parts of it ("checked:A,B" has two) are backends that some build has.
+bool is_known(const std::string& backend) {
+  constexpr std::string_view kChecked = "checked:";
+  std::string names = backend.starts_with(kChecked) ? backend.substr(kChecked.size()) : backend;
+  const std::vector<backends::BackendInfo> all = backends::list_backends();
+  return std::ranges::all_of(base::split_text(names, ','), [&](const std::string& name) {
+    return std::ranges::any_of(all, [&](const backends::BackendInfo& b) { return b.name == name; });
+  });
+}
+
+// Those that this build and this machine have; why they have not the others. Throws for a name that
+// no build has.
+std::vector<std::string> usable_backends(const std::vector<std::string>& asked,
+                                         std::vector<LeftOutBackend>& left_out) {
+  std::vector<std::string> usable;
+  for (const std::string& name : asked) {
+    try {
+      backends::check_backend(name, "auto");
+      usable.push_back(name);
+    } catch (const backends::ConfigurationError& error) {
+      if (!is_known(name)) throw;
+      left_out.push_back({name, error.what()});
+      print_notice("left out: " + name + ": " + error.what());
+    }
+  }
+  return usable;
+}
+
 void add_flags(CLI::App& app, ScalingFlags& flags) {
   app.add_option("--backends", flags.backends, "with commas")
       ->type_name("LIST")
@@ -103,7 +134,8 @@ int bench_scaling_command(const Arguments& arguments) {
                      "init-method", "batch-size", "batch-size-per-device"});
   if (!parse(app, arguments)) return kExitOk;
   const std::vector<std::string> backends_asked = split_list(flags.backends, "--backends");
-  for (const std::string& name : backends_asked) backends::check_backend(name, "auto");
+  std::vector<LeftOutBackend> left_out;
+  const std::vector<std::string> usable = usable_backends(backends_asked, left_out);
   std::vector<int> counts = rank_counts(flags.ranks);
   std::sort(counts.begin(), counts.end());
   if (flags.mode == "strong" && flags.batch < counts.back())
@@ -114,7 +146,7 @@ int bench_scaling_command(const Arguments& arguments) {
   if (const int code = measure(flags, values, "auto", 1, one); code != kExitOk) return code;
   one.speedup = 1;
   std::vector<ScalingRow> rows{one};
-  for (const std::string& backend : backends_asked)
+  for (const std::string& backend : usable)
     for (const int ranks : counts) {
       if (ranks == 1) continue;
       ScalingRow row;
@@ -126,7 +158,7 @@ int bench_scaling_command(const Arguments& arguments) {
   const auto model = values.find("model");
   const std::string text =
       scaling_text(heading, flags.mode, model == values.end() ? "convnet" : model->second.value,
-                   rows, flags.format);
+                   rows, left_out, flags.format);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return kExitOk;
 }

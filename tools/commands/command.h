@@ -21,6 +21,8 @@ int bench_scaling_command(const Arguments& arguments);
 int bench_demos_command(const Arguments& arguments);
 int bench_kernels_command(const Arguments& arguments);
 int bench_save_command(const Arguments& arguments);
+int bench_io_command(const Arguments& arguments);
+int bench_verify_command(const Arguments& arguments);
 int export_command(const Arguments& arguments);
 int import_command(const Arguments& arguments);
 int sample_command(const Arguments& arguments);

@@ -1,7 +1,11 @@
 // engine bench step, scaling and demos: statistics, reports, and the real program on small models.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "io/base/io_error.h"
 #include "tests/support/test_support.h"
@@ -112,6 +116,75 @@ TEST(BenchScaling, OneRankFirstThenEachBackendAndNumber) {
       << "weak: the batch of a rank stays: " << weak.out;
   EXPECT_EQ(engine({"bench", "scaling", "--ranks", "0"}).exit_code, kExitUsage);
   EXPECT_EQ(engine({"bench", "scaling", "--backends", "telepathy"}).exit_code, kExitConfiguration);
+}
+
+TEST(BenchScaling, LeavesOutABackendThatIsNotHereAndSaysWhy) {
+  const std::map<std::string, std::string> none{{"ENGINE_NCCL_LIBRARY", "/nonexistent/libnccl.so"}};
+  const CommandResult result =
+      engine({"bench", "scaling", "--model", "mlp", "--batch", "4", "--backends",
+              "nccl,shm,checked:shm,nccl", "--ranks", "2", "--steps", "2", "--format", "json"},
+             none);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = Json::parse(result.out);
+  ASSERT_EQ(report["rows"].size(), 2u) << result.out;
+  EXPECT_EQ(report["rows"][1]["backend"], "shm");
+  ASSERT_EQ(report["left_out"].size(), 2u);
+  EXPECT_EQ(report["left_out"][0]["backend"], "nccl");
+  EXPECT_EQ(report["left_out"][1]["backend"], "checked:shm,nccl");
+  EXPECT_NE(report["left_out"][0]["reason"].get<std::string>().find("nccl"), std::string::npos);
+  EXPECT_NE(result.err.find("left out: nccl: "), std::string::npos) << result.err;
+  const CommandResult table = engine({"bench", "scaling", "--model", "mlp", "--batch", "4",
+                                      "--backends", "nccl", "--ranks", "2", "--steps", "2"},
+                                     none);
+  EXPECT_NE(table.out.find("\nleft out: nccl: "), std::string::npos) << table.out << table.err;
+}
+
+TEST(BenchIo, MeasuresDataAndSnapshotsBesideTheDisk) {
+  const test_support::TemporaryDirectory folder;
+  const auto measured = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"bench", "io", "--model", "convnet", "--synthetic-size", "200",
+                               "--batch-size", "50", "--rounds", "2", "--seconds", "0.01", "--dir",
+                               folder.path().string(), "--format", "json"});
+    const CommandResult result = engine(more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out);
+  };
+  const Json report = measured({});
+  EXPECT_EQ(report["command"], "bench io");
+  EXPECT_GT(report["snapshot_bytes"].get<int>(), 2 * 29'034 * 4);  // parameters and momentum
+  std::vector<std::string> names;
+  for (const Json& row : report["rows"]) {
+    names.push_back(row["what"].get<std::string>());
+    EXPECT_GT(row["min"].get<double>(), 0) << row;
+    EXPECT_LE(row["min"].get<double>(), row["median"].get<double>()) << row;
+    EXPECT_LE(row["median"].get<double>(), row["max"].get<double>()) << row;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"data set loaded", "batches",
+                                             "batches, augmented by crop,flip",
+                                             "plain write and fsync", "snapshot written",
+                                             "plain read", "snapshot read and checked"}));
+  EXPECT_EQ(measured({"--augment", "cutout", "--cutout-size", "4"})["rows"][2]["what"],
+            "batches, augmented as asked");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  const CommandResult nowhere = engine({"bench", "io", "--model", "mlp", "--synthetic-size", "20",
+                                        "--seconds", "0.01", "--dir", folder / "none"});
+  EXPECT_EQ(nowhere.exit_code, kExitCannotCreate) << nowhere.err;
+}
+
+TEST(BenchVerify, ComparesFilesOfEveryFormat) {
+  const test_support::TemporaryDirectory folder;
+  const CommandResult result = engine({"bench", "verify", "--mb", "5", "--rounds", "2", "--dir",
+                                       folder.path().string(), "--format", "csv"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(lines(result.out), 9u) << result.out;
+  for (const char* format : {"ckpt", "safetensors", "npz", "pth"}) {
+    EXPECT_NE(result.out.find("\n\"" + std::string(format) + ", equal\","), std::string::npos)
+        << result.out;
+    EXPECT_NE(result.out.find("\n\"" + std::string(format) + ", one number differs\","),
+              std::string::npos)
+        << result.out;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(BenchDemos, FourMethodsWithOneGlobalBatchAndEquallyManyIterations) {

@@ -65,9 +65,12 @@ struct ScalingRow {
   double speedup = 0;        // times the rate of one rank
   double communication = 0;  // share of rank 0's time
 };
+struct LeftOutBackend {
+  std::string name, reason;
+};
 std::string scaling_text(const BenchHeading& heading, const std::string& mode,
                          const std::string& model, const std::vector<ScalingRow>& rows,
-                         const std::string& format);
+                         const std::vector<LeftOutBackend>& left_out, const std::string& format);
 
 // One line of `engine bench demos`.
 struct DemoRow {

@@ -21,11 +21,17 @@ std::string busy_note(const BenchHeading& heading) {
          "comparable.\n";
 }
 
+std::string left_out_lines(const std::vector<LeftOutBackend>& left_out) {
+  std::string text;
+  for (const LeftOutBackend& b : left_out) text += "left out: " + b.name + ": " + b.reason + "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string scaling_text(const BenchHeading& heading, const std::string& mode,
                          const std::string& model, const std::vector<ScalingRow>& rows,
-                         const std::string& format) {
+                         const std::vector<LeftOutBackend>& left_out, const std::string& format) {
   if (format == "json") {
     base::JsonWriter json;
     json.begin_object().member("schema", 1).member("command", "bench scaling");
@@ -37,7 +43,10 @@ std::string scaling_text(const BenchHeading& heading, const std::string& mode,
       json.member("speedup", r.speedup).member("efficiency", r.speedup / r.ranks);
       json.member("communication_share", r.communication).end_object();
     }
-    return json.new_line().end_array().end_object().text() + "\n";
+    json.new_line().end_array().key("left_out").begin_array();
+    for (const LeftOutBackend& b : left_out)
+      json.begin_object().member("backend", b.name).member("reason", b.reason).end_object();
+    return json.end_array().end_object().text() + "\n";
   }
   const bool people = format != "csv";
   std::vector<Cells> lines{people ? Cells{"backend", "ranks", "batch", "img/s", "speed-up",
@@ -59,7 +68,7 @@ std::string scaling_text(const BenchHeading& heading, const std::string& mode,
          "\n" + gap + table_text(lines, {0}, markdown) + gap +
          "img/s: of the whole group, at the median step. Speed-up: relative to one rank. Exposed "
          "comm.: rank 0's wait for averaging.\n" +
-         busy_note(heading);
+         left_out_lines(left_out) + busy_note(heading);
 }
 
 std::string epoch_text(const DemoRow& row) {
