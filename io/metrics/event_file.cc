@@ -134,6 +134,12 @@ void EventFile::scalars(std::int64_t step, const Scalars& values) {
   impl_->write_values(step, messages);
 }
 
+void EventFile::images(std::int64_t step, const std::vector<Image>& images) {
+  std::vector<ProtobufWriter> messages;
+  for (const Image& image : images) messages.push_back(events::image_value(image));
+  impl_->write_values(step, messages);
+}
+
 void EventFile::text(std::int64_t step, const std::string& tag, const std::string& markdown) {
   impl_->write_values(step, {events::text_value(tag, markdown)});
 }

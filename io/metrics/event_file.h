@@ -1,4 +1,5 @@
-// Event files, which TensorBoard reads: scalars, texts, histograms and hyperparameters of a run.
+// Event files, which TensorBoard reads: scalars, texts, histograms, images and
+// hyperparameters of a run.
 // Written natively (docs/adr/0025-event-files-by-hand.md).
 #pragma once
 
@@ -39,6 +40,12 @@ class EventFile {
   void text(std::int64_t step, const std::string& tag, const std::string& markdown);
   using Histograms = std::vector<std::pair<std::string, Histogram>>;
   void histograms(std::int64_t step, const Histograms& values);
+
+  struct Image {
+    std::string tag, png;
+    std::int64_t height = 0, width = 0, channels = 3;
+  };
+  void images(std::int64_t step, const std::vector<Image>& images);
 
   // The run's row in the HPARAMS tab: its options, and the scalars (tags) that it is judged by.
   void hyperparameters(std::int64_t step, const std::string& run,

@@ -67,6 +67,16 @@ ProtobufWriter text_value(const std::string& tag, const std::string& markdown) {
       .message(kMetadata, metadata("text", ProtobufWriter().integer(1, 0)));
 }
 
+ProtobufWriter image_value(const EventFile::Image& image) {
+  return ProtobufWriter()
+      .bytes(1, image.tag)
+      .message(4, ProtobufWriter()
+                      .integer(1, image.height)
+                      .integer(2, image.width)
+                      .integer(3, image.channels)
+                      .bytes(4, image.png));
+}
+
 ProtobufWriter histogram_value(const std::string& tag, const Histogram& h) {
   return ProtobufWriter().bytes(1, tag).message(5, ProtobufWriter()
                                                        .real(1, h.min)

@@ -20,6 +20,7 @@ inline constexpr int kFileVersion = 3, kSummary = 5, kSessionLog = 7;  // Event.
 // Summary.Value
 ProtobufWriter scalar_value(const std::string& tag, double value);
 ProtobufWriter text_value(const std::string& tag, const std::string& markdown);
+ProtobufWriter image_value(const EventFile::Image& image);
 ProtobufWriter histogram_value(const std::string& tag, const Histogram& histogram);
 
 // The three of the hparams plugin: which options and metrics there are, the values of this run's,

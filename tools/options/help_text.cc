@@ -195,6 +195,7 @@ constexpr Example kExamples[] = {
     {"tensorboard", "--save-dir run --tensorboard"},
     {"tensorboard-dir", "--tensorboard-dir runs/tensorboard"},
     {"histograms", "--save-dir run --tensorboard --histograms 500"},
+    {"tensorboard-samples", "--save-dir run --tensorboard --tensorboard-samples 16"},
     {"prometheus", "--prometheus 9400"},
     {"log-gpu", "--save-dir run --log-gpu 100"},
     {"progress", "--progress never"},

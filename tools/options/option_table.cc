@@ -310,6 +310,10 @@ constexpr OptionSpec kTrainOptions[] = {
     {"histograms", kInteger, "0", "N", "report",
      "every N steps, write histograms of parameters and gradients for TensorBoard (0: never)",
      kFree},
+    {"tensorboard-samples", kInteger, "0", "N", "report",
+     "with each evaluation, write N test samples and what the model says of them for TensorBoard "
+     "(0: none)",
+     kFree},
     {"prometheus", kString, "", "[ADDR:]PORT", "report",
      "serve metrics for Prometheus at http://ADDR:PORT/metrics on rank 0's host (default of ADDR: "
      "127.0.0.1)",

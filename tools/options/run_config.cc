@@ -295,6 +295,10 @@ void read_views(const ValueReader& read, RunConfig& config) {
   config.histograms = read.integer("histograms", 0, kMostCount, 0);
   if (config.histograms > 0 && !config.tensorboard && config.tensorboard_dir.empty())
     read.demand("histograms", "--tensorboard or --tensorboard-dir DIR: TensorBoard shows them");
+  config.tensorboard_samples = read.integer("tensorboard-samples", 0, 1000, 0);
+  if (config.tensorboard_samples > 0 && !config.tensorboard && config.tensorboard_dir.empty())
+    read.demand("tensorboard-samples",
+                "--tensorboard or --tensorboard-dir DIR: TensorBoard shows them");
   if (read.text("prometheus").empty()) return;
   config.prometheus = parse_listen_address(read.text("prometheus"));
   if (!config.prometheus)

@@ -107,6 +107,7 @@ struct RunConfig {
   bool tensorboard = false;  // in the run's folder
   std::string tensorboard_dir;
   std::int64_t histograms = 0;                // steps between two; 0 = never
+  std::int64_t tensorboard_samples = 0;       // shown with each evaluation
   std::optional<ListenAddress> prometheus{};  // where to serve metrics
   // preempt
   std::vector<int> preempt_signals;

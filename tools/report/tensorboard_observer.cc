@@ -79,6 +79,10 @@ class TensorboardObserver final : public engine::TrainObserver {
     if (r.top5 >= 0) values.emplace_back(group + "top5", r.top5_accuracy());
     if (r.text) values.emplace_back(group + "perplexity", r.perplexity());
     file_.scalars(r.progress.global_step, values);
+    if (options_.show_samples && weights == "model" && r.split == "test") {
+      const engine::HostView view(*options_.home, engine::Access::kRead);
+      options_.show_samples(r.progress.global_step, file_);
+    }
   }
 
   void on_desync(const engine::TrainProgress& p, const engine::DesyncReport& r) override {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ struct TensorboardOptions {
   engine::StateHome* home = nullptr;
   bool gradients = false;
   bool elastic = false;  // other ranks may go on where this one fails
+  // Told after each evaluation of the model, with its step: writes what it says of single samples.
+  // May be empty.
+  std::function<void(std::int64_t step, io::EventFile& file)> show_samples = {};
 };
 
 // Makes a new file. Throws io::CannotCreateError, and io::ConfigError where there is no GPU to

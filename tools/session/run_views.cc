@@ -6,6 +6,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/train/replica_sync.h"
@@ -17,6 +20,7 @@
 #include "tools/report/run_log.h"
 #include "tools/report/tensorboard_observer.h"
 #include "tools/run/run_comparison.h"
+#include "tools/session/shown_samples.h"
 
 namespace tools {
 namespace {
@@ -82,6 +86,12 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
   std::string text = "**" + record.model + "** on **" + record.data.name + "**, run " + record.id;
   if (!record.starts.empty())
     text += "\n\n" + indented(record.starts.back().program + ": " + record.starts.back().command);
+  // The observer is not copied, but what it calls is.
+  const std::shared_ptr<ShownSamples> samples =
+      session.show_samples(viewed.config.tensorboard_samples);
+  std::function<void(std::int64_t, io::EventFile&)> show;
+  if (samples)
+    show = [samples](std::int64_t step, io::EventFile& file) { samples->show(step, file); };
   session.add_observer(make_tensorboard_observer(
       {.folder = folder,
        .run = record.id,
@@ -96,7 +106,8 @@ void add_tensorboard(const ViewedRun& viewed, const std::string& folder, TrainSe
        .model = &session.state().model,
        .home = &session.state().home,
        .gradients = !session.on_device(),
-       .elastic = viewed.elastic}));
+       .elastic = viewed.elastic,
+       .show_samples = std::move(show)}));
 }
 
 }  // namespace

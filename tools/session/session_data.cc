@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "io/base/io_error.h"
+#include "io/base/visible_text.h"
 #include "io/data/loader/staging.h"
 #include "tools/session/agreement.h"
 
@@ -55,6 +56,14 @@ engine::Shape sample_shape(const io::Dataset& dataset) {
 io::Normalization normalization(const DataOptions& options, const io::Dataset& dataset) {
   if (options.normalization) return *options.normalization;
   return dataset.shape[2] == 1 ? io::Normalization::kUnit : io::Normalization::kStandard;
+}
+
+std::vector<std::string> class_names(const io::Dataset& set) {
+  std::vector<std::string> names = set.class_names;
+  for (const char byte : set.vocabulary) names.push_back(base::visible_text(std::string(1, byte)));
+  if (names.empty())
+    for (std::int64_t c = 0; c < set.classes; ++c) names.push_back(std::to_string(c));
+  return names;
 }
 
 std::shared_ptr<LoadedData> load_together(const DataOptions& options, const backends::Group& group,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/group.h"
 #include "backends/store/protocol/settings.h"
@@ -16,6 +17,8 @@ namespace tools {
 // Of one sample, as models take it: [h, w, c], or [context] for tokens.
 engine::Shape sample_shape(const io::Dataset& dataset);
 io::Normalization normalization(const DataOptions& options, const io::Dataset& dataset);
+// "0", "1" ... where the data name no classes; of text the characters, made visible.
+std::vector<std::string> class_names(const io::Dataset& dataset);
 
 struct LoadedData {
   io::DatasetSplits splits;

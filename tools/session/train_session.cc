@@ -19,6 +19,7 @@
 #include "tools/session/dry_run.h"
 #include "tools/session/sample_statement.h"
 #include "tools/session/session_parts.h"
+#include "tools/session/shown_samples.h"
 
 namespace tools {
 namespace {
@@ -535,6 +536,17 @@ std::int64_t TrainSession::steps_per_epoch() const {
 }
 std::int64_t TrainSession::total_steps() const { return impl_->total_steps; }
 const SessionData& TrainSession::data() const { return impl_->data; }
+std::unique_ptr<ShownSamples> TrainSession::show_samples(std::int64_t count) {
+  Impl& s = *impl_;
+  const io::Dataset& set = s.data.test();
+  if (count <= 0 || set.size() == 0 || set.kind == io::SampleKind::kTokens) return nullptr;
+  const std::vector<std::int64_t> samples = spread_samples(set, count);
+  auto judge = std::make_unique<SampleJudge>(s.model.graph, s.model.state, s.model.pool, s.compute,
+                                             set, s.data.normalization(), std::ssize(samples));
+  return std::make_unique<ShownSamples>(std::move(judge), set, class_names(s.data.train()),
+                                        samples);
+}
+
 const std::string& TrainSession::data_digest() const { return impl_->data_digest; }
 std::int64_t TrainSession::epochs() const {
   return run_length(impl_->options, impl_->data).total_epochs(impl_->epoch_steps.start);

@@ -13,6 +13,7 @@
 #include "io/data/sources/images/augmentation.h"
 #include "tools/session/session_data.h"
 #include "tools/session/session_options.h"
+#include "tools/session/shown_samples.h"
 
 namespace tools {
 
@@ -80,6 +81,8 @@ class TrainSession {
   std::int64_t total_steps() const;  // global steps at the end
   std::int64_t epochs() const;       // begun or done at the end
   const SessionData& data() const;
+  // What the model says of these test samples; null where there is none, and for text.
+  std::unique_ptr<ShownSamples> show_samples(std::int64_t count);
   // Of the training data; "" where nothing is saved or resumed.
   const std::string& data_digest() const;
   bool resumed() const;

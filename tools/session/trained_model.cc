@@ -7,7 +7,6 @@
 #include "engine/train/checks/finite_guard.h"
 #include "engine/train/saving/checkpoint_keeper.h"
 #include "engine/train/saving/weights.h"
-#include "io/base/visible_text.h"
 #include "io/checkpoint/array_source.h"
 #include "io/checkpoint/byte_source.h"
 #include "io/interchange/array_files.h"
@@ -81,14 +80,6 @@ RunConfig trained_config(ModelReference& reference, ConfigValues& values, bool w
   config.model_definition =
       definition.empty() ? models::model_definition(config.model) : definition;
   return config;
-}
-
-std::vector<std::string> class_names(const io::Dataset& set) {
-  std::vector<std::string> names = set.class_names;
-  for (const char byte : set.vocabulary) names.push_back(base::visible_text(std::string(1, byte)));
-  if (names.empty())
-    for (std::int64_t c = 0; c < set.classes; ++c) names.push_back(std::to_string(c));
-  return names;
 }
 
 TrainedModel::TrainedModel(const RunConfig& config, const ModelReference& reference,

@@ -28,9 +28,6 @@ struct ModelReference {
 // what reading it throws.
 RunConfig trained_config(ModelReference& reference, ConfigValues& values, bool with_limit = false);
 
-// "0", "1" ... where the data name no classes; of text the characters, made visible.
-std::vector<std::string> class_names(const io::Dataset& set);
-
 // On one rank.
 class TrainedModel {
  public:
