@@ -53,7 +53,8 @@ class Page {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
         "<meta name=\"color-scheme\" content=\"light dark\">" +
-        refresh() + "<title>" + html_text(title) + " – engine report</title><style>" + kPageStyle +
+        refresh() + "<title>" + html_text(title) + " – engine report</title><style>" +
+        kPageStyle +
         "</style></head><body><main><h1>" + html_text(title) + "</h1>\n";
     for (const RunHistory& run : runs_) lead(run);
     summary();

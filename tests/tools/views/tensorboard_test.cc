@@ -187,6 +187,28 @@ TEST_F(Tensorboard, IsOffUnlessAskedFor) {
   EXPECT_FALSE(fs::exists(folder_ / "run/tensorboard"));
 }
 
+// Whatever reads it: the pictures and the table are in the file, once an evaluation.
+TEST_F(Tensorboard, ShowsSamplesWithEachEvaluation) {
+  const std::string folder = folder_ / "t";
+  const CommandResult result = test_support::engine(
+      quick_train({"--tensorboard-dir", folder, "--tensorboard-samples", "4", "--epochs", "2"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string bytes = test_support::read_text(fs::directory_iterator(folder)->path());
+  const auto count = [&](const std::string& part) {
+    int found = 0;
+    for (std::size_t at = 0; (at = bytes.find(part, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("samples/predictions"), 2);
+  EXPECT_EQ(count("| sample | label | prediction | probability |"), 2);
+#ifdef HAS_PNG
+  EXPECT_EQ(count("samples/test_"), 8);
+  EXPECT_EQ(count("IHDR"), 8);
+#endif
+  expect_error(test_support::engine(quick_train({"--tensorboard-samples", "4"})), 78,
+               "--tensorboard-samples requires --tensorboard or --tensorboard-dir DIR");
+}
+
 TEST_F(Tensorboard, MistakesAreSaidFirst) {
   const auto train = [&](const std::vector<std::string>& more) {
     return test_support::engine(quick_train(more));
