@@ -11,6 +11,7 @@
 #include "engine/ops/elementwise/elementwise.h"
 #include "engine/ops/loss/softmax_cross_entropy.h"
 #include "engine/ops/optim_step/device_step.h"
+#include "io/base/trace.h"
 
 namespace engine {
 namespace {
@@ -21,6 +22,7 @@ struct Step {
   std::vector<TensorView> inputs, input_gradients, parameters, buffers, parameter_gradients;
   std::span<std::byte> saved;
   LayerRun run;
+  const char* name = "layer";  // for traces
 };
 
 // A view whose memory the caller of forward() brings: labels, or samples (which may be tokens).
@@ -160,6 +162,8 @@ struct Executor::Impl {
     }
     const std::string& name = plan.graph->nodes()[static_cast<std::size_t>(from.node)].name;
     run.key = stream_key(seed, name.empty() ? "#" + std::to_string(from.node) : name);
+    if (base::Tracer* tracer = base::Tracer::of_this_thread())
+      step.name = tracer->keep(plan.graph->describe(from.node));
     for (std::size_t k = 0; k < from.inputs.size(); ++k)
       remember_if_bound(from.inputs[k], step.inputs[k]);
     if (from.residual >= 0) remember_if_bound(from.residual, run.residual);
@@ -294,6 +298,7 @@ struct Executor::Impl {
       run.saved = training ? steps[i].saved : std::span<std::byte>{};
       run.epoch = batch.epoch;
       run.sample_ids = batch.sample_ids;
+      const base::TraceSpan span(steps[i].name);
       plan.steps[i].layer->forward(run);
     }
     backward_allowed = training;
@@ -336,6 +341,7 @@ struct Executor::Impl {
     }
     for (std::size_t i = steps.size(); i-- > 0;) {
       Step& step = steps[i];
+      const base::TraceSpan span(step.name);
       step.run.parameter_write = plan.steps[i].adds_to_parameters ? Write::kAdd : parameter_write;
       if (plan.steps[i].backward)
         plan.steps[i].layer->backward(step.run);

@@ -14,6 +14,7 @@
 #include "engine/train/step/loaded_batch.h"
 #include "io/base/deadline.h"
 #include "io/base/io_error.h"
+#include "io/base/trace.h"
 
 namespace engine {
 namespace {
@@ -119,7 +120,15 @@ void Trainer::train() {
   if (p_.keeper != nullptr) p_.keeper->finish();
 }
 
-void Trainer::bring_together() { synchronize(p_.control, p_.state); }
+void Trainer::bring_together() {
+  const base::TraceSpan span("bring together");
+  synchronize(p_.control, p_.state);
+}
+
+const io::Batch& Trainer::next_batch() {
+  const base::TraceSpan span("wait for data");
+  return p_.loader.next();
+}
 
 // Only rank 0 of several may have to, and not what is on a device.
 bool Trainer::may_save_alone() const {
@@ -159,10 +168,11 @@ bool Trainer::equal_shares(std::int64_t step) const {
 }
 
 void Trainer::step() {
+  const base::TraceSpan span("step", {"step", p_.state.progress.global_step + 1});
   AveragingPolicy& policy = p_.state.policy;
   PhaseTimer timer;
   phases_ = {};
-  const io::Batch& batch = p_.loader.next();
+  const io::Batch& batch = next_batch();
   timer.lap(phases_.data);
   const StepCounts counts = step_counts(batch);
   lr_ = p_.learning_rate.at(p_.state.progress.global_step);
@@ -184,6 +194,7 @@ void Trainer::step() {
   settled_ = Settled::kUpdated;
   finite_.end_step();
   timer.skip();
+  const base::TraceSpan end("end of step");
   policy.end_step(counts, lr_, p_.state.home);
   timer.lap(phases_.communication);
   phases_since_report_ += phases_;
@@ -287,6 +298,7 @@ void Trainer::exchange() {
   const bool last = progress.global_step == options_.total_steps;
   if (!report_due && !last && progress.global_step < next_exchange_) return;
 
+  const base::TraceSpan span("exchange");
   PhaseTimer timer;
   const StepResults results = p_.work.results();
   timer.lap(phases_since_report_.backward);  // what a device had still to do
@@ -418,6 +430,7 @@ bool Trainer::average_weights() {
   const bool last = progress.global_step == options_.total_steps;
   if (p_.average == nullptr || (progress.step_in_epoch != 0 && !last)) return false;
   if (p_.activity) p_.activity("averaging the weights of epochs");
+  const base::TraceSpan span("average the weights of epochs");
   const double start = base::steady_seconds();
   const bool before = p_.average->ready();
   settled_ = Settled::kNo;
@@ -431,6 +444,7 @@ bool Trainer::average_weights() {
 
 void Trainer::evaluate() {
   if (p_.evaluator == nullptr) return;
+  const base::TraceSpan span("evaluation");
   tell(finite_.bad_parameter());
   if (p_.activity) p_.activity("evaluation");
   const double start = base::steady_seconds();
@@ -474,6 +488,7 @@ void Trainer::report_saved() {
 
 void Trainer::save() {
   if (p_.keeper == nullptr) return;
+  const base::TraceSpan span("save");
   const double start = base::steady_seconds();
   const std::string not_finite = finite_.bad_parameter();
   tell(not_finite);

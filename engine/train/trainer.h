@@ -104,6 +104,7 @@ class Trainer {
  private:
   void train();  // to the end, in step with the others
   void bring_together();
+  const io::Batch& next_batch();
   bool may_save_alone() const;
   void save_alone();
   void keep_state(const GradientExchange* exchange);

@@ -34,6 +34,7 @@
 #include "tools/session/run_views.h"
 #include "tools/session/training_run.h"
 #include "tools/top/status_observer.h"
+#include "tools/trace/run_trace.h"
 
 namespace tools {
 namespace {
@@ -226,6 +227,12 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
   TrainingRun run(config, command, group, *control, turn == nullptr ? nullptr : &turn->kept.run);
   const bool root = group.rank() == 0;
   if (root && !run.folder().empty()) keep_log(run.folder() + "/log.txt");
+  const std::unique_ptr<backends::Communicator> trace_wire =
+      config.trace.empty() ? nullptr : host_communicator(group);
+  std::optional<RunTrace> trace;  // before the session, whose parts it traces
+  if (trace_wire)
+    trace.emplace(TraceOptions{config.trace, config.trace_first, config.trace_last}, group,
+                  *trace_wire);
   TrainSession session(run.session_options(), group, std::move(control),
                        turn == nullptr ? nullptr : &turn->kept.state);
   const std::string start = session.start_state();
@@ -246,6 +253,8 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
     if (!session.processors_notice().empty()) print_notice(session.processors_notice());
     check_standard_output();  // better now than after hours
   }
+  if (trace) session.add_observer(trace->make_observer());
+  if (trace) trace->after_step(session.state().progress.global_step);
   engine::TrainResult result;
   // A state that came from a rank's memory may still have to be evaluated and saved.
   if (const std::string done = session.nothing_left(); done.empty() || session.carried_over())
@@ -253,6 +262,8 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
         train_or_explain(config, run, session, group, stop_signal, last_save, page.get(), turn);
   else if (root)
     say(done);
+  // Otherwise the others do not come any more.
+  if (trace && result.interrupted.empty()) trace->finish(session.state().progress.global_step);
   if (result.leaves) {
     print_notice("left the job after step " + std::to_string(result.progress.global_step) +
                  ", as asked; the others go on");
@@ -476,7 +487,8 @@ int train_command(const Arguments& arguments) {
   if (config.requeue) check_requeue();
   if (const std::optional<int> code = run_instead(instead, config)) return *code;
   if (has_rank_zero(config)) {
-    check_metrics_path(config.metrics, config.save_dir);
+    check_output_path("metrics", config.metrics, config.save_dir);
+    check_output_path("trace", config.trace, config.save_dir);
     check_views(config, /*joins=*/config.most_ranks > 0 && config.spawn == 0);
   }
   std::vector<int> signals = config.preempt_signals;

@@ -198,6 +198,8 @@ constexpr Example kExamples[] = {
     {"tensorboard-samples", "--save-dir run --tensorboard --tensorboard-samples 16"},
     {"prometheus", "--prometheus 9400"},
     {"log-gpu", "--save-dir run --log-gpu 100"},
+    {"trace", "--trace trace.json.gz"},
+    {"trace-steps", "--trace trace.json --trace-steps 100:150"},
     {"progress", "--progress never"},
     {"preempt-signal", "--save-dir run --preempt-signal USR1,TERM"},
     {"requeue", "--save-dir run --requeue"}};

@@ -87,6 +87,7 @@ constexpr Dependence kDependences[] = {
     {"preempt-signal", "save-dir", "*"},
     {"requeue", "save-dir", "*"},
     {"allow-mismatch", "init-from", "*"},
+    {"trace-steps", "trace", "*"},
     {"sampler", "shuffle", "true"},
     {"rank", "world-size", "*"},
     {"loss-scale", "amp", "bf16|O1|O2"},

@@ -318,6 +318,12 @@ constexpr OptionSpec kTrainOptions[] = {
      "serve metrics for Prometheus at http://ADDR:PORT/metrics on rank 0's host (default of ADDR: "
      "127.0.0.1)",
      kFree},
+    {"trace", kString, "", "F.json[.gz]", "report",
+     "write what every rank did and when, for https://ui.perfetto.dev", kPresence},
+    {"trace-steps", kString, "", "A:B", "report",
+     "--trace: only from step A to step B, counted from 1 (default: all, of which the latest are "
+     "kept)",
+     kEqual},
     {"progress", kChoice, "auto", "auto|never", "report", "progress bar on a terminal", kFree},
 
     {"preempt-signal", kString, "USR1", "LIST", "preempt",

@@ -286,6 +286,21 @@ void read_allowed_changes(const ValueReader& read, RunConfig& config) {
   }
 }
 
+void read_trace(const ValueReader& read, RunConfig& config) {
+  config.trace = read.text("trace");
+  if (config.trace.empty()) return;
+  if (!config.trace.ends_with(".json") && !config.trace.ends_with(".json.gz"))
+    read.refuse("trace", "a file that ends in .json or .json.gz");
+  if (config.most_ranks > 0) read.demand("trace", "that ranks stay: one of --elastic has no trace");
+  if (read.text("trace-steps").empty()) return;
+  const std::vector<std::string> parts = base::split_text(read.text("trace-steps"), ':');
+  const auto first = parse_integer(parts.front()), last = parse_integer(parts.back());
+  if (parts.size() != 2 || !first || !last || *first < 1 || *last < *first || *last > kMostCount)
+    read.refuse("trace-steps", "two steps, counted from 1, as 100:150");
+  config.trace_first = *first;
+  config.trace_last = *last;
+}
+
 void read_views(const ValueReader& read, RunConfig& config) {
   config.tensorboard = read.flag("tensorboard");
   config.tensorboard_dir = read.text("tensorboard-dir");
@@ -299,6 +314,7 @@ void read_views(const ValueReader& read, RunConfig& config) {
   if (config.tensorboard_samples > 0 && !config.tensorboard && config.tensorboard_dir.empty())
     read.demand("tensorboard-samples",
                 "--tensorboard or --tensorboard-dir DIR: TensorBoard shows them");
+  read_trace(read, config);
   if (read.text("prometheus").empty()) return;
   config.prometheus = parse_listen_address(read.text("prometheus"));
   if (!config.prometheus)

@@ -106,9 +106,11 @@ struct RunConfig {
   std::string metrics, progress, flight_dir;
   bool tensorboard = false;  // in the run's folder
   std::string tensorboard_dir;
-  std::int64_t histograms = 0;                // steps between two; 0 = never
-  std::int64_t tensorboard_samples = 0;       // shown with each evaluation
-  std::optional<ListenAddress> prometheus{};  // where to serve metrics
+  std::int64_t histograms = 0;                            // steps between two; 0 = never
+  std::int64_t tensorboard_samples = 0;                   // shown with each evaluation
+  std::optional<ListenAddress> prometheus{};              // where to serve metrics
+  std::string trace;                                      // "": none
+  std::int64_t trace_first = 1, trace_last = kMostCount;  // steps, counted from 1
   // preempt
   std::vector<int> preempt_signals;
   bool requeue = false;

@@ -13,10 +13,11 @@ namespace tools {
 
 namespace fs = std::filesystem;
 
-void check_metrics_path(const std::string& path, const std::string& save_dir) {
+void check_output_path(const std::string& what, const std::string& path,
+                       const std::string& save_dir) {
   if (path.empty() || path == "-") return;
   const auto fail = [&](const std::string& cause) {
-    throw io::CannotCreateError("metrics " + path + ": cannot create: " + cause);
+    throw io::CannotCreateError(what + " " + path + ": cannot create: " + cause);
   };
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) fail("it is a folder; expected the name of a file");

@@ -28,7 +28,8 @@ constexpr auto kOfOneStart = std::to_array<std::string_view>(
      "port-rule",    "job-id",          "save-dir",       "resume",       "overwrite",
      "allow-change", "init-from",       "allow-mismatch", "metrics",      "log-gpu",
      "flight-dir",   "stage",           "requeue",        "map-location", "progress",
-     "tensorboard",  "tensorboard-dir", "histograms",     "prometheus",   "tensorboard-samples"});
+     "tensorboard",  "tensorboard-dir", "histograms",     "prometheus",   "tensorboard-samples",
+     "trace",        "trace-steps"});
 
 template <std::size_t kCount>
 bool contains(const std::array<std::string_view, kCount>& names, std::string_view name) {

@@ -7,6 +7,7 @@
 
 #include "backends/backend_error.h"
 #include "backends/compose/guard/guarded_communicator.h"
+#include "io/base/trace.h"
 
 namespace backends {
 
@@ -66,6 +67,8 @@ class GuardedCalls : public Interface {
   void run(const ControlWord& word, const Call& call) {
     const auto text = [&] { return to_string(word); };
     if (broken_) throw PeerError(context(text()) + "this communicator has failed before");
+    const base::TraceSpan span(to_string(word.operation).data(),  // a literal
+                               {"count", static_cast<std::int64_t>(word.count)}, trace_call(word));
     const FlightRecorder::Ticket ticket = by_.recorder->begin(by_.communicator, word);
     try {
       explain(text, call);
@@ -99,6 +102,13 @@ class GuardedCalls : public Interface {
   }
 
  private:
+  // Ranks make communicators of all of them in the same order. Those of some ranks have one number
+  // on several such sets of ranks.
+  std::uint64_t trace_call(const ControlWord& word) const {
+    if (by_.world_size == 1 || inner_->world_size() != by_.world_size) return 0;
+    return static_cast<std::uint64_t>(by_.communicator + 1) << 32 | word.sequence;
+  }
+
   std::string context(const std::string& operation) const {
     return failure_context(name(), by_.rank, by_.world_size, operation);
   }

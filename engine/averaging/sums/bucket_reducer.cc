@@ -1,6 +1,8 @@
 // The communication thread.
 #include "engine/averaging/sums/bucket_reducer.h"
 
+#include "io/base/trace.h"
+
 namespace engine {
 
 BucketReducer::BucketReducer(GradientSum& sum, const FlatBuffer& buffer,
@@ -10,7 +12,11 @@ BucketReducer::BucketReducer(GradientSum& sum, const FlatBuffer& buffer,
       overlap_(options.overlap && !sum.whole()),
       ends_(sum.whole() ? std::vector{size_}
                         : bucket_ends(size_, size_of(buffer.dtype()), options.bytes)) {
-  if (overlap_) thread_ = std::thread([this] { work(); });
+  if (!overlap_) return;
+  thread_ = std::thread([this, tracer = base::Tracer::of_this_thread()] {
+    const base::TraceThread traced(tracer, "averaging");
+    work();
+  });
 }
 
 BucketReducer::~BucketReducer() {
@@ -23,6 +29,7 @@ BucketReducer::~BucketReducer() {
 }
 
 void BucketReducer::reduce(std::size_t bucket) {
+  const base::TraceSpan span("bucket", {"bucket", static_cast<std::int64_t>(bucket)});
   const std::int64_t first = bucket == 0 ? 0 : ends_[bucket - 1];
   sum_.sum(first, ends_[bucket] - first);
 }

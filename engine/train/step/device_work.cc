@@ -16,6 +16,7 @@
 
 #include "backends/backend_error.h"
 #include "engine/ops/optim_step/device_step.h"
+#include "io/base/trace.h"
 
 namespace engine {
 namespace {
@@ -269,6 +270,7 @@ class Work final : public StepWork, private StateHome {
   // as many samples.
   void captured_step(const StepRequest& request, PhaseTimer& timer, StepPhases& phases) {
     const BatchView& batch = request.batch;
+    const base::TraceSpan span("start the step on the device");
     const int slot = executor_.stage(batch, numbers_, true);
     const auto issue = [&] {
       executor_.forward(slot, true);
@@ -314,6 +316,7 @@ class Work final : public StepWork, private StateHome {
     const std::int64_t first = batch.count * m / options_.micro_batches,
                        last = batch.count * (m + 1) / options_.micro_batches;
     const bool final = m + 1 == options_.micro_batches;
+    const base::TraceSpan span("start forward and backward on the device");
     const int slot = executor_.stage(batch.slice(first, last - first), numbers_, true);
     if (m == 0 && options_.replicas != nullptr)
       wait(stream_.handle());  // layers wait for the stream, and have no deadline
@@ -350,6 +353,7 @@ class Work final : public StepWork, private StateHome {
 
   // The exchange begins with the first piece that has arrived; its result goes back as a whole.
   void exchange_on_host(GradientExchange& exchange, PhaseTimer& timer, StepPhases& phases) {
+    const base::TraceSpan span("wait for averaging");
     for (std::size_t i = 0; i < sent_pieces_; ++i) {
       pieces_[i].arrived.synchronize();
       exchange.ready(pieces_[i].end);

@@ -1,6 +1,10 @@
 // Micro-batches, and exchange and update behind them.
 #include "engine/train/step/host_step.h"
 
+#include <optional>
+
+#include "io/base/trace.h"
+
 namespace engine {
 
 MicroBatches::MicroBatches(const Plan& plan, ModelState& state, ThreadPool& threads,
@@ -17,6 +21,7 @@ BatchResult MicroBatches::run(const BatchView& batch, double scale, const Gradie
   BatchResult sum;
   for (std::int64_t m = 0; m < count_; ++m) {
     const std::int64_t first = batch.count * m / count_, last = batch.count * (m + 1) / count_;
+    std::optional<base::TraceSpan> span(std::in_place, "forward");
     const BatchResult result =
         executor_.forward(batch.slice(first, last - first), /*training=*/true);
     timer.lap(phases.forward);
@@ -24,6 +29,7 @@ BatchResult MicroBatches::run(const BatchView& batch, double scale, const Gradie
     // rank.
     const double rows_per_sample =
         result.rows > 0 ? static_cast<double>(result.rows) / static_cast<double>(last - first) : 1;
+    span.emplace("backward");
     executor_.backward(scale / rows_per_sample, m == 0 ? Write::kOverwrite : Write::kAdd,
                        m + 1 == count_ ? ready : kNobody);
     timer.lap(phases.backward);
@@ -46,8 +52,12 @@ GradientsReady HostUpdate::ready_for(const StepRequest& request) {
 
 void HostUpdate::finish(const StepRequest& request, double loss_sum, StepPhases& phases) {
   PhaseTimer timer;
-  if (request.exchange != nullptr) request.exchange->finish();
+  if (request.exchange != nullptr) {
+    const base::TraceSpan span("wait for averaging");
+    request.exchange->finish();
+  }
   timer.lap(phases.communication);
+  const base::TraceSpan span("update");
   double factor = 1;
   bool wanted = true;
   if (request.clip_grad > 0 || request.may_update != nullptr) {

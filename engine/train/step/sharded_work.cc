@@ -9,6 +9,7 @@
 #include "engine/averaging/sums/ordered_tree.h"
 #include "engine/averaging/sums/replica_statistics.h"
 #include "engine/train/step/host_step.h"
+#include "io/base/trace.h"
 
 namespace engine {
 namespace {
@@ -64,7 +65,10 @@ class ShardedWork final : public StepWork {
       gradients_.push_back(shard_of(node).state.parameters.gradients.data());
     try {
       for (std::size_t s = 1; s < shards_.size(); ++s)
-        shards_[s]->thread = std::thread([this, s] { serve(s); });
+        shards_[s]->thread = std::thread([this, s, tracer = base::Tracer::of_this_thread()] {
+          const base::TraceThread traced(tracer, "shard " + std::to_string(s));
+          serve(s);
+        });
     } catch (...) {  // no further thread can be started
       join();
       throw;

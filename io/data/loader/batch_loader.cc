@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "io/base/io_error.h"
+#include "io/base/trace.h"
 #include "io/data/loader/image_preparer.h"
 #include "io/data/sources/image_source.h"
 
@@ -149,7 +150,11 @@ BatchLoader::Impl::~Impl() {
 
 void BatchLoader::Impl::start(int workers) {
   threads.reserve(static_cast<std::size_t>(workers));
-  for (int i = 0; i < workers; ++i) threads.emplace_back([this] { work(); });
+  for (int i = 0; i < workers; ++i)
+    threads.emplace_back([this, tracer = base::Tracer::of_this_thread()] {
+      const base::TraceThread traced(tracer, "loader");
+      work();
+    });
 }
 
 // REQUIRES: the mutex, a free ticket. The slot learns its place and samples; its contents are still
@@ -183,6 +188,7 @@ BatchLoader::Impl::Slot& BatchLoader::Impl::take_ticket() {
 
 // Throws DataError for a label outside the data set's classes.
 void BatchLoader::Impl::fill(Slot& slot) const {
+  const base::TraceSpan span("prepare a batch");
   if (dataset.kind == SampleKind::kTokens) return fill_tokens(slot);
   const auto elements = static_cast<std::size_t>(dataset.sample_count());
   for (std::size_t i = 0; i < slot.batch.sample_ids.size(); ++i) {

@@ -1,0 +1,36 @@
+// Traces of ranks as one file that https://ui.perfetto.dev and chrome://tracing show.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/base/trace.h"
+
+namespace tools {
+
+struct RankTrace {
+  int rank = 0, pid = 0;
+  std::string host;
+  base::Tracer::Record record;  // times on rank 0's clock
+  std::int64_t clock_error_ns = 0;
+};
+
+struct TraceFile {
+  std::string path;  // ".gz" at its end: compressed
+  std::string program;
+  int world_size = 1;  // ranks of the job, of which some may be missing
+};
+
+// The JSON of "Trace Event Format": complete events ("X") with ranks as processes and named
+// threads; between the collective of the rank that came last and those of the others arrows ("s",
+// "f"). Times are in microseconds from the first event on. The file appears complete or not at all.
+// Throws io::Error and io::CannotCreateError.
+void write_trace(const TraceFile& file, std::span<const RankTrace> ranks);
+
+// A record as bytes, for the way between ranks of one build.
+std::string pack_trace(const RankTrace& trace);
+RankTrace unpack_trace(const std::string& bytes);  // throws io::DataError
+
+}  // namespace tools
