@@ -157,11 +157,39 @@ class OutputWatch : public engine::TrainObserver {
   bool told_ = false;
 };
 
+bool prints_lines(const tools::RunConfig& config, int rank) {
+  return config.log_all_ranks ||
+         std::ranges::find(config.log_ranks, rank) != config.log_ranks.end();
+}
+
+// On a terminal that shows lines of text.
+bool shows_bar(const tools::RunConfig& config) {
+  return config.progress != "never" && !config.quiet && !config.log_json &&
+         isatty(STDOUT_FILENO) == 1;
+}
+
+// Who speaks on this thread, and where to.
+void begin_to_speak(const tools::RunConfig& config, const backends::Group& group) {
+  const int rank = group.rank();
+  for (const int named : config.log_ranks)
+    if (named >= group.world_size() && config.most_ranks == 0)
+      throw io::ConfigError("--log-ranks names rank " + std::to_string(named) +
+                            ", but ranks go from 0 to " + std::to_string(group.world_size() - 1));
+  const bool speaks = prints_lines(config, rank);
+  speaker() = {.rank = rank, .named = speaks && rank != 0, .silent = !speaks};
+  if (speaks && !config.log_file.empty()) open_log_file(config.log_file);
+  if (rank == 0 && speaks && config.progress == "rich" && shows_bar(config) && !shows_utf8())
+    print_notice(
+        "--progress rich needs a UTF-8 locale (LC_ALL, LC_CTYPE, LANG): a bar without the "
+        "curve is shown");
+}
+
 engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, TrainSession& session,
                           backends::Group& group, const std::atomic<int>& stop_signal,
                           PrometheusPage* page, StatusObserver*& status, const Turn* turn) {
   run.begin(session, session.state().progress.global_step);
-  const bool root = group.rank() == 0, begins = !session.carried_over();
+  const bool root = group.rank() == 0, begins = !session.carried_over(),
+             speaks = prints_lines(config, group.rank());
   if (root && begins) {
     if (!session.columns_line().empty())
       say(base::visible_text("Columns of " + session.columns_line()));
@@ -176,19 +204,25 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
   if (root) {
     session.add_observer(std::make_unique<OutputWatch>(run.folder()));
     session.add_observer(std::make_unique<FolderWatch>(run));
+  }
+  if (root || speaks)
     session.add_observer(make_console_observer(
         {.steps_per_epoch = session.steps_per_epoch(),
          .total_steps = session.total_steps(),
          .epochs = session.epochs(),
-         .progress_bar = config.progress == "auto" && isatty(STDOUT_FILENO) == 1,
+         .progress_bar = root && speaks && shows_bar(config),
+         .rich = config.progress == "rich" && shows_utf8(),
+         .colour = wants_colour(STDOUT_FILENO),
+         .verbose = config.verbose,
          .unit = progress_unit(session.data().train()),
          .seconds_before = turn == nullptr ? 0 : base::steady_seconds() - turn->kept.begin}));
+  if (root) {
     add_metrics(config, run, session, turn);
     add_views({config, run, group, turn != nullptr}, session, page);
     status = add_status(run, session, group, turn);
   }
   if (const std::string shard = session.shard_line(); begins && !shard.empty())
-    std::cout << shard + "\n" << std::flush;  // every rank
+    say(shard);  // every rank
   session.add_observer(make_desync_observer(group.rank(), group.world_size()));
   if (turn == nullptr) return session.run(stop_signal);
   return session.run(stop_signal, {.pause = turn->pause,
@@ -220,6 +254,7 @@ engine::TrainResult train_or_explain(const tools::RunConfig& config, TrainingRun
 std::optional<int> train_rank(const tools::RunConfig& config, const std::string& command,
                               backends::Group& group, const std::atomic<int>& stop_signal,
                               const Turn* turn) {
+  begin_to_speak(config, group);
   std::unique_ptr<backends::Communicator> control = host_communicator(group);
   std::unique_ptr<PrometheusPage> own_page;
   std::unique_ptr<PrometheusPage>& page = turn == nullptr ? own_page : turn->kept.page;
@@ -243,14 +278,16 @@ std::optional<int> train_rank(const tools::RunConfig& config, const std::string&
     auto observer = std::make_unique<LastSave>();
     last_save = observer.get();
     session.add_observer(std::move(observer));
+  }
+  if (root || prints_lines(config, group.rank())) {
     if (session.carried_over())
       say("membership: " + membership_text(turn->view) + "; on from step " +
           std::to_string(session.state().progress.global_step) + " after " +
           base::number_text("%.2f", base::steady_seconds() - turn->kept.since) + " s" +
           (session.scale_line().empty() ? "" : "; " + session.scale_line()));
     else
-      say(base::visible_text(session.start_line() + " | " + start));
-    if (!session.processors_notice().empty()) print_notice(session.processors_notice());
+      say(base::visible_text(session.start_line() + " | " + start), "start");
+    if (root && !session.processors_notice().empty()) print_notice(session.processors_notice());
     check_standard_output();  // better now than after hours
   }
   if (trace) session.add_observer(trace->make_observer());
@@ -489,8 +526,11 @@ int train_command(const Arguments& arguments) {
   if (has_rank_zero(config)) {
     check_output_path("metrics", config.metrics, config.save_dir);
     check_output_path("trace", config.trace, config.save_dir);
+    check_output_path("log-file", config.log_file, config.save_dir);
     check_views(config, /*joins=*/config.most_ranks > 0 && config.spawn == 0);
   }
+  set_log_options(
+      {.quiet = config.quiet, .format = config.log_json ? LogFormat::kJson : LogFormat::kText});
   std::vector<int> signals = config.preempt_signals;
   signals.push_back(SIGUSR1);     // a scheduler's warning is also one where nothing can be saved
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the output that leaves is a write that fails

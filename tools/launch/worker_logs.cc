@@ -13,6 +13,7 @@
 #include "io/base/io_error.h"
 #include "io/base/retried.h"
 #include "tools/launch/stream_spec.h"
+#include "tools/report/progress_line.h"
 
 namespace tools {
 

@@ -200,7 +200,12 @@ constexpr Example kExamples[] = {
     {"log-gpu", "--save-dir run --log-gpu 100"},
     {"trace", "--trace trace.json.gz"},
     {"trace-steps", "--trace trace.json --trace-steps 100:150"},
-    {"progress", "--progress never"},
+    {"progress", "--progress rich"},
+    {"quiet", "--quiet --save-dir run"},
+    {"verbose", "--verbose --log-every 50"},
+    {"log-file", "--log-file train.log"},
+    {"log-format", "--log-format json"},
+    {"log-ranks", "--spawn 2 --log-ranks all"},
     {"preempt-signal", "--save-dir run --preempt-signal USR1,TERM"},
     {"requeue", "--save-dir run --requeue"}};
 

@@ -323,6 +323,28 @@ void read_views(const ValueReader& read, RunConfig& config) {
                 "0.0.0.0:9400 or [::1]:9400");
 }
 
+void read_log(const ValueReader& read, RunConfig& config) {
+  config.progress = read.text("progress");
+  config.quiet = read.flag("quiet");
+  config.verbose = read.flag("verbose");
+  if (config.quiet && config.verbose)
+    read.demand("quiet", "that --verbose is not given: it asks for more lines");
+  config.log_file = read.text("log-file");
+  config.log_json = read.text("log-format") == "json";
+  if (config.progress == "rich" && (config.quiet || config.log_json))
+    read.demand("progress", "a console with lines of text: no --quiet, and --log-format text");
+  const std::string& ranks = read.text("log-ranks");
+  config.log_all_ranks = ranks == "all";
+  if (config.log_all_ranks) return;
+  config.log_ranks.clear();
+  for (const std::string& rank : base::split_text(ranks, ',')) {
+    const auto number = parse_integer(rank);
+    if (!number || *number < 0 || *number > 1'000'000)
+      read.refuse("log-ranks", "all, or numbers of ranks from 0, as 0,2");
+    config.log_ranks.push_back(static_cast<int>(*number));
+  }
+}
+
 void read_state_and_report(const ValueReader& read, RunConfig& config) {
   config.save_dir = read.text("save-dir");
   config.save_every = read.interval("save-every");
@@ -351,7 +373,7 @@ void read_state_and_report(const ValueReader& read, RunConfig& config) {
       read.text("tensorboard-dir").empty())
     read.demand("log-gpu", "--save-dir or --metrics FILE: samples go to the metrics");
   read_views(read, config);
-  config.progress = read.text("progress");
+  read_log(read, config);
   if (config.overwrite && config.resume != "none")
     read.demand("overwrite", "that no --resume is given: a run goes on, or it moves aside");
   if (config.resume == "auto" && config.save_dir.empty())

@@ -103,7 +103,11 @@ struct RunConfig {
   Interval eval_every;
   std::string on_nonfinite;  // abort, skip, continue
   std::int64_t log_every = 100, log_gpu = 0;
-  std::string metrics, progress, flight_dir;
+  std::string metrics, progress /* auto, rich, never */, flight_dir;
+  bool quiet = false, verbose = false, log_json = false;
+  std::string log_file;
+  bool log_all_ranks = false;
+  std::vector<int> log_ranks{0};
   bool tensorboard = false;  // in the run's folder
   std::string tensorboard_dir;
   std::int64_t histograms = 0;                            // steps between two; 0 = never

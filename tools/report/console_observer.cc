@@ -25,6 +25,7 @@ class ConsoleObserver : public engine::TrainObserver {
   explicit ConsoleObserver(const ConsoleOptions& options) : options_(options) {}
 
   void on_step(const engine::TrainProgress& progress) override {
+    speaker().step = progress.global_step;
     if (!options_.progress_bar) return;
     const auto now = Clock::now();
     if (first_samples_ < 0) {
@@ -37,7 +38,10 @@ class ConsoleObserver : public engine::TrainObserver {
     draw(progress, std::chrono::duration<double>(now - started_).count());
   }
 
-  void on_loss(const engine::TrainProgress&, double loss) override { loss_ = loss; }
+  void on_loss(const engine::TrainProgress&, double loss) override {
+    loss_ = loss;
+    if (options_.rich) losses_.add(loss);
+  }
 
   void on_report(const engine::StepReport& report) override {
     const bool epoch_end = report.progress.step_in_epoch == 0;
@@ -49,12 +53,14 @@ class ConsoleObserver : public engine::TrainObserver {
                   report.train_accuracy, static_cast<long long>(epoch),
                   static_cast<long long>(options_.epochs), static_cast<long long>(step),
                   static_cast<long long>(options_.steps_per_epoch), report.loss);
-    print(text);
+    print(text, "step");
     if (!options_.progress_bar) {
       const auto left = static_cast<double>(options_.total_steps - report.progress.global_step);
       print("  " + rate_text(options_.unit, report.samples_per_s) + ", " +
-            clock_text(left * report.step_seconds) + " left");
+                clock_text(left * report.step_seconds) + " left",
+            "step");
     }
+    if (options_.verbose) print(phases_text(report), "step");
     if (report.spread) {
       std::snprintf(text, sizeof text, "Spread of the replicas before averaging %lld: %.3g",
                     static_cast<long long>(report.averagings), *report.spread);
@@ -66,10 +72,13 @@ class ConsoleObserver : public engine::TrainObserver {
   void on_eval(const engine::EvalReport& report) override {
     const std::string_view weights = report.weights;
     print("Test after step " + std::to_string(report.progress.global_step) +
-          (weights == "model" ? "" : " (" + std::string(weights) + ")") + ": " + eval_text(report));
+              (weights == "model" ? "" : " (" + std::string(weights) + ")") + ": " +
+              eval_text(report),
+          "eval");
     if (report.best)
       print("Best so far: " + best_text(*report.best) + " at step " +
-            std::to_string(report.best->step));
+                std::to_string(report.best->step),
+            "eval");
   }
 
   void on_nonfinite(const engine::TrainProgress&, const engine::NonFiniteReport& report) override {
@@ -79,7 +88,8 @@ class ConsoleObserver : public engine::TrainObserver {
   }
 
   void on_save(const engine::TrainProgress& progress, const std::string& path) override {
-    print("Saved step " + std::to_string(progress.global_step) + ": " + base::visible_text(path));
+    print("Saved step " + std::to_string(progress.global_step) + ": " + base::visible_text(path),
+          "save");
   }
 
   void on_end(const engine::TrainResult& result) override {
@@ -97,13 +107,32 @@ class ConsoleObserver : public engine::TrainObserver {
       print("Stopped early after step " + std::to_string(result.progress.global_step) + " of " +
             std::to_string(options_.total_steps) + ": " + result.stopped_early);
     print((result.signal == 0 ? "Training completed in: " : "Training stopped after: ") +
-          duration_text(options_.seconds_before + result.seconds));
+              duration_text(options_.seconds_before + result.seconds),
+          "end");
   }
 
  private:
-  void print(const std::string& text) {
+  void print(const std::string& text, const char* event = "message") {
     clear();
-    say(text);
+    say(text, event);
+  }
+  // Where the time of a step goes, in means over steps and ranks.
+  static std::string phases_text(const engine::StepReport& report) {
+    char text[256];
+    const engine::StepPhases& p = report.phases;
+    std::snprintf(
+        text, sizeof text,
+        "  a step: data %.2f ms, forward %.2f ms, backward %.2f ms, waiting for averaging "
+        "%.2f ms, update %.2f ms; lr %g",
+        1e3 * p.data, 1e3 * p.forward, 1e3 * p.backward, 1e3 * p.communication, 1e3 * p.update,
+        report.lr);
+    std::string line = text;
+    if (report.ranks.size() > 1) {
+      std::snprintf(text, sizeof text, "; slowest rank %d, %.2fx the others' median",
+                    report.slowest_rank, report.slowest_ratio);
+      line += text;
+    }
+    return line;
   }
   // Only when it is the same rank in two reports in a row: a single one is noise.
   void name_straggler(const engine::StepReport& report) {
@@ -135,12 +164,23 @@ class ConsoleObserver : public engine::TrainObserver {
                                             .rate = rate_text(options_.unit, rate),
                                             .seconds_left = left},
                                            terminal_columns(STDOUT_FILENO));
+    clear();
+    if (options_.rich) draw_curve();
     std::printf("\r%s\033[K", line.c_str());
     std::fflush(stdout);
     drawn_bar_ = true;
   }
+  // Two lines above the bar.
+  void draw_curve() {
+    const std::vector<std::string> curve =
+        sparkline(losses_.values(), terminal_columns(STDOUT_FILENO) - 1);
+    for (const std::string& line : curve)
+      std::printf(options_.colour ? "\r\033[36m%s\033[0m\033[K\n" : "\r%s\033[K\n", line.c_str());
+    drawn_above_ = static_cast<int>(curve.size());
+  }
   void clear() {
     if (drawn_bar_) std::fputs("\r\033[K", stdout);
+    for (; drawn_above_ > 0; --drawn_above_) std::fputs("\033[1A\033[K", stdout);
     drawn_bar_ = false;
   }
 
@@ -148,8 +188,10 @@ class ConsoleObserver : public engine::TrainObserver {
   Clock::time_point started_{}, drawn_{};
   std::int64_t first_samples_ = -1, first_step_ = 0;
   std::optional<double> loss_;  // as last told
+  LossHistory losses_;
   bool drawn_bar_ = false;
-  int slow_rank_ = -1;  // of the last report; -1: none
+  int drawn_above_ = 0;  // lines above the bar
+  int slow_rank_ = -1;   // of the last report; -1: none
   bool slow_told_ = false;
 };
 
@@ -215,10 +257,6 @@ std::string duration_text(double seconds) {
   return text;
 }
 
-void print_notice(const std::string& notice) {
-  const std::string text = base::visible_text(notice);
-  std::fprintf(stderr, "engine: %s\n", text.c_str());
-  log_line(text);
-}
+void print_notice(const std::string& notice) { warn(base::visible_text(notice)); }
 
 }  // namespace tools

@@ -15,6 +15,9 @@ struct ConsoleOptions {
   std::int64_t steps_per_epoch = 1, total_steps = 1, epochs = 1;  // at the end
   bool progress_bar = false;  // only where stdout is a terminal; without it each report has a line
                               // with rate and time left
+  bool rich = false;          // the bar has a curve of the loss above it
+  bool colour = false;        // of the curve
+  bool verbose = false;       // each report has a line with the phases of a step
   ProgressUnit unit;
   double seconds_before = 0;  // of the training, with other ranks
 };

@@ -2,11 +2,15 @@
 #include "tools/report/progress_line.h"
 
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <limits>
 
 namespace tools {
 namespace {
@@ -90,6 +94,93 @@ std::string progress_line(const ProgressState& state, int columns) {
     line = joined();
   }
   return line;
+}
+
+void LossHistory::add(double loss) {
+  constexpr std::size_t kMost = 512;  // more than a terminal has columns
+  if (!values_.empty() && in_last_ < of_each_) {
+    values_.back() += (loss - values_.back()) / ++in_last_;
+    return;
+  }
+  if (values_.size() == kMost) {
+    for (std::size_t i = 0; i < kMost / 2; ++i)
+      values_[i] = (values_[2 * i] + values_[2 * i + 1]) / 2;
+    values_.resize(kMost / 2);
+    of_each_ *= 2;
+  }
+  values_.push_back(loss);
+  in_last_ = 1;
+}
+
+namespace {
+
+// Means of as many neighbours as make `most` values of all.
+std::vector<double> gathered(const std::vector<double>& values, std::size_t most) {
+  if (values.size() <= most) return values;
+  std::vector<double> means(most);
+  for (std::size_t i = 0; i < most; ++i) {
+    const std::size_t first = values.size() * i / most, last = values.size() * (i + 1) / most;
+    for (std::size_t k = first; k < last; ++k)
+      means[i] += values[k] / static_cast<double>(last - first);
+  }
+  return means;
+}
+
+// `eighths` (0..8) of a character's height.
+std::string_view block(int eighths) {
+  constexpr std::string_view kBlocks = "▁▂▃▄▅▆▇█";  // three bytes each
+  if (eighths <= 0) return " ";
+  return kBlocks.substr(3 * static_cast<std::size_t>(std::min(eighths, 8) - 1), 3);
+}
+
+}  // namespace
+
+std::vector<std::string> sparkline(const std::vector<double>& values, int columns) {
+  constexpr int kLabel = 12, kLeastWithLabel = 40, kLeast = 8, kLevels = 16;
+  const int width = columns >= kLeastWithLabel ? columns - kLabel : columns;
+  if (width < kLeast) return {};
+  const std::vector<double> shown = gathered(values, static_cast<std::size_t>(width));
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  int finite = 0;
+  for (const double value : shown) {
+    if (!std::isfinite(value)) continue;
+    low = std::min(low, value);
+    high = std::max(high, value);
+    ++finite;
+  }
+  if (finite < 2) return {};
+  std::string top, bottom;
+  for (const double value : shown) {
+    // From 1 to 16: the lowest is seen, too.
+    const double part = high > low ? (value - low) / (high - low) : 0;
+    const int level = std::isfinite(value) ? 1 + static_cast<int>(part * (kLevels - 1) + 0.5) : 0;
+    top += block(level - 8);
+    bottom += block(level);
+  }
+  if (width < columns) {
+    char text[24];
+    std::snprintf(text, sizeof text, "  %-10.4g", high);
+    top += text;
+    std::snprintf(text, sizeof text, "  %-10.4g", low);
+    bottom += text;
+  }
+  return {top, bottom};
+}
+
+bool shows_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    std::string locale = value;
+    for (char& c : locale) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+bool wants_colour(int fd) {
+  const char* no = std::getenv("NO_COLOR");
+  return (no == nullptr || *no == '\0') && isatty(fd) == 1;
 }
 
 int terminal_columns(int fd) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "io/data/sources/dataset.h"
 
@@ -32,6 +33,28 @@ struct ProgressState {
 // "[####....]  37 %  step 3/8  loss 0.1234  1,280 images/s  ETA 0:12". Less than `columns`
 // characters: where they do not suffice the bar goes first, then rate, loss, ETA and steps.
 std::string progress_line(const ProgressState& state, int columns);
+
+// A number of losses, however many there were: where they become too many, two neighbours become
+// their mean.
+class LossHistory {
+ public:
+  void add(double loss);
+  const std::vector<double>& values() const { return values_; }  // oldest first
+
+ private:
+  std::vector<double> values_;
+  int in_last_ = 1, of_each_ = 1;  // losses that the last value, and each, is the mean of
+};
+
+// A curve of the values in two lines of block characters (UTF-8), each of at most `columns`
+// characters; with the highest and the lowest value behind it where there is room. Values that are
+// not finite leave a gap. Empty where there are fewer than two finite values or no room.
+std::vector<std::string> sparkline(const std::vector<double>& values, int columns);
+
+// Whether the locale of the environment (LC_ALL, LC_CTYPE, LANG) has UTF-8.
+bool shows_utf8();
+// Whether `fd` is a terminal and the user has not set NO_COLOR.
+bool wants_colour(int fd);
 
 // Of the terminal that `fd` is; 80 and 24 where it is none or does not tell.
 int terminal_columns(int fd);

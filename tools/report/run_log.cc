@@ -1,11 +1,17 @@
-// One file for the process, as there is one console.
+// One set of files for the process, as there is one console.
 #include "tools/report/run_log.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <sstream>
 
+#include "backends/identity/host_identity.h"
+#include "io/base/io_error.h"
+#include "io/base/json_writer.h"
 #include "io/base/utc_time.h"
 #include "io/base/visible_text.h"
 #include "tools/report/standard_output.h"
@@ -16,31 +22,115 @@ namespace {
 struct Close {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
-std::mutex log_mutex;
-std::unique_ptr<std::FILE, Close> log_file;
+using File = std::unique_ptr<std::FILE, Close>;
+
+std::mutex log_mutex;  // guards the rest
+LogOptions log_options;
+File run_log_file;     // log.txt
+File chosen_log_file;  // --log-file
+
+LogOptions options_now() {
+  const std::lock_guard guard(log_mutex);
+  return log_options;
+}
+
+std::string json_line(const std::string& time, const char* level, const char* event,
+                      const std::string& message) {
+  const Speaker& who = speaker();
+  base::JsonWriter json;
+  json.begin_object().member("ts", time).member("level", level);
+  json.member("node", backends::host_name());
+  json.member("rank", who.rank < 0 ? std::nullopt : std::optional(who.rank));
+  json.member("step", who.step < 0 ? std::nullopt : std::optional(who.step));
+  json.member("event", event).member("message", message).end_object();
+  return json.text();
+}
+
+// "rank 3: " where several ranks speak.
+std::string prefix() {
+  const Speaker& who = speaker();
+  return who.named ? "rank " + std::to_string(who.rank) + ": " : "";
+}
+
+// A JSON line for each line of a text.
+std::string json_lines(const char* level, const char* event, const std::string& text) {
+  const std::string time = base::utc_text(base::unix_us());
+  std::istringstream lines(text);
+  std::string all;
+  for (std::string line; std::getline(lines, line);)
+    all += json_line(time, level, event, line) + "\n";
+  return all;
+}
+
+std::string timed_lines(const std::string& text) {
+  const std::string time = base::utc_text(base::unix_us()) + " ";
+  std::istringstream lines(text);
+  std::string all;
+  for (std::string line; std::getline(lines, line);) all += time + prefix() + line + "\n";
+  return all;
+}
+
+void append(File& file, const std::string& lines) {
+  if (!file) return;
+  std::fputs(lines.c_str(), file.get());
+  if (std::fflush(file.get()) != 0) file.reset();
+}
+
+void log_lines(const std::string& text, const std::string& json) {
+  const std::string timed = timed_lines(text);
+  const std::lock_guard guard(log_mutex);
+  append(run_log_file, timed);
+  append(chosen_log_file, log_options.format == LogFormat::kJson ? json : timed);
+}
 
 }  // namespace
 
+void set_log_options(const LogOptions& options) {
+  const std::lock_guard guard(log_mutex);
+  log_options = options;
+}
+
+Speaker& speaker() noexcept {
+  static thread_local Speaker own;
+  return own;
+}
+
 void keep_log(const std::string& path) {
   const std::lock_guard guard(log_mutex);
-  log_file.reset(path.empty() ? nullptr : std::fopen(path.c_str(), "ae"));
+  run_log_file.reset(path.empty() ? nullptr : std::fopen(path.c_str(), "ae"));
 }
 
-void log_line(const std::string& text) {
+void open_log_file(const std::string& path) {
   const std::lock_guard guard(log_mutex);
-  if (!log_file) return;
-  const std::string time = base::utc_text(base::unix_us());
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);)
-    std::fprintf(log_file.get(), "%s %s\n", time.c_str(), line.c_str());
-  if (std::fflush(log_file.get()) != 0) log_file.reset();
+  chosen_log_file.reset(std::fopen(path.c_str(), "ae"));
+  if (!chosen_log_file)
+    throw io::CannotCreateError("log-file " + path + ": cannot create: " + std::strerror(errno));
 }
 
-void say(const std::string& lines) {
+void say(const std::string& lines, const char* event) {
   const std::string text = base::visible_lines(lines);
-  std::fprintf(stdout, "%s\n", text.c_str());
-  flush_standard_output();
-  log_line(text);
+  const LogOptions options = options_now();
+  const std::string json = json_lines("info", event, text);
+  if (!options.quiet && !speaker().silent) {
+    std::string shown = json;
+    if (options.format == LogFormat::kText) {
+      shown.clear();
+      std::istringstream each(text);
+      for (std::string line; std::getline(each, line);) shown += prefix() + line + "\n";
+      if (text.empty()) shown = "\n";
+    }
+    std::fputs(shown.c_str(), stdout);
+    flush_standard_output();
+  }
+  log_lines(text, json);
+}
+
+// At once, so that lines of several processes do not mix.
+void warn(const std::string& line) {
+  const bool as_json = options_now().format == LogFormat::kJson;
+  const std::string json = json_lines("warning", "notice", line);
+  std::fputs(as_json ? json.c_str() : ("engine: " + line + "\n").c_str(), stderr);
+  log_lines(line, json);
 }
 
 }  // namespace tools

@@ -1,18 +1,44 @@
-// log.txt of a run: what this process prints, line by line, with the time.
+// What a run says: lines on the console, in log.txt of its folder and in --log-file, for people or,
+// as JSON, for programs.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace tools {
 
+enum class LogFormat { kText, kJson };
+
+struct LogOptions {
+  bool quiet = false;  // lines of say() do not go to the console
+  LogFormat format = LogFormat::kText;
+};
+// Of the process. JSON lines, one for each line said, have the keys ts (UTC), level (info,
+// warning), node, rank (null before it is known), step (the last one told; null: none), event and
+// message.
+void set_log_options(const LogOptions& options);
+
+// Who speaks on the calling thread from now on.
+struct Speaker {
+  int rank = -1;           // -1: not known yet
+  bool named = false;      // its lines begin with "rank N: " in text
+  bool silent = false;     // its lines do not go to the console
+  std::int64_t step = -1;  // -1: none yet
+};
+Speaker& speaker() noexcept;
+
 // From now on the lines of say() and print_notice() are also appended to this file ("": no longer).
 // A log that cannot be written is given up: the console has the lines.
 void keep_log(const std::string& path);
+// The same for --log-file, which has the format of the console. Throws io::CannotCreateError where
+// the file cannot be opened.
+void open_log_file(const std::string& path);
 
-// One line or several on stdout, flushed, so that a log of the console follows the run.
-void say(const std::string& text);
+// One line or several on stdout, flushed, so that a log of the console follows the run. `event`
+// says in JSON what it is about.
+void say(const std::string& text, const char* event = "message");
 
-// The line in the log alone, for what is printed elsewhere.
-void log_line(const std::string& text);
+// "engine: TEXT" on stderr, one write, or JSON; and in the logs.
+void warn(const std::string& line);
 
 }  // namespace tools

@@ -29,7 +29,8 @@ constexpr auto kOfOneStart = std::to_array<std::string_view>(
      "allow-change", "init-from",       "allow-mismatch", "metrics",      "log-gpu",
      "flight-dir",   "stage",           "requeue",        "map-location", "progress",
      "tensorboard",  "tensorboard-dir", "histograms",     "prometheus",   "tensorboard-samples",
-     "trace",        "trace-steps"});
+     "trace",        "trace-steps",     "quiet",          "verbose",      "log-file",
+     "log-format",   "log-ranks"});
 
 template <std::size_t kCount>
 bool contains(const std::array<std::string_view, kCount>& names, std::string_view name) {

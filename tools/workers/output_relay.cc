@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -147,11 +146,6 @@ std::string line_prefix(const std::string& host, int rank, bool colour) {
   static constexpr const char* kColours[] = {"36", "33", "35", "32", "34", "31"};
   return std::string("\033[") + kColours[static_cast<std::size_t>(rank) % std::size(kColours)] +
          "m" + text + "\033[0m";
-}
-
-bool wants_colour(int fd) {
-  const char* no = std::getenv("NO_COLOR");
-  return (no == nullptr || *no == '\0') && isatty(fd) == 1;
 }
 
 std::string last_line_of_file(const std::string& path) {

@@ -52,8 +52,6 @@ class OutputRelay : public EventSource {
 
 // "node7:3: ", coloured by rank where `colour` is set.
 std::string line_prefix(const std::string& host, int rank, bool colour);
-// True for a terminal, unless NO_COLOR is set.
-bool wants_colour(int fd);
 // The last line of a file that is not empty, at most 4 KiB of it; "" when there is none.
 std::string last_line_of_file(const std::string& path);
 

@@ -1,0 +1,195 @@
+// What a training prints, on a terminal and elsewhere: --progress, --quiet, --verbose, --log-file,
+// --log-format, --log-ranks.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/test_support.h"
+#include "tests/support/time_limits.h"
+#include "tests/tools/commands/program.h"
+#include "tools/report/json_file.h"
+
+namespace {
+
+using program::expect_words;
+using program::quick_train;
+using test_support::CommandResult;
+using test_support::engine;
+using test_support::TemporaryDirectory;
+
+// What the program writes to a terminal of so many columns; "" where there is none. Checks that it
+// ends with 0.
+std::string on_terminal(const std::vector<std::string>& arguments, unsigned short columns,
+                        const std::string& no_color) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) return "";
+  const int slave = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  winsize size{};
+  size.ws_col = columns;
+  size.ws_row = 24;
+  ioctl(slave, TIOCSWINSZ, &size);
+  std::vector<std::string> all{test_support::engine_binary()};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& argument : all) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(slave, STDOUT_FILENO);
+    setenv("NO_COLOR", no_color.c_str(), 1);
+    setenv("LC_ALL", "C.UTF-8", 1);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  close(slave);
+  std::string text;
+  const auto start = std::chrono::steady_clock::now();
+  while (true) {
+    pollfd wanted{terminal, POLLIN, 0};
+    std::array<char, 4096> piece;
+    ssize_t n = 0;
+    if (poll(&wanted, 1, 100) > 0) {
+      n = read(terminal, piece.data(), piece.size());
+      if (n <= 0) break;  // nobody has the other side open any more
+    }
+    text.append(piece.data(), static_cast<std::size_t>(n));
+    if (test_support::is_past(start, std::chrono::seconds(60))) kill(child, SIGKILL);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << "\n" << text;
+  close(terminal);
+  return text;
+}
+
+// Long enough that the bar is drawn several times.
+std::vector<std::string> long_train(const std::vector<std::string>& more) {
+  std::vector<std::string> all{
+      "train", "--model",      "convnet", "--dataset",    "synthetic", "--synthetic-size",
+      "640",   "--batch-size", "32",      "--threads",    "1",         "--epochs",
+      "8",     "--log-every",  "40",      "--eval-every", "0",         "--deterministic"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TEST(Console, RichHasACurveAboveTheBar) {
+  const std::string text = on_terminal(long_train({"--progress", "rich"}), 100, "");
+  if (text.empty()) GTEST_SKIP() << "no pseudo-terminals here";
+  expect_words(text, {"▁", "█", "\033[36m", "\033[1A", "loss ", "ETA ", "images/s", "[####"});
+  // After the last line nothing of the bar or the curve is left.
+  const std::string end = text.substr(text.rfind("Replicas: "));
+  expect_words(end, {"Training completed in: "});
+  EXPECT_EQ(end.find("█"), std::string::npos);
+}
+
+TEST(Console, NoColorAndNarrowTerminalsAreRespected) {
+  const std::string text = on_terminal(long_train({"--progress", "rich"}), 30, "1");
+  if (text.empty()) GTEST_SKIP() << "no pseudo-terminals here";
+  EXPECT_EQ(text.find("\033[36m"), std::string::npos);
+  expect_words(text, {"█"});
+  EXPECT_EQ(text.find("[####"), std::string::npos) << "no room";
+}
+
+TEST(Console, AutoHasABarWithoutCurveAndNeverHasNone) {
+  const std::string text = on_terminal(long_train({}), 100, "");
+  if (text.empty()) GTEST_SKIP() << "no pseudo-terminals here";
+  expect_words(text, {"[####", "ETA "});
+  EXPECT_EQ(text.find("█"), std::string::npos);
+  const std::string without = on_terminal(long_train({"--progress", "never"}), 100, "");
+  EXPECT_EQ(without.find("ETA "), std::string::npos);
+  expect_words(without, {" left"});
+}
+
+TEST(Console, QuietPrintsWarningsAndTheLogsHaveTheLines) {
+  const TemporaryDirectory folder;
+  const CommandResult run = engine(
+      quick_train({"--quiet", "--save-dir", folder / "run", "--log-file", folder / "train.log"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out, "");
+  for (const char* log : {"run/log.txt", "train.log"})
+    expect_words(test_support::read_text(folder / log),
+                 {"Z engine ", "Z Epoch [1/1], Step [5/5], Loss: ", "Z Saved step 5: ",
+                  "Z Training completed in: "});
+  const CommandResult warned = engine(quick_train({"--quiet"}));
+  EXPECT_EQ(warned.out, "");
+  expect_words(warned.err, {"engine: nothing will be saved"});
+}
+
+TEST(Console, VerboseTellsThePhasesOfAStep) {
+  const CommandResult run = engine(quick_train({"--verbose", "--spawn", "2"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  expect_words(run.out,
+               {"  a step: data ", " ms, forward ", " ms, backward ", " ms, waiting for averaging ",
+                " ms, update ", "; lr 0.05", "; slowest rank "});
+  EXPECT_EQ(engine(quick_train({})).out.find("a step: data"), std::string::npos);
+}
+
+// Each line is an object with the keys of all lines; returns their events.
+std::vector<std::string> events_of(const std::string& lines) {
+  std::vector<std::string> events;
+  std::istringstream all(lines);
+  for (std::string line; std::getline(all, line);) {
+    const tools::Json json = tools::parse_json(line, line);
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : json.items()) keys.push_back(key);
+    EXPECT_EQ(keys, (std::vector<std::string>{"event", "level", "message", "node", "rank", "step",
+                                              "ts"}));
+    events.push_back(json.at("event").get<std::string>());
+  }
+  return events;
+}
+
+TEST(Console, JsonLinesHaveTheSameKeys) {
+  const TemporaryDirectory folder;
+  const std::string log = folder / "log.jsonl";
+  const CommandResult run =
+      engine(quick_train({"--log-format", "json", "--log-file", log, "--spawn", "2"}));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const std::vector<std::string> events = events_of(run.out);
+  for (const char* event : {"start", "step", "eval", "end"})
+    EXPECT_NE(std::ranges::find(events, event), events.end()) << event;
+  expect_words(run.out, {R"("level":"info")", R"("rank":0,"step":null,"event":"start")",
+                         R"("step":5,"event":"end","message":"Training completed in: )"});
+  EXPECT_EQ(events_of(run.err), std::vector<std::string>{"notice"});
+  expect_words(run.err, {R"("level":"warning")", R"("message":"nothing will be saved)"});
+  expect_words(test_support::read_text(log), {run.out.substr(run.out.find("\"event\":\"end\""))});
+}
+
+TEST(Console, RanksThatAreAskedForPrintTheirLines) {
+  const CommandResult both = engine(quick_train({"--spawn", "2", "--log-ranks", "all"}));
+  ASSERT_EQ(both.exit_code, 0) << both.err;
+  expect_words(both.out, {"\nEpoch [1/1], Step [5/5]", "rank 1: Epoch [1/1], Step [5/5]",
+                          "rank 1: Training completed in: "});
+  const CommandResult second = engine(quick_train({"--spawn", "2", "--log-ranks", "1"}));
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  std::istringstream lines(second.out);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_TRUE(line.starts_with("rank 1: ")) << line;
+  expect_words(second.out, {"rank 1: engine ", "rank 1: Training completed in: "});
+}
+
+TEST(Console, RefusesWhatContradictsItself) {
+  const auto refused = [](const std::vector<std::string>& more, int code,
+                          const std::string& words) {
+    program::expect_error(engine(quick_train(more)), code, words);
+  };
+  refused({"--quiet", "--verbose"}, 78, "--quiet requires that --verbose is not given");
+  refused({"--progress", "rich", "--log-format", "json"}, 78,
+          "--progress rich requires a console with lines of text");
+  refused({"--log-ranks", "0,x"}, 78, "expected all, or numbers of ranks from 0, as 0,2");
+  refused({"--log-ranks", "1"}, 78, "--log-ranks names rank 1, but ranks go from 0 to 0");
+  refused({"--log-file", "/nowhere/x/y.log"}, 73, "log-file /nowhere/x/y.log: cannot create");
+}
+
+}  // namespace
