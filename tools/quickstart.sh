@@ -35,15 +35,15 @@ fi
 configure_and_build release engine "${options[@]}"
 
 # A finished run is kept as long as the program that made it is the same.
-step "3/4 Training convnet on glyphs, the built-in set of drawn digits: 2 processes, gradients averaged over Gloo"
+step "3/4 Training convnet on glyphs, the built-in set of drawn digits: 2 processes, gradients averaged in every step"
 program=$(sha256sum "$engine")
 if [ "$(cat "$run/done" 2>/dev/null)" = "$program" ]; then
   echo "Trained before with this build; remove $run to train again."
 else
   rm -rf "$run"
   mkdir -p "$run"
-  command=("$engine" train --model convnet --dataset glyphs --spawn 2 --backend gloo --threads 1 --epochs 1 --batch-size 128
-    --lr 0.05 --momentum 0.9 --save-dir "$run" --save-rank-models --metrics "$run/metrics.jsonl")
+  command=("$engine" train --model convnet --dataset glyphs --spawn 2 --threads 1 --epochs 1 --batch-size 128 --lr 0.05
+    --momentum 0.9 --sync-bn --save-dir "$run" --save-rank-models)
   printf '%s\n' "\$ ${command[*]}"
   "${command[@]}" || fail "training ended with exit status $?"
   echo "$program" >"$run/done"
@@ -54,25 +54,23 @@ step "4/4 Comparing the models of the two ranks, tensor by tensor, bit by bit"
 models=("$run"/*rank_0.ckpt "$run"/*rank_1.ckpt)
 printf '%s\n' "\$ $engine verify ${models[*]}"
 status=0
-differing=$("$engine" verify "${models[@]}") || status=$?
-printf '%s\n(exit status %d)\n' "$differing" "$status"
-[ "$status" -le 1 ] || fail "verify could not compare the models"
-if grep -qvE 'running_(mean|var)$' <<<"$differing"; then
-  fail "tensors other than BatchNorm running statistics differ (or none do): the ranks are not as they should be"
-fi
+"$engine" verify "${models[@]}" || status=$?
+printf '(exit status %d)\n' "$status"
+[ "$status" -eq 0 ] || fail "the models of the two ranks are not in sync"
 
 cat <<END
 
 What this showed
   - Two processes trained one model, each on half of every batch, and averaged their gradients in every step:
     test accuracy $(awk -v a="$accuracy" 'BEGIN { printf "%.2f", a <= 1 ? 100 * a : a }') % after one epoch over 60,000 images.
-  - All trained parameters of the two ranks are equal to the last bit. Only BatchNorm's running statistics differ, as they
-    must: each rank gathers them from its own half of the data. That is why verify listed them and ended with 1.
+  - The two models are in sync: equal to the last bit, BatchNorm's running statistics included, because --sync-bn
+    computes them over the samples of all ranks.
   - Checkpoints and metrics are in $run.
 
 Try next
+  $engine report $run -o report.html        # curves and times of this run, for a browser
+  $engine predict $run digit.png            # what the model says of an image of 28 x 28 pixels
   $engine train --help
-  $engine inspect ${models[0]}
-  $engine train --model mlp --dataset glyphs --spawn 2 --sync params --sync-every 16    # averages parameters, not gradients
-  ./tools/test.sh                                                          # builds and runs the tests
+  ./tools/test.sh                                                  # builds and runs the tests
+  docs/tutorial.md                                                 # your own data, evaluation, export, two machines
 END

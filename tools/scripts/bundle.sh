@@ -82,7 +82,7 @@ mkdir -p "$bundle/share/man/man1" "$bundle/share/completion"
 "$program" completion zsh >"$bundle/share/completion/_engine"
 "$program" completion fish >"$bundle/share/completion/engine.fish"
 cp "$root/README.md" "$root/LICENSE" "$bundle/"
-cp "$root"/docs/*.md "$bundle/docs/"
+cp -r "$root"/docs/*.md "$root/docs/pictures" "$bundle/docs/"
 
 step "Libraries"
 # All that the loader finds, but for the C library's own: a program must not mix two of these.

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Checks README.md and docs/: links lead somewhere, docs/index.md has every page, and README.md shows what quickstart.sh runs.
+
+Usage: tests/scripts/doc_pages_test.py [ROOT]     prints one line a fault; exits with 1 if there is any
+"""
+import re
+import sys
+from pathlib import Path
+
+root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2]).resolve()
+faults = []
+
+
+def without_code(text):
+    return re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+
+
+def anchors(page):
+    """The anchors that GitHub makes of a page's headings."""
+    found = set()
+    for heading in re.findall(r"^#+ (.*)$", without_code(page.read_text()), flags=re.M):
+        heading = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        found.add(re.sub(r"[^\w\- ]", "", heading).replace(" ", "-"))
+    return found
+
+
+pages = sorted([root / "README.md", root / "CHANGELOG.md", *root.glob("docs/**/*.md")])
+links = 0
+for page in pages:
+    text = re.sub(r"`[^`\n]*`", "", without_code(page.read_text()))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue  # elsewhere
+        links += 1
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists():
+            faults.append(f"{page.relative_to(root)}: no file {target}")
+        elif anchor and file.suffix == ".md" and anchor not in anchors(file):
+            faults.append(f"{page.relative_to(root)}: no heading {target}")
+if links < 100:
+    faults.append(f"only {links} links found: this test reads them wrongly")
+
+index = (root / "docs/index.md").read_text()
+for page in sorted(root.glob("docs/*.md")):
+    if page.name != "index.md" and f"]({page.name})" not in index:
+        faults.append(f"docs/index.md: {page.name} is missing")
+
+script = (root / "tools/quickstart.sh").read_text()
+command = re.search(r'command=\("\$engine" (train .*?)\)', script, flags=re.S)
+if not command:
+    faults.append("tools/quickstart.sh: no command=(...) that trains")
+else:
+    run = re.search(r"^run=(.*)$", script, flags=re.M)[1]
+    shown = "$ engine " + " ".join(command[1].split()).replace('"$run"', run)
+    if shown + "\n" not in (root / "README.md").read_text():
+        faults.append(f"README.md: does not show what tools/quickstart.sh runs: {shown}")
+
+print("\n".join(faults) if faults else f"{len(pages)} pages, {links} links")
+sys.exit(1 if faults else 0)
