@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Runs the commands of docs/tutorial.md as they stand there, all blocks that begin with ```sh, in an empty folder, and looks at what
+# they have made. Only the port is another one, so that tests beside it cannot meet.
+#
+# Usage: tests/scripts/tutorial_test.sh ENGINE [--keep]     --keep: leaves the folder, and names it
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+engine=$(realpath "$1")
+work=$(mktemp -d)
+launched=""
+clean_up() {
+  [ -z "$launched" ] || kill -- "-$launched" 2>/dev/null || true
+  [ "${keep:-}" = --keep ] && echo "left in $work" || rm -rf "$work"
+}
+trap clean_up EXIT
+keep=${2:-}
+fail() { echo "tutorial_test: $*" >&2; exit 1; }
+unset "${!ENGINE_@}" RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+mkdir "$work/bin" "$work/home" "$work/place"
+ln -s "$engine" "$work/bin/engine"
+export PATH="$work/bin:$PATH" HOME="$work/home" OMP_NUM_THREADS=1
+cd "$work/place"
+python3 "$root/docs/examples/tutorial/make_data.py"
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+awk '/^```/ { inside = $0 == "```sh"; next } inside' "$root/docs/tutorial.md" | sed "s/29500/$port/" >commands
+count=$(grep -c '^engine ' commands)
+[ "$count" -ge 15 ] || fail "only $count commands found in docs/tutorial.md"
+
+# In a process group of its own, so that nothing stays behind; the deadline is that of a machine that does much else.
+set -m
+timeout 500 bash -eux commands >output 2>&1 </dev/null &
+launched=$!
+set +m
+status=0
+wait "$launched" || status=$?
+[ "$status" -eq 0 ] || { tail -n 40 output >&2; fail "a command of docs/tutorial.md ended with $status"; }
+
+launched=""
+
+accuracy() { engine eval "$1" | sed -n 's/.*accuracy \([0-9]*\)\..*/\1/p'; }
+for run in flowers shapes; do
+  percent=$(accuracy runs/$run)
+  [ "${percent:-0}" -ge 85 ] || fail "the model of runs/$run is right in ${percent:-no} % only"
+done
+grep -q '^unnamed.csv,3,' output || fail "no prediction for the third flower"
+[ "$(grep -c '^verify: 0 of [1-9][0-9]* tensors differ$' output)" -eq 2 ] || fail "verify has not found equal models twice"
+grep -q '"event":"end","step":400' runs/stories/metrics.jsonl || fail "runs/stories has not gone on to step 400"
+[ "$(grep -A 1 '^+ engine sample' output | grep -c '^The cat ')" -eq 2 ] || fail "sample has not begun two texts with the prompt"
+grep -q 'runs/shapes' report.html || fail "report.html does not name runs/shapes"
+for file in shapes.onnx shapes.safetensors; do
+  [ "$(stat -c %s "$file")" -gt 1000000 ] || fail "$file is too small for 269,267 parameters"
+done
+echo "$count commands of the tutorial work"
