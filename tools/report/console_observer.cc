@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "io/base/visible_text.h"
 #include "tools/report/run_log.h"

@@ -34,7 +34,7 @@ std::string eval_text(const engine::EvalReport& report);
 std::string best_text(const engine::BestEvaluation& best);
 // "1:02:03.123456", hours without leading zeros, as Python prints a time difference.
 std::string duration_text(double seconds);
-// "engine: TEXT" on stderr, one write.
+// warn() of what can be read on a terminal.
 void print_notice(const std::string& text);
 
 }  // namespace tools

@@ -4,10 +4,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "backends/identity/host_identity.h"
 #include "io/base/io_error.h"
@@ -83,6 +85,16 @@ void log_lines(const std::string& text, const std::string& json) {
   append(chosen_log_file, log_options.format == LogFormat::kJson ? json : timed);
 }
 
+using NoticeHandler = std::function<void(const std::string&)>;
+std::mutex notice_mutex;
+std::shared_ptr<const NoticeHandler> own_handler;  // guarded by it; null: stderr
+
+// Not called under the lock: it may set another one.
+std::shared_ptr<const NoticeHandler> notice_handler() {
+  const std::lock_guard guard(notice_mutex);
+  return own_handler;
+}
+
 }  // namespace
 
 void set_log_options(const LogOptions& options) {
@@ -125,12 +137,19 @@ void say(const std::string& lines, const char* event) {
   log_lines(text, json);
 }
 
-// At once, so that lines of several processes do not mix.
 void warn(const std::string& line) {
   const bool as_json = options_now().format == LogFormat::kJson;
   const std::string json = json_lines("warning", "notice", line);
-  std::fputs(as_json ? json.c_str() : ("engine: " + line + "\n").c_str(), stderr);
+  if (const auto handler = notice_handler())
+    (*handler)(line);
+  else  // at once, so that lines of several processes do not mix
+    std::fputs(as_json ? json.c_str() : ("engine: " + line + "\n").c_str(), stderr);
   log_lines(line, json);
+}
+
+void set_notice_handler(std::function<void(const std::string&)> handler) {
+  const std::lock_guard guard(notice_mutex);
+  own_handler = handler ? std::make_shared<const NoticeHandler>(std::move(handler)) : nullptr;
 }
 
 }  // namespace tools

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace tools {
@@ -38,7 +39,10 @@ void open_log_file(const std::string& path);
 // says in JSON what it is about.
 void say(const std::string& text, const char* event = "message");
 
-// "engine: TEXT" on stderr, one write, or JSON; and in the logs.
+// "engine: TEXT" on stderr, one write, or JSON, or to the handler below; and in the logs.
 void warn(const std::string& line);
+// For programs that have a place of their own for notices: `handler` is told each from now on, from
+// any thread; empty: stderr again. Of the process.
+void set_notice_handler(std::function<void(const std::string&)> handler);
 
 }  // namespace tools

@@ -70,6 +70,7 @@ std::shared_ptr<LoadedData> load_together(const DataOptions& options, const back
                                           backends::Communicator& control,
                                           std::shared_ptr<LoadedData> before) {
   const io::DatasetOptions set = staged(options, group, control);
+  if (!before) before = options.given;
   auto loaded = before ? std::move(before) : std::make_shared<LoadedData>();
   do_together(group, control, [&] {
     if (loaded->splits.train.size() == 0) loaded->splits = io::load_dataset(set);

@@ -25,7 +25,8 @@ struct LoadedData {
   std::string digest;          // of the training part; "" with a single rank, who needs none
   backends::Settings content;  // content_of() it; likewise
 };
-// Collective over `control`. What this rank has loaded `before` is not loaded again. With
+// Collective over `control`. What this rank has loaded `before`, or
+// was given, is not loaded. With
 // DataOptions::stage the lowest rank of each host copies what is missing, the others wait as long
 // as a collective may take, and the copies are read. All ranks have the same data then, or all
 // fail: with what io/data throws (on the other ranks: engine::RemoteError), or with

@@ -27,8 +27,12 @@
 
 namespace tools {
 
+struct LoadedData;  // session_data.h
+
 struct DataOptions {
   io::DatasetOptions set;
+  // This rank's, in memory already, instead of `set`.
+  std::shared_ptr<LoadedData> given = {};
   std::string stage = {};  // a folder of this host to copy the files to; "": read where they lie
   std::optional<io::Normalization> normalization = {};  // none: by the number of channels
   io::Augmentation augmentation = {};                   // for training only

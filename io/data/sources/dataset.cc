@@ -1,14 +1,12 @@
 // Finds a data set by its name, loads it and measures its channels.
 #include "io/data/sources/dataset.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
 #include <limits>
 
 #include "io/base/io_error.h"
 #include "io/base/nearest.h"
 #include "io/base/text_parts.h"
+#include "io/data/sources/channel_statistics.h"
 #include "io/data/sources/cifar10_files.h"
 #include "io/data/sources/csv/csv_files.h"
 #include "io/data/sources/glyphs.h"
@@ -63,27 +61,6 @@ DatasetSplits read_or_make(const DatasetOptions& options) {
   throw ConfigError("unknown data set '" + options.name + "'" +
                     base::did_you_mean(options.name, names) + " (known: " + base::join_text(names) +
                     ")");
-}
-
-// Mean and deviation per channel, scaled to [0, 1]. Sums of whole numbers are exact in any order.
-void measure_channels(Dataset& split) {
-  const auto channels = static_cast<std::size_t>(split.shape[2]);
-  std::vector<std::uint64_t> sums(channels), squares(channels);
-  for (std::size_t i = 0; i < split.samples.size(); i += channels) {
-    for (std::size_t c = 0; c < channels; ++c) {
-      const std::uint64_t value = split.samples[i + c];
-      sums[c] += value;
-      squares[c] += value * value;
-    }
-  }
-  const std::size_t pixels = split.samples.size() / std::max<std::size_t>(channels, 1);
-  const auto count = static_cast<double>(pixels);
-  for (std::size_t c = 0; c < channels; ++c) {
-    const double mean = static_cast<double>(sums[c]) / count;
-    const double variance = static_cast<double>(squares[c]) / count - mean * mean;
-    split.mean.push_back(static_cast<float>(mean / 255.0));
-    split.deviation.push_back(static_cast<float>(std::sqrt(std::max(variance, 0.0)) / 255.0));
-  }
 }
 
 }  // namespace
