@@ -1,0 +1,235 @@
+// Groups and communicators: those of backends/, with checks of what a program may get wrong.
+#include "engine/collectives.h"
+
+#include <algorithm>
+
+#include "backends/backend_error.h"
+#include "backends/compose/table/backend_table.h"
+#include "backends/identity/identity.h"
+#include "tools/api/group_impl.h"
+#include "tools/api/translated.h"
+#include "tools/machine/build_info.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+#include "tools/session/compute_choice.h"
+#include "tools/workers/worker_threads.h"
+
+namespace engine::api {
+namespace {
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw ConfigurationError(tools::kExitConfiguration, text);
+}
+
+backends::ReduceOp op_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum:
+      return backends::ReduceOp::kSum;
+    case Reduction::kMax:
+      return backends::ReduceOp::kMax;
+    case Reduction::kMin:
+      return backends::ReduceOp::kMin;
+  }
+  refuse("no such reduction: " + std::to_string(static_cast<int>(reduction)));
+}
+
+backends::DType type_of(ElementType type) {
+  switch (type) {
+    case ElementType::kF32:
+      return backends::DType::kF32;
+    case ElementType::kF64:
+      return backends::DType::kF64;
+    case ElementType::kI64:
+      return backends::DType::kI64;
+    case ElementType::kF16:
+      return backends::DType::kF16;
+    case ElementType::kBF16:
+      return backends::DType::kBF16;
+  }
+  refuse("no such element type: " + std::to_string(static_cast<int>(type)));
+}
+
+int milliseconds(const char* name, std::chrono::milliseconds time, int least) {
+  if (time.count() < least || time.count() > 1'000'000'000)
+    refuse(std::string(name) + " is " + std::to_string(time.count()) + " ms, expected " +
+           std::to_string(least) + "..1000000000");
+  return static_cast<int>(time.count());
+}
+
+backends::GroupOptions join_options(const GroupOptions& given) {
+  backends::check_backend(given.backend, given.local_stage);
+  const backends::Identity identity = backends::resolve_identity({.init_method = given.init_method,
+                                                                  .rank = given.rank,
+                                                                  .world_size = given.world_size,
+                                                                  .local_rank = given.local_rank,
+                                                                  .job_id = given.job_id},
+                                                                 backends::process_environment());
+  for (const std::string& warning : identity.warnings) tools::print_notice(warning);
+  backends::GroupOptions options;
+  options.init_method = identity.init_method;
+  options.rank = identity.rank;
+  options.world_size = identity.world_size;
+  options.local_rank = identity.local_rank;
+  options.local_world_size = identity.known_local_world_size();
+  options.port_window = identity.port_window;
+  options.job_id = identity.job_from.value;
+  options.backend = given.backend;
+  options.local_stage = given.local_stage;
+  options.interface = given.interface;
+  options.secret = given.secret;
+  options.build_id = ENGINE_VERSION " " ENGINE_COMMIT;
+  options.settings = given.settings;
+  options.rendezvous_timeout_ms = milliseconds("join_timeout", given.join_timeout, 1);
+  options.timeout_ms = milliseconds("timeout", given.timeout, 1);
+  options.heartbeat_ms = milliseconds("heartbeat", given.heartbeat, 1);
+  options.stall_after_ms = milliseconds("stall_after", given.stall_after, 0);
+  options.notice = tools::print_notice;
+  if (given.cancelled)
+    options.cancelled = [asked = given.cancelled] {
+      bool answer = false;
+      call_out([&] { answer = asked(); });
+      return answer;
+    };
+  return options;
+}
+
+}  // namespace
+
+struct Communicator::Impl {
+  std::shared_ptr<Group::Impl> group;  // outlives what follows
+  std::unique_ptr<backends::Communicator> communicator;
+};
+
+Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const { return impl_->communicator->rank(); }
+int Communicator::world_size() const { return impl_->communicator->world_size(); }
+std::string Communicator::backend() const { return std::string(impl_->communicator->name()); }
+
+void Communicator::all_reduce(void* data, std::size_t count, ElementType type,
+                              Reduction reduction) {
+  translated(
+      [&] { impl_->communicator->all_reduce(data, count, type_of(type), op_of(reduction)); });
+}
+
+std::pair<std::size_t, std::size_t> Communicator::reduce_scatter(void* data, std::size_t count,
+                                                                 ElementType type,
+                                                                 Reduction reduction) {
+  return translated([&] {
+    impl_->communicator->reduce_scatter(data, count, type_of(type), op_of(reduction));
+    const auto world = static_cast<std::size_t>(world_size()),
+               own = static_cast<std::size_t>(rank());
+    return std::pair(own * count / world, (own + 1) * count / world);
+  });
+}
+
+void Communicator::broadcast_bytes(std::span<std::byte> bytes, int root) {
+  if (root < 0 || root >= world_size())
+    refuse("broadcast: root is " + std::to_string(root) + ", expected 0.." +
+           std::to_string(world_size() - 1));
+  translated([&] { impl_->communicator->broadcast(bytes.data(), bytes.size(), root); });
+}
+
+void Communicator::all_gather_bytes(std::span<const std::byte> own, std::span<std::byte> all) {
+  const std::size_t wanted = own.size() * static_cast<std::size_t>(world_size());
+  if (all.size() != wanted)
+    refuse("all_gather: the output has " + std::to_string(all.size()) + " bytes, expected " +
+           std::to_string(world_size()) + " x " + std::to_string(own.size()) + " = " +
+           std::to_string(wanted));
+  translated([&] { impl_->communicator->all_gather(own.data(), own.size(), all.data()); });
+}
+
+void Communicator::barrier() {
+  translated([&] { impl_->communicator->barrier(); });
+}
+
+void Communicator::abort(const std::string& reason) noexcept { impl_->communicator->abort(reason); }
+
+Group Group::join(const GroupOptions& options) {
+  return translated([&] {
+    return Group(std::make_shared<Impl>(Impl{.group = backends::join_group(join_options(options)),
+                                             .cancelled = options.cancelled}));
+  });
+}
+
+Group::Group(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(Group&& other) noexcept {
+  if (this == &other) return *this;
+  if (impl_) abandon("its program has taken another group in its place");
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+Group::~Group() {
+  if (impl_) abandon("its program has let the group go without leave()");
+}
+
+int Group::rank() const { return impl_->group->rank(); }
+int Group::world_size() const { return impl_->group->world_size(); }
+std::string Group::backend() const { return impl_->group->backend(); }
+std::string Group::backend_reason() const { return impl_->group->backend_reason(); }
+
+Communicator Group::make_communicator(const std::vector<int>& members) {
+  return translated([&] {
+    return Communicator(std::make_unique<Communicator::Impl>(Communicator::Impl{
+        .group = impl_, .communicator = tools::host_communicator(*impl_->group, members)}));
+  });
+}
+
+void Group::set_activity(const std::string& text) noexcept { impl_->group->set_activity(text); }
+void Group::check() const {
+  translated([&] { impl_->group->check(); });
+}
+
+void Group::leave() {
+  translated([&] { impl_->group->leave(impl_->cancelled); });
+  impl_->ended = true;
+}
+
+void Group::abandon(const std::string& why) noexcept {
+  if (!impl_->ended) impl_->group->abandon(why);
+  impl_->ended = true;
+}
+
+namespace {
+
+// Leaves, or says why not. What a failure of another rank makes of this one must look like that to
+// run_worker_threads(), which looks for the first cause.
+void run_body(Group& group, const std::function<void(Group&)>& body) {
+  try {
+    body(group);
+    group.leave();
+  } catch (const PeerError& error) {
+    group.abandon(error.what());
+    throw backends::PeerError(error.what());
+  } catch (const std::exception& error) {
+    group.abandon(error.what());
+    throw CallbackFailure(std::current_exception());
+  } catch (...) {
+    group.abandon("a callback has failed");
+    throw CallbackFailure(std::current_exception());
+  }
+}
+
+}  // namespace
+
+void run_threads(int ranks, const std::function<void(Group&)>& body,
+                 std::chrono::milliseconds timeout) {
+  constexpr int kMost = 1024;
+  if (ranks < 1 || ranks > kMost)
+    refuse("the number of ranks is " + std::to_string(ranks) + ", expected 1.." +
+           std::to_string(kMost));
+  translated([&] {
+    tools::run_inproc_ranks(
+        ranks, milliseconds("timeout", timeout, 1), [&](std::unique_ptr<backends::Group> own) {
+          Group group(std::make_shared<Group::Impl>(Group::Impl{.group = std::move(own)}));
+          run_body(group, body);
+          return 0;
+        });
+  });
+}
+
+}  // namespace engine::api

@@ -1,0 +1,43 @@
+// What a public Model holds.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/core/thread_pool.h"
+#include "engine/graph/batch_view.h"
+#include "engine/graph/inference.h"
+#include "engine/model.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/data/loader/image_preparer.h"
+#include "models/model_catalog.h"
+
+namespace engine::api {
+
+struct Model::Impl {
+  Impl(std::string model_name, std::string definition, const ModelShape& model_shape,
+       std::uint64_t seed, int threads);
+
+  // Replaces the weights. `source` stands for them in messages. Throws io::DataError.
+  void take(const std::vector<io::NamedArray>& arrays, const std::string& source);
+  // How the images were prepared that the model was trained on.
+  void prepare_as(const io::Dataset& like, io::Normalization normalization);
+  // `items`: of a sample. `batch_of(first, count)` has these samples.
+  template <class BatchOf>
+  std::vector<float> predict(std::size_t items, std::size_t given, const char* what,
+                             const BatchOf& batch_of);
+
+  const std::string name;
+  const ModelShape shape;
+  const engine::Graph graph;
+  engine::ModelState state;
+  engine::ThreadPool pool;
+  std::unique_ptr<engine::Inference> inference;  // null: nothing has been predicted yet
+  io::Dataset like;                              // describes the images, without samples
+  std::optional<io::ImagePreparer> preparer;     // with `like`
+};
+
+}  // namespace engine::api

@@ -1,0 +1,443 @@
+// A training of `engine train` without its command line: the same options, session and folder.
+#include "engine/training.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <csignal>
+#include <utility>
+
+#include "engine/core/error.h"
+#include "engine/core/state_home.h"
+#include "engine/train/saving/weights.h"
+#include "io/base/digest.h"
+#include "io/base/io_error.h"
+#include "io/base/nearest.h"
+#include "io/data/sources/channel_statistics.h"
+#include "tools/api/group_impl.h"
+#include "tools/api/model_impl.h"
+#include "tools/api/translated.h"
+#include "tools/machine/thread_choice.h"
+#include "tools/options/run_config.h"
+#include "tools/report/console_observer.h"
+#include "tools/report/exit_codes.h"
+#include "tools/report/metrics_observer.h"
+#include "tools/report/output_paths.h"
+#include "tools/report/stop_report.h"
+#include "tools/run/run_reference.h"
+#include "tools/session/agreement.h"
+#include "tools/session/compute_choice.h"
+#include "tools/session/run_views.h"
+#include "tools/session/session_data.h"
+#include "tools/session/training_run.h"
+
+namespace engine::api {
+namespace {
+
+constexpr const char* kArrays = "arrays";          // the data set of use()
+constexpr const char* kDefinition = "model.toml";  // the model of define_model()
+
+// Why an option of `engine train` has no use here; "": it has.
+std::string why_useless(const tools::OptionSpec& option) {
+  const std::string_view name = option.name;
+  if (std::string_view(option.group) == "group")
+    return "the group is joined by Group::join() or run_threads(), which take its options";
+  if (name == "devices" || name == "gpu-devices")
+    return "each rank has one device: run_threads(), and the option device";
+  if (std::string_view(option.group) == "preempt") return "a program stops it with stop()";
+  if (name == "flight-dir" || name == "progress" || name == "prometheus")
+    return "it belongs to the program engine";
+  return "";
+}
+
+bool is_of_data_set(std::string_view name) {
+  for (const char* other : {"dataset", "data-dir", "stage", "limit", "annotations"})
+    if (name == other) return true;
+  return name.starts_with("synthetic-");
+}
+
+std::int64_t count_of(const std::array<std::int64_t, 3>& shape, const std::string& what) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 1 || extent > kMost / count)
+      throw io::DataError(what + ": the shape of a sample is " + std::to_string(shape[0]) + "x" +
+                          std::to_string(shape[1]) + "x" + std::to_string(shape[2]) +
+                          ", expected height, width and channels, each 1 or more, and at most " +
+                          std::to_string(kMost) + " numbers");
+    count *= extent;
+  }
+  return count;
+}
+
+io::Dataset dataset_of(Samples samples, const std::string& what) {
+  const std::int64_t items = count_of(samples.shape, what);
+  const bool pixels = !samples.pixels.empty();
+  if (pixels && !samples.values.empty())
+    throw io::DataError(what + ": both values and pixels are given, expected one of them");
+  const std::size_t found = pixels ? samples.pixels.size() : samples.values.size(),
+                    wanted = samples.labels.size() * static_cast<std::size_t>(items);
+  if (found != wanted)
+    throw io::DataError(what + ": " + std::to_string(found) + (pixels ? " pixels" : " values") +
+                        " are given, expected " + std::to_string(samples.labels.size()) +
+                        " labels x " + std::to_string(items) + " = " + std::to_string(wanted));
+  if (samples.classes < 2)
+    throw io::DataError(what + ": the number of classes is " + std::to_string(samples.classes) +
+                        ", expected 2 or more");
+  for (std::size_t i = 0; i < samples.labels.size(); ++i)
+    if (samples.labels[i] < 0 || samples.labels[i] >= samples.classes)
+      throw io::DataError(what + ": the label of sample " + std::to_string(i) + " is " +
+                          std::to_string(samples.labels[i]) + ", expected 0.." +
+                          std::to_string(samples.classes - 1));
+  io::Dataset set;
+  set.kind = pixels ? io::SampleKind::kImages : io::SampleKind::kFeatures;
+  set.name = kArrays;
+  set.shape = samples.shape;
+  set.classes = samples.classes;
+  set.samples = std::move(samples.pixels);
+  set.features = std::move(samples.values);
+  set.labels = std::move(samples.labels);
+  return set;
+}
+
+Progress progress_of(const engine::TrainProgress& p) {
+  return {p.global_step, p.epoch, p.step_in_epoch, p.samples_seen};
+}
+
+struct Callbacks {
+  std::function<void(const Progress&)> step;
+  std::function<void(const StepReport&)> report;
+  std::function<void(const Evaluation&)> evaluation;
+  std::function<void(const Progress&, const std::string&)> save;
+};
+
+// Tells the program, and remembers the last evaluation.
+class CallbackObserver : public engine::TrainObserver {
+ public:
+  CallbackObserver(const Callbacks& callbacks, std::optional<Evaluation>& last)
+      : callbacks_(callbacks), last_(last) {}
+  void on_step(const engine::TrainProgress& progress) override {
+    if (callbacks_.step) call_out(callbacks_.step, progress_of(progress));
+  }
+  void on_report(const engine::StepReport& r) override {
+    if (!callbacks_.report) return;
+    call_out(callbacks_.report,
+             StepReport{progress_of(r.progress), r.loss, r.train_accuracy, r.lr, r.samples_per_s});
+  }
+  void on_eval(const engine::EvalReport& r) override {
+    const Evaluation evaluation{progress_of(r.progress), r.loss, r.accuracy(), r.samples,
+                                r.weights};
+    if (evaluation.weights == "model") last_ = evaluation;
+    if (callbacks_.evaluation) call_out(callbacks_.evaluation, evaluation);
+  }
+  void on_save(const engine::TrainProgress& progress, const std::string& path) override {
+    if (callbacks_.save) call_out(callbacks_.save, progress_of(progress), path);
+  }
+
+ private:
+  const Callbacks& callbacks_;
+  std::optional<Evaluation>& last_;
+};
+
+// Ends the training where another job has taken its folder.
+class FolderCheck : public engine::TrainObserver {
+ public:
+  explicit FolderCheck(const tools::TrainingRun& run) : run_(run) {}
+  void on_step(const engine::TrainProgress&) override { run_.check_folder(); }
+
+ private:
+  const tools::TrainingRun& run_;
+};
+
+// Of rank 0: the folder's metrics, the option metrics, TensorBoard. Returns what was saved last, as
+// the session will know it.
+const tools::LastSave* add_records(const tools::RunConfig& config, const tools::TrainingRun& run,
+                                   const backends::Group& group, tools::TrainSession& session) {
+  std::vector<std::string> files;
+  if (!run.folder().empty()) files.push_back(run.folder() + "/metrics.jsonl");
+  if (!config.metrics.empty() && config.metrics != run.folder() + "/metrics.jsonl")
+    files.push_back(config.metrics);
+  if (!files.empty()) {
+    auto observer = std::make_unique<tools::MetricsObserver>(files, config.log_gpu);
+    const engine::TrainProgress& progress = session.state().progress;
+    observer->writer().start(progress.global_step, progress.epoch, run.record().id,
+                             tools::run_record_json(run.record(), /*one_line=*/true));
+    session.add_observer(std::move(observer));
+  }
+  tools::add_views({config, run, group}, session, nullptr);
+  session.add_observer(std::make_unique<FolderCheck>(run));
+  auto last = std::make_unique<tools::LastSave>();
+  const tools::LastSave* const saved = last.get();
+  session.add_observer(std::move(last));
+  return saved;
+}
+
+// What a model needs to be built again as it was trained.
+struct TrainedState {
+  std::string name, definition;
+  ModelShape shape;
+  std::vector<io::NamedArray> arrays;
+  io::Dataset like;  // without samples
+  io::Normalization normalization = io::Normalization::kUnit;
+  int threads = 0;
+};
+
+}  // namespace
+
+struct Training::Impl {
+  tools::RunConfig resolve(std::string& definition) const;
+  TrainingResult run(backends::Group& group);
+  engine::TrainResult train(tools::TrainingRun& run, tools::TrainSession& session,
+                            const tools::LastSave* saved);
+  void keep_model(const tools::RunConfig& config, tools::TrainSession& session);
+
+  tools::ConfigValues values;
+  std::vector<std::string> files;  // of options
+  std::string definition;
+  std::shared_ptr<tools::LoadedData> data;  // null: the data set of the options
+  Callbacks callbacks;
+  std::atomic<int> stop_signal{0};
+  std::optional<TrainedState> trained;
+};
+
+tools::RunConfig Training::Impl::resolve(std::string& model_definition) const {
+  tools::ConfigValues all = values;
+  if (!definition.empty()) all["model"] = {kDefinition, "--model"};
+  if (data) all["dataset"] = {"synthetic", "--dataset"};  // until it has passed the checks
+  for (const std::string& file : files) tools::apply_config_file(file, all);
+  model_definition = tools::take_resumed_run(all);
+  // What files and runs say of a group is for others.
+  std::erase_if(all, [](const auto& entry) {
+    const tools::OptionSpec* option = tools::find_option(entry.first);
+    return option != nullptr && !why_useless(*option).empty();
+  });
+  if (data)
+    std::erase_if(all, [](const auto& entry) {
+      return entry.first != "dataset" && is_of_data_set(entry.first);
+    });
+  tools::apply_defaults(all);
+  tools::RunConfig config = tools::resolve_run_config(all);
+  if (!definition.empty()) model_definition = definition;
+  if (model_definition.empty()) model_definition = models::model_definition(config.model);
+  config.model_definition = model_definition;
+  if (data) {
+    config.dataset = kArrays;
+    std::erase_if(config.origin, [](const auto& entry) { return is_of_data_set(entry.first); });
+    config.origin["dataset"] = {kArrays, "use()"};
+  }
+  if (config.resume == "auto" && config.save_dir.empty())
+    throw io::ConfigError(
+        "resume auto looks in the save folder: set save-dir, or resume to the "
+        "snapshot's path");
+  if (config.save_rank_models && config.save_dir.empty())
+    throw io::ConfigError("save-rank-models needs a folder: set save-dir");
+  tools::check_threads(config.threads);
+  return config;
+}
+
+engine::TrainResult Training::Impl::train(tools::TrainingRun& run, tools::TrainSession& session,
+                                          const tools::LastSave* saved) {
+  try {
+    return session.run(stop_signal);
+  } catch (const engine::NonFiniteError&) {
+    // Options with which a run has diverged before anything was saved do not become the run's.
+    if (saved != nullptr && saved->path().empty()) run.take_back();
+    throw;
+  }
+}
+
+void Training::Impl::keep_model(const tools::RunConfig& config, tools::TrainSession& session) {
+  const io::Dataset& train = session.data().train();
+  TrainedState state{.name = config.model,
+                     .definition = config.model_definition,
+                     .shape = {},
+                     .arrays = {},
+                     .like = {},
+                     .normalization = session.data().normalization(),
+                     .threads = config.threads};
+  const engine::Shape shape = tools::sample_shape(train);
+  for (int d = 0; d < shape.rank(); ++d) state.shape.sample.push_back(shape[d]);
+  state.shape.classes = train.classes;
+  state.like.kind = train.kind;
+  state.like.shape = train.shape;
+  state.like.mean = train.mean;
+  state.like.deviation = train.deviation;
+  const engine::HostView view(session.state().home, engine::Access::kRead);
+  state.arrays = engine::export_state(session.state().model, {});
+  trained = std::move(state);
+}
+
+TrainingResult Training::Impl::run(backends::Group& group) {
+  std::string model_definition;
+  const tools::RunConfig config = resolve(model_definition);
+  const bool root = group.rank() == 0;
+  if (root) {
+    tools::check_metrics_path(config.metrics, config.save_dir);
+    tools::check_views(config, /*joins=*/false);
+  }
+  auto control = tools::host_communicator(group);
+  backends::Settings settings = tools::agreed_settings(config.origin);
+  if (!model_definition.empty())
+    settings.emplace_back("digest of the model's layers",
+                          base::hex_text(base::short_digest_of(model_definition)));
+  tools::require_equal(group, *control, settings, "the ranks have different options");
+
+  tools::TrainingRun run(config, "a program (engine/training.h)", group, *control);
+  tools::SessionOptions options = run.session_options();
+  options.data.given = data;
+  tools::TrainSession session(options, group, std::move(control));
+  session.start_state();
+  run.begin(session, session.state().progress.global_step);
+
+  TrainingResult result;
+  result.folder = run.folder();
+  result.description = session.start_line();
+  const tools::LastSave* saved = nullptr;
+  if (root) {
+    for (const std::string& warning : session.data_warnings())
+      tools::print_notice("warning: " + warning);
+    if (!session.processors_notice().empty()) tools::print_notice(session.processors_notice());
+    saved = add_records(config, run, group, session);
+  }
+  session.add_observer(tools::make_desync_observer(group.rank(), group.world_size()));
+  session.add_observer(std::make_unique<CallbackObserver>(callbacks, result.evaluation));
+
+  engine::TrainResult ended;
+  ended.progress = session.state().progress;
+  if (const std::string done = session.nothing_left(); done.empty())
+    ended = train(run, session, saved);
+  else if (root)
+    tools::print_notice(done);
+  if (config.save_rank_models) static_cast<void>(session.keeper().save_rank_model(session.state()));
+  keep_model(config, session);
+  result.progress = progress_of(ended.progress);
+  result.seconds = ended.seconds;
+  result.stopped = ended.signal != 0;
+  result.stopped_early = ended.stopped_early;
+  return result;
+}
+
+Training::Training() : impl_(std::make_unique<Impl>()) {}
+Training::Training(Training&&) noexcept = default;
+Training& Training::operator=(Training&&) noexcept = default;
+Training::~Training() = default;
+
+Training& Training::set(const std::string& option, const std::string& value) {
+  return translated([&]() -> Training& {
+    const tools::OptionSpec* found = tools::find_option(option);
+    if (found == nullptr) {
+      std::vector<std::string> names;
+      for (const tools::OptionSpec& known : tools::train_options()) names.emplace_back(known.name);
+      throw io::ConfigError("unknown option '" + option + "'" + base::did_you_mean(option, names) +
+                            " (engine train --help all lists them)");
+    }
+    const std::string name = found->name;
+    if (const std::string why = why_useless(*found); !why.empty())
+      throw io::ConfigError("option " + name + " has no use here: " + why);
+    if (impl_->data && is_of_data_set(name))
+      throw io::ConfigError("option " + name + " and use() exclude each other");
+    if (!impl_->definition.empty() && name == "model")
+      throw io::ConfigError("option model and define_model() exclude each other");
+    impl_->values[name] = {value, "--" + name};
+    return *this;
+  });
+}
+
+Training& Training::set_number(const std::string& option, double value) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  return set(option, std::string(text, end));
+}
+
+Training& Training::read_options(const std::string& path) {
+  return translated([&]() -> Training& {
+    tools::ConfigValues values;
+    tools::apply_config_file(path, values);  // says now what is wrong with it
+    impl_->files.push_back(path);
+    return *this;
+  });
+}
+
+Training& Training::define_model(const std::string& toml) {
+  return translated([&]() -> Training& {
+    if (toml.empty()) throw io::ConfigError("define_model: the list of layers is empty");
+    if (impl_->values.contains("model"))
+      throw io::ConfigError("option model and define_model() exclude each other");
+    impl_->definition = toml;
+    return *this;
+  });
+}
+
+Training& Training::use(Samples train, Samples test) {
+  return translated([&]() -> Training& {
+    for (const auto& entry : impl_->values)
+      if (is_of_data_set(entry.first))
+        throw io::ConfigError("option " + entry.first + " and use() exclude each other");
+    auto data = std::make_shared<tools::LoadedData>();
+    if (test.labels.empty() && test.values.empty() && test.pixels.empty()) {
+      test.shape = train.shape;
+      test.classes = train.classes;
+    }
+    if (test.shape != train.shape || test.classes != train.classes ||
+        (!test.labels.empty() && test.pixels.empty() != train.pixels.empty()))
+      throw io::DataError(
+          "use: the test samples differ from the training samples in shape, "
+          "classes or kind (values, pixels)");
+    data->splits.train = dataset_of(std::move(train), "training samples");
+    data->splits.test = dataset_of(std::move(test), "test samples");
+    data->splits.test.kind = data->splits.train.kind;
+    if (data->splits.train.size() == 0)
+      throw io::DataError("use: found no training samples, expected 1 or more");
+    if (data->splits.train.kind == io::SampleKind::kImages) {
+      io::measure_channels(data->splits.train);
+      data->splits.test.mean = data->splits.train.mean;
+      data->splits.test.deviation = data->splits.train.deviation;
+    }
+    impl_->data = std::move(data);
+    return *this;
+  });
+}
+
+Training& Training::on_step(std::function<void(const Progress&)> callback) {
+  impl_->callbacks.step = std::move(callback);
+  return *this;
+}
+Training& Training::on_report(std::function<void(const StepReport&)> callback) {
+  impl_->callbacks.report = std::move(callback);
+  return *this;
+}
+Training& Training::on_evaluation(std::function<void(const Evaluation&)> callback) {
+  impl_->callbacks.evaluation = std::move(callback);
+  return *this;
+}
+Training& Training::on_save(
+    std::function<void(const Progress&, const std::string& path)> callback) {
+  impl_->callbacks.save = std::move(callback);
+  return *this;
+}
+
+TrainingResult Training::run(Group& group) {
+  return translated([&] {
+    TrainingResult result = impl_->run(*group.impl().group);
+    impl_->stop_signal = 0;
+    return result;
+  });
+}
+
+void Training::stop() noexcept { impl_->stop_signal = SIGTERM; }
+
+Model Training::model() const {
+  return translated([&] {
+    if (!impl_->trained)
+      throw io::ConfigError("model(): nothing has been trained yet, run() first");
+    const TrainedState& trained = *impl_->trained;
+    auto model = std::make_unique<Model::Impl>(trained.name, trained.definition, trained.shape,
+                                               /*seed=*/0, trained.threads);
+    model->take(trained.arrays, "the trained model");
+    if (trained.like.kind == io::SampleKind::kImages)
+      model->prepare_as(trained.like, trained.normalization);
+    return Model(std::move(model));
+  });
+}
+
+}  // namespace engine::api
