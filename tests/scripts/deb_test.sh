@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Packages a build with tools/scripts/deb.sh, lets lintian judge the package, and installs, uses and removes it in a bare Debian.
+# Packages a build with tools/scripts/deb.sh, lets lintian judge the packages, and installs, uses and removes them in a bare Debian.
 #
 # Usage: tests/scripts/deb_test.sh BUILD_FOLDER
 # Needs root, debootstrap and a source of Debian 12 that answers: exits with 77 (skipped) without them, after what can be said of
-# the package alone.
+# the packages alone.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(cd "$1" && pwd)
@@ -20,9 +20,10 @@ trap clean_up EXIT
 fail() { echo "deb_test: $*"; exit 1; }
 skip() { echo "deb_test: skipped: $*"; exit 77; }
 
+[ -e "$build/api/libengine.so" ] || skip "the build has no library: cmake --build $build --target engine_api"
 [ -f "$build/manual.stamp" ] || skip "the build has no manual pages: cmake --build $build --target manual"
 "$root/tools/scripts/deb.sh" --from "$build" --output "$work"
-package=$(echo "$work"/engine_*.deb)
+package=$(echo "$work"/engine_*.deb) library=$(echo "$work"/libengine*.deb) headers=$(echo "$work"/engine-dev_*.deb)
 version=$(sed -n 's/^project(engine VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")
 field() { dpkg-deb --field "$package" "$1"; }
 [ "$(field Version)" = "$version-1" ] || fail "the package is of version $(field Version), the project of $version"
@@ -37,8 +38,20 @@ done
 wild=$(awk '$6 !~ /^\.\/(usr\/((bin|share)\/.*)?)?$/ || $2 != "root/root" { print }' <<<"$listing")
 [ -z "$wild" ] || fail "files elsewhere, or of somebody else: $wild"
 
+# The library and what it takes to compile programs, by which those depend on the very package.
+soname=$(basename "$library"); soname=libengine.so.${soname#libengine}; soname=${soname%%_*}
+[ "$(dpkg-deb --field "$headers" Depends)" = "$(dpkg-deb --field "$library" Package) (= $version-1)" ] ||
+  fail "engine-dev depends on '$(dpkg-deb --field "$headers" Depends)'"
+case $(dpkg-deb --field "$library" Depends) in *libc6*libsodium*) ;; *) fail "the library depends on '$(dpkg-deb --field "$library" Depends)'" ;; esac
+dpkg-deb --ctrl-tarfile "$library" | tar -xO ./shlibs >"$work/shlibs"
+grep -qx "libengine ${soname##*.} libengine${soname##*.} (>= $version-1)" "$work/shlibs" || fail "shlibs is '$(cat "$work/shlibs")'"
+grep -q " ./usr/lib/$soname -> " <<<"$(dpkg-deb --contents "$library")" || fail "the library's package lacks /usr/lib/$soname"
+for file in include/engine/training.h lib/cmake/engine/engineConfig.cmake lib/libengine.so share/doc/engine-dev/examples/train_mlp.cc; do
+  grep -q " ./usr/$file\( \|\$\)" <<<"$(dpkg-deb --contents "$headers")" || fail "engine-dev lacks /usr/$file"
+done
+
 if command -v lintian >/dev/null; then
-  lintian --allow-root --fail-on error,warning "$package" || fail "lintian has found what tools/cmake/lintian_overrides.in does not name"
+  lintian --allow-root --fail-on error,warning "$package" "$library" "$headers" || fail "lintian has found what tools/cmake/lintian_overrides.in does not name"
 else
   echo "lintian is not installed: not asked"
 fi
@@ -64,7 +77,15 @@ for type_place in "proc proc" "sysfs sys" "tmpfs dev/shm"; do
 done
 inside() { env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$system" "$@"; }
 
-cp "$package" "$system/root/"
+# A program compiled with the packages' files alone, for the bare system, which has no compiler.
+mkdir "$work/dev"
+dpkg-deb --extract "$library" "$work/dev"
+dpkg-deb --extract "$headers" "$work/dev"
+cmake -S "$work/dev/usr/share/doc/engine-dev/examples" -B "$work/examples" -DCMAKE_PREFIX_PATH="$work/dev/usr" \
+  -DCMAKE_SKIP_RPATH=ON >"$work/log" 2>&1 && cmake --build "$work/examples" >>"$work/log" 2>&1 ||
+  { cat "$work/log"; fail "the examples do not compile with engine-dev"; }
+
+cp "$package" "$library" "$work/examples/train_mlp" "$system/root/"
 inside apt-get -q update >"$work/log" 2>&1 || { tail -n 3 "$work/log"; skip "apt-get update failed"; }
 inside apt-get -q install --yes --no-install-recommends "/root/$(basename "$package")" >"$work/log" 2>&1 ||
   { cat "$work/log"; fail "apt-get could not install the package"; }
@@ -79,8 +100,15 @@ reply=$(inside bash -c 'set -eu; . /usr/share/bash-completion/completions/engine
 [ "$reply" = join ] || fail "bash completes --uneven j to '$reply'"
 inside gzip -t /usr/share/man/man1/engine-train.1.gz || fail "a manual page is damaged"
 
-inside apt-get -q purge --yes engine >"$work/log" 2>&1 || { cat "$work/log"; fail "apt-get could not remove the package"; }
-left=$(grep -E '/(engine|_engine)' "$work/installed" | while read -r file; do [ ! -e "$system$file" ] || echo "$file"; done)
+[ ! -e "$system/usr/lib/$soname" ] || fail "the program's package brings the library"
+inside apt-get -q install --yes --no-install-recommends "/root/$(basename "$library")" >"$work/log" 2>&1 ||
+  { cat "$work/log"; fail "apt-get could not install the library"; }
+inside dpkg --listfiles "libengine${soname##*.}" | sort >>"$work/installed"
+inside /root/train_mlp >"$work/log" 2>&1 && grep -q 'lies inside' "$work/log" ||
+  { cat "$work/log"; fail "a program on the installed library does not train"; }
+
+inside apt-get -q purge --yes engine "libengine${soname##*.}" >"$work/log" 2>&1 || { cat "$work/log"; fail "apt-get could not remove the package"; }
+left=$(grep -E '/(engine|_engine|libengine)' "$work/installed" | while read -r file; do [ ! -e "$system$file" ] || echo "$file"; done)
 [ -z "$left" ] || fail "left behind: $left"
 [ -f "$system/root/run/run.json" ] || fail "the user's run is gone"
-echo "the package installs, trains and goes"
+echo "the packages install, train and go"

@@ -1,7 +1,10 @@
 # What `cmake --install` copies, and the Debian packages that CPack makes of the same (tools/scripts/deb.sh). Component `program`:
-# what users run; `debian`: what only packages need.
+# what users run; `library` and `development`: libengine.so for programs that use it, and what it takes to compile these;
+# `debian` and debian_...: what only packages need.
 include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
 set(doc_folder "${CMAKE_INSTALL_DATAROOTDIR}/doc/engine")
+set(debian_library libengine${ENGINE_SOVERSION})
 
 install(TARGETS engine RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 install(DIRECTORY "${PROJECT_BINARY_DIR}/share/man" "${PROJECT_BINARY_DIR}/share/bash-completion" "${PROJECT_BINARY_DIR}/share/fish"
@@ -22,10 +25,26 @@ install(FILES LICENSE CHANGELOG.md DESTINATION "${doc_folder}" COMPONENT licence
 foreach(package libeigen3-dev libcereal-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev cppzmq-dev)
   if(EXISTS "/usr/share/doc/${package}/copyright")
     install(FILES "/usr/share/doc/${package}/copyright" DESTINATION "${doc_folder}/compiled-in" RENAME ${package} COMPONENT program)
+    install(FILES "/usr/share/doc/${package}/copyright"
+      DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/${debian_library}/compiled-in" RENAME ${package} COMPONENT library)
   endif()
 endforeach()
 
-# The package's own files. Dates are the commit's.
+# The public interface (docs/api.md).
+set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/engine")
+install(TARGETS engine_api EXPORT engine
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library NAMELINK_COMPONENT development
+  INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(DIRECTORY api/engine DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development FILES_MATCHING PATTERN *.h)
+install(EXPORT engine NAMESPACE engine:: FILE engineTargets.cmake DESTINATION "${package_folder}" COMPONENT development)
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/generated/engineConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES tools/cmake/engineConfig.cmake "${PROJECT_BINARY_DIR}/generated/engineConfigVersion.cmake"
+  DESTINATION "${package_folder}" COMPONENT development)
+install(DIRECTORY docs/examples/cpp/ DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/engine-dev/examples" COMPONENT development)
+install(FILES docs/api.md DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/engine-dev" COMPONENT development)
+
+# The packages' own files. Dates are the commit's.
 set(ENGINE_MAINTAINER "The engine developers <engine@engine.invalid>" CACHE STRING "Who answers for the Debian package: NAME <ADDRESS>")
 set(ENGINE_DEBIAN_REVISION 1 CACHE STRING "Number of the Debian package of this version")
 set(debian_date "")
@@ -45,24 +64,33 @@ endif()
 set(debian "${PROJECT_BINARY_DIR}/debian")
 configure_file(tools/cmake/debian_copyright.in "${debian}/copyright" @ONLY)
 configure_file(tools/cmake/debian_changelog.in "${debian}/changelog.Debian" @ONLY)
-configure_file(tools/cmake/lintian_overrides.in "${debian}/overrides/engine" @ONLY)
-install(CODE "
-  execute_process(COMMAND gzip -9nc \"${debian}/changelog.Debian\" OUTPUT_FILE \"${debian}/changelog.Debian.gz\" COMMAND_ERROR_IS_FATAL ANY)
-  execute_process(COMMAND gzip -9nc \"${PROJECT_SOURCE_DIR}/CHANGELOG.md\" OUTPUT_FILE \"${debian}/changelog.gz\" COMMAND_ERROR_IS_FATAL ANY)"
-  COMPONENT debian EXCLUDE_FROM_ALL)
-install(FILES "${debian}/copyright" "${debian}/changelog.Debian.gz" "${debian}/changelog.gz" DESTINATION "${doc_folder}"
-  COMPONENT debian EXCLUDE_FROM_ALL)
-install(DIRECTORY "${debian}/overrides" DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/lintian" COMPONENT debian EXCLUDE_FROM_ALL)
+# engine_debian_files(COMPONENT PACKAGE [OVERRIDES]): what every package has; OVERRIDES: lines for lintian.
+function(engine_debian_files component package)
+  install(CODE "
+    execute_process(COMMAND gzip -9nc \"${debian}/changelog.Debian\" OUTPUT_FILE \"${debian}/changelog.Debian.gz\" COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND gzip -9nc \"${PROJECT_SOURCE_DIR}/CHANGELOG.md\" OUTPUT_FILE \"${debian}/changelog.gz\" COMMAND_ERROR_IS_FATAL ANY)"
+    COMPONENT ${component} EXCLUDE_FROM_ALL)
+  install(FILES "${debian}/copyright" "${debian}/changelog.Debian.gz" "${debian}/changelog.gz"
+    DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/${package}" COMPONENT ${component} EXCLUDE_FROM_ALL)
+  set(debian_package ${package})
+  set(debian_overrides "${ARGN}")
+  configure_file(tools/cmake/lintian_overrides.in "${debian}/overrides/${package}" @ONLY)
+  install(FILES "${debian}/overrides/${package}" DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/lintian/overrides"
+    COMPONENT ${component} EXCLUDE_FROM_ALL)
+endfunction()
+engine_debian_files(debian engine)
+engine_debian_files(debian_library ${debian_library}
+  "# CPack writes these scripts, whatever triggers there are.\n${debian_library}: maintscript-calls-ldconfig")
+engine_debian_files(debian_development engine-dev)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_VENDOR "The engine developers")
 set(CPACK_PACKAGE_CONTACT "${ENGINE_MAINTAINER}")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "data-parallel training of neural networks")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_COMPONENTS_ALL program debian)
+set(CPACK_COMPONENTS_ALL program debian library debian_library development debian_development)
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE "${ENGINE_DEBIAN_REVISION}")
@@ -73,14 +101,39 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_ENGINE_PACKAGE_NAME engine)
 set(CPACK_DEBIAN_ENGINE_PACKAGE_SUGGESTS "openssh-client")
 set(CPACK_DEBIAN_ENGINE_DESCRIPTION
-  "Every process runs the same model on its share of the data; the replicas are
+  "data-parallel training of neural networks
+Every process runs the same model on its share of the data; the replicas are
 synchronized by averaging gradients every step, or parameters every few steps.
 On one machine or a few; started by hand, by the program's own launcher, by
 SLURM or by MPI.
 .
 Snapshots are atomic, a resumed run continues bit for bit, and the program
 checks that replicas are identical.")
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)  # so that packages of programs depend on the library's
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
+set(CPACK_DEBIAN_LIBENGINE_PACKAGE_NAME ${debian_library})
+set(CPACK_DEBIAN_LIBENGINE_PACKAGE_SECTION libs)
+file(WRITE "${debian}/triggers" "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_LIBENGINE_PACKAGE_CONTROL_EXTRA "${debian}/triggers")
+set(CPACK_DEBIAN_LIBENGINE_DESCRIPTION
+  "data-parallel training of neural networks - shared library
+For C++ programs: groups of ranks with their collectives, models, and training
+as the program engine does it.")
+set(CPACK_DEBIAN_ENGINE_DEV_PACKAGE_NAME engine-dev)
+set(CPACK_DEBIAN_ENGINE_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_ENGINE_DEV_PACKAGE_DEPENDS
+  "${debian_library} (= ${PROJECT_VERSION}-${ENGINE_DEBIAN_REVISION})")
+set(CPACK_DEBIAN_ENGINE_DEV_DESCRIPTION
+  "data-parallel training of neural networks - development files
+Headers, CMake's package and examples for C++ programs that train, predict or
+communicate through libengine.")
 include(CPack)
 cpack_add_component_group(engine)
+cpack_add_component_group(libengine)
+cpack_add_component_group(engine_dev)
 cpack_add_component(program GROUP engine)
 cpack_add_component(debian GROUP engine)
+cpack_add_component(library GROUP libengine)
+cpack_add_component(debian_library GROUP libengine)
+cpack_add_component(development GROUP engine_dev)
+cpack_add_component(debian_development GROUP engine_dev)

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Makes the Debian package `engine` of a build, with CPack: program, manual pages, completion, documentation.
+# Makes the Debian packages of a build, with CPack: engine (program, manual pages, completion, documentation), libengine0 (the
+# shared library) and engine-dev (headers, CMake's package, examples).
 #
 # Usage: tools/scripts/deb.sh [OPTIONS]
 #   --preset NAME   what to build: release (default), minimal, ...
 #   --from DIR      package this build as it is, instead of building one
-#   --output DIR    where to write engine_VERSION_ARCHITECTURE.deb (default: build)
+#   --output DIR    where to write NAME_VERSION_ARCHITECTURE.deb (default: build)
 #   --no-install    take the packages as they are
-# Its version is that of project() in CMakeLists.txt. It depends on the libraries that the program was linked with, as
-# dpkg-shlibdeps finds them. -DENGINE_MAINTAINER="NAME <ADDRESS>" at configuration says who answers for it.
+# Their version is that of project() in CMakeLists.txt. They depend on the libraries that program and library were linked with, as
+# dpkg-shlibdeps finds them. -DENGINE_MAINTAINER="NAME <ADDRESS>" at configuration says who answers for them.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -32,16 +33,17 @@ if [ -z "$build" ]; then
     step "Packages"
     "$root/tools/scripts/install_dependencies.sh"
   fi
-  configure_and_build "$preset" "engine manual"
+  configure_and_build "$preset" "engine engine_api manual"
   build="$root/build/$preset"
 fi
 [ -x "$build/tools/engine" ] || fail "no program in $build: build it first (cmake --build $build)"
+[ -e "$build/api/libengine.so" ] || fail "no library in $build: build it first (cmake --build $build --target engine_api)"
 [ -f "$build/manual.stamp" ] || fail "no manual pages in $build: build them first (cmake --build $build --target manual)"
 ! grep -q '^ENGINE_WITH_CUDA:STRING=EMULATED' "$build/CMakeCache.txt" ||
   fail "$build emulates a GPU, for tests: package another build"
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}"
 
-step "Debian package"
+step "Debian packages"
 mkdir -p "$output"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
