@@ -20,7 +20,7 @@ trap clean_up EXIT
 fail() { echo "deb_test: $*"; exit 1; }
 skip() { echo "deb_test: skipped: $*"; exit 77; }
 
-[ -e "$build/api/libengine.so" ] || skip "the build has no library: cmake --build $build --target engine_api"
+[ -e "$build/tools/api/libengine.so" ] || skip "the build has no library: cmake --build $build --target engine_api"
 [ -f "$build/manual.stamp" ] || skip "the build has no manual pages: cmake --build $build --target manual"
 "$root/tools/scripts/deb.sh" --from "$build" --output "$work"
 package=$(echo "$work"/engine_*.deb) library=$(echo "$work"/libengine*.deb) headers=$(echo "$work"/engine-dev_*.deb)

@@ -35,7 +35,7 @@ set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/engine")
 install(TARGETS engine_api EXPORT engine
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library NAMELINK_COMPONENT development
   INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-install(DIRECTORY api/engine DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development FILES_MATCHING PATTERN *.h)
+install(DIRECTORY tools/api/engine DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development FILES_MATCHING PATTERN *.h)
 install(EXPORT engine NAMESPACE engine:: FILE engineTargets.cmake DESTINATION "${package_folder}" COMPONENT development)
 # Before 1.0 a minor version may change the interface.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/generated/engineConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

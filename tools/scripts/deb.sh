@@ -37,7 +37,7 @@ if [ -z "$build" ]; then
   build="$root/build/$preset"
 fi
 [ -x "$build/tools/engine" ] || fail "no program in $build: build it first (cmake --build $build)"
-[ -e "$build/api/libengine.so" ] || fail "no library in $build: build it first (cmake --build $build --target engine_api)"
+[ -e "$build/tools/api/libengine.so" ] || fail "no library in $build: build it first (cmake --build $build --target engine_api)"
 [ -f "$build/manual.stamp" ] || fail "no manual pages in $build: build them first (cmake --build $build --target manual)"
 ! grep -q '^ENGINE_WITH_CUDA:STRING=EMULATED' "$build/CMakeCache.txt" ||
   fail "$build emulates a GPU, for tests: package another build"
