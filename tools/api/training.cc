@@ -272,7 +272,7 @@ TrainingResult Training::Impl::run(backends::Group& group) {
   const tools::RunConfig config = resolve(model_definition);
   const bool root = group.rank() == 0;
   if (root) {
-    tools::check_metrics_path(config.metrics, config.save_dir);
+    tools::check_output_path("metrics", config.metrics, config.save_dir);
     tools::check_views(config, /*joins=*/false);
   }
   auto control = tools::host_communicator(group);

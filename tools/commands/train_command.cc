@@ -460,7 +460,7 @@ int find_lr(const Instead& instead, const tools::RunConfig& config) {
         config.resume + " out");
   if (config.most_ranks > 0)
     throw io::ConfigError("--lr-find needs ranks that stay: leave --elastic out");
-  if (has_rank_zero(config)) check_metrics_path(config.metrics, "");
+  if (has_rank_zero(config)) check_output_path("metrics", config.metrics, "");
   const std::vector<int> signals{SIGUSR1};
   const std::atomic<int>& stop_signal = install_stop_signals(signals);
   return run_group(
