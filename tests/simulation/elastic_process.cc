@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 namespace simulation {
 namespace {
@@ -473,14 +474,10 @@ void ElasticProcess::gather() {
     if (!has_any || theirs.taken.size() > longest.taken.size()) longest = theirs;
     has_any = true;
   }
-  if (!has_any) {
-    longest = {.epoch = view_->generation, .taken = {}};
-    if (world_.epoch_of(view_->generation) != view_->generation && rank_ == 0) {
-      ++world_.lost_states;
-      if (somebody_had_the_state())
-        world_.wrong.push_back("the job began again while a state lived");
-    }
-  }
+  begins_again_ =
+      !has_any && world_.epoch_of(view_->generation) != view_->generation && rank_ == 0;
+  is_needless_ = begins_again_ && somebody_had_the_state();
+  if (!has_any) longest = {.epoch = view_->generation, .taken = {}};
   steps_ = longest;
   has_state_ = true;
   ++messages_;
@@ -529,6 +526,11 @@ void ElasticProcess::train() {
   if (!steps_.taken.empty()) world_.hold_firm(steps_, steps_.taken.size() - 1);
   machine_->took_step(view_->generation, network_.now());
   if (steps_.finished()) return finish(End::kFinished, "");
+  // Only now: who was paused while it gathered may find out that the others have gone on.
+  if (std::exchange(begins_again_, false)) {
+    ++world_.lost_states;
+    if (is_needless_) world_.wrong.push_back("the job began again while a state lived");
+  }
   steps_.taken.push_back({view_->generation, last_});
   if (stepped_at_ != Time{}) longest_step_ = std::max(longest_step_, network_.now() - stepped_at_);
   stepped_at_ = network_.now();

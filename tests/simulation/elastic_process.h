@@ -84,6 +84,7 @@ class ElasticProcess final : public Process {
   backends::RosterPtr view_;
   std::size_t rank_ = 0;
   bool fresh_ = true, has_been_member_ = false;
+  bool begins_again_ = false, is_needless_ = false;  // although somebody has a state
   bool group_broken_ = false;
   std::vector<ConnectionId> data_out_;                            // by rank
   std::map<ConnectionId, std::uint64_t> data_in_;                 // the generation, once known

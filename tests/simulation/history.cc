@@ -166,13 +166,16 @@ class Run {
         harmless_ = harmless_ && !slow_;
         return;
       }
-      case 4:
-        note(at, name(r) + " gives up");
-        network_.at(at, [this, r] { ranks_[static_cast<std::size_t>(r)]->give_up(); });
+      case 4: {
+        const bool says_why = dice_.chance(70);
+        note(at, name(r) + (says_why ? " gives up" : " ends without a word"));
+        network_.at(
+            at, [this, r, says_why] { ranks_[static_cast<std::size_t>(r)]->give_up(says_why); });
         quiet_from_ = std::max(quiet_from_, at);
         faulty_.insert(r);
         harmless_ = false;
         return;
+      }
       default:
         note(at, name(r) + " is asked to stop");
         network_.at(at, [this, r] { ranks_[static_cast<std::size_t>(r)]->stop(); });

@@ -20,7 +20,7 @@ compile() {  # FILE OBJECT
 }
 simulate() {  # PROGRAM KIND
   local tests='*Nobody*:*AWorldOf1000*:*ADeathIn*'
-  [ "$2" = store ] || tests='*TheJobGoesOn*'
+  [ "$2" = store ] || tests='*TheJobGoesOn*:Proposer.*'
   ENGINE_SIMULATION_FAILURES=1 timeout 600 "$1" --gtest_filter="$tests" --gtest_fail_fast
 }
 link() { g++ -o "$@" -lgtest -lgtest_main -lsodium -lxxhash -pthread; }
@@ -48,7 +48,7 @@ try() {
   elif simulate "$folder/run" "$kind" >"$folder/log" 2>&1; then
     echo "missed: $what"
   else
-    echo "found: $what ($(grep -m 1 -o '^seed [0-9]*' "$folder/log" || echo 'by its end'))"
+    echo "found: $what ($(grep -m 1 -oE '^seed [0-9]+|Proposer[.][A-Za-z]+ ' "$folder/log" || echo 'by its end'))"
   fi
   rm -rf "$folder"
 }
@@ -67,40 +67,14 @@ for kind in store elastic; do
   fi
 done
 
-# Not found in 2,500 histories. Why has been judged from the code, not traced one by one: some are covered by a second rule
-# (a message that is lost comes again with the next heartbeat, silence is noticed by the group's connections, too), some need more
-# histories, and some may be gaps of the checks, above all those about outbid proposers and about ranks that leave. They are
-# tried and shown; only others that are missed are a failure.
-unfound='who is outbid is accepted
-ballots are compared by their rounds
-who promises has accepted
-those behind wait too long
-all proposers have the same ballots
-an outbid at home is a promise
-members need not hear each other
-answers to earlier ballots count
-a late promise is an acceptance
-who is outbid goes on
-a process that was refused once is dead
-attempts follow each other at once
-patience begins once and for all
-the register is not read
-all members are said to be heard
-older news are taken in
-who was left out remains who it was
-silence is three hundred heartbeats
-to be heard is to hear
-who was left behind trains on
-who leaves does not wait until the others agree
-who leaves says that it trains
-who leaves is waited for
-an answer names its own ballot twice
-who left before the start is only missing
-who left before the start and comes again has still left
+# What is not found, each only a worse message or a second rule that covers it in all histories so far. They are tried and
+# shown; only others that are missed are a failure.
+unfound='who left before the start and comes again has still left
 who comes late is not told of the failure
-a reason to end is not passed on
-what is set is not kept
-a sum forgets what was there'
+a lost rank is waited for without end
+who has gone is not missing
+the start takes effect before rank 0 can know
+who leaves takes the end of rank 0 for a failure'
 planted=0
 plant_in() {  # FOLDER KIND WHAT FILE EDIT
   case $3 in *"$only"*) ;; *) return 0 ;; esac
@@ -438,10 +412,6 @@ swap 'who has gone is not missing' server_members \
 swap 'the end before the start is not told' server_members \
   '  broadcast(fatal_frame_);' \
   ''
-swap 'a new connection has been silent for ever' server_machine \
-  '  l.peer = peer;
-  l.last_received = now;' \
-  '  l.peer = peer;'
 swap 'what is received does not count against silence' server_machine \
   '  Link& l = found->second;
   l.last_received = now;' \
@@ -466,9 +436,6 @@ swap 'who comes behind the end is not told of it' server_machine \
 swap 'the start takes effect before rank 0 can know' member_machine \
   'if (starting_ && output_.empty() && !lost_)' \
   'if (starting_ && !lost_)'
-swap 'the last failure is the cause' member_machine \
-  'if (!failure_) failure_ = Failure{rank' \
-  'failure_ = Failure{rank'
 swap 'heartbeats are rare' member_machine \
   'next_heartbeat_ = now + std::chrono::milliseconds(heartbeat_ms_)' \
   'next_heartbeat_ = now + 100 * std::chrono::milliseconds(heartbeat_ms_)'

@@ -62,7 +62,7 @@ Time SimulatedRank::wake_at() const {
 }
 
 void SimulatedRank::stop() { stop_wanted_ = true; }
-void SimulatedRank::give_up() { gives_up_ = true; }
+void SimulatedRank::give_up(bool says_why) { (says_why ? gives_up_ : gives_no_reason_) = true; }
 
 void SimulatedRank::opened(ConnectionId id, int from, Port port) {
   if (port == Port::kStore) {
@@ -276,6 +276,7 @@ void SimulatedRank::train() {
     member_->abandon({kReason});
   }
   if (member_->failure()) return end(End::kFailed, member_->failure()->what.text);
+  if (gives_no_reason_) return end(End::kStopped, "ended without a word");
   if (options_.steps == 0) return leave();
   if (stop_wanted_ && stop_until_ == Time::max()) stop_until_ = now + kStopTimeout;
   // Not before all links stand: a rank that connects later has not been heard of.

@@ -43,8 +43,8 @@ class SimulatedRank final : public Process {
   // Asks for an orderly stop, as SIGTERM does: at the next step, or alone 2 s later.
   void stop();
 
-  // Ends the training with kReason, of which all are to hear.
-  void give_up();
+  // Ends the training with kReason, of which all are to hear, or without one.
+  void give_up(bool says_why);
   static constexpr const char* kReason = "out of memory";
 
   // How it ended. Ranks are processes 0 to world_size - 1 of the network.
@@ -106,7 +106,7 @@ class SimulatedRank final : public Process {
   int step_ = 0;
   std::optional<std::uint32_t> sum_request_;
   std::map<std::uint32_t, std::string> expected_;  // replies, by request
-  bool gives_up_ = false;
+  bool gives_up_ = false, gives_no_reason_ = false;
   bool step_sent_ = false, stop_wanted_ = false, stop_agreed_ = false;
   Outcome outcome_;
 };

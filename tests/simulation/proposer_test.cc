@@ -1,0 +1,302 @@
+// One process of an elastic job, and everything else by hand: orders of messages that random
+// histories hardly ever bring about.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/membership/membership_machine.h"
+
+namespace {
+
+using backends::AcceptorState;
+using backends::Ballot;
+using backends::Member;
+using backends::MemberId;
+using backends::MembershipMachine;
+using backends::MembershipMessage;
+using backends::Roster;
+using backends::RosterPtr;
+using backends::Stage;
+using std::chrono::milliseconds;
+using Kind = MembershipMessage::Kind;
+
+constexpr milliseconds kHeartbeat(1000);
+
+Member member(std::uint64_t number) {
+  Member m;
+  m.id = {1, number};
+  m.host = "n" + std::to_string(number);
+  m.reg = {2, number};
+  m.since = 1;
+  return m;
+}
+
+RosterPtr roster_of(std::uint64_t generation, const std::vector<std::uint64_t>& numbers) {
+  auto roster = std::make_shared<Roster>();
+  roster->generation = generation;
+  roster->nonce = "generation " + std::to_string(generation);
+  for (const std::uint64_t n : numbers) roster->members.push_back(member(n));
+  return roster;
+}
+
+class OneRegister final : public backends::Register {
+ public:
+  explicit OneRegister(const Member& of) : id_(of.reg) {}
+  backends::RegisterId id() const override { return id_; }
+  bool update(const std::function<void(AcceptorState&)>& change) override {
+    if (!is_held) change(state);
+    return !is_held;
+  }
+  void use_as(const MemberId&) override {}
+  bool is_used_by(const MemberId&) override { return false; }
+
+  AcceptorState state;
+  bool is_held = false;
+
+ private:
+  backends::RegisterId id_;
+};
+
+// Process `self` of a first generation of processes 1, 2, ..., each on a host of its own. It has
+// taken a step, and wants the next generation.
+class Proposer : public testing::Test {
+ protected:
+  void begin(std::uint64_t self, std::vector<std::uint64_t> numbers) {
+    numbers_ = std::move(numbers);
+    base_ = roster_of(1, numbers_);
+    self_ = self;
+    reg_ = std::make_unique<OneRegister>(member(self));
+    reg_->state.decided = base_;
+    machine_ = std::make_unique<MembershipMachine>(
+        MembershipMachine::Options{.self = member(self),
+                                   .least = 1,
+                                   .most = static_cast<int>(numbers_.size()),
+                                   .heartbeat_ms = static_cast<int>(kHeartbeat.count()),
+                                   .reg = reg_.get(),
+                                   .random =
+                                       [this] {
+                                         return MemberId{3, ++drawn_};
+                                       }},
+        now_);
+    machine_->want_view(now_);
+    turn();
+    ASSERT_NE(machine_->take_view(), nullptr);
+    machine_->took_step(1, now_);
+  }
+
+  // All want the next generation.
+  void all_are_ready() {
+    machine_->want_view(now_);
+    turn();
+    for (const std::uint64_t n : numbers_) report(n, Stage::kReady);
+    turn();
+  }
+
+  void turn() {
+    machine_->tick(now_);
+    for (MembershipMachine::Output& out : machine_->take_output()) {
+      if (out.kind == MembershipMachine::Output::Kind::kSend) sent_.push_back(over_the_wire(out));
+    }
+  }
+  void wait(milliseconds time) {
+    now_ += time;
+    turn();
+  }
+
+  void receive(MembershipMessage m, std::uint64_t from) {
+    m.from = member(from).id;
+    m.to = machine_->self().id;
+    machine_->received(m, now_);
+  }
+  void report(std::uint64_t from, Stage stage) {
+    if (from == self_) return;
+    MembershipMessage m;
+    m.generation = 1;
+    m.stage = stage;
+    m.has_state = true;
+    m.hears.assign(numbers_.size(), true);
+    receive(m, from);
+  }
+  void reply(Kind kind, std::uint64_t from, const Ballot& ballot, const Ballot& other = {}) {
+    MembershipMessage m;
+    m.kind = kind;
+    m.instance = 2;
+    m.ballot = ballot;
+    m.other = other;
+    m.reg = member(from).reg;
+    receive(m, from);
+  }
+
+  // The newest message of this kind that was sent.
+  const MembershipMessage* last(Kind kind) const {
+    const auto found =
+        std::find_if(sent_.rbegin(), sent_.rend(), [&](const auto& m) { return m.kind == kind; });
+    return found == sent_.rend() ? nullptr : &*found;
+  }
+
+  std::unique_ptr<MembershipMachine> machine_;
+  std::unique_ptr<OneRegister> reg_;
+  RosterPtr base_;
+  std::vector<MembershipMessage> sent_;
+  base::Deadline now_{base::Deadline::duration(std::chrono::hours(1))};
+
+ private:
+  static MembershipMessage over_the_wire(const MembershipMachine::Output& out) {
+    backends::FrameParser parser;
+    const std::string bytes = backends::membership_frame(out.message);
+    parser.append(bytes.data(), bytes.size());
+    return backends::read_membership_frame(parser.next(backends::kFrameBytes).value());
+  }
+
+  std::vector<std::uint64_t> numbers_;
+  std::uint64_t self_ = 0, drawn_ = 0;
+};
+
+TEST_F(Proposer, ThreeOfFiveDecide) {
+  begin(1, {1, 2, 3, 4, 5});
+  all_are_ready();
+  ASSERT_NE(last(Kind::kPrepare), nullptr);
+  const Ballot ballot = last(Kind::kPrepare)->ballot;
+  reply(Kind::kPromise, 2, ballot);
+  EXPECT_EQ(last(Kind::kAccept), nullptr) << "two promises of five are no majority";
+  reply(Kind::kPromise, 3, ballot);
+  turn();
+  ASSERT_NE(last(Kind::kAccept), nullptr);
+  reply(Kind::kAccepted, 2, ballot);
+  EXPECT_EQ(machine_->roster()->generation, 1u);
+  reply(Kind::kAccepted, 3, ballot);
+  EXPECT_EQ(machine_->roster()->generation, 2u);
+}
+
+TEST_F(Proposer, ALatePromiseChangesNothing) {
+  begin(1, {1, 2, 3, 4, 5});
+  all_are_ready();
+  ASSERT_NE(last(Kind::kPrepare), nullptr);
+  const Ballot ballot = last(Kind::kPrepare)->ballot;
+  reply(Kind::kPromise, 2, ballot);
+  reply(Kind::kPromise, 3, ballot);
+  reply(Kind::kAccepted, 2, ballot);
+  reply(Kind::kPromise, 4, ballot);
+  EXPECT_EQ(machine_->roster()->generation, 1u) << "a promise was counted as an acceptance";
+  reply(Kind::kAccepted, 3, ballot);
+  EXPECT_EQ(machine_->roster()->generation, 2u) << "acceptances were forgotten";
+}
+
+TEST_F(Proposer, TheNewestAcceptedValueIsProposedAgain) {
+  begin(1, {1, 2, 3, 4, 5});
+  all_are_ready();
+  ASSERT_NE(last(Kind::kPrepare), nullptr);
+  const Ballot ballot = last(Kind::kPrepare)->ballot;
+  const RosterPtr older = roster_of(2, {1, 4}), newer = roster_of(2, {1, 5});
+  MembershipMessage m;
+  m.kind = Kind::kPromise;
+  m.instance = 2;
+  m.ballot = ballot;
+  m.other = {2, {1, 3}};
+  m.value = newer;
+  m.reg = member(2).reg;
+  receive(m, 2);
+  m.other = {1, {1, 4}};
+  m.value = older;
+  m.reg = member(3).reg;
+  receive(m, 3);
+  turn();
+  ASSERT_NE(last(Kind::kAccept), nullptr);
+  EXPECT_TRUE(last(Kind::kAccept)->value->has(member(5).id));
+  EXPECT_FALSE(last(Kind::kAccept)->value->has(member(4).id));
+}
+
+// The register could not be had when the attempt began; by the time it can, another process has
+// promised it to a higher ballot.
+TEST_F(Proposer, IsOutbidByItsOwnHost) {
+  begin(1, {1, 2, 3});
+  reg_->is_held = true;
+  all_are_ready();
+  ASSERT_NE(last(Kind::kPrepare), nullptr);
+  const Ballot ballot = last(Kind::kPrepare)->ballot;
+  reply(Kind::kPromise, 2, ballot);
+  reg_->is_held = false;
+  reg_->state.promised = {9, {1, 3}};
+  wait(kHeartbeat);
+  EXPECT_EQ(last(Kind::kAccept), nullptr) << "its own register had promised another ballot";
+}
+
+TEST_F(Proposer, TriesAgainSoonWhenItIsOutbid) {
+  begin(1, {1, 2, 3});
+  all_are_ready();
+  ASSERT_NE(last(Kind::kPrepare), nullptr);
+  reply(Kind::kOutbid, 2, last(Kind::kPrepare)->ballot, {7, {1, 2}});
+  wait(kHeartbeat / 2);
+  EXPECT_EQ(last(Kind::kPrepare)->ballot.round, 8u);
+}
+
+TEST_F(Proposer, AnswersWithWhatItHasAcceptedAndWhen) {
+  begin(2, {1, 2, 3});
+  const Ballot accepted{4, {1, 3}}, asked{6, {1, 1}};
+  reg_->state.promised = reg_->state.accepted = accepted;
+  reg_->state.value = roster_of(2, {2, 3});
+  MembershipMessage m;
+  m.kind = Kind::kPrepare;
+  m.base = base_;
+  m.ballot = asked;
+  receive(m, 1);
+  turn();
+  const MembershipMessage* promise = last(Kind::kPromise);
+  ASSERT_NE(promise, nullptr);
+  EXPECT_EQ(promise->ballot, asked);
+  EXPECT_EQ(promise->other, accepted);
+  ASSERT_NE(promise->value, nullptr);
+  EXPECT_EQ(promise->value->nonce, "generation 2");
+}
+
+TEST_F(Proposer, ProposesWhenTheFirstInOrderDoesNot) {
+  begin(2, {1, 2, 3});
+  all_are_ready();
+  EXPECT_EQ(last(Kind::kPrepare), nullptr) << "the first one's turn";
+  for (int i = 0; i < 3; ++i) {
+    report(1, Stage::kReady);
+    report(3, Stage::kReady);
+    wait(kHeartbeat);
+  }
+  EXPECT_NE(last(Kind::kPrepare), nullptr);
+}
+
+TEST_F(Proposer, TakesAProcessInThatSpeaksAfterItWasRefused) {
+  begin(1, {1, 2, 3});
+  machine_->refused(member(2).id, now_);
+  all_are_ready();
+  ASSERT_NE(last(Kind::kPrepare), nullptr);
+  const Ballot ballot = last(Kind::kPrepare)->ballot;
+  reply(Kind::kPromise, 3, ballot);
+  turn();
+  ASSERT_NE(last(Kind::kAccept), nullptr);
+  EXPECT_TRUE(last(Kind::kAccept)->value->has(member(2).id));
+}
+
+TEST_F(Proposer, LearnsFromItsHostsRegister) {
+  begin(1, {1, 2, 3});
+  machine_->want_view(now_);
+  reg_->state.decided = roster_of(2, {1, 3});  // by another process of the host
+  wait(kHeartbeat);
+  EXPECT_EQ(machine_->roster()->generation, 2u);
+}
+
+TEST_F(Proposer, SaysThatItWasLeftBehind) {
+  begin(1, {1, 2, 3});
+  MembershipMessage news;
+  news.kind = Kind::kNews;
+  news.generation = 2;
+  news.value = roster_of(2, {2, 3});
+  receive(news, 2);
+  EXPECT_EQ(machine_->broken(), "the others have gone on without this process");
+  EXPECT_NE(machine_->self().id, member(1).id) << "it is somebody new";
+}
+
+}  // namespace
