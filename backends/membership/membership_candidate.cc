@@ -24,21 +24,23 @@ void MembershipMachine::seek() {
   if (proposal_ && now_ >= proposal_->until) back_off();
   if (is_ready()) {
     seek_as_member();
+    // The others may have gone on without it, with newcomers that it does not know, and be gone.
+    if (is_ready() && !can_reach_quorum()) call_at_door();
   } else if (is_waiting()) {
     seek_as_founder();
-    call_at_door();
+    const bool hears_a_member =
+        roster_ &&
+        std::ranges::any_of(roster_->members, [&](const auto& m) { return hears(m.id); });
+    if (!hears_a_member) call_at_door();
   }
 }
 
 // Whoever serves the door knows the job, or is going to found it.
 void MembershipMachine::call_at_door() {
-  if (roster_ &&
-      std::ranges::any_of(roster_->members, [&](const Member& m) { return hears(m.id); }))
-    return;
   if (now_ >= next_door_) {
     const std::chrono::milliseconds heartbeat(options_.heartbeat_ms);
-    next_door_ =
-        now_ + (has_door_ && !peers_.empty() ? heartbeat : std::min(kCallInterval, heartbeat));
+    const bool knows_others = is_member() || (has_door_ && !peers_.empty());
+    next_door_ = now_ + (knows_others ? heartbeat : std::min(kCallInterval, heartbeat));
     output_.push_back({Output::Kind::kSendToDoor, {}, report(), ""});
   }
   next_seek_ = std::min(next_seek_, next_door_);

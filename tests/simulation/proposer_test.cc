@@ -103,6 +103,7 @@ class Proposer : public testing::Test {
     machine_->tick(now_);
     for (MembershipMachine::Output& out : machine_->take_output()) {
       if (out.kind == MembershipMachine::Output::Kind::kSend) sent_.push_back(over_the_wire(out));
+      if (out.kind == MembershipMachine::Output::Kind::kSendToDoor) ++calls_at_door_;
     }
   }
   void wait(milliseconds time) {
@@ -145,6 +146,7 @@ class Proposer : public testing::Test {
   std::unique_ptr<OneRegister> reg_;
   RosterPtr base_;
   std::vector<MembershipMessage> sent_;
+  int calls_at_door_ = 0;
   base::Deadline now_{base::Deadline::duration(std::chrono::hours(1))};
 
  private:
@@ -278,6 +280,15 @@ TEST_F(Proposer, TakesAProcessInThatSpeaksAfterItWasRefused) {
   turn();
   ASSERT_NE(last(Kind::kAccept), nullptr);
   EXPECT_TRUE(last(Kind::kAccept)->value->has(member(2).id));
+}
+
+// The others have gone on with newcomers, and have left: only the door is still known.
+TEST_F(Proposer, CallsAtTheDoorWhenAllThatItKnowsAreGone) {
+  begin(3, {1, 2, 3});
+  all_are_ready();
+  EXPECT_EQ(calls_at_door_, 0);
+  for (int i = 0; i < 5; ++i) wait(kHeartbeat);
+  EXPECT_GT(calls_at_door_, 0);
 }
 
 TEST_F(Proposer, LearnsFromItsHostsRegister) {
