@@ -197,6 +197,7 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
     if (const std::string line = session.graph_line(); !line.empty())
       say("Steps on the device: " + line);
     if (const std::string line = session.frozen_line(); !line.empty()) say("Frozen: " + line);
+    for (const std::string& line : session.shard_lines()) say(line);
     for (const std::string& line : session.plan_lines()) say("Averaging: " + line);
     if (config.save_dir.empty())
       print_notice("nothing will be saved: give --save-dir DIR to keep the model");
@@ -221,8 +222,6 @@ engine::TrainResult train(const tools::RunConfig& config, TrainingRun& run, Trai
     add_views({config, run, group, turn != nullptr}, session, page);
     status = add_status(run, session, group, turn);
   }
-  if (const std::string shard = session.shard_line(); begins && !shard.empty())
-    say(shard);  // every rank
   session.add_observer(make_desync_observer(group.rank(), group.world_size()));
   if (turn == nullptr) return session.run(stop_signal);
   return session.run(stop_signal, {.pause = turn->pause,

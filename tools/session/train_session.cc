@@ -401,13 +401,18 @@ std::vector<std::string> TrainSession::data_warnings() const {
 
 const std::string& TrainSession::processors_notice() const { return impl_->processors; }
 
-std::string TrainSession::shard_line() const {
+std::vector<std::string> TrainSession::shard_lines() const {
   const Impl& s = *impl_;
-  if (s.data.sampling().shard != io::Shard::kFile) return "";
-  const int rank = s.group.rank(), world = s.group.world_size();
-  const io::FileShard part = io::file_shard(s.data.train().size(), rank, world);
-  return "shard id: " + std::to_string(rank) + ", world: " + std::to_string(world) +
-         ", start: " + std::to_string(part.start) + ", end: " + std::to_string(part.end);
+  std::vector<std::string> lines;
+  if (s.data.sampling().shard != io::Shard::kFile) return lines;
+  const int world = s.group.world_size();
+  for (int rank = 0; rank < world; ++rank) {
+    const io::FileShard part = io::file_shard(s.data.train().size(), rank, world);
+    lines.push_back("shard id: " + std::to_string(rank) + ", world: " + std::to_string(world) +
+                    ", start: " + std::to_string(part.start) +
+                    ", end: " + std::to_string(part.end));
+  }
+  return lines;
 }
 
 std::vector<std::string> TrainSession::plan_lines() const {
