@@ -366,12 +366,13 @@ void ElasticProcess::believe() {
     world_.wrong.push_back("process " + std::to_string(number_) + " went back from generation " +
                            std::to_string(believed_) + " to " + std::to_string(generation));
   believed_ = generation;
-  // Who has known that it was a member, and is no longer, has to be somebody new.
+  // Who has known that it was a member, and is no longer, has to be somebody new. (The others may
+  // take its old identity in once more, from what it said before: a member that never speaks.)
   if (const backends::RosterPtr& roster = machine_->roster()) {
     for (const backends::MemberId& id : register_->ids) {
       if (!roster->has(id)) {
         if (known_as_.contains(id)) left_out_.insert(id);
-      } else if (left_out_.contains(id)) {
+      } else if (left_out_.contains(id) && id == machine_->self().id) {
         world_.wrong.push_back("process " + std::to_string(number_) +
                                " came back under its old identity");
       } else if (id == machine_->self().id) {
