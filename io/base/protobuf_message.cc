@@ -7,7 +7,7 @@
 namespace base {
 namespace {
 
-enum WireType { kVarint = 0, kLengthDelimited = 2, kFixed32 = 5 };
+enum WireType { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
 
 }  // namespace
 
@@ -30,33 +30,55 @@ void ProtobufMessage::begin(int field, int wire_type) {
   varint(static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(wire_type));
 }
 
-void ProtobufMessage::add_number(int field, std::int64_t value) {
+// The lowest byte first.
+void ProtobufMessage::fixed(std::uint64_t value, int bytes) {
+  std::string& text = own();
+  for (int i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
+  size_ += static_cast<std::uint64_t>(bytes);
+}
+
+ProtobufMessage& ProtobufMessage::integer(int field, std::int64_t value) {
   begin(field, kVarint);
   varint(static_cast<std::uint64_t>(value));  // a negative number has ten bytes
+  return *this;
 }
 
-void ProtobufMessage::add_float(int field, float value) {
+ProtobufMessage& ProtobufMessage::real(int field, double value) {
+  begin(field, kFixed64);
+  fixed(std::bit_cast<std::uint64_t>(value), 8);
+  return *this;
+}
+
+ProtobufMessage& ProtobufMessage::real32(int field, float value) {
   begin(field, kFixed32);
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  for (int shift = 0; shift < 32; shift += 8) own().push_back(static_cast<char>(bits >> shift));
-  size_ += sizeof bits;
+  fixed(std::bit_cast<std::uint32_t>(value), 4);
+  return *this;
 }
 
-void ProtobufMessage::add_text(int field, std::string_view text) {
+ProtobufMessage& ProtobufMessage::packed(int field, std::span<const double> values) {
+  begin(field, kLengthDelimited);
+  varint(8 * values.size());
+  for (const double value : values) fixed(std::bit_cast<std::uint64_t>(value), 8);
+  return *this;
+}
+
+ProtobufMessage& ProtobufMessage::text(int field, std::string_view text) {
   begin(field, kLengthDelimited);
   varint(text.size());
   own().append(text);
   size_ += text.size();
+  return *this;
 }
 
-void ProtobufMessage::add_bytes(int field, std::span<const std::byte> bytes) {
+ProtobufMessage& ProtobufMessage::view(int field, std::span<const std::byte> bytes) {
   begin(field, kLengthDelimited);
   varint(bytes.size());
   pieces_.back().others = bytes;
   size_ += bytes.size();
+  return *this;
 }
 
-void ProtobufMessage::add_message(int field, ProtobufMessage message) {
+ProtobufMessage& ProtobufMessage::message(int field, ProtobufMessage message) {
   begin(field, kLengthDelimited);
   varint(message.size_);
   size_ += message.size_;
@@ -64,6 +86,7 @@ void ProtobufMessage::add_message(int field, ProtobufMessage message) {
     own().append(piece.own);
     pieces_.back().others = piece.others;
   }
+  return *this;
 }
 
 void ProtobufMessage::write(const Output& output) const {
@@ -71,6 +94,15 @@ void ProtobufMessage::write(const Output& output) const {
     output(std::as_bytes(std::span(piece.own)));
     if (!piece.others.empty()) output(piece.others);
   }
+}
+
+std::string ProtobufMessage::serialized() const {
+  std::string all;
+  all.reserve(size_);
+  write([&](std::span<const std::byte> bytes) {
+    all.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
+  return all;
 }
 
 }  // namespace base

@@ -1,5 +1,5 @@
 // One message of Protocol Buffers, to be written: fields in the order in which they are added.
-// Writing only, and only what ONNX needs of the wire format
+// Writing only, and only what ONNX and TensorBoard's event files need of the wire format
 // (protobuf.dev/programming-guides/encoding). Why by hand:
 // docs/adr/0024-onnx-files-without-libprotobuf.md.
 #pragma once
@@ -17,16 +17,19 @@ class ProtobufMessage {
  public:
   using Output = std::function<void(std::span<const std::byte>)>;
 
-  // int32, int64, bool and enum; a repeated field is added once for each value.
-  void add_number(int field, std::int64_t value);
-  void add_float(int field, float value);
-  void add_text(int field, std::string_view text);  // string and bytes
+  // int32, int64, uint64, bool and enum; a repeated field is added once for each value.
+  ProtobufMessage& integer(int field, std::int64_t value);
+  ProtobufMessage& real(int field, double value);
+  ProtobufMessage& real32(int field, float value);
+  ProtobufMessage& packed(int field, std::span<const double> values);
+  ProtobufMessage& text(int field, std::string_view text);  // string and bytes
   // The same without a copy: `bytes` must outlive this and every message that takes it in.
-  void add_bytes(int field, std::span<const std::byte> bytes);
-  void add_message(int field, ProtobufMessage message);
+  ProtobufMessage& view(int field, std::span<const std::byte> bytes);
+  ProtobufMessage& message(int field, ProtobufMessage message);
 
   std::uint64_t size() const { return size_; }  // of all fields, in bytes
   void write(const Output& output) const;       // throws what the output throws
+  std::string serialized() const;
 
  private:
   struct Piece {  // bytes of its own, then bytes of others
@@ -35,6 +38,7 @@ class ProtobufMessage {
   };
   void begin(int field, int wire_type);
   void varint(std::uint64_t value);
+  void fixed(std::uint64_t value, int bytes);
   std::string& own();  // where bytes are appended
 
   std::vector<Piece> pieces_;

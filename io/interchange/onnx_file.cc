@@ -37,18 +37,18 @@ class OnnxMessages {
 
   base::ProtobufMessage model(const OnnxModel& model) const {
     base::ProtobufMessage opset;
-    opset.add_number(2, kOnnxOpset);  // OperatorSetIdProto.version, of ONNX's own domain
+    opset.integer(2, kOnnxOpset);  // OperatorSetIdProto.version, of ONNX's own domain
     base::ProtobufMessage message;
-    message.add_number(1, kOnnxIrVersion);
+    message.integer(1, kOnnxIrVersion);
     add_text(message, 2, model.producer);
     add_text(message, 3, model.producer_version);
-    message.add_message(7, graph(model));
-    message.add_message(8, std::move(opset));
+    message.message(7, graph(model));
+    message.message(8, std::move(opset));
     for (const auto& [key, value] : model.metadata) {
       base::ProtobufMessage entry;
       add_text(entry, 1, key);
       add_text(entry, 2, value);
-      message.add_message(14, std::move(entry));
+      message.message(14, std::move(entry));
     }
     return message;
   }
@@ -57,16 +57,16 @@ class OnnxMessages {
   void add_text(base::ProtobufMessage& message, int field, const std::string& text) const {
     if (!is_utf8(text))
       throw DataError(path_ + ": '" + text + "' cannot be saved: it is not UTF-8");
-    message.add_text(field, text);
+    message.text(field, text);
   }
 
   base::ProtobufMessage graph(const OnnxModel& model) const {
     base::ProtobufMessage message;
-    for (const OnnxNode& each : model.nodes) message.add_message(1, node(each));
+    for (const OnnxNode& each : model.nodes) message.message(1, node(each));
     add_text(message, 2, model.name);
-    for (const NamedArray& each : model.constants) message.add_message(5, tensor(each));
-    for (const OnnxValue& each : model.inputs) message.add_message(11, value(each));
-    for (const OnnxValue& each : model.outputs) message.add_message(12, value(each));
+    for (const NamedArray& each : model.constants) message.message(5, tensor(each));
+    for (const OnnxValue& each : model.inputs) message.message(11, value(each));
+    for (const OnnxValue& each : model.outputs) message.message(12, value(each));
     return message;
   }
 
@@ -76,7 +76,7 @@ class OnnxMessages {
     for (const std::string& output : node.outputs) add_text(message, 2, output);
     add_text(message, 3, node.name);
     add_text(message, 4, node.type);
-    for (const OnnxAttribute& each : node.attributes) message.add_message(5, attribute(each));
+    for (const OnnxAttribute& each : node.attributes) message.message(5, attribute(each));
     return message;
   }
 
@@ -86,16 +86,16 @@ class OnnxMessages {
     add_text(message, 1, attribute.name);
     Type type = kInts;
     if (const auto* real = std::get_if<float>(&attribute.value)) {
-      message.add_float(2, *real);
+      message.real32(2, *real);
       type = kFloat;
     } else if (const auto* whole = std::get_if<std::int64_t>(&attribute.value)) {
-      message.add_number(3, *whole);
+      message.integer(3, *whole);
       type = kInt;
     } else {
       for (const std::int64_t item : std::get<std::vector<std::int64_t>>(attribute.value))
-        message.add_number(8, item);
+        message.integer(8, item);
     }
-    message.add_number(20, type);
+    message.integer(20, type);
     return message;
   }
 
@@ -107,10 +107,10 @@ class OnnxMessages {
           path_ + ": '" + array.name + "' cannot be saved: " + std::to_string(array.data.size()) +
           " bytes do not fit its shape and type, " + "which need " + std::to_string(bytes));
     base::ProtobufMessage message;
-    for (const std::int64_t d : array.shape) message.add_number(1, d);
-    message.add_number(2, onnx_type(array.type));
+    for (const std::int64_t d : array.shape) message.integer(1, d);
+    message.integer(2, onnx_type(array.type));
     add_text(message, 8, array.name);
-    message.add_bytes(9, array.data);  // little-endian, as in memory
+    message.view(9, array.data);  // little-endian, as in memory
     return message;
   }
 
@@ -119,19 +119,19 @@ class OnnxMessages {
     for (const OnnxDimension& each : value.shape) {
       base::ProtobufMessage dimension;
       if (const auto* extent = std::get_if<std::int64_t>(&each))
-        dimension.add_number(1, *extent);
+        dimension.integer(1, *extent);
       else
         add_text(dimension, 2, std::get<std::string>(each));
-      shape.add_message(1, std::move(dimension));
+      shape.message(1, std::move(dimension));
     }
     base::ProtobufMessage tensor;
-    tensor.add_number(1, onnx_type(value.type));
-    tensor.add_message(2, std::move(shape));
+    tensor.integer(1, onnx_type(value.type));
+    tensor.message(2, std::move(shape));
     base::ProtobufMessage type;
-    type.add_message(1, std::move(tensor));
+    type.message(1, std::move(tensor));
     base::ProtobufMessage message;
     add_text(message, 1, value.name);
-    message.add_message(2, std::move(type));
+    message.message(2, std::move(type));
     return message;
   }
 

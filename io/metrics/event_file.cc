@@ -51,8 +51,8 @@ struct EventFile::Impl {
   bool torn = false;  // there may be part of another one behind it
   std::int64_t lost = 0;
 
-  void write(const ProtobufWriter& event) {
-    const std::string record = tf_record(event.text());
+  void write(const base::ProtobufMessage& event) {
+    const std::string record = tf_record(event.serialized());
     const int error = append(record);
     if (error != 0) {
       torn = true;
@@ -88,10 +88,10 @@ struct EventFile::Impl {
     return 0;
   }
 
-  void write_values(std::int64_t step, const std::vector<ProtobufWriter>& values) {
+  void write_values(std::int64_t step, const std::vector<base::ProtobufMessage>& values) {
     if (values.empty()) return;
-    ProtobufWriter summary;
-    for (const ProtobufWriter& value : values) summary.message(1, value);
+    base::ProtobufMessage summary;
+    for (const base::ProtobufMessage& value : values) summary.message(1, value);
     write(events::event(clock(), step).message(events::kSummary, summary));
   }
 };
@@ -113,7 +113,7 @@ EventFile::EventFile(const std::string& folder, Clock clock, Notice notice)
       throw CannotCreateError("tensorboard " + impl_->path +
                               ": cannot create: " + std::strerror(errno));
   }
-  impl_->write(events::event(time, 0).bytes(events::kFileVersion, "brain.Event:2"));
+  impl_->write(events::event(time, 0).text(events::kFileVersion, "brain.Event:2"));
 }
 
 EventFile::~EventFile() {
@@ -125,17 +125,17 @@ const std::string& EventFile::path() const { return impl_->path; }
 void EventFile::begin(std::int64_t step) {
   constexpr int kStatus = 1, kStart = 1;  // SessionLog: forget this step and those after it
   impl_->write(events::event(impl_->clock(), step + 1)
-                   .message(events::kSessionLog, ProtobufWriter().integer(kStatus, kStart)));
+                   .message(events::kSessionLog, base::ProtobufMessage().integer(kStatus, kStart)));
 }
 
 void EventFile::scalars(std::int64_t step, const Scalars& values) {
-  std::vector<ProtobufWriter> messages;
+  std::vector<base::ProtobufMessage> messages;
   for (const auto& [tag, value] : values) messages.push_back(events::scalar_value(tag, value));
   impl_->write_values(step, messages);
 }
 
 void EventFile::images(std::int64_t step, const std::vector<Image>& images) {
-  std::vector<ProtobufWriter> messages;
+  std::vector<base::ProtobufMessage> messages;
   for (const Image& image : images) messages.push_back(events::image_value(image));
   impl_->write_values(step, messages);
 }
@@ -145,7 +145,7 @@ void EventFile::text(std::int64_t step, const std::string& tag, const std::strin
 }
 
 void EventFile::histograms(std::int64_t step, const Histograms& values) {
-  std::vector<ProtobufWriter> messages;
+  std::vector<base::ProtobufMessage> messages;
   for (const auto& [tag, histogram] : values)
     if (histogram.count > 0) messages.push_back(events::histogram_value(tag, histogram));
   impl_->write_values(step, messages);

@@ -7,28 +7,28 @@
 #include <string_view>
 #include <vector>
 
+#include "io/base/protobuf_message.h"
 #include "io/metrics/event_file.h"
 #include "io/metrics/histogram.h"
-#include "io/metrics/protobuf_writer.h"
 
 namespace io::events {
 
 // An Event of this time and step, which the caller adds its `what` to.
-ProtobufWriter event(double time, std::int64_t step);
+base::ProtobufMessage event(double time, std::int64_t step);
 inline constexpr int kFileVersion = 3, kSummary = 5, kSessionLog = 7;  // Event.what
 
 // Summary.Value
-ProtobufWriter scalar_value(const std::string& tag, double value);
-ProtobufWriter text_value(const std::string& tag, const std::string& markdown);
-ProtobufWriter image_value(const EventFile::Image& image);
-ProtobufWriter histogram_value(const std::string& tag, const Histogram& histogram);
+base::ProtobufMessage scalar_value(const std::string& tag, double value);
+base::ProtobufMessage text_value(const std::string& tag, const std::string& markdown);
+base::ProtobufMessage image_value(const EventFile::Image& image);
+base::ProtobufMessage histogram_value(const std::string& tag, const Histogram& histogram);
 
 // The three of the hparams plugin: which options and metrics there are, the values of this run's,
 // and how it ended.
-ProtobufWriter experiment_value(double time, const std::vector<Hyperparameter>& options,
-                                const std::vector<std::string>& metrics);
-ProtobufWriter session_start_value(double time, const std::string& run,
-                                   const std::vector<Hyperparameter>& options);
-ProtobufWriter session_end_value(double time, bool success);
+base::ProtobufMessage experiment_value(double time, const std::vector<Hyperparameter>& options,
+                                       const std::vector<std::string>& metrics);
+base::ProtobufMessage session_start_value(double time, const std::string& run,
+                                          const std::vector<Hyperparameter>& options);
+base::ProtobufMessage session_end_value(double time, bool success);
 
 }  // namespace io::events

@@ -21,17 +21,21 @@ std::string bytes_of(const ProtobufMessage& message) {
   return text;
 }
 
-// The examples of protobuf.dev/programming-guides/encoding.
+// The examples of protobuf.dev/programming-guides/encoding, and a double and several.
 TEST(ProtobufMessage, HasTheBytesOfTheDocumentation) {
-  ProtobufMessage number;
-  number.add_number(1, 150);
-  EXPECT_EQ(bytes_of(number), "\x08\x96\x01");
-  ProtobufMessage text;
-  text.add_text(2, "testing");
-  EXPECT_EQ(bytes_of(text), "\x12\x07testing");
-  ProtobufMessage outer;
-  outer.add_message(3, std::move(number));
-  EXPECT_EQ(bytes_of(outer), "\x1a\x03\x08\x96\x01");
+  using namespace std::string_literals;
+  const ProtobufMessage inner = ProtobufMessage().integer(1, 150);
+  EXPECT_EQ(bytes_of(inner), "\x08\x96\x01"s);
+  EXPECT_EQ(inner.serialized(), bytes_of(inner));
+  EXPECT_EQ(bytes_of(ProtobufMessage().text(2, "testing")), "\x12\x07testing"s);
+  EXPECT_EQ(bytes_of(ProtobufMessage().message(3, inner)), "\x1A\x03\x08\x96\x01"s);
+  EXPECT_EQ(bytes_of(ProtobufMessage().integer(1, -2)),
+            "\x08\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"s);
+  EXPECT_EQ(bytes_of(ProtobufMessage().real(1, 1.0)), "\x09\0\0\0\0\0\0\xF0\x3F"s);
+  EXPECT_EQ(bytes_of(ProtobufMessage().real32(2, 1.0F)), "\x15\0\0\x80\x3F"s);
+  const double two[] = {0, 1};
+  EXPECT_EQ(bytes_of(ProtobufMessage().packed(16, two)),
+            "\x82\x01\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xF0\x3F"s);
 }
 
 TEST(ProtobufMessage, NumbersAreReadBack) {
@@ -45,8 +49,8 @@ TEST(ProtobufMessage, NumbersAreReadBack) {
                                           std::numeric_limits<std::int64_t>::max(),
                                           std::numeric_limits<std::int64_t>::min()};
   ProtobufMessage message;
-  for (const std::int64_t number : numbers) message.add_number(16, number);  // a tag of two bytes
-  message.add_float(4, -0.15625F);
+  for (const std::int64_t number : numbers) message.integer(16, number);  // a tag of two bytes
+  message.real32(4, -0.15625F);
   const Message read(bytes_of(message));
   ASSERT_EQ(read.all(16).size(), numbers.size());
   for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(read.all(16)[i].integer(), numbers[i]);
@@ -58,18 +62,18 @@ TEST(ProtobufMessage, NumbersAreReadBack) {
 TEST(ProtobufMessage, MessagesWithinMessagesAreReadBack) {
   const std::string large(100'000, 'x'), small = "y";
   ProtobufMessage inner;
-  inner.add_text(1, "before");
-  inner.add_bytes(2, std::as_bytes(std::span(large)));
-  inner.add_bytes(2, {});
-  inner.add_bytes(2, std::as_bytes(std::span(small)));
-  inner.add_text(3, "after");
+  inner.text(1, "before");
+  inner.view(2, std::as_bytes(std::span(large)));
+  inner.view(2, {});
+  inner.view(2, std::as_bytes(std::span(small)));
+  inner.text(3, "after");
   ProtobufMessage middle;
-  middle.add_number(1, 7);
-  middle.add_message(2, std::move(inner));
-  middle.add_message(3, {});
+  middle.integer(1, 7);
+  middle.message(2, std::move(inner));
+  middle.message(3, {});
   ProtobufMessage outer;
-  outer.add_message(1, std::move(middle));
-  outer.add_number(2, 8);
+  outer.message(1, std::move(middle));
+  outer.integer(2, 8);
 
   const Message read(bytes_of(outer));
   EXPECT_EQ(read.one(2).integer(), 8);

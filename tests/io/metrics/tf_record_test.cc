@@ -5,8 +5,6 @@
 
 #include <string>
 
-#include "io/metrics/protobuf_writer.h"
-
 namespace {
 
 using namespace std::string_literals;
@@ -50,21 +48,6 @@ TEST(TfRecord, IsLengthSumPayloadSum) {
   EXPECT_EQ(record.substr(12, 3), payload);
   EXPECT_EQ(number_at(15), io::masked_crc32c(payload));
   EXPECT_EQ(io::tf_record("").size(), 16u);
-}
-
-// Examples of the encoding's documentation: 150 in field 1, "testing" in field 2, a message in 3.
-TEST(ProtobufWriter, WritesTheDocumentedBytes) {
-  const io::ProtobufWriter inner = io::ProtobufWriter().integer(1, 150);
-  EXPECT_EQ(inner.text(), "\x08\x96\x01"s);
-  EXPECT_EQ(io::ProtobufWriter().bytes(2, "testing").text(), "\x12\x07testing"s);
-  EXPECT_EQ(io::ProtobufWriter().message(3, inner).text(), "\x1A\x03\x08\x96\x01"s);
-  EXPECT_EQ(io::ProtobufWriter().integer(1, -2).text(),
-            "\x08\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"s);
-  EXPECT_EQ(io::ProtobufWriter().real(1, 1.0).text(), "\x09\0\0\0\0\0\0\xF0\x3F"s);
-  EXPECT_EQ(io::ProtobufWriter().real32(2, 1.0f).text(), "\x15\0\0\x80\x3F"s);
-  const double two[] = {0, 1};
-  EXPECT_EQ(io::ProtobufWriter().packed(16, two).text(),
-            "\x82\x01\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xF0\x3F"s);
 }
 
 }  // namespace
