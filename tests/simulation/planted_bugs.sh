@@ -48,7 +48,7 @@ try() {
   elif simulate "$folder/run" "$kind" >"$folder/log" 2>&1; then
     echo "missed: $what"
   else
-    echo "found: $what ($(grep -m 1 -oE '^seed [0-9]+|Proposer[.][A-Za-z]+ ' "$folder/log" || echo 'by its end'))"
+    echo "found: $what ($(grep -m 1 -oE '^seed [0-9]+|FAILED  . [A-Za-z]+[.][A-Za-z]+' "$folder/log" || echo 'by its end'))"
   fi
   rm -rf "$folder"
 }
