@@ -5,6 +5,7 @@
 
 #include "io/base/text_parts.h"
 #include "tools/bench/comm/bench_comm.h"
+#include "tools/html/svg_chart.h"
 
 namespace tools {
 namespace {
@@ -21,21 +22,10 @@ const char* const kDashes[] = {"", "6 3", "2 3", "8 3 2 3"};
 
 std::string number(double v) { return base::number_text("%.2f", v); }
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&'   ? "&amp;"
-           : c == '<' ? "&lt;"
-           : c == '>' ? "&gt;"
-           : c == '"' ? "&quot;"
-                      : std::string(1, c);
-  return out;
-}
-
 std::string label(double x, double y, const std::string& text, const char* anchor, int size = 12,
                   const char* more = "") {
   return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor +
-         "\" font-size=\"" + std::to_string(size) + "\" " + more + ">" + escaped(text) +
+         "\" font-size=\"" + std::to_string(size) + "\" " + more + ">" + html_text(text) +
          "</text>\n";
 }
 
@@ -133,8 +123,8 @@ class Panel {
       points += number(px) + "," + number(py) + " ";
       dots += "<circle cx=\"" + number(px) + "\" cy=\"" + number(py) + "\" r=\"3\" fill=\"" +
               kColors[index % 7] + "\"><title>" +
-              escaped(r->backend + ", " + bytes_text(r->bytes) + ": " + number(r->p50_us) +
-                      " us, " + number(r->busbw) + " GB/s") +
+              html_text(r->backend + ", " + bytes_text(r->bytes) + ": " + number(r->p50_us) +
+                        " us, " + number(r->busbw) + " GB/s") +
               "</title></circle>\n";
     }
     return "<polyline points=\"" + points + style(index) + "/>\n" + dots;
