@@ -128,11 +128,26 @@ void ElasticWorld::hold_firm(const Steps& steps, std::size_t step) {
 }
 
 bool can_progress(const ElasticWorld& world) {
+  const auto lives = [&](const backends::Member& m) {
+    return std::ranges::any_of(world.processes, [&](const ElasticProcess* p) {
+      return p->is_alive() && p->has_been(m.id);
+    });
+  };
+  const bool has_door = std::ranges::any_of(world.processes, [](const ElasticProcess* p) {
+    const bool serves = !p->options().restarted || p->has_been_member();
+    return p->options().host == 0 && p->is_alive() && serves;
+  });
+  // A newcomer finds the others by the door, or where its host's register names one that lives.
+  const auto is_found = [&](const ElasticProcess& p) {
+    const auto& known = world.hosts[static_cast<std::size_t>(p.options().host)].state.decided;
+    return p.has_been_member() || has_door || (known && std::ranges::any_of(known->members, lives));
+  };
   int alive = 0;
   std::set<backends::RegisterId> registers;
   bool has_founder = false;
   for (const ElasticProcess* p : world.processes) {
     if (!p->is_alive() || !p->has_started() || p->end() != ElasticProcess::End::kRunning) continue;
+    if (!is_found(*p)) continue;
     ++alive;
     registers.insert(world.hosts[static_cast<std::size_t>(p->options().host)].reg);
     has_founder = has_founder || (p->options().host == 0 && !p->options().restarted);
@@ -150,11 +165,6 @@ bool can_progress(const ElasticWorld& world) {
   for (const ElasticWorld::Host& host : world.hosts) {
     if (!host.state.decided) registers.erase(host.reg);
   }
-  const auto lives = [&](const backends::Member& m) {
-    return std::ranges::any_of(world.processes, [&](const ElasticProcess* p) {
-      return p->is_alive() && p->has_been(m.id);
-    });
-  };
   if (std::ranges::any_of(newest->members, lives)) {
     // Counted here once more: the machine's own count is what is tested.
     const auto votes = std::ranges::count_if(
@@ -475,8 +485,7 @@ void ElasticProcess::gather() {
     if (!has_any || theirs.taken.size() > longest.taken.size()) longest = theirs;
     has_any = true;
   }
-  begins_again_ =
-      !has_any && world_.epoch_of(view_->generation) != view_->generation && rank_ == 0;
+  begins_again_ = !has_any && world_.epoch_of(view_->generation) != view_->generation && rank_ == 0;
   is_needless_ = begins_again_ && somebody_had_the_state();
   if (!has_any) longest = {.epoch = view_->generation, .taken = {}};
   steps_ = longest;
