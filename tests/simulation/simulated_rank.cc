@@ -14,7 +14,7 @@ using backends::MemberMachine;
 using backends::ServerMachine;
 using backends::SessionMachine;
 
-constexpr auto kFirstPause = milliseconds(20), kLongestPause = milliseconds(500);
+constexpr auto kLongestPause = milliseconds(500);
 constexpr auto kLinger = milliseconds(2000), kHurriedLeave = milliseconds(5000),
                kStopTimeout = milliseconds(2000);
 
