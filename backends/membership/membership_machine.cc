@@ -28,7 +28,12 @@ MembershipMachine::MembershipMachine(Options options, Time now)
 
 void MembershipMachine::received(const MembershipMessage& m, Time now) {
   now_ = now;
-  if (m.from == options_.self.id || (m.to.is_set() && m.to != options_.self.id)) return;
+  if (m.from == options_.self.id) return;
+  if (m.to.is_set() && m.to != options_.self.id) {
+    // For who it once was. The sender's host may have missed what has been decided since.
+    if (m.kind == MembershipMessage::Kind::kReport) catch_up(m);
+    return;
+  }
   if (const auto peer = peers_.find(m.from); peer != peers_.end()) {
     peer->second.heard = true;
     peer->second.refused = false;

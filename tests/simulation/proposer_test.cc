@@ -282,6 +282,28 @@ TEST_F(Proposer, TakesAProcessInThatSpeaksAfterItWasRefused) {
   EXPECT_TRUE(last(Kind::kAccept)->value->has(member(2).id));
 }
 
+// A newcomer's host knows only members that have died and this process, as it was called then.
+TEST_F(Proposer, TellsWhoCallsItByItsOldNameWhatWasDecided) {
+  begin(3, {1, 2, 3});
+  MembershipMessage news;
+  news.kind = Kind::kNews;
+  news.generation = 2;
+  news.value = roster_of(2, {1, 2});
+  receive(news, 1);
+  turn();
+  sent_.clear();
+  MembershipMessage report;
+  report.generation = 1;
+  report.from = member(4).id;
+  report.to = member(3).id;
+  report.members = {member(4)};
+  machine_->received(report, now_);
+  turn();
+  ASSERT_NE(last(Kind::kNews), nullptr);
+  EXPECT_EQ(last(Kind::kNews)->to, member(4).id);
+  EXPECT_EQ(last(Kind::kNews)->value->generation, 2u);
+}
+
 // The others have gone on with newcomers, and have left: only the door is still known.
 TEST_F(Proposer, CallsAtTheDoorWhenAllThatItKnowsAreGone) {
   begin(3, {1, 2, 3});
